@@ -1,0 +1,84 @@
+"""The benchmarks of the synthetic world: no data needed, the truth known by construction."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import chain, islice
+from typing import Final
+
+from counterpoint.benchmarks import Benchmark, Options
+from counterpoint.cases import Case, Cases, ImageRef, caption_case
+from counterpoint.errors import CaseError
+from counterpoint.scoring.pictures import WORLD
+from counterpoint.world.edits import Edit, replacements, swaps
+from counterpoint.world.scene import Scene
+
+_DEFAULTS: Final = {"size": 2000, "seed": 1}
+
+
+def _image(scene: Scene) -> ImageRef:
+    return ImageRef(f"{WORLD}{scene.code()}")
+
+
+def _one_image(make: Callable[[int], Iterator[Edit]]) -> Callable[[Options], Cases]:
+    def cases(options: Options) -> Cases:
+        edits = islice(make(options.values["seed"]), _size(options))
+        rows = (
+            caption_case(str(n), _image(e.scene), (e.original, e.positive), (e.negative,), (e.group,))
+            for n, e in enumerate(edits)
+        )
+        return Cases.build(rows, source="world")
+
+    return cases
+
+
+def _two_images(options: Options) -> Cases:
+    """Original and negative, each with its own picture: half replaced, half swapped."""
+    size, seed = _size(options), options.values["seed"]
+    # Other seeds than the one-image benchmarks', so that the three share no scene.
+    kinds = (("replace", replacements(seed + 1_000_000)), ("swap", swaps(seed + 1_000_000)))
+    edits = chain.from_iterable(zip(*(((kind, e) for e in made) for kind, made in kinds), strict=False))
+    rows = (
+        Case(
+            str(n),
+            (_image(e.scene), _image(e.negative_scene)),
+            (e.original, e.negative),
+            ((True, False), (False, True)),
+            (f"{kind}/{e.group}",),
+        )
+        for n, (kind, e) in enumerate(islice(edits, size))
+    )
+    return Cases.build(rows, source="world")
+
+
+def _size(options: Options) -> int:
+    size = options.values["size"]
+    if size < 1:
+        raise CaseError("a world benchmark needs a size of at least 1.")
+    return size
+
+
+REPLACE: Final = Benchmark(
+    "world-replace",
+    "one word replaced (negative) or said by a synonym (positive), in drawn scenes",
+    "1 x 3",
+    "hard-positives",
+    _one_image(replacements),
+    defaults=_DEFAULTS,
+)
+SWAP: Final = Benchmark(
+    "world-swap",
+    "two words swapped (negative) or the conjuncts reversed (positive), in drawn scenes",
+    "1 x 3",
+    "hard-positives",
+    _one_image(swaps),
+    defaults=_DEFAULTS,
+)
+BI: Final = Benchmark(
+    "world-bi",
+    "a caption and its negative, each with its own drawn scene",
+    "2 x 2",
+    "bivlc",
+    _two_images,
+    defaults=_DEFAULTS,
+)

@@ -1,0 +1,130 @@
+"""`evaluate`: models x benchmarks -> runs."""
+
+from __future__ import annotations
+
+import platform
+import re
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from counterpoint.benchmarks import Benchmark, load_benchmark
+from counterpoint.caption_formats import CAPTION_FORMATS
+from counterpoint.cases import Cases
+from counterpoint.errors import CounterpointError
+from counterpoint.models import LoadOptions, load_model
+from counterpoint.protocols import Protocol, get_protocol
+from counterpoint.runs import Part, Run, save_run
+from counterpoint.scoring.engine import Scored, Work, score
+from counterpoint.scoring.kinds import Described, Model
+from counterpoint.scoring.progress import Progress, Quiet
+from counterpoint.scoring.store import Store, default_store, digest
+
+BATCH = 128
+
+
+def evaluate(
+    models: Sequence[str | tuple[str, Model]] | str,
+    benchmarks: Sequence[str] | str,
+    *,
+    data: str | Path | None = None,
+    out: str | Path | None = None,
+    limit: int | None = None,
+    protocol: str | None = None,
+    batch_size: int = BATCH,
+    device: str = "auto",
+    store: str | Path | None = None,
+    progress: Progress | None = None,
+) -> list[Run]:
+    """Score every model on every benchmark and write a run folder for each model.
+
+    `models` are ids, or pairs of a name and an object of one of the kinds in `scoring.kinds`.
+    `out` is the run folder itself for one model, and holds a folder per model for several; without
+    it, runs go to `runs/`. Cases that could not be scored are named in `Run.parts[...].left_out`.
+    """
+    models = [models] if isinstance(models, str) else list(models)
+    benchmarks = [benchmarks] if isinstance(benchmarks, str) else list(dict.fromkeys(benchmarks))
+    if not models or not benchmarks:
+        raise CounterpointError("evaluate needs at least one model and one benchmark.")
+    if batch_size < 1 or (limit is not None and limit < 1):
+        raise CounterpointError("batch size and limit must be at least 1.")
+    tables, protocols = {}, {}
+    for name in benchmarks:
+        benchmark, cases = load_benchmark(name, None if data is None else Path(data))
+        protocols[name] = get_protocol(protocol or benchmark.protocol)
+        tables[name] = _prepare(cases, protocols[name], limit)
+    options = {"limit": limit, "batch_size": batch_size, "device": device}
+    runs = []
+    with Store(Path(store) if store else default_store()) as opened:
+        work = Work(opened, batch_size, progress or Quiet())
+        for model in models:
+            name = model if isinstance(model, str) else model[0]
+            folder = _folder(out, name, len(models), benchmarks, options, protocols)
+            loaded = load_model(model, LoadOptions(device)) if isinstance(model, str) else model[1]
+            overlong = {key: chosen.overlong for key, chosen in protocols.items()}
+            scored = score(loaded, tables, overlong, work)
+            parts = {key: _part(key, tables[key], scored[key], protocols[key]) for key in tables}
+            runs.append(save_run(Run(name, parts, _manifest(loaded, options)), folder))
+    return runs
+
+
+def _prepare(cases: Cases, protocol: Protocol, limit: int | None) -> Cases:
+    """The cases asked for, with their captions as the protocol writes them."""
+    chosen = cases if limit is None else cases.limit(limit)
+    if protocol.caption_format == "raw":
+        return chosen
+    rewrite = CAPTION_FORMATS[protocol.caption_format]
+    captions = [[rewrite(text) for text in texts] for texts in chosen.frame["captions"].to_list()]
+    column = pl.Series("captions", captions, dtype=pl.List(pl.String()))
+    return Cases(chosen.frame.with_columns(column), chosen.root)
+
+
+def _part(name: str, cases: Cases, scored: Scored, protocol: Protocol) -> Part:
+    kept = np.ones(len(cases), dtype=bool)
+    kept[list(scored.left_out)] = False
+    counts = cases.image_counts * cases.caption_counts
+    ids = cases.ids
+    left_out = tuple((ids[row], why) for row, why in sorted(scored.left_out.items()))
+    scores = scored.scores[np.repeat(kept, counts)]
+    return Part(name, cases.keep(kept), scores, protocol, left_out, scored.cut_captions)
+
+
+def _folder(
+    out: str | Path | None,
+    model: str,
+    models: int,
+    benchmarks: Sequence[str],
+    options: dict[str, Any],
+    protocols: dict[str, Protocol],
+) -> Path:
+    if out is not None:
+        return Path(out) if models == 1 else Path(out) / slug(model)
+    asked = repr((model, benchmarks, options, sorted(p.name for p in protocols.values())))
+    return Path("runs") / f"{slug(model)}-{digest(asked).hex()[:8]}"
+
+
+def slug(name: str) -> str:
+    """A model's name as a folder's: letters, digits, dots and dashes."""
+    return re.sub(r"[^A-Za-z0-9._]+", "-", name).strip("-.") or "model"
+
+
+def _manifest(model: Model, options: dict[str, Any]) -> dict[str, Any]:
+    packages = ("counterpoint", "numpy", "polars", "pillow", "scipy")
+    return {
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "command": sys.argv,
+        "options": options,
+        "fingerprint": model.fingerprint,
+        "model_info": dict(model.describe()) if isinstance(model, Described) else {},
+        "versions": {
+            "python": platform.python_version(),
+            **{package: version(package) for package in packages},
+        },
+        "platform": platform.platform(),
+    }

@@ -1,0 +1,113 @@
+"""Baselines that see no image. What they get right, a benchmark gives away."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+from scipy.sparse import csr_matrix
+
+from counterpoint.cases import Cases
+from counterpoint.errors import NotFoundError
+from counterpoint.models import LoadOptions
+from counterpoint.registry import did_you_mean
+
+FOLDS: Final = 5
+
+
+class Length:
+    """The shorter caption, in characters, scores higher."""
+
+    fingerprint = "blind:length 1"
+
+    def score_captions(self, captions: Sequence[str]) -> np.ndarray:
+        return -np.array([len(caption) for caption in captions], dtype=np.float32)
+
+
+class Format:
+    """The caption that looks less like an edited sentence scores higher.
+
+    Negatives written by language models are neat: they start with a capital, end with a full stop
+    and have no stray blanks. Human captions often are not.
+    """
+
+    fingerprint = "blind:format 1"
+
+    def score_captions(self, captions: Sequence[str]) -> np.ndarray:
+        return -np.array([self._neatness(caption) for caption in captions], dtype=np.float32)
+
+    @staticmethod
+    def _neatness(caption: str) -> int:
+        return (
+            caption.lstrip()[:1].isupper()
+            + caption.rstrip().endswith(".")
+            + (caption == caption.strip() and "  " not in caption)
+        )
+
+
+class BagOfWords:
+    """How much more often a caption's words are in true captions than in false ones.
+
+    Naive Bayes on the benchmark's own captions, cross-validated: the captions of an image are
+    scored with counts from the other folds' images only. It is blind to word order, so two captions
+    of the same words tie exactly: its `ties` count what no bag of words can tell apart.
+    """
+
+    fingerprint = "blind:bow 1"
+
+    def score_cases(self, cases: Cases) -> np.ndarray:
+        texts = cases.frame["captions"].explode().to_list()
+        words = _word_counts(texts)
+        cases_of = np.repeat(np.arange(len(cases)), cases.caption_counts)
+        fold = _folds(cases)[cases_of]
+        pairs, truth = cases.pair_captions(), cases.truth_flat()
+        true, false = (np.bincount(pairs, marks, len(texts)) for marks in (truth, ~truth))
+        scores = np.zeros(len(texts))
+        for number in range(FOLDS):
+            seen = fold != number
+            odds = _log_odds(words[seen], true[seen], false[seen])
+            # Summed in the order of the words' numbers, so that equal bags give equal sums.
+            scores[~seen] = words[~seen] @ odds
+        return scores[pairs].astype(np.float32)
+
+
+def _word_counts(texts: Sequence[str]) -> csr_matrix:
+    numbers: dict[str, int] = {}
+    rows, columns = [], []
+    for row, text in enumerate(texts):
+        for word in sorted(re.findall(r"[\w']+", text.lower())):
+            rows.append(row)
+            columns.append(numbers.setdefault(word, len(numbers)))
+    shape = (len(texts), max(1, len(numbers)))
+    counts = csr_matrix((np.ones(len(rows)), (rows, columns)), shape=shape)
+    counts.sum_duplicates()
+    return counts
+
+
+def _folds(cases: Cases) -> np.ndarray:
+    """A fold for each case, by cluster, so that no image is on both sides."""
+    clusters = cases.frame["cluster"]
+    codes = np.unique(clusters.to_numpy(), return_inverse=True)[1]
+    shuffled = np.random.default_rng(0).permutation(int(codes.max()) + 1)
+    folds: np.ndarray = shuffled[codes] % FOLDS
+    return folds
+
+
+def _log_odds(words: csr_matrix, true: np.ndarray, false: np.ndarray) -> np.ndarray:
+    """log P(word | true) - log P(word | false), with one count added to each word."""
+    found = [words.T @ weights + 1 for weights in (true, false)]
+    odds: np.ndarray = np.log(found[0] / found[0].sum()) - np.log(found[1] / found[1].sum())
+    return odds
+
+
+SCORERS: Final = {"length": Length, "format": Format, "bow": BagOfWords}
+
+
+def load(rest: str, options: LoadOptions) -> Length | Format | BagOfWords:
+    """`blind:length`, `blind:format` or `blind:bow`."""
+    del options
+    if rest not in SCORERS:
+        raise NotFoundError(did_you_mean("blind model", rest, SCORERS))
+    return SCORERS[rest]()

@@ -1,0 +1,198 @@
+"""open_clip models: CLIP, SigLIP, CoCa and whatever else open_clip builds; scored by cosine."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import logging
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import open_clip
+import torch
+from open_clip.transform import PreprocessCfg, image_transform_v2
+from PIL import Image
+
+from counterpoint.errors import ModelError, NotFoundError
+from counterpoint.models import LoadOptions
+from counterpoint.models.open_clip_checks import Source, parse, refuse_wrong_activation
+from counterpoint.registry import did_you_mean
+
+
+# A folder may bring its own byte-pair merges for open_clip's tokenizer, under this name.
+MERGES: Final = "bpe_merges.txt.gz"
+_PROBES: Final = ("a", "a dog and a cat", "two red birds sit on the long branch of a tall green tree")
+
+
+class OpenClip:
+    """A dual encoder. Whatever the towers run in, vectors leave as unit float32."""
+
+    def __init__(self, source: Source, model: Any, tokenizer: Any, device: str) -> None:
+        self.model, self.tokenizer, self.device = model.eval(), tokenizer, device
+        self.transform = image_transform_v2(
+            PreprocessCfg(**model.visual.preprocess_cfg), is_train=False
+        )
+        self.context_length: int | None = tokenizer.context_length
+        self.notes = source.notes
+        self.fingerprint = self._fingerprint()
+        self.cuts_padding = self._may_cut_padding()
+
+    def preprocess(self, image: Image.Image) -> torch.Tensor:
+        tensor: torch.Tensor = self.transform(image)
+        return tensor
+
+    @torch.inference_mode()
+    def encode_images(self, images: Sequence[torch.Tensor]) -> np.ndarray:
+        return _unit(self.model.encode_image(torch.stack(list(images)).to(self.device)))
+
+    def count_tokens(self, captions: Sequence[str]) -> np.ndarray:
+        if isinstance(self.tokenizer, open_clip.SimpleTokenizer):
+            ends = 2  # start and end of text
+            return np.array([len(self.tokenizer.encode(self._clean(c))) + ends for c in captions])
+        inner = self.tokenizer.tokenizer  # transformers
+        return np.array([len(inner(self._clean(c))["input_ids"]) for c in captions])
+
+    @torch.inference_mode()
+    def encode_captions(self, captions: Sequence[str]) -> np.ndarray:
+        tokens = self.tokenizer(list(captions)).to(self.device)
+        if self.cuts_padding:
+            return self._encode_cut(tokens)
+        return _unit(self.model.encode_text(tokens))
+
+    def describe(self) -> Mapping[str, Any]:
+        parameters = list(self.model.parameters())
+        return {
+            "device": str(parameters[0].device),
+            "dtype": str(parameters[0].dtype).removeprefix("torch."),
+            "parameters": sum(p.numel() for p in parameters),
+            "context_length": self.context_length,
+            "preprocessing": repr(self.transform),
+            "padding_cut": self.cuts_padding,
+            "versions": {"open_clip": open_clip.__version__, "torch": str(torch.__version__)},
+            "notes": list(self.notes),
+        }
+
+    def _clean(self, caption: str) -> str:
+        clean = getattr(self.tokenizer, "clean_fn", None)
+        return str(clean(caption)) if clean else caption
+
+    def _encode_cut(self, tokens: torch.Tensor) -> np.ndarray:
+        """Encode captions with the padding after the longest of them cut off.
+
+        A causal tower's vector at the end-of-text token depends on nothing after it, so this gives
+        the same result for much less work. The positional table and the mask are cut to match.
+        """
+        tower = self._text_tower()
+        padding = getattr(tower, "pad_id", 0)
+        length = int((tokens != padding).any(dim=0).nonzero().max()) + 1
+        tokens = tokens[:, :length]
+        cut = {"positional_embedding": tower.positional_embedding[:length]}
+        if getattr(tower, "attn_mask", None) is not None:
+            cut["attn_mask"] = tower.attn_mask[:length, :length]
+        if tower is self.model:
+            out = torch.func.functional_call(tower, cut, (None, tokens))
+            return _unit(out["text_features"] if isinstance(out, dict) else out[1])
+        return _unit(torch.func.functional_call(tower, cut, (tokens,)))
+
+    def _text_tower(self) -> Any:
+        """The module that holds the text tower's positional table: the model, or its `text`."""
+        return self.model if hasattr(self.model, "positional_embedding") else self.model.text
+
+    @torch.inference_mode()
+    def _may_cut_padding(self) -> bool:
+        """Try it: cut captions must come out as uncut ones do, alone and in company."""
+        tokens = self.tokenizer(list(_PROBES)).to(self.device)
+        try:
+            cut = np.concatenate([self._encode_cut(tokens), self._encode_cut(tokens[:1])])
+        except (AttributeError, RuntimeError, TypeError, ValueError, AssertionError):
+            return False  # a tower of another make: give it the full context
+        whole = _unit(self.model.encode_text(tokens))
+        return bool(np.abs(cut - np.concatenate([whole, whole[:1]])).max() < 1e-5)
+
+    def _fingerprint(self) -> str:
+        state = hashlib.blake2b(digest_size=16)
+        state.update(repr(self.transform).encode())
+        state.update(repr(self._tokenizer_identity()).encode())
+        # The modules as printed show what weights do not: the activation and the depth.
+        state.update(repr(self.model).encode())
+        for name, value in sorted(self.model.state_dict().items()):
+            state.update(f"{name} {tuple(value.shape)} {value.dtype}".encode())
+            state.update(value.detach().cpu().reshape(-1).view(torch.uint8).numpy())
+        return state.hexdigest()
+
+    def _tokenizer_identity(self) -> tuple[Any, ...]:
+        probe = self.tokenizer([" ".join(_PROBES)]).tolist()
+        return type(self.tokenizer).__name__, self.context_length, probe
+
+
+def _unit(vectors: torch.Tensor) -> np.ndarray:
+    return torch.nn.functional.normalize(vectors.float(), dim=-1).cpu().numpy()
+
+
+def load(rest: str, options: LoadOptions) -> OpenClip:
+    """`NAME/PRETRAINED` (a tag or a weights file), `local-dir:PATH` or `hf-hub:ORG/REPO`."""
+    source = parse(rest)
+    refuse_wrong_activation(source)
+    device = pick_device(options.device)
+    merges = source.folder / MERGES if source.folder else None
+    own_merges = {"bpe_path": str(merges)} if merges and merges.is_file() else {}
+    try:
+        with _quiet():
+            model = open_clip.create_model(
+                source.name,
+                source.pretrained,
+                device=device,
+                weights_only=True,
+                require_pretrained=True,
+            )
+            tokenizer = open_clip.get_tokenizer(source.name, **own_merges)
+    except ImportError as error:
+        raise ModelError(f"open_clip:{rest} needs another package: {error}.") from None
+    except Exception as error:  # open_clip and its loaders raise anything
+        why = " ".join(str(error).split())[:300]
+        raise ModelError(f"open_clip:{rest} cannot be loaded: {type(error).__name__}: {why}") from None
+    vocabulary = getattr(_embedding(model), "num_embeddings", None)
+    if vocabulary is not None and getattr(tokenizer, "vocab_size", 0) > vocabulary:
+        raise ModelError(
+            f"open_clip:{rest}: its tokenizer has {tokenizer.vocab_size} tokens and its text tower "
+            f"{vocabulary}; put the matching {MERGES} into the model's folder."
+        )
+    return OpenClip(source, model, tokenizer, device)
+
+
+def _embedding(model: Any) -> Any:
+    tower = model if hasattr(model, "token_embedding") else getattr(model, "text", None)
+    return getattr(tower, "token_embedding", None)
+
+
+def load_world(rest: str, options: LoadOptions) -> OpenClip:
+    """`world:base`: a checkpoint that ships with the package, an open_clip folder like any other."""
+    folder = Path(__file__).parents[1] / "world" / "checkpoints"
+    names = [path.name for path in folder.iterdir() if path.is_dir()]
+    if rest not in names:
+        raise NotFoundError(did_you_mean("world model", rest, names))
+    return load(f"local-dir:{folder / rest}", options)
+
+
+def pick_device(name: str) -> str:
+    if name == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    if name == "cuda" and not torch.cuda.is_available():
+        raise ModelError("--device cuda: torch sees no GPU here; use --device cpu or auto.")
+    return name
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep open_clip's log lines and warnings out of the terminal: what matters is an error here."""
+    level = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(level)

@@ -1,0 +1,173 @@
+"""What an open_clip id means, and whether its checkpoint fits the architecture asked for.
+
+CLIP checkpoints do not carry their activation function. Weights trained with QuickGELU (all of
+OpenAI's, and what was finetuned from them) load without complaint into an architecture with GELU
+and lose points: the most common wrong number of this field. So whatever says which one it was is
+read, and a mismatch is refused.
+"""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import open_clip
+
+from counterpoint.errors import ModelError, NotFoundError
+from counterpoint.registry import did_you_mean
+
+_SCHEMAS: Final = ("local-dir:", "hf-hub:")
+_CONFIG: Final = "open_clip_config.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where a model comes from, as open_clip takes it."""
+
+    id: str
+    name: str
+    pretrained: str | None
+    folder: Path | None = None
+    notes: tuple[str, ...] = ()
+
+
+def parse(rest: str) -> Source:
+    if rest.startswith("local-dir:"):
+        folder = Path(rest.removeprefix("local-dir:")).expanduser()
+        if not (folder / _CONFIG).is_file():
+            raise ModelError(f"open_clip:{rest}: {folder} is no open_clip folder: no {_CONFIG} there.")
+        return Source(rest, f"local-dir:{folder}", None, folder)
+    if rest.startswith("hf-hub:"):
+        return Source(rest, rest, None)
+    name, _, pretrained = rest.partition("/")
+    if name not in open_clip.list_models():
+        raise NotFoundError(did_you_mean("open_clip architecture", name, open_clip.list_models()))
+    tags = open_clip.list_pretrained_tags_by_model(name)
+    if pretrained in tags:
+        return Source(rest, name, pretrained)
+    path = Path(pretrained).expanduser()
+    if pretrained and path.is_file():
+        return Source(rest, name, str(path), notes=_unknown_activation(name, path))
+    if not pretrained:
+        raise NotFoundError(f"open_clip:{name} needs weights: {name}/TAG with {', '.join(tags)}.")
+    raise NotFoundError(did_you_mean(f"tag or weights file for {name}", pretrained, tags))
+
+
+def refuse_wrong_activation(source: Source) -> None:
+    """Raise a ModelError that names the fix if the weights want another GELU."""
+    if source.folder is not None:
+        _check_folder(source)
+    elif source.pretrained is not None:
+        _check_named(source)
+
+
+def _check_folder(source: Source) -> None:
+    """A folder that also holds a transformers config says there which activation it was."""
+    assert source.folder is not None
+    built = bool(_read_json(source.folder / _CONFIG).get("model_cfg", {}).get("quick_gelu", False))
+    other = source.folder / "config.json"
+    if not other.is_file():
+        return
+    config = _read_json(other)
+    acts = {config.get(tower, {}).get("hidden_act") for tower in ("text_config", "vision_config")}
+    if acts <= {"quick_gelu", "gelu"} and acts != {"quick_gelu" if built else "gelu"}:
+        wanted = "true" if "quick_gelu" in acts else "false"
+        raise ModelError(
+            f"open_clip:{source.id}: config.json says the weights were trained with "
+            f"{' and '.join(sorted(map(str, acts)))}, {_CONFIG} builds "
+            f"{'quick_gelu' if built else 'gelu'}; set \"quick_gelu\": {wanted} in its model_cfg."
+        )
+
+
+def _check_named(source: Source) -> None:
+    assert source.pretrained is not None
+    built = _builds_quick_gelu(source.name)
+    known = open_clip.get_pretrained_cfg(source.name, source.pretrained)
+    trained = bool(known.get("quick_gelu", False)) if known else _file_says(Path(source.pretrained))
+    if trained is None or trained == built:
+        return
+    plain = source.name.removesuffix("-quickgelu")
+    fitting = f"{plain}-quickgelu" if trained else plain
+    raise ModelError(
+        f"open_clip:{source.id}: these weights were trained with {'QuickGELU' if trained else 'GELU'} "
+        f"and {source.name} computes {'QuickGELU' if built else 'GELU'}, which changes every score; "
+        f"use open_clip:{fitting}/{source.pretrained}."
+    )
+
+
+def _builds_quick_gelu(name: str) -> bool:
+    return bool((open_clip.get_model_config(name) or {}).get("quick_gelu", False))
+
+
+def _unknown_activation(name: str, path: Path) -> tuple[str, ...]:
+    if f"{name.removesuffix('-quickgelu')}-quickgelu" not in open_clip.list_models():
+        return ()
+    if _file_says(path) is not None:
+        return ()
+    kind = "QuickGELU" if _builds_quick_gelu(name) else "GELU"
+    return (
+        f"{path.name} does not say which activation it was trained with; {name} computes {kind}. "
+        "Weights that come from OpenAI's want the -quickgelu architecture.",
+    )
+
+
+def _file_says(path: Path) -> bool | None:
+    """Whether a weights file was trained with QuickGELU; None if it does not say.
+
+    A safetensors header may carry `quick_gelu` or `architecture`; open_clip's trainer writes a run
+    name with the architecture in it; OpenAI's own files are TorchScript archives.
+    """
+    if path.suffix == ".safetensors":
+        metadata = _safetensors_metadata(path)
+        if "quick_gelu" in metadata:
+            return metadata["quick_gelu"].lower() == "true"
+        return _named(metadata.get("architecture", ""))
+    if _is_torchscript(path):
+        return True
+    return _named(_checkpoint_name(path))
+
+
+def _named(name: str) -> bool | None:
+    if "quickgelu" in name.lower() or "openai" in name.lower():
+        return True
+    return None
+
+
+def _safetensors_metadata(path: Path) -> dict[str, str]:
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="numpy") as file:
+            return dict(file.metadata() or {})
+    except (SafetensorError, OSError) as error:
+        raise ModelError(f"{path} is not a readable safetensors file: {error}.") from None
+
+
+def _is_torchscript(path: Path) -> bool:
+    if not zipfile.is_zipfile(path):
+        return False
+    with zipfile.ZipFile(path) as archive:
+        return any(name.split("/", 1)[-1] == "constants.pkl" for name in archive.namelist())
+
+
+def _checkpoint_name(path: Path) -> str:
+    import torch
+
+    try:  # mmap: the tensors are not read, only the names; weights_only: no code is run
+        checkpoint = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+    except Exception:
+        return ""  # loading it for good will say what is wrong
+    return str(checkpoint.get("name", "")) if isinstance(checkpoint, dict) else ""
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ModelError(f"{path} is not valid JSON: {error}.") from None
+    if not isinstance(values, dict):
+        raise ModelError(f"{path} is not a JSON object.")
+    return values

@@ -1,0 +1,96 @@
+"""Protocols: the choices that move a published number, pinned as named values.
+
+A protocol says what a tie is worth, how cases are averaged, how captions are written, which groups
+are left out and what happens to captions that do not fit the model. It is stored with every run.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+from counterpoint.errors import NotFoundError
+from counterpoint.metrics import Tie
+from counterpoint.registry import did_you_mean
+
+DEEPEST: Final = -1
+
+# An average is a nested mean over the levels of the group label (`replace/obj` has two levels):
+# () is over cases; (1,) over the first level's means; (1, DEEPEST) over the first level's means of
+# their subgroups' means. All four are in use for SugarCrepe, and differ by points.
+AVERAGES: Final[dict[str, tuple[int, ...]]] = {
+    "micro": (),
+    "macro": (DEEPEST,),
+    "types": (1,),
+    "types-macro": (1, DEEPEST),
+}
+
+Overlong = Literal["leave out", "cut"]
+
+
+@dataclass(frozen=True, slots=True)
+class Protocol:
+    """How scores become a number.
+
+    `exclude` names groups that averages leave out, `min_count` the cases a group must have to enter
+    one. `overlong` says whether a caption beyond the model's context is cut (and counted) or its
+    case is left out (and named).
+    """
+
+    name: str
+    summary: str
+    tie: Tie = "wrong"
+    average: str = "micro"
+    averages: tuple[str, ...] = ("micro", "macro")
+    caption_format: str = "raw"
+    exclude: frozenset[str] = field(default_factory=frozenset)
+    min_count: int = 0
+    overlong: Overlong = "leave out"
+
+    def describe(self) -> str:
+        parts = [f"ties {self.tie}", f"{self.average} average", f"{self.caption_format} captions"]
+        if self.exclude:
+            parts.append(f"{len(self.exclude)} groups excluded")
+        if self.min_count:
+            parts.append(f"groups of at least {self.min_count}")
+        parts.append(f"overlong captions {'cut' if self.overlong == 'cut' else 'left out'}")
+        return f"{self.name}: " + ", ".join(parts)
+
+
+PROTOCOLS: Final[dict[str, Protocol]] = {
+    protocol.name: protocol
+    for protocol in (
+        Protocol("strict", "Ours: strict comparison, raw captions, nothing cut, every case counted."),
+        Protocol("hard-positives", "Kamath et al. 2024: strict comparison, mean over cases."),
+        Protocol(
+            "sugarcrepe",
+            "Hsieh et al. 2023: strict comparison, mean over cases; papers use four averages.",
+            averages=("micro", "macro", "types", "types-macro"),
+        ),
+        Protocol("bivlc", "Miranda et al. 2024 and Winoground: strict comparison, mean over cases."),
+        Protocol(
+            "aro",
+            "Yuksekgonul et al. 2023, VG-Relation and VG-Attribution: ties wrong, mean over groups.",
+            average="macro",
+        ),
+        Protocol(
+            "aro-order",
+            "Yuksekgonul et al. 2023, COCO and Flickr30k order: a tie is right, captions cleaned.",
+            tie="right",
+            caption_format="aro",
+            overlong="cut",
+        ),
+        Protocol(
+            "crepe",
+            "Ma et al. 2023: recall@k per complexity, long captions cut to the context.",
+            average="macro",
+            overlong="cut",
+        ),
+    )
+}
+
+
+def get_protocol(name: str) -> Protocol:
+    if name not in PROTOCOLS:
+        raise NotFoundError(did_you_mean("protocol", name, PROTOCOLS))
+    return PROTOCOLS[name]

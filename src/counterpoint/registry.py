@@ -1,0 +1,46 @@
+"""Lazy registries: a name maps to `module:attribute`, imported when first asked for.
+
+Third parties add to them by entry points in the groups `counterpoint.models` and
+`counterpoint.benchmarks`.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
+from importlib.metadata import entry_points
+from typing import Any, Final
+
+from counterpoint.errors import NotFoundError
+
+
+_LISTED: Final = 12
+
+
+def did_you_mean(kind: str, name: str, known: Iterable[str]) -> str:
+    """One sentence: what was not found, what may have been meant, what there is."""
+    names = sorted(known)
+    listed = ", ".join(names[:_LISTED]) + (", ..." if len(names) > _LISTED else "")
+    close = get_close_matches(name, names, n=1, cutoff=0.5)
+    hint = f" Did you mean {close[0]!r}?" if close else ""
+    return f"no {kind} is called {name!r}.{hint} Known: {listed}."
+
+
+class Registry:
+    """Names of one kind of thing."""
+
+    def __init__(self, kind: str, group: str, builtin: Mapping[str, str]) -> None:
+        self.kind, self.group, self.builtin = kind, group, builtin
+
+    def names(self) -> list[str]:
+        return sorted({*self.builtin, *(point.name for point in entry_points(group=self.group))})
+
+    def get(self, name: str) -> Any:
+        if name in self.builtin:
+            module, _, attribute = self.builtin[name].partition(":")
+            return getattr(importlib.import_module(module), attribute)
+        points = entry_points(group=self.group, name=name)
+        if not points:
+            raise NotFoundError(did_you_mean(self.kind, name, self.names()))
+        return next(iter(points)).load()

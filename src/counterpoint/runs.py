@@ -1,0 +1,197 @@
+"""Run folders: one model, one or more benchmarks, everything needed to compute any number again.
+
+    run.json         configuration, protocol, versions, device, hashes, counts, what was left out
+    cases.parquet    the cases that were scored, captions as the model saw them
+    scores.parquet   the raw score of every pair: benchmark, case_id, image, caption, score
+
+A folder is written beside its place and renamed into it, so it is never half there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import polars as pl
+
+from counterpoint.cases import SCHEMA, Cases
+from counterpoint.errors import RunError
+from counterpoint.protocols import Protocol
+
+FORMAT: Final = 1
+_MANIFEST, _CASES, _SCORES = "run.json", "cases.parquet", "scores.parquet"
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One benchmark of a run: its scored cases and their scores, flat as `Cases.pair_offsets`."""
+
+    benchmark: str
+    cases: Cases
+    scores: np.ndarray
+    protocol: Protocol
+    left_out: tuple[tuple[str, str], ...] = ()  # case id and reason
+    cut_captions: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A model's scores on some benchmarks."""
+
+    model: str
+    parts: dict[str, Part]
+    manifest: dict[str, Any]
+    folder: Path | None = None
+
+    @property
+    def left_out(self) -> int:
+        return sum(len(part.left_out) for part in self.parts.values())
+
+
+def save_run(run: Run, folder: Path) -> Run:
+    """Write a run folder, in place of an older one if there is one."""
+    if folder.exists() and any(folder.iterdir()) and not (folder / _MANIFEST).is_file():
+        raise RunError(f"{folder} exists and is no run folder; choose another --out.")
+    draft = folder.with_name(f".{folder.name}.{os.getpid()}.tmp")
+    shutil.rmtree(draft, ignore_errors=True)
+    draft.mkdir(parents=True)
+    _case_table(run).write_parquet(draft / _CASES)
+    _score_table(run).write_parquet(draft / _SCORES)
+    manifest = {
+        "format": FORMAT,
+        "model": run.model,
+        **run.manifest,
+        "benchmarks": {name: _describe(part) for name, part in run.parts.items()},
+        "files": {name: _sha256(draft / name) for name in (_CASES, _SCORES)},
+    }
+    text = json.dumps(manifest, indent=2, ensure_ascii=False, allow_nan=False)
+    (draft / _MANIFEST).write_text(text + "\n", encoding="utf-8")
+    _move(draft, folder)
+    return Run(run.model, run.parts, manifest, folder)
+
+
+def _move(draft: Path, folder: Path) -> None:
+    old = folder.with_name(f".{folder.name}.{os.getpid()}.old")
+    if folder.exists():
+        folder.rename(old)
+    draft.rename(folder)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def _describe(part: Part) -> dict[str, Any]:
+    return {
+        "protocol": {**asdict(part.protocol), "exclude": sorted(part.protocol.exclude)},
+        "cases": len(part.cases) + len(part.left_out),
+        "scored": len(part.cases),
+        "pairs": len(part.scores),
+        "cut_captions": part.cut_captions,
+        "left_out": [{"case_id": case, "reason": why} for case, why in part.left_out],
+        "data_hash": part.cases.content_hash(),
+        "root": None if part.cases.root is None else str(part.cases.root),
+    }
+
+
+def _case_table(run: Run) -> pl.DataFrame:
+    tables = [
+        part.cases.frame.select(pl.lit(name).alias("benchmark"), *SCHEMA.names())
+        for name, part in run.parts.items()
+    ]
+    return pl.concat(tables)
+
+
+def _score_table(run: Run) -> pl.DataFrame:
+    tables = []
+    for name, part in run.parts.items():
+        k, m = part.cases.image_counts, part.cases.caption_counts
+        starts = part.cases.pair_offsets
+        cell = np.arange(starts[-1]) - np.repeat(starts[:-1], k * m)
+        width = np.repeat(m, k * m)
+        case = part.cases.ids.gather(np.repeat(np.arange(len(part.cases)), k * m))
+        columns = {
+            "benchmark": pl.repeat(name, len(cell), eager=True),
+            "case_id": case,
+            "image": pl.Series(cell // width, dtype=pl.Int32),
+            "caption": pl.Series(cell % width, dtype=pl.Int32),
+            "score": pl.Series(part.scores, dtype=pl.Float32),
+        }
+        tables.append(pl.DataFrame(columns))
+    return pl.concat(tables)
+
+
+def find_runs(path: Path) -> list[Path]:
+    """The run folders at or below a path, in order of their names."""
+    if (path / _MANIFEST).is_file():
+        return [path]
+    found = sorted(file.parent for file in path.glob(f"**/{_MANIFEST}") if file.is_file())
+    found = [folder for folder in found if not folder.name.startswith(".")]
+    if not found:
+        raise RunError(f"{path}: no run folder there (no {_MANIFEST}).")
+    return found
+
+
+def load_run(path: str | Path) -> Run:
+    """Read a run folder; what is damaged is refused."""
+    folders = find_runs(Path(path))
+    if len(folders) > 1:
+        names = ", ".join(str(folder) for folder in folders[:4])
+        raise RunError(f"{path} holds {len(folders)} runs; name one of them: {names} ...")
+    [folder] = folders
+    manifest = _read_manifest(folder)
+    tables = [_read_table(folder, name, manifest) for name in (_CASES, _SCORES)]
+    parts = {
+        name: _read_part(name, manifest["benchmarks"][name], *tables)
+        for name in manifest["benchmarks"]
+    }
+    return Run(manifest["model"], parts, manifest, folder)
+
+
+def _read_manifest(folder: Path) -> dict[str, Any]:
+    try:
+        manifest = json.loads((folder / _MANIFEST).read_text(encoding="utf-8"))
+        version = manifest["format"]
+        _ = manifest["model"], manifest["files"], manifest["benchmarks"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise RunError(f"{folder / _MANIFEST} is damaged: {type(error).__name__} {error}.") from None
+    if version != FORMAT:
+        raise RunError(f"{folder} has run format {version}, this version reads {FORMAT}.")
+    return dict(manifest)
+
+
+def _read_table(folder: Path, name: str, manifest: dict[str, Any]) -> pl.DataFrame:
+    path = folder / name
+    if not path.is_file():
+        raise RunError(f"{folder} is damaged: {name} is missing; run the evaluation again.")
+    if _sha256(path) != manifest["files"].get(name):
+        raise RunError(f"{path} is not the file that {_MANIFEST} describes; run the evaluation again.")
+    return pl.read_parquet(path)
+
+
+def _read_part(name: str, described: dict[str, Any], cases: pl.DataFrame, scores: pl.DataFrame) -> Part:
+    root = described["root"]
+    chosen = cases.filter(pl.col("benchmark") == name).drop("benchmark")
+    protocol = described["protocol"]
+    return Part(
+        name,
+        Cases(chosen, None if root is None else Path(root)),
+        scores.filter(pl.col("benchmark") == name)["score"].to_numpy(),
+        Protocol(
+            **{
+                **protocol,
+                "exclude": frozenset(protocol["exclude"]),
+                "averages": tuple(protocol["averages"]),
+            }
+        ),
+        tuple((row["case_id"], row["reason"]) for row in described["left_out"]),
+        described["cut_captions"],
+    )
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

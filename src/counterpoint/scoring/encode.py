@@ -1,0 +1,152 @@
+"""Fill the store: compute what is missing, in batches, each committed before the next begins.
+
+The order of the work depends only on what was asked and on what is stored. A killed run leaves a
+whole number of batches, so when it is started again the rest falls into the same batches as before,
+and the results are the same to the byte.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import islice
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+
+from counterpoint.errors import ImageError, ModelError
+from counterpoint.scoring.kinds import DualEncoder
+from counterpoint.scoring.pictures import Picture
+from counterpoint.scoring.progress import Progress
+from counterpoint.scoring.store import Store, digest
+
+T = TypeVar("T")
+R = TypeVar("R")
+WORKERS = 8
+
+
+class Encoded(NamedTuple):
+    """Each image's key in the store (empty where it failed), and why the others failed."""
+
+    keys: list[bytes]
+    failures: dict[int, str]
+
+
+class _Prepared(NamedTuple):
+    key: bytes
+    value: Any  # None if it is stored already
+    failure: str | None
+
+
+def encode_images(
+    model: DualEncoder, pictures: Sequence[Picture], store: Store, batch: int, progress: Progress
+) -> Encoded:
+    """Make sure that every image is in the store; read, decode and preprocess in threads."""
+
+    def prepare(picture: Picture) -> _Prepared:
+        try:
+            key = digest(model.fingerprint, picture.key(store))
+            value = None if store.has(key) else model.preprocess(picture.open())
+        except ImageError as error:
+            return _Prepared(b"", None, str(error))
+        return _Prepared(key, value, None)
+
+    encoded = Encoded([], {})
+    advance = progress.start("images", len(pictures))
+    waiting: dict[bytes, Any] = {}
+    for number, item in enumerate(_in_threads(prepare, pictures)):
+        encoded.keys.append(item.key)
+        if item.failure is not None:
+            encoded.failures[number] = item.failure
+        elif item.value is not None:
+            waiting.setdefault(item.key, item.value)  # two paths may hold the same picture
+        if len(waiting) == batch:
+            _commit(model.encode_images, waiting, store)
+            waiting = {}
+        advance(1)
+    if waiting:
+        _commit(model.encode_images, waiting, store)
+    return encoded
+
+
+def encode_captions(
+    model: DualEncoder,
+    captions: Sequence[str],
+    lengths: np.ndarray,
+    store: Store,
+    batch: int,
+    progress: Progress,
+) -> list[bytes]:
+    """Make sure that every caption is in the store, shortest first; returns their keys.
+
+    Sorting puts captions of one length together, so that a model that can cut its padding does
+    little more work than the words ask for.
+    """
+    keys = caption_keys(model.fingerprint, captions)
+    missing = set(store.missing(keys))
+    order = [i for i in np.argsort(lengths, kind="stable").tolist() if keys[i] in missing]
+    advance = progress.start("captions", len(captions))
+    advance(len(captions) - len(order))
+    for chosen in batches(order, batch):
+        _commit(model.encode_captions, {keys[i]: captions[i] for i in chosen}, store)
+        advance(len(chosen))
+    return keys
+
+
+def caption_keys(fingerprint: str, captions: Iterable[str]) -> list[bytes]:
+    return [digest(fingerprint, "caption", caption) for caption in captions]
+
+
+def fill(
+    compute: Callable[[list[T]], np.ndarray],
+    keys: Sequence[bytes],
+    items: Sequence[T],
+    store: Store,
+    batch: int,
+    progress: Progress,
+    what: str,
+) -> None:
+    """Make sure that a number for every item is in the store, in the order given."""
+    advance = progress.start(what, len(keys))
+    missing = set(store.missing(keys))
+    order = [i for i, key in enumerate(keys) if key in missing]
+    advance(len(keys) - len(order))
+    for chosen in batches(order, batch):
+        _commit(compute, {keys[i]: items[i] for i in chosen}, store)
+        advance(len(chosen))
+
+
+def _commit(compute: Callable[[list[T]], np.ndarray], items: dict[bytes, T], store: Store) -> None:
+    values = np.asarray(compute(list(items.values())), dtype=np.float32)
+    if len(values) != len(items):
+        raise ModelError(f"the model returned {len(values)} results for {len(items)} inputs.")
+    if not np.isfinite(values).all():
+        bad = int((~np.isfinite(values.reshape(len(values), -1)).all(axis=1)).sum())
+        raise ModelError(
+            f"the model returned NaN or infinity for {bad} of {len(values)} inputs; "
+            "try a higher precision, or check its weights."
+        )
+    store.put({key: value.tobytes() for key, value in zip(items, values, strict=True)})
+
+
+def batches(items: Iterable[T], size: int) -> Iterator[list[T]]:
+    stream = iter(items)
+    while chosen := list(islice(stream, size)):
+        yield chosen
+
+
+def _in_threads(function: Callable[[T], R], items: Sequence[T]) -> Iterator[R]:
+    """`map` in worker threads, in order, with a bounded number of results waiting."""
+    with ThreadPoolExecutor(WORKERS) as pool:
+        pending: deque[Future[R]] = deque()
+        try:
+            for item in items:
+                pending.append(pool.submit(function, item))
+                if len(pending) >= 4 * WORKERS:
+                    yield pending.popleft().result()
+            while pending:
+                yield pending.popleft().result()
+        finally:
+            for future in pending:
+                future.cancel()

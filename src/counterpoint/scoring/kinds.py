@@ -1,0 +1,76 @@
+"""The kinds of model, as Protocols: the engine knows these and nothing of any model.
+
+A model also has a `fingerprint`: a digest of all that its outputs depend on (weights, architecture,
+preprocessing, precision), which keys what the store keeps of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from PIL import Image
+
+from counterpoint.cases import Cases
+from counterpoint.scoring.pictures import Picture
+
+
+@runtime_checkable
+class DualEncoder(Protocol):
+    """Two towers: a pair's score is the dot product of its unit vectors."""
+
+    fingerprint: str
+    context_length: int | None  # tokens, or None if any length fits
+
+    def preprocess(self, image: Image.Image) -> Any:
+        """An RGB image as the image tower takes it. Called in worker threads."""
+
+    def encode_images(self, images: Sequence[Any]) -> np.ndarray:
+        """Unit vectors (n, d) float32 of n preprocessed images."""
+
+    def count_tokens(self, captions: Sequence[str]) -> np.ndarray:
+        """How many tokens each caption has, special ones included, before anything is cut."""
+
+    def encode_captions(self, captions: Sequence[str]) -> np.ndarray:
+        """Unit vectors (n, d) float32; a caption beyond the context is cut."""
+
+
+@runtime_checkable
+class PairScorer(Protocol):
+    """Looks at an image and a caption together."""
+
+    fingerprint: str
+
+    def score_pairs(self, pictures: Sequence[Picture], captions: Sequence[str]) -> np.ndarray:
+        """A score for each pair (n,); pairs of one image stand next to each other."""
+
+
+@runtime_checkable
+class BlindScorer(Protocol):
+    """Sees captions only: what a benchmark gives away without its images."""
+
+    fingerprint: str
+
+    def score_captions(self, captions: Sequence[str]) -> np.ndarray:
+        """A score for each caption (n,)."""
+
+
+@runtime_checkable
+class TableScorer(Protocol):
+    """A baseline computed from a whole case table, without images: cheap, so nothing is stored."""
+
+    fingerprint: str
+
+    def score_cases(self, cases: Cases) -> np.ndarray:
+        """A score for every pair, flat, in the order of `Cases.pair_offsets`."""
+
+
+Model = DualEncoder | PairScorer | BlindScorer | TableScorer
+
+
+@runtime_checkable
+class Described(Protocol):
+    """A model that says what should be recorded of it: device, precision, versions, notes."""
+
+    def describe(self) -> Mapping[str, Any]: ...

@@ -1,0 +1,126 @@
+"""Captions of the world: statements that can be written, read back and judged against a scene.
+
+    the red circle and the striped square        two phrases joined by "and": both are in the scene
+    a large ivory star above a small heart       two phrases and a relation between them
+
+`write` and `read` are independent of each other (one assembles words, the other parses text), so
+that judging the text of a caption also checks the generator that wrote it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from itertools import permutations
+from typing import Final
+
+from counterpoint.errors import CounterpointError
+from counterpoint.world.lexicon import ATTRIBUTES, CANONICAL, RELATIONS, SHAPES, SYNONYMS
+from counterpoint.world.scene import KINDS, Attribute, Scene, Thing, related
+
+
+class GrammarError(CounterpointError):
+    """A text is not a caption of the world."""
+
+
+@dataclass(frozen=True, slots=True)
+class Phrase:
+    """A noun phrase: a shape with some of its attributes, all in canonical words."""
+
+    shape: str
+    size: str | None = None
+    colour: str | None = None
+    texture: str | None = None
+
+    def value(self, attribute: Attribute) -> str | None:
+        value: str | None = getattr(self, attribute)
+        return value
+
+    def with_value(self, attribute: Attribute, value: str | None) -> Phrase:
+        if attribute == "size":
+            return replace(self, size=value)
+        if attribute == "colour":
+            return replace(self, colour=value)
+        return replace(self, texture=value)
+
+    def fits(self, thing: Thing) -> bool:
+        return self.shape == thing.shape and all(
+            self.value(a) in (None, thing.value(a)) for a in KINDS
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """`first` and `second` are there and, if `relation` is given, stand in it."""
+
+    first: Phrase
+    second: Phrase
+    relation: str | None = None
+
+
+_VOWELS: Final = ("a", "e", "i", "o", "u")
+
+
+def holds(statement: Statement, scene: Scene) -> bool:
+    """Whether two different objects of the scene make the statement true."""
+    return any(
+        statement.first.fits(a)
+        and statement.second.fits(b)
+        and (statement.relation is None or related(a, statement.relation, b))
+        for a, b in permutations(scene.things, 2)
+    )
+
+
+def write(statement: Statement, synonyms: Mapping[str, str] | None = None) -> str:
+    """The caption of a statement; words in `synonyms` are said in the other way."""
+    say = synonyms or {}
+    joint = statement.relation
+    if joint is None:
+        words = [_noun_phrase(p, "the", say) for p in (statement.first, statement.second)]
+        return " and ".join(words)
+    first, second = (_noun_phrase(p, "a", say) for p in (statement.first, statement.second))
+    return f"{first} {say.get(joint, joint)} {second}"
+
+
+def _noun_phrase(phrase: Phrase, article: str, say: Mapping[str, str]) -> str:
+    values = [v for a in KINDS if (v := phrase.value(a)) is not None]
+    words = [say.get(word, word) for word in (*values, phrase.shape)]
+    if article == "a" and words[0].startswith(_VOWELS):
+        article = "an"
+    return " ".join((article, *words))
+
+
+# The longest first, so that "to the left of" is not read as "left of" after a stray "to the".
+_JOINTS: Final = sorted((*RELATIONS, *(SYNONYMS[r] for r in RELATIONS), "and"), key=len)[::-1]
+_SENTENCE: Final = re.compile(rf"(?P<first>.+?) (?P<joint>{'|'.join(_JOINTS)}) (?P<second>.+)")
+_KIND: Final = {word: kind for kind, words in ATTRIBUTES.items() for word in words}
+
+
+def read(text: str) -> Statement:
+    """Parse a caption; synonyms become the words they stand for."""
+    match = _SENTENCE.fullmatch(text)
+    if match is None:
+        raise GrammarError(f"{text!r} is not a caption of the world: no 'and' and no relation.")
+    joint = match["joint"]
+    article = "the" if joint == "and" else "a"
+    first, second = (_read_phrase(match[part], article, text) for part in ("first", "second"))
+    return Statement(first, second, None if joint == "and" else CANONICAL[joint])
+
+
+def _read_phrase(text: str, article: str, caption: str) -> Phrase:
+    found_article, *words = text.split(" ")
+    noun = CANONICAL.get(words[-1]) if words else None
+    if noun not in SHAPES:
+        raise GrammarError(f"{caption!r} is not a caption of the world: {text!r} names no shape.")
+    if article == "a" and words[0].startswith(_VOWELS):
+        article = "an"
+    if found_article != article:
+        raise GrammarError(f"{caption!r} is not a caption of the world: expected {article!r}.")
+    values: dict[str, str] = {}
+    for word in words[:-1]:
+        kind = _KIND.get(CANONICAL.get(word, ""))
+        if kind is None or kind in values:
+            raise GrammarError(f"{caption!r} is not a caption of the world: {word!r} is misplaced.")
+        values[kind] = CANONICAL[word]
+    return Phrase(noun, **values)

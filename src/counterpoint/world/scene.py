@@ -1,0 +1,134 @@
+"""Scene graphs: two to four objects with a shape, attributes and a place.
+
+Objects stand in the cells of a 3 x 3 grid, moved by a jitter smaller than half of what a relation
+asks for, so that no relation is ever a close call.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Final, Literal
+
+import numpy as np
+
+from counterpoint.errors import CounterpointError
+from counterpoint.world.lexicon import COLOURS, SHAPES, SIZES, TEXTURES
+
+GRID: Final = 3
+JITTER: Final = 0.02  # of the image's width, to either side
+RELATION_MARGIN: Final = 0.2  # two cells are at least 1/3 - 2 * JITTER = 0.29 apart
+
+Attribute = Literal["size", "colour", "texture"]
+KINDS: Final[tuple[Attribute, ...]] = ("size", "colour", "texture")  # in the order of English
+
+
+_SIZES, _COLOURS = tuple(SIZES), tuple(COLOURS)
+
+
+class SceneCodeError(CounterpointError):
+    """A text that should describe a scene does not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Thing:
+    """One object. `x` and `y` are its centre, from 0 to 1, y downwards."""
+
+    shape: str
+    size: str
+    colour: str
+    texture: str
+    x: float
+    y: float
+
+    def with_value(self, attribute: Attribute, value: str) -> Thing:
+        if attribute == "size":
+            return replace(self, size=value)
+        if attribute == "colour":
+            return replace(self, colour=value)
+        return replace(self, texture=value)
+
+    def value(self, attribute: Attribute) -> str:
+        return str(getattr(self, attribute))
+
+    def at(self, place: tuple[float, float]) -> Thing:
+        return replace(self, x=place[0], y=place[1])
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """Objects on a grey background of brightness `ground`."""
+
+    things: tuple[Thing, ...]
+    ground: float
+
+    def code(self) -> str:
+        """The scene as one line of text, from which it can be drawn again to the pixel."""
+        things = ";".join(
+            f"{t.size},{t.colour},{t.texture},{t.shape},{t.x:.3f},{t.y:.3f}" for t in self.things
+        )
+        return f"{self.ground:.3f};{things}"
+
+    def replaced(self, index: int, thing: Thing) -> Scene:
+        things = (*self.things[:index], thing, *self.things[index + 1 :])
+        return Scene(things, self.ground)
+
+
+def read_scene(code: str) -> Scene:
+    """The inverse of `Scene.code`."""
+    try:
+        ground, *rows = code.split(";")
+        things = tuple(_read_thing(row) for row in rows)
+        scene = Scene(things, _read_share(ground))
+    except (ValueError, KeyError) as error:
+        raise SceneCodeError(f"{code!r} is not the code of a world scene: {error}") from None
+    if not things:
+        raise SceneCodeError(f"{code!r} is not the code of a world scene: it has no objects")
+    return scene
+
+
+def _read_thing(row: str) -> Thing:
+    size, colour, texture, shape, x, y = row.split(",")
+    for word, words in ((size, SIZES), (colour, COLOURS), (texture, TEXTURES), (shape, SHAPES)):
+        if word not in words:
+            raise ValueError(f"unknown word {word!r}")
+    return Thing(shape, size, colour, texture, _read_share(x), _read_share(y))
+
+
+def _read_share(text: str) -> float:
+    value = float(text)
+    if not 0 <= value <= 1:  # a NaN is neither
+        raise ValueError(f"{text} is not between 0 and 1")
+    return value
+
+
+def related(first: Thing, relation: str, second: Thing) -> bool:
+    """Whether `first` is `relation` `second`, as the pictures show it."""
+    dx, dy = second.x - first.x, second.y - first.y
+    distance = {"left of": dx, "right of": -dx, "above": dy, "below": -dy}[relation]
+    return distance >= RELATION_MARGIN
+
+
+def free_places(scene: Scene, rng: np.random.Generator) -> list[tuple[float, float]]:
+    """A jittered place in every cell that holds no object, in random order."""
+    taken = {int(t.x * GRID) + GRID * int(t.y * GRID) for t in scene.things}
+    return [_place(cell, rng) for cell in rng.permutation(GRID**2).tolist() if cell not in taken]
+
+
+def _place(cell: int, rng: np.random.Generator) -> tuple[float, float]:
+    dx, dy = rng.uniform(-JITTER, JITTER, 2).tolist()
+    return round((cell % GRID + 0.5) / GRID + dx, 3), round((cell // GRID + 0.5) / GRID + dy, 3)
+
+
+def sample_scene(rng: np.random.Generator) -> Scene:
+    """Two to four objects, every attribute drawn independently and uniformly.
+
+    Independence matters: a colour that goes with a shape would let a blind model, or one that knows
+    only words, tell a replaced colour by its being unusual.
+    """
+    cells = rng.permutation(GRID**2)[: rng.integers(2, 5)].tolist()
+    words = rng.integers(0, (len(SHAPES), len(SIZES), len(COLOURS), len(TEXTURES)), (len(cells), 4))
+    things = tuple(
+        Thing(SHAPES[a], _SIZES[b], _COLOURS[c], TEXTURES[d], *_place(cell, rng))
+        for cell, (a, b, c, d) in zip(cells, words.tolist(), strict=True)
+    )
+    return Scene(things, round(float(rng.uniform(0.42, 0.62)), 3))

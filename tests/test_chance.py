@@ -1,0 +1,144 @@
+"""Chance: closed forms against every order of the scores, and against random scores."""
+
+from __future__ import annotations
+
+import math
+from itertools import permutations
+
+import numpy as np
+import pytest
+from support import references
+
+from counterpoint.metrics import METRICS, Metric
+from counterpoint.statistics import estimate, members_of
+
+WITH_CHANCE = [name for name, metric in METRICS.items() if metric.chance is not None]
+CAPTION_METRICS = [n for n in WITH_CHANCE if not METRICS[n].applies(np.eye(2, dtype=bool)[None])]
+COUNTS = [(p, n) for p in range(1, 5) for n in range(1, 5) if p + n <= 5]
+PAIRS = ((1, 0), (0, 1))
+
+
+def chance(name: str, truth: np.ndarray) -> np.ndarray:
+    function = METRICS[name].chance
+    assert function is not None
+    return function(truth)
+
+
+def counted(name: str, truth: np.ndarray) -> float:
+    """The mean over all orders of the scores of one case, by the slow reference.
+
+    The scores are powers of two, so that no two sums of them tie (group matching adds scores).
+    """
+    orders = 2 ** np.array(list(permutations(range(truth.size)))).reshape(-1, *truth.shape)
+    everywhere = np.broadcast_to(truth, orders.shape)
+    return float(np.mean(references(name, orders, everywhere, "wrong")))
+
+
+def one_image(positives: int, negatives: int) -> np.ndarray:
+    return np.array([[True] * positives + [False] * negatives])
+
+
+# --- every order -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("counts", COUNTS, ids=str)
+@pytest.mark.parametrize("name", CAPTION_METRICS)
+def test_chance_of_one_image_is_the_mean_over_all_orders(name: str, counts: tuple[int, int]) -> None:
+    truth = one_image(*counts)
+    assert chance(name, truth[None]) == pytest.approx([counted(name, truth)], abs=1e-12)
+
+
+@pytest.mark.parametrize("name", WITH_CHANCE)
+def test_chance_of_two_by_two_is_the_mean_over_all_orders(name: str) -> None:
+    for cells in (PAIRS, PAIRS[::-1]):
+        truth = np.array(cells, dtype=bool)
+        assert chance(name, truth[None]) == pytest.approx([counted(name, truth)], abs=1e-12)
+
+
+@pytest.mark.parametrize("name", ["augmented_accuracy", "image_to_text", "text_to_image", "group"])
+@pytest.mark.parametrize("cells", [((1, 1, 0), (0, 0, 1)), ((1, 0, 0), (0, 1, 0))], ids=str)
+def test_chance_of_two_images_and_three_captions(name: str, cells: tuple) -> None:
+    truth = np.array(cells, dtype=bool)
+    assert chance(name, truth[None]) == pytest.approx([counted(name, truth)], abs=1e-12)
+
+
+def test_chance_is_the_papers() -> None:
+    triple, pairs = one_image(2, 1)[None], np.array([PAIRS], dtype=bool)
+    expected = {
+        ("original_accuracy", "triple"): 1 / 2,
+        ("augmented_accuracy", "triple"): 1 / 3,
+        ("brittleness", "triple"): 1 / 3,
+        ("negative_above_both", "triple"): 1 / 3,
+        ("image_to_text", "pairs"): 1 / 4,
+        ("text_to_image", "pairs"): 1 / 4,
+        ("group", "pairs"): 1 / 6,
+        ("image_to_text_0", "pairs"): 1 / 2,
+        ("text_to_image_1", "pairs"): 1 / 2,
+        ("group_matching", "pairs"): 1 / 2,
+    }
+    blocks = {"triple": triple, "pairs": pairs}
+    found = {key: chance(key[0], blocks[key[1]]).item() for key in expected}
+    assert found == pytest.approx(expected)
+
+
+def test_chance_of_large_blocks_stays_finite_or_unknown() -> None:
+    """Factorials of a thousand captions overflow if they are multiplied out."""
+    wide = one_image(5, 2000)[None]
+    assert chance("original_accuracy", wide).item() == pytest.approx(1 / 2001)
+    assert chance("recall@10", wide).item() == pytest.approx(10 * 5 / 2005, rel=0.02)
+    augmented = chance("augmented_accuracy", wide).item()
+    assert math.isclose(augmented, 1 / math.comb(2005, 5), rel_tol=1e-6)
+    three = np.eye(3, dtype=bool)[None]
+    assert chance("image_to_text", three).item() == pytest.approx(1 / 27)
+    assert np.isnan(chance("group", three)).all()
+
+
+@pytest.mark.parametrize("name", WITH_CHANCE)
+def test_each_case_has_its_own_chance(name: str) -> None:
+    if METRICS[name].applies(one_image(2, 3)[None]):
+        truth = np.array([one_image(p, 5 - p) for p in (1, 2, 3, 4)])
+    else:
+        truth = np.array([PAIRS, PAIRS[::-1], PAIRS], dtype=bool)
+    alone = [chance(name, truth[[i]]).item() for i in range(len(truth))]
+    assert chance(name, truth) == pytest.approx(alone)
+
+
+# --- random scores -----------------------------------------------------------------------------
+
+SHAPES = {
+    "1x3": one_image(2, 1),
+    "1x8": one_image(3, 5),
+    "2x2": np.array(PAIRS, dtype=bool),
+}
+
+
+def defined(shape: str) -> list[Metric]:
+    truth = SHAPES[shape][None]
+    return [m for m in METRICS.values() if m.chance is not None and m.applies(truth)]
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_random_scores_are_at_chance(shape: str) -> None:
+    """Every metric within four standard errors over 20,000 cases."""
+    truth = np.repeat(SHAPES[shape][None], 20_000, axis=0)
+    scores = np.random.default_rng(0).random(truth.shape)
+    for metric in defined(shape):
+        values = metric.values(scores, truth, "wrong")
+        error = values.std() / math.sqrt(len(values))
+        assert abs(values.mean() - chance(metric.name, truth[:1]).item()) <= 4 * error, metric.name
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_intervals_of_random_scores_hold_chance(shape: str) -> None:
+    """About 95 % of them: 40 tables of 150 cases, each metric counted."""
+    metrics = [metric for metric in defined(shape) if metric.name not in ("tied", "tie_rate")]
+    truth = np.repeat(SHAPES[shape][None], 150, axis=0)
+    expected = np.array([chance(metric.name, truth[:1]).item() for metric in metrics])
+    members = members_of([()] * len(truth))
+    hits = []
+    for seed in range(40):
+        scores = np.random.default_rng(seed).random(truth.shape)
+        values = np.stack([metric.values(scores, truth, "wrong") for metric in metrics], axis=1)
+        found = estimate(values, np.arange(len(truth)), members, resamples=300)["all"]
+        hits += [e.low <= c <= e.high for e, c in zip(found, expected, strict=True)]
+    assert 0.89 <= np.mean(hits) <= 0.99

@@ -1,0 +1,342 @@
+"""Metrics: they agree with slow references, with the papers' formulas and with hand-made tables."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support import FEW, TIES, matched_block, random_block, reference, references
+
+from counterpoint.metrics import METRICS, group_matching, ranks
+
+SEEDS = st.integers(0, 2**32 - 1)
+SQUARE = ("image_to_text_0", "image_to_text_1", "text_to_image_0", "text_to_image_1", "group_matching")
+RANKED = ("recall@1", "recall@3", "recall@5", "recall@10", "mean_rank")
+SCORED = ("mean_score_original", "mean_score_positive", "mean_score_negative")
+GENERAL = tuple(name for name in METRICS if name not in SQUARE + RANKED)
+TRIPLE = np.array([[[True, True, False]]])
+PAIRS = np.array([[[True, False], [False, True]]])
+
+
+def block_for(name: str, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """A random block of a shape that defines the metric."""
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(1, 6))
+    if name in SQUARE:
+        return matched_block(rng, n, 2)
+    if name in RANKED:
+        return random_block(rng, n, 1, int(rng.integers(2, 13)), values=6)
+    return random_block(rng, n, int(rng.integers(1, 4)), int(rng.integers(2, 6)))
+
+
+def value(name: str, scores: list[list[float]], truth: np.ndarray, tie: str = "wrong") -> float:
+    [found] = METRICS[name].values(np.array([scores], dtype=float), truth, tie)
+    return float(found)
+
+
+# --- against slow references -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("tie", TIES)
+@pytest.mark.parametrize("name", METRICS)
+@FEW
+@given(seed=SEEDS)
+def test_a_metric_is_what_its_definition_says(name: str, tie: str, seed: int) -> None:
+    scores, truth = block_for(name, seed)
+    found = METRICS[name].values(scores, truth, tie)
+    assert found.shape == (len(scores),)
+    np.testing.assert_allclose(found, references(name, scores, truth, tie), atol=1e-12)
+
+
+@pytest.mark.parametrize("tie", TIES)
+@FEW
+@given(seed=SEEDS)
+def test_group_matching_of_three(tie: str, seed: int) -> None:
+    scores, truth = matched_block(np.random.default_rng(seed), 4, 3)
+    expected = references("group_matching", scores, truth, tie)
+    np.testing.assert_allclose(group_matching(scores, truth, tie), expected)
+
+
+@FEW
+@given(seed=SEEDS)
+def test_the_references_meet_ties(seed: int) -> None:
+    """The blocks above would prove little about ties if they had none."""
+    scores, truth = random_block(np.random.default_rng(seed), 200, 1, 3)
+    rate = np.mean(references("tie_rate", scores, truth, "wrong"))
+    assert 0.1 < rate < 0.6
+
+
+# --- identities --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("tie", TIES)
+@FEW
+@given(seed=SEEDS)
+def test_the_four_outcomes_sum_to_one(tie: str, seed: int) -> None:
+    scores, truth = block_for("augmented_accuracy", seed)
+    outcomes = ("augmented_accuracy", "brittleness", "negative_above_both", "tied")
+    total = sum(METRICS[name].values(scores, truth, tie) for name in outcomes)
+    np.testing.assert_allclose(total, 1)
+
+
+@pytest.mark.parametrize("tie", TIES)
+@FEW
+@given(seed=SEEDS)
+def test_the_brittle_halves_sum_to_brittleness(tie: str, seed: int) -> None:
+    scores, truth = block_for("brittleness", seed)
+    halves = (METRICS[f"brittle_original_{side}"] for side in ("above", "below"))
+    total = sum(metric.values(scores, truth, tie) for metric in halves)
+    np.testing.assert_allclose(total, METRICS["brittleness"].values(scores, truth, tie))
+
+
+@pytest.mark.parametrize("name", [n for n in METRICS if METRICS[n].better == "higher"])
+@FEW
+@given(seed=SEEDS)
+def test_a_kinder_tie_policy_is_never_worse(name: str, seed: int) -> None:
+    scores, truth = block_for(name, seed)
+    wrong, half, right = (METRICS[name].values(scores, truth, t) for t in ("wrong", "half", "right"))
+    assert (wrong <= half).all() and (half <= right).all()
+
+
+@pytest.mark.parametrize("name", METRICS)
+@FEW
+@given(seed=SEEDS)
+def test_tie_policies_agree_where_nothing_is_tied(name: str, seed: int) -> None:
+    scores, truth = block_for(name, seed)
+    apart = scores + np.random.default_rng(seed).random(scores.shape) / 2
+    values = [METRICS[name].values(apart, truth, tie) for tie in TIES]
+    np.testing.assert_array_equal(values[0], values[1])
+    np.testing.assert_array_equal(values[0], values[2])
+
+
+@pytest.mark.parametrize("tie", TIES)
+@FEW
+@given(seed=SEEDS)
+def test_recall_at_1_of_one_positive_is_the_original_accuracy(tie: str, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    scores, truth = rng.integers(0, 4, (5, 1, 6)).astype(float), np.zeros((5, 1, 6), dtype=bool)
+    truth[:, :, 0] = True
+    recall, accuracy = (METRICS[n].values(scores, truth, tie) for n in ("recall@1", "original_accuracy"))
+    np.testing.assert_array_equal(recall, accuracy)
+
+
+def monotone(scores: np.ndarray) -> np.ndarray:
+    return np.exp(scores / 3) - 7
+
+
+@pytest.mark.parametrize("name", [n for n in METRICS if n not in (*SCORED, "group_matching")])
+@FEW
+@given(seed=SEEDS, tie=st.sampled_from(TIES))
+def test_only_the_order_of_scores_matters(name: str, seed: int, tie: str) -> None:
+    scores, truth = block_for(name, seed)
+    values = [METRICS[name].values(s, truth, tie) for s in (scores, monotone(scores))]
+    np.testing.assert_array_equal(*values)
+
+
+def test_group_matching_and_mean_scores_are_not_a_matter_of_order() -> None:
+    """Their sums and means see distances: 3 + 0 beats 2 + 0, and stretching reverses it."""
+    scores, stretched = [[0.0, 1.0], [1.0, 3.0]], [[0.0, 2.0], [2.0, 3.0]]
+    assert value("group_matching", scores, PAIRS) == 1
+    assert value("group_matching", stretched, PAIRS) == 0
+    assert value("mean_score_original", [[1.0, 2.0, 3.0]], TRIPLE) == 1
+    assert value("mean_score_original", [[10.0, 20.0, 30.0]], TRIPLE) == 10
+
+
+@pytest.mark.parametrize("name", METRICS)
+@FEW
+@given(seed=SEEDS, tie=st.sampled_from(TIES))
+def test_each_case_has_its_own_value(name: str, seed: int, tie: str) -> None:
+    """The order of cases and the company they are in change nothing."""
+    scores, truth = block_for(name, seed)
+    order = np.random.default_rng(seed).permutation(len(scores))
+    values = METRICS[name].values(scores, truth, tie)
+    np.testing.assert_array_equal(METRICS[name].values(scores[order], truth[order], tie), values[order])
+    alone = [METRICS[name].values(scores[[i]], truth[[i]], tie)[0] for i in range(len(scores))]
+    np.testing.assert_array_equal(alone, values)
+
+
+@pytest.mark.parametrize("name", ["augmented_accuracy", "brittleness", "negative_above_both", "tied"])
+@FEW
+@given(seed=SEEDS)
+def test_captions_have_no_order_but_the_original(name: str, seed: int) -> None:
+    scores, truth = block_for(name, seed)
+    order = np.random.default_rng(seed).permutation(scores.shape[2])
+    values = METRICS[name].values(scores, truth, "wrong")
+    moved = METRICS[name].values(scores[:, :, order], truth[:, :, order], "wrong")
+    np.testing.assert_array_equal(moved, values)
+
+
+# --- the papers' formulas ----------------------------------------------------------------------
+
+
+def test_hard_positives_on_every_order_of_c_p_n() -> None:
+    """Kamath et al.: all 27 assignments of {0, 1, 2} to original, hard positive, hard negative."""
+    for c, p, n in np.ndindex(3, 3, 3):
+        found = {
+            name: value(name, [[c, p, n]], TRIPLE)
+            for name in ("original_accuracy", "augmented_accuracy", "brittleness", "tied")
+        }
+        assert found["original_accuracy"] == (c > n)
+        assert found["augmented_accuracy"] == (c > n and p > n)
+        assert found["brittleness"] == ((c > n > p) or (p > n > c))
+        assert found["tied"] == (n in (c, p))
+
+
+def test_bivlc_and_winoground_on_every_table_of_three_scores() -> None:
+    """All 81 blocks s(C_j, I_i) of {0, 1, 2}, with the formulas as the papers print them."""
+    for i0c0, i0c1, i1c0, i1c1 in np.ndindex(3, 3, 3, 3):
+        block = [[i0c0, i0c1], [i1c0, i1c1]]
+        text = i0c0 > i0c1 and i1c1 > i1c0
+        image = i0c0 > i1c0 and i1c1 > i0c1
+        expected = {
+            "image_to_text": text,
+            "text_to_image": image,
+            "group": text and image,
+            "image_to_text_0": i0c0 > i0c1,
+            "image_to_text_1": i1c1 > i1c0,
+            "text_to_image_0": i0c0 > i1c0,
+            "text_to_image_1": i1c1 > i0c1,
+            "group_matching": i0c0 + i1c1 > i0c1 + i1c0,
+        }
+        assert {name: value(name, block, PAIRS) for name in expected} == expected
+
+
+def test_a_winoground_table_by_hand() -> None:
+    """Rows are C0I0, C0I1, C1I0, C1I1, as the published score files have them."""
+    table = [
+        (0.30, 0.20, 0.10, 0.40),  # everything right
+        (0.30, 0.35, 0.10, 0.40),  # captions right, C0 prefers the wrong image
+        (0.20, 0.10, 0.25, 0.40),  # images right, I0 prefers the wrong caption
+        (0.30, 0.30, 0.20, 0.40),  # C0 cannot tell the images apart
+        (0.10, 0.30, 0.40, 0.20),  # everything wrong
+    ]
+    scores = np.array([[[c0i0, c1i0], [c0i1, c1i1]] for c0i0, c0i1, c1i0, c1i1 in table])
+    truth = np.repeat(PAIRS, len(table), axis=0)
+
+    def mean(name: str, tie: str) -> float:
+        return float(METRICS[name].values(scores, truth, tie).mean())
+
+    names = ("image_to_text", "text_to_image", "group", "group_matching")
+    assert [mean(name, "wrong") for name in names] == pytest.approx([3 / 5, 2 / 5, 1 / 5, 4 / 5])
+    assert [mean(name, "right") for name in names] == pytest.approx([3 / 5, 3 / 5, 2 / 5, 4 / 5])
+    assert [mean(name, "half") for name in names] == pytest.approx([3 / 5, 1 / 2, 3 / 10, 4 / 5])
+
+
+def test_three_positives_and_two_negatives_by_hand() -> None:
+    truth = np.array([[[True, True, True, False, False]]])
+    scores = [[5.0, 3.0, 1.0, 2.0, 0.0]]  # two of three positives are above both negatives
+    expected = {
+        "original_accuracy": 1,
+        "augmented_accuracy": 0,
+        "brittleness": 1,
+        "brittle_original_above": 1,
+        "brittle_original_below": 0,
+        "negative_above_both": 0,
+        "mean_score_original": 5,
+        "mean_score_positive": 2,
+        "mean_score_negative": 1,
+        "mean_rank": 1,
+    }
+    assert {name: value(name, scores, truth) for name in expected} == expected
+
+
+def test_the_place_among_tied_negatives_by_hand() -> None:
+    scores = np.array([[[5.0, 9.0, 5.0, 5.0, 1.0]]])
+    truth = np.array([[[True, False, False, False, False]]])
+    places = {tie: ranks(scores, truth, tie).item() for tie in TIES}
+    assert places == {"wrong": 4, "right": 2, "half": 3}
+
+
+def test_images_of_a_case_are_averaged_and_silent_ones_left_out() -> None:
+    """Image 0 is right, image 1 wrong; image 2 has no true caption and image 3 no false one."""
+    truth = np.array([[[1, 0], [0, 1], [0, 0], [1, 1]]], dtype=bool)
+    scores = [[2.0, 1.0], [2.0, 1.0], [9.0, 9.0], [9.0, 9.0]]
+    assert value("original_accuracy", scores, truth) == 0.5
+    assert value("negative_above_both", scores, truth) == 0.5
+    assert value("tie_rate", scores, truth) == 0
+    assert value("image_to_text", scores, truth) == 0
+
+
+def test_no_other_positive_has_no_mean_score() -> None:
+    truth = np.array([[[True, False]]])
+    assert np.isnan(value("mean_score_positive", [[1.0, 0.0]], truth))
+
+
+@pytest.mark.parametrize("kind", [np.float16, np.float32, np.float64])
+def test_the_precision_of_scores_is_kept(kind: type) -> None:
+    """Scores that differ in their last digit are not tied; equal ones are."""
+    step = np.nextafter(kind(0.25), kind(1))
+    scores = np.array([[[step, kind(0.25)]], [[kind(0.25), kind(0.25)]]], dtype=kind)
+    truth = np.array([[[True, False]]] * 2)
+    assert METRICS["original_accuracy"].values(scores, truth, "wrong").tolist() == [1, 0]
+    assert METRICS["tie_rate"].values(scores, truth, "wrong").tolist() == [0, 1]
+
+
+# --- which metrics a shape defines -------------------------------------------------------------
+
+CAPTIONS = {"original_accuracy", "tie_rate", "mean_score_original", "mean_score_negative"}
+POSITIVES = {
+    "augmented_accuracy",
+    "brittleness",
+    "brittle_original_above",
+    "brittle_original_below",
+    "negative_above_both",
+    "tied",
+    "mean_score_positive",
+}
+IMAGES = {"image_to_text", "text_to_image", "group"}
+
+
+@pytest.mark.parametrize(
+    ("truth", "expected"),
+    [
+        ([[1, 0]], CAPTIONS),
+        ([[1, 1, 0]], CAPTIONS | POSITIVES),
+        ([[1, 0, 0, 0, 0]], CAPTIONS | set(RANKED)),
+        ([[1, 1, 0, 0, 0]], CAPTIONS | POSITIVES | set(RANKED)),
+        ([[1, 0], [0, 1]], IMAGES | set(SQUARE)),
+        ([[1, 0], [1, 0]], IMAGES),  # no one-to-one matching
+        ([[1, 0, 0], [0, 1, 0], [0, 0, 1]], IMAGES),
+        ([[1, 1, 0, 0], [0, 0, 1, 1]], IMAGES | CAPTIONS | POSITIVES),
+    ],
+)
+def test_a_shape_defines_its_metrics_and_no_other(truth: list[list[int]], expected: set[str]) -> None:
+    block = np.array([truth, truth], dtype=bool)
+    assert {name for name, metric in METRICS.items() if metric.applies(block)} == expected
+
+
+def test_every_metric_is_named_by_its_key_and_says_what_is_better() -> None:
+    for name, metric in METRICS.items():
+        assert metric.name == name
+        assert metric.values.__doc__
+        assert (metric.better is None) == (metric.unit == "score")
+
+
+@pytest.mark.parametrize("name", METRICS)
+@FEW
+@given(seed=SEEDS, tie=st.sampled_from(TIES))
+def test_shares_are_between_0_and_1(name: str, seed: int, tie: str) -> None:
+    scores, truth = block_for(name, seed)
+    if METRICS[name].unit == "share":
+        values = METRICS[name].values(scores, truth, tie)
+        assert ((values >= 0) & (values <= 1)).all()
+
+
+# --- which cases are tied ----------------------------------------------------------------------
+
+
+def moved_by_ties(name: str, scores: list[list[float]], truth: list[list[bool]]) -> bool:
+    """Whether the policy matters to a case."""
+    return reference(name, scores, truth, "wrong") != reference(name, scores, truth, "right")
+
+
+@pytest.mark.parametrize("name", [n for n in METRICS if METRICS[n].unit != "score"])
+@FEW
+@given(seed=SEEDS)
+def test_a_case_that_ties_decide_is_counted_as_tied(name: str, seed: int) -> None:
+    scores, truth = block_for(name, seed)
+    counted = METRICS[name].ties(scores, truth)
+    pairs = zip(scores.tolist(), truth.tolist(), strict=True)
+    moved = np.array([moved_by_ties(name, s, t) for s, t in pairs])
+    assert (counted[moved] == 1).all()
