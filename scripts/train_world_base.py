@@ -33,7 +33,13 @@ from counterpoint.world.scene import Scene, sample_scene
 MEAN, STD = 0.5, 0.25
 MODEL = {
     "embed_dim": 128,
-    "vision_cfg": {"image_size": PIXELS, "layers": 6, "width": 160, "head_width": 32, "patch_size": 8},
+    "vision_cfg": {
+        "image_size": PIXELS,
+        "layers": 4,
+        "width": 160,
+        "head_width": 32,
+        "patch_size": 8,
+    },
     "text_cfg": {"context_length": 24, "width": 160, "heads": 5, "layers": 4},
 }
 
@@ -101,7 +107,10 @@ def train(model: Any, batches: Iterator[Any], arguments: argparse.Namespace) -> 
             image, text, scale = model(images, tokens.to(arguments.device))
             logits = scale * image @ text.T
         target = torch.arange(len(logits), device=logits.device)
-        loss = sum(torch.nn.functional.cross_entropy(x.float(), target) for x in (logits, logits.T)) / 2
+        loss = (
+            sum(torch.nn.functional.cross_entropy(x.float(), target) for x in (logits, logits.T))
+            / 2
+        )
         optimiser.zero_grad()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -161,7 +170,9 @@ def main() -> None:
     start = time.monotonic()
 
     torch.manual_seed(arguments.seed)
-    words = sorted({part for word in CANONICAL for part in word.split()} | {"the", "a", "an", "and"})
+    words = sorted(
+        {part for word in CANONICAL for part in word.split()} | {"the", "a", "an", "and"}
+    )
     lines = ["#version: counterpoint world", *(" ".join(m) for m in learn_merges(words))]
     merges = gzip.compress("\n".join(lines).encode(), mtime=0)
     arguments.out.mkdir(parents=True, exist_ok=True)
@@ -173,16 +184,26 @@ def main() -> None:
     cfg = {**MODEL, "text_cfg": {**MODEL["text_cfg"], "vocab_size": tokenizer.vocab_size}}  # type: ignore[dict-item]
     model = open_clip.CLIP(**cfg).to(arguments.device)
     data = Batches(
-        tokenizer, CaptionStyle(arguments.grammar, arguments.synonym), arguments.batch, arguments.seed
+        tokenizer,
+        CaptionStyle(arguments.grammar, arguments.synonym),
+        arguments.batch,
+        arguments.seed,
     )
     loader = torch.utils.data.DataLoader(data, batch_size=None, num_workers=arguments.workers)
     train(model, iter(loader), arguments)
 
     found = evaluate(model, tokenizer, arguments.device)
-    preprocess = {"mean": [MEAN] * 3, "std": [STD] * 3, "interpolation": "bicubic", "resize_mode": "squash"}
+    preprocess = {
+        "mean": [MEAN] * 3,
+        "std": [STD] * 3,
+        "interpolation": "bicubic",
+        "resize_mode": "squash",
+    }
     minutes = (time.monotonic() - start) / 60
     device = torch.cuda.get_device_name() if arguments.device == "cuda" else arguments.device
-    note = how_it_was_made(arguments, found, f"{minutes:.1f} minutes on {device}, torch {torch.__version__}")
+    note = how_it_was_made(
+        arguments, found, f"{minutes:.1f} minutes on {device}, torch {torch.__version__}"
+    )
     save(model, arguments.out, {"model_cfg": cfg, "preprocess_cfg": preprocess}, merges, note)
     print(json.dumps(found, indent=1))
     print(f"{minutes:.1f} minutes; saved to {arguments.out}")

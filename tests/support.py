@@ -17,7 +17,7 @@ from counterpoint.cases import Case, Cases, ImageRef, caption_case
 from counterpoint.protocols import PROTOCOLS, Protocol
 from counterpoint.runs import Part, Run
 
-FEW = settings(derandomize=True, deadline=None, max_examples=40)
+FEW = settings(derandomize=True, deadline=None, max_examples=25)
 TIES = ("wrong", "right", "half")
 Lines = Sequence[Sequence[float]]
 Truth = Sequence[Sequence[bool]]
@@ -44,12 +44,12 @@ def square(number: int, group: str = "swap/obj") -> Case:
     return Case(f"square-{number}", images, captions, truth, (group,) if group else ())
 
 
-GROUPS = ("replace/obj", "replace/att", "swap/obj", "swap/att")
+GROUPS = ("replace/obj", "replace/att", "replace/rel", "swap/obj", "swap/att")
 
 
 def table(count: int = 60, **shape: int) -> Cases:
-    """Cases of one image in four groups of unequal sizes (4 : 3 : 2 : 1), two to an image."""
-    sizes = np.repeat(GROUPS, (4, 3, 2, 1))
+    """Cases of one image, two to an image, in groups of unequal sizes."""
+    sizes = np.repeat(GROUPS, (4, 3, 1, 2, 1))
     cases = [case(i, group=str(sizes[i // 2 % len(sizes)]), **shape) for i in range(count)]
     return Cases.build(cases, source="test")
 
@@ -115,7 +115,9 @@ def reference(name: str, scores: Lines, truth: Truth, tie: str) -> float:
 
 
 def references(name: str, scores: np.ndarray, truth: np.ndarray, tie: str) -> list[float]:
-    return [reference(name, s, t, tie) for s, t in zip(scores.tolist(), truth.tolist(), strict=True)]
+    return [
+        reference(name, s, t, tie) for s, t in zip(scores.tolist(), truth.tolist(), strict=True)
+    ]
 
 
 def _value(name: str, scores: Lines, truth: Truth, equal: str) -> float:

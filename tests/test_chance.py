@@ -43,7 +43,9 @@ def one_image(positives: int, negatives: int) -> np.ndarray:
 
 @pytest.mark.parametrize("counts", COUNTS, ids=str)
 @pytest.mark.parametrize("name", CAPTION_METRICS)
-def test_chance_of_one_image_is_the_mean_over_all_orders(name: str, counts: tuple[int, int]) -> None:
+def test_chance_of_one_image_is_the_mean_over_all_orders(
+    name: str, counts: tuple[int, int]
+) -> None:
     truth = one_image(*counts)
     assert chance(name, truth[None]) == pytest.approx([counted(name, truth)], abs=1e-12)
 

@@ -11,7 +11,13 @@ from support import FEW, TIES, matched_block, random_block, reference, reference
 from counterpoint.metrics import METRICS, group_matching, ranks
 
 SEEDS = st.integers(0, 2**32 - 1)
-SQUARE = ("image_to_text_0", "image_to_text_1", "text_to_image_0", "text_to_image_1", "group_matching")
+SQUARE = (
+    "image_to_text_0",
+    "image_to_text_1",
+    "text_to_image_0",
+    "text_to_image_1",
+    "group_matching",
+)
 RANKED = ("recall@1", "recall@3", "recall@5", "recall@10", "mean_rank")
 SCORED = ("mean_score_original", "mean_score_positive", "mean_score_negative")
 GENERAL = tuple(name for name in METRICS if name not in SQUARE + RANKED)
@@ -26,7 +32,9 @@ def block_for(name: str, seed: int) -> tuple[np.ndarray, np.ndarray]:
     if name in SQUARE:
         return matched_block(rng, n, 2)
     if name in RANKED:
-        return random_block(rng, n, 1, int(rng.integers(2, 13)), values=6)
+        scores, truth = random_block(rng, 8, 1, int(rng.integers(5, 25)), values=5)
+        few = rng.random(truth.shape) < 0.1  # mostly negatives, so that ranks go beyond 10
+        return scores, truth & (few | (truth.cumsum(axis=2) == 1))
     return random_block(rng, n, int(rng.integers(1, 4)), int(rng.integers(2, 6)))
 
 
@@ -95,7 +103,9 @@ def test_the_brittle_halves_sum_to_brittleness(tie: str, seed: int) -> None:
 @given(seed=SEEDS)
 def test_a_kinder_tie_policy_is_never_worse(name: str, seed: int) -> None:
     scores, truth = block_for(name, seed)
-    wrong, half, right = (METRICS[name].values(scores, truth, t) for t in ("wrong", "half", "right"))
+    wrong, half, right = (
+        METRICS[name].values(scores, truth, t) for t in ("wrong", "half", "right")
+    )
     assert (wrong <= half).all() and (half <= right).all()
 
 
@@ -117,7 +127,9 @@ def test_recall_at_1_of_one_positive_is_the_original_accuracy(tie: str, seed: in
     rng = np.random.default_rng(seed)
     scores, truth = rng.integers(0, 4, (5, 1, 6)).astype(float), np.zeros((5, 1, 6), dtype=bool)
     truth[:, :, 0] = True
-    recall, accuracy = (METRICS[n].values(scores, truth, tie) for n in ("recall@1", "original_accuracy"))
+    recall, accuracy = (
+        METRICS[n].values(scores, truth, tie) for n in ("recall@1", "original_accuracy")
+    )
     np.testing.assert_array_equal(recall, accuracy)
 
 
@@ -151,12 +163,16 @@ def test_each_case_has_its_own_value(name: str, seed: int, tie: str) -> None:
     scores, truth = block_for(name, seed)
     order = np.random.default_rng(seed).permutation(len(scores))
     values = METRICS[name].values(scores, truth, tie)
-    np.testing.assert_array_equal(METRICS[name].values(scores[order], truth[order], tie), values[order])
+    np.testing.assert_array_equal(
+        METRICS[name].values(scores[order], truth[order], tie), values[order]
+    )
     alone = [METRICS[name].values(scores[[i]], truth[[i]], tie)[0] for i in range(len(scores))]
     np.testing.assert_array_equal(alone, values)
 
 
-@pytest.mark.parametrize("name", ["augmented_accuracy", "brittleness", "negative_above_both", "tied"])
+@pytest.mark.parametrize(
+    "name", ["augmented_accuracy", "brittleness", "negative_above_both", "tied"]
+)
 @FEW
 @given(seed=SEEDS)
 def test_captions_have_no_order_but_the_original(name: str, seed: int) -> None:
@@ -301,7 +317,9 @@ IMAGES = {"image_to_text", "text_to_image", "group"}
         ([[1, 1, 0, 0], [0, 0, 1, 1]], IMAGES | CAPTIONS | POSITIVES),
     ],
 )
-def test_a_shape_defines_its_metrics_and_no_other(truth: list[list[int]], expected: set[str]) -> None:
+def test_a_shape_defines_its_metrics_and_no_other(
+    truth: list[list[int]], expected: set[str]
+) -> None:
     block = np.array([truth, truth], dtype=bool)
     assert {name for name, metric in METRICS.items() if metric.applies(block)} == expected
 

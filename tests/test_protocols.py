@@ -128,7 +128,9 @@ def test_a_long_list_is_cut() -> None:
 
 
 def test_a_registry_imports_on_demand() -> None:
-    registry = Registry("thing", "counterpoint.no-such-group", {"dumps": "json:dumps", "no": "no:x"})
+    registry = Registry(
+        "thing", "counterpoint.no-such-group", {"dumps": "json:dumps", "no": "no:x"}
+    )
     assert registry.get("dumps") is json.dumps
     assert registry.names() == ["dumps", "no"]
     with pytest.raises(NotFoundError, match=r"no thing is called 'dump'.*Did you mean 'dumps'"):

@@ -312,10 +312,6 @@ def test_excluded_groups_are_left_out_of_the_mean_over_cases_too() -> None:
     assert nested(*FOUR, "micro", exclude=frozenset({"a/x"})) == pytest.approx(0.8)
 
 
-def test_a_label_excludes_what_is_below_it() -> None:
-    assert nested(*FOUR, "macro", exclude=frozenset({"a"})) == pytest.approx(1.0)
-
-
 def test_small_groups_are_left_out() -> None:
     assert nested(*FOUR, "macro", min_count=1) == pytest.approx(1.6 / 3)
     assert nested(*FOUR, "macro", min_count=2) == pytest.approx(0.0)

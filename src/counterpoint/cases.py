@@ -143,7 +143,9 @@ class Cases:
         starts = self.pair_offsets
         truth = np.zeros(starts[-1], dtype=bool)
         cells = self.frame["truth"]
-        truth[np.repeat(starts[:-1], cells.list.len().to_numpy()) + cells.explode().to_numpy()] = True
+        truth[np.repeat(starts[:-1], cells.list.len().to_numpy()) + cells.explode().to_numpy()] = (
+            True
+        )
         return truth
 
     def blocks(self) -> Iterator[Block]:
@@ -243,7 +245,9 @@ def _refuse_malformed(frame: pl.DataFrame, start: int, source: str) -> None:
         "it has no id": pl.col("id").is_null() | (pl.col("id") == ""),
         "it has no image": pl.col("images").is_null() | (pl.col("images").list.len() == 0),
         "it has no captions": pl.col("captions").is_null() | (captions.len() == 0),
-        "an image has no path": paths.list.eval(pl.element().is_null() | (pl.element() == "")).list.any(),
+        "an image has no path": paths.list.eval(
+            pl.element().is_null() | (pl.element() == "")
+        ).list.any(),
         "a crop box is empty": pl.col("images").list.eval(empty.fill_null(False)).list.any(),
         "a caption is empty": captions.eval(
             pl.element().is_null() | (pl.element().str.strip_chars() == "")
@@ -251,15 +255,19 @@ def _refuse_malformed(frame: pl.DataFrame, start: int, source: str) -> None:
         "truth points outside its images x captions": (pl.col("truth").list.max() >= cells)
         | (pl.col("truth").list.min() < 0),
         "truth is not in ascending order": pl.col("truth").list.diff().list.min() <= 0,
-        "it has no positive: no caption is true of any image": pl.col("truth").is_null() | (true == 0),
+        "it has no positive: no caption is true of any image": pl.col("truth").is_null()
+        | (true == 0),
         "it has no negative: every caption is true of every image": true == cells,
-        "a group label is empty": pl.col("groups").list.eval(
-            pl.element().is_null() | (pl.element() == "")
-        ).list.any(),
+        "a group label is empty": pl.col("groups")
+        .list.eval(pl.element().is_null() | (pl.element() == ""))
+        .list.any(),
     }
     found = frame.select(
         pl.lit(None).alias("none"),
-        *(condition.fill_null(False).arg_true().first().alias(what) for what, condition in checks.items()),
+        *(
+            condition.fill_null(False).arg_true().first().alias(what)
+            for what, condition in checks.items()
+        ),
     ).row(0, named=True)
     bad = {what: row for what, row in found.items() if row is not None}
     if bad:
@@ -314,7 +322,9 @@ def _parquet_frames(path: Path) -> Iterator[pl.DataFrame]:
 def _json_frames(path: Path) -> Iterator[pl.DataFrame]:
     with path.open(encoding="utf-8") as lines:
         numbered = ((n, line) for n, line in enumerate(lines, 1) if line.strip())
-        while rows := [_json_row(line, f"{path}: line {n}") for n, line in islice(numbered, _CHUNK)]:
+        while rows := [
+            _json_row(line, f"{path}: line {n}") for n, line in islice(numbered, _CHUNK)
+        ]:
             yield pl.DataFrame(rows, schema=SCHEMA)
 
 

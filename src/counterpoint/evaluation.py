@@ -23,7 +23,7 @@ from counterpoint.protocols import Protocol, get_protocol
 from counterpoint.runs import Part, Run, save_run
 from counterpoint.scoring.engine import Scored, Work, score
 from counterpoint.scoring.kinds import Described, Model
-from counterpoint.scoring.progress import Progress, Quiet
+from counterpoint.scoring.progress import Named, Progress, Quiet
 from counterpoint.scoring.store import Store, default_store, digest
 
 BATCH = 128
@@ -62,11 +62,11 @@ def evaluate(
     options = {"limit": limit, "batch_size": batch_size, "device": device}
     runs = []
     with Store(Path(store) if store else default_store()) as opened:
-        work = Work(opened, batch_size, progress or Quiet())
         for model in models:
             name = model if isinstance(model, str) else model[0]
             folder = _folder(out, name, len(models), benchmarks, options, protocols)
             loaded = load_model(model, LoadOptions(device)) if isinstance(model, str) else model[1]
+            work = Work(opened, batch_size, Named(progress or Quiet(), name))
             overlong = {key: chosen.overlong for key, chosen in protocols.items()}
             scored = score(loaded, tables, overlong, work)
             parts = {key: _part(key, tables[key], scored[key], protocols[key]) for key in tables}

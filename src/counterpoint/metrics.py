@@ -185,7 +185,9 @@ def _one_line(index: int, flip: bool) -> Function:
             scores, truth = _flip(scores), _flip(truth)
         return _all_lines(scores[:, [index]], truth[:, [index]], tie)
 
-    where = f"{'caption' if flip else 'image'} {index} prefers its own {'image' if flip else 'caption'}"
+    where = (
+        f"{'caption' if flip else 'image'} {index} prefers its own {'image' if flip else 'caption'}"
+    )
     compare.__doc__ = f"A single comparison of BiVLC: {where}. Chance 1/2 for 2 x 2."
     return compare
 
@@ -398,12 +400,44 @@ def _many_negatives(truth: Array) -> bool:
 METRICS: Final[dict[str, Metric]] = {
     metric.name: metric
     for metric in (
-        Metric("original_accuracy", original_accuracy, _chance_original, "higher", _caption_choice, main=True),
-        Metric("augmented_accuracy", augmented_accuracy, _chance_augmented, "higher", _with_positives, main=True),
+        Metric(
+            "original_accuracy",
+            original_accuracy,
+            _chance_original,
+            "higher",
+            _caption_choice,
+            main=True,
+        ),
+        Metric(
+            "augmented_accuracy",
+            augmented_accuracy,
+            _chance_augmented,
+            "higher",
+            _with_positives,
+            main=True,
+        ),
         Metric("brittleness", brittleness, _chance_brittle, "lower", _with_positives, main=True),
-        Metric("brittle_original_above", brittle_original_above, _chance_original_only, "lower", _with_positives),
-        Metric("brittle_original_below", brittle_original_below, _chance_positive_only, "lower", _with_positives),
-        Metric("negative_above_both", negative_above_both, _chance_negative_above, "lower", _with_positives),
+        Metric(
+            "brittle_original_above",
+            brittle_original_above,
+            _chance_original_only,
+            "lower",
+            _with_positives,
+        ),
+        Metric(
+            "brittle_original_below",
+            brittle_original_below,
+            _chance_positive_only,
+            "lower",
+            _with_positives,
+        ),
+        Metric(
+            "negative_above_both",
+            negative_above_both,
+            _chance_negative_above,
+            "lower",
+            _with_positives,
+        ),
         Metric("tied", tied, _chance_none, "lower", _with_positives),
         Metric("image_to_text", image_to_text, _chance_lines, "higher", _several_images, main=True),
         Metric(
@@ -415,7 +449,15 @@ METRICS: Final[dict[str, Metric]] = {
             main=True,
             ties=_ties_of_captions,
         ),
-        Metric("group", group, _chance_by_counting(group), "higher", _several_images, main=True, ties=_ties_of_both),
+        Metric(
+            "group",
+            group,
+            _chance_by_counting(group),
+            "higher",
+            _several_images,
+            main=True,
+            ties=_ties_of_both,
+        ),
         *(
             Metric(name, function, _chance_by_counting(function), "higher", _square, ties=ties)
             for name, function, ties in (
@@ -425,15 +467,28 @@ METRICS: Final[dict[str, Metric]] = {
                 ("text_to_image_1", text_to_image_1, _ties_of_captions),
             )
         ),
-        Metric("group_matching", group_matching, _chance_matching, "higher", _square, ties=_ties_of_both),
+        Metric(
+            "group_matching",
+            group_matching,
+            _chance_matching,
+            "higher",
+            _square,
+            ties=_ties_of_both,
+        ),
         *(
             Metric(f"recall@{k}", recall_at(k), _chance_recall(k), "higher", _many_negatives)
             for k in (1, 3, 5, 10)
         ),
         Metric("mean_rank", mean_rank, _chance_rank, "lower", _many_negatives, unit="rank"),
         Metric("tie_rate", tie_rate, _chance_none, "lower", _caption_choice),
-        Metric("mean_score_original", mean_score_original, None, None, _caption_choice, unit="score"),
-        Metric("mean_score_positive", mean_score_positive, None, None, _with_positives, unit="score"),
-        Metric("mean_score_negative", mean_score_negative, None, None, _caption_choice, unit="score"),
+        Metric(
+            "mean_score_original", mean_score_original, None, None, _caption_choice, unit="score"
+        ),
+        Metric(
+            "mean_score_positive", mean_score_positive, None, None, _with_positives, unit="score"
+        ),
+        Metric(
+            "mean_score_negative", mean_score_negative, None, None, _caption_choice, unit="score"
+        ),
     )
 }

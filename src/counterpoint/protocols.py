@@ -60,14 +60,18 @@ class Protocol:
 PROTOCOLS: Final[dict[str, Protocol]] = {
     protocol.name: protocol
     for protocol in (
-        Protocol("strict", "Ours: strict comparison, raw captions, nothing cut, every case counted."),
+        Protocol(
+            "strict", "Ours: strict comparison, raw captions, nothing cut, every case counted."
+        ),
         Protocol("hard-positives", "Kamath et al. 2024: strict comparison, mean over cases."),
         Protocol(
             "sugarcrepe",
             "Hsieh et al. 2023: strict comparison, mean over cases; papers use four averages.",
             averages=("micro", "macro", "types", "types-macro"),
         ),
-        Protocol("bivlc", "Miranda et al. 2024 and Winoground: strict comparison, mean over cases."),
+        Protocol(
+            "bivlc", "Miranda et al. 2024 and Winoground: strict comparison, mean over cases."
+        ),
         Protocol(
             "aro",
             "Yuksekgonul et al. 2023, VG-Relation and VG-Attribution: ties wrong, mean over groups.",

@@ -94,13 +94,19 @@ def _columns(part: Part, tie: Tie) -> _Columns:
     return _Columns(metrics, values, ties, chance)
 
 
-def rows(run: Run, protocol: Protocol | None = None, *, resamples: int = RESAMPLES) -> list[Row]:
-    """Every metric of every benchmark and group of a run, with intervals."""
+def rows(
+    run: Run,
+    protocol: Protocol | None = None,
+    *,
+    groups: bool = True,
+    resamples: int = RESAMPLES,
+) -> list[Row]:
+    """Every metric of every benchmark of a run, and of each group unless told not to."""
     return [
         row
         for part in run.parts.values()
         if len(part.cases)
-        for row in _part_rows(run.model, part, fitting(part, protocol), resamples)
+        for row in _part_rows(run.model, part, fitting(part, protocol), groups, resamples)
     ]
 
 
@@ -121,15 +127,19 @@ def _averaging(protocol: Protocol, average: str | None = None) -> Averaging:
     return Averaging(AVERAGES[average or protocol.average], protocol.exclude, protocol.min_count)
 
 
-def _part_rows(model: str, part: Part, protocol: Protocol, resamples: int) -> Iterator[Row]:
+def _part_rows(
+    model: str, part: Part, protocol: Protocol, groups: bool, resamples: int
+) -> Iterator[Row]:
     columns = _columns(part, protocol.tie)
-    members = members_of(part.cases.frame["groups"].to_list())
     averaging = _averaging(protocol)
+    members = members_of(part.cases.frame["groups"].to_list())
+    if not groups and not averaging.levels:
+        members = {ALL: members[ALL]}  # no average needs the groups: resample less
     found = estimate(
         columns.values, _clusters(part.cases.frame), members, averaging, resamples=resamples
     )
     chances = _chances(columns.chance, members, averaging)
-    for label, index in members.items():
+    for label, index in members.items() if groups else [(ALL, members[ALL])]:
         for j, metric in enumerate(columns.metrics):
             e = found[label][j]
             if e.n == 0:
@@ -191,7 +201,9 @@ def compare(
     ]
 
 
-def _differences(a: Part, b: Part, protocol: Protocol | None, resamples: int) -> Iterator[Difference]:
+def _differences(
+    a: Part, b: Part, protocol: Protocol | None, resamples: int
+) -> Iterator[Difference]:
     chosen, other = fitting(a, protocol), fitting(b, protocol)
     if chosen != other:
         raise RunError(
@@ -209,9 +221,11 @@ def _differences(a: Part, b: Part, protocol: Protocol | None, resamples: int) ->
     for j, metric in enumerate(one.metrics):
         if metric.better is None:
             continue
-        labels = [label for label in members if gaps[label][j].n]
-        corrected = holm([gaps[label][j].p for label in labels])
-        for label, p_holm in zip(labels, corrected, strict=True):
+        groups = [label for label in members if label != ALL and gaps[label][j].n]
+        corrected = holm([gaps[label][j].p for label in groups])
+        # The whole benchmark is one question of its own; the groups are many, and pay for it.
+        p_values = {ALL: gaps[ALL][j].p, **dict(zip(groups, corrected, strict=True))}
+        for label, p_holm in p_values.items():
             gap, index = gaps[label][j], members[label]
             x, y = left[index, j], right[index, j]
             at = [m[j] for m in means] if label == ALL else [np.nanmean(x), np.nanmean(y)]

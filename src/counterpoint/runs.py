@@ -157,7 +157,9 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
         version = manifest["format"]
         _ = manifest["model"], manifest["files"], manifest["benchmarks"]
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise RunError(f"{folder / _MANIFEST} is damaged: {type(error).__name__} {error}.") from None
+        raise RunError(
+            f"{folder / _MANIFEST} is damaged: {type(error).__name__} {error}."
+        ) from None
     if version != FORMAT:
         raise RunError(f"{folder} has run format {version}, this version reads {FORMAT}.")
     return dict(manifest)
@@ -168,11 +170,15 @@ def _read_table(folder: Path, name: str, manifest: dict[str, Any]) -> pl.DataFra
     if not path.is_file():
         raise RunError(f"{folder} is damaged: {name} is missing; run the evaluation again.")
     if _sha256(path) != manifest["files"].get(name):
-        raise RunError(f"{path} is not the file that {_MANIFEST} describes; run the evaluation again.")
+        raise RunError(
+            f"{path} is not the file that {_MANIFEST} describes; run the evaluation again."
+        )
     return pl.read_parquet(path)
 
 
-def _read_part(name: str, described: dict[str, Any], cases: pl.DataFrame, scores: pl.DataFrame) -> Part:
+def _read_part(
+    name: str, described: dict[str, Any], cases: pl.DataFrame, scores: pl.DataFrame
+) -> Part:
     root = described["root"]
     chosen = cases.filter(pl.col("benchmark") == name).drop("benchmark")
     protocol = described["protocol"]

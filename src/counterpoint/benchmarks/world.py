@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from itertools import chain, islice
+from itertools import islice
 from typing import Final
 
 from counterpoint.benchmarks import Benchmark, Options
@@ -14,6 +14,7 @@ from counterpoint.world.edits import Edit, replacements, swaps
 from counterpoint.world.scene import Scene
 
 _DEFAULTS: Final = {"size": 2000, "seed": 1}
+_BI_SEED: Final = 1_000_000
 
 
 def _image(scene: Scene) -> ImageRef:
@@ -24,7 +25,9 @@ def _one_image(make: Callable[[int], Iterator[Edit]]) -> Callable[[Options], Cas
     def cases(options: Options) -> Cases:
         edits = islice(make(options.values["seed"]), _size(options))
         rows = (
-            caption_case(str(n), _image(e.scene), (e.original, e.positive), (e.negative,), (e.group,))
+            caption_case(
+                str(n), _image(e.scene), (e.original, e.positive), (e.negative,), (e.group,)
+            )
             for n, e in enumerate(edits)
         )
         return Cases.build(rows, source="world")
@@ -36,8 +39,8 @@ def _two_images(options: Options) -> Cases:
     """Original and negative, each with its own picture: half replaced, half swapped."""
     size, seed = _size(options), options.values["seed"]
     # Other seeds than the one-image benchmarks', so that the three share no scene.
-    kinds = (("replace", replacements(seed + 1_000_000)), ("swap", swaps(seed + 1_000_000)))
-    edits = chain.from_iterable(zip(*(((kind, e) for e in made) for kind, made in kinds), strict=False))
+    made = zip(replacements(seed + _BI_SEED), swaps(seed + _BI_SEED), strict=False)
+    edits = (pair for two in made for pair in zip(("replace", "swap"), two, strict=True))
     rows = (
         Case(
             str(n),

@@ -38,7 +38,9 @@ def parse(rest: str) -> Source:
     if rest.startswith("local-dir:"):
         folder = Path(rest.removeprefix("local-dir:")).expanduser()
         if not (folder / _CONFIG).is_file():
-            raise ModelError(f"open_clip:{rest}: {folder} is no open_clip folder: no {_CONFIG} there.")
+            raise ModelError(
+                f"open_clip:{rest}: {folder} is no open_clip folder: no {_CONFIG} there."
+            )
         return Source(rest, f"local-dir:{folder}", None, folder)
     if rest.startswith("hf-hub:"):
         return Source(rest, rest, None)
@@ -78,7 +80,7 @@ def _check_folder(source: Source) -> None:
         raise ModelError(
             f"open_clip:{source.id}: config.json says the weights were trained with "
             f"{' and '.join(sorted(map(str, acts)))}, {_CONFIG} builds "
-            f"{'quick_gelu' if built else 'gelu'}; set \"quick_gelu\": {wanted} in its model_cfg."
+            f'{"quick_gelu" if built else "gelu"}; set "quick_gelu": {wanted} in its model_cfg.'
         )
 
 

@@ -129,7 +129,9 @@ def _score_pairs(model: PairScorer, plan: Plan, scored: dict[str, Scored], work:
 
 def _score_blind(model: BlindScorer, plan: Plan, scored: dict[str, Scored], work: Work) -> None:
     keys = caption_keys(model.fingerprint, plan.captions)
-    fill(model.score_captions, keys, plan.captions, work.store, work.batch, work.progress, "captions")
+    fill(
+        model.score_captions, keys, plan.captions, work.store, work.batch, work.progress, "captions"
+    )
     values = _stored(keys, work.store)[:, 0]
     _fill_scores(plan, scored, lambda pairs: values[pairs.captions])
 
@@ -222,7 +224,9 @@ def _stored(keys: list[bytes], store: Store) -> np.ndarray:
     absent = sum(value is None for value in values)
     if absent:
         raise StoreError(f"{absent} results vanished from {store.folder} while it was in use.")
-    return np.stack([np.frombuffer(value, dtype=np.float32) for value in values if value is not None])
+    return np.stack(
+        [np.frombuffer(value, dtype=np.float32) for value in values if value is not None]
+    )
 
 
 def _dot(left: np.ndarray, right: np.ndarray, i: np.ndarray, j: np.ndarray) -> np.ndarray:

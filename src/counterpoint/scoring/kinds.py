@@ -7,13 +7,14 @@ preprocessing, precision), which keys what the store keeps of it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-import numpy as np
-from PIL import Image
+if TYPE_CHECKING:
+    import numpy as np
+    from PIL import Image
 
-from counterpoint.cases import Cases
-from counterpoint.scoring.pictures import Picture
+    from counterpoint.cases import Cases
+    from counterpoint.scoring.pictures import Picture
 
 
 @runtime_checkable

@@ -21,3 +21,13 @@ class Quiet:
     def start(self, what: str, total: int) -> Advance:
         del what, total
         return lambda steps: None
+
+
+class Named:
+    """Puts a name before what is shown."""
+
+    def __init__(self, progress: Progress, name: str) -> None:
+        self.progress, self.name = progress, name
+
+    def start(self, what: str, total: int) -> Advance:
+        return self.progress.start(f"{self.name} {what}", total)

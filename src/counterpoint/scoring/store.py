@@ -92,7 +92,9 @@ class Store:
             except lmdb.MapResizedError:
                 self._env.set_mapsize(0)
             except lmdb.Error as error:
-                raise StoreError(f"the store in {self.folder} cannot be written: {error}.") from None
+                raise StoreError(
+                    f"the store in {self.folder} cannot be written: {error}."
+                ) from None
 
     def _read(self) -> lmdb.Transaction:
         try:

@@ -1,0 +1,42 @@
+"""`counterpoint compare`: is one run better than another, and how sure is that?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from counterpoint.cli.console import print_json
+
+
+def compare(
+    run_a: Annotated[Path, typer.Argument(help="Run folder A.")],
+    run_b: Annotated[Path, typer.Argument(help="Run folder B.")],
+    protocol: Annotated[str | None, typer.Option(help="Another protocol than the runs'.")] = None,
+    groups: Annotated[bool, typer.Option("--groups", help="Show every group.")] = False,
+    as_json: Annotated[
+        bool,
+        typer.Option("--json", help="Print rows as JSON on standard output, and nothing else."),
+    ] = False,
+) -> None:
+    """Compare two runs case by case: paired cluster bootstrap, exact McNemar, Holm over the groups.
+
+    The verdict comes from the bootstrap over source images, corrected over the groups of a
+    benchmark; McNemar's test, which takes cases as independent, stands beside it.
+
+    Example:
+
+    counterpoint compare runs/demo/world-base runs/demo/random
+    """
+    from counterpoint import results
+    from counterpoint.cli.tables import print_differences
+    from counterpoint.protocols import get_protocol
+    from counterpoint.runs import load_run
+
+    a, b = load_run(run_a), load_run(run_b)
+    found = results.compare(a, b, get_protocol(protocol) if protocol else None)
+    if as_json:
+        print_json(results.as_json(found))
+    else:
+        print_differences(found, a.model, b.model, groups=groups)

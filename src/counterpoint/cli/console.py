@@ -1,0 +1,55 @@
+"""Where the command line prints: results to standard output, everything else to standard error."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from counterpoint.scoring.progress import Advance
+
+_PIPE_WIDTH = 120  # a file or a pipe has no width of its own
+
+# No markup and no emoji codes: captions and names are data ("blind:bow:" must not become a picture).
+output = Console(
+    markup=False, emoji=False, highlight=False, width=None if sys.stdout.isatty() else _PIPE_WIDTH
+)
+errors = Console(stderr=True, markup=False, emoji=False, highlight=False)
+
+
+class Bars:
+    """Progress bars for the engine."""
+
+    def __init__(self, bars: Progress) -> None:
+        self.bars = bars
+
+    def start(self, what: str, total: int) -> Advance:
+        task = self.bars.add_task(what, total=total)
+        return lambda steps: self.bars.update(task, advance=steps)
+
+
+@contextmanager
+def progress_bars() -> Iterator[Bars]:
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=errors) as bars:
+        yield Bars(bars)
+
+
+def print_json(rows: Sequence[dict[str, Any]]) -> None:
+    """One JSON array, a row a line."""
+    lines = ",\n".join(json.dumps(row, ensure_ascii=False) for row in rows)
+    sys.stdout.write(f"[\n{lines}\n]\n" if rows else "[]\n")
+
+
+def percent(value: float) -> str:
+    return f"{100 * value:.1f}"

@@ -1,0 +1,96 @@
+"""`counterpoint eval`: score models on benchmarks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from counterpoint.cli.console import errors, output, print_json, progress_bars
+
+EPILOG = """
+Examples:
+
+counterpoint eval -m world:base -m blind:length -b world-swap -b world-replace
+
+counterpoint eval -m open_clip:local-dir:my-model -b my_cases.jsonl --out runs/mine
+
+counterpoint eval -m random -b world-bi:size=500,seed=7 --json > rows.json
+
+The same command again, after a kill or a power cut, goes on where it stopped.
+"""
+
+
+def evaluate(
+    model: Annotated[
+        list[str], typer.Option("-m", "--model", help="Model id; repeat for several.")
+    ],
+    benchmark: Annotated[
+        list[str],
+        typer.Option("-b", "--benchmark", help="Benchmark id or case file; repeat for several."),
+    ],
+    data: Annotated[
+        Path | None, typer.Option(help="Folder of the data sets.", envvar="COUNTERPOINT_DATA")
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="The run's folder; with several models, one sub-folder each. [runs/...]"),
+    ] = None,
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="Score only so many cases of each benchmark.")
+    ] = None,
+    protocol: Annotated[
+        str | None, typer.Option(help="Protocol instead of each benchmark's official one.")
+    ] = None,
+    batch_size: Annotated[
+        int, typer.Option(min=1, help="Images, captions or pairs at a time.")
+    ] = 128,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    groups: Annotated[
+        bool, typer.Option("--groups", help="Show every group in the table.")
+    ] = False,
+    allow_missing: Annotated[
+        bool, typer.Option("--allow-missing", help="Exit with 0 although cases were left out.")
+    ] = False,
+    as_json: Annotated[
+        bool,
+        typer.Option("--json", help="Print rows as JSON on standard output, and nothing else."),
+    ] = False,
+) -> None:
+    """Score models on benchmarks, print one table, keep every raw score."""
+    from counterpoint import results
+    from counterpoint.cli.tables import left_out_lines, print_results
+    from counterpoint.evaluation import evaluate as run_evaluation
+
+    if device not in ("auto", "cpu", "cuda"):
+        raise typer.BadParameter("auto, cpu or cuda", param_hint="--device")
+    with progress_bars() as bars:
+        runs = run_evaluation(
+            model,
+            benchmark,
+            data=data,
+            out=out,
+            limit=limit,
+            protocol=protocol,
+            batch_size=batch_size,
+            device=device,
+            progress=bars,
+        )
+    rows = [row for run in runs for row in results.rows(run, groups=groups or as_json)]
+    if as_json:
+        print_json(results.as_json(rows))
+    else:
+        print_results(runs, rows, groups=groups)
+        for run in runs:
+            output.print(f"saved {run.folder}", soft_wrap=True)
+    for note in (n for run in runs for n in run.manifest["model_info"].get("notes", ())):
+        errors.print(f"note: {note}", style="yellow", soft_wrap=True)
+    for line in left_out_lines(runs):
+        errors.print(line, style="yellow", soft_wrap=True)
+    if any(run.left_out for run in runs) and not allow_missing:
+        errors.print("Cases were left out; --allow-missing accepts that.", style="yellow")
+        raise typer.Exit(3)
+
+
+evaluate.__doc__ = f"{evaluate.__doc__}\n\n{EPILOG}"

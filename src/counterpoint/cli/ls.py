@@ -1,0 +1,86 @@
+"""`counterpoint ls`: what there is."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from counterpoint.cli.console import output, print_json
+
+
+class Kind(StrEnum):
+    benchmarks = "benchmarks"
+    models = "models"
+    protocols = "protocols"
+
+
+def ls(
+    kind: Annotated[
+        Kind | None, typer.Argument(help="What to list; everything if left out.")
+    ] = None,
+    as_json: Annotated[
+        bool,
+        typer.Option("--json", help="Print rows as JSON on standard output, and nothing else."),
+    ] = False,
+) -> None:
+    """List benchmarks, models and protocols.
+
+    Example:
+
+    counterpoint ls models
+    """
+    kinds = [kind] if kind else list(Kind)
+    listed = {chosen: _rows(chosen) for chosen in kinds}
+    if as_json:
+        print_json([{"kind": k, **row} for k, rows in listed.items() for row in rows])
+        return
+    for chosen, rows in listed.items():
+        table = Table(title=chosen.value, title_justify="left", header_style="bold")
+        for name in rows[0]:
+            table.add_column(name, no_wrap=name == "id", overflow="fold")
+        for row in rows:
+            table.add_row(*row.values())
+        output.print(table)
+
+
+def _rows(kind: Kind) -> list[dict[str, str]]:
+    if kind is Kind.benchmarks:
+        return _benchmarks()
+    if kind is Kind.models:
+        return _models()
+    from counterpoint.protocols import PROTOCOLS
+
+    return [{"id": p.name, "what": p.summary, "detail": p.describe()} for p in PROTOCOLS.values()]
+
+
+def _benchmarks() -> list[dict[str, str]]:
+    from counterpoint.benchmarks import BENCHMARKS
+
+    found = [BENCHMARKS.get(name) for name in BENCHMARKS.names()]
+    rows = [
+        {
+            "id": b.id,
+            "shape": b.shape,
+            "protocol": b.protocol,
+            "what": b.summary,
+            "options": ", ".join(f"{key}={value}" for key, value in (b.defaults or {}).items()),
+        }
+        for b in found
+    ]
+    own = "your own cases (see docs/cases.md)"
+    return [
+        *rows,
+        {"id": "FILE.jsonl", "shape": "any", "protocol": "strict", "what": own, "options": ""},
+    ]
+
+
+def _models() -> list[dict[str, str]]:
+    from counterpoint.models import EXAMPLES, FAMILIES
+
+    known = {id.partition(":")[0] for id in EXAMPLES}
+    plugins = [name for name in FAMILIES.names() if name not in known]
+    rows = [{"id": id, "what": what} for id, what in EXAMPLES.items()]
+    return rows + [{"id": f"{name}:...", "what": "from an installed plug-in"} for name in plugins]

@@ -1,0 +1,52 @@
+"""`counterpoint rescore`: every number again from stored scores, without the model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from counterpoint.cli.console import output, print_json
+
+
+def rescore(
+    runs: Annotated[list[Path], typer.Argument(help="Run folders, or folders of run folders.")],
+    protocol: Annotated[str | None, typer.Option(help="Another protocol than the run's.")] = None,
+    groups: Annotated[
+        bool, typer.Option("--groups", help="Show every group in the table.")
+    ] = False,
+    averages: Annotated[
+        bool, typer.Option("--averages", help="Also show all averages in use, side by side.")
+    ] = False,
+    as_json: Annotated[
+        bool,
+        typer.Option("--json", help="Print rows as JSON on standard output, and nothing else."),
+    ] = False,
+) -> None:
+    """Compute all metrics again from the raw scores of runs; no model, image or data set is needed.
+
+    Examples:
+
+    counterpoint rescore runs/demo
+
+    counterpoint rescore runs/demo/world-base --protocol strict --averages
+    """
+    from counterpoint import results
+    from counterpoint.cli.tables import averages_table, print_results
+    from counterpoint.protocols import get_protocol
+    from counterpoint.runs import find_runs, load_run
+
+    loaded = [load_run(folder) for path in runs for folder in find_runs(path)]
+    chosen = get_protocol(protocol) if protocol else None
+    wanted = groups or as_json
+    rows = [row for run in loaded for row in results.rows(run, chosen, groups=wanted)]
+    if as_json:
+        print_json(results.as_json(rows))
+        return
+    print_results(loaded, rows, groups=groups)
+    for run in loaded if averages else []:
+        for part in run.parts.values():
+            used = results.fitting(part, chosen)
+            found = results.side_by_side(part, chosen)
+            output.print(averages_table(part.benchmark, run.model, found, used))

@@ -1,0 +1,178 @@
+"""Tables of results for a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from rich import box
+from rich.table import Table
+
+from counterpoint.cli.console import output, percent
+from counterpoint.metrics import METRICS
+from counterpoint.protocols import Protocol
+from counterpoint.results import Difference, Row
+from counterpoint.runs import Run
+from counterpoint.statistics import ALL, LEVEL
+
+HEADINGS: Final = {
+    "original_accuracy": "original",
+    "augmented_accuracy": "augmented",
+    "brittleness": "brittleness",
+    "image_to_text": "I2T",
+    "text_to_image": "T2I",
+    "group": "group",
+}
+
+
+def results_table(rows: Sequence[Row], *, groups: bool = False) -> Table:
+    """Models by main metrics, a section a benchmark, chance last."""
+    shown = [row for row in rows if METRICS[row.metric].main and (groups or row.group == ALL)]
+    metrics = [name for name in HEADINGS if any(row.metric == name for row in shown)]
+    table = Table(title=None, header_style="bold")
+    table.add_column("benchmark", no_wrap=True)
+    table.add_column("model", no_wrap=True)
+    table.add_column("cases", justify="right")
+    for name in metrics:
+        table.add_column(HEADINGS[name], justify="right", no_wrap=True)
+    for benchmark in _ordered(row.benchmark for row in shown):
+        mine = [row for row in shown if row.benchmark == benchmark]
+        for label in _ordered(row.group for row in mine):
+            _add_section(table, benchmark, label, [r for r in mine if r.group == label], metrics)
+    return table
+
+
+def _add_section(
+    table: Table, benchmark: str, label: str, rows: list[Row], metrics: list[str]
+) -> None:
+    title = benchmark if label == ALL else f"  {label}"
+    for model in _ordered(row.model for row in rows):
+        cells = {row.metric: row for row in rows if row.model == model}
+        n = max(row.n for row in cells.values())
+        values = [_interval(cells[name]) if name in cells else "" for name in metrics]
+        table.add_row(title, model, f"{n:,}", *values)
+        title = ""
+    chances = {row.metric: row.chance for row in rows}
+    cells = [_chance(chances.get(name)) for name in metrics]
+    table.add_row("", "chance", "", *cells, style="dim", end_section=True)
+
+
+def _interval(row: Row) -> str:
+    """The value and half its interval's width."""
+    return f"{percent(row.value)} ±{percent((row.ci_high - row.ci_low) / 2)}"
+
+
+def _chance(value: float | None) -> str:
+    # Padded as if "±0.0" followed, so that the numbers of a column stand under each other.
+    return "" if value is None else f"{percent(value)}     "
+
+
+def _ordered(values: Iterable[str]) -> list[str]:
+    return list(dict.fromkeys(values))
+
+
+def print_results(runs: Sequence[Run], rows: Sequence[Row], *, groups: bool = False) -> None:
+    """The table (one a benchmark where the terminal is narrow) and the protocols under it."""
+    table = results_table(rows, groups=groups)
+    if output.measure(table).maximum <= output.width:
+        output.print(table)
+    else:
+        for benchmark in _ordered(row.benchmark for row in rows):
+            mine = [row for row in rows if row.benchmark == benchmark]
+            output.print(results_table(mine, groups=groups))
+    output.print(
+        f"Per cent, ± half of the {LEVEL:.0%} interval (bootstrap over source images). "
+        "Brittleness: lower is better.",
+        style="dim",
+    )
+    protocols: dict[str, list[str]] = {}
+    for run in runs:
+        for part in run.parts.values():
+            users = protocols.setdefault(part.protocol.describe(), [])
+            if part.benchmark not in users:
+                users.append(part.benchmark)
+    for description, users in protocols.items():
+        output.print(f"Protocol {description} ({', '.join(users)})", style="dim")
+    _print_ties(rows)
+
+
+def _print_ties(rows: Sequence[Row]) -> None:
+    tied: dict[str, list[str]] = {}
+    for row in rows:
+        if row.group == ALL and row.ties and row.metric in ("original_accuracy", "group"):
+            tied.setdefault(row.model, []).append(f"{row.benchmark} {row.ties:,} of {row.n:,}")
+    for model, where in tied.items():
+        output.print(f"Ties of {model}: {', '.join(where)}", style="dim")
+
+
+def left_out_lines(runs: Sequence[Run]) -> list[str]:
+    """What was not scored, a line for each model and benchmark, and captions that were cut."""
+    lines = []
+    for run in runs:
+        for part in run.parts.values():
+            if part.left_out:
+                case, why = part.left_out[0]
+                total = len(part.left_out) + len(part.cases)
+                lines.append(
+                    f"{run.model} on {part.benchmark}: {len(part.left_out):,} of {total:,} cases left "
+                    f"out, all named in {run.folder}/run.json; the first is {case!r}: {why}"
+                )
+            if part.cut_captions:
+                lines.append(
+                    f"{run.model} on {part.benchmark}: {part.cut_captions:,} captions were longer than "
+                    "the model's context and were cut, as the protocol does."
+                )
+    return lines
+
+
+def print_differences(found: Sequence[Difference], a: str, b: str, *, groups: bool) -> None:
+    """A table a benchmark: the whole of it, or every group."""
+    output.print(f"A = {a}\nB = {b}")
+    shown = [d for d in found if METRICS[d.metric].main and (groups or d.group == ALL)]
+    for benchmark in _ordered(d.benchmark for d in shown):
+        output.print(_differences_table([d for d in shown if d.benchmark == benchmark], groups))
+    output.print(
+        f"A - B in points with its {LEVEL:.0%} interval (paired bootstrap over source images); p from "
+        "it, corrected over groups (Holm), decides the verdict; McNemar's exact test beside it.",
+        style="dim",
+    )
+
+
+def _differences_table(found: Sequence[Difference], groups: bool) -> Table:
+    title = f"{found[0].benchmark} ({max(d.n for d in found):,} cases in both)"
+    table = Table(title=title, title_justify="left", header_style="bold", box=box.SIMPLE_HEAD)
+    if groups:
+        table.add_column("group", no_wrap=True)
+    table.add_column("metric", no_wrap=True)
+    for name in ("A", "B", "A - B", "p", "McNemar"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("verdict", no_wrap=True)
+    for d in found:
+        cells = [d.group] if groups else []
+        cells += [HEADINGS[d.metric], percent(d.a), percent(d.b)]
+        cells += [f"{100 * d.difference:+.1f} [{100 * d.ci_low:+.1f}, {100 * d.ci_high:+.1f}]"]
+        cells += [_p(d.p_holm), "" if d.p_mcnemar is None else _p(d.p_mcnemar), d.verdict]
+        style = {"A is better": "green", "B is better": "magenta", "tied": ""}[d.verdict]
+        table.add_row(*cells, style=style)
+    return table
+
+
+def _p(value: float) -> str:
+    return "<0.001" if value < 0.001 else f"{value:.3f}"
+
+
+def averages_table(
+    benchmark: str, model: str, found: dict[str, dict[str, float]], protocol: Protocol
+) -> Table:
+    """All averages in use for a benchmark, side by side."""
+    table = Table(
+        title=f"{model} on {benchmark}: averages", header_style="bold", title_justify="left"
+    )
+    table.add_column("average", no_wrap=True)
+    metrics = [name for name in HEADINGS if name in next(iter(found.values()))]
+    for name in metrics:
+        table.add_column(HEADINGS[name], justify="right")
+    for average, values in found.items():
+        mark = " (the protocol's)" if average == protocol.average else ""
+        table.add_row(f"{average}{mark}", *(percent(values[name]) for name in metrics))
+    return table

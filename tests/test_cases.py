@@ -1,0 +1,510 @@
+"""The case table: what it refuses, what it keeps, and how much memory it takes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support import FEW, case, square, table, write_lines
+
+from counterpoint import cases as module
+from counterpoint.cases import (
+    SCHEMA,
+    Case,
+    Cases,
+    ImageRef,
+    caption_case,
+    pair_numbers,
+    read_cases,
+    write_cases,
+)
+from counterpoint.errors import CaseError
+
+ROW = {
+    "id": "bad",
+    "images": [{"path": "x.jpg", "box": None}],
+    "captions": ["yes", "no"],
+    "truth": [0],
+    "groups": ["g"],
+    "cluster": "x",
+}
+LINE = {"id": "a", "images": ["x.jpg"], "captions": ["yes", "no"], "truth": [[1, 0]]}
+
+
+def build(*cases: Case) -> Cases:
+    return Cases.build(cases, source="the test")
+
+
+def read_rows(folder: Path, *rows: dict) -> Cases:
+    """Write rows to Parquet as they are, so that only reading can refuse them."""
+    path = folder / "cases.parquet"
+    pl.DataFrame(rows, schema=SCHEMA).write_parquet(path)
+    return read_cases(path)
+
+
+def read_line(folder: Path, **changes: object) -> Cases:
+    good = json.dumps({**LINE, "id": "good"})
+    path = write_lines(folder / "cases.jsonl", good, json.dumps({**LINE, **changes}))
+    return read_cases(path)
+
+
+# --- refusals ----------------------------------------------------------------------------------
+
+MALFORMED = {
+    "no id": ({"id": ""}, "no id"),
+    "null id": ({"id": None}, "no id"),
+    "no image": ({"images": []}, "no image"),
+    "null images": ({"images": None}, "no image"),
+    "empty path": ({"images": [{"path": "", "box": None}]}, "no path"),
+    "null path": ({"images": [{"path": None, "box": None}]}, "no path"),
+    "flat box": ({"images": [{"path": "x", "box": [1, 2, 0, 4]}]}, "box is empty"),
+    "low box": ({"images": [{"path": "x", "box": [1, 2, 3, -1]}]}, "box is empty"),
+    "no captions": ({"captions": []}, "no captions"),
+    "empty caption": ({"captions": ["yes", ""]}, "caption is empty"),
+    "blank caption": ({"captions": [" \t", "no"]}, "caption is empty"),
+    "null caption": ({"captions": ["yes", None]}, "caption is empty"),
+    "no positive": ({"truth": []}, "no positive"),
+    "null truth": ({"truth": None}, "no positive"),
+    "no negative": ({"truth": [0, 1]}, "no negative"),
+    "truth too high": ({"truth": [2]}, "outside"),
+    "truth below 0": ({"truth": [-1]}, "outside"),
+    "truth twice": ({"truth": [0, 0]}, "ascending"),
+    "truth descending": ({"captions": ["a", "b", "c"], "truth": [1, 0]}, "ascending"),
+    "truth of nothing": ({"truth": [None]}, "truth"),
+    "empty label": ({"groups": ["g", ""]}, "label is empty"),
+    "null label": ({"groups": [None]}, "label is empty"),
+}
+
+
+@pytest.mark.parametrize("what", MALFORMED)
+def test_a_malformed_row_is_refused_and_named(what: str, tmp_path: Path) -> None:
+    changes, message = MALFORMED[what]
+    rows = [{**ROW, "id": f"good-{i}"} for i in range(3)]
+    with pytest.raises(CaseError, match=message) as refused:
+        read_rows(tmp_path, *rows, {**ROW, **changes})
+    text = str(refused.value)
+    assert "row 3" in text
+    assert "cases.parquet" in text
+    assert repr({**ROW, **changes}["id"]) in text
+
+
+def test_the_first_bad_row_is_named_whatever_is_wrong_with_it(tmp_path: Path) -> None:
+    no_caption, no_truth = {**ROW, "captions": ["", "no"]}, {**ROW, "id": "first", "truth": []}
+    with pytest.raises(CaseError, match=r"row 1 \(id 'first'\).*no positive"):
+        read_rows(tmp_path, {**ROW, "id": "good"}, no_truth, no_caption)
+
+
+def test_rows_are_numbered_over_chunks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_CHUNK", 2)
+    rows = [{**ROW, "id": f"good-{i}"} for i in range(5)]
+    with pytest.raises(CaseError, match="row 5 "):
+        read_rows(tmp_path, *rows, {**ROW, "captions": ["", "no"]})
+    with pytest.raises(CaseError, match="row 3 "):
+        build(case(0), case(1), case(2), replace(case(3), captions=("a", "", "c")))
+
+
+def test_what_is_null_is_refused_or_usable(tmp_path: Path) -> None:
+    """Groups and clusters that are null must not break what comes later."""
+    for changes in ({"groups": None}, {"cluster": None}, {"cluster": ""}):
+        try:
+            found = read_rows(tmp_path, {**ROW, **changes})
+        except CaseError:
+            continue
+        assert found.frame["groups"].null_count() == 0
+        assert found.case(0).cluster
+
+
+@pytest.mark.parametrize(
+    "truth", [((True, False),) * 2, ((True,),), ((True, False, False),), (), ((True, False), ())]
+)
+def test_truth_of_another_shape_is_refused(truth: tuple) -> None:
+    bad = Case("odd", (ImageRef("x"),), ("yes", "no"), truth)
+    with pytest.raises(CaseError, match=r"'odd'.*truth.*1 rows of 2"):
+        build(case(0), bad)
+
+
+def test_a_case_without_images_is_refused() -> None:
+    with pytest.raises(CaseError, match=r"(?s)odd.*no image"):
+        build(case(0), Case("odd", (), ("yes", "no"), ()))
+
+
+def test_a_repeated_id_is_refused_with_both_rows() -> None:
+    with pytest.raises(CaseError, match=r"rows 1 and 3.*'case-1'"):
+        build(case(0), case(1), case(2), case(1))
+
+
+def test_no_cases_are_refused() -> None:
+    with pytest.raises(CaseError, match="the test: no cases"):
+        build()
+
+
+# --- JSON Lines --------------------------------------------------------------------------------
+
+
+def test_lines_are_read_with_their_defaults(tmp_path: Path) -> None:
+    found = read_line(
+        tmp_path,
+        images=["x.jpg", {"path": "y.jpg", "box": [1, 2, 3, 4]}],
+        truth=[[True, False], [0, 1]],
+        groups=["swap/obj"],
+    )
+    expected = Case(
+        "a",
+        (ImageRef("x.jpg"), ImageRef("y.jpg", (1, 2, 3, 4))),
+        ("yes", "no"),
+        ((True, False), (False, True)),
+        ("swap/obj",),
+        "x.jpg",  # the first image is the cluster if none is named
+    )
+    assert found.case(1) == expected
+    assert found.case(0).groups == ()
+    assert found.root == tmp_path
+
+
+def test_blank_lines_are_skipped_and_counted(tmp_path: Path) -> None:
+    path = write_lines(tmp_path / "c.jsonl", "", json.dumps(LINE), "  ", '{"id": ')
+    with pytest.raises(CaseError, match=r"c\.jsonl: line 4 is not valid JSON"):
+        read_cases(path)
+    assert len(read_cases(write_lines(path, "", json.dumps(LINE), " "))) == 1
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"truth": [1, 0]},
+        {"truth": None},
+        {"truth": [[1, 0, 0]]},
+        {"images": [None]},
+        {"images": [{"box": [1, 2, 3, 4]}]},
+        {"images": [], "truth": []},
+        {"images": [{"path": "x", "box": [1, 2, 3]}]},
+        {"images": [{"path": "x", "box": ["a", 1, 2, 3]}]},
+        {"captions": None},
+        {"captions": ["yes", None]},
+        {"groups": "replace/obj"},
+        {"id": None},
+    ],
+    ids=str,
+)
+def test_a_line_that_is_no_case_is_refused(changes: dict, tmp_path: Path) -> None:
+    with pytest.raises(CaseError, match=r"line 2|row 1"):
+        read_line(tmp_path, **changes)
+
+
+@pytest.mark.parametrize("line", ["[1, 2]", '"text"', "3", "null", "{}"])
+def test_a_line_that_is_no_object_is_refused(line: str, tmp_path: Path) -> None:
+    with pytest.raises(CaseError, match="line 1 is not a case"):
+        read_cases(write_lines(tmp_path / "c.jsonl", line))
+
+
+@pytest.mark.parametrize("key", ["id", "images", "captions", "truth"])
+def test_a_missing_key_is_named(key: str, tmp_path: Path) -> None:
+    line = json.dumps({name: value for name, value in LINE.items() if name != key})
+    with pytest.raises(CaseError, match=rf"line 1.*'{key}'"):
+        read_cases(write_lines(tmp_path / "c.jsonl", line))
+
+
+def test_a_null_cluster_is_none_at_all(tmp_path: Path) -> None:
+    """Cases without a cluster are independent; as one cluster they would have no interval."""
+    assert read_line(tmp_path, cluster=None).case(1).cluster == "x.jpg"
+
+
+def test_a_file_of_another_encoding_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "latin.jsonl"
+    line = json.dumps({**LINE, "captions": ["un café", "no"]}, ensure_ascii=False)
+    path.write_bytes(line.encode("latin-1"))
+    with pytest.raises(CaseError, match="latin"):
+        read_cases(path)
+
+
+# --- files -------------------------------------------------------------------------------------
+
+
+def test_a_missing_file_and_a_wrong_suffix_are_named(tmp_path: Path) -> None:
+    with pytest.raises(CaseError, match=r"none\.parquet: no such file"):
+        read_cases(tmp_path / "none.parquet")
+    with pytest.raises(CaseError, match=r"c\.csv.*\.parquet or \.jsonl"):
+        read_cases(write_lines(tmp_path / "c.csv", "id"))
+    with pytest.raises(CaseError, match="no such file"):
+        read_cases(tmp_path)
+
+
+@pytest.mark.parametrize("name", SCHEMA.names())
+def test_a_missing_column_is_named(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "c.parquet"
+    table(4).frame.drop(name).write_parquet(path)
+    with pytest.raises(CaseError, match=rf"'{name}' is missing"):
+        read_cases(path)
+
+
+def test_a_column_of_another_type_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "c.parquet"
+    table(4).frame.with_columns(captions=pl.lit(3)).write_parquet(path)
+    with pytest.raises(CaseError, match=r"c\.parquet: not a readable case table"):
+        read_cases(path)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.01, 0.5, 0.99])
+def test_a_truncated_file_is_refused(share: float, tmp_path: Path) -> None:
+    path = tmp_path / "c.parquet"
+    write_cases(table(50), path)
+    whole = path.read_bytes()
+    path.write_bytes(whole[: int(share * len(whole))])
+    with pytest.raises(CaseError, match=r"c\.parquet: not a readable case table"):
+        read_cases(path)
+
+
+def test_a_file_without_rows_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "c.parquet"
+    table(4).frame.clear().write_parquet(path)
+    with pytest.raises(CaseError, match=r"c\.parquet: no cases"):
+        read_cases(path)
+
+
+def test_parquet_keeps_everything(tmp_path: Path) -> None:
+    boxed = replace(case(7), images=(ImageRef("é.jpg", (0, 1, 20, 30)),), groups=("a/b", "c"))
+    before = build(case(0), square(1), boxed, replace(case(3), cluster="elsewhere"))
+    write_cases(before, tmp_path / "c.parquet")
+    after = read_cases(tmp_path / "c.parquet")
+    assert after.frame.equals(before.frame)
+    assert after.case(2) == replace(boxed, cluster="é.jpg")
+    assert after.content_hash() == before.content_hash()
+
+
+def test_parquet_written_with_other_widths_is_read(tmp_path: Path) -> None:
+    """Other writers use large integers and add columns."""
+    path = tmp_path / "c.parquet"
+    before = table(6).frame
+    wide = before.with_columns(pl.col("truth").cast(pl.List(pl.Int64())), more=pl.lit(1))
+    wide.select("more", *reversed(SCHEMA.names())).write_parquet(path)
+    assert read_cases(path).frame.equals(before)
+
+
+TEXT = st.text(st.characters(codec="utf-8", exclude_categories=["C", "Z"]), min_size=1, max_size=8)
+
+
+@st.composite
+def some_case(draw: st.DrawFn) -> Case:
+    """Any valid case of up to 2 x 3, with the id left to the caller."""
+    k, m = draw(st.integers(1, 2)), draw(st.integers(2, 3))
+    cells = draw(
+        st.lists(st.booleans(), min_size=k * m, max_size=k * m).filter(
+            lambda c: 0 < sum(c) < len(c)
+        )
+    )
+    box = st.none() | st.tuples(*[st.integers(1, 99)] * 4)
+    images = tuple(ImageRef(draw(TEXT), draw(box)) for _ in range(k))
+    truth = tuple(tuple(cells[i * m : (i + 1) * m]) for i in range(k))
+    groups = tuple(draw(st.lists(TEXT, max_size=2)))
+    return Case("", images, tuple(draw(TEXT) for _ in range(m)), truth, groups, draw(TEXT))
+
+
+def as_line(found: Case) -> str:
+    images = [{"path": i.path, "box": i.box} for i in found.images]
+    values = {"id": found.id, "images": images, "captions": found.captions, "truth": found.truth}
+    return json.dumps({**values, "groups": found.groups, "cluster": found.cluster})
+
+
+@FEW
+@given(found=st.lists(some_case(), min_size=1, max_size=4))
+def test_any_case_survives_a_table_and_both_files(
+    found: list[Case], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    folder = tmp_path_factory.mktemp("files")
+    numbered = [replace(one, id=str(i)) for i, one in enumerate(found)]
+    built = build(*numbered)
+    write_cases(built, folder / "c.parquet")
+    lines = write_lines(folder / "c.jsonl", *map(as_line, numbered))
+    for cases in (built, read_cases(folder / "c.parquet"), read_cases(lines)):
+        assert [cases.case(i) for i in range(len(cases))] == numbered
+
+
+# --- the table ---------------------------------------------------------------------------------
+
+
+def test_a_caption_case_has_its_original_first() -> None:
+    made = caption_case("a", ImageRef("x"), ["c", "p"], ["n"], ("g",))
+    assert made.captions == ("c", "p", "n")
+    assert made.truth == ((True, True, False),)
+    assert build(made).case(0).cluster == "x"
+
+
+def mixed() -> Cases:
+    return build(case(0), square(1), case(2), case(3, negatives=2), square(4), case(5))
+
+
+def test_blocks_hold_every_case_once_with_its_truth() -> None:
+    found = {block.truth.shape[1:]: block for block in mixed().blocks()}
+    assert {shape: block.rows.tolist() for shape, block in found.items()} == {
+        (1, 3): [0, 2, 5],
+        (1, 4): [3],
+        (2, 2): [1, 4],
+    }
+    assert found[1, 4].truth.tolist() == [[[True, True, False, False]]]
+    assert found[2, 2].truth.tolist() == [[[True, False], [False, True]]] * 2
+
+
+@FEW
+@given(found=st.lists(some_case(), min_size=1, max_size=6))
+def test_blocks_agree_with_the_cases_one_by_one(found: list[Case]) -> None:
+    cases = build(*(replace(one, id=str(i)) for i, one in enumerate(found)))
+    seen = {}
+    for block in cases.blocks():
+        for row, truth in zip(block.rows.tolist(), block.truth.tolist(), strict=True):
+            seen[row] = tuple(tuple(line) for line in truth)
+    assert seen == {i: one.truth for i, one in enumerate(found)}
+    flat = [cell for one in found for line in one.truth for cell in line]
+    assert cases.truth_flat().tolist() == flat
+
+
+def test_pairs_are_numbered_case_by_case_image_by_image() -> None:
+    cases = build(case(0, 1, 1), square(1), case(2))
+    assert cases.pair_offsets.tolist() == [0, 2, 6, 9]
+    assert cases.pair_captions().tolist() == [0, 1, 2, 3, 2, 3, 4, 5, 6]
+    images, captions = np.array([0, 1, 3, 4]), np.array([0, 2, 4, 7])
+    found = pair_numbers(images, captions, np.array([2, 1]))
+    assert found.cases.tolist() == [2, 2, 2, 1, 1, 1, 1]
+    assert found.cells.tolist() == [0, 1, 2, 0, 1, 2, 3]
+    assert found.images.tolist() == [3, 3, 3, 1, 1, 2, 2]
+    assert found.captions.tolist() == [4, 5, 6, 2, 3, 2, 3]
+
+
+def test_keeping_some_rows() -> None:
+    cases = mixed()
+    kept = cases.keep(np.array([True, False, True, False, False, True]))
+    assert kept.ids.to_list() == ["case-0", "case-2", "case-5"]
+
+
+# --- limits ------------------------------------------------------------------------------------
+
+
+def shares(cases: Cases) -> dict[str, float]:
+    counts = Counter(label for labels in cases.frame["groups"].to_list() for label in labels)
+    return {label: count / len(cases) for label, count in counts.items()}
+
+
+def in_groups(labels: list[str]) -> Cases:
+    return build(*(case(i, group=label) for i, label in enumerate(labels)))
+
+
+@pytest.mark.parametrize("count", [10, 34, 50, 99])
+def test_a_limit_keeps_the_shares_of_sorted_groups(count: int) -> None:
+    cases = in_groups(["a"] * 50 + ["b"] * 30 + ["c"] * 20)
+    limited = cases.limit(count)
+    assert len(limited) == count
+    assert limited.ids.n_unique() == count
+    for label, share in shares(cases).items():
+        assert shares(limited)[label] == pytest.approx(share, abs=1.5 / count)
+
+
+@pytest.mark.parametrize("count", [10, 34, 50])
+def test_a_limit_keeps_the_shares_of_groups_that_take_turns(count: int) -> None:
+    """Many files list an image's cases one after another; even steps may always hit one kind."""
+    cases = in_groups([label for _ in range(33) for label in "abc"] + ["a"])
+    limited = shares(cases.limit(count))
+    for label, share in shares(cases).items():
+        assert limited.get(label, 0) == pytest.approx(share, abs=3 / count), label
+
+
+def test_a_limit_beyond_the_table_is_no_limit() -> None:
+    cases = table(10)
+    assert cases.limit(10).frame.equals(cases.frame)
+    assert len(cases.limit(1000)) == 10
+    assert cases.limit(1).ids.to_list()[0] in cases.ids.to_list()
+
+
+# --- the hash ----------------------------------------------------------------------------------
+
+CHANGES = {
+    "id": {"id": "other"},
+    "image": {"images": (ImageRef("other.jpg"),)},
+    "box": {"images": (ImageRef("images/0.jpg", (0, 0, 1, 1)),)},
+    "caption": {"captions": ("true caption 0 of 0", "true caption 1 of 0", "other")},
+    "caption order": {
+        "captions": ("true caption 1 of 0", "true caption 0 of 0", "false caption 0 of 0")
+    },
+    "truth": {"truth": ((True, False, False),)},
+    "group": {"groups": ("other",)},
+    "cluster": {"cluster": "other"},
+}
+
+
+@pytest.mark.parametrize("what", CHANGES)
+def test_the_hash_changes_with_anything(what: str) -> None:
+    changed = build(replace(case(0), **CHANGES[what]), case(1))
+    assert changed.content_hash() != build(case(0), case(1)).content_hash()
+
+
+def test_the_hash_changes_with_order_and_length() -> None:
+    hashes = {
+        build(*made).content_hash() for made in ([case(0), case(1)], [case(1), case(0)], [case(0)])
+    }
+    assert len(hashes) == 3
+
+
+def test_the_hash_is_that_of_the_content_not_of_the_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = table(20)
+    pieces = Cases(pl.concat([whole.frame[:7], whole.frame[7:]], rechunk=False), Path("elsewhere"))
+    expected = whole.content_hash()
+    assert pieces.frame.n_chunks() == 2
+    assert pieces.content_hash() == expected
+    monkeypatch.setattr(module, "_CHUNK", 3)
+    assert pieces.content_hash() == expected
+    assert table(20).content_hash() == expected
+
+
+# --- memory ------------------------------------------------------------------------------------
+
+MILLION = 1_000_000
+READ = """
+import resource, sys
+from pathlib import Path
+from counterpoint.cases import read_cases
+count = len(read_cases(Path(sys.argv[1])))
+status = Path("/proc/self/status")
+if status.exists():  # getrusage would count what the parent held when it started this process
+    peak = 1024 * int(status.read_text().split("VmHWM:")[1].split()[0])
+else:
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+print(count, peak)
+"""
+
+
+def many(count: int) -> pl.DataFrame:
+    """One image, an original, a hard positive and a hard negative to a case."""
+    number, image = pl.col("number"), pl.col("number") // 3
+    captions = [
+        pl.format(f"a small red {noun} to the left of a striped ball, number {{}}", number)
+        for noun in ("cube", "block", "cone")
+    ]
+    no_box = pl.lit(None, dtype=pl.Array(pl.Int32(), 4)).alias("box")
+    return pl.DataFrame({"number": pl.int_range(count, eager=True)}).select(
+        pl.format("case-{}", number).alias("id"),
+        pl.concat_list(pl.struct(pl.format("images/{}.jpg", image).alias("path"), no_box)).alias(
+            "images"
+        ),
+        pl.concat_list(captions).alias("captions"),
+        pl.concat_list(pl.lit(i, dtype=pl.Int32()) for i in (0, 1)).alias("truth"),
+        pl.concat_list(pl.format("replace/{}", number % 5)).alias("groups"),
+        pl.format("image-{}", image).alias("cluster"),
+    )
+
+
+def test_a_million_cases_fit_in_a_gibibyte(tmp_path: Path) -> None:
+    """In a process of its own, since the peak of this one belongs to other tests."""
+    path = tmp_path / "many.parquet"
+    many(MILLION).write_parquet(path)
+    command = [sys.executable, "-c", READ, str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    count, peak = map(int, done.stdout.split())
+    assert count == MILLION
+    assert peak < 2**30

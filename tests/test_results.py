@@ -1,0 +1,593 @@
+"""From scores in memory to rows, differences and averages, and through a run folder and back."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+from support import (
+    GROUPS,
+    case,
+    part,
+    random_run,
+    random_scores,
+    reference,
+    run_of,
+    square,
+    table,
+)
+
+from counterpoint import runs
+from counterpoint.cases import Cases
+from counterpoint.errors import RunError
+from counterpoint.metrics import METRICS
+from counterpoint.protocols import PROTOCOLS, Protocol
+from counterpoint.results import Difference, Row, as_json, compare, rows, side_by_side
+from counterpoint.runs import Part, Run, find_runs, load_run, save_run
+from counterpoint.statistics import holm, mcnemar
+
+FAST = 200  # resamples
+TRIPLES = {
+    "original_accuracy": 1 / 2,
+    "augmented_accuracy": 1 / 3,
+    "brittleness": 1 / 3,
+    "brittle_original_above": 1 / 6,
+    "brittle_original_below": 1 / 6,
+    "negative_above_both": 1 / 3,
+    "tied": 0,
+    "tie_rate": 0,
+    "mean_score_original": None,
+    "mean_score_positive": None,
+    "mean_score_negative": None,
+}
+LABELS = {"all", "replace", "swap", *GROUPS}
+
+
+def by_name(found: list[Row]) -> dict[tuple[str, str], Row]:
+    return {(row.group, row.metric): row for row in found}
+
+
+def differences(found: list[Difference]) -> dict[tuple[str, str], Difference]:
+    return {(row.group, row.metric): row for row in found}
+
+
+def case_values(p: Part, metric: str, tie: str = "wrong") -> np.ndarray:
+    """One metric case by case, by the slow reference."""
+    starts, values = p.cases.pair_offsets, []
+    for i in range(len(p.cases)):
+        truth = p.cases.case(i).truth
+        cells = p.scores[starts[i] : starts[i + 1]].reshape(len(truth), -1).tolist()
+        values.append(reference(metric, cells, truth, tie))
+    return np.array(values)
+
+
+def in_group(p: Part, label: str) -> np.ndarray:
+    first = [labels[0] for labels in p.cases.frame["groups"].to_list()]
+    return np.array([label == "all" or f"{name}/".startswith(f"{label}/") for name in first])
+
+
+def mixed() -> Cases:
+    """Captions to choose from in one group, images and captions to match in the other."""
+    made = [case(i, group="replace/obj") for i in range(12)] + [square(i) for i in range(12)]
+    return Cases.build(made, source="test")
+
+
+# --- rows --------------------------------------------------------------------------------------
+
+
+def test_every_group_has_a_row_for_every_metric_it_defines() -> None:
+    found = by_name(rows(random_run(table(), seed=0), resamples=FAST))
+    assert set(found) == {(label, metric) for label in LABELS for metric in TRIPLES}
+    for (_, metric), row in found.items():
+        assert row.model == "model" and row.benchmark == "bench"
+        assert row.ci_low <= row.value <= row.ci_high
+        assert row.chance == (None if TRIPLES[metric] is None else pytest.approx(TRIPLES[metric]))
+
+
+@pytest.mark.parametrize("tie", ["wrong", "right", "half"])
+def test_a_row_is_the_mean_of_its_cases(tie: str) -> None:
+    run = random_run(table(), seed=1, values=3)
+    protocol = replace(PROTOCOLS["strict"], tie=tie)
+    [only] = run.parts.values()
+    tied = case_values(only, "tie_rate")
+    for row in rows(run, protocol, resamples=20):
+        chosen = in_group(only, row.group)
+        assert row.value == pytest.approx(
+            case_values(only, row.metric, tie)[chosen].mean(), rel=1e-6
+        )
+        assert row.n == chosen.sum()
+        assert row.ties == tied[chosen].sum()
+
+
+def test_all_is_the_average_of_the_protocol() -> None:
+    run = random_run(table(), seed=2)
+    found = by_name(rows(run, replace(PROTOCOLS["strict"], average="macro"), resamples=FAST))
+    groups = [found[label, "original_accuracy"].value for label in GROUPS]
+    micro = by_name(rows(run, resamples=FAST))["all", "original_accuracy"].value
+    macro = found["all", "original_accuracy"].value
+    assert macro == pytest.approx(np.mean(groups))
+    assert macro != pytest.approx(micro)
+
+
+def test_shapes_that_differ_have_their_own_metrics() -> None:
+    found = by_name(rows(random_run(mixed(), seed=3), resamples=FAST))
+    assert found["all", "brittleness"].n == 12
+    assert found["all", "group"].n == 12
+    assert found["all", "group"].chance == pytest.approx(1 / 6)
+    assert ("swap", "brittleness") not in found
+    assert ("replace", "group") not in found
+    assert found["swap", "group"].value == found["all", "group"].value
+    assert all(np.isfinite([row.value, row.ci_low, row.ci_high]).all() for row in found.values())
+
+
+def test_rows_of_every_benchmark_and_none_for_an_empty_one() -> None:
+    cases = table(10)
+    empty = part(cases.keep(np.zeros(10, dtype=bool)), np.zeros(0), name="empty")
+    full = part(cases, random_scores(cases, 0), name="full")
+    again = part(cases, random_scores(cases, 1), name="again")
+    found = rows(run_of(empty, full, again), resamples=FAST)
+    assert {row.benchmark for row in found} == {"full", "again"}
+
+
+def test_clusters_widen_the_interval_of_a_row() -> None:
+    """Sixty cases of six images that are right or wrong together, and the same as sixty images."""
+    right = np.repeat([1, 0, 1, 1, 0, 1], 10)
+    scores = np.stack([right, right, np.full(60, 0.5)], axis=1).reshape(-1)
+    made = [replace(case(i), cluster=str(i // 10)) for i in range(60)]
+    apart = [replace(one, cluster=one.id) for one in made]
+    widths = []
+    for cases in (made, apart):
+        run = run_of(part(Cases.build(cases, source="test"), scores))
+        row = by_name(rows(run, resamples=1000))["all", "augmented_accuracy"]
+        assert row.value == pytest.approx(4 / 6)
+        widths.append(row.ci_high - row.ci_low)
+    assert widths[0] / widths[1] == pytest.approx(10**0.5, rel=0.25)
+
+
+def test_a_perfect_mean_rank_is_not_below_1() -> None:
+    cases = table(20, positives=1, negatives=5)
+    run = run_of(part(cases, np.tile([9, 1, 2, 3, 4, 5], 20)))
+    row = by_name(rows(run, resamples=FAST))["all", "mean_rank"]
+    assert row.value == 1
+    assert row.ci_low >= 1
+
+
+def test_a_protocol_of_other_captions_is_refused() -> None:
+    with pytest.raises(RunError, match=r"bench was scored with 'raw' captions.*'aro-order'"):
+        rows(random_run(table(10), seed=0), PROTOCOLS["aro-order"])
+
+
+def test_rows_are_the_same_every_time() -> None:
+    run = random_run(table(), seed=4)
+    assert rows(run, resamples=FAST) == rows(run, resamples=FAST)
+
+
+def test_rows_are_plain_json() -> None:
+    found = rows(random_run(table(10), seed=5), resamples=20)
+    plain = json.loads(json.dumps(as_json(found), allow_nan=False))
+    assert plain[0]["metric"] == found[0].metric and plain[0]["value"] == found[0].value
+    odd = as_json([replace(found[0], value=float("nan"), ci_high=float("inf"))])
+    assert odd[0]["value"] is None and odd[0]["ci_high"] is None and odd[0]["n"] == 10
+
+
+# --- averages side by side ---------------------------------------------------------------------
+
+
+def test_all_averages_side_by_side() -> None:
+    cases = table()
+    made = part(cases, random_scores(cases, 6), "sugarcrepe")
+    found = side_by_side(made)
+    values = case_values(made, "original_accuracy")
+    mean = {label: values[in_group(made, label)].mean() for label in LABELS}
+    types = [[mean[g] for g in GROUPS if g.startswith(t)] for t in ("replace", "swap")]
+    expected = {
+        "micro": values.mean(),
+        "macro": np.mean([mean[g] for g in GROUPS]),
+        "types": (mean["replace"] + mean["swap"]) / 2,
+        "types-macro": np.mean([np.mean(t) for t in types]),
+    }
+    assert {n: v["original_accuracy"] for n, v in found.items()} == pytest.approx(expected)
+    assert len(set(expected.values())) == 4
+    assert set(side_by_side(made, PROTOCOLS["strict"])) == {"micro", "macro"}
+
+
+def test_averages_side_by_side_of_mixed_shapes() -> None:
+    cases = mixed()
+    found = side_by_side(part(cases, random_scores(cases, 7)))
+    assert all(np.isfinite(list(values.values())).all() for values in found.values())
+
+
+# --- comparing ---------------------------------------------------------------------------------
+
+
+def good_and_bad(count: int = 80) -> tuple[Run, Run]:
+    """A ranks both positives first in nine of ten cases; B puts the negative between them."""
+    cases, rng = table(count), np.random.default_rng(0)
+    good, bad = np.array([3.0, 2.0, 1.0]), np.array([3.0, 1.0, 2.0])
+    a = np.where(rng.random((count, 1)) < 0.9, good, good[::-1])
+    b = np.where(rng.random((count, 1)) < 0.8, bad, good)
+    return run_of(part(cases, a.reshape(-1)), model="a"), run_of(
+        part(cases, b.reshape(-1)), model="b"
+    )
+
+
+def test_the_better_run_is_named_whatever_better_means() -> None:
+    forth = differences(compare(*good_and_bad(), resamples=1000))
+    back = differences(compare(*reversed(good_and_bad()), resamples=1000))
+    assert forth["all", "augmented_accuracy"].verdict == "A is better"
+    assert forth["all", "brittleness"].verdict == "A is better"
+    assert forth["all", "brittleness"].difference < 0
+    assert back["all", "augmented_accuracy"].verdict == "B is better"
+    for key, found in forth.items():
+        assert found.difference == pytest.approx(found.a - found.b)
+        assert back[key].difference == pytest.approx(-found.difference)
+        assert (back[key].a, back[key].b) == (found.b, found.a)
+        assert back[key].p == pytest.approx(found.p)
+        assert found.ci_low <= found.difference <= found.ci_high
+
+
+def test_each_side_of_a_difference_is_its_own_row() -> None:
+    a, b = (random_run(table(), seed) for seed in (0, 1))
+    sides = [by_name(rows(run, resamples=20)) for run in (a, b)]
+    found = differences(compare(a, b, resamples=20))
+    shown = {metric for metric in TRIPLES if METRICS[metric].better}
+    assert set(found) == {(label, metric) for label in LABELS for metric in shown}
+    for key, d in found.items():
+        assert (d.a, d.b) == pytest.approx([side[key].value for side in sides])
+        assert d.n == sides[0][key].n
+
+
+def test_each_side_of_a_macro_difference_is_its_own_row() -> None:
+    protocol = replace(PROTOCOLS["strict"], average="macro")
+    a, b = (random_run(table(), seed) for seed in (0, 1))
+    [d] = [
+        x
+        for x in compare(a, b, protocol, resamples=20)
+        if (x.group, x.metric) == ("all", "brittleness")
+    ]
+    for value, run in ((d.a, a), (d.b, b)):
+        row = by_name(rows(run, protocol, resamples=20))["all", "brittleness"]
+        assert value == pytest.approx(row.value)
+    assert d.difference == pytest.approx(d.a - d.b)
+
+
+def test_p_values_are_corrected_over_groups_and_exact_ones_are_mcnemars() -> None:
+    a, b = good_and_bad()
+    found = differences(compare(a, b, resamples=FAST))
+    for metric in ("original_accuracy", "brittleness"):
+        labels = [label for label, name in found if name == metric]
+        expected = holm([found[label, metric].p for label in labels])
+        assert [found[label, metric].p_holm for label in labels] == pytest.approx(expected)
+        for label in labels:
+            left, right = (
+                case_values(run.parts["bench"], metric)[in_group(run.parts["bench"], label)]
+                for run in (a, b)
+            )
+            assert found[label, metric].p_mcnemar == pytest.approx(mcnemar(left, right))
+
+
+def test_what_correction_takes_back_is_tied() -> None:
+    """Among many groups of two equal runs some p is small by chance; none of it is a verdict."""
+    cases = table()
+    found = [
+        difference
+        for seed in range(5)
+        for difference in compare(
+            random_run(cases, 2 * seed), random_run(cases, 2 * seed + 1), resamples=FAST
+        )
+    ]
+    taken_back = [d for d in found if d.p < 0.05 <= d.p_holm]
+    assert taken_back
+    assert all(d.verdict == "tied" for d in taken_back)
+
+
+def test_exact_tests_are_for_right_or_wrong_only() -> None:
+    """Half a point for a tie, and ranks, are no coin tosses."""
+    cases = table(40, positives=1, negatives=5)
+    a, b = (run_of(part(cases, random_scores(cases, seed, values=3))) for seed in (0, 1))
+    half = differences(compare(a, b, replace(PROTOCOLS["strict"], tie="half"), resamples=20))
+    assert half["all", "original_accuracy"].p_mcnemar is None
+    strict = differences(compare(a, b, resamples=20))
+    assert strict["all", "original_accuracy"].p_mcnemar is not None
+    assert strict["all", "mean_rank"].p_mcnemar is None
+
+
+def test_a_run_is_tied_with_itself() -> None:
+    run = random_run(table(), seed=8)
+    for found in compare(run, run, resamples=FAST):
+        assert found.verdict == "tied"
+        assert (found.difference, found.p, found.p_holm) == (0, 1, 1)
+        assert found.p_mcnemar in (None, 1)
+        assert found.ci_low <= 0 <= found.ci_high
+
+
+def test_no_difference_has_no_side() -> None:
+    """Two runs that agree everywhere say as much about A - B as about B - A."""
+    run = random_run(table(), seed=8)
+    for found in compare(run, run, resamples=FAST):
+        assert found.ci_high == pytest.approx(-found.ci_low), found.metric
+
+
+def test_differences_of_random_runs_are_seldom_named() -> None:
+    """At 5 %, corrected over groups: 40 pairs of equals, about 2 verdicts on `all` at most."""
+    cases, named = table(60), 0
+    for seed in range(40):
+        a, b = (random_run(cases, 1000 + 2 * seed + i) for i in (0, 1))
+        found = differences(compare(a, b, resamples=FAST))
+        named += found["all", "original_accuracy"].verdict != "tied"
+    assert named <= 5
+
+
+def test_only_cases_that_both_scored_are_compared_in_any_order() -> None:
+    cases = table(40)
+    a, b = (random_scores(cases, seed).reshape(40, 3) for seed in (0, 1))
+    order = np.random.default_rng(0).permutation(40)[:30]
+    some = Cases(cases.frame[order])
+    whole = run_of(part(cases, a.reshape(-1)))
+    found = compare(whole, run_of(part(some, b[order].reshape(-1))), resamples=20)
+    kept = np.sort(order)
+    fewer = Cases(cases.frame[kept])
+    expected = compare(
+        run_of(part(fewer, a[kept].reshape(-1))),
+        run_of(part(fewer, b[kept].reshape(-1))),
+        resamples=20,
+    )
+    assert found == expected
+    assert {d.n for d in found if d.group == "all"} == {30}
+
+
+def test_runs_of_which_one_lacks_a_shape_are_compared_on_the_rest() -> None:
+    """B could not score any case of two images, so the metrics of two images fall away."""
+    cases = mixed()
+    a = random_run(cases, seed=0)
+    kept = cases.keep(np.arange(24) < 12)
+    b = run_of(part(kept, random_scores(cases, 1)[: 12 * 3]))
+    found = differences(compare(a, b, resamples=20))
+    assert found["all", "brittleness"].n == 12
+    assert ("all", "group") not in found
+    expected = by_name(rows(b, resamples=20))["all", "brittleness"].value
+    assert found["all", "brittleness"].b == pytest.approx(expected)
+
+
+def test_runs_that_share_nothing_are_refused() -> None:
+    cases = table(10)
+    a = run_of(part(cases, random_scores(cases, 0), name="one"), model="clip")
+    b = run_of(part(cases, random_scores(cases, 0), name="two"), model="siglip")
+    with pytest.raises(
+        RunError, match="clip and siglip have no benchmark in common: one against two"
+    ):
+        compare(a, b)
+    half = np.arange(10) < 5
+    parts = [part(cases.keep(mask), np.zeros(15)) for mask in (half, ~half)]
+    with pytest.raises(RunError, match="no case in common"):
+        compare(*map(run_of, parts))
+
+
+@pytest.mark.parametrize("column", ["captions", "truth"])
+def test_runs_on_other_data_are_refused(column: str) -> None:
+    cases = table(10)
+    other = {"captions": ["a", "b", "c"], "truth": [0]}[column]
+    changed = pl.Series([other], dtype=cases.frame.schema[column])
+    frame = cases.frame.with_columns(
+        pl.when(pl.col("id") == "case-3")
+        .then(changed.first())
+        .otherwise(pl.col(column))
+        .alias(column)
+    )
+    a, b = (run_of(part(c, np.zeros(30))) for c in (cases, Cases(frame)))
+    with pytest.raises(RunError, match=r"1 cases differ.*'case-3'"):
+        compare(a, b)
+
+
+def test_runs_of_other_protocols_need_one_to_agree_on() -> None:
+    cases = table(20)
+    a, b = (
+        run_of(part(cases, random_scores(cases, seed), name))
+        for seed, name in enumerate(("strict", "sugarcrepe"))
+    )
+    with pytest.raises(RunError, match=r"'strict' and 'sugarcrepe'.*--protocol"):
+        compare(a, b)
+    assert compare(a, b, PROTOCOLS["strict"], resamples=20)
+
+
+# --- run folders -------------------------------------------------------------------------------
+
+ODD = Protocol(
+    "mine", "odd", "half", "types", ("micro", "types"), exclude=frozenset({"b", "a"}), min_count=3
+)
+
+
+def full_run() -> Run:
+    """Two benchmarks, several shapes, what was left out, and a protocol of our own."""
+    captions, pairs = table(20), mixed()
+    one = replace(
+        part(captions, random_scores(captions, 0), ODD, "captions"),
+        cases=Cases(captions.frame, Path("somewhere")),
+        left_out=(("lost-1", "no such image"), ("lost-2", "caption too long")),
+        cut_captions=7,
+    )
+    return run_of(
+        one, part(pairs, random_scores(pairs, 1) / 7, "strict", "pairs"), model="org/model"
+    )
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    save_run(full_run(), tmp_path / "run")
+    return tmp_path / "run"
+
+
+def manifest_of(folder: Path) -> dict:
+    return json.loads((folder / "run.json").read_text(encoding="utf-8"))
+
+
+def assert_same(a: Run, b: Run) -> None:
+    assert a.model == b.model
+    assert list(a.parts) == list(b.parts)
+    for one, two in zip(a.parts.values(), b.parts.values(), strict=True):
+        assert one.cases.frame.equals(two.cases.frame)
+        assert one.cases.root == two.cases.root
+        assert one.scores.dtype == two.scores.dtype == np.float32
+        np.testing.assert_array_equal(one.scores, two.scores)
+        fields = ("benchmark", "protocol", "left_out", "cut_captions")
+        assert [getattr(one, f) for f in fields] == [getattr(two, f) for f in fields]
+
+
+def test_a_run_survives_its_folder(folder: Path) -> None:
+    found = load_run(folder)
+    assert_same(found, full_run())
+    assert found.folder == folder
+    assert found.manifest["created"] == "today"
+    assert found.left_out == 2
+    assert rows(found, resamples=20) == rows(full_run(), resamples=20)
+    assert load_run(str(folder)).model == "org/model"
+
+
+def test_a_loaded_run_can_be_saved_again(folder: Path) -> None:
+    again = save_run(load_run(folder), folder.parent / "copy")
+    assert_same(load_run(folder.parent / "copy"), full_run())
+    assert again.folder == folder.parent / "copy"
+    assert manifest_of(again.folder) == manifest_of(folder)
+
+
+def test_the_manifest_counts(folder: Path) -> None:
+    described = manifest_of(folder)["benchmarks"]["captions"]
+    counts = [described[key] for key in ("cases", "scored", "pairs", "cut_captions")]
+    assert counts == [22, 20, 60, 7]
+    assert described["left_out"][0] == {"case_id": "lost-1", "reason": "no such image"}
+    assert described["data_hash"] == table(20).content_hash()
+
+
+def test_scores_are_a_table_that_others_can_read(folder: Path) -> None:
+    scores = pl.read_parquet(folder / "scores.parquet")
+    assert scores.columns == ["benchmark", "case_id", "image", "caption", "score"]
+    pairs = full_run().parts["pairs"]
+    square_3 = scores.filter(benchmark="pairs", case_id="square-3")
+    assert square_3.select("image", "caption").rows() == [(0, 0), (0, 1), (1, 0), (1, 1)]
+    start = pairs.cases.pair_offsets[15]  # twelve triples come before the squares
+    assert square_3["score"].to_list() == pairs.scores[start : start + 4].tolist()
+
+
+def test_a_run_of_which_everything_was_left_out_is_kept(tmp_path: Path) -> None:
+    cases = table(2)
+    none = replace(
+        part(cases.keep(np.zeros(2, dtype=bool)), np.zeros(0)),
+        left_out=(("case-0", "x"), ("case-1", "y")),
+    )
+    save_run(run_of(none), tmp_path / "run")
+    found = load_run(tmp_path / "run")
+    assert_same(found, run_of(none))
+    assert rows(found) == []
+
+
+def test_an_older_run_is_replaced_and_nothing_else_stays(folder: Path) -> None:
+    newer = random_run(table(4), seed=9, model="newer")
+    save_run(newer, folder)
+    assert_same(load_run(folder), newer)
+    assert [path.name for path in folder.parent.iterdir()] == ["run"]
+    assert sorted(p.name for p in folder.iterdir()) == [
+        "cases.parquet",
+        "run.json",
+        "scores.parquet",
+    ]
+
+
+def test_a_failure_leaves_the_older_run(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(run: Run) -> pl.DataFrame:
+        raise OSError("disk full")
+
+    monkeypatch.setattr(runs, "_score_table", fail)
+    with pytest.raises(OSError, match="disk full"):
+        save_run(random_run(table(4), seed=9), folder)
+    assert_same(load_run(folder), full_run())
+    assert find_runs(folder.parent) == [folder]
+
+
+def test_a_folder_of_something_else_is_not_overwritten(tmp_path: Path) -> None:
+    (tmp_path / "thesis.txt").write_text("years of work")
+    with pytest.raises(RunError, match="is no run folder"):
+        save_run(random_run(table(4), seed=0), tmp_path)
+    assert (tmp_path / "thesis.txt").read_text() == "years of work"
+
+
+def test_a_file_is_not_overwritten(tmp_path: Path) -> None:
+    (tmp_path / "out").write_text("years of work")
+    with pytest.raises(RunError, match="out"):
+        save_run(random_run(table(4), seed=0), tmp_path / "out")
+    assert (tmp_path / "out").read_text() == "years of work"
+
+
+def test_an_empty_folder_and_missing_parents_are_filled(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    for place in (tmp_path / "empty", tmp_path / "a" / "b" / "c"):
+        save_run(random_run(table(4), seed=0), place)
+        assert load_run(place).model == "model"
+
+
+@pytest.mark.parametrize("name", ["cases.parquet", "scores.parquet"])
+def test_a_damaged_table_is_refused(name: str, folder: Path) -> None:
+    path = folder / name
+    whole = path.read_bytes()
+    middle = len(whole) // 2
+    flipped = whole[:middle] + bytes([whole[middle] ^ 1]) + whole[middle + 1 :]
+    for damaged in (whole[:-10], flipped, b""):
+        path.write_bytes(damaged)
+        with pytest.raises(RunError, match=name):
+            load_run(folder)
+    path.unlink()
+    with pytest.raises(RunError, match=f"{name} is missing"):
+        load_run(folder)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", "3", "{}", '{"format": 1}', '{"format": 1, "model": "m"}']
+)
+def test_a_damaged_manifest_is_refused(text: str, folder: Path) -> None:
+    (folder / "run.json").write_text(text)
+    with pytest.raises(RunError, match=r"run\.json is damaged"):
+        load_run(folder)
+
+
+def test_a_manifest_of_another_format_is_refused(folder: Path) -> None:
+    (folder / "run.json").write_text(json.dumps({**manifest_of(folder), "format": 99}))
+    with pytest.raises(RunError, match="run format 99"):
+        load_run(folder)
+
+
+@pytest.mark.parametrize("key", ["protocol", "left_out", "cut_captions"])
+def test_a_manifest_that_lost_a_part_is_refused(key: str, folder: Path) -> None:
+    manifest = manifest_of(folder)
+    del manifest["benchmarks"]["captions"][key]
+    (folder / "run.json").write_text(json.dumps(manifest))
+    with pytest.raises(RunError, match=r"run\.json"):
+        load_run(folder)
+
+
+def test_a_manifest_of_an_unknown_choice_is_refused(folder: Path) -> None:
+    manifest = manifest_of(folder)
+    manifest["benchmarks"]["captions"]["protocol"]["colour"] = "red"
+    (folder / "run.json").write_text(json.dumps(manifest))
+    with pytest.raises(RunError, match=r"run\.json"):
+        load_run(folder)
+
+
+def test_no_run_and_several_runs_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match="no run folder"):
+        load_run(tmp_path / "nowhere")
+    for name in ("one", "two"):
+        save_run(random_run(table(4), seed=0, model=name), tmp_path / name)
+    with pytest.raises(RunError, match=r"holds 2 runs.*one.*two"):
+        load_run(tmp_path)
+    assert find_runs(tmp_path) == [tmp_path / "one", tmp_path / "two"]
+    assert load_run(tmp_path / "two").model == "two"
+
+
+def test_a_single_run_is_found_below_and_drafts_are_not(tmp_path: Path) -> None:
+    save_run(random_run(table(4), seed=0), tmp_path / "deep" / "run")
+    (tmp_path / ".run.1.tmp").mkdir()
+    (tmp_path / ".run.1.tmp" / "run.json").write_text("{}")
+    assert load_run(tmp_path).folder == tmp_path / "deep" / "run"
