@@ -107,10 +107,8 @@ def train(model: Any, batches: Iterator[Any], arguments: argparse.Namespace) -> 
             image, text, scale = model(images, tokens.to(arguments.device))
             logits = scale * image @ text.T
         target = torch.arange(len(logits), device=logits.device)
-        loss = (
-            sum(torch.nn.functional.cross_entropy(x.float(), target) for x in (logits, logits.T))
-            / 2
-        )
+        both = (logits.float(), logits.float().T)
+        loss = torch.stack([torch.nn.functional.cross_entropy(x, target) for x in both]).mean()
         optimiser.zero_grad()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)

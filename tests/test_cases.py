@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from support import FEW, case, square, table, write_lines
 
 from counterpoint import cases as module
+from counterpoint.case_files import read_cases, write_cases
 from counterpoint.cases import (
     SCHEMA,
     Case,
@@ -24,8 +25,6 @@ from counterpoint.cases import (
     ImageRef,
     caption_case,
     pair_numbers,
-    read_cases,
-    write_cases,
 )
 from counterpoint.errors import CaseError
 
@@ -104,7 +103,7 @@ def test_the_first_bad_row_is_named_whatever_is_wrong_with_it(tmp_path: Path) ->
 
 
 def test_rows_are_numbered_over_chunks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_CHUNK", 2)
+    monkeypatch.setattr(module, "CHUNK", 2)
     rows = [{**ROW, "id": f"good-{i}"} for i in range(5)]
     with pytest.raises(CaseError, match="row 5 "):
         read_rows(tmp_path, *rows, {**ROW, "captions": ["", "no"]})
@@ -457,7 +456,7 @@ def test_the_hash_is_that_of_the_content_not_of_the_chunks(monkeypatch: pytest.M
     expected = whole.content_hash()
     assert pieces.frame.n_chunks() == 2
     assert pieces.content_hash() == expected
-    monkeypatch.setattr(module, "_CHUNK", 3)
+    monkeypatch.setattr(module, "CHUNK", 3)
     assert pieces.content_hash() == expected
     assert table(20).content_hash() == expected
 
@@ -468,7 +467,7 @@ MILLION = 1_000_000
 READ = """
 import resource, sys
 from pathlib import Path
-from counterpoint.cases import read_cases
+from counterpoint.case_files import read_cases
 count = len(read_cases(Path(sys.argv[1])))
 status = Path("/proc/self/status")
 if status.exists():  # getrusage would count what the parent held when it started this process

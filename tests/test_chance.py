@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from support import references
 
-from counterpoint.metrics import METRICS, Metric
+from counterpoint.metric_registry import METRICS, Metric
 from counterpoint.statistics import estimate, members_of
 
 WITH_CHANCE = [name for name, metric in METRICS.items() if metric.chance is not None]

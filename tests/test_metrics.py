@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support import FEW, TIES, matched_block, random_block, reference, references
 
-from counterpoint.metrics import METRICS, group_matching, ranks
+from counterpoint.metric_registry import METRICS
+from counterpoint.metrics import group_matching, ranks
 
 SEEDS = st.integers(0, 2**32 - 1)
 SQUARE = (

@@ -15,7 +15,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from counterpoint.cases import Case, Cases, ImageRef, caption_case, read_cases, write_cases
+    from counterpoint.case_files import read_cases, write_cases
+    from counterpoint.cases import Case, Cases, ImageRef, caption_case
     from counterpoint.errors import CounterpointError
     from counterpoint.evaluation import evaluate
     from counterpoint.results import compare, rows
@@ -31,9 +32,9 @@ _HOMES = {
     "compare": "results",
     "evaluate": "evaluation",
     "load_run": "runs",
-    "read_cases": "cases",
+    "read_cases": "case_files",
     "rows": "results",
-    "write_cases": "cases",
+    "write_cases": "case_files",
 }
 
 __all__ = [

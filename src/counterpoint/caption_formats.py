@@ -13,7 +13,7 @@ def raw(caption: str) -> str:
 
 
 def aro(caption: str) -> str:
-    """ARO's clean-up: lower case, no punctuation of `.!"()*#:;~`, single blanks, at most 30 words."""
+    """ARO's clean-up: lower case, none of `.!"()*#:;~`, single blanks, at most 30 words."""
     words = re.sub(r'[.!"()*#:;~]', " ", caption.lower())
     return " ".join(words.split()[:30])
 

@@ -1,13 +1,13 @@
 """The case table: k images x m captions x truth, a row per case, columnar.
 
-| column   | type                              | meaning |
-|----------|-----------------------------------|---------|
-| id       | str                               | unique within the benchmark |
-| images   | list of {path, box}               | where each image is; box = x, y, width, height or null |
-| captions | list of str                       | the first true caption of an image is its original |
-| truth    | list of int, ascending            | the true cells of the k x m block, as `image * m + caption` |
-| groups   | list of str                       | labels like `replace/obj`; the first is the one averages use |
-| cluster  | str                               | the source image: cases of one cluster are not independent |
+| column   | type                | meaning |
+|----------|---------------------|---------|
+| id       | str                 | unique within the benchmark |
+| images   | list of {path, box} | where each image is; box = x, y, width, height or null |
+| captions | list of str         | the first true caption of an image is its original |
+| truth    | list of int         | true cells of the k x m block, `image * m + caption`, ascending |
+| groups   | list of str         | labels like `replace/obj`; averages use the first |
+| cluster  | str                 | the source image: cases of one cluster are not independent |
 
 Truth is stored sparsely so that retrieval (thousands x thousands) is a case like any other.
 """
@@ -15,7 +15,6 @@ Truth is stored sparsely so that retrieval (thousands x thousands) is a case lik
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
@@ -25,6 +24,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import polars as pl
 
+from counterpoint.case_checks import refuse_duplicates, refuse_malformed
 from counterpoint.errors import CaseError
 
 SCHEMA: Final = pl.Schema(
@@ -37,7 +37,7 @@ SCHEMA: Final = pl.Schema(
         "cluster": pl.String(),
     }
 )
-_CHUNK: Final = 50_000  # rows read, checked and dropped at a time
+CHUNK: Final = 50_000  # rows read and checked at a time
 
 
 class ImageRef(NamedTuple):
@@ -73,7 +73,7 @@ class Case:
             "captions": list(self.captions),
             "truth": cells,
             "groups": list(self.groups),
-            "cluster": self.cluster or self.images[0].path,
+            "cluster": self.cluster or (self.images[0].path if self.images else ""),
         }
 
 
@@ -96,21 +96,22 @@ class Cases:
         """Validate and tabulate cases; `source` names them in error messages."""
         stream = iter(cases)
         frames = []
-        while rows := [case.row() for case in islice(stream, _CHUNK)]:
+        while rows := [case.row() for case in islice(stream, CHUNK)]:
             frames.append(pl.DataFrame(rows, schema=SCHEMA))
-        return cls._checked(iter(frames), root, source)
+        return cls.checked(iter(frames), root, source)
 
     @classmethod
-    def _checked(cls, frames: Iterator[pl.DataFrame], root: Path | None, source: str) -> Cases:
+    def checked(cls, frames: Iterator[pl.DataFrame], root: Path | None, source: str) -> Cases:
+        """A table from pieces of it, each checked as it comes."""
         checked, start = [], 0
         for frame in frames:
-            _refuse_malformed(frame, start, source)
+            refuse_malformed(frame, start, source)
             checked.append(frame)
             start += frame.height
         if not checked:
             raise CaseError(f"{source}: no cases.")
         table = pl.concat(checked)
-        _refuse_duplicates(table["id"], source)
+        refuse_duplicates(table["id"], source)
         return cls(table, root)
 
     def __len__(self) -> int:
@@ -135,8 +136,8 @@ class Cases:
 
     def pair_captions(self) -> np.ndarray:
         """The number of each pair's caption among all captions, counted case by case."""
-        starts = [offsets(counts) for counts in (self.image_counts, self.caption_counts)]
-        return pair_numbers(*starts, np.arange(len(self))).captions
+        images, captions = offsets(self.image_counts), offsets(self.caption_counts)
+        return pair_numbers(images, captions, np.arange(len(self))).captions
 
     def truth_flat(self) -> np.ndarray:
         """The truth of every pair, case by case, row by row."""
@@ -176,11 +177,13 @@ class Cases:
         )
 
     def limit(self, count: int) -> Cases:
-        """`count` cases spread evenly over the table, so that every group keeps its share."""
+        """`count` cases, spread evenly over each group, so that groups keep their shares."""
         if count >= len(self):
             return self
-        rows = np.linspace(0, len(self) - 1, count).round().astype(np.int64)
-        return Cases(self.frame[rows], self.root)
+        group = self.frame["groups"].list.first().fill_null("").to_numpy()
+        by_group = np.argsort(np.unique(group, return_inverse=True)[1], kind="stable")
+        chosen = np.linspace(0, len(self) - 1, count).round().astype(np.int64)
+        return Cases(self.frame[np.sort(by_group[chosen])], self.root)
 
     def keep(self, mask: np.ndarray) -> Cases:
         return Cases(self.frame.filter(pl.Series(mask)), self.root)
@@ -188,7 +191,7 @@ class Cases:
     def content_hash(self) -> str:
         """A digest of ids, image references, captions and truth: the same table, the same hash."""
         digest = hashlib.sha256()
-        for part in self.frame.iter_slices(_CHUNK):
+        for part in self.frame.iter_slices(CHUNK):
             digest.update(part.select(SCHEMA.names()).write_ndjson().encode())
         return digest.hexdigest()
 
@@ -231,129 +234,3 @@ def caption_case(
     true, false = tuple(positives), tuple(negatives)
     truth = (True,) * len(true) + (False,) * len(false)
     return Case(id, (image,), true + false, (truth,), groups, cluster)
-
-
-def _refuse_malformed(frame: pl.DataFrame, start: int, source: str) -> None:
-    """Raise a CaseError that names the first bad row and what is wrong with it."""
-    cells = pl.col("images").list.len() * pl.col("captions").list.len()
-    true = pl.col("truth").list.len()
-    captions = pl.col("captions").list
-    paths = pl.col("images").list.eval(pl.element().struct.field("path"))
-    box = pl.element().struct.field("box").arr
-    empty = (box.get(2) < 1) | (box.get(3) < 1)
-    checks = {
-        "it has no id": pl.col("id").is_null() | (pl.col("id") == ""),
-        "it has no image": pl.col("images").is_null() | (pl.col("images").list.len() == 0),
-        "it has no captions": pl.col("captions").is_null() | (captions.len() == 0),
-        "an image has no path": paths.list.eval(
-            pl.element().is_null() | (pl.element() == "")
-        ).list.any(),
-        "a crop box is empty": pl.col("images").list.eval(empty.fill_null(False)).list.any(),
-        "a caption is empty": captions.eval(
-            pl.element().is_null() | (pl.element().str.strip_chars() == "")
-        ).list.any(),
-        "truth points outside its images x captions": (pl.col("truth").list.max() >= cells)
-        | (pl.col("truth").list.min() < 0),
-        "truth is not in ascending order": pl.col("truth").list.diff().list.min() <= 0,
-        "it has no positive: no caption is true of any image": pl.col("truth").is_null()
-        | (true == 0),
-        "it has no negative: every caption is true of every image": true == cells,
-        "a group label is empty": pl.col("groups")
-        .list.eval(pl.element().is_null() | (pl.element() == ""))
-        .list.any(),
-    }
-    found = frame.select(
-        pl.lit(None).alias("none"),
-        *(
-            condition.fill_null(False).arg_true().first().alias(what)
-            for what, condition in checks.items()
-        ),
-    ).row(0, named=True)
-    bad = {what: row for what, row in found.items() if row is not None}
-    if bad:
-        what, row = min(bad.items(), key=lambda item: item[1])
-        raise CaseError(f"{source}: row {start + row} (id {frame['id'][row]!r}): {what}.")
-
-
-def _refuse_duplicates(ids: pl.Series, source: str) -> None:
-    repeated = ids.is_duplicated()
-    if repeated.any():
-        rows = repeated.arg_true()
-        first = ids[int(rows[0])]
-        where = (ids == first).arg_true().to_list()
-        raise CaseError(
-            f"{source}: rows {where[0]} and {where[1]} have the same id {first!r} "
-            f"({len(rows)} rows share an id); ids must be unique."
-        )
-
-
-def read_cases(path: Path) -> Cases:
-    """Read a case table from Parquet, or from JSON Lines with truth as nested lists.
-
-    Images are found relative to the file's folder.
-    """
-    if not path.is_file():
-        raise CaseError(f"{path}: no such file.")
-    if path.suffix == ".parquet":
-        frames = _parquet_frames(path)
-    elif path.suffix == ".jsonl":
-        frames = _json_frames(path)
-    else:
-        raise CaseError(f"{path}: a case file ends in .parquet or .jsonl.")
-    return Cases._checked(frames, path.parent, str(path))
-
-
-def write_cases(cases: Cases, path: Path) -> None:
-    cases.frame.write_parquet(path)
-
-
-def _parquet_frames(path: Path) -> Iterator[pl.DataFrame]:
-    try:
-        scan = pl.scan_parquet(path)
-        missing = [name for name in SCHEMA.names() if name not in scan.collect_schema()]
-        if missing:
-            raise CaseError(f"{path}: the column {missing[0]!r} is missing.")
-        table = scan.select(pl.col(name).cast(kind) for name, kind in SCHEMA.items())
-        yield from table.collect_batches(chunk_size=_CHUNK, maintain_order=True)
-    except pl.exceptions.PolarsError as error:
-        raise CaseError(f"{path}: not a readable case table: {_first_line(error)}") from None
-
-
-def _json_frames(path: Path) -> Iterator[pl.DataFrame]:
-    with path.open(encoding="utf-8") as lines:
-        numbered = ((n, line) for n, line in enumerate(lines, 1) if line.strip())
-        while rows := [
-            _json_row(line, f"{path}: line {n}") for n, line in islice(numbered, _CHUNK)
-        ]:
-            yield pl.DataFrame(rows, schema=SCHEMA)
-
-
-def _json_row(line: str, where: str) -> dict[str, Any]:
-    try:
-        values = json.loads(line)
-    except ValueError as error:
-        raise CaseError(f"{where} is not valid JSON: {error}.") from None
-    try:
-        images = tuple(
-            ImageRef(image) if isinstance(image, str) else ImageRef(image["path"], image.get("box"))
-            for image in values["images"]
-        )
-        return Case(
-            str(values["id"]),
-            images,
-            tuple(values["captions"]),
-            tuple(tuple(bool(cell) for cell in cells) for cells in values["truth"]),
-            tuple(values.get("groups", ())),
-            str(values.get("cluster", "")),
-        ).row()
-    except (KeyError, TypeError, AttributeError) as error:
-        raise CaseError(
-            f"{where} is not a case: {type(error).__name__} {error}; it needs id, images, captions "
-            "and truth (a list of lists)."
-        ) from None
-    except CaseError as error:
-        raise CaseError(f"{where}: {error}") from None
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).splitlines()[0] if str(error) else type(error).__name__

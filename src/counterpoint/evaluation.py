@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from counterpoint.benchmarks import Benchmark, load_benchmark
+from counterpoint.benchmarks import load_benchmark
 from counterpoint.caption_formats import CAPTION_FORMATS
 from counterpoint.cases import Cases
 from counterpoint.errors import CounterpointError

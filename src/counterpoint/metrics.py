@@ -13,7 +13,8 @@ and averaged over the images of the case (for most benchmarks there is one).
 outcomes are counted it is `tied`. With `"right"` equal scores count as above the negative. With
 `"half"` the value is the mean of counting them as above and as below.
 
-**Chance** is what scores drawn at random, without ties, give in expectation.
+**Chance**, what scores drawn at random give, is in `chance`; which metrics a shape of case defines,
+in `metric_registry`.
 
 Papers: Kamath et al. 2024 (Hard Positives), Miranda et al. 2024 (BiVLC), Thrush et al. 2022
 (Winoground), Ma et al. 2023 (CREPE), Zhu et al. 2025 (group matching).
@@ -21,14 +22,12 @@ Papers: Kamath et al. 2024 (Hard Positives), Miranda et al. 2024 (BiVLC), Thrush
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import permutations
-from typing import Final, Literal
+from typing import Literal
 
 import numpy as np
-from scipy.special import gammaln
 
 Tie = Literal["wrong", "right", "half"]
 Array = np.ndarray
@@ -77,13 +76,15 @@ def _with_ties(tie: Tie, outcome: Callable[[_Equal], Array]) -> Array:
 def _by_image(scores: Array, truth: Array, tie: Tie, outcome: Callable[[_Sides], Array]) -> Array:
     """The mean of an outcome over a case's images, with ties resolved by the policy."""
     values = _with_ties(tie, lambda equal: outcome(_sides(scores, truth, equal)))
-    return _image_mean(values, truth)
+    return image_mean(values, truth)
 
 
-def _image_mean(values: Array, truth: Array) -> Array:
-    """The mean over the images that have both a positive and a negative."""
+def image_mean(values: Array, truth: Array) -> Array:
+    """The mean over the images that have both a positive and a negative; NaN if none has."""
     defined = truth.any(axis=2) & ~truth.all(axis=2)
-    return np.where(defined, values, 0).sum(axis=1) / defined.sum(axis=1)
+    count = defined.sum(axis=1)
+    total = np.where(defined, values, 0).sum(axis=1)
+    return np.where(count > 0, total / np.maximum(count, 1), np.nan)
 
 
 def original_accuracy(scores: Array, truth: Array, tie: Tie = "wrong") -> Array:
@@ -132,24 +133,16 @@ def tied(scores: Array, truth: Array, tie: Tie = "wrong") -> Array:
 def tie_rate(scores: Array, truth: Array, tie: Tie = "wrong") -> Array:
     """Whether any image's positive equals its best negative, whatever the policy."""
     del tie
-    return _ties_of_images(scores, truth)
+    return any_ties(scores, truth)
 
 
-def _ties_of_images(scores: Array, truth: Array) -> Array:
+def any_ties(scores: Array, truth: Array) -> Array:
     sides = _sides(scores, truth, "apart")
     return (sides.any_equal & sides.defined).any(axis=1).astype(float)
 
 
-def _flip(values: Array) -> Array:
+def flip(values: Array) -> Array:
     return np.swapaxes(values, 1, 2)
-
-
-def _ties_of_captions(scores: Array, truth: Array) -> Array:
-    return _ties_of_images(_flip(scores), _flip(truth))
-
-
-def _ties_of_both(scores: Array, truth: Array) -> Array:
-    return np.maximum(_ties_of_images(scores, truth), _ties_of_captions(scores, truth))
 
 
 def _all_lines(scores: Array, truth: Array, tie: Tie) -> Array:
@@ -169,7 +162,7 @@ def image_to_text(scores: Array, truth: Array, tie: Tie = "wrong") -> Array:
 
 def text_to_image(scores: Array, truth: Array, tie: Tie = "wrong") -> Array:
     """Each caption prefers its own images (Winoground's image score). Chance 1/4 for 2 x 2."""
-    return _all_lines(_flip(scores), _flip(truth), tie)
+    return _all_lines(flip(scores), flip(truth), tie)
 
 
 def group(scores: Array, truth: Array, tie: Tie = "wrong") -> Array:
@@ -177,25 +170,25 @@ def group(scores: Array, truth: Array, tie: Tie = "wrong") -> Array:
     return np.minimum(image_to_text(scores, truth, tie), text_to_image(scores, truth, tie))
 
 
-def _one_line(index: int, flip: bool) -> Function:
+def _one_line(index: int, *, of_captions: bool) -> Function:
     """One of the four single comparisons of a 2 x 2 case."""
 
     def compare(scores: Array, truth: Array, tie: Tie = "wrong") -> Array:
-        if flip:
-            scores, truth = _flip(scores), _flip(truth)
+        if of_captions:
+            scores, truth = flip(scores), flip(truth)
         return _all_lines(scores[:, [index]], truth[:, [index]], tie)
 
-    where = (
-        f"{'caption' if flip else 'image'} {index} prefers its own {'image' if flip else 'caption'}"
+    own, other = ("caption", "image") if of_captions else ("image", "caption")
+    compare.__doc__ = (
+        f"A single comparison of BiVLC: {own} {index} prefers its own {other}. Chance 1/2."
     )
-    compare.__doc__ = f"A single comparison of BiVLC: {where}. Chance 1/2 for 2 x 2."
     return compare
 
 
-image_to_text_0 = _one_line(0, flip=False)
-image_to_text_1 = _one_line(1, flip=False)
-text_to_image_0 = _one_line(0, flip=True)
-text_to_image_1 = _one_line(1, flip=True)
+image_to_text_0 = _one_line(0, of_captions=False)
+image_to_text_1 = _one_line(1, of_captions=False)
+text_to_image_0 = _one_line(0, of_captions=True)
+text_to_image_1 = _one_line(1, of_captions=True)
 
 
 def group_matching(scores: Array, truth: Array, tie: Tie = "wrong") -> Array:
@@ -231,10 +224,13 @@ def ranks(scores: Array, truth: Array, tie: Tie = "wrong") -> Array:
 
 
 def recall_at(k: int) -> Function:
-    """Recall@k: an image's best positive is among its k best captions, as CREPE and retrieval do."""
+    """Recall@k: an image's best positive is among its k best captions (CREPE, retrieval)."""
 
     def recall(scores: Array, truth: Array, tie: Tie = "wrong") -> Array:
-        return (ranks(scores, truth, tie) <= k).mean(axis=1)
+        if tie == "half":
+            return (recall(scores, truth, "wrong") + recall(scores, truth, "right")) / 2
+        found: Array = (ranks(scores, truth, tie) <= k).mean(axis=1)
+        return found
 
     recall.__doc__ = f"The best positive is among the {k} highest captions of its image."
     return recall
@@ -272,223 +268,3 @@ def _mean_where(scores: Array, mask: Array) -> Array:
     count = mask.sum(axis=(1, 2))
     total = np.where(mask, scores, 0).sum(axis=(1, 2), dtype=float)
     return np.where(count > 0, total / np.maximum(count, 1), np.nan)
-
-
-# --- chance: p positives and n negatives for each image, all orders equally likely ---
-
-
-def _counts(truth: Array) -> tuple[Array, Array]:
-    return truth.sum(axis=2).astype(float), (~truth).sum(axis=2).astype(float)
-
-
-def _chance_all_above(p: Array, n: Array) -> Array:
-    return np.exp(gammaln(p + 1) + gammaln(n + 1) - gammaln(p + n + 1))
-
-
-def _chance_original(truth: Array) -> Array:
-    return _image_mean(1 / (1 + _counts(truth)[1]), truth)
-
-
-def _chance_augmented(truth: Array) -> Array:
-    return _image_mean(_chance_all_above(*_counts(truth)), truth)
-
-
-def _chance_negative_above(truth: Array) -> Array:
-    p, n = _counts(truth)
-    return _image_mean(n / (p + n), truth)
-
-
-def _chance_brittle(truth: Array) -> Array:
-    return 1 - _chance_augmented(truth) - _chance_negative_above(truth)
-
-
-def _chance_original_only(truth: Array) -> Array:
-    return _chance_original(truth) - _chance_augmented(truth)
-
-
-def _chance_positive_only(truth: Array) -> Array:
-    return _chance_brittle(truth) - _chance_original_only(truth)
-
-
-def _chance_lines(truth: Array) -> Array:
-    p, n = _counts(truth)
-    return np.where((p > 0) & (n > 0), _chance_all_above(p, n), 1).prod(axis=1)
-
-
-def _chance_recall(k: int) -> Callable[[Array], Array]:
-    def chance(truth: Array) -> Array:
-        p, n = _counts(truth)
-        missed = np.ones_like(n)  # the k highest are all negatives
-        for place in range(k):
-            missed *= np.clip(n - place, 0, None) / np.maximum(p + n - place, 1)
-        return (1 - missed).mean(axis=1)
-
-    return chance
-
-
-def _chance_rank(truth: Array) -> Array:
-    p, n = _counts(truth)
-    return (1 + n / (p + 1)).mean(axis=1)
-
-
-def _chance_by_counting(function: Function) -> Callable[[Array], Array]:
-    """Chance of small blocks by trying every order of the scores; NaN for blocks over 6 cells."""
-
-    def chance(truth: Array) -> Array:
-        if truth[0].size > 6:
-            return np.full(len(truth), np.nan)
-        kinds, which = np.unique(truth, axis=0, return_inverse=True)
-        orders = np.array(list(permutations(range(truth[0].size)))).reshape(-1, *truth.shape[1:])
-        tables = [np.broadcast_to(kind, orders.shape) for kind in kinds]
-        return np.array([function(orders, t, "wrong").mean() for t in tables])[which.reshape(-1)]
-
-    return chance
-
-
-def _chance_matching(truth: Array) -> Array:
-    return np.full(len(truth), 1 / math.factorial(truth.shape[1]))
-
-
-def _chance_none(truth: Array) -> Array:
-    return np.zeros(len(truth))
-
-
-# --- which metrics a shape defines ---
-
-
-@dataclass(frozen=True, slots=True)
-class Metric:
-    """A metric with what a table must know of it."""
-
-    name: str
-    values: Function
-    chance: Callable[[Array], Array] | None
-    better: Literal["higher", "lower"] | None
-    applies: Callable[[Array], bool]
-    unit: Literal["share", "rank", "score"] = "share"
-    main: bool = False  # shown in the short table
-    ties: Callable[[Array, Array], Array] = _ties_of_images  # cases in which a tie is at stake
-
-
-def _captions_only(truth: Array) -> bool:
-    return truth.shape[1] == 1
-
-
-def _with_positives(truth: Array) -> bool:
-    """Some image has two positives and a negative, so that rewording can be measured."""
-    return bool((truth.sum(axis=2) > 1).any()) and not truth.all(axis=2).any()
-
-
-def _caption_choice(truth: Array) -> bool:
-    return _captions_only(truth) or _with_positives(truth)
-
-
-def _several_images(truth: Array) -> bool:
-    return truth.shape[1] > 1
-
-
-def _square(truth: Array) -> bool:
-    return truth.shape[1] == truth.shape[2] == 2 and bool(
-        (truth.sum(axis=1) == 1).all() and (truth.sum(axis=2) == 1).all()
-    )
-
-
-def _many_negatives(truth: Array) -> bool:
-    return _captions_only(truth) and truth.shape[2] >= 5
-
-
-METRICS: Final[dict[str, Metric]] = {
-    metric.name: metric
-    for metric in (
-        Metric(
-            "original_accuracy",
-            original_accuracy,
-            _chance_original,
-            "higher",
-            _caption_choice,
-            main=True,
-        ),
-        Metric(
-            "augmented_accuracy",
-            augmented_accuracy,
-            _chance_augmented,
-            "higher",
-            _with_positives,
-            main=True,
-        ),
-        Metric("brittleness", brittleness, _chance_brittle, "lower", _with_positives, main=True),
-        Metric(
-            "brittle_original_above",
-            brittle_original_above,
-            _chance_original_only,
-            "lower",
-            _with_positives,
-        ),
-        Metric(
-            "brittle_original_below",
-            brittle_original_below,
-            _chance_positive_only,
-            "lower",
-            _with_positives,
-        ),
-        Metric(
-            "negative_above_both",
-            negative_above_both,
-            _chance_negative_above,
-            "lower",
-            _with_positives,
-        ),
-        Metric("tied", tied, _chance_none, "lower", _with_positives),
-        Metric("image_to_text", image_to_text, _chance_lines, "higher", _several_images, main=True),
-        Metric(
-            "text_to_image",
-            text_to_image,
-            lambda truth: _chance_lines(_flip(truth)),
-            "higher",
-            _several_images,
-            main=True,
-            ties=_ties_of_captions,
-        ),
-        Metric(
-            "group",
-            group,
-            _chance_by_counting(group),
-            "higher",
-            _several_images,
-            main=True,
-            ties=_ties_of_both,
-        ),
-        *(
-            Metric(name, function, _chance_by_counting(function), "higher", _square, ties=ties)
-            for name, function, ties in (
-                ("image_to_text_0", image_to_text_0, _ties_of_images),
-                ("image_to_text_1", image_to_text_1, _ties_of_images),
-                ("text_to_image_0", text_to_image_0, _ties_of_captions),
-                ("text_to_image_1", text_to_image_1, _ties_of_captions),
-            )
-        ),
-        Metric(
-            "group_matching",
-            group_matching,
-            _chance_matching,
-            "higher",
-            _square,
-            ties=_ties_of_both,
-        ),
-        *(
-            Metric(f"recall@{k}", recall_at(k), _chance_recall(k), "higher", _many_negatives)
-            for k in (1, 3, 5, 10)
-        ),
-        Metric("mean_rank", mean_rank, _chance_rank, "lower", _many_negatives, unit="rank"),
-        Metric("tie_rate", tie_rate, _chance_none, "lower", _caption_choice),
-        Metric(
-            "mean_score_original", mean_score_original, None, None, _caption_choice, unit="score"
-        ),
-        Metric(
-            "mean_score_positive", mean_score_positive, None, None, _with_positives, unit="score"
-        ),
-        Metric(
-            "mean_score_negative", mean_score_negative, None, None, _caption_choice, unit="score"
-        ),
-    )
-}

@@ -74,7 +74,7 @@ PROTOCOLS: Final[dict[str, Protocol]] = {
         ),
         Protocol(
             "aro",
-            "Yuksekgonul et al. 2023, VG-Relation and VG-Attribution: ties wrong, mean over groups.",
+            "Yuksekgonul et al. 2023, VG-Relation and VG-Attribution: ties wrong, group mean.",
             average="macro",
         ),
         Protocol(

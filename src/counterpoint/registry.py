@@ -14,7 +14,6 @@ from typing import Any, Final
 
 from counterpoint.errors import NotFoundError
 
-
 _LISTED: Final = 12
 
 

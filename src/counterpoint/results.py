@@ -11,7 +11,8 @@ import numpy as np
 import polars as pl
 
 from counterpoint.errors import RunError
-from counterpoint.metrics import METRICS, Metric, Tie
+from counterpoint.metric_registry import METRICS, Metric
+from counterpoint.metrics import Tie
 from counterpoint.protocols import AVERAGES, Protocol
 from counterpoint.runs import Part, Run
 from counterpoint.statistics import (
@@ -25,6 +26,7 @@ from counterpoint.statistics import (
     mcnemar,
     members_of,
     nan_mean,
+    prefixes,
     verdict,
 )
 
@@ -123,20 +125,33 @@ def fitting(part: Part, protocol: Protocol | None) -> Protocol:
     return protocol
 
 
-def _averaging(protocol: Protocol, average: str | None = None) -> Averaging:
-    return Averaging(AVERAGES[average or protocol.average], protocol.exclude, protocol.min_count)
+def _averaging(part: Part, protocol: Protocol, average: str | None = None) -> Averaging:
+    """An average over the first label of each case: others are shown, but no average uses them."""
+    first = part.cases.frame["groups"].list.first().drop_nulls().unique()
+    labels = frozenset(prefix for label in first for prefix in prefixes(label))
+    levels = AVERAGES[average or protocol.average]
+    return Averaging(levels, protocol.exclude, protocol.min_count, labels)
+
+
+def _members(frame: pl.DataFrame, protocol: Protocol) -> dict[str, np.ndarray]:
+    return members_of(frame["groups"].to_list(), protocol.exclude)
 
 
 def _part_rows(
     model: str, part: Part, protocol: Protocol, groups: bool, resamples: int
 ) -> Iterator[Row]:
     columns = _columns(part, protocol.tie)
-    averaging = _averaging(protocol)
-    members = members_of(part.cases.frame["groups"].to_list())
+    averaging = _averaging(part, protocol)
+    members = _members(part.cases.frame, protocol)
     if not groups and not averaging.levels:
         members = {ALL: members[ALL]}  # no average needs the groups: resample less
     found = estimate(
-        columns.values, _clusters(part.cases.frame), members, averaging, resamples=resamples
+        columns.values,
+        _clusters(part.cases.frame),
+        members,
+        averaging,
+        shares=[metric.unit == "share" for metric in columns.metrics],
+        resamples=resamples,
     )
     chances = _chances(columns.chance, members, averaging)
     for label, index in members.items() if groups else [(ALL, members[ALL])]:
@@ -175,8 +190,8 @@ def side_by_side(part: Part, protocol: Protocol | None = None) -> dict[str, dict
     """All the averages in use for a benchmark: {average: {metric: value}}."""
     chosen = fitting(part, protocol)
     columns = _columns(part, chosen.tie)
-    members = members_of(part.cases.frame["groups"].to_list())
-    kinds = {name: _averaging(chosen, name) for name in chosen.averages}
+    members = _members(part.cases.frame, chosen)
+    kinds = {name: _averaging(part, chosen, name) for name in chosen.averages}
     found = averages(columns.values, members, kinds)
     return {
         name: {m.name: float(values[j]) for j, m in enumerate(columns.metrics)}
@@ -212,13 +227,15 @@ def _differences(
         )
     in_a, in_b = _shared_rows(a, b)
     one, two = _columns(a, chosen.tie), _columns(b, chosen.tie)
-    left, right = one.values[in_a], two.values[in_b]
+    metrics = [metric for metric in one.metrics if metric in two.metrics]
+    left = one.values[in_a][:, [one.metrics.index(metric) for metric in metrics]]
+    right = two.values[in_b][:, [two.metrics.index(metric) for metric in metrics]]
     frame = a.cases.frame[in_a]
-    members, clusters = members_of(frame["groups"].to_list()), _clusters(frame)
-    averaging = _averaging(chosen)
+    members, clusters = _members(frame, chosen), _clusters(frame)
+    averaging = _averaging(a, chosen)
     gaps = estimate(left - right, clusters, members, averaging, resamples=resamples)
     means = [averages(values, members, {ALL: averaging})[ALL] for values in (left, right)]
-    for j, metric in enumerate(one.metrics):
+    for j, metric in enumerate(metrics):
         if metric.better is None:
             continue
         groups = [label for label in members if label != ALL and gaps[label][j].n]
@@ -234,7 +251,8 @@ def _differences(
                 a.benchmark,
                 label,
                 metric.name,
-                *(float(value) for value in at),
+                float(at[0]),
+                float(at[1]),
                 gap.value,
                 gap.low,
                 gap.high,
@@ -248,14 +266,13 @@ def _differences(
 
 def _shared_rows(a: Part, b: Part) -> tuple[np.ndarray, np.ndarray]:
     """Where the cases that both runs scored stand in each; their content must be the same."""
-    keys = ["id", "captions", "truth"]
+    keys = ["id", "images", "captions", "truth"]
     left, right = (p.cases.frame.select(keys).with_row_index("row") for p in (a, b))
     both = left.join(right, on="id", suffix="_b", maintain_order="left")
     if both.is_empty():
         raise RunError(f"{a.benchmark}: the two runs scored no case in common.")
-    differing = both.filter(
-        (pl.col("captions") != pl.col("captions_b")) | (pl.col("truth") != pl.col("truth_b"))
-    )
+    unlike = [pl.col(key) != pl.col(f"{key}_b") for key in keys[1:]]
+    differing = both.filter(pl.any_horizontal(unlike))
     if not differing.is_empty():
         raise RunError(
             f"{a.benchmark}: {differing.height} cases differ between the runs, the first is "

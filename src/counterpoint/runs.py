@@ -56,7 +56,7 @@ class Run:
 
 def save_run(run: Run, folder: Path) -> Run:
     """Write a run folder, in place of an older one if there is one."""
-    if folder.exists() and any(folder.iterdir()) and not (folder / _MANIFEST).is_file():
+    if _is_other(folder):
         raise RunError(f"{folder} exists and is no run folder; choose another --out.")
     draft = folder.with_name(f".{folder.name}.{os.getpid()}.tmp")
     shutil.rmtree(draft, ignore_errors=True)
@@ -64,9 +64,9 @@ def save_run(run: Run, folder: Path) -> Run:
     _case_table(run).write_parquet(draft / _CASES)
     _score_table(run).write_parquet(draft / _SCORES)
     manifest = {
+        **run.manifest,
         "format": FORMAT,
         "model": run.model,
-        **run.manifest,
         "benchmarks": {name: _describe(part) for name, part in run.parts.items()},
         "files": {name: _sha256(draft / name) for name in (_CASES, _SCORES)},
     }
@@ -74,6 +74,13 @@ def save_run(run: Run, folder: Path) -> Run:
     (draft / _MANIFEST).write_text(text + "\n", encoding="utf-8")
     _move(draft, folder)
     return Run(run.model, run.parts, manifest, folder)
+
+
+def _is_other(folder: Path) -> bool:
+    """Whether something else than a run stands where a run should go."""
+    if not folder.is_dir():
+        return folder.exists()
+    return any(folder.iterdir()) and not (folder / _MANIFEST).is_file()
 
 
 def _move(draft: Path, folder: Path) -> None:
@@ -143,11 +150,14 @@ def load_run(path: str | Path) -> Run:
         raise RunError(f"{path} holds {len(folders)} runs; name one of them: {names} ...")
     [folder] = folders
     manifest = _read_manifest(folder)
-    tables = [_read_table(folder, name, manifest) for name in (_CASES, _SCORES)]
-    parts = {
-        name: _read_part(name, manifest["benchmarks"][name], *tables)
-        for name in manifest["benchmarks"]
-    }
+    cases, scores = (_read_table(folder, name, manifest) for name in (_CASES, _SCORES))
+    try:
+        parts = {
+            name: _read_part(name, described, cases, scores)
+            for name, described in manifest["benchmarks"].items()
+        }
+    except (AttributeError, KeyError, TypeError, pl.exceptions.PolarsError) as error:
+        raise _damaged(folder, error) from None
     return Run(manifest["model"], parts, manifest, folder)
 
 
@@ -157,12 +167,15 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
         version = manifest["format"]
         _ = manifest["model"], manifest["files"], manifest["benchmarks"]
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise RunError(
-            f"{folder / _MANIFEST} is damaged: {type(error).__name__} {error}."
-        ) from None
+        raise _damaged(folder, error) from None
     if version != FORMAT:
         raise RunError(f"{folder} has run format {version}, this version reads {FORMAT}.")
     return dict(manifest)
+
+
+def _damaged(folder: Path, error: Exception) -> RunError:
+    why = f"{type(error).__name__} {error}"
+    return RunError(f"{folder / _MANIFEST} is damaged ({why}); run the evaluation again.")
 
 
 def _read_table(folder: Path, name: str, manifest: dict[str, Any]) -> pl.DataFrame:

@@ -33,11 +33,19 @@ class Estimate(NamedTuple):
 
 
 class Averaging(NamedTuple):
-    """A nested average over group labels (see `protocols.AVERAGES`)."""
+    """A nested average over group labels (see `protocols.AVERAGES`).
+
+    Groups in `exclude`, with all below them, and groups of fewer than `min_count` cases stay out;
+    so do labels that are not in `labels`, if it is given.
+    """
 
     levels: tuple[int, ...]
     exclude: frozenset[str] = frozenset()
     min_count: int = 0
+    labels: frozenset[str] | None = None
+
+
+_MICRO: Final = Averaging(())
 
 
 def draw_weights(clusters: int, resamples: int, seed: int) -> Iterator[np.ndarray]:
@@ -52,44 +60,60 @@ def draw_weights(clusters: int, resamples: int, seed: int) -> Iterator[np.ndarra
         yield weights.reshape(count, clusters).astype(np.float32)
 
 
-def members_of(groups: Sequence[Sequence[str]]) -> dict[str, np.ndarray]:
-    """The rows of each label and of each of its prefixes, `all` first: {"replace": ..., ...}."""
-    rows: dict[str, list[int]] = {}
+def members_of(
+    groups: Sequence[Sequence[str]], exclude: frozenset[str] = frozenset()
+) -> dict[str, np.ndarray]:
+    """The rows of each label and of each of its prefixes: {"all": ..., "replace": ..., ...}.
+
+    `all`, which comes first, is every row that is in no excluded group.
+    """
+    rows: dict[str, list[int]] = {ALL: []}
     for row, labels in enumerate(groups):
-        for label in {prefix for label in labels for prefix in _prefixes(label)}:
+        mine = {prefix for label in labels for prefix in prefixes(label)}
+        if not mine & exclude:
+            rows[ALL].append(row)
+        for label in mine:
             rows.setdefault(label, []).append(row)
-    found = {label: np.array(rows[label], dtype=np.int64) for label in sorted(rows)}
-    return {ALL: np.arange(len(groups)), **found}
+    order = [ALL, *sorted(label for label in rows if label != ALL)]
+    return {label: np.array(rows[label], dtype=np.int64) for label in order}
 
 
-def _prefixes(label: str) -> Iterator[str]:
+def prefixes(label: str) -> list[str]:
+    """`a/b/c` is in the groups `a`, `a/b` and `a/b/c`."""
     parts = label.split("/")
-    for depth in range(1, len(parts) + 1):
-        yield "/".join(parts[:depth])
+    return ["/".join(parts[:depth]) for depth in range(1, len(parts) + 1)]
 
 
 def estimate(
     values: np.ndarray,
     clusters: np.ndarray,
     members: Mapping[str, np.ndarray],
-    averaging: Averaging = Averaging(()),
+    averaging: Averaging = _MICRO,
     *,
+    shares: Sequence[bool] | None = None,
     resamples: int = RESAMPLES,
     seed: int = 0,
 ) -> dict[str, list[Estimate]]:
     """Means of the columns of `values` (cases, columns) for each label, with 95 % intervals.
 
     `clusters` numbers each case's cluster from 0. A NaN is left out of its column. The number of
-    `all` follows `averaging`; every other label is a plain mean over its cases.
+    `all` follows `averaging`; every other label is a plain mean over its cases. `shares` marks the
+    columns that are shares of cases, whose intervals have a width even if all cases are alike.
     """
+    share = [False] * values.shape[1] if shares is None else shares
     sums = {label: _cluster_sums(values, clusters, rows) for label, rows in members.items()}
-    points = {label: _ratio(s.total.sum(0), s.count.sum(0)) for label, s in sums.items()}
-    samples = _resampled(sums, int(clusters.max()) + 1, resamples, seed)
+    points = {label: _ratio(s.total.sum(0), s.number.sum(0)) for label, s in sums.items()}
+    samples = _resampled(sums, int(clusters.max(initial=-1)) + 1, resamples, seed)
     points[ALL] = _nested(points, members, averaging)
     samples[ALL] = _nested(samples, members, averaging)
     return {
         label: [
-            _summary(points[label][j], samples[label][:, j], values[rows, j], sums[label].rows.size)
+            _summary(
+                points[label][j],
+                samples[label][:, j],
+                int(np.isfinite(values[rows, j]).sum()),
+                len(sums[label].clusters) if share[j] else 0,
+            )
             for j in range(values.shape[1])
         ]
         for label, rows in members.items()
@@ -105,9 +129,9 @@ def averages(
 
 
 class _Sums(NamedTuple):
-    rows: np.ndarray  # the clusters that hold a case of the label
+    clusters: np.ndarray  # those that hold a case of the label
     total: np.ndarray  # (clusters, columns)
-    count: np.ndarray
+    number: np.ndarray
 
 
 def _cluster_sums(values: np.ndarray, clusters: np.ndarray, rows: np.ndarray) -> _Sums:
@@ -127,8 +151,8 @@ def _resampled(
     parts: dict[str, list[np.ndarray]] = {label: [] for label in sums}
     for weights in draw_weights(clusters, resamples, seed):
         for label, s in sums.items():
-            drawn = weights if len(s.rows) == clusters else weights[:, s.rows]
-            both = drawn @ np.hstack([s.total, s.count]).astype(np.float32)
+            drawn = weights if len(s.clusters) == clusters else weights[:, s.clusters]
+            both = drawn @ np.hstack([s.total, s.number]).astype(np.float32)
             parts[label].append(_ratio(*np.hsplit(both, 2)))
     return {label: np.concatenate(found) for label, found in parts.items()}
 
@@ -145,9 +169,12 @@ def _nested(
 
     def below(prefix: str, levels: tuple[int, ...]) -> np.ndarray:
         labels = _labels_at(members, prefix, levels[0], averaging) if levels else []
-        if not labels:
+        if not labels:  # as deep as the labels go
             return means[prefix or ALL]
-        return nan_mean([below(label, levels[1:]) for label in labels])
+        counted = [label for label in labels if _counts(label, members, averaging)]
+        if not counted:
+            return np.full_like(means[ALL], np.nan)
+        return nan_mean([below(label, levels[1:]) for label in counted])
 
     return below("", averaging.levels)
 
@@ -155,36 +182,39 @@ def _nested(
 def _labels_at(
     members: Mapping[str, np.ndarray], prefix: str, depth: int, averaging: Averaging
 ) -> list[str]:
-    labels = [label for label in members if label != ALL and label.startswith(prefix)]
+    """The labels below `prefix` at a depth, or those with nothing below them."""
+    known = members if averaging.labels is None else averaging.labels
+    labels = [
+        label
+        for label in members
+        if label in known and label != ALL and (not prefix or label.startswith(f"{prefix}/"))
+    ]
     if depth == DEEPEST:
         parents = {label.rpartition("/")[0] for label in labels}
-        labels = [label for label in labels if label not in parents]
-    else:
-        labels = [label for label in labels if label.count("/") == depth - 1]
-    return [
-        label
-        for label in labels
-        if label != prefix
-        and label not in averaging.exclude
-        and len(members[label]) >= averaging.min_count
-    ]
+        return [label for label in labels if label not in parents]
+    return [label for label in labels if label.count("/") == depth - 1]
+
+
+def _counts(label: str, members: Mapping[str, np.ndarray], averaging: Averaging) -> bool:
+    excluded = not averaging.exclude.isdisjoint(prefixes(label))
+    return not excluded and len(members[label]) >= averaging.min_count
 
 
 def nan_mean(parts: list[np.ndarray] | np.ndarray) -> np.ndarray:
-    """The mean over the first axis without NaN; NaN, and no warning, where there is nothing else."""
+    """The mean over the first axis without NaN; NaN, not a warning, where nothing else is."""
     stacked = np.asarray(parts)
     return _ratio(np.nansum(stacked, axis=0), np.isfinite(stacked).sum(axis=0))
 
 
-def _summary(value: float, samples: np.ndarray, cases: np.ndarray, clusters: int) -> Estimate:
-    n = int(np.isfinite(cases).sum())
+def _summary(value: float, samples: np.ndarray, n: int, share_of: int) -> Estimate:
+    """Percentiles of the resamples; `share_of` is the number of clusters of a share, else 0."""
     samples = samples[np.isfinite(samples)]
     if n == 0 or samples.size == 0:
         return Estimate(float("nan"), float("nan"), float("nan"), float("nan"), n)
     tail = (1 - LEVEL) / 2
     low, high = np.quantile(samples, [tail, 1 - tail])
-    if np.ptp(samples) == 0 and value in (0.0, 1.0):
-        low, high = _all_alike(value, clusters)
+    if share_of and np.ptp(samples) == 0 and value in (0.0, 1.0):
+        low, high = _all_alike(value, share_of)
     below, above = (samples <= 0).sum(), (samples >= 0).sum()
     p = min(1.0, 2 * (min(below, above) + 1) / (samples.size + 1))
     return Estimate(float(value), float(min(low, value)), float(max(high, value)), float(p), n)

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from counterpoint.cases import Cases, read_cases
+from counterpoint.case_files import read_cases
+from counterpoint.cases import Cases
 from counterpoint.errors import NotFoundError
 from counterpoint.registry import Registry, did_you_mean
 

@@ -15,7 +15,7 @@ from counterpoint.scoring.progress import Advance
 
 _PIPE_WIDTH = 120  # a file or a pipe has no width of its own
 
-# No markup and no emoji codes: captions and names are data ("blind:bow:" must not become a picture).
+# No markup and no emoji codes: captions and names are data, "blind:bow:" is no picture.
 output = Console(
     markup=False, emoji=False, highlight=False, width=None if sys.stdout.isatty() else _PIPE_WIDTH
 )

@@ -21,7 +21,7 @@ _WIDTH: Final = 28  # characters; a character shows two pixels, one above the ot
 
 
 def print_examples(run: Run, benchmark: str) -> None:
-    """A case that the model gets right, a brittle one and one it gets wrong, as far as there are."""
+    """A case that the model gets right, a brittle one and a wrong one, as far as there are."""
     part = run.parts[benchmark]
     output.print(f"Three cases of {benchmark}, scored by {run.model}", style="bold")
     for outcome, row in _choose(part).items():

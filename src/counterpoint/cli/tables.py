@@ -6,10 +6,11 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from rich import box
+from rich.measure import Measurement
 from rich.table import Table
 
 from counterpoint.cli.console import output, percent
-from counterpoint.metrics import METRICS
+from counterpoint.metric_registry import METRICS
 from counterpoint.protocols import Protocol
 from counterpoint.results import Difference, Row
 from counterpoint.runs import Run
@@ -53,8 +54,8 @@ def _add_section(
         table.add_row(title, model, f"{n:,}", *values)
         title = ""
     chances = {row.metric: row.chance for row in rows}
-    cells = [_chance(chances.get(name)) for name in metrics]
-    table.add_row("", "chance", "", *cells, style="dim", end_section=True)
+    levels = [_chance(chances.get(name)) for name in metrics]
+    table.add_row("", "chance", "", *levels, style="dim", end_section=True)
 
 
 def _interval(row: Row) -> str:
@@ -72,9 +73,10 @@ def _ordered(values: Iterable[str]) -> list[str]:
 
 
 def print_results(runs: Sequence[Run], rows: Sequence[Row], *, groups: bool = False) -> None:
-    """The table (one a benchmark where the terminal is narrow) and the protocols under it."""
+    """The table (where the terminal is narrow, one a benchmark) and the protocols under it."""
     table = results_table(rows, groups=groups)
-    if output.measure(table).maximum <= output.width:
+    unbounded = output.options.update(max_width=1000)
+    if Measurement.get(output, unbounded, table).maximum <= output.width:
         output.print(table)
     else:
         for benchmark in _ordered(row.benchmark for row in rows):
@@ -110,17 +112,18 @@ def left_out_lines(runs: Sequence[Run]) -> list[str]:
     lines = []
     for run in runs:
         for part in run.parts.values():
+            where = f"{run.model} on {part.benchmark}"
             if part.left_out:
                 case, why = part.left_out[0]
                 total = len(part.left_out) + len(part.cases)
                 lines.append(
-                    f"{run.model} on {part.benchmark}: {len(part.left_out):,} of {total:,} cases left "
-                    f"out, all named in {run.folder}/run.json; the first is {case!r}: {why}"
+                    f"{where}: {len(part.left_out):,} of {total:,} cases left out, all named in "
+                    f"{run.folder}/run.json; the first is {case!r}: {why}"
                 )
             if part.cut_captions:
                 lines.append(
-                    f"{run.model} on {part.benchmark}: {part.cut_captions:,} captions were longer than "
-                    "the model's context and were cut, as the protocol does."
+                    f"{where}: {part.cut_captions:,} captions were longer than the model's context "
+                    "and were cut, as the protocol does."
                 )
     return lines
 
@@ -132,8 +135,9 @@ def print_differences(found: Sequence[Difference], a: str, b: str, *, groups: bo
     for benchmark in _ordered(d.benchmark for d in shown):
         output.print(_differences_table([d for d in shown if d.benchmark == benchmark], groups))
     output.print(
-        f"A - B in points with its {LEVEL:.0%} interval (paired bootstrap over source images); p from "
-        "it, corrected over groups (Holm), decides the verdict; McNemar's exact test beside it.",
+        f"A - B in points with its {LEVEL:.0%} interval (paired bootstrap over source images); "
+        "p, from it and corrected over groups (Holm), decides the verdict; McNemar's exact test "
+        "stands beside it.",
         style="dim",
     )
 
@@ -141,6 +145,7 @@ def print_differences(found: Sequence[Difference], a: str, b: str, *, groups: bo
 def _differences_table(found: Sequence[Difference], groups: bool) -> Table:
     title = f"{found[0].benchmark} ({max(d.n for d in found):,} cases in both)"
     table = Table(title=title, title_justify="left", header_style="bold", box=box.SIMPLE_HEAD)
+    table.padding, table.pad_edge = (0, 1, 0, 0), False
     if groups:
         table.add_column("group", no_wrap=True)
     table.add_column("metric", no_wrap=True)

@@ -21,7 +21,7 @@ FAMILIES: Final = Registry(
 
 EXAMPLES: Final[dict[str, str]] = {
     "world:base": "the bundled base model of the synthetic world",
-    "open_clip:ViT-B-32-quickgelu/openai": "any architecture and pretrained tag, or weights file, of open_clip",
+    "open_clip:ViT-B-32-quickgelu/openai": "open_clip: an architecture with a tag or a weights file",
     "open_clip:local-dir:PATH": "an open_clip model folder (open_clip_config.json and weights)",
     "blind:length": "the shorter caption wins; sees no image",
     "blind:format": "the caption that looks less edited wins; sees no image",
@@ -38,7 +38,7 @@ class LoadOptions:
 
 
 def load_model(id: str, options: LoadOptions | None = None) -> Model:
-    """Load a model by its id, for instance `open_clip:ViT-B-32-quickgelu/openai` or `blind:length`."""
+    """Load a model by its id, for instance `open_clip:ViT-B-32-quickgelu/openai`."""
     family, _, rest = id.partition(":")
     model: Model = FAMILIES.get(family)(rest, options or LoadOptions())
     return model

@@ -102,10 +102,11 @@ def _log_odds(words: csr_matrix, true: np.ndarray, false: np.ndarray) -> np.ndar
     return odds
 
 
-SCORERS: Final = {"length": Length, "format": Format, "bow": BagOfWords}
+Blind = Length | Format | BagOfWords
+SCORERS: Final[dict[str, type[Blind]]] = {"length": Length, "format": Format, "bow": BagOfWords}
 
 
-def load(rest: str, options: LoadOptions) -> Length | Format | BagOfWords:
+def load(rest: str, options: LoadOptions) -> Blind:
     """`blind:length`, `blind:format` or `blind:bow`."""
     del options
     if rest not in SCORERS:

@@ -21,7 +21,6 @@ from counterpoint.models import LoadOptions
 from counterpoint.models.open_clip_checks import Source, parse, refuse_wrong_activation
 from counterpoint.registry import did_you_mean
 
-
 # A folder may bring its own byte-pair merges for open_clip's tokenizer, under this name.
 MERGES: Final = "bpe_merges.txt.gz"
 _PROBES: Final = (
@@ -175,7 +174,7 @@ def _embedding(model: Any) -> Any:
 
 
 def load_world(rest: str, options: LoadOptions) -> OpenClip:
-    """`world:base`: a checkpoint that ships with the package, an open_clip folder like any other."""
+    """`world:base`: a checkpoint in the package, an open_clip folder like any other."""
     folder = Path(__file__).parents[1] / "world" / "checkpoints"
     names = [path.name for path in folder.iterdir() if path.is_dir()]
     if rest not in names:
@@ -196,7 +195,7 @@ def pick_device(name: str) -> str:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep open_clip's log lines and warnings out of the terminal: what matters is an error here."""
+    """Keep open_clip's log lines and warnings away: what matters is an error here."""
     level = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:

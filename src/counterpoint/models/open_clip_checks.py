@@ -93,9 +93,10 @@ def _check_named(source: Source) -> None:
         return
     plain = source.name.removesuffix("-quickgelu")
     fitting = f"{plain}-quickgelu" if trained else plain
+    kinds = {True: "QuickGELU", False: "GELU"}
     raise ModelError(
-        f"open_clip:{source.id}: these weights were trained with {'QuickGELU' if trained else 'GELU'} "
-        f"and {source.name} computes {'QuickGELU' if built else 'GELU'}, which changes every score; "
+        f"open_clip:{source.id}: the weights were trained with {kinds[trained]} and {source.name} "
+        f"computes {kinds[built]}, which changes every score; "
         f"use open_clip:{fitting}/{source.pretrained}."
     )
 

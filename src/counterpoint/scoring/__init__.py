@@ -1,1 +1,1 @@
-"""From cases to scores: plan what is unique, encode each thing once, keep it, compare in float32."""
+"""From cases to scores: plan what is unique, encode it once, keep it, compare in float32."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -88,7 +87,7 @@ def _decode(data: bytes, path: Path) -> Image.Image:
 def _file_digest(path: Path, store: Store) -> bytes:
     """The digest of a file's bytes, remembered for as long as its size and times stay the same."""
     try:
-        stat = os.stat(path)
+        stat = path.stat()
     except FileNotFoundError:
         raise ImageError(f"image {path}: no such file.") from None
     except OSError as error:

@@ -68,7 +68,9 @@ class Store:
 
     def get(self, keys: Sequence[bytes]) -> list[bytes | None]:
         with self._read() as transaction:
-            return [transaction.get(key) for key in keys]
+            return [
+                None if (value := transaction.get(key)) is None else bytes(value) for key in keys
+            ]
 
     def has(self, key: bytes) -> bool:
         with self._read() as transaction:

@@ -107,8 +107,8 @@ def _star(u: Array, v: Array, xp: ModuleType) -> Array:
 
 def _heart(u: Array, v: Array, xp: ModuleType) -> Array:
     lobes = xp.hypot(abs(u) - 0.43, v + 0.28) - 0.47
-    # Below the lobes' centres, inside the two lines from the tip (0, 0.92) that touch the lobes; the
-    # lines touch at |u| = 0.783, and beyond it they would stick out as wings.
+    # Below the lobes' centres, inside the two lines from the tip (0, 0.92) that touch the lobes;
+    # they touch at |u| = 0.783, and beyond it they would stick out as wings.
     point = xp.maximum(0.7507 * abs(u) + 0.6606 * (v - 0.92), xp.maximum(-0.28 - v, abs(u) - 0.783))
     return xp.minimum(lobes, point)
 
@@ -151,7 +151,7 @@ def _patterns(texture: Array, dx: Array, dy: Array, xp: ModuleType) -> Array:
 
 
 def _colours(colour: Array, tone: Array, like: Array, xp: ModuleType) -> Array:
-    """Each pixel's colour: the object's own, mixed with a darker (or for dark ones lighter) tone."""
+    """Each pixel's colour: the object's own, mixed with a darker (for dark ones lighter) tone."""
     first = np.array(list(COLOURS.values()), dtype=np.float32)
     dark = first.mean(axis=1, keepdims=True) < 0.3
     second = np.where(dark, first * 0.4 + 0.55, first * 0.3)

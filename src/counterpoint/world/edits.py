@@ -1,4 +1,4 @@
-"""Hard negatives and hard positives of the world, each with the scene in which the negative is true.
+"""Hard negatives and positives of the world, each with the scene in which the negative is true.
 
 An `Edit` starts from a scene and a caption that is true of it (the original) and holds
 
@@ -62,7 +62,7 @@ def swaps(seed: int) -> Iterator[Edit]:
     return _edits(makers, seed)
 
 
-def _edits(makers: list[_Maker], seed: int) -> Iterator[Edit]:
+def _edits(makers: Sequence[_Maker], seed: int) -> Iterator[Edit]:
     rng = np.random.default_rng(seed)
     while True:
         for make in makers:
@@ -110,7 +110,7 @@ def _replace_texture(scene: Scene, rng: np.random.Generator) -> _Draft | None:
 def _replace_attribute(
     scene: Scene, attribute: Attribute, rng: np.random.Generator
 ) -> _Draft | None:
-    """ "a red circle above a heart" -> "a blue circle above a heart", "a crimson circle above ..."."""
+    """Of "a red circle above a heart": "a blue circle ..." (false), "a crimson circle ..."."""
     relation = None if rng.random() < 0.5 else _choose(RELATIONS, rng)
     first, second = _phrase(scene.things[0], (attribute,)), _phrase(scene.things[1], ())
     if rng.random() < 0.5:  # a second attribute, of the other object
@@ -139,7 +139,7 @@ def _replace_attribute(
 
 
 def _replace_relation(scene: Scene, rng: np.random.Generator) -> _Draft | None:
-    """ "a circle left of a heart" -> "a circle above a heart", "a circle to the left of a heart"."""
+    """Of "a circle left of a heart": "... above ..." (false), "... to the left of ..."."""
     first, second = (_phrase(t, _some_kinds(rng)) for t in scene.things[:2])
     relation, new = rng.permutation(RELATIONS)[:2].tolist()
     original, negative = Statement(first, second, relation), Statement(first, second, new)
@@ -165,7 +165,7 @@ def _swap_mixed(scene: Scene, rng: np.random.Generator) -> _Draft:
 
 
 def _swap_attributes(scene: Scene, one: Attribute, two: Attribute, group: str) -> _Draft:
-    """ "the red circle and the striped square" -> "the striped circle and the red square"."""
+    """Of "the red circle and the striped square": "the striped circle and the red square"."""
     a, b = scene.things[:2]
     first, second = _phrase(a, (one,)), _phrase(b, (two,))
     swapped = Statement(
@@ -188,7 +188,7 @@ def _swap_attributes(scene: Scene, one: Attribute, two: Attribute, group: str) -
 
 
 def _swap_relation(scene: Scene, rng: np.random.Generator) -> _Draft:
-    """ "a circle above a heart" -> "a heart above a circle", "a heart below a circle"."""
+    """Of "a circle above a heart": "a heart above a circle" (false), "a heart below a circle"."""
     a, b = scene.things[:2]
     kinds = _some_kinds(rng)
     first, second = _phrase(a, kinds), _phrase(b, kinds)

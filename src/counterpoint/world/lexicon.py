@@ -36,8 +36,8 @@ ATTRIBUTES: Final[dict[str, tuple[str, ...]]] = {
 }
 
 # From the hard-positives paper where it has the word (colours up to ebony, large, small, above and
-# under/beneath); the rest are ours. "on top of" is doubtful English for "above", and is kept because
-# the paper uses it: in this world the two are defined to mean the same.
+# under/beneath); the rest are ours. "on top of" is doubtful English for "above", and is kept as the
+# paper uses it: in this world the two are defined to mean the same.
 SYNONYMS: Final[dict[str, str]] = {
     "red": "crimson",
     "green": "emerald",

@@ -1,6 +1,6 @@
 """How long the intervals of a large benchmark take, against a bootstrap in plain loops.
 
-    PYTHONPATH=src python bench/statistics.py
+    PYTHONPATH=src python bench/bootstrap.py
 
 10,000 resamples of 30,000 cases in 10,000 clusters (three cases to an image), four metrics. The
 naive bootstrap draws clusters and adds up their cases one by one; it is timed on a few resamples

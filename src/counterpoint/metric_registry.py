@@ -1,0 +1,191 @@
+"""The metrics by name, with what a table must know of them: direction, chance, where they apply."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Literal
+
+import numpy as np
+
+from counterpoint import chance, metrics
+from counterpoint.metrics import Array, Function
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """A metric with what a table must know of it."""
+
+    name: str
+    values: Function
+    chance: Callable[[Array], Array] | None
+    better: Literal["higher", "lower"] | None
+    applies: Callable[[Array], bool]
+    unit: Literal["share", "rank", "score"] = "share"
+    main: bool = False  # shown in the short table
+    partition: bool = False  # one of the outcomes that sum to 1, where `tied` is one of its own
+
+    def ties(self, scores: Array, truth: Array) -> Array:
+        """The cases in which a tie is at stake: with another policy they would be another value."""
+        if self.partition:
+            return metrics.any_ties(scores, truth)
+        strict, lenient = (self.values(scores, truth, tie) for tie in ("wrong", "right"))
+        return ((strict != lenient) & ~np.isnan(strict)).astype(float)
+
+
+def _captions_only(truth: Array) -> bool:
+    return truth.shape[1] == 1
+
+
+def _with_positives(truth: Array) -> bool:
+    """Some image has two positives and a negative, so that rewording can be measured."""
+    return bool(((truth.sum(axis=2) > 1) & ~truth.all(axis=2)).any())
+
+
+def _caption_choice(truth: Array) -> bool:
+    return _captions_only(truth) or _with_positives(truth)
+
+
+def _several_images(truth: Array) -> bool:
+    return truth.shape[1] > 1
+
+
+def _square(truth: Array) -> bool:
+    return truth.shape[1] == truth.shape[2] == 2 and bool(
+        (truth.sum(axis=1) == 1).all() and (truth.sum(axis=2) == 1).all()
+    )
+
+
+def _many_negatives(truth: Array) -> bool:
+    return _captions_only(truth) and truth.shape[2] >= 5
+
+
+METRICS: Final[dict[str, Metric]] = {
+    metric.name: metric
+    for metric in (
+        Metric(
+            "original_accuracy",
+            metrics.original_accuracy,
+            chance.original,
+            "higher",
+            _caption_choice,
+            main=True,
+        ),
+        Metric(
+            "augmented_accuracy",
+            metrics.augmented_accuracy,
+            chance.augmented,
+            "higher",
+            _with_positives,
+            main=True,
+        ),
+        Metric(
+            "brittleness",
+            metrics.brittleness,
+            chance.brittle,
+            "lower",
+            _with_positives,
+            main=True,
+            partition=True,
+        ),
+        Metric(
+            "brittle_original_above",
+            metrics.brittle_original_above,
+            chance.brittle_original_above,
+            "lower",
+            _with_positives,
+            partition=True,
+        ),
+        Metric(
+            "brittle_original_below",
+            metrics.brittle_original_below,
+            chance.brittle_original_below,
+            "lower",
+            _with_positives,
+            partition=True,
+        ),
+        Metric(
+            "negative_above_both",
+            metrics.negative_above_both,
+            chance.negative_above,
+            "lower",
+            _with_positives,
+            partition=True,
+        ),
+        Metric("tied", metrics.tied, chance.never, "lower", _with_positives, partition=True),
+        Metric(
+            "image_to_text",
+            metrics.image_to_text,
+            chance.every_image,
+            "higher",
+            _several_images,
+            main=True,
+        ),
+        Metric(
+            "text_to_image",
+            metrics.text_to_image,
+            chance.every_caption,
+            "higher",
+            _several_images,
+            main=True,
+        ),
+        Metric(
+            "group",
+            metrics.group,
+            chance.by_counting(metrics.group),
+            "higher",
+            _several_images,
+            main=True,
+        ),
+        *(
+            Metric(name, function, chance.by_counting(function), "higher", _square)
+            for name, function in (
+                ("image_to_text_0", metrics.image_to_text_0),
+                ("image_to_text_1", metrics.image_to_text_1),
+                ("text_to_image_0", metrics.text_to_image_0),
+                ("text_to_image_1", metrics.text_to_image_1),
+            )
+        ),
+        Metric(
+            "group_matching",
+            metrics.group_matching,
+            chance.matching,
+            "higher",
+            _square,
+        ),
+        *(
+            Metric(f"recall@{k}", metrics.recall_at(k), chance.recall(k), "higher", _many_negatives)
+            for k in (1, 3, 5, 10)
+        ),
+        Metric(
+            "mean_rank", metrics.mean_rank, chance.mean_rank, "lower", _many_negatives, unit="rank"
+        ),
+        Metric(
+            "tie_rate", metrics.tie_rate, chance.never, "lower", _caption_choice, partition=True
+        ),
+        Metric(
+            "mean_score_original",
+            metrics.mean_score_original,
+            None,
+            None,
+            _caption_choice,
+            unit="score",
+        ),
+        Metric(
+            "mean_score_positive",
+            metrics.mean_score_positive,
+            None,
+            None,
+            _with_positives,
+            unit="score",
+        ),
+        Metric(
+            "mean_score_negative",
+            metrics.mean_score_negative,
+            None,
+            None,
+            _caption_choice,
+            unit="score",
+        ),
+    )
+}
