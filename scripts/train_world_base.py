@@ -110,7 +110,7 @@ def train(model: Any, batches: Iterator[Any], arguments: argparse.Namespace) -> 
         both = (logits.float(), logits.float().T)
         loss = torch.stack([torch.nn.functional.cross_entropy(x, target) for x in both]).mean()
         optimiser.zero_grad()
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimiser.step()
         with torch.no_grad():

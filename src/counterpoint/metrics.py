@@ -60,8 +60,13 @@ def _sides(scores: Array, truth: Array, equal: _Equal) -> _Sides:
         all_above=(above | ~truth).all(axis=2),
         any_above=above.any(axis=2),
         any_equal=same.any(axis=2),
-        defined=truth.any(axis=2) & ~truth.all(axis=2),
+        defined=_has_both(truth),
     )
+
+
+def _has_both(truth: Array) -> Array:
+    """Which images have both a positive and a negative (n, k)."""
+    return np.asarray(truth.any(axis=2) & ~truth.all(axis=2))
 
 
 def _with_ties(tie: Tie, outcome: Callable[[_Equal], Array]) -> Array:
@@ -81,7 +86,7 @@ def _by_image(scores: Array, truth: Array, tie: Tie, outcome: Callable[[_Sides],
 
 def image_mean(values: Array, truth: Array) -> Array:
     """The mean over the images that have both a positive and a negative; NaN if none has."""
-    defined = truth.any(axis=2) & ~truth.all(axis=2)
+    defined = _has_both(truth)
     count = defined.sum(axis=1)
     total = np.where(defined, values, 0).sum(axis=1)
     return np.where(count > 0, total / np.maximum(count, 1), np.nan)

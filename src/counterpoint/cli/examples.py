@@ -24,12 +24,12 @@ def print_examples(run: Run, benchmark: str) -> None:
     """A case that the model gets right, a brittle one and a wrong one, as far as there are."""
     part = run.parts[benchmark]
     output.print(f"Three cases of {benchmark}, scored by {run.model}", style="bold")
-    for outcome, row in _choose(part).items():
+    for outcome, row in choose(part).items():
         start, end = part.cases.pair_offsets[row : row + 2]
         _print_case(outcome, part.cases.case(row), part.scores[start:end], part)
 
 
-def _choose(part: Part) -> dict[str, int]:
+def choose(part: Part) -> dict[str, int]:
     [block] = part.cases.blocks()
     scores = part.scores.reshape(block.truth.shape)
     outcomes = {

@@ -21,7 +21,7 @@ FAMILIES: Final = Registry(
 
 EXAMPLES: Final[dict[str, str]] = {
     "world:base": "the bundled base model of the synthetic world",
-    "open_clip:ViT-B-32-quickgelu/openai": "open_clip: an architecture with a tag or a weights file",
+    "open_clip:ViT-B-32-quickgelu/openai": "open_clip architecture with a tag or a weights file",
     "open_clip:local-dir:PATH": "an open_clip model folder (open_clip_config.json and weights)",
     "blind:length": "the shorter caption wins; sees no image",
     "blind:format": "the caption that looks less edited wins; sees no image",
