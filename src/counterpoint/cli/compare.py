@@ -8,17 +8,15 @@ from typing import Annotated
 import typer
 
 from counterpoint.cli.console import print_json
+from counterpoint.cli.options import AsJson, Groups, ProtocolName
 
 
 def compare(
     run_a: Annotated[Path, typer.Argument(help="Run folder A.")],
     run_b: Annotated[Path, typer.Argument(help="Run folder B.")],
-    protocol: Annotated[str | None, typer.Option(help="Another protocol than the runs'.")] = None,
-    groups: Annotated[bool, typer.Option("--groups", help="Show every group.")] = False,
-    as_json: Annotated[
-        bool,
-        typer.Option("--json", help="Print rows as JSON on standard output, and nothing else."),
-    ] = False,
+    protocol: ProtocolName = None,
+    groups: Groups = False,
+    as_json: AsJson = False,
 ) -> None:
     """Compare two runs case by case: paired cluster bootstrap, exact McNemar, Holm over the groups.
 

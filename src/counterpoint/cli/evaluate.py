@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from counterpoint.cli.console import errors, output, print_json, progress_bars
+from counterpoint.cli.options import AsJson, Groups, ProtocolName
 
 EPILOG = """
 Examples:
@@ -40,23 +41,16 @@ def evaluate(
     limit: Annotated[
         int | None, typer.Option(min=1, help="Score only so many cases of each benchmark.")
     ] = None,
-    protocol: Annotated[
-        str | None, typer.Option(help="Protocol instead of each benchmark's official one.")
-    ] = None,
+    protocol: ProtocolName = None,
     batch_size: Annotated[
         int, typer.Option(min=1, help="Images, captions or pairs at a time.")
     ] = 128,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
-    groups: Annotated[
-        bool, typer.Option("--groups", help="Show every group in the table.")
-    ] = False,
+    groups: Groups = False,
     allow_missing: Annotated[
         bool, typer.Option("--allow-missing", help="Exit with 0 although cases were left out.")
     ] = False,
-    as_json: Annotated[
-        bool,
-        typer.Option("--json", help="Print rows as JSON on standard output, and nothing else."),
-    ] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Score models on benchmarks, print one table, keep every raw score."""
     from counterpoint import results

@@ -9,6 +9,7 @@ import typer
 from rich.table import Table
 
 from counterpoint.cli.console import output, print_json
+from counterpoint.cli.options import AsJson
 
 
 class Kind(StrEnum):
@@ -21,10 +22,7 @@ def ls(
     kind: Annotated[
         Kind | None, typer.Argument(help="What to list; everything if left out.")
     ] = None,
-    as_json: Annotated[
-        bool,
-        typer.Option("--json", help="Print rows as JSON on standard output, and nothing else."),
-    ] = False,
+    as_json: AsJson = False,
 ) -> None:
     """List benchmarks, models and protocols.
 

@@ -8,21 +8,17 @@ from typing import Annotated
 import typer
 
 from counterpoint.cli.console import output, print_json
+from counterpoint.cli.options import AsJson, Groups, ProtocolName
 
 
 def rescore(
     runs: Annotated[list[Path], typer.Argument(help="Run folders, or folders of run folders.")],
-    protocol: Annotated[str | None, typer.Option(help="Another protocol than the run's.")] = None,
-    groups: Annotated[
-        bool, typer.Option("--groups", help="Show every group in the table.")
-    ] = False,
+    protocol: ProtocolName = None,
+    groups: Groups = False,
     averages: Annotated[
         bool, typer.Option("--averages", help="Also show all averages in use, side by side.")
     ] = False,
-    as_json: Annotated[
-        bool,
-        typer.Option("--json", help="Print rows as JSON on standard output, and nothing else."),
-    ] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Compute all metrics again from the raw scores of runs; no model, image or data set is needed.
 

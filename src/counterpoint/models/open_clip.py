@@ -18,6 +18,7 @@ from PIL import Image
 
 from counterpoint.errors import ModelError, NotFoundError
 from counterpoint.models import LoadOptions
+from counterpoint.models.devices import pick_device
 from counterpoint.models.open_clip_checks import Source, parse, refuse_wrong_activation
 from counterpoint.registry import did_you_mean
 
@@ -180,17 +181,6 @@ def load_world(rest: str, options: LoadOptions) -> OpenClip:
     if rest not in names:
         raise NotFoundError(did_you_mean("world model", rest, names))
     return load(f"local-dir:{folder / rest}", options)
-
-
-def pick_device(name: str) -> str:
-    if name == "cuda" and not torch.cuda.is_available():
-        raise ModelError("--device cuda: torch sees no GPU here; use --device cpu or auto.")
-    device = "cuda" if name == "auto" and torch.cuda.is_available() else name.replace("auto", "cpu")
-    if device == "cuda":
-        # torch rounds convolutions to TF32 unless told not to: scores moved by 1e-4 on an H200.
-        torch.backends.cudnn.allow_tf32 = False
-        torch.backends.cuda.matmul.allow_tf32 = False
-    return device
 
 
 @contextlib.contextmanager

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -148,11 +148,15 @@ def _fill_scores(
 def _unique_pairs(plan: Plan, scored: dict[str, Scored]) -> list[tuple[int, int]]:
     """Every pair that is asked for, once, pairs of one image together."""
     found: set[tuple[int, int]] = set()
+    for pairs in _kept_pairs(plan, scored):
+        found.update(zip(pairs.images.tolist(), pairs.captions.tolist(), strict=True))
+    return sorted(found)
+
+
+def _kept_pairs(plan: Plan, scored: dict[str, Scored]) -> Iterator[Pairs]:
     for name, share in plan.shares.items():
         for rows in _kept_rows(share, scored[name]):
-            pairs = share.pairs(rows)
-            found.update(zip(pairs.images.tolist(), pairs.captions.tolist(), strict=True))
-    return sorted(found)
+            yield share.pairs(rows)
 
 
 def _kept_rows(share: Share, scored: Scored) -> Iterator[np.ndarray]:
@@ -165,19 +169,19 @@ def _kept_rows(share: Share, scored: Scored) -> Iterator[np.ndarray]:
 
 
 def _used_images(plan: Plan, scored: dict[str, Scored]) -> np.ndarray:
-    used = np.zeros(len(plan.pictures), dtype=bool)
-    for name, share in plan.shares.items():
-        for rows in _kept_rows(share, scored[name]):
-            used[share.pairs(rows).images] = True
-    return np.flatnonzero(used)
+    """The numbers of the images that cases which are not left out need."""
+    return _marked(len(plan.pictures), (pairs.images for pairs in _kept_pairs(plan, scored)))
 
 
 def _used_captions(plan: Plan, scored: dict[str, Scored]) -> np.ndarray:
-    used = np.zeros(len(plan.captions), dtype=bool)
-    for name, share in plan.shares.items():
-        for rows in _kept_rows(share, scored[name]):
-            used[share.pairs(rows).captions] = True
-    return np.flatnonzero(used)
+    return _marked(len(plan.captions), (pairs.captions for pairs in _kept_pairs(plan, scored)))
+
+
+def _marked(count: int, numbers: Iterable[np.ndarray]) -> np.ndarray:
+    marks = np.zeros(count, dtype=bool)
+    for some in numbers:
+        marks[some] = True
+    return np.flatnonzero(marks)
 
 
 def _leave_out_overlong(
