@@ -20,7 +20,7 @@ from counterpoint.cases import Cases
 from counterpoint.errors import CounterpointError
 from counterpoint.models import LoadOptions, load_model
 from counterpoint.protocols import Protocol, get_protocol
-from counterpoint.runs import Part, Run, save_run
+from counterpoint.runs import Part, Run, refuse_other, save_run
 from counterpoint.scoring.engine import Scored, Work, score
 from counterpoint.scoring.kinds import Described, Model
 from counterpoint.scoring.progress import Named, Progress, Quiet
@@ -48,7 +48,7 @@ def evaluate(
     `out` is the run folder itself for one model, and holds a folder per model for several; without
     it, runs go to `runs/`. Cases that could not be scored are named in `Run.parts[...].left_out`.
     """
-    models = [models] if isinstance(models, str) else list(models)
+    models = [models] if isinstance(models, str) else list(dict.fromkeys(models))
     benchmarks = [benchmarks] if isinstance(benchmarks, str) else list(dict.fromkeys(benchmarks))
     if not models or not benchmarks:
         raise CounterpointError("evaluate needs at least one model and one benchmark.")
@@ -59,17 +59,24 @@ def evaluate(
         benchmark, cases = load_benchmark(name, None if data is None else Path(data))
         protocols[name] = get_protocol(protocol or benchmark.protocol)
         tables[name] = _prepare(cases, protocols[name], limit)
+    hashes = {name: cases.content_hash() for name, cases in tables.items()}
     options = {"limit": limit, "batch_size": batch_size, "device": device}
+    names = [model if isinstance(model, str) else model[0] for model in models]
+    asked = repr((benchmarks, options, str(data), sorted(p.name for p in protocols.values())))
+    folders = _folders(names, None if out is None else Path(out), asked)
+    for folder in folders:
+        refuse_other(folder)
     runs = []
     with Store(Path(store) if store else default_store()) as opened:
-        for model in models:
-            name = model if isinstance(model, str) else model[0]
-            folder = _folder(out, name, len(models), benchmarks, options, protocols)
+        for model, name, folder in zip(models, names, folders, strict=True):
             loaded = load_model(model, LoadOptions(device)) if isinstance(model, str) else model[1]
             work = Work(opened, batch_size, Named(progress or Quiet(), name))
             overlong = {key: chosen.overlong for key, chosen in protocols.items()}
             scored = score(loaded, tables, overlong, work)
-            parts = {key: _part(key, tables[key], scored[key], protocols[key]) for key in tables}
+            parts = {
+                key: _part(key, tables[key], scored[key], protocols[key], hashes[key])
+                for key in tables
+            }
             runs.append(save_run(Run(name, parts, _manifest(loaded, options)), folder))
     return runs
 
@@ -85,28 +92,31 @@ def _prepare(cases: Cases, protocol: Protocol, limit: int | None) -> Cases:
     return Cases(chosen.frame.with_columns(column), chosen.root)
 
 
-def _part(name: str, cases: Cases, scored: Scored, protocol: Protocol) -> Part:
+def _part(name: str, cases: Cases, scored: Scored, protocol: Protocol, data_hash: str) -> Part:
     kept = np.ones(len(cases), dtype=bool)
     kept[list(scored.left_out)] = False
     counts = cases.image_counts * cases.caption_counts
     ids = cases.ids
     left_out = tuple((ids[row], why) for row, why in sorted(scored.left_out.items()))
     scores = scored.scores[np.repeat(kept, counts)]
-    return Part(name, cases.keep(kept), scores, protocol, left_out, scored.cut_captions)
+    cut = scored.cut_captions
+    return Part(name, cases.keep(kept), scores, protocol, left_out, cut, data_hash)
 
 
-def _folder(
-    out: str | Path | None,
-    model: str,
-    models: int,
-    benchmarks: Sequence[str],
-    options: dict[str, Any],
-    protocols: dict[str, Protocol],
-) -> Path:
+def _folders(names: Sequence[str], out: Path | None, asked: str) -> list[Path]:
+    """A run folder for each model; without `out`, one that is the same for the same question."""
+    slugs = [slug(name) for name in names]
+    # Two names may make one slug ("a/b" and "a:b"): these get a digest behind it.
+    slugs = [
+        f"{short}-{digest(name).hex()[:4]}" if slugs.count(short) > 1 else short
+        for name, short in zip(names, slugs, strict=True)
+    ]
     if out is not None:
-        return Path(out) if models == 1 else Path(out) / slug(model)
-    asked = repr((model, benchmarks, options, sorted(p.name for p in protocols.values())))
-    return Path("runs") / f"{slug(model)}-{digest(asked).hex()[:8]}"
+        return [out] if len(names) == 1 else [out / short for short in slugs]
+    return [
+        Path("runs") / f"{short}-{digest(name, asked).hex()[:8]}"
+        for name, short in zip(names, slugs, strict=True)
+    ]
 
 
 def slug(name: str) -> str:

@@ -38,6 +38,7 @@ class Part:
     protocol: Protocol
     left_out: tuple[tuple[str, str], ...] = ()  # case id and reason
     cut_captions: int = 0
+    data_hash: str = ""  # of all cases asked for, those left out too
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +57,7 @@ class Run:
 
 def save_run(run: Run, folder: Path) -> Run:
     """Write a run folder, in place of an older one if there is one."""
-    if _is_other(folder):
-        raise RunError(f"{folder} exists and is no run folder; choose another --out.")
+    refuse_other(folder)
     draft = folder.with_name(f".{folder.name}.{os.getpid()}.tmp")
     shutil.rmtree(draft, ignore_errors=True)
     draft.mkdir(parents=True)
@@ -76,11 +76,14 @@ def save_run(run: Run, folder: Path) -> Run:
     return Run(run.model, run.parts, manifest, folder)
 
 
-def _is_other(folder: Path) -> bool:
-    """Whether something else than a run stands where a run should go."""
-    if not folder.is_dir():
-        return folder.exists()
-    return any(folder.iterdir()) and not (folder / _MANIFEST).is_file()
+def refuse_other(folder: Path) -> None:
+    """Raise if something else than a run stands where a run should go."""
+    if folder.is_dir():
+        other = any(folder.iterdir()) and not (folder / _MANIFEST).is_file()
+    else:
+        other = folder.exists()
+    if other:
+        raise RunError(f"{folder} exists and is no run folder; choose another --out.")
 
 
 def _move(draft: Path, folder: Path) -> None:
@@ -99,7 +102,7 @@ def _describe(part: Part) -> dict[str, Any]:
         "pairs": len(part.scores),
         "cut_captions": part.cut_captions,
         "left_out": [{"case_id": case, "reason": why} for case, why in part.left_out],
-        "data_hash": part.cases.content_hash(),
+        "data_hash": part.data_hash or part.cases.content_hash(),
         "root": None if part.cases.root is None else str(part.cases.root),
     }
 
@@ -208,6 +211,7 @@ def _read_part(
         ),
         tuple((row["case_id"], row["reason"]) for row in described["left_out"]),
         described["cut_captions"],
+        described["data_hash"],
     )
 
 

@@ -6,13 +6,10 @@ Exit status: 0 done; 1 an error a user can mend; 2 wrong usage; 3 done, but case
 
 from __future__ import annotations
 
-import sys
-
 import typer
 
 from counterpoint.cli import compare, demo, evaluate, ls, rescore
-from counterpoint.cli.console import errors
-from counterpoint.errors import CounterpointError
+from counterpoint.cli.console import plainly
 
 app = typer.Typer(
     name="counterpoint",
@@ -22,22 +19,15 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command("demo")(demo.demo)
-app.command("ls")(ls.ls)
-app.command("eval")(evaluate.evaluate)
-app.command("rescore")(rescore.rescore)
-app.command("compare")(compare.compare)
+for name, verb in (
+    ("demo", demo.demo),
+    ("ls", ls.ls),
+    ("eval", evaluate.evaluate),
+    ("rescore", rescore.rescore),
+    ("compare", compare.compare),
+):
+    app.command(name)(plainly(verb))
 
 
 def main() -> None:
-    try:
-        app()
-    except CounterpointError as error:
-        errors.print(f"error: {error}", style="red", soft_wrap=True)
-        sys.exit(1)
-    except KeyboardInterrupt:
-        errors.print("interrupted; what was computed is kept, the same command goes on from there.")
-        sys.exit(130)
-    except BrokenPipeError:  # `counterpoint ls | head`
-        sys.stderr.close()
-        sys.exit(0)
+    app()

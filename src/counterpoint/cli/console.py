@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, ParamSpec
 
+import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from counterpoint.errors import CounterpointError
 from counterpoint.scoring.progress import Advance
+
+P = ParamSpec("P")
 
 _PIPE_WIDTH = 120  # a file or a pipe has no width of its own
 
@@ -29,6 +34,7 @@ class Bars:
         self.bars = bars
 
     def start(self, what: str, total: int) -> Advance:
+        self.bars.start()  # only now: what never starts leaves no empty line behind
         task = self.bars.add_task(what, total=total)
         return lambda steps: self.bars.update(task, advance=steps)
 
@@ -41,8 +47,32 @@ def progress_bars() -> Iterator[Bars]:
         MofNCompleteColumn(),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=errors) as bars:
+    bars = Progress(*columns, console=errors)
+    try:
         yield Bars(bars)
+    finally:
+        if bars.live.is_started:
+            bars.stop()
+
+
+def plainly(verb: Callable[P, None]) -> Callable[P, None]:
+    """A verb whose errors are one line without a traceback, with the exit status that fits."""
+
+    @functools.wraps(verb)
+    def run(*args: P.args, **kwargs: P.kwargs) -> None:
+        try:
+            verb(*args, **kwargs)
+        except CounterpointError as error:
+            errors.print(f"error: {error}", style="red", soft_wrap=True)
+            raise typer.Exit(1) from None
+        except KeyboardInterrupt:
+            errors.print(
+                "interrupted; what was computed is kept, the same command goes on from there.",
+                soft_wrap=True,
+            )
+            raise typer.Exit(130) from None
+
+    return run
 
 
 def print_json(rows: Sequence[dict[str, Any]]) -> None:

@@ -36,7 +36,9 @@ def evaluate(
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option(help="The run's folder; with several models, one sub-folder each (if left out: in runs/)."),
+        typer.Option(
+            help="The run's folder; with several models, a sub-folder each. Else: in runs/."
+        ),
     ] = None,
     limit: Annotated[
         int | None, typer.Option(min=1, help="Score only so many cases of each benchmark.")

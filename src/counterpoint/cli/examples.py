@@ -38,8 +38,10 @@ def choose(part: Part) -> dict[str, int]:
         "wrong: the false caption above both": metrics.negative_above_both,
     }
     found = {name: np.flatnonzero(f(scores, block.truth, "wrong")) for name, f in outcomes.items()}
-    # From the middle: the first cases of a benchmark are the ones that everybody has seen.
-    return {name: int(rows[len(rows) // 2]) for name, rows in found.items() if len(rows)}
+    gaps = abs(scores[:, 0, :2] - scores[:, 0, 2:]).min(axis=1)
+    # The one whose scores lie as far apart as is usual for its kind.
+    middle = {name: rows[np.argsort(gaps[rows])[len(rows) // 2 :]] for name, rows in found.items()}
+    return {name: int(rows[0]) for name, rows in middle.items() if len(rows)}
 
 
 def _print_case(outcome: str, case: Case, scores: np.ndarray, part: Part) -> None:
@@ -47,7 +49,7 @@ def _print_case(outcome: str, case: Case, scores: np.ndarray, part: Part) -> Non
     kinds = ["original", "positive", "negative"]
     for kind, caption, score in zip(kinds, case.captions, scores, strict=True):
         colour = "red" if kind == "negative" else "green"
-        lines.append(f"{score:.4f}  ", style="bold cyan")
+        lines.append(f"{score:.5f}  ", style="bold cyan")
         lines.append(f"{kind}  ", style=colour)
         lines.append(f"{caption}\n", style="default")
     if output.color_system in ("256", "truecolor"):

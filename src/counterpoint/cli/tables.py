@@ -31,9 +31,9 @@ def results_table(rows: Sequence[Row], *, groups: bool = False) -> Table:
     shown = [row for row in rows if METRICS[row.metric].main and (groups or row.group == ALL)]
     metrics = [name for name in HEADINGS if any(row.metric == name for row in shown)]
     table = Table(title=None, header_style="bold")
-    table.add_column("benchmark", no_wrap=True)
-    table.add_column("model", no_wrap=True)
-    table.add_column("cases", justify="right")
+    table.add_column("benchmark", overflow="fold")  # names give way, numbers stay whole
+    table.add_column("model", overflow="fold")
+    table.add_column("cases", justify="right", no_wrap=True)
     for name in metrics:
         table.add_column(HEADINGS[name], justify="right", no_wrap=True)
     for benchmark in _ordered(row.benchmark for row in shown):
@@ -147,7 +147,7 @@ def _differences_table(found: Sequence[Difference], groups: bool) -> Table:
     table = Table(title=title, title_justify="left", header_style="bold", box=box.SIMPLE_HEAD)
     table.padding, table.pad_edge = (0, 1, 0, 0), False
     if groups:
-        table.add_column("group", no_wrap=True)
+        table.add_column("group", overflow="fold")
     table.add_column("metric", no_wrap=True)
     for name in ("A", "B", "A - B", "p", "McNemar"):
         table.add_column(name, justify="right", no_wrap=True)

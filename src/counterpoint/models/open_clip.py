@@ -118,18 +118,31 @@ class OpenClip:
 
     def _fingerprint(self) -> str:
         state = hashlib.blake2b(digest_size=16)
-        state.update(repr(self.transform).encode())
-        state.update(repr(self._tokenizer_identity()).encode())
-        # The modules as printed show what weights do not: the activation and the depth.
-        state.update(repr(self.model).encode())
-        for name, value in sorted(self.model.state_dict().items()):
+        state.update(repr((self.transform, self._tokenizer_identity())).encode())
+        # Weights do not show everything: activations, numbers of heads, pooling and masks are
+        # attributes and buffers of the modules.
+        for name, module in self.model.named_modules():
+            state.update(repr((name, type(module).__name__, _plain(module))).encode())
+        tensors = {**self.model.state_dict(), **dict(self.model.named_buffers())}
+        for name, value in sorted(tensors.items()):
             state.update(f"{name} {tuple(value.shape)} {value.dtype}".encode())
             state.update(value.detach().cpu().reshape(-1).view(torch.uint8).numpy())
         return state.hexdigest()
 
     def _tokenizer_identity(self) -> tuple[Any, ...]:
-        probe = self.tokenizer([" ".join(_PROBES)]).tolist()
-        return type(self.tokenizer).__name__, self.context_length, probe
+        merges = getattr(self.tokenizer, "bpe_ranks", None)
+        probe = self.tokenizer(["A Dog &amp; two  CATS, the long-haired ones: don't!"]).tolist()
+        return type(self.tokenizer).__name__, _plain(self.tokenizer), probe, merges
+
+
+def _plain(thing: object) -> list[tuple[str, Any]]:
+    """The attributes of an object that are simple values."""
+    simple = (bool, int, float, str, type(None))
+    return sorted(
+        (name, value if not isinstance(value, tuple) else repr(value))
+        for name, value in vars(thing).items()
+        if isinstance(value, simple) or (isinstance(value, tuple) and len(value) < 8)
+    )
 
 
 def _unit(vectors: torch.Tensor) -> np.ndarray:

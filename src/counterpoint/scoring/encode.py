@@ -8,7 +8,7 @@ and the results are the same to the byte.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import islice
 from typing import Any, NamedTuple, TypeVar
@@ -55,19 +55,35 @@ def encode_images(
     encoded = Encoded([], {})
     advance = progress.start("images", len(pictures))
     waiting: dict[bytes, Any] = {}
+    seen: set[bytes] = set()  # two paths may hold the same picture, and threads read ahead
     for number, item in enumerate(_in_threads(prepare, pictures)):
         encoded.keys.append(item.key)
         if item.failure is not None:
             encoded.failures[number] = item.failure
-        elif item.value is not None:
-            waiting.setdefault(item.key, item.value)  # two paths may hold the same picture
+        elif item.value is not None and item.key not in seen:
+            seen.add(item.key)
+            waiting[item.key] = item.value
         if len(waiting) == batch:
-            _commit(model.encode_images, waiting, store)
+            _commit(model.encode_images, waiting, store, _VECTORS)
             waiting = {}
         advance(1)
     if waiting:
-        _commit(model.encode_images, waiting, store)
+        _commit(model.encode_images, waiting, store, _VECTORS)
     return encoded
+
+
+def broken_pictures(pictures: Sequence[Picture]) -> dict[int, str]:
+    """Which pictures cannot be opened, and why."""
+
+    def failure(picture: Picture) -> str | None:
+        try:
+            picture.open()
+        except ImageError as error:
+            return str(error)
+        return None
+
+    found = enumerate(_in_threads(failure, pictures))
+    return {number: why for number, why in found if why is not None}
 
 
 def encode_captions(
@@ -84,13 +100,9 @@ def encode_captions(
     little more work than the words ask for.
     """
     keys = caption_keys(model.fingerprint, captions)
-    missing = set(store.missing(keys))
-    order = [i for i in np.argsort(lengths, kind="stable").tolist() if keys[i] in missing]
-    advance = progress.start("captions", len(captions))
-    advance(len(captions) - len(order))
-    for chosen in batches(order, batch):
-        _commit(model.encode_captions, {keys[i]: captions[i] for i in chosen}, store)
-        advance(len(chosen))
+    order = np.argsort(lengths, kind="stable").tolist()
+    items = {keys[i]: captions[i] for i in order}
+    fill(model.encode_captions, items, store, batch, progress, "captions", vectors=True)
     return keys
 
 
@@ -100,27 +112,39 @@ def caption_keys(fingerprint: str, captions: Iterable[str]) -> list[bytes]:
 
 def fill(
     compute: Callable[[list[T]], np.ndarray],
-    keys: Sequence[bytes],
-    items: Sequence[T],
+    items: Mapping[bytes, T],
     store: Store,
     batch: int,
     progress: Progress,
     what: str,
+    *,
+    vectors: bool = False,
 ) -> None:
-    """Make sure that a number for every item is in the store, in the order given."""
-    advance = progress.start(what, len(keys))
-    missing = set(store.missing(keys))
-    order = [i for i, key in enumerate(keys) if key in missing]
-    advance(len(keys) - len(order))
-    for chosen in batches(order, batch):
-        _commit(compute, {keys[i]: items[i] for i in chosen}, store)
-        advance(len(chosen))
+    """Make sure that a number (or a vector) for every item is in the store, in the order given."""
+    advance = progress.start(what, len(items))
+    missing = store.missing(list(items))
+    advance(len(items) - len(missing))
+    for keys in batches(missing, batch):
+        chosen = {key: items[key] for key in keys}
+        _commit(compute, chosen, store, _VECTORS if vectors else _NUMBERS)
+        advance(len(keys))
 
 
-def _commit(compute: Callable[[list[T]], np.ndarray], items: dict[bytes, T], store: Store) -> None:
+_NUMBERS, _VECTORS = 1, 2  # dimensions of what a model returns
+
+
+def _commit(
+    compute: Callable[[list[T]], np.ndarray], items: dict[bytes, T], store: Store, dimensions: int
+) -> None:
     values = np.asarray(compute(list(items.values())), dtype=np.float32)
-    if len(values) != len(items):
+    if values.ndim and len(values) != len(items):
         raise ModelError(f"the model returned {len(values)} results for {len(items)} inputs.")
+    if values.ndim != dimensions:
+        wanted = "one number" if dimensions == _NUMBERS else "one vector"
+        raise ModelError(
+            f"the model returned an array of shape {values.shape} for {len(items)} inputs; "
+            f"it should be {wanted} for each."
+        )
     if not np.isfinite(values).all():
         bad = int((~np.isfinite(values.reshape(len(values), -1)).all(axis=1)).sum())
         raise ModelError(

@@ -10,7 +10,13 @@ import numpy as np
 from counterpoint.cases import Cases
 from counterpoint.errors import ImageError, ModelError, StoreError
 from counterpoint.protocols import Overlong
-from counterpoint.scoring.encode import caption_keys, encode_captions, encode_images, fill
+from counterpoint.scoring.encode import (
+    broken_pictures,
+    caption_keys,
+    encode_captions,
+    encode_images,
+    fill,
+)
 from counterpoint.scoring.kinds import BlindScorer, DualEncoder, Model, PairScorer, TableScorer
 from counterpoint.scoring.plan import Pairs, Plan, Share, make_plan
 from counterpoint.scoring.progress import Progress
@@ -116,9 +122,14 @@ def _score_pairs(model: PairScorer, plan: Plan, scored: dict[str, Scored], work:
             [plan.pictures[i] for i, _ in pairs], [plan.captions[c] for _, c in pairs]
         )
 
-    pairs = _unique_pairs(plan, scored)
-    keys = [key(pair) for pair in pairs]
-    fill(compute, keys, pairs, work.store, work.batch, work.progress, "pairs")
+    # A model opens its images itself: those it will have to open are tried first, so that one that
+    # cannot be opened costs its cases and not the run.
+    items = {key(pair): pair for pair in _unique_pairs(plan, scored)}
+    numbers = sorted({items[missing][0] for missing in work.store.missing(list(items))})
+    broken = broken_pictures([plan.pictures[i] for i in numbers])
+    _leave_out_images(plan, {numbers[i]: why for i, why in broken.items()}, scored)
+    items = {key(pair): pair for pair in _unique_pairs(plan, scored)}
+    fill(compute, items, work.store, work.batch, work.progress, "pairs")
 
     def compare(pairs: Pairs) -> np.ndarray:
         asked = zip(pairs.images.tolist(), pairs.captions.tolist(), strict=True)
@@ -129,9 +140,8 @@ def _score_pairs(model: PairScorer, plan: Plan, scored: dict[str, Scored], work:
 
 def _score_blind(model: BlindScorer, plan: Plan, scored: dict[str, Scored], work: Work) -> None:
     keys = caption_keys(model.fingerprint, plan.captions)
-    fill(
-        model.score_captions, keys, plan.captions, work.store, work.batch, work.progress, "captions"
-    )
+    items = dict(zip(keys, plan.captions, strict=True))
+    fill(model.score_captions, items, work.store, work.batch, work.progress, "captions")
     values = _stored(keys, work.store)[:, 0]
     _fill_scores(plan, scored, lambda pairs: values[pairs.captions])
 
@@ -235,6 +245,11 @@ def _stored(keys: list[bytes], store: Store) -> np.ndarray:
 
 def _dot(left: np.ndarray, right: np.ndarray, i: np.ndarray, j: np.ndarray) -> np.ndarray:
     """Dot products of rows i of `left` with rows j of `right`, in float32."""
+    if left.shape[1] != right.shape[1]:
+        raise ModelError(
+            f"the model's image vectors have {left.shape[1]} numbers and its caption vectors "
+            f"{right.shape[1]}; they cannot be compared."
+        )
     if len(i) > _DENSE and len(left) * len(right) <= 2 * len(i):  # retrieval: nearly all pairs
         products: np.ndarray = (left @ right.T)[i, j]
         return products

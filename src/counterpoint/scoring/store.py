@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable, Mapping, Sequence
+import threading
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Final
@@ -20,6 +21,7 @@ from counterpoint.errors import StoreError
 
 _START_SIZE: Final = 1 << 30  # bytes of address space; doubled whenever it is full
 DIGEST: Final = 16
+_DATA: Final = "data.mdb"  # LMDB's own name
 
 
 def default_store() -> Path:
@@ -39,21 +41,22 @@ def digest(*parts: str | bytes) -> bytes:
 
 
 class Store:
-    """Bytes by key. Any number of processes may use one folder at the same time."""
+    """Bytes by key. Any number of processes and threads may use one folder at the same time."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        # LMDB may not grow its map while another thread of this process is in a transaction.
+        self._lock = threading.Lock()
+        self._waiting: dict[bytes, bytes] = {}
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            size = max(_START_SIZE, 2 * _file_size(folder / "data.mdb"))
+            size = max(_START_SIZE, 2 * _file_size(folder / _DATA))
             # Read-ahead off: look-ups are scattered and the file may be larger than memory.
             self._env = lmdb.open(str(folder), map_size=size, max_readers=512, readahead=False)
             self._env.reader_check()  # forget the readers of killed processes
         except (lmdb.Error, OSError) as error:
-            raise StoreError(
-                f"the store in {folder} cannot be opened ({error}); delete the folder to start a "
-                "new one, or set COUNTERPOINT_CACHE to another place."
-            ) from None
+            raise self._broken("opened", error) from None
+        self._refuse_cut_file()
 
     def __enter__(self) -> Store:
         return self
@@ -64,46 +67,71 @@ class Store:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        if kind is None:
+            self.put({})  # what was only remembered
         self._env.close()
 
     def get(self, keys: Sequence[bytes]) -> list[bytes | None]:
-        with self._read() as transaction:
+        with self._lock:
+            try:
+                with self._begin() as transaction:
+                    found = [transaction.get(key) for key in keys]
+            except lmdb.Error as error:
+                raise self._broken("read", error) from None
             return [
-                None if (value := transaction.get(key)) is None else bytes(value) for key in keys
+                self._waiting.get(key) if value is None else bytes(value)
+                for key, value in zip(keys, found, strict=True)
             ]
 
     def has(self, key: bytes) -> bool:
-        with self._read() as transaction:
-            return transaction.get(key) is not None
+        return self.get([key]) != [None]
 
-    def missing(self, keys: Iterable[bytes]) -> list[bytes]:
+    def missing(self, keys: Sequence[bytes]) -> list[bytes]:
         """The keys that are not stored, each once, in order."""
-        with self._read() as transaction:
-            return [key for key in dict.fromkeys(keys) if transaction.get(key) is None]
+        unique = list(dict.fromkeys(keys))
+        return [key for key, value in zip(unique, self.get(unique), strict=True) if value is None]
 
     def put(self, items: Mapping[bytes, bytes]) -> None:
-        """Write all of `items` or none."""
-        while True:
-            try:
-                with self._env.begin(write=True) as transaction:
-                    for key, value in items.items():
-                        transaction.put(key, value)
-                return
-            except lmdb.MapFullError:
-                self._env.set_mapsize(2 * self._env.info()["map_size"])
-            except lmdb.MapResizedError:
-                self._env.set_mapsize(0)
-            except lmdb.Error as error:
-                raise StoreError(
-                    f"the store in {self.folder} cannot be written: {error}."
-                ) from None
+        """Write all of `items` or none; on disk when it returns."""
+        with self._lock:
+            written = {**self._waiting, **items}
+            while written:
+                try:
+                    with self._env.begin(write=True) as transaction:
+                        for key, value in written.items():
+                            transaction.put(key, value)
+                    self._waiting, written = {}, {}
+                except lmdb.MapFullError:
+                    self._env.set_mapsize(2 * self._env.info()["map_size"])
+                except lmdb.MapResizedError:
+                    self._env.set_mapsize(0)  # another process has made it larger
+                except lmdb.Error as error:
+                    raise self._broken("written", error) from None
 
-    def _read(self) -> lmdb.Transaction:
+    def remember(self, key: bytes, value: bytes) -> None:
+        """Write with the next `put`: for what may be lost without harm."""
+        with self._lock:
+            self._waiting[key] = value
+
+    def _begin(self) -> lmdb.Transaction:
         try:
-            return self._env.begin(buffers=False)
-        except lmdb.MapResizedError:  # another process has made it larger
+            return self._env.begin()
+        except lmdb.MapResizedError:
             self._env.set_mapsize(0)
-            return self._env.begin(buffers=False)
+            return self._env.begin()
+
+    def _refuse_cut_file(self) -> None:
+        """A file that is shorter than its header says would end the process when it is read."""
+        pages = self._env.info()["last_pgno"] + 1
+        if _file_size(self.folder / _DATA) < pages * self._env.stat()["psize"]:
+            self._env.close()
+            raise self._broken("opened", "its file has been cut short")
+
+    def _broken(self, what: str, why: object) -> StoreError:
+        return StoreError(
+            f"the store in {self.folder} cannot be {what} ({why}); delete the folder to start "
+            "a new one, or set COUNTERPOINT_CACHE to another place."
+        )
 
 
 def _file_size(path: Path) -> int:

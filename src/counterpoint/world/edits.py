@@ -53,16 +53,16 @@ _Maker = Callable[[Scene, np.random.Generator], _Draft | None]
 def replacements(seed: int) -> Iterator[Edit]:
     """Edits that replace one word: a size, a colour, a texture or a relation, in turn."""
     makers = [_replace_size, _replace_colour, _replace_texture, _replace_relation]
-    return _edits(makers, seed)
+    return _edits(makers, (seed, 0))
 
 
 def swaps(seed: int) -> Iterator[Edit]:
     """Edits that swap two words: attributes of the same or of two kinds, or the related objects."""
     makers = [_swap_same, _swap_mixed, _swap_same, _swap_relation]
-    return _edits(makers, seed)
+    return _edits(makers, (seed, 1))
 
 
-def _edits(makers: Sequence[_Maker], seed: int) -> Iterator[Edit]:
+def _edits(makers: Sequence[_Maker], seed: tuple[int, int]) -> Iterator[Edit]:
     rng = np.random.default_rng(seed)
     while True:
         for make in makers:

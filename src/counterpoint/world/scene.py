@@ -80,9 +80,9 @@ def read_scene(code: str) -> Scene:
         things = tuple(_read_thing(row) for row in rows)
         scene = Scene(things, _read_share(ground))
     except (ValueError, KeyError) as error:
-        raise SceneCodeError(f"{code!r} is not the code of a world scene: {error}") from None
+        raise SceneCodeError(f"{code!r} is not the code of a world scene: {error}.") from None
     if not things:
-        raise SceneCodeError(f"{code!r} is not the code of a world scene: it has no objects")
+        raise SceneCodeError(f"{code!r} is not the code of a world scene: it has no objects.")
     return scene
 
 

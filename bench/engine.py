@@ -1,0 +1,178 @@
+"""What the engine saves: padding that is not computed, images not encoded twice, runs not repeated.
+
+    PYTHONPATH=src python bench/engine.py
+
+The model is open_clip's ViT-B-32 with random weights: speed does not depend on what they are. The
+table is shaped like SugarCrepe's: one image, two captions, several cases to an image.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import open_clip
+import torch
+from PIL import Image
+
+from counterpoint.cases import Cases, ImageRef, caption_case
+from counterpoint.models.open_clip import OpenClip
+from counterpoint.models.open_clip_checks import Source
+from counterpoint.scoring.engine import Work, score
+from counterpoint.scoring.progress import Quiet
+from counterpoint.scoring.store import Store
+
+NAME = "ViT-B-32"
+SIZE = (640, 480)  # of a COCO photograph
+WORDS = (
+    *("a", "the", "two", "of", "on", "in", "near", "old", "red", "green", "small", "man", "woman"),
+    *("dog", "cat", "horse", "table", "chair", "street", "bus", "bench", "plate", "pizza", "kite"),
+    *("standing", "sitting", "riding", "holding", "next", "to", "with", "behind", "and"),
+)
+
+
+class Counted:
+    """A dual encoder that counts what its towers are given."""
+
+    def __init__(self, model: OpenClip) -> None:
+        self.model = model
+        self.fingerprint, self.context_length = model.fingerprint, model.context_length
+        self.preprocess, self.count_tokens = model.preprocess, model.count_tokens
+        self.images = self.captions = 0
+
+    def encode_images(self, images: Sequence[Any]) -> np.ndarray:
+        self.images += len(images)
+        return self.model.encode_images(images)
+
+    def encode_captions(self, captions: Sequence[str]) -> np.ndarray:
+        self.captions += len(captions)
+        return self.model.encode_captions(captions)
+
+
+class Timed(NamedTuple):
+    seconds: float
+    images: int
+    captions: int
+
+
+def load(seed: int) -> OpenClip:
+    torch.manual_seed(seed)
+    logging.disable(logging.WARNING)  # open_clip warns that the weights are random: they shall be
+    model = open_clip.create_model(NAME, pretrained=None)
+    return OpenClip(Source(NAME, NAME, None), model, open_clip.get_tokenizer(NAME), "cpu")
+
+
+def caption(rng: np.random.Generator) -> str:
+    """As long as SugarCrepe's: about eleven words."""
+    return " ".join(rng.choice(WORDS, int(rng.integers(8, 15))).tolist())
+
+
+def table(folder: Path, cases: int, images: int, rng: np.random.Generator) -> Cases:
+    """`cases` cases over `images` photographs of noise; cases of one image share its caption."""
+    for number in range(images):
+        coarse = rng.integers(0, 256, (12, 16, 3)).astype(np.uint8)  # noise in blocks: small files
+        Image.fromarray(coarse).resize(SIZE, Image.Resampling.NEAREST).save(
+            folder / f"{number}.jpg"
+        )
+    originals = [caption(rng) for _ in range(images)]
+    rows = (
+        caption_case(
+            str(n), ImageRef(f"{n % images}.jpg"), [originals[n % images]], [f"{caption(rng)} {n}"]
+        )
+        for n in range(cases)
+    )
+    return Cases.build(rows, root=folder, source="bench")
+
+
+def encode(model: OpenClip, texts: Sequence[str], cut: bool) -> tuple[np.ndarray, float]:
+    """The captions' vectors, and the seconds they took."""
+    model.cuts_padding = cut
+    start = time.perf_counter()
+    return model.encode_captions(texts), time.perf_counter() - start
+
+
+def padding(model: OpenClip, count: int, batch: int, rng: np.random.Generator) -> None:
+    """Captions sorted by length, as the engine gives them, with padding cut and without."""
+    if not model.cuts_padding:
+        raise SystemExit("this tower does not cut padding: there is nothing to measure")
+    texts = [caption(rng) for _ in range(count)]
+    lengths = model.count_tokens(texts)
+    texts = [texts[i] for i in np.argsort(lengths, kind="stable")]
+    seconds, difference = {True: 0.0, False: 0.0}, 0.0
+    encode(model, texts[:batch], cut=False)  # once to warm up
+    for first in range(0, count, batch):  # in turns, so that other work on the machine slows both
+        chosen = texts[first : first + batch]
+        (short, fast), (full, slow) = (encode(model, chosen, cut) for cut in (True, False))
+        seconds = {True: seconds[True] + fast, False: seconds[False] + slow}
+        difference = max(difference, float(np.abs(short - full).max()))
+    model.cuts_padding = True
+    print(f"captions of {lengths.mean():.1f} tokens on average, context {model.context_length}")
+    row("padding cut", count / seconds[True], "captions/s")
+    row("full context", count / seconds[False], "captions/s")
+    row("ratio", seconds[False] / seconds[True], "x")
+    row("largest difference", difference, "", ".1e")
+
+
+def timed(model: Counted, cases: Cases, store: Path, batch: int) -> Timed:
+    before = model.images, model.captions
+    start = time.perf_counter()
+    with Store(store) as opened:
+        score(model, {"bench": cases}, {"bench": "leave out"}, Work(opened, batch, Quiet()))
+    seconds = time.perf_counter() - start
+    return Timed(seconds, model.images - before[0], model.captions - before[1])
+
+
+def reuse(model: OpenClip, cases: Cases, store: Path, batch: int) -> None:
+    counted = Counted(model)
+    cold, warm = (timed(counted, cases, store, batch) for _ in range(2))
+    if warm.images or warm.captions:
+        raise SystemExit("the second run encoded something again: the times would mean nothing")
+    images, captions = int(cases.image_counts.sum()), int(cases.caption_counts.sum())
+    print(f"{len(cases)} cases of one image and two captions")
+    row("images asked for", images, "", ",.0f")
+    row("images encoded", cold.images, "", ",.0f")
+    row("ratio", images / cold.images, "x")
+    row("captions asked for", captions, "", ",.0f")
+    row("captions encoded", cold.captions, "", ",.0f")
+    row("ratio", captions / cold.captions, "x")
+    row("cold run", cold.seconds, "s", ".2f")
+    row("warm run", warm.seconds, "s", ".3f")
+    row("ratio", cold.seconds / warm.seconds, "x", ",.0f")
+
+
+def row(name: str, value: float, unit: str, form: str = ",.1f") -> None:
+    print(f"  {name:20}{value:>12{form}} {unit}".rstrip())
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="What the engine saves, on a random ViT-B-32")
+    parser.add_argument("--captions", type=int, default=192, help="to time the text tower with")
+    parser.add_argument("--cases", type=int, default=240, help="of the table")
+    parser.add_argument("--images", type=int, default=50, help="different ones in the table")
+    parser.add_argument("--batch", type=int, default=64)
+    parser.add_argument("--threads", type=int, default=1, help="of torch")
+    parser.add_argument("--seed", type=int, default=0)
+    return parser.parse_args()
+
+
+def main() -> None:
+    args = arguments()
+    torch.set_num_threads(args.threads)
+    rng = np.random.default_rng(args.seed)
+    model = load(args.seed)
+    padding(model, args.captions, args.batch, rng)
+    with tempfile.TemporaryDirectory() as folder:
+        images = Path(folder) / "images"
+        images.mkdir()
+        cases = table(images, args.cases, args.images, rng)
+        reuse(model, cases, Path(folder) / "store", args.batch)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,348 @@
+"""Images by reference: a key for each content, RGB whatever the file, a sentence for the rest."""
+
+from __future__ import annotations
+
+import io
+import os
+import shutil
+import struct
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from models_for_tests import is_sentence, noise
+from PIL import Image
+from support import FEW
+
+from counterpoint.cases import ImageRef
+from counterpoint.errors import CounterpointError, ImageError
+from counterpoint.scoring import pictures
+from counterpoint.scoring.pictures import Picture
+from counterpoint.scoring.store import Store
+from counterpoint.world import draw as drawing
+from counterpoint.world.scene import Scene, sample_scene
+
+Box = tuple[int, int, int, int]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with Store(tmp_path / "store") as opened:
+        yield opened
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A data folder with one picture, and another picture outside of it."""
+    folder = tmp_path / "data"
+    folder.mkdir()
+    noise(0).save(folder / "a.png")
+    noise(1).save(tmp_path / "outside.png")
+    return folder
+
+
+def picture(root: Path | None, path: str = "a.png", box: Box | None = None) -> Picture:
+    return Picture(ImageRef(path, box), root)
+
+
+def opened(root: Path | None, path: str = "a.png", box: Box | None = None) -> np.ndarray:
+    image = picture(root, path, box).open()
+    assert image.mode == "RGB"
+    return np.asarray(image)
+
+
+def refusal(root: Path | None, path: str, box: Box | None = None) -> str:
+    """Why an image cannot be opened; the message must name it."""
+    with pytest.raises(ImageError) as error:
+        picture(root, path, box).open()
+    assert is_sentence(error.value) and path in str(error.value)
+    return str(error.value)
+
+
+def scene(seed: int) -> Scene:
+    return sample_scene(np.random.default_rng(seed))
+
+
+# --- keys --------------------------------------------------------------------------------------
+
+
+def test_the_key_is_of_the_content_and_not_of_the_path(root: Path, store: Store) -> None:
+    (root / "deep").mkdir()
+    shutil.copy(root / "a.png", root / "deep" / "b.png")
+    keys = {
+        picture(root).key(store),
+        picture(root, "deep/b.png").key(store),
+        picture(root / "deep", "b.png").key(store),
+        picture(None, str(root / "a.png")).key(store),
+        picture(root, "deep/../a.png").key(store),
+    }
+    assert len(keys) == 1
+    noise(1).save(root / "c.png")
+    assert picture(root, "c.png").key(store) not in keys
+
+
+def test_the_key_does_not_depend_on_times_or_on_the_store(root: Path, tmp_path: Path) -> None:
+    with Store(tmp_path / "first") as first:
+        before = picture(root).key(first)
+        os.utime(root / "a.png", (1, 1))
+        assert picture(root).key(first) == before
+    with Store(tmp_path / "second") as second:
+        assert picture(root).key(second) == before
+
+
+def test_the_key_depends_on_the_crop(root: Path, store: Store) -> None:
+    boxes = [None, (0, 0, 9, 7), (0, 0, 7, 9), (1, 0, 9, 7), (0, 1, 9, 7)]
+    assert len({picture(root, box=box).key(store) for box in boxes}) == len(boxes)
+
+
+def test_a_file_that_changes_has_another_key(root: Path, store: Store) -> None:
+    file = root / "a.png"
+    data = file.read_bytes()
+    before = picture(root).key(store)
+    changed = data[:-1] + bytes([data[-1] ^ 1])
+    file.write_bytes(changed)  # as long as before
+    after = picture(root).key(store)
+    assert after != before
+    file.unlink()
+    file.write_bytes(data)
+    assert picture(root).key(store) == before
+
+
+def test_a_change_is_seen_although_the_time_is_set_back(root: Path, store: Store) -> None:
+    """Archives unpack with the times of their making, so the modification time proves nothing."""
+    file = root / "a.png"
+    data, times = file.read_bytes(), file.stat()
+    before = picture(root).key(store)
+    file.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+    os.utime(file, ns=(times.st_atime_ns, times.st_mtime_ns))
+    assert picture(root).key(store) != before
+
+
+def test_an_unchanged_file_is_read_once(
+    root: Path, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read, seen = pictures._read, []
+
+    def counted(path: Path) -> bytes:
+        seen.append(path)
+        return read(path)
+
+    monkeypatch.setattr(pictures, "_read", counted)
+    for box in (None, (0, 0, 2, 2), None):
+        picture(root, box=box).key(store)
+    assert len(seen) == 1
+    os.utime(root / "a.png", (1, 1))
+    picture(root).key(store)
+    assert len(seen) == 2
+
+
+def test_a_scene_has_its_own_key(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    paths = [f"world:{scene(seed).code()}" for seed in range(20)]
+    keys = [picture(None, path).key(store) for path in paths]
+    assert len(set(keys)) == len(keys)
+    assert [picture(Path("anywhere"), path).key(store) for path in paths] == keys
+    monkeypatch.setattr(drawing, "VERSION", drawing.VERSION + 1)
+    assert set(keys).isdisjoint(picture(None, path).key(store) for path in paths)
+
+
+@pytest.mark.parametrize("path", ["none.jpg", "no/such/folder.jpg", "../outside.png"])
+def test_there_is_no_key_of_nothing(root: Path, store: Store, path: str) -> None:
+    with pytest.raises(ImageError) as error:
+        picture(root, path).key(store)
+    assert is_sentence(error.value) and path in str(error.value)
+
+
+# --- what cannot be read -----------------------------------------------------------------------
+
+
+def encoded(format: str, image: Image.Image | None = None) -> bytes:
+    data = io.BytesIO()
+    (image or noise(3, (40, 30))).save(data, format)
+    return data.getvalue()
+
+
+@pytest.mark.parametrize("format", ["JPEG", "PNG", "WEBP", "BMP", "GIF"])
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
+def test_a_truncated_file_is_refused(root: Path, format: str, share: float) -> None:
+    data = encoded(format)
+    (root / "cut.jpg").write_bytes(data[: int(len(data) * share)])
+    refusal(root, "cut.jpg")
+
+
+@FEW
+@given(st.sampled_from(["JPEG", "PNG", "WEBP", "BMP", "GIF", "PPM"]), st.data())
+def test_bytes_that_are_off_give_an_image_or_a_sentence(
+    tmp_path_factory: pytest.TempPathFactory, format: str, data: st.DataObject
+) -> None:
+    spoilt = bytearray(encoded(format, noise(3)))
+    for place in data.draw(st.lists(st.integers(len(spoilt) // 3, len(spoilt) - 1), max_size=4)):
+        spoilt[place] = data.draw(st.integers(0, 255))
+    root = tmp_path_factory.mktemp("data")
+    (root / "a.jpg").write_bytes(spoilt)
+    try:
+        assert picture(root, "a.jpg").open().mode == "RGB"
+    except ImageError as error:
+        assert is_sentence(error) and "a.jpg" in str(error)
+
+
+@pytest.mark.parametrize("content", [b"", b"this is a text\n", b"\xff\xd8\xff"])
+def test_what_is_no_image_is_refused(root: Path, content: bytes) -> None:
+    (root / "b.jpg").write_bytes(content)
+    refusal(root, "b.jpg")
+
+
+def test_a_missing_file_is_refused(root: Path) -> None:
+    assert "no such file" in refusal(root, "none.jpg")
+    assert "no such file" in refusal(None, str(root / "none.jpg"))
+    refusal(root, "a.png/none.jpg")
+
+
+def test_a_folder_is_refused(root: Path) -> None:
+    (root / "folder.jpg").mkdir()
+    refusal(root, "folder.jpg")
+
+
+def test_a_name_that_is_too_long_is_refused(root: Path) -> None:
+    refusal(root, "n" * 300 + ".jpg")
+
+
+@pytest.mark.parametrize("relative", [True, False])
+def test_a_name_with_a_null_character_is_refused(root: Path, store: Store, relative: bool) -> None:
+    wrong = picture(root if relative else None, "a\0.png")
+    for use in (lambda: wrong.key(store), wrong.open):
+        with pytest.raises(ImageError) as error:
+            use()
+        assert is_sentence(error.value)
+
+
+def test_a_link_to_itself_is_refused(root: Path, store: Store) -> None:
+    (root / "loop.png").symlink_to("loop.png")
+    refusal(root, "loop.png")
+    with pytest.raises(ImageError):
+        picture(root, "loop.png").key(store)
+
+
+def test_an_image_that_would_fill_the_memory_is_refused(root: Path) -> None:
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        checked = kind + data
+        return struct.pack(">I", len(data)) + checked + struct.pack(">I", zlib.crc32(checked))
+
+    header = struct.pack(">IIBBBBB", 100_000, 100_000, 8, 2, 0, 0, 0)
+    parts = chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(b"")) + chunk(b"IEND", b"")
+    (root / "bomb.png").write_bytes(b"\x89PNG\r\n\x1a\n" + parts)
+    refusal(root, "bomb.png")
+
+
+@pytest.mark.parametrize("path", ["../outside.png", "deep/../../outside.png", "../data-2/a.png"])
+def test_a_path_out_of_the_root_is_refused(root: Path, path: str) -> None:
+    shutil.copytree(root, root.with_name("data-2"))  # a name that starts like the root's
+    assert "leads out of" in refusal(root, path)
+
+
+def test_a_link_out_of_the_root_is_refused(root: Path) -> None:
+    (root / "link.png").symlink_to("../outside.png")
+    assert "leads out of" in refusal(root, "link.png")
+    (root / "inside.png").symlink_to("a.png")
+    assert (opened(root, "inside.png") == np.asarray(noise(0))).all()
+
+
+def test_a_root_that_is_a_link_is_followed(root: Path) -> None:
+    root.with_name("link").symlink_to(root)
+    assert (opened(root.with_name("link")) == np.asarray(noise(0))).all()
+
+
+# --- crops -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("box", [(0, 0, 9, 7), (2, 1, 3, 4), (8, 6, 1, 1)])
+def test_a_crop_inside_is_those_pixels(root: Path, box: Box) -> None:
+    x, y, width, height = box
+    assert (opened(root, box=box) == np.asarray(noise(0))[y : y + height, x : x + width]).all()
+
+
+@pytest.mark.parametrize("box", [(-2, -3, 6, 6), (7, 5, 6, 6), (-5, -5, 30, 30)])
+def test_a_crop_partly_outside_is_black_there(root: Path, box: Box) -> None:
+    x, y, width, height = box
+    expected = np.pad(np.asarray(noise(0)), ((50, 50), (50, 50), (0, 0)))
+    expected = expected[50 + y : 50 + y + height, 50 + x : 50 + x + width]
+    assert (opened(root, box=box) == expected).all()
+
+
+@pytest.mark.parametrize("box", [(9, 0, 2, 2), (0, 7, 2, 2), (-2, 0, 2, 2), (0, -2, 2, 2)])
+def test_a_crop_outside_is_refused(root: Path, box: Box) -> None:
+    why = refusal(root, "a.png", box)
+    assert str(box) in why and "9 x 7" in why
+
+
+@pytest.mark.parametrize("box", [(0, 0, 100_000, 100_000), (1, 1, 2**31 - 1, 3)])
+def test_a_crop_that_would_fill_the_memory_is_refused(root: Path, box: Box) -> None:
+    refusal(root, "a.png", box)
+
+
+# --- formats -----------------------------------------------------------------------------------
+
+
+def gray(image: Image.Image) -> np.ndarray:
+    return np.repeat(np.asarray(image.convert("L"))[..., None], 3, axis=2)
+
+
+@pytest.mark.parametrize("mode", ["L", "LA", "1", "P", "RGBA", "CMYK"])
+def test_every_mode_becomes_rgb(root: Path, mode: str) -> None:
+    image = noise(5, (16, 16)).convert(mode)
+    image.save(root / "b.tiff")
+    expected = {
+        "L": gray(noise(5, (16, 16))),
+        "LA": gray(noise(5, (16, 16))),
+        "P": np.array(image.getpalette()).reshape(-1, 3)[np.asarray(image)]
+        if mode == "P"
+        else None,
+        "1": np.repeat(np.asarray(image, dtype=np.uint8)[..., None] * 255, 3, axis=2),
+    }.get(mode, np.asarray(noise(5, (16, 16))))
+    assert (opened(root, "b.tiff") == expected).all()
+
+
+def test_a_palette_with_transparent_colours_becomes_rgb(root: Path) -> None:
+    """As in many icons and GIFs; it should not cost a warning for every file either."""
+    image = noise(5, (16, 16)).quantize(16)
+    image.save(root / "b.png", transparency=bytes(range(0, 256, 16)))
+    palette = np.array(image.getpalette()).reshape(-1, 3)
+    assert (opened(root, "b.png") == palette[np.asarray(image)]).all()
+
+
+@pytest.mark.parametrize("format", ["png", "tiff"])
+def test_sixteen_bits_become_eight(root: Path, format: str) -> None:
+    """A ramp over all of the range must stay a ramp: clipped, it would be white from 256 on."""
+    ramp = np.linspace(0, 65535, 256).astype(np.uint16).reshape(16, 16)
+    Image.fromarray(ramp).save(root / f"ramp.{format}")
+    found = opened(root, f"ramp.{format}")
+    assert abs(found.astype(int) - (ramp // 257)[..., None]).max() <= 1
+
+
+def test_the_extension_does_not_matter(root: Path) -> None:
+    noise(5).save(root / "png.jpg", "PNG")
+    assert (opened(root, "png.jpg") == np.asarray(noise(5))).all()
+
+
+# --- the world ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_scene_is_drawn_as_the_world_draws_it(seed: int) -> None:
+    drawn = drawing.draw([scene(seed)])[0]
+    path = f"world:{scene(seed).code()}"
+    assert (opened(None, path) == drawn).all()
+    assert (opened(None, path, (10, 20, 30, 40)) == drawn[20:60, 10:40]).all()
+
+
+BROKEN = ["", "0.5", "half;small,red,solid,circle,0.5,0.5", "0.5;small,red", "0.5;a,b,c,d,0.5,0.5"]
+
+
+@pytest.mark.parametrize("code", [*BROKEN, "0.5;small,red,solid,circle,nan,0.5", "0.5\n;x"])
+def test_a_broken_code_is_refused(code: str) -> None:
+    with pytest.raises(CounterpointError) as error:
+        picture(None, f"world:{code}").open()
+    assert "\n" not in str(error.value) and repr(code) in str(error.value)

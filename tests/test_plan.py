@@ -1,0 +1,180 @@
+"""The plan: what is unique over all benchmarks, and which case uses what."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from models_for_tests import choice
+from support import FEW
+
+from counterpoint.cases import Case, Cases, ImageRef
+from counterpoint.scoring.pictures import Picture
+from counterpoint.scoring.plan import Plan, make_plan
+
+BOXES = (
+    None,
+    (0, 0, 1, 1),
+    (0, 0, 1, 2),
+    (0, 0, 2, 2),
+    (-1, -1, 1, 1),
+    (1, 11, 1, 1),
+    (11, 1, 1, 1),
+)
+Shape = tuple[list[tuple[int, int]], list[int]]  # (path, box) of each image, number of each caption
+
+
+def build(*cases: Case, root: Path | None = None) -> Cases:
+    return Cases.build(cases, root=root, source="test")
+
+
+def ragged_case(number: int, shape: Shape) -> Case:
+    images, captions = shape
+    k, m = len(images), len(captions)
+    truth = tuple(tuple(i + j == 0 for j in range(m)) for i in range(k))
+    refs = tuple(ImageRef(f"{path}.jpg", BOXES[box]) for path, box in images)
+    return Case(f"case-{number}", refs, tuple(f"caption {c}" for c in captions), truth)
+
+
+def shapes() -> st.SearchStrategy[list[Shape]]:
+    image = st.tuples(st.integers(0, 3), st.integers(0, len(BOXES) - 1))
+    captions = st.lists(st.integers(0, 6), min_size=2, max_size=5)
+    shape = st.tuples(st.lists(image, min_size=1, max_size=3), captions)
+    return st.lists(shape, min_size=1, max_size=8)
+
+
+def tables() -> st.SearchStrategy[dict[str, Cases]]:
+    """One to three benchmarks, two of which may share their root."""
+    table = st.builds(
+        lambda found, root: build(*(ragged_case(*pair) for pair in enumerate(found)), root=root),
+        shapes(),
+        st.sampled_from([None, Path("a"), Path("b")]),
+    )
+    names = st.sampled_from(["first", "second", "third"])
+    return st.dictionaries(names, table, min_size=1, max_size=3)
+
+
+def in_order(values: list[object]) -> list[object]:
+    return list(dict.fromkeys(values))
+
+
+def all_cases(benchmarks: dict[str, Cases]) -> list[tuple[Path | None, Case]]:
+    return [(c.root, c.case(row)) for c in benchmarks.values() for row in range(len(c))]
+
+
+@FEW
+@given(tables())
+def test_images_and_captions_are_unique_in_order_of_appearance(tables: dict[str, Cases]) -> None:
+    plan = make_plan(tables)
+    cases = all_cases(tables)
+    assert plan.pictures == in_order([Picture(i, root) for root, c in cases for i in c.images])
+    assert plan.captions == in_order([caption for _, c in cases for caption in c.captions])
+    assert list(plan.shares) == list(tables)
+
+
+@FEW
+@given(tables(), st.randoms(use_true_random=False))
+def test_pairs_are_those_of_an_obvious_loop(tables: dict[str, Cases], random: object) -> None:
+    plan = make_plan(tables)
+    for name, cases in tables.items():
+        rows = [row for row in range(len(cases)) if random.random() < 0.7]  # type: ignore
+        expected = list(loop(cases, rows))
+        found = plan.shares[name].pairs(np.array(rows, dtype=np.int64))
+        named = [
+            (place, plan.pictures[image], plan.captions[caption])
+            for image, caption, place in zip(*(part.tolist() for part in found), strict=True)
+        ]
+        assert named == expected
+
+
+def loop(cases: Cases, rows: list[int]) -> list[tuple[int, Picture, str]]:
+    """The place among the scores, image and caption of every pair of some cases."""
+    found, place = [], 0
+    for row in range(len(cases)):
+        case = cases.case(row)
+        for image in case.images:
+            for caption in case.captions:
+                if row in rows:
+                    found.append((place, Picture(image, cases.root), caption))
+                place += 1
+    return found
+
+
+@FEW
+@given(tables(), st.integers(0, 2**32 - 1))
+def test_cases_are_found_by_what_they_use(tables: dict[str, Cases], seed: int) -> None:
+    plan, rng = make_plan(tables), np.random.default_rng(seed)
+    images = rng.random(len(plan.pictures)) < 0.3
+    captions = rng.random(len(plan.captions)) < 0.3
+    for name, cases in tables.items():
+        share = plan.shares[name]
+        assert share.cases_with_image(images).tolist() == [
+            any(images[plan.pictures.index(Picture(i, cases.root))] for i in c.images)
+            for c in map(cases.case, range(len(cases)))
+        ]
+        assert share.cases_with_caption(captions).tolist() == [
+            any(captions[plan.captions.index(caption)] for caption in c.captions)
+            for c in map(cases.case, range(len(cases)))
+        ]
+
+
+@FEW
+@given(tables())
+def test_a_case_knows_its_images_and_captions(tables: dict[str, Cases]) -> None:
+    plan = make_plan(tables)
+    for name, cases in tables.items():
+        share = plan.shares[name]
+        for row in range(len(cases)):
+            case = cases.case(row)
+            pictures = [plan.pictures[i] for i in share.images_of(row)]
+            assert pictures == [Picture(image, cases.root) for image in case.images]
+            assert [plan.captions[i] for i in share.captions_of(row)] == list(case.captions)
+        assert share.pair_offsets.tolist() == cases.pair_offsets.tolist()
+
+
+def one(root: str | None, ref: ImageRef) -> Cases:
+    return build(choice("1", ref, "yes", "no"), root=None if root is None else Path(root))
+
+
+def plan_of(*tables: Cases) -> Plan:
+    return make_plan({str(number): cases for number, cases in enumerate(tables)})
+
+
+def test_what_benchmarks_share_is_there_once() -> None:
+    first = build(choice("1", "a.jpg", "yes", "no"), choice("2", "b.jpg", "yes", "maybe"))
+    second = build(choice("1", "b.jpg", "no", "never"), choice("2", "c.jpg", "yes", "no"))
+    plan = plan_of(first, second)
+    assert [picture.ref.path for picture in plan.pictures] == ["a.jpg", "b.jpg", "c.jpg"]
+    assert plan.captions == ["yes", "no", "maybe", "never"]
+    assert plan.shares["1"].images.tolist() == [1, 2]
+    assert plan.shares["1"].captions.tolist() == [1, 3, 0, 1]
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (("x", ImageRef("a.jpg")), ("y", ImageRef("a.jpg"))),
+        (("x", ImageRef("a.jpg")), (None, ImageRef("a.jpg"))),
+        (("x", ImageRef("a.jpg")), ("x", ImageRef("a.jpg", (0, 0, 1, 1)))),
+        (("x", ImageRef("a.jpg", (1, 2, 3, 4))), ("x", ImageRef("a.jpg", (1, 2, 3, 5)))),
+        (("x", ImageRef("a.jpg", (1, 2, 3, 4))), ("x", ImageRef("a.jpg", (1, 2, 4, 4)))),
+        (("x", ImageRef("a.jpg", (1, 23, 4, 5))), ("x", ImageRef("a.jpg", (12, 3, 4, 5)))),
+        (("x", ImageRef("y/a.jpg")), ("x/y", ImageRef("a.jpg"))),
+        (("x", ImageRef("a.jpg")), ("x", ImageRef("A.jpg"))),
+    ],
+)
+def test_different_images_are_kept_apart(
+    first: tuple[str | None, ImageRef], second: tuple[str | None, ImageRef]
+) -> None:
+    plan = plan_of(one(*first), one(*second))
+    roots = [None if root is None else Path(root) for root, _ in (first, second)]
+    assert plan.pictures == [Picture(first[1], roots[0]), Picture(second[1], roots[1])]
+    assert len(plan_of(one(*first), one(*first)).pictures) == 1
+
+
+def test_captions_are_compared_to_the_character() -> None:
+    plan = plan_of(build(choice("1", "a.jpg", "A dog", "a dog", "a dog ", "a dog.")))
+    assert plan.captions == ["A dog", "a dog", "a dog ", "a dog."]

@@ -1,0 +1,90 @@
+"""The random baseline: at chance, and always at the same place."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from support import part, run_of
+
+from counterpoint.benchmarks import load_benchmark
+from counterpoint.cases import Cases, ImageRef, caption_case
+from counterpoint.errors import NotFoundError
+from counterpoint.metric_registry import METRICS
+from counterpoint.models import load_model
+from counterpoint.protocols import get_protocol
+from counterpoint.results import rows
+
+WORLDS = ("world-replace", "world-swap", "world-bi")
+# What a random order gives, from the papers (facts of hard positives, Winoground).
+CHANCE = {
+    "original_accuracy": 1 / 2,
+    "augmented_accuracy": 1 / 3,
+    "brittleness": 1 / 3,
+    "image_to_text": 1 / 4,
+    "text_to_image": 1 / 4,
+    "group": 1 / 6,
+}
+
+
+@pytest.mark.parametrize("name", WORLDS)
+def test_random_is_within_its_intervals_of_chance(name):
+    benchmark, cases = load_benchmark(name)
+    scores = load_model("random").score_cases(cases)
+    run = run_of(part(cases, scores, get_protocol(benchmark.protocol), name))
+    main = [row for row in rows(run, groups=False) if METRICS[row.metric].main]
+    assert len(main) == 3
+    for row in main:
+        assert row.chance == pytest.approx(CHANCE[row.metric], abs=1e-12)
+        assert row.ci_low < CHANCE[row.metric] < row.ci_high
+        assert row.ties == 0
+
+
+def small() -> Cases:
+    return load_benchmark("world-bi:size=50")[1]
+
+
+def test_random_is_the_same_every_time():
+    assert (load_model("random").score_cases(small())).tobytes() == load_model(
+        "random"
+    ).score_cases(small()).tobytes()
+
+
+def test_a_pair_has_one_score_wherever_it_appears():
+    cases = small()
+    turned = Cases(cases.frame.reverse())
+    model = load_model("random")
+    scores = model.score_cases(cases).reshape(-1, 4)
+    assert (model.score_cases(turned).reshape(-1, 4)[::-1] == scores).all()
+
+
+def test_crops_of_an_image_are_different_images():
+    captions = (["a b"], ["b a"])
+    refs = [ImageRef("a.jpg"), ImageRef("a.jpg", (0, 0, 5, 5)), ImageRef("a.jpg", (0, 0, 5, 6))]
+    cases = Cases.build(
+        (caption_case(str(n), ref, *captions) for n, ref in enumerate(refs)), source="test"
+    )
+    assert len(np.unique(load_model("random").score_cases(cases))) == 6
+
+
+def test_scores_are_uniform_and_not_tied():
+    scores = load_model("random:11").score_cases(load_benchmark("world-bi:size=500")[1])
+    assert scores.dtype == np.float32
+    assert scores.min() >= 0 and scores.max() < 1
+    assert scores.mean() == pytest.approx(0.5, abs=0.03)
+    assert scores.std() == pytest.approx(np.sqrt(1 / 12), abs=0.02)
+
+
+def test_the_seed_is_an_option():
+    plain, seven, again = (load_model(id) for id in ("random", "random:7", "random:7"))
+    assert seven.fingerprint == again.fingerprint != plain.fingerprint
+    cases = small()
+    assert (seven.score_cases(cases) == again.score_cases(cases)).all()
+    assert (seven.score_cases(cases) != plain.score_cases(cases)).mean() > 0.99
+
+
+@pytest.mark.parametrize("seed", ["x", "-1", "1.5", " 7", "seed=7"])
+def test_a_seed_that_is_no_number_is_refused(seed):
+    with pytest.raises(NotFoundError) as caught:
+        load_model(f"random:{seed}")
+    message = str(caught.value)
+    assert message == f"random:{seed}: the seed must be a whole number, as in random:7."

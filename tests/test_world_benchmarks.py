@@ -1,0 +1,211 @@
+"""The three benchmarks of the synthetic world, and the bundled model on them."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from functools import cache
+from pathlib import Path
+
+import pytest
+from safetensors import safe_open
+
+import counterpoint
+from counterpoint.benchmarks import BENCHMARKS, load_benchmark
+from counterpoint.cases import Cases
+from counterpoint.errors import CaseError, CounterpointError, NotFoundError
+from counterpoint.evaluation import evaluate
+from counterpoint.results import rows
+from counterpoint.world.grammar import holds, read
+from counterpoint.world.scene import read_scene
+
+WORLDS = ("world-replace", "world-swap", "world-bi")
+BASE = Path(counterpoint.__file__).parent / "world" / "checkpoints" / "base"
+
+
+@cache
+def cases_of(id: str) -> Cases:
+    return load_benchmark(id)[1]
+
+
+def images_of(id: str) -> list[str]:
+    return [image["path"] for images in cases_of(id).frame["images"] for image in images]
+
+
+def groups_of(id: str) -> Counter[str]:
+    return Counter(label for labels in cases_of(id).frame["groups"].to_list() for label in labels)
+
+
+# --- sizes, shapes, groups ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", WORLDS)
+def test_the_default_size_is_2000(name):
+    assert len(cases_of(name)) == 2000
+    assert BENCHMARKS.get(name).defaults == {"size": 2000, "seed": 1}
+
+
+@pytest.mark.parametrize(
+    ("name", "images", "captions", "truth"),
+    [
+        ("world-replace", 1, 3, [0, 1]),
+        ("world-swap", 1, 3, [0, 1]),
+        ("world-bi", 2, 2, [0, 3]),
+    ],
+)
+def test_the_shape_is_the_one_that_is_announced(name, images, captions, truth):
+    cases = cases_of(name)
+    assert set(cases.image_counts.tolist()) == {images}
+    assert set(cases.caption_counts.tolist()) == {captions}
+    assert cases.frame["truth"].to_list() == [truth] * len(cases)
+    assert BENCHMARKS.get(name).shape == f"{images} x {captions}"
+
+
+def test_replace_changes_each_kind_of_word_in_turn():
+    groups = groups_of("world-replace")
+    kinds = ("attributes/size", "attributes/colour", "attributes/texture")
+    assert {kind: groups[kind] for kind in kinds} == dict.fromkeys(kinds, 500)
+    assert groups["relations/horizontal"] + groups["relations/vertical"] == 500
+    assert len(groups) == 5
+
+
+def test_swap_is_half_of_one_kind():
+    groups = groups_of("world-swap")
+    same = [groups[f"attributes/{kind}"] for kind in ("size", "colour", "texture")]
+    assert sum(same) == 1000
+    assert min(same) > 200
+    assert groups["attributes/mixed"] == 500
+    assert groups["relations/horizontal"] + groups["relations/vertical"] == 500
+    assert len(groups) == 6
+
+
+def test_bi_is_half_replaced_and_half_swapped():
+    kinds = Counter(label.partition("/")[0] for label in groups_of("world-bi").elements())
+    assert kinds == {"replace": 1000, "swap": 1000}
+    labels = {label.partition("/")[2] for label in groups_of("world-bi")}
+    assert labels == set(groups_of("world-replace")) | set(groups_of("world-swap"))
+
+
+@pytest.mark.parametrize("name", WORLDS)
+def test_every_caption_is_true_of_just_the_images_that_the_table_says(name):
+    cases = cases_of(name)
+    for row in range(0, len(cases), 4):
+        case = cases.case(row)
+        scenes = [read_scene(image.path.removeprefix("world:")) for image in case.images]
+        statements = [read(caption) for caption in case.captions]
+        judged = tuple(tuple(holds(s, scene) for s in statements) for scene in scenes)
+        assert judged == case.truth
+        assert len(set(case.captions)) == len(case.captions)
+
+
+def test_swapped_captions_have_the_words_of_the_original():
+    for original, positive, negative in cases_of("world-swap").frame["captions"].to_list():
+        assert sorted(original.split()) == sorted(negative.split())
+        assert positive != original
+
+
+# --- seeds and sizes ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", WORLDS)
+def test_a_benchmark_is_the_same_every_time(name):
+    again = load_benchmark(f"{name}:size=2000,seed=1")[1]
+    assert again.content_hash() == cases_of(name).content_hash()
+
+
+@pytest.mark.parametrize("name", WORLDS)
+def test_a_smaller_size_is_the_beginning(name):
+    small = cases_of(f"{name}:size=40")
+    assert len(small) == 40
+    assert small.frame.equals(cases_of(name).frame[:40])
+
+
+@pytest.mark.parametrize("name", WORLDS)
+def test_another_seed_draws_other_scenes(name):
+    options = "size=300,seed=8"
+    assert not set(images_of(f"{name}:{options}")) & set(images_of(name))
+    assert len(cases_of(f"{name}:seed=8,size=300")) == 300  # in any order
+
+
+def test_bi_shares_no_image_with_the_others():
+    replace, swap, bi = (set(images_of(name)) for name in WORLDS)
+    assert len(bi & (replace | swap)) == 0
+
+
+def test_replace_and_swap_share_no_image():
+    """benchmarks/world.py says that the three share no scene."""
+    assert len(set(images_of("world-replace")) & set(images_of("world-swap"))) == 0
+
+
+@pytest.mark.parametrize("name", WORLDS[:2])
+def test_one_image_benchmarks_have_an_image_a_case(name):
+    assert len(set(images_of(name))) == 2000
+    assert cases_of(name).frame["cluster"].n_unique() == 2000
+
+
+# --- options -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("id", "kind", "says"),
+    [
+        ("world-swap:sise=3", NotFoundError, "Did you mean 'size'?"),
+        ("world-swap:size=0", CaseError, "size of at least 1"),
+        ("world-bi:size=0", CaseError, "size of at least 1"),
+        ("world-swap:size=abc", NotFoundError, "size must be a whole number"),
+        ("world-swap:size=-3", NotFoundError, "size must be a whole number"),
+        ("world-swap:size", NotFoundError, "size must be a whole number"),
+        ("world-swap:size=", NotFoundError, "size must be a whole number"),
+        ("world-swap:size=3;seed=2", NotFoundError, "size must be a whole number"),
+        ("world-swop", NotFoundError, "Did you mean 'world-swap'?"),
+    ],
+)
+def test_wrong_options_are_refused_in_a_line(id, kind, says):
+    with pytest.raises(kind) as caught:
+        load_benchmark(id)
+    assert isinstance(caught.value, CounterpointError)
+    assert says in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+# --- the bundled model -------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def accuracy(tmp_path_factory) -> dict[str, float]:
+    folder = tmp_path_factory.mktemp("base")
+    names = ["world-swap:size=600", "world-replace:size=600"]
+    [run] = evaluate("world:base", names, out=folder / "run", store=folder / "store", device="cpu")
+    return {
+        row.benchmark: 100 * row.value
+        for row in rows(run, groups=False, resamples=10)
+        if row.metric == "original_accuracy"
+    }
+
+
+def test_the_base_model_hardly_tells_swapped_words_apart(accuracy):
+    assert 52 < accuracy["world-swap:size=600"] < 70
+
+
+def test_the_base_model_sees_most_replaced_words(accuracy):
+    assert 65 < accuracy["world-replace:size=600"] < 90
+
+
+def test_the_checkpoint_is_small_half_precision_and_no_pickle():
+    files = {path.name: path.stat().st_size for path in BASE.iterdir()}
+    assert set(files) == {
+        "README.md",
+        "bpe_merges.txt.gz",
+        "open_clip_config.json",
+        "open_clip_model.safetensors",
+    }
+    assert sum(files.values()) < 10_000_000
+    with safe_open(BASE / "open_clip_model.safetensors", framework="numpy") as file:
+        kinds = {file.get_slice(name).get_dtype() for name in file.keys()}  # noqa: SIM118
+    assert kinds == {"F16"}
+
+
+def test_the_checkpoint_is_an_open_clip_folder_like_any_other():
+    config = json.loads((BASE / "open_clip_config.json").read_text())
+    assert set(config) == {"model_cfg", "preprocess_cfg"}
+    assert "scripts/train_world_base.py" in (BASE / "README.md").read_text()
