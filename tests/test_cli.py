@@ -577,7 +577,7 @@ def test_captions_with_markup_are_printed_as_they_are(colour, monkeypatch):
     examples.print_examples(run, file)
     shown = re.sub(r"\x1b\[[0-9;]*m", "", console.file.getvalue())
     assert (
-        len(re.findall(rf"\d\.\d{{4}}  original  {re.escape(ODD)}a (red|green|blue)", shown)) == 3
+        len(re.findall(rf"\d\.\d{{5}}  original  {re.escape(ODD)}a (red|green|blue)", shown)) == 3
     )
     assert shown.count(f"negative  {ODD}a ") == 3
     assert ("▀" in shown) == (colour == "truecolor")  # with colours, the picture too
