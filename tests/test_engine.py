@@ -335,6 +335,22 @@ def test_a_broken_image_leaves_out_its_cases_for_pairs_too(tmp_path: Path) -> No
     assert list(found["bench"].left_out) == [1] and is_sentence(found["bench"].left_out[1])
 
 
+@pytest.mark.parametrize("kind", [Towers, Judge])
+def test_broken_images_of_one_content_are_all_left_out(
+    tmp_path: Path, kind: type[Towers | Judge]
+) -> None:
+    """Downloads that failed leave many empty files, which all have the same key."""
+    write_images(tmp_path, "a.png")
+    names = ("a.png", "empty-1.jpg", "empty-2.jpg", "empty-3.jpg")
+    for name in names[1:]:
+        (tmp_path / name).touch()
+    cases = [choice(name, name, "yes", "no") for name in names]
+    found = run_engine(kind(), {"bench": build(*cases, root=tmp_path)}, tmp_path / "store")["bench"]
+    assert sorted(found.left_out) == [1, 2, 3]
+    for row, why in found.left_out.items():
+        assert is_sentence(why) and names[row] in why
+
+
 def write_benchmark(folder: Path, *images: str) -> str:
     lines = [
         json.dumps({"id": n, "images": [i], "captions": ["yes", "no"], "truth": [[True, False]]})

@@ -9,6 +9,7 @@ A folder is written beside its place and renamed into it, so it is never half th
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import json
 import os
@@ -73,6 +74,7 @@ def save_run(run: Run, folder: Path) -> Run:
     text = json.dumps(manifest, indent=2, ensure_ascii=False, allow_nan=False)
     (draft / _MANIFEST).write_text(text + "\n", encoding="utf-8")
     _move(draft, folder)
+    _sweep(folder)
     return Run(run.model, run.parts, manifest, folder)
 
 
@@ -92,6 +94,24 @@ def _move(draft: Path, folder: Path) -> None:
         folder.rename(old)
     draft.rename(folder)
     shutil.rmtree(old, ignore_errors=True)
+
+
+def _sweep(folder: Path) -> None:
+    """Remove what killed processes left beside a run: `.NAME.PID.tmp` and `.NAME.PID.old`."""
+    for left in folder.parent.glob(f".{glob.escape(folder.name)}.*.*"):
+        pid = left.name.split(".")[-2]
+        if pid.isdecimal() and not _is_alive(int(pid)):
+            shutil.rmtree(left, ignore_errors=True)
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
 
 
 def _describe(part: Part) -> dict[str, Any]:

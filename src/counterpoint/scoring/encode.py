@@ -7,6 +7,7 @@ and the results are the same to the byte.
 
 from __future__ import annotations
 
+import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -23,7 +24,8 @@ from counterpoint.scoring.store import Store, digest
 
 T = TypeVar("T")
 R = TypeVar("R")
-WORKERS = 8
+# Reading waits for the disk and decoding lets go of the interpreter: more threads than few cores.
+WORKERS = max(4, min(16, os.cpu_count() or 4))
 
 
 class Encoded(NamedTuple):

@@ -124,11 +124,12 @@ def _score_pairs(model: PairScorer, plan: Plan, scored: dict[str, Scored], work:
 
     # A model opens its images itself: those it will have to open are tried first, so that one that
     # cannot be opened costs its cases and not the run.
-    items = {key(pair): pair for pair in _unique_pairs(plan, scored)}
-    numbers = sorted({items[missing][0] for missing in work.store.missing(list(items))})
+    keys = {pair: key(pair) for pair in _unique_pairs(plan, scored)}
+    missing = set(work.store.missing(list(keys.values())))
+    numbers = sorted({image for (image, _), found in keys.items() if found in missing})
     broken = broken_pictures([plan.pictures[i] for i in numbers])
     _leave_out_images(plan, {numbers[i]: why for i, why in broken.items()}, scored)
-    items = {key(pair): pair for pair in _unique_pairs(plan, scored)}
+    items = {keys[pair]: pair for pair in _unique_pairs(plan, scored)}
     fill(compute, items, work.store, work.batch, work.progress, "pairs")
 
     def compare(pairs: Pairs) -> np.ndarray:
