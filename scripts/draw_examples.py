@@ -61,7 +61,7 @@ def main() -> None:
         sheet.paste(picture.resize((SIDE, SIDE), Image.Resampling.LANCZOS), (GAP, top))
         draw_case(pen, top, outcome, part, row)
     arguments.out.parent.mkdir(parents=True, exist_ok=True)
-    sheet.quantize(64).save(arguments.out, optimize=True)
+    sheet.save(arguments.out, optimize=True)
     print(f"wrote {arguments.out}, {np.round(arguments.out.stat().st_size / 1024)} KiB")
 
 
