@@ -23,10 +23,11 @@ from counterpoint.benchmarks import BENCHMARKS
 from counterpoint.cli import app, examples, main, tables
 from counterpoint.cli.demo import BENCHMARKS as DEMO_BENCHMARKS
 from counterpoint.cli.demo import MODELS as DEMO_MODELS
+from counterpoint.comparison import compare
 from counterpoint.evaluation import evaluate
 from counterpoint.models import EXAMPLES, FAMILIES, LoadOptions
 from counterpoint.protocols import PROTOCOLS
-from counterpoint.results import as_json, compare, rows
+from counterpoint.results import as_json, rows
 from counterpoint.runs import Run, load_run
 
 COMMANDS = typer.main.get_command(app).commands

@@ -24,10 +24,11 @@ from support import (
 
 from counterpoint import runs
 from counterpoint.cases import Cases
+from counterpoint.comparison import Difference, compare
 from counterpoint.errors import RunError
 from counterpoint.metric_registry import METRICS
 from counterpoint.protocols import PROTOCOLS, Protocol
-from counterpoint.results import Difference, Row, as_json, compare, rows, side_by_side
+from counterpoint.results import Row, as_json, rows, side_by_side
 from counterpoint.runs import Part, Run, find_runs, load_run, save_run
 from counterpoint.statistics import holm, mcnemar
 

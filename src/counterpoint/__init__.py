@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from counterpoint.case_files import read_cases, write_cases
     from counterpoint.cases import Case, Cases, ImageRef, caption_case
+    from counterpoint.comparison import compare
     from counterpoint.errors import CounterpointError
     from counterpoint.evaluation import evaluate
-    from counterpoint.results import compare, rows
+    from counterpoint.results import rows
     from counterpoint.runs import Run, load_run
 
 _HOMES = {
@@ -29,7 +30,7 @@ _HOMES = {
     "ImageRef": "cases",
     "Run": "runs",
     "caption_case": "cases",
-    "compare": "results",
+    "compare": "comparison",
     "evaluate": "evaluation",
     "load_run": "runs",
     "read_cases": "case_files",

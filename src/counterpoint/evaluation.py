@@ -54,24 +54,25 @@ def evaluate(
         raise CounterpointError("evaluate needs at least one model and one benchmark.")
     if batch_size < 1 or (limit is not None and limit < 1):
         raise CounterpointError("batch size and limit must be at least 1.")
-    tables, protocols = {}, {}
-    for name in benchmarks:
-        benchmark, cases = load_benchmark(name, None if data is None else Path(data))
-        protocols[name] = get_protocol(protocol or benchmark.protocol)
-        tables[name] = _prepare(cases, protocols[name], limit)
-    hashes = {name: cases.content_hash() for name, cases in tables.items()}
+    root = None if data is None else Path(data)
+    found = {name: load_benchmark(name, root) for name in benchmarks}
+    protocols = {
+        name: get_protocol(protocol or benchmark.protocol) for name, (benchmark, _) in found.items()
+    }
+    tables = {name: _prepare(cases, protocols[name], limit) for name, (_, cases) in found.items()}
     options = {"limit": limit, "batch_size": batch_size, "device": device}
     names = [model if isinstance(model, str) else model[0] for model in models]
     asked = repr((benchmarks, options, str(data), sorted(p.name for p in protocols.values())))
     folders = _folders(names, None if out is None else Path(out), asked)
     for folder in folders:
         refuse_other(folder)
+    hashes = {name: cases.content_hash() for name, cases in tables.items()}
+    overlong = {name: chosen.overlong for name, chosen in protocols.items()}
     runs = []
     with Store(Path(store) if store else default_store()) as opened:
         for model, name, folder in zip(models, names, folders, strict=True):
             loaded = load_model(model, LoadOptions(device)) if isinstance(model, str) else model[1]
             work = Work(opened, batch_size, Named(progress or Quiet(), name))
-            overlong = {key: chosen.overlong for key, chosen in protocols.items()}
             scored = score(loaded, tables, overlong, work)
             parts = {
                 key: _part(key, tables[key], scored[key], protocols[key], hashes[key])

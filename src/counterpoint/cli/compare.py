@@ -27,13 +27,13 @@ def compare(
 
     counterpoint compare runs/demo/world-base runs/demo/random
     """
-    from counterpoint import results
+    from counterpoint import comparison, results
     from counterpoint.cli.tables import print_differences
     from counterpoint.protocols import get_protocol
     from counterpoint.runs import load_run
 
     a, b = load_run(run_a), load_run(run_b)
-    found = results.compare(a, b, get_protocol(protocol) if protocol else None)
+    found = comparison.compare(a, b, get_protocol(protocol) if protocol else None)
     if as_json:
         print_json(results.as_json(found))
     else:

@@ -10,9 +10,10 @@ from rich.measure import Measurement
 from rich.table import Table
 
 from counterpoint.cli.console import output, percent
+from counterpoint.comparison import Difference
 from counterpoint.metric_registry import METRICS
 from counterpoint.protocols import Protocol
-from counterpoint.results import Difference, Row
+from counterpoint.results import Row
 from counterpoint.runs import Run
 from counterpoint.statistics import ALL, LEVEL
 
