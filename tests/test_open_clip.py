@@ -6,6 +6,7 @@ import json
 import pickle
 import shutil
 import socket
+import sys
 from copy import deepcopy
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from PIL import Image
 from safetensors.torch import load_file, save_file
 
 import counterpoint
-from counterpoint.errors import CounterpointError, ModelError, NotFoundError
+from counterpoint.errors import CounterpointError, MissingExtraError, ModelError, NotFoundError
 from counterpoint.models import LoadOptions, load_model
 from counterpoint.models.devices import pick_device
 from counterpoint.models.open_clip import MERGES, OpenClip
@@ -652,3 +653,12 @@ def test_auto_takes_the_gpu_that_there_is_and_makes_float32_mean_it(monkeypatch,
     assert all(switch.allow_tf32 for switch in rounding)
     assert pick_device("auto") == "cuda"
     assert not any(switch.allow_tf32 for switch in rounding)
+
+
+def test_a_missing_package_names_the_extra(tmp_path, monkeypatch):
+    """open_clip's models with a tokenizer of transformers, where that is not installed."""
+    text = {**TEXT, "hf_tokenizer_name": "own"}
+    folder = save_model(tmp_path / "m", {**CUSTOM, "text_cfg": text})
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'counterpoint\[vlm\]'"):
+        load_model(f"open_clip:local-dir:{folder}")

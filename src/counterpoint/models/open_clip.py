@@ -16,7 +16,7 @@ import torch
 from open_clip.transform import PreprocessCfg, image_transform_v2
 from PIL import Image
 
-from counterpoint.errors import ModelError, NotFoundError
+from counterpoint.errors import MissingExtraError, ModelError, NotFoundError
 from counterpoint.models import LoadOptions
 from counterpoint.models.devices import pick_device
 from counterpoint.models.open_clip_checks import Source, parse, refuse_wrong_activation
@@ -166,8 +166,8 @@ def load(rest: str, options: LoadOptions) -> OpenClip:
                 require_pretrained=True,
             )
             tokenizer = open_clip.get_tokenizer(source.name, **own_merges)
-    except ImportError as error:
-        raise ModelError(f"open_clip:{rest} needs another package: {error}.") from None
+    except ImportError:  # towers and tokenizers of transformers
+        raise MissingExtraError(f"open_clip:{rest}", "vlm") from None
     except Exception as error:  # open_clip and its loaders raise anything
         why = " ".join(str(error).split())[:300]
         raise ModelError(
