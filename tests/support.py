@@ -238,3 +238,9 @@ _WHOLE: dict[str, Callable[[Lines, Truth, str], float]] = {
     "tie_rate": _tie_rate,
     "mean_rank": lambda s, t, e: _mean(_places(s, t, e)),
 }
+
+
+def mixed() -> Cases:
+    """Captions to choose from in one group, images and captions to match in the other."""
+    made = [case(i, group="replace/obj") for i in range(12)] + [square(i) for i in range(12)]
+    return Cases.build(made, source="test")

@@ -1,11 +1,9 @@
-"""From scores in memory to rows, differences and averages, and through a run folder and back."""
+"""From scores in memory to rows, differences and averages."""
 
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -13,23 +11,22 @@ import pytest
 from support import (
     GROUPS,
     case,
+    mixed,
     part,
     random_run,
     random_scores,
     reference,
     run_of,
-    square,
     table,
 )
 
-from counterpoint import runs
 from counterpoint.cases import Cases
 from counterpoint.comparison import Difference, compare
 from counterpoint.errors import RunError
 from counterpoint.metric_registry import METRICS
-from counterpoint.protocols import PROTOCOLS, Protocol
+from counterpoint.protocols import PROTOCOLS
 from counterpoint.results import Row, as_json, rows, side_by_side
-from counterpoint.runs import Part, Run, find_runs, load_run, save_run
+from counterpoint.runs import Part, Run
 from counterpoint.statistics import holm, mcnemar
 
 FAST = 200  # resamples
@@ -70,12 +67,6 @@ def case_values(p: Part, metric: str, tie: str = "wrong") -> np.ndarray:
 def in_group(p: Part, label: str) -> np.ndarray:
     first = [labels[0] for labels in p.cases.frame["groups"].to_list()]
     return np.array([label == "all" or f"{name}/".startswith(f"{label}/") for name in first])
-
-
-def mixed() -> Cases:
-    """Captions to choose from in one group, images and captions to match in the other."""
-    made = [case(i, group="replace/obj") for i in range(12)] + [square(i) for i in range(12)]
-    return Cases.build(made, source="test")
 
 
 # --- rows --------------------------------------------------------------------------------------
@@ -398,211 +389,3 @@ def test_runs_of_other_protocols_need_one_to_agree_on() -> None:
     with pytest.raises(RunError, match=r"'strict' and 'sugarcrepe'.*--protocol"):
         compare(a, b)
     assert compare(a, b, PROTOCOLS["strict"], resamples=20)
-
-
-# --- run folders -------------------------------------------------------------------------------
-
-ODD = Protocol(
-    "mine", "odd", "half", "types", ("micro", "types"), exclude=frozenset({"b", "a"}), min_count=3
-)
-
-
-def full_run() -> Run:
-    """Two benchmarks, several shapes, what was left out, and a protocol of our own."""
-    captions, pairs = table(20), mixed()
-    one = replace(
-        part(captions, random_scores(captions, 0), ODD, "captions"),
-        cases=Cases(captions.frame, Path("somewhere")),
-        left_out=(("lost-1", "no such image"), ("lost-2", "caption too long")),
-        cut_captions=7,
-    )
-    return run_of(
-        one, part(pairs, random_scores(pairs, 1) / 7, "strict", "pairs"), model="org/model"
-    )
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    save_run(full_run(), tmp_path / "run")
-    return tmp_path / "run"
-
-
-def manifest_of(folder: Path) -> dict:
-    return json.loads((folder / "run.json").read_text(encoding="utf-8"))
-
-
-def assert_same(a: Run, b: Run) -> None:
-    assert a.model == b.model
-    assert list(a.parts) == list(b.parts)
-    for one, two in zip(a.parts.values(), b.parts.values(), strict=True):
-        assert one.cases.frame.equals(two.cases.frame)
-        assert one.cases.root == two.cases.root
-        assert one.scores.dtype == two.scores.dtype == np.float32
-        np.testing.assert_array_equal(one.scores, two.scores)
-        fields = ("benchmark", "protocol", "left_out", "cut_captions")
-        assert [getattr(one, f) for f in fields] == [getattr(two, f) for f in fields]
-
-
-def test_a_run_survives_its_folder(folder: Path) -> None:
-    found = load_run(folder)
-    assert_same(found, full_run())
-    assert found.folder == folder
-    assert found.manifest["created"] == "today"
-    assert found.left_out == 2
-    assert rows(found, resamples=20) == rows(full_run(), resamples=20)
-    assert load_run(str(folder)).model == "org/model"
-
-
-def test_a_loaded_run_can_be_saved_again(folder: Path) -> None:
-    again = save_run(load_run(folder), folder.parent / "copy")
-    assert_same(load_run(folder.parent / "copy"), full_run())
-    assert again.folder == folder.parent / "copy"
-    assert manifest_of(again.folder) == manifest_of(folder)
-
-
-def test_the_manifest_counts(folder: Path) -> None:
-    described = manifest_of(folder)["benchmarks"]["captions"]
-    counts = [described[key] for key in ("cases", "scored", "pairs", "cut_captions")]
-    assert counts == [22, 20, 60, 7]
-    assert described["left_out"][0] == {"case_id": "lost-1", "reason": "no such image"}
-    assert described["data_hash"] == table(20).content_hash()
-
-
-def test_scores_are_a_table_that_others_can_read(folder: Path) -> None:
-    scores = pl.read_parquet(folder / "scores.parquet")
-    assert scores.columns == ["benchmark", "case_id", "image", "caption", "score"]
-    pairs = full_run().parts["pairs"]
-    square_3 = scores.filter(benchmark="pairs", case_id="square-3")
-    assert square_3.select("image", "caption").rows() == [(0, 0), (0, 1), (1, 0), (1, 1)]
-    start = pairs.cases.pair_offsets[15]  # twelve triples come before the squares
-    assert square_3["score"].to_list() == pairs.scores[start : start + 4].tolist()
-
-
-def test_a_run_of_which_everything_was_left_out_is_kept(tmp_path: Path) -> None:
-    cases = table(2)
-    none = replace(
-        part(cases.keep(np.zeros(2, dtype=bool)), np.zeros(0)),
-        left_out=(("case-0", "x"), ("case-1", "y")),
-    )
-    save_run(run_of(none), tmp_path / "run")
-    found = load_run(tmp_path / "run")
-    assert_same(found, run_of(none))
-    assert rows(found) == []
-
-
-def test_an_older_run_is_replaced_and_nothing_else_stays(folder: Path) -> None:
-    newer = random_run(table(4), seed=9, model="newer")
-    save_run(newer, folder)
-    assert_same(load_run(folder), newer)
-    assert [path.name for path in folder.parent.iterdir()] == ["run"]
-    assert sorted(p.name for p in folder.iterdir()) == [
-        "cases.parquet",
-        "run.json",
-        "scores.parquet",
-    ]
-
-
-def test_a_failure_leaves_the_older_run(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(run: Run) -> pl.DataFrame:
-        raise OSError("disk full")
-
-    monkeypatch.setattr(runs, "_score_table", fail)
-    with pytest.raises(OSError, match="disk full"):
-        save_run(random_run(table(4), seed=9), folder)
-    assert_same(load_run(folder), full_run())
-    assert find_runs(folder.parent) == [folder]
-
-
-def test_a_folder_of_something_else_is_not_overwritten(tmp_path: Path) -> None:
-    (tmp_path / "thesis.txt").write_text("years of work")
-    with pytest.raises(RunError, match="is no run folder"):
-        save_run(random_run(table(4), seed=0), tmp_path)
-    assert (tmp_path / "thesis.txt").read_text() == "years of work"
-
-
-def test_a_file_is_not_overwritten(tmp_path: Path) -> None:
-    (tmp_path / "out").write_text("years of work")
-    with pytest.raises(RunError, match="out"):
-        save_run(random_run(table(4), seed=0), tmp_path / "out")
-    assert (tmp_path / "out").read_text() == "years of work"
-
-
-def test_an_empty_folder_and_missing_parents_are_filled(tmp_path: Path) -> None:
-    (tmp_path / "empty").mkdir()
-    for place in (tmp_path / "empty", tmp_path / "a" / "b" / "c"):
-        save_run(random_run(table(4), seed=0), place)
-        assert load_run(place).model == "model"
-
-
-@pytest.mark.parametrize("name", ["cases.parquet", "scores.parquet"])
-def test_a_damaged_table_is_refused(name: str, folder: Path) -> None:
-    path = folder / name
-    whole = path.read_bytes()
-    middle = len(whole) // 2
-    flipped = whole[:middle] + bytes([whole[middle] ^ 1]) + whole[middle + 1 :]
-    for damaged in (whole[:-10], flipped, b""):
-        path.write_bytes(damaged)
-        with pytest.raises(RunError, match=name):
-            load_run(folder)
-    path.unlink()
-    with pytest.raises(RunError, match=f"{name} is missing"):
-        load_run(folder)
-
-
-@pytest.mark.parametrize(
-    "text", ["", "{", "[]", "3", "{}", '{"format": 1}', '{"format": 1, "model": "m"}']
-)
-def test_a_damaged_manifest_is_refused(text: str, folder: Path) -> None:
-    (folder / "run.json").write_text(text)
-    with pytest.raises(RunError, match=r"run\.json is damaged"):
-        load_run(folder)
-
-
-def test_a_manifest_of_another_format_is_refused(folder: Path) -> None:
-    (folder / "run.json").write_text(json.dumps({**manifest_of(folder), "format": 99}))
-    with pytest.raises(RunError, match="run format 99"):
-        load_run(folder)
-
-
-@pytest.mark.parametrize("key", ["protocol", "left_out", "cut_captions"])
-def test_a_manifest_that_lost_a_part_is_refused(key: str, folder: Path) -> None:
-    manifest = manifest_of(folder)
-    del manifest["benchmarks"]["captions"][key]
-    (folder / "run.json").write_text(json.dumps(manifest))
-    with pytest.raises(RunError, match=r"run\.json"):
-        load_run(folder)
-
-
-def test_a_manifest_of_an_unknown_choice_is_refused(folder: Path) -> None:
-    manifest = manifest_of(folder)
-    manifest["benchmarks"]["captions"]["protocol"]["colour"] = "red"
-    (folder / "run.json").write_text(json.dumps(manifest))
-    with pytest.raises(RunError, match=r"run\.json"):
-        load_run(folder)
-
-
-def test_no_run_and_several_runs_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(RunError, match="no run folder"):
-        load_run(tmp_path / "nowhere")
-    for name in ("one", "two"):
-        save_run(random_run(table(4), seed=0, model=name), tmp_path / name)
-    with pytest.raises(RunError, match=r"holds 2 runs.*one.*two"):
-        load_run(tmp_path)
-    assert find_runs(tmp_path) == [tmp_path / "one", tmp_path / "two"]
-    assert load_run(tmp_path / "two").model == "two"
-
-
-def test_a_single_run_is_found_below_and_drafts_are_not(tmp_path: Path) -> None:
-    save_run(random_run(table(4), seed=0), tmp_path / "deep" / "run")
-    (tmp_path / ".run.1.tmp").mkdir()
-    (tmp_path / ".run.1.tmp" / "run.json").write_text("{}")
-    assert load_run(tmp_path).folder == tmp_path / "deep" / "run"
-
-
-def test_what_killed_processes_left_is_swept_away(tmp_path: Path) -> None:
-    """A draft of a process that lives is another command's work and stays."""
-    dead, alive = tmp_path / ".run.999999999.tmp", tmp_path / f".run.{os.getppid()}.tmp"
-    for folder in (dead, alive):
-        folder.mkdir()
-    save_run(random_run(table(), seed=1), tmp_path / "run")
-    assert not dead.exists() and alive.exists()
