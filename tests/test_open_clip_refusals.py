@@ -1,0 +1,318 @@
+"""What the open_clip adapter refuses: the wrong activation, and what cannot be loaded."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import shutil
+import sys
+from pathlib import Path
+
+import open_clip
+import pytest
+import torch
+from open_clip_models import (
+    CLIP,
+    CONFIG,
+    CUSTOM,
+    TEXT,
+    VISION,
+    WEIGHTS,
+    build,
+    load,
+    refusal,
+    save_model,
+)
+from safetensors.torch import load_file, save_file
+
+from counterpoint.errors import MissingExtraError, ModelError, NotFoundError
+from counterpoint.models import LoadOptions, load_model
+from counterpoint.models.devices import pick_device
+from counterpoint.models.open_clip import MERGES
+from counterpoint.models.open_clip_checks import parse, refuse_wrong_activation
+
+# --- QuickGELU ---------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def unbuilt(monkeypatch):
+    """What is refused must be refused before a model of 150 million weights is built."""
+
+    def refuse(*_, **__):
+        raise AssertionError("the model was built")
+
+    monkeypatch.setattr(open_clip, "create_model", refuse)
+
+
+@pytest.fixture
+def tiny(monkeypatch):
+    """Architectures `tiny` and `tiny-quickgelu`, so that named ones can be loaded for good."""
+    config = {**CLIP, "text_cfg": {**TEXT, "vocab_size": 49408}}
+    for name, more in (("tiny", {}), ("tiny-quickgelu", {"quick_gelu": True})):
+        monkeypatch.setitem(open_clip.factory._MODEL_CONFIGS, name, {**config, **more})
+    return config
+
+
+@pytest.mark.usefixtures("unbuilt")
+@pytest.mark.parametrize(
+    ("asked", "fix"),
+    [
+        ("ViT-B-32/openai", "ViT-B-32-quickgelu/openai"),
+        ("ViT-L-14/openai", "ViT-L-14-quickgelu/openai"),
+        ("RN50/openai", "RN50-quickgelu/openai"),
+    ],
+)
+def test_tags_with_another_activation_are_refused_by_name(asked, fix):
+    message = refusal(f"open_clip:{asked}")
+    assert "trained with QuickGELU" in message
+    assert message.endswith(f"use open_clip:{fix}.")
+    refuse_wrong_activation(parse(fix))
+
+
+def test_every_tag_of_open_clip_is_accepted_or_its_named_fix_is():
+    tags = [f"{name}/{tag}" for name, tag in open_clip.list_pretrained()]
+    fixes = {tag: fix for tag in tags if (fix := named_fix(tag))}
+    assert "ViT-B-32/openai" in fixes
+    # A fix that is refused in its turn leaves the user no way to load the model.
+    assert {tag: fix for tag, fix in fixes.items() if named_fix(fix)} == {}
+
+
+def named_fix(id: str) -> str | None:
+    try:
+        refuse_wrong_activation(parse(id))
+    except ModelError as error:
+        return str(error).rpartition("use open_clip:")[2].removesuffix(".")
+    return None
+
+
+def transformers_config(text: str, vision: str) -> str:
+    return json.dumps(
+        {"text_config": {"hidden_act": text}, "vision_config": {"hidden_act": vision}}
+    )
+
+
+@pytest.mark.parametrize(
+    ("built", "trained"),
+    [(False, "quick_gelu"), (True, "gelu")],
+    ids=["wants-quick", "wants-plain"],
+)
+def test_a_folder_whose_two_configs_disagree_is_refused_and_the_fix_works(built, trained, tmp_path):
+    folder = save_model(tmp_path / "m", {**CLIP, "quick_gelu": built})
+    (folder / "config.json").write_text(transformers_config(trained, trained))
+    message = refusal(f"open_clip:local-dir:{folder}")
+    wanted = not built
+    assert f'set "quick_gelu": {json.dumps(wanted)} in its model_cfg' in message
+    config = json.loads((folder / CONFIG).read_text())
+    config["model_cfg"]["quick_gelu"] = wanted
+    (folder / CONFIG).write_text(json.dumps(config))
+    assert ("QuickGELU" in repr(load(folder).model)) is wanted
+
+
+def test_a_folder_whose_two_configs_agree_is_loaded(tmp_path):
+    folder = save_model(tmp_path / "m")
+    (folder / "config.json").write_text(transformers_config("gelu", "gelu"))
+    assert load(folder).fingerprint
+
+
+@pytest.mark.usefixtures("unbuilt")
+@pytest.mark.parametrize(
+    ("metadata", "architecture", "fix"),
+    [
+        ({"quick_gelu": "true"}, "ViT-B-32", "ViT-B-32-quickgelu"),
+        ({"quick_gelu": "false"}, "ViT-B-32-quickgelu", "ViT-B-32"),
+        ({"architecture": "ViT-B-32-quickgelu"}, "ViT-B-32", "ViT-B-32-quickgelu"),
+    ],
+)
+def test_a_safetensors_header_that_says_otherwise_is_refused(metadata, architecture, fix, tmp_path):
+    path = tmp_path / "w.safetensors"
+    save_file({"x": torch.zeros(1)}, path, metadata=metadata)
+    message = refusal(f"open_clip:{architecture}/{path}")
+    assert message.endswith(f"use open_clip:{fix}/{path}.")
+
+
+@pytest.mark.usefixtures("unbuilt")
+def test_a_training_checkpoint_that_names_quickgelu_is_refused(tmp_path):
+    path = tmp_path / "epoch_5.pt"
+    name = "2024_01_01-model_ViT-B-32-quickgelu-lr_1e-05-b_256"
+    torch.save({"epoch": 5, "name": name, "state_dict": {"x": torch.zeros(1)}}, path)
+    assert f"use open_clip:ViT-B-32-quickgelu/{path}." in refusal(f"open_clip:ViT-B-32/{path}")
+
+
+@pytest.mark.usefixtures("unbuilt")
+def test_a_torchscript_archive_is_taken_for_openais_own(tmp_path):
+    path = tmp_path / "ViT-B-32.pt"
+    torch.jit.script(torch.nn.Linear(1, 1)).save(str(path))
+    assert "use open_clip:ViT-B-32-quickgelu/" in refusal(f"open_clip:ViT-B-32/{path}")
+
+
+def save_weights(path: Path, model_cfg: dict) -> Path:
+    torch.save({"state_dict": build(model_cfg).state_dict()}, path)
+    return path
+
+
+def test_a_file_that_does_not_say_its_activation_is_loaded_with_a_note(tiny, tmp_path):
+    path = save_weights(tmp_path / "weights.pt", tiny)
+    [note] = load_model(f"open_clip:tiny/{path}", LoadOptions("cpu")).describe()["notes"]
+    assert "weights.pt does not say which activation" in note
+    assert "tiny computes GELU" in note
+    [note] = load_model(f"open_clip:tiny-quickgelu/{path}", LoadOptions("cpu")).describe()["notes"]
+    assert "tiny-quickgelu computes QuickGELU" in note
+
+
+def test_a_file_that_says_the_right_activation_is_loaded_without_a_note(tiny, tmp_path):
+    path = tmp_path / "w.safetensors"
+    save_file(build(tiny).state_dict(), path, metadata={"quick_gelu": "false"})
+    assert load_model(f"open_clip:tiny/{path}", LoadOptions("cpu")).describe()["notes"] == []
+
+
+# --- what cannot be loaded ---------------------------------------------------------------------
+
+
+class Bomb:
+    """Unpickling it creates a file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self):
+        return open, (str(self.path), "w")
+
+
+def plant(path: Path, trace: Path, how: str) -> None:
+    if how == "pickle":
+        path.write_bytes(pickle.dumps({"state_dict": Bomb(trace)}))
+        pickle.loads(path.read_bytes())["state_dict"].close()  # it does go off
+        trace.unlink()
+    else:
+        torch.save({"state_dict": Bomb(trace)}, path)
+
+
+@pytest.mark.parametrize("how", ["pickle", "archive"])
+@pytest.mark.usefixtures("tiny")
+def test_weights_that_would_run_code_are_refused_and_run_none(how, tmp_path):
+    trace, path = tmp_path / "trace", tmp_path / "bomb.pt"
+    plant(path, trace, how)
+    assert "bomb.pt" in refusal(f"open_clip:tiny/{path}")
+    folder = save_model(tmp_path / "m")
+    (folder / WEIGHTS).unlink()
+    path.rename(folder / "open_clip_pytorch_model.bin")
+    refusal(f"open_clip:local-dir:{folder}")
+    assert not trace.exists()
+
+
+def test_a_missing_weights_file_is_named():
+    message = refusal("open_clip:ViT-B-32/nowhere/weights.pt", NotFoundError)
+    assert "'nowhere/weights.pt'" in message
+    assert "ViT-B-32" in message
+
+
+def test_a_folder_without_config_is_named(tmp_path):
+    assert CONFIG in refusal(f"open_clip:local-dir:{tmp_path}")
+    assert "nowhere" in refusal(f"open_clip:local-dir:{tmp_path / 'nowhere'}")
+
+
+def test_a_folder_without_weights_is_refused(tmp_path):
+    folder = save_model(tmp_path / "m")
+    (folder / WEIGHTS).unlink()
+    assert "weights" in refusal(f"open_clip:local-dir:{folder}")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{ not json",
+        "[]",
+        "{}",
+        '{"model_cfg": null}',
+        '{"model_cfg": []}',
+        '{"model_cfg": {"embed_dim": 16}}',
+    ],
+)
+def test_a_broken_config_is_refused(text, tmp_path):
+    folder = save_model(tmp_path / "m")
+    (folder / CONFIG).write_text(text)
+    assert str(folder) in refusal(f"open_clip:local-dir:{folder}")
+
+
+@pytest.mark.parametrize("text", ["{ not json", "[]", '{"text_config": null}'])
+def test_a_broken_transformers_config_is_refused_or_ignored_but_no_crash(text, tmp_path):
+    folder = save_model(tmp_path / "m")
+    (folder / "config.json").write_text(text)
+    try:
+        load(folder)
+    except ModelError as error:
+        assert "config.json" in str(error)
+
+
+def test_truncated_safetensors_are_refused(tiny, tmp_path):
+    folder = save_model(tmp_path / "m")
+    data = (folder / WEIGHTS).read_bytes()
+    (folder / WEIGHTS).write_bytes(data[: len(data) // 2])
+    refusal(f"open_clip:local-dir:{folder}")
+    path = tmp_path / "cut.safetensors"
+    save_file(build(tiny).state_dict(), path)
+    path.write_bytes(path.read_bytes()[:5000])
+    assert "cut.safetensors" in refusal(f"open_clip:tiny/{path}")
+
+
+def test_weights_of_another_architecture_are_refused(tmp_path):
+    folder = save_model(tmp_path / "m")
+    other = save_model(tmp_path / "other", {**CLIP, "vision_cfg": {**VISION, "width": 48}})
+    shutil.copy(other / WEIGHTS, folder)
+    assert "size mismatch" in refusal(f"open_clip:local-dir:{folder}")
+    weights = load_file(folder / WEIGHTS)
+    del weights["visual.proj"]
+    save_file(weights, folder / WEIGHTS)
+    refusal(f"open_clip:local-dir:{folder}")
+
+
+def test_a_tokenizer_with_more_tokens_than_the_tower_is_refused(tmp_path):
+    folder = save_model(tmp_path / "m")
+    (folder / MERGES).unlink()
+    message = refusal(f"open_clip:local-dir:{folder}")
+    assert "49408" in message and "679" in message and MERGES in message
+
+
+def test_unknown_names_are_answered_with_near_ones():
+    near = refusal("open_clip:ViT-B-23-quickgelu/openai", NotFoundError)
+    assert "Did you mean 'ViT-B-32-quickgelu'?" in near
+    assert "Did you mean 'openai'?" in refusal("open_clip:ViT-B-32/opneai", NotFoundError)
+    assert "laion2b" in refusal("open_clip:ViT-B-32", NotFoundError)  # which tags there are
+    assert "Did you mean 'base'?" in refusal("world:bse", NotFoundError)
+    assert "Did you mean 'open_clip'?" in refusal("openclip:ViT-B-32/openai", NotFoundError)
+
+
+def test_cuda_without_a_gpu_is_refused_in_a_sentence(monkeypatch, tmp_path):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    message = refusal(f"open_clip:local-dir:{save_model(tmp_path / 'm')}", device="cuda")
+    assert "--device cpu" in message
+    assert pick_device("auto") == "cpu"
+
+
+@pytest.fixture
+def rounding():
+    """torch's TF32 switches, which are global: on here, and afterwards as they were."""
+    switches = (torch.backends.cudnn, torch.backends.cuda.matmul)
+    before = [switch.allow_tf32 for switch in switches]
+    for switch in switches:
+        switch.allow_tf32 = True
+    yield switches
+    for switch, value in zip(switches, before, strict=True):
+        switch.allow_tf32 = value
+
+
+def test_auto_takes_the_gpu_that_there_is_and_makes_float32_mean_it(monkeypatch, rounding):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    assert pick_device("cpu") == "cpu"
+    assert all(switch.allow_tf32 for switch in rounding)
+    assert pick_device("auto") == "cuda"
+    assert not any(switch.allow_tf32 for switch in rounding)
+
+
+def test_a_missing_package_names_the_extra(tmp_path, monkeypatch):
+    """open_clip's models with a tokenizer of transformers, where that is not installed."""
+    text = {**TEXT, "hf_tokenizer_name": "own"}
+    folder = save_model(tmp_path / "m", {**CUSTOM, "text_cfg": text})
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'counterpoint\[vlm\]'"):
+        load_model(f"open_clip:local-dir:{folder}")
