@@ -63,6 +63,9 @@ PROTOCOLS: Final[dict[str, Protocol]] = {
         Protocol(
             "strict", "Ours: strict comparison, raw captions, nothing cut, every case counted."
         ),
+        Protocol(
+            "half", "Strict, but a tie is half right: fair to baselines that often tie.", tie="half"
+        ),
         Protocol("hard-positives", "Kamath et al. 2024: strict comparison, mean over cases."),
         Protocol(
             "sugarcrepe",
