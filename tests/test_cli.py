@@ -462,6 +462,12 @@ def test_rescore_shows_groups_and_averages(counterpoint):
     assert "averages" not in counterpoint("rescore", "runs/x").out
 
 
+def test_the_protocol_that_was_used_is_named(counterpoint):
+    run_folder("random", "world-swap:size=20", out="runs/a")
+    done = counterpoint("rescore", "runs/a", "--protocol", "half")
+    assert "Protocol half: ties half" in done.out and "hard-positives" not in done.out
+
+
 # --- compare -----------------------------------------------------------------------------------
 
 

@@ -40,7 +40,7 @@ def rescore(
     if as_json:
         print_json(results.as_json(rows))
         return
-    print_results(loaded, rows, groups=groups)
+    print_results(loaded, rows, groups=groups, protocol=chosen)
     for run in loaded if averages else []:
         for part in run.parts.values():
             used = results.fitting(part, chosen)

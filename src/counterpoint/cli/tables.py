@@ -73,7 +73,13 @@ def _ordered(values: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(values))
 
 
-def print_results(runs: Sequence[Run], rows: Sequence[Row], *, groups: bool = False) -> None:
+def print_results(
+    runs: Sequence[Run],
+    rows: Sequence[Row],
+    *,
+    groups: bool = False,
+    protocol: Protocol | None = None,
+) -> None:
     """The table (where the terminal is narrow, one a benchmark) and the protocols under it."""
     table = results_table(rows, groups=groups)
     unbounded = output.options.update(max_width=1000)
@@ -91,7 +97,7 @@ def print_results(runs: Sequence[Run], rows: Sequence[Row], *, groups: bool = Fa
     protocols: dict[str, list[str]] = {}
     for run in runs:
         for part in run.parts.values():
-            users = protocols.setdefault(part.protocol.describe(), [])
+            users = protocols.setdefault((protocol or part.protocol).describe(), [])
             if part.benchmark not in users:
                 users.append(part.benchmark)
     for description, users in protocols.items():
