@@ -368,7 +368,7 @@ def test_blocks_agree_with_the_cases_one_by_one(found: list[Case]) -> None:
 def test_pairs_are_numbered_case_by_case_image_by_image() -> None:
     cases = build(case(0, 1, 1), square(1), case(2))
     assert cases.pair_offsets.tolist() == [0, 2, 6, 9]
-    assert cases.pair_captions().tolist() == [0, 1, 2, 3, 2, 3, 4, 5, 6]
+    assert cases.pairs().captions.tolist() == [0, 1, 2, 3, 2, 3, 4, 5, 6]
     images, captions = np.array([0, 1, 3, 4]), np.array([0, 2, 4, 7])
     found = pair_numbers(images, captions, np.array([2, 1]))
     assert found.cases.tolist() == [2, 2, 2, 1, 1, 1, 1]

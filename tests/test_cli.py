@@ -650,3 +650,13 @@ def test_a_narrow_terminal_shows_whole_differences(groups, narrow):
     ]
     verdicts = [d.verdict for d in found if d.group == "all"]
     assert_whole(narrow, numbers + verdicts)
+
+
+def test_a_narrow_terminal_shows_whole_group_names(narrow):
+    """A name squeezed into a column of one letter leaves the numbers whole and is unreadable."""
+    a, b = (
+        run_folder(m, "world-swap:size=60", out=f"runs/{m[-1]}") for m in ("random", "random:3")
+    )
+    tables.print_differences(compare(a, b, resamples=50), "a", "b", groups=True)
+    for label in ("attributes/colour", "attributes/mixed", "relations/vertical"):
+        assert f"world-swap:size=60, {label} (" in narrow.getvalue()

@@ -134,10 +134,10 @@ class Cases:
         """Where each case's scores start in the flat array of all pairs, with the total last."""
         return offsets(self.image_counts * self.caption_counts)
 
-    def pair_captions(self) -> np.ndarray:
-        """The number of each pair's caption among all captions, counted case by case."""
+    def pairs(self) -> PairNumbers:
+        """Every pair of the table, in the order of `pair_offsets`."""
         images, captions = offsets(self.image_counts), offsets(self.caption_counts)
-        return pair_numbers(images, captions, np.arange(len(self))).captions
+        return pair_numbers(images, captions, np.arange(len(self)))
 
     def truth_flat(self) -> np.ndarray:
         """The truth of every pair, case by case, row by row."""

@@ -109,8 +109,8 @@ def _is_alive(pid: int) -> bool:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
-    except PermissionError:
-        return True
+    except PermissionError:  # somebody else's, and alive
+        pass
     return True
 
 
@@ -138,16 +138,13 @@ def _case_table(run: Run) -> pl.DataFrame:
 def _score_table(run: Run) -> pl.DataFrame:
     tables = []
     for name, part in run.parts.items():
-        k, m = part.cases.image_counts, part.cases.caption_counts
-        starts = part.cases.pair_offsets
-        cell = np.arange(starts[-1]) - np.repeat(starts[:-1], k * m)
-        width = np.repeat(m, k * m)
-        case = part.cases.ids.gather(np.repeat(np.arange(len(part.cases)), k * m))
+        pairs = part.cases.pairs()
+        width = part.cases.caption_counts[pairs.cases]
         columns = {
-            "benchmark": pl.repeat(name, len(cell), eager=True),
-            "case_id": case,
-            "image": pl.Series(cell // width, dtype=pl.Int32),
-            "caption": pl.Series(cell % width, dtype=pl.Int32),
+            "benchmark": pl.repeat(name, len(part.scores), eager=True),
+            "case_id": part.cases.ids.gather(pairs.cases),
+            "image": pl.Series(pairs.cells // width, dtype=pl.Int32),
+            "caption": pl.Series(pairs.cells % width, dtype=pl.Int32),
             "score": pl.Series(part.scores, dtype=pl.Float32),
         }
         tables.append(pl.DataFrame(columns))

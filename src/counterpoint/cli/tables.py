@@ -136,11 +136,13 @@ def left_out_lines(runs: Sequence[Run]) -> list[str]:
 
 
 def print_differences(found: Sequence[Difference], a: str, b: str, *, groups: bool) -> None:
-    """A table a benchmark: the whole of it, or every group."""
+    """A table a benchmark, or with groups one for each of them: narrow enough for any terminal."""
     output.print(f"A = {a}\nB = {b}")
     shown = [d for d in found if METRICS[d.metric].main and (groups or d.group == ALL)]
-    for benchmark in _ordered(d.benchmark for d in shown):
-        output.print(_differences_table([d for d in shown if d.benchmark == benchmark], groups))
+    for benchmark, label in dict.fromkeys((d.benchmark, d.group) for d in shown):
+        mine = [d for d in shown if (d.benchmark, d.group) == (benchmark, label)]
+        where = benchmark if label == ALL else f"{benchmark}, {label}"
+        output.print(_differences_table(f"{where} ({mine[0].n:,} cases in both)", mine))
     output.print(
         f"A - B in points with its {LEVEL:.0%} interval (paired bootstrap over source images); "
         "p, from it and corrected over groups (Holm), decides the verdict; McNemar's exact test "
@@ -149,23 +151,25 @@ def print_differences(found: Sequence[Difference], a: str, b: str, *, groups: bo
     )
 
 
-def _differences_table(found: Sequence[Difference], groups: bool) -> Table:
-    title = f"{found[0].benchmark} ({max(d.n for d in found):,} cases in both)"
+def _differences_table(title: str, found: Sequence[Difference]) -> Table:
     table = Table(title=title, title_justify="left", header_style="bold", box=box.SIMPLE_HEAD)
     table.padding, table.pad_edge = (0, 1, 0, 0), False
-    if groups:
-        table.add_column("group", overflow="fold")
     table.add_column("metric", no_wrap=True)
     for name in ("A", "B", "A - B", "p", "McNemar"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("verdict", no_wrap=True)
     for d in found:
-        cells = [d.group] if groups else []
-        cells += [HEADINGS[d.metric], percent(d.a), percent(d.b)]
-        cells += [f"{100 * d.difference:+.1f} [{100 * d.ci_low:+.1f}, {100 * d.ci_high:+.1f}]"]
-        cells += [_p(d.p_holm), "" if d.p_mcnemar is None else _p(d.p_mcnemar), d.verdict]
         style = {"A is better": "green", "B is better": "magenta", "tied": ""}[d.verdict]
-        table.add_row(*cells, style=style)
+        table.add_row(
+            HEADINGS[d.metric],
+            percent(d.a),
+            percent(d.b),
+            f"{100 * d.difference:+.1f} [{100 * d.ci_low:+.1f}, {100 * d.ci_high:+.1f}]",
+            _p(d.p_holm),
+            "" if d.p_mcnemar is None else _p(d.p_mcnemar),
+            d.verdict,
+            style=style,
+        )
     return table
 
 

@@ -62,7 +62,7 @@ class BagOfWords:
         words = _word_counts(texts)
         cases_of = np.repeat(np.arange(len(cases)), cases.caption_counts)
         fold = _folds(cases)[cases_of]
-        pairs, truth = cases.pair_captions(), cases.truth_flat()
+        pairs, truth = cases.pairs().captions, cases.truth_flat()
         true, false = (np.bincount(pairs, marks, len(texts)) for marks in (truth, ~truth))
         scores = np.zeros(len(texts))
         for number in range(FOLDS):
