@@ -2,6 +2,7 @@
 
     CounterpointError
     +-- CaseError            a case table is malformed
+    +-- DataError            a data set's file is missing, malformed or cannot be had
     +-- NotFoundError        no model, benchmark or protocol of that name
     +-- MissingExtraError    an optional dependency is not installed
     +-- ModelError           a model cannot be loaded or used as asked
@@ -23,6 +24,10 @@ class CounterpointError(Exception):
 
 class CaseError(CounterpointError):
     """A case table is malformed."""
+
+
+class DataError(CounterpointError):
+    """A data set's file is missing, malformed or cannot be had."""
 
 
 class NotFoundError(CounterpointError):

@@ -6,37 +6,70 @@ An id may carry options, `world-swap:size=500,seed=3`, or be the path of a case 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from counterpoint.case_files import read_cases
 from counterpoint.cases import Cases
+from counterpoint.data.folders import data_root
 from counterpoint.errors import NotFoundError
 from counterpoint.registry import Registry, did_you_mean
 
+_HOME: Final = "counterpoint.benchmarks"
+
 BENCHMARKS: Final = Registry(
     "benchmark",
-    "counterpoint.benchmarks",
+    _HOME,
     {
-        "world-replace": "counterpoint.benchmarks.world:REPLACE",
-        "world-swap": "counterpoint.benchmarks.world:SWAP",
-        "world-bi": "counterpoint.benchmarks.world:BI",
+        "aro/coco-order": f"{_HOME}.aro_order:COCO",
+        "aro/flickr30k-order": f"{_HOME}.aro_order:FLICKR30K",
+        "aro/vg-attribution": f"{_HOME}.aro:ATTRIBUTION",
+        "aro/vg-relation": f"{_HOME}.aro:RELATION",
+        "bivlc": f"{_HOME}.bivlc:BIVLC",
+        "cola": f"{_HOME}.cola:COLA",
+        "crepe/productivity": f"{_HOME}.crepe:PRODUCTIVITY",
+        "crepe/systematicity": f"{_HOME}.crepe:SYSTEMATICITY",
+        "hard-positives/replace": f"{_HOME}.hard_positives:REPLACE",
+        "hard-positives/swap": f"{_HOME}.hard_positives:SWAP",
+        "retrieval/coco": f"{_HOME}.retrieval:COCO",
+        "retrieval/flickr30k": f"{_HOME}.retrieval:FLICKR30K",
+        "sugarcrepe": f"{_HOME}.sugarcrepe:SUGARCREPE",
+        "sugarcrepe-pp": f"{_HOME}.sugarcrepe_pp:SUGARCREPE_PP",
+        "valse": f"{_HOME}.valse:VALSE",
+        "visla": f"{_HOME}.visla:VISLA",
+        "vl-checklist": f"{_HOME}.vl_checklist:VL_CHECKLIST",
+        "winoground": f"{_HOME}.winoground:WINOGROUND",
+        "world-bi": f"{_HOME}.world:BI",
+        "world-replace": f"{_HOME}.world:REPLACE",
+        "world-swap": f"{_HOME}.world:SWAP",
     },
 )
+
+Value = int | str
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What a benchmark may be asked: where its data is, and the options in its id."""
+    """What a benchmark may be asked: the data root, and the options in its id."""
 
-    data: Path | None
-    values: Mapping[str, int]
+    data: Path
+    values: Mapping[str, Value] = field(default_factory=dict)
+
+    def number(self, name: str) -> int:
+        return int(self.values[name])
+
+    def text(self, name: str) -> str:
+        return str(self.values[name])
 
 
 @dataclass(frozen=True, slots=True)
 class Benchmark:
-    """What a benchmark is, and its cases. `defaults` names its options."""
+    """What a benchmark is, and its cases. `defaults` names its options.
+
+    `shape` is images x captions, `protocol` the official one, `images` what pictures it needs,
+    `count` how many cases the published files hold, `ids` what its case ids are.
+    """
 
     id: str
     summary: str
@@ -45,26 +78,33 @@ class Benchmark:
     cases: Callable[[Options], Cases]
     paper: str = ""
     licence: str = ""
-    defaults: Mapping[str, int] | None = None
+    images: str = ""
+    count: int | None = None
+    ids: str = "row number from 0"
+    defaults: Mapping[str, Value] = field(default_factory=dict)
 
 
 def load_benchmark(id: str, data: Path | None = None) -> tuple[Benchmark, Cases]:
     """A benchmark and its cases, by id or by the path of a case file."""
     if id.endswith((".parquet", ".jsonl")):
         benchmark = Benchmark(id, "your own cases", "any", "strict", lambda _: read_cases(Path(id)))
-        return benchmark, benchmark.cases(Options(data, {}))
+        return benchmark, benchmark.cases(Options(data_root(data)))
     name, _, rest = id.partition(":")
     benchmark = BENCHMARKS.get(name)
-    return benchmark, benchmark.cases(Options(data, _read_options(benchmark, rest)))
+    options = Options(data_root(data), _read_options(benchmark, rest))
+    return benchmark, benchmark.cases(options)
 
 
-def _read_options(benchmark: Benchmark, text: str) -> dict[str, int]:
-    values = dict(benchmark.defaults or {})
+def _read_options(benchmark: Benchmark, text: str) -> dict[str, Value]:
+    values = dict(benchmark.defaults)
     for part in filter(None, text.split(",")):
         key, _, value = part.partition("=")
         if key not in values:
             raise NotFoundError(did_you_mean(f"option of {benchmark.id}", key, values))
-        if not value.isdecimal():
+        if isinstance(values[key], str):
+            values[key] = value
+        elif value.isdecimal():
+            values[key] = int(value)
+        else:
             raise NotFoundError(f"{benchmark.id}:{part}: {key} must be a whole number.")
-        values[key] = int(value)
     return values

@@ -23,7 +23,7 @@ def _image(scene: Scene) -> ImageRef:
 
 def _one_image(make: Callable[[int], Iterator[Edit]]) -> Callable[[Options], Cases]:
     def cases(options: Options) -> Cases:
-        edits = islice(make(options.values["seed"]), _size(options))
+        edits = islice(make(options.number("seed")), _size(options))
         rows = (
             caption_case(
                 str(n), _image(e.scene), (e.original, e.positive), (e.negative,), (e.group,)
@@ -37,7 +37,7 @@ def _one_image(make: Callable[[int], Iterator[Edit]]) -> Callable[[Options], Cas
 
 def _two_images(options: Options) -> Cases:
     """Original and negative, each with its own picture: half replaced, half swapped."""
-    size, seed = _size(options), options.values["seed"]
+    size, seed = _size(options), options.number("seed")
     # Other seeds than the one-image benchmarks', so that the three share no scene.
     made = zip(replacements(seed + _BI_SEED), swaps(seed + _BI_SEED), strict=False)
     edits = (pair for two in made for pair in zip(("replace", "swap"), two, strict=True))
@@ -55,7 +55,7 @@ def _two_images(options: Options) -> Cases:
 
 
 def _size(options: Options) -> int:
-    size = options.values["size"]
+    size = options.number("size")
     if size < 1:
         raise CaseError("a world benchmark needs a size of at least 1.")
     return size

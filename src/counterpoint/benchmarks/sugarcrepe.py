@@ -1,0 +1,59 @@
+"""SugarCrepe (Hsieh et al. 2023): one caption, one negative written by a language model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from counterpoint.benchmarks import Benchmark, Options
+from counterpoint.benchmarks.sources import read_json, text
+from counterpoint.cases import Case, Cases, ImageRef, caption_case
+from counterpoint.errors import DataError
+
+SUBSETS: Final = (
+    "add_att",
+    "add_obj",
+    "replace_att",
+    "replace_obj",
+    "replace_rel",
+    "swap_att",
+    "swap_obj",
+)
+
+
+def _cases(options: Options) -> Cases:
+    folder = options.data / "sugarcrepe"
+    rows = (case for subset in SUBSETS for case in _subset(folder / f"{subset}.json", subset))
+    return Cases.build(rows, root=options.data, source=str(folder))
+
+
+def _subset(path: Path, subset: str) -> Iterator[Case]:
+    rows = read_json(path, "sugarcrepe")
+    if not isinstance(rows, dict):
+        raise DataError(f"{path}: should hold an object of cases by their number.")
+    kind, _, part = subset.partition("_")
+    for key, row in rows.items():  # the numbers have gaps: a row was removed in 2023
+        where = f"{path}: case {key}"
+        image = ImageRef(f"coco/val2017/{text(row, 'filename', where)}")
+        yield caption_case(
+            f"{subset}/{key}",
+            image,
+            (text(row, "caption", where),),
+            (text(row, "negative_caption", where),),
+            (f"{kind}/{part}",),
+        )
+
+
+SUGARCREPE: Final = Benchmark(
+    "sugarcrepe",
+    "objects, attributes and relations replaced, swapped or added by a language model",
+    "1 x 2",
+    "sugarcrepe",
+    _cases,
+    paper="Hsieh et al. 2023, SugarCrepe, arXiv 2306.14610",
+    licence="MIT",
+    images="COCO val2017 (1,560 images)",
+    count=7511,
+    ids="subset/key, as add_att/0",
+)

@@ -1,0 +1,1 @@
+"""Where files come from: the data root, the catalogue of sources, downloads."""
