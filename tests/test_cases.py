@@ -24,7 +24,6 @@ from counterpoint.cases import (
     Cases,
     ImageRef,
     caption_case,
-    pair_numbers,
 )
 from counterpoint.errors import CaseError
 
@@ -369,12 +368,23 @@ def test_pairs_are_numbered_case_by_case_image_by_image() -> None:
     cases = build(case(0, 1, 1), square(1), case(2))
     assert cases.pair_offsets.tolist() == [0, 2, 6, 9]
     assert cases.pairs().captions.tolist() == [0, 1, 2, 3, 2, 3, 4, 5, 6]
-    images, captions = np.array([0, 1, 3, 4]), np.array([0, 2, 4, 7])
-    found = pair_numbers(images, captions, np.array([2, 1]))
+    layout = cases.layout()
+    assert layout.lines(np.array([2, 1])).tolist() == [1, 2, 3]
+    found = layout.pairs(np.array([3, 1, 2]))
     assert found.cases.tolist() == [2, 2, 2, 1, 1, 1, 1]
-    assert found.cells.tolist() == [0, 1, 2, 0, 1, 2, 3]
     assert found.images.tolist() == [3, 3, 3, 1, 1, 2, 2]
     assert found.captions.tolist() == [4, 5, 6, 2, 3, 2, 3]
+    assert found.places.tolist() == [6, 7, 8, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize(
+    ("most", "pairs", "expected"),
+    [(9, 99, [[0, 1, 2, 3]]), (2, 99, [[0, 1], [2, 3]]), (9, 4, [[0], [1, 2], [3]]), (1, 1, None)],
+)
+def test_lines_come_in_pieces(most: int, pairs: int, expected: list[list[int]] | None) -> None:
+    layout = build(case(0, 1, 1), square(1), case(2)).layout()
+    found = [piece.tolist() for piece in layout.pieces(np.arange(4), most, pairs)]
+    assert found == (expected or [[0], [1], [2], [3]])
 
 
 def test_keeping_some_rows() -> None:

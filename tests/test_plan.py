@@ -82,7 +82,8 @@ def test_pairs_are_those_of_an_obvious_loop(tables: dict[str, Cases], random: ob
     for name, cases in tables.items():
         rows = [row for row in range(len(cases)) if random.random() < 0.7]  # type: ignore
         expected = list(loop(cases, rows))
-        found = plan.shares[name].pairs(np.array(rows, dtype=np.int64))
+        share = plan.shares[name]
+        found = share.pairs(share.layout.lines(np.array(rows, dtype=np.int64)))
         named = [
             (place, plan.pictures[image], plan.captions[caption])
             for image, caption, place in zip(*(part.tolist() for part in found), strict=True)
@@ -132,7 +133,7 @@ def test_a_case_knows_its_images_and_captions(tables: dict[str, Cases]) -> None:
             pictures = [plan.pictures[i] for i in share.images_of(row)]
             assert pictures == [Picture(image, cases.root) for image in case.images]
             assert [plan.captions[i] for i in share.captions_of(row)] == list(case.captions)
-        assert share.pair_offsets.tolist() == cases.pair_offsets.tolist()
+        assert share.layout.line_pairs[share.layout.images].tolist() == cases.pair_offsets.tolist()
 
 
 def one(root: str | None, ref: ImageRef) -> Cases:

@@ -37,11 +37,16 @@ SCHEMA: Final = pl.Schema(
         "cluster": pl.String(),
     }
 )
+TEXT: Final = "text:"  # an "image" that is a text: captions are compared with it
+PROMPTS: Final = "\x1e"  # between the prompts of a caption that stands for their average
 CHUNK: Final = 50_000  # rows read and checked at a time
 
 
 class ImageRef(NamedTuple):
-    """Where an image is: a path under the data root (or `world:CODE`), and a crop box if any."""
+    """Where an image is: a path under the data root, and a crop box if any.
+
+    A path may have a scheme instead: `world:CODE`, `text:CAPTION`, and those of `scoring.pictures`.
+    """
 
     path: str
     box: tuple[int, int, int, int] | None = None
@@ -78,10 +83,21 @@ class Case:
 
 
 class Block(NamedTuple):
-    """All cases of one shape: their rows in the table, and their truth as (n, k, m) booleans."""
+    """All cases of one shape: their rows in the table, and their truth as (n, k, m) booleans.
+
+    `texts`: their images are texts, which captions are compared with.
+    """
 
     rows: np.ndarray
     truth: np.ndarray
+    texts: bool = False
+
+
+def _gather(flat: np.ndarray, starts: np.ndarray, k: int, m: int) -> np.ndarray:
+    """The k x m blocks that begin at `starts`: (n, k, m)."""
+    if len(starts) == 1:  # a gallery of a hundred million pairs is not copied
+        return flat[starts[0] : starts[0] + k * m].reshape(1, k, m)
+    return flat[starts[:, None] + np.arange(k * m)].reshape(-1, k, m)
 
 
 class Cases:
@@ -134,10 +150,13 @@ class Cases:
         """Where each case's scores start in the flat array of all pairs, with the total last."""
         return offsets(self.image_counts * self.caption_counts)
 
+    def layout(self) -> Layout:
+        return Layout(self.image_counts, self.caption_counts)
+
     def pairs(self) -> PairNumbers:
         """Every pair of the table, in the order of `pair_offsets`."""
-        images, captions = offsets(self.image_counts), offsets(self.caption_counts)
-        return pair_numbers(images, captions, np.arange(len(self)))
+        layout = self.layout()
+        return layout.pairs(np.arange(layout.images[-1]))
 
     def truth_flat(self) -> np.ndarray:
         """The truth of every pair, case by case, row by row."""
@@ -153,11 +172,22 @@ class Cases:
         """The cases grouped by shape, so that metrics work on dense arrays."""
         images, captions = self.image_counts, self.caption_counts
         starts, truth = self.pair_offsets, self.truth_flat()
-        shapes, codes = np.unique(np.stack([images, captions]), axis=1, return_inverse=True)
-        for code, (k, m) in enumerate(shapes.T):
+        of_texts = self._are_texts()
+        kinds = np.stack([images, captions, of_texts])
+        shapes, codes = np.unique(kinds, axis=1, return_inverse=True)
+        for code, (k, m, texts) in enumerate(shapes.T):
             rows = np.flatnonzero(codes.reshape(-1) == code)
-            cells = starts[rows, None] + np.arange(k * m)
-            yield Block(rows, truth[cells].reshape(len(rows), k, m))
+            yield Block(rows, _gather(truth, starts[rows], k, m), bool(texts))
+
+    def scores_of(self, block: Block, scores: np.ndarray) -> np.ndarray:
+        """A block's part of the flat scores, in the shape of its truth."""
+        _, k, m = block.truth.shape
+        return _gather(scores, self.pair_offsets[block.rows], k, m)
+
+    def _are_texts(self) -> np.ndarray:
+        """Which cases compare captions with texts instead of images."""
+        first = self.frame["images"].list.first().struct.field("path")
+        return first.str.starts_with(TEXT).to_numpy()
 
     def case(self, row: int) -> Case:
         """One row as a `Case`, to show it."""
@@ -202,24 +232,44 @@ def offsets(counts: np.ndarray) -> np.ndarray:
 
 
 class PairNumbers(NamedTuple):
-    """For each pair: its image and caption, numbered case by case, and its place in its case."""
+    """For each pair: its case, image and caption, numbered over all cases, and its own number."""
 
     cases: np.ndarray
-    cells: np.ndarray
     images: np.ndarray
     captions: np.ndarray
+    places: np.ndarray
 
 
-def pair_numbers(
-    image_offsets: np.ndarray, caption_offsets: np.ndarray, rows: np.ndarray
-) -> PairNumbers:
-    """All pairs of the cases in `rows`, case by case, image by image."""
-    k, m = (np.diff(starts)[rows] for starts in (image_offsets, caption_offsets))
-    case = np.repeat(np.arange(len(rows)), k * m)
-    cell = np.arange(len(case)) - np.repeat(offsets(k * m)[:-1], k * m)
-    image = image_offsets[rows][case] + cell // m[case]
-    caption = caption_offsets[rows][case] + cell % m[case]
-    return PairNumbers(rows[case], cell, image, caption)
+class Layout:
+    """Where the cases' images, captions and pairs stand in flat arrays.
+
+    A *line* is one image with all captions of its case: lines are numbered as images are.
+    """
+
+    def __init__(self, image_counts: np.ndarray, caption_counts: np.ndarray) -> None:
+        self.images, self.captions = offsets(image_counts), offsets(caption_counts)
+        self.line_cases = np.repeat(np.arange(len(image_counts)), image_counts)
+        self.line_pairs = offsets(caption_counts[self.line_cases])
+
+    def lines(self, rows: np.ndarray) -> np.ndarray:
+        """The lines of some cases."""
+        marked = np.zeros(len(self.images) - 1, dtype=bool)
+        marked[rows] = True
+        return np.flatnonzero(marked[self.line_cases])
+
+    def pairs(self, lines: np.ndarray) -> PairNumbers:
+        """All pairs of some lines, line by line."""
+        sizes = np.diff(self.line_pairs)[lines]
+        line = np.repeat(lines, sizes)
+        column = np.arange(len(line)) - np.repeat(offsets(sizes)[:-1], sizes)
+        case = self.line_cases[line]
+        return PairNumbers(case, line, self.captions[case] + column, self.line_pairs[line] + column)
+
+    def pieces(self, lines: np.ndarray, most: int, pairs: int) -> Iterator[np.ndarray]:
+        """`lines`, at most `most` at a time, with about `pairs` pairs at most."""
+        done = np.cumsum(np.diff(self.line_pairs)[lines]) // pairs
+        done += np.arange(len(lines)) // most
+        yield from np.split(lines, np.flatnonzero(np.diff(done)) + 1)
 
 
 def caption_case(

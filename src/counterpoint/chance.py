@@ -92,5 +92,9 @@ def matching(truth: Array) -> Array:
     return np.full(len(truth), 1 / math.factorial(truth.shape[1]))
 
 
+def third(truth: Array) -> Array:
+    return np.full(len(truth), 1 / 3)
+
+
 def never(truth: Array) -> Array:
     return np.zeros(len(truth))

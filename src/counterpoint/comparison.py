@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import polars as pl
 
+from counterpoint.cases import Cases, offsets
+from counterpoint.columns import columns_of
 from counterpoint.errors import RunError
-from counterpoint.metric_registry import Metric
+from counterpoint.metric_registry import Metric, QueryMetric
 from counterpoint.protocols import Protocol
-from counterpoint.results import (
-    averaging_of,
-    clusters_in,
-    columns_of,
-    fitting,
-    means_of,
-    members_in,
-)
+from counterpoint.results import averaging_of, fitting, means_of, members_in
 from counterpoint.runs import Part, Run
 from counterpoint.statistics import (
     ALL,
@@ -53,10 +48,11 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class _Paired:
-    """The same metrics of the same cases in two runs: (cases, metrics)."""
+    """The same metrics of the same cases in two runs: (rows, metrics)."""
 
-    frame: pl.DataFrame
-    metrics: list[Metric]
+    members: dict[str, np.ndarray]
+    clusters: np.ndarray
+    metrics: list[Metric | QueryMetric]
     left: np.ndarray
     right: np.ndarray
 
@@ -88,9 +84,10 @@ def _differences(
             "choose one with --protocol."
         )
     paired = _pair(a, b, chosen)
-    members, clusters = members_in(paired.frame, chosen), clusters_in(paired.frame)
-    averaging = averaging_of(a, chosen)
-    gaps = estimate(paired.left - paired.right, clusters, members, averaging, resamples=resamples)
+    members, averaging = paired.members, averaging_of(a, chosen)
+    gaps = estimate(
+        paired.left - paired.right, paired.clusters, members, averaging, resamples=resamples
+    )
     means = [means_of(values, members, averaging) for values in (paired.left, paired.right)]
     for j, metric in enumerate(paired.metrics):
         for label, p_holm in _corrected(gaps, j).items():
@@ -119,7 +116,7 @@ def _corrected(gaps: dict[str, list[Estimate]], column: int) -> dict[str, float]
     return {**p, **dict(zip(groups, holm([p[label] for label in groups]), strict=True))}
 
 
-def _exact(metric: Metric, left: np.ndarray, right: np.ndarray) -> float | None:
+def _exact(metric: Metric | QueryMetric, left: np.ndarray, right: np.ndarray) -> float | None:
     """McNemar's test where every case is right or wrong in both runs."""
     if metric.unit != "share" or not np.isin([left, right], [0.0, 1.0]).all():
         return None
@@ -129,11 +126,26 @@ def _exact(metric: Metric, left: np.ndarray, right: np.ndarray) -> float | None:
 def _pair(a: Part, b: Part, protocol: Protocol) -> _Paired:
     """The cases that both runs scored, and the metrics with a direction that both have."""
     in_a, in_b = _shared_rows(a, b)
-    one, two = columns_of(a, protocol.tie), columns_of(b, protocol.tie)
+    left, right = _chosen(a, in_a), _chosen(b, in_b)
+    one, two = columns_of(left, protocol.tie), columns_of(right, protocol.tie)
     metrics = [m for m in one.metrics if m in two.metrics and m.better is not None]
-    left = one.values[in_a][:, [one.metrics.index(metric) for metric in metrics]]
-    right = two.values[in_b][:, [two.metrics.index(metric) for metric in metrics]]
-    return _Paired(a.cases.frame[in_a], metrics, left, right)
+    return _Paired(
+        one.members(members_in(left.cases.frame, protocol)),
+        one.clusters,
+        metrics,
+        one.values[:, [one.metrics.index(metric) for metric in metrics]],
+        two.values[:, [two.metrics.index(metric) for metric in metrics]],
+    )
+
+
+def _chosen(part: Part, rows: np.ndarray) -> Part:
+    """A part with some of its cases, in the order given."""
+    if np.array_equal(rows, np.arange(len(part.cases))):
+        return part  # a gallery's scores are not copied
+    starts, counts = part.cases.pair_offsets, np.diff(part.cases.pair_offsets)
+    places = np.repeat(starts[rows] - offsets(counts[rows])[:-1], counts[rows])
+    scores = part.scores[places + np.arange(len(places))]
+    return replace(part, cases=Cases(part.cases.frame[rows], part.cases.root), scores=scores)
 
 
 def _shared_rows(a: Part, b: Part) -> tuple[np.ndarray, np.ndarray]:

@@ -18,11 +18,13 @@ from counterpoint.benchmarks import load_benchmark
 from counterpoint.caption_formats import CAPTION_FORMATS
 from counterpoint.cases import Cases
 from counterpoint.errors import CounterpointError
+from counterpoint.galleries import smaller_galleries, without_images
 from counterpoint.models import LoadOptions, load_model
 from counterpoint.protocols import Protocol, get_protocol
 from counterpoint.runs import Part, Run, refuse_other, save_run
-from counterpoint.scoring.engine import Scored, Work, score
+from counterpoint.scoring.engine import Work, score
 from counterpoint.scoring.kinds import Described, Model
+from counterpoint.scoring.left_out import Scored
 from counterpoint.scoring.progress import Named, Progress, Quiet
 from counterpoint.scoring.store import Store, default_store, digest
 
@@ -83,8 +85,11 @@ def evaluate(
 
 
 def _prepare(cases: Cases, protocol: Protocol, limit: int | None) -> Cases:
-    """The cases asked for, with their captions as the protocol writes them."""
-    chosen = cases if limit is None else cases.limit(limit)
+    """The cases that the protocol scores, with their captions as it writes them."""
+    skipped = pl.col("groups").list.set_intersection(sorted(protocol.skip)).list.len() > 0
+    chosen = Cases(cases.frame.filter(~skipped), cases.root) if protocol.skip else cases
+    if limit is not None:
+        chosen = smaller_galleries(chosen.limit(limit), limit)
     if protocol.caption_format == "raw":
         return chosen
     rewrite = CAPTION_FORMATS[protocol.caption_format]
@@ -94,14 +99,20 @@ def _prepare(cases: Cases, protocol: Protocol, limit: int | None) -> Cases:
 
 
 def _part(name: str, cases: Cases, scored: Scored, protocol: Protocol, data_hash: str) -> Part:
-    kept = np.ones(len(cases), dtype=bool)
-    kept[list(scored.left_out)] = False
-    counts = cases.image_counts * cases.caption_counts
     ids = cases.ids
+    lost = tuple(
+        (ids[row], why)
+        for row, images in sorted(scored.lost_images.items())
+        for _, why in sorted(images.items())
+    )
     left_out = tuple((ids[row], why) for row, why in sorted(scored.left_out.items()))
-    scores = scored.scores[np.repeat(kept, counts)]
+    kept = without_images(cases, {row: set(gone) for row, gone in scored.lost_images.items()})
+    rows = np.ones(len(cases), dtype=bool)
+    rows[list(scored.left_out)] = False
+    pairs = kept.pairs & np.repeat(rows, cases.image_counts * cases.caption_counts)
+    scores = scored.scores if pairs.all() else scored.scores[pairs]
     cut = scored.cut_captions
-    return Part(name, cases.keep(kept), scores, protocol, left_out, cut, data_hash)
+    return Part(name, kept.cases.keep(rows), scores, protocol, left_out, cut, data_hash, lost)
 
 
 def _folders(names: Sequence[str], out: Path | None, asked: str) -> list[Path]:

@@ -8,8 +8,9 @@ from typing import Final, Literal
 
 import numpy as np
 
-from counterpoint import chance, metrics
-from counterpoint.metrics import Array, Function
+from counterpoint import chance, galleries, metrics
+from counterpoint.galleries import Standings, is_gallery
+from counterpoint.metrics import Array, Function, Tie
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +25,7 @@ class Metric:
     unit: Literal["share", "rank", "score"] = "share"
     main: bool = False  # shown in the short table
     partition: bool = False  # one of the outcomes that sum to 1, where `tied` is one of its own
+    texts: bool = False  # of cases that compare captions with texts
 
     def ties(self, scores: Array, truth: Array) -> Array:
         """The cases in which a tie is at stake: with another policy they would be another value."""
@@ -33,13 +35,48 @@ class Metric:
         return ((strict != lenient) & ~np.isnan(strict)).astype(float)
 
 
+@dataclass(frozen=True, slots=True)
+class QueryMetric:
+    """Recall@k of a gallery's images (or captions): a value for each of them."""
+
+    name: str
+    side: Literal["images", "captions"]
+    k: int
+    applies: Callable[[Array], bool]
+    main: bool = False
+    better: Literal["higher", "lower"] | None = "higher"
+    unit: Literal["share", "rank", "score"] = "share"
+
+    def values(self, found: Standings, tie: Tie) -> Array:
+        return galleries.recall(found, self.k, tie)
+
+    def chance(self, found: Standings) -> Array:
+        return galleries.recall_by_chance(found, self.k)
+
+    def ties(self, found: Standings) -> Array:
+        strict, lenient = self.values(found, "wrong"), self.values(found, "right")
+        return ((strict != lenient) & found.defined).astype(float)
+
+
 def _captions_only(truth: Array) -> bool:
     return truth.shape[1] == 1
 
 
+def _few_images(truth: Array) -> bool:
+    return not is_gallery(*truth.shape[1:])
+
+
+def _retrieval(truth: Array) -> bool:
+    return not _few_images(truth) and not galleries.is_classification(truth[0])
+
+
+def _classification(truth: Array) -> bool:
+    return not _few_images(truth) and galleries.is_classification(truth[0])
+
+
 def _with_positives(truth: Array) -> bool:
     """Some image has two positives and a negative, so that rewording can be measured."""
-    return bool(((truth.sum(axis=2) > 1) & ~truth.all(axis=2)).any())
+    return _few_images(truth) and bool(((truth.sum(axis=2) > 1) & ~truth.all(axis=2)).any())
 
 
 def _caption_choice(truth: Array) -> bool:
@@ -47,7 +84,12 @@ def _caption_choice(truth: Array) -> bool:
 
 
 def _several_images(truth: Array) -> bool:
-    return truth.shape[1] > 1
+    return truth.shape[1] > 1 and _few_images(truth)
+
+
+def _two_texts(truth: Array) -> bool:
+    """Two texts that mean the same, against themselves and a negative."""
+    return bool((truth == np.array([[True, True, False]] * 2)).all())
 
 
 def _square(truth: Array) -> bool:
@@ -60,132 +102,144 @@ def _many_negatives(truth: Array) -> bool:
     return _captions_only(truth) and truth.shape[2] >= 5
 
 
-METRICS: Final[dict[str, Metric]] = {
-    metric.name: metric
-    for metric in (
-        Metric(
-            "original_accuracy",
-            metrics.original_accuracy,
-            chance.original,
-            "higher",
-            _caption_choice,
-            main=True,
-        ),
-        Metric(
-            "augmented_accuracy",
-            metrics.augmented_accuracy,
-            chance.augmented,
-            "higher",
-            _with_positives,
-            main=True,
-        ),
-        Metric(
-            "brittleness",
-            metrics.brittleness,
-            chance.brittle,
-            "lower",
-            _with_positives,
-            main=True,
-            partition=True,
-        ),
-        Metric(
-            "brittle_original_above",
-            metrics.brittle_original_above,
-            chance.brittle_original_above,
-            "lower",
-            _with_positives,
-            partition=True,
-        ),
-        Metric(
-            "brittle_original_below",
-            metrics.brittle_original_below,
-            chance.brittle_original_below,
-            "lower",
-            _with_positives,
-            partition=True,
-        ),
-        Metric(
-            "negative_above_both",
-            metrics.negative_above_both,
-            chance.negative_above,
-            "lower",
-            _with_positives,
-            partition=True,
-        ),
-        Metric("tied", metrics.tied, chance.never, "lower", _with_positives, partition=True),
-        Metric(
-            "image_to_text",
-            metrics.image_to_text,
-            chance.every_image,
-            "higher",
-            _several_images,
-            main=True,
-        ),
-        Metric(
-            "text_to_image",
-            metrics.text_to_image,
-            chance.every_caption,
-            "higher",
-            _several_images,
-            main=True,
-        ),
-        Metric(
-            "group",
-            metrics.group,
-            chance.by_counting(metrics.group),
-            "higher",
-            _several_images,
-            main=True,
-        ),
-        *(
-            Metric(name, function, chance.by_counting(function), "higher", _square)
-            for name, function in (
-                ("image_to_text_0", metrics.image_to_text_0),
-                ("image_to_text_1", metrics.image_to_text_1),
-                ("text_to_image_0", metrics.text_to_image_0),
-                ("text_to_image_1", metrics.text_to_image_1),
-            )
-        ),
-        Metric(
-            "group_matching",
-            metrics.group_matching,
-            chance.matching,
-            "higher",
-            _square,
-        ),
-        *(
-            Metric(f"recall@{k}", metrics.recall_at(k), chance.recall(k), "higher", _many_negatives)
-            for k in (1, 3, 5, 10)
-        ),
-        Metric(
-            "mean_rank", metrics.mean_rank, chance.mean_rank, "lower", _many_negatives, unit="rank"
-        ),
-        Metric(
-            "tie_rate", metrics.tie_rate, chance.never, "lower", _caption_choice, partition=True
-        ),
-        Metric(
-            "mean_score_original",
-            metrics.mean_score_original,
-            None,
-            None,
-            _caption_choice,
-            unit="score",
-        ),
-        Metric(
-            "mean_score_positive",
-            metrics.mean_score_positive,
-            None,
-            None,
-            _with_positives,
-            unit="score",
-        ),
-        Metric(
-            "mean_score_negative",
-            metrics.mean_score_negative,
-            None,
-            None,
-            _caption_choice,
-            unit="score",
-        ),
-    )
-}
+_ALL: Final[tuple[Metric | QueryMetric, ...]] = (
+    Metric(
+        "original_accuracy",
+        metrics.original_accuracy,
+        chance.original,
+        "higher",
+        _caption_choice,
+        main=True,
+    ),
+    Metric(
+        "augmented_accuracy",
+        metrics.augmented_accuracy,
+        chance.augmented,
+        "higher",
+        _with_positives,
+        main=True,
+    ),
+    Metric(
+        "brittleness",
+        metrics.brittleness,
+        chance.brittle,
+        "lower",
+        _with_positives,
+        main=True,
+        partition=True,
+    ),
+    Metric(
+        "brittle_original_above",
+        metrics.brittle_original_above,
+        chance.brittle_original_above,
+        "lower",
+        _with_positives,
+        partition=True,
+    ),
+    Metric(
+        "brittle_original_below",
+        metrics.brittle_original_below,
+        chance.brittle_original_below,
+        "lower",
+        _with_positives,
+        partition=True,
+    ),
+    Metric(
+        "negative_above_both",
+        metrics.negative_above_both,
+        chance.negative_above,
+        "lower",
+        _with_positives,
+        partition=True,
+    ),
+    Metric("tied", metrics.tied, chance.never, "lower", _with_positives, partition=True),
+    Metric(
+        "image_to_text",
+        metrics.image_to_text,
+        chance.every_image,
+        "higher",
+        _several_images,
+        main=True,
+    ),
+    Metric(
+        "text_to_image",
+        metrics.text_to_image,
+        chance.every_caption,
+        "higher",
+        _several_images,
+        main=True,
+    ),
+    Metric(
+        "group",
+        metrics.group,
+        chance.by_counting(metrics.group),
+        "higher",
+        _several_images,
+        main=True,
+    ),
+    *(
+        Metric(name, function, chance.by_counting(function), "higher", _square)
+        for name, function in (
+            ("image_to_text_0", metrics.image_to_text_0),
+            ("image_to_text_1", metrics.image_to_text_1),
+            ("text_to_image_0", metrics.text_to_image_0),
+            ("text_to_image_1", metrics.text_to_image_1),
+        )
+    ),
+    Metric(
+        "group_matching",
+        metrics.group_matching,
+        chance.matching,
+        "higher",
+        _square,
+    ),
+    *(
+        Metric(f"recall@{k}", metrics.recall_at(k), chance.recall(k), "higher", _many_negatives)
+        for k in (1, 3, 5, 10)
+    ),
+    Metric("mean_rank", metrics.mean_rank, chance.mean_rank, "lower", _many_negatives, unit="rank"),
+    *(
+        QueryMetric(f"image_to_text_recall@{k}", "images", k, _retrieval, main=k < 10)
+        for k in (1, 5, 10)
+    ),
+    *(
+        QueryMetric(f"text_to_image_recall@{k}", "captions", k, _retrieval, main=k < 10)
+        for k in (1, 5, 10)
+    ),
+    *(QueryMetric(f"accuracy@{k}", "images", k, _classification, main=True) for k in (1, 5)),
+    Metric(
+        "text_only_accuracy",
+        metrics.text_only_accuracy,
+        chance.third,
+        "higher",
+        _two_texts,
+        main=True,
+        texts=True,
+    ),
+    Metric("tie_rate", metrics.tie_rate, chance.never, "lower", _caption_choice, partition=True),
+    Metric(
+        "mean_score_original",
+        metrics.mean_score_original,
+        None,
+        None,
+        _caption_choice,
+        unit="score",
+    ),
+    Metric(
+        "mean_score_positive",
+        metrics.mean_score_positive,
+        None,
+        None,
+        _with_positives,
+        unit="score",
+    ),
+    Metric(
+        "mean_score_negative",
+        metrics.mean_score_negative,
+        None,
+        None,
+        _caption_choice,
+        unit="score",
+    ),
+)
+METRICS: Final = {metric.name: metric for metric in _ALL}

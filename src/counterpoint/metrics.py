@@ -165,6 +165,15 @@ def image_to_text(scores: Array, truth: Array, tie: Tie = "wrong") -> Array:
     return _all_lines(scores, truth, tie)
 
 
+def text_only_accuracy(scores: Array, truth: Array, tie: Tie = "wrong") -> Array:
+    """Two texts of one meaning are closer to each other than either is to the negative.
+
+    SugarCrepe++'s TOT. The lines are the two texts, the columns are they again and the negative; a
+    text's similarity to itself decides nothing. Chance 1/3: one of three similarities is highest.
+    """
+    return _all_lines(scores, truth, tie)
+
+
 def text_to_image(scores: Array, truth: Array, tie: Tie = "wrong") -> Array:
     """Each caption prefers its own images (Winoground's image score). Chance 1/4 for 2 x 2."""
     return _all_lines(flip(scores), flip(truth), tie)

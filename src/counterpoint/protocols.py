@@ -11,6 +11,7 @@ from typing import Final, Literal
 
 from counterpoint.errors import NotFoundError
 from counterpoint.metrics import Tie
+from counterpoint.protocol_lists import UNCOUNTED_RELATIONS
 from counterpoint.registry import did_you_mean
 
 DEEPEST: Final = -1
@@ -23,7 +24,12 @@ AVERAGES: Final[dict[str, tuple[int, ...]]] = {
     "macro": (DEEPEST,),
     "types": (1,),
     "types-macro": (1, DEEPEST),
+    "nested": (1, 2, 3, DEEPEST),
 }
+
+# Labels that loaders give to cases which an official protocol does not count.
+BEYOND_FIRST: Final = "beyond the first 1,000"
+UNCONFIRMED: Final = "unconfirmed"
 
 Overlong = Literal["leave out", "cut"]
 
@@ -32,9 +38,9 @@ Overlong = Literal["leave out", "cut"]
 class Protocol:
     """How scores become a number.
 
-    `exclude` names groups that averages leave out, `min_count` the cases a group must have to enter
-    one. `overlong` says whether a caption beyond the model's context is cut (and counted) or its
-    case is left out (and named).
+    `exclude` names groups that are scored and not counted, `skip` groups that are not even scored,
+    `min_count` the cases a group must have to enter an average. `overlong` says whether a caption
+    beyond the model's context is cut (and counted) or its case is left out (and named).
     """
 
     name: str
@@ -44,6 +50,7 @@ class Protocol:
     averages: tuple[str, ...] = ("micro", "macro")
     caption_format: str = "raw"
     exclude: frozenset[str] = field(default_factory=frozenset)
+    skip: frozenset[str] = field(default_factory=frozenset)
     min_count: int = 0
     overlong: Overlong = "leave out"
 
@@ -51,6 +58,8 @@ class Protocol:
         parts = [f"ties {self.tie}", f"{self.average} average", f"{self.caption_format} captions"]
         if self.exclude:
             parts.append(f"{len(self.exclude)} groups excluded")
+        if self.skip:
+            parts.append(f"only cases outside of {', '.join(sorted(self.skip))}")
         if self.min_count:
             parts.append(f"groups of at least {self.min_count}")
         parts.append(f"overlong captions {'cut' if self.overlong == 'cut' else 'left out'}")
@@ -76,9 +85,16 @@ PROTOCOLS: Final[dict[str, Protocol]] = {
             "bivlc", "Miranda et al. 2024 and Winoground: strict comparison, mean over cases."
         ),
         Protocol(
-            "aro",
-            "Yuksekgonul et al. 2023, VG-Relation and VG-Attribution: ties wrong, group mean.",
+            "vg-relation",
+            "Yuksekgonul et al. 2023: ties wrong, mean of the relations outside the authors' list.",
             average="macro",
+            exclude=UNCOUNTED_RELATIONS,
+        ),
+        Protocol(
+            "vg-attribution",
+            "Yuksekgonul et al. 2023: ties wrong, mean of the attribute pairs of 25 cases or more.",
+            average="macro",
+            min_count=25,
         ),
         Protocol(
             "aro-order",
@@ -90,8 +106,35 @@ PROTOCOLS: Final[dict[str, Protocol]] = {
         Protocol(
             "crepe",
             "Ma et al. 2023: recall@k per complexity, long captions cut to the context.",
-            average="macro",
+            average="types-macro",
+            averages=("micro", "macro", "types-macro"),
             overlong="cut",
+        ),
+        Protocol(
+            "vl-checklist",
+            "Zhao et al. 2022: the first 1,000 cases of each file, means of means.",
+            average="nested",
+            averages=("micro", "macro", "types", "nested"),
+            skip=frozenset({BEYOND_FIRST}),
+        ),
+        Protocol(
+            "sugarcrepe-pp",
+            "Dumpala et al. 2024: strict comparison, per subset; the mean is over cases.",
+            averages=("micro", "macro", "types", "types-macro"),
+        ),
+        Protocol(
+            "valse",
+            "Parcalabescu et al. 2022: items that two of three people confirmed, mean of pieces.",
+            average="macro",
+            exclude=frozenset({UNCONFIRMED}),
+        ),
+        Protocol(
+            "retrieval",
+            "Recall@k over the Karpathy test split as is usual for CLIP: raw captions, ties wrong.",
+            overlong="cut",
+        ),
+        Protocol(
+            "classification", "Accuracy over images; prompts averaged as vectors, ties wrong."
         ),
     )
 }

@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from counterpoint.columns import columns_of
 from counterpoint.errors import RunError
-from counterpoint.metric_registry import METRICS, Metric
-from counterpoint.metrics import Tie
 from counterpoint.protocols import AVERAGES, Protocol
 from counterpoint.runs import Part, Run
 from counterpoint.statistics import (
@@ -23,6 +22,7 @@ from counterpoint.statistics import (
     estimate,
     members_of,
     nan_mean,
+    nested,
     prefixes,
 )
 
@@ -41,37 +41,6 @@ class Row:
     n: int
     ties: int
     chance: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class Columns:
-    """Per-case values of every metric that the cases' shapes define: (cases, metrics)."""
-
-    metrics: list[Metric]
-    values: np.ndarray
-    ties: np.ndarray
-    chance: np.ndarray
-
-
-def columns_of(part: Part, tie: Tie) -> Columns:
-    """Every metric of every case; NaN where a case's shape does not define it."""
-    starts = part.cases.pair_offsets
-    blocks = list(part.cases.blocks())
-    metrics = [m for m in METRICS.values() if any(m.applies(b.truth) for b in blocks)]
-    shape = (len(part.cases), len(metrics))
-    values, chance = np.full(shape, np.nan), np.full(shape, np.nan)
-    ties = np.zeros(shape)
-    for block in blocks:
-        cells = starts[block.rows, None] + np.arange(block.truth[0].size)
-        scores = part.scores[cells].reshape(block.truth.shape)
-        for j, metric in enumerate(metrics):
-            if not metric.applies(block.truth):
-                continue
-            values[block.rows, j] = metric.values(scores, block.truth, tie)
-            ties[block.rows, j] = metric.ties(scores, block.truth)
-            if metric.chance is not None:
-                chance[block.rows, j] = metric.chance(block.truth)
-    return Columns(metrics, values, ties, chance)
 
 
 def rows(
@@ -100,6 +69,12 @@ def fitting(part: Part, protocol: Protocol | None) -> Protocol:
             f"protocol {protocol.name!r} wants {protocol.caption_format!r}; "
             f"evaluate again with --protocol {protocol.name}."
         )
+    if not part.protocol.skip <= protocol.skip:
+        raise RunError(
+            f"{part.benchmark} was scored under the protocol {part.protocol.name!r}, which does "
+            f"not score every case that {protocol.name!r} counts; "
+            f"evaluate again with --protocol {protocol.name}."
+        )
     return protocol
 
 
@@ -112,8 +87,8 @@ def averaging_of(part: Part, protocol: Protocol, average: str | None = None) -> 
 
 
 def members_in(frame: pl.DataFrame, protocol: Protocol) -> dict[str, np.ndarray]:
-    """The rows of each group, and of all that the protocol does not exclude."""
-    return members_of(frame["groups"].to_list(), protocol.exclude)
+    """The cases of each group, and of all that the protocol counts."""
+    return members_of(frame["groups"].to_list(), protocol.exclude | protocol.skip)
 
 
 def _part_rows(
@@ -121,12 +96,12 @@ def _part_rows(
 ) -> Iterator[Row]:
     columns = columns_of(part, protocol.tie)
     averaging = averaging_of(part, protocol)
-    members = members_in(part.cases.frame, protocol)
-    if not groups and not averaging.levels:
-        members = {ALL: members[ALL]}  # no average needs the groups: resample less
+    members = columns.members(members_in(part.cases.frame, protocol))
+    if not groups:
+        members = {k: v for k, v in members.items() if k == ALL or k in averaging.needed(members)}
     found = estimate(
         columns.values,
-        clusters_in(part.cases.frame),
+        columns.clusters,
         members,
         averaging,
         shares=[metric.unit == "share" for metric in columns.metrics],
@@ -157,21 +132,15 @@ def means_of(
     values: np.ndarray, members: dict[str, np.ndarray], averaging: Averaging
 ) -> dict[str, np.ndarray]:
     """The columns' means for each label, and the average asked for over all."""
-    found = {label: nan_mean(values[index]) for label, index in members.items()}
-    found[ALL] = averages(values, members, {ALL: averaging})[ALL]
-    return found
-
-
-def clusters_in(frame: pl.DataFrame) -> np.ndarray:
-    """The number of each case's cluster."""
-    return np.unique(frame["cluster"].to_numpy(), return_inverse=True)[1].reshape(-1)
+    points = {label: nan_mean(values[index]) for label, index in members.items()}
+    return {label: nested(points, members, averaging, label) for label in members}
 
 
 def side_by_side(part: Part, protocol: Protocol | None = None) -> dict[str, dict[str, float]]:
     """All the averages in use for a benchmark: {average: {metric: value}}."""
     chosen = fitting(part, protocol)
     columns = columns_of(part, chosen.tie)
-    members = members_in(part.cases.frame, chosen)
+    members = columns.members(members_in(part.cases.frame, chosen))
     kinds = {name: averaging_of(part, chosen, name) for name in chosen.averages}
     found = averages(columns.values, members, kinds)
     return {

@@ -24,6 +24,7 @@ import polars as pl
 from counterpoint.cases import SCHEMA, Cases
 from counterpoint.errors import RunError
 from counterpoint.protocols import Protocol
+from counterpoint.score_files import write_scores
 
 FORMAT: Final = 1
 _MANIFEST, _CASES, _SCORES = "run.json", "cases.parquet", "scores.parquet"
@@ -40,6 +41,7 @@ class Part:
     left_out: tuple[tuple[str, str], ...] = ()  # case id and reason
     cut_captions: int = 0
     data_hash: str = ""  # of all cases asked for, those left out too
+    lost_images: tuple[tuple[str, str], ...] = ()  # of galleries: case id and reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +55,8 @@ class Run:
 
     @property
     def left_out(self) -> int:
-        return sum(len(part.left_out) for part in self.parts.values())
+        """How many cases, and images of galleries, were asked for and not scored."""
+        return sum(len(part.left_out) + len(part.lost_images) for part in self.parts.values())
 
 
 def save_run(run: Run, folder: Path) -> Run:
@@ -63,7 +66,8 @@ def save_run(run: Run, folder: Path) -> Run:
     shutil.rmtree(draft, ignore_errors=True)
     draft.mkdir(parents=True)
     _case_table(run).write_parquet(draft / _CASES)
-    _score_table(run).write_parquet(draft / _SCORES)
+    parts = ((name, part.cases, part.scores) for name, part in run.parts.items())
+    write_scores(draft / _SCORES, parts)
     manifest = {
         **run.manifest,
         "format": FORMAT,
@@ -116,12 +120,17 @@ def _is_alive(pid: int) -> bool:
 
 def _describe(part: Part) -> dict[str, Any]:
     return {
-        "protocol": {**asdict(part.protocol), "exclude": sorted(part.protocol.exclude)},
+        "protocol": {
+            **asdict(part.protocol),
+            "exclude": sorted(part.protocol.exclude),
+            "skip": sorted(part.protocol.skip),
+        },
         "cases": len(part.cases) + len(part.left_out),
         "scored": len(part.cases),
         "pairs": len(part.scores),
         "cut_captions": part.cut_captions,
-        "left_out": [{"case_id": case, "reason": why} for case, why in part.left_out],
+        "left_out": _reasons(part.left_out),
+        "lost_images": _reasons(part.lost_images),
         "data_hash": part.data_hash or part.cases.content_hash(),
         "root": None if part.cases.root is None else str(part.cases.root),
     }
@@ -135,20 +144,8 @@ def _case_table(run: Run) -> pl.DataFrame:
     return pl.concat(tables)
 
 
-def _score_table(run: Run) -> pl.DataFrame:
-    tables = []
-    for name, part in run.parts.items():
-        pairs = part.cases.pairs()
-        width = part.cases.caption_counts[pairs.cases]
-        columns = {
-            "benchmark": pl.repeat(name, len(part.scores), eager=True),
-            "case_id": part.cases.ids.gather(pairs.cases),
-            "image": pl.Series(pairs.cells // width, dtype=pl.Int32),
-            "caption": pl.Series(pairs.cells % width, dtype=pl.Int32),
-            "score": pl.Series(part.scores, dtype=pl.Float32),
-        }
-        tables.append(pl.DataFrame(columns))
-    return pl.concat(tables)
+def _reasons(left_out: tuple[tuple[str, str], ...]) -> list[dict[str, str]]:
+    return [{"case_id": case, "reason": why} for case, why in left_out]
 
 
 def find_runs(path: Path) -> list[Path]:
@@ -170,11 +167,14 @@ def load_run(path: str | Path) -> Run:
         raise RunError(f"{path} holds {len(folders)} runs; name one of them: {names} ...")
     [folder] = folders
     manifest = _read_manifest(folder)
-    cases, scores = (_read_table(folder, name, manifest) for name in (_CASES, _SCORES))
+    cases = pl.read_parquet(_checked(folder, _CASES, manifest))
+    scores = pl.read_parquet(_checked(folder, _SCORES, manifest), columns=["score"])["score"]
     try:
+        described = manifest["benchmarks"]
+        ends = np.cumsum([about["pairs"] for about in described.values()]).tolist()
         parts = {
-            name: _read_part(name, described, cases, scores)
-            for name, described in manifest["benchmarks"].items()
+            name: _read_part(name, about, cases, scores[end - about["pairs"] : end])
+            for (name, about), end in zip(described.items(), ends, strict=True)
         }
     except (AttributeError, KeyError, TypeError, pl.exceptions.PolarsError) as error:
         raise _damaged(folder, error) from None
@@ -198,7 +198,8 @@ def _damaged(folder: Path, error: Exception) -> RunError:
     return RunError(f"{folder / _MANIFEST} is damaged ({why}); run the evaluation again.")
 
 
-def _read_table(folder: Path, name: str, manifest: dict[str, Any]) -> pl.DataFrame:
+def _checked(folder: Path, name: str, manifest: dict[str, Any]) -> Path:
+    """The path of a run's file, if it is the file that the manifest describes."""
     path = folder / name
     if not path.is_file():
         raise RunError(f"{folder} is damaged: {name} is missing; run the evaluation again.")
@@ -206,11 +207,11 @@ def _read_table(folder: Path, name: str, manifest: dict[str, Any]) -> pl.DataFra
         raise RunError(
             f"{path} is not the file that {_MANIFEST} describes; run the evaluation again."
         )
-    return pl.read_parquet(path)
+    return path
 
 
 def _read_part(
-    name: str, described: dict[str, Any], cases: pl.DataFrame, scores: pl.DataFrame
+    name: str, described: dict[str, Any], cases: pl.DataFrame, scores: pl.Series
 ) -> Part:
     root = described["root"]
     chosen = cases.filter(pl.col("benchmark") == name).drop("benchmark")
@@ -218,18 +219,24 @@ def _read_part(
     return Part(
         name,
         Cases(chosen, None if root is None else Path(root)),
-        scores.filter(pl.col("benchmark") == name)["score"].to_numpy(),
+        scores.to_numpy(),
         Protocol(
             **{
                 **protocol,
                 "exclude": frozenset(protocol["exclude"]),
+                "skip": frozenset(protocol["skip"]),
                 "averages": tuple(protocol["averages"]),
             }
         ),
-        tuple((row["case_id"], row["reason"]) for row in described["left_out"]),
+        _as_pairs(described["left_out"]),
         described["cut_captions"],
         described["data_hash"],
+        _as_pairs(described["lost_images"]),
     )
+
+
+def _as_pairs(reasons: list[dict[str, str]]) -> tuple[tuple[str, str], ...]:
+    return tuple((row["case_id"], row["reason"]) for row in reasons)
 
 
 def _sha256(path: Path) -> str:

@@ -17,6 +17,7 @@ from counterpoint.protocols import DEEPEST
 RESAMPLES: Final = 10_000
 LEVEL: Final = 0.95
 ALL: Final = "all"
+_LABELS: Final = 200  # whose resamples are held at a time
 _CELLS: Final = 20_000_000  # resample x cluster weights held at a time
 
 Verdict = Literal["A is better", "B is better", "tied"]
@@ -44,6 +45,22 @@ class Averaging(NamedTuple):
     min_count: int = 0
     labels: frozenset[str] | None = None
 
+    def needed(self, members: Mapping[str, np.ndarray]) -> list[str]:
+        """The labels that the average over everything is made from."""
+        if not self.levels:
+            return []
+        known = members if self.labels is None else [m for m in members if m in self.labels]
+        return [label for label in known if label != ALL and _counts(label, members, self)]
+
+    def below(self, label: str) -> tuple[int, ...]:
+        """The levels left for the mean of one label: those deeper than the label itself."""
+        if label == ALL:
+            return self.levels
+        if self.labels is not None and label not in self.labels:
+            return ()
+        depth = len(prefixes(label))
+        return tuple(level for level in self.levels if level == DEEPEST or level > depth)
+
 
 _MICRO: Final = Averaging(())
 
@@ -65,12 +82,14 @@ def members_of(
 ) -> dict[str, np.ndarray]:
     """The rows of each label and of each of its prefixes: {"all": ..., "replace": ..., ...}.
 
-    `all`, which comes first, is every row that is in no excluded group.
+    `all` comes first. A row in an excluded group is in that group, and in no other.
     """
     rows: dict[str, list[int]] = {ALL: []}
     for row, labels in enumerate(groups):
         mine = {prefix for label in labels for prefix in prefixes(label)}
-        if not mine & exclude:
+        if mine & exclude:
+            mine = {label for label in mine if not exclude.isdisjoint(prefixes(label))}
+        else:
             rows[ALL].append(row)
         for label in mine:
             rows.setdefault(label, []).append(row)
@@ -97,27 +116,33 @@ def estimate(
     """Means of the columns of `values` (cases, columns) for each label, with 95 % intervals.
 
     `clusters` numbers each case's cluster from 0. A NaN is left out of its column. The number of
-    `all` follows `averaging`; every other label is a plain mean over its cases. `shares` marks the
-    columns that are shares of cases, whose intervals have a width even if all cases are alike.
+    `all`, and of groups with groups below them, follows `averaging`; other labels are plain means
+    over their cases. `shares` marks the columns that are shares of cases, whose intervals have a
+    width even if all cases are alike.
     """
     share = [False] * values.shape[1] if shares is None else shares
     sums = {label: _cluster_sums(values, clusters, rows) for label, rows in members.items()}
     points = {label: _ratio(s.total.sum(0), s.number.sum(0)) for label, s in sums.items()}
-    samples = _resampled(sums, int(clusters.max(initial=-1)) + 1, resamples, seed)
-    points[ALL] = _nested(points, members, averaging)
-    samples[ALL] = _nested(samples, members, averaging)
-    return {
-        label: [
-            _summary(
-                points[label][j],
-                samples[label][:, j],
-                int(np.isfinite(values[rows, j]).sum()),
-                len(sums[label].clusters) if share[j] else 0,
-            )
-            for j in range(values.shape[1])
+    draw = _Draw(int(clusters.max(initial=-1)) + 1, resamples, seed)
+    needed = [ALL, *averaging.needed(members)]
+    held = _resampled({label: sums[label] for label in needed}, draw)
+
+    def summary(label: str, samples: Mapping[str, np.ndarray]) -> list[Estimate]:
+        point = nested(points, members, averaging, label)
+        sample = nested(samples, members, averaging, label)
+        counted = np.isfinite(values[members[label]]).sum(axis=0)
+        alike = [len(sums[label].clusters) if is_share else 0 for is_share in share]
+        return [
+            _summary(point[j], sample[:, j], int(counted[j]), alike[j]) for j in range(len(point))
         ]
-        for label, rows in members.items()
-    }
+
+    found = {label: summary(label, held) for label in needed}
+    others = [label for label in members if label not in found]
+    for start in range(0, len(others), _LABELS):
+        some = others[start : start + _LABELS]
+        samples = _resampled({label: sums[label] for label in some}, draw)
+        found |= {label: summary(label, held | samples) for label in some}
+    return {label: found[label] for label in members}
 
 
 def averages(
@@ -125,7 +150,7 @@ def averages(
 ) -> dict[str, np.ndarray]:
     """The averages in use for one benchmark, side by side (no intervals)."""
     points = {label: nan_mean(values[rows]) for label, rows in members.items()}
-    return {name: _nested(points, members, averaging) for name, averaging in kinds.items()}
+    return {name: nested(points, members, kind) for name, kind in kinds.items()}
 
 
 class _Sums(NamedTuple):
@@ -144,14 +169,18 @@ def _cluster_sums(values: np.ndarray, clusters: np.ndarray, rows: np.ndarray) ->
     return _Sums(found, total, count)
 
 
-def _resampled(
-    sums: Mapping[str, _Sums], clusters: int, resamples: int, seed: int
-) -> dict[str, np.ndarray]:
+class _Draw(NamedTuple):
+    clusters: int
+    resamples: int
+    seed: int
+
+
+def _resampled(sums: Mapping[str, _Sums], draw: _Draw) -> dict[str, np.ndarray]:
     """The labels' means in every resample: (resamples, columns) each."""
     parts: dict[str, list[np.ndarray]] = {label: [] for label in sums}
-    for weights in draw_weights(clusters, resamples, seed):
+    for weights in draw_weights(*draw):
         for label, s in sums.items():
-            drawn = weights if len(s.clusters) == clusters else weights[:, s.clusters]
+            drawn = weights if len(s.clusters) == draw.clusters else weights[:, s.clusters]
             both = drawn @ np.hstack([s.total, s.number]).astype(np.float32)
             parts[label].append(_ratio(*np.hsplit(both, 2)))
     return {label: np.concatenate(found) for label, found in parts.items()}
@@ -162,10 +191,13 @@ def _ratio(total: np.ndarray, count: np.ndarray) -> np.ndarray:
         return np.where(count > 0, total / count, np.nan)
 
 
-def _nested(
-    means: Mapping[str, np.ndarray], members: Mapping[str, np.ndarray], averaging: Averaging
+def nested(
+    means: Mapping[str, np.ndarray],
+    members: Mapping[str, np.ndarray],
+    averaging: Averaging,
+    label: str = ALL,
 ) -> np.ndarray:
-    """Follow an average's levels down the labels; means are points or resamples alike."""
+    """Follow an average's levels down from a label; means are points or resamples alike."""
 
     def below(prefix: str, levels: tuple[int, ...]) -> np.ndarray:
         labels = _labels_at(members, prefix, levels[0], averaging) if levels else []
@@ -173,10 +205,10 @@ def _nested(
             return means[prefix or ALL]
         counted = [label for label in labels if _counts(label, members, averaging)]
         if not counted:
-            return np.full_like(means[ALL], np.nan)
+            return np.full_like(means[prefix or ALL], np.nan)
         return nan_mean([below(label, levels[1:]) for label in counted])
 
-    return below("", averaging.levels)
+    return below("" if label == ALL else label, averaging.below(label))
 
 
 def _labels_at(

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+import numpy as np
+
 from counterpoint.case_files import read_cases
 from counterpoint.cases import Cases
 from counterpoint.data.folders import data_root
@@ -68,7 +70,8 @@ class Benchmark:
     """What a benchmark is, and its cases. `defaults` names its options.
 
     `shape` is images x captions, `protocol` the official one, `images` what pictures it needs,
-    `count` how many cases the published files hold, `ids` what its case ids are.
+    `count` how many cases the published files hold, `ids` what its case ids are, `defects` what
+    is wrong with some of its cases: a mark for each case.
     """
 
     id: str
@@ -82,6 +85,7 @@ class Benchmark:
     count: int | None = None
     ids: str = "row number from 0"
     defaults: Mapping[str, Value] = field(default_factory=dict)
+    defects: Mapping[str, Callable[[Cases], np.ndarray]] = field(default_factory=dict)
 
 
 def load_benchmark(id: str, data: Path | None = None) -> tuple[Benchmark, Cases]:

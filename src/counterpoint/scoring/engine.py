@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 import numpy as np
 
-from counterpoint.cases import Cases
+from counterpoint.cases import TEXT, Cases
 from counterpoint.errors import ImageError, ModelError, StoreError
 from counterpoint.protocols import Overlong
 from counterpoint.scoring.encode import (
@@ -18,22 +18,20 @@ from counterpoint.scoring.encode import (
     fill,
 )
 from counterpoint.scoring.kinds import BlindScorer, DualEncoder, Model, PairScorer, TableScorer
-from counterpoint.scoring.plan import Pairs, Plan, Share, make_plan
+from counterpoint.scoring.left_out import (
+    Scored,
+    kept_pairs,
+    leave_out_images,
+    leave_out_overlong,
+    used_captions,
+    used_images,
+)
+from counterpoint.scoring.plan import Pairs, Plan, make_plan
 from counterpoint.scoring.progress import Progress
 from counterpoint.scoring.store import Store, digest
 
-_CHUNK = 20_000  # cases whose vectors are in memory at a time
 _PIECE = 16_384  # pairs whose vectors are laid side by side at a time
 _DENSE = 1_000_000  # pairs from which a matrix product pays
-
-
-@dataclass(slots=True)
-class Scored:
-    """A benchmark's scores: one per pair, flat, NaN in the cases that are left out."""
-
-    scores: np.ndarray
-    left_out: dict[int, str] = field(default_factory=dict)  # row of the case: why
-    cut_captions: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,45 +79,74 @@ def _score_dual(
     scored: dict[str, Scored],
     work: Work,
 ) -> None:
-    lengths = model.count_tokens(plan.captions)
-    _leave_out_overlong(model, plan, lengths, overlong, scored)
+    lengths = np.asarray(model.count_tokens(plan.texts))
+    longest = np.maximum.reduceat(lengths[plan.prompts], plan.starts[:-1])
+    leave_out_overlong(model.context_length, plan, longest, overlong, scored)
 
-    numbers = _used_images(plan, scored)
-    pictures = [plan.pictures[i] for i in numbers]
-    encoded = encode_images(model, pictures, work.store, work.batch, work.progress)
-    _leave_out_images(plan, {int(numbers[i]): why for i, why in encoded.failures.items()}, scored)
-    images = dict(zip(numbers.tolist(), encoded.keys, strict=True))
+    numbers = [int(i) for i in used_images(plan, scored)]
+    pictures = [i for i in numbers if not _is_text(plan, i)]
+    encoded = encode_images(
+        model, [plan.pictures[i] for i in pictures], work.store, work.batch, work.progress
+    )
+    leave_out_images(plan, {pictures[i]: why for i, why in encoded.failures.items()}, scored)
+    images = dict(zip(pictures, encoded.keys, strict=True))
 
-    numbers = _used_captions(plan, scored)
-    texts = [plan.captions[i] for i in numbers]
-    keys = encode_captions(model, texts, lengths[numbers], work.store, work.batch, work.progress)
-    captions = dict(zip(numbers.tolist(), keys, strict=True))
+    as_images = {i: _text_of(plan, i) for i in numbers if _is_text(plan, i)}
+    prompts = plan.prompts_of(used_captions(plan, scored))[0]
+    texts = [plan.texts[i] for i in np.unique(prompts)]
+    texts += sorted(set(as_images.values()) - set(texts))
+    keys = encode_captions(
+        model, texts, np.asarray(model.count_tokens(texts)), work.store, work.batch, work.progress
+    )
+    key_of = dict(zip(texts, keys, strict=True))
+    images |= {i: key_of[text] for i, text in as_images.items()}
 
     def compare(pairs: Pairs) -> np.ndarray:
-        left, i = _vectors(pairs.images, images, work.store)
-        right, j = _vectors(pairs.captions, captions, work.store)
-        return _dot(left, right, i, j)
+        left, i = _numbered(pairs.images)
+        right, j = _numbered(pairs.captions)
+        vectors = _stored([images[number] for number in left.tolist()], work.store)
+        return _dot(vectors, _caption_vectors(plan, right, key_of, work.store), i, j)
 
     _fill_scores(plan, scored, compare)
+
+
+def _is_text(plan: Plan, image: int) -> bool:
+    return plan.pictures[image].ref.path.startswith(TEXT)
+
+
+def _text_of(plan: Plan, image: int) -> str:
+    return plan.pictures[image].ref.path.removeprefix(TEXT)
+
+
+def _caption_vectors(
+    plan: Plan, captions: np.ndarray, key_of: Mapping[str, bytes], store: Store
+) -> np.ndarray:
+    """The captions' unit vectors; one of several prompts has the direction of their mean."""
+    prompts, begins = plan.prompts_of(captions)
+    vectors = _stored([key_of[plan.texts[i]] for i in prompts.tolist()], store)
+    if len(prompts) == len(captions):
+        return vectors
+    sums = np.add.reduceat(vectors, begins, axis=0)
+    return sums / np.linalg.norm(sums, axis=1, keepdims=True)
 
 
 def _score_pairs(model: PairScorer, plan: Plan, scored: dict[str, Scored], work: Work) -> None:
     pictures: dict[int, bytes] = {}
     failures: dict[int, str] = {}
-    for number in _used_images(plan, scored).tolist():
+    for number in used_images(plan, scored).tolist():
         try:
             pictures[number] = plan.pictures[number].key(work.store)
         except ImageError as error:
             failures[number] = str(error)
-    _leave_out_images(plan, failures, scored)
+    leave_out_images(plan, failures, scored)
 
     def key(pair: tuple[int, int]) -> bytes:
-        image, caption = pair
-        return digest(model.fingerprint, "pair", pictures[image], plan.captions[caption])
+        image, text = pair
+        return digest(model.fingerprint, "pair", pictures[image], plan.texts[text])
 
     def compute(pairs: list[tuple[int, int]]) -> np.ndarray:
         return model.score_pairs(
-            [plan.pictures[i] for i, _ in pairs], [plan.captions[c] for _, c in pairs]
+            [plan.pictures[i] for i, _ in pairs], [plan.texts[t] for _, t in pairs]
         )
 
     # A model opens its images itself: those it will have to open are tried first, so that one that
@@ -128,110 +155,59 @@ def _score_pairs(model: PairScorer, plan: Plan, scored: dict[str, Scored], work:
     missing = set(work.store.missing(list(keys.values())))
     numbers = sorted({image for (image, _), found in keys.items() if found in missing})
     broken = broken_pictures([plan.pictures[i] for i in numbers])
-    _leave_out_images(plan, {numbers[i]: why for i, why in broken.items()}, scored)
+    leave_out_images(plan, {numbers[i]: why for i, why in broken.items()}, scored)
     items = {keys[pair]: pair for pair in _unique_pairs(plan, scored)}
     fill(compute, items, work.store, work.batch, work.progress, "pairs")
 
     def compare(pairs: Pairs) -> np.ndarray:
-        asked = zip(pairs.images.tolist(), pairs.captions.tolist(), strict=True)
-        return _stored([key(pair) for pair in asked], work.store)[:, 0]
+        images, texts, begins = _with_prompts(plan, pairs)
+        asked = zip(images.tolist(), texts.tolist(), strict=True)
+        return _mean(_stored([key(pair) for pair in asked], work.store)[:, 0], begins)
 
     _fill_scores(plan, scored, compare)
 
 
+def _with_prompts(plan: Plan, pairs: Pairs) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Pairs of images and texts, and where each pair of an image and a caption begins."""
+    texts, begins = plan.prompts_of(pairs.captions)
+    sizes = np.diff(np.append(begins, len(texts)))
+    return np.repeat(pairs.images, sizes), texts, begins
+
+
+def _mean(values: np.ndarray, begins: np.ndarray) -> np.ndarray:
+    """The means of consecutive runs of values."""
+    sizes = np.diff(np.append(begins, len(values)))
+    return np.add.reduceat(values, begins) / sizes
+
+
 def _score_blind(model: BlindScorer, plan: Plan, scored: dict[str, Scored], work: Work) -> None:
-    keys = caption_keys(model.fingerprint, plan.captions)
-    items = dict(zip(keys, plan.captions, strict=True))
+    keys = caption_keys(model.fingerprint, plan.texts)
+    items = dict(zip(keys, plan.texts, strict=True))
     fill(model.score_captions, items, work.store, work.batch, work.progress, "captions")
-    values = _stored(keys, work.store)[:, 0]
+    values = _mean(_stored(keys, work.store)[:, 0][plan.prompts], plan.starts[:-1])
     _fill_scores(plan, scored, lambda pairs: values[pairs.captions])
 
 
 def _fill_scores(
     plan: Plan, scored: dict[str, Scored], compare: Callable[[Pairs], np.ndarray]
 ) -> None:
-    for name, share in plan.shares.items():
-        for rows in _kept_rows(share, scored[name]):
-            pairs = share.pairs(rows)
-            scored[name].scores[pairs.places] = compare(pairs)
+    for name, pairs in kept_pairs(plan, scored):
+        scored[name].scores[pairs.places] = compare(pairs)
 
 
 def _unique_pairs(plan: Plan, scored: dict[str, Scored]) -> list[tuple[int, int]]:
-    """Every pair that is asked for, once, pairs of one image together."""
+    """Every pair of an image and a text that is asked for, once, pairs of one image together."""
     found: set[tuple[int, int]] = set()
-    for pairs in _kept_pairs(plan, scored):
-        found.update(zip(pairs.images.tolist(), pairs.captions.tolist(), strict=True))
+    for _, pairs in kept_pairs(plan, scored):
+        images, texts, _ = _with_prompts(plan, pairs)
+        found.update(zip(images.tolist(), texts.tolist(), strict=True))
     return sorted(found)
 
 
-def _kept_pairs(plan: Plan, scored: dict[str, Scored]) -> Iterator[Pairs]:
-    for name, share in plan.shares.items():
-        for rows in _kept_rows(share, scored[name]):
-            yield share.pairs(rows)
-
-
-def _kept_rows(share: Share, scored: Scored) -> Iterator[np.ndarray]:
-    """The cases that are not left out, some thousands at a time."""
-    kept = np.ones(len(share.image_offsets) - 1, dtype=bool)
-    kept[list(scored.left_out)] = False
-    rows = np.flatnonzero(kept)
-    for start in range(0, len(rows), _CHUNK):
-        yield rows[start : start + _CHUNK]
-
-
-def _used_images(plan: Plan, scored: dict[str, Scored]) -> np.ndarray:
-    """The numbers of the images that cases which are not left out need."""
-    return _marked(len(plan.pictures), (pairs.images for pairs in _kept_pairs(plan, scored)))
-
-
-def _used_captions(plan: Plan, scored: dict[str, Scored]) -> np.ndarray:
-    return _marked(len(plan.captions), (pairs.captions for pairs in _kept_pairs(plan, scored)))
-
-
-def _marked(count: int, numbers: Iterable[np.ndarray]) -> np.ndarray:
-    marks = np.zeros(count, dtype=bool)
-    for some in numbers:
-        marks[some] = True
-    return np.flatnonzero(marks)
-
-
-def _leave_out_overlong(
-    model: DualEncoder,
-    plan: Plan,
-    lengths: np.ndarray,
-    overlong: Mapping[str, Overlong],
-    scored: dict[str, Scored],
-) -> None:
-    limit = model.context_length
-    if limit is None or not (lengths > limit).any():
-        return
-    for name, share in plan.shares.items():
-        too_long = lengths > limit
-        if overlong[name] == "cut":
-            scored[name].cut_captions = len(np.unique(share.captions[too_long[share.captions]]))
-            continue
-        for row in np.flatnonzero(share.cases_with_caption(too_long)).tolist():
-            longest = max(lengths[share.captions_of(row)])
-            scored[name].left_out[row] = (
-                f"caption too long: {longest} tokens, the model takes {limit}."
-            )
-
-
-def _leave_out_images(plan: Plan, failures: dict[int, str], scored: dict[str, Scored]) -> None:
-    failed = np.zeros(len(plan.pictures), dtype=bool)
-    failed[list(failures)] = True
-    for name, share in plan.shares.items():
-        for row in np.flatnonzero(share.cases_with_image(failed)).tolist():
-            why = next(failures[i] for i in share.images_of(row).tolist() if i in failures)
-            scored[name].left_out.setdefault(row, why)
-
-
-def _vectors(
-    numbers: np.ndarray, keys: Mapping[int, bytes], store: Store
-) -> tuple[np.ndarray, np.ndarray]:
-    """The stored vectors of the different `numbers`, and each number's place among them."""
+def _numbered(numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The different numbers, and each number's place among them."""
     unique, places = np.unique(numbers, return_inverse=True)
-    return _stored([keys[number] for number in unique.tolist()], store), places
+    return unique, places
 
 
 def _stored(keys: list[bytes], store: Store) -> np.ndarray:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -10,46 +11,76 @@ from typing import Final
 import numpy as np
 from PIL import Image, UnidentifiedImageError
 
-from counterpoint.cases import ImageRef
+from counterpoint.cases import TEXT, ImageRef
 from counterpoint.errors import ImageError
+from counterpoint.scoring.image_shuffles import PIECES, shuffled
 from counterpoint.scoring.store import Store, digest
 
 WORLD: Final = "world:"
+PARQUET: Final = "parquet:"
+SHUFFLE: Final = "shuffle-"
 MAX_PIXELS: Final = Image.MAX_IMAGE_PIXELS or 89_478_485  # Pillow's own limit: a quarter GiB of RGB
 _BOMBS: Final = (Image.DecompressionBombError, Image.DecompressionBombWarning)
 
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """An image that can be opened. `root` is where a relative path starts."""
+    """An image that can be opened. `root` is where a relative path starts.
+
+    The reference is a path, or `world:CODE`, or `parquet:FILE#COLUMN/ROW` (an image inside a
+    table), or `shuffle-rows:SEED:REFERENCE` and its like (the pieces of another in random order).
+    """
 
     ref: ImageRef
     root: Path | None = None
 
     def key(self, store: Store) -> bytes:
         """A digest of the content and the crop. Raises ImageError if there is no such image."""
-        if self.ref.path.startswith(WORLD):
+        return digest("image", self._content(store), repr(self.ref.box))
+
+    def _content(self, store: Store) -> bytes:
+        reference = self.ref.path
+        if reference.startswith(WORLD):
             from counterpoint.world.draw import PIXELS, VERSION
 
-            content = digest(f"{WORLD}{VERSION}:{PIXELS}", self.ref.path)
-        else:
-            content = _file_digest(self.path(), store)
-        return digest("image", content, repr(self.ref.box))
+            return digest(f"{WORLD}{VERSION}:{PIXELS}", reference)
+        if reference.startswith(SHUFFLE):
+            how, seed, inner = _read_shuffle(reference)
+            return digest(how, str(seed), self._other(inner)._content(store))
+        if reference.startswith(PARQUET):
+            path, cell = self._cell()
+            return _digest(path, repr(cell), lambda: _cell_bytes(path, *cell), store)
+        path = self.path()
+        return _digest(path, "", lambda: _read(path), store)
 
     def open(self) -> Image.Image:
         """Decode, crop and convert to RGB. Raises ImageError if that cannot be done."""
-        if self.ref.path.startswith(WORLD):
-            from counterpoint.world.draw import draw
-            from counterpoint.world.scene import SceneCodeError, read_scene
+        return self._crop(self._open())
 
-            try:
-                scene = read_scene(self.ref.path.removeprefix(WORLD))
-            except SceneCodeError as error:
-                raise ImageError(f"image {self.ref.path!r}: {error}") from None
-            image = Image.fromarray(draw([scene])[0])
-        else:
-            image = _decode(_read(self.path()), self.path())
-        return self._crop(image)
+    def _open(self) -> Image.Image:
+        reference = self.ref.path
+        if reference.startswith(WORLD):
+            return _draw(reference)
+        if reference.startswith(SHUFFLE):
+            how, seed, inner = _read_shuffle(reference)
+            return shuffled(self._other(inner)._open(), how, seed)
+        if reference.startswith(PARQUET):
+            path, cell = self._cell()
+            return _decode(_cell_bytes(path, *cell), reference)
+        if reference.startswith(TEXT):
+            raise ImageError("a text stands where an image should: this model compares no texts.")
+        return _decode(_read(self.path()), self.path())
+
+    def _cell(self) -> tuple[Path, tuple[str, int]]:
+        """`parquet:a.parquet#image/7` is the file's path and (image, 7)."""
+        file, _, cell = self.ref.path.removeprefix(PARQUET).rpartition("#")
+        column, _, row = cell.rpartition("/")
+        if not file or not column or not row.isdecimal():
+            raise ImageError(f"image {self.ref.path!r}: should be {PARQUET}FILE#COLUMN/ROW.")
+        return self._other(file).path(), (column, int(row))
+
+    def _other(self, path: str) -> Picture:
+        return Picture(ImageRef(path), self.root)
 
     def path(self) -> Path:
         path = Path(self.ref.path)
@@ -77,6 +108,34 @@ class Picture:
         return image.crop((x, y, x + width, y + height))  # black where it leaves the image
 
 
+def _draw(reference: str) -> Image.Image:
+    from counterpoint.world.draw import draw
+    from counterpoint.world.scene import SceneCodeError, read_scene
+
+    try:
+        scene = read_scene(reference.removeprefix(WORLD))
+    except SceneCodeError as error:
+        raise ImageError(f"image {reference!r}: {error}") from None
+    return Image.fromarray(draw([scene])[0])
+
+
+def _read_shuffle(reference: str) -> tuple[str, int, str]:
+    """`shuffle-rows:1:a.jpg` is rows, 1, a.jpg."""
+    how, _, rest = reference.removeprefix(SHUFFLE).partition(":")
+    seed, _, inner = rest.partition(":")
+    if how not in PIECES or not seed.isdecimal() or not inner:
+        raise ImageError(
+            f"image {reference!r}: should be {SHUFFLE}{'|'.join(PIECES)}:SEED:REFERENCE."
+        )
+    return how, int(seed), inner
+
+
+def _cell_bytes(path: Path, column: str, row: int) -> bytes:
+    from counterpoint.scoring.image_tables import read_cell  # pyarrow is slow to import
+
+    return read_cell(path, column, row)
+
+
 def _read(path: Path) -> bytes:
     try:
         return path.read_bytes()
@@ -86,7 +145,7 @@ def _read(path: Path) -> bytes:
         raise ImageError(f"image {str(path)!r}: cannot be read: {error}.") from None
 
 
-def _decode(data: bytes, path: Path) -> Image.Image:
+def _decode(data: bytes, path: Path | str) -> Image.Image:
     try:
         with Image.open(io.BytesIO(data)) as image:
             if image.width * image.height > MAX_PIXELS:
@@ -111,8 +170,8 @@ def _to_rgb(image: Image.Image) -> Image.Image:
     return image.convert("RGB")
 
 
-def _file_digest(path: Path, store: Store) -> bytes:
-    """The digest of a file's bytes, remembered for as long as its size and times stay the same."""
+def _digest(path: Path, part: str, read: Callable[[], bytes], store: Store) -> bytes:
+    """The digest of (a part of) a file, remembered for as long as its size and times stay."""
     try:
         stat = path.stat()
     except FileNotFoundError:
@@ -120,10 +179,10 @@ def _file_digest(path: Path, store: Store) -> bytes:
     except (OSError, ValueError) as error:
         raise ImageError(f"image {str(path)!r}: cannot be read: {error}.") from None
     times = f"{stat.st_size} {stat.st_mtime_ns} {stat.st_ctime_ns} {stat.st_ino}"
-    name = digest("file", str(path.absolute()), times)
+    name = digest("file", str(path.absolute()), times, *filter(None, [part]))
     [known] = store.get([name])
     if known is not None:
         return known
-    content = digest(_read(path))
+    content = digest(read())
     store.remember(name, content)
     return content

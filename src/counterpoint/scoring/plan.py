@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
-from counterpoint.cases import Cases, ImageRef, offsets, pair_numbers
+from counterpoint.cases import PROMPTS, Cases, ImageRef, Layout, offsets
 from counterpoint.scoring.pictures import Picture
 
 
@@ -28,40 +28,48 @@ class Share:
 
     images: np.ndarray
     captions: np.ndarray
-    image_offsets: np.ndarray
-    caption_offsets: np.ndarray
+    layout: Layout
 
-    def pairs(self, rows: np.ndarray) -> Pairs:
-        """All pairs of the cases in `rows`, case by case, image by image."""
-        pairs = pair_numbers(self.image_offsets, self.caption_offsets, rows)
-        places = self.pair_offsets[pairs.cases] + pairs.cells
-        return Pairs(self.images[pairs.images], self.captions[pairs.captions], places)
-
-    @property
-    def pair_offsets(self) -> np.ndarray:
-        return offsets(np.diff(self.image_offsets) * np.diff(self.caption_offsets))
+    def pairs(self, lines: np.ndarray) -> Pairs:
+        """All pairs of some lines (images of a case, with all its captions), line by line."""
+        pairs = self.layout.pairs(lines)
+        return Pairs(self.images[pairs.images], self.captions[pairs.captions], pairs.places)
 
     def images_of(self, row: int) -> np.ndarray:
-        return self.images[self.image_offsets[row] : self.image_offsets[row + 1]]
+        return self.images[self.layout.images[row] : self.layout.images[row + 1]]
 
     def captions_of(self, row: int) -> np.ndarray:
-        return self.captions[self.caption_offsets[row] : self.caption_offsets[row + 1]]
+        return self.captions[self.layout.captions[row] : self.layout.captions[row + 1]]
 
     def cases_with_image(self, marked: np.ndarray) -> np.ndarray:
         """Which cases use an image that is marked (a boolean for each of the plan's images)."""
-        return _any_in(marked[self.images], self.image_offsets)
+        return _any_in(marked[self.images], self.layout.images)
 
     def cases_with_caption(self, marked: np.ndarray) -> np.ndarray:
-        return _any_in(marked[self.captions], self.caption_offsets)
+        return _any_in(marked[self.captions], self.layout.captions)
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The unique images and captions, and where each benchmark uses them."""
+    """The unique images and captions, and where each benchmark uses them.
+
+    `texts` are what a model reads: the captions, those made of several prompts taken apart. The
+    prompts of caption i are `prompts[starts[i] : starts[i + 1]]`, numbers into `texts`.
+    """
 
     pictures: list[Picture]
     captions: list[str]
     shares: dict[str, Share]
+    texts: list[str]
+    prompts: np.ndarray
+    starts: np.ndarray
+
+    def prompts_of(self, captions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The prompts of some captions, one after the other, and where each caption's begin."""
+        sizes = np.diff(self.starts)[captions]
+        begins = offsets(sizes)[:-1]
+        places = np.repeat(self.starts[captions] - begins, sizes) + np.arange(sizes.sum())
+        return self.prompts[places], begins
 
 
 def make_plan(benchmarks: Mapping[str, Cases]) -> Plan:
@@ -71,17 +79,30 @@ def make_plan(benchmarks: Mapping[str, Cases]) -> Plan:
     caption_codes, caption_firsts = _codes(captions)
     shares, image_start, caption_start = {}, 0, 0
     for name, cases in benchmarks.items():
-        k, m = offsets(cases.image_counts), offsets(cases.caption_counts)
-        image_end, caption_end = image_start + k[-1], caption_start + m[-1]
+        layout = cases.layout()
+        image_end = image_start + layout.images[-1]
+        caption_end = caption_start + layout.captions[-1]
         shares[name] = Share(
-            image_codes[image_start:image_end], caption_codes[caption_start:caption_end], k, m
+            image_codes[image_start:image_end], caption_codes[caption_start:caption_end], layout
         )
         image_start, caption_start = image_end, caption_end
     pictures = [
         Picture(ImageRef(path, None if box is None else tuple(box)), Path(root) if root else None)
         for path, box, root in images[image_firsts].select("path", "box", "root").iter_rows()
     ]
-    return Plan(pictures, captions[caption_firsts].to_list(), shares)
+    unique = captions[caption_firsts].to_list()
+    return Plan(pictures, unique, shares, *_texts(unique))
+
+
+def _texts(captions: list[str]) -> tuple[list[str], np.ndarray, np.ndarray]:
+    if not any(PROMPTS in caption for caption in captions):
+        numbers = np.arange(len(captions))
+        return captions, numbers, np.arange(len(captions) + 1)
+    parts = [caption.split(PROMPTS) for caption in captions]
+    numbers_of: dict[str, int] = {}
+    prompts = [numbers_of.setdefault(text, len(numbers_of)) for texts in parts for text in texts]
+    starts = offsets(np.array([len(texts) for texts in parts]))
+    return list(numbers_of), np.array(prompts), starts
 
 
 def _images(cases: Cases) -> pl.DataFrame:

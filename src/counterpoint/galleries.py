@@ -1,0 +1,155 @@
+"""Galleries: cases of many images (retrieval, classification), counted query by query.
+
+In a case of two images and two captions the whole case is right or wrong. In a gallery each image
+asks for its captions and each caption for its images, so it has a number of values: its queries. A
+gallery that lacks an image loses that image and its captions, not everything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+import numpy as np
+import polars as pl
+
+from counterpoint.cases import SCHEMA, Cases
+from counterpoint.metrics import Array, Tie, flip
+
+MANY: Final = 5  # images from which a case is a gallery
+_CELLS: Final = 8_000_000  # scores compared at a time
+
+
+def is_gallery(images: int, captions: int) -> bool:
+    """Many images, or so few captions that images must share them (a small classification)."""
+    return images >= MANY or images > captions
+
+
+def gallery_rows(cases: Cases) -> np.ndarray:
+    """Which cases are galleries."""
+    counts = zip(cases.image_counts.tolist(), cases.caption_counts.tolist(), strict=True)
+    return np.array([is_gallery(k, m) for k, m in counts], dtype=bool)
+
+
+def is_classification(truth: Array) -> bool:
+    """Every image has one caption, its class, and some images share theirs (k x m)."""
+    return bool((truth.sum(axis=1) == 1).all() and (truth.sum(axis=0) > 1).any())
+
+
+class Standings(NamedTuple):
+    """For each query, the wrong answers above and equal to its best right one.
+
+    `wrong` and `right` count its answers. A query without a right or a wrong answer says nothing.
+    """
+
+    above: Array
+    equal: Array
+    wrong: Array
+    right: Array
+
+    @property
+    def defined(self) -> Array:
+        return np.asarray((self.right > 0) & (self.wrong > 0))
+
+
+def standings(scores: Array, truth: Array) -> Standings:
+    """The standings of every image (k) among the captions (m)."""
+    parts = [_standing(scores[rows], truth[rows]) for rows in _pieces(*scores.shape)]
+    return Standings(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+
+
+def both_standings(scores: Array, truth: Array) -> dict[str, Standings]:
+    """By side: what images find among the captions, and captions among the images."""
+    across = flip(scores[None])[0], flip(truth[None])[0]
+    return {"images": standings(scores, truth), "captions": standings(*across)}
+
+
+def _pieces(lines: int, width: int) -> Iterator[slice]:
+    step = max(1, _CELLS // max(width, 1))
+    return (slice(start, start + step) for start in range(0, lines, step))
+
+
+def _standing(scores: Array, truth: Array) -> Standings:
+    best = np.where(truth, scores, -np.inf).max(axis=1, keepdims=True)
+    right = truth.sum(axis=1)
+    return Standings(
+        ((scores > best) & ~truth).sum(axis=1),
+        ((scores == best) & ~truth).sum(axis=1),
+        truth.shape[1] - right,
+        right,
+    )
+
+
+def recall(found: Standings, k: int, tie: Tie) -> Array:
+    """Whether a right answer is among the k best; NaN for queries that say nothing."""
+    if tie == "half":
+        return (recall(found, k, "wrong") + recall(found, k, "right")) / 2
+    rank = found.above + (found.equal if tie == "wrong" else 0)
+    return np.where(found.defined, rank < k, np.nan)
+
+
+def recall_by_chance(found: Standings, k: int) -> Array:
+    missed = np.ones(len(found.wrong))
+    for place in range(k):
+        answers = found.wrong + found.right - place
+        missed *= np.clip(found.wrong - place, 0, None) / np.maximum(answers, 1)
+    return np.where(found.defined, 1 - missed, np.nan)
+
+
+def query_clusters(cases: Cases, row: int) -> list[str]:
+    """The source image of every query of a gallery: its images, then its captions.
+
+    Captions belong to the first image they are true of; without one they stand for themselves.
+    """
+    case = cases.frame.row(row, named=True)
+    paths = [image["path"] for image in case["images"]]
+    width = len(case["captions"])
+    owners = [f"caption {number}" for number in range(width)]
+    for cell in reversed(case["truth"]):
+        owners[cell % width] = paths[cell // width]
+    return [*paths, *owners]
+
+
+class Kept(NamedTuple):
+    """A table without some images, and which of its pairs are still there."""
+
+    cases: Cases
+    pairs: np.ndarray
+
+
+def without_images(cases: Cases, lost: dict[int, set[int]]) -> Kept:
+    """The table without the `lost` images (by row) and the captions that were true of them alone.
+
+    No row may lose all of its images.
+    """
+    rows = {row: _prune(cases.frame.row(row, named=True), gone) for row, gone in lost.items()}
+    starts, pairs = cases.pair_offsets, np.ones(cases.pair_offsets[-1], dtype=bool)
+    frames, done = [], 0
+    for row, (values, cells) in sorted(rows.items()):
+        frames += [cases.frame[done:row], pl.DataFrame([values], schema=SCHEMA)]
+        pairs[starts[row] : starts[row + 1]] = cells
+        done = row + 1
+    return Kept(Cases(pl.concat([*frames, cases.frame[done:]]), cases.root), pairs)
+
+
+def smaller_galleries(cases: Cases, count: int) -> Cases:
+    """The table with at most `count` images in each gallery: its first ones."""
+    large = np.flatnonzero(gallery_rows(cases) & (cases.image_counts > count)).tolist()
+    lost = {row: set(range(count, int(cases.image_counts[row]))) for row in large}
+    return without_images(cases, lost).cases
+
+
+def _prune(case: dict[str, object], gone: set[int]) -> tuple[dict[str, object], np.ndarray]:
+    images, captions, cells = case["images"], case["captions"], case["truth"]
+    assert isinstance(images, list) and isinstance(captions, list) and isinstance(cells, list)
+    truth = np.zeros((len(images), len(captions)), dtype=bool)
+    truth.reshape(-1)[cells] = True
+    stay = np.array([number not in gone for number in range(len(images))])
+    keep = truth[stay].any(axis=0) | ~truth.any(axis=0)  # a caption of no image is a distractor
+    pruned = {
+        **case,
+        "images": [image for image, kept in zip(images, stay, strict=True) if kept],
+        "captions": [caption for caption, kept in zip(captions, keep, strict=True) if kept],
+        "truth": np.flatnonzero(truth[stay][:, keep]).tolist(),
+    }
+    return pruned, np.logical_and.outer(stay, keep).reshape(-1)

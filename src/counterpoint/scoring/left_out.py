@@ -1,0 +1,99 @@
+"""What a benchmark's scores will be, and what has to be left out of them, with the reason."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+
+from counterpoint.galleries import is_gallery
+from counterpoint.protocols import Overlong
+from counterpoint.scoring.plan import Pairs, Plan, Share
+
+_LINES: Final = 20_000  # images whose vectors are in memory at a time
+_PAIRS: Final = 2_000_000  # pairs that are numbered at a time
+
+
+@dataclass(slots=True)
+class Scored:
+    """A benchmark's scores: one per pair, flat, NaN where something is left out.
+
+    A gallery loses images that cannot be had; any other case is left out as a whole.
+    """
+
+    scores: np.ndarray
+    left_out: dict[int, str] = field(default_factory=dict)  # row of the case: why
+    lost_images: dict[int, dict[int, str]] = field(default_factory=dict)  # row: image: why
+    cut_captions: int = 0
+
+
+def kept_pairs(plan: Plan, scored: Mapping[str, Scored]) -> Iterator[tuple[str, Pairs]]:
+    """The pairs that are not left out, some at a time, with their benchmark's name."""
+    for name, share in plan.shares.items():
+        for lines in share.layout.pieces(_kept_lines(share, scored[name]), _LINES, _PAIRS):
+            if len(lines):
+                yield name, share.pairs(lines)
+
+
+def _kept_lines(share: Share, scored: Scored) -> np.ndarray:
+    layout = share.layout
+    kept = np.ones(layout.images[-1], dtype=bool)
+    if scored.left_out:
+        kept[layout.lines(np.array(list(scored.left_out)))] = False
+    for row, images in scored.lost_images.items():
+        kept[layout.images[row] + np.array(list(images))] = False
+    return np.flatnonzero(kept)
+
+
+def used_images(plan: Plan, scored: Mapping[str, Scored]) -> np.ndarray:
+    """The numbers of the images that are needed for what is not left out."""
+    return _marked(len(plan.pictures), (pairs.images for _, pairs in kept_pairs(plan, scored)))
+
+
+def used_captions(plan: Plan, scored: Mapping[str, Scored]) -> np.ndarray:
+    return _marked(len(plan.captions), (pairs.captions for _, pairs in kept_pairs(plan, scored)))
+
+
+def _marked(count: int, numbers: Iterable[np.ndarray]) -> np.ndarray:
+    marks = np.zeros(count, dtype=bool)
+    for some in numbers:
+        marks[some] = True
+    return np.flatnonzero(marks)
+
+
+def leave_out_overlong(
+    limit: int | None,
+    plan: Plan,
+    lengths: np.ndarray,
+    overlong: Mapping[str, Overlong],
+    scored: Mapping[str, Scored],
+) -> None:
+    """`lengths` are the captions' tokens, `limit` how many the model takes."""
+    if limit is None or not (lengths > limit).any():
+        return
+    for name, share in plan.shares.items():
+        too_long = lengths > limit
+        if overlong[name] == "cut":
+            scored[name].cut_captions = len(np.unique(share.captions[too_long[share.captions]]))
+            continue
+        for row in np.flatnonzero(share.cases_with_caption(too_long)).tolist():
+            longest = max(lengths[share.captions_of(row)])
+            scored[name].left_out[row] = (
+                f"caption too long: {longest} tokens, the model takes {limit}."
+            )
+
+
+def leave_out_images(plan: Plan, failures: Mapping[int, str], scored: Mapping[str, Scored]) -> None:
+    """`failures` says of the plan's images why they cannot be had."""
+    failed = np.zeros(len(plan.pictures), dtype=bool)
+    failed[list(failures)] = True
+    for name, share in plan.shares.items():
+        for row in np.flatnonzero(share.cases_with_image(failed)).tolist():
+            images = share.images_of(row).tolist()
+            lost = {place: failures[i] for place, i in enumerate(images) if i in failures}
+            if is_gallery(len(images), len(share.captions_of(row))) and len(lost) < len(images):
+                scored[name].lost_images.setdefault(row, {}).update(lost)
+            else:
+                scored[name].left_out.setdefault(row, next(iter(lost.values())))
