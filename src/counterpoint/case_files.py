@@ -16,7 +16,7 @@ from typing import Any
 
 import polars as pl
 
-from counterpoint.cases import CHUNK, SCHEMA, Case, Cases, ImageRef
+from counterpoint.cases import CHUNK, SCHEMA, Case, Cases, ImageRef, tabulate
 from counterpoint.errors import CaseError
 
 
@@ -53,23 +53,25 @@ def _json_frames(path: Path) -> Iterator[pl.DataFrame]:
     with path.open(encoding="utf-8") as lines:
         numbered = ((n, line) for n, line in enumerate(lines, 1) if line.strip())
         try:
-            while rows := [_row(line, f"{path}: line {n}") for n, line in islice(numbered, CHUNK)]:
-                yield pl.DataFrame(rows, schema=SCHEMA)
+            while rows := [_read(line, f"{path}: line {n}") for n, line in islice(numbered, CHUNK)]:
+                yield tabulate(rows)
         except UnicodeDecodeError as error:
             raise CaseError(f"{path}: not a text file in UTF-8: {error.reason}.") from None
 
 
-def _row(line: str, where: str) -> dict[str, Any]:
+def _read(line: str, where: str) -> Case:
     try:
         values = json.loads(line)
     except ValueError as error:
         raise CaseError(f"{where} is not valid JSON: {error}.") from None
     try:
-        return _case(values).row()
+        case = _case(values)
+        case.cells()  # says what is wrong with the shape of its truth
     except _NotACaseError as error:
         raise CaseError(f"{where} is not a case: {error}") from None
     except CaseError as error:
         raise CaseError(f"{where}: {error}") from None
+    return case
 
 
 class _NotACaseError(Exception):

@@ -61,7 +61,7 @@ def evaluate(
     protocols = {
         name: get_protocol(protocol or benchmark.protocol) for name, (benchmark, _) in found.items()
     }
-    tables = {name: _prepare(cases, protocols[name], limit) for name, (_, cases) in found.items()}
+    tables = {name: prepare(cases, protocols[name], limit) for name, (_, cases) in found.items()}
     options = {"limit": limit, "batch_size": batch_size, "device": device}
     names = [model if isinstance(model, str) else model[0] for model in models]
     asked = repr((benchmarks, options, str(data), sorted(p.name for p in protocols.values())))
@@ -84,7 +84,7 @@ def evaluate(
     return runs
 
 
-def _prepare(cases: Cases, protocol: Protocol, limit: int | None) -> Cases:
+def prepare(cases: Cases, protocol: Protocol, limit: int | None) -> Cases:
     """The cases that the protocol scores, with their captions as it writes them."""
     skipped = pl.col("groups").list.set_intersection(sorted(protocol.skip)).list.len() > 0
     chosen = Cases(cases.frame.filter(~skipped), cases.root) if protocol.skip else cases

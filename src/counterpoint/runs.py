@@ -73,7 +73,7 @@ def save_run(run: Run, folder: Path) -> Run:
         "format": FORMAT,
         "model": run.model,
         "benchmarks": {name: _describe(part) for name, part in run.parts.items()},
-        "files": {name: _sha256(draft / name) for name in (_CASES, _SCORES)},
+        "files": {name: file_digest(draft / name) for name in (_CASES, _SCORES)},
     }
     text = json.dumps(manifest, indent=2, ensure_ascii=False, allow_nan=False)
     (draft / _MANIFEST).write_text(text + "\n", encoding="utf-8")
@@ -203,7 +203,7 @@ def _checked(folder: Path, name: str, manifest: dict[str, Any]) -> Path:
     path = folder / name
     if not path.is_file():
         raise RunError(f"{folder} is damaged: {name} is missing; run the evaluation again.")
-    if _sha256(path) != manifest["files"].get(name):
+    if file_digest(path) != manifest["files"].get(name):
         raise RunError(
             f"{path} is not the file that {_MANIFEST} describes; run the evaluation again."
         )
@@ -239,6 +239,6 @@ def _as_pairs(reasons: list[dict[str, str]]) -> tuple[tuple[str, str], ...]:
     return tuple((row["case_id"], row["reason"]) for row in reasons)
 
 
-def _sha256(path: Path) -> str:
+def file_digest(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

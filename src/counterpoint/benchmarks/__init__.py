@@ -1,6 +1,7 @@
 """Benchmarks by id. Adding one is a file with a `Benchmark` and a line here.
 
-An id may carry options, `world-swap:size=500,seed=3`, or be the path of a case file.
+An id may carry options, `world-swap:size=500,seed=3`, ask for positives to be added,
+`sugarcrepe+hp`, name a folder of images, `classification/pets`, or be the path of a case file.
 """
 
 from __future__ import annotations
@@ -29,6 +30,9 @@ BENCHMARKS: Final = Registry(
         "aro/vg-attribution": f"{_HOME}.aro:ATTRIBUTION",
         "aro/vg-relation": f"{_HOME}.aro:RELATION",
         "bivlc": f"{_HOME}.bivlc:BIVLC",
+        "classification/cifar10": f"{_HOME}.classification:CIFAR10",
+        "classification/cifar100": f"{_HOME}.classification:CIFAR100",
+        "classification/imagenet": f"{_HOME}.classification:IMAGENET",
         "cola": f"{_HOME}.cola:COLA",
         "crepe/productivity": f"{_HOME}.crepe:PRODUCTIVITY",
         "crepe/systematicity": f"{_HOME}.crepe:SYSTEMATICITY",
@@ -88,13 +92,37 @@ class Benchmark:
     defects: Mapping[str, Callable[[Cases], np.ndarray]] = field(default_factory=dict)
 
 
+WITH_POSITIVES: Final = "+hp"
+_FOLDERS: Final = "classification/"  # any folder of images is a benchmark
+
+
+def base_id(id: str) -> str:
+    """`sugarcrepe+hp:positives=FILE` is `sugarcrepe`."""
+    return id.partition(":")[0].removesuffix(WITH_POSITIVES)
+
+
+def find_benchmark(id: str) -> Benchmark:
+    """What is known of a benchmark, by id or by the path of a case file."""
+    if id.endswith((".parquet", ".jsonl")) and WITH_POSITIVES not in id:
+        return Benchmark(id, "your own cases", "any", "strict", lambda _: read_cases(Path(id)))
+    name = base_id(id)
+    if name.startswith(_FOLDERS) and name not in BENCHMARKS.names():
+        from counterpoint.benchmarks.classification import folder_benchmark
+
+        benchmark = folder_benchmark(name)
+    else:
+        benchmark = BENCHMARKS.get(name)
+    if id.partition(":")[0].endswith(WITH_POSITIVES):
+        from counterpoint.benchmarks.positives import with_positives
+
+        return with_positives(benchmark)
+    return benchmark
+
+
 def load_benchmark(id: str, data: Path | None = None) -> tuple[Benchmark, Cases]:
     """A benchmark and its cases, by id or by the path of a case file."""
-    if id.endswith((".parquet", ".jsonl")):
-        benchmark = Benchmark(id, "your own cases", "any", "strict", lambda _: read_cases(Path(id)))
-        return benchmark, benchmark.cases(Options(data_root(data)))
-    name, _, rest = id.partition(":")
-    benchmark = BENCHMARKS.get(name)
+    benchmark = find_benchmark(id)
+    rest = "" if benchmark.id == id else id.partition(":")[2]
     options = Options(data_root(data), _read_options(benchmark, rest))
     return benchmark, benchmark.cases(options)
 

@@ -64,10 +64,62 @@ def number(row: dict[str, Any], key: str, where: str) -> int:
         if isinstance(value, bool) or value is None:
             raise ValueError
         return round(float(value))
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):  # the last of an infinite one
         raise DataError(f"{where}: {key!r} should hold a number, it is {value!r:.60}.") from None
 
 
 def label(text: str) -> str:
     """A text as one level of a group label, in which `/` separates levels."""
     return text.strip().replace("/", "|") or "none"
+
+
+def first_there(*paths: Path) -> Path:
+    """The first path that exists, else the first: an error then names where it was expected."""
+    return next((path for path in paths if path.exists()), paths[0])
+
+
+def files_below(folder: Path, pattern: str, benchmark: str = "") -> list[Path]:
+    """The files below a folder whose names match, sorted; none is an error if `benchmark` is given.
+
+    Hidden files are left out: archives packed on a Mac hold a `._NAME` beside every NAME.
+    """
+    files = sorted(
+        path for path in folder.rglob(pattern) if path.is_file() and not path.name.startswith(".")
+    )
+    if benchmark and not files:
+        require(folder / "**" / pattern, benchmark)
+    return files
+
+
+def named_rows(path: Path, benchmark: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """JSON objects with their ids: of an object, the keys; of a list, `id` or else the position."""
+    found = read_json(path, benchmark)
+    if not isinstance(found, dict | list):
+        raise DataError(f"{path}: should hold objects, in a list or by their ids.")
+    for key, row in found.items() if isinstance(found, dict) else enumerate(found):
+        if not isinstance(row, dict):
+            raise DataError(f"{path}: row {key} should be an object, it is {row!r:.60}.")
+        own = None if isinstance(found, dict) else row.get("id")
+        yield str(key if own is None else own), row
+
+
+def jsonl_rows(path: Path, benchmark: str) -> Iterator[dict[str, Any]]:
+    """The objects of a file that holds one a line."""
+    with require(path, benchmark).open("rb") as file:
+        for place, line in enumerate(file, start=1):
+            if not line.strip():
+                continue
+            try:
+                row = json.loads(line.decode("utf-8-sig"))
+            except ValueError as error:
+                raise DataError(f"{path}: line {place}: not valid JSON: {error}.") from None
+            if not isinstance(row, dict):
+                raise DataError(f"{path}: line {place}: not an object but {row!r:.60}.")
+            yield row
+
+
+def whole(row: dict[Any, Any], where: str) -> dict[str, str]:
+    """A row of a table, if it has as many fields as the header."""
+    if None in row or None in row.values():  # how csv marks fields too many and too few
+        raise DataError(f"{where}: has more or fewer fields than the header.")
+    return row

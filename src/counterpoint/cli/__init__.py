@@ -8,7 +8,17 @@ from __future__ import annotations
 
 import typer
 
-from counterpoint.cli import compare, demo, evaluate, ls, rescore
+from counterpoint.cli import (
+    compare,
+    data,
+    demo,
+    doctor,
+    evaluate,
+    import_scores,
+    ls,
+    rescore,
+    verify,
+)
 from counterpoint.cli.console import plainly
 
 app = typer.Typer(
@@ -25,8 +35,12 @@ for name, verb in (
     ("eval", evaluate.evaluate),
     ("rescore", rescore.rescore),
     ("compare", compare.compare),
+    ("verify", verify.verify),
+    ("import", import_scores.import_scores),
+    ("doctor", doctor.doctor),
 ):
     app.command(name)(plainly(verb))
+app.add_typer(data.app)
 
 
 def main() -> None:

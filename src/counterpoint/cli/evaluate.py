@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from counterpoint.cli.console import errors, output, print_json, progress_bars
-from counterpoint.cli.options import AsJson, Groups, ProtocolName
+from counterpoint.cli.options import AsJson, Clean, DataFolder, Groups, ProtocolName
 
 EPILOG = """
 Examples:
@@ -31,9 +31,7 @@ def evaluate(
         list[str],
         typer.Option("-b", "--benchmark", help="Benchmark id or case file; repeat for several."),
     ],
-    data: Annotated[
-        Path | None, typer.Option(help="Folder of the data sets.", envvar="COUNTERPOINT_DATA")
-    ] = None,
+    data: DataFolder = None,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -48,6 +46,7 @@ def evaluate(
         int, typer.Option(min=1, help="Images, captions or pairs at a time.")
     ] = 128,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    clean: Clean = False,
     groups: Groups = False,
     allow_missing: Annotated[
         bool, typer.Option("--allow-missing", help="Exit with 0 although cases were left out.")
@@ -57,6 +56,7 @@ def evaluate(
     """Score models on benchmarks, print one table, keep every raw score."""
     from counterpoint import results
     from counterpoint.cli.tables import left_out_lines, print_results
+    from counterpoint.defects import with_clean
     from counterpoint.evaluation import evaluate as run_evaluation
 
     if device not in ("auto", "cpu", "cuda"):
@@ -73,11 +73,12 @@ def evaluate(
             device=device,
             progress=bars,
         )
-    rows = [row for run in runs for row in results.rows(run, groups=groups or as_json)]
+    shown = with_clean(runs) if clean else runs
+    rows = [row for run in shown for row in results.rows(run, groups=groups or as_json)]
     if as_json:
         print_json(results.as_json(rows))
     else:
-        print_results(runs, rows, groups=groups)
+        print_results(shown, rows, groups=groups)
         for run in runs:
             output.print(f"saved {run.folder}", soft_wrap=True)
     for note in (n for run in runs for n in run.manifest["model_info"].get("notes", ())):

@@ -11,6 +11,8 @@ from rich.table import Table
 from counterpoint.cli.console import output, print_json
 from counterpoint.cli.options import AsJson
 
+_ONLY_JSON = ("images", "ids", "paper", "licence")  # too much for a terminal
+
 
 class Kind(StrEnum):
     benchmarks = "benchmarks"
@@ -37,10 +39,11 @@ def ls(
         return
     for chosen, rows in listed.items():
         table = Table(title=chosen.value, title_justify="left", header_style="bold")
-        for name in rows[0]:
+        names = [name for name in rows[0] if name not in _ONLY_JSON]
+        for name in names:
             table.add_column(name, no_wrap=name == "id", overflow="fold")
         for row in rows:
-            table.add_row(*row.values())
+            table.add_row(*(row[name] for name in names))
         output.print(table)
 
 
@@ -55,23 +58,32 @@ def _rows(kind: Kind) -> list[dict[str, str]]:
 
 
 def _benchmarks() -> list[dict[str, str]]:
-    from counterpoint.benchmarks import BENCHMARKS
+    from counterpoint.benchmarks import BENCHMARKS, Benchmark
+    from counterpoint.case_files import read_cases
 
     found = [BENCHMARKS.get(name) for name in BENCHMARKS.names()]
-    rows = [
+    own = Benchmark(
+        "FILE.jsonl",
+        "your own cases (see docs/cases.md)",
+        "any",
+        "strict",
+        lambda _: read_cases("FILE.jsonl"),
+        ids="those of the file",
+    )
+    return [
         {
             "id": b.id,
             "shape": b.shape,
+            "cases": "" if b.count is None else f"{b.count:,}",
             "protocol": b.protocol,
             "what": b.summary,
-            "options": ", ".join(f"{key}={value}" for key, value in (b.defaults or {}).items()),
+            "options": ", ".join(f"{key}={value}" for key, value in b.defaults.items()),
+            "images": b.images,
+            "ids": b.ids,
+            "paper": b.paper,
+            "licence": b.licence,
         }
-        for b in found
-    ]
-    own = "your own cases (see docs/cases.md)"
-    return [
-        *rows,
-        {"id": "FILE.jsonl", "shape": "any", "protocol": "strict", "what": own, "options": ""},
+        for b in (*found, own)
     ]
 
 

@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 AsJson = Annotated[
     bool, typer.Option("--json", help="Print rows as JSON on standard output, and nothing else.")
+]
+DataFolder = Annotated[
+    Path | None,
+    typer.Option(
+        "--data",
+        help="Folder of the data sets; else in your cache folder.",
+        envvar="COUNTERPOINT_DATA",
+    ),
+]
+Clean = Annotated[
+    bool, typer.Option("--clean", help="Also without the cases that have defects: both numbers.")
 ]
 Groups = Annotated[bool, typer.Option("--groups", help="Show every group, not only the whole.")]
 ProtocolName = Annotated[

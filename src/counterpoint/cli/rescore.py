@@ -8,12 +8,13 @@ from typing import Annotated
 import typer
 
 from counterpoint.cli.console import output, print_json
-from counterpoint.cli.options import AsJson, Groups, ProtocolName
+from counterpoint.cli.options import AsJson, Clean, Groups, ProtocolName
 
 
 def rescore(
     runs: Annotated[list[Path], typer.Argument(help="Run folders, or folders of run folders.")],
     protocol: ProtocolName = None,
+    clean: Clean = False,
     groups: Groups = False,
     averages: Annotated[
         bool, typer.Option("--averages", help="Also show all averages in use, side by side.")
@@ -30,10 +31,12 @@ def rescore(
     """
     from counterpoint import results
     from counterpoint.cli.tables import averages_table, print_results
+    from counterpoint.defects import with_clean
     from counterpoint.protocols import get_protocol
     from counterpoint.runs import find_runs, load_run
 
     loaded = [load_run(folder) for path in runs for folder in find_runs(path)]
+    loaded = with_clean(loaded) if clean else loaded
     chosen = get_protocol(protocol) if protocol else None
     wanted = groups or as_json
     rows = [row for run in loaded for row in results.rows(run, chosen, groups=wanted)]

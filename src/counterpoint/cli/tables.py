@@ -24,6 +24,13 @@ HEADINGS: Final = {
     "image_to_text": "I2T",
     "text_to_image": "T2I",
     "group": "group",
+    "text_only_accuracy": "text-only",
+    "image_to_text_recall@1": "I2T R@1",
+    "image_to_text_recall@5": "I2T R@5",
+    "text_to_image_recall@1": "T2I R@1",
+    "text_to_image_recall@5": "T2I R@5",
+    "accuracy@1": "top-1",
+    "accuracy@5": "top-5",
 }
 
 
@@ -126,6 +133,14 @@ def left_out_lines(runs: Sequence[Run]) -> list[str]:
                 lines.append(
                     f"{where}: {len(part.left_out):,} of {total:,} cases left out, all named in "
                     f"{run.folder}/run.json; the first is {case!r}: {why}"
+                )
+            if part.lost_images:
+                lost = len(part.lost_images)
+                total = lost + int(part.cases.image_counts.sum())
+                lines.append(
+                    f"{where}: {lost:,} of {total:,} images left out, with the captions that are "
+                    f"theirs alone, all named in {run.folder}/run.json; the first: "
+                    f"{part.lost_images[0][1]}"
                 )
             if part.cut_captions:
                 lines.append(

@@ -58,7 +58,7 @@ def encode_images(
     advance = progress.start("images", len(pictures))
     waiting: dict[bytes, Any] = {}
     seen: set[bytes] = set()  # two paths may hold the same picture, and threads read ahead
-    for number, item in enumerate(_in_threads(prepare, pictures)):
+    for number, item in enumerate(in_threads(prepare, pictures)):
         encoded.keys.append(item.key)
         if item.failure is not None:
             encoded.failures[number] = item.failure
@@ -84,7 +84,7 @@ def broken_pictures(pictures: Sequence[Picture]) -> dict[int, str]:
             return str(error)
         return None
 
-    found = enumerate(_in_threads(failure, pictures))
+    found = enumerate(in_threads(failure, pictures))
     return {number: why for number, why in found if why is not None}
 
 
@@ -162,7 +162,7 @@ def batches(items: Iterable[T], size: int) -> Iterator[list[T]]:
         yield chosen
 
 
-def _in_threads(function: Callable[[T], R], items: Sequence[T]) -> Iterator[R]:
+def in_threads(function: Callable[[T], R], items: Sequence[T]) -> Iterator[R]:
     """`map` in worker threads, in order, with a bounded number of results waiting."""
     with ThreadPoolExecutor(WORKERS) as pool:
         pending: deque[Future[R]] = deque()

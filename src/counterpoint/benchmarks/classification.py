@@ -1,0 +1,178 @@
+"""Zero-shot classification: a folder of images for each class, or a hub table; prompts averaged.
+
+classification/NAME/CLASS/*.jpg          a folder a class (also below test/ or val/)
+classification/NAME/*.parquet            or tables with an image column and a label column
+classification/NAME/classes.txt          class names in the order of the folders (or labels)
+classification/NAME/templates.txt        prompts, a line each, with {} for the class name
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import polars as pl
+
+from counterpoint.benchmarks import Benchmark, Options
+from counterpoint.benchmarks.parquet_images import parquet_image
+from counterpoint.benchmarks.sources import require
+from counterpoint.cases import PROMPTS, SCHEMA, Cases
+from counterpoint.errors import DataError
+
+_ENDINGS: Final = {".jpg", ".jpeg", ".png", ".webp", ".bmp", ".ppm", ".tif", ".tiff"}
+_SPLITS: Final = ("test", "val", "validation")
+_LABELS: Final = ("label", "fine_label", "labels")
+_SIMPLE: Final = ("a photo of a {}.",)
+
+
+class _Labelled(NamedTuple):
+    """Images as paths under the data root with the number of their class, and the classes."""
+
+    images: list[tuple[str, int]]
+    classes: list[str]
+
+
+def _cases(options: Options, name: str) -> Cases:
+    folder = require(options.data / "classification" / name, f"classification/{name}")
+    found = _from_tables(folder, options.data) or _from_folders(folder, options.data)
+    classes = _lines(folder / "classes.txt") or _known_classes(name, found.classes)
+    if len(classes) != len(found.classes):
+        raise DataError(
+            f"{folder}: {len(found.classes)} classes of images and {len(classes)} class names."
+        )
+    templates = _lines(folder / "templates.txt") or _known_templates(name)
+    if bad := [template for template in templates if "{}" not in template]:
+        raise DataError(f"{folder / 'templates.txt'}: {bad[0]!r} has no {{}} for the class name.")
+    width = len(classes)
+    row = {
+        "id": "0",
+        "images": [{"path": path, "box": None} for path, _ in found.images],
+        "captions": [_prompts(class_name, templates) for class_name in classes],
+        "truth": [place * width + number for place, (_, number) in enumerate(found.images)],
+        "groups": [],
+        "cluster": name,
+    }
+    frame = pl.DataFrame([row], schema=SCHEMA)
+    return Cases.checked(iter([frame]), options.data, str(folder))
+
+
+def _prompts(class_name: str, templates: list[str]) -> str:
+    return PROMPTS.join(template.replace("{}", class_name) for template in templates)
+
+
+def _from_folders(folder: Path, root: Path) -> _Labelled:
+    split = next((folder / name for name in _SPLITS if (folder / name).is_dir()), folder)
+    classes = sorted(path for path in split.iterdir() if path.is_dir())
+    images = [
+        (file.relative_to(root).as_posix(), number)
+        for number, path in enumerate(classes)
+        for file in sorted(path.rglob("*"))
+        if file.suffix.lower() in _ENDINGS
+    ]
+    if not images:
+        raise DataError(f"{folder}: no images in a folder for each class, and no .parquet file.")
+    return _Labelled(images, [path.name for path in classes])
+
+
+def _from_tables(folder: Path, root: Path) -> _Labelled | None:
+    files = sorted(folder.rglob("*.parquet"))
+    files = [file for file in files if "test" in file.name or "val" in file.name] or files
+    if not files:
+        return None
+    images, classes = [], list[str]()
+    for file in files:
+        image, label, names = _columns(file)
+        classes = classes or names
+        for row, number in enumerate(pl.read_parquet(file, columns=[label])[label].to_list()):
+            reference = parquet_image(file.relative_to(root).as_posix(), image, row)
+            images.append((reference.path, int(number)))
+    count = max(number for _, number in images) + 1
+    return _Labelled(images, classes or [str(number) for number in range(count)])
+
+
+def _columns(file: Path) -> tuple[str, str, list[str]]:
+    """The image column, the label column, and the class names that the hub's metadata has."""
+    import pyarrow.parquet as pq  # slow to import
+
+    schema = pq.read_schema(file)
+    image = next((name for name in schema.names if name in ("image", "img")), None)
+    label = next((name for name in _LABELS if name in schema.names), None)
+    if image is None or label is None:
+        raise DataError(f"{file}: needs a column image (or img) and a column label.")
+    about = json.loads((schema.metadata or {}).get(b"huggingface", b"{}"))
+    names = about.get("info", {}).get("features", {}).get(label, {}).get("names", [])
+    return image, label, [str(name).replace("_", " ") for name in names]
+
+
+def _lines(path: Path) -> list[str]:
+    if not path.is_file():
+        return []
+    return [line for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+
+
+def _known_classes(name: str, found: list[str]) -> list[str]:
+    if name == "imagenet":
+        from open_clip.zero_shot_metadata import IMAGENET_CLASSNAMES
+
+        # The folders are WordNet numbers, whose order is that of the class numbers.
+        return list(IMAGENET_CLASSNAMES)
+    return [class_name.replace("_", " ") for class_name in found]
+
+
+def _known_templates(name: str) -> list[str]:
+    if name == "imagenet":
+        from open_clip.zero_shot_metadata import OPENAI_IMAGENET_TEMPLATES
+
+        return [template("{}") for template in OPENAI_IMAGENET_TEMPLATES]
+    return list(_cifar_templates() if name in ("cifar10", "cifar100") else _SIMPLE)
+
+
+def _cifar_templates() -> Iterator[str]:
+    """The prompts that CLIP's authors publish for CIFAR: nine, with two articles."""
+    for article in ("a", "the"):
+        yield f"a photo of {article} {{}}."
+        for kind in ("blurry", "black and white", "low contrast", "high contrast", "bad", "good"):
+            yield f"a {kind} photo of {article} {{}}."
+        for size in ("small", "big"):
+            yield f"a photo of {article} {size} {{}}."
+
+
+def folder_benchmark(id: str) -> Benchmark:
+    """`classification/NAME`: the folder of that name under the data root."""
+    name = id.removeprefix("classification/")
+    if not name or Path(name).name != name or name == "..":
+        raise DataError(f"{id}: after classification/ comes the name of a folder.")
+    return Benchmark(
+        id,
+        f"zero-shot classification of the folder {name}",
+        "images x classes",
+        "classification",
+        lambda options: _cases(options, name),
+        count=1,
+        ids="0: all images are one case",
+    )
+
+
+def _known(name: str, title: str, paper: str, licence: str, images: str) -> Benchmark:
+    return replace(
+        folder_benchmark(f"classification/{name}"),
+        summary=f"zero-shot classification of {title}",
+        paper=f"{paper}; prompts: Radford et al. 2021",
+        licence=licence,
+        images=images,
+    )
+
+
+_TABLE: Final = "10,000 test images, inside the hub's table"
+CIFAR10: Final = _known("cifar10", "CIFAR-10", "Krizhevsky 2009", "not stated", _TABLE)
+CIFAR100: Final = _known("cifar100", "CIFAR-100", "Krizhevsky 2009", "not stated", _TABLE)
+IMAGENET: Final = _known(
+    "imagenet",
+    "ImageNet-1k, with 80 prompts",
+    "Russakovsky et al. 2015",
+    "research only",
+    "50,000 validation images, in folders by WordNet number",
+)

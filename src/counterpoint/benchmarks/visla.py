@@ -1,0 +1,115 @@
+"""VISLA (Dumpala et al. 2024): two captions that mean the same and one that does not."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from counterpoint.benchmarks import Benchmark, Options
+from counterpoint.benchmarks.sources import first_there, require, table_rows, text, whole
+from counterpoint.cases import Case, Cases, ImageRef, caption_case
+from counterpoint.errors import DataError
+
+_log = logging.getLogger(__name__)
+
+
+class _Part(NamedTuple):
+    """A file, under its names in the paper's and in the first version, and its columns."""
+
+    name: str
+    files: tuple[str, ...]
+    image: str
+    positives: tuple[str, str]
+    negative: str
+
+
+_PARTS: Final = (
+    _Part(
+        "generic",
+        ("Generic_VISLA.tsv", "SugarCrepe.tsv"),
+        "filename",
+        ("caption", "second positive"),
+        "negative caption",
+    ),
+    _Part(
+        "spatial",
+        ("Spatial_VISLA.tsv", "VSR_spatial.tsv"),
+        "image",
+        ("sent1", "sent2"),
+        "best reference",  # "(Semantically close)"; the other reference has nothing to do with it
+    ),
+)
+
+
+def _cases(options: Options) -> Cases:
+    folder = options.data / "visla"
+    found = [(part, path) for part in _PARTS if (path := _find(folder, part)).exists()]
+    if not found:
+        require(_find(folder, _PARTS[0]), "visla")
+    unfinished: Counter[str] = Counter()
+    rows = (case for part, path in found for case in _rows(part, path, options.data, unfinished))
+    cases = Cases.build(rows, root=options.data, source=str(folder))
+    for file, count in unfinished.items():
+        _log.warning("%s: %d rows have no negative caption and were left out.", file, count)
+    return cases
+
+
+def _find(folder: Path, part: _Part) -> Path:
+    return first_there(*(base / file for file in part.files for base in (folder, folder / "data")))
+
+
+def _rows(part: _Part, path: Path, root: Path, unfinished: Counter[str]) -> Iterator[Case]:
+    for number, fields in enumerate(table_rows(path, "visla", separator="\t")):
+        where = f"{path}: row {number}"
+        row = {_column(name): value for name, value in whole(fields, where).items()}
+        positives = [_caption(row, key, where) for key in part.positives]
+        if part.negative in row and not row[part.negative].strip():
+            unfinished[str(path)] += 1  # the spatial file has a dozen that were never written
+            continue
+        yield caption_case(
+            f"{part.name}/{number}",
+            ImageRef(_image(text(row, part.image, where), root, where)),
+            positives,
+            (_caption(row, part.negative, where),),
+            (part.name,),
+        )
+
+
+def _column(name: str) -> str:
+    """`best reference` for `Best reference (Semantically close)`; blanks for underscores."""
+    return name.partition("(")[0].strip().lower().replace("_", " ")
+
+
+def _caption(row: dict[str, str], key: str, where: str) -> str:
+    caption = text(row, key, where)
+    if "\t" in caption or "\n" in caption:  # a quotation mark without its pair swallows rows
+        raise DataError(f"{where}: {key!r} goes on over several fields; check its quotation marks.")
+    return caption
+
+
+def _image(name: str, root: Path, where: str) -> str:
+    """Spatial images are of COCO's training and validation sets; the name does not say which."""
+    digits = re.fullmatch(r"(\d{1,12})(?:\.jpg)?", name.strip())
+    if not digits:
+        raise DataError(f"{where}: {name!r:.60} is not the name of a COCO image.")
+    file = f"{digits[1]:0>12}.jpg"
+    held = first_there(root / "coco/val2017" / file, root / "coco/train2017" / file)
+    return held.relative_to(root).as_posix()
+
+
+VISLA: Final = Benchmark(
+    "visla",
+    "a caption, a paraphrase and a negative near in words; generic and spatial",
+    "1 x 3",
+    "hard-positives",
+    _cases,
+    paper="Dumpala et al. 2024, VISLA, arXiv 2404.16365",
+    licence="not stated",
+    images="COCO val2017 and train2017",
+    count=973 + 652,
+    ids="part/row, as generic/0 and spatial/0",
+)

@@ -1,0 +1,79 @@
+"""Winoground (Thrush et al. 2022): two images, and two captions of the same words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+from typing import Any, Final
+
+from counterpoint.benchmarks import Benchmark, Options
+from counterpoint.benchmarks.parquet_images import parquet_image, parquet_rows
+from counterpoint.benchmarks.sources import files_below, jsonl_rows, label, number, text
+from counterpoint.cases import Case, Cases, ImageRef
+
+_IMAGES: Final = ("image_0", "image_1")
+_TEXTS: Final = ("id", "caption_0", "caption_1", "collapsed_tag")
+_MORE: Final = ("tag", "secondary_tag", "num_main_preds")
+
+
+def _cases(options: Options) -> Cases:
+    folder = options.data / "winoground"
+    # The hub holds both forms; Parquet comes with its images, the JSONL's may still be packed.
+    tables = files_below(folder, "*.parquet")
+    rows = _from_parquet(tables, options.data) if tables else _from_jsonl(folder, options.data)
+    return Cases.build(rows, root=options.data, source=str(folder))
+
+
+def _from_parquet(tables: list[Path], root: Path) -> Iterator[Case]:
+    for path in tables:
+        file = path.relative_to(root).as_posix()
+        for row, values in enumerate(parquet_rows(path, _TEXTS, _IMAGES, _MORE)):
+            images = tuple(parquet_image(file, column, row) for column in _IMAGES)
+            yield _case(values, images, f"{path}: row {row}")
+
+
+def _from_jsonl(folder: Path, root: Path) -> Iterator[Case]:
+    path = files_below(folder, "examples.jsonl", "winoground")[0]
+    pictures = {
+        file.stem: file for ending in ("png", "jpg") for file in files_below(folder, f"*.{ending}")
+    }
+    for row, values in enumerate(jsonl_rows(path, "winoground")):
+        where = f"{path}: row {row}"
+        names = (PurePosixPath(text(values, key, where)).stem for key in _IMAGES)
+        files = (pictures.get(name, path.parent / "images" / f"{name}.png") for name in names)
+        images = tuple(ImageRef(file.relative_to(root).as_posix()) for file in files)
+        yield _case(values, images, where)
+
+
+def _case(values: dict[str, Any], images: tuple[ImageRef, ...], where: str) -> Case:
+    return Case(
+        str(number(values, "id", where)),
+        images,
+        (text(values, "caption_0", where), text(values, "caption_1", where)),
+        ((True, False), (False, True)),
+        tuple(_groups(values, where)),
+    )
+
+
+def _groups(values: dict[str, Any], where: str) -> Iterator[str]:
+    """What the swap is (object, relation or both) comes first; the paper's other tags follow."""
+    yield label(text(values, "collapsed_tag", where))
+    for key, prefix in (("tag", "tag"), ("secondary_tag", "secondary")):
+        if values.get(key):
+            yield f"{prefix}/{label(text(values, key, where))}"
+    if values.get("num_main_preds") is not None:
+        yield f"preds/{number(values, 'num_main_preds', where)}"
+
+
+WINOGROUND: Final = Benchmark(
+    "winoground",
+    "two images and two captions of the same words in another order, written by experts",
+    "2 x 2",
+    "bivlc",
+    _cases,
+    paper="Thrush et al. 2022, Winoground, arXiv 2204.03162",
+    licence="for research only, by agreement (gated on the hub)",
+    images="with the data set (800 images)",
+    count=400,
+    ids="the source's own id, 0 to 399",
+)

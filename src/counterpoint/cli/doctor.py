@@ -1,0 +1,104 @@
+"""`counterpoint doctor`: the health of a benchmark."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.table import Table
+
+from counterpoint.cli.console import errors, output, percent, print_json, progress_bars
+from counterpoint.cli.options import AsJson, DataFolder
+
+if TYPE_CHECKING:
+    from counterpoint.doctor import Health
+
+
+def doctor(
+    benchmark: Annotated[str, typer.Argument(help="Benchmark id or case file.")],
+    data: DataFolder = None,
+    images: Annotated[
+        bool, typer.Option("--images/--no-images", help="Open every image, or only look for it.")
+    ] = True,
+    list_file: Annotated[
+        Path | None,
+        typer.Option("--list", help="Where to list missing and unreadable images."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """What is there, what is missing or broken, and what the captions alone give away.
+
+    Works without any image.
+
+    Examples:
+
+    counterpoint doctor sugarcrepe --data my-data
+
+    counterpoint doctor hard-positives/replace --no-images --json > health.json
+    """
+    from dataclasses import asdict
+
+    from counterpoint.doctor import examine
+
+    with progress_bars() as bars:
+        health = examine(benchmark, data, images=images, progress=bars)
+    bad = {**health.images.missing, **health.images.unreadable}
+    if bad:
+        slug = benchmark.replace("/", "-").replace(":", "-")
+        list_file = list_file or Path(f"doctor-{slug}.txt")
+        lines = (f"{path}\t{why}\n" for path, why in bad.items())
+        list_file.write_text("".join(lines), encoding="utf-8")
+    if as_json:
+        print_json([asdict(health)])
+    else:
+        _print(health)
+    if bad:
+        errors.print(f"{len(bad):,} images are listed in {list_file}", soft_wrap=True)
+
+
+def _print(health: Health) -> None:
+    expected = "" if health.expected is None else f" of {health.expected:,} published"
+    images = health.images
+    lines = [
+        f"{health.benchmark} in {health.folder}",
+        f"  cases        {health.cases:,}{expected}",
+        f"  images       {images.needed - len(images.missing):,} of {images.needed:,} there, "
+        f"{len(images.unreadable):,} unreadable; {images.cases_without:,} cases cannot be run",
+    ]
+    lines += [f"  damaged      {file}: {what}" for file, what in health.damaged]
+    if health.gaps:
+        lines.append(f"  ids          {len(health.gaps):,} missing, as {health.gaps[0]}")
+    for defect in health.defects:
+        first = ", ".join(defect.first)
+        lines.append(f"  defect       {defect.what}: {defect.cases:,} cases, as {first}")
+    if not health.defects:
+        lines.append("  defect       none found")
+    for line in lines:
+        output.print(line, soft_wrap=True)
+    if health.blind:
+        output.print(_blind_table(health))
+        output.print(
+            "Original accuracy in per cent of baselines that see no image (½: ties half right); "
+            "same words: cases whose negative has the original's words, which caps any bag of "
+            "words at its ceiling.",
+            style="dim",
+        )
+
+
+def _blind_table(health: Health) -> Table:
+    table = Table(header_style="bold")
+    table.add_column("group", overflow="fold")
+    headings = ("cases", "length", "length ½", "format", "format ½", "bow", "same words", "ceiling")
+    for heading in headings:
+        table.add_column(heading, justify="right", no_wrap=True)
+    for row in health.blind:
+        shares = (row.length, row.length_half, row.format, row.format_half, row.bow)
+        table.add_row(
+            row.group,
+            f"{row.n:,}",
+            *(percent(share) for share in shares),
+            f"{row.same_bag:,}",
+            percent(row.bow_ceiling),
+        )
+    return table

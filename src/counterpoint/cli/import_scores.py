@@ -1,0 +1,45 @@
+"""`counterpoint import`: scores from elsewhere."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from counterpoint.cli.console import output, print_json
+from counterpoint.cli.options import AsJson, DataFolder, Groups, ProtocolName
+
+
+def import_scores(
+    file: Annotated[
+        Path,
+        typer.Argument(help="A .csv, .tsv, .jsonl or .parquet: case_id, image, caption, score."),
+    ],
+    benchmark: Annotated[str, typer.Option("-b", "--benchmark", help="Benchmark id or case file.")],
+    name: Annotated[str, typer.Option("--name", help="What to call the model.")],
+    data: DataFolder = None,
+    out: Annotated[Path | None, typer.Option(help="The run's folder. Else: in runs/.")] = None,
+    protocol: ProtocolName = None,
+    groups: Groups = False,
+    as_json: AsJson = False,
+) -> None:
+    """Make a run from scores that were computed elsewhere; no model and no image is needed.
+
+    image and caption count from 0 within the case; docs/benchmarks.md has each benchmark's ids.
+
+    Example:
+
+    counterpoint import scores.csv -b sugarcrepe --name my-model --data my-data --out runs/mine
+    """
+    from counterpoint import results
+    from counterpoint.cli.tables import print_results
+    from counterpoint.importing import import_scores as make_run
+
+    run = make_run(file, benchmark, name, data=data, out=out, protocol=protocol)
+    rows = results.rows(run, groups=groups or as_json)
+    if as_json:
+        print_json(results.as_json(rows))
+        return
+    print_results([run], rows, groups=groups)
+    output.print(f"saved {run.folder}", soft_wrap=True)

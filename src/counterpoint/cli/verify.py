@@ -1,0 +1,97 @@
+"""`counterpoint verify`: ours beside the published value."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.table import Table
+
+from counterpoint.cli.console import errors, output, print_json
+from counterpoint.cli.options import AsJson
+from counterpoint.metric_registry import METRICS
+
+if TYPE_CHECKING:
+    from counterpoint.published import Check
+
+
+def verify(
+    run: Annotated[Path, typer.Argument(help="A run folder.")],
+    model: Annotated[
+        str | None,
+        typer.Option("--as", help="The published model to compare with, by name or model id."),
+    ] = None,
+    groups: Annotated[
+        bool, typer.Option("--groups", help="Also show groups that have no published value.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Put a run's numbers beside the papers': agrees, differs, or no value.
+
+    A published value agrees if it lies within our 95% interval, give or take its rounding.
+
+    Examples:
+
+    counterpoint verify runs/clip
+
+    counterpoint verify runs/mine --as "NegCLIP" --json
+    """
+    from counterpoint.published import verify as check_run
+    from counterpoint.results import as_json as plain
+    from counterpoint.runs import load_run
+
+    loaded = load_run(run)
+    found = check_run(loaded, model)
+    if as_json:
+        print_json(plain(found))
+        return
+    shown = [c for c in found if groups or c.published is not None or c.group == "all"]
+    output.print(_table(shown, loaded.model))
+    for note in dict.fromkeys(f"{c.source}: {c.note}" for c in shown if c.note):
+        output.print(note, style="dim", soft_wrap=True)
+    counts = [sum(c.verdict == v for c in shown) for v in ("agrees", "differs", "no value")]
+    output.print("{} agree, {} differ, {} have no published value".format(*counts))
+    for check in {c.benchmark: c for c in shown if c.left_out}.values():
+        errors.print(
+            f"{check.benchmark}: {check.left_out:,} cases or images were left out of this run, so "
+            "it is not the benchmark that the papers measured.",
+            style="yellow",
+            soft_wrap=True,
+        )
+    if not any(c.published is not None for c in found):
+        errors.print(
+            f"Nothing is published of {model or loaded.model!r} on these benchmarks; --as names "
+            "another model of published.csv.",
+            style="yellow",
+            soft_wrap=True,
+        )
+
+
+def _table(found: list[Check], model: str) -> Table:
+    table = Table(title=f"{model} beside the papers", title_justify="left", header_style="bold")
+    for name in ("benchmark", "group", "metric", "average"):
+        table.add_column(name, overflow="fold")
+    for name in ("ours", "published"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("verdict", no_wrap=True)
+    table.add_column("source", overflow="fold")
+    for check in found:
+        style = {"agrees": "green", "differs": "red", "no value": "dim"}[check.verdict]
+        table.add_row(
+            check.benchmark,
+            check.group,
+            check.metric,
+            check.average,
+            f"{_shown(check, check.ours)} [{_shown(check, check.ci_low)}, "
+            f"{_shown(check, check.ci_high)}]",
+            "" if check.published is None else _shown(check, check.published),
+            check.verdict,
+            ", ".join(filter(None, (check.model, check.source))),
+            style=style,
+        )
+    return table
+
+
+def _shown(check: Check, value: float) -> str:
+    return f"{100 * value:.1f}" if METRICS[check.metric].unit == "share" else f"{value:.3f}"

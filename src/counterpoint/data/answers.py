@@ -1,0 +1,95 @@
+"""What a server's answer means for a download: go on, try again, start over, or give up."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from pathlib import Path
+from typing import Final
+
+import httpx
+
+from counterpoint.errors import DataError
+
+_BUSY: Final = {408, 425, 429}
+_ABSENT: Final = {403, 404, 410}  # stores that may not be listed say 403 for what they do not have
+_RANGE: Final = re.compile(r"bytes (\d+)-\d+/(\d+|\*)")
+
+
+class PassingError(DataError):
+    """Another attempt may do; `wait` is how long the server wants to be left alone."""
+
+    def __init__(
+        self, reason: str, wait: float | None = None, *, unreachable: bool = False
+    ) -> None:
+        super().__init__(reason)
+        self.wait, self.unreachable = wait, unreachable
+
+
+class WrongFileError(DataError):
+    """These bytes are not the file."""
+
+
+class HopelessError(DataError):
+    """This mirror will not do."""
+
+    def __init__(
+        self,
+        reason: str,
+        *,
+        absent: bool = False,
+        unreachable: bool = False,
+        web_page: bool = False,
+    ) -> None:
+        super().__init__(reason)
+        self.absent, self.unreachable, self.web_page = absent, unreachable, web_page
+
+
+def refuse(response: httpx.Response, path: Path) -> None:
+    """Raise unless the answer is a file, or a piece of one."""
+    status = response.status_code
+    if status in _BUSY or status >= 500:
+        raise PassingError(f"HTTP {status}", retry_after(response))
+    if status not in (200, 206):
+        raise HopelessError(f"HTTP {status}", absent=status in _ABSENT)
+    kind = response.headers.get("Content-Type", "")
+    if kind.startswith("text/html") and path.suffix not in (".html", ".htm"):
+        raise HopelessError("it sends a web page instead of the file", web_page=True)
+    if response.headers.get("Content-Encoding", "identity") != "identity":
+        raise HopelessError("it compresses although it was asked not to")
+
+
+def retry_after(response: httpx.Response) -> float | None:
+    """Seconds, from a header that holds seconds or a date."""
+    said = response.headers.get("Retry-After", "").strip()
+    if said.isdecimal():
+        return float(said)
+    try:
+        until = parsedate_to_datetime(said)
+    except ValueError:
+        return None
+    until = until if until.tzinfo else until.replace(tzinfo=UTC)
+    return max(0.0, (until - datetime.now(UTC)).total_seconds())
+
+
+def version(response: httpx.Response) -> str | None:
+    """What If-Range may be asked with: a strong ETag, else the date of the last change."""
+    tag: str = response.headers.get("ETag", "")
+    return tag if tag.startswith('"') else response.headers.get("Last-Modified")
+
+
+def announced_length(response: httpx.Response) -> int | None:
+    length = response.headers.get("Content-Length", "")
+    return int(length) if length.isdecimal() else None
+
+
+def continues(response: httpx.Response, start: int, size: int | None, known: str | None) -> bool:
+    """Whether a 206 goes on at `start` of the version that we have a part of."""
+    found = _RANGE.fullmatch(response.headers.get("Content-Range", ""))
+    if not found or int(found[1]) != start:
+        return False
+    if size is not None and found[2] not in ("*", str(size)):
+        return False
+    tag = response.headers.get("ETag")
+    return not (tag and known and known.startswith('"') and tag != known)

@@ -1,0 +1,113 @@
+"""Many files at a time. What fails is collected; what breaks off is gone on with next time."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from counterpoint.data.download import Begin, FetchError, Wanted, download, new_client
+from counterpoint.data.parts import Pause
+from counterpoint.errors import DataError
+from counterpoint.scoring.progress import Advance, Progress
+
+WORKERS: Final = 8
+_FEW: Final = 8  # up to so many files have a bar each, in bytes; more have one bar that counts them
+_PATIENCE: Final = 16  # files in a row whose hosts do not answer, until the rest is not tried
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A file that could not be had. `absent`: there is none of this name."""
+
+    path: Path
+    reason: str
+    absent: bool = False
+
+
+class _StoppedError(Exception):
+    """This worker is to leave everything as it is."""
+
+
+def download_all(
+    wanted: Sequence[Wanted],
+    what: str,
+    progress: Progress,
+    *,
+    workers: int = WORKERS,
+    pause: Pause | None = None,
+) -> list[Failure]:
+    """Fetch what is not there. Returns what failed, in order of the paths.
+
+    Ctrl-C ends it within a moment; parts stay. `pause(seconds)` is for tests that do not wait.
+    """
+    crew = _Crew(what, progress, few=len(wanted) <= _FEW, pause=pause)
+    count = (lambda steps: None) if crew.few else progress.start(what, len(wanted))
+    with new_client() as client, ThreadPoolExecutor(workers) as pool:
+        futures = {
+            pool.submit(download, item, client, crew.pause, crew.begin(item)): item
+            for item in wanted
+        }
+        try:
+            failures = _collect(futures, crew, count)
+        except BaseException:  # Ctrl-C as well
+            crew.stop.set()
+            pool.shutdown(wait=True, cancel_futures=True)
+            raise
+    return sorted(failures, key=lambda failure: failure.path)
+
+
+def _collect(futures: dict[Future[bool], Wanted], crew: _Crew, count: Advance) -> list[Failure]:
+    failures, silent = [], 0
+    for future in as_completed(futures):
+        path = futures[future].path
+        try:
+            future.result()
+            silent = 0
+        except FetchError as error:
+            failures.append(Failure(path, str(error), error.absent))
+            silent = silent + 1 if error.unreachable else 0
+            if silent == _PATIENCE:
+                crew.stop.set()
+        except DataError as error:
+            failures.append(Failure(path, str(error)))
+        except _StoppedError:
+            reason = f"{path.name} was not tried, since {_PATIENCE} before it got no answer."
+            failures.append(Failure(path, reason))
+        count(1)
+    return failures
+
+
+class _Crew:
+    """What the workers share: how they wait, report themselves, and are stopped."""
+
+    def __init__(self, what: str, progress: Progress, *, few: bool, pause: Pause | None) -> None:
+        self.stop = threading.Event()
+        self.what, self.progress, self.few = what, progress, few
+        self._sleep: Callable[[float], object] = pause or self.stop.wait
+
+    def pause(self, seconds: float) -> None:
+        self._check()
+        self._sleep(seconds)
+        self._check()
+
+    def begin(self, item: Wanted) -> Begin:
+        def start(total: int) -> Advance:
+            self._check()
+            bar = self.progress.start(f"{item.path.name}, bytes", total) if self.few else None
+
+            def advance(steps: int) -> None:
+                self._check()
+                if bar:
+                    bar(steps)
+
+            return advance
+
+        return start
+
+    def _check(self) -> None:
+        if self.stop.is_set():
+            raise _StoppedError

@@ -1,0 +1,228 @@
+"""One file over HTTP: resumed after a break, checked, and put in its place whole or not at all.
+
+While it comes, it is `NAME.part` beside its place, and `NAME.part.from` says of which version it
+is a part.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+
+import httpx
+
+from counterpoint.data.answers import (
+    HopelessError,
+    PassingError,
+    WrongFileError,
+    announced_length,
+    continues,
+    refuse,
+    version,
+)
+from counterpoint.data.parts import Part, Pause, locked_part
+from counterpoint.errors import DataError
+from counterpoint.scoring.progress import Advance
+
+ATTEMPTS: Final = 5  # in a row without progress, for each mirror
+_PROGRESS: Final = 1 << 16  # bytes that count as progress
+_LONGEST: Final = 60.0  # seconds between attempts, whatever the server asks for
+
+Begin = Callable[[int], Advance]
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A file: where it goes, its addresses in order, and what is known of it."""
+
+    path: Path
+    urls: tuple[str, ...]
+    size: int | None = None
+    sha256: str | None = None
+
+
+class FetchError(DataError):
+    """A file cannot be had. `absent`: every mirror says that there is none of this name;
+    `unreachable`: no mirror could be talked to."""
+
+    def __init__(self, message: str, *, absent: bool = False, unreachable: bool = False) -> None:
+        super().__init__(message)
+        self.absent, self.unreachable = absent, unreachable
+
+
+def new_client() -> httpx.Client:
+    """Compression is declined, since a range counts the bytes that are sent."""
+    return httpx.Client(
+        follow_redirects=True,
+        max_redirects=5,
+        timeout=httpx.Timeout(30.0, connect=15.0),
+        headers={"Accept-Encoding": "identity", "User-Agent": "counterpoint"},
+    )
+
+
+def download(wanted: Wanted, client: httpx.Client, pause: Pause, begin: Begin) -> bool:
+    """Fetch a file into its place; False if it is there already.
+
+    `pause` is called with the seconds to wait before another attempt, `begin` once with the bytes
+    to come (0 if nobody knows). Raises FetchError. Whatever stops it, the part stays.
+    """
+    if wanted.path.exists():
+        return False
+    try:
+        wanted.path.parent.mkdir(parents=True, exist_ok=True)
+        with locked_part(wanted.path, pause) as part:
+            if wanted.path.exists():  # another process was quicker
+                return False
+            _from_mirrors(_Transfer(wanted, client, part, begin), pause)
+            part.settle(wanted.path)
+            return True
+    except OSError as error:
+        raise DataError(f"{wanted.path}: cannot be written: {error.strerror or error}.") from None
+
+
+def _from_mirrors(transfer: _Transfer, pause: Pause) -> None:
+    errors: list[tuple[str, HopelessError]] = []
+    for url in transfer.wanted.urls:
+        try:
+            return _from_mirror(transfer, url, pause)
+        except HopelessError as error:
+            errors.append((url, error))
+    path = transfer.wanted.path
+    reasons = "; ".join(f"{urlsplit(url).hostname}: {error}" for url, error in errors)
+    by_hand = ""
+    if any(error.web_page for _, error in errors):
+        by_hand = f"; open {transfer.wanted.urls[0]} in a browser and save the file as {path}"
+    raise FetchError(
+        f"{path.name} cannot be fetched: {reasons}{by_hand}.",
+        absent=all(error.absent for _, error in errors),
+        unreachable=all(error.unreachable for _, error in errors),
+    )
+
+
+def _from_mirror(transfer: _Transfer, url: str, pause: Pause) -> None:
+    """Until it is there, or hopeless: too often without progress, or wrong twice."""
+    failures = wrong = furthest = 0
+    while True:
+        try:
+            transfer.receive(url)
+            return transfer.check()
+        except WrongFileError as error:
+            transfer.discard()
+            wrong += 1
+            if wrong == 2:
+                raise HopelessError(str(error)) from None
+        except PassingError as error:
+            failures = 1 if transfer.part.length >= furthest + _PROGRESS else failures + 1
+            furthest = max(furthest, transfer.part.length)
+            if failures == ATTEMPTS:
+                raise HopelessError(
+                    f"{error}, {ATTEMPTS} times in a row", unreachable=error.unreachable
+                ) from None
+            pause(min(error.wait or _backoff(failures), _LONGEST))
+
+
+def _backoff(failures: int) -> float:
+    """1, 2, 4, ... seconds, less up to a half: many workers must not come back all at once."""
+    return float(2 ** (failures - 1)) * random.uniform(0.5, 1.0)
+
+
+class _Transfer:
+    """One file on its way, over as many requests as it takes."""
+
+    def __init__(self, wanted: Wanted, client: httpx.Client, part: Part, begin: Begin) -> None:
+        self.wanted, self.client, self.part = wanted, client, part
+        self._begin = begin
+        self._advance: Advance | None = None
+
+    def receive(self, url: str) -> None:
+        """One request: the rest of the file, or all of it."""
+        headers = self._range(url)
+        if self.part.length and self.part.length == self.wanted.size:
+            return  # it was whole before, and only not yet in its place
+        try:
+            with self.client.stream("GET", url, headers=headers) as response:
+                if self._accept(response, url):
+                    self._read(response)
+        except httpx.TooManyRedirects:
+            raise HopelessError("it redirects without end") from None
+        except (httpx.UnsupportedProtocol, httpx.InvalidURL):
+            raise HopelessError("it leads to an address that is not http") from None
+        except httpx.TransportError as error:
+            unreachable = isinstance(error, httpx.ConnectError | httpx.ConnectTimeout)
+            raise PassingError(_said(error), unreachable=unreachable) from None
+
+    def check(self) -> None:
+        """That this is the file, as far as anything is known of it."""
+        self.part.file.flush()
+        size, length = self.wanted.size, self.part.length
+        if size is not None and length < size:
+            raise PassingError(f"it ended after {length:,} of {size:,} bytes")
+        if size is not None and length > size:
+            raise WrongFileError(f"it has {length:,} bytes instead of {size:,}")
+        if self.wanted.sha256:
+            with self.part.place.open("rb") as file:
+                found = hashlib.file_digest(file, "sha256").hexdigest()
+            if found != self.wanted.sha256:
+                raise WrongFileError(
+                    f"its sha256 is {found[:12]}..., not {self.wanted.sha256[:12]}..."
+                )
+
+    def discard(self) -> None:
+        if self._advance:
+            self._advance(-self.part.length)
+        self.part.clear()
+
+    def _range(self, url: str) -> dict[str, str]:
+        """A part is continued if a version or a checksum protects against gluing two files."""
+        known = self.part.version(url)
+        too_long = self.wanted.size is not None and self.part.length > self.wanted.size
+        if too_long or not (known or self.wanted.sha256):
+            self.discard()
+        if not self.part.length:
+            return {}
+        headers = {"Range": f"bytes={self.part.length}-"}
+        return headers | ({"If-Range": known} if known else {})
+
+    def _accept(self, response: httpx.Response, url: str) -> bool:
+        """Whether bytes that fit will come. False: the part was whole already."""
+        if response.status_code == 416 and self.part.length:
+            if response.headers.get("Content-Range") == f"bytes */{self.part.length}":
+                return False
+            self.discard()
+            raise PassingError("it refuses to go on from here")
+        refuse(response, self.wanted.path)
+        if response.status_code == 206 and not continues(
+            response, self.part.length, self.wanted.size, self.part.version(url)
+        ):
+            self.discard()
+            raise PassingError("it went on at another place of the file")
+        if response.status_code == 200:  # from the beginning: asked for, or changed meanwhile
+            self.discard()
+            self.part.remember(url, version(response))
+        coming = announced_length(response)
+        total = None if coming is None else self.part.length + coming
+        if None not in (total, self.wanted.size) and total != self.wanted.size:
+            raise WrongFileError(f"it has {total:,} bytes instead of {self.wanted.size:,}")
+        if self._advance is None:
+            self._advance = self._begin(total or 0)
+            self._advance(self.part.length)
+        return True
+
+    def _read(self, response: httpx.Response) -> None:
+        assert self._advance
+        for chunk in response.iter_raw():
+            self.part.write(chunk)
+            self._advance(len(chunk))
+
+
+def _said(error: httpx.TransportError) -> str:
+    if isinstance(error, httpx.TimeoutException):
+        return "it does not answer"
+    if isinstance(error, httpx.ConnectError):
+        return "no connection"
+    return "the connection broke"

@@ -1,0 +1,220 @@
+"""The health of a benchmark: what is there, what is broken, what its words alone give away."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from counterpoint.benchmarks import Benchmark, load_benchmark
+from counterpoint.cases import TEXT, Cases, ImageRef
+from counterpoint.columns import columns_of
+from counterpoint.data.folders import data_root
+from counterpoint.data.health import Damage, damaged_files
+from counterpoint.defects import find_defects
+from counterpoint.errors import ImageError
+from counterpoint.galleries import gallery_rows
+from counterpoint.metrics import Tie
+from counterpoint.models.blind import BagOfWords, Format, Length
+from counterpoint.protocols import PROTOCOLS, Protocol
+from counterpoint.results import averaging_of, means_of, members_in
+from counterpoint.runs import Part
+from counterpoint.scoring.encode import in_threads
+from counterpoint.scoring.pictures import WORLD, Picture
+from counterpoint.scoring.progress import Progress, Quiet
+
+_TIES: Final[tuple[Tie, ...]] = ("wrong", "half")
+_NAMED: Final = 5  # cases that are named of each defect
+
+
+@dataclass(frozen=True, slots=True)
+class Images:
+    """The pictures a benchmark needs: how many, and what is wrong with some of them."""
+
+    needed: int
+    missing: dict[str, str]
+    unreadable: dict[str, str]
+    cases_without: int  # cases that cannot be run because of these
+
+
+@dataclass(frozen=True, slots=True)
+class Defect:
+    what: str
+    cases: int
+    first: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Blind:
+    """What baselines that see no image get right in a group, as shares of its cases.
+
+    `*_half` counts a tie as half right. `bow_ceiling` is the most that any bag of words can get,
+    ties half: two captions of the same words look alike to it.
+    """
+
+    group: str
+    n: int
+    same_bag: int
+    bow_ceiling: float
+    length: float
+    length_half: float
+    format: float
+    format_half: float
+    bow: float
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """Everything the doctor found."""
+
+    benchmark: str
+    folder: str
+    cases: int
+    expected: int | None
+    damaged: tuple[Damage, ...]
+    images: Images
+    defects: tuple[Defect, ...]
+    gaps: tuple[str, ...]  # numbers that are missing from the ids
+    blind: tuple[Blind, ...]
+
+
+def examine(
+    benchmark: str,
+    data: str | Path | None = None,
+    *,
+    images: bool = True,
+    progress: Progress | None = None,
+) -> Health:
+    """Examine a benchmark; without `images`, files are looked for and not opened."""
+    root = data_root(data)
+    known, cases = load_benchmark(benchmark, root)
+    return Health(
+        benchmark,
+        str(root),
+        len(cases),
+        known.count,
+        damaged_files(benchmark, root),
+        _look_at_images(cases, images, progress or Quiet()),
+        tuple(_defects(cases, benchmark)),
+        tuple(_gaps(cases)),
+        tuple(_blind(known, cases)),
+    )
+
+
+def _look_at_images(cases: Cases, open_them: bool, progress: Progress) -> Images:
+    fields = cases.frame["images"].explode().struct.unnest()
+    paths = fields["path"].unique(maintain_order=True).to_list()
+    paths = [path for path in paths if not path.startswith((TEXT, WORLD))]
+    pictures = [Picture(ImageRef(path), cases.root) for path in paths]
+    advance = progress.start("images", len(pictures))
+
+    def look(picture: Picture) -> tuple[bool, str]:
+        """Whether it is there, and what is wrong with it."""
+        try:
+            file = picture.file()
+            there = file is None or file.is_file()
+            if there and open_them:
+                picture.open()
+        except ImageError as error:
+            return True, str(error)
+        finally:
+            advance(1)
+        return there, "" if there else "no such file"
+
+    found = dict(zip(paths, in_threads(look, pictures), strict=True))
+    missing = {path: why for path, (there, why) in found.items() if not there}
+    unreadable = {path: why for path, (there, why) in found.items() if there and why}
+    return Images(len(paths), missing, unreadable, _cases_without(cases, missing | unreadable))
+
+
+def _cases_without(cases: Cases, bad: dict[str, str]) -> int:
+    rows = cases.frame["images"].to_list()
+    return sum(any(image["path"] in bad for image in images) for images in rows)
+
+
+def _defects(cases: Cases, benchmark: str) -> Iterator[Defect]:
+    for what, marks in find_defects(cases, benchmark).items():
+        rows = np.flatnonzero(marks)
+        yield Defect(what, len(rows), tuple(cases.ids[int(row)] for row in rows[:_NAMED]))
+
+
+def _gaps(cases: Cases) -> Iterator[str]:
+    """Numbers that are missing from ids which otherwise count up: `swap_obj/108`."""
+    numbers: dict[str, set[int]] = {}
+    for id in cases.ids.to_list():
+        prefix, slash, last = id.rpartition("/")
+        if last.isdecimal():
+            numbers.setdefault(prefix + slash, set()).add(int(last))
+    for prefix, found in numbers.items():
+        absent = sorted(set(range(min(found), max(found))) - found)
+        if len(absent) < len(found):  # else these are no row numbers
+            yield from (f"{prefix}{number}" for number in absent)
+
+
+def _blind(known: Benchmark, cases: Cases) -> Iterator[Blind]:
+    """Baselines by group, over the cases with one image, whose captions compete."""
+    one_image = (cases.image_counts == 1) & ~gallery_rows(cases)
+    chosen = cases.keep(one_image)
+    if not len(chosen):
+        return
+    protocol = replace(PROTOCOLS["strict"], exclude=frozenset())
+    found = {
+        name: _accuracy(chosen, scores, protocol) for name, scores in _blind_scores(chosen).items()
+    }
+    same = _same_bag(chosen)
+    for label, rows in members_in(chosen.frame, protocol).items():
+        alike, n = int(same[rows].sum()), len(rows)
+        yield Blind(
+            label,
+            n,
+            alike,
+            1 - alike / n / 2,
+            found["length"]["wrong"][label],
+            found["length"]["half"][label],
+            found["format"]["wrong"][label],
+            found["format"]["half"][label],
+            found["bow"]["wrong"][label],
+        )
+
+
+def _blind_scores(cases: Cases) -> dict[str, np.ndarray]:
+    texts = cases.frame["captions"].explode().to_list()
+    captions = cases.pairs().captions
+    return {
+        "length": Length().score_captions(texts)[captions],
+        "format": Format().score_captions(texts)[captions],
+        "bow": BagOfWords().score_cases(cases),
+    }
+
+
+def _accuracy(cases: Cases, scores: np.ndarray, protocol: Protocol) -> dict[str, dict[str, float]]:
+    """Original accuracy by tie policy and group."""
+    part = Part("blind", cases, scores, protocol)
+    found: dict[str, dict[str, float]] = {}
+    for tie in _TIES:
+        columns = columns_of(part, tie)
+        column = [metric.name for metric in columns.metrics].index("original_accuracy")
+        members = columns.members(members_in(cases.frame, protocol))
+        means = means_of(columns.values, members, averaging_of(part, protocol))
+        found[tie] = {label: float(values[column]) for label, values in means.items()}
+    return found
+
+
+def _same_bag(cases: Cases) -> np.ndarray:
+    """Cases whose original has the same words as one of its negatives."""
+    marks = np.zeros(len(cases), dtype=bool)
+    for number, (captions, truth) in enumerate(cases.frame.select("captions", "truth").iter_rows()):
+        true = set(truth)
+        bags: list[Counter[str]] = [_bag(text) for text in captions]
+        original = bags[truth[0]]
+        marks[number] = any(bag == original for i, bag in enumerate(bags) if i not in true)
+    return marks
+
+
+def _bag(text: str) -> Counter[str]:
+    return Counter(re.findall(r"[\w']+", text.lower()))
