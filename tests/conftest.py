@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import socket
+from typing import Any
 
 import pytest
+
+_CONNECT, _GETADDRINFO = socket.socket.connect, socket.getaddrinfo
 
 
 @pytest.fixture(autouse=True)
@@ -16,3 +19,22 @@ def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(socket.socket, "connect", refuse)
     monkeypatch.setattr(socket, "getaddrinfo", refuse)
+
+
+@pytest.fixture
+def local_network(no_network: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """This machine may be asked, and nothing else; no proxy either."""
+
+    def connect(self: socket.socket, address: Any) -> None:
+        assert address[0] == "127.0.0.1", f"the network was touched: {address}"
+        _CONNECT(self, address)
+
+    def getaddrinfo(host: Any, *args: Any, **kwargs: Any) -> Any:
+        assert host in ("127.0.0.1", b"127.0.0.1"), f"the network was touched: {host}"
+        return _GETADDRINFO(host, *args, **kwargs)
+
+    monkeypatch.setattr(socket.socket, "connect", connect)
+    monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
+    for scheme in ("http", "https", "all"):
+        monkeypatch.delenv(f"{scheme}_proxy", raising=False)
+        monkeypatch.delenv(f"{scheme}_proxy".upper(), raising=False)

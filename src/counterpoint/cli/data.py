@@ -14,8 +14,8 @@ from counterpoint.cli.console import errors, output, plainly, print_json, progre
 from counterpoint.cli.options import AsJson
 
 if TYPE_CHECKING:
-    from counterpoint.data.get import Report
     from counterpoint.data.presence import Presence
+    from counterpoint.data.report import Report
     from counterpoint.data.sources import Source
 
 _SHOWN = 5  # failures on the screen; the list has them all

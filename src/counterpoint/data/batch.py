@@ -6,8 +6,11 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 from typing import Final
+
+import httpx
 
 from counterpoint.data.download import Begin, FetchError, Wanted, download, new_client
 from counterpoint.data.parts import Pause
@@ -16,7 +19,7 @@ from counterpoint.scoring.progress import Advance, Progress
 
 WORKERS: Final = 8
 _FEW: Final = 8  # up to so many files have a bar each, in bytes; more have one bar that counts them
-_PATIENCE: Final = 16  # files in a row whose hosts do not answer, until the rest is not tried
+_PATIENCE: Final = 8  # files in a row whose hosts do not answer, until the rest is not tried
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,28 +43,24 @@ def download_all(
     workers: int = WORKERS,
     pause: Pause | None = None,
 ) -> list[Failure]:
-    """Fetch what is not there. Returns what failed, in order of the paths.
+    """Fetch what is not there. Returns what failed by path, and last what was not tried.
 
     Ctrl-C ends it within a moment; parts stay. `pause(seconds)` is for tests that do not wait.
     """
-    crew = _Crew(what, progress, few=len(wanted) <= _FEW, pause=pause)
+    crew = _Crew(progress, few=len(wanted) <= _FEW, pause=pause)
     count = (lambda steps: None) if crew.few else progress.start(what, len(wanted))
     with new_client() as client, ThreadPoolExecutor(workers) as pool:
-        futures = {
-            pool.submit(download, item, client, crew.pause, crew.begin(item)): item
-            for item in wanted
-        }
+        futures = {pool.submit(crew.fetch, item, client): item for item in wanted}
         try:
-            failures = _collect(futures, crew, count)
+            return _collect(futures, crew, count)
         except BaseException:  # Ctrl-C as well
             crew.stop.set()
             pool.shutdown(wait=True, cancel_futures=True)
             raise
-    return sorted(failures, key=lambda failure: failure.path)
 
 
-def _collect(futures: dict[Future[bool], Wanted], crew: _Crew, count: Advance) -> list[Failure]:
-    failures, silent = [], 0
+def _collect(futures: dict[Future[None], Wanted], crew: _Crew, count: Advance) -> list[Failure]:
+    failures, untried, silent = [], [], 0
     for future in as_completed(futures):
         path = futures[future].path
         try:
@@ -76,25 +75,30 @@ def _collect(futures: dict[Future[bool], Wanted], crew: _Crew, count: Advance) -
             failures.append(Failure(path, str(error)))
         except _StoppedError:
             reason = f"{path.name} was not tried, since {_PATIENCE} before it got no answer."
-            failures.append(Failure(path, reason))
+            untried.append(Failure(path, reason))
         count(1)
-    return failures
+    by_path = attrgetter("path")
+    return sorted(failures, key=by_path) + sorted(untried, key=by_path)
 
 
 class _Crew:
     """What the workers share: how they wait, report themselves, and are stopped."""
 
-    def __init__(self, what: str, progress: Progress, *, few: bool, pause: Pause | None) -> None:
+    def __init__(self, progress: Progress, *, few: bool, pause: Pause | None) -> None:
         self.stop = threading.Event()
-        self.what, self.progress, self.few = what, progress, few
+        self.progress, self.few = progress, few
         self._sleep: Callable[[float], object] = pause or self.stop.wait
+
+    def fetch(self, item: Wanted, client: httpx.Client) -> None:
+        self._check()
+        download(item, client, self.pause, self._begin(item))
 
     def pause(self, seconds: float) -> None:
         self._check()
         self._sleep(seconds)
         self._check()
 
-    def begin(self, item: Wanted) -> Begin:
+    def _begin(self, item: Wanted) -> Begin:
         def start(total: int) -> Advance:
             self._check()
             bar = self.progress.start(f"{item.path.name}, bytes", total) if self.few else None

@@ -60,7 +60,7 @@ def new_client() -> httpx.Client:
     return httpx.Client(
         follow_redirects=True,
         max_redirects=5,
-        timeout=httpx.Timeout(30.0, connect=15.0),
+        timeout=httpx.Timeout(30.0, connect=10.0),
         headers={"Accept-Encoding": "identity", "User-Agent": "counterpoint"},
     )
 

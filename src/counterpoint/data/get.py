@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 
@@ -16,30 +16,10 @@ from counterpoint.data.hub import fetch_dataset
 from counterpoint.data.parts import Pause
 from counterpoint.data.paths import inside
 from counterpoint.data.presence import begun, done, presence
+from counterpoint.data.report import Report
 from counterpoint.data.sources import Archive, Files, Hub, Images, Manual, Source, addresses
 from counterpoint.errors import DataError
 from counterpoint.scoring.progress import Progress, Quiet
-
-
-@dataclass(slots=True)
-class Report:
-    """What was done: files and archives that were fetched and that were there already.
-
-    `by_hand` are instructions for what only a person can get, `notes` those for what a benchmark
-    can do without. `listed` is a file that names all failures.
-    """
-
-    benchmark: str
-    fetched: int = 0
-    there: int = 0
-    failures: list[Failure] = field(default_factory=list)
-    by_hand: list[str] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-    listed: Path | None = None
-
-    @property
-    def complete(self) -> bool:
-        return not self.failures and not self.by_hand
 
 
 def get(
@@ -69,7 +49,7 @@ def get(
     for source in found.optional:
         if not presence(source, root).complete:
             job.report.notes.append(instructions(source, root))
-    job.report.listed = _list_failures(job.report, root)
+    job.report.list_failures(root)
     return job.report
 
 
@@ -195,18 +175,22 @@ class _Job:
     def _whole(self, source: Archive | Hub) -> Iterator[None]:
         """What comes in many files is marked while it comes: half of it must not pass for it."""
         mark = begun(source, self.root)
-        mark.parent.mkdir(parents=True, exist_ok=True)
-        mark.touch()
+        try:
+            mark.parent.mkdir(parents=True, exist_ok=True)
+            mark.touch()
+        except OSError as error:
+            raise DataError(f"{mark.parent}: cannot be written: {error.strerror}.") from None
         try:
             yield
         except DataError:
-            mark.unlink()
+            mark.unlink(missing_ok=True)
             if presence(source, self.root).complete:  # it only seems so
                 mark.touch()
             elif not any(mark.parent.iterdir()):  # an empty folder would only puzzle people
                 mark.parent.rmdir()
             raise
-        mark.replace(done(source, self.root))
+        mark.unlink(missing_ok=True)  # another process may have been quicker
+        done(source, self.root).touch()
         if not presence(source, self.root).complete:
             done(source, self.root).unlink()
             raise DataError(
@@ -241,18 +225,3 @@ def _belongs(name: str, source: Source) -> bool:
 
 def _below(name: str, source: Source) -> str:
     return PurePosixPath(name).relative_to(source.target).as_posix()
-
-
-def _list_failures(report: Report, root: Path) -> Path | None:
-    """All failures by name; the list of an earlier run goes once nothing fails."""
-    path = root / f"failed-{report.benchmark.replace('/', '-')}.txt"
-    if not report.failures:
-        path.unlink(missing_ok=True)
-        return None
-    lines = (f"{failure.path}\t{failure.reason}\n" for failure in report.failures)
-    try:
-        root.mkdir(parents=True, exist_ok=True)
-        path.write_text("".join(lines), encoding="utf-8")
-    except OSError:  # a root that cannot be written to, which is a failure of its own
-        return None
-    return path

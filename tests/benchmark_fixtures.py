@@ -1,0 +1,70 @@
+"""Shared by the tests of benchmark loaders: small files of the published forms."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from counterpoint.benchmarks import load_benchmark
+from counterpoint.cases import Case, Cases
+
+REAL = os.environ.get("COUNTERPOINT_TEST_DATA")
+needs_real_files = pytest.mark.skipif(not REAL, reason="COUNTERPOINT_TEST_DATA names no folder")
+IDENTITY = ((True, False), (False, True))
+
+
+def load(id: str, root: Path) -> list[Case]:
+    cases = load_benchmark(id, root)[1]
+    return [cases.case(row) for row in range(len(cases))]
+
+
+def real(id: str) -> Cases:
+    """A benchmark from the authors' files, or a skip if these are not among those in hand."""
+    folder = Path(REAL or "") / id.partition("/")[0].replace("-", "_")
+    if not folder.exists():
+        pytest.skip(f"no {folder}")
+    return load_benchmark(id, Path(REAL or ""))[1]
+
+
+def group_counts(cases: Cases) -> Counter[str]:
+    """How many cases have each first label."""
+    return Counter(cases.frame["groups"].list.first().to_list())
+
+
+def write(path: Path, content: str | bytes) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if isinstance(content, str):
+        content = content.encode()
+    path.write_bytes(content)
+    return path
+
+
+def write_json(path: Path, content: Any) -> Path:
+    return write(path, json.dumps(content))
+
+
+def write_table(path: Path, rows: list[dict[str, Any]], separator: str = ",") -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0]), delimiter=separator)
+        writer.writeheader()
+        writer.writerows(rows)
+    return path
+
+
+def write_parquet(path: Path, rows: list[dict[str, Any]]) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pl.DataFrame(rows).write_parquet(path)
+    return path
+
+
+def hub_image(name: str) -> dict[str, Any]:
+    """As the hub stores an image; the bytes are none, so that decoding them would fail."""
+    return {"bytes": b"not an image", "path": f"{name}.jpg"}

@@ -1,0 +1,232 @@
+"""ARO's VG-Relation and VG-Attribution: crops, groups, and the authors' means of groups."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from benchmark_fixtures import load, write, write_json
+from support import part, random_scores, run_of
+
+from counterpoint.benchmarks import load_benchmark
+from counterpoint.benchmarks.aro import AroImages
+from counterpoint.cases import Cases, ImageRef
+from counterpoint.errors import CaseError, DataError
+from counterpoint.protocols import PROTOCOLS
+from counterpoint.results import Row, rows
+
+RELATION, ATTRIBUTION = "aro/vg-relation", "aro/vg-attribution"
+FILES = {RELATION: "visual_genome_relation.json", ATTRIBUTION: "visual_genome_attribution.json"}
+EXCLUDED = PROTOCOLS["vg-relation"].exclude
+
+
+def item(number: int = 7, relation: str = "wearing", **changes: Any) -> dict[str, Any]:
+    return {
+        "image_id": str(number),
+        "image_path": f"{number}.jpg",
+        "bbox_x": 3,
+        "bbox_y": -1,
+        "bbox_w": 90,
+        "bbox_h": 400,
+        "true_caption": f"the mole is {relation} the hat",
+        "false_caption": f"the hat is {relation} the mole",
+        "relation_name": relation,
+        "attributes": ["wet", "red"],
+    } | changes
+
+
+def write_items(root: Path, id: str, *items: dict[str, Any]) -> Path:
+    return write_json(root / "aro" / FILES[id], list(items))
+
+
+# --- loading -----------------------------------------------------------------------------------
+
+
+def test_a_relation_is_a_crop_and_two_captions(tmp_path: Path) -> None:
+    write_items(tmp_path, RELATION, item(5), item(7, "to the left of"))
+    first, found = load(RELATION, tmp_path)
+    assert (first.id, found.id) == ("0", "1")
+    assert found.images == (ImageRef("aro/images/7.jpg", (3, -1, 90, 400)),)
+    assert found.captions == (
+        "the mole is to the left of the hat",
+        "the hat is to the left of the mole",
+    )
+    assert found.truth == ((True, False),)
+    assert (first.groups, found.groups) == (("wearing",), ("to the left of",))
+    assert found.cluster == "aro/images/7.jpg"
+
+
+def test_an_attribution_is_in_the_group_of_its_two_attributes(tmp_path: Path) -> None:
+    write_items(tmp_path, ATTRIBUTION, item(), item(attributes=["red", "wet"]))
+    assert [case.groups for case in load(ATTRIBUTION, tmp_path)] == [("wet_red",), ("red_wet",)]
+
+
+@pytest.mark.parametrize(
+    ("name", "label"), [("on/off", "on|off"), (" near ", "near"), ("/", "|"), ("a/b/c", "a|b|c")]
+)
+def test_a_slash_is_no_level_of_a_group(name: str, label: str, tmp_path: Path) -> None:
+    write_items(tmp_path, RELATION, item(relation_name=name))
+    write_items(tmp_path, ATTRIBUTION, item(attributes=[name.strip(), "red"]))
+    assert load(RELATION, tmp_path)[0].groups == (label,)
+    assert load(ATTRIBUTION, tmp_path)[0].groups == (f"{label}_red",)
+
+
+def test_boxes_may_be_texts_or_fractions(tmp_path: Path) -> None:
+    write_items(tmp_path, RELATION, item(bbox_x="12", bbox_y=2.6, bbox_w=" 90.0 "))
+    assert load(RELATION, tmp_path)[0].images[0].box == (12, 3, 90, 400)
+
+
+@pytest.mark.parametrize("value", [None, "wide", True, [1], float("inf"), float("nan")])
+@pytest.mark.parametrize("id", FILES)
+def test_a_box_must_be_numbers(id: str, value: object, tmp_path: Path) -> None:
+    write_items(tmp_path, id, item(), item(bbox_h=value))
+    with pytest.raises(DataError, match=r"\.json: row 1: 'bbox_h' should hold a number"):
+        load(id, tmp_path)
+
+
+def test_an_empty_box_is_named(tmp_path: Path) -> None:
+    write_items(tmp_path, RELATION, item(), item(bbox_h=0))
+    with pytest.raises(CaseError, match=r"row 1 .*crop box is empty"):
+        load(RELATION, tmp_path)
+
+
+MALFORMED = {
+    "true_caption": (RELATION, ""),
+    "false_caption": (ATTRIBUTION, None),
+    "image_path": (RELATION, 7),
+    "relation_name": (RELATION, " "),
+    "attributes": (ATTRIBUTION, ["wet"]),
+}
+
+
+@pytest.mark.parametrize("key", MALFORMED)
+def test_a_malformed_row_is_named(key: str, tmp_path: Path) -> None:
+    id, value = MALFORMED[key]
+    write_items(tmp_path, id, item(), item(**{key: value}))
+    with pytest.raises(DataError, match=rf"{FILES[id]}: row 1: '{key}' should hold"):
+        load(id, tmp_path)
+
+
+@pytest.mark.parametrize("pair", [None, "wet red", ["wet", "red", "old"], {"wet": "red"}])
+def test_attributes_are_a_list_of_two(pair: object, tmp_path: Path) -> None:
+    write_items(tmp_path, ATTRIBUTION, item(attributes=pair))
+    with pytest.raises(DataError, match="row 0: 'attributes' should hold two texts"):
+        load(ATTRIBUTION, tmp_path)
+
+
+@pytest.mark.parametrize("id", FILES)
+def test_missing_files_are_named(id: str, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=rf"{FILES[id]}.*counterpoint data get {id}"):
+        load(id, tmp_path)
+
+
+# --- images ------------------------------------------------------------------------------------
+
+PLACES = ("aro/images", "visual_genome/VG_100K", "visual_genome/VG_100K_2")
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("name", ["7.jpg", "data/VG_100K_2/7.jpg", "VG_100K/7.jpg"])
+def test_images_are_found_by_name_in_three_folders(name: str, place: str, tmp_path: Path) -> None:
+    write(tmp_path / place / "7.jpg", b"a picture")
+    assert AroImages(tmp_path).path(name) == f"{place}/7.jpg"
+
+
+def test_aros_own_copy_comes_first(tmp_path: Path) -> None:
+    for place in reversed(PLACES):
+        write(tmp_path / place / "7.jpg", b"a picture")
+    assert AroImages(tmp_path).path("VG_100K_2/7.jpg") == "aro/images/7.jpg"
+
+
+@pytest.mark.parametrize(
+    ("name", "path"),
+    [
+        ("7.jpg", "aro/images/7.jpg"),
+        ("data/VG_100K_2/7.jpg", "visual_genome/VG_100K_2/7.jpg"),
+        ("VG_100K/7.jpg", "visual_genome/VG_100K/7.jpg"),
+        ("elsewhere/7.jpg", "aro/images/7.jpg"),
+    ],
+)
+def test_an_image_that_is_not_there_has_a_place_too(name: str, path: str, tmp_path: Path) -> None:
+    assert AroImages(tmp_path).path(name) == path
+
+
+# --- numbers -----------------------------------------------------------------------------------
+
+
+def number(cases: Cases, scores: np.ndarray, protocol: str, group: str = "all") -> Row:
+    found = rows(run_of(part(cases, scores, protocol)), resamples=20)
+    [row] = [r for r in found if r.metric == "original_accuracy" and r.group == group]
+    return row
+
+
+def by_group(cases: Cases, scores: np.ndarray) -> dict[str, list[bool]]:
+    """Whether each case of a group is right; options are [false, true], and a tie is wrong."""
+    right: dict[str, list[bool]] = {}
+    for row in range(len(cases)):
+        true, false = scores[2 * row], scores[2 * row + 1]
+        right.setdefault(cases.case(row).groups[0], []).append(np.argmax([false, true]) == 1)
+    return right
+
+
+def table(root: Path, id: str, sizes: dict[str, int], made: Callable[[str], Any]) -> Cases:
+    items = [item(n, **made(name)) for name, size in sizes.items() for n in range(size)]
+    write_items(root, id, *items)
+    return load_benchmark(id, root)[1]
+
+
+SIZES = {"wearing": 7, "to the left of": 30, "eating": 3, "near": 40, "skiing down": 2, "in": 1}
+
+
+def test_relations_are_averaged_without_the_authors_list(tmp_path: Path) -> None:
+    assert len(EXCLUDED) == 157
+    assert {name for name in SIZES if name in EXCLUDED} == {"near", "skiing down"}
+    cases = table(tmp_path, RELATION, SIZES, lambda name: {"relation_name": name})
+    scores = random_scores(cases, seed=1, values=3)
+    right = by_group(cases, scores)
+    kept = [np.mean(hits) for name, hits in right.items() if name not in EXCLUDED]
+    found = number(cases, scores, "vg-relation")
+    assert found.value == pytest.approx(np.mean(kept))
+    assert found.value != pytest.approx(np.mean([np.mean(hits) for hits in right.values()]))
+    assert found.n == sum(size for name, size in SIZES.items() if name not in EXCLUDED)
+    # What is not counted is shown all the same.
+    assert number(cases, scores, "vg-relation", "near").value == pytest.approx(
+        np.mean(right["near"])
+    )
+
+
+def test_every_relation_of_the_list_is_left_out(tmp_path: Path) -> None:
+    sizes = dict.fromkeys(sorted(EXCLUDED), 1) | {"wearing": 2}
+    cases = table(tmp_path, RELATION, sizes, lambda name: {"relation_name": name})
+    scores = np.zeros(2 * len(cases))
+    scores[-4::2] = 1  # the two that count are right
+    found = number(cases, scores, "vg-relation")
+    assert (found.value, found.n, len(cases)) == (1.0, 2, 159)
+
+
+def test_attribute_pairs_of_25_cases_are_averaged(tmp_path: Path) -> None:
+    sizes = {"wet_red": 25, "old_red": 24, "wet_big": 26, "old_big": 1, "red_big": 60}
+    cases = table(tmp_path, ATTRIBUTION, sizes, lambda name: {"attributes": name.split("_")})
+    scores = random_scores(cases, seed=2, values=3)
+    right = by_group(cases, scores)
+    kept = [np.mean(hits) for hits in right.values() if len(hits) >= 25]
+    assert len(kept) == 3
+    found = number(cases, scores, "vg-attribution")
+    assert found.value == pytest.approx(np.mean(kept))
+    micro = np.mean([hit for hits in right.values() for hit in hits])
+    assert number(cases, scores, "strict").value == pytest.approx(micro) != found.value
+
+
+@pytest.mark.parametrize("id", FILES)
+def test_a_tie_is_wrong(id: str, tmp_path: Path) -> None:
+    made = {"relation_name": "wearing"} if id == RELATION else {"attributes": ["a", "b"]}
+    cases = table(tmp_path, id, {"a_b": 30}, lambda _: made)
+    benchmark = load_benchmark(id, tmp_path)[0]
+    scores = np.zeros(60)
+    assert number(cases, scores, benchmark.protocol).value == 0
+    scores[:30:2] = 1e-7
+    found = number(cases, scores, benchmark.protocol)
+    assert (found.value, found.ties) == (0.5, 15)

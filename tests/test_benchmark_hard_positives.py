@@ -1,0 +1,371 @@
+"""Hard Positives: two halves that belong together, the replaced word, conjuncts reversed."""
+
+from __future__ import annotations
+
+import re
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytest
+from benchmark_fixtures import load, write, write_json
+from hypothesis import given
+from hypothesis import strategies as st
+from support import FEW
+
+from counterpoint.benchmarks import load_benchmark
+from counterpoint.benchmarks.hard_positives import (
+    SYNONYMS,
+    inside_words,
+    replaced_word,
+    reverse_conjuncts,
+)
+from counterpoint.cases import Cases, ImageRef, caption_case
+from counterpoint.errors import CaseError, DataError
+
+REPLACE, SWAP = "hard-positives/replace", "hard-positives/swap"
+NAMES = ("relations", "attributes")
+Row = dict[str, Any]
+
+
+def pair(
+    original: str, positive: str, negative: str = "no such thing", image: int = 7
+) -> list[Row]:
+    """A row of each half."""
+    return [
+        {
+            "image_id": str(image),
+            "true_caption": caption,
+            "false_caption": negative,
+            "image_path": f"data/VG_100K_2/{image}.jpg",
+        }
+        for caption in (original, positive)
+    ]
+
+
+MOLE = pair("mole under hat", "mole beneath hat", "mole on hat", 5)
+NEWT = pair("wet newt", "damp newt", "dry newt", 6)
+
+
+def write_replace(root: Path, relations: list[list[Row]], attributes: list[list[Row]]) -> None:
+    for kind, pairs in zip(NAMES, (relations, attributes), strict=True):
+        for half, folder in enumerate(("data", "swapped_data")):
+            write_json(
+                root / f"hard_positives/{folder}/vl_checklist_{kind}.json",
+                [both[half] for both in pairs],
+            )
+
+
+# --- REPLACE -----------------------------------------------------------------------------------
+
+
+def test_a_case_is_an_original_a_positive_and_a_negative(tmp_path: Path) -> None:
+    write_replace(tmp_path, [MOLE], [NEWT])
+    mole, newt = load(REPLACE, tmp_path)
+    assert mole.images == (ImageRef("visual_genome/VG_100K_2/5.jpg"),)
+    assert mole.captions == ("mole under hat", "mole beneath hat", "mole on hat")
+    assert mole.truth == ((True, True, False),)
+    assert mole.groups == ("relations/under",)
+    assert mole.cluster == "visual_genome/VG_100K_2/5.jpg"
+    assert newt.captions == ("wet newt", "damp newt", "dry newt")
+    assert newt.groups == ("attributes/wet",)
+
+
+def test_ids_count_on_from_relations_to_attributes(tmp_path: Path) -> None:
+    write_replace(tmp_path, [MOLE, MOLE, MOLE], [NEWT, NEWT])
+    cases = load(REPLACE, tmp_path)
+    assert [case.id for case in cases] == ["0", "1", "2", "3", "4"]
+    assert [case.groups[0].partition("/")[0] for case in cases] == ["relations"] * 3 + [
+        "attributes"
+    ] * 2
+
+
+def test_image_paths_may_lack_the_authors_folder(tmp_path: Path) -> None:
+    bare = [row | {"image_path": "VG_100K/9.jpg"} for row in MOLE]
+    write_replace(tmp_path, [bare], [NEWT])
+    assert load(REPLACE, tmp_path)[0].images[0].path == "visual_genome/VG_100K/9.jpg"
+
+
+@pytest.mark.parametrize("kind", NAMES)
+def test_halves_of_unequal_length_are_refused(kind: str, tmp_path: Path) -> None:
+    write_replace(tmp_path, [MOLE], [NEWT])
+    rows = [MOLE[1], MOLE[1]] if kind == "relations" else [NEWT[1], NEWT[1]]
+    write_json(tmp_path / f"hard_positives/swapped_data/vl_checklist_{kind}.json", rows)
+    with pytest.raises(DataError, match=rf"{kind}\.json has 1 rows and .*{kind}\.json 2; get both"):
+        load(REPLACE, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("image_path", "data/VG_100K/5.jpg"), ("false_caption", "mole by hat")]
+)
+def test_rows_that_do_not_belong_together_are_named(key: str, value: str, tmp_path: Path) -> None:
+    other = [MOLE[0], MOLE[1] | {key: value}]
+    write_replace(tmp_path, [MOLE, other], [NEWT])
+    with pytest.raises(DataError, match=rf"swapped_data.*row 1 has another '{key}' than in .*data"):
+        load(REPLACE, tmp_path)
+
+
+@pytest.mark.parametrize("key", ["true_caption", "false_caption", "image_path"])
+@pytest.mark.parametrize("value", [None, "", "  ", 3, ["a"]])
+def test_a_malformed_row_is_named(key: str, value: object, tmp_path: Path) -> None:
+    write_replace(tmp_path, [MOLE, [row | {key: value} for row in MOLE]], [NEWT])
+    with pytest.raises(DataError, match=rf"relations\.json: row 1: '{key}' should hold a text"):
+        load(REPLACE, tmp_path)
+
+
+@pytest.mark.parametrize("content", ["{", '{"0": {}}', "[3]", "null", b"\xff\xfe\xff"])
+def test_a_malformed_file_is_named(content: str | bytes, tmp_path: Path) -> None:
+    write_replace(tmp_path, [MOLE], [NEWT])
+    write(tmp_path / "hard_positives/swapped_data/vl_checklist_attributes.json", content)
+    with pytest.raises(DataError, match=r"swapped_data.*attributes\.json"):
+        load(REPLACE, tmp_path)
+
+
+def test_missing_files_are_named(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"relations\.json.*data get hard-positives/replace"):
+        load(REPLACE, tmp_path)
+    write_replace(tmp_path, [MOLE], [NEWT])
+    (tmp_path / "hard_positives/swapped_data/vl_checklist_attributes.json").unlink()
+    with pytest.raises(DataError, match=r"swapped_data/vl_checklist_attributes\.json"):
+        load(REPLACE, tmp_path)
+
+
+# --- the replaced word -------------------------------------------------------------------------
+
+ATTRIBUTES, RELATIONS = SYNONYMS["attributes"], SYNONYMS["relations"]
+REPLACED = {
+    "a whole word": ("red newt", "crimson newt", "red", ATTRIBUTES),
+    "a doubled word, both": ("red red newt", "crimson crimson newt", "red", ATTRIBUTES),
+    "a doubled word, the first": ("red red newt", "crimson red newt", "red", ATTRIBUTES),
+    "a doubled word, the second": ("red red newt", "red crimson newt", "red", ATTRIBUTES),
+    "a part of a word": ("newt covered", "newt covecrimson", "red", ATTRIBUTES),
+    "a word and a part of one": ("red sacred newt", "crimson saccrimson newt", "red", ATTRIBUTES),
+    "a word beside one it is in": ("sacred red newt", "sacred crimson newt", "red", ATTRIBUTES),
+    "several words": ("mole on top of hat", "mole on hat", "on top of", RELATIONS),
+    "a longer word of one synonym": (
+        "mole riding on newt",
+        "mole traveling on newt",
+        "riding on",
+        RELATIONS,
+    ),
+    "the shorter word of one synonym": (
+        "mole riding on newt",
+        "mole traveling on on newt",
+        "riding",
+        RELATIONS,
+    ),
+    "two words, one of them": ("big huge newt", "large huge newt", "big", ATTRIBUTES),
+    "another word": ("red newt", "ruby newt", None, ATTRIBUTES),
+    "nothing": ("red newt", "red newt", None, ATTRIBUTES),
+    "another case": ("RED newt", "crimson newt", None, ATTRIBUTES),
+    "of the other file": ("mole under hat", "mole beneath hat", None, ATTRIBUTES),
+    "a word and more": ("red newt", "crimson newts", None, ATTRIBUTES),
+}
+
+
+@pytest.mark.parametrize("what", REPLACED)
+def test_the_replaced_word_is_found(what: str) -> None:
+    original, positive, word, synonyms = REPLACED[what]
+    assert replaced_word(original, positive, synonyms) == word
+
+
+def test_a_group_is_the_replaced_word_or_other(tmp_path: Path) -> None:
+    write_replace(
+        tmp_path,
+        [pair("mole on top of hat", "mole on hat"), pair("mole eats hat", "mole dines on hat")],
+        [pair("sacred newt", "saccrimson newt")],
+    )
+    groups = [case.groups for case in load(REPLACE, tmp_path)]
+    assert groups == [("relations/on top of",), ("relations/other",), ("attributes/red",)]
+
+
+FILLERS = st.lists(st.sampled_from(["mole", "newt", "hat", "owl"]), max_size=3)
+
+
+@FEW
+@given(FILLERS, FILLERS, st.sampled_from(sorted(ATTRIBUTES.items())))
+def test_any_replaced_whole_word_is_found(
+    before: list[str], after: list[str], chosen: tuple[str, str]
+) -> None:
+    word, synonym = chosen
+    original, positive = (" ".join([*before, w, *after]) for w in (word, synonym))
+    assert replaced_word(original, positive, ATTRIBUTES) == word
+    assert inside(original, positive) is False
+
+
+def inside(original: str, positive: str, kind: str = "attributes") -> bool:
+    """Whether `inside_words` marks a case of this pair."""
+    case = caption_case("1", ImageRef("1.jpg"), (original, positive), ("no",), (f"{kind}/x",))
+    [mark] = inside_words(Cases.build([case], source="test")).tolist()
+    return bool(mark)
+
+
+INSIDE = {
+    "end of a word": ("newt covered in moss", "newt covecrimson in moss", True),
+    "start of a word": ("redder newt", "crimsonder newt", True),
+    "middle of a word": ("bred-in newt incredible", "bred-in newt inccrimsonible", True),
+    "a whole word": ("red newt", "crimson newt", False),
+    "a word that is in another one, whole": ("red sacred newt", "crimson sacred newt", False),
+    "a whole word and a part": ("white whiteboard", "ivory ivoryboard", True),
+    "after a hyphen, which ends a word": ("half-red newt", "half-crimson newt", False),
+    "nothing known": ("newt", "triton", False),
+}
+
+
+@pytest.mark.parametrize("what", INSIDE)
+def test_parts_of_words_are_marked(what: str) -> None:
+    original, positive, marked = INSIDE[what]
+    assert inside(original, positive) is marked
+
+
+def test_parts_of_words_are_marked_by_the_words_of_their_own_file(tmp_path: Path) -> None:
+    """`in` is replaced in relations only: "within" is no artefact there, nor "painting"."""
+    write_replace(
+        tmp_path,
+        [
+            pair("mole in painting", "mole within painting"),
+            pair("mole in inlet", "mole within withinlet"),
+        ],
+        [pair("sacred newt", "saccrimson newt"), pair("inlet red", "inlet crimson")],
+    )
+    benchmark, cases = load_benchmark(REPLACE, tmp_path)
+    [find] = benchmark.defects.values()
+    assert find(cases).tolist() == [False, True, True, False]
+
+
+def by_letters(original: str, positive: str) -> bool:
+    """Another way: split at letters; some word of the original, with a synonym put in, is new."""
+    words, new = re.findall(r"\w+", original), positive.split()
+    return any(
+        word in w and w != word and w.replace(word, synonym) in new
+        for w, (word, synonym) in product(words, ATTRIBUTES.items())
+    )
+
+
+@FEW
+@given(
+    st.lists(st.sampled_from(["red", "sacred", "hated", "longer", "belong", "newt"]), min_size=1),
+    st.sampled_from(["red", "long"]),
+)
+def test_naive_replacement_is_marked_as_another_loop_marks_it(words: list[str], word: str) -> None:
+    original = " ".join(words)
+    positive = original.replace(word, ATTRIBUTES[word])
+    assert inside(original, positive) is by_letters(original, positive)
+
+
+# --- SWAP --------------------------------------------------------------------------------------
+
+FILE = "visual_genome_attribution.json"
+
+
+def swap_row(number: int = 7, **changes: Any) -> Row:
+    return {
+        "image_id": str(number),
+        "image_path": f"{number}.jpg",
+        "bbox_x": number,
+        "bbox_y": 2,
+        "bbox_w": 90,
+        "bbox_h": 40,
+        "true_caption": f"the wet newt and the red hat {number}",
+        "false_caption": f"the red newt and the wet hat {number}",
+        "attributes": ["wet", "red"],
+    } | changes
+
+
+def published(row: Row) -> list[Row]:
+    left, _, right = row["true_caption"].partition(" and ")
+    return [row, row | {"true_caption": f"{right} and {left}"}]
+
+
+def write_swap(root: Path, rows: list[Row]) -> None:
+    for half, folder in enumerate(("data", "swapped_data")):
+        halves = [published(row)[half] for row in rows]
+        write_json(root / "hard_positives" / folder / FILE, halves)
+
+
+def test_swap_is_the_same_from_the_published_files_and_rebuilt(tmp_path: Path) -> None:
+    rows = [swap_row(5), swap_row(7, image_path="data/VG_100K_2/7.jpg"), swap_row(9)]
+    write_json(tmp_path / "a/aro" / FILE, rows)
+    write_swap(tmp_path / "b", rows)
+    write(tmp_path / "a/visual_genome/VG_100K_2/9.jpg", b"a picture")
+    write(tmp_path / "b/visual_genome/VG_100K_2/9.jpg", b"a picture")
+    rebuilt, official = load(SWAP, tmp_path / "a"), load(SWAP, tmp_path / "b")
+    assert rebuilt == official
+    assert rebuilt[0].captions == (
+        "the wet newt and the red hat 5",
+        "the red hat 5 and the wet newt",
+        "the red newt and the wet hat 5",
+    )
+    assert rebuilt[0].truth == ((True, True, False),)
+    assert [case.id for case in rebuilt] == ["0", "1", "2"]
+    assert [case.images[0] for case in rebuilt] == [
+        ImageRef("aro/images/5.jpg", (5, 2, 90, 40)),
+        ImageRef("visual_genome/VG_100K_2/7.jpg", (7, 2, 90, 40)),
+        ImageRef("visual_genome/VG_100K_2/9.jpg", (9, 2, 90, 40)),
+    ]
+    assert {case.groups for case in rebuilt} == {()}
+
+
+def test_published_files_come_before_rebuilding(tmp_path: Path) -> None:
+    write_json(tmp_path / "aro" / FILE, [swap_row(5)])
+    write_swap(tmp_path, [swap_row(7)])
+    assert load(SWAP, tmp_path)[0].captions[0].endswith("7")
+    (tmp_path / "hard_positives/swapped_data" / FILE).unlink()
+    assert load(SWAP, tmp_path)[0].captions[0].endswith("5")  # half of them is none
+
+
+def test_published_halves_must_belong_together(tmp_path: Path) -> None:
+    write_swap(tmp_path, [swap_row(5)])
+    write_json(tmp_path / "hard_positives/swapped_data" / FILE, [published(swap_row(7))[1]])
+    with pytest.raises(DataError, match="row 0 has another 'image_path'"):
+        load(SWAP, tmp_path)
+
+
+@pytest.mark.parametrize("which", ["aro", "hard_positives/data"])
+@pytest.mark.parametrize("side", "xywh")
+def test_a_box_must_be_numbers(which: str, side: str, tmp_path: Path) -> None:
+    bad = [swap_row(5), swap_row(7, **{f"bbox_{side}": "wide"})]
+    write_swap(tmp_path, bad) if which != "aro" else write_json(tmp_path / "aro" / FILE, bad)
+    with pytest.raises(DataError, match=rf"{which}.*row 1: 'bbox_{side}' should hold a number"):
+        load(SWAP, tmp_path)
+
+
+def test_an_empty_box_is_refused(tmp_path: Path) -> None:
+    write_json(tmp_path / "aro" / FILE, [swap_row(bbox_w=0)])
+    with pytest.raises(CaseError, match=r"row 0 .*crop box is empty"):
+        load(SWAP, tmp_path)
+
+
+MALFORMED = (
+    "a wet newt and the red hat",
+    "the wet newt and a red hat",
+    "the wet newt with the red hat",
+    "the newt and the hat and the owl",
+    "The wet newt and the red hat",
+    "the newt and the hat and the ",
+)
+
+
+@pytest.mark.parametrize("caption", MALFORMED)
+def test_captions_of_another_form_are_refused(caption: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="is not of the form 'the A and the B'"):
+        reverse_conjuncts(caption)
+    write_json(tmp_path / "aro" / FILE, [swap_row(5), swap_row(7, true_caption=caption)])
+    with pytest.raises(DataError, match=r"visual_genome_attribution\.json: row 1: .*of the form"):
+        load(SWAP, tmp_path)
+
+
+PHRASE = st.lists(
+    st.text("abdehnt-'", min_size=1, max_size=6).filter(lambda word: word not in ("and", "the")),
+    min_size=1,
+    max_size=4,
+).map(" ".join)
+
+
+@FEW
+@given(PHRASE, PHRASE)
+def test_conjuncts_reversed_twice_are_as_they_were(left: str, right: str) -> None:
+    caption = f"the {left} and the {right}"
+    once = reverse_conjuncts(caption)
+    assert once == f"the {right} and the {left}"
+    assert reverse_conjuncts(once) == caption

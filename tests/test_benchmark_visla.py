@@ -1,0 +1,159 @@
+"""VISLA: two tables with different headers, under two names each."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import pytest
+from benchmark_fixtures import group_counts, load, needs_real_files, real, write, write_table
+
+from counterpoint.errors import DataError
+
+GENERIC = {
+    "filename": "000000000007.jpg",
+    "caption": 'A mole reads "Digging" today.',
+    "second positive": " Today, a mole is reading.",
+    "negative_caption": "A mole burns a book today.",
+}
+SPATIAL = {
+    "image": "000000000008.jpg",
+    "sent1": "The mole is in the hat.",
+    "sent2": "The hat contains the mole.",
+    "Best reference (Semantically close)": "The mole is outside the hat.",
+    "Reference-2 (Completely irrelevant)": "The oven is hot.",
+}
+NEGATIVE = "Best reference (Semantically close)"
+
+
+def lines(*rows: dict[str, str], end: str = "\n") -> str:
+    """As the published files are: quotation marks are not escaped, nothing is quoted."""
+    return end.join("\t".join(cells) for cells in (rows[0], *(row.values() for row in rows))) + end
+
+
+def write_parts(root: Path, generic: str = "Generic_VISLA.tsv", spatial: str = "Spatial_VISLA.tsv"):
+    write(root / "visla" / generic, lines(GENERIC, GENERIC))
+    write(root / "visla" / spatial, lines(SPATIAL, SPATIAL))
+
+
+@pytest.mark.parametrize(
+    ("generic", "spatial"),
+    [
+        ("Generic_VISLA.tsv", "Spatial_VISLA.tsv"),
+        ("SugarCrepe.tsv", "VSR_spatial.tsv"),
+        ("data/Generic_VISLA.tsv", "data/VSR_spatial.tsv"),
+    ],
+)
+def test_both_parts_are_read(generic: str, spatial: str, tmp_path: Path) -> None:
+    write_parts(tmp_path, generic, spatial)
+    cases = load("visla", tmp_path)
+    assert [case.id for case in cases] == ["generic/0", "generic/1", "spatial/0", "spatial/1"]
+    assert cases[0].captions == tuple(list(GENERIC.values())[1:])
+    assert cases[3].captions == tuple(list(SPATIAL.values())[1:4])
+    assert [case.groups for case in cases[::2]] == [("generic",), ("spatial",)]
+    assert {case.truth for case in cases} == {((True, True, False),)}
+    assert cases[0].images[0].path == "coco/val2017/000000000007.jpg"
+
+
+@pytest.mark.parametrize("part", ["generic", "spatial"])
+def test_one_part_is_enough(part: str, tmp_path: Path) -> None:
+    write_parts(tmp_path)
+    other = {"generic": "Spatial", "spatial": "Generic"}[part]
+    (tmp_path / f"visla/{other}_VISLA.tsv").unlink()
+    assert {case.groups for case in load("visla", tmp_path)} == {(part,)}
+
+
+@pytest.mark.parametrize(
+    ("there", "expected"),
+    [
+        ([], "val2017"),
+        (["train2017"], "train2017"),
+        (["val2017"], "val2017"),
+        (["train2017", "val2017"], "val2017"),
+    ],
+)
+def test_images_are_of_either_set(there: list[str], expected: str, tmp_path: Path) -> None:
+    write_parts(tmp_path)
+    for folder in there:
+        write(tmp_path / f"coco/{folder}/000000000008.jpg", b"a picture")
+    assert load("visla", tmp_path)[2].images[0].path == f"coco/{expected}/000000000008.jpg"
+
+
+@pytest.mark.parametrize("name", ["8", "000000000008", "8.jpg", "000000000008.jpg"])
+def test_names_may_be_short(name: str, tmp_path: Path) -> None:
+    write(tmp_path / "visla/Spatial_VISLA.tsv", lines(SPATIAL | {"image": name}))
+    [found] = load("visla", tmp_path)
+    assert found.images[0].path == "coco/val2017/000000000008.jpg"
+
+
+def test_headers_line_ends_quotes_and_columns_may_differ(tmp_path: Path) -> None:
+    renamed = {key.title().replace(" ", "_"): value for key, value in GENERIC.items()}
+    write(tmp_path / "a/visla/Generic_VISLA.tsv", lines(GENERIC))
+    write(tmp_path / "b/visla/Generic_VISLA.tsv", "\ufeff" + lines(renamed, end="\r\n"))
+    write_table(tmp_path / "c/visla/Generic_VISLA.tsv", [{"": "0", **GENERIC}], separator="\t")
+    first, *others = (load("visla", tmp_path / folder) for folder in "abc")
+    assert others == [first, first]
+
+
+def test_rows_without_a_negative_are_left_out_and_counted(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The published spatial table has some: two captions, and the rest was never written."""
+    unfinished = SPATIAL | {NEGATIVE: "", "Reference-2 (Completely irrelevant)": ""}
+    rows = (SPATIAL, unfinished, SPATIAL, unfinished)
+    write(tmp_path / "visla/Spatial_VISLA.tsv", lines(*rows))
+    with caplog.at_level(logging.WARNING):
+        cases = load("visla", tmp_path)
+    assert [case.id for case in cases] == ["spatial/0", "spatial/2"]
+    [said] = caplog.messages
+    assert "Spatial_VISLA.tsv: 2 rows have no negative caption" in said
+
+
+def test_nothing_is_said_of_whole_files(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    write_parts(tmp_path)
+    load("visla", tmp_path)
+    assert caplog.messages == []
+
+
+MALFORMED = {
+    "no first caption": (lines(SPATIAL, SPATIAL | {"sent1": ""}), "'sent1'"),
+    "no second caption": (lines(SPATIAL, SPATIAL | {"sent2": " "}), "'sent2'"),
+    "no image": (lines(SPATIAL, SPATIAL | {"image": ""}), "'image'"),
+    "another image": (lines(SPATIAL, SPATIAL | {"image": "mole.png"}), "name of a COCO image"),
+    "a field too few": (lines(SPATIAL) + "8.jpg\tThe mole is in.\n", "more or fewer fields"),
+    "a field too many": (lines(SPATIAL, SPATIAL | {"more": "x"}), "more or fewer fields"),
+    "a quote without its pair": (
+        lines(SPATIAL, SPATIAL | {"sent1": '"The mole'}, SPATIAL | {"sent1": '"The mole'}),
+        "fields",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", MALFORMED)
+def test_a_malformed_row_is_named(what: str, tmp_path: Path) -> None:
+    content, message = MALFORMED[what]
+    write(tmp_path / "visla/Spatial_VISLA.tsv", content)
+    with pytest.raises(DataError, match=rf"Spatial_VISLA\.tsv: row 1: .*{message}"):
+        load("visla", tmp_path)
+
+
+@pytest.mark.parametrize("column", [*list(GENERIC)])
+def test_a_missing_column_is_named(column: str, tmp_path: Path) -> None:
+    row = {key: value for key, value in GENERIC.items() if key != column}
+    write(tmp_path / "visla/Generic_VISLA.tsv", lines(row))
+    expected = column.replace("_", " ")
+    with pytest.raises(DataError, match=rf"row 0: '{expected}' should hold a text, it is missing"):
+        load("visla", tmp_path)
+
+
+def test_missing_files_are_named(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"Generic_VISLA\.tsv.*counterpoint data get visla"):
+        load("visla", tmp_path)
+
+
+@needs_real_files
+def test_the_published_files(caplog: pytest.LogCaptureFixture) -> None:
+    counts = group_counts(real("visla"))
+    left_out = sum(record.args[1] for record in caplog.records)
+    assert counts["generic"] == 973
+    assert counts["spatial"] + left_out == 652

@@ -1,0 +1,200 @@
+"""The catalogue: that ours is sound and complete, and that a wrong one is told all its faults."""
+
+from __future__ import annotations
+
+import hashlib
+
+import pytest
+
+from counterpoint.benchmarks import BENCHMARKS
+from counterpoint.data.catalogue import catalogue, get_source, needs, read_catalogue
+from counterpoint.data.folders import data_root
+from counterpoint.data.paths import inside
+from counterpoint.data.presence import presence
+from counterpoint.data.sources import Archive, File, Files, Hub, Images, Manual
+from counterpoint.errors import DataError, NotFoundError
+
+SOURCES = catalogue().sources.values()
+
+
+def test_every_published_benchmark_is_in_it():
+    published = {name for name in BENCHMARKS.names() if not name.startswith("world-")}
+    assert published == set(catalogue().benchmarks)
+
+
+def test_every_source_is_needed_by_something():
+    used = {source.id for needed in catalogue().benchmarks.values() for source in needed.all()}
+    elsewhere = {source.or_else for source in SOURCES if isinstance(source, Files | Images)}
+    spare = {"coco-train2014"}  # named in the layout, so that it can be got for other uses
+    assert set(catalogue().sources) - used - elsewhere == spare
+
+
+def test_every_source_says_what_to_do_or_where_it_is():
+    for source in SOURCES:
+        assert source.what
+        if isinstance(source, Manual):
+            assert "https://" in source.by_hand and not source.by_hand.endswith(".")
+        elif isinstance(source, Files):
+            assert all(source.urls(file) for file in source.files)
+        elif isinstance(source, Archive | Images):
+            assert source.mirrors
+        else:
+            assert isinstance(source, Hub) and "/" in source.repo
+
+
+@pytest.mark.parametrize(
+    ("benchmark", "file", "url"),
+    [
+        (
+            "sugarcrepe",
+            "add_att.json",
+            "https://raw.githubusercontent.com/RAIVNLab/sugar-crepe/"
+            "0047054b243992f0fad63d6f64f7544862daf846/data/add_att.json",
+        ),
+        (
+            "aro/vg-relation",
+            "visual_genome_relation.json",
+            "https://drive.usercontent.google.com/download?"
+            "id=1kX2iCHEv0CADL8dSO1nMdW-V0NqIAiP3&export=download&confirm=t",
+        ),
+    ],
+)
+def test_addresses(benchmark, file, url):
+    [source] = needs(benchmark).annotations
+    assert isinstance(source, Files)
+    [chosen] = [one for one in source.files if one.name == file]
+    assert source.urls(chosen)[0] == url
+
+
+def test_names_are_quoted_in_addresses():
+    source = Files(
+        id="s", what="w", target="t", files=(File("a b#c.json"),), mirrors=("http://h/{name}",)
+    )
+    assert source.urls(source.files[0]) == ("http://h/a%20b%23c.json",)
+
+
+def test_sums_are_those_of_files_that_are_at_hand():
+    """Those in the developer's data root; without one there is nothing to compare with."""
+    folder = data_root()
+    found = 0
+    for source in SOURCES:
+        for file in source.files if isinstance(source, Files) else ():
+            path = folder / source.target / file.name
+            if file.sha256 and path.exists():
+                assert hashlib.sha256(path.read_bytes()).hexdigest() == file.sha256
+                assert path.stat().st_size == file.size
+                found += 1
+    if not found:
+        pytest.skip("no annotation files at hand")
+
+
+def test_unknown_names_are_guessed_at():
+    with pytest.raises(NotFoundError, match="Did you mean 'sugarcrepe'"):
+        needs("sugarcrep")
+    with pytest.raises(NotFoundError, match="Did you mean 'coco-val2017'"):
+        get_source("coco-val2071")
+
+
+# --- reading -----------------------------------------------------------------------------------
+
+SOUND = """
+[sources.a]
+kind = "files"
+what = "a"
+target = "a"
+mirrors = ["https://host/{name}"]
+files = ["one.json", { name = "two.json", size = 2 }]
+
+[benchmarks."b"]
+annotations = ["a"]
+"""
+
+
+def test_a_sound_catalogue_is_read():
+    found = read_catalogue(SOUND, "mine.toml")
+    [source] = found.benchmarks["b"].annotations
+    assert source == Files(
+        id="a",
+        what="a",
+        target="a",
+        mirrors=("https://host/{name}",),
+        files=(File("one.json"), File("two.json", 2)),
+    )
+    assert source.kind == "files" and source.size is None
+
+
+def test_a_catalogue_that_is_no_toml_is_named():
+    with pytest.raises(DataError, match=r"mine\.toml: not valid TOML"):
+        read_catalogue("[sources", "mine.toml")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "problem"),
+    [
+        ('kind = "files"', 'kind = "torrent"', "'kind' should be one of files, images, archive"),
+        ('what = "a"', "", "source 'a': 'what' is missing"),
+        ('what = "a"', 'what = 5\nwhy = "x"', "'why' is not known; source 'a': 'what' should be"),
+        ('target = "a"', 'target = "../a"', "'../a' is not a name inside the data root"),
+        ('target = "a"', 'target = "/etc"', "'/etc' is not a name inside"),
+        ('"one.json"', '"../../one.json"', "'../../one.json' is not a name inside"),
+        ('"one.json"', "{ size = 3 }", "'name' is missing"),
+        ("size = 2", 'size = "2"', "'size' should be a whole number"),
+        ('what = "a"', 'what = "a"\nor_else = "z"', "'or_else' 'z' is no source of files"),
+        ("https://host/{name}", "ftp://host/{name}", "is not an http address"),
+        ("https://host/{name}", "https://host/", "has no {name}"),
+        ('mirrors = ["https://host/{name}"]', "", "'one.json' has neither an address nor a mirror"),
+        ('annotations = ["a"]', 'annotations = ["z"]', "benchmark 'b': source 'z' does not exist"),
+        ('annotations = ["a"]', "", "'annotations' is missing"),
+        ('annotations = ["a"]', 'annotations = ["a"]\nvideos = ["a"]', "'videos' should be"),
+        ('[benchmarks."b"]', '[benchmark."b"]', "'benchmark' is not known"),
+    ],
+)
+def test_what_is_wrong_is_said(old, new, problem):
+    assert old in SOUND
+    with pytest.raises(DataError) as caught:
+        read_catalogue(SOUND.replace(old, new), "mine.toml")
+    assert problem in str(caught.value)
+
+
+def test_everything_that_is_wrong_is_said_at_once():
+    text = SOUND.replace('what = "a"', "").replace('target = "a"', 'target = ".."')
+    with pytest.raises(DataError) as caught:
+        read_catalogue(text.replace('["a"]', '["a", "z"]'), "mine.toml")
+    for problem in ("'what' is missing", "'..' is not", "source 'z' does not exist"):
+        assert problem in str(caught.value)
+
+
+# --- paths and presence ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "name", ["../x", "a/../../x", "/etc/passwd", "..", "", ".", "a\\..\\x", "C:/x", "a\0b"]
+)
+def test_names_that_lead_elsewhere_are_refused(name, tmp_path):
+    with pytest.raises(DataError, match="it is refused"):
+        inside(tmp_path, name)
+
+
+def test_names_that_stay_are_joined(tmp_path):
+    assert inside(tmp_path, "a/b c/..d.jpg") == tmp_path / "a" / "b c" / "..d.jpg"
+
+
+def test_presence_counts_what_is_there(tmp_path):
+    def state(id: str) -> tuple[int, int | None, bool]:
+        found = presence(get_source(id), tmp_path)
+        return found.files, found.of, found.complete
+
+    assert state("sugarcrepe") == (0, 7, False)
+    assert state("coco-val2017") == (0, None, False)
+    assert state("winoground") == (0, 1, False)
+    for name in (
+        "sugarcrepe/add_att.json",
+        "coco/val2017/1.jpg",
+        "coco/val2017/2.jpg.part",
+        "winoground/data/test.parquet",  # or examples.jsonl: one of them will do
+    ):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    assert state("sugarcrepe") == (1, 7, False)
+    assert state("coco-val2017") == (1, None, True)
+    assert state("winoground") == (1, 1, True)

@@ -1,0 +1,510 @@
+"""Getting what a benchmark needs: only that, and only what is missing; the rest is told of."""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from http_server import Server, says, serving
+from typer.testing import CliRunner
+
+from counterpoint.cli.data import _file_behind, app
+from counterpoint.data import catalogue as catalogue_module
+from counterpoint.data import get as get_module
+from counterpoint.data.catalogue import read_catalogue
+from counterpoint.data.get import get
+from counterpoint.data.report import Report
+from counterpoint.errors import DataError
+
+SUBSETS = (
+    "add_att",
+    "add_obj",
+    "replace_att",
+    "replace_obj",
+    "replace_rel",
+    "swap_att",
+    "swap_obj",
+)
+CATALOGUE = """
+[sources.notes]
+kind = "files"
+what = "notes"
+target = "notes"
+mirrors = ["URL/{name}"]
+files = ["a.json", { name = "b.json", size = 4 }]
+
+[sources.published]
+kind = "files"
+what = "what may not be there any more"
+target = "published"
+mirrors = ["URL/published/{name}"]
+files = ["p.json"]
+or_else = "notes"
+
+[sources.first]
+kind = "images"
+what = "first part"
+target = "pictures/first"
+mirrors = ["URL/first/{name}"]
+or_else = "second"
+
+[sources.second]
+kind = "images"
+what = "second part"
+target = "pictures/second"
+mirrors = ["URL/second/{name}"]
+
+[sources.numbered]
+kind = "images"
+what = "those with a number"
+target = "mixed"
+names = "[0-9]*.jpg"
+mirrors = ["URL/numbered/{name}"]
+
+[sources.asked-for]
+kind = "manual"
+what = "those which are given on request"
+target = "mixed"
+by_hand = "Ask at https://host/form"
+holds = ["*.png"]
+
+[sources.zipped]
+kind = "archive"
+what = "zipped images"
+target = "zipped"
+name = "images.zip"
+mirrors = ["URL/images.zip"]
+holds = ["images/*.jpg"]
+
+[sources.hubbed]
+kind = "hub"
+what = "a set of the hub"
+target = "hubbed"
+repo = "some/one"
+patterns = ["data/*"]
+holds = ["**/*.jsonl"]
+unpack = ["data/*.zip"]
+
+[sources.subsets]
+kind = "files"
+what = "subsets"
+target = "sugarcrepe"
+mirrors = ["URL/data/{name}"]
+files = [SUBSETS]
+
+[sources.coco]
+kind = "images"
+what = "COCO"
+target = "coco/val2017"
+mirrors = ["URL/val2017/{name}"]
+
+[benchmarks."plain"]
+annotations = ["notes"]
+images = ["first", "second"]
+
+[benchmarks."published"]
+annotations = ["published"]
+
+[benchmarks."mixed"]
+annotations = ["notes"]
+images = ["numbered", "asked-for"]
+optional = ["asked-for"]
+
+[benchmarks."zipped"]
+annotations = ["notes"]
+images = ["zipped"]
+
+[benchmarks."whole/zip"]
+annotations = ["zipped"]
+
+[benchmarks."hubbed"]
+annotations = ["hubbed"]
+images = ["hubbed"]
+
+[benchmarks."by-hand"]
+annotations = ["asked-for"]
+images = ["first"]
+
+[benchmarks."sugarcrepe"]
+annotations = ["subsets"]
+images = ["coco"]
+"""
+
+
+def use_catalogue(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
+    subsets = ", ".join(f'"{name}.json"' for name in SUBSETS)
+    text = CATALOGUE.replace("URL", url).replace("SUBSETS", subsets)
+    found = read_catalogue(text, "test")
+    monkeypatch.setattr(catalogue_module, "catalogue", lambda: found)
+
+
+@pytest.fixture
+def server(local_network: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    with serving() as started:
+        use_catalogue(monkeypatch, started.url)
+        started.put("a.json", b"[]")
+        started.put("b.json", b"[{}]")
+        yield started
+
+
+@pytest.fixture
+def no_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever asks fails, since the network is forbidden."""
+    use_catalogue(monkeypatch, "http://127.0.0.1:1")
+
+
+def run(benchmark: str, root: Path, *images: str, **more: object) -> Report:
+    return get(benchmark, root, lambda: images, pause=lambda _: None, **more)
+
+
+def lay(root: Path, *names: str, content: bytes = b"") -> None:
+    for name in names:
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_bytes(content)
+
+
+def paths(server: Server) -> list[str]:
+    return [asked.path for asked in server.asked]
+
+
+def zipped(*names: str) -> bytes:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        for name in names:
+            archive.writestr(name, b"image")
+    return file.getvalue()
+
+
+# --- files and images --------------------------------------------------------------------------
+
+
+def test_annotations_come_first_and_then_the_images_that_they_name(server, tmp_path):
+    server.put("first/1.jpg", b"one")
+    server.put("second/2.jpg", b"two")
+    server.put("first/unused.jpg", b"never asked for")
+
+    def needed() -> list[str]:
+        assert (tmp_path / "notes/b.json").read_bytes() == b"[{}]"
+        return ["pictures/first/1.jpg", "pictures/second/2.jpg", "pictures/first/1.jpg"]
+
+    report = get("plain", tmp_path, needed)
+    assert report.complete and (report.fetched, report.there) == (4, 0)
+    assert sorted(paths(server)) == ["/a.json", "/b.json", "/first/1.jpg", "/second/2.jpg"]
+    assert (tmp_path / "pictures/second/2.jpg").read_bytes() == b"two"
+
+
+def test_if_everything_is_there_nothing_is_asked(no_server, tmp_path):
+    lay(tmp_path, "notes/a.json", "pictures/first/1.jpg")
+    lay(tmp_path, "notes/b.json", content=b"mine")
+    report = run("plain", tmp_path, "pictures/first/1.jpg")
+    assert report.complete and (report.fetched, report.there) == (0, 3)
+
+
+def test_images_can_be_left_out(server, tmp_path):
+    def needed() -> list[str]:
+        raise AssertionError("nobody wanted images")
+
+    assert get("plain", tmp_path, needed, images=False).complete
+
+
+def test_an_image_whose_folder_is_not_known_is_found_in_the_other(server, tmp_path):
+    server.put("second/7.jpg", b"seven")
+    report = run("plain", tmp_path, "pictures/first/7.jpg")
+    assert report.complete and report.fetched == 3
+    assert (tmp_path / "pictures/second/7.jpg").read_bytes() == b"seven"
+    assert not (tmp_path / "pictures/first/7.jpg").exists()
+
+
+def test_an_image_that_is_nowhere_is_told_of(server, tmp_path):
+    report = run("plain", tmp_path, "pictures/first/8.jpg")
+    [failure] = report.failures
+    assert failure.path == tmp_path / "pictures/second/8.jpg" and failure.absent
+
+
+def test_a_server_that_is_busy_is_no_reason_to_look_elsewhere(server, tmp_path):
+    server.put("first/9.jpg", b"", always=says(503))
+    report = run("plain", tmp_path, "pictures/first/9.jpg")
+    assert [failure.path for failure in report.failures] == [tmp_path / "pictures/first/9.jpg"]
+    assert "/second/9.jpg" not in paths(server)
+
+
+def test_without_annotations_images_are_not_asked_for(server, tmp_path):
+    del server.resources["/a.json"]
+    report = get("plain", tmp_path, lambda: pytest.fail("there are no annotations to read"))
+    assert report.fetched == 1 and len(report.failures) == 1
+    assert report.listed == tmp_path / "failed-plain.txt"
+    assert "a.json cannot be fetched: 127.0.0.1: HTTP 404." in report.listed.read_text()
+
+
+def test_the_list_of_failures_goes_when_nothing_fails(server, tmp_path):
+    names = [f"pictures/second/{i}.jpg" for i in range(30)]
+    report = run("plain", tmp_path, *names)
+    assert report.listed and len(report.listed.read_text().splitlines()) == 30
+    for i in range(30):
+        server.put(f"second/{i}.jpg", b"image")
+    again = run("plain", tmp_path, *names)
+    assert again.complete and again.fetched == 30 and again.listed is None
+    assert not (tmp_path / "failed-plain.txt").exists()
+
+
+def test_a_file_of_another_size_is_not_overwritten(server, tmp_path):
+    lay(tmp_path, "notes/b.json", content=b"my own work")
+    [failure] = run("plain", tmp_path).failures
+    assert "is not the published file; move it away" in failure.reason
+    assert (tmp_path / "notes/b.json").read_bytes() == b"my own work"
+
+
+@pytest.mark.parametrize("name", ["../../evil.jpg", "/etc/evil.jpg", "pictures/first/../../../x"])
+def test_an_image_cannot_lead_out_of_the_root(server, tmp_path, name):
+    with pytest.raises(DataError, match="it is refused"):
+        run("plain", tmp_path / "root", name)
+    assert list(tmp_path.rglob("evil.jpg")) == []
+
+
+def test_an_image_without_a_source_is_told_of(server, tmp_path):
+    [failure] = run("plain", tmp_path, "elsewhere/1.jpg").failures
+    assert failure.reason == "elsewhere/1.jpg: the catalogue has no source for it."
+
+
+def test_files_that_are_gone_are_replaced_by_what_will_do_as_well(server, tmp_path):
+    report = run("published", tmp_path)
+    assert report.complete and report.fetched == 2
+    assert sorted(paths(server)) == ["/a.json", "/b.json", "/published/p.json"]
+    assert run("published", tmp_path).complete and len(server.asked) == 3
+
+
+def test_files_that_are_there_are_taken(server, tmp_path):
+    server.put("published/p.json", b"[]")
+    assert run("published", tmp_path).complete
+    assert paths(server) == ["/published/p.json"]
+
+
+# --- by hand -----------------------------------------------------------------------------------
+
+
+def test_what_only_a_person_can_get_is_told_with_its_place(server, tmp_path):
+    server.put("numbered/1.jpg", b"one")
+    report = run("mixed", tmp_path, "mixed/1.jpg", "mixed/x.jpg", "mixed/y.jpg")
+    assert (tmp_path / "mixed/1.jpg").exists()
+    assert report.by_hand == [f"Ask at https://host/form (here: {tmp_path / 'mixed'})."]
+    assert not report.complete and not report.failures
+    assert [path for path in paths(server) if "x.jpg" in path] == []
+
+
+def test_what_is_optional_is_a_note(server, tmp_path):
+    report = run("mixed", tmp_path)
+    assert report.complete and report.notes == [
+        f"Ask at https://host/form (here: {tmp_path / 'mixed'})."
+    ]
+    lay(tmp_path, "mixed/x.png")
+    assert run("mixed", tmp_path).notes == []
+
+
+def test_annotations_by_hand_stop_it(no_server, tmp_path):
+    report = get("by-hand", tmp_path, lambda: pytest.fail("there are no annotations to read"))
+    assert len(report.by_hand) == 1 and report.fetched == 0
+
+
+# --- archives ----------------------------------------------------------------------------------
+
+
+def test_an_archive_is_fetched_once_and_not_kept(server, tmp_path):
+    server.put("images.zip", zipped("images/1.jpg"))
+    report = run("zipped", tmp_path, "zipped/images/1.jpg", "zipped/images/2.jpg")
+    [failure] = report.failures
+    assert failure.reason == "zipped/images/2.jpg is not in zipped images."
+    assert (tmp_path / "zipped/images/1.jpg").read_bytes() == b"image"
+    assert not (tmp_path / "zipped/images.zip").exists()
+    again = run("zipped", tmp_path, "zipped/images/1.jpg", "zipped/images/2.jpg")
+    assert again.failures == report.failures
+    assert paths(server).count("/images.zip") == 1
+
+
+def test_images_of_an_archive_may_have_come_otherwise(server, tmp_path):
+    lay(tmp_path, "zipped/images/1.jpg")
+    assert run("zipped", tmp_path, "zipped/images/1.jpg").complete
+    assert "/images.zip" not in paths(server)
+
+
+def test_an_archive_that_somebody_brought_is_used_and_left(no_server, tmp_path):
+    lay(tmp_path, "zipped/images.zip", content=zipped("images/1.jpg"))
+    report = run("whole/zip", tmp_path)
+    assert report.complete and (tmp_path / "zipped/images/1.jpg").exists()
+    assert (tmp_path / "zipped/images.zip").exists()
+
+
+def test_an_archive_that_cannot_be_fetched_can_be_brought(server, tmp_path):
+    report = run("whole/zip", tmp_path)
+    place = tmp_path / "zipped/images.zip"
+    assert report.by_hand == [
+        f"Save {server.url}/images.zip as {place}, and run this again to have it extracted."
+    ]
+    assert report.listed == tmp_path / "failed-whole-zip.txt"
+
+
+def test_a_broken_archive_is_thrown_away(server, tmp_path):
+    server.put("images.zip", b"PK, but no zip")
+    [failure] = run("whole/zip", tmp_path).failures
+    assert "cannot be extracted" in failure.reason
+    assert not (tmp_path / "zipped/images.zip").exists()
+
+
+# --- the hub -----------------------------------------------------------------------------------
+
+
+def test_a_set_of_the_hub_is_fetched_and_unpacked_once(no_server, tmp_path, monkeypatch):
+    calls = []
+
+    def fetch(repo: str, patterns: tuple[str, ...], folder: Path) -> None:
+        calls.append((repo, patterns, folder))
+        lay(folder, "data/examples.jsonl")
+        lay(folder, "data/images.zip", content=zipped("images/1.png"))
+
+    monkeypatch.setattr(get_module, "fetch_dataset", fetch)
+    image = "hubbed/data/images/1.png"
+    assert run("hubbed", tmp_path, image).complete
+    assert calls == [("some/one", ("data/*",), tmp_path / "hubbed")]
+    assert run("hubbed", tmp_path, image).complete and len(calls) == 1
+
+
+def test_a_set_that_may_not_be_read_says_what_to_do(no_server, tmp_path, monkeypatch):
+    def fetch(*_: object) -> None:
+        raise DataError("accept its terms.")
+
+    monkeypatch.setattr(get_module, "fetch_dataset", fetch)
+    report = run("hubbed", tmp_path)
+    assert report.by_hand == ["accept its terms."] and not report.complete
+
+
+def test_half_a_set_does_not_pass_for_a_whole_one(no_server, tmp_path, monkeypatch):
+    """Ctrl-C after the first of its files; the second time, the rest comes."""
+
+    def interrupted(repo: str, patterns: tuple[str, ...], folder: Path) -> None:
+        lay(folder, "data/examples.jsonl")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(get_module, "fetch_dataset", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        run("hubbed", tmp_path)
+    whole = []
+    monkeypatch.setattr(get_module, "fetch_dataset", lambda *_: whole.append(1))
+    assert run("hubbed", tmp_path).complete and whole == [1]
+
+
+def test_files_put_there_by_hand_after_a_refusal_are_enough(no_server, tmp_path, monkeypatch):
+    def refuse(*_: object) -> None:
+        raise DataError("accept its terms.")
+
+    monkeypatch.setattr(get_module, "fetch_dataset", refuse)
+    assert not run("hubbed", tmp_path).complete
+    lay(tmp_path, "hubbed/examples.jsonl")
+    assert run("hubbed", tmp_path).complete
+
+
+def test_a_folder_that_cannot_be_made_is_one_sentence(no_server, tmp_path):
+    lay(tmp_path, "hubbed")
+    assert run("hubbed", tmp_path).by_hand == [
+        f"{tmp_path / 'hubbed'}: cannot be written: File exists."
+    ]
+
+
+def test_a_set_that_brings_nothing_is_told_of(no_server, tmp_path, monkeypatch):
+    monkeypatch.setattr(get_module, "fetch_dataset", lambda *_: None)
+    [said] = run("hubbed", tmp_path).by_hand
+    assert f"{tmp_path / 'hubbed'} still lacks **/*.jsonl" in said
+
+
+# --- the command line --------------------------------------------------------------------------
+
+
+def cli(*arguments: object) -> tuple[int, str, str]:
+    done = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
+    return done.exit_code, done.stdout, done.stderr
+
+
+def publish_sugarcrepe(server: Server, *images: str) -> None:
+    for number, subset in enumerate(SUBSETS):
+        name = f"{number % 2:012}.jpg"
+        row = {"filename": name, "caption": "a cat", "negative_caption": "a dog"}
+        server.put(f"data/{subset}.json", json.dumps({"0": row}).encode())
+    for name in images:
+        server.put(f"val2017/{name}", b"image")
+
+
+def test_a_benchmark_is_got_from_nothing_and_then_there(server, tmp_path):
+    publish_sugarcrepe(server, "000000000000.jpg", "000000000001.jpg", "000000000002.jpg")
+    status, out, _ = cli("get", "sugarcrepe", "--data", tmp_path)
+    assert status == 0 and out == "sugarcrepe: 9 fetched, 0 were there.\n"
+    assert len(list((tmp_path / "coco/val2017").iterdir())) == 2
+    asked = len(server.asked)
+    status, out, _ = cli("get", "sugarcrepe+hp:positives=x", "--data", tmp_path)  # the same files
+    assert (status, out) == (0, "sugarcrepe: everything is there (9 files).\n")
+    assert len(server.asked) == asked
+
+
+def test_failures_are_shown_and_the_status_is_1(server, tmp_path):
+    publish_sugarcrepe(server, "000000000001.jpg")
+    status, out, err = cli("get", "sugarcrepe", "--data", tmp_path)
+    assert status == 1 and out == "sugarcrepe: 8 fetched, 0 were there, 1 failed.\n"
+    assert "failed: 000000000000.jpg cannot be fetched: 127.0.0.1: HTTP 404." in err
+
+
+def test_many_failures_are_in_a_list(server, tmp_path):
+    status, _, err = cli("get", "sugarcrepe", "--data", tmp_path)
+    assert status == 1 and err.count("failed: ") == 5
+    assert f"... and 2 more, all in {tmp_path / 'failed-sugarcrepe.txt'}" in err
+
+
+def test_what_is_to_be_done_by_hand_is_shown(no_server, tmp_path):
+    status, _, err = cli("get", "by-hand", "--data", tmp_path)
+    assert status == 1
+    assert f"by hand: Ask at https://host/form (here: {tmp_path / 'mixed'})." in err
+
+
+def test_names_are_checked_before_anything_is_fetched(no_server, tmp_path):
+    status, _, err = cli("get", "sugarcrepe", "sugarcrep", "--data", tmp_path)
+    assert status == 1 and "Did you mean 'sugarcrepe'?" in err
+
+
+def test_the_world_needs_no_files(tmp_path):
+    assert cli("get", "world-swap:size=5", "--data", tmp_path)[:2] == (
+        0,
+        "world-swap: needs no files.\n",
+    )
+
+
+def test_path_prints_folders(tmp_path, monkeypatch):
+    assert cli("path", "--data", tmp_path) == (0, f"{tmp_path}\n", "")
+    folders = f"{tmp_path}/sugarcrepe\n{tmp_path}/coco/val2017\n"
+    assert cli("path", "sugarcrepe", "--data", tmp_path) == (0, folders, "")
+    monkeypatch.setenv("COUNTERPOINT_DATA", "/somewhere")
+    assert cli("path")[1] == "/somewhere\n"
+
+
+def test_ls_shows_what_is_there(tmp_path):
+    lay(tmp_path, "sugarcrepe/add_att.json", "coco/val2017/1.jpg")
+    status, out, _ = cli("ls", "--data", tmp_path)
+    assert status == 0 and "1 of 7" in out and "1 files" in out and "1.7 MB" in out
+    rows = {row["source"]: row for row in json.loads(cli("ls", "--data", tmp_path, "--json")[1])}
+    assert rows["sugarcrepe"]["files"] == 1 and rows["sugarcrepe"]["of"] == 7
+    assert rows["coco-val2017"]["benchmarks"] == ["sugarcrepe", "sugarcrepe-pp", "visla"]
+
+
+@pytest.mark.parametrize(
+    ("reference", "file"),
+    [
+        ("coco/val2017/1.jpg", "coco/val2017/1.jpg"),
+        ("world:3r2", None),
+        ("text:a cat: it sits", None),
+        ("parquet:bivlc/a.parquet#image/3", None),
+        ("shuffle-patches:7:coco/val2014/1.jpg", "coco/val2014/1.jpg"),
+        ("shuffle-rows:7:parquet:bivlc/a.parquet#image/3", None),
+    ],
+)
+def test_references_with_a_scheme_have_no_file_of_their_own(reference, file):
+    assert _file_behind(reference) == file

@@ -1,0 +1,109 @@
+"""The hub: a fake one on this machine, and the library's real errors as one sentence each."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+
+import pytest
+from http_server import Server, says, serving
+
+from counterpoint.data.hub import fetch_dataset
+from counterpoint.errors import DataError
+
+pytestmark = pytest.mark.usefixtures("local_network")
+SHA = "a" * 40
+FILES = {"README.md": b"read me", "data/test-0.parquet": b"PAR1", "data/more/test-1.parquet": b"P"}
+
+
+@pytest.fixture
+def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    with serving() as server:
+        monkeypatch.setenv("HF_ENDPOINT", server.url)
+        monkeypatch.setenv("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+        yield server
+
+
+def publish(hub: Server, repo: str, files: dict[str, bytes]) -> None:
+    """The few addresses that a snapshot asks for."""
+    info = {"id": repo, "sha": SHA, "siblings": [{"rfilename": name} for name in files]}
+    tree = [
+        {"type": "file", "path": name, "size": len(content), "oid": digest(content)}
+        for name, content in files.items()
+    ]
+    for path, answer in ((f"revision/{'main'}", info), (f"tree/{SHA}", tree)):
+        hub.put(f"api/datasets/{repo}/{path}", json.dumps(answer).encode(), **as_json())
+    for name, content in files.items():
+        address = f"datasets/{repo}/resolve/{SHA}/{name}"
+        hub.put(address, content, etag=f'"{digest(content)}"', headers={"X-Repo-Commit": SHA})
+
+
+def digest(content: bytes) -> str:
+    return hashlib.sha1(content).hexdigest()
+
+
+def as_json() -> dict[str, object]:
+    return {"etag": None, "headers": {"Content-Type": "application/json"}}
+
+
+def refuse(hub: Server, repo: str, status: int, **headers: str) -> None:
+    hub.put(f"api/datasets/{repo}/revision/main", b"", always=says(status, **headers))
+
+
+def test_files_that_match_are_fetched_once(hub, tmp_path):
+    publish(hub, "someone/set", FILES)
+    fetch_dataset("someone/set", ["*.parquet"], tmp_path / "set")
+    found = {p.relative_to(tmp_path / "set").as_posix() for p in tmp_path.rglob("*.parquet")}
+    assert found == {"data/test-0.parquet", "data/more/test-1.parquet"}
+    assert (tmp_path / "set/data/test-0.parquet").read_bytes() == b"PAR1"
+    assert not (tmp_path / "set/README.md").exists()
+    before = len(hub.asked)
+    fetch_dataset("someone/set", ["*.parquet"], tmp_path / "set")
+    assert not any("resolve" in asked.path for asked in hub.asked[before:])
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_a_gated_set_says_where_to_accept_its_terms(hub, tmp_path, status):
+    refuse(hub, "facebook/winoground", status, X_Error_Code="GatedRepo")
+    with pytest.raises(DataError) as caught:
+        fetch_dataset("facebook/winoground", ["data/*"], tmp_path / "w")
+    message = str(caught.value)
+    assert f"accept them at {hub.url}/datasets/facebook/winoground" in message
+    assert "`hf auth login`" in message
+    assert f"put its files by hand into {tmp_path / 'w'}" in message
+
+
+def test_a_set_whose_files_alone_are_gated_says_so_too(hub, tmp_path):
+    publish(hub, "someone/set", FILES)
+    for path, resource in hub.resources.items():
+        if "resolve" in path:
+            resource.always = says(403, X_Error_Code="GatedRepo")
+    with pytest.raises(DataError, match="is given to those who accept its terms"):
+        fetch_dataset("someone/set", ["*.parquet"], tmp_path / "set")
+
+
+def test_a_missing_set_is_said_to_be(hub, tmp_path):
+    refuse(hub, "some/one", 404, X_Error_Code="RepoNotFound")
+    with pytest.raises(DataError, match=r"datasets/some/one is not there or not open to you"):
+        fetch_dataset("some/one", ["*"], tmp_path)
+
+
+def test_a_hub_that_cannot_be_reached_is_said_to_be(monkeypatch, tmp_path):
+    with serving() as gone:
+        monkeypatch.setenv("HF_ENDPOINT", gone.url)
+    with pytest.raises(DataError, match=r"cannot be reached: run this again with a network, or"):
+        fetch_dataset("some/one", ["*"], tmp_path / "set")
+
+
+def test_a_hub_that_is_broken_is_said_to_be(hub, tmp_path):
+    refuse(hub, "some/one", 418)
+    with pytest.raises(DataError, match="some/one"):
+        fetch_dataset("some/one", ["*"], tmp_path / "set")
+
+
+def test_a_folder_that_cannot_be_made_is_said_to_be(hub, tmp_path):
+    publish(hub, "someone/set", FILES)
+    (tmp_path / "set").write_text("a file, where a folder should be")
+    with pytest.raises(DataError, match="cannot be fetched into"):
+        fetch_dataset("someone/set", ["*.parquet"], tmp_path / "set" / "x")
