@@ -15,11 +15,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from counterpoint.benchmarks import load_benchmark
     from counterpoint.case_files import read_cases, write_cases
     from counterpoint.cases import Case, Cases, ImageRef, caption_case
     from counterpoint.comparison import compare
+    from counterpoint.doctor import examine
     from counterpoint.errors import CounterpointError
     from counterpoint.evaluation import evaluate
+    from counterpoint.importing import import_scores
+    from counterpoint.published import verify
     from counterpoint.results import rows
     from counterpoint.runs import Run, load_run
 
@@ -32,9 +36,13 @@ _HOMES = {
     "caption_case": "cases",
     "compare": "comparison",
     "evaluate": "evaluation",
+    "examine": "doctor",
+    "import_scores": "importing",
+    "load_benchmark": "benchmarks",
     "load_run": "runs",
     "read_cases": "case_files",
     "rows": "results",
+    "verify": "published",
     "write_cases": "case_files",
 }
 
@@ -47,9 +55,13 @@ __all__ = [
     "caption_case",
     "compare",
     "evaluate",
+    "examine",
+    "import_scores",
+    "load_benchmark",
     "load_run",
     "read_cases",
     "rows",
+    "verify",
     "write_cases",
 ]
 

@@ -21,12 +21,12 @@ from counterpoint.errors import ImageError
 from counterpoint.galleries import gallery_rows
 from counterpoint.metrics import Tie
 from counterpoint.models.blind import BagOfWords, Format, Length
+from counterpoint.progress import Progress, Quiet
 from counterpoint.protocols import PROTOCOLS, Protocol
 from counterpoint.results import averaging_of, means_of, members_in
 from counterpoint.runs import Part
 from counterpoint.scoring.encode import in_threads
 from counterpoint.scoring.pictures import WORLD, Picture
-from counterpoint.scoring.progress import Progress, Quiet
 
 _TIES: Final[tuple[Tie, ...]] = ("wrong", "half")
 _NAMED: Final = 5  # cases that are named of each defect

@@ -20,12 +20,12 @@ from counterpoint.cases import Cases
 from counterpoint.errors import CounterpointError
 from counterpoint.galleries import smaller_galleries, without_images
 from counterpoint.models import LoadOptions, load_model
+from counterpoint.progress import Named, Progress, Quiet
 from counterpoint.protocols import Protocol, get_protocol
 from counterpoint.runs import Part, Run, refuse_other, save_run
 from counterpoint.scoring.engine import Work, score
 from counterpoint.scoring.kinds import Described, Model
 from counterpoint.scoring.left_out import Scored
-from counterpoint.scoring.progress import Named, Progress, Quiet
 from counterpoint.scoring.store import Store, default_store, digest
 
 BATCH = 128

@@ -91,6 +91,11 @@ class Benchmark:
     defaults: Mapping[str, Value] = field(default_factory=dict)
     defects: Mapping[str, Callable[[Cases], np.ndarray]] = field(default_factory=dict)
 
+    @property
+    def chance(self) -> str:
+        """In per cent, what guessing gives; where shapes vary, every table says it."""
+        return _CHANCE.get(self.shape, "")
+
 
 WITH_POSITIVES: Final = "+hp"
 _FOLDERS: Final = "classification/"  # any folder of images is a benchmark
@@ -99,6 +104,14 @@ _FOLDERS: Final = "classification/"  # any folder of images is a benchmark
 def base_id(id: str) -> str:
     """`sugarcrepe+hp:positives=FILE` is `sugarcrepe`."""
     return id.partition(":")[0].removesuffix(WITH_POSITIVES)
+
+
+_CHANCE: Final = {
+    "1 x 2": "50",
+    "1 x 3": "50 original, 33.3 augmented, 33.3 brittleness",
+    "1 x 5": "20",
+    "2 x 2": "25 image-to-text, 25 text-to-image, 16.7 group",
+}
 
 
 def find_benchmark(id: str) -> Benchmark:

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from counterpoint.errors import CounterpointError
-from counterpoint.scoring.progress import Advance
+from counterpoint.progress import Advance
 
 P = ParamSpec("P")
 

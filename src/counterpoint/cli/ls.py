@@ -8,10 +8,11 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
+from counterpoint.benchmarks import BENCHMARKS, Benchmark
 from counterpoint.cli.console import output, print_json
 from counterpoint.cli.options import AsJson
 
-_ONLY_JSON = ("images", "ids", "paper", "licence")  # too much for a terminal
+_ONLY_JSON = ("images", "ids", "chance", "paper", "licence")  # too much for a terminal
 
 
 class Kind(StrEnum):
@@ -58,7 +59,6 @@ def _rows(kind: Kind) -> list[dict[str, str]]:
 
 
 def _benchmarks() -> list[dict[str, str]]:
-    from counterpoint.benchmarks import BENCHMARKS, Benchmark
     from counterpoint.case_files import read_cases
 
     found = [BENCHMARKS.get(name) for name in BENCHMARKS.names()]
@@ -76,15 +76,19 @@ def _benchmarks() -> list[dict[str, str]]:
             "shape": b.shape,
             "cases": "" if b.count is None else f"{b.count:,}",
             "protocol": b.protocol,
-            "what": b.summary,
-            "options": ", ".join(f"{key}={value}" for key, value in b.defaults.items()),
+            "what": b.summary + (f" (options: {_options(b)})" if b.defaults else ""),
             "images": b.images,
             "ids": b.ids,
+            "chance": b.chance,
             "paper": b.paper,
             "licence": b.licence,
         }
         for b in (*found, own)
     ]
+
+
+def _options(benchmark: Benchmark) -> str:
+    return ", ".join(f"{key}={value}" for key, value in benchmark.defaults.items())
 
 
 def _models() -> list[dict[str, str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Final
 
@@ -13,7 +14,7 @@ from counterpoint.cli.console import output, percent
 from counterpoint.comparison import Difference
 from counterpoint.metric_registry import METRICS
 from counterpoint.protocols import Protocol
-from counterpoint.results import Row
+from counterpoint.results import Row, fitting, side_by_side
 from counterpoint.runs import Run
 from counterpoint.statistics import ALL, LEVEL
 
@@ -109,7 +110,30 @@ def print_results(
                 users.append(part.benchmark)
     for description, users in protocols.items():
         output.print(f"Protocol {description} ({', '.join(users)})", style="dim")
+    _print_averages(runs, protocol)
     _print_ties(rows)
+
+
+def _print_averages(runs: Sequence[Run], protocol: Protocol | None) -> None:
+    """All averages of benchmarks for which papers use several: they differ by points."""
+    for run in runs:
+        for part in run.parts.values():
+            used = fitting(part, protocol)
+            usual = used.average == "micro" and len(used.averages) <= 2
+            if usual or not len(part.cases):
+                continue
+            found = side_by_side(part, used)
+            metrics = [name for name in HEADINGS if name in next(iter(found.values()))]
+            said = "; ".join(
+                f"{HEADINGS[name]} "
+                + ", ".join(
+                    f"{average} {percent(values[name])}" for average, values in found.items()
+                )
+                for name in metrics
+            )
+            output.print(
+                f"Averages of {run.model} on {part.benchmark}: {said}", style="dim", soft_wrap=True
+            )
 
 
 def _print_ties(rows: Sequence[Row]) -> None:
@@ -131,16 +155,17 @@ def left_out_lines(runs: Sequence[Run]) -> list[str]:
                 case, why = part.left_out[0]
                 total = len(part.left_out) + len(part.cases)
                 lines.append(
-                    f"{where}: {len(part.left_out):,} of {total:,} cases left out, all named in "
+                    f"{where}: {len(part.cases):,} of {total:,} cases scored, "
+                    f"{len(part.left_out):,} left out ({_reasons(part.left_out)}), all named in "
                     f"{run.folder}/run.json; the first is {case!r}: {why}"
                 )
             if part.lost_images:
                 lost = len(part.lost_images)
                 total = lost + int(part.cases.image_counts.sum())
                 lines.append(
-                    f"{where}: {lost:,} of {total:,} images left out, with the captions that are "
-                    f"theirs alone, all named in {run.folder}/run.json; the first: "
-                    f"{part.lost_images[0][1]}"
+                    f"{where}: {total - lost:,} of {total:,} images scored, {lost:,} left out with "
+                    f"the captions that are theirs alone ({_reasons(part.lost_images)}), all named "
+                    f"in {run.folder}/run.json; the first: {part.lost_images[0][1]}"
                 )
             if part.cut_captions:
                 lines.append(
@@ -148,6 +173,16 @@ def left_out_lines(runs: Sequence[Run]) -> list[str]:
                     "and were cut, as the protocol does."
                 )
     return lines
+
+
+def _reasons(left_out: Sequence[tuple[str, str]]) -> str:
+    """How often each kind of reason occurs."""
+    kinds = {"caption too long": "caption too long", "no such file": "image missing"}
+    counts = Counter(
+        next((kind for sign, kind in kinds.items() if sign in why), "image cannot be read")
+        for _, why in left_out
+    )
+    return ", ".join(f"{kind}: {count:,}" for kind, count in counts.most_common())
 
 
 def print_differences(found: Sequence[Difference], a: str, b: str, *, groups: bool) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,7 +11,9 @@ from rich.table import Table
 
 from counterpoint.cli.console import errors, output, print_json
 from counterpoint.cli.options import AsJson
+from counterpoint.cli.tables import HEADINGS
 from counterpoint.metric_registry import METRICS
+from counterpoint.statistics import ALL
 
 if TYPE_CHECKING:
     from counterpoint.published import Check
@@ -46,8 +49,9 @@ def verify(
     if as_json:
         print_json(plain(found))
         return
-    shown = [c for c in found if groups or c.published is not None or c.group == "all"]
-    output.print(_table(shown, loaded.model))
+    shown = [c for c in found if groups or c.published is not None or c.group == ALL]
+    for benchmark in dict.fromkeys(c.benchmark for c in shown):
+        output.print(_table(loaded.model, [c for c in shown if c.benchmark == benchmark]))
     for note in dict.fromkeys(f"{c.source}: {c.note}" for c in shown if c.note):
         output.print(note, style="dim", soft_wrap=True)
     counts = [sum(c.verdict == v for c in shown) for v in ("agrees", "differs", "no value")]
@@ -68,29 +72,53 @@ def verify(
         )
 
 
-def _table(found: list[Check], model: str) -> Table:
-    table = Table(title=f"{model} beside the papers", title_justify="left", header_style="bold")
-    for name in ("benchmark", "group", "metric", "average"):
+def _table(model: str, found: list[Check]) -> Table:
+    theirs = ", ".join(dict.fromkeys(c.model for c in found if c.model))
+    title = f"{model} on {found[0].benchmark}" + (f" beside {theirs}" if theirs else "")
+    table = Table(title=title, title_justify="left", header_style="bold")
+    for name in ("group", "metric", "average"):
         table.add_column(name, overflow="fold")
     for name in ("ours", "published"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("verdict", no_wrap=True)
     table.add_column("source", overflow="fold")
-    for check in found:
+    for check, sources in _merged(found):
         style = {"agrees": "green", "differs": "red", "no value": "dim"}[check.verdict]
         table.add_row(
-            check.benchmark,
             check.group,
-            check.metric,
+            HEADINGS.get(check.metric, check.metric),
             check.average,
             f"{_shown(check, check.ours)} [{_shown(check, check.ci_low)}, "
             f"{_shown(check, check.ci_high)}]",
             "" if check.published is None else _shown(check, check.published),
             check.verdict,
-            ", ".join(filter(None, (check.model, check.source))),
+            sources,
             style=style,
         )
     return table
+
+
+def _merged(found: list[Check]) -> Iterator[tuple[Check, str]]:
+    """Papers print a number in several tables: one line for it, with all its sources."""
+    same: dict[object, list[Check]] = {}
+    for check in found:
+        same.setdefault((check.group, check.metric, check.average, check.published), []).append(
+            check
+        )
+    for checks in same.values():
+        yield checks[0], _sources(checks)
+
+
+def _sources(checks: list[Check]) -> str:
+    """ "A, Table 1" and "A, Table 3" are "A, Table 1, 3"."""
+    tables: dict[str, list[str]] = {}
+    for check in checks:
+        paper, _, table = check.source.partition(", Table ")
+        tables.setdefault(paper, []).append(table)
+    return "; ".join(
+        f"{paper}, Table {', '.join(dict.fromkeys(numbers))}" if numbers[0] else paper
+        for paper, numbers in tables.items()
+    )
 
 
 def _shown(check: Check, value: float) -> str:

@@ -15,7 +15,7 @@ import httpx
 from counterpoint.data.download import Begin, FetchError, Wanted, download, new_client
 from counterpoint.data.parts import Pause
 from counterpoint.errors import DataError
-from counterpoint.scoring.progress import Advance, Progress
+from counterpoint.progress import Advance, Progress
 
 WORKERS: Final = 8
 _FEW: Final = 8  # up to so many files have a bar each, in bytes; more have one bar that counts them

@@ -27,7 +27,7 @@ from counterpoint.data.answers import (
 )
 from counterpoint.data.parts import Part, Pause, locked_part
 from counterpoint.errors import DataError
-from counterpoint.scoring.progress import Advance
+from counterpoint.progress import Advance
 
 ATTEMPTS: Final = 5  # in a row without progress, for each mirror
 _PROGRESS: Final = 1 << 16  # bytes that count as progress

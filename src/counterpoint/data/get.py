@@ -19,7 +19,7 @@ from counterpoint.data.presence import begun, done, presence
 from counterpoint.data.report import Report
 from counterpoint.data.sources import Archive, Files, Hub, Images, Manual, Source, addresses
 from counterpoint.errors import DataError
-from counterpoint.scoring.progress import Progress, Quiet
+from counterpoint.progress import Progress, Quiet
 
 
 def get(

@@ -17,9 +17,9 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from counterpoint.errors import ImageError, ModelError
+from counterpoint.progress import Progress
 from counterpoint.scoring.kinds import DualEncoder
 from counterpoint.scoring.pictures import Picture
-from counterpoint.scoring.progress import Progress
 from counterpoint.scoring.store import Store, digest
 
 T = TypeVar("T")

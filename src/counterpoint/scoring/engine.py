@@ -9,6 +9,7 @@ import numpy as np
 
 from counterpoint.cases import TEXT, Cases
 from counterpoint.errors import ImageError, ModelError, StoreError
+from counterpoint.progress import Progress
 from counterpoint.protocols import Overlong
 from counterpoint.scoring.encode import (
     broken_pictures,
@@ -27,7 +28,6 @@ from counterpoint.scoring.left_out import (
     used_images,
 )
 from counterpoint.scoring.plan import Pairs, Plan, make_plan
-from counterpoint.scoring.progress import Progress
 from counterpoint.scoring.store import Store, digest
 
 _PIECE = 16_384  # pairs whose vectors are laid side by side at a time
