@@ -21,8 +21,9 @@ def did_you_mean(kind: str, name: str, known: Iterable[str]) -> str:
     """One sentence: what was not found, what may have been meant, what there is."""
     names = sorted(known)
     listed = ", ".join(names[:_LISTED]) + (", ..." if len(names) > _LISTED else "")
-    close = get_close_matches(name, names, n=1, cutoff=0.5)
-    hint = f" Did you mean {close[0]!r}?" if close else ""
+    plain = {known_name.lower(): known_name for known_name in names}
+    close = get_close_matches(name.lower(), plain, n=1, cutoff=0.5)
+    hint = f" Did you mean {plain[close[0]]!r}?" if close else ""
     return f"no {kind} is called {name!r}.{hint} Known: {listed}."
 
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
 
-from counterpoint.benchmarks import BENCHMARKS, Benchmark
 from counterpoint.cli.console import output, print_json
 from counterpoint.cli.options import AsJson
+
+if TYPE_CHECKING:
+    from counterpoint.benchmarks import Benchmark
 
 _ONLY_JSON = ("images", "ids", "chance", "paper", "licence")  # too much for a terminal
 
@@ -59,6 +61,7 @@ def _rows(kind: Kind) -> list[dict[str, str]]:
 
 
 def _benchmarks() -> list[dict[str, str]]:
+    from counterpoint.benchmarks import BENCHMARKS, Benchmark
     from counterpoint.case_files import read_cases
 
     found = [BENCHMARKS.get(name) for name in BENCHMARKS.names()]

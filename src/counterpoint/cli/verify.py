@@ -11,9 +11,6 @@ from rich.table import Table
 
 from counterpoint.cli.console import errors, output, print_json
 from counterpoint.cli.options import AsJson
-from counterpoint.cli.tables import HEADINGS
-from counterpoint.metric_registry import METRICS
-from counterpoint.statistics import ALL
 
 if TYPE_CHECKING:
     from counterpoint.published import Check
@@ -43,6 +40,7 @@ def verify(
     from counterpoint.published import verify as check_run
     from counterpoint.results import as_json as plain
     from counterpoint.runs import load_run
+    from counterpoint.statistics import ALL
 
     loaded = load_run(run)
     found = check_run(loaded, model)
@@ -73,6 +71,8 @@ def verify(
 
 
 def _table(model: str, found: list[Check]) -> Table:
+    from counterpoint.cli.tables import HEADINGS
+
     theirs = ", ".join(dict.fromkeys(c.model for c in found if c.model))
     title = f"{model} on {found[0].benchmark}" + (f" beside {theirs}" if theirs else "")
     table = Table(title=title, title_justify="left", header_style="bold")
@@ -122,4 +122,6 @@ def _sources(checks: list[Check]) -> str:
 
 
 def _shown(check: Check, value: float) -> str:
+    from counterpoint.metric_registry import METRICS
+
     return f"{100 * value:.1f}" if METRICS[check.metric].unit == "share" else f"{value:.3f}"
