@@ -24,8 +24,8 @@ from PIL import Image
 from counterpoint.cases import Cases, ImageRef, caption_case
 from counterpoint.models.open_clip import OpenClip
 from counterpoint.models.open_clip_checks import Source
-from counterpoint.scoring.engine import Work, score
 from counterpoint.progress import Quiet
+from counterpoint.scoring.engine import Work, score
 from counterpoint.scoring.store import Store
 
 NAME = "ViT-B-32"
