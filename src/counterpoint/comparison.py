@@ -8,9 +8,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 import polars as pl
 
-from counterpoint.cases import Cases, offsets
+from counterpoint.cases import Cases
 from counterpoint.columns import columns_of
 from counterpoint.errors import RunError
+from counterpoint.layout import offsets
 from counterpoint.metric_registry import Metric, QueryMetric
 from counterpoint.protocols import Protocol
 from counterpoint.results import averaging_of, fitting, means_of, members_in

@@ -25,6 +25,7 @@ from counterpoint.errors import DataError
 _ENDINGS: Final = {".jpg", ".jpeg", ".png", ".webp", ".bmp", ".ppm", ".tif", ".tiff"}
 _SPLITS: Final = ("test", "val", "validation")
 _LABELS: Final = ("label", "fine_label", "labels")
+_PUBLISHED: Final = ("cifar10", "cifar100", "imagenet")
 _SIMPLE: Final = ("a photo of a {}.",)
 
 
@@ -36,7 +37,14 @@ class _Labelled(NamedTuple):
 
 
 def _cases(options: Options, name: str) -> Cases:
-    folder = require(options.data / "classification" / name, f"classification/{name}")
+    folder = options.data / "classification" / name
+    if name in _PUBLISHED:
+        require(folder, f"classification/{name}")
+    elif not folder.is_dir():
+        raise DataError(
+            f"classification/{name} needs {folder}, which is not there: a folder of images for "
+            "each class, or name another data root with --data."
+        )
     found = _from_tables(folder, options.data) or _from_folders(folder, options.data)
     classes = _lines(folder / "classes.txt") or _known_classes(name, found.classes)
     if len(classes) != len(found.classes):
@@ -151,7 +159,6 @@ def folder_benchmark(id: str) -> Benchmark:
         "images x classes",
         "classification",
         lambda options: _cases(options, name),
-        count=1,
         ids="0: all images are one case",
     )
 
@@ -163,6 +170,7 @@ def _known(name: str, title: str, paper: str, licence: str, images: str) -> Benc
         paper=f"{paper}; prompts: Radford et al. 2021",
         licence=licence,
         images=images,
+        count=1,
     )
 
 

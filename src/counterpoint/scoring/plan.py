@@ -10,7 +10,8 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
-from counterpoint.cases import PROMPTS, Cases, ImageRef, Layout, offsets
+from counterpoint.cases import PROMPTS, Cases, ImageRef
+from counterpoint.layout import Layout, offsets
 from counterpoint.scoring.pictures import Picture
 
 
