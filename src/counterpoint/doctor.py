@@ -12,6 +12,7 @@ from typing import Final
 import numpy as np
 
 from counterpoint.benchmarks import Benchmark, load_benchmark
+from counterpoint.caption_formats import formatted
 from counterpoint.cases import TEXT, Cases, ImageRef
 from counterpoint.columns import columns_of
 from counterpoint.data.folders import data_root
@@ -39,7 +40,7 @@ class Images:
     needed: int
     missing: dict[str, str]
     unreadable: dict[str, str]
-    cases_without: int  # cases that cannot be run because of these
+    cases_without: int  # cases that lack one of them
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +94,8 @@ def examine(
     """Examine a benchmark; without `images`, files are looked for and not opened."""
     root = data_root(data)
     known, cases = load_benchmark(benchmark, root)
+    # As models see them: the authors' clean-up can make a negative equal to its original.
+    cases = formatted(cases, PROTOCOLS[known.protocol].caption_format)
     return Health(
         benchmark,
         str(root),

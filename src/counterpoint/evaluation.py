@@ -15,7 +15,7 @@ import numpy as np
 import polars as pl
 
 from counterpoint.benchmarks import load_benchmark
-from counterpoint.caption_formats import CAPTION_FORMATS
+from counterpoint.caption_formats import formatted
 from counterpoint.cases import Cases
 from counterpoint.errors import CounterpointError
 from counterpoint.galleries import smaller_galleries, without_images
@@ -90,12 +90,7 @@ def prepare(cases: Cases, protocol: Protocol, limit: int | None) -> Cases:
     chosen = Cases(cases.frame.filter(~skipped), cases.root) if protocol.skip else cases
     if limit is not None:
         chosen = smaller_galleries(chosen.limit(limit), limit)
-    if protocol.caption_format == "raw":
-        return chosen
-    rewrite = CAPTION_FORMATS[protocol.caption_format]
-    captions = [[rewrite(text) for text in texts] for texts in chosen.frame["captions"].to_list()]
-    column = pl.Series("captions", captions, dtype=pl.List(pl.String()))
-    return Cases(chosen.frame.with_columns(column), chosen.root)
+    return formatted(chosen, protocol.caption_format)
 
 
 def _part(name: str, cases: Cases, scored: Scored, protocol: Protocol, data_hash: str) -> Part:

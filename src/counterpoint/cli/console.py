@@ -83,3 +83,8 @@ def print_json(rows: Sequence[dict[str, Any]]) -> None:
 
 def percent(value: float) -> str:
     return f"{100 * value:.1f}"
+
+
+def counted(number: int, what: str) -> str:
+    """ "1 case", "2 cases"."""
+    return f"{number:,} {what}" + ("" if number == 1 else "s")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
-from counterpoint.cli.console import errors, output, percent, print_json, progress_bars
+from counterpoint.cli.console import counted, errors, output, percent, print_json, progress_bars
 from counterpoint.cli.options import AsJson, DataFolder
 
 if TYPE_CHECKING:
@@ -64,14 +64,14 @@ def _print(health: Health) -> None:
         f"{health.benchmark} in {health.folder}",
         f"  cases        {health.cases:,}{expected}",
         f"  images       {images.needed - len(images.missing):,} of {images.needed:,} there, "
-        f"{len(images.unreadable):,} unreadable; {images.cases_without:,} cases cannot be run",
+        f"{len(images.unreadable):,} unreadable; {counted(images.cases_without, 'case')} lack one",
     ]
     lines += [f"  damaged      {file}: {what}" for file, what in health.damaged]
     if health.gaps:
         lines.append(f"  ids          {len(health.gaps):,} missing, as {health.gaps[0]}")
     for defect in health.defects:
         first = ", ".join(defect.first)
-        lines.append(f"  defect       {defect.what}: {defect.cases:,} cases, as {first}")
+        lines.append(f"  defect       {defect.what}: {counted(defect.cases, 'case')}, as {first}")
     if not health.defects:
         lines.append("  defect       none found")
     for line in lines:
