@@ -17,9 +17,9 @@ from PIL import Image
 
 from counterpoint.cases import Case, Cases, ImageRef, caption_case
 from counterpoint.models import LoadOptions
+from counterpoint.progress import Quiet
 from counterpoint.scoring.engine import Scored, Work, score
 from counterpoint.scoring.pictures import Picture
-from counterpoint.scoring.progress import Quiet
 from counterpoint.scoring.store import Store
 
 FEATURES, WIDTH = 48, 16

@@ -188,6 +188,13 @@ def _group(scores: Lines, truth: Truth, equal: str) -> bool:
     return _image_to_text(scores, truth, equal) and _text_to_image(scores, truth, equal)
 
 
+def _text_only(scores: Lines, truth: Truth, equal: str) -> bool:
+    """The texts a and b, the negative n: s(a, b) above s(a, n) and s(b, a) above s(b, n)."""
+    del truth
+    (_, a_b, a_n), (b_a, _, b_n) = scores
+    return _standing(a_b, a_n, equal) == _standing(b_a, b_n, equal) == "above"
+
+
 def _matching(scores: Lines, truth: Truth, equal: str) -> bool:
     own, others = 0.0, []
     for order in permutations(range(len(scores))):
@@ -235,6 +242,7 @@ _WHOLE: dict[str, Callable[[Lines, Truth, str], float]] = {
     "text_to_image_0": lambda s, t, e: _prefers(_transposed(s)[0], _transposed(t)[0], e),
     "text_to_image_1": lambda s, t, e: _prefers(_transposed(s)[1], _transposed(t)[1], e),
     "group_matching": _matching,
+    "text_only_accuracy": _text_only,
     "tie_rate": _tie_rate,
     "mean_rank": lambda s, t, e: _mean(_places(s, t, e)),
 }
@@ -244,3 +252,75 @@ def mixed() -> Cases:
     """Captions to choose from in one group, images and captions to match in the other."""
     made = [case(i, group="replace/obj") for i in range(12)] + [square(i) for i in range(12)]
     return Cases.build(made, source="test")
+
+
+# --- galleries ---------------------------------------------------------------------------------
+
+
+def gallery(
+    truth: np.ndarray | Sequence[Sequence[int]],
+    id: str = "gallery",
+    *,
+    images: Sequence[str] | None = None,
+    captions: Sequence[str] | None = None,
+    groups: tuple[str, ...] = (),
+) -> Case:
+    """A case with a row of `truth` for each image."""
+    block = np.asarray(truth, dtype=bool)
+    k, m = block.shape
+    paths = [f"{id}/{i}.png" for i in range(k)] if images is None else images
+    texts = [f"caption {j} of {id}" for j in range(m)] if captions is None else captions
+    refs = tuple(ImageRef(path) for path in paths)
+    cells = tuple(tuple(bool(cell) for cell in line) for line in block)
+    return Case(id, refs, tuple(texts), cells, groups)
+
+
+def owned(images: int, each: int = 2, distractors: int = 0) -> np.ndarray:
+    """Truth of a retrieval: `each` captions an image, and captions of no image behind them."""
+    own = np.repeat(np.eye(images, dtype=bool), each, axis=1)
+    return np.hstack([own, np.zeros((images, distractors), dtype=bool)])
+
+
+def classes(numbers: Sequence[int], count: int) -> np.ndarray:
+    """Truth of a classification, from the number of each image's class."""
+    return np.eye(count, dtype=bool)[list(numbers)]
+
+
+def random_truth(rng: np.random.Generator, k: int, m: int) -> np.ndarray:
+    """Sparse or dense, with at least one true and one false cell."""
+    truth = rng.random((k, m)) < rng.choice([0.1, 0.3, 0.7])
+    cells = rng.permutation(k * m)[:2]
+    truth.reshape(-1)[cells] = [True, False]
+    return truth
+
+
+def place(scores: Sequence[float], truth: Sequence[bool], tie: str) -> int | None:
+    """Where the best right answer stands, from 0, if wrong ones that equal it go first ("wrong").
+
+    None for a query that has no right answer, or no wrong one.
+    """
+    right = [s for s, true in zip(scores, truth, strict=True) if true]
+    wrong = [s for s, true in zip(scores, truth, strict=True) if not true]
+    if not right or not wrong:
+        return None
+    return sum(1 for s in wrong if s > max(right) or (s == max(right) and tie == "wrong"))
+
+
+def found_at(scores: Sequence[float], truth: Sequence[bool], k: int, tie: str) -> float:
+    """Recall@k of one query."""
+    if tie == "half":
+        wrong, right = (found_at(scores, truth, k, t) for t in ("wrong", "right"))
+        return (wrong + right) / 2
+    at = place(scores, truth, tie)
+    return float("nan") if at is None else float(at < k)
+
+
+def queries(scores: np.ndarray, truth: np.ndarray, side: str) -> list[tuple[list, list]]:
+    """Every query's answers: its scores, and which of them are right."""
+    if side == "captions":
+        scores, truth = scores.T, truth.T
+    return list(zip(scores.tolist(), truth.tolist(), strict=True))
+
+
+def recalls(scores: np.ndarray, truth: np.ndarray, side: str, k: int, tie: str) -> list[float]:
+    return [found_at(*query, k, tie) for query in queries(scores, truth, side)]

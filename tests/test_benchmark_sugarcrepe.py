@@ -87,7 +87,6 @@ def test_a_malformed_file_is_named(content: str | bytes, tmp_path: Path) -> None
         load("sugarcrepe", tmp_path)
 
 
-@pytest.mark.xfail(strict=True, raises=AttributeError, reason="bug: AttributeError, no DataError")
 @pytest.mark.parametrize("row", ["a text", None, [1], 3])
 def test_a_row_that_is_no_object_is_named(row: object, tmp_path: Path) -> None:
     write_all(tmp_path)

@@ -12,16 +12,17 @@ from support import references
 from counterpoint.metric_registry import METRICS, Metric
 from counterpoint.statistics import estimate, members_of
 
-WITH_CHANCE = [name for name, metric in METRICS.items() if metric.chance is not None]
+OF_IMAGES = {n: m for n, m in METRICS.items() if isinstance(m, Metric) and not m.texts}
+WITH_CHANCE = [name for name, metric in OF_IMAGES.items() if metric.chance is not None]
 CAPTION_METRICS = [n for n in WITH_CHANCE if not METRICS[n].applies(np.eye(2, dtype=bool)[None])]
 COUNTS = [(p, n) for p in range(1, 5) for n in range(1, 5) if p + n <= 5]
 PAIRS = ((1, 0), (0, 1))
 
 
 def chance(name: str, truth: np.ndarray) -> np.ndarray:
-    function = METRICS[name].chance
-    assert function is not None
-    return function(truth)
+    metric = METRICS[name]
+    assert isinstance(metric, Metric) and metric.chance is not None
+    return metric.chance(truth)
 
 
 def counted(name: str, truth: np.ndarray) -> float:
@@ -62,6 +63,16 @@ def test_chance_of_two_by_two_is_the_mean_over_all_orders(name: str) -> None:
 def test_chance_of_two_images_and_three_captions(name: str, cells: tuple) -> None:
     truth = np.array(cells, dtype=bool)
     assert chance(name, truth[None]) == pytest.approx([counted(name, truth)], abs=1e-12)
+
+
+def test_chance_of_two_texts_is_the_mean_over_all_orders_of_three_similarities() -> None:
+    """Similarity has no direction, and nothing is closer to a text than itself."""
+    truth = np.array([[[True, True, False]] * 2])
+    orders = [[[9, ab, an], [ab, 9, bn]] for ab, an, bn in permutations(range(3))]
+    everywhere = np.broadcast_to(truth, (len(orders), 2, 3))
+    expected = np.mean(references("text_only_accuracy", np.array(orders), everywhere, "wrong"))
+    assert expected == pytest.approx(1 / 3)
+    assert chance("text_only_accuracy", everywhere) == pytest.approx([expected] * len(orders))
 
 
 def test_chance_is_the_papers() -> None:
@@ -116,7 +127,7 @@ SHAPES = {
 
 def defined(shape: str) -> list[Metric]:
     truth = SHAPES[shape][None]
-    return [m for m in METRICS.values() if m.chance is not None and m.applies(truth)]
+    return [m for m in OF_IMAGES.values() if m.chance is not None and m.applies(truth)]
 
 
 @pytest.mark.parametrize("shape", SHAPES)

@@ -30,7 +30,17 @@ from counterpoint.protocols import PROTOCOLS
 from counterpoint.results import as_json, rows
 from counterpoint.runs import Run, load_run
 
-COMMANDS = typer.main.get_command(app).commands
+VERBS = typer.main.get_command(app).commands
+# `data` has commands of its own: `data ls` is one.
+COMMANDS = {
+    " ".join(path): command
+    for name, verb in VERBS.items()
+    for path, command in (
+        [((name, below), c) for below, c in verb.commands.items()]
+        if hasattr(verb, "commands")
+        else [((name,), verb)]
+    )
+}
 KEYS = [
     "model",
     "benchmark",
@@ -257,21 +267,21 @@ def test_left_out_cases_give_status_3_unless_allowed(counterpoint):
     command = ("eval", "-m", "colours:a", "-b", write_cases("holes", missing=2), "--out", "runs/x")
     done = counterpoint(*command)
     assert done.code == 3
-    assert "colours:a on holes.jsonl: 2 of 60 cases left out" in done.err
+    assert "colours:a on holes.jsonl: 58 of 60 cases scored, 2 left out" in done.err
     assert "runs/x/run.json" in done.err
     assert "no such file" in done.err
     assert "--allow-missing" in done.err
     allowed = counterpoint(*command, "--allow-missing", "--json")
     assert allowed.code == 0
     assert {row["n"] for row in json.loads(allowed.out) if row["group"] == "all"} == {58}
-    assert "2 of 60 cases left out" in allowed.err
+    assert "58 of 60 cases scored, 2 left out" in allowed.err
 
 
 def test_a_benchmark_without_any_image_is_reported_not_a_crash(counterpoint):
     file = write_cases("none", count=3, missing=3)
     done = counterpoint("eval", "-m", "colours:a", "-b", file, "--out", "runs/x")
     assert done.code == 3
-    assert "3 of 3 cases left out" in done.err
+    assert "0 of 3 cases scored, 3 left out" in done.err
     assert json.loads(counterpoint("eval", "-m", "colours:a", "-b", file, "--json").out) == []
     assert counterpoint("rescore", "runs/x").code == 0
 
@@ -446,7 +456,7 @@ def test_rescore_under_another_protocol(counterpoint):
     values = {(row.group, row.metric): row.value for row in rows(run)}
     groups = [values[g, "original_accuracy"] for g, m in values if "/" in g and m == "tied"]
     assert accuracy() == values["all", "original_accuracy"]
-    assert accuracy("--protocol", "aro") == pytest.approx(np.mean(groups)) != accuracy()
+    assert accuracy("--protocol", "vg-relation") == pytest.approx(np.mean(groups)) != accuracy()
     # The scores were made from other captions than this protocol's.
     refused = counterpoint("rescore", "runs/x", "--protocol", "aro-order")
     assert_one_line(refused, "captions", "--protocol aro-order")
@@ -508,9 +518,9 @@ def test_compare_of_runs_with_nothing_in_common(counterpoint):
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_help_shows_every_option_with_all_of_its_text(counterpoint, name):
-    done = counterpoint(name, "--help")
+    done = counterpoint(*name.split(), "--help")
     assert (done.code, done.err) == (0, "")
-    assert counterpoint(name, "-h").out == done.out
+    assert counterpoint(*name.split(), "-h").out == done.out
     words = done.out.split()
     for parameter in COMMANDS[name].params:
         # Brackets in a help text would be taken for markup, and vanish.
@@ -521,8 +531,13 @@ def test_help_shows_every_option_with_all_of_its_text(counterpoint, name):
 def test_help_names_every_command(counterpoint):
     done = counterpoint("--help")
     assert done.code == 0
-    assert {"demo", "ls", "eval", "rescore", "compare"} == set(COMMANDS)
-    assert all(re.search(rf"│ {name} ", done.out) for name in COMMANDS)
+    assert {"demo", "ls", "eval", "rescore", "compare"} < set(VERBS)
+    assert {"data", "doctor", "import", "verify"} < set(VERBS)
+    assert all(re.search(rf"│ {name} ", done.out) for name in VERBS)
+    below = counterpoint("data", "--help")
+    assert below.code == 0
+    assert {"data ls", "data get", "data path"} <= set(COMMANDS)
+    assert all(re.search(rf"│ {name} ", below.out) for name in VERBS["data"].commands)
 
 
 def example_lines(name: str) -> list[list[str]]:
@@ -535,9 +550,11 @@ def example_lines(name: str) -> list[list[str]]:
 @pytest.mark.parametrize("name", COMMANDS)
 def test_the_examples_in_the_help_can_be_parsed(name):
     assert example_lines(name)
-    for verb, *arguments in example_lines(name):
-        assert verb == name
-        COMMANDS[name].make_context(name, list(arguments))  # raises UsageError if it cannot
+    words = name.split()
+    for line in example_lines(name):
+        assert line[: len(words)] == words
+        # raises UsageError if it cannot
+        COMMANDS[name].make_context(name, line[len(words) :])
 
 
 @pytest.mark.parametrize("name", ["ls", "rescore", "compare"])

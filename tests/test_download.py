@@ -30,7 +30,7 @@ from http_server import (
 from counterpoint.data.answers import retry_after
 from counterpoint.data.batch import Failure, download_all
 from counterpoint.data.download import ATTEMPTS, FetchError, Wanted, download, new_client
-from counterpoint.scoring.progress import Advance, Quiet
+from counterpoint.progress import Advance, Quiet
 
 pytestmark = pytest.mark.usefixtures("local_network")
 CONTENT = bytes(range(256)) * 1200  # 307,200 bytes
@@ -393,7 +393,7 @@ import sys
 from pathlib import Path
 from counterpoint.data.batch import download_all
 from counterpoint.data.download import Wanted
-from counterpoint.scoring.progress import Quiet
+from counterpoint.progress import Quiet
 
 sys.exit(len(download_all([Wanted(Path(sys.argv[1]), (sys.argv[2],))], "file", Quiet())))
 """

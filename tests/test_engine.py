@@ -33,7 +33,7 @@ from support import FEW
 from counterpoint import evaluate
 from counterpoint.cases import Case, Cases, ImageRef
 from counterpoint.errors import CounterpointError
-from counterpoint.scoring import engine
+from counterpoint.scoring import engine, left_out
 from counterpoint.scoring.engine import Work, score
 from counterpoint.scoring.pictures import Picture
 from counterpoint.scoring.store import Store
@@ -54,11 +54,12 @@ def test_scores_are_the_naive_dot_products(tmp_path: Path, batch: int) -> None:
 def test_scores_do_not_depend_on_how_the_work_is_cut(
     tmp_path_factory: pytest.TempPathFactory, seed: int, size: int
 ) -> None:
-    """Cases in chunks, pairs in pieces: any sizes give each score its own place."""
+    """Lines in chunks, pairs in pieces: any sizes give each score its own place."""
     folder = tmp_path_factory.mktemp("data")
     cases = ragged(folder, 9, seed)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(engine, "_CHUNK", size)
+        patch.setattr(left_out, "_LINES", size)
+        patch.setattr(left_out, "_PAIRS", 3 * size)
         patch.setattr(engine, "_PIECE", 2 * size - 1)
         found = run_engine(Towers(), {"bench": cases}, folder / "store")["bench"]
     np.testing.assert_allclose(found.scores, naive(cases, cosine), rtol=0, atol=ROUNDING)

@@ -25,9 +25,9 @@ from support import write_lines
 from counterpoint import evaluate, load_run
 from counterpoint.cases import Case, Cases, ImageRef
 from counterpoint.errors import ModelError, StoreError
+from counterpoint.progress import Quiet
 from counterpoint.scoring.engine import Work, score
 from counterpoint.scoring.pictures import Picture
-from counterpoint.scoring.progress import Quiet
 from counterpoint.scoring.store import Store
 
 # --- captions that do not fit ------------------------------------------------------------------

@@ -176,7 +176,7 @@ def test_the_default_folder_is_the_same_for_the_same_question(good):
     assert first.folder.name.startswith("random-")
     others = [
         evaluate("random", good, limit=2),
-        evaluate("random", good, protocol="aro"),
+        evaluate("random", good, protocol="vg-relation"),
         evaluate("random", "world-bi:size=4"),
         evaluate("blind:length", good),
     ]
@@ -216,8 +216,8 @@ def test_the_protocol_is_the_benchmarks_own_unless_told(tmp_path, good):
     [run] = evaluate("random", ["world-swap:size=4", "world-bi:size=4", good], out=tmp_path / "a")
     used = [part.protocol.name for part in run.parts.values()]
     assert used == ["hard-positives", "bivlc", "strict"]
-    [run] = evaluate("random", "world-swap:size=4", protocol="aro", out=tmp_path / "b")
-    assert run.parts["world-swap:size=4"].protocol == PROTOCOLS["aro"]
+    [run] = evaluate("random", "world-swap:size=4", protocol="vg-relation", out=tmp_path / "b")
+    assert run.parts["world-swap:size=4"].protocol == PROTOCOLS["vg-relation"]
 
 
 def test_the_protocol_decides_what_a_tie_is_worth(good, tmp_path):

@@ -167,14 +167,14 @@ def die_at(owner, name, call, after):
     setattr(owner, name, dying)
 
 folder, step, size = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
-owners = {"_case_table": runs, "_score_table": runs, "_sha256": runs, "_move": runs, "rename": Path}
+owners = {"write_scores": runs, "file_digest": runs, "_move": runs, "rename": Path}
 if step:
     name, call, after = step.split()
     die_at(owners[name], name, int(call), after == "after")
 evaluate("random", f"world-bi:size={size}", store=folder / "store", out=folder / "runs" / "slow")
 """
 # Before the draft has its manifest, when it is whole, between the renames, and after them.
-NEW = ("_score_table 1 after", "_sha256 2 after", "_move 1 before", "rename 1 after")
+NEW = ("write_scores 1 after", "file_digest 2 after", "_move 1 before", "rename 1 after")
 IN_PLACE = ("_move 1 before", "rename 1 after", "rename 2 after")
 
 

@@ -8,10 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support import FEW, TIES, matched_block, random_block, reference, references
 
-from counterpoint.metric_registry import METRICS
+from counterpoint.galleries import Standings, standings
+from counterpoint.metric_registry import METRICS as EVERY
+from counterpoint.metric_registry import Metric, QueryMetric
 from counterpoint.metrics import group_matching, ranks
 
 SEEDS = st.integers(0, 2**32 - 1)
+METRICS = {name: metric for name, metric in EVERY.items() if isinstance(metric, Metric)}
+QUERIES = {name: metric for name, metric in EVERY.items() if isinstance(metric, QueryMetric)}
 SQUARE = (
     "image_to_text_0",
     "image_to_text_1",
@@ -20,10 +24,11 @@ SQUARE = (
     "group_matching",
 )
 RANKED = ("recall@1", "recall@3", "recall@5", "recall@10", "mean_rank")
+TEXTS = "text_only_accuracy"
 SCORED = ("mean_score_original", "mean_score_positive", "mean_score_negative")
-GENERAL = tuple(name for name in METRICS if name not in SQUARE + RANKED)
 TRIPLE = np.array([[[True, True, False]]])
 PAIRS = np.array([[[True, False], [False, True]]])
+TWO_TEXTS = np.array([[True, True, False]] * 2)
 
 
 def block_for(name: str, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -32,6 +37,10 @@ def block_for(name: str, seed: int) -> tuple[np.ndarray, np.ndarray]:
     n = int(rng.integers(1, 6))
     if name in SQUARE:
         return matched_block(rng, n, 2)
+    if name == TEXTS:
+        scores = rng.integers(0, 4, (n, 2, 3)).astype(float)
+        scores[:, [0, 1], [0, 1]] = 9  # nothing is closer to a text than itself
+        return scores, np.broadcast_to(TWO_TEXTS, scores.shape)
     if name in RANKED:
         scores, truth = random_block(rng, 8, 1, int(rng.integers(5, 25)), values=5)
         few = rng.random(truth.shape) < 0.1  # mostly negatives, so that ranks go beyond 10
@@ -305,6 +314,11 @@ POSITIVES = {
 IMAGES = {"image_to_text", "text_to_image", "group"}
 
 
+def defined_by(block: np.ndarray) -> set[str]:
+    """The metrics of images and captions that a shape defines; one more is for texts alone."""
+    return {name for name, metric in EVERY.items() if name != TEXTS and metric.applies(block)}
+
+
 @pytest.mark.parametrize(
     ("truth", "expected"),
     [
@@ -322,14 +336,54 @@ def test_a_shape_defines_its_metrics_and_no_other(
     truth: list[list[int]], expected: set[str]
 ) -> None:
     block = np.array([truth, truth], dtype=bool)
-    assert {name for name, metric in METRICS.items() if metric.applies(block)} == expected
+    assert defined_by(block) == expected
+
+
+CLASSES = {"accuracy@1", "accuracy@5"}
+RETRIEVAL = {
+    f"{side}_recall@{k}" for side in ("image_to_text", "text_to_image") for k in (1, 5, 10)
+}
+
+
+@pytest.mark.parametrize(
+    ("truth", "expected"),
+    [
+        (np.eye(5), RETRIEVAL),
+        (np.eye(4), IMAGES),  # one image less is a case like any other
+        (np.repeat(np.eye(5), 5, axis=1), RETRIEVAL),  # five captions an image, as COCO has
+        (np.repeat(np.eye(3), 2, axis=0), CLASSES),  # two images a class
+        (np.repeat(np.eye(2), [2, 1], axis=0), CLASSES),  # few, but more images than captions
+        (np.repeat(np.eye(3), 2, axis=0)[:, :2], RETRIEVAL),  # two images are of no class
+        (np.eye(5) + np.eye(5, k=1), RETRIEVAL),
+    ],
+)
+def test_many_images_define_metrics_of_queries_and_no_other(
+    truth: np.ndarray, expected: set[str]
+) -> None:
+    assert defined_by(truth[None].astype(bool)) == expected
+
+
+def test_two_texts_of_one_meaning_and_a_negative_define_the_metric_of_texts() -> None:
+    others = [
+        np.ones((2, 3)),
+        np.eye(2, 3),
+        TWO_TEXTS[:, ::-1],
+        TWO_TEXTS[:1],
+        TWO_TEXTS[:, :2],
+        np.array([[True, True, False, False]] * 2),
+        np.array([[True, True, False]] * 3),
+    ]
+    assert EVERY[TEXTS].applies(np.array([TWO_TEXTS, TWO_TEXTS]))
+    assert not any(EVERY[TEXTS].applies(other[None].astype(bool)) for other in others)
 
 
 def test_every_metric_is_named_by_its_key_and_says_what_is_better() -> None:
-    for name, metric in METRICS.items():
+    for name, metric in EVERY.items():
         assert metric.name == name
-        assert metric.values.__doc__
         assert (metric.better is None) == (metric.unit == "score")
+    assert all(metric.values.__doc__ for metric in METRICS.values())
+    assert {metric.texts for metric in METRICS.values()} == {False, True}
+    assert METRICS | QUERIES == EVERY and not METRICS.keys() & QUERIES.keys()
 
 
 @pytest.mark.parametrize("name", METRICS)
@@ -359,3 +413,61 @@ def test_a_case_that_ties_decide_is_counted_as_tied(name: str, seed: int) -> Non
     pairs = zip(scores.tolist(), truth.tolist(), strict=True)
     moved = np.array([moved_by_ties(name, s, t) for s, t in pairs])
     assert (counted[moved] == 1).all()
+
+
+# --- metrics of queries ------------------------------------------------------------------------
+
+
+def asked(seed: int) -> tuple[Standings, list[tuple[list[float], list[bool]]]]:
+    """Queries with many ties: their standings, and their scores and truth line by line."""
+    rng = np.random.default_rng(seed)
+    shape = int(rng.integers(1, 9)), int(rng.integers(1, 14))
+    scores, truth = rng.integers(0, 4, shape).astype(float), rng.random(shape) < rng.random()
+    return standings(scores, truth), list(zip(scores.tolist(), truth.tolist(), strict=True))
+
+
+def found_among(scores: list[float], truth: list[bool], k: int, tie: str) -> float:
+    """Sort the answers, wrong ones before or after right ones of the same score; look at k."""
+    if all(truth) or not any(truth):
+        return float("nan")
+    if tie == "half":
+        return (found_among(scores, truth, k, "wrong") + found_among(scores, truth, k, "right")) / 2
+    answers = zip(scores, truth, strict=True)
+    ranked = sorted(answers, key=lambda a: (-a[0], a[1] if tie == "wrong" else not a[1]))
+    first = next(place for place, (_, true) in enumerate(ranked) if true)
+    return float(first < k)
+
+
+@pytest.mark.parametrize("tie", TIES)
+@pytest.mark.parametrize("name", QUERIES)
+@FEW
+@given(seed=SEEDS)
+def test_a_query_is_right_if_an_answer_of_its_own_is_among_the_first(
+    name: str, tie: str, seed: int
+) -> None:
+    found, lines = asked(seed)
+    k = int(name.partition("@")[2])
+    expected = [found_among(*line, k, tie) for line in lines]
+    np.testing.assert_array_equal(QUERIES[name].values(found, tie), expected)
+
+
+@pytest.mark.parametrize("name", QUERIES)
+@FEW
+@given(seed=SEEDS)
+def test_a_query_is_tied_if_the_policy_matters_to_it(name: str, seed: int) -> None:
+    found, lines = asked(seed)
+    k = int(name.partition("@")[2])
+    ends = [[found_among(*line, k, tie) for tie in ("wrong", "right")] for line in lines]
+    expected = [float(wrong != right and wrong == wrong) for wrong, right in ends]
+    assert QUERIES[name].ties(found).tolist() == expected
+    kinder = [QUERIES[name].values(found, tie)[found.defined] for tie in ("wrong", "half", "right")]
+    assert (kinder[0] <= kinder[1]).all() and (kinder[1] <= kinder[2]).all()
+
+
+def test_each_side_of_a_gallery_has_its_own_metrics() -> None:
+    sides = {name: (metric.side, metric.k) for name, metric in QUERIES.items()}
+    expected = {"accuracy@1": ("images", 1), "accuracy@5": ("images", 5)}
+    for k in (1, 5, 10):
+        expected[f"image_to_text_recall@{k}"] = ("images", k)
+        expected[f"text_to_image_recall@{k}"] = ("captions", k)
+    assert sides == expected

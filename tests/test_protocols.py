@@ -36,9 +36,10 @@ def test_protocols_use_what_exists() -> None:
         ("hard-positives", "wrong", "micro", "raw", "leave out"),
         ("sugarcrepe", "wrong", "micro", "raw", "leave out"),
         ("bivlc", "wrong", "micro", "raw", "leave out"),
-        ("aro", "wrong", "macro", "raw", "leave out"),
+        ("vg-relation", "wrong", "macro", "raw", "leave out"),
+        ("vg-attribution", "wrong", "macro", "raw", "leave out"),
         ("aro-order", "right", "micro", "aro", "cut"),
-        ("crepe", "wrong", "macro", "raw", "cut"),
+        ("crepe", "wrong", "types-macro", "raw", "cut"),
     ],
 )
 def test_protocols_are_the_papers(

@@ -120,10 +120,11 @@ def test_an_older_run_is_replaced_and_nothing_else_stays(folder: Path) -> None:
 
 
 def test_a_failure_leaves_the_older_run(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(run: Run) -> pl.DataFrame:
+    def fail(path: Path, parts: object) -> None:
+        path.write_bytes(b"half of it")
         raise OSError("disk full")
 
-    monkeypatch.setattr(runs, "_score_table", fail)
+    monkeypatch.setattr(runs, "write_scores", fail)
     with pytest.raises(OSError, match="disk full"):
         save_run(random_run(table(4), seed=9), folder)
     assert_same(load_run(folder), full_run())

@@ -32,13 +32,15 @@ def read_cases(path: str | Path) -> Cases:
 
 
 def write_cases(cases: Cases, path: str | Path) -> None:
-    """Write a case table as Parquet."""
+    """Write a case table as Parquet, into a file that ends so."""
+    if Path(path).suffix != ".parquet":
+        raise CaseError(f"{path}: cases are written as Parquet; the name must end in .parquet.")
     cases.frame.write_parquet(path)
 
 
 def _parquet_frames(path: Path) -> Iterator[pl.DataFrame]:
     try:
-        scan = pl.scan_parquet(path)
+        scan = pl.scan_parquet(path, glob=False)  # brackets in a name are no pattern
         missing = [name for name in SCHEMA.names() if name not in scan.collect_schema()]
         if missing:
             raise CaseError(f"{path}: the column {missing[0]!r} is missing.")

@@ -119,6 +119,8 @@ def _corrected(gaps: dict[str, list[Estimate]], column: int) -> dict[str, float]
 
 def _exact(metric: Metric | QueryMetric, left: np.ndarray, right: np.ndarray) -> float | None:
     """McNemar's test where every case is right or wrong in both runs."""
+    both = np.isfinite(left) & np.isfinite(right)
+    left, right = left[both], right[both]
     if metric.unit != "share" or not np.isin([left, right], [0.0, 1.0]).all():
         return None
     return mcnemar(left, right)

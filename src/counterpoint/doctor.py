@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from counterpoint.benchmarks import Benchmark, load_benchmark
+from counterpoint.benchmarks import Benchmark, base_id, load_benchmark
 from counterpoint.caption_formats import formatted
 from counterpoint.cases import TEXT, Cases, ImageRef
 from counterpoint.columns import columns_of
@@ -21,7 +21,7 @@ from counterpoint.defects import find_defects
 from counterpoint.errors import ImageError
 from counterpoint.galleries import gallery_rows
 from counterpoint.metrics import Tie
-from counterpoint.models.blind import BagOfWords, Format, Length
+from counterpoint.models.blind import BagOfWords, Format, Length, by_pair
 from counterpoint.progress import Progress, Quiet
 from counterpoint.protocols import PROTOCOLS, Protocol
 from counterpoint.results import averaging_of, means_of, members_in
@@ -98,10 +98,10 @@ def examine(
     cases = formatted(cases, PROTOCOLS[known.protocol].caption_format)
     return Health(
         benchmark,
-        str(root),
+        str(cases.root or root),
         len(cases),
         known.count,
-        damaged_files(benchmark, root),
+        damaged_files(base_id(benchmark), root),
         _look_at_images(cases, images, progress or Quiet()),
         tuple(_defects(cases, benchmark)),
         tuple(_gaps(cases)),
@@ -114,6 +114,8 @@ def _look_at_images(cases: Cases, open_them: bool, progress: Progress) -> Images
     paths = fields["path"].unique(maintain_order=True).to_list()
     paths = [path for path in paths if not path.startswith((TEXT, WORLD))]
     pictures = [Picture(ImageRef(path), cases.root) for path in paths]
+    if not pictures:
+        return Images(0, {}, {}, 0)
     advance = progress.start("images", len(pictures))
 
     def look(picture: Picture) -> tuple[bool, str]:
@@ -154,8 +156,9 @@ def _gaps(cases: Cases) -> Iterator[str]:
         if last.isdecimal():
             numbers.setdefault(prefix + slash, set()).add(int(last))
     for prefix, found in numbers.items():
-        absent = sorted(set(range(min(found), max(found))) - found)
-        if len(absent) < len(found):  # else these are no row numbers
+        lacking = max(found) - min(found) + 1 - len(found)
+        if 0 < lacking < len(found):  # else these are no row numbers
+            absent = sorted(set(range(min(found), max(found))) - found)
             yield from (f"{prefix}{number}" for number in absent)
 
 
@@ -187,10 +190,9 @@ def _blind(known: Benchmark, cases: Cases) -> Iterator[Blind]:
 
 def _blind_scores(cases: Cases) -> dict[str, np.ndarray]:
     texts = cases.frame["captions"].explode().to_list()
-    captions = cases.pairs().captions
     return {
-        "length": Length().score_captions(texts)[captions],
-        "format": Format().score_captions(texts)[captions],
+        "length": by_pair(cases, Length().score_captions(texts)),
+        "format": by_pair(cases, Format().score_captions(texts)),
         "bow": BagOfWords().score_cases(cases),
     }
 

@@ -12,13 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import polars as pl
 
 from counterpoint.benchmarks import load_benchmark
 from counterpoint.caption_formats import formatted
 from counterpoint.cases import Cases
 from counterpoint.errors import CounterpointError
-from counterpoint.galleries import smaller_galleries, without_images
+from counterpoint.galleries import smaller_galleries, unanswered, without_images
 from counterpoint.models import LoadOptions, load_model
 from counterpoint.progress import Named, Progress, Quiet
 from counterpoint.protocols import Protocol, get_protocol
@@ -27,6 +26,7 @@ from counterpoint.scoring.engine import Work, score
 from counterpoint.scoring.kinds import Described, Model
 from counterpoint.scoring.left_out import Scored
 from counterpoint.scoring.store import Store, default_store, digest
+from counterpoint.statistics import ALL, members_of
 
 BATCH = 128
 
@@ -86,22 +86,24 @@ def evaluate(
 
 def prepare(cases: Cases, protocol: Protocol, limit: int | None) -> Cases:
     """The cases that the protocol scores, with their captions as it writes them."""
-    skipped = pl.col("groups").list.set_intersection(sorted(protocol.skip)).list.len() > 0
-    chosen = Cases(cases.frame.filter(~skipped), cases.root) if protocol.skip else cases
+    counted = members_of(cases.frame["groups"].to_list(), protocol.skip)[ALL]
+    chosen = Cases(cases.frame[counted], cases.root) if protocol.skip else cases
     if limit is not None:
         chosen = smaller_galleries(chosen.limit(limit), limit)
     return formatted(chosen, protocol.caption_format)
 
 
 def _part(name: str, cases: Cases, scored: Scored, protocol: Protocol, data_hash: str) -> Part:
-    ids = cases.ids
+    kept = without_images(cases, {row: set(gone) for row, gone in scored.lost_images.items()})
+    for row in np.flatnonzero(unanswered(kept.cases)).tolist():
+        first = next(iter(scored.lost_images.pop(row).values()))
+        scored.left_out[row] = f"no image with a caption of its own is left: {first}"
     lost = tuple(
-        (ids[row], why)
+        (cases.ids[row], why)
         for row, images in sorted(scored.lost_images.items())
         for _, why in sorted(images.items())
     )
-    left_out = tuple((ids[row], why) for row, why in sorted(scored.left_out.items()))
-    kept = without_images(cases, {row: set(gone) for row, gone in scored.lost_images.items()})
+    left_out = tuple((cases.ids[row], why) for row, why in sorted(scored.left_out.items()))
     rows = np.ones(len(cases), dtype=bool)
     rows[list(scored.left_out)] = False
     pairs = kept.pairs & np.repeat(rows, cases.image_counts * cases.caption_counts)

@@ -8,7 +8,7 @@ gallery that lacks an image loses that image and its captions, not everything.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -104,7 +104,7 @@ def query_clusters(cases: Cases, row: int) -> list[str]:
     case = cases.frame.row(row, named=True)
     paths = [image["path"] for image in case["images"]]
     width = len(case["captions"])
-    owners = [f"caption {number}" for number in range(width)]
+    owners = [f"{case['id']} caption {number}" for number in range(width)]
     for cell in reversed(case["truth"]):
         owners[cell % width] = paths[cell // width]
     return [*paths, *owners]
@@ -133,19 +133,41 @@ def without_images(cases: Cases, lost: dict[int, set[int]]) -> Kept:
 
 
 def smaller_galleries(cases: Cases, count: int) -> Cases:
-    """The table with at most `count` images in each gallery: its first ones."""
+    """The table with about `count` images in each gallery, spread evenly, but as many as make one.
+
+    Images with captions come before those without.
+    """
+    count = max(count, MANY)
     large = np.flatnonzero(gallery_rows(cases) & (cases.image_counts > count)).tolist()
-    lost = {row: set(range(count, int(cases.image_counts[row]))) for row in large}
+    lost = {row: _surplus(cases.frame.row(row, named=True), count) for row in large}
     return without_images(cases, lost).cases
 
 
-def _prune(case: dict[str, object], gone: set[int]) -> tuple[dict[str, object], np.ndarray]:
-    images, captions, cells = case["images"], case["captions"], case["truth"]
-    assert isinstance(images, list) and isinstance(captions, list) and isinstance(cells, list)
+def _surplus(case: dict[str, Any], count: int) -> set[int]:
+    described = sorted({cell // len(case["captions"]) for cell in case["truth"]})
+    others = sorted(set(range(len(case["images"]))) - set(described))
+    chosen = [*_spread(described, count), *others[: max(0, count - len(described))]]
+    return set(range(len(case["images"]))) - set(chosen)
+
+
+def _spread(items: list[int], count: int) -> list[int]:
+    places = np.linspace(0, len(items) - 1, min(count, len(items))).round().astype(int)
+    return [items[place] for place in places]
+
+
+def unanswered(cases: Cases) -> np.ndarray:
+    """Cases in which nothing is true any more, or everything is: they ask nothing."""
+    true = cases.frame["truth"].list.len().to_numpy()
+    return np.asarray((true == 0) | (true == cases.image_counts * cases.caption_counts))
+
+
+def _prune(case: dict[str, Any], gone: set[int]) -> tuple[dict[str, Any], np.ndarray]:
+    images, captions = case["images"], case["captions"]
     truth = np.zeros((len(images), len(captions)), dtype=bool)
-    truth.reshape(-1)[cells] = True
+    truth.reshape(-1)[case["truth"]] = True
     stay = np.array([number not in gone for number in range(len(images))])
-    keep = truth[stay].any(axis=0) | ~truth.any(axis=0)  # a caption of no image is a distractor
+    # A caption of no image is a distractor, and a class is an answer whether it occurs or not.
+    keep = truth[stay].any(axis=0) | ~truth.any(axis=0) | is_classification(truth)
     pruned = {
         **case,
         "images": [image for image, kept in zip(images, stay, strict=True) if kept],

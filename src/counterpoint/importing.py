@@ -63,6 +63,8 @@ def _scores(table: pl.DataFrame, cases: Cases, path: Path) -> np.ndarray:
     """The scores in the order of the cases' pairs."""
     _refuse(table.filter(pl.any_horizontal(pl.all().is_null())), "lack a value", path)
     _refuse(table.filter(~pl.col("score").is_finite()), "have a score that is no number", path)
+    large = pl.col("score").abs() > float(np.finfo(np.float32).max)
+    _refuse(table.filter(large), "have a score too large to be kept", path)
     rows = pl.DataFrame({"case_id": cases.ids}).with_row_index("row")
     placed = table.join(rows, on="case_id", how="left", maintain_order="left")
     _refuse(placed.filter(pl.col("row").is_null()), "have a case_id that is not in it", path)

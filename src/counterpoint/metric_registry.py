@@ -67,11 +67,11 @@ def _few_images(truth: Array) -> bool:
 
 
 def _retrieval(truth: Array) -> bool:
-    return not _few_images(truth) and not galleries.is_classification(truth[0])
+    return not _few_images(truth) and not all(map(galleries.is_classification, truth))
 
 
 def _classification(truth: Array) -> bool:
-    return not _few_images(truth) and galleries.is_classification(truth[0])
+    return not _few_images(truth) and any(map(galleries.is_classification, truth))
 
 
 def _with_positives(truth: Array) -> bool:
@@ -89,7 +89,8 @@ def _several_images(truth: Array) -> bool:
 
 def _two_texts(truth: Array) -> bool:
     """Two texts that mean the same, against themselves and a negative."""
-    return bool((truth == np.array([[True, True, False]] * 2)).all())
+    same = np.array([[True, True, False]] * 2)
+    return truth.shape[1:] == same.shape and bool((truth == same).all())
 
 
 def _square(truth: Array) -> bool:

@@ -10,10 +10,9 @@ from typing import Final, Literal
 
 import polars as pl
 
-from counterpoint.benchmarks import base_id
-from counterpoint.errors import NotFoundError
+from counterpoint.errors import NotFoundError, RunError
 from counterpoint.metric_registry import METRICS
-from counterpoint.protocols import Protocol
+from counterpoint.protocols import get_protocol
 from counterpoint.registry import did_you_mean
 from counterpoint.results import Row, fitting, rows
 from counterpoint.runs import Part, Run
@@ -87,36 +86,39 @@ def verify(run: Run, model: str | None = None, *, resamples: int = RESAMPLES) ->
 
 
 def _part_checks(run: Run, part: Part, chosen: pl.DataFrame, resamples: int) -> Iterator[Check]:
+    """Ours under the protocol and the average of each published value, where the run has them."""
     mine = chosen.filter(pl.col("benchmark") == _published_id(part.benchmark))
     alone = replace(run, parts={part.benchmark: part})
-    own = rows(alone, resamples=resamples)
-    averages = {part.protocol.average: {(row.group, row.metric): row for row in own}}
     seen = set()
-    for value in mine.iter_rows(named=True):
-        average = value["average"]
-        if average not in averages:
-            protocol = _averaged(part, average)
-            averages[average] = {
-                (row.group, row.metric): row for row in rows(alone, protocol, resamples=resamples)
-            }
-        row = averages[average].get((value["group"], value["metric"]))
-        if row is not None:
+    for (protocol, average), values in mine.group_by("protocol", "average", maintain_order=True):
+        for value, row in _beside(alone, part, str(protocol), str(average), values, resamples):
             seen.add((row.group, row.metric))
-            yield _check(row, part, average, value)
-    for row in own:
+            yield _check(row, part, str(average), value)
+    for row in rows(alone, resamples=resamples):
         if METRICS[row.metric].main and (row.group, row.metric) not in seen:
             yield _check(row, part, part.protocol.average, None)
 
 
+def _beside(
+    alone: Run, part: Part, protocol: str, average: str, values: pl.DataFrame, resamples: int
+) -> Iterator[tuple[dict[str, str], Row]]:
+    try:
+        used = replace(fitting(part, get_protocol(protocol)), average=average)
+    except RunError:  # scored in a way that this protocol cannot be computed from
+        return
+    found = {(row.group, row.metric): row for row in rows(alone, used, resamples=resamples)}
+    for value in values.iter_rows(named=True):
+        row = found.get((value["group"], value["metric"]))
+        if row is not None:
+            yield value, row
+
+
 def _published_id(benchmark: str) -> str:
-    """The id with the options that change what is measured; a seed does not."""
+    """The id with the options that change what is measured: no seed, and nothing as it is."""
     name, _, options = benchmark.partition(":")
     kept = [part for part in options.split(",") if part and not part.startswith("seed=")]
-    return f"{name}:{','.join(kept)}" if kept else base_id(name) if "+" not in name else name
-
-
-def _averaged(part: Part, average: str) -> Protocol:
-    return replace(fitting(part, None), average=average)
+    kept = [part for part in kept if not part.endswith("=plain")]
+    return f"{name}:{','.join(kept)}" if kept else name
 
 
 def _check(row: Row, part: Part, average: str, value: dict[str, str] | None) -> Check:

@@ -98,7 +98,10 @@ def _part_rows(
     averaging = averaging_of(part, protocol)
     members = columns.members(members_in(part.cases.frame, protocol))
     if not groups:
-        members = {k: v for k, v in members.items() if k == ALL or k in averaging.needed(members)}
+        wanted = {ALL, *averaging.needed(members)}
+        if averaging.levels and len(wanted) == 1:
+            wanted = set(members)  # no group counts, which must show
+        members = {label: index for label, index in members.items() if label in wanted}
     found = estimate(
         columns.values,
         columns.clusters,

@@ -224,14 +224,14 @@ def _read_part(
             **{
                 **protocol,
                 "exclude": frozenset(protocol["exclude"]),
-                "skip": frozenset(protocol["skip"]),
+                "skip": frozenset(protocol.get("skip", ())),  # not in the first runs
                 "averages": tuple(protocol["averages"]),
             }
         ),
         _as_pairs(described["left_out"]),
         described["cut_captions"],
         described["data_hash"],
-        _as_pairs(described["lost_images"]),
+        _as_pairs(described.get("lost_images", [])),
     )
 
 

@@ -131,7 +131,8 @@ def estimate(
         point = nested(points, members, averaging, label)
         sample = nested(samples, members, averaging, label)
         counted = np.isfinite(values[members[label]]).sum(axis=0)
-        alike = [len(sums[label].clusters) if is_share else 0 for is_share in share]
+        clusters_with = (sums[label].number > 0).sum(axis=0).tolist()
+        alike = [n if is_share else 0 for n, is_share in zip(clusters_with, share, strict=True)]
         return [
             _summary(point[j], sample[:, j], int(counted[j]), alike[j]) for j in range(len(point))
         ]

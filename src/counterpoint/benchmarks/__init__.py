@@ -98,12 +98,24 @@ class Benchmark:
 
 
 WITH_POSITIVES: Final = "+hp"
+_CASE_FILES: Final = (".parquet", ".jsonl")
 _FOLDERS: Final = "classification/"  # any folder of images is a benchmark
 
 
 def base_id(id: str) -> str:
     """`sugarcrepe+hp:positives=FILE` is `sugarcrepe`."""
-    return id.partition(":")[0].removesuffix(WITH_POSITIVES)
+    return _split(id)[0].removesuffix(WITH_POSITIVES)
+
+
+def _split(id: str) -> tuple[str, str]:
+    """The name and the options behind it; the name of a case file may hold a colon."""
+    name, _, options = id.partition(":")
+    if WITH_POSITIVES in id:
+        before, _, after = id.partition(f"{WITH_POSITIVES}:")
+        return (before + WITH_POSITIVES, after) if after else (id, "")
+    if id.endswith(_CASE_FILES) and name not in BENCHMARKS.names():
+        return id, ""
+    return name, options
 
 
 _CHANCE: Final = {
@@ -116,27 +128,28 @@ _CHANCE: Final = {
 
 def find_benchmark(id: str) -> Benchmark:
     """What is known of a benchmark, by id or by the path of a case file."""
-    if id.endswith((".parquet", ".jsonl")) and WITH_POSITIVES not in id:
-        return Benchmark(id, "your own cases", "any", "strict", lambda _: read_cases(Path(id)))
-    name = base_id(id)
-    if name.startswith(_FOLDERS) and name not in BENCHMARKS.names():
+    name, _ = _split(id)
+    plain = name.removesuffix(WITH_POSITIVES)
+    if plain.endswith(_CASE_FILES):
+        path = Path(plain)
+        found = Benchmark(plain, "your own cases", "any", "strict", lambda _: read_cases(path))
+    elif plain.startswith(_FOLDERS) and plain not in BENCHMARKS.names():
         from counterpoint.benchmarks.classification import folder_benchmark
 
-        benchmark = folder_benchmark(name)
+        found = folder_benchmark(plain)
     else:
-        benchmark = BENCHMARKS.get(name)
-    if id.partition(":")[0].endswith(WITH_POSITIVES):
-        from counterpoint.benchmarks.positives import with_positives
+        found = BENCHMARKS.get(plain)
+    if plain == name:
+        return found
+    from counterpoint.benchmarks.positives import with_positives
 
-        return with_positives(benchmark)
-    return benchmark
+    return with_positives(found)
 
 
 def load_benchmark(id: str, data: Path | None = None) -> tuple[Benchmark, Cases]:
     """A benchmark and its cases, by id or by the path of a case file."""
     benchmark = find_benchmark(id)
-    rest = "" if benchmark.id == id else id.partition(":")[2]
-    options = Options(data_root(data), _read_options(benchmark, rest))
+    options = Options(data_root(data), _read_options(benchmark, _split(id)[1]))
     return benchmark, benchmark.cases(options)
 
 

@@ -70,9 +70,13 @@ def read_attribution(options: Options, benchmark: str) -> Iterator[Case]:
     """VG-Attribution, each case in the group of its two attributes."""
     for case, row, where in _read(options, "visual_genome_attribution.json", benchmark):
         pair = row.get("attributes")
-        if not isinstance(pair, list) or len(pair) != 2:
+        if not isinstance(pair, list) or len(pair) != 2 or not all(map(_is_text, pair)):
             raise DataError(f"{where}: 'attributes' should hold two texts, it is {pair!r:.60}.")
         yield _grouped(case, f"{pair[0]}_{pair[1]}")
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
 
 
 def _attribution(options: Options) -> Cases:

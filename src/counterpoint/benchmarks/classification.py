@@ -73,52 +73,76 @@ def _prompts(class_name: str, templates: list[str]) -> str:
 
 def _from_folders(folder: Path, root: Path) -> _Labelled:
     split = next((folder / name for name in _SPLITS if (folder / name).is_dir()), folder)
-    classes = sorted(path for path in split.iterdir() if path.is_dir())
+    classes = sorted(path for path in split.iterdir() if path.is_dir() and not _hidden(path))
     images = [
         (file.relative_to(root).as_posix(), number)
         for number, path in enumerate(classes)
         for file in sorted(path.rglob("*"))
-        if file.suffix.lower() in _ENDINGS
+        if file.suffix.lower() in _ENDINGS and not _hidden(file)
     ]
     if not images:
         raise DataError(f"{folder}: no images in a folder for each class, and no .parquet file.")
     return _Labelled(images, [path.name for path in classes])
 
 
+def _hidden(path: Path) -> bool:
+    return path.name.startswith(".")
+
+
 def _from_tables(folder: Path, root: Path) -> _Labelled | None:
-    files = sorted(folder.rglob("*.parquet"))
-    files = [file for file in files if "test" in file.name or "val" in file.name] or files
+    files = [file for file in sorted(folder.rglob("*.parquet")) if not _hidden(file)]
+    for split in _SPLITS:  # one of them, if their names say which they are
+        if mine := [file for file in files if split in file.name]:
+            files = mine
+            break
     if not files:
         return None
     images, classes = [], list[str]()
     for file in files:
-        image, label, names = _columns(file)
+        image, labels, names = _read_labels(file)
         classes = classes or names
-        for row, number in enumerate(pl.read_parquet(file, columns=[label])[label].to_list()):
-            reference = parquet_image(file.relative_to(root).as_posix(), image, row)
-            images.append((reference.path, int(number)))
-    count = max(number for _, number in images) + 1
-    return _Labelled(images, classes or [str(number) for number in range(count)])
+        name = file.relative_to(root).as_posix()
+        images += [(parquet_image(name, image, row).path, n) for row, n in enumerate(labels)]
+    if not images:
+        raise DataError(f"{files[0]}: the table has no rows.")
+    found = sorted({number for _, number in images})
+    classes = classes or [str(number) for number in range(max(found) + 1)]
+    if found[0] < 0 or found[-1] >= len(classes):
+        raise DataError(
+            f"{files[0]}: labels from {found[0]} to {found[-1]}, and {len(classes)} class names."
+        )
+    return _Labelled(images, classes)
 
 
-def _columns(file: Path) -> tuple[str, str, list[str]]:
-    """The image column, the label column, and the class names that the hub's metadata has."""
-    import pyarrow.parquet as pq  # slow to import
+def _read_labels(file: Path) -> tuple[str, list[int], list[str]]:
+    """The image column, every row's label, and the class names that the hub's metadata has."""
+    import pyarrow as pa  # slow to import
+    import pyarrow.parquet as pq
 
-    schema = pq.read_schema(file)
-    image = next((name for name in schema.names if name in ("image", "img")), None)
-    label = next((name for name in _LABELS if name in schema.names), None)
-    if image is None or label is None:
-        raise DataError(f"{file}: needs a column image (or img) and a column label.")
-    about = json.loads((schema.metadata or {}).get(b"huggingface", b"{}"))
+    try:
+        schema = pq.read_schema(file)
+        image = next((name for name in schema.names if name in ("image", "img")), None)
+        label = next((name for name in _LABELS if name in schema.names), None)
+        if image is None or label is None:
+            raise DataError(f"{file}: needs a column image (or img) and a column label.")
+        labels = pq.read_table(file, columns=[label]).column(label).to_pylist()
+        about = json.loads((schema.metadata or {}).get(b"huggingface", b"{}"))
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise DataError(f"{file}: not a readable table: {str(error).splitlines()[0]}.") from None
+    if bad := [row for row, value in enumerate(labels) if type(value) is not int]:
+        raise DataError(f"{file}: row {bad[0]}: the label is {labels[bad[0]]!r}, no class number.")
     names = about.get("info", {}).get("features", {}).get(label, {}).get("names", [])
-    return image, label, [str(name).replace("_", " ") for name in names]
+    return image, labels, [str(name).replace("_", " ") for name in names]
 
 
 def _lines(path: Path) -> list[str]:
     if not path.is_file():
         return []
-    return [line for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+    try:
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
+    except ValueError:
+        raise DataError(f"{path}: not a text file in UTF-8.") from None
+    return [line for line in lines if line.strip()]
 
 
 def _known_classes(name: str, found: list[str]) -> list[str]:

@@ -20,6 +20,7 @@ from counterpoint.cases import Case, Cases
 from counterpoint.errors import DataError
 from counterpoint.tables import read_table
 
+_COLUMNS: Final = {"case_id": pl.String(), "text": pl.String()}
 _SUFFIXES: Final = (".jsonl", ".parquet", ".csv")
 
 
@@ -70,8 +71,10 @@ def add_positives(cases: Cases, path: Path) -> Cases:
 
 def _read(path: Path) -> dict[str, list[tuple[int, str]]]:
     """By case id: the number of a true caption and its rewording."""
-    table = read_table(path, {"case_id": pl.String(), "text": pl.String()})
-    if "caption" not in table.columns:
+    table = read_table(path, _COLUMNS)
+    if "caption" in table.columns:
+        table = read_table(path, {**_COLUMNS, "caption": pl.Int64()})
+    else:
         table = table.with_columns(caption=pl.lit(0))
     found: dict[str, list[tuple[int, str]]] = {}
     for row, (case_id, text, caption) in enumerate(

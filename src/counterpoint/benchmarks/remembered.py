@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -27,11 +28,12 @@ def remembered(what: str, source: Path, root: Path, build: Callable[[], Cases]) 
     except (OSError, pl.exceptions.PolarsError):
         pass  # not there, or damaged: made anew
     cases = build()
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    draft = path.with_name(f".{os.getpid()}.{path.name}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_cases(cases, draft)
         draft.replace(path)
-    except OSError:
-        draft.unlink(missing_ok=True)  # a full disk or a read-only cache costs time, not the result
+    except OSError:  # a full disk or a read-only cache costs time, not the result
+        with contextlib.suppress(OSError):
+            draft.unlink()
     return cases

@@ -35,6 +35,8 @@ def _subset(path: Path, subset: str) -> Iterator[Case]:
     kind, _, part = subset.partition("_")
     for key, row in rows.items():  # the numbers have gaps: a row was removed in 2023
         where = f"{path}: case {key}"
+        if not isinstance(row, dict):
+            raise DataError(f"{where}: should be an object, it is {row!r:.60}.")
         image = ImageRef(f"coco/val2017/{text(row, 'filename', where)}")
         yield caption_case(
             f"{subset}/{key}",

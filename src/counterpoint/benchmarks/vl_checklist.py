@@ -19,7 +19,12 @@ _FIRST: Final = 1000  # entries of each file that the official protocol uses
 def _cases(options: Options) -> Cases:
     folder = require(options.data / "vl_checklist", "vl-checklist")
     folder = folder / "data" if (folder / "data").is_dir() else folder
-    files = [path for kind in _KINDS for path in sorted((folder / kind).rglob("*.json"))]
+    files = [
+        path
+        for kind in _KINDS
+        for path in sorted((folder / kind).rglob("*.json"))
+        if not path.name.startswith(".")  # a Mac's archive brings ._NAME for each NAME
+    ]
     if not files:
         raise DataError(
             f"{folder}: no Object, Attribute or Relation folder with .json files; "
@@ -46,12 +51,18 @@ def _row(row: Any, where: str) -> tuple[str, str, str]:
     """[image, {"POS": [...], "NEG": [...]}]: of several captions only the first is used."""
     try:
         image, captions = row
-        positive, negative = captions["POS"][0], captions["NEG"][0]
+        positive, negative = (_listed(captions[key])[0] for key in ("POS", "NEG"))
     except (TypeError, ValueError, KeyError, IndexError):
         raise DataError(f'{where}: should be [image, {{"POS": [...], "NEG": [...]}}].') from None
     if not all(isinstance(value, str) and value.strip() for value in (image, positive, negative)):
         raise DataError(f"{where}: the image or a caption is no text.")
     return image, positive, negative
+
+
+def _listed(value: Any) -> list[Any]:
+    if not isinstance(value, list):
+        raise TypeError
+    return value
 
 
 def group_of(file: Path) -> str:

@@ -10,6 +10,7 @@ from rich.table import Table
 
 from counterpoint.cli.console import counted, errors, output, percent, print_json, progress_bars
 from counterpoint.cli.options import AsJson, DataFolder
+from counterpoint.errors import DataError
 
 if TYPE_CHECKING:
     from counterpoint.doctor import Health
@@ -48,7 +49,10 @@ def doctor(
         slug = benchmark.replace("/", "-").replace(":", "-")
         list_file = list_file or Path(f"doctor-{slug}.txt")
         lines = (f"{path}\t{why}\n" for path, why in bad.items())
-        list_file.write_text("".join(lines), encoding="utf-8")
+        try:
+            list_file.write_text("".join(lines), encoding="utf-8")
+        except OSError as error:
+            raise DataError(f"{list_file}: cannot be written: {error.strerror}.") from None
     if as_json:
         print_json([asdict(health)])
     else:

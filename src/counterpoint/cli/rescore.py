@@ -45,7 +45,7 @@ def rescore(
         return
     print_results(loaded, rows, groups=groups, protocol=chosen)
     for run in loaded if averages else []:
-        for part in run.parts.values():
+        for part in filter(lambda part: len(part.cases), run.parts.values()):
             used = results.fitting(part, chosen)
             found = results.side_by_side(part, chosen)
             output.print(averages_table(part.benchmark, run.model, found, used))

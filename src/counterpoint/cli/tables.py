@@ -12,6 +12,7 @@ from rich.table import Table
 
 from counterpoint.cli.console import output, percent
 from counterpoint.comparison import Difference
+from counterpoint.galleries import gallery_rows
 from counterpoint.metric_registry import METRICS
 from counterpoint.protocols import Protocol
 from counterpoint.results import Row, fitting, side_by_side
@@ -161,7 +162,8 @@ def left_out_lines(runs: Sequence[Run]) -> list[str]:
                 )
             if part.lost_images:
                 lost = len(part.lost_images)
-                total = lost + int(part.cases.image_counts.sum())
+                galleries = gallery_rows(part.cases)
+                total = lost + int(part.cases.image_counts[galleries].sum())
                 lines.append(
                     f"{where}: {total - lost:,} of {total:,} images scored, {lost:,} left out with "
                     f"the captions that are theirs alone ({_reasons(part.lost_images)}), all named "

@@ -61,6 +61,11 @@ def verify(
             style="yellow",
             soft_wrap=True,
         )
+    if limit := loaded.manifest.get("options", {}).get("limit"):
+        errors.print(
+            f"This run was limited to {limit:,} cases of each benchmark; the papers used all.",
+            style="yellow",
+        )
     if not any(c.published is not None for c in found):
         errors.print(
             f"Nothing is published of {model or loaded.model!r} on these benchmarks; --as names "

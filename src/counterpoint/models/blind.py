@@ -15,6 +15,7 @@ from counterpoint.models import LoadOptions
 from counterpoint.registry import did_you_mean
 
 FOLDS: Final = 5
+_PAIRS: Final = 4_000_000  # numbered at a time
 
 
 class Length:
@@ -62,15 +63,33 @@ class BagOfWords:
         words = _word_counts(texts)
         cases_of = np.repeat(np.arange(len(cases)), cases.caption_counts)
         fold = _folds(cases)[cases_of]
-        pairs, truth = cases.pairs().captions, cases.truth_flat()
-        true, false = (np.bincount(pairs, marks, len(texts)) for marks in (truth, ~truth))
+        true = _true_counts(cases, len(texts))
+        false = np.repeat(cases.image_counts, cases.caption_counts) - true
         scores = np.zeros(len(texts))
         for number in range(FOLDS):
             seen = fold != number
             odds = _log_odds(words[seen], true[seen], false[seen])
             # Summed in the order of the words' numbers, so that equal bags give equal sums.
             scores[~seen] = words[~seen] @ odds
-        return scores[pairs].astype(np.float32)
+        return by_pair(cases, scores.astype(np.float32))
+
+
+def by_pair(cases: Cases, values: np.ndarray) -> np.ndarray:
+    """A value for each caption as one for each pair, flat."""
+    layout = cases.layout()
+    found = np.empty(cases.pair_offsets[-1], dtype=values.dtype)
+    for lines in layout.pieces(np.arange(layout.images[-1]), _PAIRS, _PAIRS):
+        pairs = layout.pairs(lines)
+        found[pairs.places] = values[pairs.captions]
+    return found
+
+
+def _true_counts(cases: Cases, captions: int) -> np.ndarray:
+    """Of how many images of its case each caption is true."""
+    cells = cases.frame["truth"]
+    case = np.repeat(np.arange(len(cases)), cells.list.len().to_numpy())
+    place = cells.explode().to_numpy() % cases.caption_counts[case]
+    return np.bincount(cases.layout().captions[case] + place, minlength=captions).astype(float)
 
 
 def _word_counts(texts: Sequence[str]) -> csr_matrix:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
-from counterpoint.cases import Cases
+from counterpoint.cases import TEXT, Cases
 from counterpoint.errors import NotFoundError
 from counterpoint.models import LoadOptions
 
@@ -26,23 +26,33 @@ class RandomScorer:
         self.fingerprint = f"random 2 {seed}"
 
     def score_cases(self, cases: Cases) -> np.ndarray:
-        images, captions = cases.frame["images"].explode(), cases.frame["captions"].explode()
-        left = self._numbers(f"{image['path']} {image['box']}" for image in images.to_list())
-        right = self._numbers(captions.to_list())
+        images = cases.frame["images"].explode().to_list()
+        left = self._numbers(_name(image) for image in images)
+        right = self._numbers(cases.frame["captions"].explode().to_list())
+        texts = np.array([image["path"].startswith(TEXT) for image in images])
         layout = cases.layout()
         scores = np.empty(cases.pair_offsets[-1], dtype=np.float32)
         for lines in layout.pieces(np.arange(len(left)), _PAIRS, _PAIRS):
             pairs = layout.pairs(lines)
-            mixed = _mix(left[pairs.images] + _mix(right[pairs.captions]))
+            one, two = left[pairs.images], right[pairs.captions]
+            # Two texts are as like as they are the other way round, and a text is most like itself.
+            mixed = np.where(texts[pairs.images], _mix(one + two), _mix(one + _mix(two)))
             # 24 bits, the precision of a float32 below 1: two pairs are equal once in 16 million.
-            scores[pairs.places] = (mixed >> np.uint64(40)) / np.float32(2**24)
+            found = (mixed >> np.uint64(40)) / np.float32(2**24)
+            scores[pairs.places] = np.where(texts[pairs.images] & (one == two), 1, found)
         return scores
 
     def _numbers(self, texts: Iterable[str]) -> np.ndarray:
         """A number of 64 bits for each text."""
-        key = str(self.seed).encode()
+        key = hashlib.blake2b(str(self.seed).encode(), digest_size=32).digest()
         digests = (hashlib.blake2b(t.encode(), digest_size=8, key=key).digest() for t in texts)
         return np.frombuffer(b"".join(digests), dtype="<u8").astype(np.uint64)
+
+
+def _name(image: dict[str, Any]) -> str:
+    if image["path"].startswith(TEXT):
+        return str(image["path"].removeprefix(TEXT))
+    return f"{image['path']} {image['box']}"
 
 
 def _mix(values: np.ndarray) -> np.ndarray:

@@ -21,6 +21,7 @@ from counterpoint.scoring.encode import (
 from counterpoint.scoring.kinds import BlindScorer, DualEncoder, Model, PairScorer, TableScorer
 from counterpoint.scoring.left_out import (
     Scored,
+    TokenCounts,
     kept_pairs,
     leave_out_images,
     leave_out_overlong,
@@ -79,9 +80,7 @@ def _score_dual(
     scored: dict[str, Scored],
     work: Work,
 ) -> None:
-    lengths = np.asarray(model.count_tokens(plan.texts))
-    longest = np.maximum.reduceat(lengths[plan.prompts], plan.starts[:-1])
-    leave_out_overlong(model.context_length, plan, longest, overlong, scored)
+    leave_out_overlong(model.context_length, plan, _token_counts(model, plan), overlong, scored)
 
     numbers = [int(i) for i in used_images(plan, scored)]
     pictures = [i for i in numbers if not _is_text(plan, i)]
@@ -108,6 +107,15 @@ def _score_dual(
         return _dot(vectors, _caption_vectors(plan, right, key_of, work.store), i, j)
 
     _fill_scores(plan, scored, compare)
+
+
+def _token_counts(model: DualEncoder, plan: Plan) -> TokenCounts:
+    lengths = np.asarray(model.count_tokens(plan.texts))
+    images = np.zeros(len(plan.pictures), dtype=np.int64)
+    texts = [i for i in range(len(plan.pictures)) if _is_text(plan, i)]
+    if texts:
+        images[texts] = model.count_tokens([_text_of(plan, i) for i in texts])
+    return TokenCounts(np.maximum.reduceat(lengths[plan.prompts], plan.starts[:-1]), images)
 
 
 def _is_text(plan: Plan, image: int) -> bool:

@@ -32,7 +32,8 @@ class _Groups:
         with self._lock:  # one read for all threads that want the same group
             with pq.ParquetFile(path) as file:
                 number, place = _find(file, row)
-                key = (path.absolute(), stat.st_mtime_ns, stat.st_size, column, number)
+                times = (stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino)
+                key = (path.absolute(), *times, column, number)
                 if key not in self._held:
                     table = file.read_row_group(number, columns=[column])
                     self._held[key] = table.column(column)
@@ -64,8 +65,9 @@ def read_cell(path: Path, column: str, row: int) -> bytes:
         raise ImageError(f"image {path}: no such file.") from None
     except (KeyError, IndexError):
         raise ImageError(f"{where}: the table has no such cell.") from None
-    except (OSError, pa.ArrowException) as error:
-        raise ImageError(f"{where}: cannot be read: {str(error).splitlines()[0]}.") from None
+    except (OSError, ValueError, pa.ArrowException) as error:
+        why = str(error).splitlines()[0].rstrip(".")
+        raise ImageError(f"{where!r}: cannot be read: {why}.") from None
     data = value.get("bytes") if isinstance(value, dict) else value
     if not isinstance(data, bytes):
         raise ImageError(f"{where}: the cell holds no image.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -66,23 +66,35 @@ def _marked(count: int, numbers: Iterable[np.ndarray]) -> np.ndarray:
 def leave_out_overlong(
     limit: int | None,
     plan: Plan,
-    lengths: np.ndarray,
+    lengths: TokenCounts,
     overlong: Mapping[str, Overlong],
     scored: Mapping[str, Scored],
 ) -> None:
-    """`lengths` are the captions' tokens, `limit` how many the model takes."""
-    if limit is None or not (lengths > limit).any():
+    """`limit` is how many tokens the model takes."""
+    captions, images = (lengths.captions, lengths.images)
+    if limit is None or max(captions.max(initial=0), images.max(initial=0)) <= limit:
         return
     for name, share in plan.shares.items():
-        too_long = lengths > limit
+        long_captions, long_images = captions > limit, images > limit
         if overlong[name] == "cut":
-            scored[name].cut_captions = len(np.unique(share.captions[too_long[share.captions]]))
+            scored[name].cut_captions = sum(
+                len(np.unique(used[marks[used]]))
+                for used, marks in ((share.captions, long_captions), (share.images, long_images))
+            )
             continue
-        for row in np.flatnonzero(share.cases_with_caption(too_long)).tolist():
-            longest = max(lengths[share.captions_of(row)])
+        marked = share.cases_with_caption(long_captions) | share.cases_with_image(long_images)
+        for row in np.flatnonzero(marked).tolist():
+            longest = max(*captions[share.captions_of(row)], *images[share.images_of(row)])
             scored[name].left_out[row] = (
                 f"caption too long: {longest} tokens, the model takes {limit}."
             )
+
+
+class TokenCounts(NamedTuple):
+    """The tokens of a plan's captions, and of its images where these are texts (else 0)."""
+
+    captions: np.ndarray
+    images: np.ndarray
 
 
 def leave_out_images(plan: Plan, failures: Mapping[int, str], scored: Mapping[str, Scored]) -> None:
@@ -90,10 +102,13 @@ def leave_out_images(plan: Plan, failures: Mapping[int, str], scored: Mapping[st
     failed = np.zeros(len(plan.pictures), dtype=bool)
     failed[list(failures)] = True
     for name, share in plan.shares.items():
+        mine = scored[name]
         for row in np.flatnonzero(share.cases_with_image(failed)).tolist():
             images = share.images_of(row).tolist()
             lost = {place: failures[i] for place, i in enumerate(images) if i in failures}
-            if is_gallery(len(images), len(share.captions_of(row))) and len(lost) < len(images):
-                scored[name].lost_images.setdefault(row, {}).update(lost)
+            all_lost = {**mine.lost_images.get(row, {}), **lost}
+            if is_gallery(len(images), len(share.captions_of(row))) and len(all_lost) < len(images):
+                mine.lost_images[row] = all_lost
             else:
-                scored[name].left_out.setdefault(row, next(iter(lost.values())))
+                mine.lost_images.pop(row, None)
+                mine.left_out.setdefault(row, next(iter(lost.values())))

@@ -19,6 +19,7 @@ from counterpoint.scoring.store import Store, digest
 WORLD: Final = "world:"
 PARQUET: Final = "parquet:"
 SHUFFLE: Final = "shuffle-"
+_NO_PICTURE: Final = "a text stands in the image's place, and this model compares no texts."
 MAX_PIXELS: Final = Image.MAX_IMAGE_PIXELS or 89_478_485  # Pillow's own limit: a quarter GiB of RGB
 _BOMBS: Final = (Image.DecompressionBombError, Image.DecompressionBombWarning)
 
@@ -40,6 +41,8 @@ class Picture:
 
     def _content(self, store: Store) -> bytes:
         reference = self.ref.path
+        if reference.startswith(TEXT):
+            raise ImageError(_NO_PICTURE)
         if reference.startswith(WORLD):
             from counterpoint.world.draw import PIXELS, VERSION
 
@@ -68,7 +71,7 @@ class Picture:
             path, cell = self._cell()
             return _decode(_cell_bytes(path, *cell), reference)
         if reference.startswith(TEXT):
-            raise ImageError("a text stands where an image should: this model compares no texts.")
+            raise ImageError(_NO_PICTURE)
         return _decode(_read(self.path()), self.path())
 
     def _cell(self) -> tuple[Path, tuple[str, int]]:

@@ -1,0 +1,273 @@
+"""Classification: folders and hub tables of labelled images, class names and prompts."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from benchmark_fixtures import hub_image, load, write
+
+from counterpoint.benchmarks import BENCHMARKS, find_benchmark, load_benchmark
+from counterpoint.cases import PROMPTS, Case
+from counterpoint.errors import CounterpointError, DataError, NotFoundError
+
+PETS = "classification/pets"
+
+
+def write_folders(root: Path, *files: str, name: str = "pets", below: str = "") -> Path:
+    folder = root / "classification" / name
+    for file in files:
+        write(folder / below / file, b"a picture")
+    return folder
+
+
+def write_hub(
+    path: Path,
+    labels: list[Any],
+    names: list[str] | None = None,
+    columns: tuple[str, str] = ("image", "label"),
+) -> Path:
+    """As `datasets` writes it: class names are in the metadata of the schema."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    kind = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
+    images = pa.array([hub_image(str(i)) for i in range(len(labels))], kind)
+    table = pa.table({columns[0]: images, columns[1]: pa.array(labels, pa.int64())})
+    features: dict[str, Any] = {columns[0]: {"_type": "Image"}}
+    features[columns[1]] = {"_type": "ClassLabel"} | ({"names": names} if names else {})
+    about = json.dumps({"info": {"features": features}})
+    pq.write_table(table.replace_schema_metadata({"huggingface": about}), path)
+    return path
+
+
+def whole(id: str, root: Path) -> Case:
+    [case] = load(id, root)
+    return case
+
+
+def classes(case: Case) -> list[int]:
+    """The class of each image, which must have one."""
+    assert all(sum(line) == 1 for line in case.truth)
+    return [line.index(True) for line in case.truth]
+
+
+# --- folders -----------------------------------------------------------------------------------
+
+
+def test_a_folder_a_class(tmp_path: Path) -> None:
+    write_folders(tmp_path, "newt/2.jpg", "newt/1.png", "grey_owl/a.JPEG", "mole/deep/down/b.webp")
+    found = whole(PETS, tmp_path)
+    assert (found.id, found.groups, found.cluster) == ("0", (), "pets")
+    assert [image.path for image in found.images] == [
+        "classification/pets/grey_owl/a.JPEG",
+        "classification/pets/mole/deep/down/b.webp",
+        "classification/pets/newt/1.png",
+        "classification/pets/newt/2.jpg",
+    ]
+    assert found.captions == ("a photo of a grey owl.", "a photo of a mole.", "a photo of a newt.")
+    assert classes(found) == [0, 1, 2, 2]
+
+
+def test_files_that_are_no_images_do_not_count(tmp_path: Path) -> None:
+    write_folders(tmp_path, "owl/1.jpg", "owl/notes.txt", "mole/2.jpg", "mole/3.json", "top.jpg")
+    found = whole(PETS, tmp_path)
+    assert [Path(image.path).name for image in found.images] == ["2.jpg", "1.jpg"]
+    assert len(found.captions) == 2
+
+
+@pytest.mark.parametrize("split", ["test", "val", "validation"])
+def test_images_may_be_below_a_folder_of_the_split(split: str, tmp_path: Path) -> None:
+    write_folders(tmp_path, "owl/1.jpg", "mole/2.jpg", below=split)
+    write_folders(tmp_path, "owl/3.jpg", "mole/4.jpg", below="train")
+    found = whole(PETS, tmp_path)
+    assert [image.path for image in found.images] == [
+        f"classification/pets/{split}/mole/2.jpg",
+        f"classification/pets/{split}/owl/1.jpg",
+    ]
+    assert found.captions == ("a photo of a mole.", "a photo of a owl.")
+
+
+def test_the_test_split_comes_before_validation(tmp_path: Path) -> None:
+    for split in ("val", "test"):
+        write_folders(tmp_path, "owl/1.jpg", "mole/2.jpg", below=split)
+    assert {image.path.split("/")[2] for image in whole(PETS, tmp_path).images} == {"test"}
+
+
+def test_hidden_files_and_folders_do_not_count(tmp_path: Path) -> None:
+    write_folders(tmp_path, "owl/1.jpg", "owl/._1.jpg", "mole/2.jpg", ".cache/3.jpg")
+    found = whole(PETS, tmp_path)
+    assert found.captions == ("a photo of a mole.", "a photo of a owl.")
+    assert len(found.images) == 2
+
+
+# --- names and prompts -------------------------------------------------------------------------
+
+
+def test_class_names_and_templates_of_files(tmp_path: Path) -> None:
+    folder = write_folders(tmp_path, "n01/1.jpg", "n02/2.jpg")
+    write(folder / "classes.txt", "wise_owl\r\n\nold mole\n")
+    write(folder / "templates.txt", "a {} sits.\n\nthe {} and the {}.\n")
+    assert whole(PETS, tmp_path).captions == (
+        PROMPTS.join(["a wise_owl sits.", "the wise_owl and the wise_owl."]),
+        PROMPTS.join(["a old mole sits.", "the old mole and the old mole."]),
+    )
+
+
+@pytest.mark.parametrize("names", ["owl\n", "owl\nmole\nnewt\n"])
+def test_as_many_names_as_classes(names: str, tmp_path: Path) -> None:
+    folder = write_folders(tmp_path, "n01/1.jpg", "n02/2.jpg")
+    write(folder / "classes.txt", names)
+    count = len(names.split())
+    with pytest.raises(DataError, match=f"2 classes of images and {count} class names"):
+        load(PETS, tmp_path)
+
+
+def test_a_template_needs_a_place_for_the_name(tmp_path: Path) -> None:
+    folder = write_folders(tmp_path, "n01/1.jpg", "n02/2.jpg")
+    write(folder / "templates.txt", "a {}.\na photo.\n")
+    with pytest.raises(DataError, match=r"templates\.txt: 'a photo\.' has no \{\}"):
+        load(PETS, tmp_path)
+
+
+def test_class_names_that_are_no_utf8_are_named(tmp_path: Path) -> None:
+    folder = write_folders(tmp_path, "n01/1.jpg", "n02/2.jpg")
+    write(folder / "classes.txt", b"ch\xeatre\nmole\n")
+    with pytest.raises(DataError, match=r"classes\.txt"):
+        load(PETS, tmp_path)
+
+
+@pytest.mark.parametrize("name", ["cifar10", "cifar100"])
+def test_cifar_has_eighteen_prompts(name: str, tmp_path: Path) -> None:
+    label = "label" if name == "cifar10" else "fine_label"
+    columns = ("img", label)
+    path = tmp_path / f"classification/{name}/plain_text/test-00000-of-00001.parquet"
+    write_hub(path, [1, 0, 1], ["owl", "pine_tree"], columns)
+    found = whole(f"classification/{name}", tmp_path)
+    prompts = found.captions[1].split(PROMPTS)
+    assert len(prompts) == len(set(prompts)) == 18
+    assert {"a photo of a pine tree.", "a blurry photo of the pine tree."} <= set(prompts)
+    assert {"a photo of the big pine tree.", "a photo of a small pine tree."} <= set(prompts)
+    assert sum(" the " in prompt for prompt in prompts) == 9
+    assert found.captions[0] == found.captions[1].replace("pine tree", "owl")
+
+
+def test_imagenet_has_a_thousand_names_and_eighty_prompts(tmp_path: Path) -> None:
+    from open_clip.zero_shot_metadata import IMAGENET_CLASSNAMES
+
+    folders = [f"n{number:08}/1.JPEG" for number in range(1000)]
+    write_folders(tmp_path, *folders, name="imagenet", below="val")
+    found = whole("classification/imagenet", tmp_path)
+    assert len(found.captions) == len(found.images) == 1000
+    prompts = [caption.split(PROMPTS) for caption in found.captions]
+    assert {len(of_class) for of_class in prompts} == {80}
+    assert all(
+        name in prompt
+        for name, of_class in zip(IMAGENET_CLASSNAMES, prompts, strict=True)
+        for prompt in of_class
+    )
+    assert classes(found) == list(range(1000))
+    assert prompts[0][0] == "a bad photo of a tench."
+
+
+def test_imagenet_with_a_folder_too_few_is_refused(tmp_path: Path) -> None:
+    write_folders(tmp_path, "n01/1.JPEG", name="imagenet")
+    with pytest.raises(DataError, match="1 classes of images and 1000 class names"):
+        load("classification/imagenet", tmp_path)
+
+
+# --- tables of the hub -------------------------------------------------------------------------
+
+
+def test_a_table_of_the_hub(tmp_path: Path) -> None:
+    name = "classification/pets/data/test-0.parquet"
+    write_hub(tmp_path / name, [2, 0, 0, 1], ["owl", "old_mole", "newt"])
+    found = whole(PETS, tmp_path)
+    assert [image.path for image in found.images] == [f"parquet:{name}#image/{i}" for i in range(4)]
+    assert found.captions == ("a photo of a owl.", "a photo of a old mole.", "a photo of a newt.")
+    assert classes(found) == [2, 0, 0, 1]
+
+
+def test_of_several_tables_those_of_the_test_count(tmp_path: Path) -> None:
+    folder = tmp_path / "classification/pets"
+    names = ["owl", "mole"]
+    write_hub(folder / "train-0.parquet", [0] * 5, names)
+    write_hub(folder / "test-0.parquet", [1, 0], names)
+    write_hub(folder / "test-1.parquet", [1], names)
+    found = whole(PETS, tmp_path)
+    assert [image.path.partition("/pets/")[2] for image in found.images] == [
+        "test-0.parquet#image/0",
+        "test-0.parquet#image/1",
+        "test-1.parquet#image/0",
+    ]
+    assert classes(found) == [1, 0, 1]
+
+
+def test_tables_without_names_have_numbers(tmp_path: Path) -> None:
+    path = tmp_path / "classification/pets/all.parquet"
+    write_hub(path, [1, 0, 2])
+    assert whole(PETS, tmp_path).captions == tuple(f"a photo of a {n}." for n in range(3))
+    write(path.parent / "classes.txt", "owl\nmole\nnewt\n")
+    assert whole(PETS, tmp_path).captions[2] == "a photo of a newt."
+
+
+@pytest.mark.parametrize("columns", [("picture", "label"), ("image", "target")])
+def test_a_table_needs_its_columns(columns: tuple[str, str], tmp_path: Path) -> None:
+    write_hub(tmp_path / "classification/pets/test.parquet", [0, 1], columns=columns)
+    with pytest.raises(DataError, match=r"test\.parquet: needs a column image .* column label"):
+        load(PETS, tmp_path)
+
+
+@pytest.mark.parametrize("labels", [[0, 2, 1], [0, -1, 1]])
+def test_a_label_beyond_the_names_is_refused(labels: list[int], tmp_path: Path) -> None:
+    """-1 is how the hub writes that it is not told."""
+    write_hub(tmp_path / "classification/pets/test.parquet", labels, ["owl", "mole"])
+    with pytest.raises(CounterpointError, match=r"test\.parquet|classification/pets"):
+        load(PETS, tmp_path)
+
+
+@pytest.mark.parametrize("what", ["a label is null", "no rows", "no table"])
+def test_a_malformed_table_is_named(what: str, tmp_path: Path) -> None:
+    path = tmp_path / "classification/pets/test.parquet"
+    write_hub(path, [0, None, 1] if "null" in what else [], ["owl", "mole"])
+    if what == "no table":
+        path.write_bytes(b"PAR1")
+    with pytest.raises(DataError, match=r"test\.parquet"):
+        load(PETS, tmp_path)
+
+
+# --- errors ------------------------------------------------------------------------------------
+
+
+def test_a_folder_without_images_is_refused(tmp_path: Path) -> None:
+    write_folders(tmp_path, "owl/notes.txt", "mole/notes.txt")
+    with pytest.raises(DataError, match=r"pets: no images in a folder for each class"):
+        load(PETS, tmp_path)
+
+
+def test_a_missing_folder_is_named(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"classification/pets, which is not there"):
+        load(PETS, tmp_path)
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "../pets", "/etc", "pets/..", "a/../pets"])
+def test_an_id_names_a_folder_and_no_path(name: str, tmp_path: Path) -> None:
+    write_folders(tmp_path, "owl/1.jpg", "mole/2.jpg")
+    with pytest.raises(DataError, match="after classification/ comes the name of a folder"):
+        load_benchmark(f"classification/{name}", tmp_path)
+
+
+def test_options_are_refused(tmp_path: Path) -> None:
+    write_folders(tmp_path, "owl/1.jpg", "mole/2.jpg")
+    with pytest.raises(NotFoundError, match="no option of classification/pets is called 'seed'"):
+        load(f"{PETS}:seed=1", tmp_path)
+
+
+@pytest.mark.parametrize("name", ["cifar10", "cifar100", "imagenet"])
+def test_known_sets_say_what_they_are(name: str) -> None:
+    found = find_benchmark(f"classification/{name}")
+    assert found is BENCHMARKS.get(f"classification/{name}")
+    assert found.paper and found.licence and found.images
+    assert found.protocol == find_benchmark(PETS).protocol == "classification"

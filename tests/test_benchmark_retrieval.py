@@ -1,0 +1,210 @@
+"""Retrieval: one case of all images and captions, and shuffles of either."""
+
+from __future__ import annotations
+
+import random
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from benchmark_fixtures import load, write_json
+from models_for_tests import noise
+from support import part, run_of
+
+from counterpoint.benchmarks import load_benchmark, retrieval
+from counterpoint.benchmarks.word_order import Words
+from counterpoint.cases import Case, ImageRef
+from counterpoint.errors import DataError, NotFoundError
+from counterpoint.results import rows
+from counterpoint.scoring.pictures import Picture
+
+FILES = {"coco": "coco/coco_karpathy_test.json", "flickr30k": "flickr30k/flickr30k_test.json"}
+COCO = "retrieval/coco"
+
+
+def text(image: int, number: int) -> str:
+    return f"mole{image} wears hat{number} near old owl by tall tree"
+
+
+def write_split(root: Path, *counts: int, name: str = "coco") -> None:
+    """Images with so many captions each."""
+    images = [
+        {"image": f"val/{i}.jpg", "caption": [text(i, n) for n in range(count)]}
+        for i, count in enumerate(counts)
+    ]
+    write_json(root / FILES[name], images)
+
+
+def whole(root: Path, options: str = "") -> Case:
+    [case] = load(f"{COCO}{options}", root)
+    return case
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_the_split_is_one_case_of_first_five_captions(name: str, tmp_path: Path) -> None:
+    write_split(tmp_path, 5, 7, 3, 6, name=name)
+    [case] = load(f"retrieval/{name}", tmp_path)
+    counts = (5, 5, 3, 5)
+    assert case.id == "0"
+    assert case.images == tuple(ImageRef(f"{name}/val/{i}.jpg") for i in range(4))
+    assert case.captions == tuple(text(i, n) for i, many in enumerate(counts) for n in range(many))
+    owners = [i for i, many in enumerate(counts) for _ in range(many)]
+    assert case.truth == tuple(
+        tuple(owner == image for owner in owners) for image in range(len(counts))
+    )
+    assert (case.groups, case.cluster) == ((), name)
+
+
+def test_recalls_are_those_of_a_sorted_list(tmp_path: Path) -> None:
+    write_split(tmp_path, *[5] * 9)
+    cases = load_benchmark(COCO, tmp_path)[1]
+    scores = np.random.default_rng(0).permutation(9 * 45).reshape(9, 45).astype(float)
+    owner = np.repeat(np.arange(9), 5)
+    expected = {}
+    for k in (1, 5, 10):
+        best = np.argsort(-scores, axis=1)[:, :k]
+        expected[f"image_to_text_recall@{k}"] = np.mean(
+            [image in owner[best[image]] for image in range(9)]
+        )
+        best = np.argsort(-scores, axis=0)[:k]
+        expected[f"text_to_image_recall@{k}"] = np.mean(
+            [owner[caption] in best[:, caption] for caption in range(45)]
+        )
+    found = rows(run_of(part(cases, scores.reshape(-1), "retrieval")), resamples=10)
+    assert {r.metric: r.value for r in found if r.metric in expected} == pytest.approx(expected)
+
+
+# --- options -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (":captions=al", "no shuffle of captions is called 'al'. Did you mean 'all'?"),
+        (":images=row", "no shuffle of images is called 'row'. Did you mean 'rows'?"),
+        (":images=trigrams", "no shuffle of images is called 'trigrams'."),
+        (":captions=patches", "no shuffle of captions is called 'patches'."),
+        (":caption=all", "Did you mean 'captions'?"),
+        (":seed=one", "seed must be a whole number"),
+        (":seed=-1", "seed must be a whole number"),
+        (":seed=", "seed must be a whole number"),
+    ],
+)
+def test_unknown_options_are_explained(options: str, says: str, tmp_path: Path) -> None:
+    write_split(tmp_path, 5)
+    with pytest.raises(NotFoundError, match=re.escape(says)):
+        load(f"{COCO}{options}", tmp_path)
+
+
+def test_plain_is_the_default(tmp_path: Path) -> None:
+    write_split(tmp_path, 5, 5)
+    assert whole(tmp_path, ":captions=plain,images=plain,seed=9") == whole(tmp_path)
+
+
+def test_missing_files_are_named(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"coco_karpathy_test\.json.*data get retrieval/coco"):
+        load(COCO, tmp_path)
+
+
+# --- shuffled captions -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", ["within-trigrams", "trigrams", "all"])
+def test_captions_are_shuffled_each_in_its_place(how: str, tmp_path: Path) -> None:
+    write_split(tmp_path, 5, 5, 5)
+    plain, found = whole(tmp_path), whole(tmp_path, f":captions={how}")
+    assert (found.images, found.truth) == (plain.images, plain.truth)
+    pairs = list(zip(plain.captions, found.captions, strict=True))
+    assert all(sorted(a.split()) == sorted(b.split()) for a, b in pairs)
+    assert sum(a != b for a, b in pairs) > len(pairs) / 2
+    orders = {tuple(a.split().index(word) for word in b.split()) for a, b in pairs}
+    assert len(orders) > 1  # not one permutation for all
+
+
+def test_shuffled_captions_follow_the_seed(tmp_path: Path) -> None:
+    write_split(tmp_path, 5, 5)
+    assert whole(tmp_path, ":captions=all") == whole(tmp_path, ":captions=all,seed=1")
+    other = whole(tmp_path, ":captions=all,seed=2")
+    assert other.captions != whole(tmp_path, ":captions=all").captions
+    state = np.random.RandomState(2)
+    plain = whole(tmp_path).captions
+    assert other.captions == tuple(" ".join(state.permutation(c.split(" "))) for c in plain)
+
+
+def test_one_stream_of_trigrams_runs_through_the_file(tmp_path: Path) -> None:
+    write_split(tmp_path, 5, 5)
+    state, expected = random.Random(4), []
+    for caption in whole(tmp_path).captions:
+        words = caption.split()
+        threes = [words[:3], words[3:6], words[6:]]
+        for three in threes:
+            state.shuffle(three)
+        expected.append(" ".join(word for three in threes for word in three))
+    assert list(whole(tmp_path, ":captions=within-trigrams,seed=4").captions) == expected
+
+
+@pytest.mark.parametrize(
+    ("how", "needs_tags"),
+    [("nouns-adjectives", True), ("other-words", True), ("trigrams", False), ("all", False)],
+)
+def test_captions_are_tagged_only_if_that_is_needed(
+    how: str, needs_tags: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+
+    def read(captions: list[str], *, tagged: bool) -> list[Words]:
+        asked.append(tagged)
+        return [Words(c, c.split(), ["NN", "DT", "JJ"] * 3) for c in captions]
+
+    monkeypatch.setattr(retrieval, "read_words", read)
+    write_split(tmp_path, 5, 5)
+    found = whole(tmp_path, f":captions={how}")
+    assert asked == [needs_tags]
+    assert sorted(found.captions[0].split()) == sorted(text(0, 0).split())
+
+
+# --- shuffled images ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", ["rows", "columns", "patches"])
+def test_images_are_shuffled_each_in_its_own_order(how: str, tmp_path: Path) -> None:
+    write_split(tmp_path, *[5] * 6)
+    plain, found = whole(tmp_path), whole(tmp_path, f":images={how}")
+    assert (found.captions, found.truth) == (plain.captions, plain.truth)
+    assert [image.path.rpartition(":")[2] for image in found.images] == [
+        image.path for image in plain.images
+    ]
+    seeds = [image.path.split(":")[1] for image in found.images]
+    assert len(set(seeds)) == 6
+    again = whole(tmp_path, f":images={how},seed=1")
+    assert again == found
+    other = whole(tmp_path, f":images={how},seed=2")
+    assert {image.path.split(":")[1] for image in other.images}.isdisjoint(seeds)
+
+
+def test_an_images_order_does_not_depend_on_the_others(tmp_path: Path) -> None:
+    write_split(tmp_path / "few", *[5] * 2)
+    write_split(tmp_path / "many", *[5] * 7)
+    few, many = (whole(tmp_path / name, ":images=rows").images for name in ("few", "many"))
+    assert many[:2] == few
+
+
+def test_shuffled_images_can_be_opened_and_differ(tmp_path: Path) -> None:
+    write_split(tmp_path, *[5] * 5)
+    (tmp_path / "coco/val").mkdir()
+    for number in range(5):
+        noise(0, (12, 12)).save(tmp_path / f"coco/val/{number}.jpg", quality=95)
+    found = whole(tmp_path, ":images=patches")
+    pixels = [np.asarray(Picture(image, tmp_path).open()) for image in found.images]
+    assert len({p.tobytes() for p in pixels}) == 5  # of one and the same picture
+    plain = np.asarray(Picture(ImageRef("coco/val/0.jpg"), tmp_path).open())
+    for shown in pixels:
+        assert sorted(map(tuple, shown.reshape(-1, 3))) == sorted(map(tuple, plain.reshape(-1, 3)))
+
+
+def test_both_sides_may_be_shuffled(tmp_path: Path) -> None:
+    write_split(tmp_path, *[5] * 3)
+    both = whole(tmp_path, ":captions=all,images=rows,seed=3")
+    assert both.captions == whole(tmp_path, ":captions=all,seed=3").captions
+    assert both.images == whole(tmp_path, ":images=rows,seed=3").images

@@ -1,0 +1,558 @@
+"""The engine on galleries, prompts and texts: right scores, and what is lost is said."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from engine_support import ROUNDING, build, cosine
+from hypothesis import given
+from hypothesis import strategies as st
+from models_for_tests import (
+    Counter,
+    Judge,
+    Reader,
+    Towers,
+    choice,
+    features,
+    is_sentence,
+    naive_pair,
+    naive_vector,
+    noise,
+    pixels,
+    run_engine,
+    write_images,
+)
+from support import FEW, case, classes, gallery, owned, part, random_scores, recalls, run_of
+
+from counterpoint import evaluate, score_files
+from counterpoint.case_files import write_cases
+from counterpoint.cases import PROMPTS, Case, Cases, ImageRef
+from counterpoint.evaluation import prepare
+from counterpoint.galleries import without_images
+from counterpoint.protocols import PROTOCOLS
+from counterpoint.results import rows
+from counterpoint.runs import Run, load_run, save_run
+from counterpoint.scoring import engine, left_out
+from counterpoint.scoring.pictures import Picture
+
+CUT = PROTOCOLS["retrieval"]
+
+
+@pytest.fixture(autouse=True)
+def own_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COUNTERPOINT_CACHE", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+
+
+def photos(root: Path, truth: np.ndarray, id: str = "photos", missing: str = "", broken: str = ""):
+    """A gallery whose images are files `0.png`, ...; digits name those that are not right."""
+    names = [f"{i}.png" for i in range(len(truth))]
+    write_images(root, *(name for i, name in enumerate(names) if str(i) not in missing + broken))
+    for digit in broken:
+        (root / f"{digit}.png").write_bytes(b"this is no picture")
+    texts = [f"caption {'x ' * (j % 4)}{j}" for j in range(truth.shape[1])]
+    return gallery(truth, id, images=names, captions=texts)
+
+
+def saved(cases: Cases, folder: Path) -> str:
+    """The cases as a file, which is a benchmark."""
+    write_cases(cases, folder / "cases.parquet")
+    return str(folder / "cases.parquet")
+
+
+def loop(cases: Cases, pair, caption_mean: bool = False) -> np.ndarray:
+    """Every pair of what an image shows and a caption; images that are texts show themselves."""
+    found = []
+    for row in range(len(cases)):
+        one = cases.case(row)
+        for ref in one.images:
+            text = ref.path.startswith("text:")
+            shown = ref.path[5:] if text else pixels(Picture(ref, cases.root).open())
+            for caption in one.captions:
+                prompts = caption.split("\x1e")
+                if caption_mean:
+                    found.append(sum(pair(shown, p) for p in prompts) / len(prompts))
+                else:
+                    found.append(pair(shown, prompts))
+    return np.array(found)
+
+
+def mean_direction(shown: str, prompts: list[str]) -> float:
+    """The cosine with the mean of the prompts' unit vectors, made a unit vector again."""
+    total = sum(naive_vector(prompt) for prompt in prompts) / len(prompts)
+    return float(naive_vector(shown) @ total / np.linalg.norm(total))
+
+
+# --- images that are lost ----------------------------------------------------------------------
+
+
+def test_a_gallery_loses_images_and_not_its_place(tmp_path: Path) -> None:
+    truth = owned(8, 2, 2)
+    one = photos(tmp_path, truth, missing="16", broken="3")
+    cases = build(choice("plain", "0.png", "yes", "no"), one, root=tmp_path)
+    found = run_engine(Towers(), {"bench": cases}, tmp_path / "store")["bench"]
+    assert found.left_out == {} and set(found.lost_images) == {1}
+    reasons = found.lost_images[1]
+    assert set(reasons) == {1, 3, 6}
+    assert all(is_sentence(why) and f"{i}.png" in why for i, why in reasons.items())
+    assert "no such file" in reasons[1] and "not an image" in reasons[3]
+
+    kept = without_images(cases, {1: {1, 3, 6}})
+    lost = np.isnan(found.scores[2:]).reshape(truth.shape)
+    assert lost.all(axis=1).tolist() == [i in (1, 3, 6) for i in range(8)]
+    assert lost.any() and not lost[[0, 2, 4, 5, 7]].any()
+    np.testing.assert_allclose(
+        found.scores[kept.pairs],
+        loop(kept.cases, lambda shown, prompts: cosine(shown, prompts[0])),
+        rtol=0,
+        atol=ROUNDING,
+    )
+
+
+@pytest.mark.parametrize("kind", [Towers, Judge])
+def test_numbers_are_those_of_a_gallery_without_the_lost_images(
+    tmp_path: Path, kind: type[Towers | Judge]
+) -> None:
+    whole = build(photos(tmp_path, owned(8, 2, 2), missing="16", broken="3"), root=tmp_path)
+    less = without_images(whole, {0: {1, 3, 6}}).cases
+    for name, cases in (("whole", whole), ("less", less)):
+        (tmp_path / name).mkdir()
+        for image in tmp_path.glob("*.png"):
+            (tmp_path / name / image.name).symlink_to(image)
+        saved(cases, tmp_path / name)
+    runs = {
+        name: evaluate(
+            [("m", kind())], str(tmp_path / name / "cases.parquet"), out=tmp_path / f"r-{name}"
+        )[0]
+        for name in ("whole", "less")
+    }
+    parts = {name: next(iter(run.parts.values())) for name, run in runs.items()}
+    assert parts["whole"].cases.frame.equals(parts["less"].cases.frame)
+    np.testing.assert_array_equal(parts["whole"].scores, parts["less"].scores)
+    pair = cosine if kind is Towers else naive_pair
+    expected = loop(less, lambda shown, prompts: pair(shown, prompts[0]))
+    np.testing.assert_allclose(parts["whole"].scores, expected, rtol=1e-5, atol=ROUNDING)
+    assert runs["less"].left_out == 0 and parts["less"].lost_images == ()
+    # The run says exactly which images are not there, and why.
+    lost = parts["whole"].lost_images
+    assert runs["whole"].left_out == len(lost) == 3 and parts["whole"].left_out == ()
+    assert [case_id for case_id, _ in lost] == ["photos"] * 3
+    assert [f"{i}.png" in why for i, (_, why) in zip((1, 3, 6), lost, strict=True)] == [True] * 3
+    assert parts["whole"].data_hash != parts["less"].data_hash  # of what was asked for
+    manifest = json.loads((tmp_path / "r-whole" / "run.json").read_text())
+    [described] = manifest["benchmarks"].values()
+    assert described["lost_images"] == [{"case_id": "photos", "reason": why} for _, why in lost]
+    assert described["pairs"] == len(parts["whole"].scores) == 5 * (2 * 5 + 2)
+
+    scores, truth = parts["less"].scores.reshape(5, 12), np.array(less.case(0).truth)
+    for row in rows(runs["whole"], resamples=20):
+        side = "images" if row.metric.startswith("image") else "captions"
+        values = np.array(recalls(scores, truth, side, int(row.metric.partition("@")[2]), "wrong"))
+        values = values[~np.isnan(values)]
+        assert (row.value, row.n) == (pytest.approx(values.mean()), len(values))
+
+
+def test_a_case_that_is_no_gallery_is_left_out_as_a_whole(tmp_path: Path) -> None:
+    names = [f"{i}.png" for i in range(4)]
+    write_images(tmp_path, *names[:3])
+    four = gallery(np.eye(4), "four", images=names)
+    three = gallery(classes([0, 1, 1], 2), "three", images=names[1:])  # fewer, but a gallery
+    cases = build(four, three, root=tmp_path)
+    found = run_engine(Towers(), {"bench": cases}, tmp_path / "store")["bench"]
+    assert set(found.left_out) == {0} and "3.png" in found.left_out[0]
+    assert set(found.lost_images) == {1} and set(found.lost_images[1]) == {2}
+
+
+@pytest.mark.parametrize("kind", [Towers, Judge])
+@pytest.mark.parametrize("broken", ["", "234", "01234"])
+def test_a_gallery_without_any_image_is_left_out(
+    tmp_path: Path, kind: type[Towers | Judge], broken: str
+) -> None:
+    """Some are missing and the others broken, which a pair scorer finds out one after the other."""
+    missing = "".join(digit for digit in "01234" if digit not in broken)
+    cases = build(photos(tmp_path, np.eye(5), missing=missing, broken=broken), root=tmp_path)
+    [run] = evaluate([("m", kind())], saved(cases, tmp_path), out=tmp_path / "run")
+    [p] = run.parts.values()
+    assert len(p.cases) == len(p.scores) == 0
+    assert [case_id for case_id, _ in p.left_out] == ["photos"] and p.lost_images == ()
+    assert is_sentence(p.left_out[0][1])
+    assert rows(load_run(tmp_path / "run"), resamples=20) == []
+
+
+def test_an_image_that_only_a_lost_one_needs_costs_nothing_else(tmp_path: Path) -> None:
+    """Two galleries and a case share a broken image: each loses what it must."""
+    one = photos(tmp_path, np.eye(6), "one", broken="2")
+    two = replace(one, id="two", images=one.images[::-1])
+    cases = build(one, choice("plain", "2.png", "yes", "no"), two, root=tmp_path)
+    found = run_engine(Towers(), {"bench": cases}, tmp_path / "store")["bench"]
+    assert set(found.left_out) == {1}
+    assert {row: set(lost) for row, lost in found.lost_images.items()} == {0: {2}, 2: {3}}
+
+
+# --- limit -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("limit", [5, 6, 20])
+def test_a_limit_cuts_galleries_to_their_first_images(tmp_path: Path, limit: int) -> None:
+    cases = build(photos(tmp_path, owned(8, 2, 2)), root=tmp_path)
+    model = Towers()
+    [run] = evaluate([("m", model)], saved(cases, tmp_path), limit=limit, out=tmp_path / "run")
+    [p] = run.parts.values()
+    count = min(8, limit)
+    assert p.cases.image_counts.tolist() == [count] and len(model.images) == count
+    assert p.cases.caption_counts.tolist() == [2 * count + 2]
+    assert run.left_out == 0 and p.lost_images == ()
+    assert {row.n for row in rows(run, resamples=20) if "image_to" in row.metric} == {count}
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 4, 5])
+def test_a_small_limit_leaves_a_table_of_the_same_metrics(limit: int) -> None:
+    """Fewer images than a gallery has are no other benchmark."""
+    cases = prepare(build(gallery(owned(8, 5))), CUT, limit)
+    found = rows(run_of(part(cases, random_scores(cases, 0), CUT)), resamples=20)
+    assert {row.metric for row in found} <= {
+        f"{side}_recall@{k}" for side in ("image_to_text", "text_to_image") for k in (1, 5, 10)
+    }
+
+
+def test_a_limit_leaves_a_classification_its_classes() -> None:
+    """Folders come class by class: the first images alone would all be of the first class."""
+    cases = build(gallery(classes(np.repeat(np.arange(10), 20).tolist(), 10)))
+    limited = prepare(cases, PROTOCOLS["classification"], 30)
+    found = rows(run_of(part(limited, random_scores(limited, 0))), resamples=20)
+    assert {row.metric: row.n for row in found} == {"accuracy@1": 30, "accuracy@5": 30}
+    assert found[0].chance == pytest.approx(1 / 10)
+
+
+@pytest.mark.parametrize("limit", [1, 2, 5, 6])
+def test_a_limit_may_leave_images_without_captions(limit: int) -> None:
+    """The first images of a gallery may be distractors, which no caption is true of."""
+    truth = np.vstack([np.zeros((6, 8), dtype=bool), owned(8, 1)])
+    cases = prepare(build(case(0), gallery(truth)), CUT, limit)
+    found = rows(run_of(part(cases, random_scores(cases, 0), CUT)), resamples=20)
+    assert not [row for row in found if "recall" in row.metric]
+
+
+# --- other kinds of model ----------------------------------------------------------------------
+
+
+def test_a_pair_scorer_on_a_gallery(tmp_path: Path) -> None:
+    cases = build(photos(tmp_path, owned(5, 1)), root=tmp_path)
+    model = Judge()
+    found = run_engine(model, {"bench": cases}, tmp_path / "store", batch=7)["bench"]
+    expected = loop(cases, lambda shown, prompts: naive_pair(shown, prompts[0]))
+    np.testing.assert_allclose(found.scores, expected, rtol=1e-6)
+    assert len(model.pairs) == len(set(model.pairs)) == 25
+
+
+def test_a_blind_scorer_on_a_gallery_needs_no_image(tmp_path: Path) -> None:
+    one = gallery(owned(5, 1, 1))
+    found = run_engine(Reader(), {"bench": build(one, root=tmp_path)}, tmp_path / "store")["bench"]
+    line = [np.float32(features(caption)[0]) for caption in one.captions]
+    assert found.scores.tolist() == line * 5 and found.lost_images == {}
+
+
+@pytest.mark.parametrize("model", ["random", "blind:length", "blind:bow", ("counter", Counter())])
+def test_baselines_score_galleries_without_images(tmp_path: Path, model: object) -> None:
+    cases = build(gallery(owned(6, 2)), gallery(classes([0, 1, 1, 0, 2], 3), "classes"))
+    [run] = evaluate([model], saved(cases, tmp_path), out=tmp_path / "run")
+    assert run.left_out == 0
+    names = {row.metric for row in rows(run, resamples=20)}
+    assert {"image_to_text_recall@1", "accuracy@1"} <= names
+
+
+def test_random_scores_of_a_gallery_are_at_chance() -> None:
+    """1,200 queries a side; within four standard errors."""
+    from counterpoint.models import load_model
+
+    made = [gallery(owned(20, 2, 10), f"g{n}") for n in range(60)]
+    cases = build(*made)
+    scores = load_model("random").score_cases(cases)
+    found = rows(run_of(part(cases, scores, CUT)), resamples=20)
+    assert len(found) == 6
+    for row in found:
+        error = math.sqrt(row.chance * (1 - row.chance) / row.n)
+        assert abs(row.value - row.chance) <= 4 * error, row.metric
+
+
+# --- prompts -----------------------------------------------------------------------------------
+
+
+def prompted(root: Path, missing: str = "") -> Cases:
+    """A classification of several prompts a class, some shared, and of unequal numbers."""
+    templates = ["a photo of a {}", "a drawing of a {} with a hat", "{}", "the {}"]
+    names = ["cat", "dog", "bird"]
+    captions = [
+        PROMPTS.join(template.replace("{}", name) for template in templates[: 2 + n])
+        for n, name in enumerate(names)
+    ]
+    captions.append("a photo of a cat")  # one of the cat's own prompts, alone
+    truth = classes([0, 1, 2, 2, 1, 3, 0], 4)
+    one = photos(root, truth, "classes", missing=missing)
+    return build(replace(one, captions=tuple(captions)), root=root)
+
+
+def test_a_dual_encoder_averages_the_prompts_vectors(tmp_path: Path) -> None:
+    cases, model = prompted(tmp_path), Towers()
+    found = run_engine(model, {"bench": cases}, tmp_path / "store", batch=3)["bench"]
+    expected = loop(cases, mean_direction)
+    np.testing.assert_allclose(found.scores, expected, rtol=0, atol=ROUNDING)
+    means = loop(cases, cosine, caption_mean=True)
+    assert abs(expected - means).max() > 100 * ROUNDING  # which is not the mean of the cosines
+    assert len(model.captions) == len(set(model.captions)) == 2 + 3 + 4
+    assert not any(PROMPTS in caption for caption in model.captions)
+    again = Towers()
+    second = run_engine(again, {"bench": cases}, tmp_path / "store")["bench"]
+    assert again.captions == again.images == []
+    np.testing.assert_array_equal(second.scores, found.scores)
+
+
+def test_other_models_average_the_prompts_scores(tmp_path: Path) -> None:
+    cases = prompted(tmp_path)
+    judge, reader = Judge(), Reader()
+    pairs = run_engine(judge, {"bench": cases}, tmp_path / "store")["bench"].scores
+    np.testing.assert_allclose(pairs, loop(cases, naive_pair, caption_mean=True), rtol=1e-5)
+    assert len(judge.pairs) == len(set(judge.pairs)) == 7 * 9
+    blind = run_engine(reader, {"bench": cases}, tmp_path / "store")["bench"].scores
+    expected = loop(cases, lambda _, prompt: features(prompt)[0], caption_mean=True)
+    np.testing.assert_allclose(blind, expected, rtol=1e-5)
+    assert len(reader.captions) == len(set(reader.captions)) == 9
+
+
+def test_prompts_and_plain_captions_in_several_benchmarks(tmp_path: Path) -> None:
+    write_images(tmp_path, "0.png")
+    plain = build(choice("0", "0.png", "a photo of a cat", "the bird", "else"), root=tmp_path)
+    tables = {"plain": plain, "classes": prompted(tmp_path, missing="4")}
+    model = Towers()
+    found = run_engine(model, tables, tmp_path / "store", batch=4)
+    assert len(model.captions) == len(set(model.captions)) == 10
+    np.testing.assert_allclose(
+        found["plain"].scores, loop(plain, mean_direction), rtol=0, atol=ROUNDING
+    )
+    kept = without_images(tables["classes"], {0: {4}})
+    np.testing.assert_allclose(
+        found["classes"].scores[kept.pairs],
+        loop(kept.cases, mean_direction),
+        rtol=0,
+        atol=ROUNDING,
+    )
+
+
+@pytest.mark.parametrize("overlong", ["cut", "leave out"])
+def test_a_prompt_beyond_the_context_counts_as_its_caption(tmp_path: Path, overlong: str) -> None:
+    """`a drawing of a cat with a hat` has ten tokens; the first two classes have no longer one."""
+    cases = prompted(tmp_path)
+    model = Towers(context=9)
+    found = run_engine(model, {"bench": cases}, tmp_path / "store", overlong=overlong)["bench"]
+    if overlong == "leave out":
+        assert found.left_out == {0: "caption too long: 10 tokens, the model takes 9."}
+        assert found.cut_captions == 0 and model.images == []
+        assert np.isnan(found.scores).all()
+    else:
+        assert found.left_out == {} and found.cut_captions == 3  # captions, not prompts
+        expected = loop(cases, lambda s, ps: mean_direction(s, [model.cut(p) for p in ps]))
+        np.testing.assert_allclose(found.scores, expected, rtol=0, atol=ROUNDING)
+
+
+# --- texts -------------------------------------------------------------------------------------
+
+
+def texts(root: Path) -> Cases:
+    """Two cases of texts, of which one text is also a caption elsewhere, and one of an image."""
+    made = []
+    for n in range(2):
+        a, b, negative = f"a dog {n}", f"one dog {n}", f"a cat {n}"
+        refs = (ImageRef(f"text:{a}"), ImageRef(f"text:{b}"))
+        made.append(Case(f"texts-{n}", refs, (a, b, negative), ((True, True, False),) * 2))
+    write_images(root, "0.png")
+    return build(*made, choice("image", "0.png", "a dog 0", "a text: yes"), root=root)
+
+
+def test_texts_stand_where_images_do(tmp_path: Path) -> None:
+    cases, model = texts(tmp_path), Towers()
+    found = run_engine(model, {"bench": cases}, tmp_path / "store")["bench"]
+    assert found.left_out == {}
+    np.testing.assert_allclose(found.scores, loop(cases, mean_direction), rtol=0, atol=ROUNDING)
+    np.testing.assert_allclose(found.scores[[0, 4, 6, 10]], 1, atol=ROUNDING)  # to themselves
+    assert len(model.images) == 1
+    assert sorted(model.captions) == sorted(
+        {*(f"{x} {n}" for x in ("a dog", "one dog", "a cat") for n in range(2)), "a text: yes"}
+    )
+
+
+def test_a_text_that_is_no_caption_is_encoded_too(tmp_path: Path) -> None:
+    refs = (ImageRef("text:first"), ImageRef("text:second"))
+    cases = build(Case("t", refs, ("x", "y", "z"), ((True, True, False),) * 2), root=tmp_path)
+    model = Towers()
+    found = run_engine(model, {"bench": cases}, tmp_path / "store")["bench"]
+    np.testing.assert_allclose(found.scores, loop(cases, mean_direction), rtol=0, atol=ROUNDING)
+    assert sorted(model.captions) == ["first", "second", "x", "y", "z"]
+
+
+def test_a_pair_scorer_cannot_compare_texts(tmp_path: Path) -> None:
+    cases, model = texts(tmp_path), Judge()
+    found = run_engine(model, {"bench": cases}, tmp_path / "store")["bench"]
+    assert set(found.left_out) == {0, 1}
+    for why in found.left_out.values():
+        assert is_sentence(why) and "text" in why and "no such file" not in why
+    assert np.isfinite(found.scores[12:]).all() and len(model.pairs) == 2
+
+
+def test_a_text_beyond_the_context_is_left_out_like_a_caption(tmp_path: Path) -> None:
+    refs = (ImageRef("text:a very long text indeed"), ImageRef("text:b"))
+    cases = build(Case("t", refs, ("x", "b", "z"), ((True, True, False),) * 2), root=tmp_path)
+    for overlong in ("leave out", "cut"):
+        found = run_engine(
+            Towers(context=5), {"bench": cases}, tmp_path / "store", overlong=overlong
+        )["bench"]
+        assert bool(found.left_out) == (overlong == "leave out")
+
+
+# --- pieces ------------------------------------------------------------------------------------
+
+
+def everything(root: Path) -> dict[str, Cases]:
+    one = photos(root, owned(7, 2, 2), missing="5")
+    return {
+        "galleries": build(
+            one, gallery(np.eye(5), "second", images=[f"{i}.png" for i in range(5)]), root=root
+        ),
+        "small": build(
+            choice("a", "0.png", "yes", "no"), choice("b", "gone.png", "yes", "no"), root=root
+        ),
+        "prompts": prompted(root, missing="5"),
+    }
+
+
+@FEW
+@given(st.integers(1, 40), st.integers(1, 40), st.integers(0, 60), st.integers(1, 50))
+def test_results_do_not_depend_on_the_sizes_of_pieces(
+    tmp_path_factory: pytest.TempPathFactory, lines: int, pairs: int, dense: int, piece: int
+) -> None:
+    root = tmp_path_factory.mktemp("pieces")
+    tables = everything(root)
+    whole = run_engine(Towers(), tables, root / "store")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(left_out, "_LINES", lines)
+        patch.setattr(left_out, "_PAIRS", pairs)
+        patch.setattr(engine, "_DENSE", dense)
+        patch.setattr(engine, "_PIECE", piece)
+        cut = run_engine(Towers(), tables, root / "store")
+        judged = run_engine(Judge(), tables, root / "store")
+    once = run_engine(Judge(), tables, root / "store")
+    for name in tables:
+        np.testing.assert_allclose(cut[name].scores, whole[name].scores, rtol=0, atol=ROUNDING)
+        np.testing.assert_array_equal(judged[name].scores, once[name].scores)
+        for a, b in ((cut, whole), (judged, once)):
+            assert a[name].left_out == b[name].left_out
+            assert a[name].lost_images == b[name].lost_images
+    assert sum(np.isnan(found.scores).sum() for found in whole.values()) == 16 + 2 + 4
+
+
+# --- run folders -------------------------------------------------------------------------------
+
+
+def folder_run(root: Path) -> Run:
+    return evaluate(
+        [("towers", Towers())], saved(everything(root)["galleries"], root), out=root / "run"
+    )[0]
+
+
+def test_a_run_of_galleries_survives_its_folder(tmp_path: Path) -> None:
+    run = folder_run(tmp_path)
+    again = load_run(tmp_path / "run")
+    [one], [two] = run.parts.values(), again.parts.values()
+    assert two.cases.frame.equals(one.cases.frame)
+    np.testing.assert_array_equal(two.scores, one.scores)
+    assert two.lost_images == one.lost_images and len(two.lost_images) == 1
+    assert again.left_out == run.left_out == 1
+    assert rows(again, resamples=20) == rows(run, resamples=20)
+    save_run(again, tmp_path / "copy")
+    for name in ("scores.parquet", "cases.parquet"):
+        assert (tmp_path / "copy" / name).read_bytes() == (tmp_path / "run" / name).read_bytes()
+
+
+@pytest.mark.parametrize("pairs", [1, 10, 1000])
+def test_scores_are_a_row_a_pair_in_pieces_of_any_size(
+    tmp_path: Path, pairs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(score_files, "_PAIRS", pairs)
+    run = folder_run(tmp_path)
+    [p] = run.parts.values()
+    expected = []
+    flat = iter(p.scores.tolist())
+    for row in range(len(p.cases)):
+        one = p.cases.case(row)
+        expected += [
+            (p.benchmark, one.id, i, j, next(flat))
+            for i in range(len(one.images))
+            for j in range(len(one.captions))
+        ]
+    path = tmp_path / "run" / "scores.parquet"
+    frame = pl.read_parquet(path)
+    assert frame.schema == {
+        "benchmark": pl.String,
+        "case_id": pl.String,
+        "image": pl.Int32,
+        "caption": pl.Int32,
+        "score": pl.Float32,
+    }
+    assert frame.rows() == expected
+    arrow = pq.read_table(path)
+    assert arrow.column_names == ["benchmark", "case_id", "image", "caption", "score"]
+    assert arrow.schema.field("score").type == pa.float32()
+    assert [tuple(row.values()) for row in arrow.to_pylist()] == expected
+    groups = pq.ParquetFile(path).metadata.num_row_groups
+    assert (groups > 1) == (pairs < 100)
+
+
+def test_several_parts_and_empty_ones_are_one_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(score_files, "_PAIRS", 7)
+    full = build(gallery(owned(5, 1)))
+    empty = full.keep(np.array([False]))
+    run = run_of(
+        part(empty, np.zeros(0), name="first"),
+        part(full, random_scores(full, 0), name="full"),
+        part(empty, np.zeros(0), name="empty"),
+        part(build(case(0)), np.array([1, 2, 3]), name="small"),
+    )
+    save_run(run, tmp_path / "run")
+    frame = pl.read_parquet(tmp_path / "run" / "scores.parquet")
+    assert frame["benchmark"].to_list() == ["full"] * 25 + ["small"] * 3
+    again = load_run(tmp_path / "run")
+    assert [len(p.scores) for p in again.parts.values()] == [0, 25, 0, 3]
+    np.testing.assert_array_equal(again.parts["small"].scores, [1, 2, 3])
+    np.testing.assert_array_equal(again.parts["full"].scores, run.parts["full"].scores)
+
+
+def test_a_picture_is_read_from_a_shuffle_in_a_gallery(tmp_path: Path) -> None:
+    """References of every kind in one gallery."""
+    noise(1, (12, 12)).save(tmp_path / "a.png")
+    pq.write_table(
+        pa.table({"image": [{"bytes": (tmp_path / "a.png").read_bytes(), "path": "a"}]}),
+        tmp_path / "t.parquet",
+    )
+    names = [
+        "a.png",
+        "shuffle-rows:1:a.png",
+        "shuffle-rows:2:parquet:t.parquet#image/0",
+        "parquet:t.parquet#image/0",
+        "parquet:t.parquet#image/1",
+    ]
+    cases = build(gallery(np.eye(5), images=names), root=tmp_path)
+    model = Towers()
+    found = run_engine(model, {"bench": cases}, tmp_path / "store")["bench"]
+    assert set(found.lost_images[0]) == {4}
+    assert len(model.images) == 3  # the same bytes in a file and in a table are one picture
+    scores = found.scores.reshape(5, 5)
+    np.testing.assert_array_equal(scores[0], scores[3])

@@ -1,0 +1,290 @@
+"""`+hp`: positives of a file, added to any benchmark."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from benchmark_fixtures import IDENTITY, load, write, write_json, write_table
+
+from counterpoint.benchmarks import base_id, find_benchmark
+from counterpoint.benchmarks.positives import add_positives
+from counterpoint.cases import Case, Cases, ImageRef, caption_case
+from counterpoint.errors import DataError, NotFoundError
+from counterpoint.evaluation import evaluate
+from counterpoint.results import Row, rows
+
+HP = "sugarcrepe+hp"
+SUBSETS = ("add_att", "add_obj", "replace_att", "replace_obj", "replace_rel", "swap_att")
+SUBSETS = (*SUBSETS, "swap_obj")
+MINE = [
+    {"case_id": "add_att/0", "text": "a mole over a newt 0"},
+    {"case_id": "swap_obj/1", "text": "one mole above a newt 1"},
+    {"case_id": "add_att/0", "text": "one mole over a newt 0"},
+]
+
+
+@pytest.fixture(autouse=True)
+def own_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COUNTERPOINT_CACHE", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """SugarCrepe, four cases a subset."""
+    for subset in SUBSETS:
+        rows_of = {
+            str(n): {
+                "filename": f"{n}.jpg",
+                "caption": f"a mole above a newt {n}",
+                "negative_caption": f"a newt above a mole {subset} {n}",
+            }
+            for n in range(4)
+        }
+        write_json(tmp_path / f"sugarcrepe/{subset}.json", rows_of)
+    return tmp_path
+
+
+def write_positives(path: Path, found: list[dict[str, Any]]) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.suffix == ".csv":
+        return write_table(path, found)
+    if path.suffix == ".parquet":
+        pl.DataFrame(found).write_parquet(path)
+        return path
+    return write(path, "\n".join(json.dumps(row) for row in found))
+
+
+# --- the file ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ending", ["jsonl", "csv", "parquet"])
+def test_positives_stand_behind_the_original(ending: str, root: Path) -> None:
+    write_positives(root / f"positives/sugarcrepe.{ending}", MINE)
+    plain, found = load("sugarcrepe", root), load(HP, root)
+    by_id = {case.id: case for case in found}
+    assert by_id["add_att/0"].captions == (
+        "a mole above a newt 0",
+        "a mole over a newt 0",
+        "one mole over a newt 0",
+        "a newt above a mole add_att 0",
+    )
+    assert by_id["add_att/0"].truth == ((True, True, True, False),)
+    assert by_id["swap_obj/1"].truth == ((True, True, False),)
+    changed = {"add_att/0", "swap_obj/1"}
+    assert [case for case in found if case.id not in changed] == [
+        case for case in plain if case.id not in changed
+    ]
+    for before, after in zip(plain, found, strict=True):
+        assert (before.id, before.images, before.groups, before.cluster) == (
+            after.id,
+            after.images,
+            after.groups,
+            after.cluster,
+        )
+
+
+def test_the_file_may_be_named(root: Path) -> None:
+    path = write_positives(root / "elsewhere/mine.csv", MINE)
+    write_positives(root / "positives/sugarcrepe.jsonl", MINE[:1])
+    named = load(f"{HP}:positives={path}", root)
+    assert sum(len(case.captions) > 2 for case in named) == 2
+    assert sum(len(case.captions) > 2 for case in load(HP, root)) == 1
+
+
+@pytest.mark.parametrize("ending", ["jsonl", "parquet"])
+def test_a_named_file_with_the_ending_of_a_case_file(ending: str, root: Path) -> None:
+    path = write_positives(root / f"mine.{ending}", MINE)
+    assert sum(len(c.captions) > 2 for c in load(f"{HP}:positives={path}", root)) == 2
+
+
+def test_other_options_stay(root: Path) -> None:
+    benchmark = find_benchmark("world-swap+hp:size=6,seed=2,positives=x.jsonl")
+    assert set(benchmark.defaults) == {*find_benchmark("world-swap").defaults, "positives"}
+    write_positives(
+        root / "p.csv", [{"case_id": load("world-swap:size=6", root)[0].id, "text": "x"}]
+    )
+    found = load("world-swap+hp:size=6,positives=p.csv", root)
+    assert [len(case.captions) for case in found] == [4] + [3] * 5
+
+
+def test_a_slash_of_the_name_is_a_dash(root: Path) -> None:
+    with pytest.raises(DataError, match=r"positives/aro-vg-relation\.jsonl"):
+        load("aro/vg-relation+hp", root)
+
+
+def test_what_it_is_called_and_says(root: Path) -> None:
+    plain, found = find_benchmark("sugarcrepe"), find_benchmark(HP)
+    assert found.id == HP
+    assert base_id(f"{HP}:positives=x") == base_id(HP) == "sugarcrepe"
+    assert (found.protocol, found.paper, found.count) == (plain.protocol, plain.paper, None)
+    assert plain.summary in found.summary and found.summary != plain.summary
+
+
+def test_an_unknown_benchmark_with_positives_is_explained(root: Path) -> None:
+    with pytest.raises(NotFoundError, match=r"Did you mean 'sugarcrepe'\?"):
+        load("sugarcrep+hp", root)
+
+
+# --- what is wrong with it ---------------------------------------------------------------------
+
+
+def test_no_file_is_explained(root: Path) -> None:
+    with pytest.raises(DataError, match=r"sugarcrepe\+hp needs a file.*sugarcrepe\.jsonl.*case_id"):
+        load(HP, root)
+
+
+def test_a_named_file_that_is_not_there(root: Path) -> None:
+    with pytest.raises(DataError, match=r"nowhere\.csv: no such file"):
+        load(f"{HP}:positives=nowhere.csv", root)
+
+
+def test_unknown_ids_are_counted_and_the_first_is_named(root: Path) -> None:
+    bad = [{"case_id": id, "text": "x"} for id in ("swap_obj/9", "add_att/9", "add_att/0")]
+    write_positives(root / "positives/sugarcrepe.jsonl", bad)
+    with pytest.raises(DataError, match=r"2 of 3 case ids are not in .* first is 'add_att/9'"):
+        load(HP, root)
+
+
+@pytest.mark.parametrize("bad", [{"text": ""}, {"text": "  "}, {"text": None}, {"case_id": None}])
+def test_a_row_without_a_value_is_named(bad: dict[str, Any], root: Path) -> None:
+    write_positives(root / "positives/sugarcrepe.jsonl", [MINE[0], MINE[1] | bad])
+    with pytest.raises(DataError, match=r"sugarcrepe\.jsonl: row 1 lacks a case_id or a text"):
+        load(HP, root)
+
+
+@pytest.mark.parametrize("missing", ["case_id", "text"])
+def test_a_missing_column_is_named(missing: str, root: Path) -> None:
+    found = [{k: v for k, v in row.items() if k != missing} for row in MINE]
+    write_positives(root / "positives/sugarcrepe.csv", found)
+    with pytest.raises(DataError, match=f"the column '{missing}' is missing"):
+        load(HP, root)
+
+
+@pytest.mark.parametrize("caption", [1, 2, -1])
+def test_a_caption_that_is_not_true_cannot_be_reworded(caption: int, root: Path) -> None:
+    write_positives(root / "positives/sugarcrepe.jsonl", [MINE[0] | {"caption": caption}])
+    with pytest.raises(DataError, match=f"'add_att/0' has no true caption number {caption}"):
+        load(HP, root)
+
+
+@pytest.mark.parametrize("caption", ["first", "0.7"])
+@pytest.mark.parametrize("ending", ["csv", "jsonl"])
+def test_a_caption_that_is_no_number_is_named(ending: str, caption: str, root: Path) -> None:
+    number = float(caption) if ending == "jsonl" and caption == "0.7" else caption
+    path = root / f"positives/sugarcrepe.{ending}"
+    write_positives(path, [MINE[0] | {"caption": number}])
+    with pytest.raises(DataError, match=rf"sugarcrepe\.{ending}"):
+        load(HP, root)
+
+
+# --- cases of two images -----------------------------------------------------------------------
+
+
+def squares() -> Cases:
+    images = (ImageRef("0.jpg"), ImageRef("1.jpg"))
+    made = [
+        Case(str(n), images, (f"a above b {n}", f"b above a {n}"), IDENTITY, ("swap",))
+        for n in range(2)
+    ]
+    return Cases.build(made, source="test")
+
+
+@pytest.mark.parametrize("ending", ["jsonl", "csv"])
+def test_the_caption_that_is_reworded_is_named_by_number(ending: str, tmp_path: Path) -> None:
+    mine = [
+        {"case_id": "1", "text": "below a is b", "caption": 1},
+        {"case_id": "1", "text": "b is under a", "caption": 0},
+    ]
+    path = write_positives(tmp_path / f"mine.{ending}", mine)
+    cases = add_positives(squares(), path)
+    assert cases.case(0) == squares().case(0)
+    found = cases.case(1)
+    assert found.captions == ("a above b 1", "b above a 1", "below a is b", "b is under a")
+    assert found.truth == ((True, False, False, True), (False, True, True, False))
+
+
+def test_without_a_number_the_first_caption_is_meant(tmp_path: Path) -> None:
+    path = write_positives(tmp_path / "mine.csv", [{"case_id": "0", "text": "b is under a"}])
+    assert add_positives(squares(), path).case(0).truth == (
+        (True, False, True),
+        (False, True, False),
+    )
+    path = write(tmp_path / "mine.csv", "case_id,text,caption\n0,b is under a,\n0,under b is a,1\n")
+    assert add_positives(squares(), path).case(0).truth == (
+        (True, False, True, False),
+        (False, True, False, True),
+    )
+
+
+def test_a_negative_that_stands_first_stays_there(tmp_path: Path) -> None:
+    """The original is the first true caption, wherever it stands."""
+    case = Case("0", (ImageRef("0.jpg"),), ("wrong", "right", "bad"), ((False, True, False),))
+    path = write_positives(
+        tmp_path / "mine.csv", [{"case_id": "0", "text": "correct", "caption": 1}]
+    )
+    found = add_positives(Cases.build([case], source="test"), path).case(0)
+    assert found.captions == ("wrong", "right", "correct", "bad")
+    assert found.truth == ((False, True, True, False),)
+
+
+def test_ids_that_look_like_numbers_stay_texts(tmp_path: Path) -> None:
+    cases = [caption_case(id, ImageRef("0.jpg"), ["a"], ["b"]) for id in ("007", "7")]
+    path = write(tmp_path / "mine.csv", "case_id,text\n007,aa\n")
+    found = add_positives(Cases.build(cases, source="test"), path)
+    assert [len(found.case(row).captions) for row in range(2)] == [3, 2]
+
+
+# --- numbers -----------------------------------------------------------------------------------
+
+
+class Letters:
+    """A score of a text's letters; few values, so that some tie."""
+
+    fingerprint = "letters"
+
+    def score_captions(self, captions: list[str]) -> np.ndarray:
+        found = [sum((i + 3) * ord(c) for i, c in enumerate(text)) % 11 for text in captions]
+        return np.array(found, dtype=np.float32)
+
+
+def numbers(found: list[Row], group: str = "all") -> dict[str, tuple[float, int]]:
+    return {r.metric: (r.value, r.n) for r in found if r.group == group}
+
+
+def test_augmented_accuracy_and_brittleness_are_those_of_a_loop(root: Path) -> None:
+    ids = [case.id for case in load("sugarcrepe", root)]
+    mine = [
+        {"case_id": id, "text": f"{word} mole over {id}"}
+        for number, id in enumerate(ids)
+        for word in ("a", "one", "this")[: number % 4]
+    ]
+    write_positives(root / "positives/sugarcrepe.jsonl", mine)
+    model = Letters()
+    plain, augmented = (
+        evaluate([("letters", model)], id, data=root, out=root / f"run-{n}")[0]
+        for n, id in enumerate(("sugarcrepe", HP))
+    )
+    before, found = (numbers(rows(run, resamples=10)) for run in (plain, augmented))
+    original, all_above, brittle, tied = [], [], [], 0
+    for case in load(HP, root):
+        *positives, negative = model.score_captions(list(case.captions)).tolist()
+        original.append(positives[0] > negative)
+        if len(positives) > 1:
+            all_above.append(all(p > negative for p in positives))
+            apart = negative not in positives
+            tied += not apart
+            brittle.append(apart and min(positives) < negative < max(positives))
+    assert 0 < len(all_above) < len(original) == len(ids)
+    assert 0 < sum(all_above) < len(all_above) and any(brittle) and tied
+    assert found["original_accuracy"] == (pytest.approx(np.mean(original)), len(original))
+    assert found["augmented_accuracy"] == (pytest.approx(np.mean(all_above)), len(all_above))
+    assert found["brittleness"] == (pytest.approx(np.mean(brittle)), len(brittle))
+    # Positives do not change what the original says; and without them there is no brittleness.
+    assert found["original_accuracy"] == before["original_accuracy"]
+    assert "augmented_accuracy" not in before and "brittleness" not in before
