@@ -250,7 +250,7 @@ def shown(output: str) -> dict[str, tuple[float, int]]:
 def test_eval_and_rescore_show_both_numbers() -> None:
     file = write_defective()
     runner = CliRunner()
-    command = ["eval", "-m", "random:7", "-b", file, "-b", "world-bi:size=8", "--out", "run"]
+    command = ["eval", "-m", "random:8", "-b", file, "-b", "world-bi:size=8", "--out", "run"]
     done = runner.invoke(app, [*command, "--clean", "--json"])
     assert done.exit_code == 0, done.output
     stored = load_run("run").parts[file].scores.reshape(-1, 3)

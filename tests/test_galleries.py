@@ -351,19 +351,25 @@ def test_boxes_and_the_root_survive() -> None:
 
 
 def test_a_caption_of_two_images_stays_until_both_are_lost() -> None:
-    truth = [[1, 0, 0], [1, 0, 0], [0, 1, 0]]
+    truth = [[1, 0, 0, 0], [1, 0, 0, 0], [0, 1, 1, 0], [0, 0, 0, 0], [0, 0, 0, 0]]
     cases = build(gallery(truth))
     kept = {
         gone: list(without_images(cases, {0: set(gone)}).cases.case(0).captions)
         for gone in ((0,), (1,), (2,), (0, 1))
     }
-    shared, own, distractor = cases.case(0).captions
+    shared, own, other, distractor = cases.case(0).captions
     assert kept == {
-        (0,): [shared, own, distractor],
-        (1,): [shared, own, distractor],
+        (0,): [shared, own, other, distractor],
+        (1,): [shared, own, other, distractor],
         (2,): [shared, distractor],
-        (0, 1): [own, distractor],
+        (0, 1): [own, other, distractor],
     }
+
+
+def test_a_class_stays_without_an_image() -> None:
+    cases = build(gallery([[1, 0, 0], [1, 0, 0], [0, 1, 0], [0, 1, 0], [0, 0, 1]]))
+    kept = without_images(cases, {0: {4}}).cases.case(0)
+    assert len(kept.images) == 4 and kept.captions == cases.case(0).captions
 
 
 def test_nothing_lost_is_the_same_table() -> None:
@@ -378,13 +384,16 @@ def test_nothing_lost_is_the_same_table() -> None:
 
 
 @pytest.mark.parametrize("count", [5, 6, 8, 9, 100])
-def test_galleries_are_cut_to_their_first_images(count: int) -> None:
+def test_galleries_are_cut_evenly(count: int) -> None:
     cases = build(case(0), gallery(owned(8, 2, 3), "eight"), square(1), gallery(owned(6), "six"))
     found = smaller_galleries(cases, count)
     assert found.image_counts.tolist() == [1, min(8, count), 2, min(6, count)]
     for row in range(4):
         one, before = found.case(row), cases.case(row)
-        images, captions = pruned_by_loop(before, set(range(len(one.images), len(before.images))))
+        size = len(before.images)
+        chosen = {round(i * (size - 1) / (count - 1)) for i in range(count)} if count < size else ()
+        gone = set(range(size)) - set(chosen) if chosen and row in (1, 3) else set()
+        images, captions = pruned_by_loop(before, gone)
         assert [ref.path for ref in one.images] == images
         assert list(one.captions) == captions
 

@@ -164,8 +164,9 @@ def _gaps(cases: Cases) -> Iterator[str]:
 
 def _blind(known: Benchmark, cases: Cases) -> Iterator[Blind]:
     """Baselines by group, over the cases with one image, whose captions compete."""
-    one_image = (cases.image_counts == 1) & ~gallery_rows(cases)
-    chosen = cases.keep(one_image)
+    first = cases.frame["images"].list.first().struct.field("path")
+    texts = first.str.starts_with(TEXT).to_numpy()
+    chosen = cases.keep((cases.image_counts == 1) & ~gallery_rows(cases) & ~texts)
     if not len(chosen):
         return
     protocol = replace(PROTOCOLS["strict"], exclude=frozenset())
