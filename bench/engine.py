@@ -22,8 +22,10 @@ import torch
 from PIL import Image
 
 from counterpoint.cases import Cases, ImageRef, caption_case
+from counterpoint.models import LoadOptions
 from counterpoint.models.open_clip import OpenClip
 from counterpoint.models.open_clip_checks import Source
+from counterpoint.models.torch_models import Place
 from counterpoint.progress import Quiet
 from counterpoint.scoring.engine import Work, score
 from counterpoint.scoring.store import Store
@@ -65,7 +67,9 @@ def load(seed: int) -> OpenClip:
     torch.manual_seed(seed)
     logging.disable(logging.WARNING)  # open_clip warns that the weights are random: they shall be
     model = open_clip.create_model(NAME, pretrained=None)
-    return OpenClip(Source(NAME, NAME, None), model, open_clip.get_tokenizer(NAME), "cpu")
+    return OpenClip(
+        Source(NAME, NAME, None), model, open_clip.get_tokenizer(NAME), Place(LoadOptions("cpu"))
+    )
 
 
 def caption(rng: np.random.Generator) -> str:

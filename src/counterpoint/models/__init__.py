@@ -30,11 +30,15 @@ EXAMPLES: Final[dict[str, str]] = {
 }
 
 
+PRECISIONS: Final = ("fp32", "tf32", "bf16", "fp16")
+
+
 @dataclass(frozen=True, slots=True)
 class LoadOptions:
     """What a family needs to know to load a model."""
 
     device: str = "auto"
+    precision: str = "fp32"
 
 
 def load_model(id: str, options: LoadOptions | None = None) -> Model:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import logging
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,8 +17,8 @@ from PIL import Image
 
 from counterpoint.errors import MissingExtraError, ModelError, NotFoundError
 from counterpoint.models import LoadOptions
-from counterpoint.models.devices import pick_device
 from counterpoint.models.open_clip_checks import Source, parse, refuse_wrong_activation
+from counterpoint.models.torch_models import Place, fingerprint, memory_errors, plain, unit
 from counterpoint.registry import did_you_mean
 
 # A folder may bring its own byte-pair merges for open_clip's tokenizer, under this name.
@@ -34,23 +33,25 @@ _PROBES: Final = (
 class OpenClip:
     """A dual encoder. Whatever the towers run in, vectors leave as unit float32."""
 
-    def __init__(self, source: Source, model: Any, tokenizer: Any, device: str) -> None:
-        self.model, self.tokenizer, self.device = model.eval(), tokenizer, device
+    def __init__(self, source: Source, model: Any, tokenizer: Any, place: Place) -> None:
+        self.model, self.tokenizer, self.place = model.eval(), tokenizer, place
         self.transform = image_transform_v2(
             PreprocessCfg(**model.visual.preprocess_cfg), is_train=False
         )
         self.context_length: int | None = tokenizer.context_length
         self.notes = source.notes
-        self.fingerprint = self._fingerprint()
+        identity = (self.transform, self._tokenizer_identity(), place.precision)
+        self.fingerprint = fingerprint(model, *identity)
         self.cuts_padding = self._may_cut_padding()
 
     def preprocess(self, image: Image.Image) -> torch.Tensor:
         tensor: torch.Tensor = self.transform(image)
         return tensor
 
-    @torch.inference_mode()
+    @memory_errors
     def encode_images(self, images: Sequence[torch.Tensor]) -> np.ndarray:
-        return _unit(self.model.encode_image(torch.stack(list(images)).to(self.device)))
+        with self.place.running():
+            return unit(self.model.encode_image(torch.stack(list(images)).to(self.place.device)))
 
     def count_tokens(self, captions: Sequence[str]) -> np.ndarray:
         if isinstance(self.tokenizer, open_clip.SimpleTokenizer):
@@ -59,19 +60,17 @@ class OpenClip:
         inner = self.tokenizer.tokenizer  # transformers
         return np.array([len(inner(self._clean(c))["input_ids"]) for c in captions])
 
-    @torch.inference_mode()
+    @memory_errors
     def encode_captions(self, captions: Sequence[str]) -> np.ndarray:
-        tokens = self.tokenizer(list(captions)).to(self.device)
-        if self.cuts_padding:
-            return self._encode_cut(tokens)
-        return _unit(self.model.encode_text(tokens))
+        tokens = self.tokenizer(list(captions)).to(self.place.device)
+        with self.place.running():
+            if self.cuts_padding:
+                return self._encode_cut(tokens)
+            return unit(self.model.encode_text(tokens))
 
     def describe(self) -> Mapping[str, Any]:
-        parameters = list(self.model.parameters())
         return {
-            "device": str(parameters[0].device),
-            "dtype": str(parameters[0].dtype).removeprefix("torch."),
-            "parameters": sum(p.numel() for p in parameters),
+            **self.place.describe(self.model),
             "context_length": self.context_length,
             "preprocessing": repr(self.transform),
             "padding_cut": self.cuts_padding,
@@ -98,8 +97,8 @@ class OpenClip:
             cut["attn_mask"] = tower.attn_mask[:length, :length]
         if tower is self.model:
             out = torch.func.functional_call(tower, cut, (None, tokens))
-            return _unit(out["text_features"] if isinstance(out, dict) else out[1])
-        return _unit(torch.func.functional_call(tower, cut, (tokens,)))
+            return unit(out["text_features"] if isinstance(out, dict) else out[1])
+        return unit(torch.func.functional_call(tower, cut, (tokens,)))
 
     def _text_tower(self) -> Any:
         """The module that holds the text tower's positional table: the model, or its `text`."""
@@ -107,53 +106,26 @@ class OpenClip:
 
     @torch.inference_mode()
     def _may_cut_padding(self) -> bool:
-        """Try it: cut captions must come out as uncut ones do, alone and in company."""
-        tokens = self.tokenizer(list(_PROBES)).to(self.device)
+        """Try it, in float32: cut captions must come out as uncut ones do, alone and in company."""
+        tokens = self.tokenizer(list(_PROBES)).to(self.place.device)
         try:
             cut = np.concatenate([self._encode_cut(tokens), self._encode_cut(tokens[:1])])
         except (AttributeError, RuntimeError, TypeError, ValueError, AssertionError):
             return False  # a tower of another make: give it the full context
-        whole = _unit(self.model.encode_text(tokens))
+        whole = unit(self.model.encode_text(tokens))
         return bool(np.abs(cut - np.concatenate([whole, whole[:1]])).max() < 1e-5)
-
-    def _fingerprint(self) -> str:
-        state = hashlib.blake2b(digest_size=16)
-        state.update(repr((self.transform, self._tokenizer_identity())).encode())
-        # Weights do not show everything: activations, numbers of heads, pooling and masks are
-        # attributes and buffers of the modules.
-        for name, module in self.model.named_modules():
-            state.update(repr((name, type(module).__name__, _plain(module))).encode())
-        tensors = {**self.model.state_dict(), **dict(self.model.named_buffers())}
-        for name, value in sorted(tensors.items()):
-            state.update(f"{name} {tuple(value.shape)} {value.dtype}".encode())
-            state.update(value.detach().cpu().reshape(-1).view(torch.uint8).numpy())
-        return state.hexdigest()
 
     def _tokenizer_identity(self) -> tuple[Any, ...]:
         merges = getattr(self.tokenizer, "bpe_ranks", None)
         probe = self.tokenizer(["A Dog &amp; two  CATS, the long-haired ones: don't!"]).tolist()
-        return type(self.tokenizer).__name__, _plain(self.tokenizer), probe, merges
-
-
-def _plain(thing: object) -> list[tuple[str, Any]]:
-    """The attributes of an object that are simple values."""
-    simple = (bool, int, float, str, type(None))
-    return sorted(
-        (name, value if not isinstance(value, tuple) else repr(value))
-        for name, value in vars(thing).items()
-        if isinstance(value, simple) or (isinstance(value, tuple) and len(value) < 8)
-    )
-
-
-def _unit(vectors: torch.Tensor) -> np.ndarray:
-    return torch.nn.functional.normalize(vectors.float(), dim=-1).cpu().numpy()
+        return type(self.tokenizer).__name__, plain(self.tokenizer), probe, merges
 
 
 def load(rest: str, options: LoadOptions) -> OpenClip:
     """`NAME/PRETRAINED` (a tag or a weights file), `local-dir:PATH` or `hf-hub:ORG/REPO`."""
     source = parse(rest)
     refuse_wrong_activation(source)
-    device = pick_device(options.device)
+    place = Place(options)
     merges = source.folder / MERGES if source.folder else None
     own_merges = {"bpe_path": str(merges)} if merges and merges.is_file() else {}
     try:
@@ -161,7 +133,7 @@ def load(rest: str, options: LoadOptions) -> OpenClip:
             model = open_clip.create_model(
                 source.name,
                 source.pretrained,
-                device=device,
+                device=place.device,
                 weights_only=True,
                 require_pretrained=True,
             )
@@ -179,7 +151,7 @@ def load(rest: str, options: LoadOptions) -> OpenClip:
             f"open_clip:{rest}: its tokenizer has {tokenizer.vocab_size} tokens and its text tower "
             f"{vocabulary}; put the matching {MERGES} into the model's folder."
         )
-    return OpenClip(source, model, tokenizer, device)
+    return OpenClip(source, model, tokenizer, place)
 
 
 def _embedding(model: Any) -> Any:
