@@ -27,9 +27,9 @@ from safetensors.torch import load_file, save_file
 
 from counterpoint.errors import MissingExtraError, ModelError, NotFoundError
 from counterpoint.models import LoadOptions, load_model
-from counterpoint.models.devices import pick_device
 from counterpoint.models.open_clip import MERGES
 from counterpoint.models.open_clip_checks import parse, refuse_wrong_activation
+from counterpoint.models.torch_models import Place
 
 # --- QuickGELU ---------------------------------------------------------------------------------
 
@@ -286,7 +286,7 @@ def test_cuda_without_a_gpu_is_refused_in_a_sentence(monkeypatch, tmp_path):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     message = refusal(f"open_clip:local-dir:{save_model(tmp_path / 'm')}", device="cuda")
     assert "--device cpu" in message
-    assert pick_device("auto") == "cpu"
+    assert Place(LoadOptions("auto")).device == "cpu"
 
 
 @pytest.fixture
@@ -303,10 +303,11 @@ def rounding():
 
 def test_auto_takes_the_gpu_that_there_is_and_makes_float32_mean_it(monkeypatch, rounding):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    assert pick_device("cpu") == "cpu"
-    assert all(switch.allow_tf32 for switch in rounding)
-    assert pick_device("auto") == "cuda"
-    assert not any(switch.allow_tf32 for switch in rounding)
+    assert Place(LoadOptions("cpu")).device == "cpu"
+    assert Place(LoadOptions("auto")).device == "cuda"
+    for precision, rounds in (("fp32", False), ("tf32", True), ("bf16", False)):
+        with Place(LoadOptions("cpu", precision)).running():
+            assert all(switch.allow_tf32 == rounds for switch in rounding)
 
 
 def test_a_missing_package_names_the_extra(tmp_path, monkeypatch):

@@ -6,6 +6,7 @@ import platform
 import re
 import sys
 from collections.abc import Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -41,6 +42,7 @@ def evaluate(
     protocol: str | None = None,
     batch_size: int = BATCH,
     device: str = "auto",
+    precision: str = "fp32",
     store: str | Path | None = None,
     progress: Progress | None = None,
 ) -> list[Run]:
@@ -62,7 +64,8 @@ def evaluate(
         name: get_protocol(protocol or benchmark.protocol) for name, (benchmark, _) in found.items()
     }
     tables = {name: prepare(cases, protocols[name], limit) for name, (_, cases) in found.items()}
-    options = {"limit": limit, "batch_size": batch_size, "device": device}
+    loading = LoadOptions(device, precision)
+    options = {"limit": limit, "batch_size": batch_size, **asdict(loading)}
     names = [model if isinstance(model, str) else model[0] for model in models]
     asked = repr((benchmarks, options, str(data), sorted(p.name for p in protocols.values())))
     folders = _folders(names, None if out is None else Path(out), asked)
@@ -73,7 +76,7 @@ def evaluate(
     runs = []
     with Store(Path(store) if store else default_store()) as opened:
         for model, name, folder in zip(models, names, folders, strict=True):
-            loaded = load_model(model, LoadOptions(device)) if isinstance(model, str) else model[1]
+            loaded = load_model(model, loading) if isinstance(model, str) else model[1]
             work = Work(opened, batch_size, Named(progress or Quiet(), name))
             scored = score(loaded, tables, overlong, work)
             parts = {

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from counterpoint.cli.console import errors, output, print_json, progress_bars
 from counterpoint.cli.options import AsJson, Clean, DataFolder, Groups, ProtocolName
+
+if TYPE_CHECKING:
+    from counterpoint.models import LoadOptions
+    from counterpoint.precision import Flips
+    from counterpoint.progress import Progress
+    from counterpoint.runs import Run
 
 EPILOG = """
 Examples:
@@ -46,6 +52,15 @@ def evaluate(
         int, typer.Option(min=1, help="Images, captions or pairs at a time.")
     ] = 128,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    precision: Annotated[
+        str, typer.Option(help="fp32, tf32, bf16 or fp16; vectors are compared in float32.")
+    ] = "fp32",
+    check_precision: Annotated[
+        bool,
+        typer.Option(
+            "--check-precision", help="Score a sample in fp32 too, and count changed verdicts."
+        ),
+    ] = False,
     clean: Clean = False,
     groups: Groups = False,
     allow_missing: Annotated[
@@ -58,6 +73,7 @@ def evaluate(
     from counterpoint.cli.tables import left_out_lines, print_results
     from counterpoint.defects import with_clean
     from counterpoint.evaluation import evaluate as run_evaluation
+    from counterpoint.models import LoadOptions
 
     if device not in ("auto", "cpu", "cuda"):
         raise typer.BadParameter("auto, cpu or cuda", param_hint="--device")
@@ -71,8 +87,10 @@ def evaluate(
             protocol=protocol,
             batch_size=batch_size,
             device=device,
+            precision=precision,
             progress=bars,
         )
+        flips = _flips(runs, LoadOptions(device, precision), bars) if check_precision else []
     shown = with_clean(runs) if clean else runs
     rows = [row for run in shown for row in results.rows(run, groups=groups or as_json)]
     if as_json:
@@ -83,11 +101,33 @@ def evaluate(
             output.print(f"saved {run.folder}", soft_wrap=True)
     for note in (n for run in runs for n in run.manifest["model_info"].get("notes", ())):
         errors.print(f"note: {note}", style="yellow", soft_wrap=True)
+    for flip in flips:
+        errors.print(
+            f"{flip.model} on {flip.benchmark}: {flip.precision} changes {flip.flipped:,} of "
+            f"{flip.verdicts:,} verdicts of a sample against fp32; scores differ by at most "
+            f"{flip.largest:.1e}",
+            soft_wrap=True,
+        )
     for line in left_out_lines(runs):
         errors.print(line, style="yellow", soft_wrap=True)
     if any(run.left_out for run in runs) and not allow_missing:
         errors.print("Cases were left out; --allow-missing accepts that.", style="yellow")
         raise typer.Exit(3)
+
+
+def _flips(runs: list[Run], options: LoadOptions, bars: Progress) -> list[Flips]:
+    from counterpoint.precision import check_precision
+
+    return [
+        flip
+        for run in runs
+        for flip in check_precision(
+            run.model,
+            {name: (part.cases, part.protocol) for name, part in run.parts.items()},
+            options,
+            progress=bars,
+        )
+    ]
 
 
 evaluate.__doc__ = f"{evaluate.__doc__}\n\n{EPILOG}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, ParamSpec, TypeVar
 
@@ -41,7 +42,9 @@ class Place:
         torch.backends.cuda.matmul.allow_tf32 = tf32
         half = _HALF.get(self.precision)
         cast = torch.autocast(self.device, dtype=half, enabled=half is not None)
-        with torch.inference_mode(), cast:
+        with torch.inference_mode(), cast, warnings.catch_warnings():
+            # A CPU without the instructions for half precision says so once, and goes on slower.
+            warnings.filterwarnings("ignore", "mkldnn_matmul failed")
             yield
 
     def describe(self, model: torch.nn.Module) -> dict[str, Any]:

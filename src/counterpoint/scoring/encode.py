@@ -18,6 +18,7 @@ import numpy as np
 
 from counterpoint.errors import ImageError, ModelError
 from counterpoint.progress import Progress
+from counterpoint.scoring.batch_size import BatchSize
 from counterpoint.scoring.kinds import DualEncoder
 from counterpoint.scoring.pictures import Picture
 from counterpoint.scoring.store import Store, digest
@@ -55,6 +56,7 @@ def encode_images(
         return _Prepared(key, value, None)
 
     encoded = Encoded([], {})
+    size = BatchSize(batch, store, f"{model.fingerprint} images")
     advance = progress.start("images", len(pictures))
     waiting: dict[bytes, Any] = {}
     seen: set[bytes] = set()  # two paths may hold the same picture, and threads read ahead
@@ -65,12 +67,12 @@ def encode_images(
         elif item.value is not None and item.key not in seen:
             seen.add(item.key)
             waiting[item.key] = item.value
-        if len(waiting) == batch:
-            _commit(model.encode_images, waiting, store, _VECTORS)
+        if len(waiting) >= size.size:
+            _commit(model.encode_images, waiting, store, size, _VECTORS)
             waiting = {}
         advance(1)
     if waiting:
-        _commit(model.encode_images, waiting, store, _VECTORS)
+        _commit(model.encode_images, waiting, store, size, _VECTORS)
     return encoded
 
 
@@ -104,7 +106,8 @@ def encode_captions(
     keys = caption_keys(model.fingerprint, captions)
     order = np.argsort(lengths, kind="stable").tolist()
     items = {keys[i]: captions[i] for i in order}
-    fill(model.encode_captions, items, store, batch, progress, "captions", vectors=True)
+    owner = f"{model.fingerprint} captions"
+    fill(model.encode_captions, items, store, batch, progress, "captions", owner, vectors=True)
     return keys
 
 
@@ -119,16 +122,22 @@ def fill(
     batch: int,
     progress: Progress,
     what: str,
+    owner: str = "",
     *,
     vectors: bool = False,
 ) -> None:
-    """Make sure that a number (or a vector) for every item is in the store, in the order given."""
+    """Make sure that a number (or a vector) for every item is in the store, in the order given.
+
+    The batch size that fits is remembered under `owner`.
+    """
+    size = BatchSize(batch, store, owner or what)
     advance = progress.start(what, len(items))
     missing = store.missing(list(items))
     advance(len(items) - len(missing))
-    for keys in batches(missing, batch):
-        chosen = {key: items[key] for key in keys}
-        _commit(compute, chosen, store, _VECTORS if vectors else _NUMBERS)
+    dimensions = _VECTORS if vectors else _NUMBERS
+    while missing:
+        keys, missing = missing[: size.size], missing[size.size :]
+        _commit(compute, {key: items[key] for key in keys}, store, size, dimensions)
         advance(len(keys))
 
 
@@ -136,9 +145,20 @@ _NUMBERS, _VECTORS = 1, 2  # dimensions of what a model returns
 
 
 def _commit(
-    compute: Callable[[list[T]], np.ndarray], items: dict[bytes, T], store: Store, dimensions: int
+    compute: Callable[[list[T]], np.ndarray],
+    items: dict[bytes, T],
+    store: Store,
+    size: BatchSize,
+    dimensions: int,
 ) -> None:
-    values = np.asarray(compute(list(items.values())), dtype=np.float32)
+    """Compute and store, in halves where memory runs out."""
+    try:
+        values = np.asarray(compute(list(items.values())), dtype=np.float32)
+    except MemoryError as error:
+        size.halve(len(items), error)
+        for keys in batches(items, size.size):
+            _commit(compute, {key: items[key] for key in keys}, store, size, dimensions)
+        return
     if values.ndim and len(values) != len(items):
         raise ModelError(f"the model returned {len(values)} results for {len(items)} inputs.")
     if values.ndim != dimensions:

@@ -4,21 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from counterpoint.cases import TEXT, Cases
-from counterpoint.errors import ImageError, ModelError, StoreError
+from counterpoint.errors import ModelError, StoreError
 from counterpoint.progress import Progress
 from counterpoint.protocols import Overlong
 from counterpoint.scoring.encode import (
-    broken_pictures,
     caption_keys,
     encode_captions,
     encode_images,
     fill,
 )
-from counterpoint.scoring.kinds import BlindScorer, DualEncoder, Model, PairScorer, TableScorer
+from counterpoint.scoring.items import fill_items
+from counterpoint.scoring.kinds import (
+    BenchmarkScorer,
+    BlindScorer,
+    DualEncoder,
+    Model,
+    PairScorer,
+    TableScorer,
+)
 from counterpoint.scoring.left_out import (
     Scored,
     TokenCounts,
@@ -29,7 +37,7 @@ from counterpoint.scoring.left_out import (
     used_images,
 )
 from counterpoint.scoring.plan import Pairs, Plan, make_plan
-from counterpoint.scoring.store import Store, digest
+from counterpoint.scoring.store import Store
 
 _PIECE = 16_384  # pairs whose vectors are laid side by side at a time
 _DENSE = 1_000_000  # pairs from which a matrix product pays
@@ -48,6 +56,8 @@ def score(
     model: Model, benchmarks: Mapping[str, Cases], overlong: Mapping[str, Overlong], work: Work
 ) -> dict[str, Scored]:
     """Scores of all `benchmarks`; `overlong` says what happens to captions beyond the context."""
+    if isinstance(model, BenchmarkScorer):
+        return model.score_benchmarks(benchmarks, overlong, work)
     if isinstance(model, TableScorer):
         return {name: Scored(_table(model, cases)) for name, cases in benchmarks.items()}
     plan = make_plan(benchmarks)
@@ -80,6 +90,28 @@ def _score_dual(
     scored: dict[str, Scored],
     work: Work,
 ) -> None:
+    images, key_of = encode_plan(model, plan, overlong, scored, work)
+
+    def compare(pairs: Pairs) -> np.ndarray:
+        left, i = _numbered(pairs.images)
+        right, j = _numbered(pairs.captions)
+        vectors = stored([images[number] for number in left.tolist()], work.store)
+        return _dot(vectors, _caption_vectors(plan, right, key_of, work.store), i, j)
+
+    _fill_scores(plan, scored, compare)
+
+
+def encode_plan(
+    model: DualEncoder,
+    plan: Plan,
+    overlong: Mapping[str, Overlong],
+    scored: dict[str, Scored],
+    work: Work,
+) -> tuple[dict[int, bytes], dict[str, bytes]]:
+    """Have all images and texts in the store, and leave out what cannot be had.
+
+    Returns the keys of the vectors: of the images by their number, of the texts by what they say.
+    """
     leave_out_overlong(model.context_length, plan, _token_counts(model, plan), overlong, scored)
 
     numbers = [int(i) for i in used_images(plan, scored)]
@@ -98,15 +130,7 @@ def _score_dual(
         model, texts, np.asarray(model.count_tokens(texts)), work.store, work.batch, work.progress
     )
     key_of = dict(zip(texts, keys, strict=True))
-    images |= {i: key_of[text] for i, text in as_images.items()}
-
-    def compare(pairs: Pairs) -> np.ndarray:
-        left, i = _numbered(pairs.images)
-        right, j = _numbered(pairs.captions)
-        vectors = _stored([images[number] for number in left.tolist()], work.store)
-        return _dot(vectors, _caption_vectors(plan, right, key_of, work.store), i, j)
-
-    _fill_scores(plan, scored, compare)
+    return images | {i: key_of[text] for i, text in as_images.items()}, key_of
 
 
 def _token_counts(model: DualEncoder, plan: Plan) -> TokenCounts:
@@ -131,7 +155,7 @@ def _caption_vectors(
 ) -> np.ndarray:
     """The captions' unit vectors; one of several prompts has the direction of their mean."""
     prompts, begins = plan.prompts_of(captions)
-    vectors = _stored([key_of[plan.texts[i]] for i in prompts.tolist()], store)
+    vectors = stored([key_of[plan.texts[i]] for i in prompts.tolist()], store)
     if len(prompts) == len(captions):
         return vectors
     sums = np.add.reduceat(vectors, begins, axis=0)
@@ -139,38 +163,13 @@ def _caption_vectors(
 
 
 def _score_pairs(model: PairScorer, plan: Plan, scored: dict[str, Scored], work: Work) -> None:
-    pictures: dict[int, bytes] = {}
-    failures: dict[int, str] = {}
-    for number in used_images(plan, scored).tolist():
-        try:
-            pictures[number] = plan.pictures[number].key(work.store)
-        except ImageError as error:
-            failures[number] = str(error)
-    leave_out_images(plan, failures, scored)
-
-    def key(pair: tuple[int, int]) -> bytes:
-        image, text = pair
-        return digest(model.fingerprint, "pair", pictures[image], plan.texts[text])
-
-    def compute(pairs: list[tuple[int, int]]) -> np.ndarray:
-        return model.score_pairs(
-            [plan.pictures[i] for i, _ in pairs], [plan.texts[t] for _, t in pairs]
-        )
-
-    # A model opens its images itself: those it will have to open are tried first, so that one that
-    # cannot be opened costs its cases and not the run.
-    keys = {pair: key(pair) for pair in _unique_pairs(plan, scored)}
-    missing = set(work.store.missing(list(keys.values())))
-    numbers = sorted({image for (image, _), found in keys.items() if found in missing})
-    broken = broken_pictures([plan.pictures[i] for i in numbers])
-    leave_out_images(plan, {numbers[i]: why for i, why in broken.items()}, scored)
-    items = {keys[pair]: pair for pair in _unique_pairs(plan, scored)}
-    fill(compute, items, work.store, work.batch, work.progress, "pairs")
+    wanted, owner = partial(_unique_pairs, plan, scored), (model, model.fingerprint, "pair")
+    key = fill_items(model.score_pairs, wanted, owner, plan, scored, work)
 
     def compare(pairs: Pairs) -> np.ndarray:
         images, texts, begins = _with_prompts(plan, pairs)
         asked = zip(images.tolist(), texts.tolist(), strict=True)
-        return _mean(_stored([key(pair) for pair in asked], work.store)[:, 0], begins)
+        return _mean(stored([key(pair) for pair in asked], work.store)[:, 0], begins)
 
     _fill_scores(plan, scored, compare)
 
@@ -192,7 +191,7 @@ def _score_blind(model: BlindScorer, plan: Plan, scored: dict[str, Scored], work
     keys = caption_keys(model.fingerprint, plan.texts)
     items = dict(zip(keys, plan.texts, strict=True))
     fill(model.score_captions, items, work.store, work.batch, work.progress, "captions")
-    values = _mean(_stored(keys, work.store)[:, 0][plan.prompts], plan.starts[:-1])
+    values = _mean(stored(keys, work.store)[:, 0][plan.prompts], plan.starts[:-1])
     _fill_scores(plan, scored, lambda pairs: values[pairs.captions])
 
 
@@ -203,9 +202,9 @@ def _fill_scores(
         scored[name].scores[pairs.places] = compare(pairs)
 
 
-def _unique_pairs(plan: Plan, scored: dict[str, Scored]) -> list[tuple[int, int]]:
+def _unique_pairs(plan: Plan, scored: dict[str, Scored]) -> list[tuple[int, ...]]:
     """Every pair of an image and a text that is asked for, once, pairs of one image together."""
-    found: set[tuple[int, int]] = set()
+    found: set[tuple[int, ...]] = set()
     for _, pairs in kept_pairs(plan, scored):
         images, texts, _ = _with_prompts(plan, pairs)
         found.update(zip(images.tolist(), texts.tolist(), strict=True))
@@ -218,7 +217,8 @@ def _numbered(numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return unique, places
 
 
-def _stored(keys: list[bytes], store: Store) -> np.ndarray:
+def stored(keys: list[bytes], store: Store) -> np.ndarray:
+    """What the store has under the keys, a row each."""
     values = store.get(keys)
     absent = sum(value is None for value in values)
     if absent:

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from PIL import Image
 
     from counterpoint.cases import Cases
+    from counterpoint.protocols import Overlong
+    from counterpoint.scoring.engine import Work
+    from counterpoint.scoring.left_out import Scored
     from counterpoint.scoring.pictures import Picture
 
 
@@ -67,7 +70,27 @@ class TableScorer(Protocol):
         """A score for every pair, flat, in the order of `Cases.pair_offsets`."""
 
 
-Model = DualEncoder | PairScorer | BlindScorer | TableScorer
+@runtime_checkable
+class BenchmarkScorer(Protocol):
+    """Scores whole benchmarks in its own way: an ensemble of models, a judge of whole cases."""
+
+    fingerprint: str
+
+    def score_benchmarks(
+        self, benchmarks: Mapping[str, Cases], overlong: Mapping[str, Overlong], work: Work
+    ) -> dict[str, Scored]:
+        """As `engine.score`, which it may ask for the scores of the models it is made of."""
+
+
+Model = DualEncoder | PairScorer | BlindScorer | TableScorer | BenchmarkScorer
+
+
+@runtime_checkable
+class Announcing(Protocol):
+    """A model whose work is worth knowing of before it begins, because it costs."""
+
+    def announce(self, items: int) -> str:
+        """A few words on what `items` results that are not stored yet will take."""
 
 
 @runtime_checkable

@@ -21,6 +21,7 @@ PARQUET: Final = "parquet:"
 SHUFFLE: Final = "shuffle-"
 _NO_PICTURE: Final = "a text stands in the image's place, and this model compares no texts."
 MAX_PIXELS: Final = Image.MAX_IMAGE_PIXELS or 89_478_485  # Pillow's own limit: a quarter GiB of RGB
+MAX_RATIO: Final = 100  # of the sides
 _BOMBS: Final = (Image.DecompressionBombError, Image.DecompressionBombWarning)
 
 
@@ -58,7 +59,14 @@ class Picture:
 
     def open(self) -> Image.Image:
         """Decode, crop and convert to RGB. Raises ImageError if that cannot be done."""
-        return self._crop(self._open())
+        image = self._crop(self._open())
+        if max(image.size) > MAX_RATIO * min(image.size):
+            # Preprocessing scales the shorter side up: a line of pixels would fill the memory.
+            raise ImageError(
+                f"image {self.ref.path!r:.200}: {image.width} x {image.height} pixels are too "
+                "narrow to be scaled."
+            )
+        return image
 
     def _open(self) -> Image.Image:
         reference = self.ref.path

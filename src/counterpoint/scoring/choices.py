@@ -1,0 +1,132 @@
+"""Forced choice: models that say which of two captions fits an image, and give no number.
+
+A caption's score is its mean share against the other captions of its case. That depends on which
+captions these are, so it is not what is kept: kept is the choice between two captions of an image,
+which depends on nothing else and is asked once wherever the two meet, in any benchmark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations
+from typing import Final, NamedTuple, Protocol
+
+import numpy as np
+
+from counterpoint.cases import Cases
+from counterpoint.errors import ModelError
+from counterpoint.scoring.engine import Work, stored
+from counterpoint.scoring.items import Item, fill_items
+from counterpoint.scoring.left_out import Scored, kept_pairs
+from counterpoint.scoring.pictures import Picture
+from counterpoint.scoring.plan import Plan, make_plan
+
+MOST: Final = 32  # captions of an image: every two of them are compared, 496 choices for 32
+
+
+class ChoiceScorer(Protocol):
+    """Says which of two captions fits an image better."""
+
+    fingerprint: str
+
+    def score_choices(
+        self, pictures: Sequence[Picture], firsts: Sequence[str], seconds: Sequence[str]
+    ) -> np.ndarray:
+        """The first caption's share (n,): 1 if it fits better, 0 if the second does, 0.5 if neither.
+
+        The two are never the same, and stand in alphabetical order: which is first says nothing of
+        which is true. Choices of one image stand next to each other.
+        """
+
+
+class _Line(NamedTuple):
+    """An image with the captions of its case, and the places of their scores."""
+
+    image: int
+    captions: np.ndarray
+    places: np.ndarray
+
+
+class _Choice(NamedTuple):
+    """Two captions by their place in the line, and the texts that are compared for them."""
+
+    left: int
+    right: int
+    item: Item
+
+
+def score_by_choices(
+    model: ChoiceScorer, benchmarks: Mapping[str, Cases], work: Work
+) -> dict[str, Scored]:
+    """As `engine.score`. A caption's scores over images are shares too, with the same captions."""
+    for name, cases in benchmarks.items():
+        _refuse(name, cases.caption_counts)
+    plan = make_plan(benchmarks)
+    scored = {
+        name: Scored(np.full(cases.pair_offsets[-1], np.nan, dtype=np.float32))
+        for name, cases in benchmarks.items()
+    }
+
+    def wanted() -> list[Item]:
+        lines = (line for _, line in _lines(plan, scored))
+        return sorted({choice.item for line in lines for choice in _asked(plan, line)})
+
+    owner = (model, model.fingerprint, "choice")
+    key = fill_items(model.score_choices, wanted, owner, plan, scored, work)
+    for name, line in _lines(plan, scored):
+        asked = [key(choice.item) for choice in _asked(plan, line)]
+        found = iter(stored(asked, work.store)[:, 0].tolist() if asked else ())
+        scored[name].scores[line.places] = _mean_shares(
+            len(line.captions),
+            [(c, next(found) if _differ(c) else 0.5) for c in _choices(plan, line)],
+        )
+    return scored
+
+
+def _refuse(name: str, captions: np.ndarray) -> None:
+    if captions.max() > MOST:
+        raise ModelError(
+            f"{name}: a case has {captions.max():,} captions, and a forced choice compares every "
+            f"two of at most {MOST}; use a model that gives a score for each caption."
+        )
+    if captions.min() < 2:
+        raise ModelError(
+            f"{name}: a case has a single caption, and a forced choice needs two; "
+            "use a model that gives a score for each caption."
+        )
+
+
+def _lines(plan: Plan, scored: Mapping[str, Scored]) -> Iterator[tuple[str, _Line]]:
+    """Every image of every case that is not left out, with its benchmark's name."""
+    for name, pairs in kept_pairs(plan, scored):
+        begins = np.isin(pairs.places, plan.shares[name].layout.line_pairs)
+        columns = (np.split(column, np.flatnonzero(begins)[1:]) for column in pairs)
+        for images, captions, places in zip(*columns, strict=True):
+            yield name, _Line(int(images[0]), captions, places)
+
+
+def _choices(plan: Plan, line: _Line) -> list[_Choice]:
+    """Every two texts of different captions, in an order that depends on the texts alone."""
+    texts, begins = plan.prompts_of(line.captions)
+    owners = np.searchsorted(begins, np.arange(len(texts)), side="right") - 1
+    both = sorted(
+        zip(texts.tolist(), owners.tolist(), strict=True), key=lambda found: plan.texts[found[0]]
+    )
+    return [_Choice(i, j, (line.image, s, t)) for (s, i), (t, j) in combinations(both, 2) if i != j]
+
+
+def _differ(choice: _Choice) -> bool:
+    return choice.item[1] != choice.item[2]
+
+
+def _asked(plan: Plan, line: _Line) -> list[_Choice]:
+    """A caption that stands twice in its case ties with itself, unasked."""
+    return [choice for choice in _choices(plan, line) if _differ(choice)]
+
+
+def _mean_shares(captions: int, choices: Sequence[tuple[_Choice, float]]) -> np.ndarray:
+    total, count = np.zeros(captions), np.zeros(captions)
+    for choice, share in choices:
+        total[[choice.left, choice.right]] += share, 1 - share
+        count[[choice.left, choice.right]] += 1
+    return total / count

@@ -1,0 +1,94 @@
+"""A model from somebody else's package: installed by pip, found by its entry point."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+MODULE = '''
+"""A matching model with no maintained package, in thirty lines."""
+
+import numpy as np
+
+
+class Matcher:
+    """Likes captions that name the colour of the picture."""
+
+    def __init__(self, strength):
+        self.strength = strength
+        self.fingerprint = f"matcher 1 {strength}"
+
+    def score_pairs(self, pictures, captions):
+        colours = [np.asarray(picture.open()).mean(axis=(0, 1)) for picture in pictures]
+        names = ("red", "green", "blue")
+        return np.array(
+            [
+                self.strength * sum(c for c, name in zip(colour, names) if name in caption)
+                for colour, caption in zip(colours, captions)
+            ]
+        )
+
+
+def load(rest, options):
+    return Matcher(float(rest or 1))
+'''
+META = "Metadata-Version: 2.1\nName: my-matcher\nVersion: 1.0\n"
+WHEEL = "Wheel-Version: 1.0\nGenerator: by hand\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+POINTS = "[counterpoint.models]\nmatcher = my_matcher:load\n"
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder into which pip installed a package that brings a model."""
+    folder = tmp_path_factory.mktemp("plugin")
+    wheel = folder / "my_matcher-1.0-py3-none-any.whl"
+    info = "my_matcher-1.0.dist-info"
+    files = {
+        "my_matcher.py": MODULE,
+        f"{info}/METADATA": META,
+        f"{info}/WHEEL": WHEEL,
+        f"{info}/entry_points.txt": POINTS,
+    }
+    with zipfile.ZipFile(wheel, "w") as archive:
+        for name, text in files.items():
+            archive.writestr(name, text)
+        archive.writestr(f"{info}/RECORD", "".join(f"{name},,\n" for name in files))
+    command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps"]
+    command += ["--disable-pip-version-check", "--target", str(folder / "site"), str(wheel)]
+    subprocess.run(command, check=True, capture_output=True, timeout=60)
+    return folder / "site"
+
+
+def counterpoint(site: Path, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(site),
+        "COUNTERPOINT_CACHE": str(folder / "cache"),
+    }
+    command = [sys.executable, "-m", "counterpoint", *arguments]
+    return subprocess.run(
+        command, env=environment, cwd=folder, capture_output=True, text=True, timeout=120
+    )
+
+
+def test_it_is_listed(site: Path, tmp_path: Path) -> None:
+    done = counterpoint(site, tmp_path, "ls", "models", "--json")
+    assert done.returncode == 0, done.stderr
+    rows = {row["id"]: row for row in json.loads(done.stdout)}
+    assert "plug-in" in rows["matcher:..."]["what"]
+
+
+def test_it_is_evaluated_like_any_other(site: Path, tmp_path: Path) -> None:
+    command = ("eval", "-m", "matcher:2", "-b", "world-bi:size=30", "--out", "run", "--json")
+    done = counterpoint(site, tmp_path, *command)
+    assert done.returncode == 0, done.stderr
+    rows = json.loads(done.stdout)
+    assert {row["model"] for row in rows} == {"matcher:2"} and rows[0]["n"] == 30
+    manifest = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert manifest["fingerprint"] == "matcher 1 2.0"

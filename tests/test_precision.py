@@ -1,0 +1,71 @@
+"""Precision: explicit, recorded, in the fingerprint, and checked against float32."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from counterpoint import evaluate, load_run
+from counterpoint.benchmarks import load_benchmark
+from counterpoint.cli import app
+from counterpoint.errors import NotFoundError
+from counterpoint.models import PRECISIONS, LoadOptions, load_model
+from counterpoint.precision import check_precision
+from counterpoint.protocols import get_protocol
+
+BENCH = "world-swap:size=40"
+
+
+def test_every_precision_gives_unit_float32(tmp_path):
+    whole = load_model("world:base", LoadOptions("cpu")).encode_captions(["a red square"])
+    for precision in PRECISIONS:
+        model = load_model("world:base", LoadOptions("cpu", precision))
+        vectors = model.encode_captions(["a red square", "a blue circle above a white star"])
+        assert vectors.dtype == np.float32
+        np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-6)
+        np.testing.assert_allclose(vectors[:1], whole, atol=1e-6 if "32" in precision else 0.03)
+
+
+def test_precisions_do_not_share_results():
+    models = [load_model("world:base", LoadOptions("cpu", p)) for p in PRECISIONS]
+    assert len({model.fingerprint for model in models}) == len(PRECISIONS)
+    assert load_model("world:base", LoadOptions("cpu")).fingerprint == models[0].fingerprint
+
+
+def test_the_run_records_it(tmp_path):
+    evaluate("world:base", BENCH, precision="bf16", out=tmp_path / "run", store=tmp_path)
+    manifest = load_run(tmp_path / "run").manifest
+    assert manifest["options"]["precision"] == manifest["model_info"]["precision"] == "bf16"
+    assert manifest["model_info"]["dtype"] == "float32"  # of the weights
+    with pytest.raises(NotFoundError, match="no precision is called 'fp8'"):
+        evaluate("world:base", BENCH, precision="fp8", store=tmp_path)
+
+
+def test_changed_verdicts_are_counted(tmp_path):
+    benchmark, cases = load_benchmark("world-swap:size=120")
+    tables = {"world": (cases, get_protocol(benchmark.protocol))}
+    [same] = check_precision("world:base", tables, LoadOptions("cpu"), store=tmp_path)
+    assert (same.flipped, same.largest) == (0, 0.0) and same.verdicts == 3 * 120
+    [flips] = check_precision("world:base", tables, LoadOptions("cpu", "bf16"), store=tmp_path)
+    assert 0 < flips.largest < 0.05
+    runs = [
+        evaluate("world:base", "world-swap:size=120", precision=p, out=tmp_path / p, store=tmp_path)
+        for p in ("bf16", "fp32")
+    ]
+    low, high = (run.parts["world-swap:size=120"].scores.reshape(-1, 3) for [run] in runs)
+    assert flips.largest == pytest.approx(np.abs(low - high).max(), rel=1e-6)
+
+    def outcomes(scores):
+        above = scores[:, :2] > scores[:, 2:]
+        return np.stack([above[:, 0], above.all(axis=1), above.any(axis=1) ^ above.all(axis=1)])
+
+    assert flips.flipped == int((outcomes(low) != outcomes(high)).sum())
+
+
+def test_the_command_says_how_many(tmp_path, monkeypatch):
+    monkeypatch.setenv("COUNTERPOINT_CACHE", str(tmp_path))
+    command = ["eval", "-m", "world:base", "-b", BENCH, "--out", str(tmp_path / "run")]
+    done = CliRunner().invoke(app, [*command, "--precision", "bf16", "--check-precision"])
+    assert done.exit_code == 0, done.output
+    assert "bf16 changes" in done.stderr and "of 120 verdicts of a sample" in done.stderr
