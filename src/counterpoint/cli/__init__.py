@@ -12,6 +12,7 @@ from counterpoint.cli import (
     compare,
     data,
     demo,
+    detector,
     doctor,
     evaluate,
     import_scores,
@@ -41,6 +42,7 @@ for name, verb in (
 ):
     app.command(name)(plainly(verb))
 app.add_typer(data.app)
+app.add_typer(detector.app)
 
 
 def main() -> None:

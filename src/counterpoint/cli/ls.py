@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -14,6 +15,7 @@ from counterpoint.cli.options import AsJson
 if TYPE_CHECKING:
     from counterpoint.benchmarks import Benchmark
 
+_PACKAGES = {"vlm": ("transformers", "accelerate", "sentencepiece", "openai")}
 _ONLY_JSON = ("images", "ids", "chance", "paper", "licence")  # too much for a terminal
 
 
@@ -99,5 +101,17 @@ def _models() -> list[dict[str, str]]:
 
     known = {id.partition(":")[0] for id in EXAMPLES}
     plugins = [name for name in FAMILIES.names() if name not in known]
-    rows = [{"id": id, "what": what} for id, what in EXAMPLES.items()]
-    return rows + [{"id": f"{name}:...", "what": "from an installed plug-in"} for name in plugins]
+    rows = [
+        {"id": id, "what": example.what, "needs": _needs(example.extra)}
+        for id, example in EXAMPLES.items()
+    ]
+    own = "from an installed plug-in"
+    return rows + [{"id": f"{name}:...", "what": own, "needs": ""} for name in plugins]
+
+
+def _needs(extra: str) -> str:
+    """The pip command of an extra, unless it is installed."""
+    if not extra:
+        return ""
+    command = f"pip install 'counterpoint[{extra}]'"
+    return f"[{extra}], installed" if all(map(find_spec, _PACKAGES[extra])) else command

@@ -3,32 +3,82 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from counterpoint.registry import Registry
 from counterpoint.scoring.kinds import Model
 
+_HOME: Final = "counterpoint.models"
+
 FAMILIES: Final = Registry(
     "model",
-    "counterpoint.models",
+    _HOME,
     {
-        "open_clip": "counterpoint.models.open_clip:load",
-        "world": "counterpoint.models.open_clip:load_world",
-        "blind": "counterpoint.models.blind:load",
-        "random": "counterpoint.models.random:load",
+        "api": f"{_HOME}.api:load",
+        "blind": f"{_HOME}.blind:load",
+        "blip-itc": f"{_HOME}.blip:load_itc",
+        "blip-itm": f"{_HOME}.blip:load_itm",
+        "checkpoint": f"{_HOME}.checkpoint:load",
+        "detector": f"{_HOME}.detector:load",
+        "ensemble": f"{_HOME}.ensemble:load",
+        "flava-itm": f"{_HOME}.flava:load",
+        "hf": f"{_HOME}.hf:load",
+        "lm": f"{_HOME}.vqa:load_lm",
+        "open_clip": f"{_HOME}.open_clip:load",
+        "random": f"{_HOME}.random:load",
+        "vqa": f"{_HOME}.vqa:load",
+        "world": f"{_HOME}.open_clip:load_world",
     },
 )
 
-EXAMPLES: Final[dict[str, str]] = {
-    "world:base": "the bundled base model of the synthetic world",
-    "open_clip:ViT-B-32-quickgelu/openai": "open_clip architecture with a tag or a weights file",
-    "open_clip:local-dir:PATH": "an open_clip model folder (open_clip_config.json and weights)",
-    "blind:length": "the shorter caption wins; sees no image",
-    "blind:format": "the caption that looks less edited wins; sees no image",
-    "blind:bow": "a bag of words fitted to the benchmark itself, cross-validated; sees no image",
-    "random": "random scores: the printed chance levels",
-}
 
+class Example(NamedTuple):
+    """What an id of a family is, and which extra it needs beyond the package itself."""
+
+    what: str
+    extra: str = ""
+
+
+_VLM: Final = "vlm"
+EXAMPLES: Final[dict[str, Example]] = {
+    "world:base": Example("the bundled base model of the synthetic world"),
+    "open_clip:ViT-B-32-quickgelu/openai": Example(
+        "open_clip architecture with a tag or a weights file; cosine"
+    ),
+    "open_clip:local-dir:PATH": Example(
+        "an open_clip model folder (open_clip_config.json and weights)"
+    ),
+    "open_clip:hf-hub:ORG/REPO": Example("an open_clip model of the hub"),
+    "checkpoint:PATH@ViT-B-32-quickgelu": Example(
+        "a finetuned CLIP state dict (NegCLIP, CE-CLIP, SVLC, DAC ...) in an architecture"
+    ),
+    "hf:ORG/REPO": Example(
+        "transformers dual encoders, by hub id or folder: CLIP, SigLIP, ALIGN, FLAVA ...", _VLM
+    ),
+    "blip-itm:ORG/REPO": Example("BLIP or BLIP-2, matching head: a probability", _VLM),
+    "blip-itc:ORG/REPO": Example("BLIP or BLIP-2, contrastive head: a cosine", _VLM),
+    "flava-itm:ORG/REPO": Example("FLAVA's matching head: a probability", _VLM),
+    "vqa:ORG/REPO": Example(
+        "generative models (LLaVA, Qwen-VL, PaliGemma ...): P(yes) to a question", _VLM
+    ),
+    "lm:ORG/REPO": Example("the same models: mean log-likelihood of the caption", _VLM),
+    "api:MODEL": Example("any OpenAI-compatible endpoint: P(yes), or a forced choice", _VLM),
+    "blind:length": Example("the shorter caption wins; sees no image"),
+    "blind:format": Example("the caption that looks less edited wins; sees no image"),
+    "blind:bow": Example(
+        "a bag of words fitted to the benchmark itself, cross-validated; sees no image"
+    ),
+    "blind:grammar": Example("a CoLA classifier: the more grammatical caption wins", _VLM),
+    "blind:plausible": Example("Vera: the more plausible caption wins", _VLM),
+    "blind:lm:PATH": Example("a language model: the likelier caption wins", _VLM),
+    "detector:FOLDER": Example(
+        "tells natural from synthetic and plays BiVLC with that alone (`detector train`)"
+    ),
+    "ensemble:world:base+blind:length": Example(
+        "the mean of several models' scores, standardised over each benchmark"
+    ),
+    "random": Example("random scores: the printed chance levels"),
+}
 
 PRECISIONS: Final = ("fp32", "tf32", "bf16", "fp16")
 

@@ -32,10 +32,10 @@ class ChoiceScorer(Protocol):
     def score_choices(
         self, pictures: Sequence[Picture], firsts: Sequence[str], seconds: Sequence[str]
     ) -> np.ndarray:
-        """The first caption's share (n,): 1 if it fits better, 0 if the second does, 0.5 if neither.
+        """The first caption's share (n,): 1 if it fits better, 0 if the other does, else 0.5.
 
-        The two are never the same, and stand in alphabetical order: which is first says nothing of
-        which is true. Choices of one image stand next to each other.
+        The two are never the same and stand in alphabetical order. Choices of one image stand next
+        to each other.
         """
 
 

@@ -1,0 +1,92 @@
+"""`counterpoint detector`: train the natural-or-synthetic detectors that BiVLC is checked with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from counterpoint.cli.console import errors, output, percent, plainly, print_json, progress_bars
+from counterpoint.cli.options import AsJson
+
+app = typer.Typer(
+    name="detector",
+    help="Detectors of synthetic images and captions, for BiVLC's shortcut check: `train`.",
+    no_args_is_help=True,
+)
+
+
+def train(
+    encoder: Annotated[str, typer.Argument(help="Model id of the encoder, which stays frozen.")],
+    pairs: Annotated[
+        Path,
+        typer.Argument(
+            help="Table (.jsonl, .csv, .tsv, .parquet) with the columns image, caption and label "
+            "(natural or synthetic); image or caption may be empty."
+        ),
+    ],
+    out: Annotated[Path, typer.Option("-o", "--out", help="A new folder for the detector.")],
+    images: Annotated[
+        Path | None, typer.Option(help="Folder that image paths start from; else the table's.")
+    ] = None,
+    caption_epochs: Annotated[int, typer.Option(min=1)] = 10,
+    image_epochs: Annotated[int, typer.Option(min=1)] = 1,
+    learning_rate: Annotated[float, typer.Option("--lr", help="As in the authors' code.")] = 1e-3,
+    train_batch: Annotated[int, typer.Option(min=1, help="Examples a training step.")] = 400,
+    held_out: Annotated[
+        float,
+        typer.Option(
+            min=0.1, max=0.8, help="Share not trained on: half chooses the epoch, half is the test."
+        ),
+    ] = 0.2,
+    seed: Annotated[int, typer.Option(min=0)] = 0,
+    batch_size: Annotated[int, typer.Option(min=1, help="Images or captions at a time.")] = 128,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    precision: Annotated[str, typer.Option(help="fp32, tf32, bf16 or fp16.")] = "fp32",
+    as_json: AsJson = False,
+) -> None:
+    """Train two linear heads on a frozen encoder; `detector:FOLDER` is then a model.
+
+    Examples:
+
+    counterpoint detector train world:base pairs.jsonl -o detectors/world
+
+    counterpoint detector train open_clip:ViT-B-32-quickgelu/openai trohn.parquet -o clip-det
+
+    The columns' captions should be written as the benchmark's are: a missing full stop is a clue.
+    """
+    from counterpoint.detector_training import Settings
+    from counterpoint.detector_training import train as train_detector
+    from counterpoint.models import LoadOptions
+    from counterpoint.scoring.engine import Work
+    from counterpoint.scoring.store import Store, default_store
+
+    if device not in ("auto", "cpu", "cuda"):
+        raise typer.BadParameter("auto, cpu or cuda", param_hint="--device")
+    if not 0 < learning_rate < 1:
+        raise typer.BadParameter("between 0 and 1", param_hint="--lr")
+    settings = Settings(image_epochs, caption_epochs, learning_rate, train_batch, held_out, seed)
+    options = LoadOptions(device, precision)
+    with progress_bars() as bars, Store(default_store()) as store:
+        work = Work(store, batch_size, bars)
+        results = train_detector(
+            encoder, pairs, out, work, images=images, settings=settings, options=options
+        )
+    if as_json:
+        from dataclasses import asdict
+
+        print_json([{**asdict(result), "left_out": len(result.left_out)} for result in results])
+    else:
+        for r in results:
+            output.print(
+                f"{r.name} head: {percent(r.accuracy)} % of {r.test:,} held-out {r.name}s right "
+                f"(the commoner label alone: {percent(r.majority)} %), trained on {r.train:,}",
+                soft_wrap=True,
+            )
+        output.print(f"saved {out}: use it as -m detector:{out}", soft_wrap=True)
+    for note in (note for result in results for note in result.notes):
+        errors.print(f"note: {note}", style="yellow", soft_wrap=True)
+
+
+app.command("train")(plainly(train))

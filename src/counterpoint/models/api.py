@@ -1,0 +1,174 @@
+"""`api:MODEL`: any OpenAI-compatible chat endpoint that takes images (vLLM, Ollama, ...).
+
+OPENAI_BASE_URL and OPENAI_API_KEY say where. Where the endpoint gives log probabilities, a pair's
+score is P(yes) / (P(yes) + P(no)) of the first token of the answer to `Does this figure show
+"{caption}"? Please answer yes or no.`; where it gives none, the model chooses between every two
+captions of an image, in both orders, and a caption's score is its mean share (`scoring.choices`).
+A probe at loading finds out which; `api:MODEL?mode=logprobs` or `?mode=choice` asks for one.
+`?side=N` is the longer side of the images that are sent at most (1024), `?image=png` sends them
+without loss. An answer that is a refusal or cannot be read counts as 0.5, and is counted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from counterpoint.cases import Cases
+from counterpoint.errors import MissingExtraError
+from counterpoint.models import LoadOptions
+from counterpoint.models.api_answers import Answer, ask_choice, ask_yes, first_wins, yes_share
+from counterpoint.models.api_settings import (
+    CHOICE,
+    IMAGES,
+    LOGPROBS,
+    Settings,
+    read_endpoint,
+    read_settings,
+)
+from counterpoint.protocols import Overlong
+from counterpoint.scoring.choices import score_by_choices
+from counterpoint.scoring.engine import Work
+from counterpoint.scoring.left_out import Scored
+from counterpoint.scoring.pictures import Picture
+from counterpoint.scoring.store import digest
+
+try:
+    import openai
+except ImportError:
+    raise MissingExtraError("api:...", "vlm") from None
+else:
+    from counterpoint.models.api_client import Client, Pause, Question
+    from counterpoint.models.api_probe import Found, data_url, probe
+
+_MIDPOINT: Final = 0.5
+
+
+class _Api:
+    """What both ways of asking share."""
+
+    requests_each = 1
+
+    def __init__(self, client: Client, settings: Settings, found: Found) -> None:
+        self.client, self.settings, self.found = client, settings, found
+        self.estimate, self.refused, self.unread = "", 0, 0
+        # A name may come to mean another model: what the endpoint says it runs goes in.
+        served = (client.endpoint.name, client.endpoint.shown(), found.answer.model)
+        images = (settings.side, settings.image, IMAGES[settings.image])
+        how = (found.mode, found.request, images, ask_yes("x"), ask_choice("x", "y"))
+        self.fingerprint = digest("api 1", *served, json.dumps(how)).hex()
+
+    def announce(self, items: int) -> str:
+        count, probe = items * self.requests_each, self.found.answer
+        self.estimate = f"{count:,} requests"
+        if probe.tokens_in:  # the probe's image is large: this is rather too much
+            tokens = (count * probe.tokens_in, count * probe.tokens_out)
+            self.estimate += f", about {sum(tokens):,} tokens{self._cost(*tokens)}"
+        return self.estimate
+
+    def describe(self) -> Mapping[str, Any]:
+        usage, refused, unread = self.client.usage, self.refused, self.unread
+        words = {
+            LOGPROBS: "scored by P(yes) of the first token of its answers.",
+            CHOICE: "scored by forced choice in both orders: a caption's score is its share.",
+        }
+        cost = self._cost(usage.tokens_in, usage.tokens_out)
+        notes = [
+            words[self.found.mode],
+            f"{usage.answers:,} answers ({usage.retries:,} requests repeated) took "
+            f"{usage.tokens_in:,} tokens in and {usage.tokens_out:,} out{cost}.",
+        ]
+        if not self.found.readable:
+            notes.append(
+                f"its answer to a probe could not be read: {self.found.answer.text!r:.80}."
+            )
+        if refused or unread:
+            notes.append(
+                f"of {usage.answers:,} answers {refused:,} were refusals and {unread:,} could not "
+                f"be read; each of them counts as {_MIDPOINT}."
+            )
+        if len(usage.models) > 1:
+            notes.append(f"the endpoint changed its model on the way: {sorted(usage.models)}.")
+        return {
+            "endpoint": self.client.endpoint.shown(),
+            "mode": self.found.mode,
+            "request": self.found.request,
+            "image": f"{self.settings.image}, longer side at most {self.settings.side}",
+            "served": sorted(usage.models),
+            "estimate": self.estimate,
+            "usage": {
+                "answers": usage.answers,
+                "retries": usage.retries,
+                "tokens_in": usage.tokens_in,
+                "tokens_out": usage.tokens_out,
+                "refused": refused,
+                "unread": unread,
+            },
+            "price": self.client.endpoint.price,
+            "versions": {"openai": openai.__version__},
+            "notes": [f"{self.client.endpoint.name}: {note}" for note in notes],
+        }
+
+    def _cost(self, tokens_in: int, tokens_out: int) -> str:
+        price = self.client.endpoint.price
+        return f", ${(tokens_in * price[0] + tokens_out * price[1]) / 1e6:,.2f}" if price else ""
+
+    def _ask(self, questions: Sequence[Question]) -> list[Answer]:
+        return self.client.ask(questions, self._encode, self.found.request)
+
+    def _encode(self, picture: Picture) -> str:
+        return data_url(picture.open(), self.settings)
+
+    def _counted(self, answer: Answer, value: float | None) -> float:
+        if value is not None and not answer.refused:
+            return value
+        self.refused += answer.refused
+        self.unread += not answer.refused
+        return _MIDPOINT
+
+
+class ApiYes(_Api):
+    """A PairScorer."""
+
+    def score_pairs(self, pictures: Sequence[Picture], captions: Sequence[str]) -> np.ndarray:
+        pairs = zip(pictures, captions, strict=True)
+        answers = self._ask([Question(picture, ask_yes(caption)) for picture, caption in pairs])
+        return np.array([self._counted(answer, yes_share(answer)) for answer in answers])
+
+
+class ApiChoice(_Api):
+    """A ChoiceScorer: whoever always says A says so in both orders, and all his captions tie."""
+
+    requests_each = 2
+
+    def score_choices(
+        self, pictures: Sequence[Picture], firsts: Sequence[str], seconds: Sequence[str]
+    ) -> np.ndarray:
+        both = [*zip(pictures, firsts, seconds, strict=True)]
+        orders = [order for p, a, b in both for order in ((p, a, b), (p, b, a))]
+        answers = self._ask([Question(p, ask_choice(a, b)) for p, a, b in orders])
+        wins = [
+            self._counted(answer, first_wins(answer, a, b))
+            for answer, (_, a, b) in zip(answers, orders, strict=True)
+        ]
+        return (np.array(wins[0::2]) + 1 - np.array(wins[1::2])) / 2
+
+    def score_benchmarks(
+        self, benchmarks: Mapping[str, Cases], overlong: Mapping[str, Overlong], work: Work
+    ) -> dict[str, Scored]:
+        del overlong  # an endpoint says itself when a caption is too long
+        return score_by_choices(self, benchmarks, work)
+
+
+def load(rest: str, options: LoadOptions, pause: Pause = asyncio.sleep) -> ApiYes | ApiChoice:
+    """`MODEL`, or `MODEL?mode=choice&side=512&image=png`. `pause` waits before another attempt."""
+    del options  # the endpoint has a device and a precision of its own
+    name, settings = read_settings(rest)
+    client = Client(read_endpoint(f"api:{name}"), pause)
+    found = probe(client, name, settings)
+    kind = ApiYes if found.mode == LOGPROBS else ApiChoice
+    return kind(client, settings, found)

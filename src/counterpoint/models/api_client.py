@@ -1,0 +1,181 @@
+"""Questions about images to an OpenAI-compatible endpoint: some at a time, retried, counted."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from collections.abc import Awaitable, Callable, Coroutine, Hashable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple, TypeVar
+
+import openai
+
+from counterpoint.data.answers import PassingError, retry_after
+from counterpoint.errors import ModelError
+from counterpoint.models.api_answers import Answer, read_answer
+from counterpoint.models.api_settings import Endpoint
+
+ATTEMPTS: Final = 8  # with the pauses between them about two minutes
+_LONGEST: Final = 60.0  # seconds of a pause that nobody has asked for
+_PATIENCE: Final = 600.0  # seconds that a server may ask for; a used-up day is not waited for
+_BUSY: Final = {408, 409, 425, 429}
+_FILTERS: Final = {"content_filter", "content_policy_violation", "moderation_blocked"}
+
+Pause = Callable[[float], Awaitable[object]]
+T = TypeVar("T")
+
+
+class RequestError(ModelError):
+    """The endpoint does not take a request of this form."""
+
+
+class Question(NamedTuple):
+    """`image` is whatever `encode` of `Client.ask` makes a data URL of."""
+
+    image: Hashable
+    text: str
+
+
+@dataclass(slots=True)
+class Usage:
+    """What has been asked since the model was loaded."""
+
+    answers: int = 0
+    retries: int = 0
+    tokens_in: int = 0
+    tokens_out: int = 0
+    models: set[str] = field(default_factory=set)  # as the endpoint calls what has answered
+
+    def add(self, answer: Answer) -> None:
+        self.answers += 1
+        self.tokens_in += answer.tokens_in
+        self.tokens_out += answer.tokens_out
+        self.models |= {answer.model} - {""}
+
+
+class Client:
+    """Asks. `pause(seconds)` is for tests that do not wait."""
+
+    def __init__(self, endpoint: Endpoint, pause: Pause = asyncio.sleep) -> None:
+        self.endpoint, self.pause, self.usage = endpoint, pause, Usage()
+
+    def ask(
+        self,
+        questions: Sequence[Question],
+        encode: Callable[[Any], str],
+        request: Mapping[str, Any],
+        attempts: int = ATTEMPTS,
+    ) -> list[Answer]:
+        """The answers, in order. Ctrl-C ends it at once; what fails for good is a ModelError."""
+        return _run(self._ask(questions, encode, request, attempts))
+
+    async def _ask(
+        self,
+        questions: Sequence[Question],
+        encode: Callable[[Any], str],
+        request: Mapping[str, Any],
+        attempts: int,
+    ) -> list[Answer]:
+        gate = asyncio.Semaphore(self.endpoint.concurrency)
+        images: dict[Hashable, asyncio.Task[str]] = {}
+
+        async def one(question: Question) -> Answer:
+            async with gate:  # also while it pauses: a busy server is asked less
+                if question.image not in images:
+                    work = asyncio.to_thread(encode, question.image)
+                    images[question.image] = asyncio.create_task(work)
+                image = {"url": await images[question.image]}
+                content = [
+                    {"type": "image_url", "image_url": image},
+                    {"type": "text", "text": question.text},
+                ]
+                message = {"role": "user", "content": content}
+                return await self._retried(client, {"messages": [message], **request}, attempts)
+
+        where = self.endpoint
+        async with openai.AsyncOpenAI(
+            base_url=where.url, api_key=where.key, timeout=where.timeout, max_retries=0
+        ) as client:
+            try:
+                async with asyncio.TaskGroup() as group:
+                    tasks = [group.create_task(one(question)) for question in questions]
+            except ExceptionGroup as errors:
+                raise errors.exceptions[0] from None
+        return [task.result() for task in tasks]
+
+    async def _retried(self, client: Any, body: dict[str, Any], attempts: int) -> Answer:
+        for attempt in range(1, attempts + 1):
+            try:
+                answer = await self._once(client, body)
+                self.usage.add(answer)
+                return answer
+            except PassingError as error:
+                if attempt == attempts or (error.wait or 0) > _PATIENCE:
+                    asked = f" and asks to wait {error.wait:.0f} s" if error.wait else ""
+                    raise self._failed(f"{error}{asked}, {attempt} times") from None
+                self.usage.retries += 1
+                await self.pause(_wait(error.wait, attempt))
+        raise AssertionError("no attempt was made")
+
+    async def _once(self, client: Any, body: dict[str, Any]) -> Answer:
+        try:
+            raw = await client.chat.completions.with_raw_response.create(**body)
+        except openai.APIStatusError as error:
+            return self._refused(error)
+        except openai.APITimeoutError:
+            raise PassingError(f"it does not answer in {self.endpoint.timeout:g} s") from None
+        except openai.APIConnectionError:
+            raise PassingError("it cannot be reached") from None
+        try:
+            return read_answer(json.loads(raw.text))
+        except (ValueError, TypeError, KeyError, IndexError, AttributeError):
+            kind = raw.headers.get("content-type", "no type").partition(";")[0]
+            said = self._plain(raw.text)[:80]
+            raise PassingError(
+                f"it answers with {kind} that is not a whole chat completion ({said})"
+            ) from None
+
+    def _refused(self, error: openai.APIStatusError) -> Answer:
+        status, said = error.status_code, self._plain(error.message)
+        if error.code in _FILTERS:
+            return Answer(refused=True)
+        if error.code != "insufficient_quota" and (status in _BUSY or status >= 500):
+            response: Any = error.response  # of httpx, or of its successor: the headers are alike
+            raise PassingError(f"it answers {said}", retry_after(response)) from None
+        if status in (400, 413, 415, 422):
+            raise RequestError(f"{self.endpoint.name}: the endpoint rejects a request: {said}.")
+        hints = {
+            401: "; check OPENAI_API_KEY",
+            403: "; check OPENAI_API_KEY",
+            404: "; check the model's name, and that OPENAI_BASE_URL ends in /v1",
+        }
+        raise self._failed(f"it answers {said}{hints.get(status, '')}")
+
+    def _failed(self, why: str) -> ModelError:
+        return ModelError(f"{self.endpoint.name}: {self.endpoint.shown()} cannot be used: {why}.")
+
+    def _plain(self, message: str) -> str:
+        """A server's words on one line, without the key that it may repeat."""
+        line = " ".join(message.replace(self.endpoint.key, "***").split())
+        return line[:200].rstrip(" .")
+
+
+def _wait(asked: float | None, attempt: int) -> float:
+    """1, 2, 4, ... seconds, less up to a half, and not less than the server asks for.
+
+    Many requests must not come back all at once: hence chance.
+    """
+    backoff = min(2.0 ** (attempt - 1), _LONGEST) * random.uniform(0.5, 1.0)
+    return max(backoff, (asked or 0.0) * random.uniform(1.0, 1.1))
+
+
+def _run(work: Coroutine[Any, Any, T]) -> T:
+    """From anywhere: a notebook has a loop running already, so there it takes a thread."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(work)
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(asyncio.run, work).result()

@@ -1,0 +1,343 @@
+"""Ensembles, held against plain loops over the scores of their members."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from engine_support import build
+from models_for_tests import (
+    Counter,
+    Judge,
+    Reader,
+    Towers,
+    choice,
+    is_sentence,
+    ragged,
+    run_engine,
+    write_images,
+)
+from support import gallery, owned, part, random_scores, run_of
+
+from counterpoint.cases import Cases
+from counterpoint.errors import CounterpointError, ModelError, NotFoundError
+from counterpoint.models import LoadOptions
+from counterpoint.models.ensemble import load, split
+from counterpoint.models.random import RandomScorer
+from counterpoint.progress import Advance
+from counterpoint.results import rows
+from counterpoint.scoring import ensembles
+from counterpoint.scoring.engine import Work, score
+from counterpoint.scoring.ensembles import Ensemble, Member, combined
+from counterpoint.scoring.kinds import BenchmarkScorer, Described
+from counterpoint.scoring.left_out import Scored
+from counterpoint.scoring.store import Store
+
+HALF = 6e-8  # half the distance between two float32 numbers at 1
+
+
+def ensemble(*models: object) -> Ensemble:
+    return Ensemble([Member(type(model).__name__, model) for model in models])  # type: ignore
+
+
+def standardised(values: list[float]) -> list[float]:
+    mean = math.fsum(values) / len(values)
+    deviation = math.sqrt(math.fsum((value - mean) ** 2 for value in values) / len(values))
+    return [(value - mean) / deviation if deviation else 0.0 for value in values]
+
+
+def by_hand(*members: np.ndarray) -> list[float]:
+    """The mean of standardised scores, pair by pair; NaN where a member has none."""
+    lists = [member.tolist() for member in members]
+    whole = [i for i in range(len(lists[0])) if not any(math.isnan(one[i]) for one in lists)]
+    found = [math.nan] * len(lists[0])
+    columns = [standardised([one[i] for i in whole]) for one in lists]
+    for place, i in enumerate(whole):
+        found[i] = math.fsum(column[place] for column in columns) / len(lists)
+    return found
+
+
+class Shifted:
+    """Judge's scores on another scale: what standardising is there to undo."""
+
+    def __init__(self, factor: float, shift: float) -> None:
+        self.factor, self.shift = factor, shift
+        self.fingerprint = f"shifted {factor} {shift}"
+
+    def score_pairs(self, pictures, captions) -> np.ndarray:
+        return Judge().score_pairs(pictures, captions) * self.factor + self.shift
+
+
+class Same(Counter):
+    """Every pair has the same score."""
+
+    fingerprint = "same"
+
+    def score_cases(self, cases: Cases) -> np.ndarray:
+        return np.full(cases.pair_offsets[-1], 0.1, dtype=np.float32)
+
+
+# --- scores ------------------------------------------------------------------------------------
+
+
+def test_scores_are_those_of_a_plain_loop_over_members_of_every_kind(tmp_path: Path) -> None:
+    benchmarks = {"a": ragged(tmp_path, 12), "b": ragged(tmp_path, 5, seed=1)}
+    models = [Towers(), Judge(), Reader(), Counter()]
+    found = run_engine(ensemble(*models), benchmarks, tmp_path / "store")
+    alone = [run_engine(model, benchmarks, tmp_path / "alone") for model in models]
+    for name in benchmarks:
+        expected = by_hand(*(scored[name].scores for scored in alone))
+        assert found[name].scores.dtype == np.float32
+        np.testing.assert_allclose(found[name].scores, expected, rtol=0, atol=4 * HALF)
+        assert found[name].left_out == {} and found[name].cut_captions == 0
+        # Each benchmark is standardised for itself.
+        assert found[name].scores.mean(dtype=float) == pytest.approx(0, abs=1e-7)
+
+
+def test_a_scale_of_its_own_gives_no_member_more_weight(tmp_path: Path) -> None:
+    cases = {"bench": ragged(tmp_path)}
+    plain, loud = (
+        run_engine(ensemble(Towers(), judge), cases, tmp_path / "store")["bench"].scores
+        for judge in (Judge(), Shifted(1000, -5000))
+    )
+    np.testing.assert_allclose(loud, plain, rtol=0, atol=1e-5)
+    towers = run_engine(Towers(), cases, tmp_path / "store")["bench"].scores
+    assert np.corrcoef(plain, towers)[0, 1] == pytest.approx(
+        np.corrcoef(plain, run_engine(Judge(), cases, tmp_path / "store")["bench"].scores)[0, 1]
+    )
+
+
+def test_a_model_with_itself_gives_that_models_verdicts(tmp_path: Path) -> None:
+    cases = ragged(tmp_path, 60)
+    alone, twice = (
+        run_engine(model, {"bench": cases}, tmp_path / "store")["bench"].scores
+        for model in (RandomScorer(1), ensemble(RandomScorer(1), RandomScorer(1)))
+    )
+    assert twice == pytest.approx(standardised(alone.tolist()), abs=1e-6)
+    assert verdicts(cases, twice) == verdicts(cases, alone)
+    assert verdicts(cases, twice) != verdicts(cases, RandomScorer(2).score_cases(cases))
+
+
+def verdicts(cases: Cases, scores: np.ndarray) -> list[tuple[str, str, float]]:
+    found = rows(run_of(part(cases, scores)), resamples=10)
+    # Mean scores are on another scale; verdicts are not.
+    return [(r.group, r.metric, r.value) for r in found if not r.metric.startswith("mean_score")]
+
+
+def test_a_member_that_gives_all_pairs_one_score_has_no_say(tmp_path: Path) -> None:
+    cases = {"bench": ragged(tmp_path, 40)}
+    alone = run_engine(Counter(), cases, tmp_path / "store")["bench"].scores
+    found = run_engine(ensemble(Counter(), Same()), cases, tmp_path / "store")["bench"].scores
+    np.testing.assert_allclose(found, np.array(standardised(alone.tolist())) / 2, atol=1e-6)
+    nothing = run_engine(ensemble(Same(), Same()), cases, tmp_path / "store")["bench"].scores
+    assert (nothing == 0).all()
+
+
+def test_pieces_make_no_difference(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cases = ragged(tmp_path)
+    members = [Scored(random_scores(cases, seed)) for seed in (1, 2, 3)]
+    whole = combined(members, cases).scores
+    monkeypatch.setattr(ensembles, "_PIECE", 7)
+    np.testing.assert_allclose(combined(members, cases).scores, whole, rtol=0, atol=2 * HALF)
+
+
+# --- left out ----------------------------------------------------------------------------------
+
+
+def test_what_one_member_leaves_out_is_left_out_for_its_reason(tmp_path: Path) -> None:
+    write_images(tmp_path, "a.png", "b.png")
+    (tmp_path / "broken.png").write_bytes(b"no picture")
+    cases = build(
+        choice("whole", "a.png", "one two", "one three"),
+        choice("missing", "gone.png", "one two", "one three"),
+        choice("long", "b.png", "one two three four five", "one"),
+        choice("broken", "broken.png", "one", "two"),
+        choice("also", "b.png", "yes", "no no"),
+        root=tmp_path,
+    )
+    models = [Reader(), Towers(context=4), Judge()]
+    found, *alone = (
+        run_engine(model, {"x": cases}, tmp_path / "s", overlong="leave out")["x"]
+        for model in (ensemble(*models), *models)
+    )
+    assert [sorted(one.left_out) for one in alone] == [[], [1, 2, 3], [1, 3]]
+    assert found.left_out == alone[1].left_out
+    assert "too long" in found.left_out[2] and "gone.png" in found.left_out[1]
+    expected = by_hand(*(one.scores for one in alone))
+    assert np.isnan(found.scores).tolist() == [False] * 2 + [True] * 6 + [False] * 2
+    np.testing.assert_allclose(found.scores, expected, rtol=0, atol=4 * HALF)
+
+
+def test_the_first_members_reason_counts() -> None:
+    cases = build(*(choice(str(i), "a.png", "yes", "no") for i in range(3)))
+    nan = np.array([math.nan] * 2 + [0, 1, 2, 3], dtype=np.float32)
+    later = np.array([math.nan] * 4 + [2, 3], dtype=np.float32)
+    members = [Scored(nan, {0: "mine."}), Scored(later, {0: "yours.", 1: "yours."})]
+    found = combined(members, cases)
+    assert found.left_out == {0: "mine.", 1: "yours."}
+    assert found.scores.tolist()[4:] == [-1, 1]
+
+
+def test_cut_captions_are_added_up(tmp_path: Path) -> None:
+    write_images(tmp_path, "a.png")
+    cases = build(choice("1", "a.png", "one two three", "one two three four"), root=tmp_path)
+    short, shorter = Towers("short", 5), Towers("shorter", 4)
+    alone = [
+        run_engine(m, {"x": cases}, tmp_path / "s")["x"].cut_captions for m in (short, shorter)
+    ]
+    assert alone == [1, 2]
+    both = run_engine(ensemble(short, shorter, Judge()), {"x": cases}, tmp_path / "s")
+    assert both["x"].cut_captions == 3
+
+
+def test_a_case_that_every_pair_is_left_out_of_is_no_trouble(tmp_path: Path) -> None:
+    cases = build(choice("1", "gone.png", "yes", "no"), root=tmp_path)
+    found = run_engine(ensemble(Towers(), Reader()), {"x": cases}, tmp_path / "s")["x"]
+    assert list(found.left_out) == [0] and np.isnan(found.scores).all()
+
+
+def test_galleries_lose_the_images_that_any_member_loses(tmp_path: Path) -> None:
+    truth = owned(8, 2, 2)
+    cases = build(choice("plain", "0.png", "yes", "no"), gallery(truth, "photos"))
+    rng = np.random.default_rng(0)
+
+    def losing(*images: int) -> Scored:
+        scores = rng.normal(size=2 + truth.size).astype(np.float32)
+        scores[2:].reshape(truth.shape)[list(images)] = math.nan
+        return Scored(scores, {}, {1: dict.fromkeys(images, f"{images}.")} if images else {})
+
+    members = [losing(1, 3), losing(), losing(3, 6)]
+    found = combined(members, cases)
+    assert found.left_out == {}
+    assert found.lost_images == {1: {1: "(1, 3).", 3: "(1, 3).", 6: "(3, 6)."}}
+    gone = np.isnan(found.scores[2:]).reshape(truth.shape)
+    assert gone.all(axis=1).tolist() == [i in (1, 3, 6) for i in range(8)]
+    assert gone.sum() == 3 * truth.shape[1] and not np.isnan(found.scores[:2]).any()
+    expected = by_hand(*(member.scores for member in members))
+    np.testing.assert_allclose(found.scores, expected, rtol=0, atol=4 * HALF)
+
+    # Four images each: together they lose all eight, and a gallery of no images is left out.
+    none = combined([losing(0, 1, 2, 3), losing(4, 5, 6, 7)], cases)
+    assert none.left_out == {1: "(0, 1, 2, 3)."} and none.lost_images == {}
+    assert np.isnan(none.scores[2:]).all() and not np.isnan(none.scores[:2]).any()
+
+
+def test_a_gallery_through_the_engine(tmp_path: Path) -> None:
+    truth = owned(6, 1, 2)
+    names = [f"{i}.png" for i in range(6)]
+    write_images(tmp_path, *names[:5])
+    cases = build(gallery(truth, "g", images=names), root=tmp_path)
+    models = [Towers(), Judge(), RandomScorer(3)]
+    found, *alone = (
+        run_engine(m, {"x": cases}, tmp_path / "s")["x"] for m in (ensemble(*models), *models)
+    )
+    assert set(found.lost_images[0]) == {5} and not np.isnan(alone[2].scores).any()
+    expected = by_hand(*(one.scores for one in alone))
+    np.testing.assert_allclose(found.scores, expected, rtol=0, atol=4 * HALF)
+
+
+# --- what it is --------------------------------------------------------------------------------
+
+
+def test_an_ensemble_is_of_its_kind_and_tells_what_its_members_tell() -> None:
+    class Talker(Judge):
+        def describe(self):
+            return {"device": "cpu", "notes": ["careful."]}
+
+    made = ensemble(Talker(), Reader())
+    assert isinstance(made, BenchmarkScorer) and isinstance(made, Described)
+    assert made.describe() == {
+        "members": [{"model": "Talker", "device": "cpu"}, {"model": "Reader"}],
+        "notes": ["Talker: careful."],
+    }
+
+
+def test_the_fingerprint_is_that_of_the_members() -> None:
+    one = ensemble(Towers("a"), Towers("b")).fingerprint
+    assert one == ensemble(Towers("a"), Towers("b")).fingerprint
+    others = [ensemble(Towers("a"), Towers("c")), ensemble(Towers("a"), Towers("b"), Towers("b"))]
+    others += [ensemble(Towers("ab"), Towers("")), ensemble(Towers("a"), Towers("a"))]
+    assert len({one, *(other.fingerprint for other in others)}) == 5
+
+
+def test_progress_names_the_member(tmp_path: Path) -> None:
+    class Shown:
+        def __init__(self) -> None:
+            self.names: list[str] = []
+
+        def start(self, what: str, total: int) -> Advance:
+            self.names.append(what)
+            return lambda steps: None
+
+    shown, cases = Shown(), {"x": ragged(tmp_path, 3)}
+    with Store(tmp_path / "store") as store:
+        score(ensemble(Towers(), Judge()), cases, {"x": "cut"}, Work(store, 4, shown))
+    assert shown.names == ["Towers images", "Towers captions", "Judge pairs"]
+
+
+def test_members_keep_what_they_compute(tmp_path: Path) -> None:
+    cases = {"x": ragged(tmp_path, 3)}
+    run_engine(ensemble(Towers(), Judge()), cases, tmp_path / "store")
+    again = (Towers(), Judge())
+    run_engine(ensemble(*again), cases, tmp_path / "store")
+    assert again[0].images == again[0].captions == [] and again[1].pairs == []
+
+
+# --- ids ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("rest", "members"),
+    [
+        ("blind:length+random:3", ["blind:length", "random:3"]),
+        ("random+random+blind:bow", ["random", "random", "blind:bow"]),
+        ("open_clip:a+b/c+d+world:base", ["open_clip:a+b/c+d", "world:base"]),
+        ("open_clip:my+random-walk/x+random", ["open_clip:my+random-walk/x", "random"]),
+        ("open_clip:x/randomly+worldly:a", ["open_clip:x/randomly+worldly:a"]),
+        ("blind:length+", ["blind:length+"]),
+    ],
+)
+def test_ids_are_cut_where_a_family_follows(rest: str, members: list[str]) -> None:
+    assert split(rest) == members
+
+
+def test_load_scores_a_world_benchmark(tmp_path: Path) -> None:
+    made = load("blind:length+random:7+blind:format", LoadOptions("cpu"))
+    assert [name for name, _ in made.members] == ["blind:length", "random:7", "blind:format"]
+    cases = ragged(tmp_path, 6)
+    found = run_engine(made, {"x": cases}, tmp_path / "store")["x"].scores
+    alone = [run_engine(m, {"x": cases}, tmp_path / "store")["x"].scores for _, m in made.members]
+    np.testing.assert_allclose(found, by_hand(*alone), rtol=0, atol=4 * HALF)
+
+
+@pytest.mark.parametrize(
+    ("rest", "kind", "said"),
+    [
+        ("", ModelError, "two models or more"),
+        ("blind:length", ModelError, "two models or more"),
+        ("blind:length+", ModelError, "two models or more"),
+        ("blind:length+blond:bow", NotFoundError, "Did you mean 'blind'?"),
+        ("blond:bow+blind:length", NotFoundError, "no model is called 'blond'"),
+        ("random:1+random:x", NotFoundError, "random:x"),
+        ("random:1+blind:lenght", NotFoundError, "length"),
+    ],
+)
+def test_refusals(rest: str, kind: type[CounterpointError], said: str) -> None:
+    with pytest.raises(kind) as caught:
+        load(rest, LoadOptions("cpu"))
+    assert said in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_an_ensemble_is_no_member(monkeypatch: pytest.MonkeyPatch) -> None:
+    from counterpoint.models import FAMILIES
+
+    families = {**FAMILIES.builtin, "ensemble": "counterpoint.models.ensemble:load"}
+    monkeypatch.setattr(FAMILIES, "builtin", families)
+    with pytest.raises(ModelError, match="cannot be a member") as caught:
+        load("blind:length+ensemble:random+random:2", LoadOptions("cpu"))
+    assert is_sentence(caught.value)
+    with pytest.raises(ModelError, match="two members") as caught:
+        ensemble(Judge())
+    assert is_sentence(caught.value)
