@@ -171,5 +171,5 @@ def test_unknown_ids_are_answered_with_near_ones(id, near):
 
 
 def test_no_name_at_all_is_answered_with_the_list():
-    with pytest.raises(NotFoundError, match="bow, format, length"):
+    with pytest.raises(NotFoundError, match="bow, format, grammar, length, lm, plausible"):
         load_model("blind")

@@ -328,7 +328,12 @@ def test_run_json_says_what_was_done(bad, tmp_path):
     said = manifest_of(run)
     assert said["model"] == "mine"
     assert said["fingerprint"] == "colours 1"
-    assert said["options"] == {"limit": None, "batch_size": 3, "device": "cpu"}
+    assert said["options"] == {
+        "limit": None,
+        "batch_size": 3,
+        "device": "cpu",
+        "precision": "fp32",
+    }
     assert said["versions"]["python"] == platform.python_version()
     assert said["versions"]["numpy"] == np.__version__
     assert said["versions"]["polars"] == pl.__version__

@@ -13,6 +13,7 @@ from counterpoint.cases import Cases
 from counterpoint.errors import NotFoundError
 from counterpoint.models import LoadOptions
 from counterpoint.registry import did_you_mean
+from counterpoint.scoring.kinds import BlindScorer
 
 FOLDS: Final = 5
 _PAIRS: Final = 4_000_000  # numbered at a time
@@ -125,9 +126,16 @@ Blind = Length | Format | BagOfWords
 SCORERS: Final[dict[str, type[Blind]]] = {"length": Length, "format": Format, "bow": BagOfWords}
 
 
-def load(rest: str, options: LoadOptions) -> Blind:
-    """`blind:length`, `blind:format` or `blind:bow`."""
-    del options
+TEXT_MODELS: Final = ("grammar", "plausible", "lm")  # of transformers, with or without `:WHERE`
+
+
+def load(rest: str, options: LoadOptions) -> Blind | BlindScorer:
+    """A baseline (`length`, `format`, `bow`) or a text model (`grammar`, `plausible`, `lm`)."""
+    name, _, where = rest.partition(":")
+    if name in TEXT_MODELS:
+        from counterpoint.models.blind_text_loading import load as load_text  # torch: when asked
+
+        return load_text(name, where, options)
     if rest not in SCORERS:
-        raise NotFoundError(did_you_mean("blind model", rest, SCORERS))
+        raise NotFoundError(did_you_mean("blind model", rest, (*SCORERS, *TEXT_MODELS)))
     return SCORERS[rest]()

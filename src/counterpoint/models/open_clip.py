@@ -129,7 +129,7 @@ def load(rest: str, options: LoadOptions) -> OpenClip:
     merges = source.folder / MERGES if source.folder else None
     own_merges = {"bpe_path": str(merges)} if merges and merges.is_file() else {}
     try:
-        with _quiet():
+        with quiet():
             model = open_clip.create_model(
                 source.name,
                 source.pretrained,
@@ -169,7 +169,7 @@ def load_world(rest: str, options: LoadOptions) -> OpenClip:
 
 
 @contextlib.contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """Keep open_clip's log lines and warnings away: what matters is an error here."""
     level = logging.root.manager.disable
     logging.disable(logging.WARNING)

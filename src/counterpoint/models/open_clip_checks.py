@@ -52,7 +52,7 @@ def parse(rest: str) -> Source:
         return Source(rest, name, pretrained)
     path = Path(pretrained).expanduser()
     if pretrained and path.is_file():
-        return Source(rest, name, str(path), notes=_unknown_activation(name, path))
+        return Source(rest, name, str(path), notes=unknown_activation(name, path))
     if not pretrained:
         raise NotFoundError(f"open_clip:{name} needs weights: {name}/TAG with {', '.join(tags)}.")
     raise NotFoundError(did_you_mean(f"tag or weights file for {name}", pretrained, tags))
@@ -73,33 +73,25 @@ def _check_folder(source: Source) -> None:
     if not isinstance(model, dict):
         raise ModelError(f"open_clip:{source.id}: {_CONFIG} has no model_cfg.")
     built = bool(model.get("quick_gelu", False))
-    other = source.folder / "config.json"
-    if not other.is_file():
-        return
-    config = _read_json(other)
-    # transformers leaves out what is its default, which for its CLIP is quick_gelu
-    default = "quick_gelu" if config.get("model_type") == "clip" else None
-    towers = [config.get(name) or {} for name in ("text_config", "vision_config")]
-    acts = {tower.get("hidden_act", default) for tower in towers if isinstance(tower, dict)}
-    if acts <= {"quick_gelu", "gelu"} and acts != {"quick_gelu" if built else "gelu"}:
+    acts = _activations(source.folder / "config.json")
+    if acts and acts <= {"quick_gelu", "gelu"} and acts != {"quick_gelu" if built else "gelu"}:
         wanted = "true" if "quick_gelu" in acts else "false"
         raise ModelError(
             f"open_clip:{source.id}: config.json says the weights were trained with "
-            f"{' and '.join(sorted(map(str, acts)))}, {_CONFIG} builds "
+            f"{' and '.join(sorted(acts))}, {_CONFIG} builds "
             f'{"quick_gelu" if built else "gelu"}; set "quick_gelu": {wanted} in its model_cfg.'
         )
 
 
 def _check_named(source: Source) -> None:
     assert source.pretrained is not None
-    built = _builds_quick_gelu(source.name)
+    built = builds_quick_gelu(source.name)
     known = open_clip.get_pretrained_cfg(source.name, source.pretrained)
-    trained = bool(known.get("quick_gelu", False)) if known else _file_says(Path(source.pretrained))
+    trained = bool(known.get("quick_gelu", False)) if known else file_says(Path(source.pretrained))
     if trained is None or trained == built:
         return
-    plain = source.name.removesuffix("-quickgelu")
-    fitting = f"{plain}-quickgelu" if trained else plain
-    if fitting not in open_clip.list_models() or fitting == source.name:
+    fitting = with_activation(source.name, trained)
+    if fitting is None:
         return  # the only architecture of its kind: open_clip's table of tags is incomplete
     kinds = {True: "QuickGELU", False: "GELU"}
     raise ModelError(
@@ -109,23 +101,47 @@ def _check_named(source: Source) -> None:
     )
 
 
-def _builds_quick_gelu(name: str) -> bool:
+def with_activation(name: str, quick: bool) -> str | None:
+    """The architecture like this one that computes the other GELU, if there is one."""
+    plain = name.removesuffix("-quickgelu")
+    fitting = f"{plain}-quickgelu" if quick else plain
+    return fitting if fitting in open_clip.list_models() and fitting != name else None
+
+
+def config_says(path: Path) -> bool | None:
+    """Whether a transformers config of CLIP says QuickGELU; None if it does not say."""
+    acts = _activations(path)
+    return acts == {"quick_gelu"} if acts in ({"quick_gelu"}, {"gelu"}) else None
+
+
+def _activations(path: Path) -> set[str]:
+    """What a transformers config.json says of its two towers; nothing if there is none."""
+    if not path.is_file():
+        return set()
+    config = _read_json(path)
+    # transformers leaves out what is its default, which for its CLIP is quick_gelu
+    default = "quick_gelu" if config.get("model_type") == "clip" else None
+    towers = [config.get(name) or {} for name in ("text_config", "vision_config")]
+    return {str(tower.get("hidden_act", default)) for tower in towers if isinstance(tower, dict)}
+
+
+def builds_quick_gelu(name: str) -> bool:
     return bool((open_clip.get_model_config(name) or {}).get("quick_gelu", False))
 
 
-def _unknown_activation(name: str, path: Path) -> tuple[str, ...]:
+def unknown_activation(name: str, path: Path) -> tuple[str, ...]:
     if f"{name.removesuffix('-quickgelu')}-quickgelu" not in open_clip.list_models():
         return ()
-    if _file_says(path) is not None:
+    if file_says(path) is not None:
         return ()
-    kind = "QuickGELU" if _builds_quick_gelu(name) else "GELU"
+    kind = "QuickGELU" if builds_quick_gelu(name) else "GELU"
     return (
         f"{path.name} does not say which activation it was trained with; {name} computes {kind}. "
         "Weights that come from OpenAI's want the -quickgelu architecture.",
     )
 
 
-def _file_says(path: Path) -> bool | None:
+def file_says(path: Path) -> bool | None:
     """Whether a weights file was trained with QuickGELU; None if it does not say.
 
     A safetensors header may carry `quick_gelu` or `architecture`; open_clip's trainer writes a run
@@ -136,7 +152,7 @@ def _file_says(path: Path) -> bool | None:
         if "quick_gelu" in metadata:
             return metadata["quick_gelu"].lower() == "true"
         return _named(metadata.get("architecture", ""))
-    if _is_torchscript(path):
+    if is_torchscript(path):
         return True
     return _named(_checkpoint_name(path))
 
@@ -157,7 +173,7 @@ def _safetensors_metadata(path: Path) -> dict[str, str]:
         raise ModelError(f"{path} is not a readable safetensors file: {error}.") from None
 
 
-def _is_torchscript(path: Path) -> bool:
+def is_torchscript(path: Path) -> bool:
     if not zipfile.is_zipfile(path):
         return False
     with zipfile.ZipFile(path) as archive:

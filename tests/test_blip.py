@@ -1,0 +1,229 @@
+"""The BLIP adapters, on tiny models of transformers' own classes with random weights."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import transformers as tf
+from hf_models import (
+    CAPTIONS,
+    CONTEXT,
+    IMAGES,
+    OVERLONG,
+    blip,
+    blip_2,
+    calls,
+    clip,
+    load,
+    pairs,
+    quiet,
+    refusal,
+    save,
+)
+from models_for_tests import choice, run_engine
+from safetensors.torch import load_file, save_file
+
+from counterpoint.cases import Cases
+from counterpoint.errors import NotFoundError
+from counterpoint.scoring.kinds import Described, DualEncoder, PairScorer
+from counterpoint.scoring.pictures import Picture
+
+WEIGHTS = "model.safetensors"
+BUILD = {"blip": blip, "blip-2": blip_2}
+CLASSES = {"blip": tf.BlipForImageTextRetrieval, "blip-2": tf.Blip2ForImageTextRetrieval}
+FAMILIES = ("blip-itm", "blip-itc")
+PAIR_SCORERS = [("blip-itm", "blip"), ("blip-itm", "blip-2"), ("blip-itc", "blip-2")]
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory) -> dict[str, Path]:
+    root = tmp_path_factory.mktemp("models")
+    return {name: save(root / name, build) for name, build in BUILD.items()}
+
+
+@pytest.fixture(scope="module")
+def models(folders) -> dict[tuple[str, str], Any]:
+    return {(family, name): load(family, folders[name]) for family in FAMILIES for name in BUILD}
+
+
+@torch.inference_mode()
+def plain_scores(
+    folder: Path, family: str, pictures: list[Picture], captions: list[str]
+) -> np.ndarray:
+    """Scores by the forward of transformers: one pair at a time, nothing padded."""
+    name = json.loads((folder / "config.json").read_text())["model_type"]
+    with quiet():
+        model = CLASSES[name].from_pretrained(folder).eval()
+        tokenizer = tf.AutoTokenizer.from_pretrained(folder)
+        processor = tf.AutoImageProcessor.from_pretrained(folder)
+    matching = family == "blip-itm"
+    head = {"use_itm_head" if name == "blip" else "use_image_text_matching_head": matching}
+    found = []
+    for picture, caption in zip(pictures, captions, strict=True):
+        tokens = tokenizer(
+            caption,
+            truncation=True,
+            max_length=CONTEXT,
+            return_token_type_ids=False,
+            return_tensors="pt",
+        )
+        pixels = processor(images=picture.open(), return_tensors="pt")
+        out = model(**tokens, **pixels, **head)
+        scores = out.itm_score if name == "blip" else out.logits_per_image
+        found.append(float(scores.softmax(dim=1)[0, 1] if matching else scores[0, 0]))
+    return np.array(found)
+
+
+def as_pairs(model: Any, pictures: list[Picture], captions: list[str]) -> np.ndarray:
+    if isinstance(model, PairScorer):
+        return model.score_pairs(pictures, captions)
+    images = model.encode_images([model.preprocess(picture.open()) for picture in pictures])
+    return (images * model.encode_captions(captions)).sum(axis=1)
+
+
+# --- scores ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("name", BUILD)
+def test_scores_are_those_of_transformers(name, family, folders, models, tmp_path):
+    pictures, captions = pairs(tmp_path)
+    expected = plain_scores(folders[name], family, pictures, captions)
+    found = as_pairs(models[family, name], pictures, captions)
+    assert found.dtype == np.float32
+    assert found == pytest.approx(expected, abs=1e-5)
+    # Scores that are all alike would make the comparison worth nothing.
+    assert np.ptp(expected[:3]) > 1e-3 and abs(expected[0] - expected[3]) > 1e-3
+
+
+def test_the_head_is_part_of_the_name(models, tmp_path):
+    pictures, captions = pairs(tmp_path)
+    for name in BUILD:
+        heads = [as_pairs(models[family, name], pictures, captions) for family in FAMILIES]
+        assert np.abs(heads[0] - heads[1]).max() > 1e-2
+    assert len({model.fingerprint for model in models.values()}) == len(models)
+
+
+@pytest.mark.parametrize("key", PAIR_SCORERS, ids="-".join)
+def test_scores_do_not_depend_on_their_company(key, models, tmp_path):
+    pictures, captions = pairs(tmp_path)
+    model = models[key]
+    alone = [
+        model.score_pairs([picture], [caption])[0]
+        for picture, caption in zip(pictures, captions, strict=True)
+    ]
+    assert model.score_pairs(pictures, captions) == pytest.approx(alone, abs=1e-5)
+    order = [4, 1, 5, 0, 3, 2]  # images apart, too
+    mixed = model.score_pairs([pictures[i] for i in order], [captions[i] for i in order])
+    assert mixed == pytest.approx([alone[i] for i in order], abs=1e-5)
+
+
+@pytest.mark.parametrize("key", PAIR_SCORERS, ids="-".join)
+def test_an_image_is_seen_once_for_all_its_captions(key, models, tmp_path):
+    pictures, captions = pairs(tmp_path)
+    model = models[key]
+    tower = model.opened.model.vision_model
+    assert calls(tower, lambda: model.score_pairs(pictures, captions)) == [len(IMAGES)]
+
+
+def test_matching_scores_are_probabilities(models, tmp_path):
+    pictures, captions = pairs(tmp_path)
+    for name in BUILD:
+        scores = models["blip-itm", name].score_pairs(pictures, captions)
+        assert ((scores > 0) & (scores < 1)).all()
+
+
+def test_what_is_beyond_the_context_is_cut(models, tmp_path):
+    pictures, _ = pairs(tmp_path)
+    for model in models.values():
+        found = as_pairs(model, pictures[:2], [OVERLONG, f"{OVERLONG} and a zebra"])
+        short = as_pairs(model, pictures[:1], ["a large star"])
+        assert found[0] == pytest.approx(found[1], abs=1e-6)
+        assert abs(found[0] - short[0]) > 1e-4
+    dual = models["blip-itc", "blip"]
+    assert dual.context_length == CONTEXT
+    assert dual.count_tokens([OVERLONG, "heart", ""]).tolist() == [34, 3, 2]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("name", BUILD)
+def test_the_engine_gives_the_same_scores(name, family, folders, models, tmp_path):
+    pictures, _ = pairs(tmp_path)
+    rows = [choice(str(n), f"{n}.png", *CAPTIONS[n : n + 3]) for n in range(3)]
+    cases = Cases.build(rows, root=tmp_path, source="test")
+    shown = [pictures[i] for i in (0, 0, 0, 3, 3, 3, 5, 5, 5)]
+    captions = [caption for row in rows for caption in row.captions]
+    expected = plain_scores(folders[name], family, shown, captions)
+    scored = run_engine(models[family, name], {"b": cases}, tmp_path / "store", batch=4)
+    assert scored["b"].scores == pytest.approx(expected, abs=1e-4)
+
+
+def test_which_kinds_they_are_and_what_they_say(models):
+    for key, model in models.items():
+        assert isinstance(model, PairScorer) == (key in PAIR_SCORERS)
+        assert isinstance(model, DualEncoder) == (key not in PAIR_SCORERS)
+        assert isinstance(model, Described)
+        said = model.describe()
+        assert said["class"] == CLASSES[key[1]].__name__
+        assert said["context_length"] == CONTEXT
+        json.dumps(said)
+
+
+# --- precision and fingerprints ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("key", [*PAIR_SCORERS, ("blip-itc", "blip")], ids="-".join)
+def test_half_precision_is_close_and_float32(key, folders, models, tmp_path):
+    pictures, captions = pairs(tmp_path)
+    half = load(key[0], folders[key[1]], "bf16")
+    found = as_pairs(half, pictures, captions)
+    assert found.dtype == np.float32
+    assert 1e-6 < np.abs(found - as_pairs(models[key], pictures, captions)).max() < 0.1
+    assert half.fingerprint != models[key].fingerprint
+
+
+def test_fingerprints_are_of_the_content(folders, models, tmp_path):
+    first = models["blip-itm", "blip"].fingerprint
+    folder = shutil.copytree(folders["blip"], tmp_path / "m")
+    assert load("blip-itm", folder).fingerprint == first
+    processor = json.loads((folder / "preprocessor_config.json").read_text())
+    (folder / "preprocessor_config.json").write_text(json.dumps({**processor, "resample": 2}))
+    second = load("blip-itm", folder).fingerprint
+    weights = load_file(folder / WEIGHTS)
+    weights["itm_head.bias"][0] += 1e-3
+    save_file(weights, folder / WEIGHTS, metadata={"format": "pt"})
+    assert len({first, second, load("blip-itm", folder).fingerprint}) == 3
+
+
+# --- refusals ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_what_is_not_there_or_fits_another_family(family, tmp_path):
+    assert "no such folder" in refusal(f"{family}:{tmp_path / 'nowhere'}", NotFoundError)
+    assert f"hf:{tmp_path / 'clip'}" in refusal(f"{family}:{save(tmp_path / 'clip', clip)}")
+    (tmp_path / "config.json").write_text('{"model_type": "flava"}')
+    message = refusal(f"{family}:{tmp_path}")
+    assert message.endswith(f"use flava-itm:{tmp_path} or hf:{tmp_path}.")
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_captioner_has_neither_head(family, tmp_path):
+    folder = save(tmp_path / "m", lambda: blip(tf.BlipForConditionalGeneration))
+    message = refusal(f"{family}:{folder}")
+    assert "BlipForConditionalGeneration" in message
+    assert "of BlipForImageTextRetrieval" in message
+
+
+def test_broken_folders(folders, tmp_path):
+    folder = shutil.copytree(folders["blip"], tmp_path / "m")
+    (folder / "preprocessor_config.json").unlink()
+    assert "no image processor" in refusal(f"blip-itm:{folder}")
+    (folder / WEIGHTS).write_bytes((folder / WEIGHTS).read_bytes()[:1000])
+    assert "weights that cannot be loaded" in refusal(f"blip-itm:{folder}")

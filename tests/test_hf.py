@@ -1,0 +1,402 @@
+"""The hf adapter, on tiny models of transformers' own classes with random weights."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import huggingface_hub.constants
+import numpy as np
+import pytest
+import torch
+import transformers as tf
+from hf_models import (
+    CAPTIONS,
+    CONTEXT,
+    DUALS,
+    IMAGES,
+    OVERLONG,
+    clip,
+    clip_tokenizer,
+    load,
+    noise,
+    quiet,
+    refusal,
+    save,
+)
+from models_for_tests import choice, run_engine
+from PIL import Image
+from safetensors.torch import load_file, save_file
+
+from counterpoint.cases import Cases
+from counterpoint.errors import MissingExtraError, ModelError, NotFoundError
+from counterpoint.scoring.kinds import Described, DualEncoder, PairScorer
+
+WEIGHTS, PIXELS = "model.safetensors", "preprocessor_config.json"
+SIGLIPS = ("siglip", "siglip2")
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory) -> dict[str, Path]:
+    root = tmp_path_factory.mktemp("models")
+    return {name: save(root / name, build) for name, build in DUALS.items()}
+
+
+@pytest.fixture(scope="module")
+def models(folders) -> dict[str, Any]:
+    return {name: load("hf", folder) for name, folder in folders.items()}
+
+
+@torch.inference_mode()
+def plain_vectors(folder: Path, images: list[Image.Image], captions: list[str]) -> tuple[Any, Any]:
+    """Unit vectors by transformers alone: one image and one caption at a time, nothing padded."""
+    with quiet():
+        model = tf.AutoModel.from_pretrained(folder).eval()
+        tokenizer = tf.AutoTokenizer.from_pretrained(folder, padding_side="right")
+        processor = tf.AutoImageProcessor.from_pretrained(folder)
+    fixed = {"padding": "max_length", "return_attention_mask": False}
+    how = fixed if model.config.model_type in SIGLIPS else {}
+
+    def pair(image: Image.Image, caption: str) -> tuple[torch.Tensor, torch.Tensor]:
+        tokens = tokenizer(caption, truncation=True, max_length=CONTEXT, return_tensors="pt", **how)
+        pixels = processor(images=image, return_tensors="pt")
+        found = model(**tokens, **pixels)
+        if model.config.model_type != "flava":
+            return found.image_embeds, found.text_embeds
+        vectors = (
+            model.image_projection(found.image_embeddings[:, 0]),
+            model.text_projection(found.text_embeddings[:, 0]),
+        )
+        return vectors[0] / vectors[0].norm(), vectors[1] / vectors[1].norm()
+
+    seen = [pair(image, captions[0])[0] for image in images]
+    read = [pair(images[0], caption)[1] for caption in captions]
+    return torch.cat(seen).numpy(), torch.cat(read).numpy()
+
+
+# --- vectors -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", DUALS)
+def test_vectors_are_those_of_transformers(name, folders, models):
+    captions = [*CAPTIONS, OVERLONG]
+    images, texts = plain_vectors(folders[name], IMAGES, captions)
+    model = models[name]
+    seen = model.encode_images([model.preprocess(image) for image in IMAGES])
+    read = model.encode_captions(captions)
+    assert (seen.dtype, read.dtype) == (np.float32, np.float32)
+    assert seen == pytest.approx(images, abs=1e-5)
+    assert read == pytest.approx(texts, abs=1e-5)
+    # Vectors that are all alike would make the comparison worth nothing.
+    assert np.abs(images[0] - images[1]).max() > 1e-2
+    assert np.abs(texts[0] - texts[1]).max() > 1e-2
+
+
+@pytest.mark.parametrize("name", DUALS)
+def test_vectors_do_not_depend_on_their_company(name, models):
+    model = models[name]
+    together = model.encode_captions(CAPTIONS)
+    alone = np.concatenate([model.encode_captions([caption]) for caption in CAPTIONS])
+    assert alone == pytest.approx(together, abs=1e-5)
+    pixels = [model.preprocess(image) for image in IMAGES]
+    alone = np.concatenate([model.encode_images([image]) for image in pixels])
+    assert alone == pytest.approx(model.encode_images(pixels), abs=1e-5)
+
+
+@pytest.mark.parametrize("name", DUALS)
+def test_captions_beyond_the_context_are_counted_in_full_and_cut(name, models):
+    model = models[name]
+    assert model.context_length == CONTEXT
+    assert model.count_tokens([OVERLONG, "heart"]).tolist()[0] > CONTEXT
+    more = model.encode_captions([OVERLONG, f"{OVERLONG} and a zebra"])
+    assert more[0] == pytest.approx(more[1], abs=1e-5)
+
+
+def test_count_tokens_has_the_special_ones(models):
+    counts = {name: models[name].count_tokens(["heart", ""]) for name in SIGLIPS}
+    assert [found.tolist() for found in counts.values()] == [[2, 1], [2, 1]]
+    clip = models["clip"]
+    assert clip.count_tokens(["heart", ""]).tolist() == [3, 2]
+    assert clip.count_tokens([]).tolist() == []
+
+
+def test_images_of_any_shape_can_be_preprocessed(models):
+    odd = [noise(1, 1), noise(3, 3), noise(1, 60), noise(300, 3)]
+    for name in ("clip", "siglip2"):
+        model = models[name]
+        assert np.isfinite(model.encode_images([model.preprocess(image) for image in odd])).all()
+
+
+@pytest.mark.parametrize("name", ["clip", "siglip2", "align", "flava", "vit-bert"])
+def test_half_precision_gives_unit_float32(name, folders, models):
+    model, exact = load("hf", folders[name], "bf16"), models[name]
+    pixels = [model.preprocess(image) for image in IMAGES]
+    vectors = (model.encode_images(pixels), model.encode_captions(CAPTIONS))
+    for found, full in zip(
+        vectors, (exact.encode_images(pixels), exact.encode_captions(CAPTIONS)), strict=True
+    ):
+        assert found.dtype == np.float32
+        assert np.linalg.norm(found, axis=1) == pytest.approx(1, abs=1e-6)
+        assert 1e-6 < np.abs(found - full).max() < 0.2
+
+
+def test_weights_stored_in_half_run_in_float32(tmp_path):
+    folder = save(tmp_path / "m", lambda: (lambda model, *rest: (model.half(), *rest))(*clip()))
+    stored = load_file(folder / WEIGHTS)["visual_projection.weight"]
+    assert stored.dtype == torch.float16
+    assert load("hf", folder).describe()["dtype"] == "float32"
+
+
+def test_the_engine_scores_by_cosine(folders, models, tmp_path):
+    for number, image in enumerate(IMAGES):
+        image.save(tmp_path / f"{number}.png")
+    rows = [choice(str(n), f"{n}.png", *CAPTIONS[n : n + 3]) for n in range(3)]
+    cases = Cases.build(rows, root=tmp_path, source="test")
+    images, texts = plain_vectors(folders["clip"], IMAGES, CAPTIONS)
+    expected = [images[n] @ texts[n + m] for n in range(3) for m in range(3)]
+    model = models["clip"]
+    for batch in (1, 4):
+        scored = run_engine(model, {"b": cases}, tmp_path / f"store{batch}", batch=batch)
+        assert scored["b"].scores == pytest.approx(expected, abs=1e-4)
+
+
+def test_the_adapter_is_a_dual_encoder_that_describes_itself(folders, models):
+    model = models["siglip"]
+    assert isinstance(model, DualEncoder) and isinstance(model, Described)
+    assert not isinstance(model, PairScorer)
+    said = model.describe()
+    assert (said["class"], said["tokenizer"]) == ("SiglipModel", "SiglipTokenizer")
+    assert (said["device"], said["dtype"], said["precision"]) == ("cpu", "float32", "fp32")
+    assert said["context_length"] == CONTEXT
+    weights = load_file(folders["siglip"] / WEIGHTS)
+    assert said["logit_scale"] == pytest.approx(weights["logit_scale"].item())
+    assert said["logit_bias"] == pytest.approx(weights["logit_bias"].item())
+    assert said["versions"]["transformers"] == tf.__version__
+    assert "SiglipImageProcessor" in said["preprocessing"]
+    json.dumps(said)  # it goes into run.json
+    assert "logit_bias" not in models["clip"].describe()
+
+
+# --- fingerprints ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["clip", "siglip", "clip-roberta"])
+def test_the_fingerprint_is_of_the_content_and_not_of_the_place(name, folders, models, tmp_path):
+    first = models[name].fingerprint
+    assert load("hf", folders[name]).fingerprint == first
+    copied = shutil.copytree(folders[name], tmp_path / "elsewhere")
+    assert load("hf", copied).fingerprint == first
+
+
+def change_json(name: str, **changes: Any) -> Callable[[Path], None]:
+    def change(folder: Path) -> None:
+        content = json.loads((folder / name).read_text())
+        for key, value in changes.items():
+            part, _, inner = key.rpartition("__")
+            (content[part] if part else content)[inner] = value
+        (folder / name).write_text(json.dumps(content))
+
+    return change
+
+
+def change_weight(folder: Path) -> None:
+    weights = load_file(folder / WEIGHTS)
+    weights["text_projection.weight"][0, 0] += 1e-3
+    save_file(weights, folder / WEIGHTS, metadata={"format": "pt"})
+
+
+def change_merges(folder: Path) -> None:
+    content = json.loads((folder / "tokenizer.json").read_text())
+    content["model"]["merges"] = content["model"]["merges"][::-1]
+    (folder / "tokenizer.json").write_text(json.dumps(content))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        change_weight,
+        change_merges,
+        change_json(PIXELS, image_mean=[0.1, 0.2, 0.3]),
+        change_json(PIXELS, resample=2),
+        change_json("config.json", text_config__hidden_act="gelu"),
+        change_json("config.json", text_config__eos_token_id=7),
+        change_json("tokenizer_config.json", model_max_length=9),
+    ],
+    ids=["weight", "merges", "mean", "resample", "activation", "pooling", "context"],
+)
+def test_the_fingerprint_changes_with_what_outputs_depend_on(change, folders, models, tmp_path):
+    before = models["clip"]
+    folder = shutil.copytree(folders["clip"], tmp_path / "m")
+    change(folder)
+    after = load("hf", folder)
+    assert everything(after).tobytes() != everything(before).tobytes()
+    assert after.fingerprint != before.fingerprint
+
+
+def everything(model: Any) -> np.ndarray:
+    images = [model.preprocess(image) for image in IMAGES]
+    return np.concatenate(
+        [model.encode_captions([*CAPTIONS, OVERLONG]), model.encode_images(images)]
+    )
+
+
+def test_fingerprints_differ_with_precision_and_from_model_to_model(folders, models):
+    found = {model.fingerprint for model in models.values()}
+    found |= {load("hf", folders["clip"], precision).fingerprint for precision in ("bf16", "fp16")}
+    assert len(found) == len(models) + 2
+
+
+# --- refusals ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rest", ["", "nowhere/at/all", "/nowhere", "./nowhere", "clip"])
+def test_a_folder_that_is_not_there(rest):
+    assert "no such folder" in refusal(f"hf:{rest}", NotFoundError)
+
+
+def test_a_folder_may_be_named_from_home(folders, models, monkeypatch):
+    monkeypatch.setenv("HOME", str(folders["clip"].parent))
+    assert load("hf", Path("~/clip")).fingerprint == models["clip"].fingerprint
+
+
+def test_a_folder_without_a_configuration(tmp_path):
+    assert "no config.json" in refusal(f"hf:{tmp_path}")
+
+
+def test_a_repository_that_cannot_be_had(monkeypatch):
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
+    message = refusal("hf:nobody/nothing")
+    assert message.startswith("hf:nobody/nothing is no folder here, and cannot be had from the hub")
+
+
+@pytest.mark.parametrize(
+    ("kind", "hints"),
+    [
+        ("blip", ["blip-itm:", "blip-itc:"]),
+        ("blip-2", ["blip-itm:", "blip-itc:"]),
+        ("llava", ["vqa:"]),
+        ("siglip_2", ["Did you mean 'siglip2'?"]),
+        ("bert", ["align, altclip"]),
+        ("of-my-own", ["siglip2"]),
+    ],
+)
+def test_models_of_another_kind_are_sent_where_they_fit(kind, hints, tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": kind}))
+    message = refusal(f"hf:{tmp_path}")
+    assert repr(kind) in message
+    assert [hint for hint in hints if hint not in message] == []
+
+
+def test_a_configuration_that_is_no_json(tmp_path):
+    (tmp_path / "config.json").write_text("{")
+    assert str(tmp_path) in refusal(f"hf:{tmp_path}")
+
+
+def test_no_image_processor(folders, tmp_path):
+    folder = shutil.copytree(folders["clip"], tmp_path / "m")
+    (folder / PIXELS).unlink()
+    assert "no image processor" in refusal(f"hf:{folder}")
+
+
+@pytest.mark.parametrize("name", ["clip", "siglip", "siglip2", "chinese_clip", "altclip"])
+def test_no_tokenizer(name, folders, tmp_path):
+    """transformers makes one up: its captions would all be alike."""
+    folder = shutil.copytree(folders[name], tmp_path / "m")
+    for file in (*folder.glob("*token*"), *folder.glob("*spiece*"), *folder.glob("vocab*")):
+        file.unlink()
+    assert "tokenizer" in refusal(f"hf:{folder}")
+
+
+def test_the_tokenizer_of_another_model(folders, tmp_path):
+    folder = shutil.copytree(folders["chinese_clip"], tmp_path / "m")
+    with quiet():
+        large = clip_tokenizer()
+        large.save_pretrained(folder)
+    assert f"{large.vocab_size} tokens" in refusal(f"hf:{folder}")
+
+
+@pytest.mark.parametrize("harm", ["cut", "garbage", "gone"])
+def test_broken_weights(harm, folders, tmp_path):
+    folder = shutil.copytree(folders["clip"], tmp_path / "m")
+    weights = folder / WEIGHTS
+    content = weights.read_bytes()
+    weights.unlink()
+    if harm != "gone":
+        weights.write_bytes(content[: len(content) // 2] if harm == "cut" else b"garbage" * 100)
+    assert "weights that cannot be loaded" in refusal(f"hf:{folder}")
+
+
+def test_weights_that_lack_a_tower_are_not_made_up(folders, tmp_path):
+    folder = shutil.copytree(folders["clip"], tmp_path / "m")
+    weights = load_file(folder / WEIGHTS)
+    kept = {name: value for name, value in weights.items() if not name.startswith("text_model")}
+    save_file(kept, folder / WEIGHTS, metadata={"format": "pt"})
+    message = refusal(f"hf:{folder}")
+    assert f"lack {len(weights) - len(kept)} tensors of CLIPModel" in message
+    assert "text_model." in message
+
+
+def test_pickled_weights_are_read_as_weights_only(folders, tmp_path):
+    folder = shutil.copytree(folders["clip"], tmp_path / "m")
+    weights = load_file(folder / WEIGHTS)
+    (folder / WEIGHTS).unlink()
+    torch.save(weights, folder / "pytorch_model.bin")
+    assert load("hf", folder).fingerprint == load("hf", folders["clip"]).fingerprint
+
+    class Harm:
+        def __reduce__(self):
+            return (Path.touch, (tmp_path / "harmed",))
+
+    torch.save({**weights, "harm": Harm()}, folder / "pytorch_model.bin")
+    assert "weights that cannot be loaded" in refusal(f"hf:{folder}")
+    assert not (tmp_path / "harmed").exists()
+
+
+def test_an_image_processor_that_does_not_fit_its_tower(folders, tmp_path):
+    folder = shutil.copytree(folders["clip"], tmp_path / "m")
+    side = {"height": 48, "width": 48}
+    change_json(PIXELS, size=side, crop_size=side)(folder)
+    assert "does not run" in refusal(f"hf:{folder}")
+
+
+def test_code_that_comes_with_a_model_is_not_run(folders, tmp_path):
+    folder = shutil.copytree(folders["clip"], tmp_path / "m")
+    (folder / "own.py").write_text(f"open({str(tmp_path / 'harmed')!r}, 'w')\nclass Own: ...\n")
+    change_json("config.json", auto_map={"AutoModel": "own.Own"})(folder)
+    change_json(PIXELS, auto_map={"AutoImageProcessor": "own.Own"})(folder)
+    assert load("hf", folder).describe()["class"] == "CLIPModel"
+    assert not (tmp_path / "harmed").exists()
+
+
+def test_nothing_is_printed(folders, capfd):
+    model = load("hf", folders["flava"])
+    model.encode_captions([*CAPTIONS, OVERLONG])
+    model.count_tokens([OVERLONG])
+    model.encode_images([model.preprocess(IMAGES[0])])
+    assert capfd.readouterr() == ("", "")
+
+
+def test_without_transformers_the_package_to_install_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    for name in ("hf_library", "hf_opening", "hf", "blip", "flava"):
+        monkeypatch.delitem(sys.modules, f"counterpoint.models.{name}", raising=False)
+    for name in ("hf", "blip", "flava"):
+        with pytest.raises(MissingExtraError, match=r"pip install 'counterpoint\[vlm\]'"):
+            importlib.import_module(f"counterpoint.models.{name}")
+
+
+@pytest.mark.parametrize("installed", [True, False])
+def test_a_package_that_a_tokenizer_lacks(installed, folders, monkeypatch):
+    def fail(*_, **__):
+        raise ImportError("it needs the\nwordsmith library")
+
+    monkeypatch.setattr(tf.AutoTokenizer, "from_pretrained", fail)
+    monkeypatch.setattr("counterpoint.models.hf_library.find_spec", lambda _: installed or None)
+    kind = ModelError if installed else MissingExtraError
+    message = refusal(f"hf:{folders['clip']}", kind)
+    assert ("wordsmith" if installed else "counterpoint[vlm]") in message

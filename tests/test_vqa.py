@@ -1,0 +1,484 @@
+"""Generative models, on tiny ones of transformers' own classes with random weights."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from engine_support import build
+from models_for_tests import choice, is_sentence, run_engine
+from PIL import Image
+from safetensors.torch import load_file, save_file
+from tokenizers import Tokenizer, models, pre_tokenizers
+from vqa_models import ALL, CAPTIONS, TEXT, Parts, blip2, llava, noise, pictures, save, tokenizer
+
+from counterpoint.cases import ImageRef
+from counterpoint.errors import CounterpointError, MissingExtraError, ModelError, NotFoundError
+from counterpoint.models import LoadOptions, vqa
+from counterpoint.models.vqa import Generative, load, load_lm
+from counterpoint.models.vqa_answers import yes_and_no
+from counterpoint.models.vqa_loading import quiet
+from counterpoint.models.vqa_prompts import INSTRUCTION, QUESTION
+from counterpoint.scoring.kinds import Described, PairScorer
+from counterpoint.scoring.pictures import Picture
+
+LOADERS = {"vqa": load, "lm": load_lm}
+BOTH_WAYS = ("vqa", "paligemma")  # its image sees the question
+EACH = [(family, name) for name in ALL for family in LOADERS]
+SHARED = [each for each in EACH if each != BOTH_WAYS]
+each_model = pytest.mark.parametrize(("family", "name"), EACH)
+each_shared = pytest.mark.parametrize(("family", "name"), SHARED)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def plain_kernels() -> Iterator[None]:
+    """Starting threads and preparing kernels takes most of the time of models this small."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    torch._C._set_mkldnn_enabled(False)
+    yield
+    torch._C._set_mkldnn_enabled(True)
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory) -> dict[str, Path]:
+    root = tmp_path_factory.mktemp("models")
+    return {name: save(root / name, make()) for name, make in ALL.items()}
+
+
+@pytest.fixture(scope="module")
+def loaded(folders) -> Callable[[str, str], Generative]:
+    """Each model once: a test that changes one puts it back."""
+    return cache(lambda family, name: open_folder(family, folders[name]))
+
+
+def open_folder(family: str, folder: Path | str, precision: str = "fp32") -> Generative:
+    return LOADERS[family](str(folder), LoadOptions("cpu", precision))
+
+
+def scores(model: Generative, folder: Path, captions: list[str] = CAPTIONS) -> np.ndarray:
+    """Every caption with every picture, the pairs of a picture together."""
+    shown = [(picture, caption) for picture in pictures(folder) for caption in captions]
+    found = model.score_pairs(*zip(*shown, strict=True))
+    assert found.dtype == np.float32
+    return found.reshape(-1, len(captions))
+
+
+# --- scores, against the library alone ---------------------------------------------------------
+
+
+def library(folder: Path) -> Parts:
+    with quiet():
+        model = transformers.AutoModelForImageTextToText.from_pretrained(folder)
+        return Parts(model.eval(), transformers.AutoProcessor.from_pretrained(folder))
+
+
+def chat(image: Image.Image, text: str) -> list[dict[str, Any]]:
+    shown = [{"type": "image", "image": image}, {"type": "text", "text": text}]
+    return [{"role": "user", "content": shown}]
+
+
+def logits(model: Any, inputs: Any) -> torch.Tensor:
+    with torch.inference_mode():
+        return model(**inputs, use_cache=False).logits[0].double()
+
+
+def straight_vqa(parts: Parts, image: Image.Image, caption: str) -> float:
+    model, processor = parts
+    question = QUESTION.replace("{caption}", caption)
+    if processor.chat_template is None:
+        given = processor(images=image, text=f"<image>{question}", return_tensors="pt")
+        del given["labels"]
+    else:
+        given = processor.apply_chat_template(
+            chat(image, question),
+            add_generation_prompt=True,
+            tokenize=True,
+            return_dict=True,
+            return_tensors="pt",
+        )
+    chances = logits(model, given)[-1].softmax(0)
+    known = processor.tokenizer.get_vocab()
+    yes, no = (
+        sum(
+            chances[known[blank + word]]
+            for word in words
+            for blank in ("", "▁", "Ġ")
+            if blank + word in known
+        )
+        for words in (("Yes", "yes"), ("No", "no"))
+    )
+    return float(yes / (yes + no))
+
+
+def straight_lm(parts: Parts, image: Image.Image, caption: str) -> float:
+    model, processor = parts
+    if processor.chat_template is None:
+        given = processor(
+            images=image, text=f"<image>{INSTRUCTION}", suffix=caption, return_tensors="pt"
+        )
+        last = int((given["labels"][0] != -100).sum()), 1  # an end of the answer
+    else:
+        text = processor.apply_chat_template(
+            chat(image, INSTRUCTION), add_generation_prompt=True, tokenize=False
+        )
+        text += " " if text.endswith("ASSISTANT:") else ""
+        spans = processor.tokenizer(text + caption, return_offsets_mapping=True)["offset_mapping"]
+        begins = text.startswith("<s>")
+        given = processor(
+            images=[[image]],
+            text=text + caption,
+            return_tensors="pt",
+            add_special_tokens=not begins,
+        )
+        last = sum(end > len(text) for _, end in spans), 0
+    ids = given["input_ids"][0]
+    end = len(ids) - last[1]
+    given.pop("labels", None)
+    chances = logits(model, given).log_softmax(-1)
+    places = range(len(ids) - last[0], end)
+    return float(np.mean([float(chances[place - 1, ids[place]]) for place in places]))
+
+
+@each_model
+def test_scores_are_those_of_the_library_pair_by_pair(family, name, loaded, tmp_path):
+    straight = {"vqa": straight_vqa, "lm": straight_lm}[family]
+    parts = Parts(loaded(family, name).model, loaded(family, name).prompts.processor)
+    expected = [
+        [straight(parts, picture.open(), caption) for caption in CAPTIONS]
+        for picture in pictures(tmp_path)
+    ]
+    found = scores(loaded(family, name), tmp_path)
+    assert found == pytest.approx(np.array(expected), abs=1e-4)
+    # Scores that hardly change with the image or the caption would make this worth nothing.
+    assert np.ptp(found, axis=0).min() > 2e-4
+    assert np.ptp(found, axis=1).min() > 2e-3
+
+
+@each_shared
+def test_a_shared_prefix_gives_what_whole_prompts_give(family, name, loaded, tmp_path, monkeypatch):
+    model = loaded(family, name)
+    assert model.why_not_shared is None
+    shared = scores(model, tmp_path)
+    monkeypatch.setattr(model, "why_not_shared", "for the test")
+    assert shared == pytest.approx(scores(model, tmp_path), abs=1e-5)
+
+
+@each_model
+def test_company_does_not_matter(family, name, loaded, tmp_path):
+    model = loaded(family, name)
+    together = scores(model, tmp_path)
+    alone = np.hstack([scores(model, tmp_path, [caption]) for caption in CAPTIONS[:2]])
+    assert together[:, :2] == pytest.approx(alone, abs=1e-5)
+
+
+# --- the shared prefix -------------------------------------------------------------------------
+
+
+def towers(model: Generative) -> torch.nn.Module:
+    names = ("vision_tower", "visual", "vision_model")
+    [tower] = [m for n, m in model.model.model.named_children() if n in names]
+    return tower
+
+
+@each_shared
+def test_the_image_tower_runs_once_an_image(family, name, loaded, tmp_path):
+    model = loaded(family, name)
+    calls: list[object] = []
+    handle = towers(model).register_forward_hook(lambda *_: calls.append(1))
+    shown = pictures(tmp_path)
+    model.score_pairs([shown[0]] * 3 + [shown[1]] * 2, [*CAPTIONS, *CAPTIONS[:2]])
+    assert len(calls) == 2
+    model.score_pairs([shown[1]], CAPTIONS[2:])  # the engine cut the pairs of this image apart
+    assert len(calls) == 2
+    handle.remove()
+
+
+def test_a_model_that_reads_its_prompt_both_ways_is_computed_whole(loaded):
+    model = loaded(*BOTH_WAYS)
+    said = model.describe()
+    assert said["shared_prefix"] is False
+    [note] = said["notes"]
+    assert "both ways" in note and is_sentence(note)
+
+
+def test_another_file_under_the_same_name_is_another_image(loaded, tmp_path):
+    model = loaded("vqa", "llava")
+    [picture] = pictures(tmp_path)[:1]
+    before = model.score_pairs([picture], CAPTIONS[:1])
+    noise(40, 40, seed=9).save(picture.path())
+    after = model.score_pairs([picture], CAPTIONS[:1])
+    assert abs(after - before) > 1e-4
+
+
+def test_positions_of_another_image_are_not_taken_over(loaded, tmp_path):
+    """Qwen-VL keeps the offset of the last image it saw; a prompt computed between two batches of
+    one image must not change it."""
+    model = loaded("vqa", "qwen2_vl")
+    first, second = pictures(tmp_path)[:2]
+    alone = model.score_pairs([first] * 2, CAPTIONS[:2])
+    with model._running():
+        model._whole(second.open(), CAPTIONS[0])
+    assert model.score_pairs([first] * 2, CAPTIONS[:2]) == pytest.approx(alone, abs=1e-6)
+
+
+@pytest.mark.parametrize("broken", ["wrong", "raises"])
+def test_a_model_that_cannot_share_is_computed_whole(
+    broken, loaded, folders, tmp_path, monkeypatch
+):
+    right = scores(loaded("vqa", "llava"), tmp_path)
+    run = vqa.run_suffixes
+
+    def spoiled(*given: Any) -> list[torch.Tensor]:
+        if broken == "raises":
+            raise RuntimeError("no cache\nof this kind")
+        return [found + torch.linspace(0, 1, found.shape[1]) for found in run(*given)]
+
+    monkeypatch.setattr(vqa, "run_suffixes", spoiled)
+    model = open_folder("vqa", folders["llava"])
+    [note] = model.describe()["notes"]
+    assert is_sentence(note) and "slower" in note
+    assert ("no cache of this kind" in note) == (broken == "raises")
+    assert scores(model, tmp_path) == pytest.approx(right, abs=1e-5)
+
+
+# --- prompts -----------------------------------------------------------------------------------
+
+
+def test_the_template_can_be_a_text_or_a_file(folders, loaded, tmp_path):
+    text = "Is it {caption}, {caption}?"
+    (tmp_path / "t.txt").write_text(f"{text}\n")
+    one = open_folder("vqa", f"{folders['llava']}?template={text}")
+    two = open_folder("vqa", f"{folders['llava']}?template={tmp_path / 't.txt'}")
+    assert one.prompts.whole(noise(9, 9), "a {caption} dog").inputs["input_ids"].shape[1] > 16
+    assert "Is it " in one.describe()["prompt"]
+    assert one.fingerprint == two.fingerprint != loaded("vqa", "llava").fingerprint
+    found = scores(one, tmp_path)
+    assert found == pytest.approx(scores(two, tmp_path), abs=1e-6)
+    assert np.abs(found - scores(loaded("vqa", "llava"), tmp_path)).max() > 1e-3
+
+
+def test_the_instruction_of_lm_can_be_changed(folders, loaded, tmp_path):
+    model = open_folder("lm", f"{folders['qwen2_vl']}?prompt=What do you see?")
+    assert model.fingerprint != loaded("lm", "qwen2_vl").fingerprint
+    assert np.abs(scores(model, tmp_path) - scores(loaded("lm", "qwen2_vl"), tmp_path)).max() > 1e-3
+
+
+def test_without_a_chat_template_the_prompt_is_image_and_text(tmp_path):
+    folder = save(tmp_path / "m", llava(chat=None))
+    model, processor = library(folder)
+    image, caption = noise(40, 40), "a red dog"
+    text = f"<image>{QUESTION.replace('{caption}', caption)}"
+    chances = logits(model, processor(images=image, text=text, return_tensors="pt"))[-1].softmax(0)
+    yes, no = (float(chances[ids].sum()) for ids in yes_and_no(processor.tokenizer).values())
+    image.save(tmp_path / "0.png")
+    asked = open_folder("vqa", folder)
+    found = asked.score_pairs([picture_of(tmp_path / "0.png")], [caption])
+    assert found == pytest.approx([yes / (yes + no)], abs=1e-5)
+    assert asked.why_not_shared is None
+    assert open_folder("lm", folder).describe()["prompt"].endswith(f"{INSTRUCTION}\n{{caption}}")
+
+
+@pytest.mark.parametrize(("name", "word"), [("llava", "<image>"), ("gemma3", "<start_of_image>")])
+def test_a_caption_that_holds_the_models_image_token_is_refused(name, word, loaded, tmp_path):
+    with pytest.raises(ModelError) as caught:
+        scores(loaded("vqa", name), tmp_path, ["a dog", f"a {word} dog"])
+    assert is_sentence(caught.value) and word in str(caught.value)
+
+
+def test_blip2_is_computed_whole(tmp_path):
+    model = open_folder("vqa", save(tmp_path / "m", blip2()))
+    [note] = model.describe()["notes"]
+    assert "cache" in note
+    processor = model.prompts.processor
+    text = QUESTION.replace("{caption}", CAPTIONS[1])
+    [picture] = pictures(tmp_path)[:1]
+    given = processor(images=picture.open(), text=text, return_tensors="pt")
+    chances = logits(model.model, given)[-1].softmax(0)
+    yes, no = (float(chances[ids].sum()) for ids in yes_and_no(processor.tokenizer).values())
+    found = model.score_pairs([picture] * 2, CAPTIONS[:2])
+    assert found[1] == pytest.approx(yes / (yes + no), abs=1e-5)
+    assert abs(found[0] - found[1]) > 1e-3
+
+
+def picture_of(path: Path) -> Picture:
+    return Picture(ImageRef(str(path)))
+
+
+def test_the_side_of_the_padding_does_not_matter(loaded, tmp_path, monkeypatch):
+    model = loaded("vqa", "idefics3")
+    found = []
+    for side in ("left", "right"):
+        monkeypatch.setattr(model.prompts.processor.tokenizer, "padding_side", side)
+        found.append(scores(model, tmp_path))
+        model._last = None
+    assert found[0] == pytest.approx(found[1], abs=1e-6)
+
+
+@pytest.mark.parametrize("blanks", ["▁", "Ġ"])
+def test_yes_and_no_are_whole_words(blanks):
+    words = tokenizer(blanks, [])
+    found = {
+        answer: set(words.convert_ids_to_tokens(ids)) for answer, ids in yes_and_no(words).items()
+    }
+    assert found == {
+        "yes": {"Yes", "yes", f"{blanks}Yes", f"{blanks}yes"},
+        "no": {"No", "no", f"{blanks}No", f"{blanks}no"},
+    }
+
+
+def characters(text: str) -> Any:
+    """A tokenizer of single letters."""
+    vocabulary = {letter: number for number, letter in enumerate(["<unk>", *text])}
+    inner = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
+    inner.pre_tokenizer = pre_tokenizers.Split("", "isolated")
+    return transformers.PreTrainedTokenizerFast(tokenizer_object=inner, unk_token="<unk>")
+
+
+def test_yes_and_no_are_first_pieces_where_there_is_no_word():
+    found = yes_and_no(characters(" YesNon"))
+    known = characters(" YesNon").get_vocab()
+    assert found == {"yes": [known["Y"]], "no": sorted([known["N"], known["n"]])}
+
+
+def test_a_tokenizer_that_cannot_tell_yes_from_no_is_refused():
+    with pytest.raises(ModelError, match="yes from no"):
+        yes_and_no(characters("Nn"))
+
+
+# --- precision, fingerprint, description, engine -----------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["llava", "qwen2_vl", "gemma3"])
+def test_bf16_is_close_and_makes_no_ties(name, folders, loaded, tmp_path):
+    model = open_folder("vqa", folders[name], "bf16")
+    assert model.describe()["dtype"] == "bfloat16"
+    assert model.why_not_shared is None
+    found = scores(model, tmp_path)
+    assert found == pytest.approx(scores(loaded("vqa", name), tmp_path), abs=0.05)
+    assert len(set(found.ravel())) == found.size
+    with model._running():
+        fine = model._whole(noise(40, 40), CAPTIONS[0])
+    assert (fine != fine.bfloat16().float()).any()  # the output layer worked in float32
+    assert model.fingerprint != loaded("vqa", name).fingerprint
+
+
+def test_the_fingerprint_is_of_what_is_computed(folders, loaded, tmp_path):
+    before = loaded("vqa", "llava").fingerprint
+    assert loaded("lm", "llava").fingerprint != before
+    copied = tmp_path / "copy"
+    shutil.copytree(folders["llava"], copied)
+    assert open_folder("vqa", copied).fingerprint == before
+    settings = json.loads((copied / "processor_config.json").read_text())
+    settings["image_processor"]["image_mean"] = [0.1, 0.2, 0.3]
+    (copied / "processor_config.json").write_text(json.dumps(settings))
+    assert open_folder("vqa", copied).fingerprint != before
+    weights = load_file(folders["llava"] / "model.safetensors")
+    shutil.rmtree(copied)
+    shutil.copytree(folders["llava"], copied)
+    weights[sorted(weights)[0]].view(-1)[0] += 1
+    save_file(weights, copied / "model.safetensors", {"format": "pt"})
+    assert open_folder("vqa", copied).fingerprint != before
+
+
+def test_it_is_a_pair_scorer_that_describes_itself(loaded):
+    model = loaded("vqa", "llava")
+    assert isinstance(model, PairScorer)
+    assert isinstance(model, Described)
+    said = json.loads(json.dumps(model.describe()))
+    assert (said["device"], said["dtype"], said["notes"]) == ("cpu", "float32", [])
+    assert said["parameters"] == sum(p.numel() for p in model.model.parameters())
+    assert said["versions"]["transformers"] == transformers.__version__
+
+
+def test_the_engine_scores_a_table_with_it(loaded, tmp_path):
+    model = loaded("vqa", "qwen2_vl")
+    shown = pictures(tmp_path)
+    cases = [choice(str(n), shown[n % 2].ref, *CAPTIONS[n:], "no dog") for n in range(3)]
+    table = build(*cases, root=tmp_path)
+    found = run_engine(model, {"bench": table}, tmp_path / "store", batch=3)["bench"].scores
+    expected = [
+        model.score_pairs([shown[n % 2]], [caption])[0]
+        for n in range(3)
+        for caption in (*CAPTIONS[n:], "no dog")
+    ]
+    assert found == pytest.approx(expected, abs=1e-5)
+
+
+# --- refusals ----------------------------------------------------------------------------------
+
+
+def refusal(family: str, rest: object, kind: type[CounterpointError] = ModelError) -> str:
+    with pytest.raises(kind) as caught:
+        open_folder(family, str(rest))
+    assert is_sentence(caught.value)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("family", LOADERS)
+@pytest.mark.parametrize("where", ["/no/such", "./no", "a/b/c", ""])
+def test_a_folder_that_is_not_there(family, where):
+    assert f"{family}:{where}: no such folder" in refusal(family, where, NotFoundError)
+
+
+def test_templates_that_cannot_be_used(folders):
+    folder = folders["llava"]
+    assert "{caption}" in refusal("vqa", f"{folder}?template=Is it?")
+    assert "template=" in refusal("vqa", f"{folder}?question=Is it {{caption}}?")
+    assert "template=" in refusal("vqa", f"{folder}?template=")
+    assert "prompt=" in refusal("lm", f"{folder}?template=a {{caption}}")
+    assert "{caption}" in refusal("lm", f"{folder}?prompt=a {{caption}}")
+
+
+def test_models_that_give_no_answers_to_images(tmp_path):
+    config = transformers.LlamaConfig(**TEXT, vocab_size=64)
+    with quiet():
+        transformers.LlamaForCausalLM(config).save_pretrained(tmp_path)
+    tokenizer("▁", []).save_pretrained(tmp_path)
+    assert "llama" in refusal("vqa", tmp_path)
+
+
+@pytest.mark.parametrize("file", ["config.json", "model.safetensors", "tokenizer.json"])
+@pytest.mark.parametrize("how", ["gone", "broken"])
+def test_folders_that_are_not_whole(file, how, folders, tmp_path):
+    folder = tmp_path / "m"
+    shutil.copytree(folders["llava"], folder)
+    if how == "gone":
+        (folder / file).unlink()
+    else:
+        (folder / file).write_bytes((folder / file).read_bytes()[:200])
+    assert str(folder) in refusal("vqa", folder)
+
+
+def test_weights_that_are_missing_are_not_made_up(folders, tmp_path):
+    folder = tmp_path / "m"
+    shutil.copytree(folders["llava"], folder)
+    weights = load_file(folder / "model.safetensors")
+    del weights[next(name for name in sorted(weights) if "q_proj" in name)]
+    save_file(weights, folder / "model.safetensors", {"format": "pt"})
+    assert "1 weights are missing" in refusal("vqa", folder)
+
+
+def test_a_chat_template_that_fails(tmp_path):
+    folder = save(tmp_path / "m", llava(chat="{{ raise_exception('only one system') }}"))
+    assert "only one system" in refusal("vqa", folder)
+    folder = save(tmp_path / "n", llava(chat="<image>hello"))
+    assert "leaves out" in refusal("vqa", folder)
+
+
+def test_without_transformers_the_extra_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    monkeypatch.delitem(sys.modules, "counterpoint.models.vqa_loading")
+    with pytest.raises(MissingExtraError, match=r"counterpoint\[vlm\]"):
+        import_module("counterpoint.models.vqa_loading")
