@@ -24,6 +24,7 @@ from typing import Any, Final
 import numpy as np
 import torch
 from PIL import Image
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from counterpoint.errors import ModelError
 from counterpoint.models import LoadOptions
@@ -43,6 +44,7 @@ from counterpoint.scoring.pictures import Picture
 _PROBES: Final = ("a dog", "two red birds sit on the long branch of a tall green tree")
 # How far logits may be apart, as a part of their spread, when the same is computed in two ways.
 _TOLERANCE: Final = {"fp32": 1e-4, "tf32": 1e-2, "bf16": 5e-2, "fp16": 1e-2}
+_UNLIKE: Final = 0.5  # no rounding is as large; another image moved logits by three
 
 
 class Generative:
@@ -136,6 +138,8 @@ class Generative:
         image = Image.fromarray(noise)
         with self._running():
             whole = [self._whole(image, caption) for caption in _PROBES]
+            with sdpa_kernel([SDPBackend.MATH]):
+                other = [self._whole(image, caption) for caption in _PROBES]
             try:
                 self.prompts.learn([(self.prompts.whole(image, text), text) for text in _PROBES])
                 shared = self._shared(image, list(_PROBES))
@@ -147,12 +151,18 @@ class Generative:
                 return f"{type(error).__name__}: {' '.join(str(error).split())[:120]}"
             finally:
                 self._last = None
-        apart = max(
-            float((a - b).abs().max() / b.std()) for a, b in zip(shared, whole, strict=True)
-        )
-        if apart < _TOLERANCE[self.place.precision]:
+        # Another attention kernel gives the same but for rounding, which is large in a deep model:
+        # of 7 billion random weights in bf16, 0.13 of the logits' spread, a shared prefix 0.12.
+        allowed = max(_TOLERANCE[self.place.precision], 3 * _apart(other, whole))
+        if _apart(shared, whole) < min(allowed, _UNLIKE):
             return None
         return "with a shared prefix the model computes something else"
+
+
+def _apart(found: list[torch.Tensor], expected: list[torch.Tensor]) -> float:
+    """The largest difference of logits, as a part of their spread."""
+    pairs = zip(found, expected, strict=True)
+    return max(float((a - b).abs().max() / b.std()) for a, b in pairs)
 
 
 def load(rest: str, options: LoadOptions) -> Generative:
