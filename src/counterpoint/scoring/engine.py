@@ -190,7 +190,8 @@ def _mean(values: np.ndarray, begins: np.ndarray) -> np.ndarray:
 def _score_blind(model: BlindScorer, plan: Plan, scored: dict[str, Scored], work: Work) -> None:
     keys = caption_keys(model.fingerprint, plan.texts)
     items = dict(zip(keys, plan.texts, strict=True))
-    fill(model.score_captions, items, work.store, work.batch, work.progress, "captions")
+    owner = f"{model.fingerprint} captions"
+    fill(model.score_captions, items, work.store, work.batch, work.progress, "captions", owner)
     values = _mean(stored(keys, work.store)[:, 0][plan.prompts], plan.starts[:-1])
     _fill_scores(plan, scored, lambda pairs: values[pairs.captions])
 
