@@ -3,6 +3,10 @@
 A caption's score is its mean share against the other captions of its case. That depends on which
 captions these are, so it is not what is kept: kept is the choice between two captions of an image,
 which depends on nothing else and is asked once wherever the two meet, in any benchmark.
+
+Captions with equal shares have a coin thrown: a tie would be a wrong answer, and a model that
+always says "A" has no opinion, which is worth a guess. The coin depends on the image and the
+caption alone and is smaller than any difference of shares.
 """
 
 from __future__ import annotations
@@ -20,7 +24,9 @@ from counterpoint.scoring.items import Item, fill_items
 from counterpoint.scoring.left_out import Scored, kept_pairs
 from counterpoint.scoring.pictures import Picture
 from counterpoint.scoring.plan import Plan, make_plan
+from counterpoint.scoring.store import digest
 
+COIN: Final = 1e-3  # shares of 32 captions are at least 1 / 62 apart
 MOST: Final = 32  # captions of an image: every two of them are compared, 496 choices for 32
 
 
@@ -76,11 +82,19 @@ def score_by_choices(
     for name, line in _lines(plan, scored):
         asked = [key(choice.item) for choice in _asked(plan, line)]
         found = iter(stored(asked, work.store)[:, 0].tolist() if asked else ())
-        scored[name].scores[line.places] = _mean_shares(
+        shares = _mean_shares(
             len(line.captions),
             [(c, next(found) if _differ(c) else 0.5) for c in _choices(plan, line)],
         )
+        scored[name].scores[line.places] = shares + COIN * _coins(plan, line)
     return scored
+
+
+def _coins(plan: Plan, line: _Line) -> np.ndarray:
+    """A number between -1/2 and 1/2 for each caption of an image."""
+    image = repr(plan.pictures[line.image].ref)
+    heads = (digest("coin", image, plan.captions[i])[:4] for i in line.captions.tolist())
+    return np.array([int.from_bytes(head, "little") / 2**32 - 0.5 for head in heads])
 
 
 def _refuse(name: str, captions: np.ndarray) -> None:
