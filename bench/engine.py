@@ -27,8 +27,9 @@ from counterpoint.models.open_clip import OpenClip
 from counterpoint.models.open_clip_checks import Source
 from counterpoint.models.torch_models import Place
 from counterpoint.progress import Quiet
-from counterpoint.scoring.engine import Work, score
+from counterpoint.scoring.engine import score
 from counterpoint.scoring.store import Store
+from counterpoint.scoring.work import Work
 
 NAME = "ViT-B-32"
 SIZE = (640, 480)  # of a COCO photograph

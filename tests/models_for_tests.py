@@ -18,9 +18,10 @@ from PIL import Image
 from counterpoint.cases import Case, Cases, ImageRef, caption_case
 from counterpoint.models import LoadOptions
 from counterpoint.progress import Quiet
-from counterpoint.scoring.engine import Scored, Work, score
+from counterpoint.scoring.engine import Scored, score
 from counterpoint.scoring.pictures import Picture
 from counterpoint.scoring.store import Store
+from counterpoint.scoring.work import Work
 
 FEATURES, WIDTH = 48, 16
 _WEIGHTS = np.random.default_rng(0).normal(size=(FEATURES, WIDTH))

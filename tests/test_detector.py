@@ -37,10 +37,10 @@ from counterpoint.models.detector import Detector, case_scores, load
 from counterpoint.models.detector_heads import CONFIG, WEIGHTS, Head, Heads, Saved, read, save
 from counterpoint.progress import Quiet
 from counterpoint.results import rows
-from counterpoint.scoring.engine import Work
 from counterpoint.scoring.kinds import BenchmarkScorer, Described
 from counterpoint.scoring.pictures import Picture
 from counterpoint.scoring.store import Store
+from counterpoint.scoring.work import Work
 
 JUST_SYNTHETIC = math.nextafter(0.5, 1)
 GRID = (0.0, 0.3, math.nextafter(0.5, 0), 0.5, JUST_SYNTHETIC, 0.7, 1.0)

@@ -34,9 +34,10 @@ from counterpoint import evaluate
 from counterpoint.cases import Case, Cases, ImageRef
 from counterpoint.errors import CounterpointError
 from counterpoint.scoring import engine, left_out
-from counterpoint.scoring.engine import Work, score
+from counterpoint.scoring.engine import score
 from counterpoint.scoring.pictures import Picture
 from counterpoint.scoring.store import Store
+from counterpoint.scoring.work import Work
 
 # --- two towers --------------------------------------------------------------------------------
 

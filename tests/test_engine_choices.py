@@ -26,10 +26,11 @@ from counterpoint.errors import ModelError
 from counterpoint.progress import Quiet
 from counterpoint.protocols import Overlong
 from counterpoint.scoring.choices import COIN, MOST, score_by_choices
-from counterpoint.scoring.engine import Work, score
+from counterpoint.scoring.engine import score
 from counterpoint.scoring.left_out import Scored
 from counterpoint.scoring.pictures import Picture
 from counterpoint.scoring.store import Store
+from counterpoint.scoring.work import Work
 
 
 class Umpire:

@@ -26,9 +26,10 @@ from counterpoint import evaluate, load_run
 from counterpoint.cases import Case, Cases, ImageRef
 from counterpoint.errors import ModelError, StoreError
 from counterpoint.progress import Quiet
-from counterpoint.scoring.engine import Work, score
+from counterpoint.scoring.engine import score
 from counterpoint.scoring.pictures import Picture
 from counterpoint.scoring.store import Store
+from counterpoint.scoring.work import Work
 
 # --- captions that do not fit ------------------------------------------------------------------
 

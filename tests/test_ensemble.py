@@ -29,11 +29,12 @@ from counterpoint.models.random import RandomScorer
 from counterpoint.progress import Advance
 from counterpoint.results import rows
 from counterpoint.scoring import ensembles
-from counterpoint.scoring.engine import Work, score
+from counterpoint.scoring.engine import score
 from counterpoint.scoring.ensembles import Ensemble, Member, combined
 from counterpoint.scoring.kinds import BenchmarkScorer, Described
 from counterpoint.scoring.left_out import Scored
 from counterpoint.scoring.store import Store
+from counterpoint.scoring.work import Work
 
 HALF = 6e-8  # half the distance between two float32 numbers at 1
 

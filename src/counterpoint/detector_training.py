@@ -25,9 +25,10 @@ from counterpoint.models import LoadOptions, load_model
 from counterpoint.models.detector_heads import Head, Heads, Saved, save
 from counterpoint.progress import Advance, Progress
 from counterpoint.scoring.encode import encode_captions, encode_images
-from counterpoint.scoring.engine import Work, stored
+from counterpoint.scoring.engine import stored
 from counterpoint.scoring.kinds import DualEncoder
 from counterpoint.scoring.pictures import Picture
+from counterpoint.scoring.work import Work
 from counterpoint.tables import read_table
 
 LABELS: Final = {"natural": 0, "synthetic": 1, "0": 0, "1": 1}

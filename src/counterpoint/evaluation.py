@@ -23,10 +23,11 @@ from counterpoint.models import LoadOptions, load_model
 from counterpoint.progress import Named, Progress, Quiet
 from counterpoint.protocols import Protocol, get_protocol
 from counterpoint.runs import Part, Run, refuse_other, save_run
-from counterpoint.scoring.engine import Work, score
+from counterpoint.scoring.engine import score
 from counterpoint.scoring.kinds import Described, Model
 from counterpoint.scoring.left_out import Scored
 from counterpoint.scoring.store import Store, default_store, digest
+from counterpoint.scoring.work import Work
 from counterpoint.statistics import ALL, members_of
 
 BATCH = 128

@@ -15,8 +15,9 @@ from counterpoint.models import LoadOptions, load_model
 from counterpoint.progress import Progress, Quiet
 from counterpoint.protocols import Protocol
 from counterpoint.runs import Part
-from counterpoint.scoring.engine import Work, score
+from counterpoint.scoring.engine import score
 from counterpoint.scoring.store import Store, default_store
+from counterpoint.scoring.work import Work
 
 SAMPLE = 500  # cases of each benchmark
 

@@ -59,8 +59,8 @@ def train(
     from counterpoint.detector_training import Settings
     from counterpoint.detector_training import train as train_detector
     from counterpoint.models import LoadOptions
-    from counterpoint.scoring.engine import Work
     from counterpoint.scoring.store import Store, default_store
+    from counterpoint.scoring.work import Work
 
     if device not in ("auto", "cpu", "cuda"):
         raise typer.BadParameter("auto, cpu or cuda", param_hint="--device")

@@ -32,10 +32,10 @@ from counterpoint.models.api_settings import (
 )
 from counterpoint.protocols import Overlong
 from counterpoint.scoring.choices import score_by_choices
-from counterpoint.scoring.engine import Work
 from counterpoint.scoring.left_out import Scored
 from counterpoint.scoring.pictures import Picture
 from counterpoint.scoring.store import digest
+from counterpoint.scoring.work import Work
 
 try:
     import openai

@@ -33,11 +33,12 @@ from counterpoint.errors import ModelError
 from counterpoint.models import LoadOptions, load_model
 from counterpoint.models.detector_heads import Head, Saved, read
 from counterpoint.protocols import Overlong
-from counterpoint.scoring.engine import Work, encode_plan, stored
+from counterpoint.scoring.engine import encode_plan, stored
 from counterpoint.scoring.kinds import Described, DualEncoder
 from counterpoint.scoring.left_out import Scored, used_captions, used_images
 from counterpoint.scoring.plan import Plan, Share, make_plan
 from counterpoint.scoring.store import Store, digest
+from counterpoint.scoring.work import Work
 
 _PIECE: Final = 16_384  # vectors in memory at a time
 _OTHER_SHAPE: Final = (

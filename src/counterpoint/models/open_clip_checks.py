@@ -19,7 +19,6 @@ import open_clip
 from counterpoint.errors import ModelError, NotFoundError
 from counterpoint.registry import did_you_mean
 
-_SCHEMAS: Final = ("local-dir:", "hf-hub:")
 _CONFIG: Final = "open_clip_config.json"
 
 

@@ -19,12 +19,13 @@ import numpy as np
 
 from counterpoint.cases import Cases
 from counterpoint.errors import ModelError
-from counterpoint.scoring.engine import Work, stored
+from counterpoint.scoring.engine import stored
 from counterpoint.scoring.items import Item, fill_items
 from counterpoint.scoring.left_out import Scored, kept_pairs
 from counterpoint.scoring.pictures import Picture
 from counterpoint.scoring.plan import Plan, make_plan
 from counterpoint.scoring.store import digest
+from counterpoint.scoring.work import Work
 
 COIN: Final = 1e-3  # shares of 32 captions are at least 1 / 62 apart
 MOST: Final = 32  # captions of an image: every two of them are compared, 496 choices for 32

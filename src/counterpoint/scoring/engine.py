@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 
 from counterpoint.cases import TEXT, Cases
 from counterpoint.errors import ModelError, StoreError
-from counterpoint.progress import Progress
 from counterpoint.protocols import Overlong
 from counterpoint.scoring.encode import (
     caption_keys,
@@ -38,18 +36,10 @@ from counterpoint.scoring.left_out import (
 )
 from counterpoint.scoring.plan import Pairs, Plan, make_plan
 from counterpoint.scoring.store import Store
+from counterpoint.scoring.work import Work
 
 _PIECE = 16_384  # pairs whose vectors are laid side by side at a time
 _DENSE = 1_000_000  # pairs from which a matrix product pays
-
-
-@dataclass(frozen=True, slots=True)
-class Work:
-    """What the engine works with."""
-
-    store: Store
-    batch: int
-    progress: Progress
 
 
 def score(

@@ -19,10 +19,11 @@ from counterpoint.cases import Cases
 from counterpoint.errors import ModelError
 from counterpoint.progress import Named
 from counterpoint.protocols import Overlong
-from counterpoint.scoring.engine import Work, score
+from counterpoint.scoring.engine import score
 from counterpoint.scoring.kinds import Described, Model
 from counterpoint.scoring.left_out import Scored
 from counterpoint.scoring.store import digest
+from counterpoint.scoring.work import Work
 
 _PIECE: Final = 4_000_000  # scores in float64 at a time: a gallery may have a hundred million
 

@@ -15,7 +15,7 @@ from counterpoint.scoring.plan import Plan
 from counterpoint.scoring.store import digest
 
 if TYPE_CHECKING:
-    from counterpoint.scoring.engine import Work
+    from counterpoint.scoring.work import Work
 
 Item = tuple[int, ...]  # numbers into a plan: an image, and the texts that are seen with it
 

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
     from counterpoint.cases import Cases
     from counterpoint.protocols import Overlong
-    from counterpoint.scoring.engine import Work
     from counterpoint.scoring.left_out import Scored
     from counterpoint.scoring.pictures import Picture
+    from counterpoint.scoring.work import Work
 
 
 @runtime_checkable
