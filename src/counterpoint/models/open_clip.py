@@ -69,8 +69,11 @@ class OpenClip:
             return unit(self.model.encode_text(tokens))
 
     def describe(self) -> Mapping[str, Any]:
+        # Scale (its logarithm) and bias are the same for all pairs: they change no verdict.
+        logits = {name: getattr(self.model, name, None) for name in ("logit_scale", "logit_bias")}
         return {
             **self.place.describe(self.model),
+            **{name: value.item() for name, value in logits.items() if value is not None},
             "context_length": self.context_length,
             "preprocessing": repr(self.transform),
             "padding_cut": self.cuts_padding,
