@@ -21,7 +21,7 @@ from counterpoint.errors import MissingExtraError, ModelError, NotFoundError
 from counterpoint.models import LoadOptions
 from counterpoint.models.fitting import fill
 from counterpoint.models.lora import merge_lora
-from counterpoint.models.open_clip import MERGES, OpenClip, quiet
+from counterpoint.models.open_clip import MERGES, OpenClip
 from counterpoint.models.open_clip_checks import (
     Source,
     builds_quick_gelu,
@@ -40,7 +40,7 @@ from counterpoint.models.state_dicts import (
     strip_prefixes,
     unwrap,
 )
-from counterpoint.models.torch_models import Place
+from counterpoint.models.torch_models import Place, quiet
 from counterpoint.registry import did_you_mean
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import logging
-import warnings
 from collections.abc import Iterator
 from importlib.util import find_spec
 from typing import Any, Final
@@ -13,6 +11,7 @@ from typing import Any, Final
 from PIL import Image
 
 from counterpoint.errors import CounterpointError, MissingExtraError, ModelError
+from counterpoint.models.torch_models import quiet
 
 try:
     import transformers
@@ -53,11 +52,8 @@ def probe_images() -> list[Image.Image]:
 @contextlib.contextmanager
 def explained(id: str, what: str) -> Iterator[None]:
     """No log lines or warnings of the library; whatever it raises becomes one sentence."""
-    level = logging.root.manager.disable
-    logging.disable(logging.WARNING)
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with quiet():
             yield
     except CounterpointError:
         raise
@@ -66,8 +62,6 @@ def explained(id: str, what: str) -> Iterator[None]:
             raise MissingExtraError(id, "vlm") from None
         why = " ".join(str(error).split())[:300].rstrip(".")
         raise ModelError(f"{id} {what}: {type(error).__name__}: {why}.") from None
-    finally:
-        logging.disable(level)
 
 
 @contextlib.contextmanager

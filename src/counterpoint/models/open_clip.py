@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-import logging
-import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,7 +15,14 @@ from PIL import Image
 from counterpoint.errors import MissingExtraError, ModelError, NotFoundError
 from counterpoint.models import LoadOptions
 from counterpoint.models.open_clip_checks import Source, parse, refuse_wrong_activation
-from counterpoint.models.torch_models import Place, fingerprint, memory_errors, plain, unit
+from counterpoint.models.torch_models import (
+    Place,
+    fingerprint,
+    memory_errors,
+    plain,
+    quiet,
+    unit,
+)
 from counterpoint.registry import did_you_mean
 
 # A folder may bring its own byte-pair merges for open_clip's tokenizer, under this name.
@@ -169,16 +173,3 @@ def load_world(rest: str, options: LoadOptions) -> OpenClip:
     if rest not in names:
         raise NotFoundError(did_you_mean("world model", rest, names))
     return load(f"local-dir:{folder / rest}", options)
-
-
-@contextlib.contextmanager
-def quiet() -> Iterator[None]:
-    """Keep open_clip's log lines and warnings away: what matters is an error here."""
-    level = logging.root.manager.disable
-    logging.disable(logging.WARNING)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        logging.disable(level)

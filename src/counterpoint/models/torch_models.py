@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
+import logging
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, ParamSpec, TypeVar
@@ -116,3 +117,16 @@ def plain(thing: object) -> list[tuple[str, Any]]:
 def noted(info: Mapping[str, Any], *notes: str) -> dict[str, Any]:
     """What is recorded of a model, with notes that are printed after a run."""
     return {**info, "notes": [*info.get("notes", ()), *notes]}
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """Keep a library's log lines and warnings away: what matters is an error here."""
+    level = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(level)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import logging
-import warnings
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
@@ -14,6 +12,7 @@ from typing import Any, Final
 import torch
 
 from counterpoint.errors import CounterpointError, MissingExtraError, ModelError, NotFoundError
+from counterpoint.models import torch_models
 from counterpoint.models.torch_models import Place, plain
 
 try:
@@ -138,14 +137,11 @@ def versions() -> dict[str, str]:
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
     """Keep transformers' log lines, warnings and bars away: what matters is an error here."""
-    level, bars = logging.root.manager.disable, transformers.utils.logging.is_progress_bar_enabled()
-    logging.disable(logging.WARNING)
+    bars = transformers.utils.logging.is_progress_bar_enabled()
     transformers.utils.logging.disable_progress_bar()
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with torch_models.quiet():
             yield
     finally:
-        logging.disable(level)
         if bars:
             transformers.utils.logging.enable_progress_bar()
