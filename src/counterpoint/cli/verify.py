@@ -52,7 +52,8 @@ def verify(
         output.print(_table(loaded.model, [c for c in shown if c.benchmark == benchmark]))
     for note in dict.fromkeys(f"{c.source}: {c.note}" for c in shown if c.note):
         output.print(note, style="dim", soft_wrap=True)
-    counts = [sum(c.verdict == v for c in shown) for v in ("agrees", "differs", "no value")]
+    lines = {(c.benchmark, c.group, c.metric, c.average, c.published): c.verdict for c in shown}
+    counts = [list(lines.values()).count(verdict) for verdict in ("agrees", "differs", "no value")]
     output.print("{} agree, {} differ, {} have no published value".format(*counts))
     for check in {c.benchmark: c for c in shown if c.left_out}.values():
         errors.print(

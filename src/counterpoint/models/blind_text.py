@@ -6,6 +6,7 @@ beats them there has to look. `blind:lm` is any causal language model.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from typing import Any, Final
@@ -23,7 +24,7 @@ _GOOD: Final = ("label_1", "acceptable", "grammatical")  # names of the class th
 _PASSING: Final = ("_name_or_path", "architectures", "dtype", "torch_dtype", "transformers_version")
 
 
-class TextModel:
+class TextModel(ABC):
     """What the three share: tokens with a mask, so that padding changes no score."""
 
     kind: str
@@ -42,6 +43,7 @@ class TextModel:
         self.fingerprint = fingerprint(model, self.kind, *self._identity())
         self.model = model.to(place.device)
 
+    @abstractmethod
     def prepare(self, id: str) -> None:
         """Check that the model is of this kind, and take from it what scores need."""
 
@@ -49,9 +51,9 @@ class TextModel:
         found = self.tokenizer(list(captions), truncation=True, max_length=self.limit)
         return list(found["input_ids"])
 
+    @abstractmethod
     def scores(self, ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
         """A score for each row (n,); ids are padded on the right."""
-        raise NotImplementedError
 
     @memory_errors
     def score_captions(self, captions: Sequence[str]) -> np.ndarray:

@@ -7,7 +7,7 @@ import functools
 import hashlib
 import logging
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any, Final, ParamSpec, TypeVar
 
 import numpy as np
@@ -112,11 +112,6 @@ def plain(thing: object) -> list[tuple[str, Any]]:
         for name, value in vars(thing).items()
         if isinstance(value, simple) or (isinstance(value, tuple) and len(value) < 8)
     )
-
-
-def noted(info: Mapping[str, Any], *notes: str) -> dict[str, Any]:
-    """What is recorded of a model, with notes that are printed after a run."""
-    return {**info, "notes": [*info.get("notes", ()), *notes]}
 
 
 @contextlib.contextmanager
