@@ -18,7 +18,7 @@ from counterpoint.models.torch_models import Place, plain
 try:
     transformers: Any = import_module("transformers")  # half typed, which is worse than not at all
 except ImportError:
-    raise MissingExtraError("vqa: and lm: models", "vlm") from None
+    raise MissingExtraError("a vqa: or lm: model", "vlm") from None
 
 _DTYPES: Final = {"bf16": torch.bfloat16, "fp16": torch.float16}
 _ELSEWHERE: Final = ("_name_or_path", "transformers_version", "dtype", "architectures")
