@@ -1,0 +1,346 @@
+"""The input of `generate`: every form of file, benchmarks and the world, as a stream of sources."""
+
+from __future__ import annotations
+
+import csv
+import json
+import tracemalloc
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support import FEW, case, square
+
+from counterpoint.case_files import write_cases
+from counterpoint.cases import Case, Cases, ImageRef
+from counterpoint.errors import DataError, NotFoundError
+from counterpoint.generate.captions import CaptionOptions, Captions, Source, open_captions
+from counterpoint.generate.sources import UniqueIds
+from counterpoint.world.grammar import holds, read
+from counterpoint.world.scene import read_scene
+
+COCO = {
+    "info": {"year": 2014},
+    "licenses": [{"id": 1}],
+    "images": [{"id": 9, "file_name": "9.jpg"}, {"id": 4, "file_name": "4.jpg"}],
+    "annotations": [
+        {"id": 70, "image_id": 4, "caption": "A cat. "},
+        {"id": 71, "image_id": 9, "caption": "A dog."},
+        {"id": 72, "image_id": 4, "caption": None},
+    ],
+}
+KARPATHY = {
+    "dataset": "coco",
+    "images": [
+        {
+            "filepath": "val2014",
+            "filename": "a.jpg",
+            "split": split,
+            "sentids": [first, first + 1],
+            "sentences": [{"raw": "A b.", "sentid": first}, {"raw": "B a.", "sentid": first + 1}],
+        }
+        for split, first in (("test", 5), ("train", 90), ("restval", 40))
+    ],
+}
+
+
+def write(path: Path, value: object) -> str:
+    path.write_text(value if isinstance(value, str) else json.dumps(value), encoding="utf-8")
+    return str(path)
+
+
+def sources(name: str, **options: str) -> list[Source]:
+    return list(open_captions(name, options=CaptionOptions(**options)))
+
+
+# --- JSON --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("order", [list(COCO), list(reversed(COCO))], ids=["usual", "reversed"])
+def test_coco_captions_in_either_order(tmp_path: Path, order: list[str]):
+    name = write(tmp_path / "captions.json", {key: COCO[key] for key in order})
+    assert sources(name, image_prefix="val2014") == [
+        Source("70", ImageRef("val2014/4.jpg"), "A cat."),
+        Source("71", ImageRef("val2014/9.jpg"), "A dog."),
+        Source("72", ImageRef("val2014/4.jpg"), ""),
+    ]
+    assert open_captions(name).root == tmp_path
+
+
+def test_karpathy_images_with_their_sentences(tmp_path: Path):
+    name = write(tmp_path / "dataset_coco.json", KARPATHY)
+    found = sources(name, split="train,restval")
+    assert [source.id for source in found] == ["90", "91", "40", "41"]
+    assert found[0] == Source("90", ImageRef("val2014/a.jpg"), "A b.", ("B a.",))
+    assert len(sources(name)) == 6
+
+
+def test_lists_and_objects_by_id(tmp_path: Path):
+    rows = [{"image": "x/1.jpg", "caption": ["One.", "Two.", "One."]}, {"image": "x/2.jpg"}]
+    image = ImageRef("x/1.jpg")
+    assert sources(write(tmp_path / "list.json", rows)) == [
+        Source("0#0", image, "One.", ("Two.",)),
+        Source("0#1", image, "Two.", ("One.",)),
+        Source("0#2", image, "One.", ("Two.",)),
+        Source("1", ImageRef("x/2.jpg"), ""),
+    ]
+    by_id = {"12.jpg": {"filename": "12.jpg", "caption": "A cat.", "negative_caption": "A dog."}}
+    [source] = sources(write(tmp_path / "ids.json", by_id))
+    assert source == Source("12.jpg", ImageRef("12.jpg"), "A cat.")
+
+
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+def test_a_byte_order_mark_is_no_caption(tmp_path: Path, mark: str):
+    for ending, text in ((".json", '[{"caption": "a"}]'), (".jsonl", '{"caption": "a"}')):
+        assert sources(write(tmp_path / f"m{ending}", mark + text)) == [Source("0", None, "a")]
+    assert sources(write(tmp_path / "m.csv", mark + "caption\na\n")) == [Source("0", None, "a")]
+
+
+# --- tables ------------------------------------------------------------------------------------
+
+ROWS = [
+    {"id": "a", "caption": 'A "red", car\nhere', "image": "1.jpg"},
+    {"id": "b", "caption": None, "image": None},
+    {"id": "a", "caption": "ﬁve 🚗", "image": "2.jpg"},
+]
+
+
+def tables(folder: Path) -> list[Path]:
+    frame = pl.DataFrame(ROWS)
+    paths = [folder / f"t.{ending}" for ending in ("csv", "tsv", "jsonl", "ndjson", "parquet")]
+    frame.write_csv(paths[0])
+    frame.write_csv(paths[1], separator="\t")
+    for path in paths[2:4]:
+        frame.write_ndjson(path)
+    frame.write_parquet(paths[4])
+    return paths
+
+
+def test_every_table_says_the_same(tmp_path: Path):
+    expected = [
+        Source("a", ImageRef("1.jpg"), 'A "red", car\nhere'),
+        Source("b", None, ""),
+        Source("a~2", ImageRef("2.jpg"), "ﬁve 🚗"),
+    ]
+    for path in tables(tmp_path):
+        assert sources(str(path)) == expected, path.name
+    assert open_captions(str(tmp_path / "t.parquet")).total == 3
+
+
+@pytest.mark.parametrize("column", ["caption", "captions", "text", "title", "sentence", "raw"])
+@pytest.mark.parametrize("image", ["image", "filepath", "filename", "image_path", "file_name"])
+def test_accepted_names(tmp_path: Path, column: str, image: str):
+    name = write(tmp_path / "t.csv", f"x,{image},{column}\n0,i.jpg,a b\n")
+    assert sources(name) == [Source("0", ImageRef("i.jpg"), "a b")]
+
+
+def test_named_columns_and_split(tmp_path: Path):
+    name = write(tmp_path / "t.tsv", "k\tq\tp\tsplit\nu\ta b\ti.jpg\ttest\nv\tc\tj.jpg\tval\n")
+    found = sources(name, caption="q", image="p", id="k", split="val", image_prefix="/pics")
+    assert found == [Source("v", ImageRef("/pics/j.jpg"), "c")]
+
+
+def test_negclips_file(tmp_path: Path):
+    header = ["", "title", "filepath", "neg_caption", "neg_image"]
+    path = tmp_path / "train_neg_clip.tsv"
+    with path.open("w", newline="") as file:
+        rows = csv.writer(file, delimiter="\t")
+        rows.writerows([header, ["0", "A yak.", "coco/1.jpg", "['A \"yak\".']", "[2, 3, 4]"]])
+    assert sources(str(path)) == [Source("0", ImageRef("coco/1.jpg"), "A yak.")]
+
+
+def test_images_inside_parquet_are_referred_to(tmp_path: Path):
+    cell = {"bytes": b"\x89PNG", "path": "p.png"}
+    frame = pl.DataFrame(
+        {"caption": ["a", "b"], "image": [cell, cell], "box": [[1, 2, 3, 4], None]}
+    )
+    frame.write_parquet(tmp_path / "hub.parquet")
+    found = sources(str(tmp_path / "hub.parquet"), image_prefix="never")
+    assert found[0].image == ImageRef("parquet:hub.parquet#image/0", (1, 2, 3, 4))
+    assert found[1].image == ImageRef("parquet:hub.parquet#image/1")
+
+
+def test_half_characters_become_writable(tmp_path: Path):
+    [source] = sources(write(tmp_path / "t.jsonl", '{"caption": "a \\ud83d b", "id": "\\udc00"}'))
+    assert source.caption == "a \ufffd b" and source.id == "\ufffd"
+    pl.Series([source.caption, source.id])  # would raise
+
+
+# --- benchmarks and the world ------------------------------------------------------------------
+
+
+def test_a_case_file_gives_its_originals(tmp_path: Path):
+    box = (1, 2, 30, 40)
+    cropped = Case("c", (ImageRef("i.jpg", box),), ("no", "yes"), ((False, True),))
+    text = Case("t", (ImageRef("text:a b"),), ("x", "y"), ((True, False),))
+    cases = Cases.build([case(0), square(1), cropped, text], source="test")
+    path = tmp_path / "cases.parquet"
+    write_cases(cases, path)
+    captions = open_captions(str(path))
+    assert (captions.total, captions.root) == (5, tmp_path)
+    assert list(captions) == [
+        Source("case-0", ImageRef("images/0.jpg"), "true caption 0 of 0", ("true caption 1 of 0",)),
+        Source("square-1#0", ImageRef("images/1-0.jpg"), "a above b 1"),
+        Source("square-1#1", ImageRef("images/1-1.jpg"), "b above a 1"),
+        Source("c", ImageRef("i.jpg", box), "yes"),
+        Source("t", None, "x"),
+    ]
+    line = {"id": 1, "images": ["a.jpg"], "captions": ["yes", "no"], "truth": [[True, False]]}
+    [source] = open_captions(write(tmp_path / "cases.jsonl", line))
+    assert source == Source("1", ImageRef("a.jpg"), "yes")
+
+
+def test_a_benchmark_by_its_id():
+    captions = open_captions("world-bi:size=3,seed=4")
+    found = list(captions)
+    assert captions.total == len(found) == 6
+    assert found[0].id == "0#0" and found[1].caption != found[0].caption
+    for source in found:
+        assert source.image is not None
+        scene = read_scene(source.image.path.removeprefix("world:"))
+        assert holds(read(source.caption), scene)
+
+
+def test_the_worlds_captions_are_true_and_plain():
+    captions = open_captions("world:size=200,seed=3")
+    found = list(captions)
+    assert captions.total == len(found) == 200 and captions.root is None
+    assert list(captions) == found
+    assert list(open_captions("world:size=200,seed=4")) != found
+    assert list(open_captions("world:size=50,seed=3")) == found[:50]
+    for source in found:
+        assert source.image is not None
+        assert holds(read(source.caption), read_scene(source.image.path.removeprefix("world:")))
+        assert not {"crimson", "banded", "tiny"} & set(source.caption.split())
+
+
+# --- what holds of all -------------------------------------------------------------------------
+
+
+def test_a_fingerprint_is_of_content_and_options(tmp_path: Path):
+    one = write(tmp_path / "a.csv", "caption,title\na b,c\n")
+    two = write(tmp_path / "b.csv", "caption,title\na b,c\n")
+    other = write(tmp_path / "c.csv", "caption,title\na c,c\n")
+    first = open_captions(one).fingerprint
+    assert open_captions(two).fingerprint == first
+    changed = open_captions(one, options=CaptionOptions(caption="title"))
+    prints = {first, open_captions(other).fingerprint, changed.fingerprint}
+    worlds = (open_captions(f"world:size=9,seed={seed}").fingerprint for seed in (1, 2))
+    assert len(prints | set(worlds)) == 5
+
+
+TEXTS = st.text(st.characters(codec="utf-8"), max_size=12)
+
+
+@given(rows=st.lists(st.tuples(TEXTS, TEXTS), min_size=1, max_size=8))
+@FEW
+def test_any_text_survives_and_order_is_kept(
+    tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[str, str]]
+):
+    path = tmp_path_factory.mktemp("any") / "t.jsonl"
+    lines = [json.dumps({"id": id, "caption": caption}) for id, caption in rows]
+    captions = open_captions(write(path, "\n".join(lines)))
+    found = list(captions)
+    assert [source.caption for source in found] == [caption.strip() for _, caption in rows]
+    assert len({source.id for source in found}) == len(rows)
+    assert list(captions) == found
+
+
+@given(st.lists(st.sampled_from(["0", "00", "7", "7~2", "x", "x~2", "", "134217728"]), max_size=30))
+@FEW
+def test_ids_become_unique_and_the_first_stays(ids: list[str]):
+    unique = UniqueIds()
+    found = [unique(id) for id in ids]
+    assert len(set(found)) == len(ids)
+    for id, new in zip(ids, found, strict=True):
+        assert new == id or new.startswith(f"{id}~")
+    if ids:
+        assert found[0] == ids[0]
+
+
+def peak(captions: Captions) -> int:
+    tracemalloc.start()
+    try:
+        for _ in captions:
+            pass
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("ending", ["csv", "jsonl", "json"])
+def test_memory_does_not_grow_with_the_file(tmp_path: Path, ending: str):
+    peaks = []
+    for size in (3_000, 9_000):
+        numbers = np.arange(size)
+        frame = pl.DataFrame({"id": numbers, "caption": [f"a caption of {n}" for n in numbers]})
+        path = tmp_path / f"{size}.{ending}"
+        writers = {"csv": frame.write_csv, "jsonl": frame.write_ndjson, "json": frame.write_json}
+        writers[ending](path)
+        peaks.append(peak(open_captions(str(path))))
+    assert peaks[1] < peaks[0] + 200_000
+
+
+# --- refusals ----------------------------------------------------------------------------------
+
+BROKEN = {
+    "a.csv": ("caption,image\nx\n", "line 2: has 1 fields, the header has 2"),
+    "b.csv": ("words,image\nx,y\n", "which column holds the captions"),
+    "c.csv": ("caption\n", "holds no captions"),
+    "d.csv": ("", "which column"),
+    "a.jsonl": ('{"caption": "x"}\n{"caption"\n', "line 2: not valid JSON"),
+    "b.jsonl": ('{"caption": 5}', "line 1: a caption should be a text, it is 5"),
+    "c.jsonl": ("[1]", "line 1: should be an object"),
+    "d.jsonl": ('{"caption": "x", "image": 5}', "line 1: an image should be a path"),
+    "e.jsonl": ('{"caption": "x", "image": "i", "box": [1]}', "not [x, y, width, height]"),
+    "f.jsonl": ('{"caption": "x", "id": [1, 2]}', "an id should be a text"),
+    "a.json": ('[{"caption": "x"},', "not valid JSON"),
+    "b.json": ('{"a": 1}', "no captions were found"),
+    "c.json": ("", "not valid JSON"),
+    "d.json": ('{"images": [{"id": 1}], "annotations": []}', "image 0: should have 'id' and"),
+    "e.json": (json.dumps({**COCO, "images": []}), "annotation 0: names the image 4"),
+    "f.json": (json.dumps({"annotations": [{"bbox": []}]}), "annotation 0: has no 'caption'"),
+    "g.json": ('{"images": [{"sentences": 5}]}', "image 0: should have 'filename'"),
+    "h.json": ("[1]", "row 0: should be an object"),
+    "a.parquet": ("no table", "not a readable Parquet"),
+    "a.txt": ("a caption", "a file of captions ends in"),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_broken_file_is_named_with_the_place(tmp_path: Path, name: str):
+    text, message = BROKEN[name]
+    with pytest.raises(DataError) as found:
+        sources(write(tmp_path / name, text))
+    assert message in str(found.value) and name in str(found.value)
+
+
+def test_bytes_that_are_no_text(tmp_path: Path):
+    for name, data in (("t.csv", b"caption\n\xff\xfe\n"), ("t.jsonl", b'{"caption": "\xff"}')):
+        (tmp_path / name).write_bytes(data)
+        with pytest.raises(DataError, match=name):
+            sources(str(tmp_path / name))
+
+
+def test_wrong_names(tmp_path: Path):
+    name = write(tmp_path / "t.csv", "caption\na\n")
+    for wrong, message in (
+        ({"caption": "words"}, "no column 'words' for the caption, only caption"),
+        ({"image": "file"}, "no column 'file' for the image"),
+        ({"split": "test"}, "has no 'split'"),
+    ):
+        with pytest.raises(DataError, match=message):
+            sources(name, **wrong)
+    with pytest.raises(DataError, match="no such file"):
+        open_captions(str(tmp_path / "none.json"))
+    with pytest.raises(NotFoundError, match="sugarcrepe"):
+        open_captions("sugarcrep")
+    with pytest.raises(NotFoundError, match="size"):
+        open_captions("world:sice=4")
+    with pytest.raises(NotFoundError, match="whole number"):
+        open_captions("world:size=-4")
+    with pytest.raises(DataError, match="for files"):
+        open_captions("world-swap:size=2", options=CaptionOptions(split="test"))

@@ -1,0 +1,132 @@
+"""The pairs file: written whole, read in pieces, its spans and paths."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from counterpoint.cases import ImageRef
+from counterpoint.errors import DataError
+from counterpoint.generate.pairs import (
+    SCHEMA,
+    Pair,
+    changed_span,
+    read_about,
+    read_pairs,
+    rebased,
+    tabulate,
+    write_pairs,
+)
+
+PAIR = Pair(
+    "7",
+    ImageRef("a.jpg", (1, 2, 3, 4)),
+    "a dog",
+    "a cat",
+    "negative",
+    "replace",
+    "obj",
+    "m",
+    "1",
+    5,
+)
+
+
+@pytest.mark.parametrize(
+    ("caption", "text", "changed"),
+    [
+        ("a red dog", "a blue dog", "blue"),
+        ("a dog", "a dog.", "dog."),
+        ("a covered plant", "a covecrimson plant", "covecrimson"),
+        ("a dog and a cat", "a cat and a dog", "cat and a dog"),
+        ("a dog", "an old dog", "an old"),
+        ("a big dog", "a dog", ""),
+        ("a dog", "a dog", ""),
+    ],
+)
+def test_what_was_changed(caption: str, text: str, changed: str) -> None:
+    start, end = changed_span(caption, text)
+    assert text[start:end] == changed
+
+
+@given(st.text(max_size=20), st.text(max_size=20))
+def test_what_surrounds_the_change_is_the_captions(caption: str, text: str) -> None:
+    start, end = changed_span(caption, text)
+    assert 0 <= start <= end <= len(text)
+    assert caption.startswith(text[:start])
+    assert caption.endswith(text[end:])
+
+
+def test_pairs_come_back_as_they_were(tmp_path: Path) -> None:
+    path = tmp_path / "p.parquet"
+    other = Pair(
+        "8", None, "ein Hund 🐶", "x", "positive", "swap", "", "n", "2", 0, ("changed",), "no"
+    )
+    rows = write_pairs(path, [tabulate([PAIR]), tabulate([]), tabulate([other])], {"seed": 5})
+    assert rows == 2
+    table = pl.concat(read_pairs(path, refused=True))
+    assert table.schema == SCHEMA
+    assert table["box"].to_list() == [[1, 2, 3, 4], None]
+    assert table["image"].to_list() == ["a.jpg", None]
+    assert table["checks"].to_list() == [[], ["changed"]]
+    assert read_about(path) == {"seed": 5}
+    assert len(pl.concat(read_pairs(path))) == 1
+
+
+def test_what_is_known_only_at_the_end_is_said_then(tmp_path: Path) -> None:
+    seen: list[int] = []
+
+    def frames() -> object:
+        for _ in range(3):
+            seen.append(1)
+            yield tabulate([PAIR])
+
+    write_pairs(tmp_path / "p.parquet", frames(), lambda: {"rows": len(seen)})  # type: ignore[arg-type]
+    assert read_about(tmp_path / "p.parquet") == {"rows": 3}
+
+
+def test_a_file_appears_whole_or_not_at_all(tmp_path: Path) -> None:
+    def broken() -> object:
+        yield tabulate([PAIR])
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        write_pairs(tmp_path / "p.parquet", broken(), {})  # type: ignore[arg-type]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_other_files_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"must end in .parquet"):
+        write_pairs(tmp_path / "p.csv", [], {})
+    with pytest.raises(DataError, match="no such file"):
+        list(read_pairs(tmp_path / "none.parquet"))
+    pl.DataFrame({"caption": ["a"]}).write_parquet(tmp_path / "other.parquet")
+    with pytest.raises(DataError, match=r"not a pairs file .* the column 'source' is missing"):
+        list(read_pairs(tmp_path / "other.parquet"))
+    (tmp_path / "broken.parquet").write_bytes(b"PAR1 and no more")
+    with pytest.raises(DataError, match="not a readable pairs file"):
+        list(read_pairs(tmp_path / "broken.parquet"))
+    with pytest.raises(DataError, match="not a readable pairs file"):
+        read_about(tmp_path / "broken.parquet")
+
+
+def test_images_of_texts_are_found_from_another_folder(tmp_path: Path) -> None:
+    frame = tabulate([PAIR] * 3).with_columns(
+        pl.Series("text_image", ["images/1.png", "world:0.5", None]),
+        pl.Series(
+            "text_images",
+            [[{"path": "images/1.png", "seed": 1, "score": 0.5}], [], []],
+            dtype=SCHEMA["text_images"],
+        ),
+    )
+    here = tmp_path / "a" / "p.parquet"
+    assert rebased(frame, here, here.with_name("q.parquet")).equals(frame)
+    up = rebased(frame, here, tmp_path / "q.parquet")
+    assert up["text_image"].to_list() == ["a/images/1.png", "world:0.5", None]
+    assert up["text_images"].to_list()[0][0]["path"] == "a/images/1.png"
+    aside = rebased(frame, here, tmp_path / "b" / "q.parquet")
+    assert aside["text_image"].to_list()[0] == str(tmp_path / "a/images/1.png")
