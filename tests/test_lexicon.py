@@ -1,0 +1,441 @@
+"""The lexicon: what holds for every word in it, and the senses that captions trip over."""
+
+from itertools import combinations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from counterpoint.benchmarks.hard_positives import SYNONYMS
+from counterpoint.generate import lexicon
+from counterpoint.generate.meanings import LexiconError, read_texts
+from counterpoint.world import lexicon as world
+
+MEANINGS = [meaning for field in lexicon.fields().values() for meaning in field]
+WORDS = sorted({word for m in MEANINGS for word in (*m.offered(), *m.also)})
+HEADS = [(m.head, m.pos) for m in MEANINGS]
+words = st.sampled_from(WORDS)
+
+COCO = """person, bicycle, car, motorcycle, airplane, bus, train, truck, boat, traffic light,
+fire hydrant, stop sign, parking meter, bench, bird, cat, dog, horse, sheep, cow, elephant, bear,
+zebra, giraffe, backpack, umbrella, handbag, tie, suitcase, frisbee, ski, snowboard, ball, kite,
+baseball bat, baseball glove, skateboard, surfboard, tennis racket, bottle, wine glass, cup, fork,
+knife, spoon, bowl, banana, apple, sandwich, orange, broccoli, carrot, hot dog, pizza, donut, cake,
+chair, couch, plant, bed, table, toilet, tv, laptop, mouse, remote, keyboard, cell phone,
+microwave, oven, toaster, sink, refrigerator, book, clock, vase, scissors, teddy bear, hair dryer,
+toothbrush"""
+
+
+# --- what holds for every word
+
+
+@given(words, words)
+def test_may_be_same_and_exclude_are_symmetric_and_never_both(a, b):
+    assert lexicon.may_be_same(a, b) == lexicon.may_be_same(b, a)
+    assert lexicon.exclude(a, b) == lexicon.exclude(b, a)
+    assert not (lexicon.may_be_same(a, b) and lexicon.exclude(a, b))
+
+
+def test_a_word_may_be_the_same_as_itself_and_as_its_synonyms():
+    for meaning in MEANINGS:
+        for word in (*meaning.offered(), *meaning.also):
+            assert lexicon.may_be_same(word, word)
+            assert lexicon.may_be_same(meaning.head, word)
+
+
+def test_near_and_kinds_may_be_the_same_and_opposites_contradict():
+    for meaning in MEANINGS:
+        for other in (*meaning.near, *meaning.kinds):
+            assert lexicon.may_be_same(meaning.head, other), (meaning.head, other)
+        for other in meaning.opposites:
+            assert lexicon.exclude(meaning.head, other), (meaning.head, other)
+
+
+def test_exclusive_meanings_contradict_unless_they_are_near_or_one_is_a_kind_of_the_other():
+    """Computed from the lists, pair by pair."""
+    for field in lexicon.fields().values():
+        for one, other in combinations(field, 2):
+            alike = one.contrast == "exclusive" and one.scale == other.scale
+            if alike and not lexicon.may_be_same(one.head, other.head):
+                assert lexicon.exclude(one.head, other.head)
+
+
+def test_rivals_are_heads_that_cannot_be_meant():
+    for word, pos in sorted(set(HEADS)):
+        found = lexicon.rivals(word, pos)
+        assert len(set(found)) == len(found), word
+        assert set(found) <= {head for head, part in HEADS if part == pos}, word
+        assert not any(lexicon.may_be_same(word, rival) for rival in found), word
+        assert not {synonym.text for synonym in lexicon.synonyms(word, pos)} & set(found), word
+        assert set(lexicon.opposites(word, pos)) <= set(found), word
+
+
+@pytest.mark.parametrize("pos", ["NOUN", "ADJ", "VERB", "ADP", "NUM"])
+def test_most_words_have_rivals(pos):
+    found = [bool(lexicon.rivals(head, pos)) for head, part in HEADS if part == pos]
+    assert sum(found) > 0.8 * len(found)
+
+
+def test_synonyms_are_true_of_the_same_thing_and_never_the_word_itself():
+    for word in WORDS:
+        for pos in {meaning.pos for meaning in lexicon.meanings(word)}:
+            for synonym in lexicon.synonyms(word, pos):
+                assert synonym.text != word
+                assert lexicon.may_be_same(word, synonym.text)
+                assert not lexicon.exclude(word, synonym.text)
+
+
+def test_a_kind_of_a_kind_is_a_kind():
+    assert lexicon.may_be_same("puppy", "dog")
+    assert lexicon.may_be_same("puppy", "animal")
+    assert lexicon.may_be_same("puppy", "thing")
+    assert not lexicon.may_be_same("puppy", "vehicle")
+
+
+def test_no_meaning_says_that_two_of_its_names_are_both_near_and_opposite():
+    for meaning in MEANINGS:
+        assert not set(meaning.kinds) & set(meaning.opposites)
+
+
+def test_nothing_is_near_to_a_kind_that_it_belongs_to():
+    """It would be near to everything else of that kind."""
+    kinds = {m.head: set(m.kinds) for m in MEANINGS if m.subtype == "obj"}
+    for meaning in MEANINGS:
+        above, edge = set(), set(meaning.kinds)
+        while edge:
+            above |= edge
+            edge = set().union(*(kinds[kind] for kind in edge)) - above
+        assert not above & meaning.near, meaning.head
+
+
+def test_words_are_lower_case_lemmas_each_once_in_a_meaning():
+    for meaning in MEANINGS:
+        every = [*meaning.offered(), *meaning.also]
+        assert len(set(every)) == len(every)
+        assert all(word == word.lower().strip() for word in every)
+        assert all(why.strip() for why in meaning.doubtful.values())
+
+
+def test_a_lexicon_is_immutable():
+    meaning = MEANINGS[0]
+    with pytest.raises(TypeError):
+        meaning.doubtful["red"] = "no"
+    with pytest.raises(AttributeError):
+        meaning.words = ()
+    with pytest.raises(TypeError):
+        lexicon.fields()["colour"] = ()
+
+
+def test_the_version_is_a_digest():
+    assert len(lexicon.version()) == 12
+    int(lexicon.version(), 16)
+
+
+# --- relations
+
+
+def test_the_converse_of_a_converse_is_the_word_or_means_the_same():
+    pairs = {w: lexicon.converse(w) for w in lexicon.relations() if lexicon.converse(w)}
+    assert len(pairs) >= 12
+    for word, other in pairs.items():
+        assert lexicon.may_be_same(lexicon.converse(other), word)
+        assert lexicon.exclude(word, other)
+        assert not lexicon.is_symmetric(word)
+    for meaning in MEANINGS:
+        if meaning.converse:
+            assert lexicon.converse(lexicon.converse(meaning.head)) == meaning.head
+
+
+@pytest.mark.parametrize(
+    ("relation", "other"),
+    [
+        ("above", "below"),
+        ("left of", "right of"),
+        ("to the left of", "to the right of"),
+        ("on the left of", "on the right of"),
+        ("in front of", "behind"),
+        ("over", "under"),
+        ("beneath", "over"),
+        ("on top of", "under"),
+        ("on", ""),
+        ("in", ""),
+        ("next to", ""),
+        ("red", ""),
+        ("no such relation", ""),
+    ],
+)
+def test_converses(relation, other):
+    assert lexicon.converse(relation) == other
+
+
+def test_symmetric_relations():
+    for relation in ("next to", "beside", "near", "close to", "by", "far from", "across from"):
+        assert lexicon.is_symmetric(relation)
+        assert lexicon.may_be_symmetric(relation)
+        assert lexicon.converse(relation) == ""
+    for relation in ("on", "in", "above", "behind", "hold", "left of", "with", "no such", "red"):
+        assert not lexicon.is_symmetric(relation)
+    for relation in ("with", "hug", "kiss", "talk to"):
+        assert lexicon.may_be_symmetric(relation)
+    assert not lexicon.may_be_symmetric("above")
+
+
+def test_relations_are_found_the_longest_first():
+    found = lexicon.relations()
+    assert found.index("on top of") < found.index("on")
+    assert found.index("to the left of") < found.index("left of")
+    assert found.index("look at") < found.index("look")
+    assert "adjacent to" in found  # doubtful, but a relation
+    assert len(set(found)) == len(found)
+
+
+# --- the papers
+
+
+LEMMAS = {
+    "hanging": "hang",
+    "dangling": "dangle",
+    "holding": "hold",
+    "grasping": "grasp",
+    "riding": "ride",
+    "riding on": "ride on",
+    "traveling on": "travel on",
+    "sitting": "sit",
+    "walking": "walk",
+    "strolling": "stroll",
+    "wearing": "wear",
+    "wears": "wear",
+    "eating": "eat",
+    "ingesting": "ingest",
+    "looking": "look",
+    "gazing": "gaze",
+    "smiling": "smile",
+    "standing": "stand",
+}
+
+
+def test_every_pair_of_the_hard_positives_paper_may_be_the_same():
+    pairs = [pair for table in SYNONYMS.values() for pair in table.items()]
+    assert len(pairs) == 39
+    for word, synonym in pairs:
+        one, other = LEMMAS.get(word, word), LEMMAS.get(synonym, synonym)
+        assert lexicon.may_be_same(one, other), (word, synonym)
+        assert not lexicon.exclude(one, other)
+
+
+@pytest.mark.parametrize(
+    "alike",
+    [
+        ("big", "large", "huge", "giant", "massive"),
+        ("brown", "tan", "beige"),
+        ("on", "over", "above"),
+        ("small", "little", "tiny"),
+        ("near", "next to", "beside", "by"),
+    ],
+)
+def test_what_svlc_takes_for_different_may_be_the_same(alike):
+    for one, other in combinations(alike, 2):
+        if {one, other} != {"brown", "beige"}:  # a careful eye tells them apart, but not by much
+            assert lexicon.may_be_same(one, other), (one, other)
+        assert not lexicon.exclude(one, other)
+
+
+def test_the_worlds_synonyms_may_be_the_same_and_its_other_words_are_not():
+    for word, synonym in world.SYNONYMS.items():
+        assert lexicon.may_be_same(word, synonym), (word, synonym)
+    for field in (world.SHAPES, tuple(world.SIZES), world.TEXTURES):
+        for one, other in combinations(field, 2):
+            if {one, other} not in ({"circle", "ring"}, {"square", "diamond"}):
+                assert lexicon.exclude(one, other), (one, other)
+    for relation, other in world.CONVERSE.items():
+        assert lexicon.converse(relation) == other
+        assert lexicon.exclude(relation, other)
+
+
+@pytest.mark.parametrize("name", [name.strip() for name in COCO.replace("\n", " ").split(",")])
+def test_every_class_of_coco_is_known(name):
+    assert any(name in (*m.offered(), *m.also) and m.subtype == "obj" for m in MEANINGS)
+
+
+# --- senses
+
+
+def texts(word, pos, noun=""):
+    return {synonym.text for synonym in lexicon.synonyms(word, pos, noun)}
+
+
+def safe(word, pos, noun=""):
+    return {text for text, doubt in lexicon.synonyms(word, pos, noun) if not doubt}
+
+
+def test_light_is_a_weight_of_boxes_and_a_shade_of_hair():
+    assert texts("light", "ADJ", "box") == {"lightweight"}
+    assert texts("light", "ADJ", "hair") == {"pale"}
+    assert texts("light", "ADJ") == set()
+    assert lexicon.rivals("light", "ADJ", "box") == ("heavy",)
+    assert lexicon.rivals("light", "ADJ", "hair") == ("dark",)
+
+
+def test_short_men_are_not_tall_and_short_hair_is_not_long():
+    assert lexicon.rivals("short", "ADJ", "man") == ("tall",)
+    assert lexicon.rivals("short", "ADJ", "giraffe") == ("tall",)  # by its kind
+    assert lexicon.rivals("short", "ADJ", "hair") == ("long",)
+    assert texts("short", "ADJ", "man") == {"squat"}
+    assert texts("short", "ADJ", "hair") == {"cropped"}
+    assert texts("short", "ADJ") == set()
+
+
+def test_red_wine_is_not_crimson():
+    assert safe("red", "ADJ", "car") == {"crimson"}
+    assert texts("red", "ADJ", "wine") == set()
+    assert texts("red", "ADJ", "onion") == set()
+
+
+def test_a_little_girl_may_be_young_and_a_little_dog_is_small():
+    assert texts("little", "ADJ", "girl") == set()
+    assert "small" in safe("little", "ADJ", "table")
+
+
+def test_hot_dogs_are_not_hot():
+    assert lexicon.rivals("hot", "ADJ", "dog") == ()
+    assert lexicon.synonyms("hot", "ADJ", "dog") == ()
+    assert lexicon.rivals("hot", "ADJ", "soup")[:2] == ("cold", "cool")
+
+
+def test_clear_skies_and_clear_vases():
+    assert safe("clear", "ADJ", "sky") == {"cloudless"}
+    assert safe("clear", "ADJ", "vase") == {"transparent"}
+    assert lexicon.rivals("clear", "ADJ", "vase") == ("opaque",)
+
+
+def test_old_men_are_aged_and_old_cars_are_not():
+    assert "aged" in texts("old", "ADJ", "man")
+    assert "aged" not in texts("old", "ADJ", "car")
+    assert lexicon.rivals("old", "ADJ", "man")[0] == "young"
+    assert lexicon.rivals("old", "ADJ", "car")[0] == "new"
+
+
+def test_on_a_table_is_on_top_of_it_and_on_a_street_is_not():
+    assert safe("on", "ADP", "table") == {"on top of", "atop"}
+    assert safe("on", "ADP", "street") == set()
+    assert safe("on", "ADP") == set()
+
+
+def test_a_verb_keeps_its_object():
+    assert "gaze at" in texts("look at", "VERB")
+    assert texts("look", "VERB") == set()
+    assert "seat" not in texts("sit", "VERB")
+    assert "in" not in texts("wear", "VERB")
+
+
+def test_doubtful_synonyms_say_why():
+    doubts = dict(lexicon.synonyms("above", "ADP"))
+    assert doubts["on top of"] == "of what touches"
+    assert dict(lexicon.synonyms("small", "ADJ", "dog"))["tiny"] == "very small"
+    assert dict(lexicon.synonyms("ruby", "ADJ", "car"))["red"]  # the doubt goes both ways
+    assert dict(lexicon.synonyms("couch", "NOUN"))["sofa"] == ""
+
+
+def test_people():
+    assert lexicon.exclude("man", "woman")
+    assert lexicon.rivals("man", "NOUN")[0] == "woman"
+    for other in ("person", "guy", "adult", "surfer", "father", "boy", "people", "player"):
+        assert lexicon.may_be_same("man", other)
+    assert lexicon.exclude("surfer", "skier")
+    assert lexicon.may_be_same("batter", "player")
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        *[("couch", "sofa"), ("couch", "chair"), ("cup", "mug"), ("street", "road")],
+        *[("bike", "bicycle"), ("gray", "grey"), ("two", "2"), ("bench", "armchair")],
+        *[("photo", "picture"), ("sea", "ocean"), ("empty", "bare"), ("cat", "kitten")],
+    ],
+)
+def test_what_a_careful_annotator_would_not_call_false(one, other):
+    assert lexicon.may_be_same(one, other)
+    assert other not in lexicon.rivals(one, lexicon.meanings(one)[0].pos)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        *[("red", "blue"), ("two", "three"), ("left of", "right of"), ("sit", "stand")],
+        *[("wooden", "metal"), ("open", "shut"), ("dog", "cat"), ("kitchen", "bathroom")],
+        *[("sunny", "overcast"), ("inside", "outside"), ("to the left of", "right of")],
+        *[("seated", "stand"), ("emerald", "crimson"), ("with", "without"), ("boy", "girl")],
+    ],
+)
+def test_contradictions(one, other):
+    assert lexicon.exclude(one, other)
+
+
+def test_unknown_words_are_only_themselves():
+    assert lexicon.may_be_same("zyx", "zyx")
+    assert not lexicon.may_be_same("zyx", "red")
+    assert not lexicon.exclude("zyx", "red")
+    assert lexicon.meanings("zyx") == lexicon.synonyms("zyx", "ADJ") == ()
+    assert lexicon.rivals("zyx", "ADJ") == lexicon.opposites("zyx", "ADJ") == ()
+
+
+# --- word lists with faults
+
+GOOD = """
+[size]
+subtype = "att"
+pos = "ADJ"
+contrast = "exclusive"
+meanings = [
+  { words = ["big"], opposites = ["small"], only_with = ["@solid", "box"] },
+  "small",
+]
+[size.nouns]
+solid = ["rock", "stone"]
+"""
+
+
+def test_a_word_list_is_read():
+    big, small = read_texts({"sizes.toml": GOOD})
+    assert big.only_with == {"rock", "stone", "box"}
+    assert small.words == ("small",)
+    assert small.scale == small.note == small.converse == ""
+
+
+@pytest.mark.parametrize(
+    ("there", "instead", "says"),
+    [
+        ('"ADJ"', '"JJ"', r"sizes.toml: \[size\]: pos should be one of"),
+        ("exclusive", "sometimes", "contrast should be one of"),
+        ("[size.nouns]", "[size.verbs]", "unknown: .'verbs'"),
+        ("opposites", "oposites", r"\['big'\]: unknown: .'oposites'"),
+        ('["small"]', '["tiny"]', "'big': names heads that are not there: .'tiny'"),
+        ('["small"]', '["big"]', "near or opposite to itself"),
+        ('["big"]', '["big", "big"]', "twice: .'big'"),
+        ('["big"]', '["Big"]', "'Big' should be lower-case"),
+        ('["big"]', '["very  big"]', "single blanks"),
+        ('["big"]', "[1]", "1 is not a text"),
+        ('["big"]', "[]", "no words"),
+        ('["big"],', '["big"], doubtful = { big = "why" },', "a word is there twice"),
+        ('["big"],', '["big"], doubtful = { large = "" },', "doubtful: why"),
+        ('["big"],', '["big"], doubtful = ["large"],', "should say why, word by word"),
+        ('["big"],', '["big"], near = ["small"],', "near and opposite: .'small'"),
+        ('["big"],', '["big"], symmetric = "yes",', "a flag is true or not"),
+        ('["big"],', '["big"], scale = 1,', "a text is expected"),
+        ('["big"],', '["big"], converse = "small",', "the converse of its converse"),
+        ('["big"],', '["big"], symmetric = true, converse = "small",', "symmetric, with a"),
+        ('"@solid"', '"@liquid"', "there is no list '@liquid'"),
+        ('"@solid", "box"', '{ a = 1 }', "is not a text"),
+        ("meanings", "words", "unknown: .'words'"),
+        ("]\n[size.nouns]", "\n[size.nouns]", "sizes.toml: "),
+    ],
+)  # fmt: skip
+def test_a_faulty_word_list_is_refused(there, instead, says):
+    assert there in GOOD
+    with pytest.raises(LexiconError, match=says):
+        read_texts({"sizes.toml": GOOD.replace(there, instead, 1)})
+
+
+def test_a_field_is_there_once():
+    with pytest.raises(LexiconError, match=r"b\.toml: the field 'size' is there twice"):
+        read_texts({"a.toml": GOOD, "b.toml": GOOD})
