@@ -1,0 +1,1 @@
+"""Rules: texts made from a parsed caption and chance, no model asked."""
