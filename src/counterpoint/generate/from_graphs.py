@@ -1,0 +1,115 @@
+"""Pairs of ARO's two templates from scene graphs: the captions are made here, too."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import polars as pl
+
+from counterpoint.errors import DataError
+from counterpoint.generate.graph_files import Graph, read_graphs, read_sizes
+from counterpoint.generate.making import CAPTIONS, MADE, Judge, Settings
+from counterpoint.generate.methods import Draft
+from counterpoint.generate.pairs import Kind, Pair, tabulate, write_pairs
+from counterpoint.generate.run import Report
+from counterpoint.generate.scene_graphs import attribution_pairs, relation_pairs
+from counterpoint.generate.sources import Source, with_prefix
+from counterpoint.progress import Advance, Progress, Quiet
+
+
+class GraphMethod(NamedTuple):
+    """A template of ARO's."""
+
+    kinds: tuple[Kind, ...]
+    version: str
+    summary: str
+
+
+GRAPH_METHODS: Final = {
+    "vg-attribution": GraphMethod(
+        ("negative", "positive"), "1", '"the A1 O1 and the A2 O2", attributes swapped or reversed'
+    ),
+    "vg-relation": GraphMethod(("negative",), "1", '"the X is REL the Y", the two swapped'),
+}
+_ROWS: Final = 10_000  # tabulated at a time
+
+
+def generate_from_graphs(
+    path: Path,
+    settings: Settings,
+    out: Path,
+    *,
+    sizes: Path | None = None,
+    image_prefix: str = "",
+    progress: Progress | None = None,
+) -> Report:
+    """Make the pairs file `out` of a scene-graph file; `sizes` is Visual Genome's image_data.json.
+
+    It is quick (no language is parsed), so it is done in one go: what is interrupted starts again.
+    """
+    if out.exists():
+        raise DataError(f"{out} exists; name another -o or remove it.")
+    about = {
+        "input": str(path),
+        "root": str(path.parent.absolute()),
+        "kind": settings.kind,
+        "seed": settings.seed,
+        "methods": list(settings.methods),
+    }
+    known = read_sizes(sizes) if sizes else None
+    counts: Counter[tuple[str, str]] = Counter()
+    shown = progress or Quiet()
+
+    def pairs() -> Iterator[Pair]:
+        for method in settings.methods:
+            version = f"{method}-{GRAPH_METHODS[method].version}"
+            graphs = _advancing(read_graphs(path, known), shown.start(method, None))
+            for source, draft in _drafts(method, graphs, settings, image_prefix, counts):
+                counts[CAPTIONS, MADE] += 1
+                yield from Judge(source, settings, counts).judged(iter((draft,)), method, version)
+
+    def frames() -> Iterator[pl.DataFrame]:
+        stream = pairs()
+        while some := list(islice(stream, _ROWS)):
+            yield tabulate(some)
+
+    def said() -> dict[str, Any]:
+        rows = [[what, reason, n] for (what, reason), n in sorted(counts.items())]
+        return {**about, "counts": rows}
+
+    written = write_pairs(out, frames(), said)
+    return Report(written, counts[CAPTIONS, MADE], counts)
+
+
+def _advancing(graphs: Iterable[Graph], advance: Advance) -> Iterator[Graph]:
+    for graph in graphs:
+        yield graph
+        advance(1)
+
+
+def _drafts(
+    method: str,
+    graphs: Iterator[Graph],
+    settings: Settings,
+    prefix: str,
+    counts: Counter[tuple[str, str]],
+) -> Iterator[tuple[Source, Draft]]:
+    refusals: Counter[str] = Counter()
+    image_path = partial(_image_path, prefix)
+    if method == "vg-relation":
+        yield from relation_pairs(graphs, refusals, image_path=image_path)
+    else:
+        yield from attribution_pairs(
+            graphs, refusals, kind=settings.kind, image_path=image_path, limit=settings.each
+        )
+    for reason, number in refusals.items():
+        counts[method, reason] += number
+
+
+def _image_path(prefix: str, image: str) -> str:
+    return with_prefix(f"{image}.jpg", prefix)

@@ -1,0 +1,169 @@
+"""Scene graphs of Visual Genome and of GQA, one image at a time, however long the file is.
+
+    [{"image_id", "objects": [{"object_id", "names", "attributes", "synsets", "x", "y", "w", "h"}],
+      "relationships": [{"relationship_id", "predicate", "subject_id", "object_id"}]}]   VG
+    {"IMAGE": {"width", "height", "objects": {"ID": {"name", "attributes", "x", "y", "w", "h",
+      "relations": [{"name", "object"}]}}}}                                              GQA
+
+GQA says how large an image is. Visual Genome says it in another file, `image_data.json`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from counterpoint.errors import DataError
+from counterpoint.generate.caption_json import is_list, json_items, json_pairs
+
+Size = tuple[int, int]
+
+
+class Box(NamedTuple):
+    """A rectangle in pixels."""
+
+    x: int
+    y: int
+    width: int
+    height: int
+
+
+@dataclass(frozen=True, slots=True)
+class Object:
+    """Something in an image: what it is called, how it looks and where it is.
+
+    `category` is its WordNet synset where the file has one, else its name.
+    """
+
+    name: str
+    category: str
+    attributes: tuple[str, ...]
+    box: Box
+
+
+class Relation(NamedTuple):
+    """`subject` and `object` are keys of the graph's objects."""
+
+    id: str
+    subject: str
+    name: str
+    object: str
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """What is in one image. `size` is None where no file has said it."""
+
+    image: str
+    size: Size | None
+    objects: Mapping[str, Object]
+    relations: tuple[Relation, ...]
+
+
+def read_graphs(path: Path, sizes: Mapping[str, Size] | None = None) -> Iterator[Graph]:
+    """The graphs of a file, in its order; `sizes` are of images whose graph does not say it."""
+    if not path.is_file():
+        raise DataError(f"{path}: no such file.")
+    known = sizes or {}
+    for graph in _visual_genome(path) if is_list(path) else _gqa(path):
+        yield graph if graph.size else replace(graph, size=known.get(graph.image))
+
+
+def read_sizes(path: Path) -> dict[str, Size]:
+    """How large the images are, by their ids, from Visual Genome's `image_data.json`."""
+    if not path.is_file():
+        raise DataError(f"{path}: no such file.")
+    found = {}
+    for place, row in enumerate(json_items(path, "item")):
+        where = f"{path}: row {place}"
+        fields = _dict(row, where)
+        size = _number(fields, "width", where), _number(fields, "height", where)
+        found[str(fields.get("image_id", fields.get("id")))] = size
+    return found
+
+
+def _visual_genome(path: Path) -> Iterator[Graph]:
+    for place, row in enumerate(json_items(path, "item")):
+        where = f"{path}: row {place}"
+        fields = _dict(row, where)
+        if "image_id" not in fields:
+            raise DataError(f"{where}: has no 'image_id'.")
+        objects = {}
+        for value in _list(fields, "objects", where):
+            thing = _dict(value, where)
+            names, synsets = _list(thing, "names", where), _list(thing, "synsets", where)
+            objects[str(thing.get("object_id"))] = _object(thing, names[:1], synsets[:1], where)
+        relations = (_dict(value, where) for value in _list(fields, "relationships", where))
+        found = tuple(
+            Relation(
+                str(relation.get("relationship_id", number)),
+                str(relation.get("subject_id")),
+                plain(relation.get("predicate"), where),
+                str(relation.get("object_id")),
+            )
+            for number, relation in enumerate(relations)
+        )
+        yield Graph(str(fields["image_id"]), None, objects, found)
+
+
+def _gqa(path: Path) -> Iterator[Graph]:
+    for image, value in json_pairs(path):
+        where = f"{path}: image {image!r:.60}"
+        fields = _dict(value, where)
+        rows = _dict(fields.get("objects"), where)
+        things = {key: _dict(thing, where) for key, thing in rows.items()}
+        relations = []
+        for key, thing in things.items():
+            for number, one in enumerate(_list(thing, "relations", where)):
+                relation = _dict(one, where)
+                name, other = plain(relation.get("name"), where), str(relation.get("object"))
+                relations.append(Relation(f"{key}.{number}", key, name, other))
+        objects = {
+            key: _object(thing, [thing.get("name")], [], where) for key, thing in things.items()
+        }
+        size = _number(fields, "width", where), _number(fields, "height", where)
+        yield Graph(image, size, objects, tuple(relations))
+
+
+def _object(thing: dict[str, Any], names: list[Any], synsets: list[Any], where: str) -> Object:
+    name = plain(names[0] if names else None, where)
+    attributes = dict.fromkeys(plain(one, where) for one in _list(thing, "attributes", where))
+    return Object(
+        name,
+        str(synsets[0]) if synsets else name,
+        tuple(attribute for attribute in attributes if attribute),
+        Box(*(_number(thing, side, where) for side in "xywh")),
+    )
+
+
+def plain(value: Any, where: str) -> str:
+    """Words in lower case with single blanks; annotators' capitals and stops are left out."""
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise DataError(f"{where}: a name should be a text, it is {value!r:.60}.")
+    return " ".join(value.lower().split()).strip(" .,;")
+
+
+def _dict(value: Any, where: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise DataError(f"{where}: should be an object, it is {value!r:.60}.")
+    return value
+
+
+def _list(fields: dict[str, Any], key: str, where: str) -> list[Any]:
+    value = fields.get(key)
+    if value is None:
+        return []
+    if not isinstance(value, list):
+        raise DataError(f"{where}: {key!r} should hold a list, it is {value!r:.60}.")
+    return value
+
+
+def _number(fields: dict[str, Any], key: str, where: str) -> int:
+    value = fields.get(key)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < 1e9:
+        raise DataError(f"{where}: {key!r} should hold a number, it is {value!r:.60}.")
+    return round(value)

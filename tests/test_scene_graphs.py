@@ -1,0 +1,268 @@
+"""VG-Relation and VG-Attribution from scene graphs: the paper's rules, and what they leave out."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from support import FEW
+
+from counterpoint.cases import ImageRef
+from counterpoint.errors import DataError
+from counterpoint.generate.graph_files import Box, Graph, Object, Relation, read_graphs, read_sizes
+from counterpoint.generate.scene_graphs import SYMMETRIC, attribution_pairs, relation_pairs
+from counterpoint.protocol_lists import UNCOUNTED_RELATIONS
+
+SIZE = (400, 200)
+BIG = Box(0, 0, 100, 50)  # a quarter of both sides
+
+
+def thing(name: str, *attributes: str, box: Box = BIG) -> Object:
+    return Object(name, name, attributes, box)
+
+
+def graph(*objects: Object, relations: tuple[tuple[int, str, int], ...] = (), size=SIZE) -> Graph:
+    found = tuple(
+        Relation(str(n), str(a), name, str(b)) for n, (a, name, b) in enumerate(relations)
+    )
+    return Graph("7", size, {str(n): one for n, one in enumerate(objects)}, found)
+
+
+def relate(*graphs: Graph) -> tuple[list[tuple[str, str]], Counter[str]]:
+    refusals: Counter[str] = Counter()
+    found = relation_pairs(graphs, refusals)
+    return [(source.caption, draft.text) for source, draft in found], refusals
+
+
+def attribute(*graphs: Graph, **options) -> tuple[list[tuple[str, str]], Counter[str]]:
+    refusals: Counter[str] = Counter()
+    found = attribution_pairs(graphs, refusals, **options)
+    return [(source.caption, draft.text) for source, draft in found], refusals
+
+
+# --- the paper's own examples ------------------------------------------------------------------
+
+
+def test_the_papers_relation():
+    one = graph(thing("man"), thing("tree"), relations=((0, "behind", 1),))
+    assert relate(one) == ([("the man is behind the tree", "the tree is behind the man")], {})
+
+
+def test_the_papers_attributes():
+    one = graph(thing("man", "crouched"), thing("door", "open"))
+    caption = "the crouched man and the open door"
+    assert attribute(one)[0] == [(caption, "the open man and the crouched door")]
+    assert attribute(one, kind="positive")[0] == [(caption, "the open door and the crouched man")]
+
+
+def test_the_crop_holds_both_and_no_more():
+    left, right = Box(10, 20, 100, 60), Box(250, 90, 200, 200)
+    one = graph(thing("man", box=left), thing("tree", box=right), relations=((0, "behind", 1),))
+    [(source, draft)] = relation_pairs([one], Counter(), image_path="VG_100K/{}.jpg".format)
+    assert source.id == "7/0" and (draft.type, draft.subtype) == ("swap", "rel")
+    assert source.image == ImageRef("VG_100K/7.jpg", (10, 20, 390, 180))  # within the image
+
+
+# --- what is left out --------------------------------------------------------------------------
+
+MAN, TREE = thing("man"), thing("tree")
+UNFIT = {
+    "narrow": (
+        graph(MAN, thing("tree", box=Box(0, 0, 99, 200)), relations=((0, "in", 1),)),
+        "quarter",
+    ),
+    "low": (
+        graph(MAN, thing("tree", box=Box(0, 0, 400, 49)), relations=((0, "in", 1),)),
+        "quarter",
+    ),
+    "beyond": (
+        graph(MAN, thing("tree", box=Box(390, 0, 300, 200)), relations=((0, "in", 1),)),
+        "quarter",
+    ),
+    "namesake": (graph(MAN, MAN, relations=((0, "behind", 1),)), "same category"),
+    "synset": (
+        graph(
+            Object("guy", "man.n.01", (), BIG),
+            Object("man", "man.n.01", (), BIG),
+            relations=((0, "behind", 1),),
+        ),
+        "same category",
+    ),
+    "symmetric": (graph(MAN, TREE, relations=((0, "next to", 1),)), "symmetric"),
+    "posture": (graph(MAN, TREE, relations=((0, "standing by", 1),)), "symmetric"),
+    "verb": (graph(MAN, TREE, relations=((0, "has", 1),)), "finite verb"),
+    "other verb": (graph(MAN, TREE, relations=((0, "climbs on", 1),)), "finite verb"),
+    "nameless": (graph(MAN, TREE, relations=((0, "", 1),)), "no name"),
+    "nothing": (graph(MAN, thing(""), relations=((0, "behind", 1),)), "no name"),
+    "dangling": (graph(MAN, relations=((0, "behind", 1),)), "not in the graph"),
+    "no size": (graph(MAN, TREE, relations=((0, "behind", 1),), size=None), "size is not known"),
+}
+
+
+@pytest.mark.parametrize("name", UNFIT)
+def test_an_unfit_relation_is_counted(name: str):
+    one, reason = UNFIT[name]
+    found, refusals = relate(one)
+    assert found == [] and list(refusals.values()) == [1]
+    assert reason in next(iter(refusals))
+
+
+def test_a_swap_that_another_tree_makes_true():
+    tree = thing("tree", box=Box(200, 0, 200, 200))
+    one = graph(MAN, TREE, tree, relations=((0, "behind", 1), (2, "behind", 0), (0, "under", 1)))
+    found, refusals = relate(one)
+    assert found == [("the man is under the tree", "the tree is under the man")]
+    assert refusals == {"the swapped statement is true, too": 2}
+
+
+def test_the_same_said_twice_counts_once():
+    one = graph(MAN, TREE, TREE, relations=((0, "behind", 1), (0, "is behind", 2)))
+    found, refusals = relate(one)
+    assert len(found) == 1 and refusals == {"said before of this image": 1}
+
+
+def test_symmetric_relations_of_the_list_and_of_the_caller():
+    assert {"next to", "near", "beside", "with", "by"} <= SYMMETRIC & UNCOUNTED_RELATIONS
+    assert not SYMMETRIC & {
+        "filled with",
+        "on",
+        "riding",
+        "to the left of",
+        "behind",
+        "skiing down",
+    }
+    one = graph(MAN, TREE, relations=((0, "behind", 1),))
+    refusals: Counter[str] = Counter()
+    assert list(relation_pairs([one], refusals, symmetric="behind".__eq__)) == []
+    assert refusals == {"a symmetric relation": 1}
+
+
+@pytest.mark.parametrize(
+    ("objects", "reason"),
+    [
+        ((thing("man"), thing("door", "open")), "no attribute"),
+        ((thing("man", "open"), thing("door", "open")), "true of both"),
+        ((thing("man", "tall"), thing("door", "open", "tall")), "true of both"),
+        ((thing("man", "tall", "open"), thing("door", "open")), "true of both"),
+        ((thing("man", "tall"), thing("man", "open")), "same category"),
+    ],
+)
+def test_an_unfit_pair_of_objects_is_counted(objects: tuple[Object, Object], reason: str):
+    found, refusals = attribute(graph(*objects))
+    assert found == [] and reason in next(iter(refusals))
+
+
+def test_namesakes_that_make_the_swap_true():
+    objects = (
+        thing("man", "tall"),
+        thing("door", "open"),
+        thing("man", "open"),
+        thing("door", "tall"),
+    )
+    found, refusals = attribute(graph(*objects))
+    assert found == [] and refusals["each attribute is true of both, or may be"] == 4
+
+
+def test_a_second_choice_of_attributes():
+    one = graph(thing("man", "tall", "open"), thing("door", "open", "red"))
+    assert [caption for caption, _ in attribute(one)[0]] == ["the tall man and the red door"]
+    two = graph(thing("man", "tall"), thing("door", "old", "red"))
+    assert len(attribute(two, limit=5)[0]) == 2
+
+
+NAMES = st.sampled_from(["man", "tree", "door", "cat"])
+MARKS = st.lists(st.sampled_from(["red", "old", "open"]), max_size=2, unique=True)
+THINGS = st.builds(lambda name, marks: thing(name, *marks), NAMES, MARKS)
+
+
+@given(st.lists(THINGS, max_size=5), st.data())
+@FEW
+def test_every_swap_keeps_its_words_and_is_not_in_the_graph(objects: list[Object], data):
+    assume(objects)
+    numbers = st.integers(0, len(objects) - 1)
+    names = st.sampled_from(["on", "behind", "near"])
+    relations = data.draw(st.lists(st.tuples(numbers, names, numbers), max_size=6))
+    one = graph(*objects, relations=tuple(relations))
+    true = {f"the {objects[a].name} is {r} the {objects[b].name}" for a, r, b in relations}
+    for caption, text in relate(one)[0]:
+        assert caption in true and text not in true and "near" not in caption
+        assert sorted(caption.split()) == sorted(text.split()) and caption != text
+    for caption, text in attribute(one, limit=9)[0]:
+        assert sorted(caption.split()) == sorted(text.split()) and caption != text
+        _, a2, o1, _, _, a1, o2 = text.split()  # as in "the A2 O1 and the A1 O2"
+        said = {(o.name, mark) for o in objects for mark in o.attributes}
+        assert not {(o1, a2), (o2, a1)} <= said
+
+
+# --- files -------------------------------------------------------------------------------------
+
+SIDES = {"x": 0, "y": 0, "w": 300, "h": 150}
+VISUAL_GENOME = [
+    {
+        "image_id": 7,
+        "objects": [
+            {"object_id": 1, "names": ["Man "], "synsets": ["man.n.01"], **SIDES},
+            {"object_id": 2, "names": ["tree"], "attributes": ["Green", "green"], **SIDES},
+        ],
+        "relationships": [
+            {"relationship_id": 5, "predicate": "IS  Behind.", "subject_id": 1, "object_id": 2}
+        ],
+    }
+]
+GQA = {
+    "7": {
+        "width": 400,
+        "height": 200,
+        "objects": {
+            "1": {"name": "man", "relations": [{"name": "behind", "object": "2"}], **SIDES},
+            "2": {"name": "tree", "attributes": ["green"], "relations": [], **SIDES},
+        },
+    }
+}
+
+
+def written(path: Path, value: object) -> Path:
+    path.write_text(value if isinstance(value, str) else json.dumps(value))
+    return path
+
+
+def test_both_forms_say_the_same(tmp_path: Path):
+    sizes = read_sizes(
+        written(tmp_path / "sizes.json", [{"image_id": 7, "width": 400, "height": 200}])
+    )
+    assert sizes == {"7": SIZE}
+    genome = list(read_graphs(written(tmp_path / "vg.json", VISUAL_GENOME), sizes))
+    gqa = list(read_graphs(written(tmp_path / "gqa.json", GQA)))
+    assert relate(*genome) == relate(*gqa)
+    assert relate(*gqa)[0] == [("the man is behind the tree", "the tree is behind the man")]
+    assert genome[0].objects["2"].attributes == ("green",)
+    unsized = read_graphs(tmp_path / "vg.json")
+    assert relate(*unsized)[1] == {"the image's size is not known": 1}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[", "not valid JSON"),
+        ("[{}]", "row 0: has no 'image_id'"),
+        ("[5]", "row 0: should be an object"),
+        ('[{"image_id": 1, "objects": 5}]', "'objects' should hold a list"),
+        ('[{"image_id": 1, "objects": [{"names": ["a"], "x": "b"}]}]', "'x' should hold a number"),
+        ('{"1": {"objects": {}}}', "'width' should hold a number"),
+        ('{"1": {"objects": []}}', "image '1': should be an object"),
+    ],
+)
+def test_a_broken_file_is_named_with_the_place(tmp_path: Path, text: str, message: str):
+    with pytest.raises(DataError, match=r"graphs\.json") as found:
+        list(read_graphs(written(tmp_path / "graphs.json", text)))
+    assert message in str(found.value)
+
+
+def test_no_file(tmp_path: Path):
+    for reading in (lambda path: next(read_graphs(path)), read_sizes):
+        with pytest.raises(DataError, match="no such file"):
+            reading(tmp_path / "none.json")
