@@ -1,0 +1,207 @@
+"""`counterpoint refine`: keep the negatives that blind models cannot tell from captions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from counterpoint.cli.console import counted, errors, output, percent, print_json, progress_bars
+from counterpoint.cli.options import AsJson
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from counterpoint.generate.refine.refining import Refined
+    from counterpoint.generate.refine.report import Row
+
+
+def refine(
+    pairs: Annotated[Path, typer.Argument(help="Pairs file of `counterpoint generate`.")],
+    out: Annotated[Path, typer.Option("-o", "--out", help="The refined pairs file (.parquet).")],
+    blind: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Blind model to balance against: length, format, grammar, plausible, lm:WHERE, "
+            "any model id `blind:...`, or column:NAME (scores of --scores or of the file). "
+            "NAME=MODEL gives it a name. Repeat for several.",
+        ),
+    ] = None,
+    watch: Annotated[
+        list[str] | None,
+        typer.Option(help="Blind model that is only reported: what refinement did not remove."),
+    ] = None,
+    top: Annotated[
+        float | None,
+        typer.Option(
+            min=0, max=1, help="First keep the texts in the best share by every model of --select."
+        ),
+    ] = None,
+    select: Annotated[
+        list[str] | None, typer.Option(help="Blind model for --top; else those of --blind.")
+    ] = None,
+    balance: Annotated[
+        bool, typer.Option(help="Balance the gaps; --no-balance only selects and reports.")
+    ] = True,
+    bins: Annotated[int, typer.Option(min=1, help="Cells from gap 0 to gap 1.")] = 50,
+    zero_bins: Annotated[
+        int, typer.Option(min=1, help="The same for pairs with a gap of exactly 0 to some model.")
+    ] = 10,
+    scale: Annotated[
+        str,
+        typer.Option(
+            help="Gaps that are not of probabilities: by the largest (max) or by rank (rank)."
+        ),
+    ] = "max",
+    by: Annotated[
+        str, typer.Option(help="Columns whose groups are refined one by one, or `none`.")
+    ] = "type,subtype",
+    scores: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="Table (.csv, .tsv, .jsonl, .parquet) of your own scores for column:NAME: text, "
+            "name, value, or text and a column a name."
+        ),
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, max=2**63 - 1)] = 0,
+    report: Annotated[
+        Path | None, typer.Option(help="Write the report to this file as JSON.")
+    ] = None,
+    batch_size: Annotated[int, typer.Option(min=1, help="Texts at a time.")] = 128,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    precision: Annotated[str, typer.Option(help="fp32, tf32, bf16 or fp16.")] = "fp32",
+    as_json: AsJson = False,
+) -> None:
+    """Balance negatives until models that see no image are at chance, as SugarCrepe was made.
+
+    Examples:
+
+    counterpoint refine pairs.parquet -o refined.parquet --blind length --blind format
+
+    counterpoint refine pairs.parquet -o best.parquet --blind grammar --blind plausible --top 0.355
+
+    counterpoint refine pairs.parquet -o refined.parquet --scores mine.csv --blind column:mine
+
+    Only negatives are refined; positives are passed on. The same command goes on after a stop.
+    """
+    from counterpoint.generate.refine.refining import Settings
+    from counterpoint.generate.refine.refining import refine as refine_pairs
+    from counterpoint.generate.refine.scaling import SCALES
+    from counterpoint.models import LoadOptions
+    from counterpoint.scoring.store import Store, default_store
+    from counterpoint.scoring.work import Work
+
+    if device not in ("auto", "cpu", "cuda"):
+        raise typer.BadParameter("auto, cpu or cuda", param_hint="--device")
+    if scale not in SCALES:
+        raise typer.BadParameter(" or ".join(SCALES), param_hint="--scale")
+    if not (blind or watch or (select and top is not None)):
+        raise typer.BadParameter("name at least one blind model", param_hint="--blind")
+    if top is not None and not (blind or select):
+        raise typer.BadParameter("needs --blind or --select", param_hint="--top")
+    settings = Settings(
+        blind=tuple(blind or ()),
+        watch=tuple(watch or ()),
+        select=tuple(select or ()),
+        top=top,
+        balance=balance,
+        bins=bins,
+        zero_bins=zero_bins,
+        scale=scale,
+        by=() if by in ("", "none") else tuple(name.strip() for name in by.split(",")),
+        seed=seed,
+    )
+    options = LoadOptions(device, precision)
+    with progress_bars() as bars, Store(default_store()) as store:
+        work = Work(store, batch_size, bars)
+        found = refine_pairs(pairs, out, settings, work, tables=scores or (), options=options)
+    _show(found, out, report, as_json=as_json)
+
+
+def _show(found: Refined, out: Path, report: Path | None, *, as_json: bool) -> None:
+    from dataclasses import asdict
+
+    if report is not None:
+        _write_json(report, asdict(found))
+    if as_json:
+        print_json([asdict(row) for row in found.rows])
+    else:
+        output.print(_table(found.rows))
+        output.print(
+            "Accuracy: per cent of pairs whose caption scores above the text, half of a tie. "
+            "Target 50 ± 1.",
+            style="dim",
+        )
+        output.print(_verdict(found.rows), soft_wrap=True)
+        output.print(_summary(found, out), soft_wrap=True)
+    if found.before and not found.after:
+        errors.print("note: no negative is left: no cell has a counterpart.", style="yellow")
+
+
+def _table(rows: list[Row]) -> Table:
+    from rich.table import Table
+
+    table = Table(header_style="bold")
+    for name in ("group", "blind model"):
+        table.add_column(name, overflow="fold")
+    table.add_column("use", no_wrap=True)
+    for name in ("pairs", "kept", "before", "after", "ties"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("50 ± 1", no_wrap=True)
+    for number, row in enumerate(rows):
+        same = number > 0 and rows[number - 1].group == row.group
+        last = number + 1 == len(rows) or rows[number + 1].group != row.group
+        table.add_row(
+            "" if same else row.group,
+            row.model,
+            row.use,
+            f"{row.before:,}",
+            f"{row.after:,}",
+            _share(row.accuracy_before),
+            _share(row.accuracy_after),
+            f"{row.ties_after:,}",
+            {None: "none left", True: "yes", False: "no"}[row.reached],
+            end_section=last,
+        )
+    return table
+
+
+def _share(value: float | None) -> str:
+    return "" if value is None else percent(value)
+
+
+def _verdict(rows: list[Row]) -> str:
+    """Whether the target was reached, for what was balanced and for what was watched."""
+    said = []
+    for use in dict.fromkeys(row.use for row in rows):
+        mine = [row for row in rows if row.use == use]
+        missed = sum(row.reached is False for row in mine)
+        empty = sum(row.reached is None for row in mine)
+        some = f", {empty} without pairs" if empty else ""
+        said.append(f"{use}: {len(mine) - missed - empty} of {len(mine)}{some}")
+    return f"Within 50 ± 1 (groups x models): {'; '.join(said)}."
+
+
+def _summary(found: Refined, out: Path) -> str:
+    steps = counted(found.before, "negative")
+    if found.selected != found.before:
+        steps += f", {found.selected:,} selected"
+    return (
+        f"{steps}, {found.after:,} kept; {counted(found.positives, 'positive')} passed on as they "
+        f"were; {found.refused:,} that the checks had refused left out. Saved {out}."
+    )
+
+
+def _write_json(path: Path, content: object) -> None:
+    import json
+
+    from counterpoint.errors import DataError
+
+    partial = path.with_name(path.name + ".partial")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial.write_text(json.dumps(content, indent=1, ensure_ascii=False), encoding="utf-8")
+        partial.replace(path)
+    except OSError as error:
+        raise DataError(f"{path}: cannot be written: {error}.") from None

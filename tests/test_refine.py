@@ -1,0 +1,340 @@
+"""Refinement: where scores come from, and whole files. Its arithmetic is in test_refine_grid."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+from support import write_lines
+
+from counterpoint.cases import ImageRef
+from counterpoint.errors import CounterpointError, DataError, ModelError, NotFoundError
+from counterpoint.generate.pairs import Pair, read_about, tabulate, write_pairs
+from counterpoint.generate.refine import refining
+from counterpoint.generate.refine.blind_scores import ModelScores, asked
+from counterpoint.generate.refine.negatives import random_keys
+from counterpoint.generate.refine.refining import Refined, Settings, refine
+from counterpoint.generate.refine.score_tables import read_scores, table_scores
+from counterpoint.models.blind import Length
+from counterpoint.progress import Quiet
+from counterpoint.scoring.store import Store
+from counterpoint.scoring.work import Work
+
+# --- names and tables --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        ("length", ("length", "blind:length")),
+        ("blind:grammar:some/folder", ("grammar:some/folder", "blind:grammar:some/folder")),
+        ("lm:folder/a=b.gguf", ("lm:folder/a=b.gguf", "blind:lm:folder/a=b.gguf")),
+        ("small=lm:folder/a.gguf", ("small", "blind:lm:folder/a.gguf")),
+        ("column:vera", ("vera", "column:vera")),
+        ("v=column:vera", ("v", "column:vera")),
+        ("other:thing", ("other:thing", "other:thing")),
+    ],
+)
+def test_what_a_name_asks_for(spec: str, expected: tuple[str, str]) -> None:
+    assert asked(spec) == expected
+
+
+def test_tables_may_be_long_or_wide(tmp_path: Path) -> None:
+    wide = write_lines(tmp_path / "w.csv", "text,one,note", "a,1,hm", '"b, c",-2.5,', "a,1,again")
+    long = write_lines(
+        tmp_path / "l.jsonl",
+        '{"text": "a", "name": "two", "value": 7}',
+        '{"text": "a", "name": "three", "value": 8}',
+        '{"text": "b, c", "name": "two", "value": 9}',
+    )
+    tables = read_scores([wide, long])
+    assert sorted(tables) == ["note", "one", "three", "two"]
+    pairs = pl.DataFrame({"caption": ["b, c", "a", "a"], "text": ["a", "a", "x"]})
+    one, two = table_scores("one", tables).of(pairs), table_scores("two", tables).of(pairs)
+    assert np.array_equal(one, [[-2.5, 1], [1, 1], [1, np.nan]], equal_nan=True)
+    assert np.array_equal(two, [[9, 7], [7, 7], [7, np.nan]], equal_nan=True)
+    with pytest.raises(DataError, match="'note' are not all numbers"):
+        table_scores("note", tables)
+    with pytest.raises(DataError, match=r"w\.csv: the scores 'one' are in .*w\.csv as well"):
+        read_scores([wide, wide])
+    twice = write_lines(tmp_path / "t.csv", "text,one", "a,1", "a,2")
+    with pytest.raises(DataError, match="1 texts have several scores 'one', for instance 'a'"):
+        table_scores("one", read_scores([twice]))
+
+
+# --- whole files -------------------------------------------------------------------------------
+
+
+def pair(number: int, caption: str, text: str, kind="negative", subtype="obj", **more) -> Pair:
+    image = ImageRef(f"{number}.jpg")
+    fixed = {"method": "test", "version": "1", "seed": 0, "type": "replace", **more}
+    return Pair(f"{number}", image, caption, text, kind=kind, subtype=subtype, **fixed)
+
+
+def some_pairs(count: int = 120, seed: int = 0) -> list[Pair]:
+    """Texts that are longer than their captions three times of four; some are as long."""
+    rng = np.random.default_rng(seed)
+    found = []
+    for number in range(count):
+        a, b = (f"{number} " + "x" * int(rng.integers(1, 6)) for _ in range(2))
+        if len(a) > len(b) and rng.random() < 0.6:
+            a, b = b, a
+        found.append(pair(number, a, b + ".", subtype=("obj", "att", "rel")[number % 3]))
+    return found
+
+
+def write(path: Path, pairs: list[Pair], scores: pl.Series | None = None) -> Path:
+    frame = tabulate(pairs)
+    if scores is not None:
+        frame = frame.with_columns(scores.alias("scores"))
+    write_pairs(path, [frame[: len(frame) // 2], frame[len(frame) // 2 :]], {"made": "here"})
+    return path
+
+
+def read(path: Path) -> pl.DataFrame:
+    return pl.read_parquet(path)
+
+
+class Bench:
+    """A folder with a store, where files are refined."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def refine(self, pairs: Path, *blind: str, name: str = "out.parquet", **more) -> Refined:
+        tables = more.pop("tables", ())
+        with Store(self.folder / "store") as store:
+            work = Work(store, 8, Quiet())
+            settings = Settings(blind=blind, **more)
+            return refine(pairs, self.folder / name, settings, work, tables=tables)
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    return Bench(tmp_path)
+
+
+def test_a_file_is_refined(bench: Bench, tmp_path: Path) -> None:
+    pairs = some_pairs()
+    pairs[5:5] = [pair(900, "a dog", "one dog", kind="positive", subtype="")]
+    pairs[9:9] = [pair(901, "a cat", "a cats", refused="grammar: no")]
+    source = write(tmp_path / "in.parquet", pairs)
+    found = bench.refine(source, "length", watch=("format",))
+    assert (found.before, found.selected, found.positives, found.refused) == (120, 120, 1, 1)
+    assert found.scales == {"length": "max"}
+
+    out = read(tmp_path / "out.parquet")
+    assert len(out) == found.after + 1 and 0 < found.after < 120
+    before = read(source).filter(pl.col("refused") == "")
+    same = before.join(out, on="source", how="semi", maintain_order="left")
+    assert out.drop("scores").equals(same.drop("scores")), "the same rows, in the same order"
+    assert out.filter(kind="positive")["scores"].to_list() == [[]]
+    negatives = out.filter(kind="negative")
+    for caption, text, scores in negatives.select("caption", "text", "scores").iter_rows():
+        values = {score["name"]: score["value"] for score in scores}
+        assert list(values) == [
+            f"{name}/{side}" for name in ("length", "format") for side in ("caption", "text")
+        ]
+        assert (values["length/caption"], values["length/text"]) == (-len(caption), -len(text))
+
+    lengths = {row.group: row for row in found.rows if row.model == "length"}
+    assert list(lengths) == ["all", "replace/att", "replace/obj", "replace/rel"]
+    assert {row.accuracy_after for row in lengths.values()} == {0.5}
+    assert all(row.reached and row.use == "balanced" for row in lengths.values())
+    originals = before.filter(kind="negative")
+    shorter = originals["caption"].str.len_chars() < originals["text"].str.len_chars()
+    equal = originals["caption"].str.len_chars() == originals["text"].str.len_chars()
+    assert lengths["all"].accuracy_before == pytest.approx(shorter.mean() + equal.mean() / 2)
+    assert lengths["all"].accuracy_before > 0.6
+    formats = [row for row in found.rows if row.model == "format"]
+    assert all(row.use == "watched" and not row.reached for row in formats)  # all end in a stop
+    about = read_about(tmp_path / "out.parquet")
+    assert about["made"] == "here"
+    [step] = about["refined"]
+    assert step["after"] == found.after and step["settings"]["bins"] == 50
+    assert step["models"] == {"length": "blind:length", "format": "blind:format"}
+
+
+def test_the_order_of_a_file_and_its_pieces_do_not_matter_but_the_seed_does(
+    bench: Bench, tmp_path: Path
+) -> None:
+    pairs = some_pairs()
+    shuffled = [pairs[i] for i in np.random.default_rng(1).permutation(len(pairs))]
+    kept = []
+    for number, (some, seed) in enumerate(((pairs, 0), (shuffled, 0), (pairs, 1))):
+        source = write(tmp_path / f"{number}.parquet", some)
+        bench.refine(source, "length", name=f"{number}-out.parquet", seed=seed)
+        kept.append(set(read(tmp_path / f"{number}-out.parquet")["source"]))
+    assert kept[0] == kept[1] != kept[2] and len(kept[0]) == len(kept[2])
+
+
+def test_groups_are_refined_by_themselves_or_together(bench: Bench, tmp_path: Path) -> None:
+    shorter = [pair(i, "a", "a b", subtype="obj") for i in range(4)]
+    longer = [pair(i + 9, "a b", "a", subtype="att") for i in range(4)]
+    source = write(tmp_path / "in.parquet", shorter + longer)
+    apart = bench.refine(source, "length")
+    assert apart.after == 0 and {row.reached for row in apart.rows} == {None}
+    assert read(tmp_path / "out.parquet").is_empty()
+    together = bench.refine(source, "length", by=())
+    assert together.after == 8 and [row.group for row in together.rows] == ["all"]
+    assert bench.refine(source, "length", by=("type",)).after == 8
+
+
+def test_the_best_texts_are_selected_first(bench: Bench, tmp_path: Path) -> None:
+    pairs = [pair(i, "x" * (5 + i % 2), "x" * length) for i, length in enumerate(range(1, 11))]
+    source = write(tmp_path / "in.parquet", pairs)
+    found = bench.refine(source, "length", top=0.5, balance=False)
+    assert (found.selected, found.after, found.rows[0].use) == (5, 5, "selected")
+    assert read(tmp_path / "out.parquet")["text"].str.len_chars().max() == 5
+    found = bench.refine(source, "format", select=("length",), top=0.5)
+    assert (found.selected, found.after) == (5, 5)  # format sees no difference
+    assert [row.use for row in found.rows] == ["balanced", "selected"]
+
+
+def test_scores_that_the_file_or_a_table_has(bench: Bench, tmp_path: Path) -> None:
+    pairs = [pair(i, f"c{i}", f"t{i}") for i in range(4)]
+    probabilities = [(0.9, 0.1), (0.1, 0.9), (0.2, 0.1), (1.0, 0.0)]
+    scores = pl.Series(
+        [
+            [
+                {"name": "mine/caption", "value": a},
+                {"name": "mine/text", "value": b},
+                {"name": "other", "value": 3.0},
+            ]
+            for a, b in probabilities
+        ]
+    )
+    source = write(tmp_path / "in.parquet", pairs, scores)
+    found = bench.refine(source, "column:mine")
+    assert found.scales == {"mine": "probability"} and found.rows[0].accuracy_before == 0.75
+    out = read(tmp_path / "out.parquet")
+    assert out["source"].to_list() == ["0", "1"]
+    assert {s["name"] for s in out["scores"][0]} == {"mine/caption", "mine/text", "other"}
+    assert len(out["scores"][0]) == 3
+
+    table = write_lines(
+        tmp_path / "t.csv", "text,mine", *(f"{s}{i},{i}" for s in "ct" for i in range(4))
+    )
+    found = bench.refine(source, "column:mine", tables=[table])  # the table comes first
+    assert found.after == 4 and found.rows[0].ties_after == 4
+    short = write_lines(tmp_path / "s.csv", "text,few", "c0,1", "t0,1", "c1,1")
+    with pytest.raises(DataError, match="3 of 4 negatives have no finite score 'few'"):
+        bench.refine(source, "column:few", tables=[short])
+    with pytest.raises(DataError, match="4 of 4 negatives have no finite score 'nothing'"):
+        bench.refine(source, "column:nothing")
+    huge = write_lines(
+        tmp_path / "h.csv", "text,mine", *(f"{s}{i},1e300" for s in "ct" for i in range(4))
+    )
+    with pytest.raises(DataError, match="4 of 4 negatives have no finite score"):
+        bench.refine(source, "column:mine", tables=[huge])
+
+
+def test_refining_again_says_so_and_replaces_scores(bench: Bench, tmp_path: Path) -> None:
+    source = write(tmp_path / "in.parquet", some_pairs())
+    first = bench.refine(source, "length", name="one.parquet")
+    second = bench.refine(tmp_path / "one.parquet", "length", name="two.parquet", seed=5)
+    assert second.after == first.after, "what is balanced stays whole"
+    assert len(read_about(tmp_path / "two.parquet")["refined"]) == 2
+    assert set(read(tmp_path / "two.parquet")["scores"].list.len()) == {2}
+
+
+class Breaks(Length):
+    """Stops after some texts, and remembers what it was asked."""
+
+    fingerprint = "test breaks"
+
+    def __init__(self, left: int) -> None:
+        self.left, self.seen = left, []
+
+    def score_captions(self, captions: Sequence[str]) -> np.ndarray:
+        self.left -= len(captions)
+        if self.left < 0:
+            raise KeyboardInterrupt
+        self.seen += captions
+        return super().score_captions(captions)
+
+
+def test_a_stopped_run_goes_on_and_no_text_is_scored_twice(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pairs = [pair(i, f"caption {i // 3}", f"text {i % 40}") for i in range(60)]
+    source = write(tmp_path / "in.parquet", pairs)
+    models = [Breaks(30), Breaks(1000)]
+    for model in models:
+        monkeypatch.setattr(refining, "load_blind", lambda *_, model=model: model)
+        if model.left == 30:
+            with pytest.raises(KeyboardInterrupt):
+                bench.refine(source, "length")
+            assert not (tmp_path / "out.parquet").exists()
+        else:
+            bench.refine(source, "length")
+    assert models[0].seen and models[1].seen
+    assert sorted(models[0].seen + models[1].seen) == sorted(
+        {p.caption for p in pairs} | {p.text for p in pairs}
+    )
+
+
+def test_the_bar_counts_pairs(tmp_path: Path) -> None:
+    steps: list[int] = []
+
+    class Bars:
+        def start(self, what, total):
+            assert (what, total) == ("length: pairs", 60)
+            return steps.append
+
+    frame = tabulate([pair(i, f"caption {i // 3}", f"text {i}") for i in range(60)])
+    with Store(tmp_path / "store") as store:
+        source = ModelScores("length", Breaks(1000), Work(store, 7, Bars()), 60)
+        for piece in (frame[:25], frame[25:]):
+            assert source.of(piece)[:, 0].tolist() == [-len(c) for c in piece["caption"]]
+    assert sum(steps) == 60 and len(steps) > 4 and min(steps) >= 0
+
+
+def test_random_keys_are_of_what_a_pair_is() -> None:
+    frame = tabulate([pair(i % 5, "a", "b", refused="x" * i) for i in range(10)])
+    keys = random_keys(frame, 0)
+    assert len(set(keys.tolist())) == 5 and (keys[:5] == keys[5:]).all()
+    assert not (random_keys(frame, 1) == keys).any()
+    assert keys[0] == 2859423013585575986, "a file is refined the same way on every machine"
+
+
+def test_a_file_without_negatives(bench: Bench, tmp_path: Path) -> None:
+    source = write(tmp_path / "in.parquet", [pair(0, "a", "b", kind="positive")])
+    found = bench.refine(source, "length", top=0.5)
+    assert (found.before, found.after, found.positives) == (0, 0, 1)
+    assert found.rows[0].accuracy_before is None and found.rows[0].reached is None
+    assert read(tmp_path / "out.parquet").equals(read(source))
+
+
+def refusals() -> list[tuple[str, dict, type[CounterpointError], str]]:
+    return [
+        ("x.parquet", {"by": ("typo",)}, NotFoundError, "no column to group by is called 'typo'"),
+        ("in.parquet", {}, DataError, "is the file to refine"),
+        ("x.csv", {}, DataError, "must end in .parquet"),
+        ("x.parquet", {"watch": ("length=format",)}, DataError, "two blind models are called"),
+        ("x.parquet", {"watch": ("bow",)}, ModelError, "does not score a text by itself"),
+        ("x.parquet", {"watch": ("lenght",)}, NotFoundError, "no model is called 'lenght'"),
+        ("x.parquet", {"watch": ("blind:lenght",)}, NotFoundError, "Did you mean 'length'"),
+    ]
+
+
+@pytest.mark.parametrize(("name", "more", "kind", "says"), refusals())
+def test_what_cannot_be_done_is_said(bench: Bench, tmp_path: Path, name, more, kind, says) -> None:
+    source = write(tmp_path / "in.parquet", some_pairs(6))
+    before = source.read_bytes()
+    with pytest.raises(kind, match=says):
+        bench.refine(source, "length", name=name, **more)
+    assert source.read_bytes() == before and not (tmp_path / "x.parquet").exists()
+
+
+def test_a_text_that_is_missing_is_counted(bench: Bench, tmp_path: Path) -> None:
+    source = tmp_path / "in.parquet"
+    frame = tabulate(some_pairs(6)).with_columns(
+        text=pl.when(pl.col("source") == "3").then(None).otherwise("text")
+    )
+    write_pairs(source, [frame], {})
+    with pytest.raises(DataError, match=r"in\.parquet: 1 captions or texts are missing"):
+        bench.refine(source, "length")
