@@ -1,0 +1,200 @@
+"""`counterpoint generate images` and `generate neighbours`: images for texts, drawn or found."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from counterpoint.cli.console import counted, errors, output, print_json, progress_bars
+from counterpoint.cli.options import AsJson, DataFolder
+
+if TYPE_CHECKING:
+    from counterpoint.generate.images.backends import Settings
+    from counterpoint.generate.images.candidates import Counts
+    from counterpoint.generate.images.nearest import Found
+
+Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
+Out = Annotated[Path, typer.Option("-o", "--out", help="The result, a .parquet file.")]
+
+
+def images(
+    pairs: Annotated[Path, typer.Argument(help="A pairs file of `generate negatives`.")],
+    out: Out,
+    images: Annotated[
+        Path | None,
+        typer.Option(help="Folder for the images, below that of --out; else OUT-images."),
+    ] = None,
+    model: Annotated[
+        str,
+        typer.Option("--model", "-m", help="sdxl-dpo, a hub id, a pipeline's folder, or world."),
+    ] = "sdxl-dpo",
+    candidates: Annotated[int, typer.Option(min=1, max=4, help="Images for a text.")] = 1,
+    seed: Annotated[int, typer.Option(min=0)] = 0,
+    steps: Annotated[
+        int | None, typer.Option(min=1, help="Denoising steps; else the pipeline's own number.")
+    ] = None,
+    guidance: Annotated[
+        float | None, typer.Option(min=0, help="How closely to follow the text; 5 if not given.")
+    ] = None,
+    side: Annotated[
+        int | None, typer.Option(min=8, help="Pixels, a multiple of 8; 512 if not given.")
+    ] = None,
+    suffix: Annotated[
+        str | None,
+        typer.Option(help="What follows every text; else what BiVLC's authors added to theirs."),
+    ] = None,
+    batch: Annotated[int, typer.Option(min=1, help="Images at a time; halved if too many.")] = 4,
+    device: Device = "auto",
+    precision: Annotated[
+        str, typer.Option(help="auto (fp16 on a GPU, else fp32), fp32, bf16 or fp16.")
+    ] = "auto",
+    choose: Annotated[
+        str | None, typer.Option(help="Model id of a scorer that chooses among the candidates.")
+    ] = None,
+    margin: Annotated[
+        float | None,
+        typer.Option(help="Choose only images that score the text so much above the caption."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Draw one to four images for every negative text of a pairs file.
+
+    Examples:
+
+    counterpoint generate images negatives.parquet -o with-images.parquet --candidates 4
+
+    counterpoint generate images world.parquet -o w.parquet -m world --choose world:base
+
+    The same command again, after a kill or a power cut, draws only what is not there.
+    """
+    from counterpoint.generate.images.backends import open_backend
+    from counterpoint.generate.images.candidates import check, make_images
+    from counterpoint.generate.images.choose import open_chooser
+    from counterpoint.models import LoadOptions
+    from counterpoint.scoring.store import Store, default_store
+    from counterpoint.scoring.work import Work
+
+    given = {"steps": steps, "guidance": guidance, "side": side, "suffix": suffix}
+    _refuse(model, device, margin if choose is None else None, {**given, "images": images})
+    settings = _settings(candidates, seed, given)
+    check(pairs, out)
+    folder = out.parent / f"{out.stem}-images" if images is None else images
+    with progress_bars() as bars, Store(default_store()) as store:
+        work = Work(store, batch, bars)
+        chooser = None
+        if choose is not None:
+            scoring = Work(store, max(batch, 128), bars)
+            chooser = open_chooser(choose, margin, out.parent, scoring, LoadOptions(device))
+        backend = open_backend(
+            model,
+            settings,
+            folder=folder,
+            root=out.parent,
+            work=work,
+            device=device,
+            precision=precision,
+        )
+        counts = make_images(pairs, out, backend, chooser)
+        about = backend.describe()
+    if as_json:
+        print_json([{**about, "counts": counts.as_json()}])
+    else:
+        _print_counts(counts, out)
+    if about.get("cut"):
+        errors.print(
+            f"note: {counted(about['cut'], 'prompt')} longer than the model reads; the end is not "
+            "drawn.",
+            style="yellow",
+            soft_wrap=True,
+        )
+
+
+def _refuse(model: str, device: str, margin: float | None, given: dict[str, Any]) -> None:
+    """What typer cannot know to be wrong."""
+    if device not in ("auto", "cpu", "cuda"):
+        raise typer.BadParameter("auto, cpu or cuda", param_hint="--device")
+    if margin is not None:
+        raise typer.BadParameter("needs a scorer: --choose MODEL", param_hint="--margin")
+    if given["side"] is not None and given["side"] % 8:
+        raise typer.BadParameter("must be a multiple of 8", param_hint="--side")
+    for name, value in given.items():
+        if model == "world" and value is not None:
+            raise typer.BadParameter("means nothing to the world", param_hint=f"--{name}")
+
+
+def _settings(candidates: int, seed: int, given: dict[str, Any]) -> Settings:
+    from counterpoint.generate.images.backends import Settings
+
+    return Settings(candidates, seed, **{k: v for k, v in given.items() if v is not None})
+
+
+def _print_counts(counts: Counts, out: Path) -> None:
+    output.print(
+        f"{counted(counts.negatives, 'negative')}: {counts.with_images:,} with images, "
+        f"{counts.chosen:,} with a chosen one; {counted(counts.positives, 'positive')} and "
+        f"{counted(counts.refused_pairs, 'refused pair')} passed on",
+        soft_wrap=True,
+    )
+    output.print(f"saved {out}", soft_wrap=True)
+    for reason, number in (counts.refused + counts.unscored).most_common():
+        errors.print(f"{number:,} x {reason}", style="yellow", soft_wrap=True)
+
+
+def neighbours(
+    captions: Annotated[
+        str, typer.Argument(help="A pairs file, a file of captions, a benchmark id, or world.")
+    ],
+    out: Out,
+    model: Annotated[str, typer.Option("--model", "-m", help="Model id with an image tower.")],
+    k: Annotated[int, typer.Option("-k", min=1, help="Neighbours of an image.")] = 3,
+    images: Annotated[
+        Path | None, typer.Option(help="Folder that image paths start from; else the input's.")
+    ] = None,
+    data: DataFolder = None,
+    batch: Annotated[int, typer.Option(min=1, help="Images at a time.")] = 128,
+    device: Device = "auto",
+    precision: Annotated[str, typer.Option(help="fp32, tf32, bf16 or fp16.")] = "fp32",
+    as_json: AsJson = False,
+) -> None:
+    """Find the most similar other images of every image: hard negative images, as NegCLIP's.
+
+    Examples:
+
+    counterpoint generate neighbours world:size=500 -o near.parquet -m world:base
+
+    counterpoint generate neighbours coco.json -o near.parquet -m hf:openai/clip-vit-base-patch32
+    """
+    from counterpoint.generate.images import nearest
+    from counterpoint.models import LoadOptions, load_model
+    from counterpoint.scoring.store import Store, default_store
+    from counterpoint.scoring.work import Work
+
+    if device not in ("auto", "cpu", "cuda"):
+        raise typer.BadParameter("auto, cpu or cuda", param_hint="--device")
+    paths, root = nearest.images_of(captions, data)
+    encoder = nearest.need_vectors(model, load_model(model, LoadOptions(device, precision)))
+    with progress_bars() as bars, Store(default_store()) as store:
+        work = Work(store, batch, bars)
+        found = nearest.nearest_images(encoder, paths, images or root, work, k=k)
+    about = {"model": model, "fingerprint": encoder.fingerprint, "k": k, "input": captions}
+    counts = {"images": found.images, "copies": found.copies, "left_out": len(found.left_out)}
+    nearest.write_neighbours(out, found.table, {**about, **counts})
+    if as_json:
+        print_json([{**about, **counts}])
+    else:
+        _print_found(found, out)
+    for why in list(found.left_out.values())[:1]:
+        more = len(found.left_out) - 1
+        text = f"left out: {why}" + (f" ({more:,} more like it)" if more else "")
+        errors.print(text, style="yellow", soft_wrap=True)
+
+
+def _print_found(found: Found, out: Path) -> None:
+    output.print(
+        f"{counted(found.images, 'image')}: {found.table.height:,} with neighbours "
+        f"({found.copies:,} of the same content as another), {len(found.left_out):,} left out",
+        soft_wrap=True,
+    )
+    output.print(f"saved {out}", soft_wrap=True)

@@ -1,0 +1,136 @@
+"""From a pairs file to one with images: every negative gets candidates, perhaps a chosen one."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import polars as pl
+
+from counterpoint.errors import DataError
+from counterpoint.generate.images.backends import Backend, Drawn, Made, Want
+from counterpoint.generate.images.choose import NOT_SHOWN, Chooser, Judged, pick
+from counterpoint.generate.methods import Refusal
+from counterpoint.generate.pairs import SCHEMA, read_about, read_pairs, rebased, write_pairs
+
+MARGIN: Final = "image_margin"  # among a pair's scores: s(image, text) - s(image, caption)
+
+
+@dataclass(slots=True)
+class Counts:
+    """Rows of the file by what became of them, and candidates by why there are none."""
+
+    negatives: int = 0
+    positives: int = 0
+    refused_pairs: int = 0  # refused by a check: passed on as they are
+    with_images: int = 0
+    chosen: int = 0
+    refused: Counter[str] = field(default_factory=Counter)  # candidates, a row's each
+    unscored: Counter[str] = field(default_factory=Counter)
+
+    def as_json(self) -> dict[str, Any]:
+        names = ("negatives", "positives", "refused_pairs", "with_images", "chosen")
+        tallies = {"refused": dict(self.refused), "unscored": dict(self.unscored)}
+        return {**{name: getattr(self, name) for name in names}, **tallies}
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What a row of the table gets."""
+
+    images: list[dict[str, Any]]
+    chosen: str | None
+    margin: float | None
+
+
+def make_images(pairs: Path, out: Path, backend: Backend, chooser: Chooser | None) -> Counts:
+    """Give every negative of `pairs` its candidates and write `out`; all else passes as it is.
+
+    What is drawn is kept at once. The same call again draws only what is not there.
+    """
+    about, counts = check(pairs, out), Counts()
+
+    def said() -> dict[str, Any]:
+        made = {**backend.describe(), "counts": counts.as_json()}
+        if chooser is not None:
+            made["choose"] = chooser.describe()
+        return {**about, "images": made}
+
+    frames = (rebased(frame, pairs, out) for frame in read_pairs(pairs, refused=True))
+    write_pairs(out, (_with_images(frame, backend, chooser, counts) for frame in frames), said)
+    return counts
+
+
+def check(pairs: Path, out: Path) -> dict[str, Any]:
+    """How `pairs` was made. Raises what can be wrong before a model is loaded or anything drawn."""
+    if out.suffix != ".parquet":
+        raise DataError(f"{out}: pairs are written as Parquet; the name must end in .parquet.")
+    return read_about(pairs)
+
+
+def _with_images(
+    frame: pl.DataFrame, backend: Backend, chooser: Chooser | None, counts: Counts
+) -> pl.DataFrame:
+    checked = frame["refused"].fill_null("") == ""
+    chosen = (checked & (frame["kind"] == "negative")).fill_null(False).arg_true().to_list()
+    counts.negatives += len(chosen)
+    counts.positives += int((checked & (frame["kind"] == "positive")).sum())
+    counts.refused_pairs += int((~checked).sum())
+    wants = [
+        Want(text or "", caption or "", image)
+        for text, caption, image in frame.select("text", "caption", "image")[chosen].iter_rows()
+    ]
+    drawn = backend.draw(wants)
+    rows = _rows(wants, drawn, chooser, counts)
+    columns = {n: frame[n].to_list() for n in ("text_images", "text_image", "scores")}
+    for number, row in zip(chosen, rows, strict=True):
+        columns["text_images"][number], columns["text_image"][number] = row.images, row.chosen
+        if row.margin is not None:
+            others = [s for s in columns["scores"][number] or [] if s["name"] != MARGIN]
+            columns["scores"][number] = [*others, {"name": MARGIN, "value": row.margin}]
+    return frame.with_columns(
+        pl.Series(name, values, dtype=SCHEMA[name]) for name, values in columns.items()
+    )
+
+
+def _rows(
+    wants: list[Want], drawn: list[list[Drawn]], chooser: Chooser | None, counts: Counts
+) -> Iterator[Row]:
+    items = list(
+        dict.fromkeys(
+            (want, made)
+            for want, candidates in zip(wants, drawn, strict=True)
+            for made in candidates
+            if isinstance(made, Made)
+        )
+    )
+    judged, failures = chooser.judge(items) if chooser else ([Judged(None)] * len(items), {})
+    said = dict(zip(items, judged, strict=True))
+    reasons = {items[number]: why for number, why in failures.items()}
+    for want, candidates in zip(wants, drawn, strict=True):
+        made = [each for each in candidates if isinstance(each, Made)]
+        counts.refused.update(each.reason for each in candidates if isinstance(each, Refusal))
+        counts.unscored.update(reasons[want, each] for each in made if (want, each) in reasons)
+        row = _row(made, [said[want, each] for each in made], len(candidates), chooser)
+        counts.with_images += bool(made)
+        counts.chosen += row.chosen is not None
+        if row.chosen is None and any(said[want, each].score is not None for each in made):
+            counts.refused[NOT_SHOWN.reason] += 1
+        yield row
+
+
+def _row(made: list[Made], judged: list[Judged], asked: int, chooser: Chooser | None) -> Row:
+    """Of one candidate that was asked for there is nothing to choose, unless a margin is asked."""
+    images = [
+        {"path": each.path, "seed": each.seed, "score": said.score}
+        for each, said in zip(made, judged, strict=True)
+    ]
+    if chooser is None:
+        return Row(images, made[0].path if made and asked == 1 else None, None)
+    best, least = pick(judged, None), pick(judged, chooser.least)
+    told = best if least is None else least
+    margin = None if told is None else judged[told].margin
+    return Row(images, None if least is None else made[least].path, margin)

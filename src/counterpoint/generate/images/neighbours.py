@@ -1,0 +1,91 @@
+"""The nearest other vectors of each vector: exact, in tiles, without the n x n matrix."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import numpy as np
+
+BLOCK: Final = 2048  # vectors compared with as many at a time: 16 MiB of similarities
+_PIECE: Final = 8192  # pairs whose vectors are laid side by side at a time
+_CROWD: Final = 4  # times k: so many that it pays to find the k-th best first
+
+
+def neighbours(vectors: np.ndarray, k: int, block: int = BLOCK) -> tuple[np.ndarray, np.ndarray]:
+    """For each of n unit vectors (n, d) the indices and similarities of its k nearest others.
+
+    Both are (n, min(k, n - 1)), the nearest first, the lower index first among equals. A product
+    in float32 only says who may be among the nearest; these are compared by similarities that are
+    summed in float64 and rounded, so that neither the block nor the order of summing shows in the
+    result.
+    """
+    if vectors.ndim != 2 or k < 1 or block < 1:
+        raise ValueError("neighbours takes vectors (n, d), and k and block of at least 1.")
+    vectors = np.ascontiguousarray(vectors, dtype=np.float32)
+    count = len(vectors)
+    k = min(k, max(count - 1, 0))
+    indices = np.full((count, k), count, dtype=np.int64)
+    similarities = np.full((count, k), -np.inf, dtype=np.float32)
+    if k == 0:
+        return indices, similarities
+    best = _Best(vectors, indices, similarities)
+    tiles = [slice(start, min(start + block, count)) for start in range(0, count, block)]
+    for number, rows in enumerate(tiles):
+        for columns in tiles[number:]:
+            product = vectors[rows] @ vectors[columns].T
+            if rows == columns:
+                np.fill_diagonal(product, -np.inf)
+            else:
+                best.merge(columns, rows, product.T)  # one product serves both sides
+            best.merge(rows, columns, product)
+    return indices, similarities
+
+
+class _Best(NamedTuple):
+    """The best that was found so far: for every vector k others, or the sentinels n and -inf."""
+
+    vectors: np.ndarray
+    indices: np.ndarray
+    similarities: np.ndarray
+
+    def merge(self, rows: slice, columns: slice, product: np.ndarray) -> None:
+        """Let the vectors of a tile's columns in among the best of its rows."""
+        row, column = self._able(rows, product)
+        if not len(row):
+            return
+        row, column = row + rows.start, column + columns.start
+        found = _exact(self.vectors, row, column)
+        touched, k = np.unique(row), self.indices.shape[1]
+        # What is new, and what was best of the rows that something new comes to.
+        row = np.concatenate([row, np.repeat(touched, k)])
+        column = np.concatenate([column, self.indices[touched].reshape(-1)])
+        found = np.concatenate([found, self.similarities[touched].reshape(-1)])
+        order = np.lexsort((column, -found, row))
+        starts = np.searchsorted(row[order], touched)
+        taken = order[starts[:, None] + np.arange(k)]  # every row has k from before at least
+        self.indices[touched], self.similarities[touched] = column[taken], found[taken]
+
+    def _able(self, rows: slice, product: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Pairs of a tile, counted from its corner, that may belong to the best of their rows."""
+        # No order of summing d products of unit vectors in float32 is further off than this.
+        slack = np.float32(2 * self.vectors.shape[1] * np.finfo(np.float32).eps)
+        k, width = self.indices.shape[1], product.shape[1]
+        least = self.similarities[rows, -1] - slack
+        able = product >= least[:, None]
+        crowded = np.flatnonzero(able.sum(axis=1) > _CROWD * k)
+        if len(crowded) and width > k:  # as in the first tile of all, where everything is able
+            some = product[crowded]
+            better = np.partition(some, width - k, axis=1)[:, width - k] - slack
+            able[crowded] = some >= np.maximum(better, least[crowded])[:, None]
+        able &= product > -np.inf
+        row, column = np.nonzero(able)
+        return row, column
+
+
+def _exact(vectors: np.ndarray, row: np.ndarray, column: np.ndarray) -> np.ndarray:
+    found = np.empty(len(row), dtype=np.float32)
+    for start in range(0, len(row), _PIECE):
+        piece = slice(start, start + _PIECE)
+        left, right = (vectors[i[piece]].astype(np.float64) for i in (row, column))
+        found[piece] = np.einsum("nd,nd->n", left, right)
+    return found

@@ -1,0 +1,133 @@
+"""Scenes in which one statement of the world holds and another does not, the nearest first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import permutations
+
+import numpy as np
+
+from counterpoint.world.grammar import Phrase, Statement, holds
+from counterpoint.world.lexicon import ATTRIBUTES, CONVERSE, SHAPES
+from counterpoint.world.scene import KINDS, Scene, Thing, free_places, related, sample_scene
+
+
+def entails(text: Statement, caption: Statement) -> bool:
+    """Whether the caption is true wherever the text is: then no scene tells them apart."""
+    converse = None if text.relation is None else CONVERSE[text.relation]
+    straight = _narrower(text.first, caption.first) and _narrower(text.second, caption.second)
+    crossed = _narrower(text.first, caption.second) and _narrower(text.second, caption.first)
+    return (straight and caption.relation in (None, text.relation)) or (
+        crossed and caption.relation in (None, converse)
+    )
+
+
+def _narrower(phrase: Phrase, wider: Phrase) -> bool:
+    """Whether whatever fits `phrase` fits `wider`."""
+    return phrase.shape == wider.shape and all(
+        wider.value(kind) in (None, phrase.value(kind)) for kind in KINDS
+    )
+
+
+def scenes(
+    text: Statement, caption: Statement, start: Scene | None, rng: np.random.Generator
+) -> Iterator[Scene]:
+    """Scenes of which the text is true and the caption false: without end, unless it entails it.
+
+    First those with the fewest changes from `start`, then those with one more, then new ones.
+    """
+    if entails(text, caption):
+        return
+
+    def fits(scene: Scene) -> bool:
+        return holds(text, scene) and not holds(caption, scene)
+
+    if start is not None:
+        near = _changed(start, text, rng)
+        yield from filter(fits, near)
+        # Another object may still make the caption true: one change more, anywhere.
+        yield from filter(fits, (other for scene in near for other in _nudged(scene, rng)))
+    while True:
+        yield from filter(fits, _changed(sample_scene(rng), text, rng))
+
+
+def _changed(start: Scene, text: Statement, rng: np.random.Generator) -> list[Scene]:
+    """Scenes that make two objects what the text says they are, those with few changes first."""
+    found = [
+        scene
+        for pair in permutations(range(len(start.things)), 2)
+        for swap in (False, True)
+        for scene in _settled(start, text, pair, rng, swap=swap)
+    ]
+    rng.shuffle(found)
+    return sorted(found, key=lambda scene: _differences(start, scene))
+
+
+def _differences(one: Scene, other: Scene) -> int:
+    """How many shapes, attributes and places differ."""
+    pairs = zip(one.things, other.things, strict=True)
+    return sum(
+        (a.shape != b.shape)
+        + ((a.x, a.y) != (b.x, b.y))
+        + sum(a.value(kind) != b.value(kind) for kind in KINDS)
+        for a, b in pairs
+    )
+
+
+def _settled(
+    scene: Scene,
+    text: Statement,
+    pair: tuple[int, int],
+    rng: np.random.Generator,
+    *,
+    swap: bool,
+) -> Iterator[Scene]:
+    """Two objects made to fit the text; `swap`: after they have exchanged what the text names."""
+    a, b = (scene.things[i] for i in pair)
+    named = [k for k in KINDS if text.first.value(k) or text.second.value(k)] if swap else []
+    for kind in named:
+        a, b = a.with_value(kind, b.value(kind)), b.with_value(kind, a.value(kind))
+    first, second = _made(a, text.first), _made(b, text.second)
+    settled = scene.replaced(pair[0], first).replaced(pair[1], second)
+    if text.relation is None or related(first, text.relation, second):
+        yield settled
+        return
+    for moved in _moved(settled, pair, rng):
+        if related(moved.things[pair[0]], text.relation, moved.things[pair[1]]):
+            yield moved
+
+
+def _moved(scene: Scene, pair: tuple[int, int], rng: np.random.Generator) -> Iterator[Scene]:
+    """The two change places, or one of them goes where nothing is."""
+    i, j = pair
+    a, b = scene.things[i], scene.things[j]
+    yield scene.replaced(i, a.at((b.x, b.y))).replaced(j, b.at((a.x, a.y)))
+    for place in free_places(scene, rng):
+        yield scene.replaced(i, a.at(place))
+        yield scene.replaced(j, b.at(place))
+
+
+def _nudged(scene: Scene, rng: np.random.Generator) -> Iterator[Scene]:
+    """One more change: of a shape, of an attribute, of a place."""
+    for i in rng.permutation(len(scene.things)).tolist():
+        thing = scene.things[i]
+        yield scene.replaced(i, replace(thing, shape=_other(SHAPES, thing.shape, rng)))
+        for kind in KINDS:
+            value = _other(ATTRIBUTES[kind], thing.value(kind), rng)
+            yield scene.replaced(i, thing.with_value(kind, value))
+        for place in free_places(scene, rng):
+            yield scene.replaced(i, thing.at(place))
+
+
+def _other(values: tuple[str, ...], value: str, rng: np.random.Generator) -> str:
+    others = [each for each in values if each != value]
+    return others[int(rng.integers(len(others)))]
+
+
+def _made(thing: Thing, phrase: Phrase) -> Thing:
+    made = replace(thing, shape=phrase.shape)
+    for kind in KINDS:
+        value = phrase.value(kind)
+        made = made if value is None else made.with_value(kind, value)
+    return made

@@ -1,0 +1,92 @@
+"""Tiny text-to-image pipelines of diffusers' own classes, with random weights."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers as tf
+from hf_models import SMALL, clip_tokenizer
+
+SIDE = 16  # pixels of what they draw
+
+
+def text_encoder(kind: str) -> Any:
+    words = clip_tokenizer()
+    torch.manual_seed(1)
+    ids = {f"{n}_token_id": getattr(words, f"{n}_token_id") for n in ("bos", "eos", "pad")}
+    length = {"max_position_embeddings": words.model_max_length, "projection_dim": 16}
+    return getattr(tf, kind)(tf.CLIPTextConfig(**SMALL, **ids, **length, vocab_size=len(words)))
+
+
+def unet(seed: int = 0, **settings: Any) -> Any:
+    from diffusers import UNet2DConditionModel
+
+    torch.manual_seed(seed)
+    return UNet2DConditionModel(
+        block_out_channels=(8, 16),
+        layers_per_block=1,
+        norm_num_groups=4,
+        sample_size=SIDE // 2,
+        down_block_types=("DownBlock2D", "CrossAttnDownBlock2D"),
+        up_block_types=("CrossAttnUpBlock2D", "UpBlock2D"),
+        attention_head_dim=4,
+        **settings,
+    )
+
+
+def xl_unet(seed: int = 0) -> Any:
+    added = {"addition_embed_type": "text_time", "addition_time_embed_dim": 8}
+    return unet(
+        seed, cross_attention_dim=32, projection_class_embeddings_input_dim=6 * 8 + 16, **added
+    )
+
+
+def shared_parts() -> dict[str, Any]:
+    from diffusers import AutoencoderKL, EulerDiscreteScheduler
+
+    torch.manual_seed(2)
+    vae = AutoencoderKL(
+        block_out_channels=(8, 8),
+        down_block_types=("DownEncoderBlock2D",) * 2,
+        up_block_types=("UpDecoderBlock2D",) * 2,
+        norm_num_groups=4,
+        sample_size=SIDE,
+    )
+    parts = {"vae": vae, "tokenizer": clip_tokenizer(), "scheduler": EulerDiscreteScheduler()}
+    return {**parts, "text_encoder": text_encoder("CLIPTextModel")}
+
+
+def prude() -> dict[str, Any]:
+    """A safety checker that holds every image back."""
+    from diffusers.pipelines.stable_diffusion.safety_checker import StableDiffusionSafetyChecker
+
+    vision = {**SMALL, "image_size": 32, "patch_size": 16}
+    checker = StableDiffusionSafetyChecker(tf.CLIPConfig(vision_config=vision, projection_dim=8))
+    checker.concept_embeds_weights.data.fill_(-2.0)  # every cosine is above it
+    size = {"size": {"shortest_edge": 32}, "crop_size": {"height": 32, "width": 32}}
+    return {"safety_checker": checker, "feature_extractor": tf.CLIPImageProcessor(**size)}
+
+
+def save_models(folder: Path) -> dict[str, Path]:
+    """Stable Diffusion, the same with a safety checker, SDXL, and another UNet for it."""
+    import diffusers
+
+    tf.logging.disable_progress_bar()
+    sd = {**shared_parts(), "unet": unet(cross_attention_dim=16)}
+    none = {"safety_checker": None, "feature_extractor": None, "requires_safety_checker": False}
+    xl = {
+        "text_encoder_2": text_encoder("CLIPTextModelWithProjection"),
+        "tokenizer_2": clip_tokenizer(),
+        "unet": xl_unet(),
+    }
+    made = {
+        "sd": diffusers.StableDiffusionPipeline(**sd, **none),
+        "prude": diffusers.StableDiffusionPipeline(**sd, **prude()),
+        "xl": diffusers.StableDiffusionXLPipeline(**shared_parts(), **xl, add_watermarker=False),
+    }
+    for name, pipeline in made.items():
+        pipeline.save_pretrained(folder / name)
+    xl_unet(seed=9).save_pretrained(folder / "dpo" / "unet")
+    return {name: folder / name for name in (*made, "dpo")}
