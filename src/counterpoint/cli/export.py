@@ -1,0 +1,146 @@
+"""`counterpoint export`: pairs as a benchmark, a training set, or a data set to publish."""
+
+from __future__ import annotations
+
+from collections import Counter
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from counterpoint.cli.console import counted, errors, output, print_json, progress_bars
+from counterpoint.cli.options import AsJson
+
+
+class Form(StrEnum):
+    """What pairs can become."""
+
+    BENCHMARK = "benchmark"
+    TRAINING = "training"
+    HF = "hf"
+
+
+def export(
+    pairs: Annotated[
+        list[Path],
+        typer.Argument(
+            help="Pairs files of the same captions, such as their negatives and their positives."
+        ),
+    ],
+    form: Annotated[Form, typer.Option("--as", help="What to make of them.")],
+    out: Annotated[
+        Path,
+        typer.Option(
+            "-o",
+            "--out",
+            help="benchmark: a .parquet; training: a .parquet, .jsonl, .csv or .tsv (NegCLIP's); "
+            "hf: a new folder.",
+        ),
+    ],
+    images: Annotated[
+        Path | None,
+        typer.Option(help="Folder that the pairs' image paths start from; else as the file says."),
+    ] = None,
+    root: Annotated[
+        Path | None,
+        typer.Option(
+            help="benchmark, training: write image paths relative to this folder, where OUT will "
+            "lie. Else: relative to OUT's folder if they are below it, or in full."
+        ),
+    ] = None,
+    all_negatives: Annotated[
+        bool,
+        typer.Option("--all-negatives", help="benchmark: a case per caption, not per negative."),
+    ] = False,
+    seed: Annotated[
+        int, typer.Option(min=0, help="benchmark: which positive goes with which negative.")
+    ] = 0,
+    neighbours: Annotated[
+        Path | None, typer.Option(help="training: a file of `counterpoint generate neighbours`.")
+    ] = None,
+    name: Annotated[str, typer.Option(help="hf: what to call it; else the folder's name.")] = "",
+    licence: Annotated[str, typer.Option(help="hf: such as cc-by-4.0.")] = "",
+    embed_images: Annotated[
+        bool, typer.Option("--embed-images", help="hf: put the images into the files.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Make a benchmark, a training set or a data set folder of pairs that passed the checks.
+
+    Examples:
+
+    counterpoint export negatives.parquet positives.parquet --as benchmark -o mine.parquet
+
+    counterpoint export negatives.parquet --as training -o train.tsv
+
+    counterpoint export negatives.parquet --as hf -o my-set --licence cc-by-4.0 --embed-images
+
+    What becomes no row is counted by its reason; exit status 3 if an image could not be read.
+    """
+    given: dict[str, object] = {"--root": root, "--all-negatives": all_negatives, "--name": name}
+    given |= {"--neighbours": neighbours, "--licence": licence, "--embed-images": embed_images}
+    _refuse_options(form, given)
+    left_out: Counter[str] = Counter()
+    with progress_bars() as bars:
+        if form is Form.BENCHMARK:
+            from counterpoint.generate.export.benchmark import export_benchmark
+
+            made = export_benchmark(
+                pairs,
+                out,
+                left_out,
+                images=images,
+                root=root,
+                all_negatives=all_negatives,
+                seed=seed,
+                progress=bars,
+            )
+        elif form is Form.TRAINING:
+            from counterpoint.generate.export.training import export_training
+
+            where = {"images": images, "root": root, "neighbours": neighbours}
+            made = export_training(pairs, out, left_out, **where, progress=bars)
+        else:
+            from counterpoint.generate.export.hub import export_hub
+
+            made = export_hub(
+                pairs,
+                out,
+                left_out,
+                name=name,
+                licence=licence,
+                images=images,
+                embed=embed_images,
+                progress=bars,
+            )
+    _report(form, out, made, left_out, as_json)
+    if form is Form.HF and left_out:
+        raise typer.Exit(3)
+
+
+_OPTIONS = {
+    Form.BENCHMARK: {"--root", "--all-negatives"},
+    Form.TRAINING: {"--root", "--neighbours"},
+    Form.HF: {"--name", "--licence", "--embed-images"},
+}
+
+
+def _refuse_options(form: Form, given: dict[str, object]) -> None:
+    """An option that would do nothing is a mistake."""
+    for option, value in given.items():
+        if value and option not in _OPTIONS[form]:
+            raise typer.BadParameter(f"does nothing with --as {form}", param_hint=option)
+
+
+def _report(form: Form, out: Path, made: int, left_out: Counter[str], as_json: bool) -> None:
+    reasons = {reason: count for reason, count in sorted(left_out.items()) if count}
+    if as_json:
+        print_json([{"out": str(out), "as": str(form), "rows": made, "left_out": reasons}])
+        return
+    what = {Form.BENCHMARK: "case", Form.TRAINING: "caption", Form.HF: "pair"}[form]
+    output.print(f"saved {out}: {counted(made, what)}", soft_wrap=True)
+    if form is Form.BENCHMARK:
+        output.print(f"score a model on it: counterpoint eval -m MODEL -b {out}", soft_wrap=True)
+    for reason, count in reasons.items():
+        errors.print(f"left out: {count:,} {reason}", style="yellow", soft_wrap=True)

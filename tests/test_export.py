@@ -1,0 +1,466 @@
+"""Pairs as a benchmark, a training set and a data set folder."""
+
+from __future__ import annotations
+
+import ast
+import csv
+import hashlib
+import io
+import json
+import re
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+import polars as pl
+import pyarrow.parquet as pq
+import pytest
+import typer
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+from support import FEW
+from typer.testing import CliRunner
+
+from counterpoint.case_files import read_cases
+from counterpoint.cases import ImageRef
+from counterpoint.cli.console import plainly
+from counterpoint.cli.export import export
+from counterpoint.errors import DataError
+from counterpoint.evaluation import evaluate
+from counterpoint.generate.export.benchmark import export_benchmark
+from counterpoint.generate.export.card import card
+from counterpoint.generate.export.facts import COLUMNS, Facts
+from counterpoint.generate.export.hub import export_hub
+from counterpoint.generate.export.image_paths import ImagePaths
+from counterpoint.generate.export.training import export_training
+from counterpoint.generate.pairs import SCHEMA, Pair, tabulate, write_pairs
+from counterpoint.scoring.pictures import Picture
+
+SCENE = "world:0.508;small,orange,solid,triangle,0.519,0.505;large,yellow,dotted,heart,0.843,0.817"
+OTHER = SCENE.replace("orange", "black")
+
+
+COUNTS = [["captions", "empty", 2], ["captions", "made", 4], ["m", "meaning: may be true", 1]]
+
+
+def pair(source: str, text: str, kind: str = "negative", **fields) -> Pair:
+    image = fields.pop("image", ImageRef(f"photos/{source}.png"))
+    values = {"type": "replace", "subtype": "att", "method": "m", "version": "1.0", "seed": 3}
+    caption = fields.pop("caption", f"caption of {source}")
+    return Pair(source, image, caption, text, kind, **(values | fields))
+
+
+def written(
+    path: Path, pairs: Sequence[Pair], text_images: dict[str, str] | None = None, **about
+) -> Path:
+    """A pairs file; the texts' images come later in real life, too."""
+    frame = tabulate(pairs)
+    if text_images:
+        found = pl.Series([text_images.get(text) for text in frame["text"]], dtype=pl.String)
+        frame = frame.with_columns(found.alias("text_image"))
+    write_pairs(path, [frame], about)
+    return path
+
+
+def three(folder: Path) -> list[Path]:
+    """Two captions with negatives, one of them with positives, and one with a positive only."""
+    negatives = [
+        pair("a", "a one"),
+        pair("a", "a two", type="swap", subtype=""),
+        pair("a", "a bad", refused="meaning: may be true"),
+        pair("b", "b one"),
+    ]
+    positives = [pair("a", "a yes", "positive"), pair("a", "a yea", "positive")]
+    positives.append(pair("c", "c yes", "positive"))
+    return [
+        written(folder / "negatives.parquet", negatives, counts=COUNTS),
+        written(folder / "positives.parquet", positives, counts=COUNTS[:1]),
+    ]
+
+
+def photographs(folder: Path, names: Sequence[str] = ("a", "b", "c")) -> None:
+    (folder / "photos").mkdir(parents=True)
+    for number, name in enumerate(names):
+        Image.new("RGB", (20, 10), (number, 90, 9)).save(folder / "photos" / f"{name}.png")
+
+
+# --- benchmark ---------------------------------------------------------------------------------
+
+
+def test_a_negative_is_a_case_with_a_positive_in_turn(tmp_path: Path):
+    left_out: Counter[str] = Counter()
+    out = tmp_path / "cases.parquet"
+    assert export_benchmark(three(tmp_path), out, left_out) == 3
+    cases = read_cases(out)
+    found = {cases.case(row).id: cases.case(row) for row in range(3)}
+    assert list(found) == ["a/0", "a/1", "b/0"]
+    one, two, alone = found.values()
+    assert {one.captions[1], two.captions[1]} == {"a yes", "a yea"}
+    assert one.captions[::2] == ("caption of a", "a one") and one.truth == ((True, True, False),)
+    assert (one.groups, two.groups) == (("replace/att",), ("swap",))
+    assert alone.captions == ("caption of b", "b one") and alone.truth == ((True, False),)
+    assert one.images == (ImageRef("photos/a.png"),) and one.cluster == "photos/a.png"
+    assert left_out == {"captions with positives only": 1}
+
+
+def test_the_seed_says_where_the_turns_start(tmp_path: Path):
+    positives = [pair(str(n), f"yes {k}", "positive") for n in range(40) for k in range(4)]
+    file = written(tmp_path / "p.parquet", [pair(str(n), "no") for n in range(40)] + positives)
+
+    def chosen(seed: int) -> list[str]:
+        out = tmp_path / f"{seed}.parquet"
+        export_benchmark([file], out, Counter(), seed=seed)
+        return read_cases(out).frame["captions"].list.get(1).to_list()
+
+    assert chosen(1) == chosen(1) != chosen(2)
+    assert set(chosen(1)) == {"yes 0", "yes 1", "yes 2", "yes 3"}
+
+
+def test_all_negatives_of_a_caption_in_one_case(tmp_path: Path):
+    out = tmp_path / "cases.parquet"
+    assert export_benchmark(three(tmp_path), out, Counter(), all_negatives=True) == 2
+    case = read_cases(out).case(0)
+    assert case.id == "a" and case.groups == ("replace/att", "swap")
+    assert case.captions == ("caption of a", "a yes", "a yea", "a one", "a two")
+    assert case.truth == ((True, True, True, False, False),)
+
+
+def test_a_text_with_an_image_makes_a_square(tmp_path: Path):
+    file = written(
+        tmp_path / "p.parquet",
+        [
+            pair("a", "no", image=ImageRef(SCENE)),
+            pair("a", "yes", "positive", image=ImageRef(SCENE)),
+        ],
+        {"no": OTHER},
+    )
+    out = tmp_path / "cases.parquet"
+    export_benchmark([file], out, Counter())
+    case = read_cases(out).case(0)
+    assert case.images == (ImageRef(SCENE), ImageRef(OTHER))
+    assert case.captions == ("caption of a", "no")
+    assert case.truth == ((True, False), (False, True))
+
+
+def test_what_is_no_case_is_counted(tmp_path: Path):
+    pairs = [
+        pair("a", "twice"),
+        pair("a", "twice", method="other"),
+        pair("a", "both"),
+        pair("a", "both", "positive"),
+        pair("b", "no picture", image=None),
+    ]
+    left_out: Counter[str] = Counter()
+    out = tmp_path / "cases.parquet"
+    assert export_benchmark([written(tmp_path / "p.parquet", pairs)], out, left_out) == 1
+    assert left_out == {
+        "texts that were there twice": 1,
+        "texts called a positive and a negative of one caption": 1,
+        "captions without an image": 1,
+    }
+    nothing = written(tmp_path / "none.parquet", [pair("a", "yes", "positive")])
+    with pytest.raises(DataError, match="no negative"):
+        export_benchmark([nothing], tmp_path / "x.parquet", Counter())
+    assert not (tmp_path / "x.parquet").exists()
+
+
+def test_sources_of_two_inputs_with_one_id(tmp_path: Path):
+    files = [
+        written(tmp_path / f"{n}.parquet", [pair("0", "no", caption=f"caption {n}")])
+        for n in range(2)
+    ]
+    out = tmp_path / "cases.parquet"
+    export_benchmark(files, out, Counter())
+    assert read_cases(out).ids.to_list() == ["0/0", "0/0~2"]
+
+
+def test_eval_reads_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("COUNTERPOINT_CACHE", str(tmp_path / "cache"))
+    photographs(tmp_path / "data")
+    file = three(tmp_path)[0]
+    out = tmp_path / "elsewhere" / "cases.parquet"
+    export_benchmark([file], out, Counter(), images=tmp_path / "data")
+    [run] = evaluate("blind:length", [str(out)], out=tmp_path / "run")
+    [part] = run.parts.values()
+    assert len(part.cases) == 3
+    for path in read_cases(out).frame["images"].list.first().struct.field("path"):
+        assert Picture(ImageRef(path), out.parent).open().size == (20, 10)
+
+
+ORDERS = st.permutations([(source, kind, n) for source in "abc" for kind in "np" for n in range(3)])
+
+
+@given(ORDERS, st.integers(0, 18))
+@FEW
+def test_any_order_and_any_files_give_the_same_groups(
+    tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[str, str, int]], cut: int
+):
+    folder = tmp_path_factory.mktemp("order")
+    kinds = {"n": "negative", "p": "positive"}
+    pairs = [pair(source, f"{source}{kind}{n}", kinds[kind]) for source, kind, n in rows]
+    files = [
+        written(folder / f"{name}.parquet", part)
+        for name, part in (("x", pairs[:cut]), ("y", pairs[cut:]))
+    ]
+    assert export_training(files, folder / "t.jsonl", Counter()) == 3
+    found = [json.loads(line) for line in (folder / "t.jsonl").read_text().splitlines()]
+    for row in found:
+        assert sorted(row["negatives"]) == [f"{row['source']}n{n}" for n in range(3)]
+        assert sorted(row["positives"]) == [f"{row['source']}p{n}" for n in range(3)]
+
+
+# --- image paths -------------------------------------------------------------------------------
+
+
+def test_where_images_are_said_to_be(tmp_path: Path):
+    file = written(tmp_path / "pairs" / "p.parquet", [pair("a", "x")], root=str(tmp_path / "data"))
+    near = ImagePaths.of(file, tmp_path / "data")
+    assert near.image("coco/1.jpg") == "coco/1.jpg"
+    assert near.image(SCENE) == SCENE
+    assert near.image("parquet:hub.parquet#image/7") == "parquet:hub.parquet#image/7"
+    assert near.image("../secret.jpg") == "../secret.jpg"
+    far = ImagePaths.of(file, tmp_path / "out")
+    full = f"{tmp_path}/data/coco/1.jpg"
+    assert far.image("coco/1.jpg") == far.image(full) == full
+    assert far.image("shuffle-rows:1:coco/1.jpg") == f"shuffle-rows:1:{full}"
+    assert far.image("parquet:h#1.parquet#i/7") == f"parquet:{tmp_path}/data/h#1.parquet#i/7"
+    assert far.text_image("made/1.png") == f"{tmp_path}/pairs/made/1.png"
+    moved = ImagePaths.of(file, tmp_path / "out", root=tmp_path)
+    assert moved.image("coco/1.jpg") == "data/coco/1.jpg"
+    assert moved.text_image("made/1.png") == "pairs/made/1.png"
+    with pytest.raises(DataError, match="not below"):
+        ImagePaths.of(file, tmp_path, root=tmp_path / "dat").image("coco/1.jpg")
+
+
+# --- training ----------------------------------------------------------------------------------
+
+
+def test_a_training_row_is_a_caption(tmp_path: Path):
+    out = tmp_path / "train.parquet"
+    near = tmp_path / "near.parquet"
+    rows = {"image": ["photos/a.png"], "neighbours": [["photos/b.png", "photos/z.png"]]}
+    pl.DataFrame(rows).write_parquet(near)
+    left_out: Counter[str] = Counter()
+    assert export_training(three(tmp_path), out, left_out, neighbours=near) == 3
+    found = {row["source"]: row for row in pl.read_parquet(out).to_dicts()}
+    assert found["a"] == {
+        "source": "a",
+        "image": "photos/a.png",
+        "box": None,
+        "caption": "caption of a",
+        "positives": ["a yes", "a yea"],
+        "negatives": ["a one", "a two"],
+        "negative_images": [None, None],
+        "neighbours": ["photos/b.png", "photos/z.png"],
+    }
+    assert found["c"]["negatives"] == [] and found["c"]["positives"] == ["c yes"]
+    assert left_out == {"neighbours: captions of an image that has none": 2}
+    assert export_training(three(tmp_path), tmp_path / "t.jsonl", Counter(), neighbours=near) == 3
+    lines = (tmp_path / "t.jsonl").read_text().splitlines()
+    assert {row["source"]: row for row in map(json.loads, lines)} == found
+
+
+@pytest.mark.parametrize(("ending", "separator"), [("tsv", "\t"), ("csv", ",")])
+def test_negclips_table(tmp_path: Path, ending: str, separator: str):
+    cropped = pair("d", "crop", image=ImageRef("photos/d.png", (0, 0, 5, 5)))
+    odd = pair("e", 'it\'s a "tab\t", 🚗\nnew', image=ImageRef("photos/b.png"))
+    files = [*three(tmp_path), written(tmp_path / "odd.parquet", [cropped, odd])]
+    near = tmp_path / "near.jsonl"
+    near.write_text('{"image": "photos/a.png", "neighbours": ["photos/b.png", "photos/z.png"]}')
+    left_out: Counter[str] = Counter()
+    out = tmp_path / f"train.{ending}"
+    assert export_training(files, out, left_out, neighbours=near) == 3
+    with out.open(newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file, delimiter=separator))
+    table = {row["title"]: (int(row[""]), row) for row in rows}
+    assert [int(row[""]) for row in rows] == [0, 1, 2]
+    first = table["caption of a"][1]
+    assert first["filepath"] == "photos/a.png"
+    assert ast.literal_eval(first["neg_caption"]) == ["a one", "a two"]
+    ofb = min(number for number, row in table.values() if row["filepath"] == "photos/b.png")
+    assert ast.literal_eval(first["neg_image"]) == [ofb]
+    assert ast.literal_eval(table["caption of e"][1]["neg_caption"]) == [odd.text]
+    assert left_out["captions of a crop"] == left_out["captions with positives only"] == 1
+
+
+def test_an_ending_that_is_none(tmp_path: Path):
+    with pytest.raises(DataError, match=r"ends in \.parquet"):
+        export_training(three(tmp_path), tmp_path / "t.txt", Counter())
+
+
+def test_pieces_are_joined_over_many_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("counterpoint.generate.pairs._ROWS", 7)
+    monkeypatch.setattr("counterpoint.generate.export.training._CHUNK", 3)
+    files = [
+        written(
+            tmp_path / "n.parquet", [pair(str(n), f"{n} {k}") for n in range(20) for k in range(3)]
+        ),
+        written(
+            tmp_path / "p.parquet", [pair(str(n), f"{n} y", "positive") for n in range(0, 20, 2)]
+        ),
+    ]
+    assert export_training(files, tmp_path / "t.parquet", Counter()) == 20
+    for row in pl.read_parquet(tmp_path / "t.parquet").to_dicts():
+        assert len(row["negatives"]) == 3
+        assert row["positives"] == ([f"{row['source']} y"] if int(row["source"]) % 2 == 0 else [])
+
+
+# --- data set folder ---------------------------------------------------------------------------
+
+
+def test_a_folder_has_data_card_and_metadata(tmp_path: Path):
+    out = tmp_path / "my set"
+    assert export_hub(three(tmp_path), out, Counter(), licence="CC-BY-4.0") == 6
+    names = sorted(path.relative_to(out).as_posix() for path in out.rglob("*") if path.is_file())
+    assert names == ["README.md", "croissant.json", "data/test-00000-of-00001.parquet"]
+    table = pl.read_parquet(out / names[2])
+    assert table.columns == list(COLUMNS) and table["text"].to_list()[:2] == ["a one", "a two"]
+    assert table.schema == pl.Schema({name: SCHEMA[name] for name in COLUMNS})
+    text = (out / "README.md").read_text()
+    assert "3 hard negatives and 3 hard positives of 3 image captions" in text
+    assert "| negative | replace | att | 2 |" in text and "| m | 1.0 | 6 |" in text
+    assert "| m | meaning: may be true | 1 |" in text and "| captions | empty | 2 |" in text
+    assert "| made |" not in text
+    assert not list(tmp_path.glob(".*"))
+
+
+def head(text: str) -> dict:
+    yaml = pytest.importorskip("yaml")
+    return yaml.safe_load(re.match(r"---\n(.*?)\n---\n", text, re.DOTALL).group(1))
+
+
+def test_the_cards_head_is_what_the_hub_reads(tmp_path: Path):
+    export_hub(
+        three(tmp_path), tmp_path / "set", Counter(), licence="cc-by-4.0", name='My "set": #1'
+    )
+    found = head((tmp_path / "set" / "README.md").read_text())
+    assert found["license"] == "cc-by-4.0" and found["pretty_name"] == 'My "set": #1'
+    [config] = found["configs"]
+    assert config["data_files"] == [{"split": "test", "path": "data/test-*"}]
+    assert list((tmp_path / "set").glob(config["data_files"][0]["path"]))
+    features = {row["name"]: row for row in found["dataset_info"]["features"]}
+    assert list(features) == list(COLUMNS) and features["box"]["sequence"] == "int32"
+    assert found["dataset_info"]["splits"][0]["num_examples"] == 6
+    assert found["size_categories"] == ["n<1K"]
+
+
+def test_other_licences_and_none():
+    assert head(card(Facts("n", "Mine, all mine", False)))["license_name"] == "mine-all-mine"
+    assert head(card(Facts("n", "", False)))["license"] == "unknown"
+
+
+def test_names_on_the_card_are_data_and_no_folder_is_told():
+    facts = Facts("n", "", False)
+    facts.methods["<b>|x`", "*v*"] = 3
+    facts.made = [{"root": "/home/me", "input": "/home/me/captions.json", "list": ["C:\\me\\a"]}]
+    text = card(facts)
+    assert "| \\<b\\>\\|x\\` | \\*v\\* | 3 |" in text
+    assert "/home" not in text and "captions.json" in text and "C:" not in text
+
+
+def test_metadata_follows_croissant(tmp_path: Path):
+    out = tmp_path / "set"
+    export_hub(three(tmp_path), out, Counter())
+    about = json.loads((out / "croissant.json").read_text())
+    context = about["@context"]
+    assert context["@vocab"] == "https://schema.org/" and context["cr"].endswith("/croissant/")
+    assert about["@type"] == "sc:Dataset"
+    assert about["conformsTo"] == "http://mlcommons.org/croissant/1.0"
+    [file] = about["distribution"]
+    data = (out / file["contentUrl"]).read_bytes()
+    assert file["@type"] == "cr:FileObject"
+    assert file["sha256"] == hashlib.sha256(data).hexdigest()
+    assert file["contentSize"] == f"{len(data)} B"
+    [records] = about["recordSet"]
+    columns = pq.read_schema(out / file["contentUrl"]).names
+    assert [one["source"]["extract"]["column"] for one in records["field"]] == columns
+    assert {one["source"]["fileObject"]["@id"] for one in records["field"]} == {file["@id"]}
+    kinds = {one["name"]: one["dataType"] for one in records["field"]}
+    assert kinds["seed"] == "sc:Integer" and kinds["caption"] == "sc:Text"
+    used = set(re.findall(r'"(\w+)":', json.dumps(about["recordSet"]))) - {"name", "description"}
+    assert used <= set(context)  # every word is one of the vocabulary
+    ids = [one["@id"] for one in (*about["distribution"], records, *records["field"])]
+    assert len(set(ids)) == len(ids)
+
+
+def test_images_are_put_in_once_a_group(tmp_path: Path):
+    data = tmp_path / "data"
+    photographs(data)
+    noise = Image.effect_noise((256, 256), 90)
+    noise.save(data / "photos" / "a.png")
+    pairs = [pair("a", f"text {n}") for n in range(50)]
+    pairs.append(pair("w", "no", image=ImageRef(SCENE)))
+    pairs.append(pair("gone", "no"))
+    file = written(tmp_path / "p.parquet", pairs, {"no": OTHER}, root=str(data))
+    left_out: Counter[str] = Counter()
+    assert export_hub([file], tmp_path / "set", left_out, embed=True) == 51
+    assert left_out == {"pairs whose image is missing or broken": 1}
+    [shard] = (tmp_path / "set" / "data").iterdir()
+    original = (data / "photos" / "a.png").read_bytes()
+    assert shard.stat().st_size < 2 * len(original)
+    rows = pl.read_parquet(shard).to_dicts()
+    assert rows[0]["image"] == {"bytes": original, "path": "a.png"}
+    for column, scene in (("image", SCENE), ("text_image", OTHER)):
+        drawn = Image.open(io.BytesIO(rows[-1][column]["bytes"]))
+        assert drawn.tobytes() == Picture(ImageRef(scene)).open().tobytes()
+    note = json.loads(pq.read_schema(shard).metadata[b"huggingface"])
+    assert note["info"]["features"]["image"] == {"_type": "Image"}
+    assert "pairs whose image" in (tmp_path / "set" / "README.md").read_text()
+
+
+def test_many_shards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("counterpoint.generate.export.hub._PLAIN_ROWS", 1)
+    out = tmp_path / "set"
+    export_hub(three(tmp_path), out, Counter(), shard=1)
+    names = [path.name for path in sorted((out / "data").iterdir())]
+    assert names == [f"test-{n:05}-of-00006.parquet" for n in range(6)]
+    about = json.loads((out / "croissant.json").read_text())
+    assert about["distribution"][-1]["@type"] == "cr:FileSet"
+    assert about["recordSet"][0]["field"][0]["source"]["fileSet"] == {"@id": "shards"}
+    texts = [
+        text for path in sorted((out / "data").iterdir()) for text in pl.read_parquet(path)["text"]
+    ]
+    assert texts == ["a one", "a two", "b one", "a yes", "a yea", "c yes"]
+
+
+def test_a_folder_is_not_overwritten_and_a_failure_leaves_none(tmp_path: Path):
+    (tmp_path / "set").mkdir()
+    with pytest.raises(DataError, match="is there already"):
+        export_hub(three(tmp_path), tmp_path / "set", Counter())
+    refused = pair("a", "x", refused="format: odd")
+    nothing = written(tmp_path / "none.parquet", [refused])
+    some = written(tmp_path / "some.parquet", [refused, pair("a", "y")])
+    export_hub([some], tmp_path / "some", Counter())
+    assert "| pairs | format | 1 |" in (tmp_path / "some" / "README.md").read_text()
+    with pytest.raises(DataError, match="no pairs"):
+        export_hub([nothing], tmp_path / "new", Counter())
+    assert not list(tmp_path.glob("*new*")) and not list(tmp_path.glob(".*"))
+
+
+# --- the command -------------------------------------------------------------------------------
+
+
+def run(*words: str) -> tuple[int, str]:
+    app = typer.Typer()
+    app.command()(plainly(export))
+    result = CliRunner().invoke(app, words)
+    return result.exit_code, result.output
+
+
+def test_the_command(tmp_path: Path):
+    files = [str(path) for path in three(tmp_path)]
+    status, said = run(*files, "--as", "benchmark", "-o", str(tmp_path / "b.parquet"))
+    assert status == 0 and "3 cases" in said and "left out: 1 captions with positives only" in said
+    status, said = run(*files, "--as", "training", "-o", str(tmp_path / "t.tsv"), "--json")
+    assert status == 0 and json.loads(said[said.index("[") :])[0]["rows"] == 2
+    status, said = run(*files, "--as", "hf", "-o", str(tmp_path / "h"), "--embed-images")
+    assert status == 1 and "no pairs" in said  # not one of the photographs is there
+    photographs(tmp_path, ("a", "b"))
+    status, said = run(*files, "--as", "hf", "-o", str(tmp_path / "h"), "--embed-images")
+    assert status == 3 and "5 pairs" in said and "missing or broken" in said
+    assert run(*files, "--as", "benchmark", "-o", "b.parquet", "--embed-images")[0] == 2
+    status, said = run(str(tmp_path / "gone"), "--as", "benchmark", "-o", "b.parquet")
+    assert status == 1 and "no such file" in said
+    status, said = run(*files, "--as", "benchmark", "-o", str(tmp_path / "b.jsonl"))
+    assert status == 1 and ".parquet" in said
