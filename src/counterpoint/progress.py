@@ -11,14 +11,17 @@ Advance = Callable[[int], None]
 class Progress(Protocol):
     """Something that can show a bar."""
 
-    def start(self, what: str, total: int) -> Advance:
-        """Show a new bar of `total` steps; call what is returned with the steps done."""
+    def start(self, what: str, total: int | None) -> Advance:
+        """Show a new bar of `total` steps, None if nobody knows how many there are.
+
+        What is returned is called with the number of steps done.
+        """
 
 
 class Quiet:
     """Shows nothing."""
 
-    def start(self, what: str, total: int) -> Advance:
+    def start(self, what: str, total: int | None) -> Advance:
         del what, total
         return lambda steps: None
 
@@ -29,5 +32,5 @@ class Named:
     def __init__(self, progress: Progress, name: str) -> None:
         self.progress, self.name = progress, name
 
-    def start(self, what: str, total: int) -> Advance:
+    def start(self, what: str, total: int | None) -> Advance:
         return self.progress.start(f"{self.name} {what}", total)

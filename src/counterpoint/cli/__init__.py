@@ -15,8 +15,11 @@ from counterpoint.cli import (
     detector,
     doctor,
     evaluate,
+    export,
+    generate,
     import_scores,
     ls,
+    refine,
     rescore,
     verify,
 )
@@ -38,11 +41,14 @@ for name, verb in (
     ("compare", compare.compare),
     ("verify", verify.verify),
     ("import", import_scores.import_scores),
+    ("refine", refine.refine),
+    ("export", export.export),
     ("doctor", doctor.doctor),
 ):
     app.command(name)(plainly(verb))
 app.add_typer(data.app)
 app.add_typer(detector.app)
+app.add_typer(generate.app)
 
 
 def main() -> None:

@@ -33,7 +33,7 @@ class Bars:
     def __init__(self, bars: Progress) -> None:
         self.bars = bars
 
-    def start(self, what: str, total: int) -> Advance:
+    def start(self, what: str, total: int | None) -> Advance:
         self.bars.start()  # only now: what never starts leaves no empty line behind
         task = self.bars.add_task(what, total=total)
         return lambda steps: self.bars.update(task, advance=steps)

@@ -21,6 +21,7 @@ _ONLY_JSON = ("images", "ids", "chance", "paper", "licence")  # too much for a t
 
 class Kind(StrEnum):
     benchmarks = "benchmarks"
+    methods = "methods"
     models = "models"
     protocols = "protocols"
 
@@ -31,7 +32,7 @@ def ls(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """List benchmarks, models and protocols.
+    """List benchmarks, methods of making pairs, models and protocols.
 
     Example:
 
@@ -57,6 +58,8 @@ def _rows(kind: Kind) -> list[dict[str, str]]:
         return _benchmarks()
     if kind is Kind.models:
         return _models()
+    if kind is Kind.methods:
+        return _methods()
     from counterpoint.protocols import PROTOCOLS
 
     return [{"id": p.name, "what": p.summary, "detail": p.describe()} for p in PROTOCOLS.values()]
@@ -94,6 +97,16 @@ def _benchmarks() -> list[dict[str, str]]:
 
 def _options(benchmark: Benchmark) -> str:
     return ", ".join(f"{key}={value}" for key, value in benchmark.defaults.items())
+
+
+def _methods() -> list[dict[str, str]]:
+    from counterpoint.generate.names import methods
+
+    return [
+        {"id": m.name, "makes": " and ".join(f"{k}s" for k in m.kinds), "what": m.summary}
+        | {"needs": m.needs}
+        for m in methods()
+    ]
 
 
 def _models() -> list[dict[str, str]]:

@@ -1,0 +1,68 @@
+"""How fast rules make texts: all of them together, on all cores, and whether memory stays flat.
+
+    python bench/generate.py [CAPTIONS]
+
+CAPTIONS is anything that `counterpoint generate` takes; else captions by a few templates.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import time
+from itertools import islice
+from multiprocessing import freeze_support
+from pathlib import Path
+from resource import RUSAGE_CHILDREN, RUSAGE_SELF, getrusage
+
+from counterpoint.generate.captions import Captions, first_of, open_captions
+from counterpoint.generate.language import parse
+from counterpoint.generate.making import Settings
+from counterpoint.generate.names import chosen_methods
+from counterpoint.generate.pairs import KINDS
+from counterpoint.generate.run import generate
+
+
+def main(name: str) -> None:
+    captions = open_captions(name)
+    sizes = [size for size in (2_000, 4_000, 8_000, 16_000) if len(_some(captions, size)) == size]
+    print(f"{name}: {len(os.sched_getaffinity(0))} cores")
+    alone = _parsing(_some(captions, 2_000))
+    print(f"parsing alone: {1 / alone:,.0f} captions/s on one core")
+    for size in sizes:
+        seconds, texts = _all_rules(first_of(captions, size))
+        peak = max(getrusage(who).ru_maxrss for who in (RUSAGE_SELF, RUSAGE_CHILDREN)) / 1024
+        print(
+            f"all rules, {size:,} captions: {size / seconds:,.0f} captions/s, "
+            f"{texts / size:.1f} texts a caption, "
+            f"{seconds / size / alone:.2f} times the parsing of one core, "
+            f"largest process {peak:,.0f} MiB"
+        )
+
+
+def _some(captions: Captions, count: int) -> list[str]:
+    return [source.caption for source in islice(captions, count)]
+
+
+def _parsing(texts: list[str]) -> float:
+    list(parse(texts[:200]))
+    start = time.perf_counter()
+    for _ in parse(texts):
+        pass
+    return (time.perf_counter() - start) / len(texts)
+
+
+def _all_rules(captions: Captions) -> tuple[float, int]:
+    """Negatives and positives, the start of the processes and the writing included."""
+    texts, start = 0, time.perf_counter()
+    with tempfile.TemporaryDirectory() as folder:
+        for kind in KINDS:
+            settings = Settings(kind, chosen_methods(["rules"], kind).rules)
+            texts += generate(captions, settings, Path(folder) / f"{kind}.parquet").rows
+    return time.perf_counter() - start, texts
+
+
+if __name__ == "__main__":
+    freeze_support()
+    main(sys.argv[1] if len(sys.argv) > 1 else "world:size=16000")

@@ -1,0 +1,280 @@
+"""`counterpoint generate`: hard negatives and positives from captions, images for them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+from rich.table import Table
+
+from counterpoint.cli import generate_images
+from counterpoint.cli.console import counted, errors, output, plainly, print_json, progress_bars
+from counterpoint.cli.options import AsJson, DataFolder
+
+if TYPE_CHECKING:
+    from counterpoint.generate.captions import CaptionOptions, Captions
+    from counterpoint.generate.llm.method import LanguageModelMethod
+    from counterpoint.generate.making import Settings
+    from counterpoint.generate.pairs import Kind
+    from counterpoint.generate.run import Report
+
+_SAMPLE = 1000  # captions that an estimate looks at
+
+app = typer.Typer(
+    name="generate",
+    help="Make hard negatives and hard positives from captions, and images for them.",
+    no_args_is_help=True,
+)
+
+Input = Annotated[
+    str,
+    typer.Argument(
+        metavar="INPUT",
+        help="Captions: COCO or Karpathy JSON, CSV, TSV, JSONL, Parquet, a benchmark's id, `world`;"
+        " for vg-attribution and vg-relation a scene-graph JSON.",
+    ),
+]
+Out = Annotated[Path, typer.Option("-o", "--out", help="The pairs file, a new .parquet.")]
+MethodNames = Annotated[
+    list[str],
+    typer.Option(
+        "-M",
+        "--method",
+        help="A method (`counterpoint ls methods`), repeatable; `rules` and `llm` are all of them.",
+    ),
+]
+Seed = Annotated[int, typer.Option(min=0, help="Another seed, other texts.")]
+Each = Annotated[int, typer.Option(min=1, max=8, help="Texts a way of making them may give.")]
+Form = Annotated[
+    Literal["caption", "uniform"],
+    typer.Option(
+        "--format", help="Write texts as their captions are, or both alike (`A dog.`), as BiVLC."
+    ),
+]
+Checks = Annotated[bool, typer.Option("--checks/--no-checks", help="Have the checks refuse texts.")]
+KeepRefused = Annotated[
+    bool, typer.Option("--keep-refused", help="Keep refused texts, marked with the reason.")
+]
+Doubtful = Annotated[
+    bool, typer.Option("--doubtful", help="Also synonyms that do not fit everywhere.")
+]
+WordNet = Annotated[
+    bool, typer.Option("--wordnet/--no-wordnet", help="Use WordNet if it is installed.")
+]
+Model = Annotated[
+    str, typer.Option("--model", help="For llm/...: a model of the server at OPENAI_BASE_URL.")
+]
+DryRun = Annotated[
+    int, typer.Option("--dry-run", min=0, help="Print the prompts of the first N captions and end.")
+]
+Limit = Annotated[int, typer.Option(min=0, help="Only the first N captions; 0: all.")]
+Workers = Annotated[int, typer.Option(min=0, help="Processes for rules; 0: one a core.")]
+CaptionColumn = Annotated[str | None, typer.Option(help="Name of the file's column of captions.")]
+ImageColumn = Annotated[str | None, typer.Option(help="Name of its column of images.")]
+Split = Annotated[str | None, typer.Option(help="Only these splits of a Karpathy file.")]
+ImagePrefix = Annotated[str, typer.Option(help="Folder put before every image's path.")]
+Sizes = Annotated[
+    Path | None, typer.Option(help="Visual Genome's image_data.json, for its scene graphs.")
+]
+
+
+def _command(kind: Kind, example: str) -> Callable[..., None]:
+    def command(
+        input: Input,
+        out: Out,
+        method: MethodNames = ["rules"],  # noqa: B006 - typer reads it once
+        seed: Seed = 0,
+        each: Each = 1,
+        form: Form = "caption",
+        checks: Checks = True,
+        keep_refused: KeepRefused = False,
+        doubtful: Doubtful = False,
+        wordnet: WordNet = True,
+        model: Model = "",
+        dry_run: DryRun = 0,
+        limit: Limit = 0,
+        workers: Workers = 0,
+        caption_column: CaptionColumn = None,
+        image_column: ImageColumn = None,
+        split: Split = None,
+        image_prefix: ImagePrefix = "",
+        sizes: Sizes = None,
+        data: DataFolder = None,
+        as_json: AsJson = False,
+    ) -> None:
+        from counterpoint.generate.captions import CaptionOptions
+        from counterpoint.generate.making import Settings
+        from counterpoint.generate.names import chosen_methods
+
+        names = chosen_methods(method, kind)
+        settings = Settings(
+            kind, names.rules, seed, checks, each, form, doubtful, wordnet, keep_refused
+        )
+        options = CaptionOptions(caption_column, image_column, None, split, image_prefix)
+        if names.graphs:
+            report = _of_graphs(input, settings, names.graphs, out, sizes, image_prefix)
+        else:
+            captions = _captions(input, data, options, limit)
+            if names.llm and dry_run:
+                _print_prompts(captions, names.llm, model, dry_run)
+                return
+            report = _of_captions(captions, settings, names.llm, model, out, workers)
+        _show(report, out, as_json)
+
+    command.__doc__ = f"""Make hard {kind}s from captions: a Parquet file of pairs.
+
+    Examples:
+
+    {example}
+
+    Interrupted or killed, the same command goes on where it was. See docs/generating.md.
+    """
+    return command
+
+
+def _captions(name: str, data: Path | None, options: CaptionOptions, limit: int) -> Captions:
+    from counterpoint.generate.captions import first_of, open_captions
+
+    captions = open_captions(name, data, options=options)
+    return first_of(captions, limit) if limit else captions
+
+
+def _of_captions(
+    captions: Captions,
+    settings: Settings,
+    llm: tuple[str, ...],
+    model: str,
+    out: Path,
+    workers: int,
+) -> Report:
+    from counterpoint.generate.run import generate
+
+    if not llm:
+        with progress_bars() as bars:
+            return generate(captions, settings, out, workers=workers or None, progress=bars)
+    from counterpoint.generate.llm.method import LanguageModelMethod
+    from counterpoint.generate.llm.model import LanguageModel
+
+    _need_model(model)
+    with LanguageModel(model) as served, progress_bars() as bars:
+        writers = [LanguageModelMethod(name, served) for name in llm]
+        _announce(captions, writers)
+        return generate(
+            captions, settings, out, writers=writers, workers=workers or None, progress=bars
+        )
+
+
+def _announce(captions: Captions, writers: Sequence[LanguageModelMethod]) -> None:
+    """What it will take, from the first captions: printed before anything is asked."""
+    from itertools import islice
+
+    sample = [source.caption for source in islice(captions, _SAMPLE)]
+    total = captions.total
+    if total is None:
+        total = len(sample) if len(sample) < _SAMPLE else sum(1 for _ in captions)
+    share = total / max(1, len(sample))
+    for writer in writers:
+        found = writer.estimate(sample)
+        cost = "" if found.cost is None else f", ${found.cost * share:,.2f}"
+        errors.print(
+            f"{writer.name}: at most {round(found.requests * share):,} requests, about "
+            f"{round((found.tokens_in + found.tokens_out) * share):,} tokens{cost}, "
+            "less what was asked before",
+            soft_wrap=True,
+        )
+
+
+def _print_prompts(captions: Captions, names: Sequence[str], model: str, count: int) -> None:
+    from itertools import islice
+
+    from counterpoint.generate.llm.method import LanguageModelMethod
+    from counterpoint.generate.llm.model import LanguageModel
+
+    chosen = [source.caption for source in islice(captions, count)]
+    for name in names:
+        method = LanguageModelMethod(name, LanguageModel(model))
+        for prompt in method.dry_run(chosen, count):
+            output.print(prompt, soft_wrap=True)
+            output.print()
+
+
+def _need_model(model: str) -> None:
+    if not model:
+        raise typer.BadParameter("llm methods need a model's name", param_hint="--model")
+
+
+def _of_graphs(
+    name: str,
+    settings: Settings,
+    methods: tuple[str, ...],
+    out: Path,
+    sizes: Path | None,
+    prefix: str,
+) -> Report:
+    from dataclasses import replace
+
+    from counterpoint.generate.from_graphs import generate_from_graphs
+
+    with progress_bars() as bars:
+        return generate_from_graphs(
+            Path(name),
+            replace(settings, methods=methods),
+            out,
+            sizes=sizes,
+            image_prefix=prefix,
+            progress=bars,
+        )
+
+
+def _show(report: Report, out: Path, as_json: bool) -> None:
+    from counterpoint.generate.making import CAPTIONS, MADE
+
+    by_method: dict[str, Counter[str]] = {}
+    for (what, reason), number in report.counts.items():
+        by_method.setdefault(what, Counter())[reason] += number
+    if as_json:
+        print_json(
+            [
+                {"what": what, "reason": reason, "count": number}
+                for (what, reason), number in sorted(report.counts.items())
+            ]
+        )
+        return
+    captions = by_method.pop(CAPTIONS, Counter())
+    table = Table(header_style="bold")
+    for name in ("method", "texts", "refused", "why, the commonest first"):
+        table.add_column(name, justify="right" if name in ("texts", "refused") else "left")
+    for method, counts in sorted(by_method.items()):
+        refused = [(reason, n) for reason, n in counts.most_common() if reason != MADE]
+        why = ", ".join(f"{reason} {n:,}" for reason, n in refused[:4])
+        more = ", ..." if len(refused) > 4 else ""
+        total = sum(n for _, n in refused)
+        table.add_row(method, f"{counts[MADE]:,}", f"{total:,}", why + more)
+    output.print(table)
+    unread = {reason: n for reason, n in captions.items() if reason != MADE}
+    output.print(
+        f"{counted(report.rows, 'pair')} from {counted(report.captions, 'caption')} in {out}",
+        soft_wrap=True,
+    )
+    for reason, number in unread.items():
+        errors.print(f"note: {counted(number, 'caption')} refused: {reason}", style="yellow")
+
+
+app.command("negatives")(
+    plainly(
+        _command(
+            "negative",
+            "counterpoint generate negatives world -o negatives.parquet\n\n"
+            "    counterpoint generate negatives captions_val2017.json -M negclip -M crepe-replace "
+            "-o coco.parquet",
+        )
+    )
+)
+app.command("positives")(
+    plainly(_command("positive", "counterpoint generate positives sugarcrepe -o positives.parquet"))
+)
+app.command("images")(plainly(generate_images.images))
+app.command("neighbours")(plainly(generate_images.neighbours))

@@ -1,0 +1,231 @@
+"""`generate`: a stream of captions into one pairs file, on all cores, resumable at any moment."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from dataclasses import asdict
+from itertools import islice
+from multiprocessing import get_context, parent_process
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from counterpoint.errors import DataError
+from counterpoint.generate.captions import Captions
+from counterpoint.generate.language import version as language_version
+from counterpoint.generate.making import (
+    CAPTIONS,
+    Judge,
+    Made,
+    Settings,
+    make_by_rules,
+    readable,
+    seed_of,
+)
+from counterpoint.generate.methods import Writer
+from counterpoint.generate.pairs import Pair, read_about, write_pairs
+from counterpoint.generate.parts import Parts, write_part
+from counterpoint.generate.sources import Source
+from counterpoint.progress import Advance, Progress, Quiet
+
+PIECE: Final = 1000  # captions
+_RULES: Final = "rules"
+_AHEAD: Final = 2  # pieces waiting for each process
+_ASKED: Final = 64  # captions that a writer is asked about at a time: the bar moves so often
+
+
+class Report(NamedTuple):
+    """How a pairs file was made. `counts` are by (method, `made` or why not)."""
+
+    rows: int
+    captions: int
+    counts: Counter[tuple[str, str]]
+
+
+def generate(
+    captions: Captions,
+    settings: Settings,
+    out: Path,
+    *,
+    writers: Sequence[Writer] = (),
+    workers: int | None = None,
+    progress: Progress | None = None,
+) -> Report:
+    """Make the pairs file `out`. Called again after an end of any kind, it goes on from there.
+
+    `settings.methods` are rules; `writers` are other methods, asked one after another.
+    """
+    shown = progress or Quiet()
+    about = _about(captions, settings, writers)
+    if out.exists():
+        return _made_before(out, about)
+    parts = Parts(out, about)
+    names = [_RULES] * bool(settings.methods) + [writer.name for writer in writers]
+    pieces = 0
+    if settings.methods:
+        pieces = _by_rules(captions, settings, parts, workers or os.cpu_count() or 1, shown)
+    for writer in writers:
+        pieces = _by_writer(captions, settings, writer, parts, shown)
+    counts = parts.counts(names, pieces)
+    seen = sum(n for (what, _), n in counts.items() if what == CAPTIONS) // len(names)
+    for key in [key for key in counts if key[0] == CAPTIONS]:
+        counts[key] //= len(names)
+    rows = [[what, reason, n] for (what, reason), n in sorted(counts.items())]
+    written = write_pairs(out, parts.frames(names, pieces), {**about, "counts": rows})
+    parts.remove()
+    return Report(written, seen, counts)
+
+
+def _about(captions: Captions, settings: Settings, writers: Sequence[Writer]) -> dict[str, Any]:
+    return {
+        "input": captions.name,
+        "fingerprint": captions.fingerprint,
+        "root": str(captions.root.absolute()) if captions.root else None,
+        **{key: value for key, value in asdict(settings).items() if key != "methods"},
+        "methods": [*settings.methods, *(writer.name for writer in writers)],
+        "versions": {writer.name: writer.version for writer in writers},
+        "words": settings.vocabulary().version,
+        "language": language_version(),
+    }
+
+
+def _made_before(out: Path, about: dict[str, Any]) -> Report:
+    """A finished file is not made again, and never overwritten by something else."""
+    found = read_about(out)
+    if {**found, "counts": None, "methods": list(found.get("methods", ()))} != {
+        **about,
+        "counts": None,
+    }:
+        raise DataError(f"{out} exists and was made in another way; name another -o or remove it.")
+    counts = Counter({(what, reason): n for what, reason, n in found["counts"]})
+    seen = sum(n for (what, _), n in counts.items() if what == CAPTIONS)
+    import pyarrow.parquet as pq
+
+    return Report(int(pq.read_metadata(out).num_rows), seen, counts)
+
+
+def _pieces(captions: Captions) -> Iterator[tuple[int, list[Source]]]:
+    stream = iter(captions)
+    number = 0
+    while piece := list(islice(stream, PIECE)):
+        yield number, piece
+        number += 1
+
+
+def _by_rules(
+    captions: Captions, settings: Settings, parts: Parts, workers: int, shown: Progress
+) -> int:
+    """Every piece by all rules; returns how many pieces there are."""
+    advance = shown.start("rules", captions.total)
+    waiting: dict[Future[None], int] = {}
+    count = 0
+    few = captions.total is not None and captions.total <= PIECE
+    with _pool(1 if few else workers) as pool:
+        for number, piece in _pieces(captions):
+            count += 1
+            if parts.done(_RULES, number):
+                advance(len(piece))
+                continue
+            if pool is None:
+                _rules_part(piece, settings, parts.path(_RULES, number))
+                advance(len(piece))
+                continue
+            while len(waiting) >= _AHEAD * workers:
+                _take(waiting, advance)
+            job = pool.submit(_rules_part, piece, settings, parts.path(_RULES, number))
+            waiting[job] = len(piece)
+        while waiting:
+            _take(waiting, advance)
+    return count
+
+
+def _take(waiting: dict[Future[None], int], advance: Advance) -> None:
+    done, _ = wait(waiting, return_when=FIRST_COMPLETED)
+    for job in done:
+        size = waiting.pop(job)
+        try:
+            job.result()
+        except BrokenProcessPool:
+            raise DataError(
+                "a process that makes texts has died, perhaps for want of memory; "
+                "the same command goes on from there, --workers 1 takes the least."
+            ) from None
+        advance(size)
+
+
+def _rules_part(sources: list[Source], settings: Settings, path: Path) -> None:
+    made = make_by_rules(sources, settings)
+    write_part(path, made.pairs, made.counts)
+
+
+@contextmanager
+def _pool(workers: int) -> Iterator[ProcessPoolExecutor | None]:
+    """Processes that are spawned, for forking copies locks of threads that are held."""
+    if workers == 1:
+        yield None
+        return
+    pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_begin)
+    try:
+        yield pool
+    except BaseException:
+        pool.shutdown(wait=True, cancel_futures=True)
+        raise
+    pool.shutdown()
+
+
+def _begin() -> None:
+    """Ctrl-C is for the parent; and if the parent is killed, nobody waits for us.
+
+    spaCy imports torch if it finds it, and tags without it: three seconds and 400 MB a process.
+    """
+    sys.modules.setdefault("torch", None)  # type: ignore[arg-type]
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    parent = parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
+
+
+def _by_writer(
+    captions: Captions, settings: Settings, writer: Writer, parts: Parts, shown: Progress
+) -> int:
+    """Every piece by one writer. It keeps what it has asked for itself, so that a piece that was
+    interrupted costs nothing twice."""
+    advance = shown.start(writer.name, captions.total)
+    count = 0
+    for number, piece in _pieces(captions):
+        count += 1
+        path = parts.path(writer.name, number)
+        if path.is_file():
+            advance(len(piece))
+        else:
+            made = _written(piece, settings, writer, advance)
+            write_part(path, made.pairs, made.counts)
+    return count
+
+
+def _written(piece: list[Source], settings: Settings, writer: Writer, advance: Advance) -> Made:
+    counts: Counter[tuple[str, str]] = Counter()
+    pairs: list[Pair] = []
+    wordnet = settings.vocabulary().wordnet
+    for start in range(0, len(piece), _ASKED):
+        some = piece[start : start + _ASKED]
+        kept = readable(some, counts)
+        seeds = [seed_of(settings.seed, writer.name, source) for source in kept]
+        answers = writer.make([source.caption for source in kept], seeds, Quiet())
+        for source, drafts in zip(kept, answers, strict=True):
+            judge = Judge(source, settings, counts, wordnet)
+            pairs += judge.judged(iter(drafts), writer.name, writer.version)
+        advance(len(some))
+    return Made(pairs, counts)

@@ -1,0 +1,364 @@
+"""`generate`: from a stream of captions to one pairs file, whatever happens on the way."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import polars as pl
+import pytest
+from caption_grammar import captions as made_captions
+from typer.testing import CliRunner
+
+from counterpoint.cli import app
+from counterpoint.errors import DataError, NotFoundError
+from counterpoint.generate import run as running
+from counterpoint.generate.captions import Captions, first_of, open_captions
+from counterpoint.generate.making import CAPTIONS, MADE, Settings
+from counterpoint.generate.methods import Draft, Refusal
+from counterpoint.generate.names import chosen_methods
+from counterpoint.generate.pairs import SCHEMA, changed_span, read_about, read_pairs
+from counterpoint.generate.readable import unreadable
+from counterpoint.generate.run import generate
+from counterpoint.progress import Progress, Quiet
+
+RULES = ("negclip", "crepe-replace", "shuffle")
+SETTINGS = Settings("negative", RULES, wordnet=False)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "captions.jsonl"
+    rows = [{"image": f"{n}.jpg", "caption": c} for n, c in enumerate(made_captions(150, seed=1))]
+    path.write_text("\n".join(json.dumps(row) for row in rows))
+    return path
+
+
+@pytest.fixture
+def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(running, "PIECE", 40)
+
+
+def table(path: Path) -> pl.DataFrame:
+    return pl.concat(read_pairs(path, refused=True))
+
+
+def test_the_file_is_what_the_schema_says(file: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out.parquet"
+    report = generate(open_captions(str(file)), SETTINGS, out, workers=1)
+    rows = table(out)
+    assert rows.schema == SCHEMA
+    assert len(rows) == report.rows > 500
+    assert report.captions == 150
+    assert set(rows["kind"]) == {"negative"}
+    assert set(rows["method"]) == set(RULES)
+    assert rows["refused"].to_list() == [""] * len(rows)
+    assert rows["checks"].list.len().min() == 7
+    for caption, text, start, end in rows.select("caption", "text", "start", "end").iter_rows():
+        assert (start, end) == changed_span(caption, text)
+        assert caption.startswith(text[:start])
+        assert caption.endswith(text[end:])
+    assert {row["image"] for row in rows.to_dicts()} == {f"{n}.jpg" for n in range(150)}
+    about = read_about(out)
+    assert about["methods"] == list(RULES)
+    assert about["root"] == str(tmp_path)
+    counted = {(what, reason): n for what, reason, n in about["counts"]}
+    assert counted[CAPTIONS, MADE] == 150
+    assert sum(counted[name, MADE] for name in RULES) == len(rows)
+    assert not out.with_name("out.parquet.parts").exists()
+
+
+def test_pieces_and_processes_change_nothing(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    captions = open_captions(str(file))
+    one, two = tmp_path / "one.parquet", tmp_path / "two.parquet"
+    generate(captions, SETTINGS, one, workers=1)
+    monkeypatch.setattr(running, "PIECE", 40)
+    generate(captions, SETTINGS, two, workers=2)
+    assert table(one).equals(table(two))
+    assert read_about(one) == read_about(two)
+
+
+def test_a_finished_piece_is_not_made_again(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small_pieces: None
+) -> None:
+    captions, out = open_captions(str(file)), tmp_path / "out.parquet"
+    done: list[int] = []
+    make = running.make_by_rules
+
+    def breaking(sources: list, settings: Settings) -> object:
+        if len(done) == 2:
+            raise KeyboardInterrupt
+        done.append(len(sources))
+        return make(sources, settings)
+
+    monkeypatch.setattr(running, "make_by_rules", breaking)
+    with pytest.raises(KeyboardInterrupt):
+        generate(captions, SETTINGS, out, workers=1)
+    assert not out.exists()
+    monkeypatch.setattr(running, "make_by_rules", lambda s, t: (done.append(len(s)), make(s, t))[1])
+    generate(captions, SETTINGS, out, workers=1)
+    assert done == [40, 40, 40, 30]
+    whole = tmp_path / "whole.parquet"
+    generate(captions, SETTINGS, whole, workers=1)
+    assert table(out).equals(table(whole))
+
+
+def test_killed_and_run_again_it_ends_with_the_same_rows(file: Path, tmp_path: Path) -> None:
+    lines = file.read_text().splitlines()
+    big = tmp_path / "big.jsonl"
+    big.write_text("\n".join(lines * 15))  # 2,250 captions: three pieces
+    command = [sys.executable, "-m", "counterpoint", "generate", "negatives", str(big)]
+    command += ["-M", "negclip", "-M", "crepe-swap", "--no-wordnet", "--workers", "2", "-o"]
+    out, parts = tmp_path / "killed.parquet", tmp_path / "killed.parquet.parts"
+    process = subprocess.Popen(
+        [*command, str(out)], stderr=subprocess.DEVNULL, start_new_session=True
+    )
+    deadline = time.monotonic() + 120
+    while not any(parts.glob("*-rules.parquet")) and time.monotonic() < deadline:
+        assert process.poll() is None, "it ended before it could be killed"
+        time.sleep(0.02)
+    os.kill(process.pid, signal.SIGKILL)  # only the parent: its children must not outlive it
+    process.wait()
+    assert not out.exists()
+    kept = list(parts.glob("*-rules.parquet"))
+    assert 0 < len(kept) < 3
+    _await_no_child(process.pid)
+    subprocess.run([*command, str(out)], check=True, capture_output=True)
+    whole = tmp_path / "whole.parquet"
+    settings = Settings("negative", ("negclip", "crepe-swap"), wordnet=False)
+    generate(open_captions(str(big)), settings, whole, workers=1)
+    assert table(out).equals(table(whole))
+
+
+def _await_no_child(group: int) -> None:
+    for _ in range(100):
+        try:
+            os.killpg(group, 0)
+        except ProcessLookupError:
+            return
+        time.sleep(0.05)
+    pytest.fail("a worker outlives its parent")
+
+
+def test_parts_of_another_command_are_not_mixed_in(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small_pieces: None
+) -> None:
+    captions, out = open_captions(str(file)), tmp_path / "out.parquet"
+    monkeypatch.setattr(running, "write_pairs", _interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        generate(captions, SETTINGS, out, workers=1)
+    other = Settings("negative", RULES, seed=1, wordnet=False)
+    with pytest.raises(DataError, match=r"holds work begun with another seed; finish that first"):
+        generate(captions, other, out, workers=1)
+    file.write_text(file.read_text() + "\n" + json.dumps({"caption": "a new one"}))
+    with pytest.raises(DataError, match="another fingerprint"):
+        generate(open_captions(str(file)), SETTINGS, out, workers=1)
+
+
+def _interrupted(*_: object) -> int:
+    raise KeyboardInterrupt
+
+
+def test_a_finished_file_is_kept(file: Path, tmp_path: Path) -> None:
+    captions, out = open_captions(str(file)), tmp_path / "out.parquet"
+    first = generate(captions, SETTINGS, out, workers=1)
+    before = out.stat().st_mtime_ns
+    assert generate(captions, SETTINGS, out, workers=1) == first
+    assert out.stat().st_mtime_ns == before
+    with pytest.raises(DataError, match="was made in another way"):
+        generate(captions, Settings("negative", RULES, seed=1, wordnet=False), out, workers=1)
+
+
+def test_broken_parts_are_told_of(file: Path, tmp_path: Path, small_pieces: None) -> None:
+    out = tmp_path / "out.parquet"
+    parts = tmp_path / "out.parquet.parts"
+    parts.mkdir()
+    (parts / "settings.json").write_text("{")
+    with pytest.raises(DataError, match=r"settings.json: cannot be used: .*; remove "):
+        generate(open_captions(str(file)), SETTINGS, out, workers=1)
+
+
+@pytest.mark.parametrize(
+    ("caption", "reason"),
+    [
+        ("", "empty"),
+        (" \n ", "empty"),
+        ("🐶🐱", "no words"),
+        ("42 !!", "no words"),
+        ("a dog " * 250, "more than 80 words"),
+        ("un chien blanc sur la plage avec un homme", "not English"),
+        ("白い犬と黒い猫", "not English"),
+        ("ein weißer Hund liegt auf dem Sofa", "not English"),
+        ("A dog 🐶 on a bench", ""),
+        ("skateboarder grinding a rail", ""),
+        ("dog ON table", ""),
+        ("a frisbee", ""),
+    ],
+)
+def test_captions_that_cannot_be_worked_on(caption: str, reason: str) -> None:
+    assert unreadable(caption) == reason
+
+
+def test_odd_captions_are_refused_and_counted(tmp_path: Path) -> None:
+    path = tmp_path / "odd.jsonl"
+    odd = ["", "🐶🐱", "a dog " * 250, "un chien blanc sur la plage", None, "a red dog on a table"]
+    path.write_text("\n".join(json.dumps({"caption": caption}) for caption in odd))
+    for kind in ("negative", "positive"):
+        names = chosen_methods(["rules"], kind).rules
+        out = tmp_path / f"{kind}.parquet"
+        report = generate(open_captions(str(path)), Settings(kind, names), out, workers=1)
+        counts = {reason: n for (what, reason), n in report.counts.items() if what == CAPTIONS}
+        assert counts == {
+            "empty": 2,
+            "no words": 1,
+            "more than 80 words": 1,
+            "not English": 1,
+            MADE: 1,
+        }
+        assert set(table(out)["source"]) == {"5"}
+
+
+def test_refused_texts_are_kept_when_asked_for(file: Path, tmp_path: Path) -> None:
+    captions, names = open_captions(str(file)), ("negclip",)
+    every = tmp_path / "every.parquet"
+    settings = Settings("negative", names, keep_refused=True, wordnet=False)
+    report = generate(captions, settings, every, workers=1)
+    refused = table(every).filter(pl.col("refused") != "")
+    assert len(refused) == sum(n for (m, r), n in report.counts.items() if m in names and r != MADE)
+    assert refused["refused"].str.starts_with("meaning: ").any()
+    assert len(pl.concat(read_pairs(every))) == report.rows - len(refused)
+
+
+def test_without_checks_nothing_is_refused(file: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out.parquet"
+    settings = Settings("negative", ("negclip",), checks=False, wordnet=False)
+    report = generate(open_captions(str(file)), settings, out, workers=1)
+    assert {reason for (what, reason), _ in report.counts.items() if what == "negclip"} == {MADE}
+    assert table(out)["checks"].list.len().max() == 0
+
+
+def test_uniform_captions_give_nothing_away(file: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out.parquet"
+    settings = Settings("negative", ("negclip",), form="uniform", wordnet=False)
+    generate(open_captions(str(file)), settings, out, workers=1)
+    for text in (*table(out)["caption"], *table(out)["text"]):
+        assert text[0].isupper()
+        assert text.endswith(".")
+        assert not text.endswith("..")
+
+
+class Echo:
+    """A writer that puts "big" before every noun it knows, and refuses the rest."""
+
+    name, kind, version = "echo", "negative", "echo-1"
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def make(
+        self, captions: Sequence[str], seeds: Sequence[int], progress: Progress
+    ) -> list[list[Draft | Refusal]]:
+        assert isinstance(progress, Quiet)
+        assert len(set(seeds)) == len(seeds) == len(captions)
+        self.asked += len(captions)
+        return [
+            [Draft(c.replace("dog", "big dog"), "add", "att")]
+            if "dog" in c
+            else [Refusal("no dog")]
+            for c in captions
+        ]
+
+
+def test_writers_are_asked_in_pieces_and_judged(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small_pieces: None
+) -> None:
+    monkeypatch.setattr(running, "_ASKED", 16)
+    captions, out = open_captions(str(file)), tmp_path / "out.parquet"
+    writer = Echo()
+    report = generate(captions, SETTINGS, out, writers=[writer], workers=1)
+    assert writer.asked == report.captions == 150
+    rows = table(out).filter(pl.col("method") == "echo")
+    dogs = sum("dog" in source.caption for source in captions)
+    assert report.counts["echo", "no dog"] == 150 - dogs
+    assert 0 < len(rows) == report.counts["echo", MADE] <= dogs
+    assert set(rows["type"]) == {"add"}
+    assert set(rows["version"]) == {"echo-1"}
+
+
+def test_only_the_first(file: Path) -> None:
+    captions: Captions = first_of(open_captions(str(file)), 7)
+    assert len(list(captions)) == 7
+    assert captions.fingerprint != open_captions(str(file)).fingerprint
+
+
+def test_methods_by_name() -> None:
+    assert chosen_methods(["rules", "negclip", "llm/swap-obj"], "negative")[1:] == (
+        ("llm/swap-obj",),
+        (),
+    )
+    assert len(chosen_methods(["llm"], "negative").llm) == 7
+    with pytest.raises(
+        NotFoundError, match=r"no method is called 'neglcip'. Did you mean 'negclip'"
+    ):
+        chosen_methods(["neglcip"], "negative")
+    with pytest.raises(NotFoundError, match="negclip does not make positives; these do: conjuncts"):
+        chosen_methods(["negclip"], "positive")
+    with pytest.raises(NotFoundError, match="give them commands of their own"):
+        chosen_methods(["rules", "vg-relation"], "negative")
+
+
+def test_the_command_line(tmp_path: Path) -> None:
+    out = tmp_path / "w.parquet"
+    command = ["generate", "negatives", "world:size=40", "-M", "crepe-swap", "-o", str(out)]
+    result = CliRunner().invoke(app, command)
+    assert result.exit_code == 0, result.output
+    assert "crepe-swap" in result.output
+    assert f"pairs from 40 captions in {out}" in result.output.replace("\n", "")
+    again = CliRunner().invoke(app, [*command, "--json"])
+    counts = json.loads(again.stdout)
+    assert {"what": "captions", "reason": "made", "count": 40} in counts
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["-M", "nonsense"], "no method is called 'nonsense'"),
+        (["-o", "x.csv"], "the name must end in .parquet"),
+    ],
+)
+def test_wrong_commands_are_one_sentence(tmp_path: Path, options: list[str], said: str) -> None:
+    place = [str(tmp_path / option) if "." in option else option for option in options]
+    out = [] if "-o" in options else ["-o", str(tmp_path / "o.parquet")]
+    result = CliRunner().invoke(app, ["generate", "negatives", "world:size=5", *place, *out])
+    assert result.exit_code == 1
+    assert said in result.output.replace("\n", " ")
+
+
+def test_a_language_model_needs_a_name(tmp_path: Path) -> None:
+    command = [
+        "generate",
+        "negatives",
+        "world:size=5",
+        "-M",
+        "llm",
+        "-o",
+        str(tmp_path / "o.parquet"),
+    ]
+    result = CliRunner().invoke(app, command)
+    assert result.exit_code == 2
+
+
+def test_prompts_are_shown_without_a_server(tmp_path: Path) -> None:
+    command = ["generate", "negatives", "world:size=5", "-M", "llm/replace-obj", "--dry-run", "1"]
+    result = CliRunner().invoke(app, [*command, "-o", str(tmp_path / "o.parquet")])
+    assert result.exit_code == 0, result.output
+    assert result.output.count("# llm/replace-obj") == 3
+    assert not (tmp_path / "o.parquet").exists()
