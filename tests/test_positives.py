@@ -288,3 +288,52 @@ def test_augmented_accuracy_and_brittleness_are_those_of_a_loop(root: Path) -> N
     # Positives do not change what the original says; and without them there is no brittleness.
     assert found["original_accuracy"] == before["original_accuracy"]
     assert "augmented_accuracy" not in before and "brittleness" not in before
+
+
+def write_pairs_file(path: Path, found: list[tuple[str, str, str, str, str]]) -> Path:
+    columns = ("source", "caption", "text", "kind", "refused")
+    pl.DataFrame(found, schema=columns, orient="row").write_parquet(path)
+    return path
+
+
+def test_a_pairs_file_gives_one_positive_a_case(root: Path, tmp_path: Path) -> None:
+    caption = "a mole above a newt 0"
+    path = write_pairs_file(
+        tmp_path / "pairs.parquet",
+        [
+            ("add_att/0", caption, "one mole above a newt 0", "positive", ""),
+            ("add_att/0", caption, "a mole over a newt 0", "positive", ""),
+            ("add_att/0", caption, "a mole over the newt 0", "positive", "meaning: number"),
+            ("add_att/1", "a mole above a newt 1", "a newt above a mole 1", "negative", ""),
+        ],
+    )
+    cases = load(f"{HP}:positives={path}", root)
+    extended = {case.id: case for case in cases}
+    assert len(extended["add_att/0"].captions) == 3
+    assert extended["add_att/0"].captions[1] in ("one mole above a newt 0", "a mole over a newt 0")
+    assert len(extended["add_att/1"].captions) == 2
+    assert load(f"{HP}:positives={path}", root) == cases
+
+
+def test_a_pairs_file_rewords_both_sides_of_a_two_image_case(tmp_path: Path) -> None:
+    cases = Cases.build(
+        [Case("x", (ImageRef("a"), ImageRef("b")), ("a dog", "a cat"), IDENTITY)], source="here"
+    )
+    path = write_pairs_file(
+        tmp_path / "pairs.parquet",
+        [
+            ("x#1", "a cat", "one cat", "positive", ""),
+            ("x#0", "a dog", "one dog", "positive", ""),
+        ],
+    )
+    case = add_positives(cases, path).case(0)
+    truth = dict(zip(case.captions, zip(*case.truth, strict=True), strict=True))
+    assert truth["one dog"] == truth["a dog"] == (True, False)
+    assert truth["one cat"] == truth["a cat"] == (False, True)
+
+
+def test_a_pairs_file_of_other_captions_is_refused(root: Path, tmp_path: Path) -> None:
+    row = ("add_att/0", "a newt", "one newt", "positive", "")
+    path = write_pairs_file(tmp_path / "pairs.parquet", [row])
+    with pytest.raises(DataError, match="case 'add_att/0' has no true caption 'a newt'"):
+        load(f"{HP}:positives={path}", root)

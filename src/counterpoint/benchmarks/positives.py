@@ -1,15 +1,20 @@
 """`+hp`: any benchmark with hard positives added, so that rewording is measured on it too.
 
-The positives are in a file keyed by case id: `positives/NAME.jsonl` (or .csv, .parquet) under the
-data root, `/` in a name written as `-`, or the file named by the option `positives`. Columns:
-case_id, text, and, where a case has several true captions, caption: the number of the one that is
-reworded (0 if left out). A case may have several positives, or none.
+The positives are in a file keyed by case id: the one named by the option `positives`, or
+`positives/NAME.jsonl` (or .csv, .parquet) under the data root, `/` in a name written as `-`, or the
+one that is shipped (`shipped/`, made by rules and checked, for benchmarks whose licence allows it).
+Columns: case_id, text, and, where a case has several true captions, caption: the number of the one
+that is reworded (0 if left out). A case may have several positives, or none.
+
+A pairs file of `counterpoint generate positives NAME` will do as well: of every caption's positives
+one is taken, so that all cases have one shape.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,7 +26,12 @@ from counterpoint.errors import DataError
 from counterpoint.tables import read_table
 
 _COLUMNS: Final = {"case_id": pl.String(), "text": pl.String()}
+_PAIRS: Final = ("source", "caption", "text", "kind", "refused")  # of a pairs file
 _SUFFIXES: Final = (".jsonl", ".parquet", ".csv")
+_SHIPPED: Final = Path(__file__).with_name("shipped")
+
+# By case id: a true caption, or its number, and its rewording.
+_Added = dict[str, list[tuple[int | str, str]]]
 
 
 def with_positives(benchmark: Benchmark) -> Benchmark:
@@ -45,21 +55,24 @@ def with_positives(benchmark: Benchmark) -> Benchmark:
 def _file(benchmark: str, options: Options) -> Path:
     if given := options.text("positives"):
         return Path(given)
-    stem = options.data / "positives" / benchmark.replace("/", "-")
+    name = benchmark.replace("/", "-")
+    stem = options.data / "positives" / name
     files = [stem.with_name(stem.name + ending) for ending in _SUFFIXES]
-    found = [path for path in files if path.is_file()]
+    found = [path for path in (*files, _SHIPPED / f"{name}.parquet") if path.is_file()]
     if not found:
         raise DataError(
             f"{benchmark}{WITH_POSITIVES} needs a file of positives, {stem}.jsonl or "
-            f"{benchmark}{WITH_POSITIVES}:positives=FILE, with columns case_id and text."
+            f"{benchmark}{WITH_POSITIVES}:positives=FILE, with columns case_id and text; "
+            f"`counterpoint generate positives {benchmark} -o {stem}.parquet` makes one."
         )
     return found[0]
 
 
 def add_positives(cases: Cases, path: Path) -> Cases:
     """The cases with the positives of a file, each behind the true captions of its case."""
-    added = _read(path)
-    unknown = sorted(set(added) - set(cases.ids.to_list()))
+    ids = set(cases.ids.to_list())
+    added = _read(path, ids)
+    unknown = sorted(set(added) - ids)
     if unknown:
         raise DataError(
             f"{path}: {len(unknown):,} of {len(added):,} case ids are not in the benchmark, "
@@ -69,14 +82,15 @@ def add_positives(cases: Cases, path: Path) -> Cases:
     return Cases.build(rows, root=cases.root, source=str(path))
 
 
-def _read(path: Path) -> dict[str, list[tuple[int, str]]]:
-    """By case id: the number of a true caption and its rewording."""
+def _read(path: Path, ids: set[str]) -> _Added:
+    if path.suffix == ".parquet" and set(_PAIRS) <= set(_names(path)):
+        return _read_pairs(path, ids)
     table = read_table(path, _COLUMNS)
     if "caption" in table.columns:
         table = read_table(path, {**_COLUMNS, "caption": pl.Int64()})
     else:
         table = table.with_columns(caption=pl.lit(0))
-    found: dict[str, list[tuple[int, str]]] = {}
+    found: _Added = {}
     for row, (case_id, text, caption) in enumerate(
         table.select("case_id", "text", "caption").iter_rows()
     ):
@@ -86,18 +100,61 @@ def _read(path: Path) -> dict[str, list[tuple[int, str]]]:
     return found
 
 
-def _extended(case: Case, added: dict[str, list[tuple[int, str]]], path: Path) -> Case:
-    new = added.get(case.id, [])
+def _names(path: Path) -> list[str]:
+    try:
+        return list(pl.read_parquet_schema(path))
+    except (pl.exceptions.PolarsError, OSError):
+        return []  # whoever reads it says what is wrong
+
+
+def chosen_positives(path: Path) -> Iterator[tuple[str, str, str]]:
+    """Of a pairs file: for each source its caption, and one of its positives.
+
+    It is the one with the least digest: taken by chance, and always the same.
+    """
+    table = read_table(path, {name: pl.String() for name in _PAIRS})
+    kept = table.filter(kind="positive", refused="").select("source", "caption", "text")
+    best: dict[str, tuple[bytes, str, str]] = {}
+    for source, caption, text in kept.iter_rows():
+        key = blake2b(f"{source}\0{text}".encode(), digest_size=8).digest()
+        best[source] = min(best.get(source, (key, caption, text)), (key, caption, text))
+    for source, (_, caption, text) in best.items():
+        yield source, caption, text
+
+
+def _read_pairs(path: Path, ids: set[str]) -> _Added:
+    """A source is a case, or `CASE#0`, `CASE#1` for the images of one that has several."""
+    found: _Added = {}
+    for source, caption, text in chosen_positives(path):
+        case = source if source in ids else source.rpartition("#")[0] or source
+        found.setdefault(case, []).append((caption, text))
+    return found
+
+
+def _extended(case: Case, added: _Added, path: Path) -> Case:
+    columns = [tuple(line[number] for line in case.truth) for number in range(len(case.captions))]
+    new = [
+        (_number(case, columns, caption, path), text) for caption, text in added.get(case.id, [])
+    ]
     if not new:
         return case
-    columns = [tuple(line[number] for line in case.truth) for number in range(len(case.captions))]
-    for caption, _ in new:
-        if not 0 <= caption < len(columns) or not any(columns[caption]):
-            raise DataError(f"{path}: case {case.id!r} has no true caption number {caption}.")
     pairs = list(_merged(case.captions, columns, new))
     truth = tuple(zip(*(column for _, column in pairs), strict=True))
     captions = tuple(text for text, _ in pairs)
     return replace(case, captions=captions, truth=truth)
+
+
+def _number(case: Case, columns: list[tuple[bool, ...]], caption: int | str, path: Path) -> int:
+    """Which of a case's captions is meant: by its number, or as it is written."""
+    true = [number for number, column in enumerate(columns) if any(column)]
+    if isinstance(caption, int):
+        found = [caption] if caption in true else []
+    else:
+        found = [number for number in true if case.captions[number] == caption]
+    if not found:
+        what = f"number {caption}" if isinstance(caption, int) else repr(caption)
+        raise DataError(f"{path}: case {case.id!r} has no true caption {what}.")
+    return found[0]
 
 
 def _merged(captions: Any, columns: Any, new: list[tuple[int, str]]) -> Iterator[tuple[str, Any]]:
