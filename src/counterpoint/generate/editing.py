@@ -31,6 +31,8 @@ def rewrite(sentence: Sentence, puts: Sequence[Put]) -> str:
     _set_articles(pieces)
     text = "".join(word + blank for word, blank, _ in pieces)
     text = sentence.text[: sentence.tokens[0].start] + text
+    if sentence.text.isupper():
+        return text.upper()
     return _capitalised(text) if _starts_high(sentence) else text
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from importlib import metadata
 from itertools import tee
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -38,9 +38,10 @@ class Token(NamedTuple):
     end: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False)
 class Sentence:
-    """A tagged caption."""
+    """A tagged caption. It is equal to nothing but itself, so that what is found in it can be
+    remembered cheaply while all rules look at it."""
 
     text: str
     tokens: tuple[Token, ...]
@@ -50,8 +51,11 @@ class Sentence:
         return self.text[self.tokens[start].start : self.tokens[end - 1].end]
 
     def lemma(self, number: int) -> str:
-        token = self.tokens[number]
-        return lemma(token.lower, token.pos)
+        return self.lemmas[number]
+
+    @cached_property
+    def lemmas(self) -> list[str]:
+        return [lemma(token.lower, token.pos) for token in self.tokens]
 
 
 def parse(captions: Iterable[str]) -> Iterator[Sentence]:
@@ -160,7 +164,8 @@ _FORMS: Final = frozenset({"NNS", "NNPS", "VBD", "VBG", "VBN", "VBZ", "VBP", "JJ
 @cache
 def is_english(word: str) -> bool:
     """Whether a dictionary of English has this lower-case word, in any form."""
-    return bool(_lemminflect().getAllLemmas(word)) or word in _FUNCTION_WORDS
+    known = _lemminflect().getAllLemmas
+    return bool(known(word) or known(word.removesuffix("s"))) or word in _FUNCTION_WORDS
 
 
 _FUNCTION_WORDS: Final = word_set(

@@ -119,15 +119,22 @@ def tabulate(pairs: Sequence[Pair]) -> pl.DataFrame:
         "box": [image.box for image in images],
         "start": [start for start, _ in spans],
         "end": [end for _, end in spans],
-        "checks": [list(pair.checks) for pair in pairs],
     }
     made = [pl.Series(name, values, dtype=SCHEMA[name]) for name, values in columns.items()]
+    made.append(_repeated("checks", [pair.checks for pair in pairs]))
     # Of lists that are all empty, and of nulls, one is made and repeated: it is much quicker.
     made += [
         pl.Series(name, [value], dtype=SCHEMA[name]).new_from_index(0, len(pairs))
         for name, value in (("scores", []), ("text_images", []), ("text_image", None))
     ]
     return pl.DataFrame(made).select(SCHEMA.names())
+
+
+def _repeated(name: str, values: Sequence[tuple[str, ...]]) -> pl.Series:
+    """A column of lists of which few are different: each is made once."""
+    unique = {value: number for number, value in enumerate(dict.fromkeys(values))}
+    lists = pl.Series(name, [list(value) for value in unique], dtype=SCHEMA[name])
+    return lists.gather([unique[value] for value in values])
 
 
 _PLAIN: Final = (

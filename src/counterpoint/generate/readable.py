@@ -16,7 +16,7 @@ _SHARE: Final = 0.6  # of the words must be English: captions have names and sli
 
 def _is_known(word: str) -> bool:
     """In the dictionary, or in the lexicon, which has what captions talk about: "frisbee"."""
-    return is_english(word) or bool(lexicon.meanings(word)) or bool(lexicon.meanings(word[:-1]))
+    return is_english(word) or bool(lexicon.meanings(word) or lexicon.meanings(word[:-1]))
 
 
 def unreadable(caption: str) -> str:

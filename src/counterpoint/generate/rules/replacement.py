@@ -8,6 +8,7 @@ word to one that means the same: in the authors' lists "big" is a negative of "l
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from itertools import pairwise
 from random import Random
 from typing import Final, NamedTuple
@@ -63,6 +64,7 @@ def _objects(sentence: Sentence) -> list[Slot]:
     return found
 
 
+@lru_cache(1)  # several rules ask in turn
 def _attributes(sentence: Sentence) -> list[Slot]:
     """Adjectives, materials ("brick wall") and numbers."""
     tokens = sentence.tokens
@@ -78,6 +80,7 @@ def _attributes(sentence: Sentence) -> list[Slot]:
     return found
 
 
+@lru_cache(1)
 def _relations(sentence: Sentence) -> list[Slot]:
     found = []
     place = 0
@@ -123,7 +126,7 @@ def _fixed(sentence: Sentence, where: Range) -> bool:
 
 def _ways(sentence: Sentence, slots: Sequence[Slot], words: Vocabulary, rng: Random) -> Ways:
     choices = [(slot, others) for slot in slots if (others := _others(slot, words))]
-    used = {sentence.lemma(i) for i in range(len(sentence.tokens))} if choices else set()
+    used = set(sentence.lemmas) if choices else set()
     for _ in range(_TRIES if choices else 0):
         slot, others = rng.choice(choices)
         other = rng.choice(others)

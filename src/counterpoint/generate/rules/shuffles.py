@@ -6,6 +6,7 @@ numbers, and with them the blanks that give a shuffle away ("man ' s"); these do
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from random import Random
 from typing import Final
@@ -15,6 +16,7 @@ from counterpoint.generate.language import ADJECTIVES, NOUNS, Sentence
 from counterpoint.generate.methods import Draft, Rule, Ways
 from counterpoint.generate.vocabulary import Vocabulary
 
+_BLANK: Final = re.compile(r"\s+")
 _TRIES: Final = 3  # a short caption's shuffle is often the caption itself
 _NAMES: Final = frozenset({*NOUNS, "NNP", "NNPS"})
 
@@ -70,8 +72,9 @@ SHUFFLES: Final[tuple[Shuffle, ...]] = (
 def _shuffle(sentence: Sentence, vocabulary: Vocabulary, rng: Random) -> Iterator[Ways]:
     del vocabulary
     words, tags, ending = _words(sentence)
+    blanks = _BLANK.findall(sentence.text.strip())[: len(words) - 1]  # two in a row stay so
     for shuffle in SHUFFLES if len(words) > 1 else ():
-        yield _ways(sentence, shuffle, words, tags, ending, rng)
+        yield _ways(sentence, (shuffle, words, tags), blanks, ending, rng)
 
 
 def _words(sentence: Sentence) -> tuple[Words, list[str], str]:
@@ -101,15 +104,16 @@ def _words(sentence: Sentence) -> tuple[Words, list[str], str]:
 
 def _ways(
     sentence: Sentence,
-    shuffle: Shuffle,
-    words: Words,
-    tags: Sequence[str],
+    how: tuple[Shuffle, Words, Sequence[str]],
+    blanks: Sequence[str],
     ending: str,
     rng: Random,
 ) -> Ways:
     high = sentence.tokens[0].text[:1].isupper()
+    shuffle, words, tags = how
     for _ in range(_TRIES):
-        text = " ".join(shuffle(words, tags, rng)) + ending
+        pieces = zip(shuffle(words, tags, rng), (*blanks, ending), strict=True)
+        text = "".join(word + after for word, after in pieces)
         yield Draft(text[:1].upper() + text[1:] if high else text, "shuffle")
 
 

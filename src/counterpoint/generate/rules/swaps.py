@@ -14,7 +14,7 @@ from random import Random
 from typing import Final
 
 from counterpoint.generate.editing import swap
-from counterpoint.generate.language import Sentence
+from counterpoint.generate.language import Sentence, Token
 from counterpoint.generate.methods import Draft, Rule, Ways
 from counterpoint.generate.rules.phrases import (
     Range,
@@ -34,16 +34,18 @@ def _chunks(sentence: Sentence) -> list[Range]:
     return [(start, end) for start, end in noun_phrases(sentence) if end - start > 2]
 
 
-def _tagged(*tags: str) -> Callable[[Sentence], list[Range]]:
+def _single(fits: Callable[[Token], bool]) -> Callable[[Sentence], list[Range]]:
+    """Words of one kind, but not parts of a hyphenated one."""
+
     def found(sentence: Sentence) -> list[Range]:
-        return [(i, i + 1) for i, token in enumerate(sentence.tokens) if token.tag in tags]
-
-    return found
-
-
-def _of_pos(pos: str) -> Callable[[Sentence], list[Range]]:
-    def found(sentence: Sentence) -> list[Range]:
-        return [(i, i + 1) for i, token in enumerate(sentence.tokens) if token.pos == pos]
+        tokens = sentence.tokens
+        return [
+            (i, i + 1)
+            for i, token in enumerate(tokens)
+            if fits(token)
+            and not (i and tokens[i - 1].tag == "HYPH")
+            and not (i + 1 < len(tokens) and tokens[i + 1].tag == "HYPH")
+        ]
 
     return found
 
@@ -81,10 +83,10 @@ def _verb_phrase_end(pos: Sequence[str], start: int) -> int:
 
 _GROUPS: Final[tuple[tuple[str, Callable[[Sentence], list[Range]]], ...]] = (
     ("obj", _chunks),
-    ("obj", _tagged("NN")),
-    ("obj", _tagged("NNS")),
-    ("att", _of_pos("ADJ")),
-    ("att", _of_pos("ADV")),
+    ("obj", _single(lambda token: token.tag == "NN")),
+    ("obj", _single(lambda token: token.tag == "NNS")),
+    ("att", _single(lambda token: token.pos == "ADJ")),
+    ("att", _single(lambda token: token.pos == "ADV")),
     ("rel", verb_phrases),
 )
 

@@ -154,8 +154,10 @@ def _things(sentence: Sentence, words: Vocabulary) -> Iterator[Put]:
     for i in things(sentence):
         if i and sentence.tokens[i - 1].tag in NOUNS:
             continue  # "fire truck" is not "fire lorry"
-        for synonym in words.synonyms(sentence.lemma(i), "NOUN", ""):
-            yield from _put(sentence, i, i + 1, synonym)
+        lemma = sentence.lemma(i)
+        for synonym in words.synonyms(lemma, "NOUN", ""):
+            if lemma not in synonym.split():  # "a pair of pair of scissors"
+                yield from _put(sentence, i, i + 1, synonym)
 
 
 def _adjectives(sentence: Sentence, words: Vocabulary) -> Iterator[Put]:

@@ -1,0 +1,156 @@
+"""Two parts of a caption have changed places: does it still say the same?
+
+    a dog and a cat                    conjuncts of one coordination: the same
+    a small dog next to a big dog      arguments of a symmetric relation: the same
+    a big red bus                      adjectives of one noun: the same
+    a black dog and a white cat        (black, white) belong to different nouns: not the same
+
+Without a parse some cases stay open ("a dog and a cat with a hat": whose hat?). They are *doubtful*
+and refused whatever the pair claims to be: neither a sure negative nor a sure positive.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from counterpoint.generate.checks.change import Change, Exchange
+from counterpoint.generate.checks.contexts import (
+    Context,
+    Part,
+    Same,
+    bare_end,
+    is_mark,
+    judge_conjuncts,
+    judge_symmetric,
+    symmetric,
+)
+from counterpoint.generate.checks.words import COORDINATORS, DETERMINERS, listed, role
+
+_JOINED: Final = frozenset({("along", "with"), ("together", "with"), ("as", "well", "as")})
+_ITEM: Final = 4  # words of an item in the middle of a list
+# Adjectives that colour the word after them: "light blue" is no "blue light".
+_SHADES: Final = listed("light dark bright pale deep very baby hot navy")
+_JUDGES: Final = {"conjuncts": judge_conjuncts, "symmetric": judge_symmetric}
+
+
+def same_meaning(change: Exchange) -> Same | None:
+    """Whether the exchange keeps the meaning; None if it does not."""
+    if _one_phrase(change):
+        return Same("same phrase", True)
+    if _garbled(change):
+        return Same("perhaps same phrase", False)
+    before, between, after = change.before, change.between, change.after
+    left = _common_tail(before, between)
+    right = _common_head(between[: len(between) - left], after)
+    marks = change.marks
+    end = len(before) + len(change.first) + len(between)
+    for shared in range(right, -1, -1):  # "a small dog next to a big dog": `dog` is shared
+        for known in range(left, -1, -1):  # "two sinks next to two mirrors": `two` is
+            middle = between[shared : len(between) - known]
+            start = len(before) + len(change.first) + shared
+            joint = _joint(middle, marks[start : end - known + 1], change.first)
+            if joint:
+                context = Context(
+                    before[: len(before) - known],
+                    change.first,
+                    middle,
+                    change.second + after[:shared],
+                    after[shared:],
+                    marks,
+                )
+                found = _JUDGES[joint](context)
+                if found:
+                    return found
+    return None
+
+
+def same_list(change: Change) -> Same | None:
+    """Whether only the items of a list were put in another order: of the whole text, or a part."""
+    marks = change.old.gaps[change.start : len(change.old.words) - change.tail]
+    if COORDINATORS.isdisjoint(change.removed) and not any(map(is_mark, marks)):
+        return None
+    whole = sorted(_items(change.old.words, change.old.gaps, 0))
+    if len(whole) > 1 and whole == sorted(_items(change.new.words, change.new.gaps, 0)):
+        return Same("conjuncts", True)
+    old = _items(change.removed, change.old.gaps, change.start)
+    new = _items(change.inserted, change.new.gaps, change.start)
+    if len(old) < 3 or sorted(old) != sorted(new) or max(map(len, old)) > _ITEM:
+        return None
+    if len({role(item[-1]) for item in old}) > 1:
+        return None  # "brown, leather seats and a red wall": brown and red are no items
+    context = Context(change.before, old[0], ("and",), old[-1], change.after, change.old.gaps)
+    return judge_conjuncts(context)
+
+
+def _items(words: Part, gaps: Part, start: int) -> list[Part]:
+    """A run of words cut at every "and", "or" and comma, articles aside."""
+    items: list[list[str]] = [[]]
+    for word, gap in zip(words, gaps[start:], strict=False):
+        if (word in COORDINATORS or is_mark(gap)) and items[-1]:
+            items.append([])
+        if word not in COORDINATORS and word not in DETERMINERS:
+            items[-1].append(word)
+    return [tuple(item) for item in items if item]
+
+
+def _one_phrase(change: Exchange) -> bool:
+    """Adjectives side by side: "a big red bus", "a red, big bus"."""
+    words = change.first + change.between + change.second
+    if len(change.first) != 1 or len(change.second) != 1 or not change.after:
+        return False
+    return all(role(w) == "adjective" and w not in _SHADES for w in words)
+
+
+def _garbled(change: Exchange) -> bool:
+    """Two words of one phrase side by side: "a metal sink", "a sink metal" name one thing."""
+    pair = (*change.first, *change.between, *change.second)
+    place = len(change.before) + 1
+    return (
+        len(pair) == 2
+        and change.marks[place].isspace()
+        and all(role(word) in ("noun", "adjective") for word in pair)
+    )
+
+
+def _common_tail(a: Part, b: Part) -> int:
+    size = 0
+    while size < min(len(a), len(b), 3) and a[-1 - size] == b[-1 - size]:
+        size += 1
+    return size
+
+
+def _common_head(a: Part, b: Part) -> int:
+    size = 0
+    while size < min(len(a), len(b), 3) and a[size] == b[size]:
+        size += 1
+    return size
+
+
+def _joint(middle: Part, gaps: Part, first: Part) -> str:
+    """What joins two parts: "and", a list, a symmetric relation, or nothing of the kind."""
+    core = bare_end(middle)
+    if not core:
+        return "conjuncts" if any(is_mark(gap) for gap in gaps) else ""
+    if core in _JOINED or all(word in COORDINATORS for word in core):
+        return "conjuncts"
+    if core[0] in COORDINATORS or is_mark(gaps[0]):
+        return "conjuncts" if _is_list(core, gaps, first) else ""
+    return "" if symmetric(core) is None else "symmetric"
+
+
+def _is_list(core: Part, gaps: Part, first: Part) -> bool:
+    """Whether what stands between are whole items: ", toilet and" of "sink, toilet and shower".
+
+    Not ", leather furniture and a" of "brown, leather furniture and a red wall".
+    """
+    if role(first[-1]) == "adjective" and any(role(word) == "noun" for word in core):
+        return False
+    ends_open = core[-1] in COORDINATORS or is_mark(gaps[len(core)])
+    if not ends_open:
+        return False
+    size = 0
+    for word, gap in zip(core, gaps, strict=False):
+        size = 0 if word in COORDINATORS else 1 if is_mark(gap) else size + 1
+        if size > _ITEM or role(word) in ("preposition", "verb", "auxiliary"):
+            return False
+    return True
