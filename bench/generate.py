@@ -26,7 +26,7 @@ from counterpoint.generate.run import generate
 
 def main(name: str) -> None:
     captions = open_captions(name)
-    sizes = [size for size in (2_000, 4_000, 8_000, 16_000) if len(_some(captions, size)) == size]
+    sizes = [size for size in (4_000, 8_000, 16_000) if len(_some(captions, size)) == size]
     print(f"{name}: {len(os.sched_getaffinity(0))} cores")
     alone = _parsing(_some(captions, 2_000))
     print(f"parsing alone: {1 / alone:,.0f} captions/s on one core")

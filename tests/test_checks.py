@@ -16,6 +16,7 @@ from counterpoint.generate.checks import (
     Verdict,
     check,
     like,
+    normal,
     reasons,
     uniform,
 )
@@ -182,15 +183,17 @@ def test_words() -> None:
 
 def test_duplicates_and_other_captions() -> None:
     caption, text = "a dog on a bed", "a cat on a bed"
-    seen = check(caption, text, "negative", "replace", seen={"A cat on a bed."})
+    seen = check(caption, text, "negative", "replace", seen={normal("A cat on a bed.")})
     assert seen.refused == "duplicate: made before"
-    other = check(caption, text, "negative", "replace", others=["A cat on a bed. "])
+    other = check(caption, text, "negative", "replace", others=[normal("A cat on a bed. ")])
     assert other.refused == "meaning: another caption"
     # Another caption of the image is a fine positive.
     assert not check(
         caption, "a dog upon a bed", "positive", "replace", ["a dog upon a bed"]
     ).refused
-    assert not check(caption, text, "negative", "replace", others=["a cow"], seen={"x"}).refused
+    assert not check(
+        caption, text, "negative", "replace", others=[normal("a cow")], seen={normal("x")}
+    ).refused
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,9 @@ _CONSONANT: Final = re.compile(
 )
 
 
+_SHORT: Final = frozenset({"TV", "TVS", "DVD", "CD", "PC", "SUV", "RV", "BBQ", "UFO"})
+
+
 class Put(NamedTuple):
     """Tokens `start` to `end` are replaced by `text`; with an empty range it is put in between."""
 
@@ -134,4 +137,5 @@ def in_form_of(token: Token, words: str, tag: str | None = None) -> str:
         rest, blank, head = words.rpartition(" ")
         found = inflected(head, tag)
         text = found and rest + blank + found
-    return text.upper() if len(token.text) > 1 and token.text.isupper() else text
+    loud = len(token.text) > 1 and token.text.isupper() and token.text not in _SHORT
+    return text.upper() if loud else text

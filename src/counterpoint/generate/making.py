@@ -10,7 +10,7 @@ from itertools import islice
 from random import Random
 from typing import Final, Literal, NamedTuple
 
-from counterpoint.generate.checks import check
+from counterpoint.generate.checks import check, normal
 from counterpoint.generate.checks.format import uniform
 from counterpoint.generate.language import Sentence, parse
 from counterpoint.generate.methods import RULES, Draft, Refusal, Rule, Ways
@@ -105,7 +105,11 @@ class Judge:
     settings: Settings
     counts: Counter[tuple[str, str]]
     wordnet: WordNet | None = None
-    seen: set[str] = field(default_factory=set)
+    seen: set[tuple[str, ...]] = field(default_factory=set)
+    others: frozenset[tuple[str, ...]] = frozenset()
+
+    def __post_init__(self) -> None:
+        self.others = frozenset(map(normal, self.source.others))
 
     def judged(
         self, ways: Iterator[Draft | Refusal] | Ways, method: str, version: str
@@ -119,7 +123,7 @@ class Judge:
             pair = self._pair(draft, method, version)
             self.counts[method, pair.refused or MADE] += 1
             if not pair.refused:
-                self.seen.add(pair.text)
+                self.seen.add(normal(draft.text))
                 taken += 1
             if not pair.refused or self.settings.keep_refused:
                 yield pair
@@ -137,7 +141,7 @@ class Judge:
                 text,
                 settings.kind,
                 draft.type,
-                others=source.others,
+                others=self.others,
                 seen=self.seen,
                 thesaurus=self.wordnet,
             )

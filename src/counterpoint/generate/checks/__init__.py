@@ -16,7 +16,7 @@ the text was made, so no check is decided by the code that it checks.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Final
 
@@ -31,18 +31,21 @@ from counterpoint.generate.pairs import Kind, Type
 __all__ = ["CHECKS", "Change", "Claim", "Verdict", "check", "like", "normal", "reasons", "uniform"]
 
 
+Normal = tuple[str, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class Claim:
     """What a pair says that it is, and what else is known of its caption.
 
     `others` are other true captions of the same image, `seen` the texts that this caption has
-    already, `thesaurus` a second opinion on words, such as WordNet.
+    already, both as `normal` gives them; `thesaurus` is a second opinion on words, such as WordNet.
     """
 
     kind: Kind
     type: Type
-    others: Sequence[str] = ()
-    seen: Collection[str] = ()
+    others: Collection[Normal] = ()
+    seen: Collection[Normal] = ()
     thesaurus: Thesaurus | None = None
 
 
@@ -78,11 +81,11 @@ def check(
     text: str,
     kind: Kind,
     type: Type,
-    others: Sequence[str] = (),
-    seen: Collection[str] = (),
+    others: Collection[Normal] = (),
+    seen: Collection[Normal] = (),
     thesaurus: Thesaurus | None = None,
 ) -> Verdict:
-    """Try a text against all checks; the first that it fails decides."""
+    """Try a text against all checks; the first that it fails decides. See `Claim`."""
     change, claim = Change(caption, text), Claim(kind, type, others, seen, thesaurus)
     for number, (name, find_fault) in enumerate(CHECKS.items()):
         fault = find_fault(change, claim)

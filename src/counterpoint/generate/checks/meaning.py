@@ -6,7 +6,7 @@ wrong label is a wrong benchmark.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection
 from itertools import pairwise, product
 from typing import Final
 
@@ -40,10 +40,13 @@ _CONTENT: Final = frozenset({"noun", "adjective", "verb", "number"})
 
 
 def disguised_positive(
-    change: Change, claimed: Type, others: Iterable[str], thesaurus: Thesaurus | None
+    change: Change,
+    claimed: Type,
+    others: Collection[tuple[str, ...]],
+    thesaurus: Thesaurus | None,
 ) -> str:
     """Why a text that should be false of the image may be true of it; empty if nothing says so."""
-    if any(normal(other) == normal(change.text) for other in others):
+    if others and normal(change.text) in others:
         return "another caption"
     denied = negations(change.new.words) - negations(change.old.words)
     if claimed == "negate" or denied:

@@ -35,12 +35,9 @@ def changed(change: Change) -> str:
     return "the caption itself" if normal(change.caption) == normal(change.text) else ""
 
 
-def duplicate(change: Change, seen: Collection[str]) -> str:
-    """Not one of the texts that this caption already has."""
-    if change.text in seen:
-        return "made before"
-    text = normal(change.text)
-    return "made before" if any(normal(other) == text for other in seen) else ""
+def duplicate(change: Change, seen: Collection[Part]) -> str:
+    """Not one of the texts that this caption already has, as `normal` gives them."""
+    return "made before" if seen and normal(change.text) in seen else ""
 
 
 def minimal(change: Change, claimed: Type) -> str:

@@ -99,7 +99,7 @@ def whole_words(change: Change) -> str:
         return ""
     # Parts of "four-wheelers" are words of their own: "two-wheelers" is whole.
     old = {part for word in change.old.words for part in word.split("-")}
-    new = [part for word in change.gained for part in word.split("-") if part not in old]
+    new = {part for word in change.inserted for part in word.split("-")} - old
     for word in new:
         if len(word) > _SHARED and not is_known(word) and any(_damaged(w, word) for w in old):
             return "a word is broken"

@@ -57,8 +57,8 @@ def noun_phrase_before(sentence: Sentence, end: int) -> Range | None:
     if end == 0 or tokens[end - 1].tag not in NOUNS:
         return None
     place = end - 1
-    while place > 0 and tokens[place - 1].tag in _MODIFIERS - {"VBG", "RB"}:
-        place -= 1
+    while place > 0 and tokens[place - 1].tag in _MODIFIERS - {"VBG", "RB", "NNS"}:
+        place -= 1  # not over a plural: "feeding giraffes grass"
     while place > 0 and tokens[place - 1].tag in _DETERMINERS:
         place -= 1
     # "sitting" in "a sitting cat" is inside, in "a man holding cats" it is not
