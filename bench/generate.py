@@ -11,33 +11,32 @@ import os
 import sys
 import tempfile
 import time
-from itertools import islice
+from itertools import islice, product
 from multiprocessing import freeze_support
 from pathlib import Path
-from resource import RUSAGE_CHILDREN, RUSAGE_SELF, getrusage
+from resource import RUSAGE_CHILDREN, getrusage
 
 from counterpoint.generate.captions import Captions, first_of, open_captions
 from counterpoint.generate.language import parse
 from counterpoint.generate.making import Settings
 from counterpoint.generate.names import chosen_methods
-from counterpoint.generate.pairs import KINDS
+from counterpoint.generate.pairs import KINDS, Kind
 from counterpoint.generate.run import generate
 
 
 def main(name: str) -> None:
     captions = open_captions(name)
-    sizes = [size for size in (4_000, 8_000, 16_000) if len(_some(captions, size)) == size]
+    sizes = [size for size in (2_000, 8_000) if len(_some(captions, size)) == size]
     print(f"{name}: {len(os.sched_getaffinity(0))} cores")
-    alone = _parsing(_some(captions, 2_000))
-    print(f"parsing alone: {1 / alone:,.0f} captions/s on one core")
-    for size in sizes:
-        seconds, texts = _all_rules(first_of(captions, size))
-        peak = max(getrusage(who).ru_maxrss for who in (RUSAGE_SELF, RUSAGE_CHILDREN)) / 1024
+    alone = _tagging(_some(captions, 2_000))
+    print(f"tagging alone: {1 / alone:,.0f} captions/s on one core")
+    for kind, size in product(KINDS, sizes):
+        seconds, texts = _all_rules(first_of(captions, size), kind)
+        largest = getrusage(RUSAGE_CHILDREN).ru_maxrss / 1024
         print(
-            f"all rules, {size:,} captions: {size / seconds:,.0f} captions/s, "
-            f"{texts / size:.1f} texts a caption, "
-            f"{seconds / size / alone:.2f} times the parsing of one core, "
-            f"largest process {peak:,.0f} MiB"
+            f"all {kind} rules, {size:,} captions: {size / seconds:,.0f} captions/s, "
+            f"{texts / size:.1f} texts a caption, {seconds / size / alone:.2f} times as long as "
+            f"one core tags, largest process so far {largest:,.0f} MiB"
         )
 
 
@@ -45,7 +44,7 @@ def _some(captions: Captions, count: int) -> list[str]:
     return [source.caption for source in islice(captions, count)]
 
 
-def _parsing(texts: list[str]) -> float:
+def _tagging(texts: list[str]) -> float:
     list(parse(texts[:200]))
     start = time.perf_counter()
     for _ in parse(texts):
@@ -53,13 +52,12 @@ def _parsing(texts: list[str]) -> float:
     return (time.perf_counter() - start) / len(texts)
 
 
-def _all_rules(captions: Captions) -> tuple[float, int]:
-    """Negatives and positives, the start of the processes and the writing included."""
-    texts, start = 0, time.perf_counter()
+def _all_rules(captions: Captions, kind: Kind) -> tuple[float, int]:
+    """The start of the processes and the writing included."""
+    start = time.perf_counter()
+    settings = Settings(kind, chosen_methods(["rules"], kind).rules)
     with tempfile.TemporaryDirectory() as folder:
-        for kind in KINDS:
-            settings = Settings(kind, chosen_methods(["rules"], kind).rules)
-            texts += generate(captions, settings, Path(folder) / f"{kind}.parquet").rows
+        texts = generate(captions, settings, Path(folder) / "pairs.parquet").rows
     return time.perf_counter() - start, texts
 
 

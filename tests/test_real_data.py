@@ -258,3 +258,32 @@ def test_coco_order() -> None:
             assert sorted("".join(shuffle.split())) == letters
     unchanged = np.mean([[text == texts[0] for text in texts[1:]] for texts in captions])
     assert 0 < unchanged < 0.2 and not math.isnan(unchanged)
+
+
+@pytest.mark.parametrize("source", ["sugarcrepe", "aro/coco-order", "vl-checklist"])
+@pytest.mark.parametrize("kind", ["negative", "positive"])
+def test_every_rule_takes_real_captions(source: str, kind: str) -> None:
+    """A part of each, spread over the whole of it: noun phrases in mixed case are among them."""
+    from counterpoint.generate.captions import open_captions
+    from counterpoint.generate.making import MADE, Settings, make_by_rules
+    from counterpoint.generate.methods import RULES
+
+    names = tuple(name for name in RULES.names() if RULES.get(name).kind == kind)
+    captions = list(open_captions(source, ROOT))
+    made = make_by_rules(captions[:: len(captions) // 400], Settings(kind, names))  # type: ignore[arg-type]
+    for name in names:
+        assert made.counts[name, MADE] or name in ("crepe-negate", "converse", "conjuncts")
+    for pair in made.pairs:
+        assert pair.text.split() != pair.caption.split()
+
+
+@pytest.mark.parametrize(
+    ("id", "least"), [("sugarcrepe", 0.6), ("aro/coco-order", 0.55), ("vl-checklist", 0.3)]
+)
+def test_shipped_positives_fit_their_benchmark(id: str, least: float) -> None:
+    _, plain = load_benchmark(id, ROOT)
+    _, extended = load_benchmark(f"{id}+hp", ROOT)
+    assert len(plain) == len(extended)
+    more = extended.caption_counts - plain.caption_counts
+    assert set(more.tolist()) == {0, 1}
+    assert more.mean() > least

@@ -1,4 +1,4 @@
-"""Questions about images to an OpenAI-compatible endpoint: some at a time, retried, counted."""
+"""Questions to an OpenAI-compatible endpoint: some at a time, retried, counted."""
 
 from __future__ import annotations
 
@@ -22,9 +22,12 @@ _LONGEST: Final = 60.0  # seconds of a pause that nobody has asked for
 _PATIENCE: Final = 600.0  # seconds that a server may ask for; a used-up day is not waited for
 _BUSY: Final = {408, 409, 425, 429}
 _FILTERS: Final = {"content_filter", "content_policy_violation", "moderation_blocked"}
+_FILTERED: Final = {"choices": [{"message": {}, "finish_reason": "content_filter"}]}
 
 Pause = Callable[[float], Awaitable[object]]
 T = TypeVar("T")
+Item = TypeVar("Item")
+A = TypeVar("A", bound=Answer)
 
 
 class RequestError(ModelError):
@@ -71,6 +74,30 @@ class Client:
         """The answers, in order. Ctrl-C ends it at once; what fails for good is a ModelError."""
         return _run(self._ask(questions, encode, request, attempts))
 
+    def chat(
+        self,
+        bodies: Sequence[Mapping[str, Any]],
+        read: Callable[[Mapping[str, Any]], A],
+        done: Callable[[int, A], None] = lambda place, answer: None,
+        attempts: int = ATTEMPTS,
+    ) -> list[A | RequestError]:
+        """What `read` makes of the answers to whole requests, in order.
+
+        `done(place, answer)` is called as each comes. A request that the endpoint does not take is
+        its error, and does not end the others.
+        """
+
+        async def one(client: Any, item: tuple[int, Mapping[str, Any]]) -> A | RequestError:
+            place, body = item
+            try:
+                answer = await self._retried(client, body, attempts, read)
+            except RequestError as error:
+                return error
+            done(place, answer)
+            return answer
+
+        return _run(self._each(list(enumerate(bodies)), one))
+
     async def _ask(
         self,
         questions: Sequence[Question],
@@ -78,21 +105,30 @@ class Client:
         request: Mapping[str, Any],
         attempts: int,
     ) -> list[Answer]:
-        gate = asyncio.Semaphore(self.endpoint.concurrency)
         images: dict[Hashable, asyncio.Task[str]] = {}
 
-        async def one(question: Question) -> Answer:
+        async def one(client: Any, question: Question) -> Answer:
+            if question.image not in images:
+                work = asyncio.to_thread(encode, question.image)
+                images[question.image] = asyncio.create_task(work)
+            image = {"url": await images[question.image]}
+            content = [
+                {"type": "image_url", "image_url": image},
+                {"type": "text", "text": question.text},
+            ]
+            body = {"messages": [{"role": "user", "content": content}], **request}
+            return await self._retried(client, body, attempts, read_answer)
+
+        return await self._each(questions, one)
+
+    async def _each(
+        self, items: Sequence[Item], one: Callable[[Any, Item], Awaitable[T]]
+    ) -> list[T]:
+        gate = asyncio.Semaphore(self.endpoint.concurrency)
+
+        async def held(item: Item) -> T:
             async with gate:  # also while it pauses: a busy server is asked less
-                if question.image not in images:
-                    work = asyncio.to_thread(encode, question.image)
-                    images[question.image] = asyncio.create_task(work)
-                image = {"url": await images[question.image]}
-                content = [
-                    {"type": "image_url", "image_url": image},
-                    {"type": "text", "text": question.text},
-                ]
-                message = {"role": "user", "content": content}
-                return await self._retried(client, {"messages": [message], **request}, attempts)
+                return await one(client, item)
 
         where = self.endpoint
         async with openai.AsyncOpenAI(
@@ -100,15 +136,21 @@ class Client:
         ) as client:
             try:
                 async with asyncio.TaskGroup() as group:
-                    tasks = [group.create_task(one(question)) for question in questions]
+                    tasks = [group.create_task(held(item)) for item in items]
             except ExceptionGroup as errors:
                 raise errors.exceptions[0] from None
         return [task.result() for task in tasks]
 
-    async def _retried(self, client: Any, body: dict[str, Any], attempts: int) -> Answer:
+    async def _retried(
+        self,
+        client: Any,
+        body: Mapping[str, Any],
+        attempts: int,
+        read: Callable[[Mapping[str, Any]], A],
+    ) -> A:
         for attempt in range(1, attempts + 1):
             try:
-                answer = await self._once(client, body)
+                answer = await self._once(client, body, read)
                 self.usage.add(answer)
                 return answer
             except PassingError as error:
@@ -119,17 +161,20 @@ class Client:
                 await self.pause(_wait(error.wait, attempt))
         raise AssertionError("no attempt was made")
 
-    async def _once(self, client: Any, body: dict[str, Any]) -> Answer:
+    async def _once(
+        self, client: Any, body: Mapping[str, Any], read: Callable[[Mapping[str, Any]], A]
+    ) -> A:
         try:
             raw = await client.chat.completions.with_raw_response.create(**body)
         except openai.APIStatusError as error:
-            return self._refused(error)
+            self._explain(error)
+            return read(_FILTERED)
         except openai.APITimeoutError:
             raise PassingError(f"it does not answer in {self.endpoint.timeout:g} s") from None
         except openai.APIConnectionError:
             raise PassingError("it cannot be reached") from None
         try:
-            return read_answer(json.loads(raw.text))
+            return read(json.loads(raw.text))
         except (ValueError, TypeError, KeyError, IndexError, AttributeError):
             kind = raw.headers.get("content-type", "no type").partition(";")[0]
             said = self._plain(raw.text)[:80]
@@ -137,10 +182,11 @@ class Client:
                 f"it answers with {kind} that is not a whole chat completion ({said})"
             ) from None
 
-    def _refused(self, error: openai.APIStatusError) -> Answer:
+    def _explain(self, error: openai.APIStatusError) -> None:
+        """Raise what it means; a filter's refusal is an answer too."""
         status, said = error.status_code, self._plain(error.message)
         if error.code in _FILTERS:
-            return Answer(refused=True)
+            return
         if error.code != "insufficient_quota" and (status in _BUSY or status >= 500):
             response: Any = error.response  # of httpx, or of its successor: the headers are alike
             raise PassingError(f"it answers {said}", retry_after(response)) from None

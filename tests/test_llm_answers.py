@@ -1,0 +1,354 @@
+"""Reading what a language model says: pure functions, the papers' examples, every refusal."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from functools import cache
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from counterpoint.generate.llm import reasons
+from counterpoint.generate.llm.answers import answered, listed, located, proposed, swapped
+from counterpoint.generate.llm.sentences import (
+    bag_distance,
+    distance,
+    holds,
+    in_format_of,
+    judge,
+    words,
+)
+from counterpoint.generate.llm.templates import Change, read_template
+from counterpoint.generate.methods import Refusal
+
+CAPTION = "A cat resting on a laptop next to a person."
+WORDS = st.lists(st.sampled_from(["a", "b", "c", "dog", "cat"]), max_size=7)
+
+# SugarCrepe's figures 7 to 9: caption, what was chosen, the new concept, the new sentence.
+THREE_STEPS = {
+    "llm/replace-obj": [
+        (
+            "A man is in a kitchen making pizzas.",
+            "man",
+            "woman",
+            "A woman is in a kitchen making pizzas.",
+        ),
+        (
+            "a woman seated on wall and birds besides her",
+            "wall",
+            "bench",
+            "A woman seated on a bench and birds besides her.",
+        ),
+    ],
+    "llm/replace-att": [
+        ("a blue bike parked on a side walk.", "blue", "red", "a red bike parked on a side walk."),
+        (
+            "The kitchen is clean and ready for us to see.",
+            "clean",
+            "dirty",
+            "The kitchen is dirty and ready for us to see.",
+        ),
+    ],
+    "llm/replace-rel": [
+        (
+            "The dining table near the kitchen has a bowl of fruit on it.",
+            "near",
+            "far from",
+            "The dining table far from the kitchen has a bowl of fruit on it.",
+        ),
+        (
+            "A couple of buckets in a white room.",
+            "in",
+            "outside",
+            "A couple of buckets outside a white room.",
+        ),
+    ],
+    "llm/add-obj": [
+        (
+            "An elephant standing under the shade of a tree.",
+            "elephant",
+            "squirrel",
+            "An elephant and a squirrel standing under the shade of a tree.",
+        ),
+        (
+            "A bench at the beach next to the sea",
+            "bench",
+            "umbrella",
+            "An umbrella and a bench at the beach next to the sea.",
+        ),
+    ],
+    "llm/add-att": [
+        (
+            "A large white airplane and a person on a lot.",
+            "airplane",
+            "blue",
+            "A large white and blue airplane and a person on a lot.",
+        ),
+        (
+            "three people riding horses on a beach ",
+            "three people",
+            "elderly",
+            "Three elderly people riding horses on a beach.",
+        ),
+    ],
+}
+SWAPS = {
+    "llm/swap-obj": [
+        (CAPTION, "laptop, person", "A cat resting on a person next to a laptop."),
+        (
+            "A plate of donuts with a person in the background.",
+            "a plate of donuts, a person",
+            "A person with a plate of donuts in the background.",
+        ),
+    ],
+    "llm/swap-att": [
+        (
+            "A girl in a pink shirt holding a blue umbrella.",
+            "pink, blue",
+            "A girl in a blue shirt holding a pink umbrella.",
+        ),
+        (
+            "A girl with a green shirt brushing her teeth with a blue toothbrush.",
+            "green, blue",
+            "A girl with a blue shirt brushing her teeth with a green toothbrush.",
+        ),
+    ],
+}
+# Hard positives' SWAP shots, and the words of its REPLACE prompts.
+POSITIVES = [
+    ("llm/swap", "three giraffes and two antelope", "two antelope and three giraffes"),
+    (
+        "llm/swap",
+        "a blue and white stained glass clock shows the time",
+        "a white and blue stained glass clock shows the time",
+    ),
+    (
+        "llm/swap",
+        "a bathroom with a sink, toilet and shower",
+        "a bathroom with a sink, shower and toilet",
+    ),
+    (
+        "llm/swap",
+        "there is a man wearing glasses and holding a wine bottle",
+        "there is a man holding a wine bottle and wearing glasses",
+    ),
+    ("llm/verb", "a man wearing a hat", "a man clothed in a hat"),
+    ("llm/spatial", "a dog under the table", "a dog beneath the table"),
+    ("llm/replace", "chair in conference room", "chair within conference room"),
+]
+
+
+@pytest.mark.parametrize(
+    ("method", "example"), [(name, e) for name, listed in THREE_STEPS.items() for e in listed]
+)
+def test_the_papers_replacements_and_additions_pass(
+    method: str, example: tuple[str, str, str, str]
+) -> None:
+    caption, chosen, new, sentence = example
+    locate, propose, rewrite = read_template(method).steps
+    found = located(f"{locate.label}: {chosen}, zebras", caption, locate.label)
+    assert found == [chosen]
+    assert proposed(f"{propose.label}: {new}", caption, chosen, propose) == new
+    assert answered(f"New sentence: {sentence}", rewrite.label) == sentence
+    text = in_format_of(caption, sentence)
+    assert judge(caption, text, read_template(method).change) is None
+    assert text[0].isupper() == caption[0].isupper()
+    assert text.endswith(".") == caption.strip().endswith(".") and holds(text, new)
+
+
+@pytest.mark.parametrize(
+    ("method", "example"), [(name, e) for name, listed in SWAPS.items() for e in listed]
+)
+def test_the_papers_swaps_pass(method: str, example: tuple[str, str, str]) -> None:
+    caption, parts, sentence = example
+    text = f"Possible: Yes\nSwapped: {parts}\nNew sentence: {sentence}"
+    assert swapped(text, caption, "New sentence") == sentence
+    assert judge(caption, sentence, read_template(method).change) is None
+
+
+@pytest.mark.parametrize(("method", "caption", "text"), POSITIVES)
+def test_the_papers_positives_pass(method: str, caption: str, text: str) -> None:
+    assert answered(f"{text}\n", "") == text
+    assert judge(caption, text, read_template(method).change) is None
+
+
+# --- one line ----------------------------------------------------------------------------------
+
+LINES = {
+    "New sentence: A dog.": "A dog.",
+    "\n  new sentence:   A   dog. \n": "A dog.",
+    "<think>New sentence: no</think>\nNew sentence: A dog.": "A dog.",
+    "": reasons.EMPTY,
+    " \n ": reasons.EMPTY,
+    "<think>I wonder": reasons.EMPTY,
+    "No": reasons.ANSWERED_NO,
+    "No.": reasons.ANSWERED_NO,
+    "Possible: No\nSwapped: none": reasons.ANSWERED_NO,
+    "A dog.": reasons.no_line("New sentence"),
+    "Sure! Here it is: New sentence": reasons.no_line("New sentence"),
+    "New sentences: A dog.": reasons.no_line("New sentence"),
+    "Sure!\nNew sentence: A dog.": reasons.EXTRA_LINES,
+    "New sentence: A dog.\nI hope this helps.": reasons.EXTRA_LINES,
+    "New sentence: A dog.\nNew sentence: A cat.": reasons.EXTRA_LINES,
+}
+
+
+@pytest.mark.parametrize("text", LINES)
+def test_an_answer_is_one_line(text: str) -> None:
+    found = answered(text, "New sentence")
+    assert (found.reason if isinstance(found, Refusal) else found) == LINES[text]
+
+
+def test_without_a_label_an_answer_is_its_only_line() -> None:
+    assert answered(" A dog. ", "") == "A dog."
+    assert answered("Sure:\nA dog.", "") == Refusal(reasons.EXTRA_LINES)
+    assert answered("Nothing on a table", "") == "Nothing on a table"
+
+
+SWAP = "Possible: Yes\nSwapped: {}\nNew sentence: {}"
+SWAPPED = {
+    SWAP.format("laptop, person", "A cat."): reasons.NOT_SWAPPED,
+    SWAP.format("laptop, person", CAPTION): reasons.NOT_SWAPPED,
+    SWAP.format("laptop", "A cat."): reasons.NOT_IN_CAPTION,
+    SWAP.format("laptop, dog", "A cat."): reasons.NOT_IN_CAPTION,
+    SWAP.format("laptop, person, cat", "A cat."): reasons.NOT_IN_CAPTION,
+    "Possible: No": reasons.ANSWERED_NO,
+    "No, it is not.": reasons.no_line("New sentence"),
+    "Possible: Yes\nSwapped: laptop, person": reasons.no_line("New sentence"),
+    "Swapped: laptop, person\nNew sentence: A cat.": reasons.EXTRA_LINES,
+    "Possible: Yes\nNew sentence: A cat.": reasons.EXTRA_LINES,
+    SWAP.format("laptop, person", "A cat.\nDone."): reasons.EXTRA_LINES,
+    "": reasons.EMPTY,
+}
+
+
+@pytest.mark.parametrize("text", SWAPPED)
+def test_a_swap_is_three_lines(text: str) -> None:
+    assert swapped(text, CAPTION, "New sentence") == Refusal(SWAPPED[text])
+
+
+# --- concepts ----------------------------------------------------------------------------------
+
+
+def test_what_is_located_must_be_in_the_caption() -> None:
+    assert located("Things: cat, Laptop, dog, cat", CAPTION, "Things") == ["cat", "Laptop"]
+    assert located('Things: ["cat", "person"].', CAPTION, "Things") == ["cat", "person"]
+    assert located("Things: lap", CAPTION, "Things") == Refusal(reasons.NOT_IN_CAPTION)
+    assert located("Things: none", CAPTION, "Things") == Refusal(reasons.NOTHING_LOCATED)
+    assert located("Things: ", CAPTION, "Things") == Refusal(reasons.NOTHING_LOCATED)
+    assert located("Things: []", CAPTION, "Things") == Refusal(reasons.NOTHING_LOCATED)
+    assert listed("next to, on") == ["next to", "on"]
+
+
+PROPOSED = {
+    "dog": "dog",
+    '"a dog".': "a dog",
+    "": reasons.NEW_EMPTY,
+    "none": reasons.NEW_EMPTY,
+    "!!!": reasons.NEW_EMPTY,
+    "a very big and hairy dog": reasons.NEW_TOO_LONG,
+    "dog, cow": reasons.NEW_TOO_LONG,
+    "laptop": reasons.NEW_SAME,
+    "Laptops": reasons.NEW_SAME,
+    "the laptop": reasons.NEW_SAME,
+    "cat": reasons.NEW_KNOWN,
+    "two cats": "two cats",
+    "a person": reasons.NEW_KNOWN,
+    "persons": reasons.NEW_KNOWN,
+}
+
+
+@pytest.mark.parametrize("said", PROPOSED)
+def test_a_new_concept_is_new(said: str) -> None:
+    step = read_template("llm/replace-obj").steps[1]
+    found = proposed(f"New thing: {said}", CAPTION, "laptop", step)
+    assert (found.reason if isinstance(found, Refusal) else found) == PROPOSED[said]
+
+
+# --- sentences ---------------------------------------------------------------------------------
+
+JUDGED = {
+    "A dog resting on a laptop next to a person.": None,
+    "A dog resting on a laptop next to a person!": None,
+    CAPTION: reasons.UNCHANGED,
+    "a cat, resting on a laptop next to a person.": reasons.UNCHANGED,
+    "The cat resting on a laptop next to a person.": reasons.NOTHING_NEW,
+    "A cat on a laptop next to a person.": reasons.NOTHING_NEW,
+    "A cat resting on a laptop-person.": reasons.NOTHING_NEW,
+    "Is a dog resting on a laptop next to a person?": reasons.QUESTION,
+    "A dog resting on a laptop next to a person": reasons.NO_PUNCTUATION,
+    "A dog resting on a laptop next to": reasons.NO_PUNCTUATION,
+    "Two men ride a wild horse over the hills.": reasons.CHANGED_TOO_MUCH,
+    "...": reasons.EMPTY,
+}
+
+
+@pytest.mark.parametrize("text", JUDGED)
+def test_a_sentence_is_a_small_change(text: str) -> None:
+    found = judge(CAPTION, text, Change("words", 4, 0.4))
+    assert (found.reason if found else None) == JUDGED[text]
+
+
+def test_how_much_may_change_grows_with_the_caption() -> None:
+    long = " ".join(f"word{n}" for n in range(20))
+    other = long.replace("word1 ", "x ").replace("word3 ", "x ").replace("word5 ", "x ")
+    assert judge(long, other, Change("words", 2, 0.15)) is None
+    assert judge(long, other, Change("words", 2, 0.14)) == Refusal(reasons.CHANGED_TOO_MUCH)
+    backwards = " ".join(reversed(long.split()))
+    assert judge(long, backwards, Change("bag", 0, 0.0)) is None
+    assert judge(long, backwards + " x", Change("bag", 0, 0.0)) is not None
+
+
+@pytest.mark.parametrize(
+    ("caption", "said", "text"),
+    [
+        ("a dog runs", "A cat runs.", "a cat runs"),
+        ("A dog runs.", "a cat runs.", "A cat runs."),
+        ("A dog runs.", '"A cat runs."', "A cat runs."),
+        ("A dog runs. ", "**A cat runs.**", "A cat runs."),
+        ("A dog runs", "A cat  runs...", "A cat runs"),
+        ("dog ON table", "TV on table", "TV on table"),
+        ("a dog and me", "I and a dog", "I and a dog"),
+        ("2 dogs.", "Two dogs.", "Two dogs."),
+        ('A sign that says "stop".', "A sign that reads 'stop'.", 'A sign that reads "stop".'),
+        ("A dog's bone.", "A cat's bone.", "A cat's bone."),
+        ("'90s car", "'80s car", "'80s car"),
+        ("a dog", "", ""),
+    ],
+)
+def test_the_captions_format_is_kept(caption: str, said: str, text: str) -> None:
+    assert in_format_of(caption, said) == text
+
+
+@given(st.text(), st.text())
+def test_any_two_texts_can_be_judged(caption: str, said: str) -> None:
+    text = in_format_of(caption, said)
+    assert in_format_of(caption, text) == text or '"' in caption or said.startswith(("'", '"'))
+    if caption.strip():
+        found = judge(caption, text, Change("words", 1, 0.2))
+        assert (found is None) <= (words(text) != words(caption) and words(text) != [])
+
+
+@given(WORDS, WORDS)
+def test_distances_are_what_they_are_called(first: list[str], second: list[str]) -> None:
+    @cache
+    def slow(i: int, j: int) -> int:
+        if not i or not j:
+            return i + j
+        if first[i - 1] == second[j - 1]:
+            return slow(i - 1, j - 1)
+        return 1 + min(slow(i - 1, j), slow(i, j - 1), slow(i - 1, j - 1))
+
+    assert distance(first, second) == slow(len(first), len(second))
+    kinds = {*first, *second}
+    more = [Counter(first)[kind] - Counter(second)[kind] for kind in kinds]
+    expected = max(sum(n for n in more if n > 0), -sum(n for n in more if n < 0))
+    assert bag_distance(first, second) == expected <= distance(first, second)
+
+
+@given(WORDS, st.lists(st.sampled_from(["a", "b", "c", "dog", "cat"]), min_size=1, max_size=3))
+def test_holding_is_whole_words_in_a_row(text: list[str], part: list[str]) -> None:
+    pattern = rf"(?:^|\s){re.escape(' '.join(part))}(?:\s|$)"
+    assert holds(" ".join(text), " ".join(part)) == bool(re.search(pattern, " ".join(text)))

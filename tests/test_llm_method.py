@@ -1,0 +1,445 @@
+"""`llm/...` against a local server: what is asked, what is kept, what may go wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import socket
+import struct
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import llm_server
+import pytest
+from api_server import KEY, Endpoint, Server, serve
+from llm_server import MARK, Asked
+
+from counterpoint.errors import MissingExtraError, ModelError
+from counterpoint.generate.llm import reasons
+from counterpoint.generate.llm.method import LanguageModelMethod
+from counterpoint.generate.llm.model import LanguageModel
+from counterpoint.generate.llm.prompts import messages
+from counterpoint.generate.llm.templates import names, read_template
+from counterpoint.generate.methods import Draft, Refusal
+from counterpoint.progress import Quiet
+
+CAPTIONS = [f"cat{n} sits by the red box and a dog{n}" for n in range(12)]
+SEEDS = list(range(100, 112))
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    with pytest.MonkeyPatch.context() as patch:
+        llm_server.take_over(patch)
+        with serve() as served:
+            yield served
+
+
+@pytest.fixture
+def endpoint(
+    server: Server, local_network: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Endpoint:
+    monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    monkeypatch.setenv("COUNTERPOINT_CACHE", str(tmp_path))
+    for name in ("CONCURRENCY", "TIMEOUT", "PRICE"):
+        monkeypatch.delenv(f"COUNTERPOINT_API_{name}", raising=False)
+    return server.new_endpoint()
+
+
+class Pauses(list[float]):
+    """Waits for nothing, and remembers how long it should have."""
+
+    async def __call__(self, seconds: float) -> None:
+        self.append(seconds)
+
+
+class Counting:
+    """A progress that adds up."""
+
+    def __init__(self) -> None:
+        self.bars: dict[str, tuple[int, list[int]]] = {}
+
+    def start(self, what: str, total: int):
+        steps: list[int] = []
+        self.bars[what] = (total, steps)
+        return steps.append
+
+
+def make(
+    name: str,
+    captions: list[str] = CAPTIONS,
+    seeds: list[int] | None = None,
+    *,
+    model: str = "m",
+    pauses: Pauses | None = None,
+) -> list[Draft | Refusal]:
+    seeds = SEEDS[: len(captions)] if seeds is None else seeds
+    with LanguageModel(model, pause=Pauses() if pauses is None else pauses) as served:
+        made = LanguageModelMethod(name, served).make(captions, seeds, Quiet())
+    assert all(len(each) == 1 for each in made)
+    return [each for [each] in made]
+
+
+def why(made: list[Draft | Refusal]) -> Counter[str]:
+    return Counter(each.reason if isinstance(each, Refusal) else "" for each in made)
+
+
+def questions(endpoint: Endpoint) -> list[Asked]:
+    return [asked for asked in endpoint.asked if isinstance(asked, Asked)]
+
+
+# --- what is asked -----------------------------------------------------------------------------
+
+
+def test_a_replacement_takes_three_questions(endpoint: Endpoint) -> None:
+    made = make("llm/replace-obj")
+    for n, draft in enumerate(made):
+        assert isinstance(draft, Draft) and (draft.type, draft.subtype) == ("replace", "obj")
+        pattern = rf"{MARK}\d+ sits by the red box and a dog{n}|(cat{n} .* a {MARK}\d+)"
+        assert re.fullmatch(pattern, draft.text)
+    asked = questions(endpoint)
+    assert [a.label for a in asked] == ["Things"] * 12 + ["New thing"] * 12 + ["New sentence"] * 12
+    steps = read_template("llm/replace-obj").steps
+    for number, step in enumerate(steps):
+        for each in asked[12 * number : 12 * number + 12]:
+            assert each.body["temperature"] == step.temperature
+            assert each.body["max_tokens"] == step.max_tokens
+            assert ("seed" in each.body) == (step.temperature > 0)
+            assert each.body["model"] == "m"
+            assert each.body["messages"][:-1] == messages(step, {"caption": "", **NO})[:-1]
+    # Chance chooses: among twelve captions, each of the two words at least twice.
+    chosen = Counter(a.question.split('Thing: "')[1][:3] for a in asked[12:24])
+    assert set(chosen) == {"cat", "dog"} and min(chosen.values()) >= 2
+    assert len({a.body["seed"] for a in asked[12:24]}) == 12
+
+
+NO = {"chosen": "", "new": ""}
+
+
+def test_the_same_seed_makes_the_same_and_another_another(endpoint: Endpoint) -> None:
+    first = make("llm/replace-att")
+    before = len(endpoint.asked)
+    assert make("llm/replace-att") == first and len(endpoint.asked) == before
+    other = make("llm/replace-att", seeds=[seed + 1000 for seed in SEEDS])
+    assert other != first
+    labels = Counter(a.label for a in questions(endpoint)[before:])
+    assert labels["Adjectives"] == 0  # what is without chance does not hang on the seed
+    assert labels["New adjective"] == 12
+    assert make("llm/replace-att", CAPTIONS[::-1], SEEDS[::-1]) == first[::-1]
+
+
+@pytest.mark.parametrize("name", names())
+def test_every_method_makes_its_kind(endpoint: Endpoint, name: str) -> None:
+    caption = "Cats and some dogs."
+    [made] = make(name, [caption], [1])
+    template = read_template(name)
+    assert isinstance(made, Draft), made
+    assert (made.type, made.subtype) == (template.type, template.subtype)
+    assert made.text.endswith(".") and made.text[0].isupper() and made.text != caption
+    if template.type == "swap":
+        assert made.text.lower() == "dogs and some cats."
+    assert len(endpoint.asked) == len(template.steps)
+
+
+def test_the_version_names_the_template_and_what_answered(endpoint: Endpoint) -> None:
+    with LanguageModel("m") as model:
+        method = LanguageModelMethod("llm/swap-obj", model)
+        assert (method.name, method.kind, method.version) == ("llm/swap-obj", "negative", "1 m")
+        method.make(CAPTIONS[:1], [1], Quiet())
+        assert method.version == "1 snapshot-1"
+        endpoint.model = "snapshot-2"
+        again = LanguageModelMethod("llm/swap-obj", model)
+        again.make(CAPTIONS[:1], [1], Quiet())
+        assert again.version == "1 snapshot-1"  # kept with the answer
+        again.make(CAPTIONS[:2], [1, 1], Quiet())
+        assert again.version == "1 snapshot-1+snapshot-2"
+
+
+def test_progress_is_told_of_every_step(endpoint: Endpoint) -> None:
+    for _ in range(2):  # new, and kept
+        progress = Counting()
+        with LanguageModel("m") as model:
+            method = LanguageModelMethod("llm/add-obj", model)
+            method.make([*CAPTIONS, CAPTIONS[0], ""], [*SEEDS, SEEDS[0], 1], progress)
+        assert list(progress.bars) == [f"llm/add-obj {n}" for n in ("locate", "propose", "rewrite")]
+        assert all(sum(steps) == total == 13 for total, steps in progress.bars.values())
+    assert len(endpoint.asked) == 36  # a repeated caption is asked about once
+
+
+@pytest.mark.parametrize("limit", [1, 3])
+def test_no_more_than_so_many_at_a_time(
+    endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch, limit: int
+) -> None:
+    monkeypatch.setenv("COUNTERPOINT_API_CONCURRENCY", str(limit))
+    endpoint.delay = 0.02 if limit == 1 else 0.1
+    make("llm/swap-att")
+    assert endpoint.most_active == limit
+
+
+def test_another_model_is_another_question(endpoint: Endpoint) -> None:
+    make("llm/swap-att", CAPTIONS[:2])
+    make("llm/swap-att", CAPTIONS[:2], model="n")
+    assert [a.body["model"] for a in questions(endpoint)] == ["m", "m", "n", "n"]
+
+
+# --- refusals ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("says", "reason"),
+    [
+        ("Possible: No", reasons.ANSWERED_NO),
+        ("Sure, I can!", reasons.no_line("New sentence")),
+        ("", reasons.CUT_OFF),
+        ("Possible: Yes\nSwapped: tin, can\nNew sentence: A tin.", reasons.NOT_IN_CAPTION),
+    ],
+)
+def test_a_useless_answer_is_counted_and_kept(endpoint: Endpoint, says: str, reason: str) -> None:
+    endpoint.says = says
+    assert why(make("llm/swap-obj")) == {reason: 12}
+    assert why(make("llm/swap-obj")) == {reason: 12} and len(endpoint.asked) == 12
+
+
+def test_a_step_that_ends_a_caption_asks_no_more(endpoint: Endpoint) -> None:
+    endpoint.says = "Things: none"
+    assert why(make("llm/replace-obj")) == {reasons.NOTHING_LOCATED: 12}
+    assert len(endpoint.asked) == 12
+
+
+def test_a_rewrite_must_use_the_new_words_and_drop_the_old(
+    endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def badly(asked: Asked) -> str:
+        if asked.label != "New sentence":
+            return right(asked)
+        if "cat0" in asked.caption:
+            return f"New sentence: {asked.caption.replace('red', 'blue')}"
+        return f"New sentence: {asked.caption} {llm_server.part(asked, 'New words')}"
+
+    def replacing(asked: Asked) -> str:
+        if asked.label != "New sentence":
+            return right(asked)
+        old, new = (llm_server.part(asked, name) for name in ("Thing", "New thing"))
+        return f"New sentence: {asked.caption.replace(old, new)}"
+
+    right = llm_server.reply
+    monkeypatch.setattr(llm_server, "reply", badly)
+    made = make("llm/replace-obj", CAPTIONS[:3])
+    monkeypatch.setattr(llm_server, "reply", replacing)
+    assert make("llm/add-obj", CAPTIONS[:3]) == [Refusal(reasons.OLD_LOST)] * 3
+    assert made == [Refusal(reasons.NEW_UNUSED), *[Refusal(reasons.OLD_KEPT)] * 2]
+
+
+def test_refusals_and_filters_are_counted(endpoint: Endpoint) -> None:
+    endpoint.refuses = "cat3"
+    assert why(make("llm/swap-obj")) == {"": 11, reasons.REFUSED: 1}
+    endpoint.refuses = None
+    endpoint.faults.extend(["filtered"] * 2)
+    assert why(make("llm/swap-att")) == {"": 10, reasons.REFUSED: 2}
+
+
+def test_one_rejected_request_does_not_end_the_others(endpoint: Endpoint) -> None:
+    captions = [*CAPTIONS[:3], "a dog with too much and a cat"]
+    assert why(make("llm/swap-obj", captions)) == {"": 3, reasons.REJECTED: 1}
+    before = len(endpoint.asked)
+    with pytest.raises(ModelError, match="exceeds the context"):  # nobody has been heard yet
+        make("llm/swap-obj", captions[::-1])
+    assert len(endpoint.asked) == before
+
+
+def test_odd_captions_ask_nothing(endpoint: Endpoint) -> None:
+    odd = ["", "😀", "a dog and " * 250, "собака и кошка"]
+    for name in names():
+        assert all(isinstance(each, Refusal) for each in make(name, odd))
+    assert make("llm/swap", []) == []
+    assert endpoint.asked == []
+
+
+# --- faults ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("fault", ["429", "500", "503", "408", "cut", "html", "empty", "reset"])
+def test_a_passing_fault_is_tried_again(endpoint: Endpoint, fault: str) -> None:
+    expected = make("llm/replace-obj", CAPTIONS[:4])
+    pauses = Pauses()
+    endpoint.faults.extend([fault] * 2)
+    assert make("llm/replace-obj", CAPTIONS[4:8], SEEDS[:4], pauses=pauses) != expected
+    assert len(pauses) == 2 and endpoint.answered == 24
+
+
+def test_a_timeout_is_tried_again(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COUNTERPOINT_API_TIMEOUT", "1")
+    pauses = Pauses()
+    endpoint.faults.append("slow")
+    assert why(make("llm/swap-obj", CAPTIONS[:1], pauses=pauses)) == {"": 1}
+    assert len(pauses) == 1
+
+
+def test_a_server_says_how_long_to_wait(endpoint: Endpoint) -> None:
+    pauses = Pauses()
+    endpoint.faults.extend(["429 7"])
+    make("llm/swap-obj", CAPTIONS[:1], pauses=pauses)
+    assert len(pauses) == 1 and 7 <= pauses[0] <= 7.7
+
+
+@pytest.mark.parametrize(
+    ("fault", "words"),
+    [
+        ("500", "Error code: 500"),
+        ("html", "text/html that is not a whole chat completion"),
+        ("quota", "exceeded your quota"),
+        ("401", "check OPENAI_API_KEY"),
+        ("404", "check the model's name"),
+        ("400", "rejects a request"),
+    ],
+)
+def test_what_does_not_pass_is_one_sentence(endpoint: Endpoint, fault: str, words: str) -> None:
+    endpoint.always_fault = fault
+    with pytest.raises(ModelError) as error:
+        make("llm/swap-obj")
+    said = str(error.value)
+    assert words in said and said.startswith("language model m: ") and KEY not in said
+    assert said.endswith(".") and "\n" not in said
+    assert len(endpoint.asked) <= 3  # a mistyped address is not asked for all captions
+
+
+def test_a_hopeless_fault_keeps_what_was_answered(endpoint: Endpoint) -> None:
+    endpoint.faults.extend([*[""] * 6, "401"])
+    with pytest.raises(ModelError, match="OPENAI_API_KEY"):
+        make("llm/swap-obj")
+    answered = endpoint.answered
+    assert why(make("llm/swap-obj")) == {"": 12}
+    assert answered >= 6 and endpoint.answered - 12 <= 8  # those in flight at most
+
+
+def test_a_server_that_resets_is_one_sentence(
+    endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        listening.listen()
+        listening.settimeout(10)
+
+        def reset() -> None:
+            for _ in range(3):
+                connection, _ = listening.accept()
+                linger = struct.pack("ii", 1, 0)  # closing sends RST
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+                connection.close()
+
+        thread = threading.Thread(target=reset)
+        thread.start()
+        monkeypatch.setenv("OPENAI_BASE_URL", f"http://127.0.0.1:{listening.getsockname()[1]}/v1")
+        pauses = Pauses()
+        with pytest.raises(ModelError, match="cannot be reached, 3 times"):
+            make("llm/swap-obj", pauses=pauses)
+        thread.join()
+    assert len(pauses) == 2
+
+
+@pytest.mark.parametrize("name", ["OPENAI_BASE_URL", "OPENAI_API_KEY"])
+def test_without_an_endpoint_it_says_what_is_missing(
+    endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.delenv(name)
+    with pytest.raises(ModelError, match=f"{name} is not set"):
+        make("llm/swap-obj")
+
+
+def test_without_the_client_it_names_the_extra(
+    endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "counterpoint.models.api_client", None)
+    with pytest.raises(MissingExtraError, match="generate"):
+        make("llm/swap-obj")
+
+
+def test_a_model_that_thinks_is_given_room(endpoint: Endpoint) -> None:
+    endpoint.thinks = True
+    assert why(make("llm/swap-obj", CAPTIONS[:3])) == {"": 3}
+    sent = [a.body for a in questions(endpoint)]
+    assert len(sent) == 3 and all(body["max_completion_tokens"] > 4096 for body in sent)
+    assert not any({"temperature", "max_tokens", "seed"} & body.keys() for body in sent)
+    # The question is the same, however it had to be put.
+    endpoint.thinks = False
+    make("llm/swap-obj", CAPTIONS[:3])
+    assert len(endpoint.asked) == 3
+
+
+def test_it_runs_inside_a_running_loop(endpoint: Endpoint) -> None:
+    async def notebook() -> list[Draft | Refusal]:
+        return make("llm/swap-obj", CAPTIONS[:2])
+
+    assert why(asyncio.run(notebook())) == {"": 2}
+
+
+def test_half_a_character_can_be_written(endpoint: Endpoint) -> None:
+    endpoint.says = "cat0 sits by the \ud83d blue box and a dog0"
+    [made] = make("llm/replace", CAPTIONS[:1])
+    assert isinstance(made, Draft) and made.text.encode() and made.text.count("?") == 1
+
+
+# --- before the start --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", names())
+def test_the_estimate_bounds_the_requests(
+    endpoint: Endpoint, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COUNTERPOINT_API_PRICE", "3,15")
+    captions = [*CAPTIONS[:5], "", "😀"]
+    with LanguageModel("m") as model:
+        method = LanguageModelMethod(name, model)
+        before = method.estimate(captions)
+        assert before == method.estimate([*captions, ""]) and endpoint.asked == []
+        made = method.make(captions, list(range(7)), Quiet())
+        used = model.usage()
+    assert all(isinstance(each, Draft) for [each] in made[:5])
+    assert before.requests == len(endpoint.asked) == used["answers"]
+    sent = [a.body["messages"] for a in questions(endpoint)]
+    characters = sum(len(message["content"]) for talk in sent for message in talk)
+    frames = 4 * sum(len(talk) for talk in sent)
+    assert before.tokens_in == pytest.approx(characters / 4 + frames, rel=0.05)
+    assert 0 < before.tokens_out < 5 * sum(s.max_tokens for s in read_template(name).steps)
+    cost = (3 * before.tokens_in + 15 * before.tokens_out) / 1e6
+    assert before.cost == pytest.approx(cost, abs=1e-4)
+
+
+def test_without_a_price_there_is_no_cost(monkeypatch: pytest.MonkeyPatch) -> None:
+    method = LanguageModelMethod("llm/swap", LanguageModel("m"))
+    monkeypatch.delenv("COUNTERPOINT_API_PRICE", raising=False)
+    assert method.estimate(CAPTIONS).cost is None
+    for wrong in ("5", "a,b", "1,-1", "nan,1", "1,2,3"):
+        monkeypatch.setenv("COUNTERPOINT_API_PRICE", wrong)
+        with pytest.raises(ModelError, match=r"should be two prices, like 0\.15,0\.6\.$"):
+            method.estimate(CAPTIONS)
+
+
+@pytest.mark.parametrize("name", names())
+def test_a_dry_run_prints_what_would_be_sent(endpoint: Endpoint, name: str) -> None:
+    with LanguageModel("m") as model:
+        method = LanguageModelMethod(name, model)
+        printed = list(method.dry_run(CAPTIONS, 2))
+        assert endpoint.asked == [] and not model.folder.exists()
+        assert len(printed) == 2 * len(method.template.steps)
+        method.make(CAPTIONS[:1], [1], Quiet())
+    first = questions(endpoint)[0].body
+    talk = "\n".join(f"[{m['role']}]\n{m['content']}" for m in first["messages"])
+    assert printed[0].split("\n", 1)[1] == talk
+    step = method.template.steps[0]
+    assert f"temperature {step.temperature:g}, at most {step.max_tokens} tokens" in printed[0]
+    if len(method.template.steps) == 3:
+        assert "<one of the answers to locate>" in printed[1]
+        assert "<the answer to propose>" in printed[2]
+
+
+def test_a_dry_run_needs_no_server_and_names_what_is_not_asked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+    method = LanguageModelMethod("llm/swap", LanguageModel("m"))
+    [line] = method.dry_run(["a dog"], 5)
+    assert line.endswith(reasons.needs("and")) and "a dog" in line

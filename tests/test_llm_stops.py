@@ -1,0 +1,120 @@
+"""`llm/...` stopped on its way: the endpoint's log says what was asked again."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import llm_server
+import pytest
+from api_server import KEY, Endpoint, serve
+
+from counterpoint.generate.llm.method import LanguageModelMethod
+from counterpoint.generate.llm.model import LanguageModel
+from counterpoint.progress import Quiet
+
+MAKE = """
+import json, sys
+from pathlib import Path
+from counterpoint.generate.llm.method import LanguageModelMethod
+from counterpoint.generate.llm.model import LanguageModel
+from counterpoint.progress import Quiet
+captions = [f"cat{n} sits by the red box and a dog{n}" for n in range(int(sys.argv[2]))]
+with LanguageModel("m", Path(sys.argv[1])) as model:
+    method = LanguageModelMethod("llm/replace-obj", model)
+    made = method.make(captions, list(range(len(captions))), Quiet())
+    print(json.dumps([made, method.version, model.usage()]))
+"""
+COUNT, LIMIT = 30, 4
+
+
+CAPTIONS = [f"cat{n} sits by the red box and a dog{n}" for n in range(COUNT)]
+
+
+def settings(endpoint: Endpoint) -> dict[str, str]:
+    return {
+        "COUNTERPOINT_API_CONCURRENCY": str(LIMIT),
+        "OPENAI_BASE_URL": endpoint.url,
+        "OPENAI_API_KEY": KEY,
+        "NO_PROXY": "*",
+    }
+
+
+def here(folder: Path) -> list[Any]:
+    """What a child would print."""
+    with LanguageModel("m", folder) as model:
+        method = LanguageModelMethod("llm/replace-obj", model)
+        made = method.make(CAPTIONS, list(range(COUNT)), Quiet())
+        return json.loads(json.dumps([made, method.version, model.usage()]))
+
+
+def start(folder: Path, endpoint: Endpoint) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-c", MAKE, str(folder), str(COUNT)]
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, env=os.environ | settings(endpoint), stdout=pipe, stderr=pipe)
+
+
+def start_and_hold(folder: Path, endpoint: Endpoint, answers: int) -> subprocess.Popen[bytes]:
+    """Until so many questions are answered, and the rest has to wait."""
+    endpoint.prompt, goal = len(endpoint.asked) + answers, endpoint.answered + answers
+    child, limit = start(folder, endpoint), time.monotonic() + 60
+    while endpoint.answered < goal or len(endpoint.asked) <= endpoint.prompt:
+        assert child.poll() is None and time.monotonic() < limit
+        time.sleep(0.005)
+    return child
+
+
+def finish(child: subprocess.Popen[bytes]) -> list[Any]:
+    output, errors = child.communicate(timeout=60)
+    assert child.returncode == 0, errors.decode()
+    return json.loads(output)
+
+
+def test_what_is_stopped_loses_what_was_in_flight(
+    tmp_path: Path, local_network: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Kill -9 in the first step and in the last, Ctrl-C in between, then to the end."""
+    llm_server.take_over(monkeypatch)
+    with serve() as server:
+        undisturbed = server.new_endpoint()
+        for name, value in settings(undisturbed).items():
+            monkeypatch.setenv(name, value)
+        expected = here(tmp_path / "other")
+        assert len(undisturbed.asked) == 3 * COUNT
+
+        endpoint, folder = server.new_endpoint(), tmp_path / "answers"
+        child = start_and_hold(folder, endpoint, 13)
+        child.kill()
+        child.communicate(timeout=60)
+        assert child.returncode == -signal.SIGKILL
+
+        child = start_and_hold(folder, endpoint, 25)
+        pressed = time.monotonic()
+        child.send_signal(signal.SIGINT)
+        _, errors = child.communicate(timeout=60)
+        assert child.returncode == -signal.SIGINT and b"KeyboardInterrupt" in errors
+        assert time.monotonic() - pressed < 10  # it waits for nobody
+
+        child = start_and_hold(folder, endpoint, 30)
+        child.kill()
+        child.communicate(timeout=60)
+
+        endpoint.prompt = math.inf
+        made, version, usage = finish(start(folder, endpoint))
+        asked_in_all = len(endpoint.asked)
+        again = here(folder)
+    assert [made, version] == expected[:2] == again[:2]
+    times = Counter(json.dumps(asked.body) for asked in endpoint.asked)
+    assert len(times) == 3 * COUNT
+    # Answers that were on their way when the kill came may be lost with those that were awaited.
+    assert sum(times.values()) - len(times) <= 3 * 2 * LIMIT
+    assert usage["answers"] <= 3 * COUNT - 13 - 25 - 30 + 3 * LIMIT
+    assert again[2]["answers"] == 0 and len(endpoint.asked) == asked_in_all
