@@ -250,7 +250,9 @@ def test_a_training_row_is_a_caption(tmp_path: Path):
         "box": None,
         "caption": "caption of a",
         "positives": ["a yes", "a yea"],
+        "positive_types": ["replace", "replace"],
         "negatives": ["a one", "a two"],
+        "negative_types": ["replace", "swap"],
         "negative_images": [None, None],
         "neighbours": ["photos/b.png", "photos/z.png"],
     }

@@ -1,7 +1,7 @@
 """Lazy registries: a name maps to `module:attribute`, imported when first asked for.
 
-Third parties add to them by entry points in the groups `counterpoint.models` and
-`counterpoint.benchmarks`.
+Third parties add to them by entry points in the groups `counterpoint.models`,
+`counterpoint.benchmarks`, `counterpoint.rules` and `counterpoint.losses`.
 """
 
 from __future__ import annotations

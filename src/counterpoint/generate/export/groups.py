@@ -37,6 +37,10 @@ class Text(NamedTuple):
     label: str
     image: str | None
 
+    @property
+    def type(self) -> str:
+        return self.label.partition("/")[0]
+
 
 @dataclass(slots=True)
 class Group:

@@ -7,7 +7,9 @@
 | box             | list of int or null     | x, y, width, height |
 | caption         | str                     | |
 | positives       | list of str             | |
+| positive_types  | list of str             | replace, swap, ..., of each |
 | negatives       | list of str             | |
+| negative_types  | list of str             | of each |
 | negative_images | list of (str or null)   | of each negative, an image that it is true of |
 | neighbours      | list of str             | the nearest other images, if a file of them is given |
 
@@ -84,7 +86,9 @@ def _rows(
             "box": None if image is None or image.box is None else list(image.box),
             "caption": group.caption,
             "positives": [text.text for text in group.positives],
+            "positive_types": [text.type for text in group.positives],
             "negatives": [text.text for text in group.negatives],
+            "negative_types": [text.type for text in group.negatives],
             "negative_images": [text.image for text in group.negatives],
             "neighbours": [paths.image(path) for path in found],
         }
@@ -104,7 +108,8 @@ def _parquet(path: Path, rows: Rows, left_out: Counts, near: bool) -> int:
             *((name, pa.string()) for name in ("source", "image")),
             ("box", pa.list_(pa.int32(), 4)),
             ("caption", pa.string()),
-            *((name, texts) for name in ("positives", "negatives", "negative_images")),
+            *((name, texts) for name in ("positives", "positive_types")),
+            *((name, texts) for name in ("negatives", "negative_types", "negative_images")),
             ("neighbours", texts),
         ]
     )
