@@ -26,8 +26,9 @@ from counterpoint.cli import generate_images
 from counterpoint.cli.console import plainly
 from counterpoint.errors import DataError, MissingExtraError, ModelError, NotFoundError
 from counterpoint.generate.images import diffusion_opening as opening
-from counterpoint.generate.images.backends import Made, Settings, Want, open_backend, seed_of
+from counterpoint.generate.images.backends import Made, Settings, Want, seed_of
 from counterpoint.generate.images.diffusion import BLACK, EMPTY, UNSAFE, Diffusion
+from counterpoint.generate.images.opening import open_backend
 from counterpoint.generate.pairs import Pair, read_about, read_pairs, tabulate, write_pairs
 from counterpoint.progress import Quiet
 from counterpoint.scoring.store import Store

@@ -69,9 +69,9 @@ def images(
 
     The same command again, after a kill or a power cut, draws only what is not there.
     """
-    from counterpoint.generate.images.backends import open_backend
     from counterpoint.generate.images.candidates import check, make_images
     from counterpoint.generate.images.choose import open_chooser
+    from counterpoint.generate.images.opening import open_backend
     from counterpoint.models import LoadOptions
     from counterpoint.scoring.store import Store, default_store
     from counterpoint.scoring.work import Work

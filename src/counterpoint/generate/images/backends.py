@@ -1,17 +1,13 @@
-"""What draws images: the question it is asked, the answers it may give, and how it is opened."""
+"""What draws images: the question it is asked, and the answers it may give."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from counterpoint.generate.methods import Refusal
 from counterpoint.scoring.store import digest
-
-if TYPE_CHECKING:
-    from counterpoint.scoring.work import Work
 
 WORLD: Final = "world"
 DEFAULT: Final = "sdxl-dpo"
@@ -66,29 +62,3 @@ def seed_of(seed: int, text: str, candidate: int) -> int:
     """The seed of one image: it depends on what is drawn, not on what is drawn beside it."""
     found = digest("image seed", str(seed), text, str(candidate))
     return int.from_bytes(found[:_SEED_BYTES], "little")
-
-
-def open_backend(
-    model: str,
-    settings: Settings,
-    *,
-    folder: Path,
-    root: Path,
-    work: Work,
-    device: str = "auto",
-    precision: str = "auto",
-) -> Backend:
-    """`world`, or a diffusion model by name, hub id or folder, which writes into `folder`.
-
-    `folder` lies below `root`, the folder of the pairs file, which paths start from.
-    """
-    if model == WORLD:
-        from counterpoint.generate.images.world_backend import WorldBackend
-
-        return WorldBackend(settings, work.progress)
-    from counterpoint.generate.images.diffusion import Diffusion
-    from counterpoint.generate.images.diffusion_opening import open_pipeline
-    from counterpoint.generate.images.files import ImageFolder
-
-    images = ImageFolder(folder, root)  # before a model is loaded in vain
-    return Diffusion(open_pipeline(model, device, precision), settings, images, work)
