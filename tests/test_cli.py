@@ -23,6 +23,7 @@ from counterpoint.benchmarks import BENCHMARKS
 from counterpoint.cli import app, examples, main, tables
 from counterpoint.cli.demo import BENCHMARKS as DEMO_BENCHMARKS
 from counterpoint.cli.demo import MODELS as DEMO_MODELS
+from counterpoint.cli.ls import Kind
 from counterpoint.comparison import compare
 from counterpoint.evaluation import evaluate
 from counterpoint.models import EXAMPLES, FAMILIES, LoadOptions
@@ -411,13 +412,9 @@ def test_ls_names_everything_there_is(counterpoint, kind, names):
     assert [row["id"] for row in listed if not row["id"].startswith("colours")] == names
 
 
-def test_ls_without_a_kind_lists_all_three(counterpoint):
+def test_ls_without_a_kind_lists_everything(counterpoint):
     everything = json.loads(counterpoint("ls", "--json").out)
-    each = [
-        row
-        for kind in ("benchmarks", "models", "protocols")
-        for row in json.loads(counterpoint("ls", kind, "--json").out)
-    ]
+    each = [row for kind in Kind for row in json.loads(counterpoint("ls", kind, "--json").out)]
     assert everything == each
     shown = counterpoint("ls").out
     for title, name in (

@@ -135,8 +135,8 @@ def test_an_unknown_benchmark_with_positives_is_explained(root: Path) -> None:
 
 
 def test_no_file_is_explained(root: Path) -> None:
-    with pytest.raises(DataError, match=r"sugarcrepe\+hp needs a file.*sugarcrepe\.jsonl.*case_id"):
-        load(HP, root)
+    with pytest.raises(DataError, match=r"bivlc\+hp needs a file.*bivlc\.jsonl.*case_id"):
+        load("bivlc+hp", root)
 
 
 def test_a_named_file_that_is_not_there(root: Path) -> None:
@@ -337,3 +337,9 @@ def test_a_pairs_file_of_other_captions_is_refused(root: Path, tmp_path: Path) -
     path = write_pairs_file(tmp_path / "pairs.parquet", [row])
     with pytest.raises(DataError, match="case 'add_att/0' has no true caption 'a newt'"):
         load(f"{HP}:positives={path}", root)
+
+
+def test_shipped_positives_serve_a_part_of_the_benchmark(root: Path) -> None:
+    """Theirs are four cases a subset, of which the shipped file has some."""
+    extended = [case for case in load(HP, root) if len(case.captions) == 3]
+    assert 0 < len(extended) < 4 * len(SUBSETS)
