@@ -1,0 +1,1 @@
+"""Training with hard positives and hard negatives: recipes, losses, data, the loop."""

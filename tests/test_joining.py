@@ -1,0 +1,259 @@
+"""Joining over ranks, with two real processes: values and gradients are those of one process.
+
+Run as a program (`python test_joining.py RANK FOLDER`) this file is one of the two.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import fields, replace
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch import nn
+
+from counterpoint.errors import DataError
+from counterpoint.train.batches import Features
+from counterpoint.train.joining import join
+from counterpoint.train.losses import TERMS, Term, loss, total
+
+torch.set_num_threads(1)
+
+RANKS, LOCAL, K, M, WIDTH = 2, 3, 2, 2, 4
+NAMES = sorted(TERMS.builtin)
+MIXED = ("clip-negatives", "analogy", "listwise", "hold")
+FIELDS = [f.name for f in fields(Features) if f.name != "hard"]
+
+
+class Towers(nn.Module):
+    """Two linear towers and a scale, as CLIP has them."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(7)
+        self.image = nn.Linear(5, WIDTH)
+        self.text = nn.Linear(6, WIDTH)
+        self.log_scale = nn.Parameter(torch.tensor(1.5))
+
+    def encoded(self, raw):
+        given = {}
+        for name in FIELDS:
+            value = getattr(raw, name)
+            if value is not None and not name.startswith("has_"):
+                tower = self.image if name.endswith("images") else self.text
+                value = nn.functional.normalize(tower(value), dim=-1)
+            given[name] = value
+        return Features(**given, hard=None if raw.hard is None else self.encoded(raw.hard))
+
+    def forward(self, raw):
+        return self.encoded(raw), self.log_scale.exp()
+
+
+def raw_batch(seed=0):
+    """What the towers are given, of both ranks: (2 * LOCAL, ...)."""
+    made = torch.Generator().manual_seed(seed)
+    count = RANKS * LOCAL
+    inner = {"negatives": (K,), "dense": (M,), "dense_negatives": (M,)}
+
+    def one():
+        given = {}
+        for name in FIELDS:
+            if not name.startswith("has_"):
+                width = 5 if name.endswith("images") else 6
+                shape = (count, *inner.get(name, ()), width)
+                given[name] = torch.randn(shape, generator=made)
+        shapes = {"has_negative": (K,), "has_dense": (M,), "has_dense_negative": (M,)}
+        for name in FIELDS:
+            if name.startswith("has_"):
+                given[name] = torch.rand((count, *shapes.get(name, ())), generator=made) < 0.6
+        return Features(**given)
+
+    batch = one()
+    batch.hard = one()
+    return batch
+
+
+def rows(features, chosen):
+    cut = {n: v[chosen] for n in FIELDS if (v := getattr(features, n)) is not None}
+    return Features(**cut, hard=None if features.hard is None else rows(features.hard, chosen))
+
+
+def local(features, rank):
+    return rows(features, slice(rank * LOCAL, (rank + 1) * LOCAL))
+
+
+def start_of(raw):
+    """A frozen start: other weights, no gradient."""
+    start = Towers()
+    with torch.no_grad():
+        start.image.weight.mul_(-0.5)
+        return start.encoded(raw)
+
+
+def terms_of(name):
+    if name != "mixed":
+        return [Term(name)]
+    return [Term(one, weight) for one, weight in zip(MIXED, (1.0, 0.5, 2.0, 0.1), strict=True)]
+
+
+def step(towers, raw, name):
+    """The loss and the gradients of all parameters, as the loop takes them."""
+    towers.zero_grad()
+    features, scale = towers(raw)
+    terms = terms_of(name)
+    value = total(loss(join(features), scale, terms, join(start_of(raw))), terms)
+    # DDP waits for the gradient of each parameter; not every term has one for the scale.
+    (value + 0 * scale).backward()
+    inner = towers.module if isinstance(towers, nn.parallel.DistributedDataParallel) else towers
+    zero = torch.zeros(())
+    grads = {n: zero if p.grad is None else p.grad.clone() for n, p in inner.named_parameters()}
+    return value.detach(), grads
+
+
+# --- the two processes -------------------------------------------------------------------------
+
+
+def sentence(features):
+    try:
+        join(features)
+    except DataError as error:
+        return str(error)
+    return "joined"
+
+
+def other_negatives(raw):
+    """Those of rank 1 anew, those of rank 0 as they are."""
+    negatives = raw.negatives.clone()
+    negatives[LOCAL:] = raw_batch(seed=1).negatives[LOCAL:]
+    return replace(raw, negatives=negatives)
+
+
+def work(rank, folder):
+    dist.init_process_group(
+        "gloo",
+        init_method=f"file://{folder}/meeting",
+        rank=rank,
+        world_size=RANKS,
+        timeout=timedelta(seconds=60),
+    )
+    raw = raw_batch()
+    mine = local(raw, rank)
+    towers = nn.parallel.DistributedDataParallel(Towers())
+    found = {name: step(towers, mine, name) for name in (*NAMES, "mixed")}
+    with torch.no_grad():
+        encoded = Towers().encoded(mine)
+        narrow = replace(encoded, images=encoded.images.bfloat16(), hard=None)
+        found["joined"] = {n: getattr(join(encoded), n) for n in FIELDS}
+        found["joined hard"] = {n: getattr(join(encoded).hard, n) for n in FIELDS}
+        found["joined narrow"] = join(narrow).images
+        for name in ("clip-negatives", "negclip"):
+            features = join(Towers().encoded(local(other_negatives(raw), rank)))
+            found[f"other {name}"] = loss(features, torch.tensor(4.0), [Term(name)])[name]
+        found["unequal"] = sentence(rows(encoded, slice(0, LOCAL - rank)))
+        found["one without"] = sentence(encoded if rank else replace(encoded, positives=None))
+        found["one without hard"] = sentence(replace(encoded, hard=None) if rank else encoded)
+        found["after"] = sentence(encoded)
+    torch.save(found, folder / f"{rank}.pt")
+    dist.destroy_process_group()
+
+
+@pytest.fixture(scope="module")
+def ranks(tmp_path_factory):
+    """What each of the two processes found."""
+    folder = tmp_path_factory.mktemp("ranks")
+    running = [
+        subprocess.Popen(
+            [sys.executable, __file__, str(rank), str(folder)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for rank in range(RANKS)
+    ]
+    try:
+        told = [process.communicate(timeout=120)[0] for process in running]
+    finally:
+        for process in running:
+            process.kill()
+    assert [process.returncode for process in running] == [0] * RANKS, "\n".join(told)
+    return [torch.load(folder / f"{rank}.pt", weights_only=True) for rank in range(RANKS)]
+
+
+# --- what they found ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", [*NAMES, "mixed"])
+def test_two_ranks_give_the_value_and_gradients_of_one_process(ranks, name):
+    value, grads = step(Towers(), raw_batch(), name)
+    assert any(grad.abs().max() > 1e-4 for grad in grads.values())
+    for found, gradients in (rank[name] for rank in ranks):
+        torch.testing.assert_close(found, value, rtol=1e-6, atol=1e-6)
+        assert gradients.keys() == grads.keys()
+        for part, grad in grads.items():
+            torch.testing.assert_close(gradients[part], grad, rtol=1e-5, atol=1e-6)
+
+
+def test_every_field_is_joined_in_the_order_of_ranks(ranks):
+    with torch.no_grad():
+        whole = Towers().encoded(raw_batch())
+    for rank in ranks:
+        for part, expected in (("joined", whole), ("joined hard", whole.hard)):
+            assert rank[part].keys() == set(FIELDS)
+            for name, value in rank[part].items():
+                wanted = getattr(expected, name)
+                assert value.dtype == wanted.dtype
+                torch.testing.assert_close(value, wanted, rtol=1e-6, atol=1e-7)
+
+
+def test_vectors_of_two_precisions_keep_their_values(ranks):
+    with torch.no_grad():
+        images = Towers().encoded(raw_batch()).images
+    for rank in ranks:
+        assert torch.equal(rank["joined narrow"].float(), images.bfloat16().float())
+
+
+@pytest.mark.parametrize("name", ["clip-negatives", "negclip"])
+def test_negatives_of_rank_1_change_the_loss_on_rank_0(ranks, name):
+    """SVLC's and DAC's code loses them on the way, and NegCLIP's runs on one GPU only."""
+    with torch.no_grad():
+        both = [
+            loss(Towers().encoded(raw), torch.tensor(4.0), [Term(name)])[name]
+            for raw in (raw_batch(), other_negatives(raw_batch()))
+        ]
+    assert abs(both[0] - both[1]) > 1e-3
+    for rank in ranks:
+        torch.testing.assert_close(rank[f"other {name}"], both[1], rtol=1e-6, atol=1e-6)
+
+
+def test_batches_that_do_not_fit_are_refused_alike_on_all_ranks(ranks):
+    told = {
+        "unequal": "images is float32 (3, 4) on rank 0 and float32 (2, 4) on rank 1",
+        "one without": "positives is not there on rank 0 and float32 (3, 4) on rank 1",
+        "one without hard": "hard images is float32 (3, 4) on rank 0 and not there on rank 1",
+    }
+    for name, expected in told.items():
+        assert expected in ranks[0][name] and ranks[0][name] == ranks[1][name]
+        assert "every rank must load batches of one size" in ranks[0][name]
+    assert [rank["after"] for rank in ranks] == ["joined", "joined"]  # refusing breaks nothing
+
+
+def test_a_single_process_joins_nothing():
+    features = Towers().encoded(raw_batch())
+    assert join(features) is features
+
+
+def test_a_process_group_of_one_joins_nothing(tmp_path):
+    dist.init_process_group("gloo", init_method=f"file://{tmp_path}/one", rank=0, world_size=1)
+    try:
+        features = Towers().encoded(raw_batch())
+        assert join(features) is features
+    finally:
+        dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    work(int(sys.argv[1]), Path(sys.argv[2]))
