@@ -1,0 +1,110 @@
+"""Training data: what may be asked for, and what the loop gets.
+
+    data = open_data(config, preprocess, tokenize, batch=256, seed=0)   # data_opening.py
+    for batch in data.stream(start=step):   # from that step on, for ever; epoch after epoch
+        ...
+
+A step's batch is a pure function of the data, the seed and the step's number. So a run that was
+killed goes on with `stream(start)`: there is no sampler state to keep. Ranks take consecutive,
+disjoint parts of each batch: joined in the order of the ranks they are what one process would get.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Literal, Protocol
+
+from counterpoint.errors import MissingExtraError
+
+try:
+    from pydantic import BaseModel, ConfigDict, Field, model_validator
+except ImportError:
+    raise MissingExtraError("training", "train") from None
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+    from torch import Tensor
+
+    from counterpoint.train.batches import Batch
+
+Kind = Literal["world", "pairs", "webdataset"]
+Only = Literal["replace", "swap", "add", "negate", "shuffle", "paraphrase"]
+Preprocess = Callable[["Image"], "Tensor"]  # a picture to (3, H, W)
+Tokenize = Callable[[Sequence[str]], "Tensor"]  # texts to (n, context) token ids, padded at the end
+
+_COMMON: Final = {"kind", "only", "negatives", "positives", "negative_images", "dense", "workers"}
+_FIELDS: Final[dict[str, set[str]]] = {
+    "world": _COMMON | {"size", "plain", "grammar", "synonym"},
+    "pairs": _COMMON | {"path", "images", "hard_images"},
+    "webdataset": (_COMMON | {"path"}) - {"negative_images"},
+}
+
+
+class DataConfig(BaseModel):
+    """The section `data` of a recipe.
+
+    `negatives`, `positives`, `negative_images`, `hard_images` and `dense` say what a batch holds:
+    what is not asked for is neither read nor tokenised. A sample that has none is kept, and masked.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
+
+    kind: Kind = "world"
+    path: Path | list[Path] | None = Field(
+        None, description="a training file, pairs files, or shards: a folder or a-{00..99}.tar"
+    )
+    images: Path | None = Field(None, description="where image paths start; else the file's folder")
+    only: Only | None = Field(None, description="keep only the texts of this type")
+    negatives: int = Field(1, ge=0, le=64, description="negatives a caption, drawn each epoch")
+    positives: bool = Field(True, description="one positive a caption, drawn each epoch")
+    negative_images: bool = Field(False, description="an image of which the first negative is true")
+    hard_images: int = Field(0, ge=0, le=100, description="draw from so many nearest images; 0: no")
+    dense: int = Field(0, ge=0, le=64, description="dense captions an image, drawn each epoch")
+    size: int = Field(200_000, ge=1, description="world: samples an epoch")
+    plain: float = Field(0.0, ge=0, le=1, description="world: share of plain captions, no edits")
+    grammar: float = Field(0.1, ge=0, le=1, description="world: grammatical among plain captions")
+    synonym: float = Field(0.03, ge=0, le=1, description="world: rarer words in plain captions")
+    workers: int = Field(4, ge=0, le=256, description="processes that prepare batches, each rank")
+
+    @property
+    def paths(self) -> list[Path]:
+        return self.path if isinstance(self.path, list) else [self.path] if self.path else []
+
+    @model_validator(mode="after")
+    def _fits(self) -> DataConfig:
+        """What a kind of data does not know must not be set: it would be ignored in silence."""
+        fields = type(self).model_fields
+        strange = [
+            name
+            for name in sorted(self.model_fields_set - _FIELDS[self.kind])
+            if getattr(self, name) != fields[name].default
+        ]
+        if strange:
+            raise ValueError(f"data of kind {self.kind!r} has no {', '.join(strange)}")
+        if self.kind == "world" and self.only not in (None, "replace", "swap"):
+            raise ValueError("the world has only=replace and only=swap")
+        if self.kind == "world" and self.negatives > 1:
+            raise ValueError("the world has one negative a caption")
+        if self.negative_images and not self.negatives:
+            raise ValueError("negative_images needs negatives: it is the image of the first")
+        return self
+
+
+class TrainingData(Protocol):
+    """Batches by number. `problems` says what was left out or stood in for, and how often."""
+
+    steps_per_epoch: int
+    problems: Counter[str]
+
+    def batch(self, epoch: int, step: int) -> Batch:
+        """This rank's part of a step's batch, made here and now. `step` counts from 0."""
+
+    def stream(self, start: int = 0, stop: int | None = None) -> Iterator[Batch]:
+        """The batches from step `start` (counted over all epochs) up to `stop`, made ahead.
+
+        Worker processes prepare them; they come in order and equal `batch` bit for bit. Close the
+        iterator, or drop it, to end the workers. If the device is a GPU, batches are on it already
+        or in pinned memory.
+        """

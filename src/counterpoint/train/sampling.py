@@ -1,0 +1,61 @@
+"""Chance by number: what is drawn depends on the seed and on what it is drawn for, on nothing else.
+
+A generator that is asked in turn would make a sample depend on the samples before it, and on how
+many processes share the work. Here every draw has an address (a seed, a sample, an epoch, ...),
+which is hashed, many at once.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Final
+
+import numpy as np
+
+_STEP: Final = np.uint64(0x9E3779B97F4A7C15)
+_FIRST: Final = np.uint64(0xBF58476D1CE4E5B9)
+_SECOND: Final = np.uint64(0x94D049BB133111EB)
+
+
+def key(*words: int) -> np.ndarray:
+    """The start of a stream of its own: an array of one number."""
+    return np.random.SeedSequence(words).generate_state(1, np.uint64)
+
+
+def fold(state: np.ndarray, numbers: np.ndarray | int) -> np.ndarray:
+    """The stream's branch for each number (SplitMix64 at that place); arrays broadcast."""
+    mixed = state + np.asarray(numbers, dtype=np.uint64) * _STEP
+    mixed = (mixed ^ (mixed >> np.uint64(30))) * _FIRST
+    mixed = (mixed ^ (mixed >> np.uint64(27))) * _SECOND
+    return mixed ^ (mixed >> np.uint64(31))
+
+
+def uniforms(state: np.ndarray, count: int) -> np.ndarray:
+    """So many numbers in [0, 1) for each stream, along a new last axis."""
+    bits = fold(state[..., None], np.arange(1, count + 1))
+    return (bits >> np.uint64(11)) * 2.0**-53
+
+
+@lru_cache(maxsize=4)
+def order(seed: int, epoch: int, size: int) -> np.ndarray:
+    """The samples of an epoch, each once, shuffled."""
+    return np.random.default_rng((seed, epoch)).permutation(size)
+
+
+def part(numbers: np.ndarray, rank: int, world_size: int) -> np.ndarray:
+    """The numbers of one rank: joined in the order of the ranks they are `numbers` again."""
+    each = len(numbers) // world_size
+    return numbers[rank * each : (rank + 1) * each]
+
+
+def take(state: np.ndarray, epoch: int, size: int, count: int) -> list[int]:
+    """`count` of `size` things, others each epoch; all, if there are no more.
+
+    The things are shuffled once and dealt round and round, so none comes twice in an epoch, and
+    each has come after `size / count` epochs: independent draws would miss a third by then.
+    """
+    if size <= count:
+        return list(range(size))
+    shuffled = np.argsort(uniforms(state, size).ravel(), kind="stable")
+    places = (epoch * count + np.arange(count)) % size
+    return [int(number) for number in shuffled[places]]

@@ -1,0 +1,155 @@
+"""The world as training data: scenes, captions and edits drawn on the fly.
+
+Every sample has a number and never comes again: epoch e holds the samples e * size to
+(e + 1) * size - 1. Workers draw scenes as tables and texts as token ids; pictures are painted on
+the device by the process that trains (on a CPU, by the workers).
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, cast
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from counterpoint.train.batches import Batch
+from counterpoint.train.loading import Parcel, Setting, Stepwise, cut_padding, seeded
+from counterpoint.train.sampling import fold, key, part, uniforms
+from counterpoint.train.world_edits import Edits, draw_edits
+from counterpoint.train.world_pictures import WorldPictures
+from counterpoint.train.world_scenes import Scenes, holds
+from counterpoint.train.world_texts import (
+    STATEMENT_DRAWS,
+    WorldTokens,
+    draw_false,
+    draw_plain,
+    draw_statements,
+    reworded,
+    statement_words,
+)
+
+_PLAIN, _DENSE, _AUGMENT = range(101, 104)  # streams of the seed, beside that of the edits
+_FALSE_DRAWS: Final = 10
+Words = dict[str, np.ndarray]  # word numbers, (B, words) or (B, m, words)
+
+
+def open_world(setting: Setting) -> WorldData:
+    return WorldData(setting)
+
+
+class WorldData(Stepwise):
+    """A `TrainingData` of endless scenes."""
+
+    def __init__(self, setting: Setting) -> None:
+        super().__init__(setting, setting.config.size, "the world (size)")
+        self.pictures = WorldPictures(setting.preprocess)
+        self.tokens = WorldTokens(setting.tokenize, setting.pad)
+        self.paints_late = setting.on_gpu() and self.pictures.on_device
+
+    def samples(self, epoch: int, step: int) -> np.ndarray:
+        """This rank's samples of a step, by number."""
+        setting = self.setting
+        start = epoch * setting.config.size + step * setting.batch
+        return part(np.arange(start, start + setting.batch), setting.rank, setting.world_size)
+
+    def edits(self, samples: np.ndarray) -> Edits:
+        only = cast(Any, self.setting.config.only)  # the configuration allows nothing else
+        return draw_edits(self.setting.seed, samples, only)
+
+    def prepare(self, epoch: int, step: int) -> Parcel:
+        samples = self.samples(epoch, step)
+        edits = self.edits(samples)
+        words, masks = self.texts(samples, edits)
+        content: dict[str, Any] = {**self._tokenised(words), **masks, "samples": samples.tolist()}
+        scenes = {"images": edits.scenes}
+        if self.setting.config.negative_images:
+            scenes["negative_images"] = edits.negative_scenes
+        for name, drawn in scenes.items():
+            if self.paints_late:
+                content[name] = tuple(torch.from_numpy(table) for table in drawn.table())
+            else:
+                content[name] = self._painted(drawn, samples)
+        return Parcel(content)
+
+    def finish(self, content: Any) -> Batch:
+        for name in ("images", "negative_images"):
+            if isinstance(content.get(name), tuple):
+                tables = (t.to(self.setting.device, non_blocking=True) for t in content[name])
+                content[name] = self.pictures.tensors(*tables)
+        return Batch(**content)
+
+    def texts(self, samples: np.ndarray, edits: Edits) -> tuple[Words, dict[str, Tensor]]:
+        """The texts of a batch as word numbers, and the masks of what samples have."""
+        config, seed = self.setting.config, self.setting.seed
+        none = reworded(np.full(len(samples), -1))
+        words = {"captions": statement_words(edits.originals, none)}
+        plain = np.zeros(len(samples), dtype=bool)
+        if config.plain:
+            stream = fold(key(_PLAIN, seed), samples)
+            plain = uniforms(stream, 1)[:, 0] < config.plain
+            drawn = draw_plain(edits.scenes, fold(stream, 1), config.grammar, config.synonym)
+            gap = drawn.shape[1] - words["captions"].shape[1]
+            edited = np.pad(words["captions"], ((0, 0), (0, gap)), constant_values=-1)
+            words["captions"] = np.where(plain[:, None], drawn, edited)
+        has = torch.from_numpy(~plain)
+        masks = {}
+        if config.positives:
+            words["positives"] = statement_words(edits.positives, reworded(edits.reworded))
+            masks["has_positive"] = has
+        if config.negatives:
+            words["negatives"] = statement_words(edits.negatives, none)[:, None]
+            masks["has_negative"] = has[:, None]
+        if config.negative_images:
+            masks["has_negative_image"] = has
+        if config.dense:
+            self._add_dense(samples, edits.scenes, words, masks)
+        return words, masks
+
+    def _add_dense(
+        self, samples: np.ndarray, scenes: Scenes, words: Words, masks: dict[str, Tensor]
+    ) -> None:
+        """Statements about any two objects, each with one that a word makes false."""
+        each = self.setting.config.dense
+        stream = fold(fold(key(_DENSE, self.setting.seed), samples)[:, None], np.arange(each))
+        draws = uniforms(stream.ravel(), STATEMENT_DRAWS + _FALSE_DRAWS)
+        every = scenes[np.repeat(np.arange(len(samples)), each)]
+        true = draw_statements(every, draws)
+        false = draw_false(true, draws[:, STATEMENT_DRAWS:])
+        none = reworded(np.full(len(true), -1))
+        shape = (len(samples), each, -1)
+        words["dense"] = statement_words(true, none).reshape(shape)
+        words["dense_negatives"] = statement_words(false, none).reshape(shape)
+        wrong = torch.from_numpy(~holds(false, every)).view(len(samples), each)
+        masks |= {"has_dense": torch.ones_like(wrong), "has_dense_negative": wrong}
+
+    def _tokenised(self, words: Words) -> dict[str, Tensor]:
+        """All texts at once, cut to the longest of them."""
+        most = max(part.shape[-1] for part in words.values())
+        flat = [
+            np.pad(
+                rows := part.reshape(-1, part.shape[-1]),
+                ((0, 0), (0, most - rows.shape[1])),
+                constant_values=-1,
+            )
+            for part in words.values()
+        ]
+        tokens = self.tokens(np.concatenate(flat))
+        if self.setting.cut:
+            tokens = cut_padding(tokens, self.setting.pad)
+        pieces = torch.split(tokens, [len(rows) for rows in flat])
+        return {
+            name: piece.reshape(*part.shape[:-1], -1)
+            for (name, part), piece in zip(words.items(), pieces, strict=True)
+        }
+
+    def _painted(self, scenes: Scenes, samples: np.ndarray) -> Tensor:
+        if self.pictures.on_device:
+            return self.pictures.prepared(scenes)
+        states = fold(key(_AUGMENT, self.setting.seed), samples)
+        with seeded() as seed:
+            pictures = []
+            for row, state in enumerate(states.tolist()):
+                seed(state >> 1)  # torch takes 63 bits
+                pictures.append(self.pictures.prepared(scenes[row : row + 1]))
+        return torch.cat(pictures)
