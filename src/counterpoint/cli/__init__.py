@@ -21,7 +21,9 @@ from counterpoint.cli import (
     ls,
     refine,
     rescore,
+    train,
     verify,
+    wise,
 )
 from counterpoint.cli.console import plainly
 
@@ -43,6 +45,8 @@ for name, verb in (
     ("import", import_scores.import_scores),
     ("refine", refine.refine),
     ("export", export.export),
+    ("train", train.train),
+    ("wise", wise.wise),
     ("doctor", doctor.doctor),
 ):
     app.command(name)(plainly(verb))

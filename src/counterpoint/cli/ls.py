@@ -24,6 +24,7 @@ class Kind(StrEnum):
     methods = "methods"
     models = "models"
     protocols = "protocols"
+    recipes = "recipes"
 
 
 def ls(
@@ -32,7 +33,7 @@ def ls(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """List benchmarks, methods of making pairs, models and protocols.
+    """List benchmarks, methods of making pairs, models, protocols and training recipes.
 
     Example:
 
@@ -60,6 +61,10 @@ def _rows(kind: Kind) -> list[dict[str, str]]:
         return _models()
     if kind is Kind.methods:
         return _methods()
+    if kind is Kind.recipes:
+        from counterpoint.train.reading import list_recipes
+
+        return list_recipes()
     from counterpoint.protocols import PROTOCOLS
 
     return [{"id": p.name, "what": p.summary, "detail": p.describe()} for p in PROTOCOLS.values()]

@@ -1,0 +1,169 @@
+"""`counterpoint wise`: evaluate the line between a model and its finetuned form."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from counterpoint.cli.console import counted, errors, output, print_json, progress_bars
+from counterpoint.cli.options import AsJson, DataFolder, Groups, ProtocolName
+
+if TYPE_CHECKING:
+    from counterpoint.results import Row
+    from counterpoint.runs import Run
+
+
+def wise(
+    base: Annotated[str, typer.Argument(help="Model id of the start of finetuning.")],
+    tuned: Annotated[str, typer.Argument(help="Model id of what came out of it.")],
+    benchmark: Annotated[
+        list[str] | None,
+        typer.Option("-b", "--benchmark", help="Benchmark id or case file; repeat for several."),
+    ] = None,
+    alphas: Annotated[
+        str, typer.Option(help="Shares of the tuned weights, with commas between.")
+    ] = "0,0.1,0.2,0.3,0.4,0.5,0.6,0.7,0.8,0.9,1",
+    data: DataFolder = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for the runs, one for each alpha. Else: in runs/.")
+    ] = None,
+    plot: Annotated[
+        Path | None, typer.Option(help="Draw the line into this SVG file.", metavar="FILE.svg")
+    ] = None,
+    save: Annotated[
+        tuple[float, Path] | None,
+        typer.Option(help="Save the model of one alpha as a folder for open_clip:local-dir:."),
+    ] = None,
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="Score only so many cases of each benchmark.")
+    ] = None,
+    protocol: ProtocolName = None,
+    batch_size: Annotated[int, typer.Option(min=1, help="Images or captions at a time.")] = 128,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    precision: Annotated[str, typer.Option(help="fp32, tf32, bf16 or fp16.")] = "fp32",
+    groups: Groups = False,
+    allow_missing: Annotated[
+        bool, typer.Option("--allow-missing", help="Exit with 0 although cases were left out.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Mix the weights of two models, (1 - alpha) x base + alpha x tuned, and evaluate the line.
+
+    Examples:
+
+    counterpoint wise world:base open_clip:local-dir:runs/hn/model -b world-swap --plot line.svg
+
+    counterpoint wise world:base open_clip:local-dir:runs/hn/model --save 0.5 half
+
+    Choose alpha on other cases than those you report.
+    """
+    chosen = read_alphas(alphas)
+    if device not in ("auto", "cpu", "cuda"):
+        raise typer.BadParameter("auto, cpu or cuda", param_hint="--device")
+    if not benchmark and save is None:
+        raise typer.BadParameter("a benchmark, or --save ALPHA FOLDER", param_hint="-b")
+    if plot is not None and (plot.suffix != ".svg" or not benchmark):
+        raise typer.BadParameter("a FILE.svg, and -b BENCHMARK to draw", param_hint="--plot")
+    if save is not None and not 0 <= save[0] <= 1:
+        raise typer.BadParameter("an alpha between 0 and 1, and a folder", param_hint="--save")
+
+    from counterpoint.models import LoadOptions
+    from counterpoint.train import wise_plot
+    from counterpoint.train.wise import Line, walk
+
+    if plot is not None:
+        wise_plot.require_matplotlib()
+    if save is not None:
+        from counterpoint.train import wise_saving
+
+        wise_saving.refuse_other(save[1])
+    line = Line(base, tuned, LoadOptions(device, precision))
+    runs: list[Run] = []
+    if benchmark:
+        with progress_bars() as bars:
+            runs = walk(
+                line,
+                benchmark,
+                chosen,
+                out=out,
+                data=data,
+                limit=limit,
+                protocol=protocol,
+                batch_size=batch_size,
+                progress=bars,
+            )
+        found = _found(chosen, runs, groups=groups or as_json)
+        _print(found, runs, (base, tuned), groups=groups, as_json=as_json)
+        if plot is not None:
+            wise_plot.draw(found, plot, f"from {base} to {tuned}")
+            _say(f"drawn {plot}", as_json)
+    if save is not None:
+        wise_saving.save_at(line, *save)
+        _say(f"saved {save[1]}: use it as -m open_clip:local-dir:{save[1]}", as_json)
+    _print_left_out(runs, allow_missing)
+
+
+def read_alphas(text: str) -> list[float]:
+    """`0,0.5,1` in ascending order, each once."""
+    try:
+        found = sorted({float(part) for part in text.split(",")})
+    except ValueError:
+        found = []
+    if not found or not all(0 <= alpha <= 1 for alpha in found):
+        raise typer.BadParameter(
+            "numbers between 0 and 1 with commas between, as 0,0.5,1", param_hint="--alphas"
+        )
+    return found
+
+
+def _found(alphas: list[float], runs: list[Run], *, groups: bool) -> dict[float, list[Row]]:
+    from counterpoint.results import rows
+
+    return {alpha: rows(run, groups=groups) for alpha, run in zip(alphas, runs, strict=True)}
+
+
+def _print(
+    found: dict[float, list[Row]],
+    runs: list[Run],
+    ends: tuple[str, str],
+    *,
+    groups: bool,
+    as_json: bool,
+) -> None:
+    from dataclasses import replace
+
+    from counterpoint.cli.tables import print_results
+    from counterpoint.results import as_json as plain
+
+    if as_json:
+        print_json(
+            [{"alpha": alpha, **row} for alpha, rows in found.items() for row in plain(rows)]
+        )
+        return
+    named = [
+        replace(row, model=f"alpha {alpha:g}") for alpha, rows in found.items() for row in rows
+    ]
+    print_results(runs, named, groups=groups)
+    output.print(f"alpha 0 = {ends[0]}\nalpha 1 = {ends[1]}", soft_wrap=True)
+    folder = runs[0].folder
+    where = folder if folder is None or len(runs) == 1 else folder.parent
+    output.print(f"saved {counted(len(runs), 'run')} in {where}", soft_wrap=True)
+
+
+def _say(line: str, as_json: bool) -> None:
+    (errors if as_json else output).print(line, soft_wrap=True)
+
+
+def _print_left_out(runs: list[Run], allow_missing: bool) -> None:
+    from counterpoint.cli.tables import left_out_lines
+
+    notes = dict.fromkeys(n for run in runs for n in run.manifest["model_info"].get("notes", ()))
+    for note in notes:
+        errors.print(f"note: {note}", style="yellow", soft_wrap=True)
+    for line in left_out_lines(runs):
+        errors.print(line, style="yellow", soft_wrap=True)
+    if any(run.left_out for run in runs) and not allow_missing:
+        errors.print("Cases were left out; --allow-missing accepts that.", style="yellow")
+        raise typer.Exit(3)

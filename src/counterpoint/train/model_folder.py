@@ -1,0 +1,128 @@
+"""The finished model as a folder that `open_clip:local-dir:` loads."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import open_clip
+import torch
+from safetensors.torch import save_file
+from torch import Tensor
+
+import counterpoint
+from counterpoint.errors import RunError
+from counterpoint.models.open_clip import OpenClip
+from counterpoint.models.open_clip_checks import parse
+from counterpoint.models.torch_models import quiet
+from counterpoint.train.lora import merged_state
+from counterpoint.train.state import whole
+
+if TYPE_CHECKING:
+    from counterpoint.train.building import Run
+
+MODEL: Final = "model"
+ABOUT: Final = "training.json"
+_CONFIG, _WEIGHTS = "open_clip_config.json", "open_clip_model.safetensors"
+_DTYPES: Final = {"fp32": torch.float32, "fp16": torch.float16}
+
+
+@torch.no_grad()
+def final_state(run: Run) -> dict[str, Tensor]:
+    """The weights as open_clip names them: averaged ones if there are, factors merged.
+
+    Every rank must call it: shards are put together.
+    """
+    parameters = run.parameters
+    own = {name: parameters[name].detach().clone() for name in run.averaged}
+    for name, average in run.averaged.items():
+        parameters[name].copy_(average)
+    state = {name: whole(value) for name, value in merged_state(run.trained.towers.clip).items()}
+    for name, value in own.items():
+        parameters[name].copy_(value)
+    return state
+
+
+def write_model(
+    folder: Path, id: str, start: OpenClip, state: Mapping[str, Tensor], about: Mapping[str, Any]
+) -> None:
+    """A folder with `state` in the architecture of model `id`. It appears when it is whole.
+
+    Floating-point tensors keep the type that they come in.
+    """
+    draft = folder.with_name(f".{folder.name}.partial")
+    name, source = _origin(id)
+    try:
+        shutil.rmtree(draft, ignore_errors=True)
+        draft.mkdir(parents=True)
+        tensors = {key: value.to("cpu", copy=True).contiguous() for key, value in state.items()}
+        quick = _quick_gelu(start.model)
+        metadata = {"format": "pt", "quick_gelu": str(quick).lower()}
+        save_file(tensors, draft / _WEIGHTS, metadata=metadata)
+        with quiet():
+            model_cfg = dict(open_clip.get_model_config(name))
+        if quick:
+            model_cfg["quick_gelu"] = True
+        config = {"model_cfg": model_cfg, "preprocess_cfg": start.model.visual.preprocess_cfg}
+        _write(draft / _CONFIG, config)
+        _write(draft / ABOUT, dict(about))
+        _copy_tokenizer(start, source, draft)
+        if folder.exists():
+            shutil.rmtree(folder)
+        draft.rename(folder)
+    except OSError as error:
+        raise RunError(f"{folder}: the model cannot be written: {error}.") from None
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+
+
+def save_model(run: Run, state: Mapping[str, Tensor], folder: Path, step: int) -> None:
+    dtype = _DTYPES[run.recipe.save_as]
+    stored = {k: v.to(dtype) if v.is_floating_point() else v for k, v in state.items()}
+    about = {
+        "start": {"id": run.recipe.model, "fingerprint": run.fingerprint},
+        "steps": step,
+        "recipe": run.recipe.settled(),
+        "notes": list(run.trained.start.notes),
+    }
+    write_model(folder, run.recipe.model, run.trained.start, stored, about)
+
+
+def _origin(id: str) -> tuple[str, Path | None]:
+    """A model's architecture as open_clip names it, and its folder if it has one."""
+    family, _, rest = id.partition(":")
+    if family == "world":
+        folder = Path(counterpoint.__file__).parent / "world" / "checkpoints" / rest
+        return f"local-dir:{folder}", folder
+    if family == "checkpoint":
+        rest = rest.rpartition("@")[2]
+        if not rest.startswith("local-dir:"):
+            return rest, None
+    source = parse(rest)
+    return source.name, source.folder
+
+
+def _quick_gelu(model: torch.nn.Module) -> bool:
+    return any(type(module).__name__ == "QuickGELU" for module in model.modules())
+
+
+def _copy_tokenizer(start: OpenClip, source: Path | None, folder: Path) -> None:
+    """Whatever lies beside the start's weights and is not weights; else the tokenizer's own."""
+    inner = getattr(start.tokenizer, "tokenizer", None)  # transformers'
+    if source is None:
+        if inner is not None:
+            inner.save_pretrained(folder)
+        return
+    for path in sorted(source.iterdir()):
+        name = path.name.lower()
+        if path.is_file() and (
+            "token" in name or name.startswith(("bpe", "merges", "vocab", "spiece", "config.json"))
+        ):
+            shutil.copyfile(path, folder / path.name)
+
+
+def _write(path: Path, values: Mapping[str, Any]) -> None:
+    path.write_text(json.dumps(values, indent=1, default=list) + "\n", encoding="utf-8")

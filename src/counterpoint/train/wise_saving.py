@@ -1,0 +1,78 @@
+"""The model of one alpha as a folder that `open_clip:local-dir:` loads."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Final
+
+import torch
+
+from counterpoint.errors import MissingExtraError, ModelError
+from counterpoint.models.open_clip import OpenClip, load
+from counterpoint.train.wise import Line, unlike
+
+try:
+    from counterpoint.train.model_folder import ABOUT, write_model
+except ModuleNotFoundError:  # the loop's settings are pydantic's
+    raise MissingExtraError("counterpoint wise --save", "train") from None
+
+_WISE: Final = "wise"
+_FOLDERS: Final = ("open_clip:local-dir:", "world:")
+
+
+def save_at(line: Line, alpha: float, folder: Path) -> None:
+    """Write the model of one alpha: float32 safetensors, config, tokenizer, how it was made.
+
+    The folder is loaded again before it takes its place: it must be the same model, bit for bit.
+    """
+    refuse_other(folder)
+    model = line.at(alpha)
+    ids = {"base": line.base, "tuned": line.tuned}
+    made = {
+        name: {"id": id, "fingerprint": found}
+        for (name, id), found in zip(ids.items(), line.fingerprints, strict=True)
+    }
+    about = {_WISE: {"alpha": alpha, **made}, "notes": list(model.notes)}
+    # Of two that are alike but for their weights, the one that brings its config and tokenizer.
+    id = next((id for id in (line.tuned, line.base) if id.startswith(_FOLDERS)), line.tuned)
+    draft = folder.with_name(f".{folder.name}.{os.getpid()}.wise")
+    try:
+        write_model(draft, id, model, model.model.state_dict(), about)
+        if why := _other(model, load(f"local-dir:{draft}", line.options)):
+            raise ModelError(
+                f"{line.name(alpha)} cannot be saved as an open_clip folder: loaded again it is "
+                f"another model: {why}."
+            )
+        if folder.exists():
+            shutil.rmtree(folder)
+        draft.rename(folder)
+    except OSError as error:
+        raise ModelError(f"{folder}: cannot be written: {error}.") from None
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+
+
+def _other(model: OpenClip, again: OpenClip) -> str:
+    """In what a model that was loaded again differs from what was saved."""
+    if why := unlike(model, again):
+        return why
+    found = again.model.state_dict()
+    for name, value in model.model.state_dict().items():
+        if not torch.equal(value, found[name]):
+            return f"{name} has changed"
+    return ""
+
+
+def refuse_other(folder: Path) -> None:
+    """Raise if something else than a model that was saved here stands in the folder's place."""
+    if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
+        return
+    try:
+        about = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        about = {}
+    if not isinstance(about, dict) or _WISE not in about:
+        raise ModelError(f"{folder} exists and was not made by wise; choose another --save folder.")

@@ -1,0 +1,258 @@
+"""Recipes: what ships, how they are changed, and what is said of mistakes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support import FEW
+from typer.testing import CliRunner
+
+from counterpoint.errors import CounterpointError, DataError, NotFoundError
+from counterpoint.train.losses import TERMS
+from counterpoint.train.reading import (
+    FOLDER,
+    list_recipes,
+    load_recipe,
+    merged,
+    recipe_names,
+    recipe_text,
+)
+from counterpoint.train.schedule import learning_rate
+
+PATH = "data.path=train.parquet"
+ISSUE = (
+    *("clip-ft", "negclip", "crepe-swap", "crepe-replace", "crepe-negate", "svlc", "svlc-pos"),
+    *("dac", "hn", "hp", "hp-hn", "trohn-text", "trohn-img", "counterpoint"),
+)
+NOT_IN_THE_WORLD = ("negclip", "crepe-negate")
+
+
+def refused(name: str, *changes: str, world: bool = True, kind=DataError) -> str:
+    with pytest.raises(kind) as caught:
+        load_recipe(name, changes, world=world)
+    message = str(caught.value)
+    assert "\n" not in message and len(message) < 800
+    return message
+
+
+# --- what ships --------------------------------------------------------------------------------
+
+
+def test_every_recipe_of_the_issue_is_there():
+    assert recipe_names() == sorted(ISSUE)
+    assert [row["id"] for row in list_recipes()] == sorted((*ISSUE, "detector"))
+    assert all(all(row.values()) for row in list_recipes())
+
+
+@pytest.mark.parametrize("name", ISSUE)
+def test_a_recipe_is_whole_and_its_header_says_how_to_launch_it(name):
+    recipe = load_recipe(name, [PATH])
+    assert recipe.name == name and recipe.source and recipe.what
+    header = [line for line in recipe_text(name).splitlines() if line.startswith("#")]
+    assert any(line.startswith(f"#   counterpoint train {name} ") for line in header)
+    assert any(line.startswith("#   torchrun ") and f" train {name} " in line for line in header)
+    assert any("--world" in line for line in header)
+
+
+@pytest.mark.parametrize("name", sorted(set(ISSUE) - set(NOT_IN_THE_WORLD)))
+def test_in_the_world_recipes_differ_in_their_loss_only(name):
+    recipe, control = load_recipe(name, world=True), load_recipe("clip-ft", world=True)
+    for key in ("model", "steps", "batch", "lr", "warmup", "schedule", "seed", "precision"):
+        assert getattr(recipe, key) == getattr(control, key)
+    assert recipe.data.kind == "world"
+    assert recipe.weight_decay == 0.1
+
+
+@pytest.mark.parametrize("name", NOT_IN_THE_WORLD)
+def test_what_the_world_lacks_is_refused(name):
+    assert "world" in refused(name)
+
+
+def test_published_numbers():
+    """From the papers and their code."""
+    negclip = load_recipe("negclip", [PATH])
+    assert (negclip.batch, negclip.lr, negclip.weight_decay) == (256, 1e-6, 0.2)
+    assert (negclip.epochs, negclip.warmup, negclip.data.hard_images) == (5, 50, 3)
+    assert negclip.clamp_scale == 100
+    svlc = load_recipe("svlc-pos", [PATH])
+    assert svlc.lora is not None and (svlc.lora.rank, svlc.lora.alpha) == (4, 1)
+    assert (svlc.batch, svlc.lr, svlc.warmup) == (512, 5e-6, 10_000)
+    assert [t.term for t in svlc.loss] == ["clip-negatives", "negatives", "analogy"]
+    dac = load_recipe("dac", [PATH])
+    assert (dac.batch, dac.data.dense, dac.lr) == (32, 10, 5e-6)
+    trohn = load_recipe("trohn-img", [PATH])
+    assert (trohn.batch, trohn.epochs, trohn.clamp_scale, trohn.seed) == (200, 10, None, 42)
+    assert load_recipe("clip-ft", [PATH]).batch == 400
+    assert load_recipe("hp-hn", [PATH]).epochs == 5
+
+
+@pytest.mark.parametrize("name", ISSUE)
+def test_data_holds_what_the_loss_reads_and_nothing_else(name):
+    from counterpoint.train.losses import uses
+    from counterpoint.train.recipe import terms_of
+
+    recipe = load_recipe(name, [PATH])
+    read = uses(terms_of(recipe.loss))
+    assert bool(recipe.data.negatives) == ("negatives" in read)
+    assert recipe.data.positives == ("positives" in read)
+    assert recipe.data.negative_images == ("negative_images" in read)
+    assert bool(recipe.data.hard_images) == ("hard_images" in read)
+    assert bool(recipe.data.dense) == ("dense" in read)
+
+
+# --- changes -----------------------------------------------------------------------------------
+
+
+def test_changes_reach_every_corner():
+    changes = ("lr=3e-5", "hn_weight=0.25", "only=swap", "lora.rank=8", "betas=[0.8, 0.9]")
+    recipe = load_recipe("hp-hn", [*changes, "epochs=2", "clamp_scale=none"], world=True)
+    assert recipe.lr == 3e-5 and recipe.betas == (0.8, 0.9)
+    assert {t.term: t.weight for t in recipe.loss}["negatives"] == 0.25
+    assert recipe.data.only == "swap" and recipe.clamp_scale is None
+    assert recipe.lora is not None and recipe.lora.rank == 8
+    assert (recipe.epochs, recipe.steps) == (2, None)  # one takes the other's place
+
+
+def test_an_own_file_is_a_recipe(tmp_path):
+    path = tmp_path / "mine.yaml"
+    path.write_text(recipe_text("hn"), encoding="utf-8")
+    assert load_recipe(str(path), world=True) == load_recipe("hn", world=True)
+
+
+@given(weight=st.floats(0, 10), seed=st.integers(0, 2**40), only=st.sampled_from(["swap", "null"]))
+@FEW
+def test_the_folder_follows_what_the_weights_depend_on(weight, seed, only):
+    changes = [f"hn_weight={weight!r}", f"seed={seed}", f"only={only}"]
+    recipe = load_recipe("hn", changes, world=True)
+    again = load_recipe("hn", [*reversed(changes), "log_every=3", "keep=9"], world=True)
+    other = load_recipe("hn", [*changes, f"seed={seed + 1}"], world=True)
+    assert recipe.folder == again.folder != other.folder
+    assert {t.term: t.weight for t in recipe.loss}["negatives"] == weight
+
+
+def test_merging_leaves_the_shipped_recipe_alone():
+    before = merged("hp-hn")
+    load_recipe("hp-hn", ["hn_weight=0", "data.size=5"], world=True)
+    assert merged("hp-hn") == before
+
+
+# --- mistakes ----------------------------------------------------------------------------------
+
+
+def test_all_mistakes_at_once():
+    message = refused("hp-hn", "lr=-1", "bath=3", "lora.rnk=3", "data.kind=wrld", "precision=int8")
+    assert message.startswith("recipe hp-hn: 5 mistakes: ")
+    for told in ("lr: ", "bath: unknown key, did you mean 'batch'?", "lora.rnk", "'rank'"):
+        assert told in message
+    assert "'wrld'" in message and "'int8'" in message
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        (["loss.negativs.weight=2"], "Did you mean 'negatives'?"),
+        (["loss.negatives.weight=-1"], "greater than or equal to 0"),
+        (["loss=[{term: clpi}]"], "Did you mean 'clip'?"),
+        (["loss=[{term: clip}, {term: clip}]"], "twice"),
+        (["loss=[]"], "at least 1 item"),
+        (["loss=[{term: clip, weight: 0}]"], "weight 0"),
+        (["loss=[{term: clip, options: {gamma: 1}}]"], "gamma"),
+        (["steps=null"], "epochs or steps"),
+        (["sharded=true", "lora.rank=4"], "LoRA"),
+        (["sharded=true", "precision=fp16"], "fp16"),
+        (["lr"], "key=value"),
+        (["lr=[1"], "not valid YAML"),
+        (["lr.peak=3"], "lr has no keys"),
+        (["lr=.nan"], "finite"),
+        (["name=../x"], "name: "),
+        (["data.only=negate"], "only=swap"),
+        (["data.path=x.parquet"], "has no path"),
+    ],
+)
+def test_each_mistake_has_its_sentence(changes, told):
+    assert told in refused("hp-hn", *changes)
+
+
+def test_data_that_is_not_named_is_asked_for():
+    from counterpoint.train.loop import train
+
+    with pytest.raises(DataError, match=r"data\.path=FILE"):
+        train(load_recipe("hn"))
+
+
+def test_unknown_recipes():
+    assert "Did you mean 'negclip'?" in refused("negclp", kind=NotFoundError)
+    assert "detector train" in refused("detector", kind=NotFoundError)
+    assert "readable" in refused("/nowhere/at/all.yaml")
+
+
+@pytest.mark.parametrize(
+    "text", ["", "- a", "lr: 1\nlr: 2", "name: [", "a: !!python/object/apply:os.getcwd []", "\0"]
+)
+def test_odd_files_are_refused_in_one_sentence(tmp_path, text):
+    path = tmp_path / "odd.yaml"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(CounterpointError) as caught:
+        load_recipe(str(path))
+    assert "\n" not in str(caught.value)
+
+
+def test_every_term_of_a_recipe_file_is_known():
+    for path in FOLDER.glob("*.yaml"):
+        for term in merged(str(path)).get("loss", ()):
+            assert term["term"] in TERMS.names()
+
+
+# --- the learning rate -------------------------------------------------------------------------
+
+
+@given(steps=st.integers(1, 500), warmup=st.integers(0, 600), peak=st.floats(1e-8, 1))
+def test_the_rate_rises_to_its_peak_and_falls_to_nearly_nothing(steps, warmup, peak):
+    rates = [learning_rate(step, steps, peak, warmup) for step in range(steps)]
+    assert all(0 < rate <= peak * (1 + 1e-12) for rate in rates)
+    rise, fall = rates[:warmup], rates[warmup:]
+    assert rise == sorted(rise) and fall == sorted(fall, reverse=True)
+    if fall:
+        assert fall[0] == pytest.approx(peak)
+        constant = learning_rate(steps - 1, steps, peak, warmup, "constant")
+        assert constant == peak
+
+
+def test_the_rate_as_open_clip_has_it():
+    assert learning_rate(0, 100, 1.0, 10) == 0.1
+    assert learning_rate(9, 100, 1.0, 10) == 1.0
+    assert learning_rate(10, 100, 1.0, 10) == 1.0
+    assert learning_rate(55, 100, 1.0, 10) == pytest.approx(0.5)
+
+
+# --- the command line --------------------------------------------------------------------------
+
+
+def show(*arguments: str):
+    import typer
+
+    from counterpoint.cli.console import plainly
+    from counterpoint.cli.train import train
+
+    app = typer.Typer()
+    app.command()(plainly(train))
+    return CliRunner().invoke(app, ["--show", *arguments])
+
+
+def test_show_prints_the_file_as_it_is():
+    assert show("hp-hn").output.strip() == (FOLDER / "hp-hn.yaml").read_text().strip()
+
+
+def test_show_with_changes_prints_a_recipe_that_means_the_same(tmp_path: Path):
+    result = show("hp-hn", "--world", "hn_weight=0.5", "only=swap")
+    path = tmp_path / "shown.yaml"
+    path.write_text(result.output, encoding="utf-8")
+    assert load_recipe(str(path)) == load_recipe("hp-hn", ["hn_weight=.5", "only=swap"], world=True)
+
+
+def test_show_refuses_what_training_would():
+    result = show("hp-hn", "bath=1")
+    assert result.exit_code == 1 and "did you mean 'batch'" in result.output

@@ -1,0 +1,299 @@
+"""A run that was broken off, anywhere, ends with the weights of one that was not."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+from training import last_checkpoint, run_small, same, small_recipe, weights, written
+
+from counterpoint.errors import CounterpointError, RunError
+from counterpoint.train import checkpoints, loop
+from counterpoint.train.checkpoints import (
+    Checkpoint,
+    load_last,
+    random_states,
+    restore_random,
+    save,
+    steps_in,
+)
+
+CPU = torch.device("cpu")
+ODD = ("accumulate=2", "ema=0.9", "cached_batch=3")  # everything that has a state of its own
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    torch.set_num_threads(1)
+
+
+class Killed(BaseException):
+    """Nothing catches it, as nothing catches a kill."""
+
+
+def broken_off(folder: Path, monkeypatch, at: int, *changes: str, out: str) -> None:
+    """A run that ends in the middle of a step: weights changed, nothing written."""
+    inner = loop.update
+
+    def killed(run, step):
+        found = inner(run, step)
+        if step == at:
+            raise Killed
+        return found
+
+    with monkeypatch.context() as patch:
+        patch.setattr(loop, "update", killed)
+        with pytest.raises(Killed):
+            run_small(folder, *changes, out=out)
+
+
+def everything(folder: Path) -> dict[str, torch.Tensor]:
+    """Weights, averages and the optimiser's state of the last checkpoint."""
+    last = last_checkpoint(folder)
+    return {
+        f"{name}: {key}": value
+        for name in ("weights", "optimiser")
+        for key, value in load_file(last / f"{name}.safetensors").items()
+    }
+
+
+@pytest.mark.parametrize("extra", [(), ODD, ("lora.rank=2",), ("precision=bf16",)])
+def test_broken_off_at_any_step(tmp_path, monkeypatch, extra):
+    run_small(tmp_path, *extra, out="whole")
+    for at in range(6) if not extra else (0, 3, 5):
+        broken_off(tmp_path, monkeypatch, at, *extra, out=f"at{at}")
+        assert not (tmp_path / f"at{at}" / "model").exists()
+        run_small(tmp_path, *extra, out=f"at{at}")
+        assert same(weights(tmp_path / f"at{at}"), weights(tmp_path / "whole"))
+        assert same(everything(tmp_path / f"at{at}"), everything(tmp_path / "whole"))
+        steps = [line["step"] for line in log_of(tmp_path / f"at{at}")]
+        assert steps == [1, 2, 3, 4, 5, 6]
+
+
+def test_half_precision_leaves_float32_as_it_was(tmp_path):
+    """On a CPU that lacks the instructions, torch would go on in another way for good."""
+    before = torch._C._get_mkldnn_enabled()
+    run_small(tmp_path, out="before")
+    run_small(tmp_path, "precision=bf16", out="half")
+    run_small(tmp_path, out="after")
+    assert torch._C._get_mkldnn_enabled() == before
+    assert same(weights(tmp_path / "before"), weights(tmp_path / "after"))
+    assert not same(weights(tmp_path / "before"), weights(tmp_path / "half"))
+
+
+def log_of(folder: Path) -> list[dict]:
+    return [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
+
+
+def test_losses_go_on_where_they_were(tmp_path, monkeypatch):
+    run_small(tmp_path, *ODD, out="whole")
+    broken_off(tmp_path, monkeypatch, 3, *ODD, out="two")
+    run_small(tmp_path, *ODD, out="two")
+    for one, two in zip(log_of(tmp_path / "whole"), log_of(tmp_path / "two"), strict=True):
+        assert [one[k] for k in ("step", "loss", "lr", "scale")] == [
+            two[k] for k in ("step", "loss", "lr", "scale")
+        ]
+
+
+_PROGRAM = """
+import sys, time, torch
+torch.set_num_threads(1)
+from counterpoint.train import loop
+from counterpoint.train.reading import load_recipe
+inner = loop.update
+def slowly(run, step):
+    time.sleep(0.05)
+    return inner(run, step)
+loop.update = slowly
+loop.train(load_recipe(sys.argv[1]))
+"""
+
+
+def test_killed_for_good_by_the_system(tmp_path):
+    """A real process and a real SIGKILL, at a moment of its own choosing."""
+    changes = ("steps=40", "save_every=3", *ODD)
+    run_small(tmp_path, *changes, out="whole")
+    path = written(small_recipe(tmp_path, *changes, "data.workers=1", out="killed"))
+    process = subprocess.Popen([sys.executable, "-c", _PROGRAM, path])
+    log = tmp_path / "killed" / "log.jsonl"
+    until = time.monotonic() + 150
+    while not (log.is_file() and len(log.read_text().splitlines()) >= 7):
+        assert process.poll() is None and time.monotonic() < until
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    assert process.wait() == -signal.SIGKILL
+    done = steps_in(tmp_path / "killed")
+    assert done and done[-1] < 40 and not (tmp_path / "killed" / "model").exists()
+    run_small(tmp_path, *changes, out="killed")
+    assert same(weights(tmp_path / "killed"), weights(tmp_path / "whole"))
+    assert same(everything(tmp_path / "killed"), everything(tmp_path / "whole"))
+
+
+def test_an_interruption_keeps_the_step_it_was_at(tmp_path, monkeypatch):
+    """Ctrl-C and SIGTERM come between steps, with a checkpoint."""
+    inner = loop.update
+    for number in (signal.SIGINT, signal.SIGTERM):
+        out = number.name
+
+        def interrupted(run, step, number=number):
+            if step == 2:
+                signal.raise_signal(number)
+            return inner(run, step)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(loop, "update", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                run_small(tmp_path, "save_every=0", out=out)
+        assert steps_in(tmp_path / out) == [3]
+        run_small(tmp_path, "save_every=0", out=out)
+    run_small(tmp_path, out="whole")
+    assert same(weights(tmp_path / "SIGINT"), weights(tmp_path / "whole"))
+    assert same(weights(tmp_path / "SIGTERM"), weights(tmp_path / "whole"))
+
+
+def test_a_finished_run_is_not_run_again(tmp_path, monkeypatch):
+    run_small(tmp_path)
+    before = weights(tmp_path / "run")
+
+    def never(run, step):
+        raise AssertionError("trained again")
+
+    monkeypatch.setattr(loop, "update", never)
+    run_small(tmp_path)
+    assert same(weights(tmp_path / "run"), before)
+
+
+# --- refusals ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ("lr=1e-4", "lr=0.01"),
+        ("hn_weight=0.5", "loss.negatives.weight=1.0"),
+        ("only=swap", "data.only=none"),
+        ("lora.rank=2", "lora."),
+        ("seed=3", "seed=0"),
+        ("steps=7", "steps=6"),
+    ],
+)
+def test_another_recipe_is_refused_by_its_first_difference(tmp_path, monkeypatch, change, told):
+    broken_off(tmp_path, monkeypatch, 3, out="run")
+    with pytest.raises(RunError) as caught:
+        run_small(tmp_path, change)
+    assert told in str(caught.value) and "out=FOLDER" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_what_changes_no_weight_may_change(tmp_path, monkeypatch):
+    broken_off(tmp_path, monkeypatch, 3, out="run")
+    run_small(tmp_path, "keep=1", "save_every=5", "log_every=3")
+    run_small(tmp_path, out="whole")
+    assert same(weights(tmp_path / "run"), weights(tmp_path / "whole"))
+
+
+def test_other_weights_under_the_same_name_are_refused(tmp_path, monkeypatch):
+    broken_off(tmp_path, monkeypatch, 3, out="run")
+    path = tmp_path / "start" / "open_clip_model.safetensors"
+    state = load_file(path)
+    from safetensors.torch import save_file
+
+    save_file({name: value * 2 for name, value in state.items()}, path)
+    with pytest.raises(RunError, match="other weights"):
+        run_small(tmp_path)
+
+
+# --- checkpoints -------------------------------------------------------------------------------
+
+
+def small(step: int) -> Checkpoint:
+    made = torch.Generator().manual_seed(step)
+    return Checkpoint(step, {"note": step}, {"a": torch.randn(3, generator=made)}, {})
+
+
+def test_only_the_last_are_kept(tmp_path):
+    for step in range(1, 8):
+        save(tmp_path, small(step), keep=3)
+    assert steps_in(tmp_path) == [5, 6, 7]
+    found = load_last(tmp_path, CPU)
+    assert found is not None and found.step == 7 and found.state["note"] == 7
+    assert torch.equal(found.weights["a"], small(7).weights["a"])
+
+
+@pytest.mark.parametrize("name", ["rename", "mkdir"])
+def test_a_checkpoint_is_whole_or_not_there(tmp_path, monkeypatch, name):
+    """Broken off before the last rename, the one before it is the last."""
+    save(tmp_path, small(1), keep=1)
+    inner = getattr(Path, name)
+
+    def broken(self, *args, **kwargs):
+        if ".partial" in self.name:
+            raise Killed
+        return inner(self, *args, **kwargs)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, name, broken)
+        with pytest.raises(Killed):
+            save(tmp_path, small(2), keep=1)
+    found = load_last(tmp_path, CPU)
+    assert found is not None and found.step == 1
+    save(tmp_path, small(2), keep=1)
+    assert steps_in(tmp_path) == [2]
+    assert [p.name for p in (tmp_path / checkpoints.FOLDER).iterdir()] == ["step-00000002"]
+
+
+def test_a_full_disk_is_a_sentence_and_keeps_the_last(tmp_path, monkeypatch):
+    save(tmp_path, small(1), keep=1)
+
+    def full(*args, **kwargs):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(checkpoints, "save_file", full)
+    with pytest.raises(RunError, match="No space left"):
+        save(tmp_path, small(2), keep=1)
+    found = load_last(tmp_path, CPU)
+    assert found is not None and found.step == 1
+
+
+@pytest.mark.parametrize("name", ["state.json", "weights.safetensors", "optimiser.safetensors"])
+def test_a_damaged_checkpoint_is_named(tmp_path, name):
+    folder = save(tmp_path, small(1), keep=2)
+    save(tmp_path, small(2), keep=2)
+    path = last_checkpoint(tmp_path) / name
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    with pytest.raises(CounterpointError, match="step-00000002 is damaged"):
+        load_last(tmp_path, CPU)
+    shutil.rmtree(path.parent)
+    found = load_last(tmp_path, CPU)
+    assert found is not None and folder.name == "step-00000001" and found.step == 1
+
+
+def test_nothing_is_pickled(tmp_path):
+    run_small(tmp_path)
+    kinds = {path.suffix for path in last_checkpoint(tmp_path / "run").iterdir()}
+    assert kinds == {".json", ".safetensors"}
+
+
+def test_random_states_survive_json():
+    random.seed(3), np.random.seed(4), torch.manual_seed(5)
+    np.random.standard_normal()  # leaves half a pair behind
+    random.gauss(0, 1)
+    states = json.loads(json.dumps(random_states()))
+
+    def draw():
+        numbers = [random.random(), random.gauss(0, 1), np.random.standard_normal()]
+        return [*numbers, np.random.random(), torch.rand(1).item()]
+
+    first = draw()
+    restore_random(states)
+    assert draw() == first

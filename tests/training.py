@@ -1,0 +1,60 @@
+"""Tiny runs in the world, for the tests of training."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import torch
+from open_clip_models import CLIP, save_model
+from safetensors.torch import load_file
+
+from counterpoint.train.loop import Trained, train
+from counterpoint.train.reading import load_recipe
+from counterpoint.train.recipe import Recipe
+
+SMALL = (
+    *("precision=fp32", "batch=8", "steps=6", "lr=1e-2", "warmup=2", "save_every=2", "log_every=1"),
+    *("data.workers=0", "data.size=40", "benchmarks=[]", "save_as=fp32", "device=cpu"),
+)
+
+
+def tiny_start(folder: Path, model_cfg: dict = CLIP) -> str:
+    """The id of a start that trains in no time."""
+    return f"open_clip:local-dir:{save_model(folder, model_cfg)}"
+
+
+def small_recipe(folder: Path, *changes: str, name: str = "hp-hn", out: str = "run") -> Recipe:
+    """A recipe in the world with a tiny start in `folder`, ending in `folder/out`."""
+    start = folder / "start"
+    id = f"open_clip:local-dir:{start}" if start.is_dir() else tiny_start(start)
+    return load_recipe(name, [*SMALL, f"model={id}", f"out={folder / out}", *changes], world=True)
+
+
+def run_small(folder: Path, *changes: str, name: str = "hp-hn", out: str = "run") -> Trained:
+    torch.set_num_threads(1)
+    done = train(small_recipe(folder, *changes, name=name, out=out))
+    assert done is not None
+    return done
+
+
+def weights(folder: Path) -> dict[str, torch.Tensor]:
+    """The finished model's."""
+    return load_file(folder / "model" / "open_clip_model.safetensors")
+
+
+def same(one: dict[str, torch.Tensor], two: dict[str, torch.Tensor]) -> bool:
+    """Bit for bit."""
+    return one.keys() == two.keys() and all(torch.equal(one[name], two[name]) for name in one)
+
+
+def last_checkpoint(folder: Path) -> Path:
+    return max((folder / "checkpoints").glob("step-*"))
+
+
+def written(recipe: Recipe) -> str:
+    """The path of a file that holds the recipe."""
+    values = recipe.model_dump(mode="json", by_alias=True, exclude_none=True)
+    path = recipe.folder.with_suffix(".yaml")
+    path.write_text(json.dumps(values), encoding="utf-8")
+    return str(path)
