@@ -44,7 +44,7 @@ class Factors(nn.Module):
 def add_lora(model: nn.Module, lora: Lora, seed: int) -> None:
     """Put factors beside the weights that the recipe names; all else stays frozen.
 
-    TSVLC, DAC and Hard Positives' authors adapt attention, MLP and the first convolution of both
+    TSVLC and DAC adapt attention, MLP and the first convolution of both
     towers: `targets: [attention, mlp, conv]`.
     """
     places = [
