@@ -112,19 +112,24 @@ from counterpoint.train import loop
 from counterpoint.train.reading import load_recipe
 inner = loop.update
 def slowly(run, step):
-    time.sleep(0.05)
+    time.sleep(float(sys.argv[2]))
     return inner(run, step)
 loop.update = slowly
 loop.train(load_recipe(sys.argv[1]))
 """
 
 
+def started(path, pause):
+    """A process of its own: what other tests have done to this one's arithmetic has no say."""
+    return subprocess.Popen([sys.executable, "-c", _PROGRAM, path, str(pause)])
+
+
 def test_killed_for_good_by_the_system(tmp_path):
     """A real process and a real SIGKILL, at a moment of its own choosing."""
     changes = ("steps=40", "save_every=3", *ODD)
-    run_small(tmp_path, *changes, out="whole")
+    assert started(written(small_recipe(tmp_path, *changes, out="whole")), 0).wait() == 0
     path = written(small_recipe(tmp_path, *changes, "data.workers=1", out="killed"))
-    process = subprocess.Popen([sys.executable, "-c", _PROGRAM, path])
+    process = started(path, 0.05)
     log = tmp_path / "killed" / "log.jsonl"
     until = time.monotonic() + 150
     while not (log.is_file() and len(log.read_text().splitlines()) >= 7):
@@ -134,7 +139,7 @@ def test_killed_for_good_by_the_system(tmp_path):
     assert process.wait() == -signal.SIGKILL
     done = steps_in(tmp_path / "killed")
     assert done and done[-1] < 40 and not (tmp_path / "killed" / "model").exists()
-    run_small(tmp_path, *changes, out="killed")
+    assert started(path, 0).wait() == 0
     assert same(weights(tmp_path / "killed"), weights(tmp_path / "whole"))
     assert same(everything(tmp_path / "killed"), everything(tmp_path / "whole"))
 
