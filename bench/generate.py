@@ -17,7 +17,7 @@ from pathlib import Path
 from resource import RUSAGE_CHILDREN, getrusage
 
 from counterpoint.generate.captions import Captions, first_of, open_captions
-from counterpoint.generate.language import parse
+from counterpoint.generate.language import tagged
 from counterpoint.generate.making import Settings
 from counterpoint.generate.names import chosen_methods
 from counterpoint.generate.pairs import KINDS, Kind
@@ -45,9 +45,9 @@ def _some(captions: Captions, count: int) -> list[str]:
 
 
 def _tagging(texts: list[str]) -> float:
-    list(parse(texts[:200]))
+    list(tagged(texts[:200]))
     start = time.perf_counter()
-    for _ in parse(texts):
+    for _ in tagged(texts):
         pass
     return (time.perf_counter() - start) / len(texts)
 

@@ -293,6 +293,36 @@ def test_writers_are_asked_in_pieces_and_judged(
     assert set(rows["version"]) == {"echo-1"}
 
 
+class Copycat:
+    """A writer that makes, of every caption, what `negclip` has made of it already."""
+
+    name, kind, version = "copycat", "negative", "copycat-1"
+
+    def __init__(self, rows: pl.DataFrame) -> None:
+        self.texts = dict(rows.select("caption", "text").iter_rows())
+
+    def make(
+        self, captions: Sequence[str], seeds: Sequence[int], progress: Progress
+    ) -> list[list[Draft | Refusal]]:
+        return [
+            [Draft(self.texts[c], "swap", "obj") if c in self.texts else Refusal("none")]
+            for c in captions
+        ]
+
+
+def test_what_two_methods_make_alike_is_kept_once(file: Path, tmp_path: Path) -> None:
+    captions = open_captions(str(file))
+    settings = Settings("negative", ("negclip",), wordnet=False)
+    alone, both = tmp_path / "alone.parquet", tmp_path / "both.parquet"
+    first = generate(captions, settings, alone, workers=1)
+    report = generate(captions, settings, both, writers=[Copycat(table(alone))], workers=1)
+    assert table(both).equals(table(alone))
+    assert report.rows == first.rows
+    assert report.counts["copycat", MADE] == 0
+    assert report.counts["copycat", "duplicate: made before"] > 50
+    assert generate(captions, settings, both, writers=[Copycat(table(alone))]) == report
+
+
 def test_only_the_first(file: Path) -> None:
     captions: Captions = first_of(open_captions(str(file)), 7)
     assert len(list(captions)) == 7
@@ -340,6 +370,19 @@ def test_wrong_commands_are_one_sentence(tmp_path: Path, options: list[str], sai
     result = CliRunner().invoke(app, ["generate", "negatives", "world:size=5", *place, *out])
     assert result.exit_code == 1
     assert said in result.output.replace("\n", " ")
+
+
+def test_a_wrong_ending_is_refused_before_anything_is_made(file: Path, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"must end in .parquet"):
+        generate(open_captions(str(file)), SETTINGS, tmp_path / "out.csv", workers=1)
+    assert not (tmp_path / "out.csv.parts").exists()
+
+
+def test_rules_have_no_prompts_to_show(tmp_path: Path) -> None:
+    command = ["generate", "negatives", "world:size=5", "--dry-run", "1"]
+    result = CliRunner().invoke(app, [*command, "-o", str(tmp_path / "o.parquet")])
+    assert result.exit_code == 2
+    assert not (tmp_path / "o.parquet").exists()
 
 
 def test_a_language_model_needs_a_name(tmp_path: Path) -> None:

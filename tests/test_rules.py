@@ -10,7 +10,7 @@ from random import Random
 import pytest
 from caption_grammar import captions
 
-from counterpoint.generate.language import Sentence, parse
+from counterpoint.generate.language import Sentence, tagged
 from counterpoint.generate.making import Made, Settings, make_by_rules
 from counterpoint.generate.methods import RULES, Draft
 from counterpoint.generate.pairs import Pair
@@ -26,7 +26,7 @@ MANY = captions(2500, seed=3)
 
 def made_of(caption: str, rule: str, *, tries: int = 12, doubtful: bool = False) -> set[str]:
     """Every text that a rule gives for a caption within a few seeds."""
-    [sentence] = parse([caption])
+    [sentence] = tagged([caption])
     vocabulary = Vocabulary(doubtful=doubtful)
     return {
         draft.text for seed in range(tries) for draft in drafts(sentence, rule, vocabulary, seed)

@@ -47,7 +47,7 @@ MethodNames = Annotated[
     ),
 ]
 Seed = Annotated[int, typer.Option(min=0, help="Another seed, other texts.")]
-Each = Annotated[int, typer.Option(min=1, max=8, help="Texts a way of making them may give.")]
+Each = Annotated[int, typer.Option(min=1, max=4, help="Texts a way of making them may give.")]
 Form = Annotated[
     Literal["caption", "uniform"],
     typer.Option(
@@ -110,6 +110,10 @@ def _command(kind: Kind, example: str) -> Callable[..., None]:
         from counterpoint.generate.names import chosen_methods
 
         names = chosen_methods(method, kind)
+        if dry_run and not names.llm:
+            raise typer.BadParameter("only llm methods have prompts", param_hint="--dry-run")
+        if limit and names.graphs:
+            raise typer.BadParameter("scene graphs are read whole", param_hint="--limit")
         settings = Settings(
             kind, names.rules, seed, checks, each, form, doubtful, wordnet, keep_refused
         )

@@ -18,7 +18,7 @@ _SHORT: Final = frozenset({"TV", "TVS", "DVD", "CD", "PC", "SUV", "RV", "BBQ", "
 
 
 class Put(NamedTuple):
-    """Tokens `start` to `end` are replaced by `text`; with an empty range it is put in between."""
+    """Tokens `start` to `end` make way for `text`; with an empty range it is put before `start`."""
 
     start: int
     end: int
@@ -45,17 +45,7 @@ def _pieces(sentence: Sentence, puts: Sequence[Put]) -> list[tuple[str, str, boo
     place = 0
     for start, end, text in sorted(puts, key=lambda put: (put.start, put.end)):
         pieces += [_piece(sentence, i) for i in range(place, start)]
-        if start < end:
-            blank = _blank(sentence, end - 1)
-            pieces += [(text, blank, True)] if text else []
-            if not text and pieces:  # what was cut leaves the blank that stood behind it
-                word, _, new = pieces[-1]
-                pieces[-1] = (word, blank, new)
-        elif start == len(sentence.tokens):
-            word, blank, new = pieces[-1]
-            pieces[-1:] = [(word, " ", new), (text, blank, True)]
-        else:
-            pieces.append((text, " ", True))
+        pieces.append((text, _blank(sentence, end - 1) if start < end else " ", True))
         place = end
     return pieces + [_piece(sentence, i) for i in range(place, len(sentence.tokens))]
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import polars as pl
 
@@ -16,6 +16,7 @@ from counterpoint.generate.graph_files import Graph, read_graphs, read_sizes
 from counterpoint.generate.making import CAPTIONS, MADE, Judge, Settings
 from counterpoint.generate.methods import Draft
 from counterpoint.generate.pairs import Kind, Pair, tabulate, write_pairs
+from counterpoint.generate.parts import with_counts
 from counterpoint.generate.run import Report
 from counterpoint.generate.scene_graphs import attribution_pairs, relation_pairs
 from counterpoint.generate.sources import Source, with_prefix
@@ -78,11 +79,7 @@ def generate_from_graphs(
         while some := list(islice(stream, _ROWS)):
             yield tabulate(some)
 
-    def said() -> dict[str, Any]:
-        rows = [[what, reason, n] for (what, reason), n in sorted(counts.items())]
-        return {**about, "counts": rows}
-
-    written = write_pairs(out, frames(), said)
+    written = write_pairs(out, frames(), lambda: with_counts(about, counts))
     return Report(written, counts[CAPTIONS, MADE], counts)
 
 

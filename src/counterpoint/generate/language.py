@@ -58,7 +58,7 @@ class Sentence:
         return [lemma(token.lower, token.pos) for token in self.tokens]
 
 
-def parse(captions: Iterable[str]) -> Iterator[Sentence]:
+def tagged(captions: Iterable[str]) -> Iterator[Sentence]:
     """Captions in order, each tagged once for all rules.
 
     Nothing is parsed: captions are often mere noun phrases, on which parsers of sentences fail, and

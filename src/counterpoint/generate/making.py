@@ -12,7 +12,7 @@ from typing import Final, Literal, NamedTuple
 
 from counterpoint.generate.checks import check, normal
 from counterpoint.generate.checks.format import uniform
-from counterpoint.generate.language import Sentence, parse
+from counterpoint.generate.language import Sentence, tagged
 from counterpoint.generate.methods import RULES, Draft, Refusal, Rule, Ways
 from counterpoint.generate.pairs import Kind, Pair
 from counterpoint.generate.readable import unreadable
@@ -68,14 +68,14 @@ def readable(sources: Sequence[Source], counts: Counter[tuple[str, str]]) -> lis
 
 
 def make_by_rules(sources: Sequence[Source], settings: Settings) -> Made:
-    """All rules of the settings on all captions, each parsed once."""
+    """All rules of the settings on all captions, each tagged once."""
     counts: Counter[tuple[str, str]] = Counter()
     kept = readable(sources, counts)
     rules: list[Rule] = [RULES.get(name) for name in settings.methods]
     words = settings.vocabulary()
     versions = {rule.name: f"{rule.name}-{rule.version} {words.version}" for rule in rules}
     pairs: list[Pair] = []
-    sentences = parse(source.caption for source in kept)
+    sentences = tagged(source.caption for source in kept)
     for source, sentence in zip(kept, sentences, strict=True):
         judge = Judge(source, settings, counts, words.wordnet)
         for rule in rules:

@@ -143,6 +143,11 @@ _PLAIN: Final = (
 )
 
 
+def refuse_ending(path: Path) -> None:
+    if path.suffix != ".parquet":
+        raise DataError(f"{path}: pairs are written as Parquet; the name must end in .parquet.")
+
+
 About = Mapping[str, Any] | Callable[[], Mapping[str, Any]]
 
 
@@ -153,8 +158,7 @@ def write_pairs(path: Path, frames: Iterable[pl.DataFrame], about: About) -> int
     """
     import pyarrow.parquet as pq  # slow to import
 
-    if path.suffix != ".parquet":
-        raise DataError(f"{path}: pairs are written as Parquet; the name must end in .parquet.")
+    refuse_ending(path)
     schema = pl.DataFrame(schema=SCHEMA).to_arrow().schema
     partial = path.with_name(path.name + ".partial")
     rows = 0

@@ -12,7 +12,11 @@ from typing import Any, Final
 import polars as pl
 
 from counterpoint.errors import DataError
-from counterpoint.generate.pairs import Pair, read_pairs, tabulate, write_pairs
+from counterpoint.generate.making import CAPTIONS, MADE
+from counterpoint.generate.pairs import Pair, read_about, read_pairs, tabulate, write_pairs
+
+Counts = Counter[tuple[str, str]]  # by (what, `made` or why not)
+REPEATED: Final = "duplicate: made before"
 
 _ENDING: Final = ".parts"
 _SETTINGS: Final = "settings.json"
@@ -45,34 +49,51 @@ class Parts:
     def done(self, name: str, number: int) -> bool:
         return self.path(name, number).is_file()
 
-    def frames(self, names: list[str], count: int) -> Iterator[pl.DataFrame]:
-        """The rows of all parts, a piece of the input after another."""
-        for number in range(count):
-            for name in names:
-                yield from read_pairs(self.path(name, number), refused=True)
+    def frames(self, names: list[str], count: int, counts: Counts) -> Iterator[pl.DataFrame]:
+        """The rows of all parts, a piece of the input after another.
 
-    def counts(self, names: list[str], count: int) -> Counter[tuple[str, str]]:
-        """What all parts together have counted. Captions are counted once, not once a name."""
-        total: Counter[tuple[str, str]] = Counter()
+        What two makers made of one caption alike is kept once; `counts` is put right.
+        """
+        for number in range(count):
+            paths = [self.path(name, number) for name in names]
+            piece = pl.concat(
+                [tabulate([]), *(f for path in paths for f in read_pairs(path, refused=True))]
+            )
+            first = pl.struct("source", "text", "refused").is_first_distinct()
+            again = piece.select(~first & (pl.col("refused") == "")).to_series()
+            for method in piece.filter(again)["method"]:
+                counts[method, MADE] -= 1
+                counts[method, REPEATED] += 1
+            yield piece.filter(~again)
+
+    def counts(self, names: list[str], count: int) -> Counts:
+        """What all parts together have counted; captions, which every maker sees, only once."""
+        total: Counts = Counter()
         for name in names:
             for number in range(count):
-                total += read_counts(self.path(name, number))
+                found = read_counts(read_about(self.path(name, number)))
+                total += Counter(
+                    {k: n for k, n in found.items() if k[0] != CAPTIONS or name == names[0]}
+                )
         return total
 
     def remove(self) -> None:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def write_part(path: Path, pairs: list[Pair], counts: Counter[tuple[str, str]]) -> None:
+def write_part(path: Path, pairs: list[Pair], counts: Counts) -> None:
     """A part with its counts in one file, so that one is never there without the other."""
-    rows = [[what, reason, number] for (what, reason), number in sorted(counts.items())]
-    write_pairs(path, [tabulate(pairs)], {"counts": rows})
+    write_pairs(path, [tabulate(pairs)], with_counts({}, counts))
 
 
-def read_counts(path: Path) -> Counter[tuple[str, str]]:
-    from counterpoint.generate.pairs import read_about
+def with_counts(about: Mapping[str, Any], counts: Counts) -> dict[str, Any]:
+    """What a file says of itself, with the counts in a form that JSON has."""
+    rows = [[what, reason, number] for (what, reason), number in sorted(counts.items()) if number]
+    return {**about, "counts": rows}
 
-    return Counter({(what, reason): n for what, reason, n in read_about(path)["counts"]})
+
+def read_counts(about: Mapping[str, Any]) -> Counts:
+    return Counter({(what, reason): number for what, reason, number in about["counts"]})
 
 
 def _write(path: Path, text: str) -> None:

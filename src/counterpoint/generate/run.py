@@ -30,8 +30,8 @@ from counterpoint.generate.making import (
     seed_of,
 )
 from counterpoint.generate.methods import Writer
-from counterpoint.generate.pairs import Pair, read_about, write_pairs
-from counterpoint.generate.parts import Parts, write_part
+from counterpoint.generate.pairs import Pair, read_about, refuse_ending, write_pairs
+from counterpoint.generate.parts import Counts, Parts, read_counts, with_counts, write_part
 from counterpoint.generate.sources import Source
 from counterpoint.progress import Advance, Progress, Quiet
 
@@ -46,7 +46,7 @@ class Report(NamedTuple):
 
     rows: int
     captions: int
-    counts: Counter[tuple[str, str]]
+    counts: Counts
 
 
 def generate(
@@ -63,6 +63,7 @@ def generate(
     `settings.methods` are rules; `writers` are other methods, asked one after another.
     """
     shown = progress or Quiet()
+    refuse_ending(out)  # now, not when all is made
     about = _about(captions, settings, writers)
     if out.exists():
         return _made_before(out, about)
@@ -74,13 +75,14 @@ def generate(
     for writer in writers:
         pieces = _by_writer(captions, settings, writer, parts, shown)
     counts = parts.counts(names, pieces)
-    seen = sum(n for (what, _), n in counts.items() if what == CAPTIONS) // len(names)
-    for key in [key for key in counts if key[0] == CAPTIONS]:
-        counts[key] //= len(names)
-    rows = [[what, reason, n] for (what, reason), n in sorted(counts.items())]
-    written = write_pairs(out, parts.frames(names, pieces), {**about, "counts": rows})
+    frames = parts.frames(names, pieces, counts)
+    written = write_pairs(out, frames, lambda: with_counts(about, counts))
     parts.remove()
-    return Report(written, seen, counts)
+    return Report(written, _captions(counts), +counts)
+
+
+def _captions(counts: Counts) -> int:
+    return sum(number for (what, _), number in counts.items() if what == CAPTIONS)
 
 
 def _about(captions: Captions, settings: Settings, writers: Sequence[Writer]) -> dict[str, Any]:
@@ -98,17 +100,13 @@ def _about(captions: Captions, settings: Settings, writers: Sequence[Writer]) ->
 
 def _made_before(out: Path, about: dict[str, Any]) -> Report:
     """A finished file is not made again, and never overwritten by something else."""
-    found = read_about(out)
-    if {**found, "counts": None, "methods": list(found.get("methods", ()))} != {
-        **about,
-        "counts": None,
-    }:
-        raise DataError(f"{out} exists and was made in another way; name another -o or remove it.")
-    counts = Counter({(what, reason): n for what, reason, n in found["counts"]})
-    seen = sum(n for (what, _), n in counts.items() if what == CAPTIONS)
-    import pyarrow.parquet as pq
+    import pyarrow.parquet as pq  # slow to import
 
-    return Report(int(pq.read_metadata(out).num_rows), seen, counts)
+    found = read_about(out)
+    if {key: value for key, value in found.items() if key != "counts"} != about:
+        raise DataError(f"{out} exists and was made in another way; name another -o or remove it.")
+    counts = read_counts(found)
+    return Report(int(pq.read_metadata(out).num_rows), _captions(counts), counts)
 
 
 def _pieces(captions: Captions) -> Iterator[tuple[int, list[Source]]]:

@@ -23,7 +23,7 @@ from PIL import Image
 
 from counterpoint.cases import ImageRef
 from counterpoint.errors import DataError
-from counterpoint.generate.export.groups import Text, read_groups
+from counterpoint.generate.export.groups import read_groups
 from counterpoint.generate.export.image_paths import ImagePaths
 from counterpoint.scoring.pictures import Picture
 from counterpoint.train.data import DataConfig
@@ -92,16 +92,12 @@ def _from_pairs(
             "neighbours": [],
             "dense": [],
             "dense_negatives": [],
-            "positive_types": _types(group.positives),
-            "negative_types": _types(group.negatives),
+            "positive_types": [text.type for text in group.positives],
+            "negative_types": [text.type for text in group.negatives],
         }
         for group in groups
     )
     return pa.concat_tables([_SCHEMA.empty_table(), *_chunks(rows)])
-
-
-def _types(texts: list[Text]) -> list[str]:
-    return [text.label.partition("/")[0] for text in texts]
 
 
 def _chunks(rows: Iterable[dict[str, Any]]) -> Iterator[pa.Table]:

@@ -59,12 +59,12 @@ class Source(ABC):
         """Raises ImageError."""
 
     def image_at(self, path: str, side: int) -> Image.Image:
-        """The image of a negative. Raises ImageError."""
-        raise NotImplementedError
+        """The image of a negative. Raises ImageError: not every source has them."""
+        raise ImageError(f"image {path!r:.200}: {self.name} holds no images of negatives.")
 
     def neighbours(self, number: int, most: int) -> list[list[int]]:
-        """Of each of the nearest images, the samples that it has."""
-        raise NotImplementedError
+        """Of each of the nearest images, the samples that it has; not every source knows them."""
+        raise DataError(f"{self.name} does not say which images are nearest to sample {number}.")
 
 
 @dataclass(slots=True)
