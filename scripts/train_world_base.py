@@ -1,21 +1,25 @@
 """Train the base model of the world: contrastively, from scratch, on captions like web text.
 
     python scripts/train_world_base.py --out src/counterpoint/world/checkpoints/base \
-        --steps 3000 --batch 1024 --grammar 0.1 --synonym 0.03 --seed 0 --device cuda --workers 14
+        --steps 3000 --batch 1024 --grammar 0.5 --synonym 0.01 --seed 0 --device cuda --workers 4
 
 Writes an open_clip model folder (config, tokenizer merges, fp16 safetensors) and how it was made.
+The learning rate stays where it is and the weights saved are an average over the last steps (EMA),
+which does for a decay: so training for fewer steps gives the same model as stopping there, and
+`--every` looks at the models on the way (and saves them, as OUT-STEP).
 """
 
 from __future__ import annotations
 
 import argparse
+import copy
 import gzip
 import json
 import math
 import time
 from collections import Counter
-from collections.abc import Iterator
-from itertools import islice, pairwise
+from collections.abc import Callable, Iterator
+from itertools import count, islice, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -24,13 +28,17 @@ import open_clip
 import torch
 from safetensors.torch import save_file
 
-from counterpoint.world.captions import CaptionStyle, sample_caption
+from counterpoint.train.sampling import fold, key, uniforms
+from counterpoint.train.world_scenes import SCENE_DRAWS, draw_scenes
+from counterpoint.train.world_texts import WorldTokens, draw_plain
 from counterpoint.world.draw import PIXELS, paint, tabulate
 from counterpoint.world.edits import replacements, swaps
 from counterpoint.world.lexicon import CANONICAL
-from counterpoint.world.scene import Scene, sample_scene
+from counterpoint.world.scene import Scene
 
 MEAN, STD = 0.5, 0.25
+AVERAGED = 0.998  # of the averaged weights at each step; the rest is the newest
+_STREAM = 0x6261_7365  # keeps these draws apart from any others of the seed
 MODEL = {
     "embed_dim": 128,
     "vision_cfg": {
@@ -70,16 +78,21 @@ def merge(parts: list[str], pair: tuple[str, str]) -> list[str]:
 class Batches(torch.utils.data.IterableDataset[Any]):
     """Scenes as numbers and their tokenised captions, drawn anew for ever."""
 
-    def __init__(self, tokenizer: Any, style: CaptionStyle, batch: int, seed: int) -> None:
-        self.tokenizer, self.style, self.batch, self.seed = tokenizer, style, batch, seed
+    def __init__(self, tokenizer: Any, arguments: argparse.Namespace) -> None:
+        self.tokens, self.arguments = WorldTokens(tokenizer, pad=0), arguments
 
     def __iter__(self) -> Iterator[tuple[np.ndarray, np.ndarray, torch.Tensor]]:
         info = torch.utils.data.get_worker_info()
-        rng = np.random.default_rng((self.seed, info.id if info else 0))
-        while True:
-            scenes = [sample_scene(rng) for _ in range(self.batch)]
-            captions = [sample_caption(scene, self.style, rng) for scene in scenes]
-            yield *tabulate(scenes), self.tokenizer(captions)
+        first, apart = (info.id, info.num_workers) if info else (0, 1)
+        for step in count(first, apart):  # workers take turns, so their number changes nothing
+            yield self.batch(step)
+
+    def batch(self, step: int) -> tuple[np.ndarray, np.ndarray, torch.Tensor]:
+        size, asked = self.arguments.batch, self.arguments
+        stream = fold(key(_STREAM, asked.seed), np.arange(step * size, (step + 1) * size))
+        scenes = draw_scenes(uniforms(fold(stream, 0), SCENE_DRAWS))
+        words = draw_plain(scenes, fold(stream, 1), asked.grammar, asked.synonym)
+        return *scenes.table(), self.tokens(words)
 
 
 def pixels(things: Any, grounds: Any, device: str) -> torch.Tensor:
@@ -88,20 +101,22 @@ def pixels(things: Any, grounds: Any, device: str) -> torch.Tensor:
     return (pictures.permute(0, 3, 1, 2).float() / 255 - MEAN) / STD
 
 
-def learning_rate(step: int, steps: int, peak: float, warmup: int = 200) -> float:
-    if step < warmup:
-        return peak * (step + 1) / warmup
-    return peak * 0.5 * (1 + math.cos(math.pi * (step - warmup) / max(1, steps - warmup)))
+def learning_rate(step: int, peak: float, warmup: int = 200) -> float:
+    return peak * min(1.0, (step + 1) / warmup)
 
 
-def train(model: Any, batches: Iterator[Any], arguments: argparse.Namespace) -> None:
+def train(
+    model: Any, batches: Iterator[Any], arguments: argparse.Namespace, look: Callable[..., None]
+) -> Any:
+    """The averaged model; `look(it, step)` is called every so many steps."""
+    averaged = copy.deepcopy(model)
     decayed = [p for p in model.parameters() if p.ndim >= 2]
     others = [p for p in model.parameters() if p.ndim < 2]
     groups = [{"params": decayed, "weight_decay": 0.1}, {"params": others, "weight_decay": 0.0}]
     optimiser = torch.optim.AdamW(groups, betas=(0.9, 0.98), eps=1e-6)
     for step, (things, grounds, tokens) in enumerate(islice(batches, arguments.steps)):
         for group in optimiser.param_groups:
-            group["lr"] = learning_rate(step, arguments.steps, arguments.rate)
+            group["lr"] = learning_rate(step, arguments.rate)
         images = pixels(things, grounds, arguments.device)
         with torch.autocast("cuda", torch.bfloat16, enabled=arguments.device == "cuda"):
             image, text, scale = model(images, tokens.to(arguments.device))
@@ -115,15 +130,21 @@ def train(model: Any, batches: Iterator[Any], arguments: argparse.Namespace) -> 
         optimiser.step()
         with torch.no_grad():
             model.logit_scale.clamp_(0, math.log(100))
-        if step % 200 == 0 or step == arguments.steps - 1:
-            print(f"step {step:5d}  loss {loss.item():.3f}  scale {scale.item():.1f}", flush=True)
+            keep = min(AVERAGED, (step + 1) / (step + 10))
+            torch._foreach_lerp_(list(averaged.parameters()), list(model.parameters()), 1 - keep)
+        done = step + 1
+        if done % 200 == 0:
+            print(f"step {done:5d}  loss {loss.item():.3f}  scale {scale.item():.1f}", flush=True)
+        if arguments.every and done % arguments.every == 0 and done < arguments.steps:
+            look(averaged, done)
+    return averaged
 
 
 @torch.no_grad()
 def evaluate(model: Any, tokenizer: Any, device: str, size: int = 2000) -> dict[str, float]:
     """Quick look at original accuracy, augmented accuracy and brittleness."""
     model.eval()
-    found = {}
+    found: dict[str, float] = {}
     for name, edits in (("replace", replacements(1)), ("swap", swaps(1))):
         cases = list(islice(edits, size))
         image = model.encode_image(scene_pixels([e.scene for e in cases], device), normalize=True)
@@ -134,8 +155,11 @@ def evaluate(model: Any, tokenizer: Any, device: str, size: int = 2000) -> dict[
         found[f"{name} original"] = float((c > n).float().mean())
         found[f"{name} augmented"] = float(((c > n) & (p > n)).float().mean())
         found[f"{name} brittleness"] = float(((c > n) != (p > n)).float().mean())
-        for group in sorted({e.group for e in cases}):
-            rows = torch.tensor([e.group == group for e in cases], device=device)
+        groups = [
+            (e.group, "" if e.usual is None else ("unusual", "usual")[e.usual]) for e in cases
+        ]
+        for group in sorted({g for two in groups for g in two if g}):
+            rows = torch.tensor([group in two for two in groups], device=device)
             found[f"{name} original {group}"] = float((c > n)[rows].float().mean())
     return {key: round(value, 4) for key, value in found.items()}
 
@@ -164,6 +188,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--every", type=int, default=0, help="look at the model, and save it")
     arguments = parser.parse_args()
     start = time.monotonic()
 
@@ -181,36 +206,35 @@ def main() -> None:
     )
     cfg = {**MODEL, "text_cfg": {**MODEL["text_cfg"], "vocab_size": tokenizer.vocab_size}}  # type: ignore[dict-item]
     model = open_clip.CLIP(**cfg).to(arguments.device)
-    data = Batches(
-        tokenizer,
-        CaptionStyle(arguments.grammar, arguments.synonym),
-        arguments.batch,
-        arguments.seed,
+    loader = torch.utils.data.DataLoader(
+        Batches(tokenizer, arguments), batch_size=None, num_workers=arguments.workers
     )
-    loader = torch.utils.data.DataLoader(data, batch_size=None, num_workers=arguments.workers)
-    train(model, iter(loader), arguments)
-
-    found = evaluate(model, tokenizer, arguments.device)
     preprocess = {
         "mean": [MEAN] * 3,
         "std": [STD] * 3,
         "interpolation": "bicubic",
         "resize_mode": "squash",
     }
-    minutes = (time.monotonic() - start) / 60
     device = torch.cuda.get_device_name() if arguments.device == "cuda" else arguments.device
-    note = how_it_was_made(
-        arguments, found, f"{minutes:.1f} minutes on {device}, torch {torch.__version__}"
-    )
-    save(model, arguments.out, {"model_cfg": cfg, "preprocess_cfg": preprocess}, merges, note)
-    print(json.dumps(found, indent=1))
-    print(f"{minutes:.1f} minutes; saved to {arguments.out}")
+
+    def finish(model: Any, steps: int, folder: Path | None = None) -> None:
+        found = evaluate(model, tokenizer, arguments.device)
+        minutes = (time.monotonic() - start) / 60
+        where = f"{minutes:.1f} minutes on {device}, torch {torch.__version__}"
+        note = how_it_was_made(arguments, steps, found, where)
+        folder = folder or arguments.out.with_name(f"{arguments.out.name}-{steps}")
+        save(model, folder, {"model_cfg": cfg, "preprocess_cfg": preprocess}, merges, note)
+        print(f"{folder}, {minutes:.1f} minutes: {json.dumps(found)}", flush=True)
+
+    finish(train(model, iter(loader), arguments, finish), arguments.steps, arguments.out)
 
 
-def how_it_was_made(arguments: argparse.Namespace, found: dict[str, float], where: str) -> str:
+def how_it_was_made(
+    arguments: argparse.Namespace, steps: int, found: dict[str, float], where: str
+) -> str:
+    names = ("batch", "rate", "grammar", "synonym", "seed", "device", "workers")
     options = " ".join(
-        f"--{key} {getattr(arguments, key)}"
-        for key in ("steps", "batch", "rate", "grammar", "synonym", "seed", "device", "workers")
+        [f"--steps {steps}", *(f"--{name} {getattr(arguments, name)}" for name in names)]
     )
     rows = "\n".join(f"| {key} | {100 * value:.1f} |" for key, value in found.items())
     return (

@@ -361,7 +361,7 @@ def world_sources(count: int) -> list[tuple[Source, Scene]]:
 
 def judged(kind: str, names: tuple[str, ...]) -> dict[str, list[bool]]:
     """By method: whether each text that the world understands is true of its scene."""
-    pairs = world_sources(700)
+    pairs = world_sources(900)
     scenes = {source.id: scene for source, scene in pairs}
     settings = Settings(kind, names, wordnet=False)  # type: ignore[arg-type]
     found: dict[str, list[bool]] = {}

@@ -24,8 +24,8 @@ from counterpoint.train.data_opening import open_data
 from counterpoint.train.sampling import fold, key, uniforms
 from counterpoint.train.world_data import WorldData
 from counterpoint.train.world_edits import draw_edits
+from counterpoint.train.world_scenes import FEATURES, RELATION, statement
 from counterpoint.train.world_scenes import holds as holds_all
-from counterpoint.train.world_scenes import statement
 from counterpoint.train.world_texts import (
     STATEMENT_DRAWS,
     WORDS,
@@ -35,10 +35,11 @@ from counterpoint.train.world_texts import (
     draw_statements,
     texts,
 )
+from counterpoint.world.captions import LEFT_FIRST, leads
 from counterpoint.world.draw import draw
 from counterpoint.world.edits import replacements, swaps
 from counterpoint.world.grammar import GrammarError, holds, read, write
-from counterpoint.world.lexicon import CANONICAL, SYNONYMS
+from counterpoint.world.lexicon import CANONICAL, RELATIONS, SYNONYMS
 from counterpoint.world.scene import sample_scene
 
 TOKENIZER = open_clip.SimpleTokenizer(str(BASE / MERGES), context_length=24)
@@ -117,7 +118,7 @@ def _words(text: str) -> list[str]:
 def test_edits_are_drawn_as_the_benchmarks_draw_them(only, slow):
     """The same shares of words in each text, of objects and of moves, as from `world.edits`."""
     size = 600
-    edits = draw_edits(3, np.arange(4 * size), only)
+    edits = draw_edits(3, np.arange(4 * size), only, synonym=0.5)
     data = opened(batch=4 * size, only=only, size=4 * size, seed=3)
     words, _ = data.texts(np.arange(4 * size), edits)
     fast = [Counter(w for t in texts(_flat(words[k])) for w in t.split()) for k in words]
@@ -146,7 +147,7 @@ def _flat(words: np.ndarray) -> np.ndarray:
 
 def test_statements_are_judged_and_written_as_the_world_does():
     """Also those that are wrong, or true by chance of objects that were not meant."""
-    edits = draw_edits(0, np.arange(400), None)
+    edits = draw_edits(0, np.arange(400), None, 0.2)
     scenes = edits.scenes
     draws = uniforms(fold(key(1), np.arange(400)), STATEMENT_DRAWS)
     drawn = draw_statements(scenes, draws)
@@ -158,13 +159,56 @@ def test_statements_are_judged_and_written_as_the_world_does():
             assert found[row] == holds(statement(said_all[row]), scenes.scene(row))
     data = opened()
     words, _ = data.texts(np.arange(400), edits)
-    assert texts(words["captions"]) == [write(statement(row)) for row in edits.originals]
-    assert texts(words["negatives"][:, 0]) == [write(statement(row)) for row in edits.negatives]
+    said_by = (edits.originals, words["captions"]), (edits.negatives, words["negatives"][:, 0])
+    for column, (rows, written) in zip((0, 2), said_by, strict=True):
+        assert texts(written) == [
+            write(statement(row), _rare_name(row, place) if rare else None)
+            for row, place, rare in zip(rows, edits.word, edits.rare[:, column], strict=True)
+        ]
+
+
+def _rare_name(row: np.ndarray, place: int) -> dict[str, str]:
+    word = (*FEATURES, *FEATURES, RELATIONS)[place][row[place]]
+    return {word: SYNONYMS[word]}
+
+
+def test_originals_are_worded_by_habit_and_negatives_by_none():
+    edits = draw_edits(4, np.arange(6000), None, synonym=0.1)
+    replaced = edits.word >= 0
+    rare = edits.rare[replaced]
+    assert not edits.rare[~replaced].any()
+    assert np.array_equal(rare[:, 0], ~rare[:, 1])
+    assert np.allclose(rare.mean(axis=0), [0.1, 0.9, 0.5], atol=0.03)
+    assert abs(rare[rare[:, 0], 2].mean() - 0.5) < 0.1  # the rule does not look at the original
+    loose = (edits.originals[:, RELATION] < 0) & ~replaced
+
+    def left_first(said: np.ndarray) -> float:
+        found = []
+        for row in np.flatnonzero(loose)[:1500]:
+            a, b = edits.scenes.scene(row).things[:2]
+            named = statement(said[row]).first.shape
+            found.append(leads(a, b) == (named == a.shape))
+        return float(np.mean(found))
+
+    assert abs(left_first(edits.originals) - LEFT_FIRST) < 0.03
+    assert abs(left_first(edits.positives) - (1 - LEFT_FIRST)) < 0.03
+    assert abs(left_first(edits.negatives) - 0.5) < 0.05
+
+
+def test_negatives_may_be_true_in_disguise():
+    data = opened(batch=1000, disguised=0.3)
+    batch = data.batch(0, 0)
+    scenes = data.edits(data.samples(0, 0)).scenes
+    true = [holds(read(said(t)), scenes.scene(row)) for row, t in enumerate(batch.negatives[:, 0])]
+    assert abs(np.mean(true) - 0.3) < 0.05
+    assert not any(
+        torch.equal(a, b) for a, b in zip(batch.captions, batch.negatives[:, 0], strict=True)
+    )
 
 
 def test_a_sample_is_the_same_in_any_batch_and_company():
-    alone = [draw_edits(5, np.array([n]), None) for n in (3, 77, 1_000_003)]
-    together = draw_edits(5, np.array([9, 1_000_003, 77, 3]), None)
+    alone = [draw_edits(5, np.array([n]), None, 0.5) for n in (3, 77, 1_000_003)]
+    together = draw_edits(5, np.array([9, 1_000_003, 77, 3]), None, 0.5)
     for place, edit in zip((3, 2, 1), alone, strict=True):
         assert together.scenes.scene(place) == edit.scenes.scene(0)
         assert np.array_equal(together.negatives[place], edit.negatives[0])
@@ -215,7 +259,7 @@ def test_no_benchmark_scene_is_trained_on():
     ]
     trained = set()
     for seed in (0, 1, 1_000_001):
-        edits = draw_edits(seed, np.arange(2000), None)
+        edits = draw_edits(seed, np.arange(2000), None, 0.01)
         for scenes in (edits.scenes, edits.negative_scenes):
             trained |= {scenes.scene(row).code() for row in range(2000)}
     assert len(trained) > 11_900
@@ -247,7 +291,7 @@ def test_plain_captions_come_in_their_share_and_without_edits():
 @pytest.mark.parametrize(("grammar", "synonym"), [(0.0, 0.0), (1.0, 0.3), (0.4, 1.0)])
 def test_the_share_of_grammar_and_of_rare_words_can_be_chosen(grammar, synonym):
     stream = fold(key(9), np.arange(1500))
-    scenes = draw_edits(0, np.arange(1500), None).scenes
+    scenes = draw_edits(0, np.arange(1500), None, 0.01).scenes
     captions = texts(draw_plain(scenes, stream, grammar, synonym))
     readable, rare, common = 0, 0, 0
     for row, caption in enumerate(captions):
@@ -343,7 +387,7 @@ def test_a_world_smaller_than_a_batch_is_refused():
 
 def test_scenes_as_arrays_are_those_of_the_world():
     """Marginals of single scenes against `world.scene.sample_scene`."""
-    edits = draw_edits(2, np.arange(3000), "swap")
+    edits = draw_edits(2, np.arange(3000), "swap", 0.01)
     rng = np.random.default_rng(0)
     slow = [sample_scene(rng) for _ in range(3000)]
     grounds = np.array([scene.ground for scene in slow])

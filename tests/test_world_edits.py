@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from counterpoint.world.captions import leads
 from counterpoint.world.edits import Edit, replacements, swaps
 from counterpoint.world.grammar import Phrase, Statement, holds, read
 from counterpoint.world.lexicon import ATTRIBUTES, COLOURS, CONVERSE, RELATIONS, SHAPES, SYNONYMS
@@ -101,7 +102,11 @@ def slots(statement: Statement) -> dict[str, str | None]:
 
 
 def changed(edit: Edit) -> dict[str, tuple[str | None, str | None]]:
-    before, after = slots(read(edit.original)), slots(read(edit.negative))
+    """Slot by slot; where the negative names the objects in the other order, it is turned."""
+    original, negative = read(edit.original), read(edit.negative)
+    if negative.relation is None and negative.first.shape != original.first.shape:
+        negative = Statement(negative.second, negative.first)
+    before, after = slots(original), slots(negative)
     return {slot: (before[slot], after[slot]) for slot in before if before[slot] != after[slot]}
 
 
@@ -125,6 +130,8 @@ def test_replacements_reword_that_slot_in_the_positive(edits: dict[str, list[Edi
         ((old, _),) = changed(edit).values()
         # Without articles, whose form follows the next word, one word is said otherwise.
         bare, reworded = (re.sub(r"\ban\b", "a", t) for t in (edit.original, edit.positive))
+        if not edit.usual:  # the original has the rare name
+            bare, reworded = reworded, bare
         assert bare.count(f" {old} ") == 1
         assert reworded == bare.replace(f" {old} ", f" {SYNONYMS[str(old)]} ")
 
@@ -144,7 +151,7 @@ def test_swaps_of_attributes_leave_the_nouns(edits: dict[str, list[Edit]]) -> No
             assert after.relation == before.relation
             assert edit.group == f"relations/{side(before.relation)}"
             continue
-        assert (after.first.shape, after.second.shape) == (before.first.shape, before.second.shape)
+        assert {after.first.shape, after.second.shape} == {before.first.shape, before.second.shape}
         assert before.relation is None
         if edit.group == "attributes/mixed":
             assert len(kinds) == 2
@@ -183,6 +190,44 @@ def test_groups_come_in_turn(edits: dict[str, list[Edit]]) -> None:
     for name, made in edits.items():
         for turn, groups in enumerate([*turns[name], relations]):
             assert {e.group for e in made[turn::4]} == groups
+
+
+def share(truths: list[bool]) -> float:
+    return float(np.mean(truths))
+
+
+def rare(text: str) -> bool:
+    return any(f" {name} " in f" {text} " for name in SYNONYMS.values())
+
+
+def test_a_rare_word_tells_nothing(edits: dict[str, list[Edit]]) -> None:
+    """Original, positive and negative say one as often, whatever the others do."""
+    made = edits["replacements"]
+    for which in ("original", "positive", "negative"):
+        assert abs(share([rare(getattr(e, which)) for e in made]) - 0.5) < 0.06
+    for usual in (True, False):
+        some = [e for e in made if e.usual == usual]
+        assert {rare(e.original) for e in some} == {not usual}
+        assert {rare(e.positive) for e in some} == {usual}
+        assert abs(share([rare(e.negative) for e in some]) - 0.5) < 0.08
+    assert not any(rare(getattr(e, t)) for e in edits["swaps"] for t in ("original", "negative"))
+
+
+def test_the_order_tells_nothing(edits: dict[str, list[Edit]]) -> None:
+    """The object further left is named first as often in originals, positives and negatives."""
+    made = [e for e in edits["swaps"] if e.group.startswith("attributes/")]
+
+    def left_first(edit: Edit, which: str) -> bool:
+        shape = read(getattr(edit, which)).first.shape
+        first = next(t for t in edit.scene.things if t.shape == shape)
+        second = next(t for t in edit.scene.things[:2] if t.shape != shape)
+        return leads(first, second)
+
+    plain = [e for e in made if len({t.shape for t in e.scene.things}) == len(e.scene.things)]
+    for which in ("original", "positive", "negative"):
+        assert abs(share([left_first(e, which) for e in plain]) - 0.5) < 0.1
+    assert all(e.usual == left_first(e, "original") for e in plain)
+    assert {e.usual for e in edits["swaps"] if e not in made} == {None}
 
 
 def test_every_value_and_relation_is_replaced(edits: dict[str, list[Edit]]) -> None:

@@ -6,12 +6,16 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Final
 
+import numpy as np
+
 from counterpoint.benchmarks import Benchmark, Options
 from counterpoint.cases import Case, Cases, ImageRef, caption_case
 from counterpoint.errors import CaseError
 from counterpoint.scoring.pictures import WORLD
+from counterpoint.world.captions import CaptionStyle, sample_caption
 from counterpoint.world.edits import Edit, replacements, swaps
-from counterpoint.world.scene import Scene
+from counterpoint.world.grammar import holds, read
+from counterpoint.world.scene import Scene, sample_scene
 
 _DEFAULTS: Final = {"size": 2000, "seed": 1}
 _BI_SEED: Final = 1_000_000
@@ -26,13 +30,18 @@ def _one_image(make: Callable[[int], Iterator[Edit]]) -> Callable[[Options], Cas
         edits = islice(make(options.number("seed")), _size(options))
         rows = (
             caption_case(
-                str(n), _image(e.scene), (e.original, e.positive), (e.negative,), (e.group,)
+                str(n), _image(e.scene), (e.original, e.positive), (e.negative,), _groups(e)
             )
             for n, e in enumerate(edits)
         )
         return Cases.build(rows, source="world")
 
     return cases
+
+
+def _groups(edit: Edit) -> tuple[str, ...]:
+    """Averages are over the first; the second tells whether the original is worded as usual."""
+    return (edit.group,) if edit.usual is None else (edit.group, ("unusual", "usual")[edit.usual])
 
 
 def _two_images(options: Options) -> Cases:
@@ -52,6 +61,18 @@ def _two_images(options: Options) -> Cases:
         for n, (kind, e) in enumerate(islice(edits, size))
     )
     return Cases.build(rows, source="world")
+
+
+def _gallery(options: Options) -> Cases:
+    """Scenes with a sentence each; a pair is true wherever the sentence holds of the scene."""
+    rng = np.random.default_rng((options.number("seed"), 2))
+    scenes = [sample_scene(rng) for _ in range(_size(options))]
+    sentences = CaptionStyle(grammar=1.0, synonym=0.0)
+    captions = list(dict.fromkeys(sample_caption(scene, sentences, rng) for scene in scenes))
+    said = [read(caption) for caption in captions]
+    truth = tuple(tuple(holds(one, scene) for one in said) for scene in scenes)
+    images = tuple(_image(scene) for scene in scenes)
+    return Cases.build([Case("0", images, tuple(captions), truth)], source="world")
 
 
 def _size(options: Options) -> int:
@@ -84,4 +105,12 @@ BI: Final = Benchmark(
     "bivlc",
     _two_images,
     defaults=_DEFAULTS,
+)
+RETRIEVAL: Final = Benchmark(
+    "world-retrieval",
+    "scenes and sentences, each to be found by the other",
+    "N x M",
+    "retrieval",
+    _gallery,
+    defaults={"size": 1000, "seed": 1},
 )

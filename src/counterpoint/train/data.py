@@ -36,7 +36,7 @@ Tokenize = Callable[[Sequence[str]], "Tensor"]  # texts to (n, context) token id
 
 _COMMON: Final = {"kind", "only", "negatives", "positives", "negative_images", "dense", "workers"}
 _FIELDS: Final[dict[str, set[str]]] = {
-    "world": _COMMON | {"size", "plain", "grammar", "synonym"},
+    "world": _COMMON | {"size", "plain", "grammar", "synonym", "disguised"},
     "pairs": _COMMON | {"path", "images", "hard_images"},
     "webdataset": (_COMMON | {"path"}) - {"negative_images"},
 }
@@ -65,7 +65,10 @@ class DataConfig(BaseModel):
     size: int = Field(200_000, ge=1, description="world: samples an epoch")
     plain: float = Field(0.0, ge=0, le=1, description="world: share of plain captions, no edits")
     grammar: float = Field(0.1, ge=0, le=1, description="world: grammatical among plain captions")
-    synonym: float = Field(0.03, ge=0, le=1, description="world: rarer words in plain captions")
+    synonym: float = Field(
+        0.01, ge=0, le=1, description="world: how often a caption is in rare words"
+    )
+    disguised: float = Field(0.0, ge=0, le=1, description="world: share of negatives that are true")
     workers: int = Field(4, ge=0, le=256, description="processes that prepare batches, each rank")
 
     @property
@@ -87,6 +90,8 @@ class DataConfig(BaseModel):
             raise ValueError("the world has only=replace and only=swap")
         if self.kind == "world" and self.negatives > 1:
             raise ValueError("the world has one negative a caption")
+        if self.negative_images and self.disguised:
+            raise ValueError("a disguised positive has no image of its own: no negative_images")
         if self.negative_images and not self.negatives:
             raise ValueError("negative_images needs negatives: it is the image of the first")
         return self

@@ -68,6 +68,7 @@ def write_model(
             model_cfg["quick_gelu"] = True
         config = {"model_cfg": model_cfg, "preprocess_cfg": start.model.visual.preprocess_cfg}
         _write(draft / _CONFIG, config)
+        shutil.copymode(draft / _CONFIG, draft / _WEIGHTS)  # safetensors writes for its owner only
         _write(draft / ABOUT, dict(about))
         _copy_tokenizer(start, source, draft)
         if folder.exists():

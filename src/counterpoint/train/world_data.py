@@ -29,7 +29,8 @@ from counterpoint.train.world_texts import (
     statement_words,
 )
 
-_PLAIN, _DENSE, _AUGMENT = range(101, 104)  # streams of the seed, beside that of the edits
+# Streams of the seed, beside that of the edits.
+_PLAIN, _DENSE, _AUGMENT, _DISGUISE = range(101, 105)
 _FALSE_DRAWS: Final = 10
 Words = dict[str, np.ndarray]  # word numbers, (B, words) or (B, m, words)
 
@@ -55,7 +56,7 @@ class WorldData(Stepwise):
 
     def edits(self, samples: np.ndarray) -> Edits:
         only = cast(Any, self.setting.config.only)  # the configuration allows nothing else
-        return draw_edits(self.setting.seed, samples, only)
+        return draw_edits(self.setting.seed, samples, only, self.setting.config.synonym)
 
     def prepare(self, epoch: int, step: int) -> Parcel:
         samples = self.samples(epoch, step)
@@ -82,8 +83,8 @@ class WorldData(Stepwise):
     def texts(self, samples: np.ndarray, edits: Edits) -> tuple[Words, dict[str, Tensor]]:
         """The texts of a batch as word numbers, and the masks of what samples have."""
         config, seed = self.setting.config, self.setting.seed
-        none = reworded(np.full(len(samples), -1))
-        words = {"captions": statement_words(edits.originals, none)}
+        rare = [reworded(np.where(one, edits.word, -1)) for one in edits.rare.T]
+        words = {"captions": statement_words(edits.originals, rare[0])}
         plain = np.zeros(len(samples), dtype=bool)
         if config.plain:
             stream = fold(key(_PLAIN, seed), samples)
@@ -95,10 +96,16 @@ class WorldData(Stepwise):
         has = torch.from_numpy(~plain)
         masks = {}
         if config.positives:
-            words["positives"] = statement_words(edits.positives, reworded(edits.reworded))
+            words["positives"] = statement_words(edits.positives, rare[1])
             masks["has_positive"] = has
         if config.negatives:
-            words["negatives"] = statement_words(edits.negatives, none)[:, None]
+            false = statement_words(edits.negatives, rare[2])
+            if config.disguised:  # as of rule-made negatives some are true
+                drawn = uniforms(fold(key(_DISGUISE, seed), samples), 1)
+                false = np.where(
+                    drawn < config.disguised, statement_words(edits.positives, rare[1]), false
+                )
+            words["negatives"] = false[:, None]
             masks["has_negative"] = has[:, None]
         if config.negative_images:
             masks["has_negative_image"] = has

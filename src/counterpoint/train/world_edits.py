@@ -3,6 +3,12 @@
 Sample s of a seed is the first valid one of its attempts, each drawn by its own address: it does
 not depend on the batch, the rank or the samples before it. No seed of training gives a stream of
 the evaluation benchmarks: those are drawn by another generator.
+
+One thing is not as in the benchmarks. There, originals are worded either way as often; here they
+are as people word them: a rare name now and then (`synonym`), the object further left first
+(LEFT_FIRST). Negatives are made by a rule that knows no such habits. So a model that learns from
+originals and negatives alone may take an unusual wording for a false one, which is the
+oversensitivity that the hard-positives paper found; positives, worded unusually and true, undo it.
 """
 
 from __future__ import annotations
@@ -26,30 +32,33 @@ from counterpoint.train.world_scenes import (
     draw_scenes,
     holds,
     joined,
+    leads,
     place,
     statements,
 )
+from counterpoint.world.captions import LEFT_FIRST
 from counterpoint.world.lexicon import CONVERSE, RELATIONS
 from counterpoint.world.scene import GRID, RELATION_MARGIN
 
 _STREAM: Final = 0x7261_696E  # keeps these draws apart from any others of the seed
-_EDIT_DRAWS: Final = 10 + CELLS
+_EDIT_DRAWS: Final = 10 + CELLS + 2
+_HABIT, _RULE = -2, -1  # of these draws: how the original is worded, how the negative
 _CONVERSE: Final = np.array([RELATIONS.index(CONVERSE[r]) for r in RELATIONS])
 _NONE: Final = -1
 
 
 @dataclass(frozen=True, slots=True)
 class Edits:
-    """n edits. The positive is `positive` with the word of `reworded` said in the other way.
-
-    `reworded` is a place in a statement (0 to 8), -1 if the positive is not reworded.
+    """n edits. `word` is the place (0 to 8) in the statements of the word that was replaced, -1 if
+    none was; `rare` (n, 3) says which of original, positive and negative say its rare name.
     """
 
     scenes: Scenes
     originals: np.ndarray
     positives: np.ndarray
-    reworded: np.ndarray
     negatives: np.ndarray
+    word: np.ndarray
+    rare: np.ndarray
     negative_scenes: Scenes
 
     def __getitem__(self, rows: np.ndarray) -> Edits:
@@ -64,8 +73,13 @@ def _join(parts: list[Edits]) -> Edits:
     return Edits(*(column(field.name) for field in fields(Edits)))
 
 
-def draw_edits(seed: int, samples: np.ndarray, only: Literal["replace", "swap"] | None) -> Edits:
-    """The edits of these samples (numbers from 0): all replace, all swap, or in turn."""
+def draw_edits(
+    seed: int, samples: np.ndarray, only: Literal["replace", "swap"] | None, synonym: float
+) -> Edits:
+    """The edits of these samples (numbers from 0): all replace, all swap, or in turn.
+
+    `synonym` is how often an original says the rare name of the word that will be replaced.
+    """
     stream = fold(key(_STREAM, seed), samples)
     turn = samples if only else samples // 2
     swapped = np.full(len(samples), only == "swap") if only else samples % 2 == 1
@@ -77,7 +91,7 @@ def draw_edits(seed: int, samples: np.ndarray, only: Literal["replace", "swap"] 
         tries = max(1, min(64, len(samples) // len(waiting)))
         address = fold(stream[waiting][:, None], np.arange(attempt, attempt + tries)).ravel()
         edits, valid = _draft(
-            uniforms(address, SCENE_DRAWS + _EDIT_DRAWS), maker[waiting].repeat(tries)
+            uniforms(address, SCENE_DRAWS + _EDIT_DRAWS), maker[waiting].repeat(tries), synonym
         )
         first = valid.reshape(-1, tries).argmax(axis=1) + np.arange(len(waiting)) * tries
         found = valid[first]
@@ -87,14 +101,14 @@ def draw_edits(seed: int, samples: np.ndarray, only: Literal["replace", "swap"] 
     return _join(parts)[np.argsort(np.concatenate(rows))]
 
 
-def _draft(draws: np.ndarray, maker: np.ndarray) -> tuple[Edits, np.ndarray]:
+def _draft(draws: np.ndarray, maker: np.ndarray, synonym: float) -> tuple[Edits, np.ndarray]:
     """One attempt a row, and which are valid; rows are made by kind and put back in order."""
     scenes = draw_scenes(draws[:, :SCENE_DRAWS])
     parts, rows, possible = [], [], []
     for number, make in enumerate(_MAKERS):
         chosen = np.flatnonzero(maker == number)
         if len(chosen):
-            edits, may = make(scenes[chosen], draws[chosen, SCENE_DRAWS:])
+            edits, may = make(scenes[chosen], draws[chosen, SCENE_DRAWS:], synonym)
             parts.append(edits)
             rows.append(chosen)
             possible.append(may)
@@ -114,6 +128,13 @@ def _draft(draws: np.ndarray, maker: np.ndarray) -> tuple[Edits, np.ndarray]:
 
 
 _Made = tuple[Edits, np.ndarray]
+_Maker = Callable[[Scenes, np.ndarray, float], _Made]
+
+
+def _rare(draws: np.ndarray, synonym: float) -> np.ndarray:
+    """Who says the rare name: the original by habit, the positive if not, the negative by rule."""
+    original = draws[:, _HABIT] < synonym
+    return np.stack([original, ~original, draws[:, _RULE] < 0.5], axis=1)
 
 
 def _phrases(things: np.ndarray, kinds: np.ndarray) -> np.ndarray:
@@ -132,8 +153,8 @@ def _other(old: np.ndarray, draws: np.ndarray, count: np.ndarray | int) -> np.nd
     return (old + 1 + below(draws, count - 1)) % count
 
 
-def _replace_attribute(kind: int) -> Callable[[Scenes, np.ndarray], _Made]:
-    def make(scenes: Scenes, draws: np.ndarray) -> _Made:
+def _replace_attribute(kind: int) -> _Maker:
+    def make(scenes: Scenes, draws: np.ndarray, synonym: float) -> _Made:
         n, (a, b) = len(draws), (scenes.things[:, 0], scenes.things[:, 1])
         relation = np.where(draws[:, 0] < 0.5, _NONE, below(draws[:, 1], len(RELATIONS)))
         first = _phrases(a, np.full(n, kind))
@@ -145,7 +166,8 @@ def _replace_attribute(kind: int) -> Callable[[Scenes, np.ndarray], _Made]:
         may = (second[:, kind] != old) & (second[:, kind] != new)
         changed, things = first.copy(), scenes.things.copy()
         changed[:, kind], things[:, 0, kind] = new, new
-        forward = draws[:, 5] < 0.5  # so that the edited phrase is not always the first
+        by_habit = leads(scenes.places[:, :2]) == (draws[:, 5] < LEFT_FIRST)
+        forward = np.where(relation == _NONE, by_habit, draws[:, 5] < 0.5)
 
         def state(phrase: np.ndarray) -> np.ndarray:
             ahead, behind = (
@@ -154,17 +176,15 @@ def _replace_attribute(kind: int) -> Callable[[Scenes, np.ndarray], _Made]:
             )
             return np.where(forward[:, None], ahead, behind)
 
-        original, place_of_word = state(first), np.where(forward, kind, 4 + kind)
-        negative_scenes = scenes.with_things(things)
-        return (
-            Edits(scenes, original, original, place_of_word, state(changed), negative_scenes),
-            may,
-        )
+        original, word = state(first), np.where(forward, kind, 4 + kind)
+        texts = (original, original, state(changed))
+        rare, negative_scenes = _rare(draws, synonym), scenes.with_things(things)
+        return Edits(scenes, *texts, word, rare, negative_scenes), may
 
     return make
 
 
-def _replace_relation(scenes: Scenes, draws: np.ndarray) -> _Made:
+def _replace_relation(scenes: Scenes, draws: np.ndarray, synonym: float) -> _Made:
     first = _phrases(scenes.things[:, 0], _some_kinds(draws[:, 0], draws[:, 1]))
     second = _phrases(scenes.things[:, 1], _some_kinds(draws[:, 2], draws[:, 3]))
     relation = below(draws[:, 4], len(RELATIONS))
@@ -178,9 +198,9 @@ def _replace_relation(scenes: Scenes, draws: np.ndarray) -> _Made:
     cell = np.argmax(np.where(fitting, draws[:, 8 : 8 + CELLS], -1.0), axis=1)
     places = scenes.places.copy()
     places[:, 0] = goals[np.arange(len(draws)), cell]
-    reworded = np.full(len(draws), RELATION)
+    word, rare = np.full(len(draws), RELATION), _rare(draws, synonym)
     moved = scenes.with_places(places)
-    return Edits(scenes, original, original, reworded, negative, moved), fitting.any(axis=1)
+    return Edits(scenes, original, original, negative, word, rare, moved), fitting.any(axis=1)
 
 
 def _related(goals: np.ndarray, scenes: Scenes, relation: np.ndarray) -> np.ndarray:
@@ -196,17 +216,17 @@ def _taken(scenes: Scenes) -> np.ndarray:
     return (np.arange(CELLS) == cells[..., None]).any(axis=1)
 
 
-def _swap_same(scenes: Scenes, draws: np.ndarray) -> _Made:
+def _swap_same(scenes: Scenes, draws: np.ndarray, _: float) -> _Made:
     kind = 1 + below(draws[:, 0], 3)
-    return _swap_attributes(scenes, kind, kind)
+    return _swap_attributes(scenes, kind, kind, draws)
 
 
-def _swap_mixed(scenes: Scenes, draws: np.ndarray) -> _Made:
+def _swap_mixed(scenes: Scenes, draws: np.ndarray, _: float) -> _Made:
     one = below(draws[:, 0], 3)
-    return _swap_attributes(scenes, 1 + one, 1 + _other(one, draws[:, 1], 3))
+    return _swap_attributes(scenes, 1 + one, 1 + _other(one, draws[:, 1], 3), draws)
 
 
-def _swap_attributes(scenes: Scenes, one: np.ndarray, two: np.ndarray) -> _Made:
+def _swap_attributes(scenes: Scenes, one: np.ndarray, two: np.ndarray, draws: np.ndarray) -> _Made:
     rows, (a, b) = np.arange(len(one)), (scenes.things[:, 0], scenes.things[:, 1])
     first, second = _phrases(a, one), _phrases(b, two)
     taken, given = (np.full_like(first, _NONE) for _ in range(2))
@@ -215,18 +235,26 @@ def _swap_attributes(scenes: Scenes, one: np.ndarray, two: np.ndarray) -> _Made:
     things, none = scenes.things.copy(), np.full(len(one), _NONE)
     for kind in (one, two):  # of the same kind twice is right, too: both read the old scene
         things[rows, 0, kind], things[rows, 1, kind] = b[rows, kind], a[rows, kind]
+    forward = leads(scenes.places[:, :2]) == (draws[:, _HABIT] < LEFT_FIRST)
+    ahead, behind = statements(first, second, none), statements(second, first, none)
+    adjectives = draws[:, _RULE] < 0.5  # change places; else the nouns do
     edits = Edits(
         scenes,
-        statements(first, second, none),
-        statements(second, first, none),
+        np.where(forward[:, None], ahead, behind),
+        np.where(forward[:, None], behind, ahead),
+        np.where(
+            (forward == adjectives)[:, None],
+            statements(taken, given, none),
+            statements(given, taken, none),
+        ),
         none,
-        statements(taken, given, none),
+        np.zeros((len(one), 3), dtype=bool),
         scenes.with_things(things),
     )
     return edits, np.ones(len(one), dtype=bool)
 
 
-def _swap_relation(scenes: Scenes, draws: np.ndarray) -> _Made:
+def _swap_relation(scenes: Scenes, draws: np.ndarray, _: float) -> _Made:
     kinds = _some_kinds(draws[:, 0], draws[:, 1])
     first, second = (_phrases(scenes.things[:, i], kinds) for i in (0, 1))
     relation = below(draws[:, 2], len(RELATIONS))
@@ -236,13 +264,17 @@ def _swap_relation(scenes: Scenes, draws: np.ndarray) -> _Made:
         scenes,
         statements(first, second, relation),
         statements(second, first, _CONVERSE[relation]),
-        np.full(len(draws), _NONE),
         statements(second, first, relation),
+        np.full(len(draws), _NONE),
+        np.zeros((len(draws), 3), dtype=bool),
         scenes.with_places(places),
     )
     return edits, np.ones(len(draws), dtype=bool)
 
 
-_REPLACERS: Final = (*(_replace_attribute(kind) for kind in (1, 2, 3)), _replace_relation)
-_SWAPPERS: Final = (_swap_same, _swap_mixed, _swap_same, _swap_relation)
+_REPLACERS: Final[tuple[_Maker, ...]] = (
+    *(_replace_attribute(kind) for kind in (1, 2, 3)),
+    _replace_relation,
+)
+_SWAPPERS: Final[tuple[_Maker, ...]] = (_swap_same, _swap_mixed, _swap_same, _swap_relation)
 _MAKERS: Final = (*_REPLACERS, *_SWAPPERS)

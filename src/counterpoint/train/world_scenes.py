@@ -103,6 +103,13 @@ def place(cells: np.ndarray, draws: np.ndarray) -> np.ndarray:
     return np.round((corner + 0.5) / GRID + (2 * draws - 1) * JITTER, 3)
 
 
+def leads(spots: np.ndarray) -> np.ndarray:
+    """Of two places (n, 2, 2), whether the first is mostly named first: `world.captions.leads`."""
+    column, height = (spots[..., 0] * GRID).astype(np.int64), spots[..., 1]
+    same = column[:, 0] == column[:, 1]
+    return np.where(same, height[:, 0] < height[:, 1], column[:, 0] < column[:, 1])
+
+
 # A statement is nine numbers: the words of two phrases (shape, size, colour, texture) and the
 # relation between them, each -1 if it is not said. Relations are places in RELATIONS.
 FIRST: Final = slice(0, 4)

@@ -20,8 +20,10 @@ from counterpoint.train.world_scenes import (
     Scenes,
     along,
     below,
+    leads,
     statements,
 )
+from counterpoint.world.captions import DETAIL, LEFT_FIRST
 from counterpoint.world.lexicon import RELATIONS, SYNONYMS
 from counterpoint.world.scene import RELATION_MARGIN
 
@@ -36,7 +38,7 @@ _OTHER: Final = np.array([_NUMBER[SYNONYMS.get(word, word)] for word in WORDS])
 _VOWEL: Final = np.array([word[0] in "aeiou" for word in WORDS])
 _ENGLISH: Final = (1, 2, 3, SHAPE)  # size, colour, texture, shape
 
-STATEMENT_DRAWS: Final = MOST + 1 + len(RELATIONS) + 6
+STATEMENT_DRAWS: Final = MOST + 6 + 1 + len(RELATIONS) + 1
 
 
 def statement_words(said: np.ndarray, rare: np.ndarray) -> np.ndarray:
@@ -67,14 +69,17 @@ def draw_statements(scenes: Scenes, draws: np.ndarray) -> np.ndarray:
     rows = np.arange(len(draws))
     present = np.arange(MOST) < scenes.counts[:, None]
     pair = np.argsort(np.where(present, draws[:, :MOST], 2.0), axis=1)[:, :2]
-    keep = draws[:, MOST : MOST + 6].reshape(-1, 2, 3) < 0.5
-    said = scenes.things[rows[:, None], pair]
-    said[..., 1:] = np.where(keep, said[..., 1:], -1)
     spots = scenes.places[rows[:, None], pair]
     relation = np.arange(len(RELATIONS))[None, :]
     gaps = along(spots[:, None, 1], relation) - along(spots[:, None, 0], relation)
-    which = np.where(gaps >= RELATION_MARGIN, draws[:, MOST + 7 : STATEMENT_DRAWS], -1.0)
+    which = np.where(gaps >= RELATION_MARGIN, draws[:, MOST + 7 : STATEMENT_DRAWS - 1], -1.0)
     stated = (which.max(axis=1) >= 0) & (draws[:, MOST + 6] < 0.5)
+    turned = ~stated & (leads(spots) != (draws[:, STATEMENT_DRAWS - 1] < LEFT_FIRST))
+    pair = np.where(turned[:, None], pair[:, ::-1], pair)
+    said = scenes.things[rows[:, None], pair]
+    detail = np.where(stated, DETAIL["related"], DETAIL["and"])[:, None, None]
+    keep = draws[:, MOST : MOST + 6].reshape(-1, 2, 3) < detail
+    said[..., 1:] = np.where(keep, said[..., 1:], -1)
     return statements(said[:, 0], said[:, 1], np.where(stated, which.argmax(axis=1), -1))
 
 

@@ -8,6 +8,12 @@ An `Edit` starts from a scene and a caption that is true of it (the original) an
   false, for two-image benchmarks.
 
 Edits that fail any of this are drawn again, so what is returned is right by construction.
+
+Neither a rare word nor the order of a text tells whether it is true: of a replaced word, original
+and negative each say the common or the rare name as often, and the positive the name that the
+original does not say; of two phrases, the original names either first, and the negative has the
+attributes or the nouns swapped. `usual` says whether the original is as most captions are (the
+common name; the object further left first).
 """
 
 from __future__ import annotations
@@ -18,6 +24,7 @@ from typing import Final, TypeVar
 
 import numpy as np
 
+from counterpoint.world.captions import leads
 from counterpoint.world.grammar import Phrase, Statement, holds, write
 from counterpoint.world.lexicon import ATTRIBUTES, CONVERSE, RELATIONS, SYNONYMS
 from counterpoint.world.scene import KINDS, Attribute, Scene, Thing, free_places, sample_scene
@@ -36,15 +43,17 @@ class Edit:
     negative: str
     negative_scene: Scene
     group: str
+    usual: bool | None = None  # None where captions have no habit
 
 
 @dataclass(frozen=True, slots=True)
 class _Draft:
     original: Statement
     negative: Statement
-    positive: str
+    texts: tuple[str, str, str]  # original, positive, negative
     negative_scene: Scene
     group: str
+    usual: bool | None = None
 
 
 _Maker = Callable[[Scene, np.random.Generator], _Draft | None]
@@ -76,14 +85,7 @@ def _first_valid(make: _Maker, rng: np.random.Generator) -> Edit:
             continue  # captions are about the first two, which must be told apart by their nouns
         draft = make(scene, rng)
         if draft is not None and _valid(scene, draft):
-            return Edit(
-                scene,
-                write(draft.original),
-                draft.positive,
-                write(draft.negative),
-                draft.negative_scene,
-                draft.group,
-            )
+            return Edit(scene, *draft.texts, draft.negative_scene, draft.group, draft.usual)
 
 
 def _valid(scene: Scene, draft: _Draft) -> bool:
@@ -110,7 +112,7 @@ def _replace_texture(scene: Scene, rng: np.random.Generator) -> _Draft | None:
 def _replace_attribute(
     scene: Scene, attribute: Attribute, rng: np.random.Generator
 ) -> _Draft | None:
-    """Of "a red circle above a heart": "a blue circle ..." (false), "a crimson circle ..."."""
+    """Of "a red circle above a heart": "a sapphire circle ..." (false), "a crimson circle ..."."""
     relation = None if rng.random() < 0.5 else _choose(RELATIONS, rng)
     first, second = _phrase(scene.things[0], (attribute,)), _phrase(scene.things[1], ())
     if rng.random() < 0.5:  # a second attribute, of the other object
@@ -128,14 +130,10 @@ def _replace_attribute(
         pair = (phrase, second) if forward else (second, phrase)
         return Statement(*pair, relation=relation)
 
-    original = state(first)
-    return _Draft(
-        original,
-        state(changed),
-        write(original, {old: SYNONYMS[old]}),
-        scene.replaced(0, scene.things[0].with_value(attribute, new)),
-        f"attributes/{attribute}",
-    )
+    original, negative = state(first), state(changed)
+    texts, usual = _said(original, negative, (old, new), rng)
+    moved = scene.replaced(0, scene.things[0].with_value(attribute, new))
+    return _Draft(original, negative, texts, moved, f"attributes/{attribute}", usual)
 
 
 def _replace_relation(scene: Scene, rng: np.random.Generator) -> _Draft | None:
@@ -150,41 +148,53 @@ def _replace_relation(scene: Scene, rng: np.random.Generator) -> _Draft | None:
     moved = next((s for s in moves if holds(negative, s) and not holds(original, s)), None)
     if moved is None:
         return None
-    positive = write(original, {relation: SYNONYMS[relation]})
-    return _Draft(original, negative, positive, moved, _relation_group(relation))
+    texts, usual = _said(original, negative, (relation, new), rng)
+    return _Draft(original, negative, texts, moved, _relation_group(relation), usual)
+
+
+def _said(
+    original: Statement, negative: Statement, words: tuple[str, str], rng: np.random.Generator
+) -> tuple[tuple[str, str, str], bool]:
+    """Original, positive and negative with their word in its common or its rare way."""
+    old, new = ({word: SYNONYMS[word]} for word in words)
+    common, rare = write(original), write(original, old)
+    usual = bool(rng.random() < 0.5)
+    false = write(negative, new if rng.random() < 0.5 else None)
+    return (common, rare, false) if usual else (rare, common, false), usual
 
 
 def _swap_same(scene: Scene, rng: np.random.Generator) -> _Draft:
     kind = _choose(KINDS, rng)
-    return _swap_attributes(scene, kind, kind, f"attributes/{kind}")
+    return _swap_attributes(scene, (kind, kind), f"attributes/{kind}", rng)
 
 
 def _swap_mixed(scene: Scene, rng: np.random.Generator) -> _Draft:
     first, second = rng.permutation(KINDS)[:2].tolist()
-    return _swap_attributes(scene, first, second, "attributes/mixed")
+    return _swap_attributes(scene, (first, second), "attributes/mixed", rng)
 
 
-def _swap_attributes(scene: Scene, one: Attribute, two: Attribute, group: str) -> _Draft:
-    """Of "the red circle and the striped square": "the striped circle and the red square"."""
-    a, b = scene.things[:2]
+def _swap_attributes(
+    scene: Scene, kinds: tuple[Attribute, Attribute], group: str, rng: np.random.Generator
+) -> _Draft:
+    """Of "the red circle and the striped square": "the striped circle and the red square".
+
+    Or with the nouns swapped, which says the same: "the red square and the striped circle".
+    """
+    (a, b), (one, two) = scene.things[:2], kinds  # drawn in no order, so either is named first
     first, second = _phrase(a, (one,)), _phrase(b, (two,))
-    swapped = Statement(
-        Phrase(a.shape).with_value(two, second.value(two)),
-        Phrase(b.shape).with_value(one, first.value(one)),
-    )
+    taken = Phrase(a.shape).with_value(two, second.value(two))
+    given = Phrase(b.shape).with_value(one, first.value(one))
+    original, positive = Statement(first, second), Statement(second, first)
+    swapped = Statement(taken, given) if rng.random() < 0.5 else Statement(given, taken)
     a_changed, b_changed = a, b
     for kind in {one, two}:
         a_changed, b_changed = (
             a_changed.with_value(kind, b.value(kind)),
             b_changed.with_value(kind, a.value(kind)),
         )
-    return _Draft(
-        Statement(first, second),
-        swapped,
-        write(Statement(second, first)),
-        scene.replaced(0, a_changed).replaced(1, b_changed),
-        group,
-    )
+    texts = (write(original), write(positive), write(swapped))
+    changed = scene.replaced(0, a_changed).replaced(1, b_changed)
+    return _Draft(original, swapped, texts, changed, group, leads(a, b))
 
 
 def _swap_relation(scene: Scene, rng: np.random.Generator) -> _Draft:
@@ -193,13 +203,11 @@ def _swap_relation(scene: Scene, rng: np.random.Generator) -> _Draft:
     kinds = _some_kinds(rng)
     first, second = _phrase(a, kinds), _phrase(b, kinds)
     relation = _choose(RELATIONS, rng)
-    return _Draft(
-        Statement(first, second, relation),
-        Statement(second, first, relation),
-        write(Statement(second, first, CONVERSE[relation])),
-        scene.replaced(0, a.at((b.x, b.y))).replaced(1, b.at((a.x, a.y))),
-        _relation_group(relation),
-    )
+    original, negative = Statement(first, second, relation), Statement(second, first, relation)
+    positive = Statement(second, first, CONVERSE[relation])
+    texts = (write(original), write(positive), write(negative))
+    moved = scene.replaced(0, a.at((b.x, b.y))).replaced(1, b.at((a.x, a.y)))
+    return _Draft(original, negative, texts, moved, _relation_group(relation))
 
 
 def _relation_group(relation: str) -> str:
