@@ -50,7 +50,7 @@ def build(recipe: Recipe, ranks: Ranks, progress: Progress | None = None) -> Run
     trained = prepare(recipe, start)
     data = open_data(
         recipe.data,
-        start.preprocess,
+        start.transform,  # and not `preprocess`: the data takes it apart
         start.tokenizer,
         batch=recipe.batch,
         seed=recipe.seed,

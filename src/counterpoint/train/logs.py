@@ -107,21 +107,40 @@ def _wandb(folder: Path, recipe: Mapping[str, Any]) -> Any:
 
 
 class Meter:
-    """Speed, and the share of time that was spent waiting for data, since the last line."""
+    """Speed, and the share of time that was lost waiting for data, since the last line.
+
+    A host that waits loses nothing as long as its GPU still has work queued. So on a GPU two events
+    are put into its queue, after a step's work and after the next batch has come: what lies between
+    them is how long it had nothing to do, and counts as far as the host waited for data meanwhile.
+    Of several batches to a step only the first has an event before it; for the others all of the
+    host's waiting counts.
+    """
 
     def __init__(self) -> None:
         self._since = time.perf_counter()
         self._waited, self._samples, self._steps = 0.0, 0, 0
+        self._gaps: list[tuple[Any, Any, float]] = []
+        self._done = _mark()
 
     def waited(self, seconds: float) -> None:
-        self._waited += seconds
+        """The host has waited so long for a batch, which has just come."""
+        before, self._done = self._done, None
+        if before is None:
+            self._waited += seconds
+        else:
+            self._gaps.append((before, _mark(), seconds))
 
     def stepped(self, samples: int) -> None:
+        """All work of a step is queued."""
         self._samples += samples
         self._steps += 1
+        self._done = _mark()
 
     def read(self) -> dict[str, float]:
-        """Values of this stretch; the next begins."""
+        """Values of this stretch; the next begins. Waits for the GPU up to the last batch."""
+        for before, after, seconds in self._gaps:
+            after.synchronize()
+            self._waited += min(seconds, before.elapsed_time(after) / 1000)
         passed = max(1e-9, time.perf_counter() - self._since)
         values = {
             "samples_per_second": self._samples / passed,
@@ -130,6 +149,17 @@ class Meter:
         }
         self.__init__()  # type: ignore[misc]
         return values
+
+
+def _mark() -> Any:
+    """An event in the GPU's queue; None where no GPU is in use."""
+    import torch
+
+    if not torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+        return None
+    event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+    event.record()
+    return event
 
 
 def in_words(values: Mapping[str, float], terms: Mapping[str, float]) -> str:

@@ -13,6 +13,7 @@ from torch.nn.functional import normalize
 from counterpoint.errors import ModelError
 from counterpoint.models import LoadOptions, load_model
 from counterpoint.models.open_clip import OpenClip
+from counterpoint.train.lengths import Lengths
 from counterpoint.train.lora import add_lora
 
 if TYPE_CHECKING:
@@ -25,8 +26,9 @@ class Towers(nn.Module):
     DDP and FSDP see only calls of this module, so both towers run in one. Texts of all kinds come
     concatenated, as token ids. Where the text tower allows it, padding after the longest of a call
     is cut, as in evaluation: the vectors are the same, the work is a third of it for COCO's
-    captions. With `length_groups` > 1 texts are sorted by length and encoded in so many calls,
-    each cut to its own longest.
+    captions. With `length_groups` > 1 texts are sorted by length and encoded in so many calls, each
+    cut to its own longest; where one group ends and the next begins is chosen so that the fewest
+    positions are computed.
     """
 
     def __init__(self, start: OpenClip, length_groups: int = 1) -> None:
@@ -40,33 +42,42 @@ class Towers(nn.Module):
     def forward(self, images: Tensor | None, texts: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
         scale = self.clip.logit_scale.float().exp().reshape(())
         none = scale.new_zeros(0, 0)
+        # Asked for before the images are under way: the answer is there when the texts' turn comes,
+        # and the device has the images to work on while the host goes on.
+        lengths = None if texts is None or not self._groups else Lengths(texts, self.pad)
         image_vectors = none if images is None else self._images(images)
-        text_vectors = none if texts is None else self._texts(texts)
+        text_vectors = none if texts is None else self._texts(texts, lengths)
         return image_vectors, text_vectors, scale
+
+    @property
+    def _groups(self) -> bool:
+        return self.cuts_padding and self.length_groups > 1
 
     def _images(self, images: Tensor) -> Tensor:
         return normalize(self.clip.encode_image(images).float(), dim=-1)
 
-    def _texts(self, tokens: Tensor) -> Tensor:
-        groups = min(self.length_groups, len(tokens)) if self.cuts_padding else 1
-        if groups == 1:
+    def _texts(self, tokens: Tensor, lengths: Lengths | None) -> Tensor:
+        if lengths is None:
             return self._encode(tokens)
-        order = (tokens != self.pad).sum(dim=1).argsort(stable=True)
-        parts = [self._encode(tokens[rows]) for rows in order.tensor_split(groups)]
+        order, groups = lengths.grouped(self.length_groups)
+        rows = torch.split(order, [count for count, _ in groups])
+        parts = [
+            self._encode(tokens[own, :length])
+            for own, (_, length) in zip(rows, groups, strict=True)
+        ]
         return torch.cat(parts)[order.argsort()]
 
     def _encode(self, tokens: Tensor) -> Tensor:
         if not self.cuts_padding:
             return normalize(self.clip.encode_text(self._whole(tokens)).float(), dim=-1)
         length = tokens.shape[1]  # the data has cut them to the longest of the batch
-        if self.length_groups > 1:
-            length = int((tokens != self.pad).any(dim=0).nonzero().max()) + 1
         tower = self._text_tower()
         cut: dict[str, Tensor] = {"positional_embedding": tower.positional_embedding[:length]}
         if getattr(tower, "attn_mask", None) is not None:
             cut["attn_mask"] = tower.attn_mask[:length, :length]
-        given = (None, tokens[:, :length]) if tower is self.clip else (tokens[:, :length],)
-        out = torch.func.functional_call(tower, cut, given)
+        given = (None, tokens) if tower is self.clip else (tokens,)
+        # No weight is tied to these two; looking for ties takes longer than a layer.
+        out = torch.func.functional_call(tower, cut, given, tie_weights=False)
         if isinstance(out, dict):
             out = out["text_features"]
         elif isinstance(out, tuple):  # (images, texts, scale), or (vectors, token states)

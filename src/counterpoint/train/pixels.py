@@ -22,6 +22,7 @@ class Pixels:
 
     def __init__(self, preprocess: Preprocess) -> None:
         self.preprocess = preprocess
+        self._there: dict[torch.device, list[Tensor]] = {}
         steps: list[Any] = list(getattr(preprocess, "transforms", ()))
         last = steps[-1] if len(steps) > 1 else None
         self.head, self.splits = steps[:-2], False
@@ -44,8 +45,15 @@ class Pixels:
         """What is left to do, for many, on the device where they are."""
         if images.dtype != torch.uint8:
             return images
-        mean, std = (value.to(images.device) for value in (self.mean, self.std))
-        return images.contiguous().float().div_(255).sub_(mean).div_(std)
+        # A GPU divides by a plain number with its reciprocal, which rounds otherwise than a CPU.
+        levels, mean, std = self._on(images.device)
+        return images.contiguous().float().div_(levels).sub_(mean).div_(std)
+
+    def _on(self, device: torch.device) -> list[Tensor]:
+        if device not in self._there:
+            here = (torch.full((1, 1, 1), 255.0), self.mean, self.std)
+            self._there[device] = [value.to(device) for value in here]
+        return self._there[device]
 
     def _agrees(self) -> bool:
         rng = np.random.default_rng(0)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -92,6 +93,7 @@ class Samples(Stepwise):
         self.side = max(probe.shape[-2:])
         self.pixels = Pixels(setting.preprocess)
         self.pixels.splits &= setting.on_gpu()  # a CPU would only do it later
+        self._stream: torch.cuda.Stream | None = None
         self.keys = {n: key(n, setting.seed) for n in range(_POSITIVE, _AUGMENT + 1)}
 
     def prepare(self, epoch: int, step: int) -> Parcel:
@@ -117,12 +119,35 @@ class Samples(Stepwise):
     def finish(self, content: Any) -> Batch:
         batch: Batch = content
         if self.pixels.splits:
-            batch = batch.to(torch.device(self.setting.device))
-            for part in filter(None, (batch, batch.hard)):
-                part.images = self.pixels.rest(part.images)
-                if part.negative_images is not None:
-                    part.negative_images = self.pixels.rest(part.negative_images)
+            with self._beside():
+                batch = batch.to(torch.device(self.setting.device))
+                for part in filter(None, (batch, batch.hard)):
+                    part.images = self.pixels.rest(part.images)
+                    if part.negative_images is not None:
+                        part.negative_images = self.pixels.rest(part.negative_images)
+        self._hand_over(batch)
         return batch
+
+    def _beside(self) -> AbstractContextManager[Any]:
+        """The device copies and prepares this batch while it still works on the last."""
+        if not self.setting.on_gpu():
+            return nullcontext()
+        if self._stream is None:
+            self._stream = torch.cuda.Stream(  # type: ignore[no-untyped-call]
+                self.setting.device
+            )
+        return torch.cuda.stream(self._stream)
+
+    def _hand_over(self, batch: Batch) -> None:
+        """Work on the batch waits until it is there; its memory is not reused before that work."""
+        if self._stream is None:
+            return
+        working = torch.cuda.current_stream(self._stream.device)
+        working.wait_stream(self._stream)
+        for one in filter(None, (batch, batch.hard)):
+            for name in Batch.__slots__:
+                if isinstance(value := getattr(one, name), Tensor):
+                    value.record_stream(working)
 
     def _tokenised(self, fields: list[dict[str, np.ndarray]]) -> list[dict[str, Tensor]]:
         """All texts at once, cut to the longest of them."""

@@ -1,0 +1,228 @@
+"""What makes training fast and says how fast it is: groups of lengths, waiting, half precision."""
+
+from __future__ import annotations
+
+import json
+import time
+from itertools import combinations, pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from open_clip_models import CAPTIONS, CLIP, load, save_model
+from support import FEW
+from training import last_checkpoint, run_small, same, small_recipe, weights
+
+from counterpoint.train import loop
+from counterpoint.train.building import build
+from counterpoint.train.lengths import Lengths, best_groups
+from counterpoint.train.logs import Meter
+from counterpoint.train.model import Towers
+from counterpoint.train.pixels import Pixels
+from counterpoint.train.ranks import Ranks
+from counterpoint.train.updating import update
+
+FEW_STEPS = ("steps=3", "batch=4", "lr=1e-3")  # a CPU is slow in half precision
+CPU = Ranks(0, 1, torch.device("cpu"))
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    torch.set_num_threads(1)
+
+
+# --- groups of lengths -------------------------------------------------------------------------
+
+
+def cheapest(lengths: list[int], most: int) -> int:
+    """By trying every way to cut the sorted texts."""
+    ordered = sorted(lengths)
+    ways = (
+        (0, *cuts, len(ordered))
+        for count in range(min(most, len(ordered)))
+        for cuts in combinations(range(1, len(ordered)), count)
+    )
+    return min(sum((b - a) * ordered[b - 1] for a, b in pairwise(way)) for way in ways)
+
+
+@FEW
+@given(st.lists(st.integers(1, 12), min_size=1, max_size=9), st.integers(1, 4))
+def test_groups_are_the_cheapest_there_are(lengths, most):
+    groups = best_groups(np.array(lengths), most)
+    assert 1 <= len(groups) <= most
+    assert sum(count for count, _ in groups) == len(lengths)
+    ordered, start = sorted(lengths), 0
+    for count, longest in groups:
+        assert count > 0 and ordered[start + count - 1] == longest
+        start += count
+    assert sum(count * longest for count, longest in groups) == cheapest(lengths, most)
+
+
+def test_the_id_of_padding_within_a_text_is_part_of_it():
+    tokens = torch.tensor([[5, 0, 9, 0, 0], [5, 9, 0, 0, 0], [5, 0, 0, 0, 9], [0, 0, 0, 0, 0]])
+    order, groups = Lengths(tokens, 0).grouped(4)
+    assert order.tolist() == [3, 1, 0, 2]
+    assert groups == [(1, 1), (1, 2), (1, 3), (1, 5)]
+
+
+def test_each_group_is_cut_to_its_own_longest(tmp_path):
+    towers = Towers(load(save_model(tmp_path / "model", CLIP)), 3)
+    tokens = load(tmp_path / "model").tokenizer(CAPTIONS)
+    seen: list[tuple[int, int]] = []
+    towers.clip.transformer.register_forward_pre_hook(
+        lambda _, given: seen.append(tuple(given[0].shape[:2]))
+    )
+    towers(None, tokens)
+    lengths = ((tokens != 0) * torch.arange(1, tokens.shape[1] + 1)).amax(1).numpy()
+    assert seen == best_groups(lengths, 3)
+    assert len({length for _, length in seen}) == 3
+
+
+# --- waiting for data --------------------------------------------------------------------------
+
+
+class Clock:
+    """A host and a GPU of which the times are known: events read when the queue reaches them."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.host = self.device = 0.0  # the device is busy until then
+        monkeypatch.setattr(time, "perf_counter", lambda: self.host)
+        monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+        monkeypatch.setattr(torch.cuda, "Event", lambda **_: Event(self))
+
+    def work(self, host: float, device: float) -> None:
+        self.host += host
+        self.device = max(self.device, self.host) + device
+
+
+class Event:
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+
+    def record(self) -> None:
+        self.at = max(self.clock.host, self.clock.device)
+
+    def synchronize(self) -> None:
+        self.clock.host = max(self.clock.host, self.at)
+
+    def elapsed_time(self, other: Event) -> float:
+        return 1000 * (other.at - self.at)
+
+
+@pytest.mark.parametrize(
+    ("waits", "lost"),
+    [
+        (0.0, 0.0),
+        (0.5, 0.0),  # of 0.9 that are still queued
+        (1.0, 0.1),  # the device ran dry for the last tenth
+        (5.0, 4.1),
+    ],
+)
+def test_a_wait_counts_from_when_the_gpu_has_nothing_to_do(monkeypatch, waits, lost):
+    clock = Clock(monkeypatch)
+    meter = Meter()
+    meter.waited(0.0)
+    clock.work(host=0.1, device=0.9)
+    meter.stepped(8)
+    clock.host += waits
+    meter.waited(waits)
+    clock.work(host=0.1, device=0.9)
+    meter.stepped(8)
+    clock.host = max(clock.host, clock.device)
+    total = clock.host
+    values = meter.read()
+    assert values["stall"] == pytest.approx(lost / total, abs=1e-9)
+    assert values["samples_per_second"] == pytest.approx(16 / total)
+
+
+def test_what_the_host_does_beside_waiting_is_no_wait(monkeypatch):
+    """A checkpoint, say: the device has nothing to do, but not for want of data."""
+    clock = Clock(monkeypatch)
+    meter = Meter()
+    clock.work(host=0.1, device=0.2)
+    meter.stepped(8)
+    clock.host += 10
+    meter.waited(0.01)
+    assert meter.read()["stall"] < 0.002
+
+
+def test_without_a_gpu_all_waiting_counts(monkeypatch):
+    clock = Clock(monkeypatch)
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: False)
+    meter = Meter()
+    for _ in range(2):
+        clock.host += 1.0
+        meter.waited(1.0)
+        clock.host += 3.0
+        meter.stepped(4)
+    assert meter.read() == {"samples_per_second": 1.0, "seconds_per_step": 4.0, "stall": 0.25}
+
+
+# --- pixels ------------------------------------------------------------------------------------
+
+
+def test_the_data_is_given_a_preprocessing_that_it_can_take_apart(tmp_path):
+    """On a GPU whole levels then travel; what they become there is what it makes here."""
+    run = build(small_recipe(tmp_path), CPU)
+    pixels = Pixels(run.data.setting.preprocess)
+    assert pixels.splits
+    levels = torch.arange(256, dtype=torch.uint8).expand(3, 256)[None, :, :, None]
+    mean, std = (torch.tensor(v)[:, None] for v in ([0.5, 0.4, 0.3], [0.2, 0.25, 0.3]))
+    expected = (torch.arange(256.0).expand(3, 256) / 255 - mean) / std
+    assert torch.equal(pixels.rest(levels)[0, :, :, 0], expected)
+
+
+# --- half precision ----------------------------------------------------------------------------
+
+
+def losses_of(folder: Path) -> list[float]:
+    lines = (folder / "log.jsonl").read_text().splitlines()
+    return [json.loads(line)["loss"] for line in lines]
+
+
+def test_fp16_trains_as_fp32_does(tmp_path):
+    for precision in ("fp32", "fp16"):
+        run_small(tmp_path, f"precision={precision}", *FEW_STEPS, "cached_batch=3", out=precision)
+    one, two = losses_of(tmp_path / "fp32"), losses_of(tmp_path / "fp16")
+    assert one == pytest.approx(two, rel=5e-3) and one != two
+    state = json.loads((last_checkpoint(tmp_path / "fp16") / "state.json").read_text())
+    assert state["scaler"]["_growth_tracker"] == 3  # no step was left out
+
+
+def test_an_fp16_run_that_goes_on_ends_the_same(tmp_path, monkeypatch):
+    run_small(tmp_path, "precision=fp16", *FEW_STEPS, out="undisturbed")
+    taken = []
+
+    def killed(run, step):
+        if len(taken) == 2:
+            raise MemoryError
+        taken.append(step)
+        return update(run, step)
+
+    with monkeypatch.context() as patch, pytest.raises(MemoryError):
+        patch.setattr(loop, "update", killed)
+        run_small(tmp_path, "precision=fp16", *FEW_STEPS)
+    assert last_checkpoint(tmp_path / "run").name.endswith("2")
+    run_small(tmp_path, "precision=fp16", *FEW_STEPS)
+    assert same(weights(tmp_path / "undisturbed"), weights(tmp_path / "run"))
+
+
+def test_a_gradient_that_overflows_leaves_the_weights_alone(tmp_path):
+    run = build(small_recipe(tmp_path, "precision=fp16", "grad_clip=1", "ema=0.9"), CPU)
+    scaler = run.stepper.scaler
+    assert scaler is not None
+    batch = run.data.batch(0, 0)
+    before = {name: p.detach().clone() for name, p in run.parameters.items()}
+    run.stepper.backward(batch, share=1.0, seed=0, last=True)
+    next(iter(run.parameters.values())).grad.view(-1)[0] = float("inf")
+    update(run, 1)
+    assert all(torch.equal(p, before[name]) for name, p in run.parameters.items())
+    assert scaler.get_scale() == 2.0**15
+    run.optimiser.zero_grad(set_to_none=True)
+    run.stepper.backward(batch, share=1.0, seed=0, last=True)
+    norm = update(run, 1)["grad_norm"]
+    assert torch.isfinite(torch.as_tensor(norm))
+    assert any(not torch.equal(p, before[name]) for name, p in run.parameters.items())
