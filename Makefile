@@ -4,13 +4,19 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: demo test check format bench clean
+.PHONY: demo test check format bench clean browser
 
 demo: $(VENV)/installed
 	$(BIN)/counterpoint demo
 
-test: $(VENV)/installed-dev
+test: $(VENV)/installed-dev browser
 	$(BIN)/python -m pytest -n 2
+
+# Tests of pages need the system's Chromium. Where it cannot be installed they are skipped.
+browser:
+	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || \
+	{ command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ] && apt-get install -qq -y chromium >/dev/null; } || \
+	echo "no Chromium here: the tests of pages will be skipped (Debian: apt-get install chromium)"
 
 check: $(VENV)/installed-dev
 	$(BIN)/ruff check .

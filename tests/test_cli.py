@@ -30,6 +30,7 @@ from counterpoint.models import EXAMPLES, FAMILIES, LoadOptions
 from counterpoint.protocols import PROTOCOLS
 from counterpoint.results import as_json, rows
 from counterpoint.runs import Run, load_run
+from counterpoint.wording import HEADINGS
 
 VERBS = typer.main.get_command(app).commands
 # `data` has commands of its own: `data ls` is one.
@@ -181,7 +182,7 @@ def test_the_demo_prints_every_main_number_with_interval_and_chance(demo):
     for run in DEMO_MODELS:
         loaded = load_run(demo.place / "runs" / "demo" / run.replace(":", "-"))
         for row in rows(loaded, groups=False):
-            if row.metric in tables.HEADINGS:
+            if row.metric in HEADINGS:
                 half = (row.ci_high - row.ci_low) / 2
                 assert f"{100 * row.value:.1f} ±{100 * half:.1f}" in out
     assert {"50.0", "33.3", "25.0", "16.7"} <= set(re.findall(r"\b\d+\.\d\b", out))
@@ -628,7 +629,7 @@ def cells(run: Run, *, groups: bool) -> list[str]:
     return [
         f"{100 * row.value:.1f} ±{100 * (row.ci_high - row.ci_low) / 2:.1f}"
         for row in rows(run, groups=groups)
-        if row.metric in tables.HEADINGS
+        if row.metric in HEADINGS
     ]
 
 
@@ -660,7 +661,7 @@ def test_a_narrow_terminal_shows_whole_differences(groups, narrow):
     numbers = [
         f"{100 * d.difference:+.1f} [{100 * d.ci_low:+.1f}, {100 * d.ci_high:+.1f}]"
         for d in found
-        if d.metric in tables.HEADINGS and (groups or d.group == "all")
+        if d.metric in HEADINGS and (groups or d.group == "all")
     ]
     verdicts = [d.verdict for d in found if d.group == "all"]
     assert_whole(narrow, numbers + verdicts)

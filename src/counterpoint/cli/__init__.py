@@ -9,6 +9,7 @@ from __future__ import annotations
 import typer
 
 from counterpoint.cli import (
+    campaign,
     compare,
     data,
     demo,
@@ -20,7 +21,9 @@ from counterpoint.cli import (
     import_scores,
     ls,
     refine,
+    report,
     rescore,
+    studio,
     train,
     verify,
     wise,
@@ -41,6 +44,8 @@ for name, verb in (
     ("eval", evaluate.evaluate),
     ("rescore", rescore.rescore),
     ("compare", compare.compare),
+    ("report", report.report),
+    ("studio", studio.studio),
     ("verify", verify.verify),
     ("import", import_scores.import_scores),
     ("refine", refine.refine),
@@ -50,6 +55,7 @@ for name, verb in (
     ("doctor", doctor.doctor),
 ):
     app.command(name)(plainly(verb))
+app.add_typer(campaign.app)
 app.add_typer(data.app)
 app.add_typer(detector.app)
 app.add_typer(generate.app)

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from counterpoint.cli.console import print_json
+from counterpoint.cli.console import errors, print_json, progress_bars
 from counterpoint.cli.options import AsJson, Groups, ProtocolName
+
+if TYPE_CHECKING:
+    from counterpoint.protocols import Protocol
+    from counterpoint.runs import Run
+
+_PAGE = Path("compare.html")
 
 
 def compare(
@@ -17,15 +23,23 @@ def compare(
     protocol: ProtocolName = None,
     groups: Groups = False,
     as_json: AsJson = False,
+    html: Annotated[
+        Path | None, typer.Option(help="Write the two runs side by side as a page.")
+    ] = None,
+    open_page: Annotated[
+        bool, typer.Option("--open", help=f"Show that page in the browser; else as {_PAGE}.")
+    ] = False,
 ) -> None:
     """Compare two runs case by case: paired cluster bootstrap, exact McNemar, Holm over the groups.
 
     The verdict comes from the bootstrap over source images, corrected over the groups of a
     benchmark; McNemar's test, which takes cases as independent, stands beside it.
 
-    Example:
+    Examples:
 
     counterpoint compare runs/demo/world-base runs/demo/random
+
+    counterpoint compare runs/demo/world-hp-hn runs/demo/world-counterpoint --html two.html
     """
     from counterpoint import comparison, results
     from counterpoint.cli.tables import print_differences
@@ -33,8 +47,27 @@ def compare(
     from counterpoint.runs import load_run
 
     a, b = load_run(run_a), load_run(run_b)
-    found = comparison.compare(a, b, get_protocol(protocol) if protocol else None)
+    chosen = get_protocol(protocol) if protocol else None
+    found = comparison.compare(a, b, chosen)
     if as_json:
         print_json(results.as_json(found))
     else:
         print_differences(found, a.model, b.model, groups=groups)
+    if html or open_page:
+        _write_page(a, b, chosen, html or _PAGE, show=open_page)
+
+
+def _write_page(a: Run, b: Run, protocol: Protocol | None, path: Path, *, show: bool) -> None:
+    import webbrowser
+
+    from counterpoint.cli.report import made_now
+    from counterpoint.report.page import Options, compare_page
+    from counterpoint.writing import whole_file
+
+    with progress_bars() as bars:
+        text = compare_page(a, b, Options(protocol=protocol, made=made_now(), progress=bars))
+    with whole_file(path) as partial:
+        partial.write_text(text, encoding="utf-8")
+    errors.print(f"wrote {path}", soft_wrap=True)
+    if show and not webbrowser.open(path.resolve().as_uri()):
+        errors.print(f"no browser could be started here: open {path} yourself.", soft_wrap=True)

@@ -9,17 +9,21 @@ import typer
 
 from counterpoint.cli.console import errors, output, progress_bars
 
-MODELS = ("world:base", "blind:length", "blind:format", "blind:bow", "random")
+TUNED = ("world:base", "world:hn", "world:hp-hn", "world:counterpoint")
+MODELS = (*TUNED, "blind:length", "blind:format", "blind:bow", "random")
 BENCHMARKS = ("world-replace", "world-swap", "world-bi")
 
 
 def demo(
     out: Annotated[Path, typer.Option(help="Where the runs go.")] = Path("runs/demo"),
-    size: Annotated[int, typer.Option(min=1, help="Cases of each benchmark.")] = 2000,
+    size: Annotated[int, typer.Option(min=1, help="Cases of each benchmark.")] = 1000,
 ) -> None:
-    """Evaluate the bundled model and the blind baselines on the synthetic world.
+    """Evaluate the bundled models and the blind baselines on the synthetic world.
 
-    Needs no network, no weights and no data set. Example:
+    The models are a base and what three recipes made of it: hard negatives only (hn), hard
+    negatives and positives (hp-hn), and counterpoint. Needs no network, no weights and no data set.
+
+    Example:
 
     counterpoint demo --size 500
     """
@@ -28,7 +32,7 @@ def demo(
     from counterpoint.cli.tables import left_out_lines, print_results
     from counterpoint.evaluation import evaluate
 
-    benchmarks = [f"{name}:size={size}" if size != 2000 else name for name in BENCHMARKS]
+    benchmarks = [f"{name}:size={size}" for name in BENCHMARKS]
     with progress_bars() as bars:
         runs = evaluate(MODELS, benchmarks, out=out, progress=bars)
     with errors.status("resampling"):
@@ -40,7 +44,8 @@ def demo(
     output.print(f"Saved in {out}: a folder a model, with every raw score.")
     output.print("Try next:", style="bold")
     for command in (
-        f"counterpoint compare {out}/world-base {out}/random",
+        f"counterpoint compare {out}/world-counterpoint {out}/world-hp-hn",
+        f"counterpoint report {out} -o report.html",
         f"counterpoint rescore {out}/world-base --groups --averages",
         "counterpoint eval -m world:base -b world-swap:size=500,seed=7",
         "counterpoint ls",

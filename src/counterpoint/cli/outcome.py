@@ -9,10 +9,10 @@ from rich import box
 from rich.table import Table
 
 from counterpoint.cli.console import counted, errors, output, percent
-from counterpoint.cli.tables import HEADINGS
 from counterpoint.metric_registry import METRICS
 from counterpoint.statistics import ALL, LEVEL
 from counterpoint.train.outcome import MEAN_SCORES, Change, Outcome
+from counterpoint.wording import HEADINGS
 
 _NAMES: Final = {
     **HEADINGS,

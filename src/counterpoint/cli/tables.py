@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Final
 
 from rich import box
 from rich.measure import Measurement
@@ -18,22 +16,7 @@ from counterpoint.protocols import Protocol
 from counterpoint.results import Row, fitting, side_by_side
 from counterpoint.runs import Run
 from counterpoint.statistics import ALL, LEVEL
-
-HEADINGS: Final = {
-    "original_accuracy": "original",
-    "augmented_accuracy": "augmented",
-    "brittleness": "brittleness",
-    "image_to_text": "I2T",
-    "text_to_image": "T2I",
-    "group": "group",
-    "text_only_accuracy": "text-only",
-    "image_to_text_recall@1": "I2T R@1",
-    "image_to_text_recall@5": "I2T R@5",
-    "text_to_image_recall@1": "T2I R@1",
-    "text_to_image_recall@5": "T2I R@5",
-    "accuracy@1": "top-1",
-    "accuracy@5": "top-5",
-}
+from counterpoint.wording import HEADINGS, p_value, reasons
 
 
 def results_table(rows: Sequence[Row], *, groups: bool = False) -> Table:
@@ -157,7 +140,7 @@ def left_out_lines(runs: Sequence[Run]) -> list[str]:
                 total = len(part.left_out) + len(part.cases)
                 lines.append(
                     f"{where}: {len(part.cases):,} of {total:,} cases scored, "
-                    f"{len(part.left_out):,} left out ({_reasons(part.left_out)}), all named in "
+                    f"{len(part.left_out):,} left out ({reasons(part.left_out)}), all named in "
                     f"{run.folder}/run.json; the first is {case!r}: {why}"
                 )
             if part.lost_images:
@@ -166,7 +149,7 @@ def left_out_lines(runs: Sequence[Run]) -> list[str]:
                 total = lost + int(part.cases.image_counts[galleries].sum())
                 lines.append(
                     f"{where}: {total - lost:,} of {total:,} images scored, {lost:,} left out with "
-                    f"the captions that are theirs alone ({_reasons(part.lost_images)}), all named "
+                    f"the captions that are theirs alone ({reasons(part.lost_images)}), all named "
                     f"in {run.folder}/run.json; the first: {part.lost_images[0][1]}"
                 )
             if part.cut_captions:
@@ -175,16 +158,6 @@ def left_out_lines(runs: Sequence[Run]) -> list[str]:
                     "and were cut, as the protocol does."
                 )
     return lines
-
-
-def _reasons(left_out: Sequence[tuple[str, str]]) -> str:
-    """How often each kind of reason occurs."""
-    kinds = {"caption too long": "caption too long", "no such file": "image missing"}
-    counts = Counter(
-        next((kind for sign, kind in kinds.items() if sign in why), "image cannot be read")
-        for _, why in left_out
-    )
-    return ", ".join(f"{kind}: {count:,}" for kind, count in counts.most_common())
 
 
 def print_differences(found: Sequence[Difference], a: str, b: str, *, groups: bool) -> None:
@@ -217,16 +190,12 @@ def _differences_table(title: str, found: Sequence[Difference]) -> Table:
             percent(d.a),
             percent(d.b),
             f"{100 * d.difference:+.1f} [{100 * d.ci_low:+.1f}, {100 * d.ci_high:+.1f}]",
-            _p(d.p_holm),
-            "" if d.p_mcnemar is None else _p(d.p_mcnemar),
+            p_value(d.p_holm),
+            "" if d.p_mcnemar is None else p_value(d.p_mcnemar),
             d.verdict,
             style=style,
         )
     return table
-
-
-def _p(value: float) -> str:
-    return "<0.001" if value < 0.001 else f"{value:.3f}"
 
 
 def averages_table(

@@ -77,7 +77,7 @@ def verify(
 
 
 def _table(model: str, found: list[Check]) -> Table:
-    from counterpoint.cli.tables import HEADINGS
+    from counterpoint.wording import HEADINGS
 
     theirs = ", ".join(dict.fromkeys(c.model for c in found if c.model))
     title = f"{model} on {found[0].benchmark}" + (f" beside {theirs}" if theirs else "")

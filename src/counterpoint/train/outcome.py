@@ -18,13 +18,13 @@ from counterpoint.comparison import compare
 from counterpoint.errors import RunError
 from counterpoint.evaluation import BATCH, evaluate
 from counterpoint.galleries import is_gallery
-from counterpoint.generate.export.writing import whole_file
 from counterpoint.metric_registry import METRICS, Metric
 from counterpoint.progress import Progress
 from counterpoint.results import Row, as_json, averaging_of, members_in, rows
 from counterpoint.runs import Part, Run
 from counterpoint.scoring.kinds import Model
 from counterpoint.statistics import ALL, LEVEL, RESAMPLES, estimate
+from counterpoint.writing import whole_file
 
 FILE: Final = "outcome.json"
 FORMAT: Final = 1

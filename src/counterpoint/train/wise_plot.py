@@ -7,24 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from counterpoint.errors import MissingExtraError, RunError
-from counterpoint.generate.export.writing import whole_file
 from counterpoint.results import Row
 from counterpoint.statistics import ALL, LEVEL
+from counterpoint.wording import COMPOSITION, GALLERY, SAID
+from counterpoint.writing import whole_file
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-# What is looked for first: the metric that says most of a benchmark.
-_GAINED: Final = ("augmented_accuracy", "group", "text_only_accuracy", "original_accuracy")
-_KEPT: Final = ("image_to_text_recall@1", "accuracy@1")
-_SAID: Final = {
-    "augmented_accuracy": "augmented accuracy",
-    "original_accuracy": "original accuracy",
-    "text_only_accuracy": "text-only accuracy",
-    "group": "group score",
-    "image_to_text_recall@1": "image-to-text R@1",
-    "accuracy@1": "top-1 accuracy",
-}
 # Okabe and Ito's colours, told apart by all kinds of eyes; markers tell them apart in print.
 _COLOURS: Final = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
 _MARKERS: Final = "osD^vPX"
@@ -66,11 +56,11 @@ def panels(along: Along) -> list[Panel]:
     """
     known = {(row.benchmark, row.metric) for rows in along.values() for row in rows}
     names = dict.fromkeys(row.benchmark for rows in along.values() for row in rows)
-    kept = [Key(name, metric) for name in names for metric in _KEPT if (name, metric) in known]
+    kept = [Key(name, metric) for name in names for metric in GALLERY if (name, metric) in known]
     gained = [
-        Key(name, next(metric for metric in _GAINED if (name, metric) in known))
+        Key(name, next(metric for metric in COMPOSITION if (name, metric) in known))
         for name in names
-        if any((name, metric) in known for metric in _GAINED)
+        if any((name, metric) in known for metric in COMPOSITION)
     ]
     if gained and kept:
         return [Panel(key, gained) for key in kept]
@@ -104,14 +94,14 @@ def _draw_panel(axes: Axes, panel: Panel, along: Along) -> None:
     for number, key in enumerate(panel.ys):
         x = Key(key.benchmark, panel.x) if isinstance(panel.x, str) else panel.x
         drawn.append(_draw_line(axes, _points(along, x, key), number))
-    metrics = dict.fromkeys(_SAID[key.metric] for key in panel.ys)
+    metrics = dict.fromkeys(SAID[key.metric] for key in panel.ys)
     axes.set_ylabel(f"{', '.join(metrics)} (%)")
     axes.set_xlabel(_x_label(panel.x))
     axes.grid(color="#dddddd", linewidth=0.6)
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
     names = [
-        key.benchmark if len(metrics) == 1 else f"{key.benchmark}: {_SAID[key.metric]}"
+        key.benchmark if len(metrics) == 1 else f"{key.benchmark}: {SAID[key.metric]}"
         for key in panel.ys
     ]
     axes.legend(drawn, names, fontsize=8, frameon=False)
@@ -120,7 +110,7 @@ def _draw_panel(axes: Axes, panel: Panel, along: Along) -> None:
 def _x_label(x: Key | str | None) -> str:
     if x is None:
         return "alpha"
-    return f"{_SAID[x]} (%)" if isinstance(x, str) else f"{x.benchmark}: {_SAID[x.metric]} (%)"
+    return f"{SAID[x]} (%)" if isinstance(x, str) else f"{x.benchmark}: {SAID[x.metric]} (%)"
 
 
 class _Points(NamedTuple):

@@ -21,9 +21,9 @@ from counterpoint.cases import Case, Cases, ImageRef, caption_case
 from counterpoint.errors import DataError
 from counterpoint.generate.export.groups import QUIET, Counts, Group, Text, read_groups
 from counterpoint.generate.export.image_paths import ImagePaths
-from counterpoint.generate.export.writing import whole_file
 from counterpoint.generate.sources import UniqueIds
 from counterpoint.progress import Progress
+from counterpoint.writing import whole_file
 
 
 def export_benchmark(

@@ -32,9 +32,9 @@ import polars as pl
 from counterpoint.errors import DataError
 from counterpoint.generate.export.groups import QUIET, Counts, Group, read_groups
 from counterpoint.generate.export.image_paths import ImagePaths
-from counterpoint.generate.export.writing import whole_file
 from counterpoint.progress import Progress
 from counterpoint.tables import read_table
+from counterpoint.writing import whole_file
 
 Row = dict[str, Any]
 Neighbours = dict[str, list[str]]

@@ -1,0 +1,255 @@
+"""`counterpoint campaign`: people judge images and captions in the studio's pages."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from counterpoint.cli.console import counted, errors, output, plainly, print_json
+from counterpoint.cli.options import AsJson, DataFolder
+
+if TYPE_CHECKING:
+    from counterpoint.studio.annotate.outcomes import Outcome
+    from counterpoint.studio.database import Database
+
+app = typer.Typer(
+    name="campaign",
+    help="Have people judge cases or pairs: `new`, `ls`, `results`. The pages are the studio's.",
+    no_args_is_help=True,
+)
+DEFAULT_DB: Final = "studio.db"
+Db = Annotated[
+    str,
+    typer.Option(
+        "--db",
+        help="Where answers are kept: a SQLite file, or postgresql://USER@HOST/NAME.",
+        envvar="COUNTERPOINT_DB",
+    ),
+]
+
+
+def _open(db: str) -> Database:
+    from counterpoint.errors import MissingExtraError
+
+    try:
+        from counterpoint.studio.database import open_database
+    except ImportError:
+        raise MissingExtraError("campaigns", "studio") from None
+    return open_database(db)
+
+
+def new(
+    name: Annotated[str, typer.Argument(help="A name for the campaign: letters, digits, dashes.")],
+    source: Annotated[
+        str, typer.Argument(help="A pairs file, a benchmark id, a case file or a run folder.")
+    ],
+    kind: Annotated[
+        str,
+        typer.Option(
+            "--as",
+            help="best-image, which-image, image-to-text, text-to-image, both-ways or rank.",
+        ),
+    ],
+    annotators: Annotated[int, typer.Option(min=1, help="How many personal links to make.")] = 2,
+    overlap: Annotated[int, typer.Option(min=1, help="How many people judge each item.")] = 2,
+    checks: Annotated[
+        float, typer.Option(min=0, max=0.5, help="Share of attention checks among what is shown.")
+    ] = 0.1,
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="Only so many cases, spread over the groups.")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0)] = 0,
+    benchmark: Annotated[
+        str | None, typer.Option(help="Which benchmark of a run that has several.")
+    ] = None,
+    images: Annotated[
+        Path | None, typer.Option(help="Folder of a pairs file's images; else where it says.")
+    ] = None,
+    data: DataFolder = None,
+    db: Db = DEFAULT_DB,
+    as_json: AsJson = False,
+) -> None:
+    """Make a campaign and print a personal link for each annotator.
+
+    Examples:
+
+    counterpoint campaign new humans world-bi:size=100 --as both-ways
+
+    counterpoint campaign new filter pairs.parquet --as best-image --annotators 10
+
+    The links start at the address that `counterpoint studio` prints.
+    """
+    from counterpoint.studio.annotate.campaigns import Settings, create
+    from counterpoint.studio.annotate.kinds import find_kind
+    from counterpoint.studio.annotate.sources import Wanted, read_material
+
+    database, chosen = _open(db), find_kind(kind)
+    try:
+        material = read_material(source, chosen, Wanted(limit, seed, data, images, benchmark))
+        settings = Settings(overlap, checks, seed)
+        made = create(database, name, chosen, material, settings, annotators)
+    finally:
+        database.close()
+    for reason, count in made.left_out.items():
+        errors.print(f"left out: {count:,} {reason}", style="yellow", soft_wrap=True)
+    if as_json:
+        print_json([{"annotator": n, "link": link} for n, link in enumerate(made.links, 1)])
+        return
+    output.print(
+        f"{made.name}: {counted(made.items, 'item')}, each for {overlap} of "
+        f"{counted(annotators, 'annotator')}, and {counted(made.checks, 'attention check')}",
+        soft_wrap=True,
+    )
+    for number, link in enumerate(made.links, 1):
+        output.print(f"annotator {number}  {link}", soft_wrap=True)
+
+
+def ls(db: Db = DEFAULT_DB, as_json: AsJson = False) -> None:
+    """List the campaigns, and how far they are."""
+    from dataclasses import asdict
+
+    from counterpoint.studio.annotate.campaigns import standings
+
+    database = _open(db)
+    with database.reading() as session:
+        found = standings(session)
+    database.close()
+    if as_json:
+        print_json([asdict(one) for one in found])
+        return
+    if not found:
+        errors.print("no campaigns yet; `counterpoint campaign new` makes one.")
+    for one in found:
+        output.print(
+            f"{one.name}  {one.kind}  {counted(one.items, 'item')}  "
+            f"{one.given:,} of {one.wanted:,} answers  {counted(one.annotators, 'annotator')}",
+            soft_wrap=True,
+        )
+
+
+def results(
+    name: Annotated[str, typer.Argument(help="The campaign.")],
+    human: Annotated[
+        Path | None, typer.Option(help="Write the answers as a run folder of the model `human`.")
+    ] = None,
+    export: Annotated[
+        Path | None,
+        typer.Option(help="Write what most people accepted: a case file or a pairs file."),
+    ] = None,
+    answers: Annotated[Path | None, typer.Option(help="Write every answer as CSV.")] = None,
+    least: Annotated[
+        float,
+        typer.Option(
+            "--least-checks", min=0, max=1, help="Count only who passes this share of checks."
+        ),
+    ] = 0.0,
+    db: Db = DEFAULT_DB,
+    as_json: AsJson = False,
+) -> None:
+    """How far annotators agree, what they accepted, and files of it.
+
+    Examples:
+
+    counterpoint campaign results humans --human runs/human
+
+    counterpoint campaign results filter --export accepted.parquet --least-checks 0.8
+    """
+    from counterpoint.studio.annotate.campaigns import find_campaign
+    from counterpoint.studio.annotate.exporting import answers_csv
+    from counterpoint.studio.annotate.outcomes import outcome_of
+
+    database = _open(db)
+    with database.reading() as session:
+        campaign = find_campaign(session, name)
+        found = outcome_of(session, campaign, least)
+        table = answers_csv(session, campaign) if answers else ""
+    database.close()
+    if as_json:
+        print_json(_agreement_rows(found))
+    else:
+        _print(found)
+    if answers:
+        answers.parent.mkdir(parents=True, exist_ok=True)
+        answers.write_text(table, encoding="utf-8")
+        errors.print(f"saved {answers}", soft_wrap=True)
+    _save(found, human, export)
+
+
+def _save(found: Outcome, human: Path | None, out: Path | None) -> None:
+    if human:
+        from counterpoint.runs import refuse_other, save_run
+        from counterpoint.studio.annotate.human import human_run
+
+        refuse_other(human)
+        run = save_run(human_run(found), human)
+        missing = f", {counted(run.left_out, 'case')} without an answer" if run.left_out else ""
+        errors.print(f"saved {human}{missing}", soft_wrap=True)
+    if out:
+        from counterpoint.studio.annotate.exporting import export
+
+        written = export(found, out)
+        errors.print(f"saved {out}: {counted(written.rows, 'row')}", soft_wrap=True)
+        for reason, count in written.left_out.items():
+            errors.print(f"left out: {count:,} {reason}", style="yellow", soft_wrap=True)
+
+
+def _agreement_rows(found: Outcome) -> list[dict[str, object]]:
+    """A row a pair, then one for all: JSON has no NaN, so a missing kappa is null."""
+
+    def number(value: float) -> float | None:
+        return None if value != value else value
+
+    rows: list[dict[str, object]] = []
+    for measure in found.agreement:
+        rows += [
+            {"on": measure.what, "a": p.a, "b": p.b, "items": p.items, "kappa": number(p.kappa)}
+            for p in measure.pairs
+        ]
+        rows.append(
+            {
+                "on": measure.what,
+                "mean_kappa": number(measure.mean),
+                "fleiss": number(measure.fleiss),
+                "fleiss_items": measure.fleiss_items,
+                "alpha": number(measure.alpha),
+            }
+        )
+    return rows
+
+
+def _print(found: Outcome) -> None:
+    def number(value: float) -> str:
+        return "-" if value != value else f"{value:.3f}"
+
+    tally = found.tally
+    output.print(
+        f"{found.campaign.name}: {found.standing.given:,} of {found.standing.wanted:,} answers, "
+        f"{counted(tally.judged, 'item')} judged, {tally.accepted:,} accepted by most",
+        soft_wrap=True,
+    )
+    for measure in found.agreement:
+        output.print(f"agreement on {measure.what}", soft_wrap=True)
+        for pair in measure.pairs:
+            output.print(
+                f"  {pair.a} and {pair.b}: kappa {number(pair.kappa)} over "
+                f"{counted(pair.items, 'item')}",
+                soft_wrap=True,
+            )
+        output.print(
+            f"  mean kappa {number(measure.mean)}, Fleiss {number(measure.fleiss)}, "
+            f"Krippendorff's alpha {number(measure.alpha)}",
+            soft_wrap=True,
+        )
+    for person in found.people:
+        if person.checks:
+            out = ", not counted" if person.excluded else ""
+            output.print(
+                f"annotator {person.number}: {person.failed} of {person.checks} checks failed{out}",
+                soft_wrap=True,
+            )
+
+
+for verb_name, verb in (("new", new), ("ls", ls), ("results", results)):
+    app.command(verb_name)(plainly(verb))

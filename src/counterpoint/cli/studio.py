@@ -1,0 +1,67 @@
+"""`counterpoint studio`: pages to browse runs, try models and annotate."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from counterpoint.cli.campaign import DEFAULT_DB, Db
+from counterpoint.cli.console import errors, output
+
+
+def studio(
+    runs: Annotated[Path, typer.Option(help="The folder of runs to look at.")] = Path("runs"),
+    db: Db = DEFAULT_DB,
+    host: Annotated[str, typer.Option(help="The address to listen at.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0 is any that is free.")] = 8765,
+    model: Annotated[
+        list[str] | None,
+        typer.Option("--model", "-m", help="A model to try, repeatable; else world:base."),
+    ] = None,
+    allow_host: Annotated[
+        list[str] | None,
+        typer.Option(help="Another name that browsers may know this machine by, repeatable."),
+    ] = None,
+) -> None:
+    """Look at runs in a browser, try models on images, and have people annotate.
+
+    The link that is printed makes whoever opens it the admin. Example:
+
+    counterpoint studio --runs runs -m world:base
+    """
+    from counterpoint.errors import DataError, MissingExtraError
+
+    try:
+        from counterpoint.studio.app import MODELS, create_app
+        from counterpoint.studio.database import open_database
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("counterpoint"):
+            raise
+        raise MissingExtraError("the studio", "studio") from None
+    from counterpoint.studio.security import Guard, kept_key
+    from counterpoint.studio.serving import is_loopback, serve
+
+    if not runs.is_dir():
+        raise DataError(f"{runs}: no such folder of runs; `counterpoint demo` makes one.")
+    guard = Guard(key=kept_key(runs / ".studio-key"))
+    database = open_database(db)
+    names = [*(allow_host or ()), f"[{host}]" if ":" in host else host]
+    app = create_app(runs, guard=guard, models=model or MODELS, database=database, hosts=names)
+    if not is_loopback(host):
+        errors.print(
+            f"warning: {host} can be reached from other machines, and nothing is encrypted: the "
+            "admin's link and the annotators' links can be read on the way.",
+            style="yellow",
+            soft_wrap=True,
+        )
+    try:
+        serve(app, host, port, lambda base: _announce(base, guard.admin_token))
+    finally:
+        database.close()
+
+
+def _announce(base: str, token: str) -> None:
+    output.print(f"Studio: {base}/?token={token}", soft_wrap=True)
+    output.print("Whoever opens the link is the admin; Ctrl-C ends the studio.", soft_wrap=True)

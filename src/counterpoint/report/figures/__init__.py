@@ -1,0 +1,1 @@
+"""The figures of a report, each from the numbers that its CSV holds."""

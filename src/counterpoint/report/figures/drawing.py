@@ -1,0 +1,161 @@
+"""What all figures share: colours that every eye tells apart, and SVG that suits any page.
+
+The page's style sheet says what `currentColor`, `--grid` and `--c0` to `--c6` are, so that one SVG
+serves a light page, a dark one and paper.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from counterpoint.report.formats import csv_text
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Canvas
+
+# Okabe and Ito's, without the yellow that a white page swallows; markers tell them apart in print.
+COLOURS: Final = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#7f7f7f")
+MARKERS: Final = "osD^vPX*<>hd"
+INK: Final = "#010203"  # becomes the page's text colour
+GRID: Final = "#020304"
+WIDTH: Final = 7.4  # inches, of every figure
+_MAPPED: Final = {
+    INK: "currentColor",
+    GRID: "var(--grid, #cccccc)",
+    **{colour: f"var(--c{number}, {colour})" for number, colour in enumerate(COLOURS)},
+}
+_SETTINGS: Final[Any] = {
+    "svg.fonttype": "none",  # text stays text: small, searchable, and escaped by matplotlib
+    "text.parse_math": False,  # a "$" in a name is a "$"
+    "text.color": INK,
+    "axes.edgecolor": GRID,
+    "axes.labelcolor": INK,
+    "axes.titlecolor": INK,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "grid.color": GRID,
+    "grid.linewidth": 0.6,
+    "axes.axisbelow": True,
+    "axes.grid": True,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "font.size": 9,
+    "axes.titlesize": 9.5,
+    "axes.labelsize": 9,
+    "legend.fontsize": 8,
+    "legend.frameon": False,
+    "legend.labelcolor": INK,
+    "figure.facecolor": "none",
+    "axes.facecolor": "none",
+    "savefig.facecolor": "none",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Data:
+    """The numbers of a figure: what is drawn is taken from here, and the page gives it as CSV."""
+
+    columns: tuple[str, ...]
+    lines: list[tuple[Any, ...]]
+
+    @property
+    def csv(self) -> str:
+        return csv_text(self.columns, self.lines)
+
+    def named(self) -> list[dict[str, Any]]:
+        return [dict(zip(self.columns, line, strict=True)) for line in self.lines]
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    name: str  # of its CSV file
+    title: str
+    caption: str
+    svg: str
+    data: Data
+
+
+@dataclass(frozen=True, slots=True)
+class Omitted:
+    """A figure that these runs cannot make."""
+
+    title: str
+    why: str
+
+
+Made = Drawn | Omitted
+
+
+@contextmanager
+def canvas(height: float, name: str) -> Iterator[Canvas]:
+    """A figure to draw on, without any display; `name` keeps its ids apart from other figures'."""
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    with matplotlib.rc_context({**_SETTINGS, "svg.hashsalt": name}):
+        yield Figure(figsize=(WIDTH, height), layout="constrained")
+
+
+def svg_of(figure: Canvas, says: str) -> str:
+    """The figure as an element of a page. `says` describes it to those who do not see it."""
+    from html import escape
+
+    text = io.StringIO()
+    with warnings.catch_warnings():
+        # The browser has fonts for what matplotlib's own lacks; a row of labels may be tight.
+        warnings.filterwarnings("ignore", message=".*Glyph.*", category=UserWarning)
+        warnings.filterwarnings("ignore", message="constrained_layout", category=UserWarning)
+        figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None})
+    body = text.getvalue()
+    body = body[body.index("<svg") :]
+    body = re.sub(r"<metadata>.*?</metadata>", "", body, flags=re.DOTALL)
+    body = re.sub(r"<[^<>]*>", _suited, body)  # tags only: in texts "<" is escaped
+    return body.replace("<svg", f'<svg role="img" aria-label="{escape(says)}"', 1)
+
+
+def _suited(tag: re.Match[str]) -> str:
+    found = tag.group()
+    for colour, instead in _MAPPED.items():
+        found = found.replace(colour, instead)
+    found = re.sub(r"(\d\.\d\d)\d+", r"\1", found)  # a hundredth of a point is enough
+    # Groups are called axes_1 and the like in every figure, and nothing refers to them.
+    return re.sub(r'^<g id="[^"]*"', "<g", found)
+
+
+def colour_of(number: int) -> str:
+    return COLOURS[number % len(COLOURS)]
+
+
+def marker_of(number: int) -> str:
+    """Another cycle than the colours': their pairs repeat late."""
+    return MARKERS[number % len(MARKERS)]
+
+
+def grid_of(panels: int, most: int = 3) -> tuple[int, int]:
+    """Rows and columns for some panels."""
+    columns = min(panels, most) if panels != 4 else 2
+    return -(-panels // columns), columns
+
+
+def reach(values: Sequence[dict[str, Any]], prefix: str = "") -> list[list[float]]:
+    """How far intervals go, down and up, from rows with value, low and high."""
+    rows = [(v[f"{prefix}value"], v[f"{prefix}low"], v[f"{prefix}high"]) for v in values]
+    return [[max(0.0, v - low) for v, low, _ in rows], [max(0.0, high - v) for v, _, high in rows]]
+
+
+def legend_below(figure: Canvas, drawn: Sequence[Any], names: Sequence[str]) -> None:
+    widest = max((len(name) for name in names), default=1)
+    columns = max(1, min(4, len(names), 100 // (widest + 6)))
+    figure.legend(drawn, names, loc="outside lower center", ncols=columns)
+
+
+def bare(axes: Axes) -> None:
+    """Nothing is drawn here: an empty place of the grid."""
+    axes.set_axis_off()

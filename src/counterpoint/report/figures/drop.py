@@ -1,0 +1,113 @@
+"""Original against augmented accuracy: what is lost when a true caption is said in other words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from counterpoint.report.figures.drawing import (
+    COLOURS,
+    INK,
+    Data,
+    Drawn,
+    Made,
+    Omitted,
+    canvas,
+    reach,
+    svg_of,
+)
+from counterpoint.report.gathering import Material
+from counterpoint.report.numbers import Number
+from counterpoint.report.wording import shortened
+from counterpoint.statistics import ALL
+
+TITLE: Final = "Original and augmented accuracy"
+_COLUMNS: Final = (
+    "benchmark",
+    "model",
+    "original_value",
+    "original_low",
+    "original_high",
+    "augmented_value",
+    "augmented_low",
+    "augmented_high",
+    "drop",
+    "chance_augmented",
+)
+
+
+def drop(material: Material, numbers: Sequence[Number]) -> list[Made]:
+    data = _data(material, numbers)
+    if not data.lines:
+        why = "no benchmark of these runs has positives beside its originals."
+        return [Omitted(TITLE, why)]
+    return [
+        Drawn(
+            "original-and-augmented",
+            TITLE,
+            "The bar is the drop: cases in which the original is above every negative and some "
+            "other true caption is not. Whiskers are 95% intervals, the dotted line is the chance "
+            "level of augmented accuracy.",
+            _svg(data),
+            data,
+        )
+    ]
+
+
+def _data(material: Material, numbers: Sequence[Number]) -> Data:
+    known = {(n.benchmark, n.model, n.metric): n for n in numbers if n.group == ALL}
+    lines = []
+    for benchmark in material.benchmarks:
+        for model in material.labels:
+            one = known.get((benchmark, model, "original_accuracy"))
+            two = known.get((benchmark, model, "augmented_accuracy"))
+            if one is None or two is None:
+                continue
+            values = [100 * v for n in (one, two) for v in (n.value, n.ci_low, n.ci_high)]
+            chance = None if two.chance is None else 100 * two.chance
+            lines.append((benchmark, model, *values, 100 * (one.value - two.value), chance))
+    return Data(_COLUMNS, lines)
+
+
+def _svg(data: Data) -> str:
+    rows = data.named()
+    names = list(dict.fromkeys(row["benchmark"] for row in rows))
+    counts = [sum(row["benchmark"] == name for row in rows) for name in names]
+    height = sum(counts) * 0.27 + len(names) * 0.55 + 0.75
+    with canvas(height, TITLE) as figure:
+        ratios = [count + 0.6 for count in counts]
+        grid = figure.subplots(
+            len(names), 1, squeeze=False, sharex=True, gridspec_kw={"height_ratios": ratios}
+        )
+        for axes, name in zip(grid[:, 0], names, strict=True):
+            _panel(axes, name, [row for row in rows if row["benchmark"] == name])
+        grid[-1, 0].set_xlabel("per cent of cases")
+        handles, labels = grid[0, 0].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside upper center", ncols=3)
+        return svg_of(figure, f"{TITLE} of each model, with the drop as a bar")
+
+
+def _panel(axes: Any, name: str, rows: list[dict[str, Any]]) -> None:
+    places = list(range(len(rows)))
+    left = [min(row["original_value"], row["augmented_value"]) for row in rows]
+    width = [abs(row["drop"]) for row in rows]
+    axes.barh(places, width, left=left, height=0.5, color=COLOURS[6], alpha=0.35, label="drop")
+    for kind, colour, marker in (("augmented", COLOURS[1], "s"), ("original", COLOURS[0], "o")):
+        axes.errorbar(
+            [row[f"{kind}_value"] for row in rows],
+            places,
+            xerr=reach(rows, f"{kind}_"),
+            fmt=marker,
+            color=colour,
+            markersize=5,
+            elinewidth=1,
+            label=kind,
+        )
+    chance = next((row["chance_augmented"] for row in rows if row["chance_augmented"]), None)
+    if chance is not None:
+        axes.axvline(chance, color=INK, linewidth=0.8, linestyle=":")
+    axes.set_yticks(places, [shortened(row["model"]) for row in rows])
+    axes.set_ylim(len(rows) - 0.4, -0.6)
+    axes.set_xlim(0, 100)
+    axes.grid(axis="y", visible=False)
+    axes.set_title(shortened(name, 60), loc="left")

@@ -1,0 +1,200 @@
+"""The page: one self-contained HTML file of some runs, or of two side by side."""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final
+
+from counterpoint.comparison import compare
+from counterpoint.errors import MissingExtraError
+from counterpoint.progress import Progress, Quiet
+from counterpoint.protocols import Protocol
+from counterpoint.report.examples import COUNT, examples
+from counterpoint.report.formats import as_csv
+from counterpoint.report.gathering import Material, gather
+from counterpoint.report.making import Made, page_facts, run_facts
+from counterpoint.report.notices import Notice, notices
+from counterpoint.report.numbers import is_main, numbers_of
+from counterpoint.report.papers import Papers, beside_papers
+from counterpoint.report.table import Tables, tables
+from counterpoint.report.thumbnails import BUDGET, Album
+from counterpoint.report.wording import written
+from counterpoint.runs import Run
+from counterpoint.statistics import RESAMPLES
+from counterpoint.wording import heading
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+    from counterpoint.comparison import Difference
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What a report may be told. `called` says what papers call a run's model."""
+
+    protocol: Protocol | None = None
+    title: str = ""
+    all_metrics: bool = False
+    examples: int = COUNT
+    image_bytes: int = BUDGET
+    resamples: int = RESAMPLES
+    called: Mapping[str, str] = field(default_factory=dict)
+    made: Made = field(default_factory=Made)
+    progress: Progress = field(default_factory=Quiet)
+
+
+def report_tables(runs: Sequence[Run], options: Options | None = None) -> Tables:
+    """The table alone, for `formats`."""
+    return _numbers(runs, options or Options())[1]
+
+
+def report_page(runs: Sequence[Run], options: Options | None = None) -> str:
+    """The HTML of a report."""
+    chosen = options or Options()
+    environment()  # before any work, in case its packages are missing
+    material, made = _numbers(runs, chosen)
+    return _render(material, made, chosen, chosen.title or _title(material))
+
+
+def compare_page(a: Run, b: Run, options: Options | None = None) -> str:
+    """The HTML of two runs side by side: their paired differences, then what a report has."""
+    chosen = options or Options()
+    environment()
+    advance = chosen.progress.start("comparing", 1)
+    found = compare(a, b, chosen.protocol, resamples=chosen.resamples)
+    advance(1)
+    material, made = _numbers([a, b], chosen)
+    one, two = material.labels
+    title = chosen.title or f"{one} and {two}"
+    return _render(material, made, chosen, title, found)
+
+
+def _numbers(runs: Sequence[Run], options: Options) -> tuple[Material, Tables]:
+    material = gather(runs, options.protocol, options.progress)
+    numbers = numbers_of(
+        material,
+        (lambda metric: True) if options.all_metrics else is_main,
+        resamples=options.resamples,
+        progress=options.progress,
+    )
+    papers = beside_papers(material, numbers, options.called, options.progress)
+    return material, tables(material, numbers, papers)
+
+
+def _title(material: Material) -> str:
+    runs, benchmarks = len(material.runs), len(material.benchmarks)
+    models = "1 model" if runs == 1 else f"{runs} models"
+    return f"{models} on {'1 benchmark' if benchmarks == 1 else f'{benchmarks} benchmarks'}"
+
+
+def _render(
+    material: Material,
+    made: Tables,
+    options: Options,
+    title: str,
+    found: Sequence[Difference] | None = None,
+) -> str:
+    from counterpoint.report import differences
+    from counterpoint.report.choosing import opposed
+    from counterpoint.report.figures.all import figures
+
+    drawn, omitted = figures(material, made.numbers, options.progress)
+    album = Album(options.image_bytes)
+    names = material.labels
+    shown = examples(
+        material,
+        album,
+        count=options.examples,
+        chooser=None
+        if found is None
+        else lambda outcomes, count: opposed(outcomes, (names[0], names[1]), count),
+        progress=options.progress,
+    )
+    sides: list[Any] = []
+    if found is not None:
+        sides = differences.sides(found, every=options.all_metrics)
+        drawn = [*differences.gaps(found, (names[0], names[1])), *drawn]
+    return (
+        environment()
+        .get_template("report.html")
+        .render(
+            title=title,
+            material=material,
+            notices=[*notices(material), *_picture_notices(album)],
+            tables=made,
+            table_csv=as_csv(made),
+            beside=_besides(made.papers),
+            sides=sides,
+            sides_csv="" if found is None else differences.as_data(found).csv,
+            figures=drawn,
+            omitted=omitted,
+            examples=shown,
+            page_facts=page_facts(options.made),
+            run_facts=run_facts(material),
+        )
+    )
+
+
+def _picture_notices(album: Album) -> list[Notice]:
+    found = []
+    if album.lost:
+        found.append(f"Images of examples that could not be read: {album.lost:,}; each says why.")
+    if album.full:
+        found.append(f"Images of examples left out to keep the page small: {album.full:,}.")
+    return [Notice(text) for text in found]
+
+
+def _besides(papers: Papers) -> list[dict[str, str]]:
+    """The published values as they are written."""
+    return [
+        {
+            "model": beside.model,
+            "benchmark": beside.benchmark,
+            "group": beside.group,
+            "metric": heading(beside.metric),
+            "average": beside.average,
+            "ours": written(beside.metric, beside.ours),
+            "published": written(beside.metric, beside.published),
+            "verdict": beside.verdict or "another average",
+            "source": f"{beside.called}: {beside.source}",
+            "note": beside.note,
+        }
+        for beside in papers.all()
+    ]
+
+
+@cache
+def environment() -> Environment:
+    """Jinja2 with everything escaped and nothing undefined."""
+    try:
+        import matplotlib  # noqa: F401  # drawn with later: missing, it is missed now
+        from jinja2 import Environment, PackageLoader, StrictUndefined
+    except ImportError:
+        raise MissingExtraError("counterpoint report", "studio") from None
+    made = Environment(
+        loader=PackageLoader("counterpoint.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters["csv_uri"] = csv_uri
+    made.filters["file_name"] = file_name
+    return made
+
+
+def csv_uri(text: str) -> str:
+    """A CSV file as an address: the page holds it, a click saves it."""
+    return f"data:text/csv;charset=utf-8;base64,{base64.b64encode(text.encode()).decode()}"
+
+
+_NAME: Final = re.compile(r"[^A-Za-z0-9._-]+")
+
+
+def file_name(text: str) -> str:
+    return _NAME.sub("-", text).strip("-.") or "table"

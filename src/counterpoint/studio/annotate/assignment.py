@@ -1,0 +1,140 @@
+"""Who gets which item next. It is decided when somebody asks, so nobody waits for anybody.
+
+Of the items that an annotator has not seen and that need more judgements, those with the fewest
+come first; among these, the order is the annotator's own, random by the seed. What was shown stays
+shown: until it is answered, the same item comes again.
+
+A transaction that two people's requests meet in is done again for one of them: an item's count
+goes up by comparing and setting it, and an annotator's showings are numbered without a gap.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Final
+
+from sqlalchemy import ColumnElement, and_, exists, func, select, update
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.orm import Session, aliased
+
+from counterpoint.studio.annotate.campaigns import PRIME
+from counterpoint.studio.annotate.checks import block_length
+from counterpoint.studio.annotate.kinds import ASKS
+from counterpoint.studio.annotate.questions import Question, chance
+from counterpoint.studio.database import Annotator, Campaign, Item, Showing, now
+
+HOLD: Final = timedelta(hours=1)  # how long an item waits for who has it, once nothing else is left
+
+
+def next_showing(session: Session, campaign: Campaign, annotator: Annotator) -> Showing | None:
+    """What to show now: the item that waits for its answer, or a new one, or None at the end."""
+    mine = Showing.annotator_id == annotator.id
+    waiting = session.scalar(
+        select(Showing).where(mine, ~Showing.answered).order_by(Showing.number).limit(1)
+    )
+    if waiting is not None:
+        return waiting
+    last = session.scalar(select(func.max(Showing.number)).where(mine)) or 0
+    item = _needed(session, campaign, annotator) or _abandoned(session, campaign, annotator)
+    if item is None:
+        return None
+    check = _check_due(session, campaign, annotator, last + 1)
+    if check is None:
+        _take(session, item)
+    return _show(session, campaign, annotator, check or item, last + 1)
+
+
+def _unseen(campaign: Campaign, annotator: Annotator, *, check: bool) -> ColumnElement[bool]:
+    mine = aliased(Showing)  # apart from the showings that a query may look at besides
+    seen = exists().where(mine.item_id == Item.id, mine.annotator_id == annotator.id)
+    return and_(Item.campaign_id == campaign.id, Item.is_check == check, ~seen)
+
+
+def _order(campaign: Campaign, annotator: Annotator) -> ColumnElement[int]:
+    """An order of the items that is the annotator's own: a random line, modulo a prime."""
+    rng = chance(campaign.settings["seed"], "order", annotator.number)
+    a, b = (int(value) for value in rng.integers(1, PRIME, 2))
+    return (Item.shuffle * a + b) % PRIME
+
+
+def _needed(session: Session, campaign: Campaign, annotator: Annotator) -> Item | None:
+    wanted = Item.taken < int(campaign.settings["overlap"])
+    return session.scalar(
+        select(Item)
+        .where(_unseen(campaign, annotator, check=False), wanted)
+        .order_by(Item.taken, _order(campaign, annotator), Item.id)
+        .limit(1)
+    )
+
+
+def _abandoned(session: Session, campaign: Campaign, annotator: Annotator) -> Item | None:
+    """An item that somebody has had for long without an answer. They may still answer it."""
+    old = and_(~Showing.answered, ~Showing.released, Showing.shown < now() - HOLD)
+    found = session.execute(
+        select(Item, Showing)
+        .join(Showing, Showing.item_id == Item.id)
+        .where(_unseen(campaign, annotator, check=False), old)
+        .order_by(Showing.shown, Item.id)
+        .limit(1)
+    ).first()
+    if found is None:
+        return None
+    item, held = found
+    freed = update(Showing).where(Showing.id == held.id, ~Showing.answered, ~Showing.released)
+    _must_change(session, freed.values(released=True))
+    less = update(Item).where(Item.id == item.id, Item.taken == item.taken)
+    _must_change(session, less.values(taken=Item.taken - 1))
+    session.refresh(item)
+    return item
+
+
+def _take(session: Session, item: Item) -> None:
+    more = update(Item).where(Item.id == item.id, Item.taken == item.taken)
+    _must_change(session, more.values(taken=Item.taken + 1))
+
+
+def _must_change(session: Session, statement: object) -> None:
+    """Do an update; if somebody has been quicker, the transaction is done again."""
+    changed = session.execute(statement)  # type: ignore[call-overload]
+    if changed.rowcount != 1:
+        raise IntegrityError("somebody was quicker", None, RuntimeError())
+
+
+def _check_due(
+    session: Session, campaign: Campaign, annotator: Annotator, number: int
+) -> Item | None:
+    """A check, if one is due: one in each row of so many items, at a random place in it."""
+    rate, seed = float(campaign.settings["checks"]), int(campaign.settings["seed"])
+    if rate == 0:
+        return None
+    length = block_length(rate)
+    block, place = divmod(number - 1, length)
+    if place != int(chance(seed, "place", annotator.number, block).integers(length)):
+        return None
+    return session.scalar(
+        select(Item)
+        .where(_unseen(campaign, annotator, check=True))
+        .order_by(_order(campaign, annotator), Item.id)
+        .limit(1)
+    )
+
+
+def _show(
+    session: Session, campaign: Campaign, annotator: Annotator, item: Item, number: int
+) -> Showing:
+    options = Question.of(item.question).options(ASKS[item.ask])
+    rng = chance(campaign.settings["seed"], "layout", annotator.number, item.key)
+    layout = [int(option) for option in rng.permutation(options)]
+    showing = Showing(
+        annotator_id=annotator.id, item_id=item.id, number=number, layout=layout, shown=now()
+    )
+    session.add(showing)
+    session.flush()
+    return showing
+
+
+def left_for(session: Session, campaign: Campaign, annotator: Annotator) -> int:
+    """How many items the annotator may still get, besides one that waits and checks."""
+    wanted = Item.taken < int(campaign.settings["overlap"])
+    where = and_(_unseen(campaign, annotator, check=False), wanted)
+    return session.scalar(select(func.count()).select_from(Item).where(where)) or 0

@@ -1,0 +1,235 @@
+"""Making a campaign, finding it again, and the people who take part."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import asdict, dataclass
+from typing import Final
+
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session
+
+from counterpoint.errors import CaseError, CounterpointError, DataError, NotFoundError
+from counterpoint.registry import did_you_mean
+from counterpoint.studio.annotate.checks import make_checks
+from counterpoint.studio.annotate.kinds import Ask, Kind, find_kind
+from counterpoint.studio.annotate.questions import Question, Subject, chance, questions_of
+from counterpoint.studio.annotate.sources import Material
+from counterpoint.studio.database import Annotator, Campaign, Database, Item, Showing
+from counterpoint.studio.database import Subject as SubjectRow
+from counterpoint.studio.security import new_token
+
+PRIME: Final = 2**31 - 1  # orders are made by arithmetic modulo this
+MOST: Final = 50_000  # items of a campaign
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_CHECK: Final = "attention check"  # an id of a case ends in "image N" or "caption N"
+
+
+class CampaignError(CounterpointError):
+    """A campaign cannot be made, or is not there, as asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """`overlap` people judge each item; a share `checks` of what is shown are attention checks."""
+
+    overlap: int = 2
+    checks: float = 0.1
+    seed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """What `create` did."""
+
+    name: str
+    items: int
+    checks: int
+    links: tuple[str, ...]
+    left_out: Counter[str]
+
+
+def create(
+    database: Database,
+    name: str,
+    kind: Kind,
+    material: Material,
+    settings: Settings,
+    annotators: int = 2,
+) -> Made:
+    """Write a campaign and its annotators; what gives no question is counted by its reason."""
+    _refuse(name, settings, annotators)
+    left_out = Counter(material.left_out)
+    asked = _asked(material, kind, left_out)
+    checks = make_checks([(s, ask, q) for s, ask, _, q in asked], settings.checks, settings.seed)
+    rng = chance(settings.seed, "shuffle")
+    shuffles = rng.integers(1, PRIME, len(asked) + len(checks)).tolist()
+
+    def work(session: Session) -> tuple[str, ...]:
+        if session.scalar(select(Campaign.id).where(Campaign.name == name)) is not None:
+            raise CampaignError(f"there is a campaign {name!r} already; choose another name.")
+        row = Campaign(
+            name=name, kind=kind.name, settings=asdict(settings), source=dict(material.about)
+        )
+        row.source["left_out"] = dict(left_out)
+        session.add(row)
+        session.flush()
+        _add_items(session, row, asked, checks, shuffles)
+        return _add_annotators(session, row, annotators)
+
+    tokens = database.write(work)
+    links = tuple(link(token) for token in tokens)
+    return Made(name, len(asked), len(checks), links, left_out)
+
+
+def _refuse(name: str, settings: Settings, annotators: int) -> None:
+    if not _NAME.fullmatch(name):
+        raise CampaignError(
+            f"{name!r:.80} is no name for a campaign: letters, digits, dots, dashes, at most 64."
+        )
+    if not 1 <= settings.overlap <= 100 or not 1 <= annotators <= 1000:
+        raise CampaignError("a campaign has 1 to 1,000 annotators and an overlap of 1 to 100.")
+    if annotators < settings.overlap:
+        raise CampaignError(
+            f"an overlap of {settings.overlap} needs at least as many annotators; "
+            f"--annotators says {annotators}."
+        )
+    if not 0 <= settings.checks <= 0.5:
+        raise CampaignError("the share of attention checks must be between 0 and 0.5.")
+
+
+_Asked = tuple[Subject, Ask, int, Question]
+
+
+def _asked(material: Material, kind: Kind, left_out: Counter[str]) -> list[_Asked]:
+    """Every question, in order. A case is asked about in every way of its kind, or not at all."""
+    asked: list[_Asked] = []
+    for subject in material.subjects:
+        try:
+            found = [
+                (subject, ask, place, question)
+                for ask in kind.asks
+                for place, question in questions_of(subject, ask)
+            ]
+        except CaseError as error:
+            left_out[f"cases: {error}"] += 1
+            continue
+        asked += found
+    if not asked:
+        reasons = "; ".join(f"{count:,} {reason}" for reason, count in left_out.items())
+        raise DataError(
+            f"nothing to judge: {kind.name} needs {kind.needs} ({reasons or 'no cases'})."
+        )
+    if len(asked) > MOST:
+        raise DataError(f"{len(asked):,} items are more than {MOST:,}: choose some with --limit.")
+    return asked
+
+
+def _add_items(
+    session: Session,
+    row: Campaign,
+    asked: list[_Asked],
+    checks: list[tuple[Ask, Question]],
+    shuffles: list[int],
+) -> None:
+    rows: dict[str, SubjectRow] = {}
+    for subject, *_ in asked:
+        if subject.case.id not in rows:
+            rows[subject.case.id] = SubjectRow(
+                campaign_id=row.id,
+                number=len(rows),
+                case=subject.as_json(),
+                origin={"rows": list(subject.rows)},
+            )
+    session.add_all(rows.values())
+    session.flush()
+    numbers = iter(shuffles)
+    for subject, ask, place, question in asked:
+        what = "image" if ask.options == "captions" else "caption"
+        key = f"{subject.case.id} {what} {place}"
+        session.add(_item(row, rows[subject.case.id].id, key, ask, question, next(numbers)))
+    for number, (ask, question) in enumerate(checks):
+        session.add(_item(row, None, f"{_CHECK} {number}", ask, question, next(numbers)))
+
+
+def _item(
+    row: Campaign, subject: int | None, key: str, ask: Ask, question: Question, shuffle: int
+) -> Item:
+    return Item(
+        campaign_id=row.id,
+        subject_id=subject,
+        key=key,
+        ask=ask.name,
+        question=question.as_json(),
+        is_check=subject is None,
+        shuffle=shuffle,
+    )
+
+
+def _add_annotators(session: Session, row: Campaign, count: int) -> tuple[str, ...]:
+    before = session.scalar(
+        select(func.count()).select_from(Annotator).where(Annotator.campaign_id == row.id)
+    )
+    tokens = tuple(new_token() for _ in range(count))
+    for number, token in enumerate(tokens, 1 + (before or 0)):
+        session.add(Annotator(campaign_id=row.id, number=number, token=token))
+    return tokens
+
+
+def add_annotators(database: Database, name: str, count: int) -> tuple[str, ...]:
+    """More personal links for a campaign."""
+    if not 1 <= count <= 1000:
+        raise CampaignError("add 1 to 1,000 annotators at a time.")
+    tokens = database.write(lambda s: _add_annotators(s, find_campaign(s, name), count))
+    return tuple(link(token) for token in tokens)
+
+
+def link(token: str) -> str:
+    """A personal link, without the studio's address."""
+    return f"/a/{token}"
+
+
+def find_campaign(session: Session, name: str) -> Campaign:
+    found = session.scalar(select(Campaign).where(Campaign.name == name))
+    if found is None:
+        names = session.scalars(select(Campaign.name)).all()
+        if not names:
+            raise NotFoundError(f"there is no campaign {name!r:.80}; `campaign new` makes one.")
+        raise NotFoundError(did_you_mean("campaign", name, names))
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How far a campaign is: judgements that count, of those that are wanted."""
+
+    name: str
+    kind: str
+    items: int
+    annotators: int
+    given: int
+    wanted: int
+
+
+def standings(session: Session) -> list[Standing]:
+    """All campaigns, the newest first."""
+    rows = session.scalars(select(Campaign).order_by(Campaign.id.desc())).all()
+    return [standing(session, row) for row in rows]
+
+
+def standing(session: Session, campaign: Campaign) -> Standing:
+    real = (Item.campaign_id == campaign.id) & ~Item.is_check
+    items = session.scalar(select(func.count()).select_from(Item).where(real)) or 0
+    people = session.scalar(
+        select(func.count()).select_from(Annotator).where(Annotator.campaign_id == campaign.id)
+    )
+    given = session.scalar(
+        select(func.count())
+        .select_from(Showing)
+        .join(Item, Item.id == Showing.item_id)
+        .where(real, Showing.answered, ~Showing.released)
+    )
+    wanted = items * int(campaign.settings["overlap"])
+    title = find_kind(campaign.kind).title
+    return Standing(campaign.name, title, items, people or 0, given or 0, wanted)

@@ -1,0 +1,221 @@
+"""What most people accepted, as a file of the sort that the campaign was made from; and a CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import polars as pl
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from counterpoint.case_files import write_cases
+from counterpoint.cases import Cases
+from counterpoint.errors import DataError
+from counterpoint.runs import file_digest
+from counterpoint.studio.annotate.answers import Judgement
+from counterpoint.studio.annotate.human import in_full
+from counterpoint.studio.annotate.kinds import ASKS, NONE, RANK, ranks_of
+from counterpoint.studio.annotate.outcomes import Outcome, is_accepted, majority, votes
+from counterpoint.studio.annotate.questions import Question, Subject
+from counterpoint.studio.database import Annotator, Answer, Campaign, Item, Showing
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """How many rows were written, and how many were not, by the reason."""
+
+    rows: int
+    left_out: Counter[str]
+
+
+def export(outcome: Outcome, out: Path) -> Exported:
+    """Write the accepted cases as a case file, or the accepted pairs as a pairs file."""
+    if out.suffix != ".parquet":
+        raise DataError(f"{out}: written as Parquet; the name must end in .parquet.")
+    write = _export_pairs if outcome.campaign.source["type"] == "pairs" else _export_cases
+    return write(outcome, out)
+
+
+def _verdicts(outcome: Outcome, left_out: Counter[str]) -> Iterator[tuple[Subject, bool]]:
+    """Every subject of which all questions were answered, and whether all were accepted."""
+    said = votes(outcome.kept)
+    for number, subject in outcome.subjects.items():
+        answers = [said.get(item, []) for item in outcome.wanted[number]]
+        if not all(answers):
+            left_out["not judged yet"] += 1
+            continue
+        accepted = all(is_accepted(each) for each in answers)
+        left_out["not accepted by most"] += not accepted
+        yield subject, accepted
+
+
+def _export_cases(outcome: Outcome, out: Path) -> Exported:
+    left_out: Counter[str] = Counter()
+    folder = out.absolute().parent
+    cases = [
+        in_full(subject.case, subject.roots, str(folder))
+        for subject, accepted in _verdicts(outcome, left_out)
+        if accepted
+    ]
+    if not cases:
+        raise _nothing(outcome, left_out)
+    folder.mkdir(parents=True, exist_ok=True)
+    partial = out.with_name(f".{out.stem}.partial.parquet")
+    try:
+        write_cases(Cases.build(cases, root=folder, source=str(out)), partial)
+        partial.replace(out)
+    finally:
+        partial.unlink(missing_ok=True)
+    return Exported(len(cases), +left_out)
+
+
+def _nothing(outcome: Outcome, left_out: Counter[str]) -> DataError:
+    reasons = ", ".join(f"{count:,} {reason}" for reason, count in (+left_out).items())
+    return DataError(f"campaign {outcome.campaign.name!r}: nothing to export ({reasons}).")
+
+
+# --- pairs -------------------------------------------------------------------------------------
+
+
+def _export_pairs(outcome: Outcome, out: Path) -> Exported:
+    from counterpoint.generate.pairs import SCHEMA, read_about, read_pairs, rebased, write_pairs
+
+    source = Path(outcome.campaign.source["source"])
+    if not source.is_file() or file_digest(source) != outcome.campaign.source["digest"]:
+        raise DataError(
+            f"{source}: not the pairs file that the campaign {outcome.campaign.name!r} was made "
+            "from; put it back first."
+        )
+    left_out: Counter[str] = Counter()
+    rows = _accepted_rows(outcome, left_out)
+    if not rows:
+        raise _nothing(outcome, left_out)
+    chosen = pl.DataFrame(
+        {"row": list(rows), "best": list(rows.values())},
+        schema={"row": pl.UInt32, "best": pl.String},
+    )
+
+    def frames() -> Iterator[pl.DataFrame]:
+        start = 0
+        for frame in read_pairs(source):
+            numbered = frame.with_row_index("row", offset=start)
+            start += len(frame)
+            found = numbered.join(chosen, on="row", how="inner", maintain_order="left")
+            best = pl.coalesce("best", "text_image").alias("text_image")
+            kept = found.with_columns(best).select(SCHEMA.names())
+            if len(kept):
+                yield rebased(kept, source, out)
+
+    about = dict(read_about(source))
+    about["campaign"] = {
+        "name": outcome.campaign.name,
+        "kind": outcome.campaign.kind,
+        "accepted": len(rows),
+        "left_out": dict(+left_out),
+    }
+    about.setdefault("root", str(source.absolute().parent))
+    return Exported(write_pairs(out, frames(), about), +left_out)
+
+
+def _accepted_rows(outcome: Outcome, left_out: Counter[str]) -> dict[int, str | None]:
+    """Rows of the pairs file that most accepted, each with the image that was chosen for it."""
+    if RANK in outcome.kind.asks:
+        return dict.fromkeys(_ranked_rows(outcome, left_out))
+    said = votes(outcome.kept)
+    items = {subject.case.id: number for number, subject in outcome.subjects.items()}
+    found: dict[int, str | None] = {}
+    for subject, accepted in _verdicts(outcome, left_out):
+        if accepted:
+            first = outcome.wanted[items[subject.case.id]][0]
+            [row] = [row for row in subject.rows if row >= 0]
+            found[row] = _best(subject, said[first]) if outcome.kind.any_or_none else None
+    return found
+
+
+def _best(subject: Subject, said: list[Judgement]) -> str:
+    """The image that was chosen most often; of several, the first."""
+    counts = Counter(int(one.value) for one in said if one.value != NONE)
+    number = min(counts, key=lambda option: (-counts[option], option))
+    return subject.case.images[number].path
+
+
+def _ranked_rows(outcome: Outcome, left_out: Counter[str]) -> Iterator[int]:
+    """Each text by itself: a negative that most put below the caption, a positive that most put
+
+    above every negative (or, where there is none, level with the caption or above).
+    """
+    said = votes(outcome.kept)
+    for number, subject in outcome.subjects.items():
+        answers = [ranks_of(one.value) for one in said.get(outcome.wanted[number][0], [])]
+        truth = subject.case.truth[0]
+        for caption, row in enumerate(subject.rows):
+            if row < 0:
+                continue
+            if not answers:
+                left_out["not judged yet"] += 1
+            elif majority([_fits(ranks, truth, caption) for ranks in answers]):
+                yield row
+            else:
+                left_out["not accepted by most"] += 1
+
+
+def _fits(ranks: list[int], truth: tuple[bool, ...], caption: int) -> bool:
+    if not truth[caption]:
+        return ranks[0] < ranks[caption]
+    negatives = [rank for rank, true in zip(ranks, truth, strict=True) if not true]
+    return ranks[caption] < min(negatives) if negatives else ranks[caption] <= ranks[0]
+
+
+# --- all answers -------------------------------------------------------------------------------
+
+COLUMNS: Final = (
+    *("campaign", "annotator", "number", "item", "ask", "check", "layout"),
+    *("value", "right", "revision", "counts", "shown", "given"),
+)
+
+
+def answer_rows(session: Session, campaign: Campaign) -> Iterator[dict[str, Any]]:
+    """Every answer ever given, those that were changed too; the last of each showing counts."""
+    rows = session.execute(
+        select(Annotator.number, Item, Showing, Answer)
+        .join(Showing, Showing.annotator_id == Annotator.id)
+        .join(Item, Item.id == Showing.item_id)
+        .join(Answer, Answer.showing_id == Showing.id)
+        .where(Annotator.campaign_id == campaign.id)
+        .order_by(Annotator.number, Showing.number, Answer.revision.desc())
+    )
+    newest: int | None = None
+    for annotator, item, showing, answer in rows:
+        right = ASKS[item.ask].is_right(answer.value, Question.of(item.question).right)
+        yield {
+            "campaign": campaign.name,
+            "annotator": annotator,
+            "number": showing.number,
+            "item": item.key,
+            "ask": item.ask,
+            "check": int(item.is_check),
+            "layout": json.dumps(showing.layout),
+            "value": answer.value,
+            "right": int(right),
+            "revision": answer.revision,
+            "counts": int(newest != showing.id),
+            "shown": showing.shown.isoformat(timespec="seconds"),
+            "given": answer.given.isoformat(timespec="seconds"),
+        }
+        newest = showing.id
+
+
+def answers_csv(session: Session, campaign: Campaign) -> str:
+    """All answers as CSV, with a header."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(answer_rows(session, campaign))
+    return text.getvalue()

@@ -1,0 +1,193 @@
+"""The kinds of campaign: what is asked, how it is explained, what an answer is worth.
+
+They are the three campaigns of BiVLC (Miranda et al. 2024, appendix I) and the ranking of the
+hard-positives paper (Kamath et al. 2024, section 4), explained in our own words.
+
+An answer is kept as a text. `2` is the option of that number, counted from 0 as the item has them
+(not as they were shown); `none` and `both` are what they say; `1,1,2` is a rank for each option,
+1 the best, without gaps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from counterpoint.errors import CounterpointError, NotFoundError
+from counterpoint.registry import did_you_mean
+
+Options = Literal["images", "captions"]
+NONE: Final = "none"
+BOTH: Final = "both"
+ANY: Final = "any"
+
+
+class AnswerError(CounterpointError):
+    """A form holds no answer to its question."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """One sort of question, and its answers. `least` and `most` bound the number of options."""
+
+    name: str
+    question: str
+    options: Options
+    most: int
+    instructions: tuple[str, ...]
+    important: tuple[str, ...]
+    extra: str = ""  # none or both
+    extra_label: str = ""
+    ranked: bool = False
+    least: int = 2
+
+    def read(self, value: str, options: int) -> str:
+        """An answer in its one form, or AnswerError."""
+        if self.ranked:
+            return _ranks(value, options)
+        if value == self.extra and value:
+            return value
+        if value.isdecimal() and value.isascii() and int(value) < options:
+            return str(int(value))
+        raise AnswerError("Choose one of the answers first.")
+
+    def is_right(self, value: str, right: Sequence[int]) -> bool:
+        """Whether an answer is the known one: the right option, or all right ones ranked first.
+
+        With no right option, `none` is the right answer.
+        """
+        if not self.ranked:
+            return value == (str(right[0]) if right else self.extra) if len(right) < 2 else False
+        ranks = ranks_of(value)
+        wrong = [rank for option, rank in enumerate(ranks) if option not in right]
+        return bool(right) and max(ranks[i] for i in right) < min(wrong, default=len(ranks) + 1)
+
+    def accepts(self, value: str, right: Sequence[int]) -> bool:
+        """Whether an answer speaks for keeping the item in a filtered file.
+
+        Of the best of some images, any will do: what counts is that there is one.
+        """
+        return value != NONE if self.extra == NONE else self.is_right(value, right)
+
+
+def ranks_of(value: str) -> list[int]:
+    return [int(rank) for rank in value.split(",")]
+
+
+def _ranks(value: str, options: int) -> str:
+    parts = value.split(",")
+    known = {str(rank) for rank in range(1, options + 1)}
+    if len(parts) != options or not known.issuperset(parts):
+        raise AnswerError("Give every caption a rank first.")
+    order = sorted({int(part) for part in parts})
+    return ",".join(str(order.index(int(part)) + 1) for part in parts)
+
+
+_BLEMISHES: Final = "Do not mind blemishes such as odd faces or hands: what is shown counts."
+
+BEST: Final = Ask(
+    "best-image",
+    "Which image shows what the description says?",
+    "images",
+    4,
+    (
+        "You see a description and up to four images that were made from it.",
+        "Choose one image that shows what the description says. If several do, choose any one "
+        "of them.",
+        "If no image does, choose “None of them”.",
+    ),
+    ("Everything that the description says must be in the image.", _BLEMISHES),
+    NONE,
+    "None of them",
+    least=1,
+)
+WHICH: Final = Ask(
+    "which-image",
+    "Which image fits the description better?",
+    "images",
+    2,
+    (
+        "You see a description and two images.",
+        "Choose the image that fits the description better.",
+        "If both fit it equally well, choose “Both equally”.",
+    ),
+    (_BLEMISHES,),
+    BOTH,
+    "Both equally",
+)
+TO_TEXT: Final = Ask(
+    "image-to-text",
+    "Which description fits the image best?",
+    "captions",
+    2,
+    (
+        "You see an image and two descriptions.",
+        "Choose the description that fits the image best.",
+    ),
+    ("Mind the order of the words: often only that is different.",),
+)
+TO_IMAGE: Final = Ask(
+    "text-to-image",
+    "Which image fits the description best?",
+    "images",
+    2,
+    (
+        "You see a description and two images.",
+        "Choose the image that fits the description best.",
+    ),
+    (_BLEMISHES,),
+)
+RANK: Final = Ask(
+    "rank",
+    "How well does each description fit the image?",
+    "captions",
+    6,
+    (
+        "You see an image and some descriptions.",
+        "Give each description a rank: 1 to the one that fits best, 2 to the next, and so on.",
+        "Descriptions that fit equally well get the same rank. All may have the same.",
+    ),
+    ("Judge only what is said of the image, not how well it is said.",),
+    ranked=True,
+)
+ASKS: Final = {ask.name: ask for ask in (BEST, WHICH, TO_TEXT, TO_IMAGE, RANK)}
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of campaign: its name, and the sorts of question that it asks of a case."""
+
+    name: str
+    title: str
+    asks: tuple[Ask, ...]
+    needs: str  # what a source must have
+
+    @property
+    def any_or_none(self) -> bool:
+        """Agreement is first of all on whether there is an image at all, as in BiVLC."""
+        return any(ask.extra == NONE for ask in self.asks)
+
+
+KINDS: Final = {
+    kind.name: kind
+    for kind in (
+        Kind("best-image", "Best image, or none", (BEST,), "images made for the texts"),
+        Kind("which-image", "Which image, or both", (WHICH,), "two images for a caption"),
+        Kind("image-to-text", "Image to text", (TO_TEXT,), "two captions for an image"),
+        Kind("text-to-image", "Text to image", (TO_IMAGE,), "two images for a caption"),
+        Kind("both-ways", "Both directions", (TO_TEXT, TO_IMAGE), "two images and two captions"),
+        Kind("rank", "Rank the captions", (RANK,), "two to six captions for an image"),
+    )
+}
+
+
+def find_kind(name: str) -> Kind:
+    if name not in KINDS:
+        raise NotFoundError(did_you_mean("kind of campaign", name, KINDS))
+    return KINDS[name]
+
+
+def any_or_none(value: str) -> str:
+    """What BiVLC counts agreement on: some image, or none."""
+    return NONE if value == NONE else ANY

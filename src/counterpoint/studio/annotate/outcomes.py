@@ -1,0 +1,176 @@
+"""What the answers of a campaign come to: who took part, how far they agree, what they accept."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from counterpoint.studio.annotate.agreement import (
+    PairAgreement,
+    fleiss_of,
+    krippendorff_alpha,
+    mean_kappa,
+    pairwise,
+)
+from counterpoint.studio.annotate.answers import Judgement, judgements
+from counterpoint.studio.annotate.campaigns import Standing, standing
+from counterpoint.studio.annotate.kinds import ASKS, Kind, any_or_none, find_kind
+from counterpoint.studio.annotate.questions import Subject
+from counterpoint.studio.database import Annotator, Campaign, Item
+from counterpoint.studio.database import Subject as SubjectRow
+
+
+@dataclass(frozen=True, slots=True)
+class Person:
+    """An annotator: items answered, checks met and failed, and whether they are left out."""
+
+    number: int
+    token: str
+    answered: int
+    checks: int
+    failed: int
+    excluded: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """How far annotators agree on one thing. `fleiss_items` are those judged `overlap` times."""
+
+    what: str
+    pairs: list[PairAgreement]
+    mean: float
+    fleiss: float
+    fleiss_items: int
+    alpha: float
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """Items by what most people said of them."""
+
+    items: int
+    judged: int
+    accepted: int
+    right: int  # answers that agree with the source
+    all_right: int  # items that everybody who judged them got right
+    answers: int
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Everything about a campaign. `kept` are the answers that count: no checks, nobody excluded.
+
+    `wanted` has, for each subject, the ids of its items.
+    """
+
+    campaign: Campaign
+    kind: Kind
+    standing: Standing
+    people: list[Person]
+    kept: list[Judgement]
+    agreement: list[Agreement]
+    tally: Tally
+    subjects: dict[int, Subject]
+    wanted: dict[int, list[int]]
+
+
+def outcome_of(session: Session, campaign: Campaign, least: float = 0.0) -> Outcome:
+    """`least` is the share of attention checks that an annotator must pass to be counted."""
+    kind = find_kind(campaign.kind)
+    said = list(judgements(session, campaign))
+    people = _people(session, campaign, said, least)
+    out = {person.number for person in people if person.excluded}
+    kept = [one for one in said if not one.is_check and one.annotator not in out]
+    rows = session.scalars(
+        select(SubjectRow).where(SubjectRow.campaign_id == campaign.id).order_by(SubjectRow.number)
+    )
+    subjects = {row.id: Subject.of(row.case, row.origin) for row in rows}
+    wanted: dict[int, list[int]] = {number: [] for number in subjects}
+    items = session.execute(
+        select(Item.id, Item.subject_id)
+        .where(Item.campaign_id == campaign.id, ~Item.is_check)
+        .order_by(Item.id)
+    ).all()
+    for item, subject in items:
+        wanted[subject or 0].append(item)  # only checks have none
+    return Outcome(
+        campaign,
+        kind,
+        standing(session, campaign),
+        people,
+        kept,
+        _agreements(kept, kind, int(campaign.settings["overlap"])),
+        _tally(kept, len(items)),
+        subjects,
+        wanted,
+    )
+
+
+def _people(
+    session: Session, campaign: Campaign, said: Sequence[Judgement], least: float
+) -> list[Person]:
+    answered = Counter(one.annotator for one in said if not one.is_check)
+    checks = Counter(one.annotator for one in said if one.is_check)
+    failed = Counter(one.annotator for one in said if one.is_check and not one.is_right)
+    rows = session.scalars(
+        select(Annotator).where(Annotator.campaign_id == campaign.id).order_by(Annotator.number)
+    )
+    found = []
+    for row in rows:
+        met, missed = checks[row.number], failed[row.number]
+        excluded = met > 0 and (met - missed) / met < least
+        found.append(Person(row.number, row.token, answered[row.number], met, missed, excluded))
+    return found
+
+
+def _agreements(kept: Sequence[Judgement], kind: Kind, overlap: int) -> list[Agreement]:
+    if not kind.any_or_none:
+        return [_agreement("the answer", kept, overlap, lambda value: value)]
+    return [
+        _agreement("some image or none", kept, overlap, any_or_none),
+        _agreement("which image", kept, overlap, lambda value: value),
+    ]
+
+
+def _agreement(
+    what: str, kept: Iterable[Judgement], overlap: int, category: Callable[[str], str]
+) -> Agreement:
+    table: dict[int, dict[int, str]] = {}
+    for one in kept:
+        table.setdefault(one.annotator, {})[one.item] = category(one.value)
+    pairs = pairwise(table)
+    kappa, items = fleiss_of(table, overlap)
+    return Agreement(what, pairs, mean_kappa(pairs), kappa, items, krippendorff_alpha(table))
+
+
+def votes(kept: Iterable[Judgement]) -> dict[int, list[Judgement]]:
+    """The answers to each item."""
+    found: dict[int, list[Judgement]] = {}
+    for one in kept:
+        found.setdefault(one.item, []).append(one)
+    return found
+
+
+def is_accepted(said: Sequence[Judgement]) -> bool:
+    """Whether more than half of the answers speak for an item; a draw does not."""
+    return majority([ASKS[one.ask].accepts(one.value, one.question.right) for one in said])
+
+
+def majority(yes: Sequence[bool]) -> bool:
+    return 2 * sum(yes) > len(yes)
+
+
+def _tally(kept: Sequence[Judgement], items: int) -> Tally:
+    said = votes(kept)
+    return Tally(
+        items,
+        len(said),
+        sum(is_accepted(answers) for answers in said.values()),
+        sum(one.is_right for one in kept),
+        sum(all(one.is_right for one in answers) for answers in said.values()),
+        len(kept),
+    )

@@ -1,0 +1,152 @@
+"""Cases as questions: what one screen shows, and which of its options is right."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from counterpoint.cases import TEXT, Case, ImageRef
+from counterpoint.errors import CaseError
+from counterpoint.scoring.pictures import Picture
+from counterpoint.studio.annotate.kinds import BEST, RANK, TO_TEXT, WHICH, Ask
+
+
+class Shown(NamedTuple):
+    """An image to show: a reference, and the folder that a relative path starts from."""
+
+    ref: ImageRef
+    root: str | None
+
+    def picture(self) -> Picture:
+        return Picture(self.ref, None if self.root is None else Path(self.root))
+
+    def as_json(self) -> dict[str, Any]:
+        return {"path": self.ref.path, "box": self.ref.box, "root": self.root}
+
+    @classmethod
+    def of(cls, values: dict[str, Any]) -> Shown:
+        box = values["box"]
+        return cls(ImageRef(values["path"], None if box is None else tuple(box)), values["root"])
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """One screen. `right` are the options that are true, as far as the source says."""
+
+    images: tuple[Shown, ...]
+    captions: tuple[str, ...]
+    right: tuple[int, ...]
+
+    def options(self, ask: Ask) -> int:
+        return len(self.images if ask.options == "images" else self.captions)
+
+    def as_json(self) -> dict[str, Any]:
+        images = [image.as_json() for image in self.images]
+        return {"images": images, "captions": list(self.captions), "right": list(self.right)}
+
+    @classmethod
+    def of(cls, values: dict[str, Any]) -> Question:
+        images = tuple(Shown.of(image) for image in values["images"])
+        return cls(images, tuple(values["captions"]), tuple(values["right"]))
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What is judged: a case and the folders of its images. `rows` are those of a pairs file.
+
+    Of a case made from pairs, `rows[n]` is the row that caption n came from, or -1.
+    """
+
+    case: Case
+    roots: tuple[str | None, ...]
+    rows: tuple[int, ...] = ()
+
+    def shown(self, image: int) -> Shown:
+        return Shown(self.case.images[image], self.roots[image])
+
+    def as_json(self) -> dict[str, Any]:
+        case = self.case
+        images = [self.shown(number).as_json() for number in range(len(case.images))]
+        return {
+            "id": case.id,
+            "images": images,
+            "captions": list(case.captions),
+            "truth": [list(line) for line in case.truth],
+            "groups": list(case.groups),
+            "cluster": case.cluster,
+        }
+
+    @classmethod
+    def of(cls, values: dict[str, Any], origin: dict[str, Any]) -> Subject:
+        images = [Shown.of(image) for image in values["images"]]
+        case = Case(
+            values["id"],
+            tuple(image.ref for image in images),
+            tuple(values["captions"]),
+            tuple(tuple(line) for line in values["truth"]),
+            tuple(values["groups"]),
+            values["cluster"],
+        )
+        return cls(case, tuple(image.root for image in images), tuple(origin.get("rows", ())))
+
+
+class Placed(NamedTuple):
+    """A question about a case: of its image, or its caption, number `place`."""
+
+    place: int
+    question: Question
+
+
+def questions_of(subject: Subject, ask: Ask) -> Iterator[Placed]:
+    """The questions that a case gives; CaseError says why it gives none."""
+    case = subject.case
+    if any(image.path.startswith(TEXT) for image in case.images):
+        raise CaseError("a text stands in the image's place")
+    shown = tuple(subject.shown(number) for number in range(len(case.images)))
+    for image in shown:
+        _refuse_missing(image)
+    if ask in (TO_TEXT, RANK):
+        _refuse_number(len(case.captions), "caption", ask)
+        for place, line in enumerate(case.truth):
+            right = tuple(number for number, cell in enumerate(line) if cell)
+            yield Placed(place, _asked(ask, Question((shown[place],), case.captions, right)))
+        return
+    _refuse_number(len(shown), "image", ask)
+    for place, caption in enumerate(case.captions[:1] if ask is WHICH else case.captions):
+        right = tuple(number for number, line in enumerate(case.truth) if line[place])
+        yield Placed(place, _asked(ask, Question(shown, (caption,), right)))
+
+
+def _refuse_missing(image: Shown) -> None:
+    file = image.picture().file()
+    if file is not None and not file.is_file():
+        raise CaseError("an image is missing")
+
+
+def _refuse_number(count: int, what: str, ask: Ask) -> None:
+    if not ask.least <= count <= ask.most:
+        wanted = str(ask.least) if ask.least == ask.most else f"{ask.least} to {ask.most}"
+        raise CaseError(f"not {wanted} {what}s")
+
+
+def _asked(ask: Ask, question: Question) -> Question:
+    """A choice has one right option; of a ranking and of the best image, several may be."""
+    if ask not in (BEST, RANK) and len(question.right) != 1:
+        raise CaseError("not one right answer")
+    return question
+
+
+def lasting(case: Case) -> Case:
+    """With its cluster named, as the table would name it."""
+    return replace(case, cluster=case.cluster or (case.images[0].path if case.images else ""))
+
+
+def chance(seed: int, *parts: object) -> np.random.Generator:
+    """Random numbers that hang on nothing but these."""
+    digest = hashlib.sha256(repr((seed, *parts)).encode()).digest()
+    return np.random.default_rng(int.from_bytes(digest[:16], "big"))

@@ -1,0 +1,144 @@
+"""What a page of a question shows, from what the database has; and a form's answer read back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session
+
+from counterpoint.studio.annotate.answers import last_answer
+from counterpoint.studio.annotate.assignment import left_for
+from counterpoint.studio.annotate.campaigns import link
+from counterpoint.studio.annotate.kinds import ASKS, AnswerError, Ask, Kind, find_kind, ranks_of
+from counterpoint.studio.annotate.questions import Question
+from counterpoint.studio.database import Annotator, Campaign, Item, Showing
+from counterpoint.studio.security import Refused, same
+
+NO_PAGE: Final = "There is no such page."
+
+
+@dataclass(frozen=True, slots=True)
+class Seat:
+    """An annotator at work."""
+
+    annotator: Annotator
+    campaign: Campaign
+
+    @property
+    def kind(self) -> Kind:
+        return find_kind(self.campaign.kind)
+
+    @property
+    def base(self) -> str:
+        return link(self.annotator.token)
+
+
+def seat_of(session: Session, token: str) -> Seat:
+    """Whose personal link it is; nobody's is answered like any page that is not there."""
+    found = session.execute(
+        select(Annotator, Campaign)
+        .join(Campaign, Campaign.id == Annotator.campaign_id)
+        .where(Annotator.token == token)
+    ).first()
+    if found is None or not same(found[0].token, token):
+        raise Refused(NO_PAGE, 404)
+    return Seat(found[0], found[1])
+
+
+def showing_of(session: Session, seat: Seat, number: int) -> tuple[Showing, Item]:
+    """The `number`-th item that this annotator got; others' are not to be had."""
+    found = session.execute(
+        select(Showing, Item)
+        .join(Item, Item.id == Showing.item_id)
+        .where(Showing.annotator_id == seat.annotator.id, Showing.number == number)
+    ).first()
+    if found is None:
+        raise Refused(NO_PAGE, 404)
+    return found[0], found[1]
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Items that were answered, and how many more there can be."""
+
+    answered: int
+    left: int
+
+    @property
+    def total(self) -> int:
+        return self.answered + self.left
+
+
+def progress_of(session: Session, seat: Seat) -> Progress:
+    mine = (Showing.annotator_id == seat.annotator.id) & ~Item.is_check
+    counts = dict(
+        session.execute(
+            select(Showing.answered, func.count())
+            .join(Item, Item.id == Showing.item_id)
+            .where(mine)
+            .group_by(Showing.answered)
+        )
+        .tuples()
+        .all()
+    )
+    left = left_for(session, seat.campaign, seat.annotator) + counts.get(False, 0)
+    return Progress(counts.get(True, 0), left)
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One thing to choose: at `position` on the screen, with its caption if it has one."""
+
+    position: int
+    caption: str
+    chosen: bool
+    rank: int  # 0 if none was given
+
+
+@dataclass(frozen=True, slots=True)
+class Screen:
+    """Everything the template of a question needs."""
+
+    number: int
+    ask: Ask
+    options: tuple[Option, ...]
+    caption: str  # beside images to choose from
+    extra_chosen: bool
+    answered: bool
+
+    @property
+    def previous(self) -> int | None:
+        return self.number - 1 or None
+
+
+def screen_of(session: Session, showing: Showing, item: Item) -> Screen:
+    """A question as this annotator sees it, with the answer that counts so far."""
+    ask, question = ASKS[item.ask], Question.of(item.question)
+    last = last_answer(session, showing)
+    value = "" if last is None else last.value
+    ranks = ranks_of(value) if ask.ranked and value else [0] * len(showing.layout)
+    captions = question.captions if ask.options == "captions" else ("",) * len(showing.layout)
+    options = tuple(
+        Option(position, captions[option], not ask.ranked and value == str(option), ranks[option])
+        for position, option in enumerate(showing.layout)
+    )
+    caption = question.captions[0] if ask.options == "images" else ""
+    extra = bool(ask.extra) and value == ask.extra
+    return Screen(showing.number, ask, options, caption, extra, last is not None)
+
+
+def read_answer(form: Mapping[str, Any], showing: Showing, item: Item) -> str:
+    """The answer in a form, whose options are numbered as they were shown."""
+    ask, layout = ASKS[item.ask], showing.layout
+    if ask.ranked:
+        ranks = [str(form.get(f"rank{layout.index(option)}", "")) for option in sorted(layout)]
+        return ask.read(",".join(ranks), len(layout))
+    answer = str(form.get("answer", ""))
+    if answer.isdecimal() and answer.isascii():
+        if int(answer) >= len(layout):
+            raise AnswerError("Choose one of the answers first.")
+        answer = str(layout[int(answer)])
+    return ask.read(answer, len(layout))

@@ -1,0 +1,110 @@
+"""One benchmark of one run, laid out so that its cases can be found at once.
+
+Outcomes and groups are arrays of row numbers; captions are searched by a scan in polars, which
+takes a hundredth of a second for 100,000 cases and needs no index (see `bench/browsing.py`: an
+FTS5 table takes seconds to build, and longer to list what a common word finds).
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import polars as pl
+
+from counterpoint.results import members_in
+from counterpoint.runs import Part
+from counterpoint.statistics import ALL
+from counterpoint.studio.browse.outcomes import code_of, outcomes_of
+
+BETWEEN: Final = "\n"  # captions of one case in the searched text
+_WORDS: Final = 12  # of a search
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """`members` are the rows of each group; `text` the captions of each case in lower case."""
+
+    model: str
+    part: Part
+    outcomes: np.ndarray
+    members: dict[str, np.ndarray]
+    text: pl.Series
+    contents: np.ndarray  # a hash of each case's id, images, captions and truth
+    starts: np.ndarray
+
+    @property
+    def right(self) -> np.ndarray:
+        return np.asarray(self.outcomes == code_of("right"))
+
+    def bytes(self) -> int:
+        frame = self.part.cases.frame.estimated_size() + self.text.estimated_size()
+        return int(frame) + self.part.scores.nbytes
+
+    def row_of(self, case_id: str) -> int | None:
+        """The row of the case with that id."""
+        return self.part.cases.ids.index_of(case_id)
+
+    def scores(self, row: int) -> np.ndarray:
+        """A case's scores, flat."""
+        found: np.ndarray = self.part.scores[self.starts[row] : self.starts[row + 1]]
+        return found
+
+    def matching(self, words: str) -> np.ndarray:
+        """Which cases hold every word (its beginning will do) and every "quoted phrase"."""
+        found = pl.repeat(True, len(self.text), eager=True)
+        for word in split(words):
+            plain = word.isascii() and word.isalnum()
+            found &= (
+                self.text.str.contains(rf"\b{re.escape(word)}")
+                if plain
+                else self.text.str.contains(word, literal=True)
+            )
+        return found.to_numpy()
+
+    def same_in(self, other: Index) -> np.ndarray:
+        """The row of each case in another index, -1 where that has not the very same case."""
+        if len(self.contents) == len(other.contents) and (self.contents == other.contents).all():
+            return np.arange(len(self.contents))
+        order = np.argsort(other.contents, kind="stable")
+        places = np.searchsorted(other.contents[order], self.contents)
+        rows = order[np.minimum(places, len(order) - 1)]
+        return np.where(other.contents[rows] == self.contents, rows, -1)
+
+
+def make_index(model: str, part: Part) -> Index:
+    frame = part.cases.frame
+    text = frame["captions"].list.join(BETWEEN)
+    # Of lists there is no hash, so each case is written as one text first.
+    said = frame.select(
+        pl.concat_str(
+            pl.col("id"),
+            pl.col("images").list.eval(pl.element().struct.field("path")).list.join("\0"),
+            pl.col("truth").cast(pl.List(pl.String())).list.join(","),
+            text,
+            separator="\1",
+        )
+    ).to_series()
+    members = members_in(frame, part.protocol)
+    groups = {label: rows for label, rows in members.items() if label != ALL}
+    return Index(
+        model,
+        part,
+        outcomes_of(part),
+        groups,
+        text.str.to_lowercase(),
+        said.hash(seed=0).to_numpy(),
+        part.cases.pair_offsets,
+    )
+
+
+def split(words: str) -> list[str]:
+    """The words and quoted phrases of a search, in lower case."""
+    try:
+        found = shlex.split(words.replace("'", "\\'").lower())
+    except ValueError:  # a quotation mark that is not closed yet: somebody is typing
+        found = words.lower().replace('"', " ").split()
+    return found[:_WORDS]

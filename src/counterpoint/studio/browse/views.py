@@ -1,0 +1,246 @@
+"""What templates show of a case: letters for captions, numbers for images, colours for scores."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from counterpoint.cases import PROMPTS, TEXT, Case, Cases
+from counterpoint.galleries import is_gallery
+from counterpoint.scoring.pictures import WORLD
+from counterpoint.studio.browse.index import Index
+from counterpoint.studio.browse.library import Listed
+from counterpoint.studio.browse.outcomes import name_of
+from counterpoint.studio.web import url
+
+SHADES: Final = 10  # of the heat map: shade 0 is the case's lowest score, the last its highest
+_FEW: Final = 6  # captions and images of a case that the list shows
+_BEST: Final = 10  # captions of a gallery's image
+
+
+@dataclass(frozen=True, slots=True)
+class ImageView:
+    """An image, or the text that stands in its place."""
+
+    number: int
+    address: str
+    text: str | None
+    alt: str
+    drawn: bool  # few pixels, which are shown as they are
+
+
+@dataclass(frozen=True, slots=True)
+class CaptionView:
+    letter: str
+    text: str
+    kind: str  # original, positive or negative; of several images "true of image 1"
+    is_true: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A score as the heat map shows it."""
+
+    text: str
+    shade: int
+    is_true: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Matrix:
+    """A run's scores of a case: a line an image, a cell a caption."""
+
+    run: Listed
+    outcome: str
+    lines: list[list[Cell]]
+
+
+@dataclass(frozen=True, slots=True)
+class CaseView:
+    """A case as the list shows it, with the scores of the run that is looked at."""
+
+    row: int
+    id: str
+    outcome: str
+    groups: tuple[str, ...]
+    images: list[ImageView]
+    captions: list[CaptionView]
+    cells: list[list[Cell]]  # for each caption shown, its scores by image
+    hidden_images: int
+    hidden_captions: int
+
+
+def case_view(run: Listed, index: Index, row: int) -> CaseView:
+    """A case for the list; of a large one the beginning."""
+    start = head(index.part.cases, row)
+    lines = cells_of(index, row)[: len(start.images)] if not is_large(index, row) else []
+    images, captions = counts(index, row)
+    return CaseView(
+        row,
+        index.part.cases.ids[row],
+        name_of(index.outcomes[row]),
+        tuple(start.groups),
+        image_views(run, index, row, start),
+        caption_views(start),
+        [list(column) for column in zip(*lines, strict=True)][:_FEW],
+        images - len(start.images),
+        captions - len(start.captions),
+    )
+
+
+def counts(index: Index, row: int) -> tuple[int, int]:
+    """How many images and captions a case has."""
+    frame = index.part.cases.frame
+    return len(frame["images"][row]), len(frame["captions"][row])
+
+
+def is_large(index: Index, row: int) -> bool:
+    return is_gallery(*counts(index, row))
+
+
+def head(cases: Cases, row: int) -> Case:
+    """The case, or its first few images and captions."""
+    values = cases.frame[row]
+    k, m = len(values["images"][0]), len(values["captions"][0])
+    if k <= _FEW and m <= _FEW:
+        return cases.case(row)
+    few, columns = min(k, _FEW), min(m, _FEW)
+    true = set(values["truth"][0].to_list())
+    return Case(
+        values["id"][0],
+        Cases(values.with_columns(values["images"].list.head(few)), cases.root).case(0).images,
+        tuple(values["captions"].list.head(columns)[0]),
+        tuple(tuple(i * m + j in true for j in range(columns)) for i in range(few)),
+        tuple(values["groups"][0]),
+        values["cluster"][0],
+    )
+
+
+def image_views(run: Listed, index: Index, row: int, case: Case) -> list[ImageView]:
+    return [image_view(run, index, row, i, image.path) for i, image in enumerate(case.images)]
+
+
+def image_view(run: Listed, index: Index, row: int, number: int, path: str) -> ImageView:
+    """An image by its number from 0. Its address names the case, never the path."""
+    place = f"/browse/picture/{run.key}/{row}/{number}"
+    return ImageView(
+        number + 1,
+        url(place, benchmark=index.part.benchmark),
+        path.removeprefix(TEXT) if path.startswith(TEXT) else None,
+        f"Image {number + 1} of case {index.part.cases.ids[row]}",
+        path.startswith(WORLD),
+    )
+
+
+def caption_views(case: Case) -> list[CaptionView]:
+    found = []
+    seen = False
+    for number, caption in enumerate(case.captions):
+        true_of = [i + 1 for i, line in enumerate(case.truth) if line[number]]
+        kind = _kind(true_of, len(case.images), seen)
+        seen = seen or bool(true_of)
+        found.append(CaptionView(letter(number), spoken(caption), kind, bool(true_of)))
+    return found
+
+
+def _kind(true_of: list[int], images: int, seen: bool) -> str:
+    if not true_of:
+        return "negative"
+    if images == 1:
+        return "positive" if seen else "original"
+    return "true of " + " and ".join(map(str, true_of))
+
+
+def spoken(caption: str) -> str:
+    """A caption that stands for several prompts shows them all."""
+    return caption.replace(PROMPTS, " · ")
+
+
+def letter(number: int) -> str:
+    """A, B ... Z, then A2, B2 ..."""
+    turn, place = divmod(number, 26)
+    return chr(ord("A") + place) + (str(turn + 1) if turn else "")
+
+
+def cells_of(index: Index, row: int) -> list[list[Cell]]:
+    """The score matrix of a case, coloured between its lowest and its highest score."""
+    k, m = counts(index, row)
+    scores = index.scores(row).reshape(k, m)
+    truth = np.zeros(k * m, dtype=bool)
+    truth[index.part.cases.frame["truth"][row].to_numpy()] = True
+    shades = shades_of(scores)
+    digits = digits_for(scores)
+    return [
+        [
+            Cell(written(scores[i, j], digits), int(shades[i, j]), bool(truth[i * m + j]))
+            for j in range(m)
+        ]
+        for i in range(k)
+    ]
+
+
+def shades_of(scores: np.ndarray) -> np.ndarray:
+    low, high = float(scores.min()), float(scores.max())
+    if high == low:
+        return np.full(scores.shape, SHADES // 2)
+    return np.round((scores - low) / (high - low) * SHADES).astype(int)
+
+
+def digits_for(scores: np.ndarray) -> int:
+    """Enough digits to tell the scores of one case apart, but not endlessly many."""
+    found = np.unique(scores.astype(np.float64))
+    if (found == found.round()).all():
+        return 0
+    for digits in (2, 3, 4, 5):
+        if len(np.unique(found.round(digits))) == len(found):
+            return digits
+    return 6
+
+
+def written(score: float, digits: int) -> str:
+    """A score with a true minus sign."""
+    return f"{score:.{digits}f}".replace("-", "−")
+
+
+def matrix(run: Listed, index: Index, row: int) -> Matrix:
+    return Matrix(run, name_of(index.outcomes[row]), cells_of(index, row))
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """One image of a gallery: the captions that a model likes best, and its true ones."""
+
+    number: int
+    total: int
+    image: ImageView
+    answers: list[tuple[int, str, Cell]]  # the place, from 1
+
+
+def gallery_query(run: Listed, index: Index, row: int, number: int) -> Query:
+    """An image of a gallery, by its number from 0."""
+    images, captions = counts(index, row)
+    scores = index.scores(row).reshape(images, captions)[number]
+    values = index.part.cases.frame[row]
+    cells = values["truth"][0].to_numpy()
+    true = np.sort(cells[cells // captions == number] % captions)
+    order = np.argsort(-scores, kind="stable")
+    places = np.empty(captions, dtype=np.int64)
+    places[order] = np.arange(captions)
+    shown = sorted({*order[:_BEST].tolist(), *true.tolist()}, key=lambda c: int(places[c]))
+    shades, digits = shades_of(scores), digits_for(scores[shown])
+    texts, owned = values["captions"][0], set(true.tolist())
+    return Query(
+        number,
+        images,
+        image_view(run, index, row, number, values["images"][0][number]["path"]),
+        [
+            (
+                int(places[c]) + 1,
+                spoken(texts[c]),
+                Cell(written(scores[c], digits), int(shades[c]), c in owned),
+            )
+            for c in shown
+        ],
+    )

@@ -1,0 +1,242 @@
+"""What the studio keeps: campaigns, who takes part, what was shown, what was answered.
+
+SQLite by default (a file, in WAL mode), PostgreSQL by URL. An answer that was acknowledged is on
+the disk: SQLite waits for it (`synchronous=FULL`), as PostgreSQL does by itself.
+
+    campaign -< subject -< item -< showing -< answer
+            \\-< annotator --------/
+
+A subject is what is judged (a case, or a caption with its texts); an item is one question about
+it; a showing is an item as one annotator got it; answers of a showing are numbered, and the last
+one counts.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    DateTime,
+    Engine,
+    ForeignKey,
+    Index,
+    UniqueConstraint,
+    create_engine,
+    event,
+    exc,
+    make_url,
+)
+from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
+
+from counterpoint.errors import CounterpointError
+
+T = TypeVar("T")
+_BUSY_MS: Final = 30_000
+_TRIES: Final = 20  # of a transaction that others got in the way of
+_BEGIN: Final = "counterpoint_begin"
+
+
+class DatabaseError(CounterpointError):
+    """The database cannot be opened, or is none of ours."""
+
+
+def now() -> datetime:
+    """In UTC and without a zone, which is how both databases give it back."""
+    return datetime.now(UTC).replace(tzinfo=None)
+
+
+class Base(DeclarativeBase):
+    type_annotation_map = {dict[str, Any]: JSON, list[int]: JSON, datetime: DateTime}  # noqa: RUF012
+
+
+class Campaign(Base):
+    """`settings` are those of `annotate.campaigns.Settings`, `source` says what it was made of."""
+
+    __tablename__ = "campaign"
+    id: Mapped[int] = mapped_column(primary_key=True)
+    name: Mapped[str] = mapped_column(unique=True)
+    kind: Mapped[str]
+    settings: Mapped[dict[str, Any]]
+    source: Mapped[dict[str, Any]]
+    created: Mapped[datetime] = mapped_column(default=now)
+
+
+class Annotator(Base):
+    """`token` is in the personal link; `number` counts from 1."""
+
+    __tablename__ = "annotator"
+    id: Mapped[int] = mapped_column(primary_key=True)
+    campaign_id: Mapped[int] = mapped_column(ForeignKey("campaign.id"))
+    number: Mapped[int]
+    token: Mapped[str] = mapped_column(unique=True)
+    __table_args__ = (UniqueConstraint("campaign_id", "number"),)
+
+
+class Subject(Base):
+    """A case, with what an export must know of where it came from."""
+
+    __tablename__ = "subject"
+    id: Mapped[int] = mapped_column(primary_key=True)
+    campaign_id: Mapped[int] = mapped_column(ForeignKey("campaign.id"), index=True)
+    number: Mapped[int]
+    case: Mapped[dict[str, Any]]
+    origin: Mapped[dict[str, Any]]
+
+
+class Item(Base):
+    """A question. `taken` counts the showings that count, of which there may be `overlap`.
+
+    A check has no subject and no limit. `shuffle` is a random number from which each annotator's
+    order is made.
+    """
+
+    __tablename__ = "item"
+    id: Mapped[int] = mapped_column(primary_key=True)
+    campaign_id: Mapped[int] = mapped_column(ForeignKey("campaign.id"))
+    subject_id: Mapped[int | None] = mapped_column(ForeignKey("subject.id"))
+    key: Mapped[str]
+    ask: Mapped[str]
+    question: Mapped[dict[str, Any]]
+    is_check: Mapped[bool]
+    taken: Mapped[int] = mapped_column(default=0)
+    shuffle: Mapped[int] = mapped_column(BigInteger)
+    __table_args__ = (
+        UniqueConstraint("campaign_id", "key"),
+        Index("item_by_need", "campaign_id", "is_check", "taken"),
+    )
+
+
+class Showing(Base):
+    """An item as an annotator got it: the `number`-th, with its options in the order `layout`.
+
+    A released one waited too long for its answer, and somebody else got the item as well.
+    """
+
+    __tablename__ = "showing"
+    id: Mapped[int] = mapped_column(primary_key=True)
+    annotator_id: Mapped[int] = mapped_column(ForeignKey("annotator.id"))
+    item_id: Mapped[int] = mapped_column(ForeignKey("item.id"), index=True)
+    number: Mapped[int]
+    layout: Mapped[list[int]]
+    shown: Mapped[datetime] = mapped_column(default=now)
+    answered: Mapped[bool] = mapped_column(default=False)
+    released: Mapped[bool] = mapped_column(default=False)
+    __table_args__ = (
+        UniqueConstraint("annotator_id", "item_id"),
+        UniqueConstraint("annotator_id", "number"),
+    )
+
+
+class Answer(Base):
+    """`value` names options as the item has them, not as they were shown."""
+
+    __tablename__ = "answer"
+    id: Mapped[int] = mapped_column(primary_key=True)
+    showing_id: Mapped[int] = mapped_column(ForeignKey("showing.id"))
+    revision: Mapped[int]
+    value: Mapped[str]
+    given: Mapped[datetime] = mapped_column(default=now)
+    __table_args__ = (UniqueConstraint("showing_id", "revision"),)
+
+
+class Database:
+    """Transactions, for reading and for writing."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self._reads = engine.execution_options(**{_BEGIN: "BEGIN"})
+        self._writes = engine.execution_options(**{_BEGIN: "BEGIN IMMEDIATE"})
+        # SQLite has one writer: waiting here is fair and quick, waiting there is a poll.
+        self._turn = threading.Lock() if engine.dialect.name == "sqlite" else nullcontext()
+
+    @contextmanager
+    def reading(self) -> Iterator[Session]:
+        """A view of the database at one moment."""
+        with Session(self._reads, expire_on_commit=False) as session:
+            yield session
+
+    def write(self, work: Callable[[Session], T]) -> T:
+        """Do `work` in one transaction, which is on the disk when this returns.
+
+        It is done again from the start if somebody else got in between.
+        """
+        for left in reversed(range(_TRIES)):
+            try:
+                with self._turn, Session(self._writes, expire_on_commit=False) as session:
+                    found = work(session)
+                    session.commit()
+                    return found
+            except (exc.IntegrityError, exc.OperationalError):
+                if not left:
+                    raise
+        raise AssertionError("not reached")
+
+    def close(self) -> None:
+        self.engine.dispose()
+
+
+def database_url(url: str) -> str:
+    """A path is a SQLite file; PostgreSQL is spoken to by psycopg."""
+    scheme, mark, rest = url.partition("://")
+    if not mark:
+        return f"sqlite:///{url}"
+    return f"postgresql+psycopg://{rest}" if scheme in ("postgres", "postgresql") else url
+
+
+def open_database(url: str) -> Database:
+    """Open a database by URL or path, and make what tables it lacks."""
+    try:
+        address = make_url(database_url(url))
+        dialect = address.get_backend_name()
+        if dialect not in ("sqlite", "postgresql"):
+            raise DatabaseError(f"--db {url!r:.200}: a SQLite file or a postgresql:// URL.")
+        if dialect == "sqlite" and address.database in (None, "", ":memory:"):
+            raise DatabaseError(f"--db {url!r:.200}: answers must be kept in a file.")
+        if dialect == "sqlite":
+            Path(str(address.database)).absolute().parent.mkdir(parents=True, exist_ok=True)
+        engine = create_engine(address, pool_size=20, max_overflow=20)
+        if dialect == "sqlite":
+            _speak_sqlite(engine)
+        database = Database(engine)
+        with Session(database._writes) as session:
+            Base.metadata.create_all(session.connection())
+            session.commit()
+    except (exc.ArgumentError, exc.DatabaseError, ImportError, OSError) as error:
+        why = str(error).splitlines()[0]
+        raise DatabaseError(f"--db {_hidden(url)!r:.200}: cannot be opened: {why}.") from None
+    return database
+
+
+def _hidden(url: str) -> str:
+    """Without the password."""
+    try:
+        return make_url(database_url(url)).render_as_string(hide_password=True)
+    except exc.ArgumentError:
+        return url
+
+
+def _speak_sqlite(engine: Engine) -> None:
+    @event.listens_for(engine, "connect")
+    def connected(connection: Any, record: Any) -> None:
+        del record
+        connection.isolation_level = None  # transactions are begun below, not by the driver
+        cursor = connection.cursor()
+        for pragma in (
+            f"busy_timeout={_BUSY_MS}",
+            "journal_mode=WAL",
+            "synchronous=FULL",
+            "foreign_keys=ON",
+        ):
+            cursor.execute(f"PRAGMA {pragma}")
+        cursor.close()
+
+    @event.listens_for(engine, "begin")
+    def begun(connection: Any) -> None:
+        connection.exec_driver_sql(connection.get_execution_options().get(_BEGIN, "BEGIN"))

@@ -1,0 +1,131 @@
+"""Who may do what: tokens, the admin's cookie, forms that only our own pages can send, headers.
+
+Forms are checked twice. A form carries a token that belongs to a cookie of the same browser (a
+signed double submit), and a browser that says where a request comes from must say: from here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+import secrets
+from pathlib import Path
+from typing import Final
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from counterpoint.errors import CounterpointError
+
+CSRF_FIELD: Final = "csrf"
+_KEY_BYTES: Final = 32
+HEADERS: Final = {
+    # No inline script, no inline style, nothing from elsewhere: what a caption holds stays text.
+    "Content-Security-Policy": (
+        "default-src 'self'; img-src 'self' data:; object-src 'none'; base-uri 'none'; "
+        "form-action 'self'; frame-ancestors 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    # Personal links must not leak. With `no-referrer` a browser would say of our own forms, too,
+    # that they come from nowhere.
+    "Referrer-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+
+
+class Refused(CounterpointError):  # noqa: N818 (an answer, no failure)
+    """A request that is turned down, with the HTTP status that says how."""
+
+    def __init__(self, message: str, status: int = 403) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+def new_token() -> str:
+    """A random token for a link: 32 bytes, safe in a URL."""
+    return secrets.token_urlsafe(_KEY_BYTES)
+
+
+def same(a: str, b: str) -> bool:
+    """Whether two secrets are equal, in a time that does not tell where they differ."""
+    return hmac.compare_digest(a.encode("utf-8", "replace"), b.encode("utf-8", "replace"))
+
+
+def kept_key(path: Path) -> bytes:
+    """The key in a file that nobody else can read, made if there is none.
+
+    Forms that were open when the server was restarted can still be sent, because the key stays.
+    """
+    try:
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        key = path.read_bytes()
+        if len(key) != _KEY_BYTES:
+            raise Refused(f"{path} is no key of the studio; remove it and start again.") from None
+        return key
+    except OSError:  # a folder of runs that cannot be written to is still worth looking at
+        return secrets.token_bytes(_KEY_BYTES)
+    key = secrets.token_bytes(_KEY_BYTES)
+    with os.fdopen(handle, "wb") as file:
+        file.write(key)
+    return key
+
+
+class Guard:
+    """The secrets of one studio: the admin's token, which is new at each start, and a key."""
+
+    def __init__(self, admin_token: str | None = None, key: bytes | None = None) -> None:
+        self.admin_token = admin_token or new_token()
+        self._key = key or secrets.token_bytes(_KEY_BYTES)
+        # Cookies do not know of ports: two studios on one machine must not share theirs.
+        mark = hashlib.sha256(self._key).hexdigest()[:8]
+        self._admin_cookie, self._csrf_cookie = f"studio_admin_{mark}", f"studio_csrf_{mark}"
+
+    def _signed(self, what: str, *parts: str) -> str:
+        message = "\0".join((what, *parts)).encode("utf-8", "replace")
+        return hmac.new(self._key, message, hashlib.sha256).hexdigest()
+
+    def is_admin(self, request: Request) -> bool:
+        shown = request.cookies.get(self._admin_cookie, "")
+        return same(shown, self._signed("admin", self.admin_token))
+
+    def welcome(self, request: Request, response: Response) -> None:
+        """Let the browser of this response be the admin's until it is closed."""
+        value = self._signed("admin", self.admin_token)
+        self._set(request, response, self._admin_cookie, value)
+
+    def csrf_token(self, request: Request) -> str:
+        """What a form of this page must carry; `remember` sets the cookie that it belongs to."""
+        nonce = request.cookies.get(self._csrf_cookie) or getattr(request.state, "nonce", "")
+        if not nonce:
+            nonce = request.state.nonce = new_token()
+        admin = request.cookies.get(self._admin_cookie, "")
+        return self._signed("csrf", nonce, admin)
+
+    def remember(self, request: Request, response: Response) -> None:
+        nonce = getattr(request.state, "nonce", "")
+        if nonce:
+            self._set(request, response, self._csrf_cookie, nonce)
+
+    def check_csrf(self, request: Request, token: str) -> None:
+        """Raise Refused unless the token is the one that our page gave this browser."""
+        refuse_elsewhere(request)
+        known = bool(request.cookies.get(self._csrf_cookie))
+        if not known or not same(token, self.csrf_token(request)):
+            raise Refused("This form is out of date or was not made here: load the page again.")
+
+    def _set(self, request: Request, response: Response, name: str, value: str) -> None:
+        secure = request.url.scheme == "https"
+        response.set_cookie(name, value, httponly=True, samesite="lax", secure=secure, path="/")
+
+
+def refuse_elsewhere(request: Request) -> None:
+    """Raise Refused if the browser says that another site makes the request."""
+    site = request.headers.get("sec-fetch-site", "same-origin")
+    origin = request.headers.get("origin", "")
+    host = request.headers.get("host", "")
+    elsewhere = bool(origin) and origin.partition("://")[2] != host
+    if site not in ("same-origin", "none") or elsewhere:
+        raise Refused("This form was sent from another site.")

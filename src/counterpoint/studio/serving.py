@@ -1,0 +1,52 @@
+"""Starting the server, and saying where it is."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from contextlib import suppress
+from ipaddress import ip_address
+from typing import TYPE_CHECKING
+
+from counterpoint.errors import CounterpointError
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+
+
+def is_loopback(host: str) -> bool:
+    """Whether nobody but this machine can reach the address."""
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def serve(app: FastAPI, host: str, port: int, announce: Callable[[str], None]) -> None:
+    """Serve until interrupted; `announce` is told the address once the port is held."""
+    import uvicorn
+
+    with bound(host, port) as held:
+        name = f"[{host}]" if ":" in host else host
+        announce(f"http://{name}:{held.getsockname()[1]}")
+        config = uvicorn.Config(app, log_level="warning", access_log=False, server_header=False)
+        with suppress(KeyboardInterrupt):  # how one ends it
+            uvicorn.Server(config).run([held])
+
+
+def bound(host: str, port: int) -> socket.socket:
+    """A socket that listens; port 0 is any that is free."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    held = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        held.bind((host, port))
+    except (OSError, OverflowError) as error:
+        held.close()
+        why = getattr(error, "strerror", None) or str(error)
+        raise CounterpointError(
+            f"cannot listen at {host} port {port} ({why}); choose another with --port."
+        ) from None
+    return held

@@ -1,0 +1,108 @@
+"""The pages of Try, for the admin alone."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from fastapi import APIRouter, Depends
+from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import FormData, QueryParams, UploadFile
+from starlette.requests import Request
+from starlette.responses import Response
+
+from counterpoint.errors import ImageError
+from counterpoint.studio.browse.library import Library
+from counterpoint.studio.pictures import LARGE, encoded
+from counterpoint.studio.security import Refused
+from counterpoint.studio.trying.choosing import Choice, choose, number_in
+from counterpoint.studio.trying.models import Models
+from counterpoint.studio.trying.table import tried
+from counterpoint.studio.trying.texts import families, read_captions
+from counterpoint.studio.trying.uploads import MAX_BYTES, Uploads
+from counterpoint.studio.web import (
+    FORM_BYTES,
+    Web,
+    checked_form,
+    push_url,
+    require_admin,
+    see_other,
+    url,
+    wants_fragment,
+)
+
+_IMAGE: Final = ("upload", "run", "benchmark", "case", "image", "scene")
+
+
+def try_router(web: Web, library: Library, models: Models) -> APIRouter:
+    """`/try`: the page is a GET with everything in its address; a POST uploads and leads there."""
+    router = APIRouter(dependencies=[Depends(require_admin)])
+    uploads = Uploads()
+
+    @router.get("/try")
+    def show(request: Request) -> Response:
+        context = _context(request.query_params, library, uploads, models)
+        part = wants_fragment(request)
+        response = web.page(request, "try_result.html" if part else "try_page.html", **context)
+        if part:
+            push_url(request, response, context["address"])
+        return response
+
+    @router.post("/try")
+    async def ask(request: Request) -> Response:
+        form = await checked_form(request, MAX_BYTES + FORM_BYTES)
+        try:
+            token = await _uploaded(form, uploads)
+        finally:
+            await form.close()
+        return see_other(await run_in_threadpool(_address, form, token))
+
+    @router.get("/try/picture")
+    def picture(request: Request) -> Response:
+        choice = choose(request.query_params, library, uploads)
+        try:
+            found = encoded(choice.picture.open(), LARGE)
+        except ImageError as error:
+            raise Refused(f"The image cannot be shown: {error}", 404) from None
+        headers = {"Cache-Control": "private, max-age=300"}
+        return Response(found.data, media_type=found.media, headers=headers)
+
+    return router
+
+
+async def _uploaded(form: FormData, uploads: Uploads) -> str:
+    """The token of the file in a form; empty if it has none."""
+    file = form.get("file")
+    if not isinstance(file, UploadFile) or not file.filename:
+        return ""
+    return await run_in_threadpool(uploads.add, await file.read(MAX_BYTES + 1))
+
+
+def _address(form: FormData, token: str) -> str:
+    """Where the answer to a form is."""
+    given = {name: str(form.get(name, "")) for name in _IMAGE}
+    image: dict[str, Any] = {"upload": token} if token else given
+    if not token and form.get("draw"):
+        image = {"scene": number_in(given["scene"], 1)}
+    captions = read_captions(str(form.get("captions", "")))
+    return _link(image, captions, [str(value) for value in form.getlist("model")])
+
+
+def _link(image: dict[str, Any], captions: list[str], models: list[str]) -> str:
+    return url("/try", **image, captions="\n".join(captions), model=models)
+
+
+def _context(
+    query: QueryParams, library: Library, uploads: Uploads, models: Models
+) -> dict[str, Any]:
+    choice: Choice = choose(query, library, uploads)
+    typed = read_captions(query.get("captions", ""))
+    captions = typed or list(choice.captions)
+    chosen = [id for id in models.ids if id in query.getlist("model")] or list(models.ids)
+    return {
+        "choice": choice,
+        "captions": captions,
+        "ids": models.ids,
+        "chosen": chosen,
+        "result": tried(models, chosen, choice.picture, families(captions)),
+        "address": _link(choice.query, typed, query.getlist("model")),
+    }

@@ -1,0 +1,158 @@
+"""Pages from templates, and forms that can be trusted: what every part of the studio uses.
+
+Templates are Jinja2 with autoescape always on. The content security policy allows no inline
+script and no `style` attribute: colours and sizes are classes of a stylesheet.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import AsyncGenerator
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlencode
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from starlette.datastructures import FormData, Headers
+from starlette.formparsers import FormParser, MultiPartException, MultiPartParser
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+
+from counterpoint.studio.htmx import has_htmx
+from counterpoint.studio.security import CSRF_FIELD, Guard, Refused
+
+_HERE: Final = Path(__file__).parent
+STATIC: Final = _HERE / "static"
+FORM_BYTES: Final = 64 * 1024  # of a form without a file
+_FIELDS: Final = 200
+
+
+class Web:
+    """Makes the pages of one studio."""
+
+    def __init__(self, guard: Guard) -> None:
+        self.guard = guard
+        self.templates = Environment(
+            loader=FileSystemLoader(_HERE / "templates"),
+            autoescape=True,  # captions are data, never markup
+            undefined=StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+        )
+        self.templates.globals.update(
+            url=url, static=static, has_htmx=has_htmx(), has_campaigns=False
+        )
+
+    def page(
+        self, request: Request, template: str, *, status: int = 200, **context: Any
+    ) -> HTMLResponse:
+        """A whole page. Its template extends `base.html` and may use, besides `context`:
+
+        `csrf` (the token for a hidden field of that name), `is_admin`, `url(path, **query)`,
+        `static(name)`, `request`.
+        """
+        known = {
+            "request": request,
+            "csrf": self.guard.csrf_token(request),
+            "is_admin": self.guard.is_admin(request),
+        }
+        text = self.templates.get_template(template).render(**known, **context)
+        response = HTMLResponse(text, status, {"Cache-Control": "no-store", "Vary": "HX-Request"})
+        self.guard.remember(request, response)
+        return response
+
+    def fragment(
+        self, request: Request, template: str, *, status: int = 200, **context: Any
+    ) -> HTMLResponse:
+        """A part of a page that htmx puts in place: the same, of a template without a base."""
+        return self.page(request, template, status=status, **context)
+
+
+def web_of(request: Request) -> Web:
+    web: Web = request.app.state.web
+    return web
+
+
+def wants_fragment(request: Request) -> bool:
+    """Whether htmx asks for a part of the page. Going back in history wants a whole one."""
+    headers = request.headers
+    return "hx-request" in headers and "hx-history-restore-request" not in headers
+
+
+def require_admin(request: Request) -> None:
+    """Raise Refused unless the admin's browser asks; fit to be a dependency of a route."""
+    if not web_of(request).guard.is_admin(request):
+        raise Refused("This page is for the admin: open the link that was printed at the start.")
+
+
+async def checked_form(request: Request, limit: int = FORM_BYTES) -> FormData:
+    """The form of a POST that one of our pages sent; Refused (403, 413, 400) if it is not.
+
+    Files are kept in memory, until `form.close()`. A larger `limit` in bytes is for forms that
+    upload one.
+    """
+    headers = request.headers
+    kind = headers.get("content-type", "").partition(";")[0].strip().lower()
+    stream = _limited(request, limit)
+    try:
+        if kind == "multipart/form-data":
+            form = await _InMemory(headers, stream, max_files=1, max_fields=_FIELDS).parse()
+        elif kind == "application/x-www-form-urlencoded":
+            form = await FormParser(headers, stream).parse()
+        else:
+            raise Refused("A form was expected.", 400)
+    except (MultiPartException, UnicodeDecodeError):
+        raise Refused("The form is malformed.", 400) from None
+    token = form.get(CSRF_FIELD, "")
+    try:
+        web_of(request).guard.check_csrf(request, token if isinstance(token, str) else "")
+    except Refused:
+        await form.close()
+        raise
+    return form
+
+
+class _InMemory(MultiPartParser):
+    """Starlette's parser, which would put a file above a megabyte onto the disk."""
+
+    spool_max_size = 64 * 2**20
+
+    def __init__(
+        self, headers: Headers, stream: AsyncGenerator[bytes, None], max_files: int, max_fields: int
+    ) -> None:
+        super().__init__(headers, stream, max_files=max_files, max_fields=max_fields)
+
+
+async def _limited(request: Request, limit: int) -> AsyncGenerator[bytes, None]:
+    sent = 0
+    async for chunk in request.stream():
+        sent += len(chunk)
+        if sent > limit:
+            raise Refused(f"More than {limit // 1024:,} KiB were sent; that is too much.", 413)
+        yield chunk
+
+
+def push_url(request: Request, response: Response, address: str) -> None:
+    """Have htmx show the address of what it swapped in; a step of history only if it is new."""
+    shown = request.headers.get("hx-current-url", "")
+    there = shown.partition("://")[2].partition("/")[2]
+    response.headers["HX-Push-Url"] = "false" if f"/{there}" == address else address
+
+
+def see_other(path: str) -> RedirectResponse:
+    """The answer to a form that has done its work: the browser loads `path`."""
+    return RedirectResponse(path, 303)
+
+
+def url(path: str, **query: Any) -> str:
+    """A link within the studio; queries that are None or empty are left out."""
+    asked = {name: value for name, value in query.items() if value not in (None, "", [])}
+    return f"{path}?{urlencode(asked, doseq=True)}" if asked else path
+
+
+@cache
+def static(name: str) -> str:
+    """The address of a file of ours, which changes with its content."""
+    digest = hashlib.sha256((STATIC / name).read_bytes()).hexdigest()[:12]
+    return f"/static/{name}?v={digest}"

@@ -1,0 +1,255 @@
+"""Who gets what: overlap is reached, nobody gets an item twice, also when all ask at once."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import threading
+from collections import Counter
+from datetime import timedelta
+
+import pytest
+from campaigns import answer_all, campaign, opened, outcome, rightly
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+from sqlalchemy import func, select, update
+
+from counterpoint.studio.annotate.answers import give, last_answer
+from counterpoint.studio.annotate.assignment import HOLD, next_showing
+from counterpoint.studio.annotate.campaigns import find_campaign
+from counterpoint.studio.database import Annotator, Answer, Item, Showing, now, open_database
+
+
+def people_of(database):
+    with database.reading() as session:
+        return find_campaign(session, "c"), session.scalars(
+            select(Annotator).order_by(Annotator.number)
+        ).all()
+
+
+def showings(database):
+    with database.reading() as session:
+        return session.execute(
+            select(Annotator.number, Item, Showing)
+            .join(Showing, Showing.annotator_id == Annotator.id)
+            .join(Item, Item.id == Showing.item_id)
+            .order_by(Annotator.number, Showing.number)
+        ).all()
+
+
+def everybody_at_once(database, people, overlap, cases):
+    """All annotators answer, each in two threads, and then everything is as it should be."""
+    found, annotators = people_of(database)
+    failed = []
+
+    def work(person):
+        def step(session):
+            showing = next_showing(session, found, person)
+            if showing is not None:
+                give(session, showing, "1,1,2")
+            return showing
+
+        try:
+            while database.write(step) is not None:
+                pass
+        except Exception as error:
+            failed.append(error)
+
+    # Two threads for each annotator: somebody has the page open twice.
+    threads = [threading.Thread(target=work, args=(one,)) for one in annotators * 2]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failed == []
+    rows = showings(database)
+    real = Counter(item.id for _, item, _ in rows if not item.is_check)
+    assert len(real) == cases and set(real.values()) == {overlap}
+    assert max(Counter((n, item.id) for n, item, _ in rows).values()) == 1
+    for number in range(1, people + 1):
+        own = [showing.number for n, _, showing in rows if n == number]
+        assert own == list(range(1, len(own) + 1))
+    with database.reading() as session:
+        assert set(session.scalars(select(Item.taken).where(~Item.is_check))) == {overlap}
+        assert session.scalar(select(func.count()).select_from(Answer)) == len(rows)
+
+
+@hypothesis_settings(derandomize=True, deadline=None, max_examples=6)
+@given(
+    st.integers(2, 5).flatmap(lambda p: st.tuples(st.just(p), st.integers(1, p))),
+    st.integers(1, 7),
+    st.sampled_from([0.0, 0.2, 0.5]),
+)
+def test_overlap_is_reached_and_nothing_repeats_under_threads(
+    tmp_path_factory, sizes, cases, checks
+):
+    people, overlap = sizes
+    database = opened(tmp_path_factory.mktemp("db"))
+    cases = max(cases, 2)
+    campaign(
+        database,
+        f"world-replace:size={cases}",
+        "rank",
+        people=people,
+        overlap=overlap,
+        checks=checks,
+    )
+    everybody_at_once(database, people, overlap, cases)
+    database.close()
+
+
+def test_the_order_and_the_sides_hang_on_the_seed_and_the_annotator(tmp_path):
+    seen = []
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        database = opened(tmp_path / name)
+        campaign(database, "world-bi:size=8", "both-ways", checks=0.2)
+        answer_all(database, rightly)
+        seen.append([(n, item.key, s.layout) for n, item, s in showings(database)])
+        database.close()
+    assert seen[0] == seen[1]  # the tokens are others, the order is not
+    first, second = ([key for n, key, _ in seen[0] if n == who] for who in (1, 2))
+    assert sorted(k for k in first if "check" not in k) == sorted(
+        k for k in second if "check" not in k
+    )
+    assert first != second
+    layouts = Counter(tuple(layout) for *_, layout in seen[0])
+    assert set(layouts) == {(0, 1), (1, 0)} and min(layouts.values()) > 0.25 * len(seen[0])
+
+
+def test_checks_come_at_their_rate(tmp_path):
+    database = opened(tmp_path)
+    made = campaign(database, "world-bi:size=10", "both-ways", checks=0.2)
+    answer_all(database, rightly)
+    for number in (1, 2):
+        own = [item.is_check for n, item, _ in showings(database) if n == number]
+        blocks = [own[start : start + 5] for start in range(0, len(own) - 4, 5)]
+        assert all(sum(block) == 1 for block in blocks) and len(blocks) >= 9
+    assert made.checks == 10
+    assert all(p.checks >= 9 and p.failed == 0 for p in outcome(database).people)
+    database.close()
+
+
+def test_an_item_waits_for_its_answer_and_is_given_away_when_nobody_comes(tmp_path):
+    database = opened(tmp_path)
+    campaign(database, "world-replace:size=2", "rank", people=3, overlap=1)
+    found, (a, b, c) = people_of(database)
+
+    def ask(person):
+        return database.write(lambda session: next_showing(session, found, person))
+
+    first = ask(a)
+    assert ask(a).id == first.id  # a reload shows the same
+    other = ask(b)
+    assert other.item_id != first.item_id and ask(c) is None
+    late = now() - HOLD - timedelta(minutes=1)
+    database.write(lambda s: s.execute(update(Showing).values(shown=late)))
+    database.write(lambda s: give(s, s.get_one(Showing, other.id), "1,1,2"))
+    taken = ask(c)
+    assert (taken.item_id, taken.number) == (first.item_id, 1)  # not the one that was answered
+    database.write(lambda s: give(s, s.get_one(Showing, first.id), "1,2,3"))  # and A comes back
+    database.write(lambda s: give(s, s.get_one(Showing, taken.id), "1,1,2"))
+    assert len(outcome(database).kept) == 3  # nobody's work is thrown away
+    database.close()
+
+
+def test_the_same_answer_again_is_nothing_new_and_another_one_counts(tmp_path):
+    database = opened(tmp_path)
+    campaign(database, "world-replace:size=2", "rank", overlap=1)
+    found, (person, _) = people_of(database)
+    showing = database.write(lambda session: next_showing(session, found, person))
+
+    def say(value):
+        return database.write(lambda s: give(s, s.get_one(Showing, showing.id), value))
+
+    assert [say(v) for v in ("1,1,2", "1,1,2", "2,1,1", "2,1,1", "1,1,2")] == [
+        *(True, False, True, False, True),
+    ]
+    with database.reading() as session:
+        history = session.scalars(select(Answer.value).order_by(Answer.revision)).all()
+        assert history == ["1,1,2", "2,1,1", "1,1,2"]
+        assert last_answer(session, showing).value == "1,1,2"
+    assert [one.value for one in outcome(database).kept] == ["1,1,2"]
+    database.close()
+
+
+def test_many_threads_that_change_one_answer_leave_a_gapless_history(tmp_path):
+    database = opened(tmp_path)
+    campaign(database, "world-replace:size=2", "rank", overlap=1)
+    found, (person, _) = people_of(database)
+    showing = database.write(lambda session: next_showing(session, found, person))
+    values = [f"1,{n},2" for n in (1, 2, 3)] * 4
+
+    def say(value):
+        database.write(lambda s: give(s, s.get_one(Showing, showing.id), value))
+
+    threads = [threading.Thread(target=say, args=(value,)) for value in values]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    with database.reading() as session:
+        rows = session.execute(
+            select(Answer.revision, Answer.value).order_by(Answer.revision)
+        ).all()
+    assert [revision for revision, _ in rows] == list(range(len(rows)))
+    assert all(a != b for (_, a), (_, b) in itertools.pairwise(rows))
+    database.close()
+
+
+def test_sqlite_is_set_up_to_keep_what_it_acknowledged(tmp_path):
+    database = opened(tmp_path)
+    with database.reading() as session:
+        pragmas = {
+            name: session.connection().exec_driver_sql(f"PRAGMA {name}").scalar()
+            for name in ("journal_mode", "synchronous", "foreign_keys", "busy_timeout")
+        }
+    assert pragmas == {
+        "journal_mode": "wal",
+        "synchronous": 2,
+        "foreign_keys": 1,
+        "busy_timeout": 30_000,
+    }
+    database.close()
+
+
+@pytest.mark.parametrize("url", ["mysql://here/x", "sqlite://", "sqlite:///:memory:", "nope://"])
+def test_what_is_no_database_is_refused_in_one_sentence(url):
+    from counterpoint.studio.database import DatabaseError
+
+    with pytest.raises(DatabaseError, match=r"^--db .*\.$"):
+        open_database(url)
+
+
+def test_a_file_that_is_no_database_is_refused(tmp_path):
+    from counterpoint.studio.database import DatabaseError
+
+    path = tmp_path / "notes.db"
+    path.write_text("these are no tables" * 100)
+    with pytest.raises(DatabaseError, match="cannot be opened"):
+        open_database(str(path))
+
+
+POSTGRES = os.environ.get("COUNTERPOINT_TEST_POSTGRES")
+
+
+@pytest.mark.skipif(not POSTGRES, reason="COUNTERPOINT_TEST_POSTGRES names no server")
+def test_postgresql_holds_the_same(monkeypatch):
+    """In a schema of its own, which is dropped afterwards."""
+    import psycopg
+
+    monkeypatch.undo()  # a server is a network, too
+    schema = f"counterpoint_{os.getpid()}"
+    with psycopg.connect(POSTGRES, autocommit=True) as server:
+        server.execute(f"CREATE SCHEMA {schema}")
+        try:
+            joint = "&" if "?" in POSTGRES else "?"
+            database = open_database(f"{POSTGRES}{joint}options=-csearch_path%3D{schema}")
+            source = "world-replace:size=9"
+            campaign(database, source, "rank", people=5, overlap=3, checks=0.2)
+            everybody_at_once(database, 5, 3, 9)
+            assert len(outcome(database).kept) == 27
+            database.close()
+        finally:
+            server.execute(f"DROP SCHEMA {schema} CASCADE")

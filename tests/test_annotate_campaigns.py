@@ -1,0 +1,393 @@
+"""From a source to questions, and from answers to a run and to files."""
+
+from __future__ import annotations
+
+import csv
+import io
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+from campaigns import answer_all, campaign, opened, outcome, rightly
+from PIL import Image
+from sqlalchemy import select
+from support import square
+
+from counterpoint.benchmarks import load_benchmark
+from counterpoint.case_files import read_cases, write_cases
+from counterpoint.cases import Cases, ImageRef, caption_case
+from counterpoint.comparison import compare
+from counterpoint.errors import CounterpointError, DataError
+from counterpoint.generate.pairs import Pair, read_about, read_pairs, tabulate, write_pairs
+from counterpoint.results import rows
+from counterpoint.runs import load_run, save_run
+from counterpoint.studio.annotate.exporting import answers_csv, export
+from counterpoint.studio.annotate.human import both_ways, human_run
+from counterpoint.studio.annotate.kinds import ASKS, BEST, RANK, TO_TEXT, WHICH, AnswerError
+from counterpoint.studio.annotate.questions import Question
+from counterpoint.studio.database import Item
+
+
+@pytest.fixture
+def database(tmp_path):
+    made = opened(tmp_path)
+    yield made
+    made.close()
+
+
+def picture(path: Path, colour: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.new("RGB", (8, 8), colour).save(path)
+
+
+def pairs_file(folder: Path, *, images: bool = True) -> Path:
+    """Three captions with a negative and a positive each, candidates for the negatives."""
+    made, candidates, chosen = [], [], []
+    for number, word in enumerate(("cat", "dog", "bird")):
+        picture(folder / f"photos/{word}.png", "white")
+        about = (f"s{number}", ImageRef(f"{word}.png"), f"a {word} on a mat")
+        made.append(
+            Pair(*about, f"a {word} under a mat", "negative", "replace", "rel", "m", "1", 0)
+        )
+        made.append(Pair(*about, f"a {word} upon a mat", "positive", "replace", "rel", "m", "1", 0))
+        names = [f"made/{word}-{n}.png" for n in range(3)]
+        for name in names:
+            picture(folder / name, "black")
+        candidates += [[{"path": n, "seed": 0, "score": None} for n in names] if images else [], []]
+        chosen += [names[0] if images else None, None]
+    frame = tabulate(made).with_columns(
+        pl.Series("text_images", candidates, dtype=tabulate(made).schema["text_images"]),
+        pl.Series("text_image", chosen, dtype=pl.String()),
+    )
+    path = folder / "pairs.parquet"
+    write_pairs(path, [frame], {"root": str(folder / "photos")})
+    return path
+
+
+def questions(database):
+    with database.reading() as session:
+        items = session.scalars(select(Item).where(~Item.is_check).order_by(Item.id)).all()
+    return [(item.key, Question.of(item.question)) for item in items]
+
+
+# --- answers -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("ask", "value", "options", "kept"),
+    [
+        (BEST, "3", 4, "3"),
+        (BEST, "none", 4, "none"),
+        (BEST, "4", 4, None),
+        (BEST, "both", 4, None),
+        (BEST, "-1", 4, None),
+        (BEST, "²", 4, None),
+        (WHICH, "both", 2, "both"),
+        (WHICH, "none", 2, None),
+        (TO_TEXT, "", 2, None),
+        (RANK, "1,1,2", 3, "1,1,2"),
+        (RANK, "3,3,3", 3, "1,1,1"),
+        (RANK, "2,3,2", 3, "1,2,1"),
+        (RANK, "1,2", 3, None),
+        (RANK, "1,,2", 3, None),
+        (RANK, "0,1,2", 3, None),
+    ],
+)
+def test_answers_are_read_into_their_one_form(ask, value, options, kept):
+    if kept is None:
+        with pytest.raises(AnswerError):
+            ask.read(value, options)
+    else:
+        assert ask.read(value, options) == kept
+
+
+def test_what_is_right_and_what_is_accepted():
+    assert TO_TEXT.is_right("1", (1,)) and not TO_TEXT.is_right("0", (1,))
+    assert not WHICH.is_right("both", (0,)) and WHICH.accepts("0", (0,))
+    assert BEST.accepts("2", (0,)) and not BEST.accepts("none", (0,))
+    assert BEST.is_right("none", ())  # of an attention check
+    assert RANK.is_right("1,2,3", (0, 1)) and RANK.is_right("1,1,2", (0, 1))
+    assert not RANK.is_right("1,2,2", (0, 1)) and not RANK.is_right("1,1,1", (0, 1))
+    assert RANK.is_right("1,1,1", (0, 1, 2))
+
+
+# --- sources -----------------------------------------------------------------------------------
+
+
+def test_both_ways_asks_four_questions_of_a_case(database):
+    made = campaign(database, "world-bi:size=3", "both-ways")
+    _, cases = load_benchmark("world-bi:size=3")
+    case = cases.case(0)
+    asked = dict(questions(database)[:4])
+    assert made.items == 12
+    assert [key.removeprefix(case.id) for key in asked] == [
+        *(" image 0", " image 1", " caption 0", " caption 1"),
+    ]
+    first, second, third, fourth = asked.values()
+    assert first.captions == second.captions == case.captions
+    assert [q.right for q in asked.values()] == [(0,), (1,), (0,), (1,)]
+    assert third.captions == case.captions[:1] and fourth.captions == case.captions[1:]
+    assert tuple(image.ref for image in third.images) == case.images
+
+
+def test_a_run_and_a_case_file_are_sources_too(database, tmp_path):
+    _, cases = load_benchmark("world-replace:size=4")
+    write_cases(cases, tmp_path / "mine.parquet")
+    assert campaign(database, tmp_path / "mine.parquet", "rank", name="file").items == 4
+    from support import part, run_of
+
+    scores = np.zeros(int(cases.pair_offsets[-1]))
+    save_run(run_of(part(cases, scores, name="world-replace")), tmp_path / "run")
+    assert campaign(database, tmp_path / "run", "rank", name="run", limit=2).items == 2
+
+
+def test_what_cannot_be_asked_is_counted_and_named(database, tmp_path):
+    mixed = [square(1), caption_case("c", ImageRef("none.jpg"), ["a"], ["b"])]
+    for ref in mixed[0].images:
+        picture(tmp_path / ref.path, "red")
+    write_cases(Cases.build(mixed, root=tmp_path, source="t"), tmp_path / "mixed.parquet")
+    made = campaign(database, tmp_path / "mixed.parquet", "text-to-image")
+    assert made.items == 2 and made.left_out == {"cases: an image is missing": 1}
+    with pytest.raises(DataError, match="nothing to judge: which-image needs two images"):
+        campaign(database, "world-replace:size=3", "which-image", name="d")
+    with pytest.raises(CounterpointError, match="already"):
+        campaign(database, "world-replace:size=3", "rank")
+    with pytest.raises(CounterpointError, match="overlap of 3 needs"):
+        campaign(database, "world-replace:size=3", "rank", name="e", overlap=3)
+    with pytest.raises(CounterpointError, match="no name for a campaign"):
+        campaign(database, "world-replace:size=3", "rank", name="../x")
+
+
+@pytest.mark.parametrize(
+    ("kind", "items", "images", "captions"),
+    [
+        ("best-image", 3, 3, ("a cat under a mat",)),
+        ("which-image", 3, 2, ("a cat on a mat",)),
+        ("image-to-text", 3, 1, ("a cat on a mat", "a cat under a mat")),
+        ("text-to-image", 6, 2, ("a cat on a mat",)),
+        ("both-ways", 12, 1, ("a cat on a mat", "a cat under a mat")),
+        ("rank", 3, 1, ("a cat on a mat", "a cat upon a mat", "a cat under a mat")),
+    ],
+)
+def test_every_kind_is_made_from_pairs(database, tmp_path, kind, items, images, captions):
+    made = campaign(database, pairs_file(tmp_path), kind)
+    assert made.items == items
+    _, first = questions(database)[0]
+    assert (len(first.images), first.captions) == (images, captions)
+    assert all(image.picture().open().size == (8, 8) for image in first.images)
+    expected = {} if kind == "rank" else {"pairs: positives": 3}
+    assert made.left_out == expected
+
+
+@pytest.mark.parametrize("kind", list(ASKS))
+def test_checks_are_beyond_doubt(database, tmp_path, kind):
+    """The right option is the item's own, and all others are of another image."""
+    campaign(database, pairs_file(tmp_path), kind, checks=0.5)
+    with database.reading() as session:
+        checks = session.scalars(select(Item).where(Item.is_check)).all()
+    assert checks
+    for check in checks:
+        question = Question.of(check.question)
+        words = [caption.split()[1] for caption in question.captions]
+        names = [Path(image.ref.path).stem.partition("-")[0] for image in question.images]
+        if kind == "best-image":
+            assert question.right == () and words[0] not in names
+        elif ASKS[kind].options == "images":
+            assert question.right == (0,) and words[0] == names[0] != names[1]
+        else:
+            assert question.right == (0,) and words[0] == names[0] not in words[1:]
+
+
+# --- people as a model -------------------------------------------------------------------------
+
+
+def values(run):
+    return {row.metric: row.value for row in rows(run, groups=False, resamples=10)}
+
+
+def test_people_who_are_right_get_everything_right(database, tmp_path):
+    campaign(database, "world-bi:size=6", "both-ways", checks=0.1)
+    answer_all(database, rightly)
+    run = save_run(human_run(outcome(database)), tmp_path / "human")
+    found = values(load_run(tmp_path / "human"))
+    assert run.model == "human" and run.left_out == 0
+    assert found["image_to_text"] == found["text_to_image"] == found["group"] == 1.0
+    from support import part, run_of
+
+    known, cases = load_benchmark("world-bi:size=6")
+    model = run_of(part(cases, np.tile([0, 1, 1, 0], 6), known.protocol, "world-bi:size=6"))
+    gaps = {d.metric: d.difference for d in compare(run, model, resamples=50)}
+    assert gaps["group"] == 1.0
+
+
+def test_each_direction_is_measured_by_its_own_answers(database):
+    """Right about captions, wrong about the images of the second caption."""
+    campaign(database, "world-bi:size=5", "both-ways")
+
+    def says(person, item):
+        right = int(rightly(person, item))
+        return str(1 - right if item.key.endswith("caption 1") else right)
+
+    answer_all(database, says)
+    found = values(human_run(outcome(database)))
+    assert (found["image_to_text"], found["text_to_image"], found["group"]) == (1.0, 0.0, 0.0)
+    assert (found["text_to_image_0"], found["text_to_image_1"]) == (1.0, 0.0)
+
+
+def test_four_scores_stand_as_the_answers_say_unless_those_run_in_a_circle():
+    from itertools import product
+
+    circles = 0
+    for wanted in product((-1, 0, 1), repeat=4):
+        found = both_ways(wanted)
+        a, b, c, d = wanted  # s00-s01, s10-s11, s00-s10, s01-s11
+        if found is None:
+            circles += 1
+            # s00-s01 + s01-s11 = s00-s10 + s10-s11: a sum of signs that cannot be equal
+            left, right = {a, d} - {0}, {c, b} - {0}
+            assert left != right or len(left) < 2
+            continue
+        s00, s01, s10, s11 = found
+        assert wanted == tuple(
+            int(np.sign(g)) for g in (s00 - s01, s10 - s11, s00 - s10, s01 - s11)
+        )
+    strict = [w for w in product((-1, 1), repeat=4) if both_ways(w) is None]
+    assert strict == [(-1, 1, 1, -1), (1, -1, -1, 1)] and circles > 2
+
+
+def test_two_who_disagree_make_a_tie_and_a_tie_is_wrong(database):
+    campaign(database, "world-bi:size=4", "image-to-text")
+
+    def says(person, item):
+        right = int(rightly(person, item))
+        return str(right if person == 1 or item.key.endswith("image 0") else 1 - right)
+
+    answer_all(database, says)
+    run = human_run(outcome(database))
+    assert list(run.parts) == ["world-bi:size=4/image-to-text"]  # the other way was not asked
+    found = values(run)
+    assert found["original_accuracy"] == 0.5 and found["tie_rate"] == 0.5
+    tally = outcome(database).tally
+    assert (tally.judged, tally.accepted, tally.all_right) == (8, 4, 4)
+
+
+def test_ranks_with_ties_give_the_metrics_of_hard_positives(database):
+    campaign(database, "world-replace:size=4", "rank")
+    patterns = ["1,1,2", "1,3,2", "1,1,1", "2,2,1"]
+    answer_all(database, lambda person, item: patterns[item.id - 1])
+    found = values(human_run(outcome(database)))
+    assert found["augmented_accuracy"] == found["brittleness"] == found["tied"] == 0.25
+    assert found["negative_above_both"] == 0.25 and found["original_accuracy"] == 0.5
+
+
+def test_which_image_is_a_choice_between_images_and_both_is_a_tie(database):
+    campaign(database, "world-bi:size=4", "which-image")
+    answer_all(database, lambda person, item: "both" if item.id % 2 else "0")
+    run = human_run(outcome(database))
+    assert values(run)["text_to_image_recall@1"] == 0.5
+
+
+def test_cases_without_all_their_answers_are_left_out_and_named(database):
+    campaign(database, "world-bi:size=3", "both-ways", overlap=1)
+    with pytest.raises(DataError, match="no case has all its answers yet"):
+        human_run(outcome(database))
+    answer_all(database, rightly)
+    found = outcome(database)
+    lost = found.kept.pop()
+    run = human_run(found)
+    [part] = run.parts.values()
+    assert [case for case, _ in part.left_out] == [found.subjects[lost.subject].case.id]
+    assert len(part.cases) == 2
+
+
+def test_who_fails_the_checks_can_be_left_out(database):
+    campaign(database, "world-bi:size=10", "both-ways", checks=0.2)
+
+    def says(person, item):
+        right = int(rightly(person, item))
+        return str(right if person == 1 else 1 - right)
+
+    answer_all(database, says)
+    careless = outcome(database, least=0.5)
+    assert [(p.excluded, p.failed == p.checks) for p in careless.people] == [
+        (False, False),
+        (True, True),
+    ]
+    assert {one.annotator for one in careless.kept} == {1}
+    assert values(human_run(careless))["group"] == 1.0
+    assert {one.annotator for one in outcome(database).kept} == {1, 2}
+
+
+# --- files -------------------------------------------------------------------------------------
+
+
+def test_accepted_cases_are_a_case_file(database, tmp_path):
+    for number in range(3):
+        for side in (0, 1):
+            picture(tmp_path / f"data/images/{number}-{side}.jpg", "red")
+    source = tmp_path / "data/cases.parquet"
+    cases = Cases.build([square(n) for n in range(3)], root=tmp_path / "data", source="t")
+    write_cases(cases, source)
+    campaign(database, source, "both-ways")
+
+    def says(person, item):
+        right = int(rightly(person, item))
+        return str(1 - right if item.key.startswith("square-1") and person == 2 else right)
+
+    answer_all(database, says)
+    written = export(outcome(database), tmp_path / "out/kept.parquet")
+    assert written.rows == 2 and written.left_out == {"not accepted by most": 1}
+    kept = read_cases(tmp_path / "out/kept.parquet")
+    assert kept.ids.to_list() == ["square-0", "square-2"]
+    assert kept.frame["truth"].to_list() == [[0, 3], [0, 3]]
+    assert all(Path(i["path"]).is_file() for i in kept.frame["images"].explode().to_list())
+
+
+def test_accepted_pairs_are_a_pairs_file_with_the_chosen_image(database, tmp_path):
+    source = pairs_file(tmp_path)
+    campaign(database, source, "best-image", people=3, overlap=3)
+
+    def says(person, item):
+        if "s1" in item.key:
+            return "none" if person < 3 else "0"
+        return "2" if person < 3 else "none"
+
+    answer_all(database, says)
+    found = outcome(database)
+    assert [measure.what for measure in found.agreement] == ["some image or none", "which image"]
+    written = export(found, tmp_path / "elsewhere/kept.parquet")
+    assert written.rows == 2 and written.left_out == {"not accepted by most": 1}
+    [kept] = read_pairs(tmp_path / "elsewhere/kept.parquet")
+    assert kept["text"].to_list() == ["a cat under a mat", "a bird under a mat"]
+    assert [Path(path).name for path in kept["text_image"]] == ["cat-2.png", "bird-2.png"]
+    assert all(Path(path).is_file() for path in kept["text_image"])
+    assert read_about(tmp_path / "elsewhere/kept.parquet")["campaign"]["accepted"] == 2
+    source.write_bytes(source.read_bytes() + b"x")
+    with pytest.raises(DataError, match="not the pairs file that the campaign"):
+        export(found, tmp_path / "again.parquet")
+
+
+def test_ranked_texts_are_accepted_one_by_one(database, tmp_path):
+    campaign(database, pairs_file(tmp_path), "rank")
+    orders = {"s0": "1,1,2", "s1": "1,2,1", "s2": "1,3,2"}  # caption, positive, negative
+    answer_all(database, lambda person, item: orders[item.key[:2]])
+    written = export(outcome(database), tmp_path / "kept.parquet")
+    [kept] = read_pairs(tmp_path / "kept.parquet")
+    assert kept["text"].to_list() == [
+        *("a cat under a mat", "a cat upon a mat", "a bird under a mat"),
+    ]
+    assert written.left_out == {"not accepted by most": 3}
+
+
+def test_the_csv_has_every_answer_and_what_was_shown_where(database):
+    campaign(database, "world-bi:size=3", "image-to-text", checks=0.3)
+    answer_all(database, rightly)
+    from counterpoint.studio.annotate.campaigns import find_campaign
+
+    with database.reading() as session:
+        text = answers_csv(session, find_campaign(session, "c"))
+    table = list(csv.DictReader(io.StringIO(text)))
+    assert len([row for row in table if row["check"] == "0"]) == 12
+    assert {row["layout"] for row in table} == {"[0, 1]", "[1, 0]"}
+    assert {(row["counts"], row["right"], row["revision"]) for row in table} == {("1", "1", "0")}

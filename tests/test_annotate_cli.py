@@ -1,0 +1,61 @@
+"""`counterpoint campaign` from the command line."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from campaigns import answer_all, rightly
+from typer.testing import CliRunner
+
+from counterpoint.case_files import read_cases
+from counterpoint.cli.campaign import app
+from counterpoint.runs import load_run
+from counterpoint.studio.database import open_database
+
+
+@pytest.fixture
+def say(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    def run(*words, status=0):
+        done = CliRunner().invoke(app, list(words))
+        assert done.exit_code == status, done.output
+        return done
+
+    return run
+
+
+def test_from_new_to_results(say, tmp_path):
+    made = say("new", "humans", "world-bi:size=5", "--as", "both-ways", "--checks", "0.2", "--json")
+    links = [row["link"] for row in json.loads(made.stdout)]
+    assert len(set(links)) == 2 and all(link.startswith("/a/") for link in links)
+    database = open_database("studio.db")
+    answer_all(database, rightly, "humans")
+    database.close()
+    assert "humans  Both directions  20 items  40 of 40 answers  2 annotators" in say("ls").stdout
+    done = say(
+        *("results", "humans", "--human", "runs/human", "--export", "kept.parquet"),
+        *("--answers", "answers.csv"),
+    )
+    assert "mean kappa 1.000, Fleiss 1.000, Krippendorff's alpha 1.000" in done.stdout
+    assert load_run(tmp_path / "runs/human").model == "human"
+    assert len(read_cases(tmp_path / "kept.parquet")) == 5
+    assert (tmp_path / "answers.csv").read_text().startswith("campaign,annotator,number,item")
+    rows = json.loads(say("results", "humans", "--json").stdout)
+    assert [row.get("kappa") for row in rows] == [pytest.approx(1.0), None]
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("new", "a", "world-bi", "--as", "rang"), "Did you mean 'rank'?"),
+        (("new", "a/b", "world-bi:size=2", "--as", "rank"), "is no name for a campaign"),
+        (("new", "a", "nothing-there", "--as", "rank"), "no benchmark is called"),
+        (("results", "nobody"), "there is no campaign 'nobody'"),
+        (("ls", "--db", "mysql://x/y"), "a SQLite file or a postgresql:// URL"),
+    ],
+)
+def test_what_can_go_wrong_is_one_sentence(say, words, sentence):
+    done = say(*words, status=1)
+    assert sentence in done.stderr.replace("\n", " ") and "Traceback" not in done.output

@@ -1,0 +1,263 @@
+"""The report's numbers are those of `results` and `comparison`; its tables hold any text."""
+
+from __future__ import annotations
+
+import csv
+import io
+from dataclasses import replace
+from itertools import permutations
+
+import numpy as np
+import pytest
+from support import case, gallery, mixed, owned, part, random_run, random_scores, run_of, table
+
+from counterpoint.cases import Cases
+from counterpoint.comparison import compare
+from counterpoint.errors import NotFoundError, RunError
+from counterpoint.metric_registry import METRICS
+from counterpoint.report import formats
+from counterpoint.report.gathering import gather
+from counterpoint.report.notices import notices
+from counterpoint.report.numbers import numbers_of
+from counterpoint.report.page import Options, report_tables
+from counterpoint.report.papers import beside_papers
+from counterpoint.results import rows
+
+FEW = 300  # resamples
+HOSTILE = "<script>alert('x')</script> & $a_1$ | 100% \\ ~^{}#\n\x00\u202e"
+
+
+def scored(cases: Cases, quality: float, seed: int, model: str, **about):
+    """A model that puts true captions above false ones the more often, the higher its quality."""
+    noise = np.random.default_rng(seed).normal(size=int(cases.pair_offsets[-1]))
+    mine = part(cases, (noise + quality * cases.truth_flat()).astype(np.float32))
+    return run_of(replace(mine, **about), model=model)
+
+
+@pytest.fixture(scope="module")
+def models():
+    cases = table(200)
+    return [
+        scored(cases, 3.0, 1, "good"),
+        scored(cases, 2.9, 2, "as good"),
+        scored(cases, 0.1, 3, "bad"),
+        scored(cases, 9.0, 4, "human"),
+        scored(cases, 9.0, 5, "blind:length"),
+    ]
+
+
+def test_numbers_are_those_of_results(models):
+    found = numbers_of(gather(models), lambda metric: True, resamples=FEW)
+    ours = {(n.model, n.group, n.metric): n for n in found}
+    theirs = [row for run in models for row in rows(run, resamples=FEW)]
+    assert len(ours) == len(theirs)
+    for row in theirs:
+        number = ours[row.model, row.group, row.metric]
+        assert (number.value, number.n, number.ties) == (row.value, row.n, row.ties)
+        assert number.chance == pytest.approx(row.chance)
+        # Resampled together, means differ in the last bits of single precision.
+        assert (number.ci_low, number.ci_high) == pytest.approx((row.ci_low, row.ci_high), abs=1e-6)
+
+
+def test_galleries_and_mixed_shapes_have_the_same_numbers_too():
+    for cases in (mixed(), Cases.build([gallery(owned(7))], source="test")):
+        runs = [random_run(cases, seed, model=f"m{seed}") for seed in (1, 2)]
+        found = numbers_of(gather(runs), lambda metric: True, resamples=FEW)
+        ours = {(n.model, n.group, n.metric): n.value for n in found}
+        for row in (row for run in runs for row in rows(run, resamples=FEW)):
+            assert ours[row.model, row.group, row.metric] == row.value
+
+
+def test_ties_are_those_of_the_paired_test(models):
+    found = numbers_of(gather(models), resamples=FEW)
+    rivals = ("good", "as good", "bad")
+    runs = {run.model: run for run in models if run.model in rivals}
+    gaps = {
+        (a, b, gap.metric, gap.group): gap
+        for a, b in permutations(rivals, 2)
+        for gap in compare(runs[a], runs[b], resamples=FEW)
+    }
+    for metric in ("original_accuracy", "augmented_accuracy", "brittleness"):
+        for group in dict.fromkeys(n.group for n in found):
+            mine = {n.model: n for n in found if (n.metric, n.group) == (metric, group)}
+            [best] = [n for n in mine.values() if n.standing == "best"]
+            sign = 1 if METRICS[metric].better == "higher" else -1
+            assert sign * best.value == max(sign * mine[model].value for model in rivals)
+            for other in rivals:
+                if other == best.model:
+                    continue
+                gap = gaps[best.model, other, metric, group]
+                assert mine[other].p == gap.p_holm
+                assert (mine[other].standing == "tied") == (gap.verdict == "tied")
+            # People and baselines stand beside the models, however good they are.
+            assert mine["human"].standing == mine["blind:length"].standing == ""
+
+
+def test_runs_with_other_cases_are_tested_on_what_they_share(models):
+    good, bad = models[0], models[2]
+    [mine] = bad.parts.values()
+    half = replace(mine, cases=Cases(mine.cases.frame[:120]), scores=mine.scores[: 120 * 3])
+    shorter = replace(bad, parts={"bench": half})
+    found = numbers_of(gather([good, shorter]), resamples=FEW)
+    [number] = [
+        n for n in found if (n.model, n.group, n.metric) == ("bad", "all", "augmented_accuracy")
+    ]
+    [gap] = [
+        g
+        for g in compare(good, shorter, resamples=FEW)
+        if (g.group, g.metric) == ("all", "augmented_accuracy")
+    ]
+    assert (number.n, gap.n) == (120, 120)
+    assert number.p == gap.p_holm
+
+
+def test_runs_that_cannot_be_compared_are_not_ranked_against_each_other(models):
+    good, bad = models[0], models[2]
+    [mine] = bad.parts.values()
+    half = replace(mine, protocol=part(mine.cases, mine.scores, "half").protocol)
+    material = gather([good, replace(bad, parts={"bench": half})])
+    standings = {n.standing for n in numbers_of(material, resamples=FEW) if n.model == "bad"}
+    assert standings == {"untested"}
+    assert any("different protocols" in notice.text for notice in notices(material))
+
+
+def test_one_run_has_no_best(models):
+    assert {n.standing for n in numbers_of(gather(models[:1]), resamples=FEW)} == {""}
+
+
+def test_runs_of_one_model_are_told_apart(models):
+    labels = gather([models[0], models[0], models[1]]).labels
+    assert labels == ["good (1)", "good (2)", "as good"]
+
+
+def test_a_report_of_nothing_is_refused(models):
+    with pytest.raises(RunError, match="at least one run"):
+        gather([])
+    [mine] = models[0].parts.values()
+    nothing = replace(mine, cases=Cases(mine.cases.frame[:0]), scores=mine.scores[:0])
+    with pytest.raises(RunError, match="no case was scored"):
+        gather([replace(models[0], parts={"bench": nothing})])
+
+
+# --- papers ------------------------------------------------------------------------------------
+
+
+def published_run(model: str):
+    cases = table(100, positives=1)
+    return run_of(part(cases, random_scores(cases, 1), "sugarcrepe", "sugarcrepe"), model=model)
+
+
+def test_published_and_human_values_stand_beside_ours():
+    tables = report_tables([published_run("ours")], Options(called={"ours": "NegCLIP"}))
+    beside = tables.papers.all()
+    assert {b.called for b in beside} == {"NegCLIP"} and len(beside) > 3
+    lines = {line.name: line for line in tables.whole[0].lines}
+    assert lines["human (published)"].cells[0].value == "98.9"  # BiVLC's Table 2: 98.93
+    whole = [b for b in beside if (b.group, b.average, b.metric) == ("all", "micro", _ORIGINAL)]
+    assert whole and lines["ours"].cells[0].published == f"{100 * whole[0].published:.1f}"
+    row = next(r for r in rows(published_run("ours")) if (r.group, r.metric) == ("all", _ORIGINAL))
+    inside = row.ci_low <= whole[0].published <= row.ci_high
+    assert whole[0].verdict == ("agrees" if inside else "differs")
+
+
+_ORIGINAL = "original_accuracy"
+
+
+def test_a_model_without_published_values_has_none_and_an_unknown_name_is_refused():
+    material = gather([published_run("ours")])
+    found = numbers_of(material, resamples=FEW)
+    assert beside_papers(material, found).all() == []
+    with pytest.raises(NotFoundError, match="published model"):
+        beside_papers(material, found, {"ours": "NegKLIP"})
+
+
+# --- formats -----------------------------------------------------------------------------------
+
+
+def test_csv_has_every_number(models):
+    tables = report_tables(models, Options(resamples=FEW))
+    lines = list(csv.DictReader(io.StringIO(formats.as_csv(tables))))
+    assert len(lines) == len(tables.numbers)
+    for line, number in zip(lines, tables.numbers, strict=True):
+        assert (line["model"], line["group"], line["metric"]) == (
+            number.model,
+            number.group,
+            number.metric,
+        )
+        assert float(line["value"]) == number.value
+        assert line["standing"] == number.standing
+
+
+GOLDEN = r"""% \usepackage[T1]{fontenc} \usepackage{booktabs}
+\begin{table}
+\centering
+\begin{tabular}{lrrr}
+\toprule
+ & \multicolumn{3}{c}{a\_b \& c$^{a}$} \\
+\cmidrule(lr){2-4}
+Model & original & augmented & brittleness $\downarrow$ \\
+\midrule
+right & \textbf{100.0} {\scriptsize $\pm$15.4} & \textbf{100.0} {\scriptsize $\pm$15.4} & \textbf{0.0} {\scriptsize $\pm$15.4} \\
+100\% \{wrong\} & 0.0 {\scriptsize $\pm$15.4} & 0.0 {\scriptsize $\pm$15.4} & \underline{0.0} {\scriptsize $\pm$15.4} \\
+\midrule
+chance & 50.0 & 33.3 & 33.3 \\
+\bottomrule
+\end{tabular}
+\caption{Per cent, $\pm$ half of the 95\% interval (bootstrap over source images). The best of a column is \textbf{bold}; what the paired test cannot tell from it is \underline{underlined}. Published values are in brackets. ${}^{a}$ strict: ties wrong, micro average, raw captions, overlong captions left out.}
+\end{table}
+"""  # noqa: E501  # Clopper-Pearson of 10 clusters: 1 - 0.025 ** (1 / 10) = 30.8, half of it 15.4
+
+
+def test_latex():
+    cases = table(20)
+    scores = cases.truth_flat().astype(np.float32)
+    runs = [
+        run_of(part(cases, scores, name="a_b & c"), model="right"),
+        run_of(part(cases, -scores, name="a_b & c"), model="100% {wrong}"),
+    ]
+    assert formats.as_latex(report_tables(runs)) == GOLDEN
+
+
+def test_any_name_is_text_in_markdown_and_latex(models):
+    cases = table(40)
+    runs = [random_run(cases, 1, model=HOSTILE), random_run(cases, 2, model="plain")]
+    tables = report_tables(runs, Options(resamples=FEW))
+    markdown, latex = formats.as_markdown(tables), formats.as_latex(tables)
+    assert "<script>" not in markdown and "&lt;script&gt;" in markdown
+    widths = {line.count(" | ") for line in markdown.splitlines() if line.startswith("|")}
+    assert len(widths) == 1  # the bar in the name makes no column
+    assert r"\textless{}script\textgreater{}" in latex
+    assert r"\$a\_1\$ \textbar{} 100\% \textbackslash{} \textasciitilde{}" in latex
+    assert "\x00" not in latex + markdown and "\u202e" not in latex + markdown
+
+
+def test_benchmarks_share_a_sheet_while_they_fit():
+    cases = table(40)
+    parts = [part(cases, random_scores(cases, i), name=f"bench {i}") for i in range(4)]
+    tables = report_tables([run_of(*parts)], Options(resamples=FEW))
+    assert [len(sheet.columns) for sheet in tables.whole] == [6, 6]
+
+
+# --- notices -----------------------------------------------------------------------------------
+
+
+def test_what_is_missing_is_said_once_for_all_that_miss_it():
+    lost = (("7", "image images/7.jpg: no such file."), ("9", "caption too long: 99 tokens."))
+    runs = [scored(table(40), 1, i, f"m{i}", left_out=lost, cut_captions=3) for i in (1, 2)]
+    first, second = notices(gather(runs))
+    assert first.text.startswith("all runs: bench, 2 of 42 cases were left out")
+    assert "image missing: 1, caption too long: 1" in first.text
+    assert first.cases == lost
+    assert "3 captions were longer" in second.text
+
+
+def test_runs_on_different_benchmarks_and_data_say_so():
+    one, two = table(40), Cases.build([case(i) for i in range(30)], source="test")
+    runs = [
+        scored(one, 1, 1, "a", data_hash="1"),
+        scored(two, 1, 2, "b", data_hash="2"),
+        run_of(part(one, random_scores(one, 3), name="other"), model="c"),
+    ]
+    said = [notice.text for notice in notices(gather(runs))]
+    assert any("asked for different cases" in text for text in said)
+    assert "c was not evaluated on bench." in said and "a was not evaluated on other." in said

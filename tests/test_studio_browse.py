@@ -1,0 +1,287 @@
+"""Browse: outcomes, filters, search, the same case under other models, pictures."""
+
+from __future__ import annotations
+
+import re
+from html import unescape
+from io import BytesIO
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+from studio_runs import (
+    OUTCOMES,
+    SCORES,
+    client,
+    key_of,
+    png_header,
+    repeated,
+    studio,
+    world,
+    write_run,
+    write_runs,
+)
+from support import FEW, case, gallery, mixed, owned, part, random_scores, reference
+
+from counterpoint.cases import Cases, ImageRef, caption_case
+from counterpoint.galleries import gallery_rows
+from counterpoint.studio.browse.filters import Filter, by_outcome, chosen_rows, with_outcome
+from counterpoint.studio.browse.index import make_index
+from counterpoint.studio.browse.outcomes import name_of, outcome_of_one, outcomes_of
+from counterpoint.studio.browse.views import SHADES, digits_for, letter, shades_of
+
+
+@pytest.fixture(scope="module")
+def admin(tmp_path_factory):
+    return client(studio(write_runs(tmp_path_factory.mktemp("runs"))))
+
+
+def titles(page: str) -> list[str]:
+    return re.findall(r">Case (.*?)</a>", page)
+
+
+def badges(page: str) -> list[str]:
+    return re.findall(r'class="badge \w*">(\w+)<', page)
+
+
+# --- outcomes ----------------------------------------------------------------------------------
+
+
+@FEW
+@given(st.integers(0, 10**6), st.integers(2, 6))
+def test_outcomes_are_those_of_the_metrics_definitions(seed, values):
+    """Against the slow metrics: of one image by its partition, of squares by the group score."""
+    cases = mixed()
+    scores = random_scores(cases, seed, values)
+    found = [name_of(code) for code in outcomes_of(part(cases, scores))]
+    starts = cases.pair_offsets
+    for row, outcome in enumerate(found):
+        truth = cases.case(row).truth
+        block = scores[starts[row] : starts[row + 1]].reshape(len(truth), -1).tolist()
+        if len(truth) == 1:
+            names = {
+                "right": "augmented_accuracy",
+                "brittle": "brittleness",
+                "wrong": "negative_above_both",
+                "tied": "tied",
+            }
+            true = [o for o, metric in names.items() if reference(metric, block, truth, "wrong")]
+            assert [outcome] == true
+        else:
+            strict, lenient = (reference("group", block, truth, tie) for tie in ("wrong", "right"))
+            assert outcome == ("right" if strict else "tied" if lenient else "wrong")
+
+
+def test_a_gallery_has_no_outcome_and_one_line_can_be_judged_alone():
+    cases = Cases.build([gallery(owned(6))], source="test")
+    assert gallery_rows(cases).all()
+    [code] = outcomes_of(part(cases, random_scores(cases, 1)))
+    assert name_of(code) == "gallery"
+    for outcome, scores in SCORES.items():
+        assert outcome_of_one(np.array(scores), np.array([True, True, False])) == outcome
+    assert outcome_of_one(np.array([0.1, 0.2]), np.array([True, True])) == ""
+
+
+# --- the index ---------------------------------------------------------------------------------
+
+
+def index_of(cases, outcomes=OUTCOMES, model="model"):
+    return make_index(model, part(cases, repeated(cases, outcomes)))
+
+
+def test_a_filter_is_the_intersection_of_its_parts():
+    cases = world("world-replace", 40)
+    index, other = index_of(cases), index_of(cases, ("right", "right", "wrong", "wrong", "tied"))
+    captions = cases.frame["captions"].to_list()
+    groups = cases.frame["groups"].to_list()
+    wanted = [
+        row
+        for row in range(40)
+        if "attributes/colour" in groups[row]
+        and any(re.search(r"\bsq", caption) for caption in captions[row])
+        and (row % 4 == 0) != (row % 5 < 2)
+    ]
+    found = chosen_rows(Filter(group="attributes/colour", q="SQ", other="x"), index, other)
+    assert found.tolist() == wanted != []
+    assert sum(by_outcome(found, index).values()) == len(wanted)
+    assert with_outcome(found, index, "tied").tolist() == [r for r in wanted if r % 4 == 3]
+    first = chosen_rows(Filter(other="x", differ="first"), index, other)
+    second = chosen_rows(Filter(other="x", differ="second"), index, other)
+    assert sorted([*first, *second]) == chosen_rows(Filter(other="x"), index, other).tolist()
+    assert all(row % 4 == 0 for row in first)
+
+
+def test_the_same_case_is_found_in_another_order_and_not_if_it_says_something_else():
+    cases = [case(number) for number in range(8)]
+    changed = caption_case("case-3", ImageRef("images/1.jpg"), ["other words"], ["still others"])
+    mine = index_of(Cases.build(cases, source="test"))
+    others = Cases.build([cases[5], changed, cases[0]], source="test")
+    theirs = make_index("b", part(others, np.arange(others.pair_offsets[-1])))
+    assert mine.same_in(theirs).tolist() == [2, -1, -1, -1, -1, 0, -1, -1]
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        ("dog", [0, 1]),  # the beginning of a word
+        ("DOG red", [0]),
+        ("og", []),  # not its middle
+        ('"dog on"', [1]),
+        ("l'été", [2]),
+        ('"red do', [0]),
+        ("a.c", [3]),  # no regular expression
+        (".*", []),
+        ("猫", [2]),
+        ("\\", []),
+    ],
+)
+def test_words_find_their_beginnings_and_phrases_themselves(words, found):
+    said = ["a red dog", "dogs; a dog on it", "L'été: 猫がいる", "a.c", "none"]
+    cases = Cases.build(
+        [caption_case(f"{i}", ImageRef("i.png"), [text], ["x"]) for i, text in enumerate(said)],
+        source="test",
+    )
+    index = make_index("m", part(cases, np.zeros(10)))
+    assert np.flatnonzero(index.matching(words)).tolist() == found
+
+
+def test_shades_span_a_case_and_digits_tell_its_scores_apart():
+    scores = np.array([[0.2, 0.3, 0.25]])
+    assert shades_of(scores).tolist() == [[0, SHADES, SHADES // 2]]
+    assert shades_of(np.zeros((1, 2))).tolist() == [[SHADES // 2] * 2]
+    assert [digits_for(np.array(s)) for s in ([1.0, 2.0], [0.1, 0.2], [0.1234, 0.1233])] == [
+        0,
+        2,
+        4,
+    ]
+    assert [letter(i) for i in (0, 25, 26)] == ["A", "Z", "A2"]
+
+
+# --- pages -------------------------------------------------------------------------------------
+
+
+def test_the_first_page_shows_every_run_and_each_number_leads_to_its_cases(admin):
+    page = admin.get("/", params={"show": "world-replace"}).text
+    assert ">25.0</a>" in page and ">100.0</a>" in page
+    link = unescape(re.search(r'href="([^"]*outcome=brittle)">25.0<', page)[1])
+    assert set(badges(admin.get(link).text)) == {"brittle"}
+
+
+def test_the_list_is_paged_and_filtered_by_outcome(admin):
+    key = key_of(admin, "mixed")
+    found = []
+    for number in range(1, 4):
+        asked = {"run": key, "benchmark": "world-replace", "page": number}
+        found += titles(admin.get("/browse", params=asked).text)
+    assert found == [str(i) for i in range(48)]
+    page = admin.get("/browse", params={"run": key, "outcome": "tied"}).text
+    assert titles(page) == [str(i) for i in range(3, 48, 4)]
+    beyond = admin.get("/browse", params={"run": key, "page": "99999"}).text
+    assert titles(beyond) == titles(admin.get("/browse", params={"run": key, "page": 3}).text)
+
+
+def test_disagreement_between_two_models(admin):
+    asked = {"run": key_of(admin, "mixed"), "other": key_of(admin, "sure")}
+    page = admin.get("/browse", params={**asked, "outcome": "wrong"}).text
+    assert titles(page) == [str(i) for i in range(2, 48, 4)]
+    only = admin.get("/browse", params={**asked, "differ": "first"}).text
+    assert titles(only) == [] and "No case is like that." in only
+
+
+def test_htmx_gets_the_part_it_swaps_and_a_plain_address(admin):
+    asked = {"run": key_of(admin, "mixed"), "benchmark": "world-replace", "group": "", "q": ""}
+    answer = admin.get("/browse", params=asked, headers={"hx-request": "true"})
+    assert "<html" not in answer.text and 'id="browse"' in answer.text
+    pushed = answer.headers["hx-push-url"]
+    assert pushed == f"/browse?run={asked['run']}&benchmark=world-replace"
+    assert titles(admin.get(pushed).text) == titles(answer.text)
+    same = {"hx-request": "true", "hx-current-url": f"http://127.0.0.1:8765{pushed}"}
+    assert admin.get(pushed, headers=same).headers["hx-push-url"] == "false"
+    back = {"hx-request": "true", "hx-history-restore-request": "true"}
+    assert "<html" in admin.get(pushed, headers=back).text
+
+
+def test_another_benchmark_drops_the_group_that_it_lacks(admin):
+    asked = {"run": key_of(admin, "mixed"), "benchmark": "world-bi", "group": "attributes/colour"}
+    assert len(titles(admin.get("/browse", params=asked).text)) == 6
+
+
+def test_a_case_shows_its_scores_under_every_model_and_its_neighbours_in_the_list(admin):
+    key = key_of(admin, "mixed")
+    asked = {"run": key, "benchmark": "world-replace", "outcome": "brittle", "case": "5"}
+    page = admin.get("/browse/case", params=asked).text
+    assert badges(page) == ["brittle", "brittle", "right"]  # the title's, then each model's
+    assert re.findall(r'<td class="heat-(\d+)( is-true)?">([^<]*)<', page)[:3] == [
+        ("10", " is-true", "0.90"),
+        ("0", " is-true", "0.10"),
+        ("5", "", "0.50"),
+    ]
+    links = {rel: unescape(link) for rel, link in re.findall(r'rel="(\w+)" href="([^"]*)"', page)}
+    assert links["prev"].endswith("case=1") and links["next"].endswith("case=9")
+    assert "2 of 12" in page
+    square = admin.get("/browse/case", params={"run": key, "benchmark": "world-bi", "case": "0"})
+    assert square.text.count("<img") == 2 and "true of 2" in square.text
+    assert admin.get("/browse/case", params={"run": key, "case": "no"}).status_code == 404
+
+
+def test_a_gallery_is_looked_at_an_image_at_a_time(tmp_path):
+    cases = Cases.build([gallery(owned(7, 3), images=["x.png"] * 7)], source="test")
+    scores = np.zeros((7, 21))
+    scores[2, 20] = 2  # wrong, and above
+    scores[2, 8] = 1  # its own
+    write_run(tmp_path / "r", "m", found=(cases, scores.reshape(-1)))
+    page = client(studio(tmp_path))
+    text = page.get("/browse/case", params={"case": "gallery", "image": "3"}).text
+    answers = re.findall(r'class="cell heat-\d+( is-true)?">.*?said">.*?</span> (.*?)<', text)
+    assert answers[:2] == [("", "caption 20 of gallery"), (" is-true", "caption 8 of gallery")]
+    assert "Image 3 of 7" in text and len([a for a in answers if a[0]]) == 3
+    assert "15 more captions" in page.get("/browse").text
+
+
+def test_a_run_that_is_made_anew_is_read_anew(tmp_path, monkeypatch):
+    monkeypatch.setattr("counterpoint.studio.browse.library._FRESH", 0)
+    cases = world("world-replace", 4)
+    page = client(studio(tmp_path))
+    assert "No runs yet" in page.get("/browse").text
+    write_run(tmp_path / "r", "m", b=(cases, repeated(cases, ("right",))))
+    assert badges(page.get("/browse").text) == ["right"] * 4
+    write_run(tmp_path / "r", "m2", b=(cases, repeated(cases, ("wrong",))))
+    assert badges(page.get("/browse").text) == ["wrong"] * 4
+
+
+# --- pictures ----------------------------------------------------------------------------------
+
+
+def test_pictures_are_scaled_and_large_ones_refused(tmp_path):
+    Image.new("RGB", (3000, 1500), "red").save(tmp_path / "photo.jpg")
+    (tmp_path / "wide.png").write_bytes(png_header(20_000, 300))
+    (tmp_path / "huge.png").write_bytes(png_header(20_000, 20_000))
+    (tmp_path / "broken.png").write_bytes(b"no image")
+    (tmp_path.parent / "secret.png").write_bytes((tmp_path / "photo.jpg").read_bytes())
+    names = ("photo.jpg", "wide.png", "huge.png", "broken.png", "missing.png", "../secret.png")
+    cases = Cases.build(
+        [caption_case(name, ImageRef(name), ["a"], ["b"]) for name in names],
+        root=tmp_path,
+        source="test",
+    )
+    write_run(tmp_path / "runs" / "r", "m", b=(cases, np.tile([1.0, 0.0], len(names))))
+    page = client(studio(tmp_path / "runs"))
+    key = key_of(page, "m")
+
+    def picture(row: int, **asked: str):
+        return page.get(f"/browse/picture/{key}/{row}/0", params={"benchmark": "b", **asked})
+
+    large, small = picture(0), picture(0, size="small")
+    sizes = [Image.open(BytesIO(a.content)).size for a in (large, small)]
+    assert sizes == [(1024, 512), (320, 160)]
+    assert large.headers["content-type"] == "image/jpeg"
+    again = {"if-none-match": large.headers["etag"]}
+    assert page.get(str(large.url), headers=again).status_code == 304
+    assert picture(1).status_code == 413 and "20,000 x 300 pixels" in picture(1).text
+    drawn = page.get(str(picture(1).url), headers={"accept": "image/webp,*/*"})
+    assert (drawn.status_code, drawn.headers["content-type"]) == (413, "image/svg+xml")
+    for row in (2, 3, 4, 5):
+        assert picture(row).status_code == 404
+        assert "cannot be shown" in picture(row).text

@@ -1,0 +1,191 @@
+"""Try: what may be uploaded, what is made of captions, and what each kind of model says."""
+
+from __future__ import annotations
+
+import re
+from html import unescape
+from io import BytesIO
+
+import numpy as np
+import pytest
+from PIL import Image
+from studio_runs import client, key_of, png_header, studio, write_runs
+
+from counterpoint.cases import ImageRef
+from counterpoint.errors import ModelError
+from counterpoint.models import load_model
+from counterpoint.scoring.pictures import WORLD, Picture
+from counterpoint.studio.security import Refused
+from counterpoint.studio.trying import models as trying_models
+from counterpoint.studio.trying import uploads as trying_uploads
+from counterpoint.studio.trying.models import Models
+from counterpoint.studio.trying.texts import families, read_captions
+from counterpoint.studio.trying.uploads import Uploaded, Uploads, refuse_upload
+from counterpoint.world.edits import replacements
+
+CAPTION = "a small red star and a blue ring"
+
+
+@pytest.fixture(scope="module")
+def admin(tmp_path_factory):
+    runs = write_runs(tmp_path_factory.mktemp("runs"))
+    return client(studio(runs, models=["blind:length", "random", "blind:nothing"]))
+
+
+def image_file(kind: str = "PNG", size: tuple[int, int] = (60, 40), mode: str = "RGB") -> bytes:
+    buffer = BytesIO()
+    Image.new(mode, size).save(buffer, kind)
+    return buffer.getvalue()
+
+
+def post(page, **sent):
+    token = re.search(r'name="csrf" value="([0-9a-f]+)"', page.get("/try").text)[1]
+    file = {"file": ("name.txt", sent.pop("file"))} if "file" in sent else None
+    return page.post("/try", data={"csrf": token, "captions": CAPTION, **sent}, files=file)
+
+
+# --- uploads -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["PNG", "JPEG", "WEBP"])
+def test_an_image_is_known_by_its_content_and_kept_in_memory(admin, kind):
+    answer = post(admin, file=image_file(kind))
+    assert answer.status_code == 200
+    link = unescape(re.search(r'<img src="(/try/picture\?upload=[^"]+)"', answer.text)[1])
+    assert Image.open(BytesIO(admin.get(link).content)).size == (60, 40)
+
+
+@pytest.mark.parametrize(
+    ("data", "status", "why"),
+    [
+        (b"GIF89a" + bytes(40), 400, "Only PNG, JPEG and WebP"),
+        (image_file("GIF"), 400, "Only PNG, JPEG and WebP"),
+        (b"<svg xmlns='http://www.w3.org/2000/svg'/>", 400, "Only PNG, JPEG and WebP"),
+        (image_file()[:60], 400, "broken"),
+        (png_header(20_000, 200), 413, "20,000 x 200 pixels"),
+        (png_header(20_000, 20_000), 413, "too many pixels"),
+        (png_header(19_000, 19_000), 413, "too many pixels"),
+        (image_file(size=(1, 300)), 400, "too narrow"),
+        (image_file(mode="I;16"), 400, "8 bits"),
+        (image_file() + bytes(10 * 2**20), 413, "larger than 10 MB"),
+        (bytes(12 * 2**20), 413, "too much"),
+    ],
+)
+def test_anything_else_is_refused_with_a_sentence(admin, data, status, why):
+    answer = post(admin, file=data)
+    assert answer.status_code == status
+    assert why in answer.text and "Traceback" not in answer.text
+
+
+def test_no_pixel_of_a_large_image_is_decoded(monkeypatch):
+    monkeypatch.setattr(Uploaded, "open", lambda self: pytest.fail("it was decoded"))
+    with pytest.raises(Refused):
+        refuse_upload(png_header(20_000, 200))
+
+
+def test_old_uploads_make_room_for_new_ones(monkeypatch):
+    monkeypatch.setattr(trying_uploads, "_HELD", 2)
+    uploads, data = Uploads(), image_file()
+    first, second, third = (uploads.add(data) for _ in range(3))
+    assert uploads.get(third).data == uploads.get(second).data == data
+    with pytest.raises(Refused, match="upload the image again"):
+        uploads.get(first)
+    monkeypatch.setattr(trying_uploads, "_HELD_BYTES", len(data))
+    uploads.add(data)
+    with pytest.raises(Refused):
+        uploads.get(second)
+
+
+# --- captions ----------------------------------------------------------------------------------
+
+
+def test_captions_are_lines_and_neither_too_many_nor_too_long():
+    assert read_captions(" a  b \r\n\n a b\nc\0d ") == ["a b", "cd"]
+    with pytest.raises(Refused, match="At most 10"):
+        read_captions("\n".join(map(str, range(11))))
+    with pytest.raises(Refused, match="300 characters"):
+        read_captions("a" * 301)
+
+
+def test_texts_are_made_by_the_rules_and_say_what_they_changed():
+    [family] = families([CAPTION])
+    kinds = [made.kind for made in family.made]
+    assert kinds == sorted(kinds, reverse=True) and set(kinds) == {"positive", "negative"}
+    for made in family.made:
+        assert made.before + made.changed + made.after == made.text != CAPTION
+        assert CAPTION.startswith(made.before)
+    assert families([CAPTION]) == [family]
+    assert families([]) == []
+
+
+# --- models ------------------------------------------------------------------------------------
+
+
+def test_the_world_model_scores_an_image_as_an_evaluation_does():
+    edit = next(replacements(3))
+    picture = Picture(ImageRef(f"{WORLD}{edit.scene.code()}"))
+    captions = [edit.original, edit.negative]
+    found = Models(["world:base"]).scores("world:base", picture, captions)
+    model = load_model("world:base")
+    [image] = model.encode_images([model.preprocess(picture.open())])
+    np.testing.assert_allclose(found, [model.encode_captions([c])[0] @ image for c in captions])
+
+
+def test_every_kind_of_model_can_be_asked_and_a_failure_is_a_sentence(monkeypatch):
+    class Pairs:
+        fingerprint = "pairs"
+
+        def score_pairs(self, pictures, captions):
+            pairs = zip(pictures, captions, strict=True)
+            return np.array([picture.open().width + len(caption) for picture, caption in pairs])
+
+    class Whole:
+        fingerprint = "whole"
+
+        def score_benchmarks(self, benchmarks, overlong, work):
+            raise AssertionError
+
+    class Endless(Pairs):
+        def score_pairs(self, pictures, captions):
+            return np.full(len(captions), np.nan)
+
+    made = {"pairs": Pairs(), "whole": Whole(), "endless": Endless()}
+    monkeypatch.setattr(trying_models, "load_model", lambda id: made.get(id) or load_model(id))
+    models = Models([*made, "blind:length", "random"])
+    picture = Uploaded(image_file())
+    assert models.scores("pairs", picture, ["ab", "c"]).tolist() == [62, 61]
+    assert models.scores("blind:length", picture, ["ab", "c"]).tolist() == [-2, -1]
+    assert len(set(models.scores("random", picture, ["ab", "c"]))) == 2
+    for id, why in (("whole", "whole benchmarks"), ("endless", "finite")):
+        with pytest.raises(ModelError, match=why):
+            models.scores(id, picture, ["a"])
+
+
+# --- the page ----------------------------------------------------------------------------------
+
+
+def test_the_page_scores_captions_and_what_was_made_of_them(admin):
+    asked = {"scene": "4", "captions": CAPTION, "model": ["blind:length", "blind:nothing"]}
+    page = admin.get("/try", params=asked).text
+    texts = families([CAPTION])[0].texts
+    shown = re.findall(r'class="cell heat-\d+">([^<]+)<', page)
+    assert shown == [f"−{len(text)}" for text in texts]
+    assert "is called 'nothing'" in unescape(page)
+    assert ">random</th>" not in page
+
+
+def test_a_form_leads_to_an_address_that_can_be_shared(admin):
+    answer = post(admin, scene="7", draw="1", model=["random"])
+    assert answer.history[0].status_code == 303
+    assert "scene=7" in str(answer.url) and "csrf" not in str(answer.url)
+    assert "Drawn scene 7" in admin.get(str(answer.url)).text
+
+
+def test_an_image_of_a_case_can_be_tried_with_its_captions(admin):
+    asked = {"run": key_of(admin, "mixed"), "benchmark": "world-bi", "case": "0", "image": "2"}
+    page = admin.get("/try", params=asked).text
+    assert "Image 2 of case 0, world-bi" in page
+    picture = unescape(re.search(r'<img src="(/try/picture[^"]+)"', page)[1])
+    assert admin.get(picture).headers["content-type"] == "image/png"
+    for wrong in ({"image": "3"}, {"case": "none"}, {"run": "none"}):
+        assert admin.get("/try", params={**asked, **wrong}).status_code == 404
