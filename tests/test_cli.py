@@ -217,7 +217,7 @@ def test_the_demo_says_where_it_was_saved_and_what_to_try_next(demo, counterpoin
     assert "Saved in runs/demo" in out
     assert len(list((demo.place / "runs" / "demo").glob("*/run.json"))) == len(DEMO_MODELS)
     tips = re.findall(r"^  counterpoint (.+)$", out.partition("Try next:")[2], re.MULTILINE)
-    assert [tip.split()[0] for tip in tips] == ["compare", "rescore", "eval", "ls"]
+    assert [tip.split()[0] for tip in tips] == ["compare", "report", "rescore", "eval", "ls"]
     for tip in tips:
         if not tip.startswith("eval"):  # the model again; `eval` is tested with cheaper ones
             assert counterpoint(*shlex.split(tip)).code == 0

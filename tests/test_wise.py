@@ -6,7 +6,6 @@ import json
 import math
 import re
 import shutil
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -34,7 +33,7 @@ from typer.testing import CliRunner
 
 from counterpoint.cli.console import plainly
 from counterpoint.cli.wise import read_alphas, wise
-from counterpoint.errors import MissingExtraError, ModelError, RunError
+from counterpoint.errors import ModelError, RunError
 from counterpoint.evaluation import evaluate
 from counterpoint.models import LoadOptions
 from counterpoint.models.open_clip import MERGES
@@ -478,19 +477,6 @@ def test_wrong_usage_is_status_2(arguments):
     app = typer.Typer()
     app.command()(plainly(wise))
     assert CliRunner().invoke(app, ["a", "b", *arguments]).exit_code == 2
-
-
-def test_errors_come_before_the_work(tiny, monkeypatch):
-    """A folder that is taken, a library that is missing: said before an hour of scoring."""
-    monkeypatch.setattr("counterpoint.train.wise.walk", None)  # would be a TypeError
-    ids = [id_of(folder) for folder in tiny]
-    taken = command(*ids, "-b", SWAP, "--save", "0.5", str(tiny[0]))
-    assert (taken.exit_code, taken.stdout) == (1, "")
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    missing = command(*ids, "-b", SWAP, "--plot", "line.svg")
-    assert (missing.exit_code, missing.stdout) == (1, "")
-    with pytest.raises(MissingExtraError, match=r"counterpoint\[studio\]"):
-        draw(rows_along(*CHOICE), Path("line.svg"), "")
 
 
 def test_alphas_are_sorted_and_each_counted_once():

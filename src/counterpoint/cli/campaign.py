@@ -24,7 +24,7 @@ Db = Annotated[
     str,
     typer.Option(
         "--db",
-        help="Where answers are kept: a SQLite file, or postgresql://USER@HOST/NAME.",
+        help="Where answers are kept: a SQLite file, or a postgresql:// address.",
         envvar="COUNTERPOINT_DB",
     ),
 ]
@@ -107,7 +107,12 @@ def new(
 
 
 def ls(db: Db = DEFAULT_DB, as_json: AsJson = False) -> None:
-    """List the campaigns, and how far they are."""
+    """List the campaigns, and how far they are.
+
+    Example:
+
+    counterpoint campaign ls --json
+    """
     from dataclasses import asdict
 
     from counterpoint.studio.annotate.campaigns import standings

@@ -73,8 +73,6 @@ def wise(
     from counterpoint.train import wise_plot
     from counterpoint.train.wise import Line, walk
 
-    if plot is not None:
-        wise_plot.require_matplotlib()
     if save is not None:
         from counterpoint.train import wise_saving
 

@@ -10,7 +10,6 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 from counterpoint.comparison import compare
-from counterpoint.errors import MissingExtraError
 from counterpoint.progress import Progress, Quiet
 from counterpoint.protocols import Protocol
 from counterpoint.report.examples import COUNT, examples
@@ -171,11 +170,8 @@ def _besides(papers: Papers) -> list[dict[str, str]]:
 @cache
 def environment() -> Environment:
     """Jinja2 with everything escaped and nothing undefined."""
-    try:
-        import matplotlib  # noqa: F401  # drawn with later: missing, it is missed now
-        from jinja2 import Environment, PackageLoader, StrictUndefined
-    except ImportError:
-        raise MissingExtraError("counterpoint report", "studio") from None
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
     made = Environment(
         loader=PackageLoader("counterpoint.report"),
         autoescape=True,

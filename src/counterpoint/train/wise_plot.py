@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from counterpoint.errors import MissingExtraError, RunError
+from counterpoint.errors import RunError
 from counterpoint.results import Row
 from counterpoint.statistics import ALL, LEVEL
 from counterpoint.wording import COMPOSITION, GALLERY, SAID
@@ -39,14 +39,6 @@ class Panel(NamedTuple):
     ys: list[Key]
 
 
-def require_matplotlib() -> None:
-    """Raise before anything is computed whose picture could not be drawn."""
-    try:
-        import matplotlib  # noqa: F401
-    except ImportError:
-        raise MissingExtraError("counterpoint wise --plot", "studio") from None
-
-
 def panels(along: Along) -> list[Panel]:
     """What to draw against what.
 
@@ -71,7 +63,6 @@ def panels(along: Along) -> list[Panel]:
 
 def draw(along: Along, path: Path, title: str) -> None:
     """Write the picture as SVG; no display is needed."""
-    require_matplotlib()
     import matplotlib
     from matplotlib.figure import Figure
 
