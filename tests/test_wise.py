@@ -479,5 +479,12 @@ def test_wrong_usage_is_status_2(arguments):
     assert CliRunner().invoke(app, ["a", "b", *arguments]).exit_code == 2
 
 
+def test_a_taken_folder_is_said_before_the_work(tiny, monkeypatch):
+    monkeypatch.setattr("counterpoint.train.wise.walk", None)  # would be a TypeError
+    ids = [id_of(folder) for folder in tiny]
+    taken = command(*ids, "-b", SWAP, "--save", "0.5", str(tiny[0]))
+    assert (taken.exit_code, taken.stdout) == (1, "")
+
+
 def test_alphas_are_sorted_and_each_counted_once():
     assert read_alphas("1, 0,0.50,0.5") == [0, 0.5, 1]
