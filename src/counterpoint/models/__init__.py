@@ -42,6 +42,7 @@ class Example(NamedTuple):
 _VLM: Final = "vlm"
 EXAMPLES: Final[dict[str, Example]] = {
     "world:base": Example("the bundled base model of the synthetic world"),
+    "world:counterpoint": Example("the base tuned by our recipe; so are world:hn and world:hp-hn"),
     "open_clip:ViT-B-32-quickgelu/openai": Example(
         "open_clip architecture with a tag or a weights file; cosine"
     ),

@@ -21,7 +21,7 @@ from counterpoint.report.numbers import is_main, numbers_of
 from counterpoint.report.papers import Papers, beside_papers
 from counterpoint.report.table import Tables, tables
 from counterpoint.report.thumbnails import BUDGET, Album
-from counterpoint.report.wording import written
+from counterpoint.report.wording import is_baseline, written
 from counterpoint.runs import Run
 from counterpoint.statistics import RESAMPLES
 from counterpoint.wording import heading
@@ -49,21 +49,19 @@ class Options:
 
 def report_tables(runs: Sequence[Run], options: Options | None = None) -> Tables:
     """The table alone, for `formats`."""
-    return _numbers(runs, options or Options())[1]
+    return _numbers(_baselines_last(runs), options or Options())[1]
 
 
 def report_page(runs: Sequence[Run], options: Options | None = None) -> str:
     """The HTML of a report."""
     chosen = options or Options()
-    environment()  # before any work, in case its packages are missing
-    material, made = _numbers(runs, chosen)
+    material, made = _numbers(_baselines_last(runs), chosen)
     return _render(material, made, chosen, chosen.title or _title(material))
 
 
 def compare_page(a: Run, b: Run, options: Options | None = None) -> str:
     """The HTML of two runs side by side: their paired differences, then what a report has."""
     chosen = options or Options()
-    environment()
     advance = chosen.progress.start("comparing", 1)
     found = compare(a, b, chosen.protocol, resamples=chosen.resamples)
     advance(1)
@@ -83,6 +81,10 @@ def _numbers(runs: Sequence[Run], options: Options) -> tuple[Material, Tables]:
     )
     papers = beside_papers(material, numbers, options.called, options.progress)
     return material, tables(material, numbers, papers)
+
+
+def _baselines_last(runs: Sequence[Run]) -> list[Run]:
+    return sorted(runs, key=lambda run: is_baseline(run.model))
 
 
 def _title(material: Material) -> str:
