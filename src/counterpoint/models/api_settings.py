@@ -81,11 +81,15 @@ def read_endpoint(name: str) -> Endpoint:
             f"{name}: COUNTERPOINT_API_CONCURRENCY should be at least 1, and "
             "COUNTERPOINT_API_TIMEOUT more than 0 seconds."
         )
-    price = None
-    if os.environ.get("COUNTERPOINT_API_PRICE", "").strip():
-        cost_in, cost_out = _numbers(name, "COUNTERPOINT_API_PRICE", "0,0")
-        price = (cost_in, cost_out)
-    return Endpoint(name, url, key, int(concurrency), timeout, price)
+    return Endpoint(name, url, key, int(concurrency), timeout, read_price(name))
+
+
+def read_price(name: str) -> tuple[float, float] | None:
+    """Of a million tokens, in and out; no server needs to be named for it."""
+    if not os.environ.get("COUNTERPOINT_API_PRICE", "").strip():
+        return None
+    cost_in, cost_out = _numbers(name, "COUNTERPOINT_API_PRICE", "0.15,0.6")
+    return cost_in, cost_out
 
 
 def _is_address(url: str) -> bool:

@@ -8,18 +8,16 @@ repeats the caption, as much longer or shorter as the caption is.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from statistics import fmean
 from typing import Final, NamedTuple
 
-from counterpoint.errors import ModelError
 from counterpoint.generate.llm.prompts import messages, why_not
 from counterpoint.generate.llm.templates import Step, Template
+from counterpoint.models.api_settings import read_price
 
 _CHARACTERS: Final = 4  # a token
 _FRAME: Final = 4  # tokens around a message
-_PRICE: Final = "COUNTERPOINT_API_PRICE"
 
 
 class Estimate(NamedTuple):
@@ -40,7 +38,7 @@ def estimate(template: Template, captions: Sequence[str]) -> Estimate:
         tokens_in += _FRAME * len(asked) * (2 * len(step.shots) + 1)
         tokens_in += (fixed * len(asked) + characters) / _CHARACTERS
         tokens_out += (_extra(step) * len(asked) + repeats * characters) / _CHARACTERS
-    price = read_price()
+    price = read_price("llm")
     cost = None
     if price is not None:
         cost = (tokens_in * price[0] + tokens_out * price[1]) / 1e6
@@ -60,17 +58,3 @@ def _extra(step: Step) -> float:
     if step.answer in ("sentence", "swap"):
         return fmean([len(shot.answer) - len(shot.caption) for shot in shots] or [0])
     return fmean([len(shot.answer) for shot in shots] or [0])
-
-
-def read_price() -> tuple[float, float] | None:
-    """Of a million tokens, in and out; no server needs to be named for it."""
-    said = os.environ.get(_PRICE, "").strip()
-    if not said:
-        return None
-    try:
-        cost_in, cost_out = (float(part) for part in said.split(","))
-    except ValueError:
-        cost_in = cost_out = -1.0
-    if not (0 <= cost_in < float("inf") and 0 <= cost_out < float("inf")):
-        raise ModelError(f"{_PRICE} is {said!r} and should be two prices, like 0.15,0.6.")
-    return cost_in, cost_out
