@@ -488,8 +488,8 @@ def refusal(rest: str) -> str:
         ("COUNTERPOINT_API_CONCURRENCY", "many", "should be like 8"),
         ("COUNTERPOINT_API_CONCURRENCY", "0", "at least 1"),
         ("COUNTERPOINT_API_TIMEOUT", "-1", "should be like 120"),
-        ("COUNTERPOINT_API_PRICE", "5", "should be like 0,0"),
-        ("COUNTERPOINT_API_PRICE", "nan,1", "should be like 0,0"),
+        ("COUNTERPOINT_API_PRICE", "5", "should be like 0.15,0.6"),
+        ("COUNTERPOINT_API_PRICE", "nan,1", "should be like 0.15,0.6"),
     ],
 )
 def test_a_wrong_setting_is_one_sentence(
