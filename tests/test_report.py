@@ -121,6 +121,14 @@ def test_runs_that_cannot_be_compared_are_not_ranked_against_each_other(models):
     assert any("different protocols" in notice.text for notice in notices(material))
 
 
+def test_baselines_stand_last(models):
+    blind, *others = models[::-1]
+    assert blind.model == "blind:length"
+    found = report_tables([blind, *others], Options(resamples=10)).numbers
+    order = list(dict.fromkeys(number.model for number in found))
+    assert order == [*(run.model for run in others), blind.model]
+
+
 def test_one_run_has_no_best(models):
     assert {n.standing for n in numbers_of(gather(models[:1]), resamples=FEW)} == {""}
 

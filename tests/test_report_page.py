@@ -390,6 +390,25 @@ def test_the_command_writes_pages_and_tables(tmp_path, command):
     assert list(page.parent.iterdir()) == [page]  # no half of a file is left behind
 
 
+def test_compare_writes_and_opens_its_page(tmp_path, monkeypatch):
+    from counterpoint.cli import app
+
+    a, b = (random_run(table(20), seed, model=f"m{seed}") for seed in (1, 2))
+    folders = [save_run(run, tmp_path / run.model).folder for run in (a, b)]
+    shown: list[str] = []
+    monkeypatch.setattr("webbrowser.open", lambda address: bool(shown.append(address)))
+    monkeypatch.chdir(tmp_path)
+    words = ["compare", *map(str, folders)]
+    done = CliRunner().invoke(app, [*words, "--html", "sub/two.html"])
+    assert done.exit_code == 0 and shown == []
+    page = (tmp_path / "sub" / "two.html").read_text(encoding="utf-8")
+    assert "m1" in page and "m2" in page and page.startswith("<!doctype html>")
+    done = CliRunner().invoke(app, [*words, "--open"])  # a machine without a browser
+    assert done.exit_code == 0
+    assert shown == [(tmp_path / "compare.html").resolve().as_uri()]
+    assert "open compare.html yourself" in done.stderr
+
+
 def test_wrong_usage_is_one_line(tmp_path, command):
     save_run(random_run(table(30), 1), tmp_path / "run")
     for words, why in (

@@ -11,7 +11,7 @@ from PIL import Image, UnidentifiedImageError
 
 from counterpoint.cases import ImageRef
 from counterpoint.errors import ImageError
-from counterpoint.scoring.pictures import Picture
+from counterpoint.scoring.pictures import Picture, decode
 from counterpoint.studio.pictures import refuse_size
 from counterpoint.studio.security import Refused, new_token
 
@@ -28,14 +28,7 @@ class Uploaded(NamedTuple):
     ref: ImageRef = ImageRef("upload")
 
     def open(self) -> Image.Image:
-        try:
-            with Image.open(io.BytesIO(self.data), formats=_FORMATS) as image:
-                if image.mode == "P" and "transparency" in image.info:
-                    return image.convert("RGBA").convert("RGB")
-                return image.convert("RGB")
-        except (OSError, SyntaxError, ValueError) as error:
-            why = str(error).rstrip(".")
-            raise ImageError(f"the uploaded image is broken: {why}.") from None
+        return decode(self.data, "upload", formats=_FORMATS)
 
 
 AnyPicture = Picture | Uploaded
@@ -54,8 +47,6 @@ def refuse_upload(data: bytes) -> None:
     try:
         with Image.open(io.BytesIO(data), formats=_FORMATS) as image:
             refuse_size(*image.size)
-            if image.mode.startswith(("I", "F")):
-                raise Refused("The image has more than 8 bits a channel: save it with 8.", 400)
             if max(image.size) > 100 * min(image.size):
                 raise Refused("The image is too narrow to be scaled.", 400)
     except (Image.DecompressionBombError, Image.DecompressionBombWarning):
