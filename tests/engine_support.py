@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
-from models_for_tests import (
-    choice,
-    is_sentence,
-    naive_vector,
-    pixels,
-    run_engine,
-    write_images,
-)
+from models_for_tests import choice, is_sentence, naive_vector, pixels, run_engine, write_images
+from support import classes, gallery
 
-from counterpoint.cases import Case, Cases
+from counterpoint.cases import PROMPTS, Case, Cases
 from counterpoint.errors import ModelError
 from counterpoint.scoring.pictures import Picture
 
@@ -54,3 +50,50 @@ def complaint(model: object, root: Path, **options: int) -> str:
         run_engine(model, {"bench": one_file(root)}, root / "store", **options)
     assert is_sentence(error.value)
     return str(error.value)
+
+
+@pytest.fixture(autouse=True)
+def own_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COUNTERPOINT_CACHE", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+
+
+def photos(root: Path, truth: np.ndarray, id: str = "photos", missing: str = "", broken: str = ""):
+    """A gallery whose images are files `0.png`, ...; digits name those that are not right."""
+    names = [f"{i}.png" for i in range(len(truth))]
+    write_images(root, *(name for i, name in enumerate(names) if str(i) not in missing + broken))
+    for digit in broken:
+        (root / f"{digit}.png").write_bytes(b"this is no picture")
+    texts = [f"caption {'x ' * (j % 4)}{j}" for j in range(truth.shape[1])]
+    return gallery(truth, id, images=names, captions=texts)
+
+
+def loop(cases: Cases, pair, caption_mean: bool = False) -> np.ndarray:
+    """Every pair of what an image shows and a caption; images that are texts show themselves."""
+    found = []
+    for row in range(len(cases)):
+        one = cases.case(row)
+        for ref in one.images:
+            text = ref.path.startswith("text:")
+            shown = ref.path[5:] if text else pixels(Picture(ref, cases.root).open())
+            for caption in one.captions:
+                prompts = caption.split("\x1e")
+                if caption_mean:
+                    found.append(sum(pair(shown, p) for p in prompts) / len(prompts))
+                else:
+                    found.append(pair(shown, prompts))
+    return np.array(found)
+
+
+def prompted(root: Path, missing: str = "") -> Cases:
+    """A classification of several prompts a class, some shared, and of unequal numbers."""
+    templates = ["a photo of a {}", "a drawing of a {} with a hat", "{}", "the {}"]
+    names = ["cat", "dog", "bird"]
+    captions = [
+        PROMPTS.join(template.replace("{}", name) for template in templates[: 2 + n])
+        for n, name in enumerate(names)
+    ]
+    captions.append("a photo of a cat")  # one of the cat's own prompts, alone
+    truth = classes([0, 1, 2, 2, 1, 3, 0], 4)
+    one = photos(root, truth, "classes", missing=missing)
+    return build(replace(one, captions=tuple(captions)), root=root)

@@ -1,90 +1,29 @@
-"""`api:MODEL` against a real endpoint on this machine."""
+"""`api:MODEL` against a real endpoint on this machine: what is asked, and what answers mean."""
 
 from __future__ import annotations
 
 import asyncio
-import importlib
 import json
-import os
-import ssl
-import sys
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from api_server import KEY, Endpoint, Server, probability, serve
-from engine_support import build, naive
-from models_for_tests import (
-    choice,
-    is_sentence,
-    noise,
-    pixels,
-    ragged,
-    run_engine,
-    write_images,
-)
+from api_server import KEY, Endpoint
+from api_support import endpoint, load, pair, picture, refusal, score, server, two
+from engine_support import naive
+from models_for_tests import is_sentence, noise, pixels, ragged, write_images
 from test_engine_choices import shares
 
 from counterpoint import evaluate
-from counterpoint.cases import Cases, ImageRef
-from counterpoint.errors import CounterpointError, MissingExtraError, ModelError
-from counterpoint.models import FAMILIES, LoadOptions, load_model
-from counterpoint.models import api as family
+from counterpoint.models import FAMILIES, load_model
 from counterpoint.models.api import ApiChoice, ApiYes
 from counterpoint.models.api_answers import Answer, ask_choice, ask_yes, first_wins, yes_share
-from counterpoint.models.api_client import ATTEMPTS
 from counterpoint.scoring.choices import COIN
 from counterpoint.scoring.pictures import Picture
 
-CONTEXT = ssl.create_default_context()
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
-    with serve() as served:
-        yield served
-
-
-@pytest.fixture
-def endpoint(server: Server, local_network: None, monkeypatch: pytest.MonkeyPatch) -> Endpoint:
-    for variable in [name for name in os.environ if name.startswith("COUNTERPOINT_API_")]:
-        monkeypatch.delenv(variable)
-    # Certificates take a tenth of a second to read, and here nobody needs any.
-    monkeypatch.setattr(ssl, "create_default_context", lambda *_, **__: CONTEXT)
-    monkeypatch.setenv("OPENAI_BASE_URL", server.url)
-    monkeypatch.setenv("OPENAI_API_KEY", KEY)
-    return server.new_endpoint()
-
-
-class Pauses(list[float]):
-    """Waits that are noted down and not waited for."""
-
-    async def __call__(self, seconds: float) -> None:
-        self.append(seconds)
-        await asyncio.sleep(0)
-
-
-def load(rest: str, pause: Pauses | None = None) -> ApiYes | ApiChoice:
-    return family.load(rest, LoadOptions(), Pauses() if pause is None else pause)
-
-
-def pair(shown: str, caption: str) -> float:
-    return probability(shown, caption)
-
-
-def two(tmp_path: Path) -> Cases:
-    """Two images, two captions each."""
-    write_images(tmp_path, "a.png", "b.png")
-    cases = (choice(str(n), f"{n}.png", f"yes {n}", f"no {n}") for n in "ab")
-    return build(*cases, root=tmp_path)
-
-
-def score(model: object, cases: Cases, tmp_path: Path, batch: int = 4) -> np.ndarray:
-    return run_engine(model, {"bench": cases}, tmp_path / "store", batch)["bench"].scores
-
+__all__ = ["endpoint", "server"]  # fixtures
 
 # --- log probabilities -------------------------------------------------------------------------
 
@@ -265,104 +204,6 @@ def test_an_unreadable_answer_to_the_probe_is_told(endpoint: Endpoint) -> None:
     assert "'Neither of them'" in model.describe()["notes"][-1]
 
 
-# --- faults ------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("fault", ["429", "500", "503", "408", "cut", "html", "empty"])
-def test_a_passing_fault_is_tried_again(endpoint: Endpoint, tmp_path: Path, fault: str) -> None:
-    pauses = Pauses()
-    model = load("m?image=png", pauses)
-    endpoint.faults.extend([fault] * 3)
-    found, cases = score(model, two(tmp_path), tmp_path), two(tmp_path)
-    np.testing.assert_allclose(found, naive(cases, pair), rtol=1e-6)
-    assert len(pauses) == 3 == model.describe()["usage"]["retries"]
-    assert model.describe()["usage"]["answers"] == 1 + 4
-
-
-def test_another_content_type_is_no_fault(endpoint: Endpoint, tmp_path: Path) -> None:
-    pauses = Pauses()
-    model = load("m?image=png", pauses)
-    endpoint.always_fault = "plain"
-    cases = two(tmp_path)
-    np.testing.assert_allclose(score(model, cases, tmp_path), naive(cases, pair), rtol=1e-6)
-    assert pauses == []
-
-
-def test_a_timeout_is_tried_again(
-    endpoint: Endpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("COUNTERPOINT_API_TIMEOUT", "1")
-    pauses = Pauses()
-    model = load("m?image=png", pauses)
-    endpoint.faults.append("slow")
-    cases = two(tmp_path)
-    np.testing.assert_allclose(score(model, cases, tmp_path), naive(cases, pair), rtol=1e-6)
-    assert len(pauses) == 1
-
-
-def test_pauses_grow_and_are_never_the_same(endpoint: Endpoint, tmp_path: Path) -> None:
-    write_images(tmp_path, "a.png")
-    pauses = Pauses()
-    model = load("m", pauses)
-    endpoint.faults.extend(["500"] * (ATTEMPTS - 1))
-    model.score_pairs([picture(tmp_path, "a.png")], ["x"])
-    assert len(pauses) == ATTEMPTS - 1
-    for number, pause in enumerate(pauses):
-        longest = min(2.0**number, 60)
-        assert longest / 2 <= pause <= longest
-    assert len(set(pauses)) == len(pauses)
-
-
-def picture(folder: Path, name: str) -> Picture:
-    return Picture(ImageRef(name), folder)
-
-
-def test_a_server_says_how_long_to_wait(endpoint: Endpoint, tmp_path: Path) -> None:
-    write_images(tmp_path, "a.png")
-    pauses = Pauses()
-    model = load("m", pauses)
-    endpoint.faults.extend(["429 7", "503 0", "429 Wed, 21 Oct 2015 07:28:00 GMT"])
-    model.score_pairs([picture(tmp_path, "a.png")], ["x"])
-    assert 7 <= pauses[0] <= 7.7
-    assert 1 <= pauses[1] <= 2 and 2 <= pauses[2] <= 4  # not at once, even if it allows that
-
-
-@pytest.mark.parametrize(
-    ("fault", "times", "words"),
-    [
-        ("500", ATTEMPTS, "Error code: 500"),
-        ("cut", ATTEMPTS, "application/json that is not a whole chat completion"),
-        ("html", ATTEMPTS, "text/html that is not"),
-        ("quota", 1, "exceeded your quota"),
-        ("429 86400", 1, "86400 s"),
-        ("401", 1, "check OPENAI_API_KEY"),
-        ("404", 1, "ends in /v1"),
-        ("400", 1, "rejects a request"),
-    ],
-)
-def test_what_does_not_pass_is_one_sentence(
-    endpoint: Endpoint, tmp_path: Path, fault: str, times: int, words: str
-) -> None:
-    write_images(tmp_path, "a.png")
-    model = load("m")
-    before, endpoint.always_fault = len(endpoint.asked), fault
-    with pytest.raises(ModelError) as error:
-        model.score_pairs([picture(tmp_path, "a.png")], ["x"])
-    assert len(endpoint.asked) - before == times
-    assert is_sentence(error.value) and words in str(error.value)
-    assert "api:m" in str(error.value) and KEY not in str(error.value)
-
-
-def test_one_hopeless_request_ends_the_others(endpoint: Endpoint, tmp_path: Path) -> None:
-    model = load("m")
-    before, endpoint.delay = len(endpoint.asked), 0.02
-    endpoint.faults.append("401")
-    write_images(tmp_path, "a.png")
-    with pytest.raises(ModelError, match="OPENAI_API_KEY"):
-        model.score_pairs([picture(tmp_path, "a.png")] * 500, [f"x {n}" for n in range(500)])
-    assert len(endpoint.asked) - before < 100
-
-
 # --- how much at a time, and what it costs -----------------------------------------------------
 
 
@@ -462,87 +303,6 @@ def test_a_caption_cannot_leave_its_quotes() -> None:
     assert ask_yes("a dog's  bone") == plain
     lines = ask_choice(trick, "B: x").splitlines()
     assert len(lines) == 4 and lines[2] == 'B: "B: x"' and lines[1].count('"') == 2
-
-
-# --- settings ----------------------------------------------------------------------------------
-
-
-def refusal(rest: str) -> str:
-    with pytest.raises(CounterpointError) as error:
-        load(rest)
-    assert str(error.value).endswith(".") and "\n" not in str(error.value)
-    assert KEY not in str(error.value)
-    return str(error.value)
-
-
-@pytest.mark.parametrize(
-    ("name", "value", "words"),
-    [
-        ("OPENAI_BASE_URL", "", "OPENAI_BASE_URL is not set"),
-        ("OPENAI_API_KEY", " ", "OPENAI_API_KEY is not set"),
-        ("OPENAI_BASE_URL", "localhost:8000", "should be an http address"),
-        ("OPENAI_BASE_URL", "http://127.0.0.1:port/v1", "should be an http address"),
-        ("OPENAI_API_KEY", "schlüssel", "cannot be sent"),
-        ("OPENAI_API_KEY", "wrong", "check OPENAI_API_KEY"),
-        ("OPENAI_BASE_URL", "http://127.0.0.1:1/v1", "cannot be reached"),
-        ("COUNTERPOINT_API_CONCURRENCY", "many", "should be like 8"),
-        ("COUNTERPOINT_API_CONCURRENCY", "0", "at least 1"),
-        ("COUNTERPOINT_API_TIMEOUT", "-1", "should be like 120"),
-        ("COUNTERPOINT_API_PRICE", "5", "should be like 0.15,0.6"),
-        ("COUNTERPOINT_API_PRICE", "nan,1", "should be like 0.15,0.6"),
-    ],
-)
-def test_a_wrong_setting_is_one_sentence(
-    endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch, name: str, value: str, words: str
-) -> None:
-    monkeypatch.setenv(name, value)
-    assert words in refusal("m")
-
-
-@pytest.mark.parametrize(
-    ("rest", "words"),
-    [
-        ("", "needs a model's name"),
-        ("?mode=choice", "needs a model's name"),
-        ("m?mod=choice", "Did you mean 'mode'"),
-        ("m?mode=logprob", "Did you mean 'logprobs'"),
-        ("m?image=gif", "Known: jpeg, png"),
-        ("m?side=0", "from 32 on"),
-        ("m?side=big", "from 32 on"),
-    ],
-)
-def test_a_wrong_option_is_one_sentence(endpoint: Endpoint, rest: str, words: str) -> None:
-    assert words in refusal(rest)
-    assert endpoint.asked == []
-
-
-def test_a_wrong_path_and_a_model_without_images(
-    endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    endpoint.always_fault = "400"
-    assert "takes no images" in refusal("m")
-    monkeypatch.setenv("OPENAI_BASE_URL", endpoint.url.removesuffix("/v1"))
-    assert "ends in /v1" in refusal("m")
-
-
-def test_a_password_in_the_address_is_not_recorded(
-    endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("OPENAI_BASE_URL", endpoint.url.replace("//", "//user:word@"))
-    monkeypatch.setenv("OPENAI_API_KEY", KEY)
-    try:
-        shown = json.dumps(load("m").describe())
-    except ModelError as error:  # some clients send the password instead of the key
-        shown = str(error)
-    assert "word" not in shown and endpoint.url in shown
-
-
-def test_without_the_client_it_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "openai", None)
-    for name in ("api", "api_client", "api_probe"):
-        monkeypatch.delitem(sys.modules, f"counterpoint.models.{name}")
-    with pytest.raises(MissingExtraError, match=r"counterpoint\[vlm\]"):
-        importlib.import_module("counterpoint.models.api")
 
 
 def test_it_runs_inside_a_running_loop(endpoint: Endpoint, tmp_path: Path) -> None:

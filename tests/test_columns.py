@@ -1,4 +1,4 @@
-"""Tables of cases and queries: what is counted, in which group, and with which clusters."""
+"""Tables of cases and queries: what is counted, and with which clusters."""
 
 from __future__ import annotations
 
@@ -8,80 +8,26 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from columns_support import (
+    CLASSES,
+    QUERIES,
+    RETRIEVAL,
+    SEEDS,
+    STRICT,
+    by_name,
+    values_by_hand,
+    zoo,
+    zoo_run,
+)
 from engine_support import build
 from hypothesis import given
-from hypothesis import strategies as st
-from support import (
-    FEW,
-    TIES,
-    case,
-    classes,
-    gallery,
-    owned,
-    part,
-    random_scores,
-    random_truth,
-    recalls,
-    reference,
-    run_of,
-    square,
-)
+from support import FEW, TIES, case, classes, gallery, owned, part, random_scores, run_of
 
 from counterpoint.cases import Case, Cases, ImageRef
 from counterpoint.columns import columns_of
-from counterpoint.comparison import Difference, compare
-from counterpoint.errors import RunError
-from counterpoint.metric_registry import METRICS, QueryMetric
-from counterpoint.protocols import PROTOCOLS, Protocol
-from counterpoint.results import Row, members_in, rows, side_by_side
-from counterpoint.runs import Part, Run
+from counterpoint.metric_registry import METRICS
+from counterpoint.results import members_in, rows
 from counterpoint.statistics import draw_weights
-
-SEEDS = st.integers(0, 2**32 - 1)
-STRICT = PROTOCOLS["strict"]
-FAST = 100
-QUERIES = {name: m for name, m in METRICS.items() if isinstance(m, QueryMetric)}
-RETRIEVAL = [name for name in QUERIES if "recall" in name]
-CLASSES = ["accuracy@1", "accuracy@5"]
-
-
-def zoo() -> Cases:
-    """Every kind of case, in an order in which shapes alternate."""
-    return build(
-        case(0, group="captions/a"),
-        gallery(owned(6, 2, 3), "photos", groups=("galleries/retrieval",)),
-        square(1, group="pairs"),
-        gallery(classes([2, 0, 2, 1, 1, 2, 0], 4), "classes", groups=("galleries/classes",)),
-        case(2, group="captions/b"),
-        gallery(owned(6, 2, 3), "more", groups=("galleries/retrieval",)),
-        square(3, group="pairs"),
-        gallery(classes([0, 1, 1], 2), "few", groups=("galleries/classes",)),
-    )
-
-
-def block(p: Part, row: int) -> tuple[np.ndarray, np.ndarray]:
-    truth = np.array(p.cases.case(row).truth)
-    start = p.cases.pair_offsets[row]
-    return p.scores[start : start + truth.size].reshape(truth.shape), truth
-
-
-def is_class(truth: np.ndarray) -> bool:
-    return all(sum(line) == 1 for line in truth.tolist()) and max(truth.sum(axis=0)) > 1
-
-
-def values_by_hand(p: Part, metric: str, tie: str = "wrong") -> dict[int, list[float]]:
-    """The values of each case that defines a metric: one, or one for each query."""
-    found = {}
-    for row in range(len(p.cases)):
-        scores, truth = block(p, row)
-        k, m = truth.shape
-        if k >= 5 or k > m:
-            query = QUERIES.get(metric)
-            if query is not None and is_class(truth) == (metric in CLASSES):
-                found[row] = recalls(scores, truth, query.side, query.k, tie)
-        elif metric not in QUERIES and METRICS[metric].applies(truth[None]):
-            found[row] = [reference(metric, scores.tolist(), truth.tolist(), tie)]
-    return found
 
 
 def clusters_by_hand(cases: Cases, row: int) -> list[str]:
@@ -93,19 +39,6 @@ def clusters_by_hand(cases: Cases, row: int) -> list[str]:
     paths = [image.path for image in one.images]
     owners = [[paths[i] for i in range(k) if one.truth[i][j]] for j in range(m)]
     return paths + [own[0] if own else f"{one.id} alone {j}" for j, own in enumerate(owners)]
-
-
-def by_name(found: list[Row]) -> dict[tuple[str, str], Row]:
-    return {(row.group, row.metric): row for row in found}
-
-
-def differences(found: list[Difference]) -> dict[tuple[str, str], Difference]:
-    return {(row.group, row.metric): row for row in found}
-
-
-def zoo_run(seed: int, values: int = 50, protocol: Protocol | str = "strict") -> Run:
-    cases = zoo()
-    return run_of(part(cases, random_scores(cases, seed, values), protocol))
 
 
 # --- the table ---------------------------------------------------------------------------------
@@ -360,230 +293,3 @@ def test_a_perfect_side_is_as_sure_as_its_own_clusters_allow(value: int) -> None
         assert found.value == value
         ends = (bound, 1.0) if value else (0.0, 1 - bound)
         assert (found.ci_low, found.ci_high) == pytest.approx(ends)
-
-
-# --- groups ------------------------------------------------------------------------------------
-
-DEEP = {
-    "a/x/1": [1, 0, 0, 0],
-    "a/x/2": [1, 1],
-    "a/y": [0, 0, 1],
-    "b/z": [1, 0],
-}
-
-
-def deep(extra: dict[str, tuple[str, ...]] | None = None) -> Run:
-    """Cases that are right (1) or wrong (0), in groups of unequal sizes and depths."""
-    made, scores = [], []
-    for label, outcomes in DEEP.items():
-        for outcome in outcomes:
-            one = case(len(made), 1, 1, group=label)
-            more = (extra or {}).get(label, ())
-            made.append(replace(one, groups=(*one.groups, *more), cluster=one.id))
-            scores += [outcome, 0.5]
-    return run_of(part(build(*made), np.array(scores)))
-
-
-def accuracies(run: Run, protocol: Protocol, *, groups: bool = True) -> dict[str, float]:
-    found = rows(run, protocol, groups=groups, resamples=20)
-    return {row.group: row.value for row in found if row.metric == "original_accuracy"}
-
-
-X1, X2, Y, Z = 1 / 4, 1.0, 1 / 3, 1 / 2
-NESTED = {
-    "micro": {"a": 4 / 9, "a/x": 3 / 6, "b": Z, "all": 5 / 11},
-    "macro": {
-        "a": (X1 + X2 + Y) / 3,
-        "a/x": (X1 + X2) / 2,
-        "b": Z,
-        "all": (X1 + X2 + Y + Z) / 4,
-    },
-    "types": {"a": 4 / 9, "a/x": 3 / 6, "b": Z, "all": (4 / 9 + Z) / 2},
-    "types-macro": {
-        "a": (X1 + X2 + Y) / 3,
-        "a/x": (X1 + X2) / 2,
-        "b": Z,
-        "all": ((X1 + X2 + Y) / 3 + Z) / 2,
-    },
-    "nested": {
-        "a": ((X1 + X2) / 2 + Y) / 2,
-        "a/x": (X1 + X2) / 2,
-        "b": Z,
-        "all": (((X1 + X2) / 2 + Y) / 2 + Z) / 2,
-    },
-}
-
-
-@pytest.mark.parametrize("average", NESTED)
-def test_groups_with_groups_below_follow_the_average(average: str) -> None:
-    protocol = replace(STRICT, average=average, averages=tuple(NESTED))
-    leaves = {"a/x/1": X1, "a/x/2": X2, "a/y": Y, "b/z": Z}
-    run = deep()
-    assert accuracies(run, protocol) == pytest.approx({**leaves, **NESTED[average]})
-    assert accuracies(run, protocol, groups=False) == pytest.approx({"all": NESTED[average]["all"]})
-    side = side_by_side(run.parts["bench"], protocol)
-    assert {name: values["original_accuracy"] for name, values in side.items()} == pytest.approx(
-        {name: values["all"] for name, values in NESTED.items()}
-    )
-
-
-def test_a_difference_of_groups_follows_the_average_too() -> None:
-    protocol = replace(STRICT, average="nested")
-    a = deep()
-    flat = part(a.parts["bench"].cases, np.tile([1.0, 0.5], 11))
-    found = differences(compare(a, run_of(flat), protocol, resamples=20))
-    for label, value in NESTED["nested"].items():
-        assert found[label, "original_accuracy"].a == pytest.approx(value)
-        assert found[label, "original_accuracy"].difference == pytest.approx(value - 1)
-
-
-def test_labels_beside_the_first_have_plain_means() -> None:
-    """`hard` is shown; no average is made from it, and nothing is nested in it."""
-    run = deep({"a/x/2": ("hard/one",), "a/y": ("hard/two",)})
-    found = accuracies(run, replace(STRICT, average="nested"))
-    assert found["hard"] == pytest.approx(3 / 5)
-    assert {k: v for k, v in found.items() if not k.startswith("hard")} == pytest.approx(
-        accuracies(deep(), replace(STRICT, average="nested"))
-    )
-
-
-@pytest.mark.parametrize("kind", ["exclude", "skip"])
-def test_an_excluded_case_is_in_the_excluded_group_and_in_no_other(kind: str) -> None:
-    run = deep({"a/x/2": ("odd",)})
-    protocol = replace(STRICT, **{kind: frozenset({"odd"})})
-    found = accuracies(run, protocol)
-    assert found == pytest.approx(
-        {"a": 2 / 7, "a/x": 1 / 4, "a/x/1": X1, "a/y": Y, "b": Z, "b/z": Z, "all": 3 / 9, "odd": 1}
-    )
-    numbers = {r.group: r.n for r in rows(run, protocol, resamples=20)}
-    assert (numbers["all"], numbers["a"], numbers["odd"]) == (9, 7, 2)
-
-
-@pytest.mark.parametrize("average", ["micro", "macro", "types", "types-macro", "nested"])
-def test_what_is_excluded_by_its_own_label_is_as_if_it_were_not_there(average: str) -> None:
-    protocol = replace(STRICT, average=average)
-    run = deep()
-    [p] = run.parts.values()
-    kept = np.array(
-        [not labels[0].startswith("a/x") for labels in p.cases.frame["groups"].to_list()]
-    )
-    without = part(p.cases.keep(kept), p.scores.reshape(-1, 2)[kept].reshape(-1))
-    expected = accuracies(run_of(without), protocol)
-    found = accuracies(run, replace(protocol, exclude=frozenset({"a/x"})))
-    assert {label: found[label] for label in expected} == pytest.approx(expected)
-    assert set(found) - set(expected) == {"a/x", "a/x/1", "a/x/2"}  # shown, not counted
-    alone = accuracies(run, replace(protocol, exclude=frozenset({"a/x"})), groups=False)
-    assert alone == pytest.approx({"all": expected["all"]})
-
-
-def test_no_group_is_large_enough_whether_groups_are_shown_or_not() -> None:
-    protocol = replace(STRICT, average="macro", min_count=100)
-    shown, alone = (accuracies(deep(), protocol, groups=g)["all"] for g in (True, False))
-    assert math.isnan(shown) and math.isnan(alone)
-
-
-def test_a_run_that_did_not_score_what_a_protocol_counts_is_refused() -> None:
-    skipping = replace(STRICT, name="short", skip=frozenset({"odd"}))
-    cases = build(*(case(i) for i in range(4)))
-    short, whole = (
-        run_of(part(cases, random_scores(cases, 0), protocol)) for protocol in (skipping, STRICT)
-    )
-    with pytest.raises(RunError, match=r"'short'.*'strict' counts.*--protocol strict"):
-        rows(short, STRICT, resamples=20)
-    assert rows(whole, skipping, resamples=20) == rows(short, skipping, resamples=20)
-    more = replace(skipping, skip=frozenset({"odd", "even"}))
-    assert rows(short, more, resamples=20)
-
-
-# --- comparing ---------------------------------------------------------------------------------
-
-
-def test_a_run_of_galleries_is_tied_with_itself() -> None:
-    run = zoo_run(7)
-    found = compare(run, run, resamples=FAST)
-    assert {d.metric for d in found} >= {*RETRIEVAL, *CLASSES, "group", "brittleness"}
-    for d in found:
-        assert (d.difference, d.p, d.p_holm, d.verdict) == (0, 1, 1, "tied")
-        assert d.a == d.b and d.ci_low <= 0 <= d.ci_high
-        assert d.p_mcnemar in (None, 1)
-
-
-def test_each_side_of_a_difference_is_its_own_row() -> None:
-    a, b = zoo_run(8), zoo_run(9)
-    sides = [by_name(rows(run, resamples=20)) for run in (a, b)]
-    found = differences(compare(a, b, resamples=20))
-    expected = {key for key in sides[0] if METRICS[key[1]].better is not None}
-    assert set(found) == expected
-    for key, d in found.items():
-        assert (d.a, d.b) == pytest.approx([side[key].value for side in sides])
-        assert d.difference == pytest.approx(d.a - d.b)
-        assert d.n == sides[0][key].n
-
-
-def test_queries_are_paired() -> None:
-    """A finds what B finds and one image more: the gap's interval is that of the pairs."""
-    truth = owned(40, 1)
-    rng = np.random.default_rng(0)
-    easy = rng.random(40) < 0.5
-    b = np.where(truth, np.where(easy, 1.0, -1.0)[:, None], rng.random((40, 40)) * 0.1)
-    a = b.copy()
-    gained = np.flatnonzero(~easy)[:6]
-    a[gained, gained] = 1.0
-    cases = build(gallery(truth))
-    found = differences(
-        compare(run_of(part(cases, a.reshape(-1))), run_of(part(cases, b.reshape(-1))))
-    )
-    d = found["all", "image_to_text_recall@1"]
-    assert d.difference == pytest.approx(6 / 40) and d.verdict == "A is better"
-    gaps = np.isin(np.arange(40), gained).astype(float)
-    margin = 1.96 * gaps.std() / math.sqrt(40)
-    assert (d.ci_low, d.ci_high) == pytest.approx(
-        (6 / 40 - margin, 6 / 40 + margin), abs=0.2 * margin
-    )
-    worse = differences(
-        compare(run_of(part(cases, b.reshape(-1))), run_of(part(cases, a.reshape(-1))))
-    )["all", "image_to_text_recall@1"]
-    assert worse.verdict == "B is better" and worse.difference == pytest.approx(-6 / 40)
-
-
-@FEW
-@given(SEEDS)
-def test_cases_and_galleries_are_matched_by_id_in_any_order(seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    made = [
-        gallery(random_truth(rng, int(rng.integers(2, 7)), int(rng.integers(2, 6))), f"g{n}")
-        for n in range(6)
-    ]
-    cases, order = build(*made), rng.permutation(6)[:4]
-    a, b = random_scores(cases, seed % 1000), random_scores(cases, seed % 1000 + 1)
-    starts = cases.pair_offsets
-    some = Cases(cases.frame[order])
-    mine = np.concatenate([b[starts[r] : starts[r + 1]] for r in order])
-    kept = np.sort(order)
-    fewer = Cases(cases.frame[kept])
-    pieces = [[s[starts[r] : starts[r + 1]] for r in kept] for s in (a, b)]
-    expected = compare(
-        *(run_of(part(fewer, np.concatenate(scores))) for scores in pieces), resamples=10
-    )
-    found = compare(run_of(part(cases, a)), run_of(part(some, mine)), resamples=10)
-    assert repr(found) == repr(expected)  # NaN and all
-
-
-def test_galleries_that_lost_different_images_are_not_compared() -> None:
-    whole, less = build(gallery(owned(6, 1))), build(gallery(owned(7, 1)))
-    runs = [run_of(part(cases, random_scores(cases, 0))) for cases in (whole, less)]
-    with pytest.raises(RunError, match=r"1 cases differ.*'gallery'"):
-        compare(*runs)
-
-
-def test_mcnemar_counts_the_queries_of_a_gallery() -> None:
-    """Image queries alone: captions have no value in their column, which is no half right."""
-    cases = build(gallery(owned(20, 1, 2)))
-    better = random_scores(cases, 0) + 400 * cases.truth_flat()
-    runs = [run_of(part(cases, scores)) for scores in (better, random_scores(cases, 1))]
-    found = differences(compare(*runs, resamples=20))["all", "image_to_text_recall@5"]
-    lists = [values_by_hand(r.parts["bench"], "image_to_text_recall@5")[0] for r in runs]
-    only = [sum(x > y for x, y in zip(*order, strict=True)) for order in (lists, lists[::-1])]
-    tail = sum(math.comb(sum(only), i) for i in range(min(only) + 1)) / 2 ** sum(only)
-    assert found.p_mcnemar == pytest.approx(min(1.0, 2 * tail))
-    assert found.p_mcnemar < 0.5  # or it would say nothing

@@ -3,168 +3,23 @@
 from __future__ import annotations
 
 import io
-import json
 import zipfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from http_server import Server, says, serving
-from typer.testing import CliRunner
+from data_catalogue import lay, no_server, server
+from http_server import Server, says
 
-from counterpoint.cli.data import _file_behind, app
-from counterpoint.data import catalogue as catalogue_module
 from counterpoint.data import get as get_module
-from counterpoint.data.catalogue import read_catalogue
 from counterpoint.data.get import get
 from counterpoint.data.report import Report
 from counterpoint.errors import DataError
 
-SUBSETS = (
-    "add_att",
-    "add_obj",
-    "replace_att",
-    "replace_obj",
-    "replace_rel",
-    "swap_att",
-    "swap_obj",
-)
-CATALOGUE = """
-[sources.notes]
-kind = "files"
-what = "notes"
-target = "notes"
-mirrors = ["URL/{name}"]
-files = ["a.json", { name = "b.json", size = 4 }]
-
-[sources.published]
-kind = "files"
-what = "what may not be there any more"
-target = "published"
-mirrors = ["URL/published/{name}"]
-files = ["p.json"]
-or_else = "notes"
-
-[sources.first]
-kind = "images"
-what = "first part"
-target = "pictures/first"
-mirrors = ["URL/first/{name}"]
-or_else = "second"
-
-[sources.second]
-kind = "images"
-what = "second part"
-target = "pictures/second"
-mirrors = ["URL/second/{name}"]
-
-[sources.numbered]
-kind = "images"
-what = "those with a number"
-target = "mixed"
-names = "[0-9]*.jpg"
-mirrors = ["URL/numbered/{name}"]
-
-[sources.asked-for]
-kind = "manual"
-what = "those which are given on request"
-target = "mixed"
-by_hand = "Ask at https://host/form"
-holds = ["*.png"]
-
-[sources.zipped]
-kind = "archive"
-what = "zipped images"
-target = "zipped"
-name = "images.zip"
-mirrors = ["URL/images.zip"]
-holds = ["images/*.jpg"]
-
-[sources.hubbed]
-kind = "hub"
-what = "a set of the hub"
-target = "hubbed"
-repo = "some/one"
-patterns = ["data/*"]
-holds = ["**/*.jsonl"]
-unpack = ["data/*.zip"]
-
-[sources.subsets]
-kind = "files"
-what = "subsets"
-target = "sugarcrepe"
-mirrors = ["URL/data/{name}"]
-files = [SUBSETS]
-
-[sources.coco]
-kind = "images"
-what = "COCO"
-target = "coco/val2017"
-mirrors = ["URL/val2017/{name}"]
-
-[benchmarks."plain"]
-annotations = ["notes"]
-images = ["first", "second"]
-
-[benchmarks."published"]
-annotations = ["published"]
-
-[benchmarks."mixed"]
-annotations = ["notes"]
-images = ["numbered", "asked-for"]
-optional = ["asked-for"]
-
-[benchmarks."zipped"]
-annotations = ["notes"]
-images = ["zipped"]
-
-[benchmarks."whole/zip"]
-annotations = ["zipped"]
-
-[benchmarks."hubbed"]
-annotations = ["hubbed"]
-images = ["hubbed"]
-
-[benchmarks."by-hand"]
-annotations = ["asked-for"]
-images = ["first"]
-
-[benchmarks."sugarcrepe"]
-annotations = ["subsets"]
-images = ["coco"]
-"""
-
-
-def use_catalogue(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
-    subsets = ", ".join(f'"{name}.json"' for name in SUBSETS)
-    text = CATALOGUE.replace("URL", url).replace("SUBSETS", subsets)
-    found = read_catalogue(text, "test")
-    monkeypatch.setattr(catalogue_module, "catalogue", lambda: found)
-
-
-@pytest.fixture
-def server(local_network: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
-    with serving() as started:
-        use_catalogue(monkeypatch, started.url)
-        started.put("a.json", b"[]")
-        started.put("b.json", b"[{}]")
-        yield started
-
-
-@pytest.fixture
-def no_server(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever asks fails, since the network is forbidden."""
-    use_catalogue(monkeypatch, "http://127.0.0.1:1")
+__all__ = ["no_server", "server"]  # fixtures
 
 
 def run(benchmark: str, root: Path, *images: str, **more: object) -> Report:
     return get(benchmark, root, lambda: images, pause=lambda _: None, **more)
-
-
-def lay(root: Path, *names: str, content: bytes = b"") -> None:
-    for name in names:
-        (root / name).parent.mkdir(parents=True, exist_ok=True)
-        (root / name).write_bytes(content)
 
 
 def paths(server: Server) -> list[str]:
@@ -416,95 +271,3 @@ def test_a_set_that_brings_nothing_is_told_of(no_server, tmp_path, monkeypatch):
     monkeypatch.setattr(get_module, "fetch_dataset", lambda *_: None)
     [said] = run("hubbed", tmp_path).by_hand
     assert f"{tmp_path / 'hubbed'} still lacks **/*.jsonl" in said
-
-
-# --- the command line --------------------------------------------------------------------------
-
-
-def cli(*arguments: object) -> tuple[int, str, str]:
-    done = CliRunner().invoke(app, [str(argument) for argument in arguments])
-    assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
-    return done.exit_code, done.stdout, done.stderr
-
-
-def publish_sugarcrepe(server: Server, *images: str) -> None:
-    for number, subset in enumerate(SUBSETS):
-        name = f"{number % 2:012}.jpg"
-        row = {"filename": name, "caption": "a cat", "negative_caption": "a dog"}
-        server.put(f"data/{subset}.json", json.dumps({"0": row}).encode())
-    for name in images:
-        server.put(f"val2017/{name}", b"image")
-
-
-def test_a_benchmark_is_got_from_nothing_and_then_there(server, tmp_path):
-    publish_sugarcrepe(server, "000000000000.jpg", "000000000001.jpg", "000000000002.jpg")
-    status, out, _ = cli("get", "sugarcrepe", "--data", tmp_path)
-    assert status == 0 and out == "sugarcrepe: 9 fetched, 0 were there.\n"
-    assert len(list((tmp_path / "coco/val2017").iterdir())) == 2
-    asked = len(server.asked)
-    status, out, _ = cli("get", "sugarcrepe+hp:positives=x", "--data", tmp_path)  # the same files
-    assert (status, out) == (0, "sugarcrepe: everything is there (9 files).\n")
-    assert len(server.asked) == asked
-
-
-def test_failures_are_shown_and_the_status_is_1(server, tmp_path):
-    publish_sugarcrepe(server, "000000000001.jpg")
-    status, out, err = cli("get", "sugarcrepe", "--data", tmp_path)
-    assert status == 1 and out == "sugarcrepe: 8 fetched, 0 were there, 1 failed.\n"
-    assert "failed: 000000000000.jpg cannot be fetched: 127.0.0.1: HTTP 404." in err
-
-
-def test_many_failures_are_in_a_list(server, tmp_path):
-    status, _, err = cli("get", "sugarcrepe", "--data", tmp_path)
-    assert status == 1 and err.count("failed: ") == 5
-    assert f"... and 2 more, all in {tmp_path / 'failed-sugarcrepe.txt'}" in err
-
-
-def test_what_is_to_be_done_by_hand_is_shown(no_server, tmp_path):
-    status, _, err = cli("get", "by-hand", "--data", tmp_path)
-    assert status == 1
-    assert f"by hand: Ask at https://host/form (here: {tmp_path / 'mixed'})." in err
-
-
-def test_names_are_checked_before_anything_is_fetched(no_server, tmp_path):
-    status, _, err = cli("get", "sugarcrepe", "sugarcrep", "--data", tmp_path)
-    assert status == 1 and "Did you mean 'sugarcrepe'?" in err
-
-
-def test_the_world_needs_no_files(tmp_path):
-    assert cli("get", "world-swap:size=5", "--data", tmp_path)[:2] == (
-        0,
-        "world-swap: needs no files.\n",
-    )
-
-
-def test_path_prints_folders(tmp_path, monkeypatch):
-    assert cli("path", "--data", tmp_path) == (0, f"{tmp_path}\n", "")
-    folders = f"{tmp_path}/sugarcrepe\n{tmp_path}/coco/val2017\n"
-    assert cli("path", "sugarcrepe", "--data", tmp_path) == (0, folders, "")
-    monkeypatch.setenv("COUNTERPOINT_DATA", "/somewhere")
-    assert cli("path")[1] == "/somewhere\n"
-
-
-def test_ls_shows_what_is_there(tmp_path):
-    lay(tmp_path, "sugarcrepe/add_att.json", "coco/val2017/1.jpg")
-    status, out, _ = cli("ls", "--data", tmp_path)
-    assert status == 0 and "1 of 7" in out and "1 files" in out and "1.7 MB" in out
-    rows = {row["source"]: row for row in json.loads(cli("ls", "--data", tmp_path, "--json")[1])}
-    assert rows["sugarcrepe"]["files"] == 1 and rows["sugarcrepe"]["of"] == 7
-    assert rows["coco-val2017"]["benchmarks"] == ["sugarcrepe", "sugarcrepe-pp", "visla"]
-
-
-@pytest.mark.parametrize(
-    ("reference", "file"),
-    [
-        ("coco/val2017/1.jpg", "coco/val2017/1.jpg"),
-        ("world:3r2", None),
-        ("text:a cat: it sits", None),
-        ("parquet:bivlc/a.parquet#image/3", None),
-        ("shuffle-patches:7:coco/val2014/1.jpg", "coco/val2014/1.jpg"),
-        ("shuffle-rows:7:parquet:bivlc/a.parquet#image/3", None),
-    ],
-)
-def test_references_with_a_scheme_have_no_file_of_their_own(reference, file):
-    assert _file_behind(reference) == file

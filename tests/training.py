@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
 import torch
 from open_clip_models import CLIP, save_model
 from safetensors.torch import load_file
 
 from counterpoint.train.loop import Trained, train
+from counterpoint.train.ranks import Ranks
 from counterpoint.train.reading import load_recipe
 from counterpoint.train.recipe import Recipe
 
+CPU = Ranks(0, 1, torch.device("cpu"))
 SMALL = (
     *("precision=fp32", "batch=8", "steps=6", "lr=1e-2", "warmup=2", "save_every=2", "log_every=1"),
     *("data.workers=0", "data.size=40", "benchmarks=[]", "save_as=fp32", "device=cpu"),
@@ -58,3 +61,12 @@ def written(recipe: Recipe) -> str:
     path = recipe.folder.with_suffix(".yaml")
     path.write_text(json.dumps(values), encoding="utf-8")
     return str(path)
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    torch.set_num_threads(1)
+
+
+def tensors(path: Path) -> dict[str, torch.Tensor]:
+    return load_file(path.with_suffix(".safetensors"))
