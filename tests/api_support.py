@@ -1,0 +1,80 @@
+"""`api:MODEL` as the tests load it, on an endpoint on this machine."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import ssl
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from api_server import KEY, Endpoint, Server, probability, serve
+from engine_support import build
+from models_for_tests import choice, run_engine, write_images
+
+from counterpoint.cases import Cases, ImageRef
+from counterpoint.errors import CounterpointError
+from counterpoint.models import LoadOptions
+from counterpoint.models import api as family
+from counterpoint.models.api import ApiChoice, ApiYes
+from counterpoint.scoring.pictures import Picture
+
+CONTEXT = ssl.create_default_context()
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    with serve() as served:
+        yield served
+
+
+@pytest.fixture
+def endpoint(server: Server, local_network: None, monkeypatch: pytest.MonkeyPatch) -> Endpoint:
+    for variable in [name for name in os.environ if name.startswith("COUNTERPOINT_API_")]:
+        monkeypatch.delenv(variable)
+    # Certificates take a tenth of a second to read, and here nobody needs any.
+    monkeypatch.setattr(ssl, "create_default_context", lambda *_, **__: CONTEXT)
+    monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    return server.new_endpoint()
+
+
+class Pauses(list[float]):
+    """Waits that are noted down and not waited for."""
+
+    async def __call__(self, seconds: float) -> None:
+        self.append(seconds)
+        await asyncio.sleep(0)
+
+
+def load(rest: str, pause: Pauses | None = None) -> ApiYes | ApiChoice:
+    return family.load(rest, LoadOptions(), Pauses() if pause is None else pause)
+
+
+def pair(shown: str, caption: str) -> float:
+    return probability(shown, caption)
+
+
+def two(tmp_path: Path) -> Cases:
+    """Two images, two captions each."""
+    write_images(tmp_path, "a.png", "b.png")
+    cases = (choice(str(n), f"{n}.png", f"yes {n}", f"no {n}") for n in "ab")
+    return build(*cases, root=tmp_path)
+
+
+def score(model: object, cases: Cases, tmp_path: Path, batch: int = 4) -> np.ndarray:
+    return run_engine(model, {"bench": cases}, tmp_path / "store", batch)["bench"].scores
+
+
+def picture(folder: Path, name: str) -> Picture:
+    return Picture(ImageRef(name), folder)
+
+
+def refusal(rest: str) -> str:
+    with pytest.raises(CounterpointError) as error:
+        load(rest)
+    assert str(error.value).endswith(".") and "\n" not in str(error.value)
+    assert KEY not in str(error.value)
+    return str(error.value)

@@ -1,0 +1,87 @@
+"""Batches of vectors for the losses, and what a term makes of them."""
+
+from __future__ import annotations
+
+from inspect import signature
+
+import numpy as np
+import torch
+
+from counterpoint.train.batches import Features
+from counterpoint.train.losses import TERMS, Term, loss
+
+torch.set_num_threads(1)
+NAMES = sorted(TERMS.builtin)
+SCALE = 4.0
+SIZES = [(1, 3, 1), (2, 1, 2), (3, 3, 2)]
+MASKS = {  # of which vectors each says that they are there
+    "has_positive": ("positives", "start_positives"),
+    "has_negative": ("negatives",),
+    "has_negative_image": ("negative_images",),
+    "has_dense": ("dense",),
+    "has_dense_negative": ("dense_negatives",),
+    "hard_has_negative": ("hard_negatives",),
+}
+
+
+def parts(sizes, there, seed=0, width=3):
+    """All that a term may ask for, by the parameter's name. `there`: all, none, or some."""
+    count, k, m = sizes
+    rng = np.random.default_rng((seed, count, k, m))
+    shapes = {"negatives": (k,), "hard_negatives": (k,), "dense": (m,), "dense_negatives": (m,)}
+    names = ["images", "captions", "positives", "negative_images", "hard_images", "hard_captions"]
+    names += ["start_images", "start_captions", "start_positives", *shapes]
+    found = {}
+    for name in names:
+        vectors = rng.standard_normal((count, *shapes.get(name, ()), width))
+        found[name] = torch.tensor(vectors / np.linalg.norm(vectors, axis=-1, keepdims=True))
+    for mask, (vectors, *_) in MASKS.items():
+        chosen = {"all": 1.0, "none": 0.0, "some": 0.6}[there]
+        shape = tuple(found[vectors].shape[:-1])
+        found[mask] = torch.tensor(rng.random(shape) < chosen)
+    return found
+
+
+def bundled(given):
+    """The same as the loop has it: vectors of the batch, and those of the start."""
+
+    def features(prefix):
+        return Features(
+            **{
+                name.removeprefix(prefix): value
+                for name, value in given.items()
+                if name.startswith(prefix) and (prefix or not name.startswith(("hard_", "start_")))
+            }
+        )
+
+    batch = features("")
+    batch.hard = features("hard_")
+    return batch, features("start_")
+
+
+EVERY = frozenset(parts(SIZES[0], "all"))
+
+
+def wanted(name):
+    """The parameters of a term that are no option."""
+    return [p for p in signature(TERMS.get(name)).parameters if p in EVERY]
+
+
+def value_and_gradients(name, given, options=None, scale=SCALE):
+    """By way of `loss`, as the loop does it."""
+    leaves = {
+        part: value.clone().requires_grad_() if value.is_floating_point() else value
+        for part, value in given.items()
+    }
+    dtype = given["images"].dtype
+    factor = torch.tensor(scale, dtype=dtype, requires_grad=True)
+    term = Term(name, 1.0, options or {})
+    batch, start = bundled(leaves)
+    values = loss(batch, factor, [term], start)
+    assert list(values) == [name]
+    if values[name].requires_grad:
+        values[name].backward()
+    grads = {part: leaf.grad for part, leaf in leaves.items() if leaf.grad is not None}
+    if factor.grad is not None:
+        grads["scale"] = factor.grad
+    return values[name].detach(), grads

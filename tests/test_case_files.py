@@ -1,0 +1,188 @@
+"""Files of cases, JSON Lines and Parquet: what they keep, and what is refused by name."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import polars as pl
+import pytest
+from case_support import build, some_case
+from hypothesis import given
+from hypothesis import strategies as st
+from support import FEW, case, square, table, write_lines
+
+from counterpoint.case_files import read_cases, write_cases
+from counterpoint.cases import SCHEMA, Case, Cases, ImageRef
+from counterpoint.errors import CaseError
+
+LINE = {"id": "a", "images": ["x.jpg"], "captions": ["yes", "no"], "truth": [[1, 0]]}
+
+
+def read_line(folder: Path, **changes: object) -> Cases:
+    good = json.dumps({**LINE, "id": "good"})
+    path = write_lines(folder / "cases.jsonl", good, json.dumps({**LINE, **changes}))
+    return read_cases(path)
+
+
+# --- JSON Lines --------------------------------------------------------------------------------
+
+
+def test_lines_are_read_with_their_defaults(tmp_path: Path) -> None:
+    found = read_line(
+        tmp_path,
+        images=["x.jpg", {"path": "y.jpg", "box": [1, 2, 3, 4]}],
+        truth=[[True, False], [0, 1]],
+        groups=["swap/obj"],
+    )
+    expected = Case(
+        "a",
+        (ImageRef("x.jpg"), ImageRef("y.jpg", (1, 2, 3, 4))),
+        ("yes", "no"),
+        ((True, False), (False, True)),
+        ("swap/obj",),
+        "x.jpg",  # the first image is the cluster if none is named
+    )
+    assert found.case(1) == expected
+    assert found.case(0).groups == ()
+    assert found.root == tmp_path
+
+
+def test_blank_lines_are_skipped_and_counted(tmp_path: Path) -> None:
+    path = write_lines(tmp_path / "c.jsonl", "", json.dumps(LINE), "  ", '{"id": ')
+    with pytest.raises(CaseError, match=r"c\.jsonl: line 4 is not valid JSON"):
+        read_cases(path)
+    assert len(read_cases(write_lines(path, "", json.dumps(LINE), " "))) == 1
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"truth": [1, 0]},
+        {"truth": None},
+        {"truth": [[1, 0, 0]]},
+        {"images": [None]},
+        {"images": [{"box": [1, 2, 3, 4]}]},
+        {"images": [], "truth": []},
+        {"images": [{"path": "x", "box": [1, 2, 3]}]},
+        {"images": [{"path": "x", "box": ["a", 1, 2, 3]}]},
+        {"captions": None},
+        {"captions": ["yes", None]},
+        {"groups": "replace/obj"},
+        {"id": None},
+    ],
+    ids=str,
+)
+def test_a_line_that_is_no_case_is_refused(changes: dict, tmp_path: Path) -> None:
+    with pytest.raises(CaseError, match=r"line 2|row 1"):
+        read_line(tmp_path, **changes)
+
+
+@pytest.mark.parametrize("line", ["[1, 2]", '"text"', "3", "null", "{}"])
+def test_a_line_that_is_no_object_is_refused(line: str, tmp_path: Path) -> None:
+    with pytest.raises(CaseError, match="line 1 is not a case"):
+        read_cases(write_lines(tmp_path / "c.jsonl", line))
+
+
+@pytest.mark.parametrize("key", ["id", "images", "captions", "truth"])
+def test_a_missing_key_is_named(key: str, tmp_path: Path) -> None:
+    line = json.dumps({name: value for name, value in LINE.items() if name != key})
+    with pytest.raises(CaseError, match=rf"line 1.*'{key}'"):
+        read_cases(write_lines(tmp_path / "c.jsonl", line))
+
+
+def test_a_null_cluster_is_none_at_all(tmp_path: Path) -> None:
+    """Cases without a cluster are independent; as one cluster they would have no interval."""
+    assert read_line(tmp_path, cluster=None).case(1).cluster == "x.jpg"
+
+
+def test_a_file_of_another_encoding_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "latin.jsonl"
+    line = json.dumps({**LINE, "captions": ["un café", "no"]}, ensure_ascii=False)
+    path.write_bytes(line.encode("latin-1"))
+    with pytest.raises(CaseError, match="latin"):
+        read_cases(path)
+
+
+# --- files -------------------------------------------------------------------------------------
+
+
+def test_a_missing_file_and_a_wrong_suffix_are_named(tmp_path: Path) -> None:
+    with pytest.raises(CaseError, match=r"none\.parquet: no such file"):
+        read_cases(tmp_path / "none.parquet")
+    with pytest.raises(CaseError, match=r"c\.csv.*\.parquet or \.jsonl"):
+        read_cases(write_lines(tmp_path / "c.csv", "id"))
+    with pytest.raises(CaseError, match="no such file"):
+        read_cases(tmp_path)
+
+
+@pytest.mark.parametrize("name", SCHEMA.names())
+def test_a_missing_column_is_named(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "c.parquet"
+    table(4).frame.drop(name).write_parquet(path)
+    with pytest.raises(CaseError, match=rf"'{name}' is missing"):
+        read_cases(path)
+
+
+def test_a_column_of_another_type_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "c.parquet"
+    table(4).frame.with_columns(captions=pl.lit(3)).write_parquet(path)
+    with pytest.raises(CaseError, match=r"c\.parquet: not a readable case table"):
+        read_cases(path)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.01, 0.5, 0.99])
+def test_a_truncated_file_is_refused(share: float, tmp_path: Path) -> None:
+    path = tmp_path / "c.parquet"
+    write_cases(table(50), path)
+    whole = path.read_bytes()
+    path.write_bytes(whole[: int(share * len(whole))])
+    with pytest.raises(CaseError, match=r"c\.parquet: not a readable case table"):
+        read_cases(path)
+
+
+def test_a_file_without_rows_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "c.parquet"
+    table(4).frame.clear().write_parquet(path)
+    with pytest.raises(CaseError, match=r"c\.parquet: no cases"):
+        read_cases(path)
+
+
+def test_parquet_keeps_everything(tmp_path: Path) -> None:
+    boxed = replace(case(7), images=(ImageRef("é.jpg", (0, 1, 20, 30)),), groups=("a/b", "c"))
+    before = build(case(0), square(1), boxed, replace(case(3), cluster="elsewhere"))
+    write_cases(before, tmp_path / "c.parquet")
+    after = read_cases(tmp_path / "c.parquet")
+    assert after.frame.equals(before.frame)
+    assert after.case(2) == replace(boxed, cluster="é.jpg")
+    assert after.content_hash() == before.content_hash()
+
+
+def test_parquet_written_with_other_widths_is_read(tmp_path: Path) -> None:
+    """Other writers use large integers and add columns."""
+    path = tmp_path / "c.parquet"
+    before = table(6).frame
+    wide = before.with_columns(pl.col("truth").cast(pl.List(pl.Int64())), more=pl.lit(1))
+    wide.select("more", *reversed(SCHEMA.names())).write_parquet(path)
+    assert read_cases(path).frame.equals(before)
+
+
+def as_line(found: Case) -> str:
+    images = [{"path": i.path, "box": i.box} for i in found.images]
+    values = {"id": found.id, "images": images, "captions": found.captions, "truth": found.truth}
+    return json.dumps({**values, "groups": found.groups, "cluster": found.cluster})
+
+
+@FEW
+@given(found=st.lists(some_case(), min_size=1, max_size=4))
+def test_any_case_survives_a_table_and_both_files(
+    found: list[Case], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    folder = tmp_path_factory.mktemp("files")
+    numbered = [replace(one, id=str(i)) for i, one in enumerate(found)]
+    built = build(*numbered)
+    write_cases(built, folder / "c.parquet")
+    lines = write_lines(folder / "c.jsonl", *map(as_line, numbered))
+    for cases in (built, read_cases(folder / "c.parquet"), read_cases(lines)):
+        assert [cases.case(i) for i in range(len(cases))] == numbered

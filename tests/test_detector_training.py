@@ -1,0 +1,341 @@
+"""Training the heads of a detector: what they find, what is refused, and the command."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import typer
+from detector_support import HEADS, IDENTITY, families, save_noise
+from engine_support import build
+from models_for_tests import is_sentence, run_engine
+from typer.testing import CliRunner
+
+from counterpoint import evaluate, metrics
+from counterpoint.cases import Case, ImageRef
+from counterpoint.cli.detector import app
+from counterpoint.detector_training import (
+    Examples,
+    Result,
+    Settings,
+    Split,
+    fit,
+    read_pairs,
+    split,
+    train,
+)
+from counterpoint.errors import CounterpointError, DataError, ModelError, NotFoundError
+from counterpoint.models import LoadOptions
+from counterpoint.models.detector import load
+from counterpoint.models.detector_heads import CONFIG, WEIGHTS, Head, Heads, Saved, read, save
+from counterpoint.progress import Quiet
+from counterpoint.results import rows
+from counterpoint.scoring.store import Store
+from counterpoint.scoring.work import Work
+
+__all__ = ["families"]  # fixtures
+FAST = Settings(image_epochs=10, caption_epochs=10, learning_rate=0.05, batch=8)
+
+
+# --- training ----------------------------------------------------------------------------------
+
+
+def write_pairs(folder: Path, count: int = 60, *, clue: bool = True) -> Path:
+    """`count` natural and as many synthetic pairs; without a clue, nothing tells them apart."""
+    lines = []
+    for number in range(2 * count):
+        synthetic = bool(number % 2)
+        low, high = (140, 256) if synthetic and clue else (0, 110)
+        save_noise(folder / f"{number}.png", number, low, high)
+        word = "fake" if synthetic and clue else "plain"
+        label = "synthetic" if synthetic else "natural"
+        lines.append({"image": f"{number}.png", "caption": f"{number} {word}", "label": label})
+    path = folder / "pairs.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return path
+
+
+def trained(pairs: Path, out: Path, encoder: str = "lantern:a", **options) -> list[Result]:
+    with Store(pairs.parent / "store") as store:
+        return train(encoder, pairs, out, Work(store, 16, Quiet()), **{"settings": FAST, **options})
+
+
+def test_training_finds_what_tells_the_two_apart(tmp_path: Path) -> None:
+    image, caption = trained(write_pairs(tmp_path), tmp_path / "out")
+    assert (image.name, caption.name) == ("image", "caption")
+    assert image.accuracy == caption.accuracy == 1
+    assert image.majority == 0.5 and image.left_out == () and image.notes == []
+    assert (image.train, image.validation, image.test) == (96, 12, 12)
+    assert image.steps == 120  # twelve batches an epoch
+
+
+def test_training_finds_nothing_in_noise(tmp_path: Path) -> None:
+    results = trained(write_pairs(tmp_path, 150, clue=False), tmp_path / "out")
+    # 30 test items: three standard errors are 0.27
+    assert all(0.23 < result.accuracy < 0.77 for result in results)
+    assert all(result.test == 30 for result in results)
+
+
+def test_a_trained_detector_is_a_model(tmp_path: Path) -> None:
+    trained(write_pairs(tmp_path), tmp_path / "out")
+    model = load(str(tmp_path / "out"), LoadOptions())
+    for number in range(4):
+        low, high = ((0, 110), (140, 256))[number % 2]
+        save_noise(tmp_path / "new" / f"{number}.png", 1000 + number, low, high)
+    images = [(ImageRef(f"new/{n}.png"), ImageRef(f"new/{n + 1}.png")) for n in (0, 2)]
+    truth = ((True, False), (False, True))
+    cases = build(
+        Case("right", images[0], ("a plain dog", "a fake dog"), truth),
+        Case("wrong", images[1], ("a fake cat", "a plain cat"), truth),
+        root=tmp_path,
+    )
+    scores = run_engine(model, {"x": cases}, tmp_path / "s")["x"].scores.reshape(2, 2, 2)
+    assert metrics.group(scores, np.stack([IDENTITY] * 2)).tolist() == [1, 0]
+    told = model.describe()["detector"]
+    assert told["settings"]["learning_rate"] == FAST.learning_rate
+    assert [head["accuracy"] for head in told["heads"]] == [1, 1]
+    assert set(told["versions"]) == {"counterpoint", "torch", "numpy"}
+    json.dumps(told)
+
+
+def test_the_same_training_gives_the_same_bytes(tmp_path: Path) -> None:
+    pairs = write_pairs(tmp_path, 20)
+    for name in ("one", "two"):
+        trained(pairs, tmp_path / name)
+    for file in (WEIGHTS, CONFIG):
+        assert (tmp_path / "one" / file).read_bytes() == (tmp_path / "two" / file).read_bytes()
+    trained(pairs, tmp_path / "three", settings=replace(FAST, seed=1))
+    assert (tmp_path / "one" / WEIGHTS).read_bytes() != (tmp_path / "three" / WEIGHTS).read_bytes()
+
+
+def examples(count: int, seed: int = 0, *, clue: float = 1.0) -> Examples:
+    rng = np.random.default_rng(seed)
+    labels = np.arange(count) % 2
+    vectors = rng.normal(size=(count, 4)).astype(np.float32)
+    vectors[:, 0] += clue * (2 * labels - 1)
+    return Examples("caption", [str(n).encode() for n in range(count)], vectors, labels)
+
+
+def test_a_step_is_adams_on_the_cross_entropy() -> None:
+    side = examples(100)
+    parts = split(side, 0.2, 0)
+    settings = Settings(batch=1000, learning_rate=0.01)
+    head, epoch = fit(side, parts, 1, settings, lambda _: None)
+    labels = side.labels[parts.train]
+    slope = ((0.5 - labels)[:, None] * side.vectors[parts.train]).mean(axis=0)
+    # From 0, Adam's first step is the learning rate against the slope's sign.
+    np.testing.assert_allclose(head.weight, -0.01 * np.sign(slope), rtol=1e-4)
+    assert epoch == 1
+
+
+def test_the_epoch_that_does_best_on_the_validation_part_is_kept() -> None:
+    """What is learnt is the opposite of what the validation part asks: the first epoch is best."""
+    side = examples(200, clue=3)
+    turned = side._replace(labels=np.where(np.arange(200) < 40, 1 - side.labels, side.labels))
+    parts = Split(np.arange(40, 160), np.arange(40), np.arange(160, 200))
+    settings = Settings(batch=120, learning_rate=0.001)
+    late, epoch = fit(side, parts, 200, settings, lambda _: None)
+    early, first = fit(turned, parts, 200, settings, lambda _: None)
+    assert epoch > 1 and np.abs(late.weight).max() > 1.5 * np.abs(early.weight).max()
+    assert first < epoch
+
+
+def test_parts_are_apart_and_have_both_labels_alike() -> None:
+    side = examples(100)
+    keys = [*side.keys[:50], *side.keys[:50]]  # every item twice, some with both labels
+    side = side._replace(keys=keys, labels=np.array([0, 1] * 25 + [0, 1] * 20 + [1, 0] * 5))
+    parts = split(side, 0.4, 7)
+    assert sorted(np.concatenate(parts).tolist()) == list(range(100))
+    found = [{keys[i] for i in part.tolist()} for part in parts]
+    assert sum(map(len, found)) == len(set(keys)) == 50
+    assert [len(part) for part in parts] == [60, 20, 20]
+    assert all(0.3 < side.labels[part].mean() < 0.7 for part in parts)
+    other = split(side, 0.4, 8)
+    assert parts.test.tolist() != other.test.tolist()
+
+
+@pytest.mark.parametrize("held_out", [0.1, 0.8])
+def test_no_part_is_empty_even_of_the_smallest_table(held_out: float) -> None:
+    side = examples(20)
+    for part in split(side, held_out, 0):
+        assert set(side.labels[part].tolist()) == {0, 1}
+
+
+@pytest.mark.parametrize("ending", [".csv", ".parquet"])
+def test_tables_may_lack_images_or_captions(ending: str, tmp_path: Path) -> None:
+    import polars as pl
+
+    table = pl.DataFrame(
+        {
+            "image": ["a.png", None, "a.png", "b.png", "a.png"],
+            "caption": ["one", "two", "", "one", "one"],
+            "label": ["natural", "Synthetic", "synthetic", "1", "natural"],
+        }
+    )
+    path = tmp_path / f"t{ending}"
+    table.write_csv(path) if ending == ".csv" else table.write_parquet(path)
+    found = read_pairs(path, tmp_path)
+    assert found.captions == [("one", 0), ("two", 1), ("one", 1)]
+    assert [(p.ref.path, label) for p, label in found.images] == [
+        ("a.png", 0),
+        ("a.png", 1),
+        ("b.png", 1),
+    ]
+
+
+def test_images_that_cannot_be_read_are_left_out_and_told(tmp_path: Path) -> None:
+    pairs = write_pairs(tmp_path)
+    (tmp_path / "3.png").unlink()
+    (tmp_path / "4.png").write_bytes(b"no picture")
+    (tmp_path / "5.png").write_bytes((tmp_path / "7.png").read_bytes())  # one picture, two files
+    image, caption = trained(pairs, tmp_path / "out")
+    assert len(image.left_out) == 2 and caption.left_out == ()
+    assert image.train + image.validation + image.test == 117
+    [note] = image.notes
+    assert "3.png" in note and "1 more" in note
+
+
+def test_few_steps_are_told(tmp_path: Path) -> None:
+    image, _ = trained(write_pairs(tmp_path), tmp_path / "out", settings=Settings())
+    [note] = image.notes
+    assert "1 steps" in note and "--image-epochs" in note
+
+
+# --- refusals ----------------------------------------------------------------------------------
+
+
+def refused(kind: type[CounterpointError], function, *args, **kwargs) -> str:
+    with pytest.raises(kind) as caught:
+        function(*args, **kwargs)
+    message = str(caught.value)
+    assert is_sentence(message) and len(message) < 500
+    return message
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ({"image": "a.png", "caption": "x", "label": "real"}, "row 2: the label must be"),
+        ({"image": "a.png", "caption": "x", "label": None}, "row 2: the label must be"),
+        ({"image": "", "caption": " ", "label": "natural"}, "row 2 has neither"),
+    ],
+)
+def test_broken_rows_are_named(line: dict, said: str, tmp_path: Path) -> None:
+    good = {"image": "a.png", "caption": "x", "label": "natural"}
+    (tmp_path / "t.jsonl").write_text(f"{json.dumps(good)}\n{json.dumps(line)}\n")
+    assert said in refused(DataError, trained, tmp_path / "t.jsonl", tmp_path / "out")
+
+
+def test_what_cannot_be_trained_on_is_refused(tmp_path: Path) -> None:
+    pairs, out = write_pairs(tmp_path, 9), tmp_path / "out"
+    assert "9 natural images" in refused(DataError, trained, pairs, out)
+    for number in range(18):
+        (tmp_path / f"{number}.png").unlink()
+    said = refused(DataError, trained, pairs, out)
+    assert "0 natural images" in said and "no such file" in said
+    pairs = write_pairs(tmp_path, 12)
+    (tmp_path / "only.csv").write_text("image,label\na.png,natural\n")
+    assert "'caption' is missing" in refused(DataError, trained, tmp_path / "only.csv", out)
+    assert "no such file" in refused(DataError, trained, tmp_path / "none.csv", out)
+    assert "two towers" in refused(ModelError, trained, pairs, out, "lantern:judge")
+    with pytest.raises(NotFoundError, match="Did you mean 'lantern'"):
+        trained(pairs, out, "lantren:a")
+    assert not out.exists()
+    assert "already" in refused(ModelError, trained, pairs, tmp_path)
+    assert "already" in refused(ModelError, trained, pairs, pairs)
+
+
+def test_another_encoder_is_refused(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    trained(write_pairs(tmp_path, 12), out)
+    said = refused(ModelError, load, str(out), LoadOptions(precision="bf16"))
+    assert "not the one it was trained on" in said and "lantern:a" in said
+    told = json.loads((out / CONFIG).read_text())
+    for encoder in ("lantern:b", "lantern:judge", f"detector:{out}", f"ensemble:detector:{out}"):
+        (out / CONFIG).write_text(json.dumps({**told, "encoder": encoder}))
+        assert encoder in refused(ModelError, load, str(out), LoadOptions())
+
+
+def test_damaged_folders_are_refused(tmp_path: Path) -> None:
+    folder = tmp_path / "d"
+    assert CONFIG in refused(NotFoundError, read, folder)
+    save(folder, Saved(HEADS, "lantern:a", "f", {"settings": {}}))
+    back = read(folder)
+    assert (back.encoder, back.fingerprint, back.info) == ("lantern:a", "f", {"settings": {}})
+    for one, two in zip(back.heads, HEADS, strict=True):
+        assert all(np.array_equal(a, b) for a, b in zip(one, two, strict=True))
+
+    good = (folder / CONFIG).read_text()
+    for broken in ("{", "[]", "{}", '{"format": 1}'):
+        (folder / CONFIG).write_text(broken)
+        assert "damaged" in refused(ModelError, read, folder)
+    (folder / CONFIG).write_text(good.replace('"format": 1', '"format": 2'))
+    assert "format 2" in refused(ModelError, read, folder)
+    (folder / CONFIG).write_text(good)
+
+    wrong = Head(np.ones((2, 2), np.float32), np.zeros(1, np.float32))
+    nan = Head(np.full(2, np.nan, np.float32), np.zeros(1, np.float32))
+    for heads, said in ((Heads(wrong, wrong), "shapes"), (Heads(nan, nan), "finite")):
+        save(folder, Saved(heads, "lantern:a", "f", {}))
+        assert said in refused(ModelError, read, folder)
+    (folder / WEIGHTS).write_bytes(b"nothing")
+    assert WEIGHTS in refused(ModelError, read, folder)
+    (folder / WEIGHTS).unlink()
+    assert WEIGHTS in refused(ModelError, read, folder)
+    (tmp_path / "file").write_text("")
+    assert "cannot be saved" in refused(
+        ModelError, save, tmp_path / "file" / "d", Saved(HEADS, "lantern:a", "f", {})
+    )
+
+
+# --- the command line --------------------------------------------------------------------------
+
+
+def command(*words: object):
+    root = typer.Typer()
+    root.add_typer(app)
+    return CliRunner().invoke(root, ["detector", *map(str, words)])
+
+
+def test_the_command_trains_and_says_how_well(tmp_path: Path) -> None:
+    pairs = write_pairs(tmp_path)
+    fast = ("--lr", 0.05, "--image-epochs", 10, "--train-batch", 8)
+    done = command("train", "lantern:a", pairs, "-o", "out", *fast)
+    assert done.exit_code == 0, done.output
+    assert "image head: 100.0 % of 12 held-out images right" in done.stdout
+    assert "caption head: 100.0 % of 12" in done.stdout and "50.0 %" in done.stdout
+    assert "-m detector:out" in done.stdout
+    again = command("train", "lantern:a", pairs, "-o", "other", "--json")
+    assert [row["name"] for row in json.loads(again.stdout)] == ["image", "caption"]
+    assert "note: the image head was trained for 1 steps only" in again.stderr
+
+
+def test_the_command_fails_in_one_line(tmp_path: Path) -> None:
+    done = command("train", "lantern:a", "none.csv", "-o", "out")
+    assert done.exit_code == 1 and done.stderr == "error: none.csv: no such file.\n"
+    pairs = write_pairs(tmp_path, 2)
+    for wrong in (("--device", "tpu"), ("--lr", "0"), ("--held-out", "0.9")):
+        assert command("train", "lantern:a", pairs, "-o", "out", *wrong).exit_code == 2
+
+
+def test_a_detector_of_the_world_plays_a_benchmark(tmp_path: Path) -> None:
+    """World images of original and negative scenes are alike: the check finds no shortcut there."""
+    from counterpoint.benchmarks import load_benchmark
+
+    cases = load_benchmark("world-bi:size=15,seed=3")[1]
+    lines = [
+        {"image": ref.path, "caption": text, "label": label}
+        for row in range(len(cases))
+        for one in [cases.case(row)]
+        for ref, text, label in zip(one.images, one.captions, ("natural", "synthetic"), strict=True)
+    ]
+    (tmp_path / "w.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    done = command("train", "world:base", "w.jsonl", "-o", "det", "--device", "cpu")
+    assert done.exit_code == 0, done.output
+    [run] = evaluate("detector:det", "world-bi:size=10", device="cpu", out="run")
+    found = {row.metric: row.value for row in rows(run, groups=False, resamples=10)}
+    assert found["group"] <= min(found["image_to_text"], found["text_to_image"]) < 0.9
+    assert not run.left_out and run.manifest["model_info"]["detector"]["heads"][0]["test"] == 4

@@ -1,0 +1,122 @@
+"""Keys of images: one a content, and read once; a text has none."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from engine_support import build
+from image_support import HOW, encoded, nothing_held, picture, refusal, store, write_table
+from models_for_tests import Judge, Towers, choice, noise, pixels, run_engine
+
+from counterpoint.scoring import pictures
+from counterpoint.scoring.store import Store
+
+__all__ = ["nothing_held", "store"]  # fixtures
+
+
+def test_the_same_bytes_have_the_same_key(tmp_path: Path, store: Store) -> None:
+    write_table(tmp_path / "a.parquet", [1, 2, 1], 1)
+    write_table(tmp_path / "b" / "c.parquet", [9, 9, 9, 1], 4)
+    noise(1).save(tmp_path / "1.png")
+    assert (tmp_path / "1.png").read_bytes() == encoded(noise(1))
+    keys = [
+        picture(tmp_path, path).key(store)
+        for path in (
+            "1.png",
+            "parquet:a.parquet#image/0",
+            "parquet:a.parquet#image/2",
+            "parquet:b/c.parquet#image/3",
+        )
+    ]
+    assert len(set(keys)) == 1
+    others = [
+        picture(tmp_path, "parquet:a.parquet#image/1").key(store),
+        picture(tmp_path, "parquet:a.parquet#image/0", (0, 0, 2, 2)).key(store),
+        picture(tmp_path, "parquet:b/c.parquet#image/0").key(store),
+    ]
+    assert len({keys[0], *others}) == 4
+
+
+def test_every_shuffle_has_its_own_key(tmp_path: Path, store: Store) -> None:
+    noise(1).save(tmp_path / "a.png")
+    noise(2).save(tmp_path / "b.png")
+    shutil.copy(tmp_path / "a.png", tmp_path / "copy.png")
+    references = [
+        "a.png",
+        "b.png",
+        *(f"shuffle-{how}:{seed}:a.png" for how in HOW for seed in (0, 1, 11)),
+        "shuffle-rows:1:b.png",
+        "shuffle-rows:1:shuffle-rows:1:a.png",
+        "shuffle-rows:1:shuffle-columns:1:a.png",
+    ]
+    keys = {picture(tmp_path, path).key(store) for path in references}
+    assert len(keys) == len(references)
+    cropped = picture(tmp_path, "shuffle-rows:1:a.png", (0, 0, 2, 2)).key(store)
+    assert cropped not in keys
+    copies = {
+        picture(tmp_path, f"shuffle-rows:1:{path}").key(store)
+        for path in ("a.png", "copy.png", str(tmp_path / "a.png"))
+    }
+    assert len(copies) == 1 and copies < keys
+
+
+class Reads:
+    """Counts what is read from files and from tables."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.names: list[str] = []
+        read, cell = pictures._read, pictures._cell_bytes
+
+        def of_file(path: Path) -> bytes:
+            self.names.append(path.name)
+            return read(path)
+
+        def of_cell(path: Path, column: str, row: int) -> bytes:
+            self.names.append(f"{path.name} {row}")
+            return cell(path, column, row)
+
+        monkeypatch.setattr(pictures, "_read", of_file)
+        monkeypatch.setattr(pictures, "_cell_bytes", of_cell)
+
+
+def test_a_warm_store_reads_nothing_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_table(tmp_path / "t.parquet", range(4), 2)
+    noise(9).save(tmp_path / "a.png")
+    names = [f"parquet:t.parquet#image/{row}" for row in range(4)]
+    names += [f"shuffle-{how}:{seed}:a.png" for how in HOW for seed in (1, 2)]
+    names.append("shuffle-rows:1:parquet:t.parquet#image/0")
+    cases = build(*(choice(name, name, "yes", "no") for name in names), root=tmp_path)
+    reads = Reads(monkeypatch)
+    first, again = Towers(), Towers()
+    cold = run_engine(first, {"bench": cases}, tmp_path / "store")["bench"]
+    assert cold.left_out == {}
+    expected = {pixels(picture(tmp_path, name).open()) for name in names}
+    assert sorted(first.images) == sorted(expected)
+    reads.names.clear()
+    warm = run_engine(again, {"bench": cases}, tmp_path / "store")["bench"]
+    assert reads.names == [] and again.images == []
+    np.testing.assert_array_equal(warm.scores, cold.scores)
+    judged = run_engine(Judge(), {"bench": cases}, tmp_path / "store")["bench"]
+    reads.names.clear()
+    run_engine(Judge(), {"bench": cases}, tmp_path / "store")
+    assert reads.names == [] and np.isfinite(judged.scores).all()
+
+
+def test_the_seeds_of_a_picture_are_read_for_one_digest(
+    tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    noise(9).save(tmp_path / "a.png")
+    reads = Reads(monkeypatch)
+    for seed in range(5):
+        picture(tmp_path, f"shuffle-rows:{seed}:a.png").key(store)
+    assert reads.names == ["a.png"]
+
+
+@pytest.mark.parametrize("text", ["a dog", "a/b", "..", "one\nand two", "x" * 5000, "ends here."])
+def test_a_text_is_no_picture(tmp_path: Path, store: Store, text: str) -> None:
+    found = refusal(tmp_path, f"text:{text}", store)
+    assert "text" in found and "no such file" not in found
+    assert picture(tmp_path, f"text:{text}").file() is None

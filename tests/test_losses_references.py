@@ -1,0 +1,361 @@
+"""The losses against slow references: values and gradients."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from loss_support import NAMES, SCALE, SIZES, parts, value_and_gradients, wanted
+
+# --- slow references: plain loops over floats, written from the formulas -------------------------
+
+
+def dot(a, b):
+    return sum(x * y for x, y in zip(a, b, strict=True))
+
+
+def cross_entropy(logits, target):
+    return math.log(sum(math.exp(x) for x in logits)) - logits[target]
+
+
+def mean(values):
+    return sum(values) / len(values) if values else 0.0
+
+
+def slow_pairs(images, texts, extra, scale):
+    """Half of: each image among all texts and `extra`, each text among all images."""
+    found = []
+    for i in range(len(images)):
+        to_texts = [scale * dot(images[i], text) for text in [*texts, *extra]]
+        to_images = [scale * dot(texts[i], image) for image in images]
+        found.append((cross_entropy(to_texts, i) + cross_entropy(to_images, i)) / 2)
+    return mean(found)
+
+
+def slow_clip(images, captions, scale):
+    return slow_pairs(images, captions, [], scale)
+
+
+def listed(negatives, has_negative):
+    return [
+        n
+        for row, there in zip(negatives, has_negative, strict=True)
+        for n, yes in zip(row, there, strict=True)
+        if yes
+    ]
+
+
+def slow_clip_negatives(images, captions, negatives, scale, has_negative):
+    return slow_pairs(images, captions, listed(negatives, has_negative), scale)
+
+
+def slow_negclip(
+    images,
+    captions,
+    negatives,
+    hard_images,
+    hard_captions,
+    hard_negatives,
+    scale,
+    has_negative,
+    hard_has_negative,
+):
+    extra = listed(negatives, has_negative) + listed(hard_negatives, hard_has_negative)
+    return slow_pairs(images + hard_images, captions + hard_captions, extra, scale)
+
+
+def slow_negatives(images, captions, negatives, scale, has_negative):
+    found = []
+    for i, image in enumerate(images):
+        own = listed([negatives[i]], [has_negative[i]])
+        if own:
+            found.append(cross_entropy([scale * dot(image, t) for t in [captions[i], *own]], 0))
+    return mean(found)
+
+
+def slow_focal(images, captions, negatives, scale, has_negative, gamma=2.0, smoothing=0.02):
+    found = []
+    for i, image in enumerate(images):
+        own = listed([negatives[i]], [has_negative[i]])
+        if not own:
+            continue
+        powers = [math.exp(scale * dot(image, text)) for text in [captions[i], *own]]
+        value = 0.0
+        for number, power in enumerate(powers):
+            p = power / sum(powers)
+            y = smoothing / len(powers) + (1 - smoothing if number == 0 else 0)
+            value -= y * (1 - p) ** gamma * math.log(p)
+        found.append(value)
+    return mean(found)
+
+
+def slow_analogy(images, captions, positives, scale, has_positive, symmetric=False):
+    chosen = [i for i, yes in enumerate(has_positive) if yes]
+    found = []
+    for queries in (images, captions):
+        for place, i in enumerate(chosen):
+            there = [scale * dot(queries[i], positives[j]) for j in chosen]
+            back = [scale * dot(positives[i], queries[j]) for j in chosen]
+            found.append(cross_entropy(there, place))
+            if symmetric:
+                found.append(cross_entropy(back, place))
+    return mean(found)
+
+
+def slow_mil(images, dense, scale, has_dense):
+    def x(i, j, k):
+        return math.exp(scale * dot(images[i], dense[j][k])) if has_dense[j][k] else 0.0
+
+    found = []
+    for i in range(len(images)):
+        own = sum(x(i, i, k) for k in range(len(dense[i])))
+        every = sum(
+            x(i, j, k) + x(j, i, k) for j in range(len(images)) for k in range(len(dense[j]))
+        )
+        if any(has_dense[i]):
+            found.append(math.log(every) - math.log(own))
+    return mean(found)
+
+
+def slow_mil_negatives(images, dense, dense_negatives, scale, has_dense, has_dense_negative):
+    found = []
+    for i, image in enumerate(images):
+        own = sum(math.exp(scale * dot(image, s)) for s in listed([dense[i]], [has_dense[i]]))
+        wrong = sum(
+            math.exp(scale * dot(image, s))
+            for s in listed([dense_negatives[i]], [has_dense_negative[i]])
+        )
+        if own and wrong:
+            found.append(math.log(own + wrong) - math.log(own))
+    return mean(found)
+
+
+def slow_trohn_img(
+    images, captions, negative_images, negatives, scale, has_negative_image, has_negative
+):
+    twins = [i for i in range(len(images)) if has_negative_image[i] and has_negative[i][0]]
+    return slow_pairs(
+        images + [negative_images[i] for i in twins],
+        captions + [negatives[i][0] for i in twins],
+        [],
+        scale,
+    )
+
+
+def truths(i, captions, positives, has_positive):
+    return [captions[i], *([positives[i]] if has_positive[i] else [])]
+
+
+def slow_listwise(
+    images,
+    captions,
+    negatives,
+    scale,
+    positives,
+    has_positive,
+    has_negative,
+    margin=0.0,
+    worst=True,
+):
+    found = []
+    for i, image in enumerate(images):
+        own = listed([negatives[i]], [has_negative[i]])
+        sums = [
+            sum(math.exp(scale * (dot(image, n) - dot(image, t) + margin)) for n in own)
+            for t in truths(i, captions, positives, has_positive)
+        ]
+        if own:
+            found.append(
+                math.log(1 + sum(sums)) if worst else mean([math.log(1 + one) for one in sums])
+            )
+    return mean(found)
+
+
+def slow_hinge(
+    images,
+    captions,
+    negatives,
+    scale,
+    positives,
+    has_positive,
+    has_negative,
+    margin=0.1,
+    worst=False,
+):
+    found = []
+    for i, image in enumerate(images):
+        over = [
+            max(0.0, scale * (dot(image, n) - dot(image, t) + margin))
+            for n in listed([negatives[i]], [has_negative[i]])
+            for t in truths(i, captions, positives, has_positive)
+        ]
+        if over:
+            found.append(max(over) if worst else mean(over))
+    return mean(found)
+
+
+def slow_agreement(images, captions, positives, scale, has_positive):
+    found = []
+    for i, image in enumerate(images):
+        x = abs(scale * (dot(image, captions[i]) - dot(image, positives[i])))
+        if has_positive[i]:
+            found.append(x * x / 2 if x < 1 else x - 0.5)
+    return mean(found)
+
+
+def slow_agreement_images(images, captions, positives, scale, has_positive):
+    def shares(text):
+        powers = [math.exp(scale * dot(text, image)) for image in images]
+        return [power / sum(powers) for power in powers]
+
+    found = []
+    for i in range(len(images)):
+        p, q = shares(captions[i]), shares(positives[i])
+        one = sum(a * math.log(a / b) for a, b in zip(p, q, strict=True))
+        two = sum(b * math.log(b / a) for a, b in zip(p, q, strict=True))
+        if has_positive[i]:
+            found.append((one + two) / 2)
+    return mean(found)
+
+
+def slow_counterpart(
+    images,
+    captions,
+    negatives,
+    negative_images,
+    scale,
+    positives,
+    has_positive,
+    has_negative,
+    has_negative_image,
+    margin=0.0,
+):
+    found = []
+    for i, (image, other) in enumerate(zip(images, negative_images, strict=True)):
+        if not (has_negative_image[i] and has_negative[i][0]):
+            continue
+        n = negatives[i][0]
+        gaps = [dot(image, n) - dot(other, n)]
+        for t in truths(i, captions, positives, has_positive):
+            gaps += [dot(other, t) - dot(image, t), dot(other, t) - dot(other, n)]
+        found.append(math.log(1 + sum(math.exp(scale * (gap + margin)) for gap in gaps)))
+    return mean(found)
+
+
+def slow_hold(
+    images,
+    captions,
+    scale,
+    start_images,
+    start_captions,
+    positives,
+    has_positive,
+    start_positives,
+    slack=0.0,
+):
+    found = []
+    for i, image in enumerate(images):
+        pairs = [(captions[i], start_captions[i])]
+        if has_positive[i]:
+            pairs.append((positives[i], start_positives[i]))
+        for now, before in pairs:
+            lost = dot(start_images[i], before) - dot(image, now) - slack
+            found.append(scale * max(0.0, lost))
+    return mean(found)
+
+
+REFERENCES = [
+    ("clip", slow_clip, {}),
+    ("clip-negatives", slow_clip_negatives, {}),
+    ("negclip", slow_negclip, {}),
+    ("negatives", slow_negatives, {}),
+    ("focal", slow_focal, {}),
+    ("focal", slow_focal, {"gamma": 0.5, "smoothing": 0.3}),
+    ("analogy", slow_analogy, {}),
+    ("analogy", slow_analogy, {"symmetric": True}),
+    ("mil", slow_mil, {}),
+    ("mil-negatives", slow_mil_negatives, {}),
+    ("trohn-img", slow_trohn_img, {}),
+    ("listwise", slow_listwise, {}),
+    ("listwise", slow_listwise, {"margin": 0.2, "worst": False}),
+    ("hinge", slow_hinge, {}),
+    ("hinge", slow_hinge, {"margin": 0.3, "worst": True}),
+    ("agreement", slow_agreement, {}),
+    ("agreement-images", slow_agreement_images, {}),
+    ("counterpart", slow_counterpart, {"margin": 0.1}),
+    ("hold", slow_hold, {}),
+    ("hold", slow_hold, {"slack": 0.1}),
+]
+OURS = {"listwise", "hinge", "agreement", "agreement-images", "counterpart", "hold"}
+
+
+# --- against the references --------------------------------------------------------------------
+
+
+def plainly(name, given):
+    return {part: given[part].tolist() for part in wanted(name)}
+
+
+def slowly(reference, name, given, options, scale=SCALE):
+    return reference(**plainly(name, given), scale=scale, **options)
+
+
+def slow_gradient(reference, name, given, options, part, step=1e-6):
+    """Central differences, one number after the other."""
+    plain, slopes = plainly(name, given), []
+    for place in range(given[part].numel()):
+        ends = []
+        for sign in (1, -1):
+            moved = given[part].clone()
+            moved.view(-1)[place] += sign * step
+            ends.append(reference(**plain | {part: moved.tolist()}, scale=SCALE, **options))
+        slopes.append((ends[0] - ends[1]) / (2 * step))
+    return torch.tensor(slopes, dtype=torch.float64).view_as(given[part])
+
+
+@pytest.mark.parametrize("there", ["all", "some", "none"])
+@pytest.mark.parametrize(("name", "reference", "options"), REFERENCES)
+def test_values_and_gradients_agree_with_a_slow_reference(name, reference, options, there):
+    for sizes in SIZES:
+        given = parts(sizes, there)
+        value, grads = value_and_gradients(name, given, options)
+        assert value == pytest.approx(slowly(reference, name, given, options), abs=1e-12, rel=1e-12)
+        vectors = [part for part in wanted(name) if given[part].is_floating_point()]
+        assert grads.keys() <= {*vectors, "scale"}
+        for part in vectors:
+            found = grads.get(part, torch.zeros_like(given[part]))
+            if part.startswith("start_"):
+                assert not found.any()
+                continue
+            expected = slow_gradient(reference, name, given, options, part)
+            torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize(("name", "reference", "options"), REFERENCES)
+def test_values_agree_whatever_is_missing(name, reference, options):
+    """Such as a dense negative without its caption, or an image without its negative."""
+    with torch.autograd.set_detect_anomaly(
+        True
+    ):  # a NaN on the way back is an error even if dropped
+        for seed in range(25):
+            given = parts((3, 2, 2), "some", seed)
+            value, grads = value_and_gradients(name, given, options)
+            expected = slowly(reference, name, given, options)
+            assert value == pytest.approx(expected, abs=1e-12, rel=1e-12)
+            assert all(grad.isfinite().all() for grad in grads.values())
+
+
+@pytest.mark.parametrize(("name", "reference", "options"), REFERENCES)
+def test_the_scale_has_its_gradient_or_none_at_all(name, reference, options):
+    given = parts((4, 3, 2), "some", seed=1)
+    _, grads = value_and_gradients(name, given, options)
+    ends = [slowly(reference, name, given, options, SCALE + step) for step in (1e-6, -1e-6)]
+    if name in OURS:
+        assert "scale" not in grads and ends[0] != ends[1]
+    else:
+        assert float(grads["scale"]) == pytest.approx((ends[0] - ends[1]) / 2e-6, rel=1e-6)
+
+
+def test_every_term_has_a_reference():
+    assert {name for name, *_ in REFERENCES} == set(NAMES)

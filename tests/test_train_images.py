@@ -1,0 +1,97 @@
+"""Images for training: decoded no larger than needed, and prepared in part on the device."""
+
+from __future__ import annotations
+
+import io
+
+import numpy as np
+import pytest
+import torch
+from open_clip.transform import PreprocessCfg, image_transform_v2
+from PIL import Image
+from torchvision.transforms import Compose, RandomErasing
+from train_data_support import preprocess, same, tokenize, training_file
+
+from counterpoint.errors import ImageError
+from counterpoint.train.data import DataConfig
+from counterpoint.train.data_opening import open_data
+from counterpoint.train.decoding import decode
+from counterpoint.train.pixels import Pixels
+
+
+def jpeg(size=(640, 480)) -> bytes:
+    rng = np.random.default_rng(0)
+    smooth = Image.fromarray(rng.integers(0, 255, (6, 8, 3), dtype=np.uint8)).resize(size)
+    buffer = io.BytesIO()
+    smooth.save(buffer, "JPEG", quality=90)
+    return buffer.getvalue()
+
+
+def test_a_jpeg_is_decoded_no_larger_than_needed_and_looks_the_same():
+    small, whole = decode(jpeg(), "a", 224), decode(jpeg(), "a", 640)
+    assert small.size == (320, 240) and whole.size == (640, 480)
+    one, other = (np.asarray(i.resize((64, 64), Image.Resampling.BICUBIC)) for i in (small, whole))
+    assert np.abs(one.astype(int) - other).mean() < 1
+    assert decode(jpeg((300, 230)), "a", 224).size == (300, 230)  # never too small
+
+
+def transform(side: int = 32):
+    return image_transform_v2(
+        PreprocessCfg(size=(side, side), mean=(0.5, 0.4, 0.3)), is_train=False
+    )
+
+
+def test_the_end_of_a_preprocessing_may_be_left_to_the_device(tmp_path):
+    """Bit for bit the same, for all images of a batch."""
+    path = training_file(tmp_path)
+    config = DataConfig(kind="pairs", path=path, workers=0, negative_images=True, hard_images=2)
+    whole, split = (open_data(config, transform(), tokenize, batch=6, seed=0) for _ in range(2))
+    split.pixels = Pixels(transform())  # as on a GPU
+    assert split.pixels.splits and not whole.pixels.splits
+    prepared = split.prepare(1, 1).content
+    assert prepared.images.dtype == prepared.hard.images.dtype == torch.uint8
+    assert same(split.batch(1, 1), whole.batch(1, 1))
+
+
+def test_a_preprocessing_of_another_make_is_not_taken_apart():
+    image = Image.new("RGB", (40, 50), (9, 8, 7))
+    for whole in (preprocess, Compose([*transform().transforms, RandomErasing(1.0)])):
+        pixels = Pixels(whole)
+        assert not pixels.splits
+        torch.manual_seed(0)
+        found = pixels.rest(pixels.first(image))
+        torch.manual_seed(0)
+        assert torch.equal(found, whole(image))
+
+
+def test_an_augmentation_of_the_picture_may_be_taken_apart():
+    augmenting, rng = (
+        image_transform_v2(PreprocessCfg(size=32), is_train=True),
+        np.random.default_rng(1),
+    )
+    image = Image.fromarray(rng.integers(0, 255, (50, 60, 3), dtype=np.uint8))
+    pixels = Pixels(augmenting)
+    assert pixels.splits
+    torch.manual_seed(3)
+    found = pixels.rest(pixels.first(image))
+    torch.manual_seed(3)
+    assert torch.equal(found, augmenting(image))
+
+
+def test_images_that_cannot_be_used():
+    with pytest.raises(ImageError, match="not an image"):
+        decode(b"", "a", 8)
+    with pytest.raises(ImageError, match="broken"):
+        decode(jpeg()[:2000], "a", 640)
+    with pytest.raises(ImageError, match="too narrow"):
+        decode(jpeg((800, 2)), "a", 8)
+
+
+def test_deep_and_transparent_images_become_rgb(tmp_path):
+    deep = Image.fromarray(np.full((8, 8), 257 * 100, dtype=np.uint16))
+    palette = Image.new("P", (8, 8))
+    for image, options in ((deep, {}), (palette, {"transparency": b"\x00" * 4})):
+        image.save(tmp_path / "a.png", **options)
+        found = decode((tmp_path / "a.png").read_bytes(), "a", 8)
+        assert found.mode == "RGB"
+        assert found.getpixel((0, 0)) == ((100,) * 3 if image is deep else (0, 0, 0))
