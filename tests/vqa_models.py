@@ -264,11 +264,16 @@ ALL: dict[str, Callable[[], Parts]] = {
 
 
 def save(folder: Path, parts: Parts, seed: int = 0) -> Path:
-    """A folder of this model, with weights large enough that every token matters."""
+    """A folder of this model, with weights large enough that every token matters.
+
+    All of them are drawn anew: those that the model was made with come from torch's own generator,
+    and so from whatever was drawn before.
+    """
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
-        for weight in parts.model.parameters():
-            weight.add_(torch.empty_like(weight).normal_(std=0.25, generator=generator))
+        for name, weight in parts.model.named_parameters():
+            norm = "norm" in name.lower() and name.endswith("weight")
+            weight.normal_(mean=float(norm), std=0.25, generator=generator)
     with quiet():
         parts.model.save_pretrained(folder)
         parts.processor.save_pretrained(folder)
