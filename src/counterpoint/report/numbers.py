@@ -19,7 +19,7 @@ from counterpoint.metric_registry import METRICS, Metric, QueryMetric
 from counterpoint.progress import Progress, Quiet
 from counterpoint.report.gathering import Material, Scored
 from counterpoint.report.wording import is_baseline, is_human
-from counterpoint.results import averaging_of, means_of, members_in
+from counterpoint.results import Row, averaging_of, means_of, members_in
 from counterpoint.runs import Run
 from counterpoint.statistics import ALL, RESAMPLES, Estimate, estimate, holm, verdict
 
@@ -28,19 +28,9 @@ Wanted = Callable[[Metric | QueryMetric], bool]
 
 
 @dataclass(frozen=True, slots=True)
-class Number:
-    """One number, as a `Row`; `standing` and `p` come from the paired test against the best."""
+class Number(Row):
+    """A row whose `standing` and `p` come from the paired test against the best."""
 
-    model: str
-    benchmark: str
-    group: str
-    metric: str
-    value: float
-    ci_low: float
-    ci_high: float
-    n: int
-    ties: int
-    chance: float | None
     standing: Standing = ""
     p: float | None = None
 
