@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 
 import pytest
 from campaigns import answer_all, rightly
@@ -59,3 +61,18 @@ def test_from_new_to_results(say, tmp_path):
 def test_what_can_go_wrong_is_one_sentence(say, words, sentence):
     done = say(*words, status=1)
     assert sentence in done.stderr.replace("\n", " ") and "Traceback" not in done.output
+
+
+@pytest.mark.parametrize(
+    "words", [("ls",), ("new", "c", "world-bi:size=2", "--as", "both-ways"), ("results", "c")]
+)
+def test_without_its_packages_it_says_what_to_install(words):
+    """In a process of its own, where nothing of the studio has been imported yet."""
+    script = (
+        "import sys; sys.modules['sqlalchemy'] = None; "
+        "from counterpoint.cli import main; sys.argv[0] = 'counterpoint'; main()"
+    )
+    command = [sys.executable, "-c", script, "campaign", *words]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "pip install 'counterpoint[studio]'" in done.stderr and "Traceback" not in done.stderr

@@ -285,3 +285,13 @@ def test_pictures_are_scaled_and_large_ones_refused(tmp_path):
     for row in (2, 3, 4, 5):
         assert picture(row).status_code == 404
         assert "cannot be shown" in picture(row).text
+
+
+def test_another_crop_is_another_case():
+    whole, cropped = (
+        Cases.build([caption_case("1", ImageRef("a.png", box), ["a cat"], ["a dog"])], source="t")
+        for box in (None, (0, 0, 5, 5))
+    )
+    one, same, other = (make_index("m", part(c, np.ones(2))) for c in (whole, whole, cropped))
+    assert one.same_in(same).tolist() == [0]
+    assert one.same_in(other).tolist() == [-1]

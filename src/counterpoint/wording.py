@@ -34,6 +34,7 @@ SAID: Final = {
 # The metric that says most of a benchmark is the first of these that it has.
 COMPOSITION: Final = ("augmented_accuracy", "group", "text_only_accuracy", "original_accuracy")
 GALLERY: Final = ("image_to_text_recall@1", "accuracy@1")
+_BASELINES: Final = ("blind", "random")  # families of models that see no image
 _REASONS: Final = {
     "caption too long": "caption too long",
     "no such file": "image missing",
@@ -49,6 +50,10 @@ def headline(metrics: Iterable[str]) -> str | None:
     """The metric that says most of a benchmark."""
     known = set(metrics)
     return next((metric for metric in (*COMPOSITION, *GALLERY) if metric in known), None)
+
+
+def is_baseline(model: str) -> bool:
+    return model.partition(":")[0] in _BASELINES
 
 
 def p_value(p: float) -> str:

@@ -31,6 +31,7 @@ Db = Annotated[
 
 
 def _open(db: str) -> Database:
+    """First in every verb: without its packages nothing of the studio can be imported."""
     from counterpoint.errors import MissingExtraError
 
     try:
@@ -81,12 +82,13 @@ def new(
 
     The links start at the address that `counterpoint studio` prints.
     """
+    database = _open(db)
     from counterpoint.studio.annotate.campaigns import Settings, create
     from counterpoint.studio.annotate.kinds import find_kind
     from counterpoint.studio.annotate.sources import Wanted, read_material
 
-    database, chosen = _open(db), find_kind(kind)
     try:
+        chosen = find_kind(kind)
         material = read_material(source, chosen, Wanted(limit, seed, data, images, benchmark))
         settings = Settings(overlap, checks, seed)
         made = create(database, name, chosen, material, settings, annotators)
@@ -115,9 +117,9 @@ def ls(db: Db = DEFAULT_DB, as_json: AsJson = False) -> None:
     """
     from dataclasses import asdict
 
+    database = _open(db)
     from counterpoint.studio.annotate.campaigns import standings
 
-    database = _open(db)
     with database.reading() as session:
         found = standings(session)
     database.close()
@@ -161,11 +163,11 @@ def results(
 
     counterpoint campaign results filter --export accepted.parquet --least-checks 0.8
     """
+    database = _open(db)
     from counterpoint.studio.annotate.campaigns import find_campaign
     from counterpoint.studio.annotate.exporting import answers_csv
     from counterpoint.studio.annotate.outcomes import outcome_of
 
-    database = _open(db)
     with database.reading() as session:
         campaign = find_campaign(session, name)
         found = outcome_of(session, campaign, least)

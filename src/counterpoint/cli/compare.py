@@ -11,6 +11,9 @@ from counterpoint.cli.console import errors, print_json, progress_bars
 from counterpoint.cli.options import AsJson, Groups, ProtocolName
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from counterpoint.comparison import Difference
     from counterpoint.protocols import Protocol
     from counterpoint.runs import Run
 
@@ -54,10 +57,17 @@ def compare(
     else:
         print_differences(found, a.model, b.model, groups=groups)
     if html or open_page:
-        _write_page(a, b, chosen, html or _PAGE, show=open_page)
+        _write_page((a, b), found, chosen, html or _PAGE, show=open_page)
 
 
-def _write_page(a: Run, b: Run, protocol: Protocol | None, path: Path, *, show: bool) -> None:
+def _write_page(
+    runs: tuple[Run, Run],
+    found: Sequence[Difference],
+    protocol: Protocol | None,
+    path: Path,
+    *,
+    show: bool,
+) -> None:
     import webbrowser
 
     from counterpoint.cli.report import made_now
@@ -65,7 +75,8 @@ def _write_page(a: Run, b: Run, protocol: Protocol | None, path: Path, *, show: 
     from counterpoint.writing import whole_file
 
     with progress_bars() as bars:
-        text = compare_page(a, b, Options(protocol=protocol, made=made_now(), progress=bars))
+        options = Options(protocol=protocol, made=made_now(), progress=bars)
+        text = compare_page(*runs, options, found)
     with whole_file(path) as partial:
         partial.write_text(text, encoding="utf-8")
     errors.print(f"wrote {path}", soft_wrap=True)

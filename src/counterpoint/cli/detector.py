@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from counterpoint.cli.console import errors, output, percent, plainly, print_json, progress_bars
-from counterpoint.cli.options import AsJson
+from counterpoint.cli.options import AsJson, BatchSize, Device
 
 app = typer.Typer(
     name="detector",
@@ -41,8 +41,8 @@ def train(
         ),
     ] = 0.2,
     seed: Annotated[int, typer.Option(min=0)] = 0,
-    batch_size: Annotated[int, typer.Option(min=1, help="Images or captions at a time.")] = 128,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    batch_size: BatchSize = 128,
+    device: Device = "auto",
     precision: Annotated[str, typer.Option(help="fp32, tf32, bf16 or fp16.")] = "fp32",
     as_json: AsJson = False,
 ) -> None:

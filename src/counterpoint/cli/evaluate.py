@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from counterpoint.cli.console import errors, output, print_json, progress_bars
-from counterpoint.cli.options import AsJson, Clean, DataFolder, Groups, ProtocolName
+from counterpoint.cli.options import (
+    AllowMissing,
+    AsJson,
+    BatchSize,
+    Clean,
+    DataFolder,
+    Device,
+    Groups,
+    Limit,
+    ProtocolName,
+)
 
 if TYPE_CHECKING:
     from counterpoint.models import LoadOptions
@@ -44,14 +54,10 @@ def evaluate(
             help="The run's folder; with several models, a sub-folder each. Else: in runs/."
         ),
     ] = None,
-    limit: Annotated[
-        int | None, typer.Option(min=1, help="Score only so many cases of each benchmark.")
-    ] = None,
+    limit: Limit = None,
     protocol: ProtocolName = None,
-    batch_size: Annotated[
-        int, typer.Option(min=1, help="Images, captions or pairs at a time.")
-    ] = 128,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    batch_size: BatchSize = 128,
+    device: Device = "auto",
     precision: Annotated[
         str, typer.Option(help="fp32, tf32, bf16 or fp16; vectors are compared in float32.")
     ] = "fp32",
@@ -63,9 +69,7 @@ def evaluate(
     ] = False,
     clean: Clean = False,
     groups: Groups = False,
-    allow_missing: Annotated[
-        bool, typer.Option("--allow-missing", help="Exit with 0 although cases were left out.")
-    ] = False,
+    allow_missing: AllowMissing = False,
     as_json: AsJson = False,
 ) -> None:
     """Score models on benchmarks, print one table, keep every raw score."""

@@ -25,3 +25,11 @@ Groups = Annotated[bool, typer.Option("--groups", help="Show every group, not on
 ProtocolName = Annotated[
     str | None, typer.Option("--protocol", help="Another protocol than the official one.")
 ]
+AllowMissing = Annotated[
+    bool, typer.Option("--allow-missing", help="Exit with 0 although cases were left out.")
+]
+BatchSize = Annotated[int, typer.Option(min=1, help="Images, captions or pairs at a time.")]
+Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
+Limit = Annotated[
+    int | None, typer.Option(min=1, help="Score only so many cases of each benchmark.")
+]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from counterpoint.cli.console import counted, errors, output, percent, print_json, progress_bars
-from counterpoint.cli.options import AsJson
+from counterpoint.cli.options import AsJson, Device
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -69,7 +69,7 @@ def refine(
         Path | None, typer.Option(help="Write the report to this file as JSON.")
     ] = None,
     batch_size: Annotated[int, typer.Option(min=1, help="Texts at a time.")] = 128,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    device: Device = "auto",
     precision: Annotated[str, typer.Option(help="fp32, tf32, bf16 or fp16.")] = "fp32",
     as_json: AsJson = False,
 ) -> None:

@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from counterpoint.cli.console import counted, errors, output, print_json, progress_bars
-from counterpoint.cli.options import AsJson, DataFolder, Groups, ProtocolName
+from counterpoint.cli.options import (
+    AllowMissing,
+    AsJson,
+    BatchSize,
+    DataFolder,
+    Device,
+    Groups,
+    Limit,
+    ProtocolName,
+)
 
 if TYPE_CHECKING:
     from counterpoint.results import Row
@@ -36,17 +45,13 @@ def wise(
         tuple[float, Path] | None,
         typer.Option(help="Save the model of one alpha as a folder for open_clip:local-dir:."),
     ] = None,
-    limit: Annotated[
-        int | None, typer.Option(min=1, help="Score only so many cases of each benchmark.")
-    ] = None,
+    limit: Limit = None,
     protocol: ProtocolName = None,
-    batch_size: Annotated[int, typer.Option(min=1, help="Images or captions at a time.")] = 128,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    batch_size: BatchSize = 128,
+    device: Device = "auto",
     precision: Annotated[str, typer.Option(help="fp32, tf32, bf16 or fp16.")] = "fp32",
     groups: Groups = False,
-    allow_missing: Annotated[
-        bool, typer.Option("--allow-missing", help="Exit with 0 although cases were left out.")
-    ] = False,
+    allow_missing: AllowMissing = False,
     as_json: AsJson = False,
 ) -> None:
     """Mix the weights of two models, (1 - alpha) x base + alpha x tuned, and evaluate the line.

@@ -18,10 +18,11 @@ from counterpoint.errors import RunError
 from counterpoint.metric_registry import METRICS, Metric, QueryMetric
 from counterpoint.progress import Progress, Quiet
 from counterpoint.report.gathering import Material, Scored
-from counterpoint.report.wording import is_baseline, is_human
+from counterpoint.report.wording import is_human
 from counterpoint.results import Row, averaging_of, means_of, members_in
 from counterpoint.runs import Run
 from counterpoint.statistics import ALL, RESAMPLES, Estimate, estimate, holm, verdict
+from counterpoint.wording import is_baseline
 
 Standing = Literal["", "best", "tied", "untested"]
 Wanted = Callable[[Metric | QueryMetric], bool]

@@ -21,10 +21,10 @@ from counterpoint.report.numbers import is_main, numbers_of
 from counterpoint.report.papers import Papers, beside_papers
 from counterpoint.report.table import Tables, tables
 from counterpoint.report.thumbnails import BUDGET, Album
-from counterpoint.report.wording import is_baseline, written
+from counterpoint.report.wording import written
 from counterpoint.runs import Run
 from counterpoint.statistics import RESAMPLES
-from counterpoint.wording import heading
+from counterpoint.wording import heading, is_baseline
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -59,12 +59,18 @@ def report_page(runs: Sequence[Run], options: Options | None = None) -> str:
     return _render(material, made, chosen, chosen.title or _title(material))
 
 
-def compare_page(a: Run, b: Run, options: Options | None = None) -> str:
-    """The HTML of two runs side by side: their paired differences, then what a report has."""
+def compare_page(
+    a: Run, b: Run, options: Options | None = None, found: Sequence[Difference] | None = None
+) -> str:
+    """The HTML of two runs side by side: their paired differences, then what a report has.
+
+    `found` is what `compare` says of them, if that is known already.
+    """
     chosen = options or Options()
-    advance = chosen.progress.start("comparing", 1)
-    found = compare(a, b, chosen.protocol, resamples=chosen.resamples)
-    advance(1)
+    if found is None:
+        advance = chosen.progress.start("comparing", 1)
+        found = compare(a, b, chosen.protocol, resamples=chosen.resamples)
+        advance(1)
     material, made = _numbers([a, b], chosen)
     one, two = material.labels
     title = chosen.title or f"{one} and {two}"

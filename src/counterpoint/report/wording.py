@@ -7,14 +7,9 @@ from typing import Final
 
 from counterpoint.metric_registry import METRICS
 
-_BASELINES: Final = ("blind", "random")  # families of models
 HUMAN: Final = "human"
 # Invisible, or able to turn the direction of what follows: of no use in a name.
 _CONTROLS: Final = re.compile("[\x00-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]+")
-
-
-def is_baseline(model: str) -> bool:
-    return model.partition(":")[0] in _BASELINES
 
 
 def is_human(model: str) -> bool:

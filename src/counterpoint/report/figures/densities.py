@@ -22,8 +22,9 @@ from counterpoint.report.figures.drawing import (
 )
 from counterpoint.report.gathering import Material, Scored
 from counterpoint.report.numbers import Number
-from counterpoint.report.wording import is_baseline, is_human, shortened
+from counterpoint.report.wording import is_human, shortened
 from counterpoint.runs import Part
+from counterpoint.wording import is_baseline
 
 TITLE: Final = "Scores"
 _POINTS: Final = 96

@@ -82,7 +82,7 @@ def make_index(model: str, part: Part) -> Index:
     said = frame.select(
         pl.concat_str(
             pl.col("id"),
-            pl.col("images").list.eval(pl.element().struct.field("path")).list.join("\0"),
+            pl.col("images").list.eval(pl.element().struct.json_encode()).list.join("\0"),
             pl.col("truth").cast(pl.List(pl.String())).list.join(","),
             text,
             separator="\1",

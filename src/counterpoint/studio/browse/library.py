@@ -15,9 +15,9 @@ from counterpoint.runs import Run, load_run
 from counterpoint.studio.browse.folders import Found, Place, find, read_manifest
 from counterpoint.studio.browse.index import Index, make_index
 from counterpoint.studio.security import Refused
+from counterpoint.wording import is_baseline
 
 _FRESH: Final = 2.0  # seconds for which the folder is not listed again
-_BASELINES: Final = ("blind:", "random")  # models that see no image
 _HELD: Final = 2 * 2**30  # bytes of cases and scores in memory
 
 
@@ -72,7 +72,7 @@ class Library:
         """The runs that say what they are, by their folders' names, baselines last."""
         listed = [(place, self._manifest(place)) for place in self.found().places]
         found = [Listed(place, manifest) for place, manifest in listed if manifest is not None]
-        return sorted(found, key=lambda run: run.model.startswith(_BASELINES))
+        return sorted(found, key=lambda run: is_baseline(run.model))
 
     def refused(self) -> list[tuple[str, str]]:
         """Folders that are not shown, with the reason of each."""

@@ -10,6 +10,7 @@ from counterpoint.results import Row
 from counterpoint.studio.browse.library import Library, Listed
 from counterpoint.studio.security import Refused
 from counterpoint.studio.web import url
+from counterpoint.wording import heading
 
 # The outcome that a number counts, where it counts just one.
 _COUNTS: Final = {
@@ -80,8 +81,3 @@ def _line(run: Listed, benchmark: str, rows: list[Row], failure: str) -> Line:
         for row in rows
     }
     return Line(run, address(""), run.cases(benchmark), numbers, failure)
-
-
-def heading(metric: str) -> str:
-    """`image_to_text_recall@1` as a heading."""
-    return metric.replace("_", " ").removesuffix(" accuracy")
