@@ -6,14 +6,15 @@ The model is open_clip's ViT-B-32 with random weights, the recipe is hp-hn: an i
 a positive and a negative. The plain loop does what open_clip's trainer does: one call of the model
 with texts padded to 77 tokens, AdamW as torch has it, float32 with TF32 products, or `amp` (float16
 with a scaled loss) or `amp_bf16`. Ours is the loop of `counterpoint train`. Both compute the same
-loss of the same batches, which lie on the device already; that it is the same is checked.
+loss of the same batches, which lie on the device already; that it is the same is checked. Ours is
+measured twice: as recipes have it, and with `compile=true`.
 
 Captions are as long as COCO's: 11 tokens in the middle, one of a hundred longer than 20, some of 40
 and more, and two tokens around them. The share of the ceiling is what a loop really multiplies a
 second, padding included, against one large matrix product measured in the same run.
 
-Then the same with JPEG photographs from a folder, decoded by worker processes: a stall is time in
-which the device had nothing to do because the next batch was not there.
+Then ours with JPEG photographs from a folder, decoded by worker processes: a stall is time in which
+the device had nothing to do because the next batch was not there.
 
 Without a GPU everything is small and in float32: a try, which says nothing about a GPU.
 """
@@ -50,6 +51,7 @@ from counterpoint.train.batches import Batch, Features
 from counterpoint.train.building import Run, build
 from counterpoint.train.logs import Meter
 from counterpoint.train.loop import _gradients
+from counterpoint.train.model import compile_blocks
 from counterpoint.train.ranks import Ranks
 from counterpoint.train.reading import load_recipe
 from counterpoint.train.recipe import terms_of
@@ -61,7 +63,7 @@ WORDS = (
     *("dog", "cat", "horse", "table", "chair", "street", "bus", "bench", "plate", "pizza", "kite"),
     *("standing", "sitting", "riding", "holding", "next", "to", "with", "behind", "and"),
 )  # a token each
-DISTINCT, PHOTOS, WARM, BLOCKS = 3, 48, 4, 3  # batches, files, steps before and parts of timing
+DISTINCT, PHOTOS, WARM, BLOCKS = 3, 48, 6, 3  # batches, files, steps before and parts of timing
 PLAIN = {"fp32": "fp32 (TF32)", "amp": "amp (fp16)", "amp_bf16": "amp_bf16"}
 
 
@@ -215,7 +217,7 @@ def measure(
             step(number)
     operations = counter.get_total_flops() / (DISTINCT * batch)
     gpu = device.type == "cuda"
-    for number in range(WARM if gpu else 0):
+    for number in range(WARM):  # each batch twice: a compiler sees that shapes differ
         step(number)
     wait(device)
     if gpu:
@@ -278,7 +280,7 @@ def drop(stream: Iterator[Batch], count: int) -> None:
         pass
 
 
-def loaded(run: Run, steps: int, workers: int) -> None:
+def loaded(run: Run, steps: int, workers: int) -> str:
     """The recipe's own data: how fast it comes without a step, then with."""
     batch, device = run.recipe.batch, run.ranks.device
     stream = run.data.stream(0)
@@ -299,9 +301,9 @@ def loaded(run: Run, steps: int, workers: int) -> None:
     values = meter.read()
     speed, stall = values["samples_per_second"], values["stall"]
     stream.close()  # type: ignore[attr-defined]
-    print(
-        f"JPEG 640 x 480 from a folder, {workers} workers: {alone:,.0f} samples/s alone; "
-        f"in training {speed:,.0f} samples/s, stalled {100 * stall:.1f} %"
+    return (
+        f"{alone:,.0f} samples/s of data alone, {speed:,.0f} in training, "
+        f"stalled {100 * stall:.1f} % of the time"
     )
 
 
@@ -326,14 +328,18 @@ def compared(run: Run, batches: list[Batch], given: argparse.Namespace) -> None:
         del step
     torch.backends.cudnn.benchmark = False
     first = {name: value.clone() for name, value in towers.state_dict().items()}
-    for groups in given.groups:
+    stalls = []
+    for compiled in (False, True):
         towers.load_state_dict(first)
-        towers.length_groups = groups
+        name = f"ours, {run.recipe.precision}{', compiled' * compiled}"
+        if compiled:
+            compile_blocks(towers, run.recipe.model)
         with arithmetic(run.recipe.precision, device):
-            name = f"ours, {run.recipe.precision}, {groups} length group{'s' * (groups > 1)}"
             mine.append(measure(name, our_step(run, cycle(batches), Meter()), run, given.steps))
-        print_speed(mine[-1], most)
+            print_speed(mine[-1], most)
+            stalls.append(f"{name}: {loaded(run, given.steps, given.workers)}")
     print_ratios(plain, mine)
+    print(f"JPEG 640 x 480 from a folder, {given.workers} workers", *stalls, sep="\n")
 
 
 def main() -> None:
@@ -343,7 +349,6 @@ def main() -> None:
     parser.add_argument("--batch", type=int, help="256; without a GPU 8")
     parser.add_argument("--steps", type=int, help="timed, of each; 30; without a GPU 3")
     parser.add_argument("--workers", type=int, default=cores, help="processes that decode")
-    parser.add_argument("--groups", type=int, nargs="+", default=[1, 2], help="length groups")
     given = parser.parse_args()
     gpu = torch.device(given.device).type == "cuda"
     given.batch = given.batch or (256 if gpu else 8)
@@ -365,8 +370,6 @@ def main() -> None:
         longest = max(batch.captions.shape[1] for batch in batches)
         print(f"captions: {lengths:.1f} tokens on average, the longest of a batch {longest}")
         compared(run, batches, given)
-        with arithmetic(run.recipe.precision, run.ranks.device):
-            loaded(run, given.steps, given.workers)
 
 
 if __name__ == "__main__":

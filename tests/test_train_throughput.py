@@ -1,26 +1,23 @@
-"""What makes training fast and says how fast it is: groups of lengths, waiting, half precision."""
+"""What makes training fast and says how fast it is: compiled blocks, waiting, half precision."""
 
 from __future__ import annotations
 
 import json
 import time
-from itertools import combinations, pairwise
+from functools import partialmethod
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
-from open_clip_models import CAPTIONS, CLIP, load, save_model
-from support import FEW
+from open_clip_models import CLIP, load, save_model
+from torch._dynamo.utils import counters
 from training import last_checkpoint, run_small, same, small_recipe, weights
 
+from counterpoint.errors import ModelError
 from counterpoint.train import loop
 from counterpoint.train.building import build
-from counterpoint.train.lengths import Lengths, best_groups
 from counterpoint.train.logs import Meter
-from counterpoint.train.model import Towers
+from counterpoint.train.model import Towers, compile_blocks
 from counterpoint.train.pixels import Pixels
 from counterpoint.train.ranks import Ranks
 from counterpoint.train.updating import update
@@ -34,51 +31,40 @@ def one_thread():
     torch.set_num_threads(1)
 
 
-# --- groups of lengths -------------------------------------------------------------------------
+# --- compiled blocks ---------------------------------------------------------------------------
 
 
-def cheapest(lengths: list[int], most: int) -> int:
-    """By trying every way to cut the sorted texts."""
-    ordered = sorted(lengths)
-    ways = (
-        (0, *cuts, len(ordered))
-        for count in range(min(most, len(ordered)))
-        for cuts in combinations(range(1, len(ordered)), count)
-    )
-    return min(sum((b - a) * ordered[b - 1] for a, b in pairwise(way)) for way in ways)
+@pytest.mark.filterwarnings("ignore:The .grad attribute")  # the compiler's own, out of its looking
+def test_compiled_blocks_train_the_same(tmp_path, monkeypatch):
+    """Graphs as torch captures them, without the minute that a C++ compiler takes for them."""
+    captured = partialmethod(torch.nn.Module.compile, backend="aot_eager")
+    monkeypatch.setattr(torch.nn.Module, "compile", captured)
+    given = ("steps=2", "batch=4", "lr=1e-4")
+    run_small(tmp_path, *given, out="plain")
+    before = counters["frames"]["ok"]
+    run_small(tmp_path, *given, "compile=true", out="compiled")
+    assert counters["frames"]["ok"] > before
+    start = load(tmp_path / "start").model.state_dict()
+    plain, compiled = (weights(tmp_path / name) for name in ("plain", "compiled"))
+    assert start.keys() == plain.keys() == compiled.keys()
+
+    def apart(other: dict[str, torch.Tensor]) -> float:
+        return sum(float((plain[name] - other[name]).abs().sum()) for name in plain)
+
+    assert apart(compiled) < 0.01 * apart(start)
 
 
-@FEW
-@given(st.lists(st.integers(1, 12), min_size=1, max_size=9), st.integers(1, 4))
-def test_groups_are_the_cheapest_there_are(lengths, most):
-    groups = best_groups(np.array(lengths), most)
-    assert 1 <= len(groups) <= most
-    assert sum(count for count, _ in groups) == len(lengths)
-    ordered, start = sorted(lengths), 0
-    for count, longest in groups:
-        assert count > 0 and ordered[start + count - 1] == longest
-        start += count
-    assert sum(count * longest for count, longest in groups) == cheapest(lengths, most)
+def test_compiling_needs_a_compiler(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(ModelError, match="needs a C compiler"):
+        run_small(tmp_path, "steps=1", "compile=true")
 
 
-def test_the_id_of_padding_within_a_text_is_part_of_it():
-    tokens = torch.tensor([[5, 0, 9, 0, 0], [5, 9, 0, 0, 0], [5, 0, 0, 0, 9], [0, 0, 0, 0, 0]])
-    order, groups = Lengths(tokens, 0).grouped(4)
-    assert order.tolist() == [3, 1, 0, 2]
-    assert groups == [(1, 1), (1, 2), (1, 3), (1, 5)]
-
-
-def test_each_group_is_cut_to_its_own_longest(tmp_path):
-    towers = Towers(load(save_model(tmp_path / "model", CLIP)), 3)
-    tokens = load(tmp_path / "model").tokenizer(CAPTIONS)
-    seen: list[tuple[int, int]] = []
-    towers.clip.transformer.register_forward_pre_hook(
-        lambda _, given: seen.append(tuple(given[0].shape[:2]))
-    )
-    towers(None, tokens)
-    lengths = ((tokens != 0) * torch.arange(1, tokens.shape[1] + 1)).amax(1).numpy()
-    assert seen == best_groups(lengths, 3)
-    assert len({length for _, length in seen}) == 3
+def test_compiling_needs_blocks(tmp_path):
+    towers = Towers(load(save_model(tmp_path / "model", CLIP)))
+    towers.clip.visual = towers.clip.transformer = torch.nn.Identity()
+    with pytest.raises(ModelError, match="some/model has no transformer blocks"):
+        compile_blocks(towers, "some/model")
 
 
 # --- waiting for data --------------------------------------------------------------------------

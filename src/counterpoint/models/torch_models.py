@@ -33,14 +33,8 @@ class Place:
 
     @contextlib.contextmanager
     def running(self) -> Iterator[None]:
-        """Inference in this precision. Weights stay float32: half precisions are autocast.
-
-        torch rounds convolutions to TF32 unless told not to, which moved scores by 1e-4 on an
-        H200: float32 is made to mean it.
-        """
-        tf32 = self.precision == "tf32"
-        torch.backends.cudnn.allow_tf32 = tf32
-        torch.backends.cuda.matmul.allow_tf32 = tf32
+        """Inference in this precision. Weights stay float32: half precisions are autocast."""
+        set_arithmetic(tf32=self.precision == "tf32")
         half = _HALF.get(self.precision)
         cast = torch.autocast(self.device, dtype=half, enabled=half is not None)
         with torch.inference_mode(), cast, warnings.catch_warnings():
@@ -56,6 +50,18 @@ class Place:
             "precision": self.precision,
             "parameters": sum(p.numel() for p in parameters),
         }
+
+
+def set_arithmetic(tf32: bool = False) -> None:
+    """How this process computes on a GPU.
+
+    torch rounds convolutions to TF32 unless told not to, which moved scores by 1e-4 on an H200:
+    float32 is made to mean it. Attention is not left to cuDNN, which makes a plan for every new
+    shape: texts have many lengths, and each cost 1.3 s of training there.
+    """
+    torch.backends.cudnn.allow_tf32 = tf32
+    torch.backends.cuda.matmul.allow_tf32 = tf32
+    torch.backends.cuda.enable_cudnn_sdp(False)
 
 
 def _pick_device(name: str) -> str:

@@ -10,6 +10,8 @@ from typing import Any, Final
 
 import torch
 
+from counterpoint.models.torch_models import set_arithmetic
+
 _HALF: Final = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
@@ -27,9 +29,9 @@ def arithmetic(precision: str, device: torch.device) -> Iterator[None]:
     then on computes everything in another way, float32 too: a resumed run would begin with what the
     undisturbed one had left behind. So it is made to find out here, and to forget afterwards.
     """
-    torch.backends.cudnn.allow_tf32 = False
-    torch.backends.cuda.matmul.allow_tf32 = False
-    before = torch._C._get_mkldnn_enabled()
+    set_arithmetic()
+    before = torch._C._get_mkldnn_enabled(), torch.backends.cudnn.benchmark
+    torch.backends.cudnn.benchmark = True  # a run's images have one shape
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "mkldnn_matmul failed")
         if device.type == "cpu" and precision in _HALF:
@@ -39,4 +41,5 @@ def arithmetic(precision: str, device: torch.device) -> Iterator[None]:
         try:
             yield
         finally:
-            torch._C._set_mkldnn_enabled(before)
+            torch._C._set_mkldnn_enabled(before[0])
+            torch.backends.cudnn.benchmark = before[1]

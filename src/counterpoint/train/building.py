@@ -14,7 +14,15 @@ from counterpoint.progress import Progress
 from counterpoint.train.arithmetic import autocast
 from counterpoint.train.data import TrainingData
 from counterpoint.train.data_opening import open_data
-from counterpoint.train.model import Towers, Trained, blocks, groups, open_start, prepare
+from counterpoint.train.model import (
+    Towers,
+    Trained,
+    blocks,
+    compile_blocks,
+    groups,
+    open_start,
+    prepare,
+)
 from counterpoint.train.objective import Loss, needs_start
 from counterpoint.train.ranks import Ranks
 from counterpoint.train.recipe import Recipe, terms_of
@@ -46,7 +54,7 @@ def build(recipe: Recipe, ranks: Ranks, progress: Progress | None = None) -> Run
     start = open_start(recipe.model, ranks.device.type)
     fingerprint = start.fingerprint
     terms = terms_of(recipe.loss)
-    frozen = _frozen(start, recipe) if needs_start(terms) else None
+    frozen = _frozen(start) if needs_start(terms) else None
     trained = prepare(recipe, start)
     data = open_data(
         recipe.data,
@@ -62,6 +70,8 @@ def build(recipe: Recipe, ranks: Ranks, progress: Progress | None = None) -> Run
         progress=progress,
     )
     cast = autocast(recipe.precision, ranks.device)
+    if recipe.compile:
+        compile_blocks(trained.towers, recipe.model)
     towers = _wrapped(trained.towers, recipe, ranks)
     loss = Loss(terms, frozen, cast, recipe.cached_batch)
     scaler = torch.amp.GradScaler(ranks.device.type) if recipe.precision == "fp16" else None
@@ -82,9 +92,9 @@ def build(recipe: Recipe, ranks: Ranks, progress: Progress | None = None) -> Run
     return run
 
 
-def _frozen(start: OpenClip, recipe: Recipe) -> Towers:
+def _frozen(start: OpenClip) -> Towers:
     """A copy of the start for the terms that compare with it."""
-    towers = Towers(start, recipe.length_groups)
+    towers = Towers(start)
     towers.clip = deepcopy(start.model)
     return towers.eval().requires_grad_(False)
 

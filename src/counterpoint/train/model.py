@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from shutil import which
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -13,7 +14,6 @@ from torch.nn.functional import normalize
 from counterpoint.errors import ModelError
 from counterpoint.models import LoadOptions, load_model
 from counterpoint.models.open_clip import OpenClip
-from counterpoint.train.lengths import Lengths
 from counterpoint.train.lora import add_lora
 
 if TYPE_CHECKING:
@@ -26,48 +26,28 @@ class Towers(nn.Module):
     DDP and FSDP see only calls of this module, so both towers run in one. Texts of all kinds come
     concatenated, as token ids. Where the text tower allows it, padding after the longest of a call
     is cut, as in evaluation: the vectors are the same, the work is a third of it for COCO's
-    captions. With `length_groups` > 1 texts are sorted by length and encoded in so many calls, each
-    cut to its own longest; where one group ends and the next begins is chosen so that the fewest
-    positions are computed.
+    captions. (Several calls, of shorter and of longer texts, compute less still, and were slower:
+    an H200 waits for the host.)
     """
 
-    def __init__(self, start: OpenClip, length_groups: int = 1) -> None:
+    def __init__(self, start: OpenClip) -> None:
         super().__init__()
         self.clip = start.model
         self.cuts_padding = start.cuts_padding
         self.context = start.context_length
-        self.length_groups = length_groups
         self.pad = int(getattr(self._text_tower(), "pad_id", 0) or 0)
 
     def forward(self, images: Tensor | None, texts: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
         scale = self.clip.logit_scale.float().exp().reshape(())
         none = scale.new_zeros(0, 0)
-        # Asked for before the images are under way: the answer is there when the texts' turn comes,
-        # and the device has the images to work on while the host goes on.
-        lengths = None if texts is None or not self._groups else Lengths(texts, self.pad)
         image_vectors = none if images is None else self._images(images)
-        text_vectors = none if texts is None else self._texts(texts, lengths)
+        text_vectors = none if texts is None else self._texts(texts)
         return image_vectors, text_vectors, scale
-
-    @property
-    def _groups(self) -> bool:
-        return self.cuts_padding and self.length_groups > 1
 
     def _images(self, images: Tensor) -> Tensor:
         return normalize(self.clip.encode_image(images).float(), dim=-1)
 
-    def _texts(self, tokens: Tensor, lengths: Lengths | None) -> Tensor:
-        if lengths is None:
-            return self._encode(tokens)
-        order, groups = lengths.grouped(self.length_groups)
-        rows = torch.split(order, [count for count, _ in groups])
-        parts = [
-            self._encode(tokens[own, :length])
-            for own, (_, length) in zip(rows, groups, strict=True)
-        ]
-        return torch.cat(parts)[order.argsort()]
-
-    def _encode(self, tokens: Tensor) -> Tensor:
+    def _texts(self, tokens: Tensor) -> Tensor:
         if not self.cuts_padding:
             return normalize(self.clip.encode_text(self._whole(tokens)).float(), dim=-1)
         length = tokens.shape[1]  # the data has cut them to the longest of the batch
@@ -147,8 +127,7 @@ def prepare(recipe: Recipe, start: OpenClip) -> Trained:
         raise ModelError(f"recipe {recipe.name}: freeze={recipe.freeze} leaves nothing to train.")
     if recipe.checkpoint_activations:
         clip.set_grad_checkpointing(True)
-    towers = Towers(start, recipe.length_groups)
-    return Trained(start, towers, clip.logit_scale)
+    return Trained(start, Towers(start), clip.logit_scale)
 
 
 def _text_parts(clip: Any) -> list[Any]:
@@ -173,6 +152,18 @@ def groups(named: dict[str, nn.Parameter], weight_decay: float) -> list[dict[str
         ([p for p in named.values() if not p.ndim], 0.0),  # the scale, which FSDP leaves whole
     ]
     return [{"params": members, "weight_decay": decay} for members, decay in chosen if members]
+
+
+def compile_blocks(towers: Towers, model: str) -> None:
+    """One block after the other, and not the towers: those of a kind share what is compiled, and
+    names of weights stay as they are."""
+    if not any(map(which, ("cc", "gcc", "clang"))):
+        raise ModelError("compile=true needs a C compiler: install gcc or clang, or leave it out.")
+    found = list(blocks(towers))
+    if not found:
+        raise ModelError(f"compile=true: {model} has no transformer blocks of open_clip's.")
+    for block in found:
+        block.compile()
 
 
 def blocks(towers: Towers) -> Iterator[nn.Module]:

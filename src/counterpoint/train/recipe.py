@@ -64,7 +64,6 @@ class Recipe(_Section):
     batch: int = Field(256, ge=1, description="samples that the loss sees at once, over all ranks")
     accumulate: int = Field(1, ge=1, description="batches whose gradients make one step")
     cached_batch: int = Field(0, ge=0, description="samples a rank's towers hold at once; 0: all")
-    length_groups: int = Field(1, ge=1, le=16, description="text-tower calls by length")
 
     lr: float = Field(gt=0, lt=1)
     betas: tuple[Share, Share] = (0.9, 0.98)
@@ -79,6 +78,7 @@ class Recipe(_Section):
     lora: Lora | None = None
     freeze: Literal["none", "image", "text"] = "none"
     checkpoint_activations: bool = False
+    compile: bool = Field(False, description="transformer blocks by torch.compile")
     ema: Share | None = Field(None, description="decay; the averaged weights are the result")
     sharded: bool = Field(False, description="FSDP2 instead of DDP, for models too large for a GPU")
     device: Literal["auto", "cpu", "cuda"] = "auto"
