@@ -28,7 +28,10 @@ from counterpoint.evaluation import evaluate
 from counterpoint.results import members_in
 from counterpoint.statistics import ALL
 
-BENCHMARKS: Final = ("world-replace", "world-swap", "world-bi", "world-retrieval")
+BENCHMARKS: Final = (
+    *("world-replace", "world-swap", "world-bi"),
+    *("world-retrieval", "world-classification"),
+)
 BASE: Final = "base"
 GROUPS: Final = (ALL, "attributes", "relations", "replace", "swap", "usual", "unusual")
 
@@ -57,6 +60,7 @@ ROWS: Final[dict[str, list[str]]] = {
     "counterpoint-no-hold": ["counterpoint", "loss.hold.weight=0"],
     "counterpoint-no-analogy": ["counterpoint", "loss.analogy.weight=0"],
     "counterpoint-no-margin": ["counterpoint", "margin=0"],
+    "counterpoint-wise": ["counterpoint", "wise=0.75"],
     "counterpoint-twins": ["counterpoint", *TWINS],
     "hp-hn-disguised": ["hp-hn", "data.disguised=0.12"],
     "counterpoint-disguised": ["counterpoint", "data.disguised=0.12"],

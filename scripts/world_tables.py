@@ -140,7 +140,7 @@ def _over_seeds(means: np.ndarray) -> tuple[float | None, float | None]:
 
 Key = tuple[str, str, str]  # benchmark, group, metric
 By = dict[tuple[str, str, str, str], Number]  # with the row in front
-_REPLACE, _SWAP, _BI, _RETRIEVAL = BENCHMARKS
+_REPLACE, _SWAP, _BI, _RETRIEVAL, _CLASSES = BENCHMARKS
 _SAID: Final = {
     "original_accuracy": "orig.",
     "augmented_accuracy": "aug.",
@@ -152,6 +152,7 @@ _SAID: Final = {
     "text_to_image": "T2I",
     "image_to_text_recall@1": "I2T R@1",
     "text_to_image_recall@1": "T2I R@1",
+    "accuracy@1": "top-1",
 }
 _THREE: Final = ("original_accuracy", "augmented_accuracy", "brittleness")
 _SCORES: Final = ("mean_score_original", "mean_score_negative", "mean_score_positive")
@@ -164,6 +165,7 @@ _PAIRS: Final = tuple((b, ALL, m) for b in _BOTH for m in _THREE)
 _TWO: Final = (
     *((_BI, ALL, m) for m in ("image_to_text", "text_to_image", "group")),
     *((_RETRIEVAL, ALL, f"{m}_recall@1") for m in ("image_to_text", "text_to_image")),
+    (_CLASSES, ALL, "accuracy@1"),
 )
 SECTIONS: Final[dict[str, tuple[tuple[str, ...], tuple[Key, ...]]]] = {
     "Table 1, originals worded as usual": (

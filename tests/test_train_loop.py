@@ -116,6 +116,18 @@ def test_precision_and_cached_batches_make_little_difference(tmp_path):
         assert all(float((one[n] - two[n]).abs().max()) < 2e-3 for n in one)
 
 
+@pytest.mark.parametrize("extra", [(), ("lora.rank=2", "ema=0.5")])
+def test_the_result_is_mixed_with_the_start_if_the_recipe_says_so(tmp_path, extra):
+    run_small(tmp_path, *extra, out="tuned")
+    run_small(tmp_path, *extra, "wise=0.25", out="mixed")
+    start = dict(load(tmp_path / "start").model.named_parameters())
+    tuned, found = (weights(tmp_path / name) for name in ("tuned", "mixed"))
+    assert found.keys() == tuned.keys()
+    for name, weight in found.items():
+        assert torch.equal(weight, 0.75 * start[name] + 0.25 * tuned[name]), name
+    assert not same(found, tuned)
+
+
 # --- refusals ----------------------------------------------------------------------------------
 
 

@@ -216,6 +216,29 @@ def test_cut_padding_gives_the_same_gradients(start):
     assert close(expected, gradients(towers, batch, 0, terms), 1e-5)
 
 
+@pytest.mark.parametrize("kind", list(ALL_CLASSES))
+def test_attention_is_told_of_a_mask_that_is_causal_and_of_no_other(tmp_path, kind, monkeypatch):
+    towers = towers_of(save_model(tmp_path / "model", ALL_CLASSES[kind]))
+    tokens = load(tmp_path / "model").tokenizer(CAPTIONS)
+    tower = towers._text_tower()
+    mask = getattr(tower, "attn_mask", None)
+    seen = None if mask is None else (mask == 0).tolist()
+    causal = (
+        seen == [[j <= i for j in range(len(seen))] for i in range(len(seen))] if seen else False
+    )
+    told: list[bool] = []
+    inner = torch.nn.functional.scaled_dot_product_attention
+
+    def attention(*args, **kwargs):
+        told.append(kwargs.get("is_causal", args[5] if len(args) > 5 else False))
+        return inner(*args, **kwargs)
+
+    monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", attention)
+    towers(None, tokens)
+    assert told and set(told) == {causal and getattr(tower, "cls_emb", None) is None}
+    assert {"clip": True, "coca": False, "both-ways": False}.get(kind) in (None, told[0])
+
+
 # --- what is trained ---------------------------------------------------------------------------
 
 

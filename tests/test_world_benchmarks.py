@@ -12,14 +12,14 @@ from safetensors import safe_open
 
 import counterpoint
 from counterpoint.benchmarks import BENCHMARKS, load_benchmark
-from counterpoint.cases import Cases
+from counterpoint.cases import PROMPTS, Cases
 from counterpoint.errors import CaseError, CounterpointError, NotFoundError
 from counterpoint.evaluation import evaluate
 from counterpoint.models import LoadOptions, load_model
 from counterpoint.results import rows
 from counterpoint.train.reading import load_recipe
 from counterpoint.world.grammar import holds, read
-from counterpoint.world.scene import read_scene
+from counterpoint.world.scene import KINDS, read_scene
 
 WORLDS = ("world-replace", "world-swap", "world-bi")
 MODELS = ("base", "hn", "hp-hn", "counterpoint")
@@ -162,6 +162,20 @@ def test_retrieval_is_one_gallery_and_true_wherever_a_sentence_holds():
     said = [read(caption) for caption in case.captions]
     assert case.truth == tuple(tuple(holds(s, scene) for s in said) for scene in scenes)
     assert all(map(any, case.truth)) and all(map(any, zip(*case.truth, strict=True)))
+
+
+def test_classification_is_of_single_objects_by_all_that_they_are():
+    [case] = [cases_of("world-classification:size=60").case(0)]
+    scenes = [read_scene(image.path.removeprefix("world:")) for image in case.images]
+    assert (len(scenes), len(case.captions)) == (60, 2 * 9 * 4 * 8)
+    assert all(len(scene.things) == 1 for scene in scenes)
+    for scene, row in zip(scenes, case.truth, strict=True):
+        [said] = [prompts for prompts, true in zip(case.captions, row, strict=True) if true]
+        # the grammar's own reading of the first prompt, joined to itself, for it reads two
+        the = said.split(PROMPTS)[0]
+        assert read(f"{the} and {the}").first.fits(scene.things[0])
+        assert all(getattr(read(f"{the} and {the}").first, kind) for kind in KINDS)
+        assert len(said.split(PROMPTS)) == 3
 
 
 # --- options -----------------------------------------------------------------------------------

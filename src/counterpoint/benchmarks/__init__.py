@@ -47,6 +47,7 @@ BENCHMARKS: Final = Registry(
         "vl-checklist": f"{_HOME}.vl_checklist:VL_CHECKLIST",
         "winoground": f"{_HOME}.winoground:WINOGROUND",
         "world-bi": f"{_HOME}.world:BI",
+        "world-classification": f"{_HOME}.world:CLASSIFICATION",
         "world-replace": f"{_HOME}.world:REPLACE",
         "world-retrieval": f"{_HOME}.world:RETRIEVAL",
         "world-swap": f"{_HOME}.world:SWAP",

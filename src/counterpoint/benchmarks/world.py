@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from itertools import islice
+from itertools import islice, product
 from typing import Final
 
 import numpy as np
 
 from counterpoint.benchmarks import Benchmark, Options
-from counterpoint.cases import Case, Cases, ImageRef, caption_case
+from counterpoint.cases import PROMPTS, Case, Cases, ImageRef, caption_case
 from counterpoint.errors import CaseError
 from counterpoint.scoring.pictures import WORLD
 from counterpoint.world.captions import CaptionStyle, sample_caption
 from counterpoint.world.edits import Edit, replacements, swaps
 from counterpoint.world.grammar import holds, read
-from counterpoint.world.scene import Scene, sample_scene
+from counterpoint.world.lexicon import ATTRIBUTES, SHAPES
+from counterpoint.world.scene import KINDS, Scene, sample_scene
 
 _DEFAULTS: Final = {"size": 2000, "seed": 1}
 _BI_SEED: Final = 1_000_000
@@ -75,6 +76,18 @@ def _gallery(options: Options) -> Cases:
     return Cases.build([Case("0", images, tuple(captions), truth)], source="world")
 
 
+def _classes(options: Options) -> Cases:
+    """Scenes of one object; a class is a size, colour, texture and shape, said in three ways."""
+    rng = np.random.default_rng((options.number("seed"), 3))
+    scenes = [sample_scene(rng, objects=1) for _ in range(_size(options))]
+    classes = list(map(" ".join, product(*ATTRIBUTES.values(), SHAPES)))
+    captions = [PROMPTS.join((f"the {name}", f"a {name}", name)) for name in classes]
+    shown = [" ".join((*map(one.value, KINDS), one.shape)) for [one] in (s.things for s in scenes)]
+    truth = tuple(tuple(name == one for name in classes) for one in shown)
+    images = tuple(_image(scene) for scene in scenes)
+    return Cases.build([Case("0", images, tuple(captions), truth)], source="world")
+
+
 def _size(options: Options) -> int:
     size = options.number("size")
     if size < 1:
@@ -112,5 +125,13 @@ RETRIEVAL: Final = Benchmark(
     "N x M",
     "retrieval",
     _gallery,
+    defaults={"size": 1000, "seed": 1},
+)
+CLASSIFICATION: Final = Benchmark(
+    "world-classification",
+    "zero-shot classification of single objects: size, colour, texture and shape",
+    "images x classes",
+    "classification",
+    _classes,
     defaults={"size": 1000, "seed": 1},
 )

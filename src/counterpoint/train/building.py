@@ -31,7 +31,10 @@ from counterpoint.train.steps import Stepper
 
 @dataclass(slots=True)
 class Run:
-    """Everything that a step reads or changes. `averaged`: by name, the moving averages."""
+    """Everything that a step reads or changes. `averaged`: by name, the moving averages.
+
+    `origin`: the start's weights, where the result is to be mixed with them.
+    """
 
     recipe: Recipe
     ranks: Ranks
@@ -43,6 +46,7 @@ class Run:
     steps: int
     fingerprint: str  # of the start
     averaged: dict[str, Tensor] = field(default_factory=dict)
+    origin: dict[str, Tensor] = field(default_factory=dict)
 
     @property
     def parameters(self) -> dict[str, nn.Parameter]:
@@ -55,6 +59,7 @@ def build(recipe: Recipe, ranks: Ranks, progress: Progress | None = None) -> Run
     fingerprint = start.fingerprint
     terms = terms_of(recipe.loss)
     frozen = _frozen(start) if needs_start(terms) else None
+    origin = _origin(start) if recipe.wise < 1 else {}
     trained = prepare(recipe, start)
     data = open_data(
         recipe.data,
@@ -86,6 +91,7 @@ def build(recipe: Recipe, ranks: Ranks, progress: Progress | None = None) -> Run
         data,
         _steps(recipe, data),
         fingerprint,
+        origin=origin,
     )
     if recipe.ema is not None:
         run.averaged = {name: p.detach().clone() for name, p in parameters.items()}
@@ -94,9 +100,11 @@ def build(recipe: Recipe, ranks: Ranks, progress: Progress | None = None) -> Run
 
 def _frozen(start: OpenClip) -> Towers:
     """A copy of the start for the terms that compare with it."""
-    towers = Towers(start)
-    towers.clip = deepcopy(start.model)
-    return towers.eval().requires_grad_(False)
+    return Towers(start, deepcopy(start.model)).eval().requires_grad_(False)
+
+
+def _origin(start: OpenClip) -> dict[str, Tensor]:
+    return {n: w.detach().to("cpu", copy=True) for n, w in start.model.named_parameters()}
 
 
 def _steps(recipe: Recipe, data: TrainingData) -> int:

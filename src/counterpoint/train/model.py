@@ -30,12 +30,17 @@ class Towers(nn.Module):
     an H200 waits for the host.)
     """
 
-    def __init__(self, start: OpenClip) -> None:
+    def __init__(self, start: OpenClip, model: nn.Module | None = None) -> None:
+        """`model`: another network of the same kind than the start's own."""
         super().__init__()
-        self.clip = start.model
+        self.clip: Any = start.model if model is None else model
         self.cuts_padding = start.cuts_padding
         self.context = start.context_length
         self.pad = int(getattr(self._text_tower(), "pad_id", 0) or 0)
+        if _causal(self._text_tower()):
+            for module in self._text_tower().transformer.modules():
+                if isinstance(module, nn.MultiheadAttention):
+                    module.register_forward_pre_hook(_hint, with_kwargs=True)
 
     def forward(self, images: Tensor | None, texts: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
         scale = self.clip.logit_scale.float().exp().reshape(())
@@ -71,6 +76,20 @@ class Towers(nn.Module):
 
     def _text_tower(self) -> Any:
         return self.clip if hasattr(self.clip, "positional_embedding") else self.clip.text
+
+
+def _causal(tower: Any) -> bool:
+    """Whether texts are masked so that a token sees those before it, and in no other way."""
+    mask = getattr(tower, "attn_mask", None)
+    if mask is None or getattr(tower, "cls_emb", None) is not None:  # CoCa adds to the mask
+        return False
+    return torch.equal(mask, torch.full_like(mask, -torch.inf).triu(1))
+
+
+def _hint(module: nn.Module, args: Any, kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """torch has faster attention for a mask that is said to be causal than for any other."""
+    del module
+    return args, {**kwargs, "is_causal": True}
 
 
 @dataclass(slots=True)

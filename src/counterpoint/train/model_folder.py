@@ -20,6 +20,7 @@ from counterpoint.models.open_clip_checks import parse
 from counterpoint.models.torch_models import quiet
 from counterpoint.train.lora import merged_state
 from counterpoint.train.state import whole
+from counterpoint.train.wise import mixed
 
 if TYPE_CHECKING:
     from counterpoint.train.building import Run
@@ -32,7 +33,8 @@ _DTYPES: Final = {"fp32": torch.float32, "fp16": torch.float16}
 
 @torch.no_grad()
 def final_state(run: Run) -> dict[str, Tensor]:
-    """The weights as open_clip names them: averaged ones if there are, factors merged.
+    """The weights as open_clip names them: averaged ones if there are, factors merged, and mixed
+    with the start's if the recipe says so.
 
     Every rank must call it: shards are put together.
     """
@@ -43,6 +45,8 @@ def final_state(run: Run) -> dict[str, Tensor]:
     state = {name: whole(value) for name, value in merged_state(run.trained.towers.clip).items()}
     for name, value in own.items():
         parameters[name].copy_(value)
+    for name, start in run.origin.items():
+        state[name] = mixed(start.to(state[name].device), state[name], run.recipe.wise)
     return state
 
 

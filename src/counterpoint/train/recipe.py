@@ -80,6 +80,7 @@ class Recipe(_Section):
     checkpoint_activations: bool = False
     compile: bool = Field(False, description="transformer blocks by torch.compile")
     ema: Share | None = Field(None, description="decay; the averaged weights are the result")
+    wise: float = Field(1.0, gt=0, le=1, description="alpha: share of tuned weights in the result")
     sharded: bool = Field(False, description="FSDP2 instead of DDP, for models too large for a GPU")
     device: Literal["auto", "cpu", "cuda"] = "auto"
     seed: int = Field(0, ge=0, lt=2**63)

@@ -58,7 +58,7 @@ class Line:
         if self._here[0] != alpha:
             with torch.no_grad():
                 for name, weight in self._network.named_parameters():
-                    weight.copy_(self._mixed(name, alpha))
+                    weight.copy_(mixed(self._start[name], self._end[name], alpha))
             source = Source(self.name(alpha), "", None, notes=self._notes)
             self._here = alpha, OpenClip(source, self._network, self._tokenizer, self._place)
         return self._here[1]
@@ -74,11 +74,12 @@ class Line:
         # Training puts every model into a folder `model`, below one that says which it is.
         return parts[-2] if parts[-1] == "model" and len(parts) > 1 else parts[-1]
 
-    def _mixed(self, name: str, alpha: float) -> torch.Tensor:
-        start, end = self._start[name], self._end[name]
-        if alpha == 1:
-            return end  # not computed: 0 * x + -0.0 is not -0.0
-        return (1 - alpha) * start.float() + alpha * end.float()
+
+def mixed(start: torch.Tensor, end: torch.Tensor, alpha: float) -> torch.Tensor:
+    """(1 - alpha) * start + alpha * end, in float32."""
+    if alpha == 1:
+        return end  # not computed: 0 * x + -0.0 is not -0.0
+    return (1 - alpha) * start.float() + alpha * end.float()
 
 
 class Point:

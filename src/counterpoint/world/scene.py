@@ -119,13 +119,13 @@ def _place(cell: int, rng: np.random.Generator) -> tuple[float, float]:
     return round((cell % GRID + 0.5) / GRID + dx, 3), round((cell // GRID + 0.5) / GRID + dy, 3)
 
 
-def sample_scene(rng: np.random.Generator) -> Scene:
-    """Two to four objects, every attribute drawn independently and uniformly.
+def sample_scene(rng: np.random.Generator, objects: int | None = None) -> Scene:
+    """So many objects, else two to four, every attribute drawn independently and uniformly.
 
     Independence matters: a colour that goes with a shape would let a blind model, or one that knows
     only words, tell a replaced colour by its being unusual.
     """
-    cells = rng.permutation(GRID**2)[: rng.integers(2, 5)].tolist()
+    cells = rng.permutation(GRID**2)[: objects or rng.integers(2, 5)].tolist()
     words = rng.integers(0, (len(SHAPES), len(SIZES), len(COLOURS), len(TEXTURES)), (len(cells), 4))
     things = tuple(
         Thing(SHAPES[a], _SIZES[b], _COLOURS[c], TEXTURES[d], *_place(cell, rng))
