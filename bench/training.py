@@ -207,15 +207,22 @@ def wait(device: torch.device) -> None:
 
 
 def measure(
-    name: str, step: Callable[[int], torch.Tensor], run: Run, steps: int, beside: int = 0
+    name: str,
+    step: Callable[[int], torch.Tensor],
+    run: Run,
+    steps: int,
+    beside: int = 0,
+    operations: float = 0,
 ) -> Speed:
-    """`beside`: memory that is in use and not this loop's."""
+    """`beside`: memory that is in use and not this loop's. `operations`: known, not counted here
+    (what counts them keeps torch from compiling)."""
     device, batch = run.ranks.device, run.recipe.batch
-    with FlopCounterMode(display=False) as counter:
+    counter = FlopCounterMode(display=False)
+    with nullcontext() if operations else counter:
         loss = float(step(0))
         for number in range(1, DISTINCT):
             step(number)
-    operations = counter.get_total_flops() / (DISTINCT * batch)
+    operations = operations or counter.get_total_flops() / (DISTINCT * batch)
     gpu = device.type == "cuda"
     for number in range(WARM):  # each batch twice: a compiler sees that shapes differ
         step(number)
@@ -239,7 +246,7 @@ def ceiling(device: torch.device) -> float:
     size, dtype = (8192, torch.bfloat16) if gpu else (2048, torch.float32)
     a, b = (torch.randn(size, size, device=device, dtype=dtype) for _ in range(2))
     best = math.inf
-    for _ in range(4):  # the first warms up
+    for _ in range(20):  # the first warm up, clocks too
         wait(device)
         begun, count = time.perf_counter(), 10 if gpu else 2
         for _ in range(count):
@@ -293,6 +300,7 @@ def loaded(run: Run, steps: int, workers: int) -> str:
     step = our_step(run, stream, meter)
     for number in range(WARM if device.type == "cuda" else 1):
         step(number)
+    drop(stream, 2 * workers)  # again: what lies ready says nothing of a long run
     wait(device)
     meter.read()
     for number in range(steps):
@@ -335,7 +343,9 @@ def compared(run: Run, batches: list[Batch], given: argparse.Namespace) -> None:
         if compiled:
             compile_blocks(towers, run.recipe.model)
         with arithmetic(run.recipe.precision, device):
-            mine.append(measure(name, our_step(run, cycle(batches), Meter()), run, given.steps))
+            step = our_step(run, cycle(batches), Meter())
+            known = mine[0].operations if compiled else 0
+            mine.append(measure(name, step, run, given.steps, operations=known))
             print_speed(mine[-1], most)
             stalls.append(f"{name}: {loaded(run, given.steps, given.workers)}")
     print_ratios(plain, mine)
