@@ -35,11 +35,12 @@ def one_thread():
 
 
 @pytest.mark.filterwarnings("ignore:The .grad attribute")  # the compiler's own, out of its looking
-def test_compiled_blocks_train_the_same(tmp_path, monkeypatch):
+@pytest.mark.parametrize("extra", [(), ("lora.rank=2", "checkpoint_activations=true")])
+def test_compiled_blocks_train_the_same(tmp_path, monkeypatch, extra):
     """Graphs as torch captures them, without the minute that a C++ compiler takes for them."""
     captured = partialmethod(torch.nn.Module.compile, backend="aot_eager")
     monkeypatch.setattr(torch.nn.Module, "compile", captured)
-    given = ("steps=2", "batch=4", "lr=1e-4")
+    given = ("steps=2", "batch=4", "lr=1e-4", *extra)
     run_small(tmp_path, *given, out="plain")
     before = counters["frames"]["ok"]
     run_small(tmp_path, *given, "compile=true", out="compiled")
