@@ -323,7 +323,7 @@ def compared(run: Run, batches: list[Batch], given: argparse.Namespace) -> None:
     gpu = device.type == "cuda"
     most = ceiling(device)
     print_head(most)
-    plain, mine = [], []
+    plain, mine = list[Speed](), list[Speed]()
     towers = run.trained.towers
     beside = sum(p.numel() * p.element_size() for p in towers.parameters())
     for precision in PLAIN if gpu else ["fp32"]:

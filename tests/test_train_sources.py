@@ -191,7 +191,8 @@ def test_broken_samples_of_shards(shards):
             tar.addfile(info, io.BytesIO(data))
     data = opened([shards / "train-00.tar", shards / "odd.tar"], batch=8, kind="webdataset")
     batch = data.batch(0, 0)
-    assert Counter(said(batch.captions))["caption c"] == 3  # for a, for b and for itself
+    assert len(batch.samples) == 8
+    assert {"a", ""}.isdisjoint(said(batch.captions)) and "caption c" in said(batch.captions)
     told = "\n".join(data.problems)
     assert "not an image" in told and "JSON is broken" in told
     assert data.problems["samples without an image or a caption: left out"] == 1
@@ -212,5 +213,5 @@ def test_shards_that_are_none(shards, tmp_path):
     (tmp_path / "empty").mkdir()
     with pytest.raises(DataError, match=r"no \.tar files there"):
         opened(tmp_path / "empty", kind="webdataset")
-    with pytest.raises(DataError, match="none of the first 12 samples has dense"):
+    with pytest.raises(DataError, match="none of 12 samples looked at has dense"):
         opened(shards, kind="webdataset", dense=2)

@@ -328,6 +328,8 @@ def test_saving_replaces_its_own_work_and_nothing_else(line, tiny, tmp_path):
     for alpha in (0.5, 0.6):
         save_at(line, alpha, tmp_path / "saved")
         assert load(tmp_path / "saved").fingerprint == line.at(alpha).fingerprint
+    with pytest.raises(ModelError, match="holds a mix of other models; choose another"):
+        save_at(Line(line.base, line.base), 0.5, tmp_path / "saved")
     before = (tiny[0] / CONFIG).read_bytes()
     (tmp_path / "file").write_text("mine")
     for other in (tiny[0], tmp_path / "file"):

@@ -165,9 +165,9 @@ def test_retrieval_is_one_gallery_and_true_wherever_a_sentence_holds():
 
 
 def test_classification_is_of_single_objects_by_all_that_they_are():
-    [case] = [cases_of("world-classification:size=60").case(0)]
+    [case] = [cases_of("world-classification:size=100").case(0)]
     scenes = [read_scene(image.path.removeprefix("world:")) for image in case.images]
-    assert (len(scenes), len(case.captions)) == (60, 2 * 9 * 4 * 8)
+    assert (len(scenes), len(case.captions)) == (100, 2 * 9 * 4 * 8)
     assert all(len(scene.things) == 1 for scene in scenes)
     for scene, row in zip(scenes, case.truth, strict=True):
         [said] = [prompts for prompts, true in zip(case.captions, row, strict=True) if true]
@@ -187,6 +187,7 @@ def test_classification_is_of_single_objects_by_all_that_they_are():
         ("world-swap:sise=3", NotFoundError, "Did you mean 'size'?"),
         ("world-swap:size=0", CaseError, "size of at least 1"),
         ("world-bi:size=0", CaseError, "size of at least 1"),
+        ("world-classification:size=99", CaseError, "size of at least 100"),
         ("world-swap:size=abc", NotFoundError, "size must be a whole number"),
         ("world-swap:size=-3", NotFoundError, "size must be a whole number"),
         ("world-swap:size", NotFoundError, "size must be a whole number"),

@@ -20,6 +20,7 @@ from counterpoint.world.scene import KINDS, Scene, sample_scene
 
 _DEFAULTS: Final = {"size": 2000, "seed": 1}
 _BI_SEED: Final = 1_000_000
+_FEW: Final = 100  # objects of 576 classes: with fewer, no two may share one, as in a retrieval
 
 
 def _image(scene: Scene) -> ImageRef:
@@ -78,8 +79,10 @@ def _gallery(options: Options) -> Cases:
 
 def _classes(options: Options) -> Cases:
     """Scenes of one object; a class is a size, colour, texture and shape, said in three ways."""
-    rng = np.random.default_rng((options.number("seed"), 3))
-    scenes = [sample_scene(rng, objects=1) for _ in range(_size(options))]
+    rng, size = np.random.default_rng((options.number("seed"), 3)), _size(options)
+    if size < _FEW:
+        raise CaseError(f"world-classification needs a size of at least {_FEW}.")
+    scenes = [sample_scene(rng, objects=1) for _ in range(size)]
     classes = list(map(" ".join, product(*ATTRIBUTES.values(), SHAPES)))
     captions = [PROMPTS.join((f"the {name}", f"a {name}", name)) for name in classes]
     shown = [" ".join((*map(one.value, KINDS), one.shape)) for [one] in (s.things for s in scenes)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from copy import deepcopy
 from dataclasses import dataclass, field
 
@@ -138,5 +139,7 @@ def _wrapped(towers: Towers, recipe: Recipe, ranks: Ranks) -> nn.Module:
     if ranks.size == 1:
         return towers
     device = [ranks.device] if ranks.device.type == "cuda" else None
-    # Buffers (masks, a ResNet's running means) are each rank's own; rank 0's are saved.
-    return nn.parallel.DistributedDataParallel(towers, device, broadcast_buffers=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # torch means to rename the option
+        # Buffers (masks, a ResNet's running means) are each rank's own; rank 0's are saved.
+        return nn.parallel.DistributedDataParallel(towers, device, broadcast_buffers=False)

@@ -16,7 +16,7 @@ from counterpoint.models.open_clip_checks import Source
 from counterpoint.models.torch_models import Place
 from counterpoint.progress import Progress
 from counterpoint.train.model import open_start
-from counterpoint.train.outcome import Outcome, evaluate_outcome
+from counterpoint.train.outcome import FILE, Outcome, evaluate_outcome
 
 if TYPE_CHECKING:
     from counterpoint.runs import Run as Evaluated
@@ -32,7 +32,7 @@ class Judge:
 
     def now(self, state: Mapping[str, Tensor], step: int) -> Outcome:
         """In the middle of training: below `evaluations/`, its vectors not kept."""
-        out = self.folder / "evaluations" / f"step-{step:08d}"
+        out = _place(self.folder, step)
         start = self._started()
         model = (f"{self.run.recipe.name} at step {step}", self._tuned(state))
         with tempfile.TemporaryDirectory() as store:
@@ -73,6 +73,15 @@ class Judge:
             store=store,
             progress=self.progress,
         )
+
+
+def made(folder: Path, step: int) -> bool:
+    """Whether the evaluation after `step` steps has come to its end."""
+    return (_place(folder, step) / FILE).is_file()
+
+
+def _place(folder: Path, step: int) -> Path:
+    return folder / "evaluations" / f"step-{step:08d}"
 
 
 def numbers(outcome: Outcome) -> dict[str, float]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -54,7 +55,8 @@ class Log:
         self._file = self.path.open("a", encoding="utf-8")
 
     def write(self, step: int, values: Mapping[str, Any], event: str = "step") -> None:
-        self._file.write(json.dumps({"event": event, "step": step, **values}) + "\n")
+        line = {"event": event, "step": step, **_finite(values)}
+        self._file.write(json.dumps(line, allow_nan=False) + "\n")
         self._file.flush()
         numbers = {k: v for k, v in values.items() if isinstance(v, int | float)}
         if self._board is not None:
@@ -78,6 +80,18 @@ class Log:
         draft = self.path.with_name(f".{LOG}.partial")
         draft.write_text("".join(f"{line}\n" for line in kept), encoding="utf-8")
         draft.replace(self.path)
+
+
+def _finite(values: Mapping[str, Any]) -> dict[str, Any]:
+    """JSON has no word for what is no number (a gradient that overflowed): null."""
+    return {
+        name: _finite(value)
+        if isinstance(value, Mapping)
+        else None
+        if isinstance(value, float) and not math.isfinite(value)
+        else value
+        for name, value in values.items()
+    }
 
 
 def _step(line: str) -> float:

@@ -19,20 +19,21 @@ from typing import Any, Final
 import torch
 from torch import Tensor
 
+from counterpoint.benchmarks import find_benchmark
 from counterpoint.errors import DataError, RunError
 from counterpoint.progress import Progress
 from counterpoint.train.arithmetic import arithmetic
 from counterpoint.train.batches import Batch
 from counterpoint.train.building import Run, build
 from counterpoint.train.checkpoints import load_last, save, steps_in
-from counterpoint.train.evaluating import Judge, numbers
+from counterpoint.train.evaluating import Judge, made, numbers
 from counterpoint.train.interrupts import Stop, stop_between_steps
 from counterpoint.train.logs import Display, Log, Meter, Silent, in_words
 from counterpoint.train.model_folder import MODEL, final_state, save_model
 from counterpoint.train.outcome import Outcome
 from counterpoint.train.ranks import processes
 from counterpoint.train.recipe import Recipe
-from counterpoint.train.state import capture, claim, restore
+from counterpoint.train.state import capture, claim, problems_of, restore
 from counterpoint.train.steps import only
 from counterpoint.train.updating import update
 
@@ -59,6 +60,8 @@ def train(
     """
     with processes(recipe) as ranks, arithmetic(recipe.precision, ranks.device):
         _refuse_no_data(recipe)
+        for id in recipe.benchmarks:
+            find_benchmark(id)  # now, and not after the last step
         shown = display if display is not None and ranks.first else Silent()
         folder = recipe.folder
         if ranks.first:
@@ -74,16 +77,21 @@ def train(
         state = final_state(run)
         if ranks.first:
             save_model(run, state, folder / MODEL, run.steps)
-        ranks.wait()
+        problems = problems_of(run)
         if not ranks.first:
             return None
         model = f"open_clip:local-dir:{folder / MODEL}"
         outcome = None if judge is None else judge.finally_(model)
-        return Trained(folder, model, run.steps, dict(run.data.problems), outcome)
+        return Trained(folder, model, run.steps, problems, outcome)
 
 
 def _refuse_no_data(recipe: Recipe) -> None:
     """Before a model is loaded."""
+    data = recipe.data
+    if data.images is not None and not data.images.is_dir():
+        raise DataError(f"data.images={data.images}: no such folder.")
+    if data.kind == "pairs" and (lost := [p for p in data.paths if not p.is_file()]):
+        raise DataError(f"data.path={lost[0]}: no such file.")
     if recipe.data.kind != "world" and not recipe.data.path:
         raise DataError(
             f"recipe {recipe.name} needs data: data.path=FILE (`counterpoint export PAIRS --as "
@@ -96,17 +104,25 @@ def _steps(run: Run, folder: Path, done: int, display: Display, judge: Judge | N
     display.begin(recipe.name, run.steps, done)
     if done:
         display.say(f"going on from step {done:,} of {run.steps:,}")
+    if ranks.device.type == "cpu" and recipe.precision != "fp32":
+        display.say(f"{recipe.precision} on a CPU can be very slow: use precision=fp32 there")
     with (
         _logging(run, folder, done) as log,
         _batches(run, done) as batches,
         stop_between_steps(alone=ranks.size == 1) as stop,
     ):
+        stopped_in_it = _evaluates(recipe, done, run.steps) and not made(folder, done)
+        ranks.wait()  # all have looked before the first begins
+        if stopped_in_it:
+            _evaluate(run, done, judge, log)
         meter = Meter()
         finite = torch.ones((), dtype=torch.bool, device=ranks.device)
         for step in range(done, run.steps):
             loss, values = _gradients(run, step, batches, meter)
             extra = update(run, step)
             finite = finite & loss.isfinite()
+            if run.stepper.scaler is None:  # with one, a step that overflows is left out
+                finite = finite & torch.as_tensor(extra["grad_norm"]).isfinite()
             meter.stepped(recipe.batch * recipe.accumulate)
             after = step + 1
             if after % recipe.log_every == 0 or after == run.steps:
@@ -158,7 +174,7 @@ def _saves(recipe: Recipe, after: int, steps: int, stop: Stop) -> bool:
 
 def _evaluates(recipe: Recipe, after: int, steps: int) -> bool:
     """In the middle; the end has a table of its own."""
-    wanted = recipe.benchmarks and recipe.eval_every and after < steps
+    wanted = recipe.benchmarks and recipe.eval_every and 0 < after < steps
     return bool(wanted) and after % recipe.eval_every == 0
 
 

@@ -41,17 +41,15 @@ class Factors(nn.Module):
         return weight + self.share * (self.lora_b @ self.lora_a).view_as(weight)
 
 
-def add_lora(model: nn.Module, lora: Lora, seed: int) -> None:
+def add_lora(model: nn.Module, lora: Lora, seed: int, frozen: str = "none") -> None:
     """Put factors beside the weights that the recipe names; all else stays frozen.
 
     TSVLC and DAC adapt attention, MLP and the first convolution of both
     towers: `targets: [attention, mlp, conv]`.
     """
-    places = [
-        (module, name) for module, name, kind in list(_weights(model)) if kind in lora.targets
-    ]
-    if not places:
-        raise ModelError(f"the model has no weights for LoRA of the kinds {lora.targets}.")
+    found = list(_weights(model))
+    _refuse_gaps({(tower, kind) for *_, tower, kind in found}, lora, frozen)
+    places = [(module, name) for module, name, _, kind in found if kind in lora.targets]
     for number, (module, name) in enumerate(places):
         weight = getattr(module, name)
         # every weight has its own start, whatever else is adapted before it
@@ -59,23 +57,38 @@ def add_lora(model: nn.Module, lora: Lora, seed: int) -> None:
         parametrize.register_parametrization(module, name, factors)
 
 
-def _weights(model: nn.Module) -> Iterator[tuple[nn.Module, str, str]]:
-    """Weights that may be adapted, each with its kind."""
+def _refuse_gaps(found: set[tuple[str, str]], lora: Lora, frozen: str) -> None:
+    """A tower that is left out in silence would be one that does not learn."""
+    towers = {"attention": ("image", "text"), "mlp": ("image", "text"), "conv": ("image",)}
+    for kind in lora.targets:
+        asked = towers.get(kind)
+        missing = [(t, kind) not in found for t in asked or ("image", "text") if t != frozen]
+        if any(missing) if asked else all(missing):
+            places = " and ".join(t for t in asked or ("image", "text") if (t, kind) not in found)
+            raise ModelError(
+                f"LoRA finds no weights of the kind {kind!r} in the model's {places} tower; name "
+                "other lora.targets, freeze the tower, or train without LoRA."
+            )
+
+
+def _weights(model: nn.Module) -> Iterator[tuple[nn.Module, str, str, str]]:
+    """Weights that may be adapted, each with its tower and its kind."""
     for path, module in model.named_modules():
+        tower = "image" if path.startswith("visual") else "text"
         if isinstance(module, nn.MultiheadAttention):
             if module.in_proj_weight is not None:
-                yield module, "in_proj_weight", "attention"
-            yield module.out_proj, "weight", "attention"
+                yield module, "in_proj_weight", tower, "attention"
+            yield module.out_proj, "weight", tower, "attention"
         elif isinstance(module, nn.Linear) and path.split(".")[-2:-1] == ["mlp"]:
-            yield module, "weight", "mlp"
+            yield module, "weight", tower, "mlp"
         elif isinstance(module, nn.Conv2d) and path.endswith("visual.conv1"):
-            yield module, "weight", "conv"
+            yield module, "weight", tower, "conv"
         elif isinstance(module, nn.Linear) and path.rpartition(".")[2] in _PROJECTIONS:
-            yield module, "weight", "projection"
+            yield module, "weight", tower, "projection"
         for name in _PROJECTIONS:
             held = module._parameters.get(name)
             if held is not None and held.ndim == 2:
-                yield module, name, "projection"
+                yield module, name, tower, "projection"
 
 
 @torch.no_grad()

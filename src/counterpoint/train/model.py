@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from counterpoint.errors import ModelError
 from counterpoint.models import LoadOptions, load_model
@@ -130,7 +131,7 @@ def prepare(recipe: Recipe, start: OpenClip) -> Trained:
     clip = start.model.train()
     clip.requires_grad_(recipe.lora is None)
     if recipe.lora is not None:
-        add_lora(clip, recipe.lora, recipe.seed)
+        add_lora(clip, recipe.lora, recipe.seed, recipe.freeze)
     if recipe.freeze == "image":
         clip.visual.requires_grad_(False)
         clip.visual.eval()  # a ResNet's running means stand still too
@@ -144,9 +145,22 @@ def prepare(recipe: Recipe, start: OpenClip) -> Trained:
             parameter.requires_grad_(False)
     if not any(p.requires_grad for p in clip.parameters()):
         raise ModelError(f"recipe {recipe.name}: freeze={recipe.freeze} leaves nothing to train.")
+    _refuse_statistics(recipe, clip)
     if recipe.checkpoint_activations:
         clip.set_grad_checkpointing(True)
     return Trained(start, Towers(start), clip.logit_scale)
+
+
+def _refuse_statistics(recipe: Recipe, clip: nn.Module) -> None:
+    """A ResNet's running means are of the batches it saw, and go with the weights of then."""
+    if not any(isinstance(m, _BatchNorm) and m.training for m in clip.modules()):
+        return
+    for key, asked in (("cached_batch", recipe.cached_batch), ("wise", recipe.wise < 1)):
+        if asked:
+            raise ModelError(
+                f"{key} does not go with {recipe.model}, which normalises over the batch: leave it "
+                "out, or freeze=image."
+            )
 
 
 def _text_parts(clip: Any) -> list[Any]:

@@ -59,6 +59,7 @@ def open_pairs(setting: Setting) -> Samples:
     else:
         table = _read_training(paths[0])
     table = _usable(table, paths[0], problems)
+    _refuse_uneven(table, config, paths[0])
     _refuse_empty(table, config, paths[0])
     data = Samples(setting, _Table(table, root or paths[0].parent, str(paths[0]), config))
     data.problems.update(problems)
@@ -144,6 +145,28 @@ def _usable(table: pa.Table, path: Path, problems: Counter[str]) -> pa.Table:
     return table.filter(keep).combine_chunks()
 
 
+def _refuse_uneven(table: pa.Table, config: DataConfig, path: Path) -> None:
+    """Lists that go with each other must be as long, in every row."""
+    pairs = [("negatives", "negative_images"), ("dense", "dense_negatives")]
+    if config.only:
+        wanted = {"positives": config.positives, "negatives": config.negatives}
+        pairs += [(texts, _TYPES[texts]) for texts, asked in wanted.items() if asked]
+    for texts, beside in pairs:
+        one, two = (pc.fill_null(pc.list_value_length(table[c]), 0) for c in (texts, beside))
+        uneven = pc.and_(pc.not_equal(one, two), pc.greater(two, 0))
+        if (row := pc.index(uneven, True).as_py()) >= 0:
+            raise DataError(
+                f"{path}: row {row} (of those with an image) has {one[row]} {texts} and {two[row]} "
+                f"{beside}; they must be as many."
+            )
+    sizes = pc.fill_null(pc.list_value_length(table["box"]), 4)
+    if (row := pc.index(pc.not_equal(sizes, 4), True).as_py()) >= 0:
+        raise DataError(
+            f"{path}: row {row} (of those with an image): a box is four numbers (x, y, width, "
+            f"height), not {sizes[row]}."
+        )
+
+
 def _refuse_empty(table: pa.Table, config: DataConfig, path: Path) -> None:
     """A term of the loss that no sample takes part in would be trained in silence."""
     asked = {
@@ -174,7 +197,7 @@ class _Table(Source):
     every worker as soon as it counts references to them."""
 
     def __init__(self, table: pa.Table, root: Path, name: str, config: DataConfig) -> None:
-        self.root, self.name, self.size, self.only = root, name, len(table), config.only
+        self.root, self.name, self.size, self.config = root, name, len(table), config
         self.columns = {n: table[n].combine_chunks() for n in table.column_names}
         self.rows: dict[str, list[int]] = {}
         if config.hard_images:
@@ -185,7 +208,11 @@ class _Table(Source):
         return order(seed, epoch, self.size)
 
     def record(self, number: int) -> Record:
-        lists = {name: self._get(name, number) or [] for name in (*_LISTS, *_EXTRA)}
+        asked = {"positives": self.config.positives, "negatives": self.config.negatives}
+        lists = {
+            name: (self._get(name, number) or []) if asked.get(name, True) else []
+            for name in (*_LISTS, *_EXTRA)
+        }
         pictures: list[str | None] = lists["negative_images"] or [None] * len(lists["negatives"])
         negatives = self._of_type(lists["negative_types"], len(lists["negatives"]))
         return Record(
@@ -216,4 +243,5 @@ class _Table(Source):
         return self.columns[column][number].as_py()
 
     def _of_type(self, types: list[str], size: int) -> list[int]:
-        return [i for i in range(size) if self.only is None or types[i] == self.only]
+        only = self.config.only
+        return [i for i in range(size) if only is None or types[i] == only]

@@ -70,12 +70,21 @@ def merged(name: str, changes: Sequence[str] = (), *, world: bool = False) -> di
     values = _parse(recipe_text(name), name)
     if world:
         values = _over(values, _parse(recipe_text(str(FOLDER / f"{_WORLD}.yaml")), _WORLD))
-    knobs = values.get("knobs") or {}
+    knobs, faults = values.get("knobs") or {}, []
     for change in changes:
         key, equals, text = change.partition("=")
         if not equals or not key:
             raise DataError(f"{change!r} is not a change: write key=value, as in lr=1e-5.")
-        _set(values, str(knobs.get(key, key)).split("."), _value(text), change)
+        try:
+            _set(values, str(knobs.get(key, key)).split("."), _value(text), change)
+        except DataError as error:
+            faults.append(str(error))
+    if faults:
+        try:
+            check(name, values)  # all mistakes at once
+        except DataError as error:
+            faults.append(str(error))
+        raise DataError(" ".join(faults))
     return values
 
 
@@ -183,17 +192,27 @@ def _item(place: Any, part: str, change: str) -> Any:
 
 
 def _told(problem: ErrorDetails, values: Mapping[str, Any]) -> str:
-    where = ".".join(str(part) for part in problem["loc"])
+    where = ".".join(_named(problem["loc"], values))
     if problem["type"] == "extra_forbidden":
         *above, name = problem["loc"]
         known = _keys_at([str(part) for part in above])
-        close = get_close_matches(str(name), known, n=1, cutoff=0.5)
+        known += [] if above else [*(values.get("knobs") or {})]
+        close = get_close_matches(str(name), known, n=1, cutoff=0.6)
         return f"{where}: unknown key" + (f", did you mean {close[0]!r}?" if close else "")
     message = problem["msg"].removeprefix("Value error, ")
     message = message[:1].lower() + message[1:]
     if problem["type"] in ("missing", "value_error"):
         return f"{where}: {message}" if where else message
     return f"{where}: {message}, not {problem['input']!r}"
+
+
+def _named(place: Sequence[int | str], values: Mapping[str, Any]) -> list[str]:
+    """The path of a value, with terms of the loss by their names."""
+    parts = [str(part) for part in place]
+    if len(place) > 1 and place[0] == "loss" and isinstance(place[1], int):
+        term = values["loss"][place[1]]
+        parts[1] = str(term.get("term", place[1])) if isinstance(term, dict) else parts[1]
+    return parts
 
 
 def _keys_at(path: Sequence[str]) -> list[str]:

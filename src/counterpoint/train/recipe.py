@@ -102,7 +102,7 @@ class Recipe(_Section):
             raise ValueError(" ".join(found).removesuffix("."))
         return loss
 
-    @field_validator("clamp_scale", "grad_clip", "ema", mode="before")
+    @field_validator("clamp_scale", "grad_clip", "ema", "lora", mode="before")
     @classmethod
     def _none(cls, value: object) -> object:
         return None if value == "none" else value

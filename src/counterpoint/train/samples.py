@@ -1,7 +1,8 @@
 """Batches from samples that lie somewhere: which texts, which images, what stands in for which.
 
-A sample whose image cannot be read is stood in for by the next sample that can, and counted with
-its reason; ten in a row are an error, for then it is the folder that is wrong.
+A sample whose image cannot be read is stood in for by another, drawn from all, and counted with its
+reason; ten in a row are an error, for then it is the folder that is wrong. (The next in the file is
+often another caption of the same image.)
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from counterpoint.train.sampling import fold, key, part, take
 
 _PATIENCE: Final = 10
 # Streams of a sample's choices.
-_POSITIVE, _NEGATIVE, _PICTURED, _DENSE, _HARD, _HARD_ROW, _AUGMENT = range(201, 208)
+_POSITIVE, _NEGATIVE, _PICTURED, _DENSE, _HARD, _HARD_ROW, _AUGMENT, _STAND_IN = range(201, 209)
 
 
 @dataclass(slots=True)
@@ -87,6 +88,8 @@ class Samples(Stepwise):
 
     def __init__(self, setting: Setting, source: Source) -> None:
         super().__init__(setting, source.size, source.name)
+        if setting.config.hard_images and source.size < 2:
+            raise DataError(f"{source.name}: hard images need more samples than one.")
         self.source = source
         with seeded():
             probe = setting.preprocess(Image.new("RGB", (64, 64)))
@@ -94,7 +97,7 @@ class Samples(Stepwise):
         self.pixels = Pixels(setting.preprocess)
         self.pixels.splits &= setting.on_gpu()  # a CPU would only do it later
         self._stream: torch.cuda.Stream | None = None
-        self.keys = {n: key(n, setting.seed) for n in range(_POSITIVE, _AUGMENT + 1)}
+        self.keys = {n: key(n, setting.seed) for n in range(_POSITIVE, _STAND_IN + 1)}
 
     def prepare(self, epoch: int, step: int) -> Parcel:
         setting, problems = self.setting, Counter[str]()
@@ -217,16 +220,20 @@ class _Draw:
     def _readable(self, number: int, stream: int) -> tuple[int, Record, Tensor]:
         last: CounterpointError | None = None
         for tried in range(_PATIENCE):
-            candidate = (number + tried) % self.source.size
+            candidate = self._stand_in(number, tried) if tried else number
             try:
                 record = self.source.record(candidate)
                 image = self.source.image(candidate, self.data.side)
             except (ImageError, DataError) as error:
-                self.problems[f"{error} The next sample stood in."] += 1
+                self.problems[f"{error} Another sample stood in."] += 1
                 last = error
                 continue
             return candidate, record, self._preprocessed(image, candidate, stream)
         raise DataError(f"{_PATIENCE} samples in a row cannot be read; the last: {last}")
+
+    def _stand_in(self, number: int, tried: int) -> int:
+        state = fold(fold(fold(self.data.keys[_STAND_IN], number), self.epoch), tried)
+        return int(state[0] % np.uint64(self.source.size))
 
     def _negative_image(self, number: int, record: Record, chosen: int) -> Tensor | None:
         path = record.negative_images[chosen] if record.negative_images else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -40,6 +41,7 @@ def capture(run: Run, step: int) -> Checkpoint:
         "start": run.fingerprint,
         "scaler": None if scaler is None else scaler.state_dict(),
         "random": _of_all_ranks(random_states()),
+        "problems": problems_of(run),
     }
     return Checkpoint(step, state, weights, optimiser)
 
@@ -66,6 +68,8 @@ def restore(run: Run, saved: Checkpoint) -> None:
     run.optimiser.load_state_dict(described)
     if run.stepper.scaler is not None:
         run.stepper.scaler.load_state_dict(saved.state["scaler"])
+    if run.ranks.first:  # all ranks' so far
+        run.data.problems.update(saved.state.get("problems", {}))
     states = saved.state["random"]
     if run.ranks.rank < len(states):  # fewer ranks before: those are new, and seeded each step
         restore_random(states[run.ranks.rank])
@@ -92,6 +96,12 @@ def _names_by_number(run: Run) -> dict[int, str]:
     names = {id(p): name for name, p in run.parameters.items()}
     ordered = [p for group in run.optimiser.param_groups for p in group["params"]]
     return {number: names[id(p)] for number, p in enumerate(ordered)}
+
+
+def problems_of(run: Run) -> dict[str, int]:
+    """What the data had to leave out, of all ranks. Every rank must call it."""
+    found = _of_all_ranks(dict(run.data.problems))
+    return dict(sum((Counter(own) for own in found), Counter[str]()))
 
 
 def _of_all_ranks(own: dict[str, Any]) -> list[dict[str, Any]]:

@@ -158,8 +158,10 @@ class _Shards(Source):
         if not isinstance(caption, str):
             raise DataError(f"{self._where(number)}: has no caption.")
         lists = {name: found.get(name) or [] for name in _LISTS}
-        if any(not isinstance(values, list) for values in lists.values()):
-            raise DataError(f"{self._where(number)}: its texts are not in lists.")
+        if any(not _are_texts(values) for values in lists.values()):
+            raise DataError(f"{self._where(number)}: its texts are not lists of strings.")
+        if lists["dense_negatives"] and len(lists["dense_negatives"]) != len(lists["dense"]):
+            raise DataError(f"{self._where(number)}: dense and dense_negatives are not as many.")
         return Record(
             caption,
             self._of_type(lists["positives"], found.get("positive_types"), number),
@@ -175,10 +177,10 @@ class _Shards(Source):
             raise ImageError(f"{self._where(number)}: cannot be read: {error}.") from None
         return decode(data, self._where(number), side)
 
-    def _of_type(self, texts: list[str], types: list[str] | None, number: int) -> list[str]:
+    def _of_type(self, texts: list[str], types: object, number: int) -> list[str]:
         if self.only is None or not texts:
             return texts
-        if types is None or len(types) != len(texts):
+        if not isinstance(types, list) or len(types) != len(texts):
             raise DataError(
                 f"{self._where(number)}: only={self.only} needs the type of each text "
                 "(positive_types, negative_types)."
@@ -211,7 +213,8 @@ class _Shards(Source):
     def _refuse_empty(self, config: DataConfig) -> None:
         """A term of the loss that no sample takes part in would be trained in silence."""
         records, broken = [], None
-        for number in range(min(self.size, _PROBES)):
+        # from all shards: some may be plain
+        for number in np.linspace(0, self.size - 1, min(self.size, _PROBES)).astype(int).tolist():
             try:
                 records.append(self.record(number))
             except DataError as error:
@@ -224,9 +227,13 @@ class _Shards(Source):
         for name in (name for name, wanted in asked.items() if wanted):
             if not any(getattr(record, name) for record in records):
                 raise broken or DataError(
-                    f"{self.name}: none of the first {len(records)} samples has {name}; "
+                    f"{self.name}: none of {len(records):,} samples looked at has {name}; "
                     f"turn {name} off or add them."
                 )
+
+
+def _are_texts(values: object) -> bool:
+    return isinstance(values, list) and all(isinstance(v, str | None) for v in values)
 
 
 @lru_cache(maxsize=4)

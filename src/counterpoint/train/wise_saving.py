@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -28,7 +29,6 @@ def save_at(line: Line, alpha: float, folder: Path) -> None:
 
     The folder is loaded again before it takes its place: it must be the same model, bit for bit.
     """
-    refuse_other(folder)
     model = line.at(alpha)
     ids = {"base": line.base, "tuned": line.tuned}
     made = {
@@ -36,6 +36,7 @@ def save_at(line: Line, alpha: float, folder: Path) -> None:
         for (name, id), found in zip(ids.items(), line.fingerprints, strict=True)
     }
     about = {_WISE: {"alpha": alpha, **made}, "notes": list(model.notes)}
+    refuse_other(folder, made)
     # Of two that are alike but for their weights, the one that brings its config and tokenizer.
     id = next((id for id in (line.tuned, line.base) if id.startswith(_FOLDERS)), line.tuned)
     draft = folder.with_name(f".{folder.name}.{os.getpid()}.wise")
@@ -66,8 +67,8 @@ def _other(model: OpenClip, again: OpenClip) -> str:
     return ""
 
 
-def refuse_other(folder: Path) -> None:
-    """Raise if something else than a model that was saved here stands in the folder's place."""
+def refuse_other(folder: Path, made: Mapping[str, object] | None = None) -> None:
+    """Raise if something else than a mix (of the two models `made`) stands in the folder's place."""
     if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
         return
     try:
@@ -76,3 +77,5 @@ def refuse_other(folder: Path) -> None:
         about = {}
     if not isinstance(about, dict) or _WISE not in about:
         raise ModelError(f"{folder} exists and was not made by wise; choose another --save folder.")
+    if any(about[_WISE].get(name) != model for name, model in (made or {}).items()):
+        raise ModelError(f"{folder} holds a mix of other models; choose another --save folder.")

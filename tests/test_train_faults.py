@@ -1,0 +1,283 @@
+"""Training on data with faults, and runs that break in the middle: nothing is lost in silence."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import os
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+import polars as pl
+import pytest
+import torch
+from open_clip_models import TEXT
+from PIL import Image
+from safetensors.torch import load_file
+from train_data_support import SIZE, opened, rows_of, training_file
+from training import last_checkpoint, run_small, tiny_start, weights, written
+
+from counterpoint.errors import CounterpointError, DataError, ModelError, RunError
+from counterpoint.train import evaluating, loop, losses_published
+from counterpoint.train.logs import Log
+from counterpoint.train.loop import train
+from counterpoint.train.reading import load_recipe
+from counterpoint.train.recipe import Recipe
+
+RESNET = {
+    "embed_dim": 16,
+    "vision_cfg": {"image_size": 64, "layers": [1, 1, 1, 1], "width": 8, "head_width": 16},
+    "text_cfg": TEXT,
+}
+
+
+# --- data --------------------------------------------------------------------------------------
+
+
+def test_one_lost_image_of_many_captions_is_no_wrong_folder(tmp_path):
+    rows = [
+        {**row, "image": f"photos/{n // 12}.png", "negative_images": [], "neighbours": []}
+        for n, row in enumerate(rows_of(48))
+    ]
+    data = opened(training_file(tmp_path, rows), batch=12)
+    (tmp_path / "photos/2.png").unlink()
+    found = [n for batch in data.stream(0, 8) for n in batch.samples]
+    assert len(found) == 96 and not any(n // 12 == 2 for n in found)
+    assert sum(data.problems.values()) >= 24
+
+
+def changed(folder: Path, **columns: list) -> Path:
+    rows = rows_of()
+    for name, values in columns.items():
+        for row, value in zip(rows, values, strict=True):
+            row[name] = value
+    path = training_file(folder)
+    pl.DataFrame(rows, infer_schema_length=None).write_parquet(path)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("columns", "config", "says"),
+    [
+        ({"negative_images": [["x"]] * SIZE}, {}, r"row 0 .* 0 negatives and 1 negative_images"),
+        (
+            {"dense": [["a", "b"]] * SIZE, "dense_negatives": [["c"]] * SIZE},
+            {"dense": 2},
+            r"row 0 .* 2 dense and 1 dense_negatives",
+        ),
+        (
+            {"negative_types": [["swap"] * ((n + 1) % 4) for n in range(SIZE)]},
+            {"only": "swap", "positives": False},
+            r"row 0 .* 0 negatives and 1 negative_types",
+        ),
+        ({"box": [[1, 2, 3]] * SIZE}, {}, r"row 0 .*a box is four numbers .*, not 3"),
+    ],
+)
+def test_lists_that_do_not_fit_are_told_before_training(tmp_path, columns, config, says):
+    with pytest.raises(DataError, match=says):
+        opened(changed(tmp_path, **columns), **config)
+
+
+def test_what_is_not_asked_for_need_not_have_types(tmp_path):
+    types = [["swap"] * (n % 4) for n in range(SIZE)]
+    path = changed(tmp_path, negative_types=types)
+    batch = opened(path, batch=SIZE, only="swap", positives=False).batch(0, 0)
+    assert batch.positives is None and bool(batch.has_negative.any())
+
+
+def test_hard_images_need_another_sample(tmp_path):
+    path = training_file(tmp_path, rows_of(2)[1:])
+    with pytest.raises(DataError, match="hard images need more samples than one"):
+        opened(path, batch=1, hard_images=3)
+
+
+def shard(path: Path, samples: list[dict]) -> None:
+    buffer = io.BytesIO()
+    Image.new("RGB", (8, 8)).save(buffer, "PNG")
+    with tarfile.open(path, "w") as tar:
+        for number, sample in enumerate(samples):
+            for ending, data in (("png", buffer.getvalue()), ("json", json.dumps(sample).encode())):
+                info = tarfile.TarInfo(f"{path.stem}-{number}.{ending}")
+                info.size = len(data)
+                tar.addfile(info, io.BytesIO(data))
+
+
+def test_a_plain_shard_in_front_says_nothing_of_the_others(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    (tmp_path / "shards").mkdir()
+    shard(tmp_path / "shards/a.tar", [{"caption": "x"}] * 260)
+    shard(tmp_path / "shards/b.tar", [{"caption": "x", "negatives": ["y"]}] * 40)
+    data = opened(tmp_path / "shards", batch=300, kind="webdataset", positives=False)
+    assert int(data.batch(0, 0).has_negative.sum()) == 40
+
+
+@pytest.mark.parametrize(
+    ("sample", "only", "says"),
+    [
+        ({"negatives": [3]}, None, "not lists of strings"),
+        ({"negatives": ["y"], "negative_types": 5}, "swap", "needs the type of each text"),
+        ({"negatives": ["y"], "dense": ["a"], "dense_negatives": ["b", "c"]}, None, "not as many"),
+    ],
+)
+def test_shards_with_something_else_than_texts(tmp_path, monkeypatch, sample, only, says):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    shard(tmp_path / "a.tar", [{"caption": "x", **sample}] * 4)
+    with pytest.raises(DataError, match=says):
+        opened(tmp_path / "a.tar", batch=2, kind="webdataset", positives=False, only=only)
+
+
+# --- models ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("change", ["wise=0.5", "cached_batch=4"])
+def test_running_means_are_not_mixed_or_cached(tmp_path, change):
+    tiny_start(tmp_path / "start", RESNET)
+    with pytest.raises(ModelError, match=r"does not go with .*, which normalises over the batch"):
+        run_small(tmp_path, change)
+    run_small(tmp_path, change, "freeze=image", "steps=1", out="frozen")
+
+
+def test_lora_that_would_leave_a_tower_out_is_refused(tmp_path):
+    tiny_start(tmp_path / "start", RESNET)
+    with pytest.raises(ModelError, match="no weights of the kind 'attention' in the model's image"):
+        run_small(tmp_path, "lora.rank=2")
+    run_small(tmp_path, "lora.rank=2", "freeze=image", "steps=1", out="frozen")
+
+
+# --- runs --------------------------------------------------------------------------------------
+
+
+def test_weights_that_a_gradient_broke_are_not_kept(tmp_path, monkeypatch):
+    """The loss of the step is a number; its gradient is none."""
+    inner, calls = losses_published.clip, []
+
+    def clip(images: torch.Tensor, captions: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
+        calls.append(1)
+        value = inner(images, captions, scale)
+        return value + (images * 0).sum().abs().sqrt() if len(calls) == 4 else value
+
+    monkeypatch.setattr(losses_published, "clip", clip)
+    with pytest.raises(RunError, match="the checkpoint of step 2 is kept"):
+        run_small(tmp_path)
+    kept = load_file(last_checkpoint(tmp_path / "run") / "weights.safetensors")
+    assert all(bool(value.isfinite().all()) for value in kept.values())
+    run_small(tmp_path)
+    assert all(bool(value.isfinite().all()) for value in weights(tmp_path / "run").values())
+
+
+def test_the_log_is_json_whatever_a_number_is(tmp_path):
+    log = Log(tmp_path, 0, tensorboard=False, wandb=None)
+    log.write(1, {"grad_norm": math.inf, "loss": 0.5, "terms": {"clip": math.nan}})
+    log.close()
+    [line] = (tmp_path / "log.jsonl").read_text().splitlines()
+    expected = {"event": "step", "step": 1, "grad_norm": None, "loss": 0.5, "terms": {"clip": None}}
+    assert json.loads(line, parse_constant=pytest.fail) == expected
+
+
+def test_an_evaluation_that_was_interrupted_is_made_after_all(tmp_path, monkeypatch):
+    monkeypatch.setenv("COUNTERPOINT_STORE", str(tmp_path / "store"))
+    given = ("steps=4", "eval_every=2", "benchmarks=['world-swap:size=20']")
+
+    def stopped(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(evaluating.Judge, "now", stopped)
+        with pytest.raises(KeyboardInterrupt):
+            run_small(tmp_path, *given)
+    run_small(tmp_path, *given)
+    lines = [json.loads(x) for x in (tmp_path / "run/log.jsonl").read_text().splitlines()]
+    assert [line["step"] for line in lines if line["event"] == "evaluation"] == [2]
+    assert (tmp_path / "run/evaluations/step-00000002/outcome.json").is_file()
+
+
+def lossy(folder: Path, out: str) -> Recipe:
+    """Two steps on a training file of which two images are not there."""
+    path, start = training_file(folder), folder / "start"
+    for number in (3, 4):
+        (folder / f"photos/{number}.png").unlink()
+    model = f"open_clip:local-dir:{start}" if start.is_dir() else tiny_start(start)
+    given = (f"model={model}", f"data.path={path}", f"out={folder / out}", "data.workers=0")
+    small = ("batch=12", "steps=2", "warmup=0", "save_every=1", "precision=fp32", "device=cpu")
+    return load_recipe("hp-hn", [*given, *small])
+
+
+def problems(recipe: Recipe) -> dict[str, int]:
+    done = train(recipe)
+    assert done is not None
+    return done.problems
+
+
+def test_problems_of_all_ranks_are_told(tmp_path):
+    alone = problems(lossy(tmp_path, "one"))
+    assert sum(alone.values()) >= 4  # two images in each of two epochs
+    recipe = lossy(tmp_path, "two")
+    told = (
+        "import json, sys; from counterpoint.train.loop import train;"
+        "from counterpoint.train.reading import load_recipe;"
+        "done = train(load_recipe(sys.argv[1]));"
+        "print('PROBLEMS', json.dumps(done.problems)) if done else None"
+    )
+    command = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    (tmp_path / "told.py").write_text(told)
+    done = subprocess.run(
+        [sys.executable, *command, str(tmp_path / "told.py"), written(recipe)],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+    [line] = [x for x in done.stdout.splitlines() if "PROBLEMS" in x] or [done.stderr]
+    assert json.loads(line.partition("PROBLEMS ")[2]) == alone
+
+
+def test_problems_before_a_kill_are_told_after_it(tmp_path, monkeypatch):
+    alone = problems(lossy(tmp_path, "one"))
+
+    class Killed(Exception):
+        pass
+
+    def killed(folder: Path, checkpoint: object, keep: int) -> None:
+        save(folder, checkpoint, keep)
+        raise Killed
+
+    save = loop.save
+    with monkeypatch.context() as patch:
+        patch.setattr(loop, "save", killed)
+        with pytest.raises(Killed):
+            train(lossy(tmp_path, "two"))
+    assert problems(lossy(tmp_path, "two")) == alone
+
+
+# --- told before the first step ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        (["benchmarks=[world-swp]"], "Did you mean 'world-swap'"),
+        (["data.path=nix.parquet"], "nix.parquet: no such file"),
+        (["data.images=nowhere"], "nowhere: no such folder"),
+    ],
+)
+def test_what_is_not_there_is_told_before_the_model_is_loaded(tmp_path, monkeypatch, changes, says):
+    monkeypatch.setattr(loop, "build", lambda *_: pytest.fail("too late"))
+    given = (f"data.path={training_file(tmp_path)}", f"out={tmp_path / 'run'}", "device=cpu")
+    with pytest.raises(CounterpointError, match=says):
+        train(load_recipe("hp-hn", [*given, *changes]))
+
+
+def test_mistakes_are_told_at_once_and_by_their_names():
+    changes = ["loss.foo.weight=1", "lr=abc", "hn_wieght=3", "hn_weight=-1", "lora=none"]
+    with pytest.raises(DataError) as told:
+        load_recipe("hp-hn", changes, world=True)
+    for part in (
+        "loss.foo.weight=1: ",
+        "lr: ",
+        "did you mean 'hn_weight'",
+        "loss.negatives.weight",
+    ):
+        assert part in str(told.value)
+    assert "lora" not in str(told.value)
