@@ -68,7 +68,7 @@ def _other(model: OpenClip, again: OpenClip) -> str:
 
 
 def refuse_other(folder: Path, made: Mapping[str, object] | None = None) -> None:
-    """Raise if something else than a mix (of the two models `made`) stands in the folder's place."""
+    """Raise if something else than a mix (of the models `made`) stands in the place of `folder`."""
     if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
         return
     try:
