@@ -59,9 +59,7 @@ def train(
     Under torchrun every process calls this; all but the first get None.
     """
     with processes(recipe) as ranks, arithmetic(recipe.precision, ranks.device):
-        _refuse_no_data(recipe)
-        for id in recipe.benchmarks:
-            find_benchmark(id)  # now, and not after the last step
+        _refuse_missing(recipe)
         shown = display if display is not None and ranks.first else Silent()
         folder = recipe.folder
         if ranks.first:
@@ -85,14 +83,16 @@ def train(
         return Trained(folder, model, run.steps, problems, outcome)
 
 
-def _refuse_no_data(recipe: Recipe) -> None:
-    """Before a model is loaded."""
+def _refuse_missing(recipe: Recipe) -> None:
+    """Before a model is loaded, and not after the last step."""
+    for id in recipe.benchmarks:
+        find_benchmark(id)
     data = recipe.data
     if data.images is not None and not data.images.is_dir():
         raise DataError(f"data.images={data.images}: no such folder.")
     if data.kind == "pairs" and (lost := [p for p in data.paths if not p.is_file()]):
         raise DataError(f"data.path={lost[0]}: no such file.")
-    if recipe.data.kind != "world" and not recipe.data.path:
+    if data.kind != "world" and not data.path:
         raise DataError(
             f"recipe {recipe.name} needs data: data.path=FILE (`counterpoint export PAIRS --as "
             "training` makes one), or --world for the world's."
