@@ -293,7 +293,9 @@ def test_a_broken_image_is_stood_in_for_and_told(tmp_path):
     assert sum(data.problems.values()) >= 2
     again = opened(path, batch=SIZE)
     assert same(batch, again.batch(0, 0)) and again.problems == data.problems
-    assert again.batch(1, 0).samples.count(5) < 4  # others stand in, not the next of the file
+    twice = [Counter(again.batch(epoch, 0).samples) for epoch in range(6)]
+    stood_in = {n for counts in twice for n, count in counts.items() if count > 1}
+    assert len(stood_in) > 3  # of all samples: the next of the file would be 5, always
 
 
 def test_problems_of_workers_are_told_too(tmp_path, worker_sockets):

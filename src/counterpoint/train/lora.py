@@ -59,15 +59,16 @@ def add_lora(model: nn.Module, lora: Lora, seed: int, frozen: str = "none") -> N
 
 def _refuse_gaps(found: set[tuple[str, str]], lora: Lora, frozen: str) -> None:
     """A tower that is left out in silence would be one that does not learn."""
-    towers = {"attention": ("image", "text"), "mlp": ("image", "text"), "conv": ("image",)}
     for kind in lora.targets:
-        asked = towers.get(kind)
-        missing = [(t, kind) not in found for t in asked or ("image", "text") if t != frozen]
-        if any(missing) if asked else all(missing):
-            places = " and ".join(t for t in asked or ("image", "text") if (t, kind) not in found)
+        towers = {"image"} if kind == "conv" else {"image", "text"}
+        learning = towers - {frozen}
+        missing = sorted(tower for tower in learning if (tower, kind) not in found)
+        some = kind == "projection" and len(missing) < len(learning)  # not every tower has one
+        if missing and not some:
             raise ModelError(
-                f"LoRA finds no weights of the kind {kind!r} in the model's {places} tower; name "
-                "other lora.targets, freeze the tower, or train without LoRA."
+                f"LoRA finds no weights of the kind {kind!r} in the model's "
+                f"{' and '.join(missing)} tower; name other lora.targets, freeze the tower, or "
+                "train without LoRA."
             )
 
 
