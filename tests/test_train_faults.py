@@ -195,8 +195,10 @@ def test_an_evaluation_that_was_interrupted_is_made_after_all(tmp_path, monkeypa
 
 
 def lossy(folder: Path, out: str) -> Recipe:
-    """Two steps on a training file of which two images are not there."""
-    path, start = training_file(folder), folder / "start"
+    """Two steps on a training file of which two images are not there, and one is not named."""
+    rows = rows_of(SIZE + 1)
+    rows[-1]["image"] = None
+    path, start = training_file(folder, rows), folder / "start"
     for number in (3, 4):
         (folder / f"photos/{number}.png").unlink()
     model = f"open_clip:local-dir:{start}" if start.is_dir() else tiny_start(start)
@@ -213,7 +215,8 @@ def problems(recipe: Recipe) -> dict[str, int]:
 
 def test_problems_of_all_ranks_are_told(tmp_path):
     alone = problems(lossy(tmp_path, "one"))
-    assert sum(alone.values()) >= 4  # two images in each of two epochs
+    assert alone["captions without an image: left out"] == 1
+    assert sum(alone.values()) >= 5  # and two images in each of two epochs
     recipe = lossy(tmp_path, "two")
     told = (
         "import json, sys; from counterpoint.train.loop import train;"

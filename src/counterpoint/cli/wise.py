@@ -78,11 +78,11 @@ def wise(
     from counterpoint.train import wise_plot
     from counterpoint.train.wise import Line, walk
 
+    line = Line(base, tuned, LoadOptions(device, precision))
     if save is not None:
         from counterpoint.train import wise_saving
 
-        wise_saving.refuse_other(save[1])
-    line = Line(base, tuned, LoadOptions(device, precision))
+        wise_saving.refuse_other(save[1], line)  # now, and not after the evaluation
     runs: list[Run] = []
     if benchmark:
         with progress_bars() as bars:

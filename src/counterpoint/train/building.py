@@ -75,6 +75,8 @@ def build(recipe: Recipe, ranks: Ranks, progress: Progress | None = None) -> Run
         cut=start.cuts_padding,
         progress=progress,
     )
+    if not ranks.first:
+        data.problems.clear()  # so far those of the whole file, which every rank has opened
     cast = autocast(recipe.precision, ranks.device)
     if recipe.compile:
         compile_blocks(trained.towers, recipe.model)

@@ -68,8 +68,9 @@ def restore(run: Run, saved: Checkpoint) -> None:
     run.optimiser.load_state_dict(described)
     if run.stepper.scaler is not None:
         run.stepper.scaler.load_state_dict(saved.state["scaler"])
-    if run.ranks.first:  # all ranks' so far
-        run.data.problems.update(saved.state.get("problems", {}))
+    if run.ranks.first and "problems" in saved.state:
+        run.data.problems.clear()  # those of opening the data are among the saved ones
+        run.data.problems.update(saved.state["problems"])
     states = saved.state["random"]
     if run.ranks.rank < len(states):  # fewer ranks before: those are new, and seeded each step
         restore_random(states[run.ranks.rank])

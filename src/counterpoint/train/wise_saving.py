@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -29,14 +28,9 @@ def save_at(line: Line, alpha: float, folder: Path) -> None:
 
     The folder is loaded again before it takes its place: it must be the same model, bit for bit.
     """
+    refuse_other(folder, line)
     model = line.at(alpha)
-    ids = {"base": line.base, "tuned": line.tuned}
-    made = {
-        name: {"id": id, "fingerprint": found}
-        for (name, id), found in zip(ids.items(), line.fingerprints, strict=True)
-    }
-    about = {_WISE: {"alpha": alpha, **made}, "notes": list(model.notes)}
-    refuse_other(folder, made)
+    about = {_WISE: {"alpha": alpha, **_ends(line)}, "notes": list(model.notes)}
     # Of two that are alike but for their weights, the one that brings its config and tokenizer.
     id = next((id for id in (line.tuned, line.base) if id.startswith(_FOLDERS)), line.tuned)
     draft = folder.with_name(f".{folder.name}.{os.getpid()}.wise")
@@ -67,8 +61,16 @@ def _other(model: OpenClip, again: OpenClip) -> str:
     return ""
 
 
-def refuse_other(folder: Path, made: Mapping[str, object] | None = None) -> None:
-    """Raise if something else than a mix (of the models `made`) stands in the place of `folder`."""
+def _ends(line: Line) -> dict[str, dict[str, str]]:
+    ids = {"base": line.base, "tuned": line.tuned}
+    return {
+        name: {"id": id, "fingerprint": found}
+        for (name, id), found in zip(ids.items(), line.fingerprints, strict=True)
+    }
+
+
+def refuse_other(folder: Path, line: Line) -> None:
+    """Raise if something else than a mix of the line's models stands in the folder's place."""
     if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
         return
     try:
@@ -77,5 +79,5 @@ def refuse_other(folder: Path, made: Mapping[str, object] | None = None) -> None
         about = {}
     if not isinstance(about, dict) or _WISE not in about:
         raise ModelError(f"{folder} exists and was not made by wise; choose another --save folder.")
-    if any(about[_WISE].get(name) != model for name, model in (made or {}).items()):
+    if any(about[_WISE].get(name) != end for name, end in _ends(line).items()):
         raise ModelError(f"{folder} holds a mix of other models; choose another --save folder.")
