@@ -17,6 +17,29 @@ The command line prints the message without a traceback and exits with status 1.
 
 from __future__ import annotations
 
+import errno
+from typing import Final
+
+_REASONS: Final = {
+    errno.ENOSPC: "the disk is full; free some space",
+    errno.EDQUOT: "the disk quota is used up; free some space",
+    errno.EROFS: "the file system is read-only; choose another place",
+    errno.EACCES: "permission denied; choose another place or change its permissions",
+    errno.EPERM: "permission denied; choose another place or change its permissions",
+    errno.ENAMETOOLONG: "the name is too long; choose a shorter one",
+    errno.ENOTDIR: "a part of the path is a file, not a folder",
+    errno.EISDIR: "it is a folder, not a file",
+    errno.ENOENT: "no such file or folder",
+    errno.EIO: "the disk reports an error",
+    errno.EMFILE: "too many files are open; raise the limit with ulimit -n",
+}
+
+
+def reason(error: OSError) -> str:
+    """What the operating system says, in words that say what to do."""
+    said = error.strerror or " ".join(str(error).split()) or type(error).__name__
+    return _REASONS.get(error.errno or 0, said)
+
 
 class CounterpointError(Exception):
     """Base of every error that a user can cause."""

@@ -1,0 +1,60 @@
+"""What other people's files say, read within bounds and shown in messages without harm."""
+
+from __future__ import annotations
+
+import json
+import re
+from reprlib import Repr
+from typing import Any, Final
+
+from counterpoint.errors import CounterpointError, DataError
+
+_SHOWN: Final = 200  # characters of a value in a message
+_CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
+
+_repr = Repr()
+_repr.maxlevel, _repr.maxdict, _repr.maxlist, _repr.maxtuple = 3, 4, 4, 4
+_repr.maxstring = _repr.maxother = _repr.maxlong = _SHOWN
+
+
+def parse_json(
+    text: str | bytes, where: object, error: type[CounterpointError] = DataError
+) -> Any:
+    """The value of a JSON text. Whatever is wrong with it is one sentence that begins with `where`.
+
+    Refused besides what is not JSON: nesting beyond Python's limit, numbers of thousands of digits,
+    and halves of surrogate pairs, which no file can hold as UTF-8.
+    """
+    try:
+        if isinstance(text, bytes):
+            text = text.decode("utf-8-sig")
+        value = json.loads(text)
+        if "\\ud" in text or "\\uD" in text or _SURROGATE.search(text):
+            json.dumps(value, ensure_ascii=False).encode()
+    except RecursionError:
+        raise error(f"{where}: not readable JSON: it is nested too deeply.") from None
+    except UnicodeEncodeError:
+        raise error(f"{where}: a text holds half of a surrogate pair, which is no text.") from None
+    except UnicodeDecodeError as problem:
+        raise error(f"{where}: not a text in UTF-8: {problem.reason}.") from None
+    except ValueError as problem:
+        raise error(f"{where}: not valid JSON: {shortened(problem)}.") from None
+    return value
+
+
+def shown(value: object) -> str:
+    """A value for a message: like `repr`, but never long, however large or entangled it is."""
+    return shortened(_repr.repr(value))
+
+
+def shortened(text: object) -> str:
+    """A text for a message: one line, without control characters, and not long."""
+    said = text if isinstance(text, str) else str(text)
+    said = without_controls(" ".join(said[: 20 * _SHOWN].split()))
+    return said if len(said) <= _SHOWN else f"{said[: _SHOWN - 4]} ..."
+
+
+def without_controls(text: str) -> str:
+    """The text with control characters made visible: a terminal must not obey a caption."""
+    return _CONTROL.sub(lambda found: ascii(found[0])[1:-1], text)
