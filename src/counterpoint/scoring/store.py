@@ -13,7 +13,7 @@ import os
 import sqlite3
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Final
@@ -32,7 +32,7 @@ _LOG: Final = logging.getLogger(__name__)
 _OPEN: Final = (
     "PRAGMA cell_size_check = ON",  # damaged pages are noticed before they are used
     "PRAGMA cache_size = -65536",  # kibibytes
-    "BEGIN IMMEDIATE",  # is refused where nothing can be written
+    "BEGIN IMMEDIATE",  # one process makes the table, others wait
     "CREATE TABLE IF NOT EXISTS results (key BLOB PRIMARY KEY, value BLOB)",
     "COMMIT",
 )
@@ -96,20 +96,17 @@ class Store:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        try:
-            if kind is None:
+        if kind is None:
+            with suppress(StoreError):
                 self.put({})  # what was only remembered
-        finally:
-            for note in self.notes():
-                _LOG.warning(note)
-            self._connection.close()
+        for note in self.notes():
+            _LOG.warning(note)
+        self._connection.close()
 
     def get(self, keys: Sequence[bytes]) -> list[bytes | None]:
         with self._using("read"), self._connection:  # which ends the transaction
             self._connection.execute("BEGIN")
-            return [
-                self._waiting[key] if key in self._waiting else self._read(key) for key in keys
-            ]
+            return [self._waiting[key] if key in self._waiting else self._read(key) for key in keys]
 
     def _read(self, key: bytes) -> bytes | None:
         row = self._connection.execute(_GET, (key,)).fetchone()
@@ -166,7 +163,9 @@ class Store:
                 why = f"{reason(error)}, or {_ELSEWHERE}"
             except (sqlite3.Error, UnicodeDecodeError) as error:  # the latter of a damaged schema
                 code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # without its finer kinds
-                damaged = f"it is damaged ({shortened(error)}); delete the folder to start a new one"
+                damaged = (
+                    f"it is damaged ({shortened(error)}); delete the folder to start a new one"
+                )
                 why = _REASONS.get(code, f"{damaged}, or {_ELSEWHERE}")
             else:
                 return
