@@ -1,4 +1,4 @@
-"""A crash-safe, content-addressed store of what models computed, shared by all runs: one SQLite file.
+"""A crash-safe, content-addressed store of what models computed: one SQLite file for all runs.
 
 A commit is atomic and on disk when it returns, so a killed process loses at most the batch it was
 working on and can never leave half of one. Every value carries a checksum: one that has been
