@@ -13,11 +13,15 @@
     +-- GrammarError         a caption is not one of the world's      (world/grammar.py)
 
 The command line prints the message without a traceback and exits with status 1.
+
+    KeyboardInterrupt
+    +-- Terminated           the process was asked to end (SIGTERM)
 """
 
 from __future__ import annotations
 
 import errno
+import os
 from typing import Final
 
 _REASONS: Final = {
@@ -39,6 +43,41 @@ def reason(error: OSError) -> str:
     """What the operating system says, in words that say what to do."""
     said = error.strerror or " ".join(str(error).split()) or type(error).__name__
     return _REASONS.get(error.errno or 0, said)
+
+
+# Libraries that read and write files, and name a full disk or a broken file in words of their own.
+_READERS: Final = ("lmdb", "polars", "pyarrow", "safetensors", "safetensors_rust", "sqlalchemy")
+_FULL: Final = ("no space left on device", "database or disk is full", "file too large")
+
+
+def explain(error: Exception) -> str | None:
+    """One sentence for an error of the machine or of a file; None for an error of the program."""
+    library = type(error).__module__.partition(".")[0]
+    said = " ".join(str(error).split())
+    if isinstance(error, FileNotFoundError) and not _has_current_folder():
+        return "the current folder no longer exists; change to another one."
+    if isinstance(error, MemoryError):
+        return "out of memory; a smaller --batch-size or fewer files at a time need less."
+    if not isinstance(error, OSError) and library not in _READERS:
+        return None
+    if any(sign in said.lower() for sign in _FULL):
+        error = OSError(errno.ENOSPC, "", getattr(error, "filename", None))
+    if isinstance(error, OSError):
+        place = f"{error.filename}: " if error.filename else ""
+        return f"{place}{reason(error)}."
+    return f"a file cannot be read or written: {library}: {said[:300].rstrip('.')}."
+
+
+def _has_current_folder() -> bool:
+    try:
+        os.getcwd()  # noqa: PTH109 (Path.cwd() is the same call)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+class Terminated(KeyboardInterrupt):
+    """The process was asked to end (SIGTERM): like Ctrl-C, with another exit status."""
 
 
 class CounterpointError(Exception):
