@@ -84,12 +84,12 @@ def counterpoint(words: list[str], place: Place) -> subprocess.CompletedProcess[
 
 @contextmanager
 def disk(folder: Path, *, full: bool) -> Iterator[Path]:
-    """A small disk of its own: full but for some kilobytes, or read-only."""
+    """A small disk of its own: full, or read-only."""
     folder.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", folder], check=True)
     try:
         if full:
-            (folder / "filler").write_bytes(b"x" * 244 * 1024)
+            (folder / "filler").write_bytes(b"x" * 256 * 1024)
         else:
             subprocess.run(["mount", "-o", "remount,ro", folder], check=True)
         yield folder

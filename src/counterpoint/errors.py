@@ -34,6 +34,7 @@ _REASONS: Final = {
     errno.ENOTDIR: "a part of the path is a file, not a folder",
     errno.EISDIR: "it is a folder, not a file",
     errno.ENOENT: "no such file or folder",
+    errno.EEXIST: "something else of that name is in the way",
     errno.EIO: "the disk reports an error",
     errno.EMFILE: "too many files are open; raise the limit with ulimit -n",
 }
@@ -50,22 +51,31 @@ _READERS: Final = ("lmdb", "polars", "pyarrow", "safetensors", "safetensors_rust
 _FULL: Final = ("no space left on device", "database or disk is full", "file too large")
 
 
+def as_os_error(error: Exception) -> OSError | None:
+    """The error of the machine behind an error, if there is one."""
+    if isinstance(error, OSError):
+        return error
+    full = any(sign in str(error).lower() for sign in _FULL)
+    return OSError(errno.ENOSPC, "") if full and _library(error) in _READERS else None
+
+
 def explain(error: Exception) -> str | None:
     """One sentence for an error of the machine or of a file; None for an error of the program."""
-    library = type(error).__module__.partition(".")[0]
-    said = " ".join(str(error).split())
     if isinstance(error, FileNotFoundError) and not _has_current_folder():
         return "the current folder no longer exists; change to another one."
     if isinstance(error, MemoryError):
         return "out of memory; a smaller --batch-size or fewer files at a time need less."
-    if not isinstance(error, OSError) and library not in _READERS:
-        return None
-    if any(sign in said.lower() for sign in _FULL):
-        error = OSError(errno.ENOSPC, "", getattr(error, "filename", None))
-    if isinstance(error, OSError):
-        place = f"{error.filename}: " if error.filename else ""
-        return f"{place}{reason(error)}."
-    return f"a file cannot be read or written: {library}: {said[:300].rstrip('.')}."
+    if (machine := as_os_error(error)) is not None:
+        place = f"{machine.filename}: " if machine.filename else ""
+        return f"{place}{reason(machine)}."
+    if (library := _library(error)) in _READERS:
+        said = " ".join(str(error).split())[:300].rstrip(".")
+        return f"a file cannot be read or written: {library}: {said}."
+    return None
+
+
+def _library(error: Exception) -> str:
+    return type(error).__module__.partition(".")[0]
 
 
 def _has_current_folder() -> bool:
