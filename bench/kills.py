@@ -27,13 +27,14 @@ from typing import NamedTuple
 from rich.console import Console
 from rich.table import Table
 
+BENCHMARK = "world-swap:size=400,seed=3"
 LIMIT = 600  # seconds that one command may take
 
 
 class Command(NamedTuple):
-    """Words of a command, and which of its files must be the same, as a pattern below the folder.
+    """Words of a command, and which of its files must be the same, as a pattern below its folder.
 
-    `before` has to be run once; its results lie in the folder above.
+    What the commands of BEFORE made lies in the folder above.
     """
 
     words: list[str]
@@ -42,7 +43,7 @@ class Command(NamedTuple):
 
 COMMANDS = {
     "eval": Command(
-        ["eval", "-m", "world:base", "-b", "world-swap:size=400,seed=3", "--out", "run"],
+        ["eval", "-m", "world:base", "-b", BENCHMARK, "--out", "run"],
         "run/*.parquet",
     ),
     "generate": Command(
@@ -59,20 +60,24 @@ COMMANDS = {
         ["export", "../made.parquet", "--as", "hf", "-o", "out", "--licence", "mit"], "out/**/*"
     ),
     "import": Command(
-        ["import", "../run/scores.parquet", "-b", "world-swap:size=400,seed=3", "--name", "mine"]
-        + ["--out", "run"],
+        [
+            *("import", "../run/scores.parquet", "-b", BENCHMARK),
+            *("--name", "mine", "--out", "run"),
+        ],
         "run/*.parquet",
     ),
     "train": Command(
-        ["train", "hp-hn", "--world", "steps=6", "batch=16", "precision=fp32", "save_every=2"]
-        + ["evaluate=[]", "out=out"],
+        [
+            *("train", "hp-hn", "--world", "steps=12", "batch=16", "precision=fp32"),
+            *("save_every=2", "benchmarks=[]", "out=out"),
+        ],
         "out/model/*.safetensors",
     ),
 }
 BEFORE = (
     ["generate", "negatives", "world:size=600", "-o", "pairs.parquet"],
     ["generate", "images", "pairs.parquet", "-m", "world", "-o", "made.parquet"],
-    ["eval", "-m", "random", "-b", "world-swap:size=400,seed=3", "--out", "run"],
+    ["eval", "-m", "random", "-b", BENCHMARK, "--out", "run"],
 )
 
 
