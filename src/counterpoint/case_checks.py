@@ -7,6 +7,7 @@ from typing import Final
 import polars as pl
 
 from counterpoint.errors import CaseError
+from counterpoint.untrusted import shown
 
 
 def _any(column: str, condition: pl.Expr) -> pl.Expr:
@@ -54,7 +55,7 @@ def refuse_malformed(frame: pl.DataFrame, start: int, source: str) -> None:
     bad = {what: row for what, row in found.items() if row is not None}
     if bad:
         what, row = min(bad.items(), key=lambda item: item[1])
-        raise CaseError(f"{source}: row {start + row} (id {frame['id'][row]!r}): {what}.")
+        raise CaseError(f"{source}: row {start + row} (id {shown(frame['id'][row])}): {what}.")
 
 
 def refuse_duplicates(ids: pl.Series, source: str) -> None:
@@ -64,6 +65,6 @@ def refuse_duplicates(ids: pl.Series, source: str) -> None:
         first = ids[int(rows[0])]
         where = (ids == first).arg_true().to_list()
         raise CaseError(
-            f"{source}: rows {where[0]} and {where[1]} have the same id {first!r} "
+            f"{source}: rows {where[0]} and {where[1]} have the same id {shown(first)} "
             f"({len(rows)} rows share an id); ids must be unique."
         )

@@ -17,6 +17,7 @@ from counterpoint.evaluation import prepare, slug
 from counterpoint.protocols import get_protocol
 from counterpoint.runs import Part, Run, file_digest, refuse_other, save_run
 from counterpoint.tables import read_table
+from counterpoint.untrusted import shown
 
 COLUMNS = {
     "case_id": pl.String(),
@@ -62,7 +63,7 @@ def import_scores(
 def _scores(table: pl.DataFrame, cases: Cases, path: Path) -> np.ndarray:
     """The scores in the order of the cases' pairs."""
     _refuse(table.filter(pl.any_horizontal(pl.all().is_null())), "lack a value", path)
-    _refuse(table.filter(~pl.col("score").is_finite()), "have a score that is no number", path)
+    _refuse(table.filter(~pl.col("score").is_finite()), "have a non-finite score", path)
     large = pl.col("score").abs() > float(np.finfo(np.float32).max)
     _refuse(table.filter(large), "have a score too large to be kept", path)
     rows = pl.DataFrame({"case_id": cases.ids}).with_row_index("row")
@@ -103,4 +104,4 @@ def _missing(cases: Cases, places: np.ndarray, path: Path) -> DataError:
 
 
 def _shown(row: tuple[object, ...]) -> str:
-    return ", ".join(f"{name} {value!r}" for name, value in zip(COLUMNS, row, strict=False))
+    return ", ".join(f"{name} {shown(value)}" for name, value in zip(COLUMNS, row, strict=False))
