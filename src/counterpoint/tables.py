@@ -27,9 +27,7 @@ def read_table(path: Path, columns: Mapping[str, pl.DataType]) -> pl.DataFrame:
                 f"{path}: the column {missing[0]!r} is missing; "
                 f"it should have {', '.join(columns)}."
             )
-        return table.with_columns(
-            _cast(table[name], kind, path) for name, kind in columns.items()
-        )
+        return table.with_columns(_cast(table[name], kind, path) for name, kind in columns.items())
     except (pl.exceptions.PolarsError, UnicodeDecodeError, OSError) as error:
         why = shortened(error).rstrip(".") or type(error).__name__
         raise DataError(f"{path}: not a readable table: {why}.") from None

@@ -47,7 +47,9 @@ def _check(path: Path, schema: Any, texts: Sequence[str], images: Sequence[str])
 
     missing = [name for name in (*texts, *images) if name not in schema.names]
     if missing:
-        raise DataError(f"{path}: has no column {missing[0]!r}, only {shortened(', '.join(schema.names))}.")
+        raise DataError(
+            f"{path}: has no column {missing[0]!r}, only {shortened(', '.join(schema.names))}."
+        )
     for name in images:
         kind = schema.field(name).type
         binary = pa.types.is_binary(kind) or pa.types.is_large_binary(kind)

@@ -106,7 +106,9 @@ def named_rows(path: Path, benchmark: str) -> Iterator[tuple[str, dict[str, Any]
         raise DataError(f"{path}: should hold objects, in a list or by their ids.")
     for key, row in found.items() if isinstance(found, dict) else enumerate(found):
         if not isinstance(row, dict):
-            raise DataError(f"{path}: row {shortened(key)} should be an object, it is {shown(row)}.")
+            raise DataError(
+                f"{path}: row {shortened(key)} should be an object, it is {shown(row)}."
+            )
         own = None if isinstance(found, dict) else row.get("id")
         yield str(key if own is None else own), row
 
