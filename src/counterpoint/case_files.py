@@ -49,7 +49,7 @@ def _parquet_frames(path: Path) -> Iterator[pl.DataFrame]:
         table = scan.select(pl.col(name).cast(kind) for name, kind in SCHEMA.items())
         yield from table.collect_batches(chunk_size=CHUNK, maintain_order=True)
     except pl.exceptions.PolarsError as error:
-        why = shortened(error).rstrip(".") or type(error).__name__
+        why = shortened(error).rstrip(". ") or type(error).__name__
         raise CaseError(f"{path}: not a readable case table: {why}.") from None
 
 

@@ -102,8 +102,8 @@ def read_scores(path: Path, parts: Iterable[tuple[str, Cases]]) -> dict[str, np.
     import pyarrow.parquet as pq
 
     try:
+        _refuse_columns(pq.read_schema(path), path)
         with pq.ParquetFile(path, read_dictionary=list(_TEXTS)) as file:
-            _refuse_columns(file.schema_arrow, path)
             rows = _Rows(file.iter_batches(_READ, columns=list(_COLUMNS)))
             found = {name: _read_part(name, cases, rows, path) for name, cases in parts}
             if rows.take(1) is not None:
@@ -116,9 +116,12 @@ def read_scores(path: Path, parts: Iterable[tuple[str, Cases]]) -> dict[str, np.
 def _refuse_columns(schema: Any, path: Path) -> None:
     import pyarrow as pa
 
-    kinds = (pa.types.is_dictionary,) * 2 + (pa.types.is_int32,) * 2 + (pa.types.is_float32,)
-    if len(set(schema.names)) < len(schema.names) or not all(
-        name in schema.names and fits(schema.field(name).type)
+    def is_text(kind: Any) -> bool:
+        return bool(pa.types.is_large_string(kind) or pa.types.is_string(kind))
+
+    kinds = (is_text,) * 2 + (pa.types.is_int32,) * 2 + (pa.types.is_float32,)
+    if not all(
+        schema.names.count(name) == 1 and fits(schema.field(name).type)
         for name, fits in zip(_COLUMNS, kinds, strict=True)
     ):
         raise RunError(f"{path}: should have the columns {', '.join(_COLUMNS)} of their types.")

@@ -29,7 +29,7 @@ def read_table(path: Path, columns: Mapping[str, pl.DataType]) -> pl.DataFrame:
             )
         return table.with_columns(_cast(table[name], kind, path) for name, kind in columns.items())
     except (pl.exceptions.PolarsError, UnicodeDecodeError, OSError) as error:
-        why = shortened(error).rstrip(".") or type(error).__name__
+        why = shortened(error).rstrip(". ") or type(error).__name__
         raise DataError(f"{path}: not a readable table: {why}.") from None
 
 
