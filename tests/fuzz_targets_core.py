@@ -113,7 +113,7 @@ def image_reference(data: bytes, folder: Path) -> None:
     """Its first line is the reference, the rest is a crop."""
     if not (folder / "a.png").exists():
         noise(1).save(folder / "a.png")
-    reference, *box = data.decode("utf-8", "surrogateescape").split("\n", 4)
+    reference, *box = data.decode("utf-8", "replace").split("\n", 4)
     sides = [int(side) for side in box if side.lstrip("-").isdecimal() and len(side) < 10]
     crop = (sides[0], sides[1], sides[2], sides[3]) if len(sides) == 4 else None
     picture = Picture(ImageRef(reference, crop), folder)
