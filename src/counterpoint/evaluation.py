@@ -84,7 +84,8 @@ def evaluate(
                 key: _part(key, tables[key], scored[key], protocols[key], hashes[key])
                 for key in tables
             }
-            runs.append(save_run(Run(name, parts, _manifest(loaded, options)), folder))
+            manifest = _manifest(loaded, options, opened.notes())
+            runs.append(save_run(Run(name, parts, manifest), folder))
     return runs
 
 
@@ -137,14 +138,17 @@ def slug(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9._]+", "-", name).strip("-.") or "model"
 
 
-def _manifest(model: Model, options: dict[str, Any]) -> dict[str, Any]:
+def _manifest(model: Model, options: dict[str, Any], notes: Sequence[str]) -> dict[str, Any]:
+    info = dict(model.describe()) if isinstance(model, Described) else {}
+    if notes:
+        info["notes"] = [*info.get("notes", ()), *notes]
     packages = ("counterpoint", "numpy", "polars", "pillow", "scipy")
     return {
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "command": sys.argv,
         "options": options,
         "fingerprint": model.fingerprint,
-        "model_info": dict(model.describe()) if isinstance(model, Described) else {},
+        "model_info": info,
         "versions": {
             "python": platform.python_version(),
             **{package: version(package) for package in packages},

@@ -9,11 +9,8 @@ A folder is written beside its place and renamed into it, so it is never half th
 
 from __future__ import annotations
 
-import glob
 import hashlib
 import json
-import os
-import shutil
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -25,8 +22,10 @@ from counterpoint.cases import SCHEMA, Cases
 from counterpoint.errors import RunError
 from counterpoint.protocols import Protocol
 from counterpoint.score_files import write_scores
+from counterpoint.writing import left_by_kills, recover, whole_folder
 
 FORMAT: Final = 1
+_WAIT: Final = 600  # seconds that another process may take to write its run to the same folder
 _MANIFEST, _CASES, _SCORES = "run.json", "cases.parquet", "scores.parquet"
 
 
@@ -62,23 +61,19 @@ class Run:
 def save_run(run: Run, folder: Path) -> Run:
     """Write a run folder, in place of an older one if there is one."""
     refuse_other(folder)
-    draft = folder.with_name(f".{folder.name}.{os.getpid()}.tmp")
-    shutil.rmtree(draft, ignore_errors=True)
-    draft.mkdir(parents=True)
-    _case_table(run).write_parquet(draft / _CASES)
-    parts = ((name, part.cases, part.scores) for name, part in run.parts.items())
-    write_scores(draft / _SCORES, parts)
-    manifest = {
-        **run.manifest,
-        "format": FORMAT,
-        "model": run.model,
-        "benchmarks": {name: _describe(part) for name, part in run.parts.items()},
-        "files": {name: file_digest(draft / name) for name in (_CASES, _SCORES)},
-    }
-    text = json.dumps(manifest, indent=2, ensure_ascii=False, allow_nan=False)
-    (draft / _MANIFEST).write_text(text + "\n", encoding="utf-8")
-    _move(draft, folder)
-    _sweep(folder)
+    with whole_folder(folder, RunError, wait=_WAIT) as draft:
+        _case_table(run).write_parquet(draft / _CASES)
+        parts = ((name, part.cases, part.scores) for name, part in run.parts.items())
+        write_scores(draft / _SCORES, parts)
+        manifest = {
+            **run.manifest,
+            "format": FORMAT,
+            "model": run.model,
+            "benchmarks": {name: _describe(part) for name, part in run.parts.items()},
+            "files": {name: file_digest(draft / name) for name in (_CASES, _SCORES)},
+        }
+        text = json.dumps(manifest, indent=2, ensure_ascii=False, allow_nan=False)
+        (draft / _MANIFEST).write_text(text + "\n", encoding="utf-8")
     return Run(run.model, run.parts, manifest, folder)
 
 
@@ -90,32 +85,6 @@ def refuse_other(folder: Path) -> None:
         other = folder.exists()
     if other:
         raise RunError(f"{folder} exists and is no run folder; choose another --out.")
-
-
-def _move(draft: Path, folder: Path) -> None:
-    old = folder.with_name(f".{folder.name}.{os.getpid()}.old")
-    if folder.exists():
-        folder.rename(old)
-    draft.rename(folder)
-    shutil.rmtree(old, ignore_errors=True)
-
-
-def _sweep(folder: Path) -> None:
-    """Remove what killed processes left beside a run: `.NAME.PID.tmp` and `.NAME.PID.old`."""
-    for left in folder.parent.glob(f".{glob.escape(folder.name)}.*.*"):
-        pid = left.name.split(".")[-2]
-        if pid.isdecimal() and not _is_alive(int(pid)):
-            shutil.rmtree(left, ignore_errors=True)
-
-
-def _is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:  # somebody else's, and alive
-        pass
-    return True
 
 
 def _describe(part: Part) -> dict[str, Any]:
@@ -150,6 +119,8 @@ def _reasons(left_out: tuple[tuple[str, str], ...]) -> list[dict[str, str]]:
 
 def find_runs(path: Path) -> list[Path]:
     """The run folders at or below a path, in order of their names."""
+    for folder in (path, *left_by_kills(path)):
+        recover(folder)
     if (path / _MANIFEST).is_file():
         return [path]
     found = sorted(file.parent for file in path.glob(f"**/{_MANIFEST}") if file.is_file())
