@@ -57,6 +57,11 @@ class FetchError(DataError):
         self.absent, self.unreachable = absent, unreachable
 
 
+def sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
 def new_client() -> httpx.Client:
     """Compression is declined, since a range counts the bytes that are sent. So are cookies."""
     return httpx.Client(
@@ -170,8 +175,7 @@ class _Transfer:
         if size is not None and length > size:
             raise WrongFileError(f"it has {length:,} bytes instead of {size:,}")
         if self.wanted.sha256:
-            with self.part.place.open("rb") as file:
-                found = hashlib.file_digest(file, "sha256").hexdigest()
+            found = sha256(self.part.place)
             if found != self.wanted.sha256:
                 raise WrongFileError(
                     f"its sha256 is {found[:12]}..., not {self.wanted.sha256[:12]}..."
