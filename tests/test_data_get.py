@@ -171,7 +171,6 @@ def test_what_cannot_be_checked_has_its_sum_told(server, tmp_path):
     assert run("zipped", tmp_path, "zipped/images/1.jpg").notes == []
 
 
-
 def test_annotations_by_hand_stop_it(no_server, tmp_path):
     report = get("by-hand", tmp_path, lambda: pytest.fail("there are no annotations to read"))
     assert len(report.by_hand) == 1 and report.fetched == 0
