@@ -111,7 +111,10 @@ def test_a_finished_piece_is_not_made_again(
     assert table(out).equals(table(whole))
 
 
-def test_killed_and_run_again_it_ends_with_the_same_rows(file: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("stop", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_stopped_and_run_again_it_ends_with_the_same_rows(
+    file: Path, tmp_path: Path, stop: signal.Signals
+) -> None:
     lines = file.read_text().splitlines()
     big = tmp_path / "big.jsonl"
     big.write_text("\n".join(lines * 15))  # 2,250 captions: three pieces
@@ -125,17 +128,25 @@ def test_killed_and_run_again_it_ends_with_the_same_rows(file: Path, tmp_path: P
     while not any(parts.glob("*-rules.parquet")) and time.monotonic() < deadline:
         assert process.poll() is None, "it ended before it could be killed"
         time.sleep(0.02)
-    os.kill(process.pid, signal.SIGKILL)  # only the parent: its children must not outlive it
-    process.wait()
+    os.kill(process.pid, stop)  # only the parent: its children must not outlive it
+    assert process.wait() in (-stop, 128 + stop)
     assert not out.exists()
-    kept = list(parts.glob("*-rules.parquet"))
-    assert 0 < len(kept) < 3
+    kept = {path: path.stat().st_mtime_ns for path in parts.glob("*-rules.parquet")}
+    assert kept and all(read_about(path)["counts"] for path in kept)
     _await_no_child(process.pid)
-    subprocess.run([*command, str(out)], check=True, capture_output=True)
-    whole = tmp_path / "whole.parquet"
+    captions, whole = open_captions(str(big)), tmp_path / "whole.parquet"
     settings = Settings("negative", ("negclip", "crepe-swap"), wordnet=False)
-    generate(open_captions(str(big)), settings, whole, workers=1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(running, "write_pairs", _interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            generate(captions, settings, out, workers=1)
+    assert {path: path.stat().st_mtime_ns for path in kept} == kept
+    generate(captions, settings, out, workers=1)
+    generate(captions, settings, whole, workers=1)
     assert table(out).equals(table(whole))
+    assert {path.name for path in tmp_path.iterdir()} == {
+        *("captions.jsonl", "big.jsonl", "killed.parquet", "whole.parquet")
+    }
 
 
 def _await_no_child(group: int) -> None:

@@ -66,10 +66,8 @@ def generate(
     shown = progress or Quiet()
     refuse_ending(out)  # now, not when all is made
     about = _about(captions, settings, writers)
-    if out.exists():
-        return _made_before(out, about)
     with reserved(out):
-        if out.exists():  # another process was quicker
+        if out.exists():
             return _made_before(out, about)
         parts = Parts(out, about)
         names = [_RULES] * bool(settings.methods) + [writer.name for writer in writers]
