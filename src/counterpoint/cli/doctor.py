@@ -10,7 +10,7 @@ from rich.table import Table
 
 from counterpoint.cli.console import counted, errors, output, percent, print_json, progress_bars
 from counterpoint.cli.options import AsJson, DataFolder
-from counterpoint.errors import DataError
+from counterpoint.writing import whole_file
 
 if TYPE_CHECKING:
     from counterpoint.doctor import Health
@@ -48,11 +48,9 @@ def doctor(
     if bad:
         slug = benchmark.replace("/", "-").replace(":", "-")
         list_file = list_file or Path(f"doctor-{slug}.txt")
-        lines = (f"{path}\t{why}\n" for path, why in bad.items())
-        try:
-            list_file.write_text("".join(lines), encoding="utf-8")
-        except OSError as error:
-            raise DataError(f"{list_file}: cannot be written: {error.strerror}.") from None
+        with whole_file(list_file) as draft:
+            lines = (f"{path}\t{why}\n" for path, why in bad.items())
+            draft.write_text("".join(lines), encoding="utf-8")
     if as_json:
         print_json([asdict(health)])
     else:

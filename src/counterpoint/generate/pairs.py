@@ -35,6 +35,8 @@ import polars as pl
 
 from counterpoint.cases import ImageRef
 from counterpoint.errors import DataError
+from counterpoint.generate.outputs import refuse_ending
+from counterpoint.writing import whole_file
 
 Kind = Literal["negative", "positive"]
 Type = Literal["replace", "swap", "add", "negate", "shuffle", "paraphrase"]
@@ -143,11 +145,6 @@ _PLAIN: Final = (
 )
 
 
-def refuse_ending(path: Path) -> None:
-    if path.suffix != ".parquet":
-        raise DataError(f"{path}: pairs are written as Parquet; the name must end in .parquet.")
-
-
 About = Mapping[str, Any] | Callable[[], Mapping[str, Any]]
 
 
@@ -160,21 +157,13 @@ def write_pairs(path: Path, frames: Iterable[pl.DataFrame], about: About) -> int
 
     refuse_ending(path)
     schema = pl.DataFrame(schema=SCHEMA).to_arrow().schema
-    partial = path.with_name(path.name + ".partial")
     rows = 0
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with pq.ParquetWriter(partial, schema, compression="zstd") as writer:
-            for frame in frames:
-                rows += len(frame)
-                writer.write_table(frame.select(SCHEMA.names()).to_arrow().cast(schema))
-            said = json.dumps(about() if callable(about) else about, sort_keys=True)
-            writer.add_key_value_metadata({_METADATA: said})
-        partial.replace(path)
-    except OSError as error:
-        raise DataError(f"{path}: cannot be written: {error}.") from None
-    finally:
-        partial.unlink(missing_ok=True)
+    with whole_file(path) as draft, pq.ParquetWriter(draft, schema, compression="zstd") as writer:
+        for frame in frames:
+            rows += len(frame)
+            writer.write_table(frame.select(SCHEMA.names()).to_arrow().cast(schema))
+        said = json.dumps(about() if callable(about) else about, sort_keys=True)
+        writer.add_key_value_metadata({_METADATA: said})
     return rows
 
 
