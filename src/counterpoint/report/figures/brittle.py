@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from counterpoint.report.figures.drawing import INK, Data, Drawn, Made, Omitted
+from counterpoint.report.figures.drawing import INK, Data, Drawn, Made, Omitted, looks
 from counterpoint.report.figures.scatter import COLUMNS, scatter
 from counterpoint.report.gathering import Material
 from counterpoint.report.numbers import Number
@@ -37,14 +37,13 @@ def brittle(material: Material, numbers: Sequence[Number]) -> list[Made]:
         if benchmark in chances:
             axes.plot(*chances[benchmark], "+", color=INK, markersize=9, zorder=0)
 
-    numbered = {label: number for number, label in enumerate(material.labels)}
     return [
         Drawn(
             "brittleness-and-augmented",
             TITLE,
             "Down and to the right is better: right more often, and seldom only for one wording. "
             "Whiskers are 95% intervals, the cross is chance.",
-            scatter(data, TITLE, numbered, mark_chance),
+            scatter(data, TITLE, looks(material), mark_chance),
             data,
         )
     ]

@@ -7,11 +7,14 @@ from typing import Any, Final
 
 from counterpoint.report.figures.drawing import (
     COLOURS,
+    GREY,
     INK,
+    NAME,
     Data,
     Drawn,
     Made,
     Omitted,
+    alternative,
     canvas,
     reach,
     svg_of,
@@ -20,6 +23,7 @@ from counterpoint.report.gathering import Material
 from counterpoint.report.numbers import Number
 from counterpoint.report.wording import shortened
 from counterpoint.statistics import ALL
+from counterpoint.wording import is_baseline
 
 TITLE: Final = "Original and augmented accuracy"
 _COLUMNS: Final = (
@@ -48,7 +52,7 @@ def drop(material: Material, numbers: Sequence[Number]) -> list[Made]:
             "The bar is the drop: cases in which the original is above every negative and some "
             "other true caption is not. Whiskers are 95% intervals, the dotted line is the chance "
             "level of augmented accuracy.",
-            _svg(data),
+            _svg(data, {label for label, run in material.runs.items() if is_baseline(run.model)}),
             data,
         )
     ]
@@ -69,7 +73,7 @@ def _data(material: Material, numbers: Sequence[Number]) -> Data:
     return Data(_COLUMNS, lines)
 
 
-def _svg(data: Data) -> str:
+def _svg(data: Data, baselines: set[str]) -> str:
     rows = data.named()
     names = list(dict.fromkeys(row["benchmark"] for row in rows))
     counts = [sum(row["benchmark"] == name for row in rows) for name in names]
@@ -80,33 +84,42 @@ def _svg(data: Data) -> str:
             len(names), 1, squeeze=False, sharex=True, gridspec_kw={"height_ratios": ratios}
         )
         for axes, name in zip(grid[:, 0], names, strict=True):
-            _panel(axes, name, [row for row in rows if row["benchmark"] == name])
+            _panel(axes, name, [row for row in rows if row["benchmark"] == name], baselines)
         grid[-1, 0].set_xlabel("per cent of cases")
         handles, labels = grid[0, 0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside upper center", ncols=3)
-        return svg_of(figure, f"{TITLE} of each model, with the drop as a bar")
+        named = dict(zip(labels, handles, strict=True))  # the first of each kind: a model's
+        figure.legend(named.values(), named.keys(), loc="outside upper center", ncols=3)
+        said = [
+            f"{row['benchmark']}, {row['model']}: original {row['original_value']:.1f}, augmented "
+            f"{row['augmented_value']:.1f}"
+            for row in rows
+        ]
+        return svg_of(figure, alternative(TITLE, said))
 
 
-def _panel(axes: Any, name: str, rows: list[dict[str, Any]]) -> None:
+def _panel(axes: Any, name: str, rows: list[dict[str, Any]], baselines: set[str]) -> None:
     places = list(range(len(rows)))
     left = [min(row["original_value"], row["augmented_value"]) for row in rows]
     width = [abs(row["drop"]) for row in rows]
-    axes.barh(places, width, left=left, height=0.5, color=COLOURS[6], alpha=0.35, label="drop")
+    axes.barh(places, width, left=left, height=0.5, color=GREY, alpha=0.35, label="drop")
     for kind, colour, marker in (("augmented", COLOURS[1], "s"), ("original", COLOURS[0], "o")):
-        axes.errorbar(
-            [row[f"{kind}_value"] for row in rows],
-            places,
-            xerr=reach(rows, f"{kind}_"),
-            fmt=marker,
-            color=colour,
-            markersize=5,
-            elinewidth=1,
-            label=kind,
-        )
+        for place, row in enumerate(rows):
+            axes.errorbar(
+                [row[f"{kind}_value"]],
+                [place],
+                xerr=reach([row], f"{kind}_"),
+                fmt=marker,
+                color=GREY if row["model"] in baselines else colour,
+                markersize=5,
+                elinewidth=1,
+                label=kind,
+            )
     chance = next((row["chance_augmented"] for row in rows if row["chance_augmented"]), None)
     if chance is not None:
         axes.axvline(chance, color=INK, linewidth=0.8, linestyle=":")
-    axes.set_yticks(places, [shortened(row["model"]) for row in rows])
+    axes.set_yticks(places, [shortened(row["model"], NAME) for row in rows])
+    for tick, row in zip(axes.get_yticklabels(), rows, strict=True):
+        tick.set_color(GREY if row["model"] in baselines else INK)
     axes.set_ylim(len(rows) - 0.4, -0.6)
     axes.set_xlim(0, 100)
     axes.grid(axis="y", visible=False)

@@ -8,14 +8,15 @@ from typing import Any, Final
 from counterpoint.report.figures.drawing import (
     GRID,
     INK,
+    NAME,
     Data,
     Drawn,
     Made,
     Omitted,
+    alternative,
     canvas,
-    colour_of,
     legend_below,
-    marker_of,
+    looks,
     reach,
     svg_of,
 )
@@ -85,7 +86,7 @@ def _svg(
     height = len(shown) * max(0.28, 0.09 * len(models) + 0.1) + 0.2 * (len(models) / 3) + 0.8
     with canvas(height, title) as figure:
         axes = figure.subplots()
-        drawn = {}
+        drawn, look = {}, looks(material)
         for number, model in enumerate(models):
             mine = [r for r in rows if r["model"] == model and r["group"] in shown]
             shift = (number - (len(models) - 1) / 2) * step
@@ -93,8 +94,8 @@ def _svg(
                 [r["value"] for r in mine],
                 [shown.index(r["group"]) + shift for r in mine],
                 xerr=reach(mine),
-                fmt=marker_of(material.labels.index(model)),
-                color=colour_of(material.labels.index(model)),
+                fmt=look[model].marker,
+                color=look[model].colour,
                 markersize=4,
                 elinewidth=1,
             )
@@ -104,7 +105,7 @@ def _svg(
                 axes.vlines(
                     chances[0], place - 0.45, place + 0.45, color=INK, linewidth=1, linestyle=":"
                 )
-        names = [f"{shortened(group, 40)} ({sizes[group]:,})" for group in shown]
+        names = [f"{shortened(group, NAME)} ({sizes[group]:,})" for group in shown]
         axes.set_yticks(range(len(shown)), names)
         axes.set_ylim(len(shown) - 0.45, -0.55)
         axes.grid(axis="y", visible=False)
@@ -112,4 +113,5 @@ def _svg(
             axes.axhline(place - 0.5, color=GRID, linewidth=0.4)
         axes.set_xlabel(f"{said} (%)")
         legend_below(figure, list(drawn.values()), [shortened(model) for model in models])
-        return svg_of(figure, title)
+        whole = [f"{r['model']} {r['value']:.1f}" for r in rows if r["group"] == ALL]
+        return svg_of(figure, alternative(title, whole))

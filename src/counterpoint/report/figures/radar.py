@@ -1,4 +1,4 @@
-"""Every benchmark an axis, every model an outline."""
+"""One axis per benchmark, one outline per model."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from typing import Any, Final
 from counterpoint.report.figures.drawing import (
     GRID,
     INK,
+    NAME,
     Data,
     Drawn,
     Made,
     Omitted,
+    alternative,
     canvas,
-    colour_of,
     legend_below,
-    marker_of,
+    looks,
     svg_of,
 )
 from counterpoint.report.gathering import Material
@@ -79,26 +80,25 @@ def _svg(material: Material, data: Data, axes: dict[str, str]) -> str:
     rows = data.named()
     models = list(dict.fromkeys(row["model"] for row in rows))
     angles = [2 * math.pi * place / len(axes) for place in range(len(axes))]
-    with canvas(4.6 + 0.2 * (len(models) / 3 + 1), TITLE) as figure:
+    with canvas(4.0 + 0.2 * (len(models) / 3 + 1), TITLE) as figure:
         round_axes: Any = figure.subplots(subplot_kw={"projection": "polar"})
         round_axes.set_theta_offset(math.pi / 2)
         round_axes.set_theta_direction(-1)
-        drawn = {}
+        drawn, look = {}, looks(material)
         for model in models:
-            number = material.labels.index(model)
             values = [row["value"] for row in rows if row["model"] == model]
             (drawn[model],) = round_axes.plot(
                 [*angles, angles[0]],
                 [*values, values[0]],
-                color=colour_of(number),
-                marker=marker_of(number),
+                color=look[model].colour,
+                marker=look[model].marker,
                 markersize=4.5,
                 linewidth=1.5,
             )
         chance = [row["chance"] for row in rows if row["model"] == models[0]]
         if all(value is not None for value in chance):
             round_axes.plot([*angles, angles[0]], [*chance, chance[0]], ":", color=INK, linewidth=1)
-        names = [f"{shortened(name, 26)}\n{heading(metric)}" for name, metric in axes.items()]
+        names = [f"{shortened(name, NAME)}\n{heading(metric)}" for name, metric in axes.items()]
         round_axes.set_xticks(angles, names)
         for angle, label in zip(angles, round_axes.get_xticklabels(), strict=True):
             side = math.sin(angle)
@@ -109,4 +109,5 @@ def _svg(material: Material, data: Data, axes: dict[str, str]) -> str:
         round_axes.set_yticks([25, 50, 75, 100], ["25", "50", "75", "100"], fontsize=7)
         round_axes.spines["polar"].set_color(GRID)
         legend_below(figure, list(drawn.values()), [shortened(model) for model in models])
-        return svg_of(figure, TITLE)
+        said = [f"{r['benchmark']}, {r['model']} {r['value']:.1f}" for r in rows]
+        return svg_of(figure, alternative(TITLE, said))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from counterpoint.report.figures.drawing import Data, Drawn, Made, Omitted
+from counterpoint.report.figures.drawing import Data, Drawn, Made, Omitted, looks
 from counterpoint.report.figures.scatter import COLUMNS, scatter
 from counterpoint.report.gathering import Material
 from counterpoint.report.numbers import Number
@@ -33,7 +33,6 @@ def tradeoff(material: Material, numbers: Sequence[Number]) -> list[Made]:
         lack = "a retrieval or a classification" if not kept else "a benchmark of compositionality"
         why = f"none of these runs has {lack}." if not kept or not gained else _NEVER_BOTH
         return [Omitted(TITLE, why)]
-    numbered = {label: number for number, label in enumerate(material.labels)}
     made: list[Made] = []
     for x in dict.fromkeys(line[2] for line in lines):
         data = Data(COLUMNS, [line for line in lines if line[2] == x])
@@ -43,7 +42,7 @@ def tradeoff(material: Material, numbers: Sequence[Number]) -> list[Made]:
                 TITLE,
                 "Up and to the right is better: finetuning that teaches one thing may cost the "
                 "other. Whiskers are 95% intervals.",
-                scatter(data, f"{TITLE}: {x}", numbered),
+                scatter(data, f"{TITLE}: {x}", looks(material)),
                 data,
             )
         )
