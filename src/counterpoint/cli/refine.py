@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from counterpoint.cli.console import counted, errors, output, percent, print_json, progress_bars
-from counterpoint.cli.options import AsJson, Device
+from counterpoint.cli.options import AsJson, Device, refuse_missing_folder
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -100,6 +100,7 @@ def refine(
         raise typer.BadParameter("name at least one blind model", param_hint="--blind")
     if top is not None and not (blind or select):
         raise typer.BadParameter("needs --blind or --select", param_hint="--top")
+    refuse_missing_folder(report)
     settings = Settings(
         blind=tuple(blind or ()),
         watch=tuple(watch or ()),
@@ -196,12 +197,7 @@ def _summary(found: Refined, out: Path) -> str:
 def _write_json(path: Path, content: object) -> None:
     import json
 
-    from counterpoint.errors import DataError
+    from counterpoint.writing import whole_file
 
-    partial = path.with_name(path.name + ".partial")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        partial.write_text(json.dumps(content, indent=1, ensure_ascii=False), encoding="utf-8")
-        partial.replace(path)
-    except OSError as error:
-        raise DataError(f"{path}: cannot be written: {error}.") from None
+    with whole_file(path) as draft:
+        draft.write_text(json.dumps(content, indent=1, ensure_ascii=False), encoding="utf-8")

@@ -6,8 +6,9 @@ import shlex
 import shutil
 import sys
 from pathlib import Path
+from typing import Final
 
-_NAME = "counterpoint"
+_NAME: Final = "counterpoint"
 
 
 def command(words: str) -> str:

@@ -24,7 +24,7 @@ ORIGINAL, AUGMENTED, BRITTLENESS = "original_accuracy", "augmented_accuracy", "b
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """`lead` opens the report; `each` has the sentences of every benchmark, if there are several."""
+    """`lead` opens the report; `each` has the sentences of each of several benchmarks."""
 
     lead: list[str]
     each: dict[str, list[str]]
@@ -101,16 +101,15 @@ def _most_brittle(benchmark: _Benchmark) -> str | None:
     mine = [n for n in benchmark.numbers.get(BRITTLENESS, []) if not hangs_on_ties(n)]
     if not mine:
         return None
-    worst = max(mine, key=lambda n: n.value)
-    overlapping = [n for n in mine if n is not worst and n.ci_high >= worst.ci_low]
-    loss = _loss(benchmark, worst.model)
+    worst, least = (choose(mine, key=lambda n: n.value) for choose in (max, min))
+    said = f"{_value(worst)}, {_loss(benchmark, worst.model)}"
     if len(mine) == 1:
-        return f"{worst.model}{loss}: its brittleness is {_value(worst)}."
-    also = f" (the intervals of {_models(overlapping)} overlap with it)" if overlapping else ""
-    least = min(mine, key=lambda n: n.value)
+        return f"The brittleness of {worst.model} is {said}."
+    overlapping = [n for n in mine if n is not worst and n.ci_high >= worst.ci_low]
+    also = f" (the interval of {_models(overlapping)} overlaps)" if overlapping else ""
     return (
-        f"{worst.model} is the most brittle{also}, with a brittleness of {_value(worst)} against "
-        f"{_value(least)} of {least.model}; it{loss}."
+        f"{worst.model} is the most brittle{also}: {said}; {least.model} is the least brittle: "
+        f"{_value(least)}."
     )
 
 
@@ -119,8 +118,8 @@ def _loss(benchmark: _Benchmark, model: str) -> str:
     assert original is not None and augmented is not None
     points = 100 * (original.value - augmented.value)
     return (
-        f" is right for {_value(original)} of the original captions, {_against_chance(original)}, "
-        f"and loses {points:.1f} points when reworded captions must be right too"
+        f"with {_value(original)} of the original captions right, {_against_chance(original)}, and "
+        f"{points:.1f} points less when reworded captions must be right too"
     )
 
 
@@ -167,8 +166,8 @@ def _most_brittle_overall(benchmarks: Sequence[_Benchmark]) -> Iterator[str]:
     if found:
         worst, benchmark = max(found, key=lambda pair: pair[0].value)
         yield (
-            f"{worst.model} is the most brittle: on {benchmark.name} it"
-            f"{_loss(benchmark, worst.model)} (brittleness {_value(worst)})."
+            f"{worst.model} is the most brittle: {_value(worst)} on {benchmark.name}, "
+            f"{_loss(benchmark, worst.model)}."
         )
 
 
@@ -200,7 +199,7 @@ def _differences(material: Material, found: Sequence[Difference]) -> Iterator[st
 
 def _value(number: Number) -> str:
     reach = (number.ci_high - number.ci_low) / 2
-    return f"{written(number.metric, number.value)}% ±{written(number.metric, reach)}"
+    return f"{written(number.metric, number.value)}%\u00a0±{written(number.metric, reach)}"
 
 
 def _models(numbers: Sequence[Number]) -> str:

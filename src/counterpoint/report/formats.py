@@ -63,7 +63,7 @@ def as_csv(tables: Tables) -> str:
 def as_markdown(tables: Tables) -> str:
     parts = [_markdown_sheet(sheet) for sheet in tables.whole]
     notes = [f"{mark}: {_markdown(text)}" for mark, text in tables.footnotes.items()]
-    ties = [_markdown(note) for note in _ties_notes(tables.whole)]
+    ties = [_markdown(note) for note in ties_notes(tables.whole)]
     return "\n\n".join([*parts, _legend("**bold**", "_italic_"), *ties, *notes]) + "\n"
 
 
@@ -135,7 +135,7 @@ def _latex_sheet(sheet: Sheet, footnotes: dict[str, str]) -> str:
         r"\end{tabular}",
         rf"\caption{{{' '.join([_latex_legend(), *_latex_notes(sheet, footnotes)])}}}",
         r"\end{table}",
-        *(f"% {one_line(note)}" for note in _ties_notes([sheet])[1:]),
+        *(f"% {one_line(note)}" for note in ties_notes([sheet])[1:]),
     ]
     return "\n".join(lines)
 
@@ -143,7 +143,7 @@ def _latex_sheet(sheet: Sheet, footnotes: dict[str, str]) -> str:
 def _latex_notes(sheet: Sheet, footnotes: dict[str, str]) -> list[str]:
     used = dict.fromkeys(mark for head in sheet.heads for mark in head.footnote.split(", "))
     protocols = [f"${{}}^{{{mark}}}$ {_latex(footnotes[mark])}." for mark in used]
-    return [*map(_latex, _ties_notes([sheet])[:1]), *protocols]  # their numbers are comments
+    return [*map(_latex, ties_notes([sheet])[:1]), *protocols]  # their numbers are comments
 
 
 def _latex_lines(lines: Sequence[Line]) -> list[str]:
@@ -184,7 +184,7 @@ def _over(sheet: Sheet) -> list[tuple[Any, str]]:
     return [(head, next(columns)) for head in sheet.heads for _ in head.metrics]
 
 
-def _ties_notes(sheets: Sequence[Sheet]) -> list[str]:
+def ties_notes(sheets: Sequence[Sheet]) -> list[str]:
     """What the mark means, and how many ties there are, if a number of the sheets is marked."""
     marked = [sheet for sheet in sheets if sheet.marked]
     counts: dict[str, list[str]] = {}

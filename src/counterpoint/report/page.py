@@ -14,7 +14,7 @@ from counterpoint.progress import Progress, Quiet
 from counterpoint.protocols import Protocol
 from counterpoint.report.examples import COUNT, examples
 from counterpoint.report.findings import findings, meanings
-from counterpoint.report.formats import as_csv
+from counterpoint.report.formats import as_csv, ties_notes
 from counterpoint.report.gathering import Material, gather
 from counterpoint.report.making import Made, page_facts, run_facts
 from counterpoint.report.notices import Notice, notices
@@ -139,8 +139,9 @@ def _render(
             notices=[*notices(material), *_picture_notices(album)],
             findings=findings(material, made.numbers, found),
             meanings=meanings(made.metrics),
-            ties_meaning=f"{TIES} {TIES_MEANING}",
+            ties_notes=ties_notes(made.whole),
             ties_mark=TIES,
+            ties_meaning=TIES_MEANING,
             tables=made,
             table_csv=as_csv(made),
             beside=_besides(made.papers),

@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from counterpoint.report.formats import csv_text
 from counterpoint.report.gathering import Material
-from counterpoint.wording import is_baseline
+from counterpoint.report.numbers import Number
+from counterpoint.report.wording import shortened
+from counterpoint.wording import TIES, hangs_on_ties, is_baseline
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -143,22 +145,35 @@ def _suited(tag: re.Match[str]) -> str:
 
 
 class Look(NamedTuple):
+    """How a model is drawn, and what the legend calls it."""
+
     colour: str
     marker: str
+    name: str
 
 
-def look(number: int) -> Look:
+def look(number: int, name: str) -> Look:
     """Markers have another cycle than colours: their pairs repeat late."""
-    return Look(COLOURS[number % (len(COLOURS) - 1)], MARKERS[number % len(MARKERS)])
+    return Look(COLOURS[number % (len(COLOURS) - 1)], MARKERS[number % len(MARKERS)], name)
 
 
-def looks(material: Material) -> dict[str, Look]:
-    """The same model looks the same in every figure; baselines are grey."""
+def looks(material: Material, drawn: Sequence[Number]) -> dict[str, Look]:
+    """The same model looks the same in every figure; baselines are grey, ties are marked."""
+    tied = {number.model for number in drawn if hangs_on_ties(number)}
     found = {}
     for number, (label, run) in enumerate(material.runs.items()):
-        mine = look(number)
+        mine = look(number, named(label, label in tied))
         found[label] = mine._replace(colour=GREY) if is_baseline(run.model) else mine
     return found
+
+
+def named(label: str, tied: bool, length: int = 34) -> str:
+    return shortened(label, length) + (f" {TIES}" if tied else "")
+
+
+def ties_caption(drawn: Sequence[Number]) -> str:
+    """The end of a caption, if a number of the figure hangs on ties."""
+    return f" {TIES} has values that hang on ties." if any(map(hangs_on_ties, drawn)) else ""
 
 
 def grid_of(panels: int) -> tuple[int, int]:

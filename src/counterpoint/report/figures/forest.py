@@ -11,6 +11,7 @@ from counterpoint.report.figures.drawing import (
     NAME,
     Data,
     Drawn,
+    Look,
     Made,
     Omitted,
     alternative,
@@ -19,6 +20,7 @@ from counterpoint.report.figures.drawing import (
     looks,
     reach,
     svg_of,
+    ties_caption,
 )
 from counterpoint.report.gathering import Material
 from counterpoint.report.numbers import Number
@@ -59,8 +61,8 @@ def _drawn(material: Material, benchmark: str, metric: str, chosen: list[Number]
         f"by-group-{benchmark}",
         title,
         "Whiskers are 95% intervals (bootstrap over source images), the short dotted line is "
-        f"chance. The number of cases stands behind each group.{rest}",
-        _svg(material, data, shown, sizes, title, heading(metric)),
+        f"chance. The number of cases stands behind each group.{rest}{ties_caption(chosen)}",
+        _svg(looks(material, chosen), data, shown, sizes, title, heading(metric)),
         data,
     )
 
@@ -72,7 +74,7 @@ def _line(number: Number) -> tuple[Any, ...]:
 
 
 def _svg(
-    material: Material,
+    look: dict[str, Look],
     data: Data,
     shown: list[str],
     sizes: dict[str, int],
@@ -81,12 +83,12 @@ def _svg(
 ) -> str:
     rows = data.named()
     present = {row["model"] for row in rows}
-    models = [label for label in material.labels if label in present]
+    models = [label for label in look if label in present]
     step = min(0.8 / max(1, len(models)), 0.2)
     height = len(shown) * max(0.28, 0.09 * len(models) + 0.1) + 0.2 * (len(models) / 3) + 0.8
     with canvas(height, title) as figure:
         axes = figure.subplots()
-        drawn, look = {}, looks(material)
+        drawn = {}
         for number, model in enumerate(models):
             mine = [r for r in rows if r["model"] == model and r["group"] in shown]
             shift = (number - (len(models) - 1) / 2) * step
@@ -112,6 +114,6 @@ def _svg(
         for place in range(1, len(shown)):
             axes.axhline(place - 0.5, color=GRID, linewidth=0.4)
         axes.set_xlabel(f"{said} (%)")
-        legend_below(figure, list(drawn.values()), [shortened(model) for model in models])
+        legend_below(figure, list(drawn.values()), [look[model].name for model in models])
         whole = [f"{r['model']} {r['value']:.1f}" for r in rows if r["group"] == ALL]
         return svg_of(figure, alternative(title, whole))

@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple
 from counterpoint.report.figures.drawing import (
     Data,
     Drawn,
+    Look,
     Made,
     Omitted,
     alternative,
@@ -127,7 +128,7 @@ def _svg(data: Data) -> str:
             for number, key in enumerate(keys):
                 mine = [r for r in rows if r["x"] == side and (r["benchmark"], r["metric"]) == key]
                 name = f"{shortened(key[0], 30)}: {SAID.get(key[1], key[1])}"
-                drawn[name] = _curve(axes, mine, number)
+                drawn[name] = _curve(axes, mine, look(number, name))
             axes.set_xlabel(shortened(side, 64))
             axes.set_ylabel("per cent")
             axes.margins(0.1)
@@ -140,15 +141,15 @@ def _svg(data: Data) -> str:
         return svg_of(figure, alternative(TITLE, said))
 
 
-def _curve(axes: Any, rows: list[dict[str, Any]], number: int) -> Any:
+def _curve(axes: Any, rows: list[dict[str, Any]], mine: Look) -> Any:
     xs, ys = [r["x_value"] for r in rows], [r["y_value"] for r in rows]
     drawn = axes.errorbar(
         xs,
         ys,
         xerr=None if rows[0]["x"] == "alpha" else reach(rows, "x_"),
         yerr=reach(rows, "y_"),
-        color=look(number).colour,
-        marker=look(number).marker,
+        color=mine.colour,
+        marker=mine.marker,
         markersize=4.5,
         linewidth=1.4,
         elinewidth=0.5,
@@ -162,6 +163,6 @@ def _curve(axes: Any, rows: list[dict[str, Any]], number: int) -> Any:
             (4, 5),
             textcoords="offset points",
             fontsize=8,
-            color=look(number).colour,
+            color=mine.colour,
         )
     return drawn

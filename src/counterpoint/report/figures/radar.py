@@ -12,6 +12,7 @@ from counterpoint.report.figures.drawing import (
     NAME,
     Data,
     Drawn,
+    Look,
     Made,
     Omitted,
     alternative,
@@ -19,6 +20,7 @@ from counterpoint.report.figures.drawing import (
     legend_below,
     looks,
     svg_of,
+    ties_caption,
 )
 from counterpoint.report.gathering import Material
 from counterpoint.report.numbers import Number
@@ -61,6 +63,7 @@ def radar(material: Material, numbers: Sequence[Number]) -> list[Made]:
         for model in models
         for benchmark, metric in axes.items()
     ]
+    drawn = [known[model][benchmark] for model in models for benchmark in axes]
     data = Data(_COLUMNS, lines)
     lacking = [label for label in material.labels if label not in models]
     rest = f" Not drawn, because they lack a benchmark: {', '.join(lacking)}." if lacking else ""
@@ -69,14 +72,14 @@ def radar(material: Material, numbers: Sequence[Number]) -> list[Made]:
             "radar",
             TITLE,
             "The main metric of each benchmark in per cent, from 0 in the middle to 100; dotted "
-            f"is chance.{rest}",
-            _svg(material, data, axes),
+            f"is chance.{rest}{ties_caption(drawn)}",
+            _svg(looks(material, drawn), data, axes),
             data,
         )
     ]
 
 
-def _svg(material: Material, data: Data, axes: dict[str, str]) -> str:
+def _svg(look: dict[str, Look], data: Data, axes: dict[str, str]) -> str:
     rows = data.named()
     models = list(dict.fromkeys(row["model"] for row in rows))
     angles = [2 * math.pi * place / len(axes) for place in range(len(axes))]
@@ -84,7 +87,7 @@ def _svg(material: Material, data: Data, axes: dict[str, str]) -> str:
         round_axes: Any = figure.subplots(subplot_kw={"projection": "polar"})
         round_axes.set_theta_offset(math.pi / 2)
         round_axes.set_theta_direction(-1)
-        drawn, look = {}, looks(material)
+        drawn = {}
         for model in models:
             values = [row["value"] for row in rows if row["model"] == model]
             (drawn[model],) = round_axes.plot(
@@ -108,6 +111,6 @@ def _svg(material: Material, data: Data, axes: dict[str, str]) -> str:
         round_axes.set_ylim(0, 100)
         round_axes.set_yticks([25, 50, 75, 100], ["25", "50", "75", "100"], fontsize=7)
         round_axes.spines["polar"].set_color(GRID)
-        legend_below(figure, list(drawn.values()), [shortened(model) for model in models])
+        legend_below(figure, list(drawn.values()), [look[model].name for model in models])
         said = [f"{r['benchmark']}, {r['model']} {r['value']:.1f}" for r in rows]
         return svg_of(figure, alternative(TITLE, said))

@@ -59,7 +59,7 @@ def scatter(
         for axes in grid[len(panels) :]:
             bare(axes)
         named = [model for model in models if model in drawn]
-        legend_below(figure, [drawn[m] for m in named], [shortened(m) for m in named])
+        legend_below(figure, [drawn[m] for m in named], [models[m].name for m in named])
         said = [
             f"{row['panel']}, {row['model']}: {row['x']} {row['x_value']:.1f}, {row['y']} "
             f"{row['y_value']:.1f}"
