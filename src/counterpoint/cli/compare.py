@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from counterpoint.cli.console import errors, print_json, progress_bars
-from counterpoint.cli.options import AsJson, Groups, ProtocolName
+from counterpoint.cli.options import AsJson, Groups, ProtocolName, refuse_missing_folder
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -49,6 +49,7 @@ def compare(
     from counterpoint.protocols import get_protocol
     from counterpoint.runs import load_run
 
+    refuse_missing_folder(html)
     a, b = load_run(run_a), load_run(run_b)
     chosen = get_protocol(protocol) if protocol else None
     found = comparison.compare(a, b, chosen)

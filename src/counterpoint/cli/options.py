@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from counterpoint.errors import DataError
+
 AsJson = Annotated[
     bool, typer.Option("--json", help="Print rows as JSON on standard output, and nothing else.")
 ]
@@ -33,3 +35,11 @@ Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
 Limit = Annotated[
     int | None, typer.Option(min=1, help="Score only so many cases of each benchmark.")
 ]
+
+
+def refuse_missing_folder(file: Path | None) -> None:
+    """Raise if a file that the user named would need a new folder: nobody asked for one."""
+    if file is not None and not file.parent.is_dir():
+        raise DataError(
+            f"{file}: there is no folder {file.parent}; create it, or name another file."
+        )

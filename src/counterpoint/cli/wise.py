@@ -17,6 +17,7 @@ from counterpoint.cli.options import (
     Groups,
     Limit,
     ProtocolName,
+    refuse_missing_folder,
 )
 
 if TYPE_CHECKING:
@@ -73,6 +74,8 @@ def wise(
         raise typer.BadParameter("a FILE.svg, and -b BENCHMARK to draw", param_hint="--plot")
     if save is not None and not 0 <= save[0] <= 1:
         raise typer.BadParameter("an alpha between 0 and 1, and a folder", param_hint="--save")
+
+    refuse_missing_folder(plot)
 
     from counterpoint.models import LoadOptions
     from counterpoint.train import wise_plot

@@ -59,6 +59,8 @@ class Change:
     n: int
     chance: float | None
     verdict: Judgement
+    start_ties: int  # values that hang on a tie
+    tuned_ties: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,6 +275,8 @@ def _change(start: Row, tuned: Row, gap: _Gap) -> Change:
         gap.n,
         start.chance,
         gap.verdict,
+        start.ties,
+        tuned.ties,
     )
 
 
