@@ -44,6 +44,7 @@ def evaluate(
     batch_size: int = BATCH,
     device: str = "auto",
     precision: str = "fp32",
+    trust_remote_code: bool = False,
     store: str | Path | None = None,
     progress: Progress | None = None,
 ) -> list[Run]:
@@ -51,7 +52,9 @@ def evaluate(
 
     `models` are ids, or pairs of a name and an object of one of the kinds in `scoring.kinds`.
     `out` is the run folder itself for one model, and holds a folder per model for several; without
-    it, runs go to `runs/`. Cases that could not be scored are named in `Run.parts[...].left_out`.
+    it, runs go to `runs/`. `trust_remote_code` runs Python code that comes with the models and can
+    do whatever you can do; the run records it. Cases that could not be scored are named in
+    `Run.parts[...].left_out`.
     """
     models = [models] if isinstance(models, str) else list(dict.fromkeys(models))
     benchmarks = [benchmarks] if isinstance(benchmarks, str) else list(dict.fromkeys(benchmarks))
@@ -65,7 +68,7 @@ def evaluate(
         name: get_protocol(protocol or benchmark.protocol) for name, (benchmark, _) in found.items()
     }
     tables = {name: prepare(cases, protocols[name], limit) for name, (_, cases) in found.items()}
-    loading = LoadOptions(device, precision)
+    loading = LoadOptions(device, precision, trust_remote_code)
     options = {"limit": limit, "batch_size": batch_size, **asdict(loading)}
     names = [model if isinstance(model, str) else model[0] for model in models]
     asked = repr((benchmarks, options, str(data), sorted(p.name for p in protocols.values())))

@@ -13,6 +13,7 @@ from importlib.metadata import entry_points
 from typing import Any, Final
 
 from counterpoint.errors import NotFoundError
+from counterpoint.untrusted import shown
 
 _LISTED: Final = 12
 
@@ -24,7 +25,7 @@ def did_you_mean(kind: str, name: str, known: Iterable[str]) -> str:
     plain = {known_name.lower(): known_name for known_name in names}
     close = get_close_matches(name.lower(), plain, n=1, cutoff=0.5)
     hint = f" Did you mean {plain[close[0]]!r}?" if close else ""
-    return f"no {kind} is called {name!r}.{hint} Known: {listed}."
+    return f"no {kind} is called {shown(name)}.{hint} Known: {listed}."
 
 
 class Registry:

@@ -67,6 +67,14 @@ def evaluate(
             "--check-precision", help="Score a sample in fp32 too, and count changed verdicts."
         ),
     ] = False,
+    trust_remote_code: Annotated[
+        bool,
+        typer.Option(
+            "--trust-remote-code",
+            help="Run Python code that comes with the named models. It can do whatever you can do "
+            "on this machine: read it first. Recorded in the run.",
+        ),
+    ] = False,
     clean: Clean = False,
     groups: Groups = False,
     allow_missing: AllowMissing = False,
@@ -92,9 +100,11 @@ def evaluate(
             batch_size=batch_size,
             device=device,
             precision=precision,
+            trust_remote_code=trust_remote_code,
             progress=bars,
         )
-        flips = _flips(runs, LoadOptions(device, precision), bars) if check_precision else []
+        options = LoadOptions(device, precision, trust_remote_code)
+        flips = _flips(runs, options, bars) if check_precision else []
     shown = with_clean(runs) if clean else runs
     rows = [row for run in shown for row in results.rows(run, groups=groups or as_json)]
     if as_json:
