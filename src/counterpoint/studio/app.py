@@ -60,7 +60,7 @@ def create_app(
     app.mount("/static", StaticFiles(directory=STATIC), "static")
     app.include_router(home_router(web, library))
     app.include_router(browse_router(web, library, gallery))
-    app.include_router(try_router(web, library, Models(models)))
+    app.include_router(try_router(web, library, gallery, Models(models)))
     if database is not None:
         from counterpoint.studio.annotate.router import admin_router, annotator_router
 
