@@ -105,7 +105,8 @@ def test_a_named_file_with_the_ending_of_a_case_file(ending: str, root: Path) ->
 
 def test_other_options_stay(root: Path) -> None:
     benchmark = find_benchmark("world-swap+hp:size=6,seed=2,positives=x.jsonl")
-    assert set(benchmark.defaults) == {*find_benchmark("world-swap").defaults, "positives"}
+    own = {"positives", "doubtful"}
+    assert set(benchmark.defaults) == find_benchmark("world-swap").defaults.keys() | own
     write_positives(
         root / "p.csv", [{"case_id": load("world-swap:size=6", root)[0].id, "text": "x"}]
     )
