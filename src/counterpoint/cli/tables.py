@@ -15,13 +15,13 @@ from counterpoint.metric_registry import METRICS
 from counterpoint.protocols import Protocol
 from counterpoint.results import Row, fitting, side_by_side
 from counterpoint.runs import Run
-from counterpoint.statistics import ALL, LEVEL
+from counterpoint.statistics import ALL, LEVEL, WHOLE
 from counterpoint.wording import HEADINGS, p_value, reasons
 
 
 def results_table(rows: Sequence[Row], *, groups: bool = False) -> Table:
     """Models by main metrics, a section a benchmark, chance last."""
-    shown = [row for row in rows if METRICS[row.metric].main and (groups or row.group == ALL)]
+    shown = [row for row in rows if METRICS[row.metric].main and (groups or row.group in WHOLE)]
     metrics = [name for name in HEADINGS if any(row.metric == name for row in shown)]
     table = Table(title=None, header_style="bold")
     table.add_column("benchmark", overflow="fold")  # names give way, numbers stay whole
@@ -163,7 +163,7 @@ def left_out_lines(runs: Sequence[Run]) -> list[str]:
 def print_differences(found: Sequence[Difference], a: str, b: str, *, groups: bool) -> None:
     """A table a benchmark, or with groups one for each of them: narrow enough for any terminal."""
     output.print(f"A = {a}\nB = {b}")
-    shown = [d for d in found if METRICS[d.metric].main and (groups or d.group == ALL)]
+    shown = [d for d in found if METRICS[d.metric].main and (groups or d.group in WHOLE)]
     for benchmark, label in dict.fromkeys((d.benchmark, d.group) for d in shown):
         mine = [d for d in shown if (d.benchmark, d.group) == (benchmark, label)]
         where = benchmark if label == ALL else f"{benchmark}, {label}"
