@@ -11,6 +11,7 @@ import numpy as np
 import polars as pl
 
 from counterpoint.benchmarks import load_benchmark
+from counterpoint.benchmarks.completeness import absent_from
 from counterpoint.cases import Cases
 from counterpoint.errors import DataError
 from counterpoint.evaluation import prepare, slug
@@ -45,6 +46,7 @@ def import_scores(
     refuse_other(folder)
     known, cases = load_benchmark(benchmark, None if data is None else Path(data))
     chosen = get_protocol(protocol or known.protocol)
+    absent = absent_from(benchmark, cases, chosen)
     cases = prepare(cases, chosen, None)
     scores = _scores(read_table(path, COLUMNS).select(*COLUMNS), cases, path)
     manifest = {
@@ -55,7 +57,7 @@ def import_scores(
         "model_info": {"imported_from": path.name},
         "versions": {"counterpoint": version("counterpoint")},
     }
-    part = Part(benchmark, cases, scores, chosen)
+    part = Part(benchmark, cases, scores, chosen, absent=absent)
     return save_run(Run(name, {benchmark: part}, manifest), folder)
 
 

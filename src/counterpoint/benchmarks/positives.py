@@ -39,7 +39,9 @@ def with_positives(benchmark: Benchmark) -> Benchmark:
 
     def cases(options: Options) -> Cases:
         path = _file(benchmark.id, options)
-        return add_positives(benchmark.cases(options), path)
+        plain = benchmark.cases(options)
+        extended = add_positives(plain, path)
+        return Cases(extended.frame, extended.root, plain.absent)
 
     return replace(
         benchmark,
@@ -47,7 +49,6 @@ def with_positives(benchmark: Benchmark) -> Benchmark:
         summary=f"{benchmark.summary}; with your positives",
         shape=f"{benchmark.shape} + positives",
         cases=cases,
-        count=None,
         defaults={**benchmark.defaults, "positives": ""},
     )
 

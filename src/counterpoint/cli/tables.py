@@ -8,6 +8,7 @@ from rich import box
 from rich.measure import Measurement
 from rich.table import Table
 
+from counterpoint.benchmarks.completeness import describe_absent
 from counterpoint.cli.console import output, percent
 from counterpoint.comparison import Difference
 from counterpoint.galleries import gallery_rows
@@ -135,6 +136,11 @@ def left_out_lines(runs: Sequence[Run]) -> list[str]:
     for run in runs:
         for part in run.parts.values():
             where = f"{run.model} on {part.benchmark}"
+            if part.absent:
+                lines.append(
+                    f"{where}: the data here are not the whole benchmark "
+                    f"({describe_absent(part.absent)}), all named in {run.folder}/run.json"
+                )
             if part.left_out:
                 case, why = part.left_out[0]
                 total = len(part.left_out) + len(part.cases)
