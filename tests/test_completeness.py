@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pytest
 from benchmark_fixtures import hub_image, write_json, write_parquet, write_table
 from cli_support import Command, counterpoint, own_place
 

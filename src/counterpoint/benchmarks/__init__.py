@@ -77,9 +77,9 @@ class Benchmark:
 
     `shape` is images x captions, `protocol` the official one, `images` what pictures it needs,
     `count` how many cases the published files hold, `ids` what its case ids are, `defects` what
-    is wrong with some of its cases: a mark for each case. `files` says how many cases (of galleries:
-    images) each of several files holds, by what the ids of its cases begin with; None where that is
-    unknown.
+    is wrong with some of its cases: a mark for each case. `files` says how many cases each of
+    several files holds (of a gallery: images), by what the ids of its cases begin with; None where
+    that is unknown.
     """
 
     id: str
