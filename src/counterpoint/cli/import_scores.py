@@ -14,7 +14,10 @@ from counterpoint.cli.options import AllowMissing, AsJson, DataFolder, Groups, P
 def import_scores(
     file: Annotated[
         Path,
-        typer.Argument(help="A .csv, .tsv, .jsonl or .parquet: case_id, image, caption, score."),
+        typer.Argument(
+            help="A .csv, .tsv, .jsonl or .parquet: case_id, image, caption, score; "
+            "or case_id, C0I0, C0I1, C1I0, C1I1 (caption and image), also as .txt."
+        ),
     ],
     benchmark: Annotated[str, typer.Option("-b", "--benchmark", help="Benchmark id or case file.")],
     name: Annotated[str, typer.Option("--name", help="What to call the model.")],

@@ -7,10 +7,9 @@ from collections.abc import Sequence
 import typer
 
 from counterpoint.cli.console import errors
+from counterpoint.cli.options import LEFT_OUT
 from counterpoint.cli.tables import left_out_lines
 from counterpoint.runs import Run
-
-LEFT_OUT = 3  # the exit status of work that is done, but not on all cases
 
 
 def report_left_out(runs: Sequence[Run], allow_missing: bool) -> None:
