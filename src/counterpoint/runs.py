@@ -18,7 +18,7 @@ from typing import Any, Final
 import numpy as np
 import polars as pl
 
-from counterpoint.cases import SCHEMA, Cases
+from counterpoint.cases import SCHEMA, Absent, Cases
 from counterpoint.errors import RunError
 from counterpoint.protocols import Protocol
 from counterpoint.score_files import write_scores
@@ -41,6 +41,16 @@ class Part:
     cut_captions: int = 0
     data_hash: str = ""  # of all cases asked for, those left out too
     lost_images: tuple[tuple[str, str], ...] = ()  # of galleries: case id and reason
+    absent: tuple[Absent, ...] = ()  # of the published benchmark: not in the data
+
+    @property
+    def missing(self) -> int:
+        """How many cases, and images of galleries, the published benchmark has beyond the scores.
+
+        A file with an unknown number of cases counts as one.
+        """
+        absent = sum(1 if one.cases is None else one.cases for one in self.absent)
+        return len(self.left_out) + len(self.lost_images) + absent
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +64,8 @@ class Run:
 
     @property
     def left_out(self) -> int:
-        """How many cases, and images of galleries, were asked for and not scored."""
-        return sum(len(part.left_out) + len(part.lost_images) for part in self.parts.values())
+        """How many cases, and images of galleries, were not scored or are not in the data."""
+        return sum(part.missing for part in self.parts.values())
 
 
 def save_run(run: Run, folder: Path) -> Run:
@@ -100,6 +110,7 @@ def _describe(part: Part) -> dict[str, Any]:
         "cut_captions": part.cut_captions,
         "left_out": _reasons(part.left_out),
         "lost_images": _reasons(part.lost_images),
+        "absent": [one._asdict() for one in part.absent],
         "data_hash": part.data_hash or part.cases.content_hash(),
         "root": None if part.cases.root is None else str(part.cases.root),
     }
@@ -203,6 +214,7 @@ def _read_part(
         described["cut_captions"],
         described["data_hash"],
         _as_pairs(described.get("lost_images", [])),
+        tuple(Absent(**one) for one in described.get("absent", [])),
     )
 
 

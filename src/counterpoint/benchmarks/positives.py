@@ -57,7 +57,9 @@ def with_positives(benchmark: Benchmark) -> Benchmark:
     def cases(options: Options) -> Cases:
         path = _file(benchmark.id, options)
         doubtful = bool(options.number("doubtful"))
-        return add_positives(benchmark.cases(options), path, doubtful=doubtful)
+        plain = benchmark.cases(options)
+        extended = add_positives(plain, path, doubtful=doubtful)
+        return Cases(extended.frame, extended.root, plain.absent)
 
     return replace(
         benchmark,
@@ -65,7 +67,6 @@ def with_positives(benchmark: Benchmark) -> Benchmark:
         summary=f"{benchmark.summary}; with your positives",
         shape=f"{benchmark.shape} + positives",
         cases=cases,
-        count=None,
         defaults={**benchmark.defaults, "positives": "", "doubtful": 0},
     )
 

@@ -82,7 +82,8 @@ def evaluate(
 ) -> None:
     """Score models on benchmarks, print one table, keep every raw score."""
     from counterpoint import results
-    from counterpoint.cli.tables import left_out_lines, print_results
+    from counterpoint.cli.left_out import report_left_out
+    from counterpoint.cli.tables import print_results
     from counterpoint.defects import with_clean
     from counterpoint.evaluation import evaluate as run_evaluation
     from counterpoint.models import LoadOptions
@@ -122,11 +123,7 @@ def evaluate(
             f"{flip.largest:.1e}",
             soft_wrap=True,
         )
-    for line in left_out_lines(runs):
-        errors.print(line, style="yellow", soft_wrap=True)
-    if any(run.left_out for run in runs) and not allow_missing:
-        errors.print("Cases were left out; --allow-missing accepts that.", style="yellow")
-        raise typer.Exit(3)
+    report_left_out(runs, allow_missing)
 
 
 def _flips(runs: list[Run], options: LoadOptions, bars: Progress) -> list[Flips]:

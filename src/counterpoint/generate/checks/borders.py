@@ -208,7 +208,9 @@ def _starts(context: Context) -> bool:
     # "a man on a horse and a dog", "boats on water and trees": who is on what?
     if role(word) not in ("verb", "preposition") or _is_started(context):
         return False
-    return left != bare or (role(word) == "verb" and not started and lively(context.second) is False)
+    return left != bare or (
+        role(word) == "verb" and not started and lively(context.second) is False
+    )
 
 
 def _ends(context: Context) -> bool:
