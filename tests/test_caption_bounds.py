@@ -99,7 +99,9 @@ def test_blocks_of_any_size_give_the_same(
 
 
 def depth(value: Any) -> int:
-    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else None
+    inner = (
+        value.values() if isinstance(value, dict) else value if isinstance(value, list) else None
+    )
     return 0 if inner is None else 1 + max(map(depth, inner), default=0)
 
 

@@ -109,9 +109,7 @@ if os.geteuid() != 0:  # to whom nothing is forbidden
 
 @pytest.mark.parametrize("place", _PLACES)
 @pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
-def test_an_impossible_place_is_told_before_the_work(
-    pairs: Path, command: str, place: str
-) -> None:
+def test_an_impossible_place_is_told_before_the_work(pairs: Path, command: str, place: str) -> None:
     Path("forbidden").mkdir(mode=0o500)
     name, reason = _PLACES[place]
     words = command.split()

@@ -10,7 +10,9 @@ from typing import Any, Final
 from counterpoint.errors import CounterpointError, DataError
 
 _SHOWN: Final = 200  # characters of a value in a message
-_CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+_CONTROL: Final = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
+)
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 
 _repr = Repr()

@@ -63,7 +63,9 @@ def _delimited(path: Path, options: CaptionOptions, separator: str) -> Iterator[
                     )
                 yield Row(f"{path}: line {line}", dict(zip(header, values, strict=True)))
     except (csv.Error, UnicodeDecodeError) as error:
-        raise DataError(f"{path}: after line {line}: not a readable table: {shortened(error)}.") from None
+        raise DataError(
+            f"{path}: after line {line}: not a readable table: {shortened(error)}."
+        ) from None
 
 
 def _jsonl(path: Path, options: CaptionOptions) -> Iterator[Row]:

@@ -54,7 +54,9 @@ class JsonFile:
         if depths.max() > DEPTH:
             raise DataError(f"{self.path}: it is nested more than {DEPTH} levels deep; refused.")
         if np.diff(edges).max() > LENGTH:
-            raise DataError(f"{self.path}: a text or number has more than {LENGTH:,} bytes; refused.")
+            raise DataError(
+                f"{self.path}: a text or number has more than {LENGTH:,} bytes; refused."
+            )
 
 
 @contextmanager
