@@ -17,7 +17,7 @@ from counterpoint.cli.console import plainly
 from counterpoint.generate.refine import refining
 
 app = typer.Typer(rich_markup_mode="rich")
-app.command("refine")(plainly(verb.refine))
+app.command("refine")(plainly(verb.refine, resumes=True))
 
 
 @pytest.fixture(autouse=True)

@@ -15,7 +15,14 @@ _CONTROL: Final = re.compile(
 )
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 
-_repr = Repr()
+
+class _Repr(Repr):
+    def repr_int(self, x: int, level: int) -> str:
+        """Python itself refuses to write numbers of more than 4,300 digits."""
+        return super().repr_int(x, level) if x.bit_length() < 10_000 else "a huge number"
+
+
+_repr = _Repr()
 _repr.maxlevel, _repr.maxdict, _repr.maxlist, _repr.maxtuple = 3, 4, 4, 4
 _repr.maxstring = _repr.maxother = _repr.maxlong = _SHOWN
 

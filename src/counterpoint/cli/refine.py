@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from counterpoint.cli.console import counted, errors, output, percent, print_json, progress_bars
-from counterpoint.cli.options import AsJson, Device
+from counterpoint.cli.options import AsJson, Device, refuse_missing_folder
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -104,6 +104,7 @@ def refine(
         raise typer.BadParameter("name at least one blind model", param_hint="--blind")
     if top is not None and not (blind or select):
         raise typer.BadParameter("needs --blind or --select", param_hint="--top")
+    refuse_missing_folder(report)
     settings = Settings(
         blind=tuple(blind or ()),
         watch=tuple(watch or ()),

@@ -78,9 +78,8 @@ def _coco(path: Path) -> Iterator[Row]:
             raise DataError(f"{where}: has no 'caption': these are not COCO's captions.")
         key = str(note.get("image_id"))
         if key not in files:
-            raise DataError(
-                f"{where}: names the image {shortened(key)}, which is not among 'images'."
-            )
+            named = shortened(key)
+            raise DataError(f"{where}: names the image {named}, which is not among 'images'.")
         fields = {"caption": note.get("caption"), "image": files[key], "id": note.get("id")}
         yield Row(where, fields)
 

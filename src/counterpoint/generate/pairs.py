@@ -16,6 +16,7 @@
 | seed        | int                         | |
 | checks      | list of str                 | the checks that it has passed |
 | refused     | str                         | empty, or the check that it failed and why |
+| doubt       | str                         | why a positive that passed may yet be false: `narrower` |
 | scores      | list of {name, value}       | of `refine`, and of whatever else scored it |
 | text_images | list of {path, seed, score} | candidates for an image of which `text` is true |
 | text_image  | str or null                 | the one that was chosen |
@@ -63,6 +64,7 @@ SCHEMA: Final = pl.Schema(
         "seed": pl.Int64(),
         "checks": pl.List(pl.String()),
         "refused": pl.String(),
+        "doubt": pl.String(),
         "scores": pl.List(pl.Struct({"name": pl.String(), "value": pl.Float32()})),
         "text_images": pl.List(
             pl.Struct({"path": pl.String(), "seed": pl.Int64(), "score": pl.Float32()})
@@ -71,7 +73,7 @@ SCHEMA: Final = pl.Schema(
     }
 )
 _NEEDED: Final = ("source", "caption", "text", "kind", "type")
-_EMPTIABLE: Final = ("subtype", "method", "version", "refused")
+_EMPTIABLE: Final = ("subtype", "method", "version", "refused", "doubt")
 _METADATA: Final = b"counterpoint"
 _ROWS: Final = 50_000  # read at a time
 
@@ -92,6 +94,7 @@ class Pair:
     seed: int
     checks: tuple[str, ...] = ()
     refused: str = ""
+    doubt: str = ""
 
 
 def changed_span(caption: str, text: str) -> tuple[int, int]:
@@ -145,7 +148,7 @@ def _repeated(name: str, values: Sequence[tuple[str, ...]]) -> pl.Series:
 
 _PLAIN: Final = (
     *("source", "caption", "text", "kind", "type", "subtype"),
-    *("method", "version", "seed", "refused"),
+    *("method", "version", "seed", "refused", "doubt"),
 )
 
 
@@ -198,7 +201,10 @@ def count_pairs(path: Path) -> int:
 
 def _scan(path: Path) -> pl.LazyFrame:
     scan = pl.scan_parquet(path, glob=False)  # brackets in a name are no pattern
-    missing = [name for name in SCHEMA if name not in scan.collect_schema()]
+    there = scan.collect_schema()
+    if "doubt" not in there:  # a file made before there was this column
+        scan = scan.with_columns(doubt=pl.lit(""))
+    missing = [name for name in SCHEMA if name not in there and name != "doubt"]
     if missing:
         raise DataError(
             f"{path}: not a pairs file of `counterpoint generate`: "
