@@ -53,7 +53,7 @@ def evaluate(
     `out` is the run folder itself for one model, and holds a folder per model for several; without
     it, runs go to `runs/`. Cases that could not be scored are named in `Run.parts[...].left_out`.
     """
-    models = [models] if isinstance(models, str) else list(dict.fromkeys(models))
+    models = [models] if isinstance(models, str) else _each_once(models)
     benchmarks = [benchmarks] if isinstance(benchmarks, str) else list(dict.fromkeys(benchmarks))
     if not models or not benchmarks:
         raise CounterpointError("evaluate needs at least one model and one benchmark.")
@@ -86,6 +86,12 @@ def evaluate(
             }
             runs.append(save_run(Run(name, parts, _manifest(loaded, options)), folder))
     return runs
+
+
+def _each_once(models: Sequence[str | tuple[str, Model]]) -> list[str | tuple[str, Model]]:
+    """An object is the same model only if it is the same object: it need not be hashable."""
+    keys = (model if isinstance(model, str) else (model[0], id(model[1])) for model in models)
+    return list(dict(zip(keys, models, strict=True)).values())
 
 
 def prepare(cases: Cases, protocol: Protocol, limit: int | None) -> Cases:

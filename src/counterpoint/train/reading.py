@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from difflib import get_close_matches
@@ -123,6 +124,10 @@ def _value(text: str) -> Any:
     return _yaml(text, repr(text)) if text else ""
 
 
+# PyYAML reads YAML 1.1, where a number with an exponent needs a point and a sign: 1.0e-2, not 1e-2.
+_EXPONENT: Final = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+$")
+
+
 def _yaml(text: str, where: str) -> Any:
     try:
         import yaml
@@ -140,6 +145,7 @@ def _yaml(text: str, where: str) -> Any:
                 )
             return super().construct_mapping(node, deep)
 
+    Loader.add_implicit_resolver("tag:yaml.org,2002:float", _EXPONENT, [*"+-.0123456789"])
     try:
         return yaml.load(text, Loader)
     except (yaml.YAMLError, ValueError, TypeError) as error:
