@@ -313,7 +313,7 @@ class Incomplete:
 
 def test_a_missing_member_is_named(tmp_path: Path) -> None:
     said = complaint(Incomplete("context_length"), tmp_path)
-    assert "Incomplete is not yet a DualEncoder: it has no context_length;" in said
+    assert "Incomplete is not a DualEncoder: it has no context_length;" in said
     said = complaint(Incomplete("fingerprint", "encode_images"), tmp_path)
     assert "it has no fingerprint and no encode_images;" in said
 

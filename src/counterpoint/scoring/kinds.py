@@ -103,7 +103,7 @@ def check_kind(model: object) -> None:
         raise ModelError(f"{name} is not a model: it has none of the methods {methods}.")
     nearest = min(begun, key=lambda kind: len(absent[kind]))
     raise ModelError(
-        f"{name} is not yet a {nearest.__name__}: it has no {' and no '.join(absent[nearest])}; "
+        f"{name} is not a {nearest.__name__}: it has no {' and no '.join(absent[nearest])}; "
         "docs/adding-a-model.md lists the members of each kind."
     )
 
