@@ -48,7 +48,7 @@ def reason(error: OSError) -> str:
 
 
 # Libraries that read and write files, and name a full disk or a broken file in words of their own.
-_READERS: Final = ("lmdb", "polars", "pyarrow", "safetensors", "safetensors_rust", "sqlalchemy")
+_READERS: Final = ("polars", "pyarrow", "safetensors", "safetensors_rust", "sqlite3", "sqlalchemy")
 _FULL: Final = ("no space left on device", "database or disk is full", "file too large")
 
 

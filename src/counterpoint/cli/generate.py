@@ -221,8 +221,9 @@ def _of_graphs(
     from dataclasses import replace
 
     from counterpoint.generate.from_graphs import generate_from_graphs
+    from counterpoint.generate.outputs import reserved
 
-    with progress_bars() as bars:
+    with reserved(out), progress_bars() as bars:
         return generate_from_graphs(
             Path(name),
             replace(settings, methods=methods),

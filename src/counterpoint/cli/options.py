@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
+
+from counterpoint.errors import DataError
+
+LEFT_OUT: Final = 3  # the exit status of work that is done, but not on all cases
 
 
 def _known_device(name: str) -> str:
@@ -44,3 +48,11 @@ Device = Annotated[
 Limit = Annotated[
     int | None, typer.Option(min=1, help="Score only so many cases of each benchmark.")
 ]
+
+
+def refuse_missing_folder(file: Path | None) -> None:
+    """Raise if a file that the user named would need a new folder: nobody asked for one."""
+    if file is not None and not file.parent.is_dir():
+        raise DataError(
+            f"{file}: there is no folder {file.parent}; create it, or name another file."
+        )

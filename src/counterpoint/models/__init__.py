@@ -100,6 +100,7 @@ class LoadOptions:
 
     device: str = "auto"
     precision: str = "fp32"
+    trust_remote_code: bool = False  # run Python code that comes with the model
 
     def __post_init__(self) -> None:
         if not is_device(self.device):

@@ -59,6 +59,8 @@ class Change:
     n: int
     chance: float | None
     verdict: Judgement
+    start_ties: int  # values that hang on a tie
+    tuned_ties: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,8 +252,10 @@ def _scores(part: Part) -> np.ndarray:
         scores = part.cases.scores_of(block, part.scores)
         for column, name in enumerate(MEAN_SCORES):
             metric = METRICS[name]
-            if isinstance(metric, Metric) and metric.applies(block.truth):
-                found[block.rows, column] = metric.values(scores, block.truth, "wrong")
+            if isinstance(metric, Metric):
+                mask = metric.applies(block.truth)
+                values = metric.values(scores[mask], block.truth[mask], "wrong")
+                found[block.rows[mask], column] = values
     return found
 
 
@@ -273,6 +277,8 @@ def _change(start: Row, tuned: Row, gap: _Gap) -> Change:
         gap.n,
         start.chance,
         gap.verdict,
+        start.ties,
+        tuned.ties,
     )
 
 
