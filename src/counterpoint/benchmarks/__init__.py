@@ -6,6 +6,7 @@ An id may carry options, `world-swap:size=500,seed=3`, ask for positives to be a
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -169,9 +170,12 @@ def published_files(id: str) -> Mapping[str, int | None]:
     return {} if benchmark.count is None else {"": benchmark.count}
 
 
+_COMMA: Final = re.compile(r",(?=\w+=|$)")  # any other comma belongs to a value: a file's name
+
+
 def _read_options(benchmark: Benchmark, text: str) -> dict[str, Value]:
     values = dict(benchmark.defaults)
-    for part in filter(None, text.split(",")):
+    for part in filter(None, _COMMA.split(text)):
         key, _, value = part.partition("=")
         if key not in values:
             raise NotFoundError(did_you_mean(f"option of {benchmark.id}", key, values))

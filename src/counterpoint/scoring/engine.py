@@ -24,6 +24,7 @@ from counterpoint.scoring.kinds import (
     Model,
     PairScorer,
     TableScorer,
+    check_kind,
 )
 from counterpoint.scoring.left_out import (
     Scored,
@@ -46,6 +47,7 @@ def score(
     model: Model, benchmarks: Mapping[str, Cases], overlong: Mapping[str, Overlong], work: Work
 ) -> dict[str, Scored]:
     """Scores of all `benchmarks`; `overlong` says what happens to captions beyond the context."""
+    check_kind(model)
     if isinstance(model, BenchmarkScorer):
         return model.score_benchmarks(benchmarks, overlong, work)
     if isinstance(model, TableScorer):
@@ -59,10 +61,8 @@ def score(
         _score_dual(model, plan, overlong, scored, work)
     elif isinstance(model, PairScorer):
         _score_pairs(model, plan, scored, work)
-    elif isinstance(model, BlindScorer):
-        _score_blind(model, plan, scored, work)
     else:
-        raise ModelError(f"{type(model).__name__} is none of the kinds in scoring/kinds.py.")
+        _score_blind(model, plan, scored, work)
     return scored
 
 
