@@ -20,7 +20,7 @@ from typing import Final
 
 from filelock import FileLock, Timeout
 
-from counterpoint.errors import CounterpointError, DataError, reason
+from counterpoint.errors import CounterpointError, DataError, as_os_error, reason
 
 # Process ids are those of one machine: drafts of other machines on a shared disk are left alone.
 _HOST: Final = hashlib.sha256(socket.gethostname().encode()).hexdigest()[:8]
@@ -96,8 +96,10 @@ def _writing(place: Path, error: type[CounterpointError]) -> Iterator[Path]:
             stack.callback(_remove, draft)
             _sweep(place.parent)
             yield draft
-    except OSError as problem:
-        raise error(f"{place}: cannot be written: {reason(problem)}.") from None
+    except Exception as problem:
+        if (machine := as_os_error(problem)) is None:
+            raise
+        raise error(f"{place}: cannot be written: {reason(machine)}.") from None
 
 
 def _exchange(draft: Path, folder: Path) -> None:

@@ -125,7 +125,7 @@ def path(
 
 
 for verb in (ls, get, path):
-    app.command(verb.__name__)(plainly(verb))
+    app.command(verb.__name__)(plainly(verb, resumes=verb is get))
 
 
 def _users() -> dict[str, list[str]]:
