@@ -144,7 +144,7 @@ def slug(name: str) -> str:
 def _manifest(model: Model, options: dict[str, Any]) -> dict[str, Any]:
     packages = ("counterpoint", "numpy", "polars", "pillow", "scipy")
     return {
-        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "created": datetime.now(UTC).isoformat(timespec="microseconds"),
         "command": sys.argv,
         "options": options,
         "fingerprint": model.fingerprint,
