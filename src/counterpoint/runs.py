@@ -131,7 +131,7 @@ def _reasons(left_out: tuple[tuple[str, str], ...]) -> list[dict[str, str]]:
 
 
 def find_runs(path: Path) -> list[Path]:
-    """The run folders at or below a path, in order of their names."""
+    """The run folders at or below a path, in the order in which they were made, then by name."""
     for folder in (path, *left_by_kills(path)):
         recover(folder)
     if (path / _MANIFEST).is_file():
@@ -140,7 +140,15 @@ def find_runs(path: Path) -> list[Path]:
     found = [folder for folder in found if not folder.name.startswith(".")]
     if not found:
         raise RunError(f"{path}: no run folder there (no {_MANIFEST}).")
-    return found
+    return sorted(found, key=_created)
+
+
+def _created(folder: Path) -> str:
+    """When a run was made; whoever loads a damaged one is told."""
+    try:
+        return str(_read_manifest(folder).get("created", ""))
+    except RunError:
+        return ""
 
 
 def load_run(path: str | Path) -> Run:
