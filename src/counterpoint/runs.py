@@ -23,6 +23,7 @@ from counterpoint.errors import RunError, reason
 from counterpoint.protocols import Protocol
 from counterpoint.run_checks import refuse_cases, refuse_manifest, refuse_table
 from counterpoint.score_files import read_scores, write_scores
+from counterpoint.tables import parquet_frames
 from counterpoint.untrusted import parse_json, shortened, shown
 from counterpoint.writing import left_by_kills, recover, whole_folder
 
@@ -160,18 +161,13 @@ def load_run(path: str | Path) -> Run:
     [folder] = folders
     manifest = _read_manifest(folder)
     described = manifest["benchmarks"]
-    try:
-        table = pl.read_parquet(_checked(folder, _CASES, manifest), glob=False)
-        refuse_table(table, described, folder / _CASES)
-        cases = {
-            name: _read_cases(name, about, table, f"{folder / _CASES}: {shortened(name)}")
-            for name, about in described.items()
-        }
-        scores = read_scores(_checked(folder, _SCORES, manifest), cases.items())
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
-        raise RunError(
-            f"{folder} cannot be read ({shortened(error).rstrip('.')}); run the evaluation again."
-        ) from None
+    table = pl.concat(parquet_frames(_checked(folder, _CASES, manifest), RunError))
+    refuse_table(table, described, folder / _CASES)
+    cases = {
+        name: _read_cases(name, about, table, f"{folder / _CASES}: {shortened(name)}")
+        for name, about in described.items()
+    }
+    scores = read_scores(_checked(folder, _SCORES, manifest), cases.items())
     parts = {
         name: _part(name, about, cases[name], scores[name]) for name, about in described.items()
     }
