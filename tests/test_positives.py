@@ -97,6 +97,15 @@ def test_the_file_may_be_named(root: Path) -> None:
     assert sum(len(case.captions) > 2 for case in load(HP, root)) == 1
 
 
+def test_a_comma_in_the_name_of_the_file(root: Path) -> None:
+    path = write_positives(root / "mine, and yours, v=2.csv", MINE)
+    assert sum(len(c.captions) > 2 for c in load(f"{HP}:positives={path}", root)) == 2
+    first = load("world-swap:size=6", root)[0].id
+    path = write_positives(root / "a,b.csv", [{"case_id": first, "text": "x"}])
+    found = load(f"world-swap+hp:positives={path},size=6", root)
+    assert [len(case.captions) for case in found] == [4] + [3] * 5
+
+
 @pytest.mark.parametrize("ending", ["jsonl", "parquet"])
 def test_a_named_file_with_the_ending_of_a_case_file(ending: str, root: Path) -> None:
     path = write_positives(root / f"mine.{ending}", MINE)

@@ -57,7 +57,7 @@ def evaluate(
     `Run.parts[...].left_out`, what the data lack of the published benchmark in
     `Run.parts[...].absent`.
     """
-    models = [models] if isinstance(models, str) else list(dict.fromkeys(models))
+    models = [models] if isinstance(models, str) else _each_once(models)
     benchmarks = [benchmarks] if isinstance(benchmarks, str) else list(dict.fromkeys(benchmarks))
     if not models or not benchmarks:
         raise CounterpointError("evaluate needs at least one model and one benchmark.")
@@ -95,6 +95,12 @@ def evaluate(
             manifest = _manifest(loaded, options, opened.notes())
             runs.append(save_run(Run(name, parts, manifest), folder))
     return runs
+
+
+def _each_once(models: Sequence[str | tuple[str, Model]]) -> list[str | tuple[str, Model]]:
+    """An object is the same model only if it is the same object: it need not be hashable."""
+    keys = (model if isinstance(model, str) else (model[0], id(model[1])) for model in models)
+    return list(dict(zip(keys, models, strict=True)).values())
 
 
 def prepare(cases: Cases, protocol: Protocol, limit: int | None) -> Cases:
@@ -151,7 +157,7 @@ def _manifest(model: Model, options: dict[str, Any], notes: Sequence[str]) -> di
         info["notes"] = [*info.get("notes", ()), *notes]
     packages = ("counterpoint", "numpy", "polars", "pillow", "scipy")
     return {
-        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "created": datetime.now(UTC).isoformat(timespec="microseconds"),
         "command": sys.argv,
         "options": options,
         "fingerprint": model.fingerprint,

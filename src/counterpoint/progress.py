@@ -9,13 +9,16 @@ Advance = Callable[[int], None]
 
 
 class Progress(Protocol):
-    """Something that can show a bar."""
+    """Something that can show a bar, and a line of text."""
 
     def start(self, what: str, total: int | None) -> Advance:
         """Show a new bar of `total` steps, None if nobody knows how many there are.
 
         What is returned is called with the number of steps done.
         """
+
+    def note(self, text: str) -> None:
+        """Tell something that should be known before the work is done."""
 
 
 class Quiet:
@@ -24,6 +27,9 @@ class Quiet:
     def start(self, what: str, total: int | None) -> Advance:
         del what, total
         return lambda steps: None
+
+    def note(self, text: str) -> None:
+        del text
 
 
 class Named:
@@ -34,3 +40,6 @@ class Named:
 
     def start(self, what: str, total: int | None) -> Advance:
         return self.progress.start(f"{self.name} {what}", total)
+
+    def note(self, text: str) -> None:
+        self.progress.note(f"{self.name} {text}")

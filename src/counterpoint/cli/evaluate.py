@@ -88,8 +88,6 @@ def evaluate(
     from counterpoint.evaluation import evaluate as run_evaluation
     from counterpoint.models import LoadOptions
 
-    if device not in ("auto", "cpu", "cuda"):
-        raise typer.BadParameter("auto, cpu or cuda", param_hint="--device")
     with progress_bars() as bars:
         runs = run_evaluation(
             model,

@@ -66,8 +66,6 @@ def wise(
     Choose alpha on other cases than those you report.
     """
     chosen = read_alphas(alphas)
-    if device not in ("auto", "cpu", "cuda"):
-        raise typer.BadParameter("auto, cpu or cuda", param_hint="--device")
     if not benchmark and save is None:
         raise typer.BadParameter("a benchmark, or --save ALPHA FOLDER", param_hint="-b")
     if plot is not None and (plot.suffix != ".svg" or not benchmark):
