@@ -18,9 +18,7 @@ _repr.maxlevel, _repr.maxdict, _repr.maxlist, _repr.maxtuple = 3, 4, 4, 4
 _repr.maxstring = _repr.maxother = _repr.maxlong = _SHOWN
 
 
-def parse_json(
-    text: str | bytes, where: object, error: type[CounterpointError] = DataError
-) -> Any:
+def parse_json(text: str | bytes, where: object, error: type[CounterpointError] = DataError) -> Any:
     """The value of a JSON text. Whatever is wrong with it is one sentence that begins with `where`.
 
     Refused besides what is not JSON: nesting beyond Python's limit, numbers of thousands of digits,

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from counterpoint.caption_words import read_words
 
+
 class Exchange(NamedTuple):
     """`caption = before first between second after`, `text = before second between first after`.
 
