@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import platform
 import re
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -17,6 +16,7 @@ import numpy as np
 from counterpoint.benchmarks import load_benchmark
 from counterpoint.caption_formats import formatted
 from counterpoint.cases import Cases
+from counterpoint.command_line import recorded_command
 from counterpoint.errors import CounterpointError
 from counterpoint.galleries import smaller_galleries, unanswered, without_images
 from counterpoint.models import LoadOptions, load_model
@@ -141,7 +141,7 @@ def _manifest(model: Model, options: dict[str, Any]) -> dict[str, Any]:
     packages = ("counterpoint", "numpy", "polars", "pillow", "scipy")
     return {
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
-        "command": sys.argv,
+        "command": recorded_command(),
         "options": options,
         "fingerprint": model.fingerprint,
         "model_info": dict(model.describe()) if isinstance(model, Described) else {},

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -12,6 +11,7 @@ import polars as pl
 
 from counterpoint.benchmarks import load_benchmark
 from counterpoint.cases import Cases
+from counterpoint.command_line import recorded_command
 from counterpoint.errors import DataError
 from counterpoint.evaluation import prepare, slug
 from counterpoint.protocols import get_protocol
@@ -49,7 +49,7 @@ def import_scores(
     scores = _scores(read_table(path, COLUMNS).select(*COLUMNS), cases, path)
     manifest = {
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
-        "command": sys.argv,
+        "command": recorded_command(),
         "options": {},
         "fingerprint": f"imported {file_digest(path)}",
         "model_info": {"imported_from": path.name},

@@ -102,9 +102,10 @@ def report(
 
 def made_now() -> Made:
     """By this command, at this moment."""
+    from counterpoint.command_line import recorded_command
     from counterpoint.report.making import Made
 
-    return Made(tuple(sys.argv), datetime.now(UTC).isoformat(timespec="seconds"))
+    return Made(tuple(recorded_command()), datetime.now(UTC).isoformat(timespec="seconds"))
 
 
 def _format_of(out: Path | None) -> Format:

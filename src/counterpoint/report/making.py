@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any, Final
 
+from counterpoint.command_line import recorded_command
 from counterpoint.report.gathering import Material
 from counterpoint.runs import Run
 
@@ -70,7 +71,7 @@ def _facts(run: Run) -> list[Fact]:
 
 def _command(command: Any) -> str:
     if isinstance(command, Sequence) and not isinstance(command, str):
-        return shlex.join(str(word) for word in command)
+        return shlex.join(recorded_command(command))
     return _text(command)
 
 
