@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import platform
 import re
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
@@ -18,6 +17,7 @@ from counterpoint.benchmarks import load_benchmark
 from counterpoint.benchmarks.completeness import absent_from, counted
 from counterpoint.caption_formats import formatted
 from counterpoint.cases import Cases
+from counterpoint.command_line import recorded_command
 from counterpoint.errors import CounterpointError
 from counterpoint.galleries import smaller_galleries, unanswered, without_images
 from counterpoint.models import LoadOptions, load_model
@@ -158,7 +158,7 @@ def _manifest(model: Model, options: dict[str, Any], notes: Sequence[str]) -> di
     packages = ("counterpoint", "numpy", "polars", "pillow", "scipy")
     return {
         "created": datetime.now(UTC).isoformat(timespec="microseconds"),
-        "command": sys.argv,
+        "command": recorded_command(),
         "options": options,
         "fingerprint": model.fingerprint,
         "model_info": info,

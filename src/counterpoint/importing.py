@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -13,6 +12,7 @@ import polars as pl
 from counterpoint.benchmarks import load_benchmark
 from counterpoint.benchmarks.completeness import absent_from
 from counterpoint.cases import Cases
+from counterpoint.command_line import recorded_command
 from counterpoint.errors import DataError
 from counterpoint.evaluation import prepare, slug
 from counterpoint.importing_wide import read_wide
@@ -57,7 +57,7 @@ def import_scores(
     scores = _scores(table, cases, path)
     manifest = {
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
-        "command": sys.argv,
+        "command": recorded_command(),
         "options": {},
         "fingerprint": f"imported {file_digest(path)}",
         "model_info": {"imported_from": path.name},
