@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from counterpoint.benchmarks import Benchmark, load_benchmark
+from counterpoint.benchmarks import load_benchmark
 from counterpoint.benchmarks.completeness import absent_from, counted
 from counterpoint.caption_formats import formatted
 from counterpoint.cases import Cases
@@ -65,8 +65,7 @@ def evaluate(
     if batch_size < 1 or (limit is not None and limit < 1):
         raise CounterpointError("batch size and limit must be at least 1.")
     root = None if data is None else Path(data)
-    with shown(progress) as bars:
-        found = _read(benchmarks, root, bars)
+    found = {name: load_benchmark(name, root) for name in benchmarks}
     protocols = {
         name: get_protocol(protocol or benchmark.protocol) for name, (benchmark, _) in found.items()
     }
@@ -103,16 +102,6 @@ def _each_once(models: Sequence[str | tuple[str, Model]]) -> list[str | tuple[st
     """An object is the same model only if it is the same object: it need not be hashable."""
     keys = (model if isinstance(model, str) else (model[0], id(model[1])) for model in models)
     return list(dict(zip(keys, models, strict=True)).values())
-
-
-def _read(
-    benchmarks: Sequence[str], data: Path | None, progress: Progress
-) -> dict[str, tuple[Benchmark, Cases]]:
-    found, advance = {}, progress.start("reading benchmarks", len(benchmarks))
-    for name in benchmarks:
-        found[name] = load_benchmark(name, data)
-        advance(1)
-    return found
 
 
 def prepare(cases: Cases, protocol: Protocol, limit: int | None) -> Cases:
