@@ -35,11 +35,11 @@ def rescore(
     from counterpoint.protocols import get_protocol
     from counterpoint.runs import find_runs, load_run
 
-    chosen = get_protocol(protocol) if protocol else None
     wanted = groups or as_json
     with errors.status("resampling"):
         loaded = [load_run(folder) for path in runs for folder in find_runs(path)]
         loaded = with_clean(loaded) if clean else loaded
+        chosen = get_protocol(protocol) if protocol else None
         rows = [row for run in loaded for row in results.rows(run, chosen, groups=wanted)]
     if as_json:
         print_json(results.as_json(rows))
