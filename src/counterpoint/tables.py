@@ -29,6 +29,7 @@ def parquet_frames(
         with pq.ParquetFile(path) as file:
             schema, empty = file.schema_arrow, True
             for batch in file.iter_batches(rows):
+                batch.validate(full=True)  # texts are UTF-8, which polars takes for granted
                 yield pl.DataFrame(pa.Table.from_batches([batch]))
                 empty = False
             if empty:
