@@ -49,7 +49,6 @@ SAME = [
     ("two sinks next to two mirrors", "two mirrors next to two sinks", "symmetric"),
     ("a small dog beside a big dog", "a big dog beside a small dog", "symmetric"),
     ("a photo of a dog near a cat", "a photo of a cat near a dog", "symmetric"),
-    ("scissors and string next to a pencil", "string and scissors next to a pencil", "conjuncts"),
     ("a bowl features snacks and fruit", "a bowl features fruit and snacks", "conjuncts"),
     ("a big red bus on a street", "a red big bus on a street", "same phrase"),
 ]
@@ -78,6 +77,11 @@ DIFFERENT = [
 # Exchanges of which the words alone do not tell: refused as either.
 DOUBTFUL = [
     ("a dog and a cat with a hat", "a cat and a dog with a hat", "perhaps conjuncts"),
+    (
+        "scissors and string next to a pencil",  # are the scissors?
+        "string and scissors next to a pencil",
+        "perhaps conjuncts",
+    ),
     ("a black dog and cat", "a black cat and dog", "perhaps conjuncts"),
     ("a man standing next to a woman", "a woman standing next to a man", "perhaps symmetric"),
     ("a man hugging a woman", "a woman hugging a man", "perhaps symmetric"),

@@ -333,6 +333,7 @@ def test_run_json_says_what_was_done(bad, tmp_path):
         "batch_size": 3,
         "device": "cpu",
         "precision": "fp32",
+        "trust_remote_code": False,
     }
     assert said["versions"]["python"] == platform.python_version()
     assert said["versions"]["numpy"] == np.__version__

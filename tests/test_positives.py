@@ -105,7 +105,8 @@ def test_a_named_file_with_the_ending_of_a_case_file(ending: str, root: Path) ->
 
 def test_other_options_stay(root: Path) -> None:
     benchmark = find_benchmark("world-swap+hp:size=6,seed=2,positives=x.jsonl")
-    assert set(benchmark.defaults) == {*find_benchmark("world-swap").defaults, "positives"}
+    own = {"positives", "doubtful"}
+    assert set(benchmark.defaults) == find_benchmark("world-swap").defaults.keys() | own
     write_positives(
         root / "p.csv", [{"case_id": load("world-swap:size=6", root)[0].id, "text": "x"}]
     )
@@ -122,7 +123,7 @@ def test_what_it_is_called_and_says(root: Path) -> None:
     plain, found = find_benchmark("sugarcrepe"), find_benchmark(HP)
     assert found.id == HP
     assert base_id(f"{HP}:positives=x") == base_id(HP) == "sugarcrepe"
-    assert (found.protocol, found.paper, found.count) == (plain.protocol, plain.paper, None)
+    assert (found.protocol, found.paper, found.count) == (plain.protocol, plain.paper, 7511)
     assert plain.summary in found.summary and found.summary != plain.summary
 
 
@@ -271,22 +272,26 @@ def test_augmented_accuracy_and_brittleness_are_those_of_a_loop(root: Path) -> N
         for n, id in enumerate(("sugarcrepe", HP))
     )
     before, found = (numbers(rows(run, resamples=10)) for run in (plain, augmented))
-    original, all_above, brittle, tied = [], [], [], 0
+    rest = numbers(rows(augmented, resamples=10), "without positives")
+    original, alone, all_above, brittle, tied = [], [], [], [], 0
     for case in load(HP, root):
         *positives, negative = model.score_captions(list(case.captions)).tolist()
-        original.append(positives[0] > negative)
+        (original if len(positives) > 1 else alone).append(positives[0] > negative)
         if len(positives) > 1:
             all_above.append(all(p > negative for p in positives))
             apart = negative not in positives
             tied += not apart
             brittle.append(apart and min(positives) < negative < max(positives))
-    assert 0 < len(all_above) < len(original) == len(ids)
+    assert 0 < len(all_above) == len(original) < len(ids) == len(original) + len(alone)
     assert 0 < sum(all_above) < len(all_above) and any(brittle) and tied
     assert found["original_accuracy"] == (pytest.approx(np.mean(original)), len(original))
     assert found["augmented_accuracy"] == (pytest.approx(np.mean(all_above)), len(all_above))
     assert found["brittleness"] == (pytest.approx(np.mean(brittle)), len(brittle))
-    # Positives do not change what the original says; and without them there is no brittleness.
-    assert found["original_accuracy"] == before["original_accuracy"]
+    # Cases without a positive are counted apart, and have no brittleness.
+    assert rest["original_accuracy"] == (pytest.approx(np.mean(alone)), len(alone))
+    assert "augmented_accuracy" not in rest and "brittleness" not in rest
+    both = np.mean(original + alone)
+    assert before["original_accuracy"] == (pytest.approx(both), len(ids))
     assert "augmented_accuracy" not in before and "brittleness" not in before
 
 

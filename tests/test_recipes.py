@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -189,15 +190,45 @@ def test_unknown_recipes():
     assert "readable" in refused("/nowhere/at/all.yaml")
 
 
+BOMB = "a: &a [x, x]\n" + "".join(f"{b}: &{b} [*{a}, *{a}]\n" for a, b in pairwise("abcdefghij"))
+
+
 @pytest.mark.parametrize(
-    "text", ["", "- a", "lr: 1\nlr: 2", "name: [", "a: !!python/object/apply:os.getcwd []", "\0"]
+    "text",
+    [
+        *("", "- a", "lr: 1\nlr: 2", "name: [", "a: !!python/object/apply:os.getcwd []", "\0"),
+        *("knobs: true", "knobs: [lr]", "[" * 600, "a: {" * 600, "a: &a [*a]"),
+        pytest.param(BOMB.replace("j:", "lr:"), id="aliases"),
+        *(f"seed: {'9' * 5000}", f"seed: 0x{'f' * 5000}", f"lr: 0x{'f' * 5000}"),
+        *("a: !!int ''", "a: !!float ''", "a: !!bool 'x'", "? [a]\n: b", "a: !!timestamp 'x'"),
+        pytest.param(f"model: {'x' * 300_000}", id="large"),
+        pytest.param("\n".join(f"key{n}: 1" for n in range(5000)), id="keys"),
+        f"loss: [{{term: {'x' * 10_000}}}]",
+        f"loss: [{{term: hold, options: {{margin: 0x{'f' * 5000}}}}}]",
+    ],
+    ids=lambda text: text[:24],
 )
 def test_odd_files_are_refused_in_one_sentence(tmp_path, text):
     path = tmp_path / "odd.yaml"
     path.write_text(text, encoding="utf-8")
     with pytest.raises(CounterpointError) as caught:
         load_recipe(str(path))
-    assert "\n" not in str(caught.value)
+    assert "\n" not in str(caught.value) and len(str(caught.value)) < 3000
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        *("loss.²=1", "loss.٣٣٣=1", f"loss.{'9' * 5000}=1", "loss.²", "=", "lr=[", "lr.x=1"),
+        *(f"seed={'9' * 5000}", f"seed=0x{'f' * 5000}", f"{'k' * 5000}=1", "knobs=true"),
+        *("lr=" + "[" * 600, "data=&a [*a]", "loss.negatives.options={x: 1}", "\0=1", "seed=-1"),
+    ],
+    ids=lambda change: ascii(change[:20]),
+)
+def test_odd_changes_are_refused_in_one_sentence(change):
+    with pytest.raises(CounterpointError) as caught:
+        load_recipe("hp-hn", [change, "lr=2"], world=True)
+    assert "\n" not in str(caught.value) and len(str(caught.value)) < 3000
 
 
 def test_every_term_of_a_recipe_file_is_known():

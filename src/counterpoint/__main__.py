@@ -1,6 +1,33 @@
-"""`python -m counterpoint`."""
+"""`python -m counterpoint`, and the command `counterpoint`.
 
-from counterpoint.cli import main
+Signals are set before anything slow is imported: from here on Ctrl-C and SIGTERM unwind the stack,
+so that drafts are removed, and end with a status instead of a traceback.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+from types import FrameType
+
+from counterpoint.errors import Terminated
+
+
+def main() -> None:
+    signal.signal(signal.SIGTERM, _terminate)
+    try:
+        from counterpoint.cli import main as run
+
+        run()
+    except KeyboardInterrupt as stop:
+        sys.exit(143 if isinstance(stop, Terminated) else 130)
+
+
+def _terminate(number: int, frame: FrameType | None) -> None:
+    del frame
+    signal.signal(number, signal.SIG_IGN)  # a second one must not interrupt the cleaning up
+    raise Terminated
+
 
 if __name__ == "__main__":
     main()

@@ -13,11 +13,15 @@
     +-- GrammarError         a caption is not one of the world's      (world/grammar.py)
 
 The command line prints the message without a traceback and exits with status 1.
+
+    KeyboardInterrupt
+    +-- Terminated           the process was asked to end (SIGTERM)
 """
 
 from __future__ import annotations
 
 import errno
+import os
 from typing import Final
 
 _REASONS: Final = {
@@ -30,6 +34,7 @@ _REASONS: Final = {
     errno.ENOTDIR: "a part of the path is a file, not a folder",
     errno.EISDIR: "it is a folder, not a file",
     errno.ENOENT: "no such file or folder",
+    errno.EEXIST: "something else of that name is in the way",
     errno.EIO: "the disk reports an error",
     errno.EMFILE: "too many files are open; raise the limit with ulimit -n",
 }
@@ -39,6 +44,50 @@ def reason(error: OSError) -> str:
     """What the operating system says, in words that say what to do."""
     said = error.strerror or " ".join(str(error).split()) or type(error).__name__
     return _REASONS.get(error.errno or 0, said)
+
+
+# Libraries that read and write files, and name a full disk or a broken file in words of their own.
+_READERS: Final = ("polars", "pyarrow", "safetensors", "safetensors_rust", "sqlite3", "sqlalchemy")
+_FULL: Final = ("no space left on device", "database or disk is full", "file too large")
+
+
+def as_os_error(error: Exception) -> OSError | None:
+    """The error of the machine behind an error, if there is one."""
+    if isinstance(error, OSError):
+        return error
+    full = any(sign in str(error).lower() for sign in _FULL)
+    return OSError(errno.ENOSPC, "") if full and _library(error) in _READERS else None
+
+
+def explain(error: Exception) -> str | None:
+    """One sentence for an error of the machine or of a file; None for an error of the program."""
+    if isinstance(error, FileNotFoundError) and not _has_current_folder():
+        return "the current folder no longer exists; change to another one."
+    if isinstance(error, MemoryError):
+        return "out of memory; a smaller --batch-size or fewer files at a time need less."
+    if (machine := as_os_error(error)) is not None:
+        place = f"{machine.filename}: " if machine.filename else ""
+        return f"{place}{reason(machine)}."
+    if (library := _library(error)) in _READERS:
+        said = " ".join(str(error).split())[:300].rstrip(".")
+        return f"a file cannot be read or written: {library}: {said}."
+    return None
+
+
+def _library(error: Exception) -> str:
+    return type(error).__module__.partition(".")[0]
+
+
+def _has_current_folder() -> bool:
+    try:
+        os.getcwd()  # noqa: PTH109 (Path.cwd() is the same call)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+class Terminated(KeyboardInterrupt):
+    """The process was asked to end (SIGTERM): like Ctrl-C, with another exit status."""
 
 
 class CounterpointError(Exception):

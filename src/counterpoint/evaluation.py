@@ -6,7 +6,7 @@ import platform
 import re
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from counterpoint.benchmarks import load_benchmark
+from counterpoint.benchmarks.completeness import absent_from, counted
 from counterpoint.caption_formats import formatted
 from counterpoint.cases import Cases
 from counterpoint.errors import CounterpointError
@@ -28,7 +29,6 @@ from counterpoint.scoring.kinds import Described, Model
 from counterpoint.scoring.left_out import Scored
 from counterpoint.scoring.store import Store, default_store, digest
 from counterpoint.scoring.work import Work
-from counterpoint.statistics import ALL, members_of
 
 BATCH = 128
 
@@ -44,6 +44,7 @@ def evaluate(
     batch_size: int = BATCH,
     device: str = "auto",
     precision: str = "fp32",
+    trust_remote_code: bool = False,
     store: str | Path | None = None,
     progress: Progress | None = None,
 ) -> list[Run]:
@@ -51,7 +52,10 @@ def evaluate(
 
     `models` are ids, or pairs of a name and an object of one of the kinds in `scoring.kinds`.
     `out` is the run folder itself for one model, and holds a folder per model for several; without
-    it, runs go to `runs/`. Cases that could not be scored are named in `Run.parts[...].left_out`.
+    it, runs go to `runs/`. `trust_remote_code` runs Python code that comes with the models and can
+    do whatever you can do; the run records it. Cases that could not be scored are named in
+    `Run.parts[...].left_out`, what the data lack of the published benchmark in
+    `Run.parts[...].absent`.
     """
     models = [models] if isinstance(models, str) else list(dict.fromkeys(models))
     benchmarks = [benchmarks] if isinstance(benchmarks, str) else list(dict.fromkeys(benchmarks))
@@ -65,7 +69,8 @@ def evaluate(
         name: get_protocol(protocol or benchmark.protocol) for name, (benchmark, _) in found.items()
     }
     tables = {name: prepare(cases, protocols[name], limit) for name, (_, cases) in found.items()}
-    loading = LoadOptions(device, precision)
+    absent = {name: absent_from(name, cases, protocols[name]) for name, (_, cases) in found.items()}
+    loading = LoadOptions(device, precision, trust_remote_code)
     options = {"limit": limit, "batch_size": batch_size, **asdict(loading)}
     names = [model if isinstance(model, str) else model[0] for model in models]
     asked = repr((benchmarks, options, str(data), sorted(p.name for p in protocols.values())))
@@ -81,17 +86,20 @@ def evaluate(
             work = Work(opened, batch_size, Named(progress or Quiet(), name))
             scored = score(loaded, tables, overlong, work)
             parts = {
-                key: _part(key, tables[key], scored[key], protocols[key], hashes[key])
+                key: replace(
+                    _part(key, tables[key], scored[key], protocols[key], hashes[key]),
+                    absent=absent[key],
+                )
                 for key in tables
             }
-            runs.append(save_run(Run(name, parts, _manifest(loaded, options)), folder))
+            manifest = _manifest(loaded, options, opened.notes())
+            runs.append(save_run(Run(name, parts, manifest), folder))
     return runs
 
 
 def prepare(cases: Cases, protocol: Protocol, limit: int | None) -> Cases:
     """The cases that the protocol scores, with their captions as it writes them."""
-    counted = members_of(cases.frame["groups"].to_list(), protocol.skip)[ALL]
-    chosen = Cases(cases.frame[counted], cases.root) if protocol.skip else cases
+    chosen = counted(cases, protocol)
     if limit is not None:
         chosen = smaller_galleries(chosen.limit(limit), limit)
     return formatted(chosen, protocol.caption_format)
@@ -137,14 +145,17 @@ def slug(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9._]+", "-", name).strip("-.") or "model"
 
 
-def _manifest(model: Model, options: dict[str, Any]) -> dict[str, Any]:
+def _manifest(model: Model, options: dict[str, Any], notes: Sequence[str]) -> dict[str, Any]:
+    info = dict(model.describe()) if isinstance(model, Described) else {}
+    if notes:
+        info["notes"] = [*info.get("notes", ()), *notes]
     packages = ("counterpoint", "numpy", "polars", "pillow", "scipy")
     return {
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "command": sys.argv,
         "options": options,
         "fingerprint": model.fingerprint,
-        "model_info": dict(model.describe()) if isinstance(model, Described) else {},
+        "model_info": info,
         "versions": {
             "python": platform.python_version(),
             **{package: version(package) for package in packages},

@@ -11,9 +11,11 @@ import numpy as np
 import polars as pl
 
 from counterpoint.benchmarks import load_benchmark
+from counterpoint.benchmarks.completeness import absent_from
 from counterpoint.cases import Cases
 from counterpoint.errors import DataError
 from counterpoint.evaluation import prepare, slug
+from counterpoint.importing_wide import read_wide
 from counterpoint.protocols import get_protocol
 from counterpoint.runs import Part, Run, file_digest, refuse_other, save_run
 from counterpoint.tables import read_table
@@ -37,16 +39,21 @@ def import_scores(
 ) -> Run:
     """A run from a table of scores: case_id, image, caption, score.
 
-    `image` and `caption` count from 0 within the case. Every pair of the benchmark must be there
-    once; no image is needed. The scores are taken as made under the official protocol.
+    Or one row per case, with a column for each pair (see `importing_wide`). `image` and `caption`
+    count from 0 within the case. Every pair of the benchmark must be there once; no image is
+    needed. The scores are taken as made under the official protocol.
     """
     path = Path(path)
     folder = Path(out) if out else Path("runs") / f"{slug(name)}-{slug(benchmark)}-imported"
     refuse_other(folder)
     known, cases = load_benchmark(benchmark, None if data is None else Path(data))
     chosen = get_protocol(protocol or known.protocol)
+    absent = absent_from(benchmark, cases, chosen)
     cases = prepare(cases, chosen, None)
-    scores = _scores(read_table(path, COLUMNS).select(*COLUMNS), cases, path)
+    table = read_wide(path)
+    if table is None:
+        table = read_table(path, COLUMNS).select(*COLUMNS)
+    scores = _scores(table, cases, path)
     manifest = {
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "command": sys.argv,
@@ -55,7 +62,7 @@ def import_scores(
         "model_info": {"imported_from": path.name},
         "versions": {"counterpoint": version("counterpoint")},
     }
-    part = Part(benchmark, cases, scores, chosen)
+    part = Part(benchmark, cases, scores, chosen, absent=absent)
     return save_run(Run(name, {benchmark: part}, manifest), folder)
 
 

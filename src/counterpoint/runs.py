@@ -9,11 +9,8 @@ A folder is written beside its place and renamed into it, so it is never half th
 
 from __future__ import annotations
 
-import glob
 import hashlib
 import json
-import os
-import shutil
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -21,12 +18,14 @@ from typing import Any, Final
 import numpy as np
 import polars as pl
 
-from counterpoint.cases import SCHEMA, Cases
+from counterpoint.cases import SCHEMA, Absent, Cases
 from counterpoint.errors import RunError
 from counterpoint.protocols import Protocol
 from counterpoint.score_files import write_scores
+from counterpoint.writing import left_by_kills, recover, whole_folder
 
 FORMAT: Final = 1
+_WAIT: Final = 600  # seconds that another process may take to write its run to the same folder
 _MANIFEST, _CASES, _SCORES = "run.json", "cases.parquet", "scores.parquet"
 
 
@@ -42,6 +41,16 @@ class Part:
     cut_captions: int = 0
     data_hash: str = ""  # of all cases asked for, those left out too
     lost_images: tuple[tuple[str, str], ...] = ()  # of galleries: case id and reason
+    absent: tuple[Absent, ...] = ()  # of the published benchmark: not in the data
+
+    @property
+    def missing(self) -> int:
+        """How many cases, and images of galleries, the published benchmark has beyond the scores.
+
+        A file with an unknown number of cases counts as one.
+        """
+        absent = sum(1 if one.cases is None else one.cases for one in self.absent)
+        return len(self.left_out) + len(self.lost_images) + absent
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,30 +64,26 @@ class Run:
 
     @property
     def left_out(self) -> int:
-        """How many cases, and images of galleries, were asked for and not scored."""
-        return sum(len(part.left_out) + len(part.lost_images) for part in self.parts.values())
+        """How many cases, and images of galleries, were not scored or are not in the data."""
+        return sum(part.missing for part in self.parts.values())
 
 
 def save_run(run: Run, folder: Path) -> Run:
     """Write a run folder, in place of an older one if there is one."""
     refuse_other(folder)
-    draft = folder.with_name(f".{folder.name}.{os.getpid()}.tmp")
-    shutil.rmtree(draft, ignore_errors=True)
-    draft.mkdir(parents=True)
-    _case_table(run).write_parquet(draft / _CASES)
-    parts = ((name, part.cases, part.scores) for name, part in run.parts.items())
-    write_scores(draft / _SCORES, parts)
-    manifest = {
-        **run.manifest,
-        "format": FORMAT,
-        "model": run.model,
-        "benchmarks": {name: _describe(part) for name, part in run.parts.items()},
-        "files": {name: file_digest(draft / name) for name in (_CASES, _SCORES)},
-    }
-    text = json.dumps(manifest, indent=2, ensure_ascii=False, allow_nan=False)
-    (draft / _MANIFEST).write_text(text + "\n", encoding="utf-8")
-    _move(draft, folder)
-    _sweep(folder)
+    with whole_folder(folder, RunError, wait=_WAIT) as draft:
+        _case_table(run).write_parquet(draft / _CASES)
+        parts = ((name, part.cases, part.scores) for name, part in run.parts.items())
+        write_scores(draft / _SCORES, parts)
+        manifest = {
+            **run.manifest,
+            "format": FORMAT,
+            "model": run.model,
+            "benchmarks": {name: _describe(part) for name, part in run.parts.items()},
+            "files": {name: file_digest(draft / name) for name in (_CASES, _SCORES)},
+        }
+        text = json.dumps(manifest, indent=2, ensure_ascii=False, allow_nan=False)
+        (draft / _MANIFEST).write_text(text + "\n", encoding="utf-8")
     return Run(run.model, run.parts, manifest, folder)
 
 
@@ -90,32 +95,6 @@ def refuse_other(folder: Path) -> None:
         other = folder.exists()
     if other:
         raise RunError(f"{folder} exists and is no run folder; choose another --out.")
-
-
-def _move(draft: Path, folder: Path) -> None:
-    old = folder.with_name(f".{folder.name}.{os.getpid()}.old")
-    if folder.exists():
-        folder.rename(old)
-    draft.rename(folder)
-    shutil.rmtree(old, ignore_errors=True)
-
-
-def _sweep(folder: Path) -> None:
-    """Remove what killed processes left beside a run: `.NAME.PID.tmp` and `.NAME.PID.old`."""
-    for left in folder.parent.glob(f".{glob.escape(folder.name)}.*.*"):
-        pid = left.name.split(".")[-2]
-        if pid.isdecimal() and not _is_alive(int(pid)):
-            shutil.rmtree(left, ignore_errors=True)
-
-
-def _is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:  # somebody else's, and alive
-        pass
-    return True
 
 
 def _describe(part: Part) -> dict[str, Any]:
@@ -131,6 +110,7 @@ def _describe(part: Part) -> dict[str, Any]:
         "cut_captions": part.cut_captions,
         "left_out": _reasons(part.left_out),
         "lost_images": _reasons(part.lost_images),
+        "absent": [one._asdict() for one in part.absent],
         "data_hash": part.data_hash or part.cases.content_hash(),
         "root": None if part.cases.root is None else str(part.cases.root),
     }
@@ -150,6 +130,8 @@ def _reasons(left_out: tuple[tuple[str, str], ...]) -> list[dict[str, str]]:
 
 def find_runs(path: Path) -> list[Path]:
     """The run folders at or below a path, in order of their names."""
+    for folder in (path, *left_by_kills(path)):
+        recover(folder)
     if (path / _MANIFEST).is_file():
         return [path]
     found = sorted(file.parent for file in path.glob(f"**/{_MANIFEST}") if file.is_file())
@@ -232,6 +214,7 @@ def _read_part(
         described["cut_captions"],
         described["data_hash"],
         _as_pairs(described.get("lost_images", [])),
+        tuple(Absent(**one) for one in described.get("absent", [])),
     )
 
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import polars as pl
 
 from counterpoint.case_files import write_cases
 from counterpoint.cases import SCHEMA, Cases
+from counterpoint.errors import DataError
 from counterpoint.scoring.store import default_store, digest
+from counterpoint.writing import whole_file
 
 
 def remembered(what: str, source: Path, root: Path, build: Callable[[], Cases]) -> Cases:
@@ -28,12 +29,6 @@ def remembered(what: str, source: Path, root: Path, build: Callable[[], Cases]) 
     except (OSError, pl.exceptions.PolarsError):
         pass  # not there, or damaged: made anew
     cases = build()
-    draft = path.with_name(f".{os.getpid()}.{path.name}")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+    with suppress(DataError), whole_file(path) as draft:  # a failure costs time, not the result
         write_cases(cases, draft)
-        draft.replace(path)
-    except OSError:  # a full disk or a read-only cache costs time, not the result
-        with contextlib.suppress(OSError):
-            draft.unlink()
     return cases

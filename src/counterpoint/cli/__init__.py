@@ -1,7 +1,8 @@
 """The command line: one file a verb; parse, call, print.
 
 Exit status: 0 done; 1 an error a user can mend; 2 wrong usage; 3 done, but cases were left out
-(unless --allow-missing); 130 interrupted.
+(unless --allow-missing); 4 published values were not confirmed (verify --strict); 130 interrupted;
+143 terminated.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+RESUMES = {"demo", "eval", "refine", "train", "wise"}  # the others are quick, or write at their end
 for name, verb in (
     ("demo", demo.demo),
     ("ls", ls.ls),
@@ -54,7 +56,7 @@ for name, verb in (
     ("wise", wise.wise),
     ("doctor", doctor.doctor),
 ):
-    app.command(name)(plainly(verb))
+    app.command(name)(plainly(verb, resumes=name in RESUMES))
 app.add_typer(campaign.app)
 app.add_typer(data.app)
 app.add_typer(detector.app)

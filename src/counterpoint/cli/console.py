@@ -4,27 +4,48 @@ from __future__ import annotations
 
 import functools
 import json
+import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, ParamSpec
 
 import typer
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.segment import Segment
 
-from counterpoint.errors import CounterpointError
+from counterpoint.errors import CounterpointError, Terminated, explain
 from counterpoint.progress import Advance
+from counterpoint.untrusted import without_controls
 
 P = ParamSpec("P")
 
 _PIPE_WIDTH = 120  # a file or a pipe has no width of its own
 
-# No markup and no emoji codes: captions and names are data, "blind:bow:" is no picture.
-output = Console(
-    markup=False, emoji=False, highlight=False, width=None if sys.stdout.isatty() else _PIPE_WIDTH
-)
-errors = Console(stderr=True, markup=False, emoji=False, highlight=False)
+
+class Terminal(Console):
+    """Prints captions and names as the data that they are.
+
+    No markup and no emoji codes ("blind:bow:" is no picture), and control characters are shown and
+    not obeyed.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(markup=False, emoji=False, highlight=False, **options)
+
+    def render(
+        self, renderable: RenderableType, options: ConsoleOptions | None = None
+    ) -> Iterable[Segment]:
+        for segment in super().render(renderable, options):
+            if segment.control or segment.text.isprintable():
+                yield segment
+            else:
+                yield Segment(without_controls(segment.text), segment.style)
+
+
+output = Terminal(width=None if sys.stdout.isatty() else _PIPE_WIDTH)
+errors = Terminal(stderr=True)
 
 
 class Bars:
@@ -55,22 +76,29 @@ def progress_bars() -> Iterator[Bars]:
             bars.stop()
 
 
-def plainly(verb: Callable[P, None]) -> Callable[P, None]:
-    """A verb whose errors are one line without a traceback, with the exit status that fits."""
+def plainly(verb: Callable[P, None], *, resumes: bool = False) -> Callable[P, None]:
+    """A verb whose errors are one line without a traceback, with the exit status that fits.
+
+    `resumes` says whether the same command, given again, goes on where this one was stopped.
+    COUNTERPOINT_TRACEBACK=1 shows the traceback of what is explained here.
+    """
 
     @functools.wraps(verb)
     def run(*args: P.args, **kwargs: P.kwargs) -> None:
         try:
             verb(*args, **kwargs)
-        except CounterpointError as error:
-            errors.print(f"error: {error}", style="red", soft_wrap=True)
+        except KeyboardInterrupt as stop:
+            told = "what was computed is kept, the same command goes on from there"
+            errors.print(f"interrupted; {told if resumes else 'nothing was written'}.")
+            raise typer.Exit(143 if isinstance(stop, Terminated) else 130) from None
+        except (BrokenPipeError, typer.Exit):
+            raise
+        except Exception as error:
+            known = str(error) if isinstance(error, CounterpointError) else explain(error)
+            if known is None or os.environ.get("COUNTERPOINT_TRACEBACK"):
+                raise
+            errors.print(f"error: {known}", style="red", soft_wrap=True)
             raise typer.Exit(1) from None
-        except KeyboardInterrupt:
-            errors.print(
-                "interrupted; what was computed is kept, the same command goes on from there.",
-                soft_wrap=True,
-            )
-            raise typer.Exit(130) from None
 
     return run
 

@@ -89,4 +89,4 @@ def train(
         errors.print(f"note: {note}", style="yellow", soft_wrap=True)
 
 
-app.command("train")(plainly(train))
+app.command("train")(plainly(train, resumes=True))

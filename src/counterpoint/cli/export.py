@@ -79,11 +79,13 @@ def export(
 
     What becomes no row is counted by its reason; exit status 3 if an image could not be read.
     """
+    from counterpoint.generate.outputs import reserved
+
     given: dict[str, object] = {"--root": root, "--all-negatives": all_negatives, "--name": name}
     given |= {"--neighbours": neighbours, "--licence": licence, "--embed-images": embed_images}
     _refuse_options(form, given)
     left_out: Counter[str] = Counter()
-    with progress_bars() as bars:
+    with reserved(out), progress_bars() as bars:
         if form is Form.BENCHMARK:
             from counterpoint.generate.export.benchmark import export_benchmark
 

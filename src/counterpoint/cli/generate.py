@@ -221,8 +221,9 @@ def _of_graphs(
     from dataclasses import replace
 
     from counterpoint.generate.from_graphs import generate_from_graphs
+    from counterpoint.generate.outputs import reserved
 
-    with progress_bars() as bars:
+    with reserved(out), progress_bars() as bars:
         return generate_from_graphs(
             Path(name),
             replace(settings, methods=methods),
@@ -274,11 +275,15 @@ app.command("negatives")(
             "counterpoint generate negatives world -o negatives.parquet\n\n"
             "    counterpoint generate negatives captions_val2017.json -M negclip -M crepe-replace "
             "-o coco.parquet",
-        )
+        ),
+        resumes=True,
     )
 )
 app.command("positives")(
-    plainly(_command("positive", "counterpoint generate positives sugarcrepe -o positives.parquet"))
+    plainly(
+        _command("positive", "counterpoint generate positives sugarcrepe -o positives.parquet"),
+        resumes=True,
+    )
 )
-app.command("images")(plainly(generate_images.images))
-app.command("neighbours")(plainly(generate_images.neighbours))
+app.command("images")(plainly(generate_images.images, resumes=True))
+app.command("neighbours")(plainly(generate_images.neighbours, resumes=True))

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
 from counterpoint.errors import DataError
+
+LEFT_OUT: Final = 3  # the exit status of work that is done, but not on all cases
 
 AsJson = Annotated[
     bool, typer.Option("--json", help="Print rows as JSON on standard output, and nothing else.")

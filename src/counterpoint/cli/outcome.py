@@ -10,7 +10,7 @@ from rich.table import Table
 
 from counterpoint.cli.console import counted, errors, output
 from counterpoint.metric_registry import METRICS
-from counterpoint.statistics import ALL, LEVEL
+from counterpoint.statistics import ALL, LEVEL, WHOLE
 from counterpoint.train.outcome import MEAN_SCORES, Change, Outcome
 from counterpoint.wording import HEADINGS, TIES, TIES_MEANING, p_value, ties_matter
 
@@ -25,7 +25,7 @@ _STYLES: Final = {"better": "green", "worse": "magenta"}
 
 def print_outcome(found: Outcome, *, groups: bool = False) -> None:
     """One table with a section for each benchmark; lowered scores are named under it."""
-    shown = [c for c in found.changes if is_shown(c) and (groups or c.group == ALL)]
+    shown = [c for c in found.changes if is_shown(c) and (groups or c.group in WHOLE)]
     output.print(f"start = {found.start}\ntuned = {found.tuned}", soft_wrap=True)
     output.print(_table(shown))
     output.print(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -85,6 +86,9 @@ def refine(
 
     Only negatives are refined; positives are passed on. The same command goes on after a stop.
     """
+    from dataclasses import asdict
+
+    from counterpoint.generate.outputs import reserved
     from counterpoint.generate.refine.refining import Settings
     from counterpoint.generate.refine.refining import refine as refine_pairs
     from counterpoint.generate.refine.scaling import SCALES
@@ -114,17 +118,18 @@ def refine(
         seed=seed,
     )
     options = LoadOptions(device, precision)
-    with progress_bars() as bars, Store(default_store()) as store:
+    places = reserved(out), reserved(report) if report else nullcontext()
+    with places[0], places[1], progress_bars() as bars, Store(default_store()) as store:
         work = Work(store, batch_size, bars)
         found = refine_pairs(pairs, out, settings, work, tables=scores or (), options=options)
-    _show(found, out, report, as_json=as_json)
+        if report is not None:
+            _write_json(report, asdict(found))
+    _show(found, out, as_json=as_json)
 
 
-def _show(found: Refined, out: Path, report: Path | None, *, as_json: bool) -> None:
+def _show(found: Refined, out: Path, *, as_json: bool) -> None:
     from dataclasses import asdict
 
-    if report is not None:
-        _write_json(report, asdict(found))
     if as_json:
         print_json([asdict(row) for row in found.rows])
     else:

@@ -8,6 +8,7 @@ from rich import box
 from rich.measure import Measurement
 from rich.table import Table
 
+from counterpoint.benchmarks.completeness import describe_absent
 from counterpoint.cli.console import output, percent
 from counterpoint.comparison import Difference
 from counterpoint.galleries import gallery_rows
@@ -15,7 +16,7 @@ from counterpoint.metric_registry import METRICS
 from counterpoint.protocols import Protocol
 from counterpoint.results import Row, fitting, side_by_side
 from counterpoint.runs import Run
-from counterpoint.statistics import ALL, LEVEL
+from counterpoint.statistics import ALL, LEVEL, WHOLE
 from counterpoint.wording import (
     HEADINGS,
     TIES,
@@ -46,7 +47,7 @@ def results_table(rows: Sequence[Row], *, groups: bool = False) -> Table:
 
 
 def _shown(rows: Sequence[Row], *, groups: bool) -> list[Row]:
-    return [row for row in rows if METRICS[row.metric].main and (groups or row.group == ALL)]
+    return [row for row in rows if METRICS[row.metric].main and (groups or row.group in WHOLE)]
 
 
 def _add_section(
@@ -138,7 +139,7 @@ def _print_ties(shown: Sequence[Row]) -> None:
     """What the mark means, and for each model how many values of each metric hang on ties."""
     if any(map(hangs_on_ties, shown)):
         output.print(f"{TIES} {TIES_MEANING}", style="dim")
-    for model, counts in ties_by_model(row for row in shown if row.group == ALL).items():
+    for model, counts in ties_by_model(row for row in shown if row.group in WHOLE).items():
         output.print(f"Ties of {model}: {counts}", style="dim")
 
 
@@ -148,6 +149,11 @@ def left_out_lines(runs: Sequence[Run]) -> list[str]:
     for run in runs:
         for part in run.parts.values():
             where = f"{run.model} on {part.benchmark}"
+            if part.absent:
+                lines.append(
+                    f"{where}: the data here are not the whole benchmark "
+                    f"({describe_absent(part.absent)}), all named in {run.folder}/run.json"
+                )
             if part.left_out:
                 case, why = part.left_out[0]
                 total = len(part.left_out) + len(part.cases)
@@ -176,7 +182,7 @@ def left_out_lines(runs: Sequence[Run]) -> list[str]:
 def print_differences(found: Sequence[Difference], a: str, b: str, *, groups: bool) -> None:
     """One table per benchmark (or group): narrow enough for any terminal."""
     output.print(f"A = {a}\nB = {b}")
-    shown = [d for d in found if METRICS[d.metric].main and (groups or d.group == ALL)]
+    shown = [d for d in found if METRICS[d.metric].main and (groups or d.group in WHOLE)]
     for benchmark, label in dict.fromkeys((d.benchmark, d.group) for d in shown):
         mine = [d for d in shown if (d.benchmark, d.group) == (benchmark, label)]
         where = benchmark if label == ALL else f"{benchmark}, {label}"

@@ -163,13 +163,9 @@ def _say(line: str, as_json: bool) -> None:
 
 
 def _print_left_out(runs: list[Run], allow_missing: bool) -> None:
-    from counterpoint.cli.tables import left_out_lines
+    from counterpoint.cli.left_out import report_left_out
 
     notes = dict.fromkeys(n for run in runs for n in run.manifest["model_info"].get("notes", ()))
     for note in notes:
         errors.print(f"note: {note}", style="yellow", soft_wrap=True)
-    for line in left_out_lines(runs):
-        errors.print(line, style="yellow", soft_wrap=True)
-    if any(run.left_out for run in runs) and not allow_missing:
-        errors.print("Cases were left out; --allow-missing accepts that.", style="yellow")
-        raise typer.Exit(3)
+    report_left_out(runs, allow_missing)

@@ -16,6 +16,7 @@
 | seed        | int                         | |
 | checks      | list of str                 | the checks that it has passed |
 | refused     | str                         | empty, or the check that it failed and why |
+| doubt       | str                         | why a positive that passed may yet be false: `narrower` |
 | scores      | list of {name, value}       | of `refine`, and of whatever else scored it |
 | text_images | list of {path, seed, score} | candidates for an image of which `text` is true |
 | text_image  | str or null                 | the one that was chosen |
@@ -35,6 +36,8 @@ import polars as pl
 
 from counterpoint.cases import ImageRef
 from counterpoint.errors import DataError
+from counterpoint.generate.outputs import refuse_ending
+from counterpoint.writing import whole_file
 
 Kind = Literal["negative", "positive"]
 Type = Literal["replace", "swap", "add", "negate", "shuffle", "paraphrase"]
@@ -59,6 +62,7 @@ SCHEMA: Final = pl.Schema(
         "seed": pl.Int64(),
         "checks": pl.List(pl.String()),
         "refused": pl.String(),
+        "doubt": pl.String(),
         "scores": pl.List(pl.Struct({"name": pl.String(), "value": pl.Float32()})),
         "text_images": pl.List(
             pl.Struct({"path": pl.String(), "seed": pl.Int64(), "score": pl.Float32()})
@@ -86,6 +90,7 @@ class Pair:
     seed: int
     checks: tuple[str, ...] = ()
     refused: str = ""
+    doubt: str = ""
 
 
 def changed_span(caption: str, text: str) -> tuple[int, int]:
@@ -139,13 +144,8 @@ def _repeated(name: str, values: Sequence[tuple[str, ...]]) -> pl.Series:
 
 _PLAIN: Final = (
     *("source", "caption", "text", "kind", "type", "subtype"),
-    *("method", "version", "seed", "refused"),
+    *("method", "version", "seed", "refused", "doubt"),
 )
-
-
-def refuse_ending(path: Path) -> None:
-    if path.suffix != ".parquet":
-        raise DataError(f"{path}: pairs are written as Parquet; the name must end in .parquet.")
 
 
 About = Mapping[str, Any] | Callable[[], Mapping[str, Any]]
@@ -160,21 +160,13 @@ def write_pairs(path: Path, frames: Iterable[pl.DataFrame], about: About) -> int
 
     refuse_ending(path)
     schema = pl.DataFrame(schema=SCHEMA).to_arrow().schema
-    partial = path.with_name(path.name + ".partial")
     rows = 0
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with pq.ParquetWriter(partial, schema, compression="zstd") as writer:
-            for frame in frames:
-                rows += len(frame)
-                writer.write_table(frame.select(SCHEMA.names()).to_arrow().cast(schema))
-            said = json.dumps(about() if callable(about) else about, sort_keys=True)
-            writer.add_key_value_metadata({_METADATA: said})
-        partial.replace(path)
-    except OSError as error:
-        raise DataError(f"{path}: cannot be written: {error}.") from None
-    finally:
-        partial.unlink(missing_ok=True)
+    with whole_file(path) as draft, pq.ParquetWriter(draft, schema, compression="zstd") as writer:
+        for frame in frames:
+            rows += len(frame)
+            writer.write_table(frame.select(SCHEMA.names()).to_arrow().cast(schema))
+        said = json.dumps(about() if callable(about) else about, sort_keys=True)
+        writer.add_key_value_metadata({_METADATA: said})
     return rows
 
 
@@ -184,7 +176,10 @@ def read_pairs(path: Path, *, refused: bool = False) -> Iterator[pl.DataFrame]:
         raise DataError(f"{path}: no such file.")
     try:
         scan = pl.scan_parquet(path, glob=False)  # brackets in a name are no pattern
-        missing = [name for name in SCHEMA if name not in scan.collect_schema()]
+        there = scan.collect_schema()
+        if "doubt" not in there:  # a file made before there was this column
+            scan = scan.with_columns(doubt=pl.lit(""))
+        missing = [name for name in SCHEMA if name not in there and name != "doubt"]
         if missing:
             raise DataError(
                 f"{path}: not a pairs file of `counterpoint generate`: "

@@ -90,6 +90,7 @@ class LoadOptions:
 
     device: str = "auto"
     precision: str = "fp32"
+    trust_remote_code: bool = False  # run Python code that comes with the model
 
 
 def load_model(id: str, options: LoadOptions | None = None) -> Model:

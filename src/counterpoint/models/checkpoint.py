@@ -17,7 +17,7 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 
-from counterpoint.errors import MissingExtraError, ModelError, NotFoundError
+from counterpoint.errors import CounterpointError, MissingExtraError, ModelError, NotFoundError
 from counterpoint.models import LoadOptions
 from counterpoint.models.fitting import fill
 from counterpoint.models.lora import merge_lora
@@ -29,9 +29,11 @@ from counterpoint.models.open_clip_checks import (
     file_says,
     is_torchscript,
     parse,
+    refuse_tokenizer_options,
     unknown_activation,
     with_activation,
 )
+from counterpoint.models.own_code import guarded
 from counterpoint.models.state_dicts import (
     Tensors,
     from_transformers,
@@ -42,6 +44,7 @@ from counterpoint.models.state_dicts import (
 )
 from counterpoint.models.torch_models import Place, quiet
 from counterpoint.registry import did_you_mean
+from counterpoint.untrusted import shortened
 
 
 def load(rest: str, options: LoadOptions) -> OpenClip:
@@ -51,7 +54,7 @@ def load(rest: str, options: LoadOptions) -> OpenClip:
     try:
         state, notes = _state(path)
         notes += _activation(path, name)
-        model, tokenizer = _build(rest, name)
+        model, tokenizer = _build(rest, name, options)
         state = place_text_tower(state, inside=not hasattr(model, "positional_embedding"))
         notes += fill(model, state, name)
     except ModelError as error:
@@ -116,7 +119,9 @@ def _read(path: Path) -> object:
         try:
             return load_file(path)
         except (SafetensorError, OSError) as error:
-            raise ModelError(f"it is not a readable safetensors file: {error}.") from None
+            raise ModelError(
+                f"it is not a readable safetensors file: {shortened(error)}."
+            ) from None
     if is_torchscript(path):
         raise ModelError(
             "it is a TorchScript archive, which holds code; for OpenAI's own weights use "
@@ -132,7 +137,7 @@ def _read(path: Path) -> object:
                 f"loading it would run code ({asked[1]}), which is not done; "
                 "save its state_dict() alone, best as safetensors."
             ) from None
-        why = (" ".join(str(error).split()) or type(error).__name__)[:200]
+        why = shortened(error) or type(error).__name__
         raise ModelError(f"it is not a readable checkpoint: {why.rstrip('.')}.") from None
 
 
@@ -165,12 +170,13 @@ def _activation(path: Path, name: str) -> list[str]:
 # --- the model ---------------------------------------------------------------------------------
 
 
-def _build(rest: str, name: str) -> tuple[Any, Any]:
+def _build(rest: str, name: str, options: LoadOptions) -> tuple[Any, Any]:
     """The architecture with random weights, and its tokenizer."""
-    merges = Path(name.removeprefix("local-dir:")) / MERGES
-    own = {"bpe_path": str(merges)} if name.startswith("local-dir:") and merges.is_file() else {}
+    folder = Path(name.removeprefix("local-dir:")) if name.startswith("local-dir:") else None
+    own = {"bpe_path": str(folder / MERGES)} if folder and (folder / MERGES).is_file() else {}
     try:
-        with quiet():
+        with quiet(), guarded(name, folder, options):
+            refuse_tokenizer_options(name, name, options)
             model = open_clip.create_model(
                 name,
                 load_weights=False,
@@ -180,9 +186,12 @@ def _build(rest: str, name: str) -> tuple[Any, Any]:
             return model, open_clip.get_tokenizer(name, **own)
     except ImportError:  # towers and tokenizers of transformers
         raise MissingExtraError(f"checkpoint:{rest}", "vlm") from None
+    except CounterpointError:
+        raise
     except Exception as error:  # open_clip raises anything
-        why = " ".join(str(error).split())[:200]
-        raise ModelError(f"{name} cannot be built: {type(error).__name__}: {why}") from None
+        raise ModelError(
+            f"{name} cannot be built: {type(error).__name__}: {shortened(error)}"
+        ) from None
 
 
 def _preprocessing(name: str) -> dict[str, Any]:

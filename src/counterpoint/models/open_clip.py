@@ -12,9 +12,15 @@ import torch
 from open_clip.transform import PreprocessCfg, image_transform_v2
 from PIL import Image
 
-from counterpoint.errors import MissingExtraError, ModelError, NotFoundError
+from counterpoint.errors import CounterpointError, MissingExtraError, ModelError, NotFoundError
 from counterpoint.models import LoadOptions
-from counterpoint.models.open_clip_checks import Source, parse, refuse_wrong_activation
+from counterpoint.models.open_clip_checks import (
+    Source,
+    parse,
+    refuse_tokenizer_options,
+    refuse_wrong_activation,
+)
+from counterpoint.models.own_code import guarded
 from counterpoint.models.torch_models import (
     Place,
     fingerprint,
@@ -24,6 +30,7 @@ from counterpoint.models.torch_models import (
     unit,
 )
 from counterpoint.registry import did_you_mean
+from counterpoint.untrusted import shortened
 
 # A folder may bring its own byte-pair merges for open_clip's tokenizer, under this name.
 MERGES: Final = "bpe_merges.txt.gz"
@@ -136,7 +143,8 @@ def load(rest: str, options: LoadOptions) -> OpenClip:
     merges = source.folder / MERGES if source.folder else None
     own_merges = {"bpe_path": str(merges)} if merges and merges.is_file() else {}
     try:
-        with quiet():
+        with quiet(), guarded(f"open_clip:{rest}", source.place, options):
+            refuse_tokenizer_options(f"open_clip:{rest}", source.name, options)
             model = open_clip.create_model(
                 source.name,
                 source.pretrained,
@@ -147,10 +155,11 @@ def load(rest: str, options: LoadOptions) -> OpenClip:
             tokenizer = open_clip.get_tokenizer(source.name, **own_merges)
     except ImportError:  # towers and tokenizers of transformers
         raise MissingExtraError(f"open_clip:{rest}", "vlm") from None
+    except CounterpointError:
+        raise
     except Exception as error:  # open_clip and its loaders raise anything
-        why = " ".join(str(error).split())[:300]
         raise ModelError(
-            f"open_clip:{rest} cannot be loaded: {type(error).__name__}: {why}"
+            f"open_clip:{rest} cannot be loaded: {type(error).__name__}: {shortened(error)}"
         ) from None
     vocabulary = getattr(_embedding(model), "num_embeddings", None)
     if vocabulary is not None and getattr(tokenizer, "vocab_size", 0) > vocabulary:

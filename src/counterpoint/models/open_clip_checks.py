@@ -8,7 +8,6 @@ read, and a mismatch is refused.
 
 from __future__ import annotations
 
-import json
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,10 +15,20 @@ from typing import Any, Final
 
 import open_clip
 
-from counterpoint.errors import ModelError, NotFoundError
+from counterpoint.errors import ModelError, NotFoundError, reason
+from counterpoint.models import LoadOptions
 from counterpoint.registry import did_you_mean
+from counterpoint.untrusted import parse_json, shortened, shown
 
 _CONFIG: Final = "open_clip_config.json"
+_HUB: Final = "hf-hub:"
+# What a config may say to a tokenizer: settings, and no names of files and repositories.
+_SETTINGS: Final = frozenset(
+    (
+        *("clean", "strip_sep_token", "language", "additional_special_tokens", "reduction_mask"),
+        *("add_bos_token", "add_eos_token", "do_lower_case", "padding_side", "use_fast"),
+    )
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +41,11 @@ class Source:
     folder: Path | None = None
     notes: tuple[str, ...] = ()
 
+    @property
+    def place(self) -> Path | str | None:
+        """Its folder, or its repository on the hub; none if open_clip itself has the config."""
+        return self.folder or (self.name.removeprefix(_HUB) if self.name.startswith(_HUB) else None)
+
 
 def parse(rest: str) -> Source:
     if rest.startswith("local-dir:"):
@@ -41,7 +55,7 @@ def parse(rest: str) -> Source:
                 f"open_clip:{rest}: {folder} is no open_clip folder: no {_CONFIG} there."
             )
         return Source(rest, f"local-dir:{folder}", None, folder)
-    if rest.startswith("hf-hub:"):
+    if rest.startswith(_HUB):
         return Source(rest, rest, None)
     name, _, pretrained = rest.partition("/")
     if name not in open_clip.list_models():
@@ -55,6 +69,20 @@ def parse(rest: str) -> Source:
     if not pretrained:
         raise NotFoundError(f"open_clip:{name} needs weights: {name}/TAG with {', '.join(tags)}.")
     raise NotFoundError(did_you_mean(f"tag or weights file for {name}", pretrained, tags))
+
+
+def refuse_tokenizer_options(id: str, name: str, options: LoadOptions) -> None:
+    """open_clip hands `tokenizer_kwargs` of a model's own config to the tokenizer as they are."""
+    config = open_clip.get_model_config(name)
+    text = config.get("text_cfg") if isinstance(config, dict) else None
+    given = text.get("tokenizer_kwargs") if isinstance(text, dict) else None
+    unknown = sorted(set(given) - _SETTINGS) if isinstance(given, dict) else []
+    if unknown and not options.trust_remote_code:
+        raise ModelError(
+            f"{id}: tokenizer_kwargs in {_CONFIG} has {shown(unknown[0])}, which is no plain "
+            "setting of a tokenizer; take it out, or let `counterpoint eval --trust-remote-code` "
+            "use it if you trust the model's authors."
+        )
 
 
 def refuse_wrong_activation(source: Source) -> None:
@@ -169,7 +197,9 @@ def _safetensors_metadata(path: Path) -> dict[str, str]:
         with safe_open(path, framework="numpy") as file:
             return dict(file.metadata() or {})
     except (SafetensorError, OSError) as error:
-        raise ModelError(f"{path} is not a readable safetensors file: {error}.") from None
+        raise ModelError(
+            f"{path} is not a readable safetensors file: {shortened(error)}."
+        ) from None
 
 
 def is_torchscript(path: Path) -> bool:
@@ -191,9 +221,9 @@ def _checkpoint_name(path: Path) -> str:
 
 def _read_json(path: Path) -> dict[str, Any]:
     try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise ModelError(f"{path} is not valid JSON: {error}.") from None
+        values = parse_json(path.read_bytes(), path, ModelError)
+    except OSError as error:
+        raise ModelError(f"{path}: cannot be read: {reason(error)}.") from None
     if not isinstance(values, dict):
         raise ModelError(f"{path} is not a JSON object.")
     return values

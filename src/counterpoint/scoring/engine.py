@@ -213,7 +213,11 @@ def stored(keys: list[bytes], store: Store) -> np.ndarray:
     values = store.get(keys)
     absent = sum(value is None for value in values)
     if absent:
-        raise StoreError(f"{absent} results vanished from {store.folder} while it was in use.")
+        raise StoreError(
+            f"{absent:,} results that were in the store in {store.folder} cannot be read again: it "
+            "was damaged or deleted during the run; delete the folder to start a new one, or set "
+            "COUNTERPOINT_CACHE to another place."
+        )
     return np.stack(
         [np.frombuffer(value, dtype=np.float32) for value in values if value is not None]
     )

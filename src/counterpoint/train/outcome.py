@@ -252,8 +252,10 @@ def _scores(part: Part) -> np.ndarray:
         scores = part.cases.scores_of(block, part.scores)
         for column, name in enumerate(MEAN_SCORES):
             metric = METRICS[name]
-            if isinstance(metric, Metric) and metric.applies(block.truth):
-                found[block.rows, column] = metric.values(scores, block.truth, "wrong")
+            if isinstance(metric, Metric):
+                mask = metric.applies(block.truth)
+                values = metric.values(scores[mask], block.truth[mask], "wrong")
+                found[block.rows[mask], column] = values
     return found
 
 

@@ -13,13 +13,12 @@ from __future__ import annotations
 
 from typing import Final
 
+from counterpoint.generate.checks.borders import Context, Part, bare_end, is_mark, same_form
 from counterpoint.generate.checks.change import Change, Exchange
 from counterpoint.generate.checks.contexts import (
-    Context,
-    Part,
+    CONJUNCTS,
+    PERHAPS_CONJUNCTS,
     Same,
-    bare_end,
-    is_mark,
     judge_conjuncts,
     judge_symmetric,
     symmetric,
@@ -39,29 +38,29 @@ def same_meaning(change: Exchange) -> Same | None:
         return Same("same phrase", True)
     if _garbled(change):
         return Same("perhaps same phrase", False)
-    before, between, after = change.before, change.between, change.after
-    left = _common_tail(before, between)
-    right = _common_head(between[: len(between) - left], after)
-    marks = change.marks
-    end = len(before) + len(change.first) + len(between)
+    between, marks = change.between, change.marks
+    left = _common_tail(change.before, between)
+    right = _common_head(between[: len(between) - left], change.after)
+    place = len(change.before) + len(change.first)
     for shared in range(right, -1, -1):  # "a small dog next to a big dog": `dog` is shared
         for known in range(left, -1, -1):  # "two sinks next to two mirrors": `two` is
             middle = between[shared : len(between) - known]
-            start = len(before) + len(change.first) + shared
-            joint = _joint(middle, marks[start : end - known + 1], change.first)
-            if joint:
-                context = Context(
-                    before[: len(before) - known],
-                    change.first,
-                    middle,
-                    change.second + after[:shared],
-                    after[shared:],
-                    marks,
-                )
-                found = _JUDGES[joint](context)
-                if found:
-                    return found
+            gaps = marks[place + shared : place + len(between) - known + 1]
+            joint = _joint(middle, gaps, change.first)
+            found = _JUDGES[joint](_context(change, known, middle, shared)) if joint else None
+            if found:
+                return found
     return None
+
+
+def _context(change: Exchange, known: int, middle: Part, shared: int) -> Context:
+    """Both parts with the words that they share before and behind them."""
+    before, after = change.before, change.after
+    start, end = before[len(before) - known :], after[:shared]
+    first, second = start + change.first + end, start + change.second + end
+    return Context(
+        before[: len(before) - known], first, middle, second, after[shared:], change.marks
+    )
 
 
 def same_list(change: Change) -> Same | None:
@@ -71,7 +70,7 @@ def same_list(change: Change) -> Same | None:
         return None
     whole = sorted(_items(change.old.words, change.old.gaps, 0))
     if len(whole) > 1 and whole == sorted(_items(change.new.words, change.new.gaps, 0)):
-        return Same("conjuncts", True)
+        return CONJUNCTS if same_form(whole) else PERHAPS_CONJUNCTS
     old = _items(change.removed, change.old.gaps, change.start)
     new = _items(change.inserted, change.new.gaps, change.start)
     if len(old) < 3 or sorted(old) != sorted(new) or max(map(len, old)) > _ITEM:
@@ -79,7 +78,8 @@ def same_list(change: Change) -> Same | None:
     if len({role(item[-1]) for item in old}) > 1:
         return None  # "brown, leather seats and a red wall": brown and red are no items
     context = Context(change.before, old[0], ("and",), old[-1], change.after, change.old.gaps)
-    return judge_conjuncts(context)
+    found = judge_conjuncts(context)
+    return found if found is None or same_form(old) else PERHAPS_CONJUNCTS
 
 
 def _items(words: Part, gaps: Part, start: int) -> list[Part]:

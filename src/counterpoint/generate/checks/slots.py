@@ -93,6 +93,14 @@ def near_slot(change: Change) -> bool:
     return not _share(old, new)
 
 
+def doubt(change: Change) -> str:
+    """Why a word that was put in may be false of what the word taken out is true of."""
+    slots = [(readings(change.removed, change), readings(change.inserted, change))]
+    slots += [(forms((a,)), forms((b,))) for a, b in product(change.lost, change.gained)]
+    found = (lexicon().doubt(a, b) for old, new in slots for a, b in product(old, new))
+    return next((why for why in found if why), "")
+
+
 def say_the_same(a: str, b: str) -> bool:
     """Whether two words are forms of one word, or of synonyms."""
     return bool(lemmas(a) & lemmas(b)) or _share(forms((a,)), forms((b,)))

@@ -13,8 +13,8 @@ beside its box.
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
@@ -30,6 +30,7 @@ from counterpoint.generate.export.groups import QUIET, Counts, rows_of
 from counterpoint.generate.export.image_paths import ImagePaths
 from counterpoint.generate.pairs import SCHEMA, read_about, read_pairs
 from counterpoint.progress import Advance, Progress
+from counterpoint.writing import whole_folder
 
 SHARD: Final = 200_000_000  # bytes, about
 _SPLIT: Final = "test"
@@ -54,21 +55,14 @@ def export_hub(
         raise DataError(f"{out}: is there already; name a new folder.")
     facts = Facts(name or out.name, licence, embed, left_out=left_out)
     facts.made = [read_about(file) for file in pairs]
-    partial = out.with_name(f".{out.name}.partial")
-    shutil.rmtree(partial, ignore_errors=True)
-    try:
-        (partial / "data").mkdir(parents=True)
+    with whole_folder(out) as draft:
+        (draft / "data").mkdir()
         frames = _frames(pairs, facts, images, progress.start("pairs", rows_of(pairs)))
-        facts.files = _write_shards(frames, partial / "data", facts, shard)
+        facts.files = _write_shards(frames, draft / "data", facts, shard)
         if not facts.rows:
             raise DataError(f"{pairs[0]}: holds no pairs that passed the checks.")
-        (partial / "croissant.json").write_text(croissant(facts), encoding="utf-8")
-        (partial / "README.md").write_text(card(facts), encoding="utf-8")
-        partial.rename(out)
-    except OSError as error:
-        raise DataError(f"{out}: cannot be written: {error}.") from None
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
+        (draft / "croissant.json").write_text(croissant(facts), encoding="utf-8")
+        (draft / "README.md").write_text(card(facts), encoding="utf-8")
     return facts.rows
 
 
@@ -133,20 +127,15 @@ def _write_shards(
 
     schema = _schema(facts.embedded)
     written: list[Path] = []
-    writer = None
-    for rows in frames:
-        if writer is None:
-            written.append(folder / f"{len(written)}.parquet")
-            # The same image stands in many rows: with a large dictionary it is stored once a group.
-            writer = pq.ParquetWriter(
-                written[-1], schema, compression="zstd", dictionary_pagesize_limit=limit
-            )
-        writer.write_table(pa.Table.from_pylist(rows, schema=schema))
-        if written[-1].stat().st_size >= limit:
-            writer.close()
-            writer = None
-    if writer is not None:
-        writer.close()
+    # The same image stands in many rows: with a large dictionary it is stored once per group.
+    form = {"compression": "zstd", "dictionary_pagesize_limit": limit}
+    for first in frames:
+        written.append(folder / f"{len(written)}.parquet")
+        with pq.ParquetWriter(written[-1], schema, **form) as writer:
+            for rows in chain([first], frames):
+                writer.write_table(pa.Table.from_pylist(rows, schema=schema))
+                if written[-1].stat().st_size >= limit:
+                    break
     total = len(written)
     return [
         file.rename(folder / f"{_SPLIT}-{number:05}-of-{total:05}.parquet")

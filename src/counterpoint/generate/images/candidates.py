@@ -10,10 +10,10 @@ from typing import Any, Final
 
 import polars as pl
 
-from counterpoint.errors import DataError
 from counterpoint.generate.images.backends import Backend, Drawn, Made, Want
 from counterpoint.generate.images.choose import NOT_SHOWN, Chooser, Judged, pick
 from counterpoint.generate.methods import Refusal
+from counterpoint.generate.outputs import refuse_ending
 from counterpoint.generate.pairs import SCHEMA, read_about, read_pairs, rebased, write_pairs
 
 MARGIN: Final = "image_margin"  # among a pair's scores: s(image, text) - s(image, caption)
@@ -66,8 +66,7 @@ def make_images(pairs: Path, out: Path, backend: Backend, chooser: Chooser | Non
 
 def check(pairs: Path, out: Path) -> dict[str, Any]:
     """How `pairs` was made. Raises what can be wrong before a model is loaded or anything drawn."""
-    if out.suffix != ".parquet":
-        raise DataError(f"{out}: pairs are written as Parquet; the name must end in .parquet.")
+    refuse_ending(out)
     return read_about(pairs)
 
 

@@ -23,6 +23,7 @@ except ImportError:
 from counterpoint.generate.images.diffusion import Opened, explained
 from counterpoint.models import hf_library
 from counterpoint.models.hf_library import as_text
+from counterpoint.models.own_code import guarded
 from counterpoint.models.torch_models import Place, fingerprint
 
 
@@ -64,7 +65,9 @@ def _load(model: str, recipe: Recipe, dtype: torch.dtype) -> Any:
     options = {"torch_dtype": dtype, "use_safetensors": True, "trust_remote_code": False}
     parts = {}
     local = Path(source).is_dir()
-    with explained(model, "has weights that cannot be loaded"), bars(shown=not local):
+    unread = "has weights that cannot be loaded"
+    guard = guarded(model, source, LoadOptions())
+    with guard, explained(model, unread), bars(shown=not local):
         if recipe.unet:
             unet: Any = diffusers.UNet2DConditionModel
             parts["unet"] = unet.from_pretrained(

@@ -1,0 +1,203 @@
+"""Commands that are killed at random moments and given again: do they end with the same bytes?
+
+    python bench/kills.py --kills 100
+
+Each command runs once undisturbed. Then it is started again and again in a new folder, and stopped
+after a random time (seeded), by SIGKILL or by SIGTERM, until it gets to its end; what it wrote must
+be what the undisturbed one wrote. While nothing is finished, nothing may look finished. After
+SIGTERM the exit status must be 143 and no draft may be left.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+from typing import NamedTuple
+
+from rich.console import Console
+from rich.table import Table
+
+BENCHMARK = "world-swap:size=400,seed=3"
+LIMIT = 600  # seconds that one command may take
+
+
+class Command(NamedTuple):
+    """Words of a command, and which of its files must be the same, as a pattern below its folder.
+
+    What the commands of BEFORE made lies in the folder above.
+    """
+
+    words: list[str]
+    results: str
+
+
+COMMANDS = {
+    "eval": Command(
+        ["eval", "-m", "world:base", "-b", BENCHMARK, "--out", "run"],
+        "run/*.parquet",
+    ),
+    "generate": Command(
+        ["generate", "negatives", "world:size=3000", "-o", "out.parquet"], "out.parquet"
+    ),
+    "images": Command(
+        ["generate", "images", "../pairs.parquet", "-m", "world", "-o", "out.parquet"],
+        "out*/**/*.p*",
+    ),
+    "refine": Command(
+        ["refine", "../pairs.parquet", "--blind", "length", "-o", "out.parquet"], "out.parquet"
+    ),
+    "export": Command(
+        ["export", "../made.parquet", "--as", "hf", "-o", "out", "--licence", "mit"], "out/**/*"
+    ),
+    "import": Command(
+        [
+            *("import", "../run/scores.parquet", "-b", BENCHMARK),
+            *("--name", "mine", "--out", "run"),
+        ],
+        "run/*.parquet",
+    ),
+    "train": Command(
+        [
+            *("train", "hp-hn", "--world", "steps=12", "batch=16", "precision=fp32"),
+            *("save_every=2", "benchmarks=[]", "out=out"),
+        ],
+        "out/model/*.safetensors",
+    ),
+}
+BEFORE = (
+    ["generate", "negatives", "world:size=600", "-o", "pairs.parquet"],
+    ["generate", "images", "pairs.parquet", "-m", "world", "-o", "made.parquet"],
+    ["eval", "-m", "random", "-b", BENCHMARK, "--out", "run"],
+)
+
+
+def start(words: list[str], folder: Path) -> subprocess.Popen[bytes]:
+    environment = {**os.environ, "COUNTERPOINT_CACHE": str(folder / "cache")}
+    if "PYTHONPATH" in environment:
+        environment["PYTHONPATH"] = str(Path(environment["PYTHONPATH"]).absolute())
+    return subprocess.Popen(
+        [sys.executable, "-m", "counterpoint", *words],
+        cwd=folder,
+        env=environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        start_new_session=True,  # its workers are stopped with it
+    )
+
+
+def digests(folder: Path, pattern: str) -> dict[str, str]:
+    return {
+        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(folder.glob(pattern))
+        if path.is_file() and not path.name.startswith(".")
+    }
+
+
+def drafts(folder: Path) -> list[Path]:
+    return [path for path in folder.rglob(".draft-*") if "cache" not in path.parts]
+
+
+class Series:
+    """One command, stopped over and over."""
+
+    def __init__(self, command: Command, folder: Path, chance: random.Random) -> None:
+        self.command, self.folder, self.chance = command, folder, chance
+        self.counts: Counter[str] = Counter()
+        calm = folder / "calm"
+        calm.mkdir()
+        began = time.monotonic()
+        child = start(command.words, calm)
+        said = child.communicate(timeout=LIMIT)[1].decode()
+        if child.returncode:
+            sys.exit(f"{' '.join(command.words)}: {said}")
+        self.seconds = time.monotonic() - began
+        self.expected = digests(calm, command.results)
+        if not self.expected:
+            sys.exit(f"{' '.join(command.words)} wrote nothing that fits {command.results}")
+
+    def run(self, kills: int) -> Counter[str]:
+        while self.counts["killed"] + self.counts["terminated"] < kills:
+            place = self.folder / f"try-{self.counts['finished']}"
+            place.mkdir()
+            while not self._stopped(place):
+                pass
+            self.counts["finished"] += 1
+            if digests(place, self.command.results) != self.expected:
+                self.counts["WRONG"] += 1
+            if drafts(place):
+                self.counts["DRAFT LEFT AT THE END"] += 1
+            shutil.rmtree(place)
+        return self.counts
+
+    def _stopped(self, place: Path) -> bool:
+        """Start it and stop it; whether it got to its end."""
+        how = self.chance.choice([signal.SIGKILL, signal.SIGTERM])
+        child = start(self.command.words, place)
+        try:
+            child.wait(self.chance.uniform(0.1, 1.1) * self.seconds)
+        except subprocess.TimeoutExpired:
+            os.killpg(child.pid, how)
+        said = child.communicate(timeout=LIMIT)[1].decode()
+        if child.returncode == 0:
+            return True
+        found = digests(place, self.command.results)
+        if any(found[name] != self.expected.get(name) for name in found):
+            self.counts["HALF THERE"] += 1
+        if how == signal.SIGKILL:
+            self.counts["killed"] += 1
+            if child.returncode != -signal.SIGKILL:
+                self.counts[f"STATUS {child.returncode}"] += 1
+        else:
+            self.counts["terminated"] += 1
+            # Before its first line has run, Python itself is ended by the signal.
+            if child.returncode not in (143, -signal.SIGTERM):
+                self.counts[f"STATUS {child.returncode}"] += 1
+            if "Traceback" in said:
+                self.counts["TRACEBACK"] += 1
+            if drafts(place):
+                self.counts["DRAFT LEFT"] += 1
+        return False
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--kills", type=int, default=100, help="over all commands together")
+    parser.add_argument("--only", nargs="*", choices=COMMANDS, default=list(COMMANDS))
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    console = Console()
+    table = Table("command", "seconds alone", "SIGKILL", "SIGTERM", "finished", "bad")
+    bad = 0
+    with tempfile.TemporaryDirectory() as folder:
+        for words in BEFORE:
+            child = start(words, Path(folder))
+            if child.wait(LIMIT):
+                sys.exit(f"{' '.join(words)}: {child.stderr and child.stderr.read().decode()}")
+        for name in options.only:
+            own = Path(folder) / name
+            own.mkdir()
+            for source in ("pairs.parquet", "made.parquet", "made-images", "run"):
+                (own / source).symlink_to(Path(folder) / source)
+            series = Series(COMMANDS[name], own, random.Random(f"{options.seed} {name}"))
+            counts = series.run(-(-options.kills // len(options.only)))
+            wrong = {what: count for what, count in counts.items() if what[0].isupper()}
+            bad += sum(wrong.values())
+            shown = [counts[what] for what in ("killed", "terminated", "finished")]
+            table.add_row(name, f"{series.seconds:.1f}", *map(str, shown), str(wrong or "none"))
+            console.print(f"{name}: {dict(counts)}", markup=False)
+    console.print(table)
+    sys.exit(1 if bad else 0)
+
+
+if __name__ == "__main__":
+    main()

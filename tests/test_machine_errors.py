@@ -1,0 +1,222 @@
+"""What the machine does wrong is one sentence, and signals end a command with their status."""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import polars as pl
+import pytest
+import typer
+from cli_support import counterpoint, own_place, run_folder, write_cases
+
+from counterpoint.cli import console
+from counterpoint.errors import CounterpointError, Terminated, explain, reason
+from counterpoint.untrusted import parse_json, shortened, shown, without_controls
+
+__all__ = ["counterpoint", "own_place"]  # fixtures
+ESCAPE = "\x1b[31mred\x1b[0m\x1b]0;title\x9c"
+
+
+# --- one sentence ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("error", "sentence"),
+    [
+        (OSError(errno.ENOSPC, "x", "/a/b"), "/a/b: the disk is full; free some space."),
+        (OSError(errno.EROFS, "x", "/a"), "/a: the file system is read-only"),
+        (PermissionError(errno.EACCES, "x", "/a"), "/a: permission denied"),
+        (OSError(errno.ENAMETOOLONG, "x", "n" * 300), "the name is too long"),
+        (OSError("cannot write mode"), "cannot write mode."),
+        (MemoryError(), "out of memory"),
+        (pl.exceptions.ComputeError("No space left on device (os error 28)"), "the disk is full"),
+        (pl.exceptions.ComputeError("odd\nfile"), "polars: odd file."),
+    ],
+)
+def test_errors_of_the_machine_are_one_sentence(error, sentence):
+    said = explain(error)
+    assert said is not None and sentence in said
+    assert "\n" not in said and said.endswith(".")
+
+
+def test_an_error_of_the_program_is_not_explained_away():
+    assert explain(ValueError("x")) is None
+    assert explain(KeyError("x")) is None
+    assert reason(OSError()) == "OSError"
+
+
+def test_a_current_folder_that_is_gone(tmp_path, monkeypatch):
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    assert explain(FileNotFoundError(errno.ENOENT, "x")) == (
+        "the current folder no longer exists; change to another one."
+    )
+
+
+def test_every_verb_explains_what_the_machine_did(counterpoint, tmp_path):
+    """A file stands where the output's folder should be."""
+    file = write_cases("walls")
+    run_folder("random", file, out="runs/a")
+    run_folder("colours:b", file, out="runs/b")
+    (tmp_path / "wall").write_text("x")
+    for words in (
+        ["eval", "-m", "random", "-b", file, "--out", "wall/run"],
+        ["import", "runs/a/scores.parquet", "-b", file, "--name", "m", "--out", "wall/run"],
+        ["report", "runs/a", "-o", "wall/page.html"],
+        ["compare", "runs/a", "runs/b", "--html", "wall/page.html"],
+    ):
+        result = counterpoint(*words)
+        assert result.code == 1, words
+        assert result.err.count("error:") == 1 and "Traceback" not in result.err
+
+
+def test_a_traceback_can_be_asked_for(monkeypatch, capsys):
+    def verb() -> None:
+        raise OSError(errno.ENOSPC, "x", "/a")
+
+    with pytest.raises(typer.Exit):
+        console.plainly(verb)()
+    assert "error: /a: the disk is full" in capsys.readouterr().err
+    monkeypatch.setenv("COUNTERPOINT_TRACEBACK", "1")
+    with pytest.raises(OSError, match="x"):
+        console.plainly(verb)()
+
+
+# --- signals -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("stop", "status"), [(KeyboardInterrupt, 130), (Terminated, 143)])
+@pytest.mark.parametrize("resumes", [True, False])
+def test_an_interrupted_verb_promises_only_what_it_keeps(stop, status, resumes, capsys):
+    def verb() -> None:
+        raise stop
+
+    with pytest.raises(typer.Exit) as caught:
+        console.plainly(verb, resumes=resumes)()
+    assert caught.value.exit_code == status
+    assert ("the same command goes on" in capsys.readouterr().err) == resumes
+
+
+SLOW = """
+import sys, time
+from pathlib import Path
+import counterpoint.cli
+from counterpoint.__main__ import main
+from counterpoint.cli.console import plainly
+from counterpoint.writing import whole_file
+
+def verb():
+    with whole_file(Path(sys.argv[1])) as draft:
+        draft.write_text("half")
+        print("writing", flush=True)
+        time.sleep(60)
+
+def run():
+    import typer
+    app = typer.Typer()
+    app.command()(plainly(verb))
+    app([])
+
+counterpoint.cli.main = run
+main()
+"""
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_stopped_command_leaves_nothing_half_written(tmp_path, number, status):
+    child = subprocess.Popen(
+        [sys.executable, "-c", SLOW, str(tmp_path / "out")],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert child.stdout and child.stdout.readline() == "writing\n"
+    assert len(list(tmp_path.iterdir())) == 2  # the draft and the lock
+    child.send_signal(number)
+    said = child.communicate(timeout=30)[1]
+    assert child.returncode == status
+    assert list(tmp_path.iterdir()) == []
+    assert said.splitlines() == ["interrupted; nothing was written."]
+
+
+def test_a_stop_while_modules_are_imported_is_no_traceback(tmp_path):
+    """A module that is slow to import stands for any of them."""
+    package = tmp_path / "typer"
+    package.mkdir()
+    (package / "__init__.py").write_text(
+        "print('importing', flush=True)\nimport time\ntime.sleep(60)"
+    )
+    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+    child = subprocess.Popen(
+        [sys.executable, "-m", "counterpoint", "ls", "models"],
+        env={**os.environ, "PYTHONPATH": path},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert child.stdout and child.stdout.readline() == "importing\n"
+    time.sleep(0.05)
+    child.send_signal(signal.SIGINT)
+    assert child.communicate(timeout=30)[1] == ""
+    assert child.returncode == 130
+
+
+# --- what comes from outside -------------------------------------------------------------------
+
+
+def test_a_terminal_does_not_obey_a_caption():
+    screen = io.StringIO()
+    terminal = console.Terminal(file=screen, force_terminal=True, color_system="truecolor")
+    terminal.print(f"group {ESCAPE}", style="red")
+    text = screen.getvalue()
+    assert "\\x1b[31mred\\x1b[0m\\x1b]0;title\\x9c" in text
+    assert "\x1b]" not in text and "\x9c" not in text
+
+
+def test_group_labels_with_escape_codes_are_shown_and_not_obeyed(counterpoint):
+    file = write_cases("walls")
+    text = Path(file).read_text(encoding="utf-8")
+    Path(file).write_text(text.replace("walls/red", "walls/\\u001b[31mred"), encoding="utf-8")
+    result = counterpoint("eval", "-m", "random", "-b", file, "--groups")
+    assert result.code == 0
+    assert "\\x1b[" in result.out and "\x1b" not in result.out + result.err
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["[" * 100_000, '"\\ud800"', '{"a": "\\uDFFF"}', "1" * 5000, "{", b"\xff", b'"\xed\xa0\x80"'],
+)
+def test_json_that_cannot_be_read_is_one_sentence(text):
+    with pytest.raises(CounterpointError) as caught:
+        parse_json(text, "file.json")
+    said = str(caught.value)
+    assert said.startswith("file.json: ") and len(said) < 400 and "\n" not in said
+
+
+def test_json_that_can_be_read_is_read():
+    assert parse_json('{"a": ["\\ud83d\\ude00", 1]}', "x") == {"a": ["😀", 1]}
+    assert parse_json(b"\xef\xbb\xbf[1]", "x") == [1]
+
+
+def test_values_in_messages_are_short_however_large_they_are():
+    entangled: list[object] = [1]
+    for _ in range(60):
+        entangled = [entangled] * 10  # 10 ** 60 elements, as a YAML file of aliases makes them
+    assert len(shown(entangled)) <= 200
+    assert len(shown({"k" * 10_000: "v" * 10_000_000})) <= 200
+    assert len(shortened("x" * 100_000_000)) <= 200
+    assert shown("a") == "'a'" and shown(7) == "7"
+
+
+def test_control_characters_are_made_visible():
+    assert without_controls("a\x1b[2Jb\x9bc\u202ed") == "a\\x1b[2Jb\\x9bc\\u202ed"
+    assert without_controls("plain\ttext\nhere é 漢") == "plain\ttext\nhere é 漢"
