@@ -151,6 +151,7 @@ def test_help_shows_every_option_with_all_of_its_text(counterpoint, name):
     done = counterpoint(*name.split(), "--help")
     assert (done.code, done.err) == (0, "")
     assert counterpoint(*name.split(), "-h").out == done.out
+    assert "<bool>" not in done.out  # flags take no value
     words = done.out.split()
     for parameter in COMMANDS[name].params:
         # Brackets in a help text would be taken for markup, and vanish.

@@ -17,7 +17,7 @@ from counterpoint.cli.console import plainly
 from counterpoint.generate.refine import refining
 
 app = typer.Typer(rich_markup_mode="rich")
-app.command("refine")(plainly(verb.refine))
+app.command("refine")(plainly(verb.refine, resumes=True))
 
 
 @pytest.fixture(autouse=True)
@@ -97,7 +97,7 @@ def test_options_reach_the_refinement() -> None:
         ("", 2, "at least one blind model"),
         ("--watch length --top 0.5", 2, "needs --blind or --select"),
         ("--blind length --scale odd", 2, "max or rank"),
-        ("--blind length --device tpu", 2, "auto, cpu or cuda"),
+        ("--blind length --device tpu", 2, "auto, cpu, cuda, cuda:N or mps"),
         ("--blind length --top 1.5", 2, "--top"),
         ("--blind nothing", 1, "error: no model is called 'nothing'"),
         ("--blind column:vera", 1, "120 of 120 negatives have no finite score 'vera'"),

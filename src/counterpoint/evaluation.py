@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import platform
 import re
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -18,10 +17,11 @@ from counterpoint.benchmarks import load_benchmark
 from counterpoint.benchmarks.completeness import absent_from, counted
 from counterpoint.caption_formats import formatted
 from counterpoint.cases import Cases
+from counterpoint.command_line import recorded_command
 from counterpoint.errors import CounterpointError
 from counterpoint.galleries import smaller_galleries, unanswered, without_images
 from counterpoint.models import LoadOptions, load_model
-from counterpoint.progress import Named, Progress, Quiet
+from counterpoint.progress import Named, Progress, shown
 from counterpoint.protocols import Protocol, get_protocol
 from counterpoint.runs import Part, Run, refuse_other, save_run
 from counterpoint.scoring.engine import score
@@ -46,7 +46,7 @@ def evaluate(
     precision: str = "fp32",
     trust_remote_code: bool = False,
     store: str | Path | None = None,
-    progress: Progress | None = None,
+    progress: Progress | Literal["auto"] | None = "auto",
 ) -> list[Run]:
     """Score every model on every benchmark and write a run folder for each model.
 
@@ -55,9 +55,10 @@ def evaluate(
     it, runs go to `runs/`. `trust_remote_code` runs Python code that comes with the models and can
     do whatever you can do; the run records it. Cases that could not be scored are named in
     `Run.parts[...].left_out`, what the data lack of the published benchmark in
-    `Run.parts[...].absent`.
+    `Run.parts[...].absent`. On a terminal and in a notebook, bars show what it does;
+    `progress=None` shows nothing.
     """
-    models = [models] if isinstance(models, str) else list(dict.fromkeys(models))
+    models = [models] if isinstance(models, str) else _each_once(models)
     benchmarks = [benchmarks] if isinstance(benchmarks, str) else list(dict.fromkeys(benchmarks))
     if not models or not benchmarks:
         raise CounterpointError("evaluate needs at least one model and one benchmark.")
@@ -80,10 +81,10 @@ def evaluate(
     hashes = {name: cases.content_hash() for name, cases in tables.items()}
     overlong = {name: chosen.overlong for name, chosen in protocols.items()}
     runs = []
-    with Store(Path(store) if store else default_store()) as opened:
+    with shown(progress) as bars, Store(Path(store) if store else default_store()) as opened:
         for model, name, folder in zip(models, names, folders, strict=True):
             loaded = load_model(model, loading) if isinstance(model, str) else model[1]
-            work = Work(opened, batch_size, Named(progress or Quiet(), name))
+            work = Work(opened, batch_size, Named(bars, name))
             scored = score(loaded, tables, overlong, work)
             parts = {
                 key: replace(
@@ -95,6 +96,12 @@ def evaluate(
             manifest = _manifest(loaded, options, opened.notes())
             runs.append(save_run(Run(name, parts, manifest), folder))
     return runs
+
+
+def _each_once(models: Sequence[str | tuple[str, Model]]) -> list[str | tuple[str, Model]]:
+    """An object is the same model only if it is the same object: it need not be hashable."""
+    keys = (model if isinstance(model, str) else (model[0], id(model[1])) for model in models)
+    return list(dict(zip(keys, models, strict=True)).values())
 
 
 def prepare(cases: Cases, protocol: Protocol, limit: int | None) -> Cases:
@@ -151,8 +158,8 @@ def _manifest(model: Model, options: dict[str, Any], notes: Sequence[str]) -> di
         info["notes"] = [*info.get("notes", ()), *notes]
     packages = ("counterpoint", "numpy", "polars", "pillow", "scipy")
     return {
-        "created": datetime.now(UTC).isoformat(timespec="seconds"),
-        "command": sys.argv,
+        "created": datetime.now(UTC).isoformat(timespec="microseconds"),
+        "command": recorded_command(),
         "options": options,
         "fingerprint": model.fingerprint,
         "model_info": info,

@@ -169,6 +169,7 @@ def results(
     from counterpoint.studio.annotate.campaigns import find_campaign
     from counterpoint.studio.annotate.exporting import answers_csv
     from counterpoint.studio.annotate.outcomes import outcome_of
+    from counterpoint.writing import whole_file
 
     with database.reading() as session:
         campaign = find_campaign(session, name)
@@ -180,7 +181,8 @@ def results(
     else:
         _print(found)
     if answers:
-        answers.write_text(table, encoding="utf-8")
+        with whole_file(answers) as draft:
+            draft.write_text(table, encoding="utf-8")
         errors.print(f"saved {answers}", soft_wrap=True)
     _save(found, human, export)
 

@@ -88,8 +88,6 @@ def evaluate(
     from counterpoint.evaluation import evaluate as run_evaluation
     from counterpoint.models import LoadOptions
 
-    if device not in ("auto", "cpu", "cuda"):
-        raise typer.BadParameter("auto, cpu or cuda", param_hint="--device")
     with progress_bars() as bars:
         runs = run_evaluation(
             model,
@@ -106,8 +104,9 @@ def evaluate(
         )
         options = LoadOptions(device, precision, trust_remote_code)
         flips = _flips(runs, options, bars) if check_precision else []
-    shown = with_clean(runs) if clean else runs
-    rows = [row for run in shown for row in results.rows(run, groups=groups or as_json)]
+    with errors.status("resampling"):
+        shown = with_clean(runs) if clean else runs
+        rows = [row for run in shown for row in results.rows(run, groups=groups or as_json)]
     if as_json:
         print_json(results.as_json(rows))
     else:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from counterpoint.cli.console import output, print_json
+from counterpoint.cli.console import errors, output, print_json
 from counterpoint.cli.options import AllowMissing, AsJson, DataFolder, Groups, ProtocolName
 
 
@@ -41,8 +41,10 @@ def import_scores(
     from counterpoint.cli.tables import print_results
     from counterpoint.importing import import_scores as make_run
 
-    run = make_run(file, benchmark, name, data=data, out=out, protocol=protocol)
-    rows = results.rows(run, groups=groups or as_json)
+    with errors.status("reading scores"):
+        run = make_run(file, benchmark, name, data=data, out=out, protocol=protocol)
+    with errors.status("resampling"):
+        rows = results.rows(run, groups=groups or as_json)
     if as_json:
         print_json(results.as_json(rows))
     else:

@@ -11,6 +11,15 @@ from counterpoint.errors import DataError
 
 LEFT_OUT: Final = 3  # the exit status of work that is done, but not on all cases
 
+
+def _known_device(name: str) -> str:
+    from counterpoint.models import DEVICES, is_device
+
+    if not is_device(name):
+        raise typer.BadParameter(DEVICES)
+    return name
+
+
 AsJson = Annotated[
     bool, typer.Option("--json", help="Print rows as JSON on standard output, and nothing else.")
 ]
@@ -33,7 +42,9 @@ AllowMissing = Annotated[
     bool, typer.Option("--allow-missing", help="Exit with 0 although cases were left out.")
 ]
 BatchSize = Annotated[int, typer.Option(min=1, help="Images, captions or pairs at a time.")]
-Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
+Device = Annotated[
+    str, typer.Option(help="auto, cpu, cuda, cuda:N or mps.", callback=_known_device)
+]
 Limit = Annotated[
     int | None, typer.Option(min=1, help="Score only so many cases of each benchmark.")
 ]

@@ -96,8 +96,6 @@ def refine(
     from counterpoint.scoring.store import Store, default_store
     from counterpoint.scoring.work import Work
 
-    if device not in ("auto", "cpu", "cuda"):
-        raise typer.BadParameter("auto, cpu or cuda", param_hint="--device")
     if scale not in SCALES:
         raise typer.BadParameter(" or ".join(SCALES), param_hint="--scale")
     if not (blind or watch or (select and top is not None)):
