@@ -51,7 +51,7 @@ def test_lines_are_read_with_their_defaults(tmp_path: Path) -> None:
 
 def test_blank_lines_are_skipped_and_counted(tmp_path: Path) -> None:
     path = write_lines(tmp_path / "c.jsonl", "", json.dumps(LINE), "  ", '{"id": ')
-    with pytest.raises(CaseError, match=r"c\.jsonl: line 4 is not valid JSON"):
+    with pytest.raises(CaseError, match=r"c\.jsonl: line 4: not valid JSON"):
         read_cases(path)
     assert len(read_cases(write_lines(path, "", json.dumps(LINE), " "))) == 1
 

@@ -47,7 +47,7 @@ def test_the_example_of_the_help_runs() -> None:
 
 def test_rows_as_json_and_the_report() -> None:
     result = call(
-        "pairs.parquet", "-o", "o.parquet", "--blind", "length", "--json", "--report", "sub/r.json"
+        "pairs.parquet", "-o", "o.parquet", "--blind", "length", "--json", "--report", "r.json"
     )
     rows = json.loads(result.stdout)
     assert result.exit_code == 0 and {row["group"] for row in rows} == {
@@ -57,7 +57,7 @@ def test_rows_as_json_and_the_report() -> None:
         "replace/rel",
     }
     assert {row["accuracy_after"] for row in rows} == {0.5}
-    report = json.loads(Path("sub/r.json").read_text())
+    report = json.loads(Path("r.json").read_text())
     assert report["rows"] == rows and report["after"] == rows[0]["after"]
     assert len(pl.read_parquet("o.parquet")) == rows[0]["after"] + 1
 

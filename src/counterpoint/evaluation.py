@@ -158,7 +158,7 @@ def _manifest(model: Model, options: dict[str, Any], notes: Sequence[str]) -> di
         info["notes"] = [*info.get("notes", ()), *notes]
     packages = ("counterpoint", "numpy", "polars", "pillow", "scipy")
     return {
-        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "created": datetime.now(UTC).isoformat(timespec="microseconds"),
         "command": sys.argv,
         "options": options,
         "fingerprint": model.fingerprint,

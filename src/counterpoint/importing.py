@@ -19,6 +19,7 @@ from counterpoint.importing_wide import read_wide
 from counterpoint.protocols import get_protocol
 from counterpoint.runs import Part, Run, file_digest, refuse_other, save_run
 from counterpoint.tables import read_table
+from counterpoint.untrusted import shown
 
 COLUMNS = {
     "case_id": pl.String(),
@@ -69,7 +70,7 @@ def import_scores(
 def _scores(table: pl.DataFrame, cases: Cases, path: Path) -> np.ndarray:
     """The scores in the order of the cases' pairs."""
     _refuse(table.filter(pl.any_horizontal(pl.all().is_null())), "lack a value", path)
-    _refuse(table.filter(~pl.col("score").is_finite()), "have a score that is no number", path)
+    _refuse(table.filter(~pl.col("score").is_finite()), "have a non-finite score", path)
     large = pl.col("score").abs() > float(np.finfo(np.float32).max)
     _refuse(table.filter(large), "have a score too large to be kept", path)
     rows = pl.DataFrame({"case_id": cases.ids}).with_row_index("row")
@@ -110,4 +111,4 @@ def _missing(cases: Cases, places: np.ndarray, path: Path) -> DataError:
 
 
 def _shown(row: tuple[object, ...]) -> str:
-    return ", ".join(f"{name} {value!r}" for name, value in zip(COLUMNS, row, strict=False))
+    return ", ".join(f"{name} {shown(value)}" for name, value in zip(COLUMNS, row, strict=False))

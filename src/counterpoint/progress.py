@@ -16,13 +16,16 @@ Advance = Callable[[int], None]
 
 
 class Progress(Protocol):
-    """Something that can show a bar."""
+    """Something that can show a bar, and a line of text."""
 
     def start(self, what: str, total: int | None) -> Advance:
         """Show a new bar of `total` steps, None if their number is unknown.
 
         What is returned is called with the number of steps done.
         """
+
+    def note(self, text: str) -> None:
+        """Tell something that should be known before the work is done."""
 
 
 class Quiet:
@@ -31,6 +34,9 @@ class Quiet:
     def start(self, what: str, total: int | None) -> Advance:
         del what, total
         return lambda steps: None
+
+    def note(self, text: str) -> None:
+        del text
 
 
 class Named:
@@ -41,6 +47,9 @@ class Named:
 
     def start(self, what: str, total: int | None) -> Advance:
         return self.progress.start(f"{self.name} {what}", total)
+
+    def note(self, text: str) -> None:
+        self.progress.note(f"{self.name} {text}")
 
 
 class Bars:
@@ -53,6 +62,9 @@ class Bars:
         self.bars.start()  # only now: what never starts leaves no empty line behind
         task = self.bars.add_task(without_controls(what), total=total)
         return lambda steps: self.bars.update(task, advance=steps)
+
+    def note(self, text: str) -> None:
+        self.bars.console.print(without_controls(text), style="yellow", soft_wrap=True)
 
 
 @contextmanager
@@ -80,7 +92,7 @@ def shown(progress: Progress | Literal["auto"] | None) -> Iterator[Progress]:
     if progress == "auto":
         from rich.console import Console
 
-        console = Console(stderr=True)
+        console = Console(stderr=True, markup=False, emoji=False, highlight=False)
         if console.is_terminal or console.is_jupyter:
             with bars_on(console) as bars:
                 yield bars

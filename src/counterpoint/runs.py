@@ -19,9 +19,11 @@ import numpy as np
 import polars as pl
 
 from counterpoint.cases import SCHEMA, Absent, Cases
-from counterpoint.errors import RunError
+from counterpoint.errors import RunError, reason
 from counterpoint.protocols import Protocol
-from counterpoint.score_files import write_scores
+from counterpoint.run_checks import refuse_cases, refuse_manifest, refuse_table
+from counterpoint.score_files import read_scores, write_scores
+from counterpoint.untrusted import parse_json, shortened, shown
 from counterpoint.writing import left_by_kills, recover, whole_folder
 
 FORMAT: Final = 1
@@ -129,7 +131,7 @@ def _reasons(left_out: tuple[tuple[str, str], ...]) -> list[dict[str, str]]:
 
 
 def find_runs(path: Path) -> list[Path]:
-    """The run folders at or below a path, in order of their names."""
+    """The run folders at or below a path, in the order in which they were made, then by name."""
     for folder in (path, *left_by_kills(path)):
         recover(folder)
     if (path / _MANIFEST).is_file():
@@ -138,7 +140,15 @@ def find_runs(path: Path) -> list[Path]:
     found = [folder for folder in found if not folder.name.startswith(".")]
     if not found:
         raise RunError(f"{path}: no run folder there (no {_MANIFEST}).")
-    return found
+    return sorted(found, key=_created)
+
+
+def _created(folder: Path) -> str:
+    """When a run was made; whoever loads a damaged one is told."""
+    try:
+        return str(_read_manifest(folder).get("created", ""))
+    except RunError:
+        return ""
 
 
 def load_run(path: str | Path) -> Run:
@@ -149,35 +159,36 @@ def load_run(path: str | Path) -> Run:
         raise RunError(f"{path} holds {len(folders)} runs; name one of them: {names} ...")
     [folder] = folders
     manifest = _read_manifest(folder)
-    cases = pl.read_parquet(_checked(folder, _CASES, manifest))
-    scores = pl.read_parquet(_checked(folder, _SCORES, manifest), columns=["score"])["score"]
+    described = manifest["benchmarks"]
     try:
-        described = manifest["benchmarks"]
-        ends = np.cumsum([about["pairs"] for about in described.values()]).tolist()
-        parts = {
-            name: _read_part(name, about, cases, scores[end - about["pairs"] : end])
-            for (name, about), end in zip(described.items(), ends, strict=True)
+        table = pl.read_parquet(_checked(folder, _CASES, manifest), glob=False)
+        refuse_table(table, described, folder / _CASES)
+        cases = {
+            name: _read_cases(name, about, table, f"{folder / _CASES}: {shortened(name)}")
+            for name, about in described.items()
         }
-    except (AttributeError, KeyError, TypeError, pl.exceptions.PolarsError) as error:
-        raise _damaged(folder, error) from None
+        scores = read_scores(_checked(folder, _SCORES, manifest), cases.items())
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
+        raise RunError(
+            f"{folder} cannot be read ({shortened(error).rstrip('.')}); run the evaluation again."
+        ) from None
+    parts = {
+        name: _part(name, about, cases[name], scores[name]) for name, about in described.items()
+    }
     return Run(manifest["model"], parts, manifest, folder)
 
 
 def _read_manifest(folder: Path) -> dict[str, Any]:
+    path = folder / _MANIFEST
     try:
-        manifest = json.loads((folder / _MANIFEST).read_text(encoding="utf-8"))
-        version = manifest["format"]
-        _ = manifest["model"], manifest["files"], manifest["benchmarks"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise _damaged(folder, error) from None
+        manifest = parse_json(path.read_bytes(), f"{path} is damaged", RunError)
+    except OSError as error:
+        raise RunError(f"{path}: cannot be read: {reason(error)}.") from None
+    version = manifest.get("format", FORMAT) if isinstance(manifest, dict) else FORMAT
     if version != FORMAT:
-        raise RunError(f"{folder} has run format {version}, this version reads {FORMAT}.")
+        raise RunError(f"{folder} has run format {shown(version)}, this version reads {FORMAT}.")
+    refuse_manifest(manifest, path)
     return dict(manifest)
-
-
-def _damaged(folder: Path, error: Exception) -> RunError:
-    why = f"{type(error).__name__} {error}"
-    return RunError(f"{folder / _MANIFEST} is damaged ({why}); run the evaluation again.")
 
 
 def _checked(folder: Path, name: str, manifest: dict[str, Any]) -> Path:
@@ -192,16 +203,20 @@ def _checked(folder: Path, name: str, manifest: dict[str, Any]) -> Path:
     return path
 
 
-def _read_part(
-    name: str, described: dict[str, Any], cases: pl.DataFrame, scores: pl.Series
-) -> Part:
-    root = described["root"]
-    chosen = cases.filter(pl.col("benchmark") == name).drop("benchmark")
-    protocol = described["protocol"]
+def _read_cases(name: str, about: dict[str, Any], table: pl.DataFrame, where: str) -> Cases:
+    root = about["root"]
+    chosen = table.filter(pl.col("benchmark") == name).drop("benchmark")
+    cases = Cases(chosen, None if root is None else Path(root))
+    refuse_cases(cases, about, where)
+    return cases
+
+
+def _part(name: str, about: dict[str, Any], cases: Cases, scores: np.ndarray) -> Part:
+    protocol = about["protocol"]
     return Part(
         name,
-        Cases(chosen, None if root is None else Path(root)),
-        scores.to_numpy(),
+        cases,
+        scores,
         Protocol(
             **{
                 **protocol,
@@ -210,11 +225,11 @@ def _read_part(
                 "averages": tuple(protocol["averages"]),
             }
         ),
-        _as_pairs(described["left_out"]),
-        described["cut_captions"],
-        described["data_hash"],
-        _as_pairs(described.get("lost_images", [])),
-        tuple(Absent(**one) for one in described.get("absent", [])),
+        _as_pairs(about["left_out"]),
+        about["cut_captions"],
+        about["data_hash"],
+        _as_pairs(about.get("lost_images", [])),
+        tuple(Absent(**one) for one in about.get("absent", [])),
     )
 
 

@@ -49,8 +49,10 @@ MEANINGS: Final = {
     "no image is used",
     "image_to_text_recall@1": "a true caption is the first that the image finds",
     "image_to_text_recall@5": "a true caption is among the first five that the image finds",
+    "image_to_text_recall@10": "a true caption is among the first ten that the image finds",
     "text_to_image_recall@1": "a true image is the first that the caption finds",
     "text_to_image_recall@5": "a true image is among the first five that the caption finds",
+    "text_to_image_recall@10": "a true image is among the first ten that the caption finds",
     "accuracy@1": "the class with the highest score is the true one",
     "accuracy@5": "the true class is among the five with the highest scores",
 }

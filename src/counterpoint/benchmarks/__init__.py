@@ -105,6 +105,7 @@ class Benchmark:
 
 WITH_POSITIVES: Final = "+hp"
 _CASE_FILES: Final = (".parquet", ".jsonl")
+_OTHER_FILES: Final = (".json", ".csv", ".tsv")  # are refused by `read_cases`, which says why
 _FOLDERS: Final = "classification/"  # any folder of images is a benchmark
 
 
@@ -136,7 +137,7 @@ def find_benchmark(id: str) -> Benchmark:
     """What is known of a benchmark, by id or by the path of a case file."""
     name, _ = _split(id)
     plain = name.removesuffix(WITH_POSITIVES)
-    if plain.endswith(_CASE_FILES):
+    if plain.endswith((*_CASE_FILES, *_OTHER_FILES)):
         path = Path(plain)
         found = Benchmark(plain, "your own cases", "any", "strict", lambda _: read_cases(path))
     elif plain.startswith(_FOLDERS) and plain not in BENCHMARKS.names():

@@ -10,9 +10,8 @@ import polars as pl
 
 from counterpoint.case_files import write_cases
 from counterpoint.cases import SCHEMA, Cases
-from counterpoint.errors import DataError
+from counterpoint.errors import CaseError
 from counterpoint.scoring.store import default_store, digest
-from counterpoint.writing import whole_file
 
 
 def remembered(what: str, source: Path, root: Path, build: Callable[[], Cases]) -> Cases:
@@ -29,6 +28,6 @@ def remembered(what: str, source: Path, root: Path, build: Callable[[], Cases]) 
     except (OSError, pl.exceptions.PolarsError):
         pass  # not there, or damaged: made anew
     cases = build()
-    with suppress(DataError), whole_file(path) as draft:  # a failure costs time, not the result
-        write_cases(cases, draft)
+    with suppress(CaseError):  # a full disk or a read-only cache costs time, not the result
+        write_cases(cases, path)
     return cases

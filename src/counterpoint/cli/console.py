@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import math
 import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -79,9 +80,20 @@ def plainly(verb: Callable[P, None], *, resumes: bool = False) -> Callable[P, No
 
 
 def print_json(rows: Sequence[dict[str, Any]]) -> None:
-    """One JSON array, a row a line."""
-    lines = ",\n".join(json.dumps(row, ensure_ascii=False) for row in rows)
+    """One JSON array, a row a line; numbers to six significant digits."""
+    lines = ",\n".join(
+        json.dumps(_rounded(row), ensure_ascii=False, allow_nan=False) for row in rows
+    )
     sys.stdout.write(f"[\n{lines}\n]\n" if rows else "[]\n")
+
+
+def _rounded(value: Any) -> Any:
+    """A value with its fractions rounded to what they mean; what is not a number is null."""
+    if isinstance(value, float):
+        return float(f"{value:.6g}") if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: _rounded(one) for key, one in value.items()}
+    return [_rounded(one) for one in value] if isinstance(value, list | tuple) else value
 
 
 def percent(value: float) -> str:

@@ -84,6 +84,6 @@ def _lessons(rows: Sequence[Row], benchmark: str) -> tuple[str, str, str]:
         f"must be right too: {loss(OVERSENSITIVE)} points less, against {loss(base)} of {base}.",
         f"{listed(with_positives)} were tuned on hard positives too: "
         f"{listed([loss(model) for model in with_positives])} points less.",
-        f"The blind baselines see no image. Their 0.0 with {TIES} means that all captions score "
-        "the same, not that they guess worse than chance.",
+        f"The blind baselines see no image. Their 0.0 with {TIES} means equal scores, which "
+        "the protocol counts as wrong, and not guesses worse than chance.",
     )

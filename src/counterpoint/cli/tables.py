@@ -140,7 +140,7 @@ def _print_ties(shown: Sequence[Row]) -> None:
     if any(map(hangs_on_ties, shown)):
         output.print(f"{TIES} {TIES_MEANING}", style="dim")
     for model, counts in ties_by_model(row for row in shown if row.group == ALL).items():
-        output.print(f"Ties of {model}: {counts}", style="dim", soft_wrap=True)
+        output.print(f"Ties of {model}: {counts}", style="dim")
 
 
 def left_out_lines(runs: Sequence[Run]) -> list[str]:

@@ -97,4 +97,4 @@ def with_counts(about: Mapping[str, Any], counts: Counts) -> dict[str, Any]:
 
 
 def read_counts(about: Mapping[str, Any]) -> Counts:
-    return Counter({(what, reason): number for what, reason, number in about["counts"]})
+    return Counter({(what, reason): number for what, reason, number in about.get("counts", [])})

@@ -21,6 +21,7 @@ from counterpoint.registry import did_you_mean
 from counterpoint.untrusted import parse_json, shortened, shown
 
 _CONFIG: Final = "open_clip_config.json"
+_MOST: Final = 10**12  # weights of the largest model that anybody has
 _HUB: Final = "hf-hub:"
 # What a config may say to a tokenizer: settings, and no names of files and repositories.
 _SETTINGS: Final = frozenset(
@@ -83,6 +84,45 @@ def refuse_tokenizer_options(id: str, name: str, options: LoadOptions) -> None:
             "setting of a tokenizer; take it out, or let `counterpoint eval --trust-remote-code` "
             "use it if you trust the model's authors."
         )
+
+
+def refuse_sizes(id: str, name: str, weights: Path | None) -> None:
+    """A config must not build more than its weights can fill: memory would run out first.
+
+    What is counted is less than what is built, and a weight takes a byte at least.
+    """
+    config = open_clip.get_model_config(name)
+    room = weights.stat().st_size if weights else _MOST
+    towers = config.values() if isinstance(config, dict) else ()
+    least = sum(_least_weights(tower) for tower in towers if isinstance(tower, dict))
+    if least > room:
+        raise ModelError(
+            f"{id}: {_CONFIG} describes {least:.1e} weights or more, and its weights are a file of "
+            f"{room:.1e} bytes; it does not belong to them."
+        )
+
+
+def _least_weights(tower: dict[str, Any]) -> float:
+    """Of a tower of open_clip's own: attention and MLP of each layer, embeddings, names."""
+    if tower.get("timm_model_name") or tower.get("hf_model_name"):
+        return 0
+
+    def size(key: str, default: int) -> float:
+        value = tower.get(key, default)
+        parts = value if isinstance(value, list) else [value]  # a ResNet has four stages
+        return float(min(_MOST, sum(abs(p) for p in parts if isinstance(p, int | float))))
+
+    width, layers = max(1.0, size("width", 1)), size("layers", 1)
+    patch = max(1.0, size("patch_size", 16))
+    rows = size("vocab_size", 0) + size("context_length", 0) + 3 * patch**2
+    rows += (size("image_size", 0) // patch) ** 2
+    return layers * width**2 * (4 + 2 * size("mlp_ratio", 0)) + width * rows + 600 * layers
+
+
+def weights_of(folder: Path) -> Path | None:
+    """The largest file of weights in a folder."""
+    found = [path for path in folder.iterdir() if path.suffix in (".safetensors", ".bin", ".pth")]
+    return max(found, key=lambda path: path.stat().st_size, default=None)
 
 
 def refuse_wrong_activation(source: Source) -> None:

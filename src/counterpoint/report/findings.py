@@ -42,6 +42,11 @@ class _Benchmark:
         return next((n for n in self.numbers.get(metric, []) if n.model == model), None)
 
     @property
+    def brittleness(self) -> list[Number]:
+        """Empty if its cases have no positives beside the original."""
+        return [n for n in self.numbers.get(BRITTLENESS, []) if not hangs_on_ties(n)]
+
+    @property
     def best(self) -> list[Number]:
         """The best in the main metric, then what the paired test cannot tell from it."""
         mine = self.numbers[self.metric]
@@ -98,19 +103,22 @@ def _best(benchmark: _Benchmark) -> str:
 
 def _most_brittle(benchmark: _Benchmark) -> str | None:
     """None if the benchmark has no positives beside its originals."""
-    mine = [n for n in benchmark.numbers.get(BRITTLENESS, []) if not hangs_on_ties(n)]
+    mine = benchmark.brittleness
     if not mine:
         return None
     worst, least = (choose(mine, key=lambda n: n.value) for choose in (max, min))
     said = f"{_value(worst)}, {_loss(benchmark, worst.model)}"
     if len(mine) == 1:
         return f"The brittleness of {worst.model} is {said}."
-    overlapping = [n for n in mine if n is not worst and n.ci_high >= worst.ci_low]
-    also = f" (the interval of {_models(overlapping)} overlaps)" if overlapping else ""
     return (
-        f"{worst.model} is the most brittle{also}: {said}; {least.model} is the least brittle: "
-        f"{_value(least)}."
+        f"{_superlative(worst, mine)}: {said}; {least.model} is the least brittle: {_value(least)}."
     )
+
+
+def _superlative(worst: Number, others: Sequence[Number]) -> str:
+    overlapping = [n for n in others if n is not worst and n.ci_high >= worst.ci_low]
+    also = f" (the interval of {_models(overlapping)} overlaps)" if overlapping else ""
+    return f"{worst.model} is the most brittle{also}"
 
 
 def _loss(benchmark: _Benchmark, model: str) -> str:
@@ -157,16 +165,11 @@ def _above_chance(benchmarks: Sequence[_Benchmark]) -> Iterator[str]:
 
 def _most_brittle_overall(benchmarks: Sequence[_Benchmark]) -> Iterator[str]:
     """The model and the benchmark with the highest brittleness."""
-    found = [
-        (n, benchmark)
-        for benchmark in benchmarks
-        for n in benchmark.numbers.get(BRITTLENESS, [])
-        if not hangs_on_ties(n)
-    ]
+    found = [(n, benchmark) for benchmark in benchmarks for n in benchmark.brittleness]
     if found:
         worst, benchmark = max(found, key=lambda pair: pair[0].value)
         yield (
-            f"{worst.model} is the most brittle: {_value(worst)} on {benchmark.name}, "
+            f"{_superlative(worst, benchmark.brittleness)}: {_value(worst)} on {benchmark.name}, "
             f"{_loss(benchmark, worst.model)}."
         )
 

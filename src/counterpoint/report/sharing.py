@@ -13,9 +13,9 @@ from counterpoint.runs import Part, Run
 # From where an absolute path begins to its last separator. An address with a host, a relative path
 # and a slash between words are none.
 _PATH: Final = re.compile(
-    r"""(?<![\w./…~)\]])
-    (?: (?:file://)? / (?=[\w.~-]) (?: [^/,;:"'\n]* / (?=[^/,;:"'\s]) )*
-    |   [A-Za-z]:[\\/] (?: [^\\/,;:"'\n]* [\\/] (?=[^\\/,;:"'\s]) )* )""",
+    r"""(?<![\w./…~<)\]])
+    (?: (?:file://)? / (?=[\w.~-]) (?: [^/,;:"'<>\n]* / (?=[^/,;:"'<>\s]) )*
+    |   [A-Za-z]:[\\/] (?: [^\\/,;:"'<>\n]* [\\/] (?=[^\\/,;:"'<>\s]) )* )""",
     re.VERBOSE,
 )
 

@@ -29,6 +29,7 @@ from counterpoint.scoring.kinds import (
 from counterpoint.scoring.left_out import (
     Scored,
     TokenCounts,
+    foretell,
     kept_pairs,
     leave_out_images,
     leave_out_overlong,
@@ -103,6 +104,7 @@ def encode_plan(
     Returns the keys of the vectors: of the images by their number, of the texts by what they say.
     """
     leave_out_overlong(model.context_length, plan, _token_counts(model, plan), overlong, scored)
+    foretell(plan, scored, work.progress)
 
     numbers = [int(i) for i in used_images(plan, scored)]
     pictures = [i for i in numbers if not _is_text(plan, i)]
@@ -153,6 +155,7 @@ def _caption_vectors(
 
 
 def _score_pairs(model: PairScorer, plan: Plan, scored: dict[str, Scored], work: Work) -> None:
+    foretell(plan, scored, work.progress)
     wanted, owner = partial(_unique_pairs, plan, scored), (model, model.fingerprint, "pair")
     key = fill_items(model.score_pairs, wanted, owner, plan, scored, work)
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, distributed
 from torch.distributed.tensor import DTensor, distribute_tensor
 
-from counterpoint.errors import RunError, reason
+from counterpoint.errors import CounterpointError, RunError, reason
 from counterpoint.train.checkpoints import Checkpoint, random_states, restore_random
 from counterpoint.train.recipe import Recipe
 from counterpoint.untrusted import parse_json, shortened, shown
@@ -52,7 +52,9 @@ def capture(run: Run, step: int) -> Checkpoint:
 def restore(run: Run, saved: Checkpoint) -> None:
     try:
         _restore(run, saved)
-    except (LookupError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+    except CounterpointError:
+        raise
+    except Exception as error:  # of values that are not those which were saved, anything comes
         raise RunError(
             f"{run.recipe.folder}: the checkpoint of step {saved.step:,} does not fit this run "
             f"({type(error).__name__}: {shortened(error)}); remove it, and the run goes on from "
@@ -184,9 +186,10 @@ def _refuse_other(begun: Mapping[str, Any], asked: Mapping[str, Any], folder: Pa
     before, now = _flat(begun), _flat(asked)
     for key in sorted({*before, *now}):
         if before.get(key) != now.get(key):
+            name = shortened(key)
             raise RunError(
-                f"{folder} holds a run with {key}={_told(before.get(key))}, and this recipe has "
-                f"{key}={_told(now.get(key))}; name another folder (out=FOLDER), or set it back."
+                f"{folder} holds a run with {name}={_told(before.get(key))}, and this recipe has "
+                f"{name}={_told(now.get(key))}; name another folder (out=FOLDER), or set it back."
             )
 
 

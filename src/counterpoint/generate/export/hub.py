@@ -26,9 +26,9 @@ from counterpoint.generate.export.card import card
 from counterpoint.generate.export.croissant import croissant
 from counterpoint.generate.export.embedding import image_bytes
 from counterpoint.generate.export.facts import COLUMNS, IMAGES, INTEGERS, LISTS, Facts
-from counterpoint.generate.export.groups import QUIET, Counts, rows_of
+from counterpoint.generate.export.groups import QUIET, Counts
 from counterpoint.generate.export.image_paths import ImagePaths
-from counterpoint.generate.pairs import SCHEMA, read_about, read_pairs
+from counterpoint.generate.pairs import SCHEMA, count_pairs, read_about, read_pairs
 from counterpoint.progress import Advance, Progress
 from counterpoint.writing import whole_folder
 
@@ -57,7 +57,9 @@ def export_hub(
     facts.made = [read_about(file) for file in pairs]
     with whole_folder(out) as draft:
         (draft / "data").mkdir()
-        frames = _frames(pairs, facts, images, progress.start("pairs", rows_of(pairs)))
+        frames = _frames(
+            pairs, facts, images, progress.start("pairs", sum(map(count_pairs, pairs)))
+        )
         facts.files = _write_shards(frames, draft / "data", facts, shard)
         if not facts.rows:
             raise DataError(f"{pairs[0]}: holds no pairs that passed the checks.")
@@ -75,7 +77,7 @@ def _frames(
         paths = ImagePaths.of(file, file.parent, images=images)
         counted = "counts" in read_about(file)  # then refused rows were counted by their maker
         for frame in read_pairs(file, refused=True):
-            why = pl.col("refused").fill_null("")
+            why = pl.col("refused")
             if not counted:
                 refused = frame.filter(why != "")["refused"].str.split(":").list.first()
                 facts.refused.update(refused.to_list())
@@ -94,7 +96,7 @@ def _frames(
 
 def _count(row: dict[str, Any], facts: Facts) -> None:
     facts.rows += 1
-    facts.counts[row["kind"], row["type"], row["subtype"] or ""] += 1
+    facts.counts[row["kind"], row["type"], row["subtype"]] += 1
     facts.methods[row["method"], row["version"]] += 1
     facts.checks.update(row["checks"] or [])
 

@@ -73,13 +73,13 @@ def check(pairs: Path, out: Path) -> dict[str, Any]:
 def _with_images(
     frame: pl.DataFrame, backend: Backend, chooser: Chooser | None, counts: Counts
 ) -> pl.DataFrame:
-    checked = frame["refused"].fill_null("") == ""
-    chosen = (checked & (frame["kind"] == "negative")).fill_null(False).arg_true().to_list()
+    checked = frame["refused"] == ""
+    chosen = (checked & (frame["kind"] == "negative")).arg_true().to_list()
     counts.negatives += len(chosen)
     counts.positives += int((checked & (frame["kind"] == "positive")).sum())
     counts.refused_pairs += int((~checked).sum())
     wants = [
-        Want(text or "", caption or "", image)
+        Want(text, caption, image)
         for text, caption, image in frame.select("text", "caption", "image")[chosen].iter_rows()
     ]
     drawn = backend.draw(wants)

@@ -51,7 +51,7 @@ def scatter(
             for row in mine:
                 drawn[row["model"]] = _point(axes, row, models[row["model"]])
             axes.set_title(shortened(panel, 60 // across), loc="left")
-            axes.set_xlabel(shortened(mine[0]["x"], 70 // across))
+            axes.set_xlabel(shortened(mine[0]["x"], 56 // across))
             axes.set_ylabel(mine[0]["y"])
             axes.margins(0.12)
             if decorate is not None:
