@@ -74,6 +74,8 @@ SCHEMA: Final = pl.Schema(
 )
 _NEEDED: Final = ("source", "caption", "text", "kind", "type")
 _EMPTIABLE: Final = ("subtype", "method", "version", "refused", "doubt")
+# Polars panics at some damaged files.
+_POLARS: Final = (pl.exceptions.PolarsError, pl.exceptions.PanicException)
 _METADATA: Final = b"counterpoint"
 _ROWS: Final = 50_000  # read at a time
 
@@ -235,7 +237,7 @@ def _reading(path: Path) -> Iterator[None]:
         raise DataError(f"{path}: no such file.")
     try:
         yield
-    except (pl.exceptions.PolarsError, pa.ArrowException, OSError) as error:
+    except (*_POLARS, pa.ArrowException, UnicodeDecodeError, OSError) as error:
         why = shortened(str(error).partition("\n")[0]).rstrip(".") or type(error).__name__
         raise DataError(f"{path}: not a readable pairs file: {why}.") from None
 
