@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from counterpoint.generate.checks.change import Change, Exchange
 from counterpoint.generate.checks.borders import Context, Part, bare_end, is_mark, same_form
+from counterpoint.generate.checks.change import Change, Exchange
 from counterpoint.generate.checks.contexts import (
     CONJUNCTS,
     PERHAPS_CONJUNCTS,
