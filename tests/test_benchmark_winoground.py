@@ -79,6 +79,10 @@ GROUPS = {
         {"secondary_tag": "Series", "num_main_preds": "2", "collapsed_tag": "Both"},
         ("Both", "tag/Noun Phrase|Determiner, Scope", "secondary/Series", "preds/2"),
     ),
+    "several secondary tags": (
+        {"tag": None, "secondary_tag": "Symbolic,Series, Morpheme-Level,", "num_main_preds": None},
+        ("Object", "secondary/Symbolic", "secondary/Series", "secondary/Morpheme-Level"),
+    ),
     "nothing more": ({"tag": None, "secondary_tag": None, "num_main_preds": None}, ("Object",)),
 }
 

@@ -272,5 +272,5 @@ def test_texts_that_are_not_utf_8_are_refused(tmp_path: Path) -> None:
     captions = frame["captions"].list.eval(pl.lit("MARK")).alias("captions")
     frame.with_columns(captions).write_parquet(path, compression="uncompressed")
     path.write_bytes(path.read_bytes().replace(b"MARK", b"M\xff\xfeK"))
-    with pytest.raises(CaseError, match="not a readable Parquet file: .*UTF8"):
+    with pytest.raises(CaseError, match=r"not a readable Parquet file: .*UTF8"):
         read_cases(path)

@@ -54,6 +54,17 @@ class ImageRef(NamedTuple):
     box: tuple[int, int, int, int] | None = None
 
 
+class Absent(NamedTuple):
+    """Cases of a benchmark that its files do not give: `what` is a case id or a file.
+
+    `cases` says how many they are, None if that is unknown.
+    """
+
+    what: str
+    reason: str
+    cases: int | None = 1
+
+
 @dataclass(frozen=True, slots=True)
 class Case:
     """One row of the table, for benchmarks that build cases one by one.
@@ -140,11 +151,17 @@ def _gather(flat: np.ndarray, starts: np.ndarray, k: int, m: int) -> np.ndarray:
 
 
 class Cases:
-    """A validated case table. `root` is the folder that relative image paths start from."""
+    """A validated case table. `root` is the folder that relative image paths start from.
 
-    def __init__(self, frame: pl.DataFrame, root: Path | None = None) -> None:
+    `absent` is what a loader could not make a case of.
+    """
+
+    def __init__(
+        self, frame: pl.DataFrame, root: Path | None = None, absent: Sequence[Absent] = ()
+    ) -> None:
         self.frame = frame
         self.root = root
+        self.absent = tuple(absent)
 
     @classmethod
     def build(cls, cases: Iterable[Case], *, root: Path | None = None, source: str) -> Cases:

@@ -5,6 +5,7 @@
     +-- DataError            a data set's file is missing, malformed or cannot be had
     +-- NotFoundError        no model, benchmark or protocol of that name
     +-- MissingExtraError    an optional dependency is not installed
+    +-- PluginError          a module of another package cannot be imported
     +-- ModelError           a model cannot be loaded or used as asked
     +-- ImageError           an image is missing or cannot be read
     +-- StoreError           the embedding store is damaged or cannot be opened
@@ -111,6 +112,10 @@ class MissingExtraError(CounterpointError):
 
     def __init__(self, feature: str, extra: str) -> None:
         super().__init__(f"{feature} needs more packages: pip install 'counterpoint[{extra}]'.")
+
+
+class PluginError(CounterpointError):
+    """A module that another package adds cannot be imported."""
 
 
 class ModelError(CounterpointError):

@@ -43,6 +43,7 @@ _BENCHMARK: Final = {
     "cut_captions": int,
     "left_out": _REASONS,
     "?lost_images": _REASONS,  # not in the first runs
+    "?absent": [{"what": str, "reason": str, "cases": int | None}],  # not in the first runs
     "data_hash": str,
     "root": str | None,
     ...: object,

@@ -11,14 +11,15 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import polars as pl
 
-from counterpoint.cases import SCHEMA, Cases
+from counterpoint.cases import SCHEMA, Absent, Cases
 from counterpoint.errors import RunError, reason
 from counterpoint.protocols import Protocol
 from counterpoint.run_checks import refuse_cases, refuse_manifest, refuse_table
@@ -44,6 +45,16 @@ class Part:
     cut_captions: int = 0
     data_hash: str = ""  # of all cases asked for, those left out too
     lost_images: tuple[tuple[str, str], ...] = ()  # of galleries: case id and reason
+    absent: tuple[Absent, ...] = ()  # of the published benchmark: not in the data
+
+    @property
+    def missing(self) -> int:
+        """How many cases, and images of galleries, the published benchmark has beyond the scores.
+
+        A file with an unknown number of cases counts as one.
+        """
+        absent = sum(1 if one.cases is None else one.cases for one in self.absent)
+        return len(self.left_out) + len(self.lost_images) + absent
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,14 +68,34 @@ class Run:
 
     @property
     def left_out(self) -> int:
-        """How many cases, and images of galleries, were asked for and not scored."""
-        return sum(len(part.left_out) + len(part.lost_images) for part in self.parts.values())
+        """How many cases, and images of galleries, were not scored or are not in the data."""
+        return sum(part.missing for part in self.parts.values())
 
 
-def save_run(run: Run, folder: Path) -> Run:
-    """Write a run folder, in place of an older one if there is one."""
-    refuse_other(folder)
+class Question(NamedTuple):
+    """What a run asks: which model, on what, how. Its answers are the scores."""
+
+    model: str
+    protocols: Mapping[str, str]  # by benchmark
+    options: Mapping[str, Any]
+
+    def __str__(self) -> str:
+        told = [f"{self.model} on {', '.join(self.protocols)}"]
+        told += [f"{name}={value}" for name, value in self.options.items() if value is not None]
+        return ", ".join(told)
+
+
+def question(model: str, protocols: Mapping[str, str], options: Mapping[str, Any]) -> Question:
+    """Of all options, those that change what is asked."""
+    return Question(model, protocols, {name: options.get(name) for name in ("limit", "precision")})
+
+
+def save_run(run: Run, folder: Path, *, overwrite: bool = False) -> Run:
+    """Write a run folder, in place of an older one that asks the same question."""
+    protocols = {name: part.protocol.name for name, part in run.parts.items()}
+    asked = question(run.model, protocols, run.manifest.get("options", {}))
     with whole_folder(folder, RunError, wait=_WAIT) as draft:
+        refuse_other(folder, asked, overwrite=overwrite)  # again: hours may have gone by
         _case_table(run).write_parquet(draft / _CASES)
         parts = ((name, part.cases, part.scores) for name, part in run.parts.items())
         write_scores(draft / _SCORES, parts)
@@ -80,14 +111,27 @@ def save_run(run: Run, folder: Path) -> Run:
     return Run(run.model, run.parts, manifest, folder)
 
 
-def refuse_other(folder: Path) -> None:
-    """Raise if something else than a run stands where a run should go."""
+def refuse_other(folder: Path, asked: Question, *, overwrite: bool = False) -> None:
+    """Raise if something else stands where a run should go, or a run that asks something else."""
     if folder.is_dir():
         other = any(folder.iterdir()) and not (folder / _MANIFEST).is_file()
     else:
         other = folder.exists()
     if other:
         raise RunError(f"{folder} exists and is no run folder; choose another --out.")
+    if overwrite or not (folder / _MANIFEST).is_file():
+        return
+    try:
+        manifest = _read_manifest(folder)
+    except RunError:
+        return  # a damaged run holds nothing that could be lost
+    protocols = {name: about["protocol"]["name"] for name, about in manifest["benchmarks"].items()}
+    there = question(manifest["model"], protocols, manifest.get("options", {}))
+    if there != asked:
+        raise RunError(
+            f"{folder} holds a run of {shortened(there)}, and this one would be of "
+            f"{shortened(asked)}; choose another --out, or say --overwrite."
+        )
 
 
 def _describe(part: Part) -> dict[str, Any]:
@@ -103,6 +147,7 @@ def _describe(part: Part) -> dict[str, Any]:
         "cut_captions": part.cut_captions,
         "left_out": _reasons(part.left_out),
         "lost_images": _reasons(part.lost_images),
+        "absent": [one._asdict() for one in part.absent],
         "data_hash": part.data_hash or part.cases.content_hash(),
         "root": None if part.cases.root is None else str(part.cases.root),
     }
@@ -121,7 +166,7 @@ def _reasons(left_out: tuple[tuple[str, str], ...]) -> list[dict[str, str]]:
 
 
 def find_runs(path: Path) -> list[Path]:
-    """The run folders at or below a path, in order of their names."""
+    """The run folders at or below a path, in the order in which they were made, then by name."""
     for folder in (path, *left_by_kills(path)):
         recover(folder)
     if (path / _MANIFEST).is_file():
@@ -130,7 +175,15 @@ def find_runs(path: Path) -> list[Path]:
     found = [folder for folder in found if not folder.name.startswith(".")]
     if not found:
         raise RunError(f"{path}: no run folder there (no {_MANIFEST}).")
-    return found
+    return sorted(found, key=_created)
+
+
+def _created(folder: Path) -> str:
+    """When a run was made; whoever loads a damaged one is told."""
+    try:
+        return str(_read_manifest(folder).get("created", ""))
+    except RunError:
+        return ""
 
 
 def load_run(path: str | Path) -> Run:
@@ -158,7 +211,9 @@ def load_run(path: str | Path) -> Run:
 def _read_manifest(folder: Path) -> dict[str, Any]:
     path = folder / _MANIFEST
     try:
-        manifest = parse_json(path.read_bytes(), f"{path} is damaged", RunError)
+        manifest = parse_json(path.read_bytes(), "it", RunError)
+    except RunError as error:
+        raise RunError(f"{path} is damaged ({error}); run the evaluation again.") from None
     except OSError as error:
         raise RunError(f"{path}: cannot be read: {reason(error)}.") from None
     version = manifest.get("format", FORMAT) if isinstance(manifest, dict) else FORMAT
@@ -206,6 +261,7 @@ def _part(name: str, about: dict[str, Any], cases: Cases, scores: np.ndarray) ->
         about["cut_captions"],
         about["data_hash"],
         _as_pairs(about.get("lost_images", [])),
+        tuple(Absent(**one) for one in about.get("absent", [])),
     )
 
 

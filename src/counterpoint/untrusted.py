@@ -14,10 +14,19 @@ from typing import Any, BinaryIO, Final
 from counterpoint.errors import CounterpointError, DataError
 
 _SHOWN: Final = 200  # characters of a value in a message
-_CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+_CONTROL: Final = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
+)
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 
-_repr = Repr()
+
+class _Repr(Repr):
+    def repr_int(self, x: int, level: int) -> str:
+        """Python itself refuses to write numbers of more than 4,300 digits."""
+        return super().repr_int(x, level) if x.bit_length() < 10_000 else "a huge number"
+
+
+_repr = _Repr()
 _repr.maxlevel, _repr.maxdict, _repr.maxlist, _repr.maxtuple = 3, 4, 4, 4
 _repr.maxstring = _repr.maxother = _repr.maxlong = _SHOWN
 

@@ -17,6 +17,7 @@ from counterpoint.cli.options import (
     Device,
     Groups,
     Limit,
+    Overwrite,
     ProtocolName,
 )
 
@@ -67,20 +68,28 @@ def evaluate(
             "--check-precision", help="Score a sample in fp32 too, and count changed verdicts."
         ),
     ] = False,
+    trust_remote_code: Annotated[
+        bool,
+        typer.Option(
+            "--trust-remote-code",
+            help="Run Python code that comes with the named models. It can do whatever you can do "
+            "on this machine: read it first. Recorded in the run.",
+        ),
+    ] = False,
     clean: Clean = False,
     groups: Groups = False,
+    overwrite: Overwrite = False,
     allow_missing: AllowMissing = False,
     as_json: AsJson = False,
 ) -> None:
     """Score models on benchmarks, print one table, keep every raw score."""
     from counterpoint import results
-    from counterpoint.cli.tables import left_out_lines, print_results
+    from counterpoint.cli.left_out import report_left_out
+    from counterpoint.cli.tables import print_results
     from counterpoint.defects import with_clean
     from counterpoint.evaluation import evaluate as run_evaluation
     from counterpoint.models import LoadOptions
 
-    if device not in ("auto", "cpu", "cuda"):
-        raise typer.BadParameter("auto, cpu or cuda", param_hint="--device")
     with progress_bars() as bars:
         runs = run_evaluation(
             model,
@@ -92,11 +101,15 @@ def evaluate(
             batch_size=batch_size,
             device=device,
             precision=precision,
+            trust_remote_code=trust_remote_code,
+            overwrite=overwrite,
             progress=bars,
         )
-        flips = _flips(runs, LoadOptions(device, precision), bars) if check_precision else []
-    shown = with_clean(runs) if clean else runs
-    rows = [row for run in shown for row in results.rows(run, groups=groups or as_json)]
+        options = LoadOptions(device, precision, trust_remote_code)
+        flips = _flips(runs, options, bars) if check_precision else []
+    with errors.status("resampling"):
+        shown = with_clean(runs) if clean else runs
+        rows = [row for run in shown for row in results.rows(run, groups=groups or as_json)]
     if as_json:
         print_json(results.as_json(rows))
     else:
@@ -112,11 +125,7 @@ def evaluate(
             f"{flip.largest:.1e}",
             soft_wrap=True,
         )
-    for line in left_out_lines(runs):
-        errors.print(line, style="yellow", soft_wrap=True)
-    if any(run.left_out for run in runs) and not allow_missing:
-        errors.print("Cases were left out; --allow-missing accepts that.", style="yellow")
-        raise typer.Exit(3)
+    report_left_out(runs, allow_missing)
 
 
 def _flips(runs: list[Run], options: LoadOptions, bars: Progress) -> list[Flips]:
