@@ -169,6 +169,7 @@ def results(
     from counterpoint.studio.annotate.campaigns import find_campaign
     from counterpoint.studio.annotate.exporting import answers_csv
     from counterpoint.studio.annotate.outcomes import outcome_of
+    from counterpoint.writing import whole_file
 
     with database.reading() as session:
         campaign = find_campaign(session, name)
@@ -180,17 +181,17 @@ def results(
     else:
         _print(found)
     if answers:
-        answers.write_text(table, encoding="utf-8")
+        with whole_file(answers) as draft:
+            draft.write_text(table, encoding="utf-8")
         errors.print(f"saved {answers}", soft_wrap=True)
     _save(found, human, export)
 
 
 def _save(found: Outcome, human: Path | None, out: Path | None) -> None:
     if human:
-        from counterpoint.runs import refuse_other, save_run
+        from counterpoint.runs import save_run
         from counterpoint.studio.annotate.human import human_run
 
-        refuse_other(human)
         run = save_run(human_run(found), human)
         missing = f", {counted(run.left_out, 'case')} without an answer" if run.left_out else ""
         errors.print(f"saved {human}{missing}", soft_wrap=True)

@@ -16,7 +16,7 @@
 | seed        | int                         | |
 | checks      | list of str                 | the checks that it has passed |
 | refused     | str                         | empty, or the check that it failed and why |
-| doubt       | str                         | why a passed positive may yet be false: `narrower` |
+| doubt       | str                         | why a positive may yet be false, as `narrower` |
 | scores      | list of {name, value}       | of `refine`, and of whatever else scored it |
 | text_images | list of {path, seed, score} | candidates for an image of which `text` is true |
 | text_image  | str or null                 | the one that was chosen |

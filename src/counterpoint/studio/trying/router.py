@@ -14,7 +14,7 @@ from counterpoint.errors import ImageError
 from counterpoint.studio.browse.library import Library
 from counterpoint.studio.pictures import LARGE, Gallery, Shown, encoded
 from counterpoint.studio.security import Refused
-from counterpoint.studio.trying.choosing import Choice, choose, number_in
+from counterpoint.studio.trying.choosing import SCENES, Choice, choose
 from counterpoint.studio.trying.models import Models
 from counterpoint.studio.trying.table import tried
 from counterpoint.studio.trying.texts import families, read_captions
@@ -28,6 +28,7 @@ from counterpoint.studio.web import (
     see_other,
     url,
     wants_fragment,
+    whole_number,
 )
 
 _IMAGE: Final = ("upload", "run", "benchmark", "case", "image", "scene")
@@ -49,12 +50,9 @@ def try_router(web: Web, library: Library, gallery: Gallery, models: Models) -> 
 
     @router.post("/try")
     async def ask(request: Request) -> Response:
-        form = await checked_form(request, MAX_BYTES + FORM_BYTES)
-        try:
+        async with checked_form(request, MAX_BYTES + FORM_BYTES) as form:
             token = await _uploaded(form, uploads, gallery)
-        finally:
-            await form.close()
-        return see_other(await run_in_threadpool(_address, form, token))
+            return see_other(await run_in_threadpool(_address, form, token))
 
     def encode(query: QueryParams) -> Shown:
         return encoded(choose(query, library, uploads).picture.open(), LARGE)
@@ -84,7 +82,7 @@ def _address(form: FormData, token: str) -> str:
     given = {name: str(form.get(name, "")) for name in _IMAGE}
     image: dict[str, Any] = {"upload": token} if token else given
     if not token and form.get("draw"):
-        image = {"scene": number_in(given["scene"], 1)}
+        image = {"scene": whole_number(given["scene"], SCENES, 1)}
     captions = read_captions(str(form.get("captions", "")))
     return _link(image, captions, [str(value) for value in form.getlist("model")])
 
