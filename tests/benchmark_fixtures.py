@@ -13,7 +13,7 @@ import polars as pl
 import pytest
 
 from counterpoint.benchmarks import load_benchmark
-from counterpoint.cases import Case, Cases
+from counterpoint.cases import Absent, Case, Cases
 
 REAL = os.environ.get("COUNTERPOINT_TEST_DATA")
 needs_real_files = pytest.mark.skipif(not REAL, reason="COUNTERPOINT_TEST_DATA names no folder")
@@ -23,6 +23,11 @@ IDENTITY = ((True, False), (False, True))
 def load(id: str, root: Path) -> list[Case]:
     cases = load_benchmark(id, root)[1]
     return [cases.case(row) for row in range(len(cases))]
+
+
+def absent(id: str, root: Path) -> tuple[Absent, ...]:
+    """What the loader could not make a case of."""
+    return load_benchmark(id, root)[1].absent
 
 
 def real(id: str) -> Cases:

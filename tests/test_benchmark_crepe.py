@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-import logging
 from pathlib import Path
 from typing import Any
 
 import pytest
-from benchmark_fixtures import group_counts, load, needs_real_files, real, write, write_table
+from benchmark_fixtures import (
+    absent,
+    group_counts,
+    load,
+    needs_real_files,
+    real,
+    write,
+    write_table,
+)
 
 from counterpoint.benchmarks.visual_genome import VisualGenome
-from counterpoint.cases import ImageRef
+from counterpoint.cases import Absent, ImageRef
 from counterpoint.errors import CaseError, DataError
 
 LISTS = ("atom", "comp", "combined")
@@ -103,24 +110,21 @@ def test_numbers_may_be_floats_and_lists_tuples(ending: str, tmp_path: Path) -> 
     assert found.captions == ("moles", "a", "b")
 
 
-def test_empty_lists_and_blank_negatives_are_left_out_and_counted(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_empty_lists_and_blank_negatives_are_named(tmp_path: Path) -> None:
     empty = [region(hard_negs=written) for written in ("[]", "", "nan", "['', ' ']")]
     write_table(prod(tmp_path), [region(), *empty, region(hard_negs="['a', '']")])
-    with caplog.at_level(logging.WARNING):
-        cases = load("crepe/productivity", tmp_path)
+    cases = load("crepe/productivity", tmp_path)
     assert [case.id for case in cases] == ["atom/4/0", "atom/4/5"]
     assert cases[1].captions == ("a mole in a hat 7", "a")
-    [said] = caplog.messages
-    assert "4 lists of negatives are empty" in said
-    assert "3 blank negatives" in said
+    assert absent("crepe/productivity", tmp_path) == (
+        *(Absent(f"atom/4/{row}", "no negative caption") for row in (1, 2, 3, 4)),
+        Absent("atom/4/5", "1 of 2 negatives are blank", 0),
+    )
 
 
-def test_nothing_is_said_of_whole_files(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_whole_files_lack_nothing(tmp_path: Path) -> None:
     write_table(prod(tmp_path), [region()])
-    load("crepe/productivity", tmp_path)
-    assert caplog.messages == []
+    assert absent("crepe/productivity", tmp_path) == ()
 
 
 def test_only_empty_lists_are_no_benchmark(tmp_path: Path) -> None:
@@ -197,12 +201,12 @@ def test_sources_and_seen_are_told_apart(tmp_path: Path) -> None:
     assert ids[::3] == [f"{source}/{seen}/atom/0" for seen, source in places]
 
 
-def test_an_empty_list_leaves_the_others(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_empty_list_leaves_the_others(tmp_path: Path) -> None:
     write_table(syst(tmp_path), [compounds(5, atom=[], combined=[]), compounds(7)])
     ids = [case.id for case in load("crepe/systematicity", tmp_path)]
     assert ids == ["cc12m/seen/comp/0", *(f"cc12m/seen/{name}/1" for name in LISTS)]
-    [said] = caplog.messages
-    assert "2 lists of negatives are empty" in said
+    named = [one.what for one in absent("crepe/systematicity", tmp_path)]
+    assert named == ["cc12m/seen/atom/0", "cc12m/seen/combined/0"]
 
 
 # --- Visual Genome -----------------------------------------------------------------------------

@@ -120,3 +120,12 @@ def test_the_four_averages_are_those_of_plain_loops(tmp_path: Path) -> None:
         pytest.approx(expected)
     )
     assert len({round(float(value), 9) for value in expected.values()}) == 4
+
+
+def test_a_clone_of_the_repository_will_do(tmp_path: Path) -> None:
+    write_all(tmp_path)
+    expected = load("sugarcrepe", tmp_path)
+    (tmp_path / "sugarcrepe").rename(tmp_path / "data")
+    (tmp_path / "sugarcrepe").mkdir()
+    (tmp_path / "data").rename(tmp_path / "sugarcrepe/data")
+    assert load("sugarcrepe", tmp_path) == expected

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-import logging
 from pathlib import Path
 
 import pytest
-from benchmark_fixtures import group_counts, load, needs_real_files, real, write, write_table
+from benchmark_fixtures import (
+    absent,
+    group_counts,
+    load,
+    needs_real_files,
+    real,
+    write,
+    write_table,
+)
 
+from counterpoint.cases import Absent
 from counterpoint.errors import DataError
 
 GENERIC = {
@@ -95,24 +103,19 @@ def test_headers_line_ends_quotes_and_columns_may_differ(tmp_path: Path) -> None
     assert others == [first, first]
 
 
-def test_rows_without_a_negative_are_left_out_and_counted(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_rows_without_a_negative_are_named(tmp_path: Path) -> None:
     """The published spatial table has some: two captions, and the rest was never written."""
     unfinished = SPATIAL | {NEGATIVE: "", "Reference-2 (Completely irrelevant)": ""}
     rows = (SPATIAL, unfinished, SPATIAL, unfinished)
     write(tmp_path / "visla/Spatial_VISLA.tsv", lines(*rows))
-    with caplog.at_level(logging.WARNING):
-        cases = load("visla", tmp_path)
-    assert [case.id for case in cases] == ["spatial/0", "spatial/2"]
-    [said] = caplog.messages
-    assert "Spatial_VISLA.tsv: 2 rows have no negative caption" in said
+    assert [case.id for case in load("visla", tmp_path)] == ["spatial/0", "spatial/2"]
+    reason = "no negative caption"
+    assert absent("visla", tmp_path) == (Absent("spatial/1", reason), Absent("spatial/3", reason))
 
 
-def test_nothing_is_said_of_whole_files(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_whole_files_lack_nothing(tmp_path: Path) -> None:
     write_parts(tmp_path)
-    load("visla", tmp_path)
-    assert caplog.messages == []
+    assert absent("visla", tmp_path) == ()
 
 
 MALFORMED = {

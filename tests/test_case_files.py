@@ -51,7 +51,7 @@ def test_lines_are_read_with_their_defaults(tmp_path: Path) -> None:
 
 def test_blank_lines_are_skipped_and_counted(tmp_path: Path) -> None:
     path = write_lines(tmp_path / "c.jsonl", "", json.dumps(LINE), "  ", '{"id": ')
-    with pytest.raises(CaseError, match=r"c\.jsonl: line 4 is not valid JSON"):
+    with pytest.raises(CaseError, match=r"c\.jsonl: line 4: not valid JSON"):
         read_cases(path)
     assert len(read_cases(write_lines(path, "", json.dumps(LINE), " "))) == 1
 
@@ -128,7 +128,7 @@ def test_a_missing_column_is_named(name: str, tmp_path: Path) -> None:
 def test_a_column_of_another_type_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "c.parquet"
     table(4).frame.with_columns(captions=pl.lit(3)).write_parquet(path)
-    with pytest.raises(CaseError, match=r"c\.parquet: not a readable case table"):
+    with pytest.raises(CaseError, match=r"c\.parquet: not a readable Parquet file"):
         read_cases(path)
 
 
@@ -138,7 +138,7 @@ def test_a_truncated_file_is_refused(share: float, tmp_path: Path) -> None:
     write_cases(table(50), path)
     whole = path.read_bytes()
     path.write_bytes(whole[: int(share * len(whole))])
-    with pytest.raises(CaseError, match=r"c\.parquet: not a readable case table"):
+    with pytest.raises(CaseError, match=r"c\.parquet: not a readable Parquet file"):
         read_cases(path)
 
 

@@ -301,7 +301,11 @@ def test_compare_finds_the_better_model(counterpoint):
     assert re.search(r"original +100\.0 +\d\d\.\d +\+\d\d\.\d \[.*A is better", done.out)
     assert "B is better" in counterpoint("compare", "runs/b", "runs/a").out
     found = json.loads(counterpoint("compare", "runs/a", "runs/b", "--json").out)
-    assert found == as_json(compare(load_run("runs/a"), load_run("runs/b")))
+    exact = as_json(compare(load_run("runs/a"), load_run("runs/b")))
+    assert found == [
+        {k: float(f"{v:.6g}") if isinstance(v, float) else v for k, v in row.items()}
+        for row in exact
+    ]
     verdicts = {(row["group"], row["metric"]): row["verdict"] for row in found}
     assert verdicts["all", "original_accuracy"] == "A is better"
     assert "walls/red" in counterpoint("compare", "runs/a", "runs/b", "--groups").out
@@ -321,3 +325,22 @@ def test_compare_of_runs_with_nothing_in_common(counterpoint):
     run_folder("random", "world-swap:size=4", out="runs/b")
     done = counterpoint("compare", "runs/a", "runs/b")
     assert_one_line(done, "no benchmark in common", "world-bi:size=4 against world-swap:size=4")
+
+
+def test_models_stay_in_the_order_given(counterpoint):
+    models = ["random:7", "blind:length", "random:3"]
+    asked = [word for model in models for word in ("-m", model)]
+    done = counterpoint("eval", *asked, "-b", "world-swap:size=12", "--out", "runs", "--json")
+    for text in (done.out, counterpoint("rescore", "runs", "--json").out):
+        assert list(dict.fromkeys(row["model"] for row in json.loads(text))) == models
+    shown = counterpoint("rescore", "runs").out
+    places = [shown.index(f" {model} ") for model in models]
+    assert places == sorted(places)
+
+
+def test_numbers_in_json_have_six_significant_digits(counterpoint):
+    run_folder("random", "world-swap:size=7", out="runs/a")
+    found = json.loads(counterpoint("rescore", "runs/a", "--json").out)
+    fractions = [value for row in found for value in row.values() if isinstance(value, float)]
+    assert fractions and all(value == float(f"{value:.6g}") for value in fractions)
+    assert any(value == 0.333333 for value in fractions)

@@ -20,12 +20,12 @@ from models_for_tests import (
     run_engine,
     write_images,
 )
-from support import write_lines
+from support import gallery, write_lines
 
 from counterpoint import evaluate, load_run
 from counterpoint.cases import Case, Cases, ImageRef
 from counterpoint.errors import ModelError, StoreError
-from counterpoint.progress import Quiet
+from counterpoint.progress import Named, Quiet
 from counterpoint.scoring.engine import score
 from counterpoint.scoring.pictures import Picture
 from counterpoint.scoring.store import Store
@@ -45,6 +45,47 @@ def too_long(root: Path) -> Cases:
         choice("last", "c.png", LONG, "only here", f"{LONG} eight"),
         root=root,
     )
+
+
+class Notes(Quiet):
+    """What is told, and which captions the model had read by then."""
+
+    def __init__(self, model: Towers) -> None:
+        self.model, self.told = model, list[tuple[str, int]]()
+
+    def note(self, text: str) -> None:
+        self.told.append((text, len(self.model.captions) + len(self.model.images)))
+
+
+def told(tables: dict[str, Cases], tmp_path: Path, context: int) -> list[tuple[str, int]]:
+    model = Towers(context=context)
+    notes = Notes(model)
+    with Store(tmp_path / "store") as store:
+        work = Work(store, 4, Named(notes, "towers"))
+        score(model, tables, dict.fromkeys(tables, "leave out"), work)
+    return notes.told
+
+
+def test_what_will_be_left_out_is_told_before_the_work(tmp_path: Path) -> None:
+    cases = too_long(tmp_path)
+    [(text, read)] = told({"bench": cases}, tmp_path, context=8)
+    assert text.startswith("towers on bench: 2 of 3 cases will be left out")
+    assert "caption too long for the model: 2;" in text and read == 0
+    assert told({"bench": cases}, tmp_path, context=9) == []  # one of three
+    (tmp_path / "b.png").unlink()
+    (tmp_path / "c.png").unlink()
+    [(text, _)] = told({"bench": cases}, tmp_path, context=50)
+    assert "2 of 3 cases will be left out" in text
+    assert "images that are not there: 2 of 3" in text
+
+
+def test_a_gallery_tells_of_its_images(tmp_path: Path) -> None:
+    cases = build(gallery(np.eye(6), images=[f"{i}.png" for i in range(6)]), root=tmp_path)
+    write_images(tmp_path, "0.png", "1.png")
+    [(text, read)] = told({"bench": cases}, tmp_path, context=50)
+    assert (text, read) == ("towers on bench: 4 of 6 images are not there.", 0)
+    write_images(tmp_path, "2.png")
+    assert told({"bench": cases}, tmp_path, context=50) == []
 
 
 def test_overlong_captions_leave_their_cases_out(tmp_path: Path) -> None:
@@ -293,3 +334,34 @@ def test_results_that_vanish_are_noticed(tmp_path: Path, monkeypatch: pytest.Mon
     with pytest.raises(StoreError) as error:
         run_engine(Towers(), {"bench": one_file(tmp_path)}, tmp_path / "store")
     assert is_sentence(error.value)
+
+
+# --- objects that are no model -----------------------------------------------------------------
+
+
+class Incomplete:
+    """A dual encoder that lacks what `without` names."""
+
+    def __init__(self, *without: str) -> None:
+        for name in ("fingerprint", "context_length", "preprocess", "encode_images"):
+            if name not in without:
+                setattr(self, name, "x")
+
+    def count_tokens(self) -> None: ...
+
+    def encode_captions(self) -> None: ...
+
+
+def test_a_missing_member_is_named(tmp_path: Path) -> None:
+    said = complaint(Incomplete("context_length"), tmp_path)
+    assert "Incomplete is not a DualEncoder: it has no context_length;" in said
+    said = complaint(Incomplete("fingerprint", "encode_images"), tmp_path)
+    assert "it has no fingerprint and no encode_images;" in said
+
+
+def test_what_is_no_model_at_all(tmp_path: Path) -> None:
+    assert "it has none of the methods encode_captions, score_pairs," in complaint(3, tmp_path)
+    assert complaint(Towers, tmp_path) == "Towers is a class; give an object of it: Towers()."
+    towers = Towers()
+    towers.fingerprint = 7  # type: ignore[assignment]
+    assert complaint(towers, tmp_path) == "the fingerprint of Towers must be a text."

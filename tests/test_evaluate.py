@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import platform
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -136,6 +137,19 @@ def test_a_model_object_is_evaluated_under_its_name(good, tmp_path):
         "run.json",
         "scores.parquet",
     ]
+
+
+def test_a_model_that_cannot_be_hashed(good, tmp_path):
+    @dataclass
+    class Length:
+        fingerprint: str = "length 1"
+
+        def score_captions(self, captions: Sequence[str]) -> np.ndarray:
+            return np.array([float(len(caption)) for caption in captions])
+
+    model = ("mine", Length())
+    [run] = evaluate([model, model], good, out=tmp_path / "run")  # one object is one model
+    assert run.model == "mine" and np.isfinite(run.parts[str(good)].scores).all()
 
 
 def test_one_model_takes_the_folder_and_several_take_one_each_in_it(good, tmp_path):

@@ -316,7 +316,10 @@ IMAGES = {"image_to_text", "text_to_image", "group"}
 
 def defined_by(block: np.ndarray) -> set[str]:
     """The metrics of images and captions that a shape defines; one more is for texts alone."""
-    return {name for name, metric in EVERY.items() if name != TEXTS and metric.applies(block)}
+    marks = {name: metric.applies(block) for name, metric in EVERY.items() if name != TEXTS}
+    assert all(mark.shape == (len(block),) for mark in marks.values())
+    assert all(mark.all() == mark.any() for mark in marks.values())  # these cases are all alike
+    return {name for name, mark in marks.items() if mark.any()}
 
 
 @pytest.mark.parametrize(
@@ -337,6 +340,15 @@ def test_a_shape_defines_its_metrics_and_no_other(
 ) -> None:
     block = np.array([truth, truth], dtype=bool)
     assert defined_by(block) == expected
+
+
+def test_a_case_defines_its_metrics_whatever_stands_beside_it() -> None:
+    """[1, 1, 0] has a positive and [1, 0, 0] has none, though both are one image x three texts."""
+    block = np.array([[[1, 1, 0]], [[1, 0, 0]]], dtype=bool)
+    assert all(EVERY[name].applies(block).tolist() == [True, False] for name in POSITIVES)
+    assert all(EVERY[name].applies(block).all() for name in CAPTIONS)
+    squares = np.array([np.eye(2), [[1, 0], [1, 0]]], dtype=bool)
+    assert all(EVERY[name].applies(squares).tolist() == [True, False] for name in SQUARE)
 
 
 CLASSES = {"accuracy@1", "accuracy@5"}
@@ -373,7 +385,7 @@ def test_two_texts_of_one_meaning_and_a_negative_define_the_metric_of_texts() ->
         np.array([[True, True, False, False]] * 2),
         np.array([[True, True, False]] * 3),
     ]
-    assert EVERY[TEXTS].applies(np.array([TWO_TEXTS, TWO_TEXTS]))
+    assert EVERY[TEXTS].applies(np.array([TWO_TEXTS, TWO_TEXTS])).all()
     assert not any(EVERY[TEXTS].applies(other[None].astype(bool)) for other in others)
 
 

@@ -117,6 +117,24 @@ def test_changes_reach_every_corner():
     assert (recipe.epochs, recipe.steps) == (2, None)  # one takes the other's place
 
 
+@pytest.mark.parametrize("written", ["1e-2", "1E-2", "1.e-2", "+1.0e-2", ".1e-1", "0.01"])
+def test_every_way_of_writing_a_float(written, tmp_path):
+    """YAML 1.1 reads 1e-2 as a text: as a change, and in a file."""
+    recipe = load_recipe("counterpoint", [f"margin={written}", "steps=1e3"], world=True)
+    path = tmp_path / "mine.yaml"
+    shipped = recipe_text("counterpoint").replace("margin: 0.05", f"margin: {written}")
+    path.write_text(shipped, encoding="utf-8")
+    for found in (recipe, load_recipe(str(path), ["steps=1000"], world=True)):
+        assert {t.term: t.options for t in found.loss}["listwise"] == {"margin": 0.01}
+        assert found.steps == 1000
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda", "cuda:1", "mps", "auto"])
+def test_devices_of_a_recipe(device):
+    assert load_recipe("hn", [f"device={device}"], world=True).device == device
+    assert "device: should be auto, cpu, cuda, cuda:N or mps" in refused("hn", "device=tpu")
+
+
 def test_an_own_file_is_a_recipe(tmp_path):
     path = tmp_path / "mine.yaml"
     path.write_text(recipe_text("hn"), encoding="utf-8")

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from support import case, gallery, mixed, owned, part, random_run, random_scores, run_of, table
 
+from counterpoint.benchmarks import completeness
 from counterpoint.cases import Cases
 from counterpoint.comparison import compare
 from counterpoint.errors import NotFoundError, RunError
@@ -155,7 +156,8 @@ def published_run(model: str):
     return run_of(part(cases, random_scores(cases, 1), "sugarcrepe", "sugarcrepe"), model=model)
 
 
-def test_published_and_human_values_stand_beside_ours():
+def test_published_and_human_values_stand_beside_ours(monkeypatch):
+    monkeypatch.setattr(completeness, "published_files", lambda id: {"": 100})
     tables = report_tables([published_run("ours")], Options(called={"ours": "NegCLIP"}))
     beside = tables.papers.all()
     assert {b.called for b in beside} == {"NegCLIP"} and len(beside) > 3
@@ -165,7 +167,15 @@ def test_published_and_human_values_stand_beside_ours():
     assert whole and lines["ours"].cells[0].published == f"{100 * whole[0].published:.1f}"
     row = next(r for r in rows(published_run("ours")) if (r.group, r.metric) == ("all", _ORIGINAL))
     inside = row.ci_low <= whole[0].published <= row.ci_high
-    assert whole[0].verdict == ("agrees" if inside else "differs")
+    assert whole[0].verdict == ("within the interval" if inside else "differs")
+
+
+def test_a_part_of_a_benchmark_stands_beside_no_published_value():
+    """A hundred of SugarCrepe's 7,511 cases."""
+    tables = report_tables([published_run("ours")], Options(called={"ours": "NegCLIP"}))
+    assert {b.verdict for b in tables.papers.all()} == {"cannot be compared"}
+    [ours] = [line for line in tables.whole[0].lines if line.name == "ours"]
+    assert not any(cell.published for cell in ours.cells)
 
 
 _ORIGINAL = "original_accuracy"

@@ -26,7 +26,9 @@ from studio_runs import (
 from support import FEW, case, gallery, mixed, owned, part, random_scores, reference
 
 from counterpoint.cases import Cases, ImageRef, caption_case
+from counterpoint.errors import ImageError
 from counterpoint.galleries import gallery_rows
+from counterpoint.scoring.pictures import Picture
 from counterpoint.studio.browse.filters import Filter, by_outcome, chosen_rows, with_outcome
 from counterpoint.studio.browse.index import make_index
 from counterpoint.studio.browse.outcomes import name_of, outcome_of_one, outcomes_of
@@ -256,11 +258,11 @@ def test_a_run_that_is_made_anew_is_read_anew(tmp_path, monkeypatch):
 
 def test_pictures_are_scaled_and_large_ones_refused(tmp_path):
     Image.new("RGB", (3000, 1500), "red").save(tmp_path / "photo.jpg")
-    (tmp_path / "wide.png").write_bytes(png_header(20_000, 300))
+    (tmp_path / "narrow.png").write_bytes(png_header(30_000, 200))
     (tmp_path / "huge.png").write_bytes(png_header(20_000, 20_000))
     (tmp_path / "broken.png").write_bytes(b"no image")
     (tmp_path.parent / "secret.png").write_bytes((tmp_path / "photo.jpg").read_bytes())
-    names = ("photo.jpg", "wide.png", "huge.png", "broken.png", "missing.png", "../secret.png")
+    names = ("photo.jpg", "narrow.png", "huge.png", "broken.png", "missing.png", "../secret.png")
     cases = Cases.build(
         [caption_case(name, ImageRef(name), ["a"], ["b"]) for name in names],
         root=tmp_path,
@@ -279,12 +281,27 @@ def test_pictures_are_scaled_and_large_ones_refused(tmp_path):
     assert large.headers["content-type"] == "image/jpeg"
     again = {"if-none-match": large.headers["etag"]}
     assert page.get(str(large.url), headers=again).status_code == 304
-    assert picture(1).status_code == 413 and "20,000 x 300 pixels" in picture(1).text
     drawn = page.get(str(picture(1).url), headers={"accept": "image/webp,*/*"})
-    assert (drawn.status_code, drawn.headers["content-type"]) == (413, "image/svg+xml")
-    for row in (2, 3, 4, 5):
+    assert (drawn.status_code, drawn.headers["content-type"]) == (404, "image/svg+xml")
+    for row in (1, 2, 3, 4, 5):
         assert picture(row).status_code == 404
         assert "cannot be shown" in picture(row).text
+
+
+def test_no_file_is_opened_but_by_the_picture_itself(tmp_path, monkeypatch):
+    """`Picture.open` refuses devices and pipes; nothing may look at the path before it."""
+    cases = Cases.build([caption_case("1", ImageRef("/dev/zero"), ["a"], ["b"])], source="test")
+    write_run(tmp_path / "r", "m", b=(cases, np.array([1.0, 0.0])))
+    page = client(studio(tmp_path))
+    address = f"/browse/picture/{key_of(page, 'm')}/0/0?benchmark=b"
+
+    def refuse(picture):
+        raise ImageError(f"image {picture.ref.path}: not a regular file.")
+
+    monkeypatch.setattr(Picture, "open", refuse)
+    monkeypatch.setattr(Image, "open", lambda *_, **__: pytest.fail("the path was opened"))
+    answer = page.get(address)
+    assert (answer.status_code, "not a regular file" in answer.text) == (404, True)
 
 
 def test_another_crop_is_another_case():

@@ -1,6 +1,7 @@
 """Per-case values of every metric: the table that averages, intervals and tests are made from.
 
 A row is a case, or, of a gallery, one of its queries. Rows of one cluster are not independent.
+Which metrics a case defines is a matter of its own truth, not of the cases beside it.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from counterpoint.cases import Block, Cases
-from counterpoint.galleries import both_standings, is_gallery, query_clusters
+from counterpoint.galleries import both_standings, gallery_rows, is_gallery, query_clusters
 from counterpoint.metric_registry import METRICS, Metric, QueryMetric
 from counterpoint.metrics import Tie
 from counterpoint.runs import Part
@@ -53,7 +54,7 @@ class _Values(NamedTuple):
 def columns_of(part: Part, tie: Tie) -> Columns:
     """Every metric that the cases' shapes define."""
     blocks = list(part.cases.blocks())
-    metrics = [m for m in METRICS.values() if any(_defines(m, block) for block in blocks)]
+    metrics = [m for m in METRICS.values() if any(_defines(m, block).any() for block in blocks)]
     found = [
         piece
         for block in blocks
@@ -72,9 +73,29 @@ def columns_of(part: Part, tie: Tie) -> Columns:
     )
 
 
-def _defines(metric: Metric | QueryMetric, block: Block) -> bool:
+def _defines(metric: Metric | QueryMetric, block: Block) -> np.ndarray:
+    """Which cases of a block define a metric."""
     texts = isinstance(metric, Metric) and metric.texts
-    return texts == block.texts and metric.applies(block.truth)
+    return metric.applies(block.truth) & (texts == block.texts)
+
+
+def without_positives(cases: Cases) -> np.ndarray:
+    """Marks cases that have no positive and share a metric with cases that have one.
+
+    Original accuracy of all of them beside the augmented accuracy of some would be two populations
+    in one row.
+    """
+    marks = np.zeros(len(cases), dtype=bool)
+    rows = np.flatnonzero(~gallery_rows(cases))
+    chosen = cases.keep(np.isin(np.arange(len(cases)), rows))
+    defined = np.zeros((len(chosen), len(METRICS)), dtype=bool)
+    for block in chosen.blocks() if len(chosen) else ():
+        found = [_defines(metric, block) for metric in METRICS.values()]
+        defined[block.rows] = np.stack(found, axis=1)
+    reworded = defined[:, list(METRICS).index("augmented_accuracy")]
+    shared = defined[reworded].any(axis=0)
+    marks[rows] = ~reworded & defined[:, shared].any(axis=1)
+    return marks
 
 
 def _block_values(
@@ -91,12 +112,14 @@ def _block_values(
     empty = _empty(len(block.rows), len(metrics))
     found = _Values(block.rows, cases.frame["cluster"][block.rows].to_list(), *empty)
     for j, metric in enumerate(metrics):
-        if not isinstance(metric, Metric) or not _defines(metric, block):
+        mask = _defines(metric, block)
+        if not isinstance(metric, Metric) or not mask.any():
             continue
-        found.values[:, j] = metric.values(mine, block.truth, tie)
-        found.ties[:, j] = metric.ties(mine, block.truth)
+        scores_there, truth_there = mine[mask], block.truth[mask]
+        found.values[mask, j] = metric.values(scores_there, truth_there, tie)
+        found.ties[mask, j] = metric.ties(scores_there, truth_there)
         if metric.chance is not None:
-            found.chance[:, j] = metric.chance(block.truth)
+            found.chance[mask, j] = metric.chance(truth_there)
     yield found
 
 
@@ -115,7 +138,7 @@ def _gallery_values(
     sides = both_standings(scores, block.truth[0])
     places = {"images": slice(0, images), "captions": slice(images, None)}
     for j, metric in enumerate(metrics):
-        if not isinstance(metric, QueryMetric) or not _defines(metric, block):
+        if not isinstance(metric, QueryMetric) or not _defines(metric, block).any():
             continue
         rows, side = places[metric.side], sides[metric.side]
         found.values[rows, j] = metric.values(side, tie)

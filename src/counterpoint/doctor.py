@@ -12,8 +12,9 @@ from typing import Final
 import numpy as np
 
 from counterpoint.benchmarks import Benchmark, base_id, load_benchmark
+from counterpoint.benchmarks.completeness import absent_from
 from counterpoint.caption_formats import formatted
-from counterpoint.cases import TEXT, Cases, ImageRef
+from counterpoint.cases import TEXT, Absent, Cases, ImageRef
 from counterpoint.columns import columns_of
 from counterpoint.data.folders import data_root
 from counterpoint.data.health import Damage, damaged_files
@@ -77,6 +78,7 @@ class Health:
     folder: str
     cases: int
     expected: int | None
+    absent: tuple[Absent, ...]  # of the published benchmark: not in the data
     damaged: tuple[Damage, ...]
     images: Images
     defects: tuple[Defect, ...]
@@ -93,14 +95,15 @@ def examine(
 ) -> Health:
     """Examine a benchmark; without `images`, files are looked for and not opened."""
     root = data_root(data)
-    known, cases = load_benchmark(benchmark, root)
+    known, loaded = load_benchmark(benchmark, root)
     # As models see them: the authors' clean-up can make a negative equal to its original.
-    cases = formatted(cases, PROTOCOLS[known.protocol].caption_format)
+    cases = formatted(loaded, PROTOCOLS[known.protocol].caption_format)
     return Health(
         benchmark,
         str(cases.root or root),
         len(cases),
         known.count,
+        absent_from(benchmark, loaded, PROTOCOLS["strict"]),
         damaged_files(base_id(benchmark), root),
         _look_at_images(cases, images, progress or Quiet()),
         tuple(_defects(cases, benchmark)),

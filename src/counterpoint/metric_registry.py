@@ -21,7 +21,7 @@ class Metric:
     values: Function
     chance: Callable[[Array], Array] | None
     better: Literal["higher", "lower"] | None
-    applies: Callable[[Array], bool]
+    applies: Callable[[Array], Array]  # which cases of a block define it
     unit: Literal["share", "rank", "score"] = "share"
     main: bool = False  # shown in the short table
     partition: bool = False  # one of the outcomes that sum to 1, where `tied` is one of its own
@@ -42,7 +42,7 @@ class QueryMetric:
     name: str
     side: Literal["images", "captions"]
     k: int
-    applies: Callable[[Array], bool]
+    applies: Callable[[Array], Array]  # which cases of a block define it
     main: bool = False
     better: Literal["higher", "lower"] | None = "higher"
     unit: Literal["share", "rank", "score"] = "share"
@@ -58,49 +58,63 @@ class QueryMetric:
         return ((strict != lenient) & found.defined).astype(float)
 
 
-def _captions_only(truth: Array) -> bool:
-    return truth.shape[1] == 1
+# Which cases of a block define a metric: truth (n, k, m) -> n marks.
 
 
-def _few_images(truth: Array) -> bool:
-    return not is_gallery(*truth.shape[1:])
+def _all(truth: Array, marked: bool) -> Array:
+    return np.full(len(truth), marked)
 
 
-def _retrieval(truth: Array) -> bool:
-    return not _few_images(truth) and not all(map(galleries.is_classification, truth))
+def _captions_only(truth: Array) -> Array:
+    return _all(truth, truth.shape[1] == 1)
 
 
-def _classification(truth: Array) -> bool:
-    return not _few_images(truth) and any(map(galleries.is_classification, truth))
+def _few_images(truth: Array) -> Array:
+    return _all(truth, not is_gallery(*truth.shape[1:]))
 
 
-def _with_positives(truth: Array) -> bool:
+def _retrieval(truth: Array) -> Array:
+    return ~_few_images(truth) & ~_classes(truth)
+
+
+def _classification(truth: Array) -> Array:
+    return ~_few_images(truth) & _classes(truth)
+
+
+def _classes(truth: Array) -> Array:
+    return np.array([galleries.is_classification(one) for one in truth], dtype=bool)
+
+
+def _with_positives(truth: Array) -> Array:
     """Some image has two positives and a negative, so that rewording can be measured."""
-    return _few_images(truth) and bool(((truth.sum(axis=2) > 1) & ~truth.all(axis=2)).any())
+    reworded = ((truth.sum(axis=2) > 1) & ~truth.all(axis=2)).any(axis=1)
+    return np.asarray(reworded & _few_images(truth))
 
 
-def _caption_choice(truth: Array) -> bool:
-    return _captions_only(truth) or _with_positives(truth)
+def _caption_choice(truth: Array) -> Array:
+    return _captions_only(truth) | _with_positives(truth)
 
 
-def _several_images(truth: Array) -> bool:
-    return truth.shape[1] > 1 and _few_images(truth)
+def _several_images(truth: Array) -> Array:
+    return _few_images(truth) & (truth.shape[1] > 1)
 
 
-def _two_texts(truth: Array) -> bool:
+def _two_texts(truth: Array) -> Array:
     """Two texts that mean the same, against themselves and a negative."""
     same = np.array([[True, True, False]] * 2)
-    return truth.shape[1:] == same.shape and bool((truth == same).all())
+    if truth.shape[1:] != same.shape:
+        return _all(truth, False)
+    return np.asarray((truth == same).all(axis=(1, 2)))
 
 
-def _square(truth: Array) -> bool:
-    return truth.shape[1] == truth.shape[2] == 2 and bool(
-        (truth.sum(axis=1) == 1).all() and (truth.sum(axis=2) == 1).all()
-    )
+def _square(truth: Array) -> Array:
+    if truth.shape[1:] != (2, 2):
+        return _all(truth, False)
+    return np.asarray((truth.sum(axis=1) == 1).all(axis=1) & (truth.sum(axis=2) == 1).all(axis=1))
 
 
-def _many_negatives(truth: Array) -> bool:
-    return _captions_only(truth) and truth.shape[2] >= 5
+def _many_negatives(truth: Array) -> Array:
+    return _captions_only(truth) & (truth.shape[2] >= 5)
 
 
 _ALL: Final[tuple[Metric | QueryMetric, ...]] = (

@@ -28,6 +28,7 @@ AVERAGES: Final[dict[str, tuple[int, ...]]] = {
 }
 
 # Labels that loaders give to cases which an official protocol does not count.
+FIRST: Final = 1_000  # rows of a file
 BEYOND_FIRST: Final = "beyond the first 1,000"
 UNCONFIRMED: Final = "unconfirmed"
 
@@ -53,6 +54,10 @@ class Protocol:
     skip: frozenset[str] = field(default_factory=frozenset)
     min_count: int = 0
     overlong: Overlong = "leave out"
+
+    def most_of(self, count: int | None) -> int | None:
+        """How many cases of a file are scored, if it holds `count`; None if that is unknown."""
+        return min(count, FIRST) if count is not None and BEYOND_FIRST in self.skip else count
 
     def describe(self) -> str:
         parts = [f"ties {self.tie}", f"{self.average} average", f"{self.caption_format} captions"]

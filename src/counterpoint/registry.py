@@ -7,25 +7,47 @@ Third parties add to them by entry points in the groups `counterpoint.models`,
 from __future__ import annotations
 
 import importlib
+import re
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Final
 
-from counterpoint.errors import NotFoundError
-from counterpoint.untrusted import shown
+from counterpoint.errors import CounterpointError, NotFoundError, PluginError
+from counterpoint.untrusted import shortened, shown
 
 _LISTED: Final = 12
 
 
 def did_you_mean(kind: str, name: str, known: Iterable[str]) -> str:
-    """One sentence: what was not found, what may have been meant, what there is."""
-    names = sorted(known)
-    listed = ", ".join(names[:_LISTED]) + (", ..." if len(names) > _LISTED else "")
-    plain = {known_name.lower(): known_name for known_name in names}
-    close = get_close_matches(name.lower(), plain, n=1, cutoff=0.5)
-    hint = f" Did you mean {plain[close[0]]!r}?" if close else ""
+    """One sentence: what was not found, what may have been meant, what there is.
+
+    Of names that are equally near, the first is suggested.
+    """
+    names = sorted(known) if isinstance(known, set | frozenset) else list(known)
+    ordered = sorted(names)
+    listed = ", ".join(ordered[:_LISTED]) + (", ..." if len(ordered) > _LISTED else "")
+    hint = "".join(f" Did you mean {found!r}?" for found in near(name, names)[:1])
     return f"no {kind} is called {shown(name)}.{hint} Known: {listed}."
+
+
+def near(name: str, known: Iterable[str]) -> list[str]:
+    """The known names that may have been meant, best first.
+
+    Those that hold every word of the name, fewest other words first; else the one that is nearest
+    letter by letter.
+    """
+    names = list(known)
+    words = _words(name)
+    holding = [one for one in names if words and words <= _words(one)]
+    if holding:
+        return sorted(holding, key=lambda one: len(_words(one)))
+    plain = {one.lower(): one for one in reversed(names)}
+    return [plain[close] for close in get_close_matches(name.lower(), plain, n=1, cutoff=0.5)]
+
+
+def _words(name: str) -> set[str]:
+    return set(re.findall(r"[a-z]+|[0-9]+", name.lower()))
 
 
 class Registry:
@@ -44,4 +66,25 @@ class Registry:
         points = entry_points(group=self.group, name=name)
         if not points:
             raise NotFoundError(did_you_mean(self.kind, name, self.names()))
-        return next(iter(points)).load()
+        return self._load(next(iter(points)))
+
+    def broken(self) -> dict[str, str]:
+        """The plug-ins that cannot be imported, and why: all of them are tried."""
+        found = {}
+        for name in set(self.names()) - set(self.builtin):
+            try:
+                self.get(name)
+            except CounterpointError as error:
+                found[name] = str(error)
+        return found
+
+    def _load(self, point: EntryPoint) -> Any:
+        try:
+            return point.load()
+        except CounterpointError:  # it says itself what it lacks
+            raise
+        except Exception as error:  # whatever another's module does when it is imported
+            raise PluginError(
+                f"the plug-in {point.value!r} of the {self.kind} {point.name!r} cannot be imported "
+                f"({type(error).__name__}: {shortened(error)}); mend or uninstall its package."
+            ) from error

@@ -10,13 +10,14 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from counterpoint.columns import columns_of
+from counterpoint.cases import Cases
+from counterpoint.columns import columns_of, without_positives
 from counterpoint.errors import RunError
 from counterpoint.protocols import AVERAGES, Protocol
 from counterpoint.runs import Part, Run
 from counterpoint.statistics import (
-    ALL,
     RESAMPLES,
+    WHOLE,
     Averaging,
     averages,
     estimate,
@@ -24,6 +25,7 @@ from counterpoint.statistics import (
     nan_mean,
     nested,
     prefixes,
+    set_apart,
 )
 
 
@@ -87,8 +89,13 @@ def averaging_of(part: Part, protocol: Protocol, average: str | None = None) -> 
 
 
 def members_in(frame: pl.DataFrame, protocol: Protocol) -> dict[str, np.ndarray]:
-    """The cases of each group, and of all that the protocol counts."""
-    return members_of(frame["groups"].to_list(), protocol.exclude | protocol.skip)
+    """The cases of each group, and of all that the protocol counts.
+
+    Where some cases have positives, those without are in labels of their own, so that original
+    accuracy, augmented accuracy and brittleness of a label always stand on the same cases.
+    """
+    members = members_of(frame["groups"].to_list(), protocol.exclude | protocol.skip)
+    return set_apart(members, without_positives(Cases(frame)))
 
 
 def _part_rows(
@@ -98,8 +105,9 @@ def _part_rows(
     averaging = averaging_of(part, protocol)
     members = columns.members(members_in(part.cases.frame, protocol))
     if not groups:
-        wanted = {ALL, *averaging.needed(members)}
-        if averaging.levels and len(wanted) == 1:
+        needed = averaging.needed(members)
+        wanted = {*WHOLE, *needed}
+        if averaging.levels and not needed:
             wanted = set(members)  # no group counts, which must show
         members = {label: index for label, index in members.items() if label in wanted}
     found = estimate(
@@ -111,7 +119,9 @@ def _part_rows(
         resamples=resamples,
     )
     chances = means_of(columns.chance, members, averaging)
-    for label, index in members.items() if groups else [(ALL, members[ALL])]:
+    for label, index in members.items():
+        if not groups and label not in WHOLE:
+            continue
         for j, metric in enumerate(columns.metrics):
             e = found[label][j]
             if e.n == 0:

@@ -17,6 +17,8 @@ from counterpoint.protocols import DEEPEST
 RESAMPLES: Final = 10_000
 LEVEL: Final = 0.95
 ALL: Final = "all"
+REST: Final = "without positives"  # cases that cannot stand in the rows of those with positives
+WHOLE: Final = (ALL, REST)  # what is shown without its groups
 _LABELS: Final = 200  # whose resamples are held at a time
 _CELLS: Final = 20_000_000  # resample x cluster weights held at a time
 
@@ -49,16 +51,21 @@ class Averaging(NamedTuple):
         """The labels that the average over everything is made from."""
         if not self.levels:
             return []
-        known = members if self.labels is None else [m for m in members if m in self.labels]
-        return [label for label in known if label != ALL and _counts(label, members, self)]
+        return [label for label in members if self.knows(label) and _counts(label, members, self)]
+
+    def knows(self, label: str) -> bool:
+        """Whether a label is one of the groups that averages are made from."""
+        _, group = split_label(label)
+        return bool(group) and (self.labels is None or group in self.labels)
 
     def below(self, label: str) -> tuple[int, ...]:
         """The levels left for the mean of one label: those deeper than the label itself."""
-        if label == ALL:
+        _, group = split_label(label)
+        if not group:
             return self.levels
-        if self.labels is not None and label not in self.labels:
+        if not self.knows(label):
             return ()
-        depth = len(prefixes(label))
+        depth = len(prefixes(group))
         return tuple(level for level in self.levels if level == DEEPEST or level > depth)
 
 
@@ -103,6 +110,33 @@ def prefixes(label: str) -> list[str]:
     return ["/".join(parts[:depth]) for depth in range(1, len(parts) + 1)]
 
 
+def split_label(label: str) -> tuple[str, str]:
+    """A label as what it is a part of, `all` or `without positives`, and its group there, if any.
+
+    `replace/obj` is (`all`, `replace/obj`); `without positives/replace` is the group `replace` of
+    the cases without positives.
+    """
+    if label in WHOLE:
+        return label, ""
+    group = label.removeprefix(f"{REST}/")
+    return (ALL if group == label else REST), group
+
+
+def set_apart(members: Mapping[str, np.ndarray], rest: np.ndarray) -> dict[str, np.ndarray]:
+    """The labels without the rows marked in `rest`, which have the same labels of their own.
+
+    Nothing changes if no row is marked. A label without rows is left out.
+    """
+    if not rest.any():
+        return dict(members)
+    kept = {label: rows[~rest[rows]] for label, rows in members.items()}
+    apart = {
+        REST if label == ALL else f"{REST}/{label}": rows[rest[rows]]
+        for label, rows in members.items()
+    }
+    return {label: rows for label, rows in (kept | apart).items() if len(rows) or label == ALL}
+
+
 def estimate(
     values: np.ndarray,
     clusters: np.ndarray,
@@ -124,7 +158,7 @@ def estimate(
     sums = {label: _cluster_sums(values, clusters, rows) for label, rows in members.items()}
     points = {label: _ratio(s.total.sum(0), s.number.sum(0)) for label, s in sums.items()}
     draw = _Draw(int(clusters.max(initial=-1)) + 1, resamples, seed)
-    needed = [ALL, *averaging.needed(members)]
+    needed = [*(label for label in WHOLE if label in members), *averaging.needed(members)]
     held = _resampled({label: sums[label] for label in needed}, draw)
 
     def summary(label: str, samples: Mapping[str, np.ndarray]) -> list[Estimate]:
@@ -203,33 +237,33 @@ def nested(
     def below(prefix: str, levels: tuple[int, ...]) -> np.ndarray:
         labels = _labels_at(members, prefix, levels[0], averaging) if levels else []
         if not labels:  # as deep as the labels go
-            return means[prefix or ALL]
+            return means[prefix]
         counted = [label for label in labels if _counts(label, members, averaging)]
         if not counted:
-            return np.full_like(means[prefix or ALL], np.nan)
+            return np.full_like(means[prefix], np.nan)
         return nan_mean([below(label, levels[1:]) for label in counted])
 
-    return below("" if label == ALL else label, averaging.below(label))
+    return below(label, averaging.below(label))
 
 
 def _labels_at(
     members: Mapping[str, np.ndarray], prefix: str, depth: int, averaging: Averaging
 ) -> list[str]:
     """The labels below `prefix` at a depth, or those with nothing below them."""
-    known = members if averaging.labels is None else averaging.labels
-    labels = [
-        label
-        for label in members
-        if label in known and label != ALL and (not prefix or label.startswith(f"{prefix}/"))
-    ]
+    whole, above = split_label(prefix)
+    labels = {}  # by their group
+    for label in filter(averaging.knows, members):
+        part, group = split_label(label)
+        if part == whole and (not above or group.startswith(f"{above}/")):
+            labels[group] = label
     if depth == DEEPEST:
-        parents = {label.rpartition("/")[0] for label in labels}
-        return [label for label in labels if label not in parents]
-    return [label for label in labels if label.count("/") == depth - 1]
+        parents = {group.rpartition("/")[0] for group in labels}
+        return [label for group, label in labels.items() if group not in parents]
+    return [label for group, label in labels.items() if group.count("/") == depth - 1]
 
 
 def _counts(label: str, members: Mapping[str, np.ndarray], averaging: Averaging) -> bool:
-    excluded = not averaging.exclude.isdisjoint(prefixes(label))
+    excluded = not averaging.exclude.isdisjoint(prefixes(split_label(label)[1]))
     return not excluded and len(members[label]) >= averaging.min_count
 
 

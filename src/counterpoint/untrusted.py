@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import re
+import stat
+from pathlib import Path
 from reprlib import Repr
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 
 from counterpoint.errors import CounterpointError, DataError
 
 _SHOWN: Final = 200  # characters of a value in a message
-_CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+_CONTROL: Final = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
+)
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 
 
@@ -46,6 +52,19 @@ def parse_json(text: str | bytes, where: object, error: type[CounterpointError] 
     except ValueError as problem:
         raise error(f"{where}: not valid JSON: {shortened(problem)}.") from None
     return value
+
+
+def open_regular(path: Path) -> BinaryIO:
+    """A file to read. Raises an OSError for a pipe or a device, which may have no end."""
+    # Without O_NONBLOCK, to open a pipe would be to wait for its writer.
+    handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    try:
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            raise OSError(errno.EINVAL, "it is not a regular file", str(path))
+        return os.fdopen(handle, "rb")
+    except BaseException:
+        os.close(handle)
+        raise
 
 
 def shown(value: object) -> str:

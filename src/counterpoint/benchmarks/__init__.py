@@ -6,6 +6,7 @@ An id may carry options, `world-swap:size=500,seed=3`, ask for positives to be a
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -77,7 +78,9 @@ class Benchmark:
 
     `shape` is images x captions, `protocol` the official one, `images` what pictures it needs,
     `count` how many cases the published files hold, `ids` what its case ids are, `defects` what
-    is wrong with some of its cases: a mark for each case.
+    is wrong with some of its cases: a mark for each case. `files` says how many cases each of
+    several files holds (of a gallery: images), by what the ids of its cases begin with; None where
+    that is unknown.
     """
 
     id: str
@@ -92,6 +95,7 @@ class Benchmark:
     ids: str = "row number from 0"
     defaults: Mapping[str, Value] = field(default_factory=dict)
     defects: Mapping[str, Callable[[Cases], np.ndarray]] = field(default_factory=dict)
+    files: Callable[[Options], Mapping[str, int | None]] | None = None
 
     @property
     def chance(self) -> str:
@@ -101,6 +105,7 @@ class Benchmark:
 
 WITH_POSITIVES: Final = "+hp"
 _CASE_FILES: Final = (".parquet", ".jsonl")
+_OTHER_FILES: Final = (".json", ".csv", ".tsv")  # are refused by `read_cases`, which says why
 _FOLDERS: Final = "classification/"  # any folder of images is a benchmark
 
 
@@ -132,7 +137,7 @@ def find_benchmark(id: str) -> Benchmark:
     """What is known of a benchmark, by id or by the path of a case file."""
     name, _ = _split(id)
     plain = name.removesuffix(WITH_POSITIVES)
-    if plain.endswith(_CASE_FILES):
+    if plain.endswith((*_CASE_FILES, *_OTHER_FILES)):
         path = Path(plain)
         found = Benchmark(plain, "your own cases", "any", "strict", lambda _: read_cases(path))
     elif plain.startswith(_FOLDERS) and plain not in BENCHMARKS.names():
@@ -155,9 +160,23 @@ def load_benchmark(id: str, data: Path | None = None) -> tuple[Benchmark, Cases]
     return benchmark, benchmark.cases(options)
 
 
+def published_files(id: str) -> Mapping[str, int | None]:
+    """What a benchmark consists of: how many cases each file holds, by what their ids begin with.
+
+    A benchmark of one file has the one key "". Nothing is known of case files.
+    """
+    benchmark = find_benchmark(id)
+    if benchmark.files is not None:
+        return benchmark.files(Options(Path(), _read_options(benchmark, _split(id)[1])))
+    return {} if benchmark.count is None else {"": benchmark.count}
+
+
+_COMMA: Final = re.compile(r",(?=\w+=|$)")  # any other comma belongs to a value: a file's name
+
+
 def _read_options(benchmark: Benchmark, text: str) -> dict[str, Value]:
     values = dict(benchmark.defaults)
-    for part in filter(None, text.split(",")):
+    for part in filter(None, _COMMA.split(text)):
         key, _, value = part.partition("=")
         if key not in values:
             raise NotFoundError(did_you_mean(f"option of {benchmark.id}", key, values))

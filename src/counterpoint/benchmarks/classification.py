@@ -187,7 +187,7 @@ def folder_benchmark(id: str) -> Benchmark:
     )
 
 
-def _known(name: str, title: str, paper: str, licence: str, images: str) -> Benchmark:
+def _known(name: str, title: str, paper: str, licence: str, images: str, count: int) -> Benchmark:
     return replace(
         folder_benchmark(f"classification/{name}"),
         summary=f"zero-shot classification of {title}",
@@ -195,16 +195,18 @@ def _known(name: str, title: str, paper: str, licence: str, images: str) -> Benc
         licence=licence,
         images=images,
         count=1,
+        files=lambda _: {"": count},
     )
 
 
 _TABLE: Final = "10,000 test images, inside the hub's table"
-CIFAR10: Final = _known("cifar10", "CIFAR-10", "Krizhevsky 2009", "not stated", _TABLE)
-CIFAR100: Final = _known("cifar100", "CIFAR-100", "Krizhevsky 2009", "not stated", _TABLE)
+CIFAR10: Final = _known("cifar10", "CIFAR-10", "Krizhevsky 2009", "not stated", _TABLE, 10_000)
+CIFAR100: Final = _known("cifar100", "CIFAR-100", "Krizhevsky 2009", "not stated", _TABLE, 10_000)
 IMAGENET: Final = _known(
     "imagenet",
     "ImageNet-1k, with 80 prompts",
     "Russakovsky et al. 2015",
     "research only",
     "50,000 validation images, in folders by WordNet number",
+    50_000,
 )

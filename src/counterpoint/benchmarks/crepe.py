@@ -7,20 +7,21 @@ training set (CC-12M, YFCC-15M, LAION-400M) does not hold are.
 from __future__ import annotations
 
 import ast
-import logging
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from counterpoint.benchmarks import Benchmark, Options
+from counterpoint.benchmarks.completeness import NO_NEGATIVE
 from counterpoint.benchmarks.sources import files_below, number, table_rows, text, whole
 from counterpoint.benchmarks.visual_genome import VisualGenome
-from counterpoint.cases import Case, Cases, ImageRef, caption_case
+from counterpoint.cases import Absent, Case, Cases, ImageRef, caption_case
 from counterpoint.errors import DataError
 
-_log = logging.getLogger(__name__)
+_TYPES: Final = ("atom", "swap", "negate")
+_COMPLEXITIES: Final = range(4, 13)
+_SETS: Final = ("cc12m", "laion", "yfcc")
 
 
 class _File(NamedTuple):
@@ -30,14 +31,6 @@ class _File(NamedTuple):
     id: str
     group: str
     columns: dict[str, str]
-
-
-@dataclass(slots=True)
-class _LeftOut:
-    """What cannot be a case is counted, so that it can be said."""
-
-    lists: int = 0
-    negatives: int = 0
 
 
 def _productivity(options: Options) -> Cases:
@@ -75,31 +68,27 @@ def _files(options: Options, half: str, pattern: str, form: str) -> list[tuple[P
 
 
 def _cases(options: Options, files: list[_File]) -> Cases:
-    genome, left_out = VisualGenome(options.data), _LeftOut()
-    rows = (case for file in files for case in _rows(file, genome, left_out))
+    genome, absent = VisualGenome(options.data), list[Absent]()
+    rows = (case for file in files for case in _rows(file, genome, absent))
     cases = Cases.build(rows, root=options.data, source=str(options.data / "crepe"))
-    if left_out.lists or left_out.negatives:
-        said = (
-            "crepe: %d lists of negatives are empty and make no case; %d blank negatives left out."
-        )
-        _log.warning(said, left_out.lists, left_out.negatives)
-    return cases
+    return Cases(cases.frame, cases.root, absent)
 
 
-def _rows(file: _File, genome: VisualGenome, left_out: _LeftOut) -> Iterator[Case]:
+def _rows(file: _File, genome: VisualGenome, absent: list[Absent]) -> Iterator[Case]:
     for place, row in enumerate(table_rows(file.path, "crepe")):
         where = f"{file.path}: row {place}"
         whole(row, where)
         image = ImageRef(genome.path(text(row, "image_id", where)), _box(row, where))
         caption = text(row, "caption", where)
         for name, column in file.columns.items():
+            id, group = f"{file.id}{name}/{place}", f"{file.group}{name}"
             listed = _negatives(row, column, where)
             negatives = [negative for negative in listed if negative.strip()]
-            left_out.negatives += len(listed) - len(negatives)
             if not negatives:
-                left_out.lists += 1
+                absent.append(Absent(id, NO_NEGATIVE))
                 continue
-            id, group = f"{file.id}{name}/{place}", f"{file.group}{name}"
+            if blank := len(listed) - len(negatives):  # the case stays, with fewer negatives
+                absent.append(Absent(id, f"{blank} of {len(listed)} negatives are blank", 0))
             yield caption_case(id, image, (caption,), negatives, (group,))
 
 
@@ -136,6 +125,7 @@ PRODUCTIVITY: Final = Benchmark(
     licence="not stated",
     images="Visual Genome, cropped to a region",
     ids="type/complexity/row, as atom/4/0",
+    files=lambda _: {f"{kind}/{level}": None for kind in _TYPES for level in _COMPLEXITIES},
 )
 SYSTEMATICITY: Final = Benchmark(
     "crepe/systematicity",
@@ -147,4 +137,5 @@ SYSTEMATICITY: Final = Benchmark(
     licence="not stated",
     images="Visual Genome, cropped to a region",
     ids="source/seen/list/row, as cc12m/unseen/atom/0",
+    files=lambda _: {f"{source}/{seen}": None for source in _SETS for seen in ("seen", "unseen")},
 )

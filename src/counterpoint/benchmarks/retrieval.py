@@ -68,7 +68,7 @@ def _choice(options: Options, name: str, known: Iterable[str]) -> str:
     return chosen
 
 
-def _benchmark(name: str, title: str, images: str, shape: str) -> Benchmark:
+def _benchmark(name: str, title: str, images: str, shape: str, count: int) -> Benchmark:
     return Benchmark(
         f"retrieval/{name}",
         f"{title}: find the captions of an image and the image of a caption",
@@ -81,8 +81,11 @@ def _benchmark(name: str, title: str, images: str, shape: str) -> Benchmark:
         count=1,
         ids="0: the whole test split is one case",
         defaults={"captions": _PLAIN, "images": _PLAIN, "seed": 1},
+        files=lambda _: {"": count},
     )
 
 
-COCO: Final = _benchmark("coco", "COCO", "COCO val2014 (5,000 images)", "5,000 x 25,000")
-FLICKR30K: Final = _benchmark("flickr30k", "Flickr30k", "Flickr30k (by form)", "1,000 x 5,000")
+COCO: Final = _benchmark("coco", "COCO", "COCO val2014 (5,000 images)", "5,000 x 25,000", 5_000)
+FLICKR30K: Final = _benchmark(
+    "flickr30k", "Flickr30k", "Flickr30k (by form)", "1,000 x 5,000", 1_000
+)

@@ -7,28 +7,30 @@ from pathlib import Path
 from typing import Final
 
 from counterpoint.benchmarks import Benchmark, Options
-from counterpoint.benchmarks.sources import read_json, text
+from counterpoint.benchmarks.sources import first_there, read_json, text
 from counterpoint.cases import Case, Cases, ImageRef, caption_case
 from counterpoint.errors import DataError
 
-SUBSETS: Final = (
-    "add_att",
-    "add_obj",
-    "replace_att",
-    "replace_obj",
-    "replace_rel",
-    "swap_att",
-    "swap_obj",
-)
+SUBSETS: Final = {
+    "add_att": 692,
+    "add_obj": 2_062,
+    "replace_att": 788,
+    "replace_obj": 1_652,
+    "replace_rel": 1_406,
+    "swap_att": 666,
+    "swap_obj": 245,
+}
 
 
 def _cases(options: Options) -> Cases:
     folder = options.data / "sugarcrepe"
-    rows = (case for subset in SUBSETS for case in _subset(folder / f"{subset}.json", subset))
+    rows = (case for subset in SUBSETS for case in _subset(folder, subset))
     return Cases.build(rows, root=options.data, source=str(folder))
 
 
-def _subset(path: Path, subset: str) -> Iterator[Case]:
+def _subset(folder: Path, subset: str) -> Iterator[Case]:
+    file = f"{subset}.json"
+    path = first_there(folder / file, folder / "data" / file)  # as in a clone of the repository
     rows = read_json(path, "sugarcrepe")
     if not isinstance(rows, dict):
         raise DataError(f"{path}: should hold an object of cases by their number.")
@@ -56,6 +58,7 @@ SUGARCREPE: Final = Benchmark(
     paper="Hsieh et al. 2023, SugarCrepe, arXiv 2306.14610",
     licence="MIT",
     images="COCO val2017 (1,560 images)",
-    count=7511,
+    count=sum(SUBSETS.values()),
     ids="subset/key, as add_att/0",
+    files=lambda _: SUBSETS,
 )

@@ -16,7 +16,13 @@ from counterpoint.cases import TEXT, Case, Cases, ImageRef
 from counterpoint.errors import NotFoundError
 from counterpoint.registry import did_you_mean
 
-SUBSETS: Final = ("replace_att", "replace_obj", "replace_rel", "swap_att", "swap_obj")
+SUBSETS: Final = {
+    "replace_att": 788,
+    "replace_obj": 1_652,
+    "replace_rel": 1_406,
+    "swap_att": 666,
+    "swap_obj": 245,
+}
 _TRUTH: Final = (True, True, False)
 
 
@@ -53,6 +59,12 @@ def _subset(folder: Path, subset: str) -> Iterator[_Triple]:
         yield _Triple(f"{subset}/{key}", f"{kind}/{part}", image, captions)
 
 
+def _files(options: Options) -> dict[str, int | None]:
+    """By test and subset: the test by text alone has cases of its own."""
+    begins = {"both": ("", "tot/"), "itt": ("",), "tot": ("tot/",)}[options.text("tests")]
+    return {f"{begin}{subset}": n for begin in begins for subset, n in SUBSETS.items()}
+
+
 def _itt(triple: _Triple) -> Case:
     image = ImageRef(triple.image)
     return Case(triple.id, (image,), triple.captions, (_TRUTH,), (triple.group,))
@@ -75,7 +87,8 @@ SUGARCREPE_PP: Final = Benchmark(
     paper="Dumpala et al. 2024, SugarCrepe++, arXiv 2406.11171",
     licence="CC BY 4.0",
     images="COCO val2017",
-    count=2 * 4757,
+    count=2 * sum(SUBSETS.values()),
     ids="subset/id, as swap_att/0, and the same after tot/ for the test by text alone",
     defaults={"tests": "both"},
+    files=_files,
 )

@@ -16,6 +16,19 @@ from counterpoint.benchmarks import Benchmark, Options
 from counterpoint.benchmarks.sources import files_below, label, named_rows, number, require, text
 from counterpoint.cases import Case, Cases, ImageRef, caption_case
 
+PIECES: Final = {
+    "actant-swap": 1_042,
+    "action-replacement": 779,
+    "coreference-hard": 141,
+    "coreference-standard": 916,
+    "counting-adversarial": 756,
+    "counting-hard": 1_000,
+    "counting-small-quant": 1_000,
+    "existence": 534,
+    "foil-it": 1_000,
+    "plurals": 1_000,
+    "relations": 614,
+}
 UNCONFIRMED: Final = "unconfirmed"
 ENOUGH: Final = 2  # of three people who chose the caption, and not the foil
 _COCO: Final = {
@@ -92,6 +105,7 @@ VALSE: Final = Benchmark(
     paper="Parcalabescu et al. 2022, VALSE, arXiv 2112.07566",
     licence="not stated",
     images="Visual7W, COCO, SWiG and VisDial, in valse/images",
-    count=8782,
+    count=sum(PIECES.values()),
     ids="piece/key, as existence/existence_test_0",
+    files=lambda _: PIECES,
 )

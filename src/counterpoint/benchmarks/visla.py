@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import logging
 import re
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from counterpoint.benchmarks import Benchmark, Options
+from counterpoint.benchmarks.completeness import NO_NEGATIVE
 from counterpoint.benchmarks.sources import first_there, require, table_rows, text, whole
-from counterpoint.cases import Case, Cases, ImageRef, caption_case
+from counterpoint.cases import Absent, Case, Cases, ImageRef, caption_case
 from counterpoint.errors import DataError
-
-_log = logging.getLogger(__name__)
 
 
 class _Part(NamedTuple):
     """A file, under its names in the paper's and in the first version, and its columns."""
 
     name: str
+    rows: int
     files: tuple[str, ...]
     image: str
     positives: tuple[str, str]
@@ -30,6 +28,7 @@ class _Part(NamedTuple):
 _PARTS: Final = (
     _Part(
         "generic",
+        973,
         ("Generic_VISLA.tsv", "SugarCrepe.tsv"),
         "filename",
         ("caption", "second positive"),
@@ -37,6 +36,7 @@ _PARTS: Final = (
     ),
     _Part(
         "spatial",
+        652,
         ("Spatial_VISLA.tsv", "VSR_spatial.tsv"),
         "image",
         ("sent1", "sent2"),
@@ -50,28 +50,26 @@ def _cases(options: Options) -> Cases:
     found = [(part, path) for part in _PARTS if (path := _find(folder, part)).exists()]
     if not found:
         require(_find(folder, _PARTS[0]), "visla")
-    unfinished: Counter[str] = Counter()
+    unfinished: list[Absent] = []
     rows = (case for part, path in found for case in _rows(part, path, options.data, unfinished))
     cases = Cases.build(rows, root=options.data, source=str(folder))
-    for file, count in unfinished.items():
-        _log.warning("%s: %d rows have no negative caption and were left out.", file, count)
-    return cases
+    return Cases(cases.frame, cases.root, unfinished)
 
 
 def _find(folder: Path, part: _Part) -> Path:
     return first_there(*(base / file for file in part.files for base in (folder, folder / "data")))
 
 
-def _rows(part: _Part, path: Path, root: Path, unfinished: Counter[str]) -> Iterator[Case]:
+def _rows(part: _Part, path: Path, root: Path, unfinished: list[Absent]) -> Iterator[Case]:
     for number, fields in enumerate(table_rows(path, "visla", separator="\t")):
-        where = f"{path}: row {number}"
+        id, where = f"{part.name}/{number}", f"{path}: row {number}"
         row = {_column(name): value for name, value in whole(fields, where).items()}
         positives = [_caption(row, key, where) for key in part.positives]
         if part.negative in row and not row[part.negative].strip():
-            unfinished[str(path)] += 1  # the spatial file has a dozen that were never written
+            unfinished.append(Absent(id, NO_NEGATIVE))  # a dozen of the spatial file
             continue
         yield caption_case(
-            f"{part.name}/{number}",
+            id,
             ImageRef(_image(text(row, part.image, where), root, where)),
             positives,
             (_caption(row, part.negative, where),),
@@ -110,6 +108,7 @@ VISLA: Final = Benchmark(
     paper="Dumpala et al. 2024, VISLA, arXiv 2404.16365",
     licence="not stated",
     images="COCO val2017 and train2017",
-    count=973 + 652,
+    count=sum(part.rows for part in _PARTS),
     ids="part/row, as generic/0 and spatial/0",
+    files=lambda _: {part.name: part.rows for part in _PARTS},
 )

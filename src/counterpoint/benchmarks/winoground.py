@@ -56,11 +56,18 @@ def _case(values: dict[str, Any], images: tuple[ImageRef, ...], where: str) -> C
 
 
 def _groups(values: dict[str, Any], where: str) -> Iterator[str]:
-    """What the swap is (object, relation or both) comes first; the paper's other tags follow."""
+    """What the swap is (object, relation or both) comes first; the paper's other tags follow.
+
+    A case may have several secondary tags, with commas between; the name of its one tag may hold
+    a comma.
+    """
     yield label(text(values, "collapsed_tag", where))
-    for key, prefix in (("tag", "tag"), ("secondary_tag", "secondary")):
-        if values.get(key):
-            yield f"{prefix}/{label(text(values, key, where))}"
+    if values.get("tag"):
+        yield f"tag/{label(text(values, 'tag', where))}"
+    if values.get("secondary_tag"):
+        for tag in text(values, "secondary_tag", where).split(","):
+            if tag.strip():
+                yield f"secondary/{label(tag)}"
     if values.get("num_main_preds") is not None:
         yield f"preds/{number(values, 'num_main_preds', where)}"
 

@@ -1,10 +1,13 @@
 """The command line: one file a verb; parse, call, print.
 
 Exit status: 0 done; 1 an error a user can mend; 2 wrong usage; 3 done, but cases were left out
-(unless --allow-missing); 130 interrupted; 143 terminated.
+(unless --allow-missing); 4 published values were not confirmed (verify --strict); 130 interrupted;
+143 terminated.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 import typer
 
@@ -63,4 +66,16 @@ app.add_typer(generate.app)
 
 
 def main() -> None:
-    app()
+    command = typer.main.get_command(app)
+    _name_no_type_of_flags(command)
+    command()
+
+
+def _name_no_type_of_flags(command: Any, above: typer.Context | None = None) -> None:
+    """In --help, a flag is `--json` and not `--json <bool>`, as if it took a value."""
+    context = typer.Context(command, parent=above, **command.context_settings)
+    for option in command.get_params(context):
+        if getattr(option, "is_flag", False):
+            option.metavar = ""
+    for below in getattr(command, "commands", {}).values():
+        _name_no_type_of_flags(below, context)

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from counterpoint.cli.console import errors, print_json, progress_bars
-from counterpoint.cli.options import AsJson, Groups, ProtocolName
+from counterpoint.cli.options import AsJson, Groups, ProtocolName, refuse_missing_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from counterpoint.comparison import Difference
     from counterpoint.protocols import Protocol
@@ -49,15 +49,30 @@ def compare(
     from counterpoint.protocols import get_protocol
     from counterpoint.runs import load_run
 
-    a, b = load_run(run_a), load_run(run_b)
-    chosen = get_protocol(protocol) if protocol else None
-    found = comparison.compare(a, b, chosen)
+    refuse_missing_folder(html)
+    with errors.status("resampling"):
+        a, b = load_run(run_a), load_run(run_b)
+        chosen = get_protocol(protocol) if protocol else None
+        found = comparison.compare(a, b, chosen)
     if as_json:
         print_json(results.as_json(found))
     else:
         print_differences(found, a.model, b.model, groups=groups)
+    for line in _incomplete(a, b):
+        errors.print(line, style="yellow", soft_wrap=True)
     if html or open_page:
         _write_page((a, b), found, chosen, html or _PAGE, show=open_page)
+
+
+def _incomplete(a: Run, b: Run) -> Iterator[str]:
+    """Which runs are not of the whole benchmark, and why."""
+    from counterpoint.benchmarks.completeness import why_incomplete
+
+    for name in (name for name in a.parts if name in b.parts):
+        for run in (a, b):
+            part = run.parts[name]
+            if why := why_incomplete(part, part.protocol, run.manifest.get("options", {})):
+                yield f"{run.model} on {name}: {why}; compared are the cases that both runs scored."
 
 
 def _write_page(

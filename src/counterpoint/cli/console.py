@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import functools
 import json
+import math
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, ParamSpec
 
 import typer
 from rich.console import Console, ConsoleOptions, RenderableType
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.segment import Segment
 
 from counterpoint.errors import CounterpointError, Terminated, explain
-from counterpoint.progress import Advance
+from counterpoint.progress import Bars, bars_on
 from counterpoint.untrusted import without_controls
 
 P = ParamSpec("P")
@@ -48,32 +48,8 @@ output = Terminal(width=None if sys.stdout.isatty() else _PIPE_WIDTH)
 errors = Terminal(stderr=True)
 
 
-class Bars:
-    """Progress bars for the engine."""
-
-    def __init__(self, bars: Progress) -> None:
-        self.bars = bars
-
-    def start(self, what: str, total: int | None) -> Advance:
-        self.bars.start()  # only now: what never starts leaves no empty line behind
-        task = self.bars.add_task(what, total=total)
-        return lambda steps: self.bars.update(task, advance=steps)
-
-
-@contextmanager
-def progress_bars() -> Iterator[Bars]:
-    columns = (
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-    )
-    bars = Progress(*columns, console=errors)
-    try:
-        yield Bars(bars)
-    finally:
-        if bars.live.is_started:
-            bars.stop()
+def progress_bars() -> AbstractContextManager[Bars]:
+    return bars_on(errors)
 
 
 def plainly(verb: Callable[P, None], *, resumes: bool = False) -> Callable[P, None]:
@@ -104,9 +80,20 @@ def plainly(verb: Callable[P, None], *, resumes: bool = False) -> Callable[P, No
 
 
 def print_json(rows: Sequence[dict[str, Any]]) -> None:
-    """One JSON array, a row a line."""
-    lines = ",\n".join(json.dumps(row, ensure_ascii=False) for row in rows)
+    """One JSON array, a row a line; numbers to six significant digits."""
+    lines = ",\n".join(
+        json.dumps(_rounded(row), ensure_ascii=False, allow_nan=False) for row in rows
+    )
     sys.stdout.write(f"[\n{lines}\n]\n" if rows else "[]\n")
+
+
+def _rounded(value: Any) -> Any:
+    """A value with its fractions rounded to what they mean; what is not a number is null."""
+    if isinstance(value, float):
+        return float(f"{value:.6g}") if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: _rounded(one) for key, one in value.items()}
+    return [_rounded(one) for one in value] if isinstance(value, list | tuple) else value
 
 
 def percent(value: float) -> str:

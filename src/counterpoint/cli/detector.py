@@ -62,8 +62,6 @@ def train(
     from counterpoint.scoring.store import Store, default_store
     from counterpoint.scoring.work import Work
 
-    if device not in ("auto", "cpu", "cuda"):
-        raise typer.BadParameter("auto, cpu or cuda", param_hint="--device")
     if not 0 < learning_rate < 1:
         raise typer.BadParameter("between 0 and 1", param_hint="--lr")
     settings = Settings(image_epochs, caption_epochs, learning_rate, train_batch, held_out, seed)

@@ -9,7 +9,7 @@ import typer
 from rich.table import Table
 
 from counterpoint.cli.console import counted, errors, output, percent, print_json, progress_bars
-from counterpoint.cli.options import AsJson, DataFolder
+from counterpoint.cli.options import LEFT_OUT, AsJson, DataFolder
 from counterpoint.errors import DataError
 
 if TYPE_CHECKING:
@@ -24,13 +24,13 @@ def doctor(
     ] = True,
     list_file: Annotated[
         Path | None,
-        typer.Option("--list", help="Where to list missing and unreadable images."),
+        typer.Option("--list", help="A file to list missing and unreadable images in."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
     """What is there, what is missing or broken, and what the captions alone give away.
 
-    Works without any image.
+    Works without any image. The exit status is 3 if cases are missing or lack an image.
 
     Examples:
 
@@ -45,23 +45,32 @@ def doctor(
     with progress_bars() as bars:
         health = examine(benchmark, data, images=images, progress=bars)
     bad = {**health.images.missing, **health.images.unreadable}
-    if bad:
-        slug = benchmark.replace("/", "-").replace(":", "-")
-        list_file = list_file or Path(f"doctor-{slug}.txt")
-        lines = (f"{path}\t{why}\n" for path, why in bad.items())
-        try:
-            list_file.write_text("".join(lines), encoding="utf-8")
-        except OSError as error:
-            raise DataError(f"{list_file}: cannot be written: {error.strerror}.") from None
     if as_json:
-        print_json([asdict(health)])
+        print_json([{**asdict(health), "absent": [one._asdict() for one in health.absent]}])
     else:
         _print(health)
-    if bad:
+    if bad and list_file is not None:
+        _write_list(bad, list_file)
         errors.print(f"{len(bad):,} images are listed in {list_file}", soft_wrap=True)
+    elif bad:
+        errors.print(f"{len(bad):,} images are missing or unreadable; --list FILE names them.")
+    if bad or health.absent:
+        raise typer.Exit(LEFT_OUT)
+
+
+def _write_list(bad: dict[str, str], path: Path) -> None:
+    from counterpoint.writing import whole_file
+
+    if not path.absolute().parent.is_dir():
+        raise DataError(f"{path}: there is no such folder; make it first.")
+    with whole_file(path) as draft:
+        lines = "".join(f"{image}\t{why}\n" for image, why in bad.items())
+        draft.write_text(lines, encoding="utf-8")
 
 
 def _print(health: Health) -> None:
+    from counterpoint.benchmarks.completeness import describe_absent
+
     expected = "" if health.expected is None else f" of {health.expected:,} published"
     images = health.images
     lines = [
@@ -70,6 +79,8 @@ def _print(health: Health) -> None:
         f"  images       {images.needed - len(images.missing):,} of {images.needed:,} there, "
         f"{len(images.unreadable):,} unreadable; {counted(images.cases_without, 'case')} lack one",
     ]
+    if health.absent:
+        lines.insert(2, f"  absent       {describe_absent(health.absent)}")
     lines += [f"  damaged      {file}: {what}" for file, what in health.damaged]
     if health.gaps:
         lines.append(f"  ids          {len(health.gaps):,} missing, as {health.gaps[0]}")

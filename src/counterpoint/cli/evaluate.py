@@ -82,13 +82,12 @@ def evaluate(
 ) -> None:
     """Score models on benchmarks, print one table, keep every raw score."""
     from counterpoint import results
-    from counterpoint.cli.tables import left_out_lines, print_results
+    from counterpoint.cli.left_out import report_left_out
+    from counterpoint.cli.tables import print_results
     from counterpoint.defects import with_clean
     from counterpoint.evaluation import evaluate as run_evaluation
     from counterpoint.models import LoadOptions
 
-    if device not in ("auto", "cpu", "cuda"):
-        raise typer.BadParameter("auto, cpu or cuda", param_hint="--device")
     with progress_bars() as bars:
         runs = run_evaluation(
             model,
@@ -105,8 +104,9 @@ def evaluate(
         )
         options = LoadOptions(device, precision, trust_remote_code)
         flips = _flips(runs, options, bars) if check_precision else []
-    shown = with_clean(runs) if clean else runs
-    rows = [row for run in shown for row in results.rows(run, groups=groups or as_json)]
+    with errors.status("resampling"):
+        shown = with_clean(runs) if clean else runs
+        rows = [row for run in shown for row in results.rows(run, groups=groups or as_json)]
     if as_json:
         print_json(results.as_json(rows))
     else:
@@ -122,11 +122,7 @@ def evaluate(
             f"{flip.largest:.1e}",
             soft_wrap=True,
         )
-    for line in left_out_lines(runs):
-        errors.print(line, style="yellow", soft_wrap=True)
-    if any(run.left_out for run in runs) and not allow_missing:
-        errors.print("Cases were left out; --allow-missing accepts that.", style="yellow")
-        raise typer.Exit(3)
+    report_left_out(runs, allow_missing)
 
 
 def _flips(runs: list[Run], options: LoadOptions, bars: Progress) -> list[Flips]:

@@ -46,7 +46,7 @@ MethodNames = Annotated[
         help="A method (`counterpoint ls methods`), repeatable; `rules` and `llm` are all of them.",
     ),
 ]
-Seed = Annotated[int, typer.Option(min=0, help="Another seed, other texts.")]
+Seed = Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Random seed.")]
 Each = Annotated[int, typer.Option(min=1, max=4, help="Texts a way of making them may give.")]
 Form = Annotated[
     Literal["caption", "uniform"],
@@ -221,8 +221,9 @@ def _of_graphs(
     from dataclasses import replace
 
     from counterpoint.generate.from_graphs import generate_from_graphs
+    from counterpoint.generate.outputs import reserved
 
-    with progress_bars() as bars:
+    with reserved(out), progress_bars() as bars:
         return generate_from_graphs(
             Path(name),
             replace(settings, methods=methods),

@@ -7,14 +7,17 @@ from typing import Annotated
 
 import typer
 
-from counterpoint.cli.console import output, print_json
-from counterpoint.cli.options import AsJson, DataFolder, Groups, ProtocolName
+from counterpoint.cli.console import errors, output, print_json
+from counterpoint.cli.options import AllowMissing, AsJson, DataFolder, Groups, ProtocolName
 
 
 def import_scores(
     file: Annotated[
         Path,
-        typer.Argument(help="A .csv, .tsv, .jsonl or .parquet: case_id, image, caption, score."),
+        typer.Argument(
+            help="A .csv, .tsv, .jsonl or .parquet: case_id, image, caption, score; "
+            "or case_id, C0I0, C0I1, C1I0, C1I1 (caption and image), also as .txt."
+        ),
     ],
     benchmark: Annotated[str, typer.Option("-b", "--benchmark", help="Benchmark id or case file.")],
     name: Annotated[str, typer.Option("--name", help="What to call the model.")],
@@ -22,6 +25,7 @@ def import_scores(
     out: Annotated[Path | None, typer.Option(help="The run's folder. Else: in runs/.")] = None,
     protocol: ProtocolName = None,
     groups: Groups = False,
+    allow_missing: AllowMissing = False,
     as_json: AsJson = False,
 ) -> None:
     """Make a run from scores that were computed elsewhere; no model and no image is needed.
@@ -33,13 +37,17 @@ def import_scores(
     counterpoint import scores.csv -b sugarcrepe --name my-model --data my-data --out runs/mine
     """
     from counterpoint import results
+    from counterpoint.cli.left_out import report_left_out
     from counterpoint.cli.tables import print_results
     from counterpoint.importing import import_scores as make_run
 
-    run = make_run(file, benchmark, name, data=data, out=out, protocol=protocol)
-    rows = results.rows(run, groups=groups or as_json)
+    with errors.status("reading scores"):
+        run = make_run(file, benchmark, name, data=data, out=out, protocol=protocol)
+    with errors.status("resampling"):
+        rows = results.rows(run, groups=groups or as_json)
     if as_json:
         print_json(results.as_json(rows))
-        return
-    print_results([run], rows, groups=groups)
-    output.print(f"saved {run.folder}", soft_wrap=True)
+    else:
+        print_results([run], rows, groups=groups)
+        output.print(f"saved {run.folder}", soft_wrap=True)
+    report_left_out([run], allow_missing)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from counterpoint.cli.console import output, print_json
+from counterpoint.cli.console import errors, output, print_json
 from counterpoint.cli.options import AsJson, Clean, Groups, ProtocolName
 
 
@@ -30,22 +30,26 @@ def rescore(
     counterpoint rescore runs/demo/world-base --protocol strict --averages
     """
     from counterpoint import results
-    from counterpoint.cli.tables import averages_table, print_results
+    from counterpoint.cli.tables import averages_table, left_out_lines, print_results
     from counterpoint.defects import with_clean
     from counterpoint.protocols import get_protocol
     from counterpoint.runs import find_runs, load_run
 
-    loaded = [load_run(folder) for path in runs for folder in find_runs(path)]
-    loaded = with_clean(loaded) if clean else loaded
-    chosen = get_protocol(protocol) if protocol else None
     wanted = groups or as_json
-    rows = [row for run in loaded for row in results.rows(run, chosen, groups=wanted)]
+    with errors.status("resampling"):
+        loaded = [load_run(folder) for path in runs for folder in find_runs(path)]
+        loaded = with_clean(loaded) if clean else loaded
+        chosen = get_protocol(protocol) if protocol else None
+        rows = [row for run in loaded for row in results.rows(run, chosen, groups=wanted)]
     if as_json:
         print_json(results.as_json(rows))
         return
     print_results(loaded, rows, groups=groups, protocol=chosen)
+    for line in left_out_lines(loaded):
+        errors.print(line, style="yellow", soft_wrap=True)
     for run in loaded if averages else []:
         for part in filter(lambda part: len(part.cases), run.parts.values()):
             used = results.fitting(part, chosen)
-            found = results.side_by_side(part, chosen)
+            with errors.status("resampling"):
+                found = results.side_by_side(part, chosen)
             output.print(averages_table(part.benchmark, run.model, found, used))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 from rich.table import Table
@@ -14,6 +16,24 @@ from counterpoint.cli.options import AsJson
 
 if TYPE_CHECKING:
     from counterpoint.published import Check
+    from counterpoint.runs import Run
+
+NOT_CONFIRMED: Final = 4  # the exit status of --strict
+_CONFIRMED: Final = ("same to the digit", "within the interval")
+_COUNTED: Final = {
+    "same to the digit": "same to the digit",
+    "within the interval": "within the interval",
+    "differs": "differ",
+    "cannot be compared": "cannot be compared",
+    "no value": "without a published value",
+}
+_STYLES: Final = {
+    "same to the digit": "green",
+    "within the interval": "green",
+    "differs": "red",
+    "cannot be compared": "yellow",
+    "no value": "dim",
+}
 
 
 def verify(
@@ -25,54 +45,70 @@ def verify(
     groups: Annotated[
         bool, typer.Option("--groups", help="Also show groups that have no published value.")
     ] = False,
+    strict: Annotated[
+        bool,
+        typer.Option(
+            "--strict", help="Exit with 4 unless there are published values and all are confirmed."
+        ),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Put a run's numbers beside the papers': agrees, differs, or no value.
+    """Put a run's numbers beside the papers'.
 
-    A published value agrees if it lies within our 95% interval, give or take its rounding.
+    Verdicts: same to the digit; within the interval (the published value, give or take its
+    rounding, lies within our 95% interval); differs; cannot be compared (the run is not of the
+    whole benchmark, or was scored under another protocol).
 
     Examples:
 
     counterpoint verify runs/clip
 
-    counterpoint verify runs/mine --as "NegCLIP" --json
+    counterpoint verify runs/mine --as "NegCLIP" --strict --json
     """
     from counterpoint.published import verify as check_run
     from counterpoint.results import as_json as plain
     from counterpoint.runs import load_run
     from counterpoint.statistics import ALL
 
-    loaded = load_run(run)
-    found = check_run(loaded, model)
+    with errors.status("resampling"):
+        loaded = load_run(run)
+        found = check_run(loaded, model)
     if as_json:
         print_json(plain(found))
-        return
-    shown = [c for c in found if groups or c.published is not None or c.group == ALL]
+    else:
+        shown = [c for c in found if groups or c.published is not None or c.group == ALL]
+        _print(loaded.model, shown)
+    for line in _warnings(loaded, model, found):
+        errors.print(line, style="yellow", soft_wrap=True)
+    beside = [c for c in found if c.published is not None]
+    if strict and not (beside and all(c.verdict in _CONFIRMED for c in beside)):
+        raise typer.Exit(NOT_CONFIRMED)
+
+
+def _print(model: str, shown: list[Check]) -> None:
     for benchmark in dict.fromkeys(c.benchmark for c in shown):
-        output.print(_table(loaded.model, [c for c in shown if c.benchmark == benchmark]))
+        output.print(_table(model, [c for c in shown if c.benchmark == benchmark]))
     for note in dict.fromkeys(f"{c.source}: {c.note}" for c in shown if c.note):
         output.print(note, style="dim", soft_wrap=True)
     lines = {(c.benchmark, c.group, c.metric, c.average, c.published): c.verdict for c in shown}
-    counts = [list(lines.values()).count(verdict) for verdict in ("agrees", "differs", "no value")]
-    output.print("{} agree, {} differ, {} have no published value".format(*counts))
-    for check in {c.benchmark: c for c in shown if c.left_out}.values():
-        errors.print(
-            f"{check.benchmark}: {check.left_out:,} cases or images were left out of this run, so "
-            "it is not the benchmark that the papers measured.",
-            style="yellow",
-            soft_wrap=True,
-        )
-    if limit := loaded.manifest.get("options", {}).get("limit"):
-        errors.print(
-            f"This run was limited to {limit:,} cases of each benchmark; the papers used all.",
-            style="yellow",
-        )
+    counts: Counter[str] = Counter(lines.values())
+    output.print(", ".join(f"{counts[verdict]} {said}" for verdict, said in _COUNTED.items()))
+
+
+def _warnings(run: Run, model: str | None, found: list[Check]) -> Iterator[str]:
+    """What a reader of the verdicts must know."""
+    from counterpoint.published import near_models, not_the_model
+
+    if model is not None and (why := not_the_model(run, model)):
+        yield f"Note: {why}."
+    yield from dict.fromkeys(f"{c.benchmark} cannot be compared: {c.why}" for c in found if c.why)
     if not any(c.published is not None for c in found):
-        errors.print(
-            f"Nothing is published of {model or loaded.model!r} on these benchmarks; --as names "
-            "another model of published.csv.",
-            style="yellow",
-            soft_wrap=True,
+        name = model or run.model
+        close = ", ".join(repr(other) for other in near_models(name, run)[:3] if other != name)
+        hint = f" There are values of {close}." if close else ""
+        yield (
+            f"Nothing is published of {name!r} on these benchmarks; --as names another model of "
+            f"published.csv.{hint}"
         )
 
 
@@ -84,24 +120,30 @@ def _table(model: str, found: list[Check]) -> Table:
     table = Table(title=title, title_justify="left", header_style="bold")
     for name in ("group", "metric", "average"):
         table.add_column(name, overflow="fold")
-    for name in ("ours", "published"):
+    for name in ("ours", "cases", "published"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("verdict", no_wrap=True)
     table.add_column("source", overflow="fold")
     for check, sources in _merged(found):
-        style = {"agrees": "green", "differs": "red", "no value": "dim"}[check.verdict]
         table.add_row(
             check.group,
             HEADINGS.get(check.metric, check.metric),
             check.average,
-            f"{_shown(check, check.ours)} [{_shown(check, check.ci_low)}, "
-            f"{_shown(check, check.ci_high)}]",
+            _interval(check),
+            f"{check.n:,}",
             "" if check.published is None else _shown(check, check.published),
             check.verdict,
             sources,
-            style=style,
+            style=_STYLES[check.verdict],
         )
     return table
+
+
+def _interval(check: Check) -> str:
+    if math.isnan(check.ours):
+        return "unknown"
+    low, high = _shown(check, check.ci_low), _shown(check, check.ci_high)
+    return f"{_shown(check, check.ours)} [{low}, {high}]"
 
 
 def _merged(found: list[Check]) -> Iterator[tuple[Check, str]]:
@@ -128,6 +170,10 @@ def _sources(checks: list[Check]) -> str:
 
 
 def _shown(check: Check, value: float) -> str:
+    """A number with as many decimals as the published one has."""
     from counterpoint.metric_registry import METRICS
 
-    return f"{100 * value:.1f}" if METRICS[check.metric].unit == "share" else f"{value:.3f}"
+    share = METRICS[check.metric].unit == "share"
+    scale, usual = (100, 1) if share else (1, 3)
+    decimals = usual if check.rounding is None else -round(math.log10(2 * scale * check.rounding))
+    return f"{scale * value:.{decimals}f}"

@@ -17,6 +17,7 @@ from counterpoint.cli.options import (
     Groups,
     Limit,
     ProtocolName,
+    refuse_missing_folder,
 )
 
 if TYPE_CHECKING:
@@ -65,14 +66,14 @@ def wise(
     Choose alpha on other cases than those you report.
     """
     chosen = read_alphas(alphas)
-    if device not in ("auto", "cpu", "cuda"):
-        raise typer.BadParameter("auto, cpu or cuda", param_hint="--device")
     if not benchmark and save is None:
         raise typer.BadParameter("a benchmark, or --save ALPHA FOLDER", param_hint="-b")
     if plot is not None and (plot.suffix != ".svg" or not benchmark):
         raise typer.BadParameter("a FILE.svg, and -b BENCHMARK to draw", param_hint="--plot")
     if save is not None and not 0 <= save[0] <= 1:
         raise typer.BadParameter("an alpha between 0 and 1, and a folder", param_hint="--save")
+
+    refuse_missing_folder(plot)
 
     from counterpoint.models import LoadOptions
     from counterpoint.train import wise_plot
@@ -97,7 +98,8 @@ def wise(
                 batch_size=batch_size,
                 progress=bars,
             )
-        found = _found(chosen, runs, groups=groups or as_json)
+        with errors.status("resampling"):
+            found = _found(chosen, runs, groups=groups or as_json)
         _print(found, runs, (base, tuned), groups=groups, as_json=as_json)
         if plot is not None:
             wise_plot.draw(found, plot, f"from {base} to {tuned}")
@@ -160,13 +162,9 @@ def _say(line: str, as_json: bool) -> None:
 
 
 def _print_left_out(runs: list[Run], allow_missing: bool) -> None:
-    from counterpoint.cli.tables import left_out_lines
+    from counterpoint.cli.left_out import report_left_out
 
     notes = dict.fromkeys(n for run in runs for n in run.manifest["model_info"].get("notes", ()))
     for note in notes:
         errors.print(f"note: {note}", style="yellow", soft_wrap=True)
-    for line in left_out_lines(runs):
-        errors.print(line, style="yellow", soft_wrap=True)
-    if any(run.left_out for run in runs) and not allow_missing:
-        errors.print("Cases were left out; --allow-missing accepts that.", style="yellow")
-        raise typer.Exit(3)
+    report_left_out(runs, allow_missing)

@@ -12,9 +12,7 @@ from counterpoint.cases import TEXT, Cases
 from counterpoint.errors import NotFoundError
 from counterpoint.models import LoadOptions
 
-# A seed whose nine main numbers on the default world benchmarks all lie within their intervals of
-# chance; of 95 % intervals, about one in twenty does not hold it.
-_SEED: Final = 5
+_SEED: Final = 0  # not chosen: of 95 % intervals, about one in twenty does not hold chance
 _PAIRS: Final = 4_000_000  # scored at a time
 
 

@@ -9,7 +9,7 @@ from typing import Final, Literal
 import polars as pl
 
 from counterpoint.progress import Progress, Quiet
-from counterpoint.published import Check, published, published_model, verify
+from counterpoint.published import Check, Verdict, judge, published, published_model, verify
 from counterpoint.report.gathering import Material, Scored
 from counterpoint.report.numbers import Number
 
@@ -31,7 +31,7 @@ class Beside:
     average: str
     ours: float
     published: float
-    verdict: Literal["", "agrees", "differs"]
+    verdict: Verdict | Literal[""]
     called: str  # the model's name in the paper
     source: str
     note: str
@@ -45,9 +45,10 @@ class Papers:
     human: dict[tuple[str, str, str], Beside]
 
     def main(self, number: Number) -> Beside | None:
-        """The value to print beside a number: of the same protocol and average."""
+        """The value to print beside a number: of the same protocol and average, and cases."""
         mine = self.values.get((number.model, number.benchmark, number.group, number.metric), [])
-        return next((found for found in mine if found.verdict), None)
+        unlike = ("", "cannot be compared")
+        return next((found for found in mine if found.verdict not in unlike), None)
 
     def all(self) -> list[Beside]:
         return [found for several in self.values.values() for found in several]
@@ -112,10 +113,12 @@ def _found(
 
 def _beside(label: str, check: Check, number: Number | None) -> Beside:
     assert check.published is not None and check.rounding is not None
-    verdict: Literal["", "agrees", "differs"] = ""
+    verdict: Verdict | Literal[""] = ""
     if number is not None and abs(number.value - check.ours) < 1e-9:
-        low, high = number.ci_low - check.rounding, number.ci_high + check.rounding
-        verdict = "agrees" if low <= check.published <= high else "differs"
+        interval = (number.value, number.ci_low, number.ci_high)
+        verdict = judge(*interval, check.published, check.rounding, check.why)
+    elif check.why:
+        verdict = check.verdict
     return Beside(
         label,
         check.benchmark,

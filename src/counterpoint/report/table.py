@@ -13,12 +13,12 @@ from counterpoint.report.numbers import Number, Standing
 from counterpoint.report.papers import Papers
 from counterpoint.report.wording import is_human, written
 from counterpoint.statistics import ALL
-from counterpoint.wording import HEADINGS, heading
+from counterpoint.wording import HEADINGS, hangs_on_ties, heading, is_baseline, ties_by_model
 
 _WIDTH: Final = 7  # columns of numbers of a sheet; a benchmark with more has a sheet of its own
 _GROUPS: Final = 40  # shown in the page; the CSV has them all
 
-Kind = Literal["model", "human", "chance", "published human"]
+Kind = Literal["model", "baseline", "human", "chance", "published human"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +28,7 @@ class Cell:
     value: str = ""
     reach: str = ""  # half of the interval's width
     standing: Standing = ""
+    ties: bool = False  # the number hangs on them
     published: str = ""
     differs: bool = False
     says: str = ""  # all of it in words
@@ -63,6 +64,12 @@ class Head:
 class Sheet:
     heads: list[Head]
     lines: list[Line]
+    ties: dict[str, str]  # how many there are, by model
+
+    @property
+    def marked(self) -> bool:
+        """Whether a number of it hangs on ties."""
+        return any(cell.ties for line in self.lines for cell in line.cells)
 
     @property
     def columns(self) -> list[str]:
@@ -84,6 +91,13 @@ class Tables:
     footnotes: dict[str, str]
     numbers: list[Number]
     papers: Papers = field(repr=False)
+
+    @property
+    def metrics(self) -> list[str]:
+        """Those of its columns, each once."""
+        return list(
+            dict.fromkeys(m for sheet in self.whole for head in sheet.heads for m in head.metrics)
+        )
 
 
 def tables(material: Material, numbers: Sequence[Number], papers: Papers) -> Tables:
@@ -166,14 +180,20 @@ def _sheet(
             _cell(known.get((label, head.benchmark, metric)), papers) for head, metric in places
         ]
         if not all(cell.empty for cell in cells):
-            lines.append(Line(label, "human" if is_human(run.model) else "model", cells))
+            lines.append(Line(label, _kind(run.model), cells))
     human = [_human(papers, head, metric) for head, metric in places]
     if not all(cell.empty for cell in human):
         lines.append(Line("human (published)", "published human", human))
     chances = [_chance(list(known.values()), head, metric) for head, metric in places]
     if not all(cell.empty for cell in chances):
         lines.append(Line("chance", "chance", chances))
-    return Sheet(heads, lines)
+    return Sheet(heads, lines, ties_by_model(known.values()))
+
+
+def _kind(model: str) -> Kind:
+    if is_human(model):
+        return "human"
+    return "baseline" if is_baseline(model) else "model"
 
 
 def _cell(number: Number | None, papers: Papers) -> Cell:
@@ -183,7 +203,11 @@ def _cell(number: Number | None, papers: Papers) -> Cell:
     low, high = written(name, number.ci_low), written(name, number.ci_high)
     beside = papers.main(number)
     said = {"best": "best", "tied": "tied with the best", "untested": "not tested"}
-    says = [f"95% interval {low} to {high}", f"{number.n:,} values", f"{number.ties:,} with a tie"]
+    says = [
+        f"95% interval {low} to {high}",
+        f"{number.n:,} values",
+        f"{number.ties:,} hang on a tie",
+    ]
     says += [said[number.standing]] if number.standing else []
     if beside is not None:
         says.append(f"published: {written(name, beside.published)}, {beside.source}")
@@ -191,6 +215,7 @@ def _cell(number: Number | None, papers: Papers) -> Cell:
         written(name, number.value),
         written(name, (number.ci_high - number.ci_low) / 2),
         number.standing,
+        hangs_on_ties(number),
         "" if beside is None else written(name, beside.published),
         beside is not None and beside.verdict == "differs",
         "; ".join(says),

@@ -8,8 +8,11 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from counterpoint.errors import ImageError
 from counterpoint.galleries import is_gallery
+from counterpoint.progress import Progress
 from counterpoint.protocols import Overlong
+from counterpoint.scoring.pictures import Picture
 from counterpoint.scoring.plan import Pairs, Plan, Share
 
 _LINES: Final = 20_000  # images whose vectors are in memory at a time
@@ -88,6 +91,35 @@ def leave_out_overlong(
             scored[name].left_out[row] = (
                 f"caption too long: {longest} tokens, the model takes {limit}."
             )
+
+
+def foretell(plan: Plan, scored: Mapping[str, Scored], progress: Progress) -> None:
+    """Tell before the work of benchmarks that will lose most of their cases, or gallery images."""
+    gone = np.array([_is_missing(picture) for picture in plan.pictures], dtype=bool)
+    for name, share in plan.shares.items():
+        images, missing = len(share.images), int(gone[share.images].sum())
+        lost = np.zeros(len(share.layout.images) - 1, dtype=bool)
+        lost[list(scored[name].left_out)] = True
+        overlong = int(lost.sum())
+        if is_gallery(images, len(share.captions)) and len(lost) == 1:
+            if missing * 2 > images:
+                progress.note(f"on {name}: {missing:,} of {images:,} images are not there.")
+            continue
+        lost |= share.cases_with_image(gone)
+        if lost.sum() * 2 > len(lost):
+            progress.note(
+                f"on {name}: {lost.sum():,} of {len(lost):,} cases will be left out (cases with a "
+                f"caption too long for the model: {overlong:,}; images that are not there: "
+                f"{missing:,} of {images:,})."
+            )
+
+
+def _is_missing(picture: Picture) -> bool:
+    try:
+        file = picture.file()
+    except ImageError:
+        return True
+    return file is not None and not file.is_file()
 
 
 class TokenCounts(NamedTuple):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import signal
 import socket
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from ipaddress import ip_address
@@ -11,7 +13,10 @@ from typing import TYPE_CHECKING
 from counterpoint.errors import CounterpointError
 
 if TYPE_CHECKING:
+    import uvicorn
     from fastapi import FastAPI
+
+    from counterpoint.studio.connections import PatientProtocol
 
 
 def is_loopback(host: str) -> bool:
@@ -25,15 +30,36 @@ def is_loopback(host: str) -> bool:
 
 
 def serve(app: FastAPI, host: str, port: int, announce: Callable[[str], None]) -> None:
-    """Serve until interrupted; `announce` is told the address once the port is held."""
-    import uvicorn
+    """Serve until interrupted; `announce` is told the address once the port is held.
 
-    with bound(host, port) as held:
+    Ctrl-C is the usual end, and no failure; SIGTERM exits with 143.
+    """
+    # uvicorn ends the answers that are under way, then passes the signal on.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    with suppress(KeyboardInterrupt), bound(host, port) as held:
         name = f"[{host}]" if ":" in host else host
         announce(f"http://{name}:{held.getsockname()[1]}")
-        config = uvicorn.Config(app, log_level="warning", access_log=False, server_header=False)
-        with suppress(KeyboardInterrupt):  # how one ends it
-            uvicorn.Server(config).run([held])
+        server_of(app).run([held])
+
+
+def server_of(app: FastAPI, protocol: type[PatientProtocol] | None = None) -> uvicorn.Server:
+    """A server of the app; `protocol` says how patient it is with slow clients."""
+    import uvicorn
+
+    from counterpoint.studio.connections import PatientProtocol
+
+    protocol = protocol or PatientProtocol
+    config = uvicorn.Config(
+        app,
+        http=protocol,
+        ws="none",
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        backlog=-(-protocol.connections_at_most // 2),  # accepted in one go, and then counted
+        timeout_graceful_shutdown=5,
+    )
+    return uvicorn.Server(config)
 
 
 def bound(host: str, port: int) -> socket.socket:

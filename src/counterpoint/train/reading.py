@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
@@ -140,6 +141,10 @@ def _value(text: str) -> Any:
     return _yaml(text, shown(text)) if text else ""
 
 
+# PyYAML reads YAML 1.1, where a number with an exponent needs a point and a sign: 1.0e-2, not 1e-2.
+_EXPONENT: Final = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+$")
+
+
 def _yaml(text: str, where: str) -> Any:
     try:
         import yaml
@@ -166,6 +171,7 @@ def _yaml(text: str, where: str) -> Any:
                 )
             return super().construct_mapping(node, deep)
 
+    Loader.add_implicit_resolver("tag:yaml.org,2002:float", _EXPONENT, [*"+-.0123456789"])
     try:
         return yaml.load(text, Loader)
     except RecursionError:

@@ -45,7 +45,8 @@ _LIBRARIES: Final = ("diffusers", "transformers")  # whose classes a pipeline ma
 def open_pipeline(model: str, device: str = "auto", precision: str = "auto") -> Opened:
     """Open a model in half precision on a GPU and in full on a CPU, unless told otherwise."""
     place = Place(LoadOptions(device))
-    chosen = ("fp16" if place.device == "cuda" else "fp32") if precision == "auto" else precision
+    usual = "fp16" if place.device.startswith("cuda") else "fp32"
+    chosen = usual if precision == "auto" else precision
     if chosen not in PRECISIONS:
         raise NotFoundError(did_you_mean("precision", precision, ("auto", *PRECISIONS)))
     recipe = MODELS.get(model, Recipe(model, ""))

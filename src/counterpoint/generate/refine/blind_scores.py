@@ -98,6 +98,9 @@ class _Part:
     def __init__(self, advance: Advance, steps: int) -> None:
         self.whole, self.steps = advance, steps
 
+    def note(self, text: str) -> None:
+        del text
+
     def start(self, what: str, total: int | None) -> Advance:
         del what
         done, of = 0, total or 1

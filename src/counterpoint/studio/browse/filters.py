@@ -11,8 +11,10 @@ import numpy as np
 from counterpoint.studio.browse.index import Index
 from counterpoint.studio.browse.outcomes import OUTCOMES, code_of
 from counterpoint.studio.security import Refused
+from counterpoint.studio.web import whole_number
 
 PER_PAGE: Final = 20
+_PAGES: Final = 10**8
 _LONGEST: Final = 200  # characters of a search
 DIFFER: Final = {
     "": "they disagree",
@@ -52,9 +54,9 @@ def read_filter(query: Mapping[str, str]) -> Filter:
         raise Refused("There is no such outcome.", 404)
     if differ not in DIFFER:
         raise Refused("Two models can disagree, or one of them alone be right.", 404)
-    number = int(page) if page.isascii() and page.isdecimal() and len(page) < 9 else 1
     text = query.get("q", "")[:_LONGEST].replace("\0", "").strip()
-    return Filter(**named, outcome=outcome, differ=differ, q=text, page=max(1, number))
+    number = whole_number(page, _PAGES, 1) or 1
+    return Filter(**named, outcome=outcome, differ=differ, q=text, page=number)
 
 
 def chosen_rows(filter: Filter, index: Index, other: Index | None) -> np.ndarray:

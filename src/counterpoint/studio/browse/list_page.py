@@ -28,10 +28,7 @@ def fitted(library: Library, asked: Filter) -> tuple[Filter, Listed, Index]:
     """
     run = library.run(asked.run) if asked.run else None
     if run is None or (asked.benchmark and asked.benchmark not in run.benchmarks):
-        having = library.having(asked.benchmark) if asked.benchmark else library.runs()
-        if not having:
-            raise Refused("No run has such a benchmark.", 404)
-        run = having[0]
+        run = _first(library, asked.benchmark)
     benchmark = asked.benchmark or run.benchmarks[0]
     index = library.index(run, benchmark)
     others = {listed.key for listed in library.having(benchmark)} - {run.key}
@@ -45,6 +42,19 @@ def fitted(library: Library, asked: Filter) -> tuple[Filter, Listed, Index]:
         differ=asked.differ if other else "",
     )
     return found, run, index
+
+
+def _first(library: Library, benchmark: str) -> Listed:
+    """The first run that has the benchmark and can be shown."""
+    refused = Refused("No run has such a benchmark.", 404)
+    for run in library.having(benchmark) if benchmark else library.runs():
+        try:
+            library.index(run, benchmark or run.benchmarks[0])
+        except Refused as error:
+            refused = error
+        else:
+            return run
+    raise refused
 
 
 def found_rows(library: Library, filter: Filter, index: Index) -> np.ndarray:

@@ -1,0 +1,101 @@
+"""Whether a run holds the whole published benchmark: all files, all their rows, all images."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from counterpoint.benchmarks import base_id, published_files
+from counterpoint.cases import Absent, Cases
+from counterpoint.errors import NotFoundError
+from counterpoint.galleries import gallery_rows
+from counterpoint.protocols import Protocol
+from counterpoint.runs import Part
+from counterpoint.statistics import ALL, members_of
+
+FILE_MISSING: Final = "file missing"
+ROWS_MISSING: Final = "rows missing"
+NO_NEGATIVE: Final = "no negative caption"  # in the published file: nobody can score it
+
+
+def counted(cases: Cases, protocol: Protocol) -> Cases:
+    """The cases that a protocol scores."""
+    if not protocol.skip:
+        return cases
+    rows = members_of(cases.frame["groups"].to_list(), protocol.skip)[ALL]
+    return Cases(cases.frame[rows], cases.root, cases.absent)
+
+
+def absent_from(id: str, cases: Cases, protocol: Protocol) -> tuple[Absent, ...]:
+    """What the published benchmark has and its data here lack, of what the protocol scores."""
+    return (*_lacking(id, counted(cases, protocol), protocol), *cases.absent)
+
+
+def _lacking(id: str, cases: Cases, protocol: Protocol) -> Iterator[Absent]:
+    weights = _weights(cases)
+    for file, count in published_files(id).items():
+        begin = f"{file}/" if file else ""
+        found = int(weights[cases.ids.str.starts_with(begin).to_numpy()].sum())
+        unusable = [one for one in cases.absent if one.what.startswith(begin)]
+        expected = protocol.most_of(count)
+        lacking = (expected or 0) - found - sum(one.cases or 0 for one in unusable)
+        if not found and not unusable:
+            yield Absent(file or base_id(id), FILE_MISSING, expected)
+        elif lacking > 0:
+            yield Absent(file or base_id(id), ROWS_MISSING, lacking)
+
+
+def _weights(cases: Cases) -> np.ndarray:
+    """A case counts once, a gallery as often as it has images."""
+    return np.where(gallery_rows(cases), cases.image_counts, 1)
+
+
+def published_count(id: str, protocol: Protocol) -> int | None:
+    """How many cases the whole benchmark has under a protocol; None where that is unknown."""
+    try:
+        counts = [protocol.most_of(count) for count in published_files(id).values()]
+    except NotFoundError:  # of a plug-in that is not installed here
+        return None
+    known = [count for count in counts if count is not None]
+    return sum(known) if counts and len(known) == len(counts) else None
+
+
+def describe_absent(absent: Sequence[Absent]) -> str:
+    """How much of the benchmark is not in the data, by reason, and the first of it."""
+    counts: dict[str, list[Absent]] = {}
+    for one in absent:
+        kind = "blank negatives" if one.cases == 0 else one.reason
+        counts.setdefault(kind, []).append(one)
+    said = "; ".join(f"{reason}: {_amount(found)}" for reason, found in counts.items())
+    return f"{said}; the first: {absent[0].what} ({absent[0].reason})"
+
+
+def _amount(found: Sequence[Absent]) -> str:
+    known = sum(one.cases or 0 for one in found)
+    unknown = sum(one.cases is None for one in found)
+    parts = [f"{known:,} cases"] if known else []
+    parts += [f"{unknown:,} files of unknown size"] if unknown else []
+    return " and ".join(parts) or f"in {len(found):,} cases"
+
+
+def why_incomplete(part: Part, protocol: Protocol, options: dict[str, Any]) -> str:
+    """Why a part of a run is not the whole benchmark; empty if it is, as far as is known.
+
+    `options` are those of the run. Rows without a negative are no cases of anybody.
+    """
+    absent = [one for one in part.absent if one.reason != NO_NEGATIVE and one.cases != 0]
+    if absent:
+        more = f" and {len(absent) - 1:,} more" if len(absent) > 1 else ""
+        return f"{absent[0].what}: {absent[0].reason}{more}"
+    if left := len(part.left_out) + len(part.lost_images):
+        return f"{left:,} cases or images were left out"
+    scored = int(_weights(counted(part.cases, protocol)).sum())
+    unusable = sum(one.cases or 0 for one in part.absent)
+    expected = published_count(part.benchmark, protocol)
+    if expected is not None and scored + unusable != expected:
+        return f"{scored:,} cases scored, the whole benchmark has {expected - unusable:,}"
+    if expected is None and options.get("limit"):
+        return f"limited to {options['limit']:,} cases"
+    return ""
