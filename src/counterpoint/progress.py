@@ -92,7 +92,7 @@ def shown(progress: Progress | Literal["auto"] | None) -> Iterator[Progress]:
     if progress == "auto":
         from rich.console import Console
 
-        console = Console(stderr=True)
+        console = Console(stderr=True, markup=False, emoji=False, highlight=False)
         if console.is_terminal or console.is_jupyter:
             with bars_on(console) as bars:
                 yield bars
