@@ -1,9 +1,11 @@
 """Make the file of positives that ships for a benchmark: a case's id and one positive, no more.
 
-    counterpoint generate positives ID -M synonyms -M conjuncts -M converse --no-wordnet -o PAIRS
-    python scripts/ship_positives.py PAIRS -o src/counterpoint/benchmarks/shipped/NAME.parquet
+    counterpoint generate positives ID -M synonyms -M conjuncts -M converse --no-wordnet \\
+        --data DATA -o PAIRS
+    python scripts/ship_positives.py ID PAIRS --data DATA
 
-For benchmarks of one image and one true caption a case. Only where the licence allows it.
+For benchmarks of one image and one true caption a case. Only where the licence allows it. No
+doubtful positive ships, and none that is a negative of its case.
 """
 
 from __future__ import annotations
@@ -13,18 +15,24 @@ from pathlib import Path
 
 import polars as pl
 
-from counterpoint.benchmarks.positives import chosen_positives
+from counterpoint.benchmarks import load_benchmark
+from counterpoint.benchmarks.positives import SHIPPED, accepted_positives
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("benchmark")
     parser.add_argument("pairs", type=Path)
-    parser.add_argument("-o", "--out", type=Path, required=True)
+    parser.add_argument("--data", type=Path, help="folder of the data sets")
     given = parser.parse_args()
-    rows = [(source, text) for source, _, text in chosen_positives(given.pairs)]
+    _, cases = load_benchmark(given.benchmark, given.data)
+    found = accepted_positives(cases, given.pairs)
+    rows = [(id, positive.text) for id, positives in found.items() for positive in positives]
     table = pl.DataFrame(rows, schema=["case_id", "text"], orient="row")
-    table.write_parquet(given.out, compression="zstd", compression_level=19)
-    print(f"{len(table):,} positives, {given.out.stat().st_size / 1024:,.0f} KiB")
+    out = SHIPPED / f"{given.benchmark.replace('/', '-')}.parquet"
+    table.write_parquet(out, compression="zstd", compression_level=19)
+    share = 100 * len(table) / len(cases)
+    print(f"{out}: {len(table):,} of {len(cases):,} cases have a positive ({share:.0f} %)")
 
 
 if __name__ == "__main__":

@@ -28,6 +28,8 @@ from typing import Any
 import pytest
 import uvicorn
 
+from counterpoint.studio.serving import server_of
+
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
 FLAGS = (
     "--no-sandbox",
@@ -42,10 +44,15 @@ DESKTOP = {"width": 1280, "height": 900}
 @contextmanager
 def served(app: Any) -> Iterator[str]:
     """Serve an app on a free port of the loopback address; gives its address without a slash."""
+    with running(server_of(app)) as base:
+        yield base
+
+
+@contextmanager
+def running(server: uvicorn.Server) -> Iterator[str]:
+    """Run a server in a thread, at a free port; gives its address."""
     with socket.socket() as held:
         held.bind(("127.0.0.1", 0))
-        config = uvicorn.Config(app, log_level="warning", lifespan="on", access_log=False)
-        server = uvicorn.Server(config)
         thread = threading.Thread(target=server.run, args=([held],), daemon=True)
         thread.start()
         end = time.monotonic() + 20

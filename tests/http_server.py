@@ -208,3 +208,13 @@ def web_page(handler: Handler, _: Resource) -> None:
 
 def to_itself(handler: Handler, _: Resource) -> None:
     handler.send(302, Location=handler.path)
+
+
+def sends(answer: bytes) -> Fault:
+    """Whatever bytes, instead of an answer."""
+
+    def fault(handler: Handler, _: Resource) -> None:
+        handler.wfile.write(answer)
+        handler.close_connection = True
+
+    return fault

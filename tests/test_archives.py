@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import stat
 import tarfile
+import tracemalloc
 import zipfile
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -25,8 +28,10 @@ def make_zip(path: Path, files: dict[str, bytes], **more: object) -> Path:
     return path
 
 
-def make_tar(path: Path, files: dict[str, bytes], *infos: tarfile.TarInfo) -> Path:
-    with tarfile.open(path, "w:gz") as archive:
+def make_tar(
+    path: Path, files: dict[str, bytes], *infos: tarfile.TarInfo, codec: str = "gz"
+) -> Path:
+    with tarfile.open(path, f"w:{codec}") as archive:
         for name, content in files.items():
             info = tarfile.TarInfo(name)
             info.size = len(content)
@@ -34,6 +39,9 @@ def make_tar(path: Path, files: dict[str, bytes], *infos: tarfile.TarInfo) -> Pa
         for info in infos:
             archive.addfile(info)
     return path
+
+
+MAKERS = [make_zip, *(partial(make_tar, codec=codec) for codec in ("", "gz", "bz2", "xz"))]
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -72,12 +80,25 @@ def test_the_rest_of_a_killed_extraction_is_cleared_away(tmp_path, target):
     assert contents(target) == FILES
 
 
-@pytest.mark.parametrize("make", [make_zip, make_tar])
-@pytest.mark.parametrize("name", ["../evil", "/evil", "a/../../evil", "a\\..\\..\\evil"])
+ELSEWHERE = ["../evil", "/evil", "//ROOT/evil", "///ROOT/evil", "a/../../evil", "a\\..\\evil"]
+
+
+@pytest.mark.parametrize("make", MAKERS)
+@pytest.mark.parametrize("name", [*ELSEWHERE, "./../evil", "C:/evil", ".", "a/" * 101 + "evil"])
 def test_names_that_lead_elsewhere_are_refused(tmp_path, target, make, name):
+    """Two slashes are a root of their own to pathlib; ROOT is where the test may write."""
+    bad = name.replace("ROOT", str(tmp_path).lstrip("/"))
     with pytest.raises(DataError, match="it is refused"):
-        extract(make(tmp_path / "a", {"good.jpg": b"good", name: b"evil"}), target)
-    assert contents(target) == {} and not (tmp_path / "evil").exists()
+        extract(make(tmp_path / "a", {"good.jpg": b"good", bad: b"evil"}), target)
+    assert contents(target) == {} and not list(tmp_path.rglob("evil"))
+
+
+def test_a_folder_that_the_user_has_linked_is_used(tmp_path, target):
+    (tmp_path / "big disk").mkdir()
+    target.mkdir()
+    (target / "images").symlink_to(tmp_path / "big disk")
+    extract(make_zip(tmp_path / "a.zip", FILES), target)
+    assert contents(tmp_path / "big disk") == {"1.jpg": b"one", "deep/2.jpg": b"two"}
 
 
 @pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE])
@@ -103,6 +124,40 @@ def test_bombs_are_refused(tmp_path, target, make):
     assert archive.stat().st_size < 10_000
     with pytest.raises(DataError, match="extracts to far too much"):
         extract(archive, target, limit=100_000)
+    assert contents(target) == {}
+
+
+def test_empty_members_without_end_are_a_bomb_too(tmp_path, target):
+    archive = make_zip(tmp_path / "a.zip", {f"{number}": b"" for number in range(30)})
+    with pytest.raises(DataError, match="extracts to far too much"):
+        extract(archive, target, limit=100_000)
+    assert contents(target) == {}
+
+
+def test_a_name_of_many_megabytes_is_not_read(tmp_path, target):
+    """A compressed header of zeros would fill the memory before a single member is seen."""
+    header = tarfile.TarInfo("././@LongLink")
+    header.type, header.size = tarfile.GNUTYPE_LONGNAME, 50_000_000
+    content = header.tobuf(tarfile.GNU_FORMAT) + b"a" * header.size
+    (tmp_path / "a.tar.gz").write_bytes(gzip.compress(content, 1))
+    tracemalloc.start()
+    try:
+        with pytest.raises(DataError, match="a header is too large"):
+            extract(tmp_path / "a.tar.gz", target)
+        assert tracemalloc.get_traced_memory()[1] < 10_000_000
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("codec", ["", "gz"])
+def test_a_damaged_header_is_not_taken_for_the_end(tmp_path, target, codec):
+    plain = make_tar(tmp_path / "a.tar", FILES, codec="").read_bytes()
+    second = plain.index(b"images/deep")
+    for bad in (plain[:second], plain[:second] + b"?" + plain[second + 1 :]):
+        path = tmp_path / "bad.tar"
+        path.write_bytes(gzip.compress(bad) if codec else bad)
+        with pytest.raises(DataError, match="damaged or cut off; get it again"):
+            extract(path, target)
     assert contents(target) == {}
 
 

@@ -101,7 +101,7 @@ MALFORMED = {
     "not JSON": ('[{"id": 0', r"swap_obj\.json: not valid JSON"),
     "a text": ('"none"', r"swap_obj\.json: should hold objects"),
     "a row that is no object": ('[{"id": 0}, 4]', r"swap_obj\.json: (case 0|row 1)"),
-    "another encoding": ('["é"]'.encode("latin-1"), r"swap_obj\.json: not valid JSON"),
+    "another encoding": ('["é"]'.encode("latin-1"), r"swap_obj\.json: not a text in UTF-8"),
 }
 
 

@@ -122,7 +122,7 @@ def test_blank_lines_line_ends_and_a_byte_order_mark_are_no_matter(tmp_path: Pat
 MALFORMED = {
     "not JSON": ('{"id": 1', r"examples\.jsonl: line 2: not valid JSON"),
     "no object": ("[1]", r"examples\.jsonl: line 2: not an object"),
-    "another encoding": ('{"id": "é"}'.encode("latin-1"), r"line 2: not valid JSON"),
+    "another encoding": ('{"id": "é"}'.encode("latin-1"), r"line 2: not a text in UTF-8"),
     "no caption": (json.dumps(row(1, caption_1="")), r"examples\.jsonl: row 1: 'caption_1'"),
     "no image": (json.dumps(row(1, image_0=None)), r"examples\.jsonl: row 1: 'image_0'"),
     "no tag": (json.dumps(row(1, collapsed_tag="")), r"row 1: 'collapsed_tag'"),

@@ -52,7 +52,7 @@ MALFORMED = {
     "no captions": ({"captions": []}, "no captions"),
     "empty caption": ({"captions": ["yes", ""]}, "caption is empty"),
     "blank caption": ({"captions": [" \t", "no"]}, "caption is empty"),
-    "null caption": ({"captions": ["yes", None]}, "caption is empty"),
+    "null caption": ({"captions": ["yes", None]}, "caption is null"),
     "no positive": ({"truth": []}, "no positive"),
     "null truth": ({"truth": None}, "no positive"),
     "no negative": ({"truth": [0, 1]}, "no negative"),

@@ -135,6 +135,7 @@ def test_a_catalogue_that_is_no_toml_is_named():
         ('what = "a"', "", "source 'a': 'what' is missing"),
         ('what = "a"', 'what = 5\nwhy = "x"', "'why' is not known; source 'a': 'what' should be"),
         ('target = "a"', 'target = "../a"', "'../a' is not a name inside the data root"),
+        ('target = "a"', 'target = "//a"', "'//a' is not a name inside the data root"),
         ('target = "a"', 'target = "/etc"', "'/etc' is not a name inside"),
         ('"one.json"', '"../../one.json"', "'../../one.json' is not a name inside"),
         ('"one.json"', "{ size = 3 }", "'name' is missing"),

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from counterpoint.caption_words import read_words
 from counterpoint.generate.checks import (
     CHECKS,
     Change,
@@ -20,7 +21,7 @@ from counterpoint.generate.checks import (
     reasons,
     uniform,
 )
-from counterpoint.generate.checks.change import distance, is_within, read_words
+from counterpoint.generate.checks.change import distance, is_within
 from counterpoint.generate.checks.wording import fits
 from counterpoint.generate.pairs import KINDS, TYPES, Kind, Type
 

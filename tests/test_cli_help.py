@@ -41,21 +41,28 @@ COMMANDS = {
 
 class Demo(NamedTuple):
     place: Path
+    path: str  # the folders of programs that it was started with
     result: Result
 
 
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory) -> Demo:
     place = tmp_path_factory.mktemp("demo")
+    path = "/usr/bin:/bin"  # the environment is not activated
     done = subprocess.run(
         [sys.executable, "-m", "counterpoint", "demo", "--size", "40"],
         cwd=place,
-        env={**os.environ, "COUNTERPOINT_CACHE": str(place / "cache"), "PYTHONIOENCODING": "utf-8"},
+        env={
+            **os.environ,
+            "PATH": path,
+            "COUNTERPOINT_CACHE": str(place / "cache"),
+            "PYTHONIOENCODING": "utf-8",
+        },
         capture_output=True,
         encoding="utf-8",
         check=False,
     )
-    return Demo(place, Result(done.returncode, done.stdout, done.stderr))
+    return Demo(place, path, Result(done.returncode, done.stdout, done.stderr))
 
 
 def test_the_demo_prints_every_main_number_with_interval_and_chance(demo):
@@ -84,8 +91,8 @@ def test_the_demo_shows_three_cases_with_their_scores(demo):
     ]
     shown = re.findall(r"│ (-?\d\.\d{5})  (original|positive|negative)  (\S.*?) +│", out)
     assert len(shown) == 9
-    run = load_run(demo.place / "runs" / "demo" / "world-base")
-    part = run.parts["world-swap:size=40"]
+    run = load_run(demo.place / "runs" / "demo" / "world-hn")
+    part = run.parts["world-replace:size=40"]
     captions = part.cases.frame["captions"].explode().to_list()
     scores = dict(zip(captions, part.scores.tolist(), strict=True))
     by_kind = [{kind: float(s) for s, kind, _ in shown[i : i + 3]} for i in (0, 3, 6)]
@@ -102,11 +109,38 @@ def test_the_demo_says_where_it_was_saved_and_what_to_try_next(demo, counterpoin
     out = demo.result.out
     assert "Saved in runs/demo" in out
     assert len(list((demo.place / "runs" / "demo").glob("*/run.json"))) == len(DEMO_MODELS)
-    tips = re.findall(r"^  counterpoint (.+)$", out.partition("Try next:")[2], re.MULTILINE)
+    lines = out.partition("Try next:")[2].splitlines()[1:]
+    tips = [shlex.join(shlex.split(line)[1:]) for line in lines]
     assert [tip.split()[0] for tip in tips] == ["compare", "report", "rescore", "eval", "ls"]
     for tip in tips:
         if not tip.startswith("eval"):  # the model again; `eval` is tested with cheaper ones
             assert counterpoint(*shlex.split(tip)).code == 0
+    # As printed, in a shell that knows nothing but the system's programs.
+    done = subprocess.run(
+        shlex.split(lines[-1]),
+        cwd=demo.place,
+        env={**os.environ, "PATH": demo.path},
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode == 0
+
+
+def test_the_demo_ends_with_what_to_learn(demo):
+    first, second, third = re.findall(
+        r"^  (.+)$", demo.result.out.partition("What to learn:")[2].partition("Saved")[0], re.M
+    )
+
+    def loss(model: str) -> str:
+        run = load_run(demo.place / "runs" / "demo" / model.replace(":", "-"))
+        part = run.parts["world-replace:size=40"]
+        scores = part.scores.reshape(-1, 3)
+        original = (scores[:, 0] > scores[:, 2]).mean()
+        return f"{100 * (original - (scores[:, :2].min(axis=1) > scores[:, 2]).mean()):.1f}"
+
+    assert f"{loss('world:hn')} points less, against {loss('world:base')} of world:base" in first
+    assert f"{loss('world:hp-hn')} and {loss('world:counterpoint')} points less" in second
+    assert "0.0 with †" in third and re.search(r" 0\.0 ±\S+†", demo.result.out)
 
 
 # --- help --------------------------------------------------------------------------------------

@@ -85,6 +85,8 @@ def test_ls_shows_what_is_there(tmp_path):
     assert status == 0 and "1 of 7" in out and "1 files" in out and "1.7 MB" in out
     rows = {row["source"]: row for row in json.loads(cli("ls", "--data", tmp_path, "--json")[1])}
     assert rows["sugarcrepe"]["files"] == 1 and rows["sugarcrepe"]["of"] == 7
+    sums = {"sugarcrepe": "yes", "vl-checklist": "7 of 24", "aro-images": "no", "bivlc": "no"}
+    assert {source: rows[source]["sha256"] for source in sums} == sums
     assert rows["coco-val2017"]["benchmarks"] == ["sugarcrepe", "sugarcrepe-pp", "visla"]
 
 

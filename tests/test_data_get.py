@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import zipfile
 from pathlib import Path
@@ -152,11 +153,22 @@ def test_what_only_a_person_can_get_is_told_with_its_place(server, tmp_path):
 
 def test_what_is_optional_is_a_note(server, tmp_path):
     report = run("mixed", tmp_path)
-    assert report.complete and report.notes == [
-        f"Ask at https://host/form (here: {tmp_path / 'mixed'})."
-    ]
+    assert report.complete
+    assert report.notes[-1] == f"Ask at https://host/form (here: {tmp_path / 'mixed'})."
     lay(tmp_path, "mixed/x.png")
     assert run("mixed", tmp_path).notes == []
+
+
+def test_what_cannot_be_checked_has_its_sum_told(server, tmp_path):
+    server.put("images.zip", zipped("images/1.jpg"))
+    report = run("zipped", tmp_path, "zipped/images/1.jpg")
+    archive = tmp_path / "zipped" / "images.zip"
+    told = {tmp_path / "notes/a.json": b"[]", tmp_path / "notes/b.json": b"[{}]"}
+    told[archive] = server.resources["/images.zip"].content
+    for path, content in told.items():
+        [note] = [note for note in report.notes if note.startswith(f"{path} ")]
+        assert f"has the SHA-256 {hashlib.sha256(content).hexdigest()}; it is unchecked" in note
+    assert run("zipped", tmp_path, "zipped/images/1.jpg").notes == []
 
 
 def test_annotations_by_hand_stop_it(no_server, tmp_path):

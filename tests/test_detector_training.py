@@ -286,7 +286,7 @@ def test_damaged_folders_are_refused(tmp_path: Path) -> None:
     (folder / WEIGHTS).unlink()
     assert WEIGHTS in refused(ModelError, read, folder)
     (tmp_path / "file").write_text("")
-    assert "cannot be saved" in refused(
+    assert "cannot be written" in refused(
         ModelError, save, tmp_path / "file" / "d", Saved(HEADS, "lantern:a", "f", {})
     )
 

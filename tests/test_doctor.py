@@ -427,7 +427,8 @@ def test_nothing_is_listed_where_nothing_lacks() -> None:
 
 
 def test_a_list_that_cannot_be_written_is_one_line(sugarcrepe: Path) -> None:
-    command = ["doctor", "sugarcrepe", "--data", str(sugarcrepe), "--list", "nowhere/bad.txt"]
+    command = ["doctor", "sugarcrepe", "--data", str(sugarcrepe), "--list", "a/bad.txt"]
+    Path("a").write_text("a file, where a folder should be")
     done = CliRunner().invoke(app, command)
     assert isinstance(done.exception, SystemExit)
     assert done.exit_code == 1

@@ -334,3 +334,34 @@ def test_results_that_vanish_are_noticed(tmp_path: Path, monkeypatch: pytest.Mon
     with pytest.raises(StoreError) as error:
         run_engine(Towers(), {"bench": one_file(tmp_path)}, tmp_path / "store")
     assert is_sentence(error.value)
+
+
+# --- objects that are no model -----------------------------------------------------------------
+
+
+class Incomplete:
+    """A dual encoder that lacks what `without` names."""
+
+    def __init__(self, *without: str) -> None:
+        for name in ("fingerprint", "context_length", "preprocess", "encode_images"):
+            if name not in without:
+                setattr(self, name, "x")
+
+    def count_tokens(self) -> None: ...
+
+    def encode_captions(self) -> None: ...
+
+
+def test_a_missing_member_is_named(tmp_path: Path) -> None:
+    said = complaint(Incomplete("context_length"), tmp_path)
+    assert "Incomplete is not a DualEncoder: it has no context_length;" in said
+    said = complaint(Incomplete("fingerprint", "encode_images"), tmp_path)
+    assert "it has no fingerprint and no encode_images;" in said
+
+
+def test_what_is_no_model_at_all(tmp_path: Path) -> None:
+    assert "it has none of the methods encode_captions, score_pairs," in complaint(3, tmp_path)
+    assert complaint(Towers, tmp_path) == "Towers is a class; give an object of it: Towers()."
+    towers = Towers()
+    towers.fingerprint = 7  # type: ignore[assignment]
+    assert complaint(towers, tmp_path) == "the fingerprint of Towers must be a text."

@@ -111,31 +111,45 @@ def test_a_finished_piece_is_not_made_again(
     assert table(out).equals(table(whole))
 
 
-def test_killed_and_run_again_it_ends_with_the_same_rows(file: Path, tmp_path: Path) -> None:
-    lines = file.read_text().splitlines()
-    big = tmp_path / "big.jsonl"
-    big.write_text("\n".join(lines * 15))  # 2,250 captions: three pieces
-    command = [sys.executable, "-m", "counterpoint", "generate", "negatives", str(big)]
-    command += ["-M", "negclip", "-M", "crepe-swap", "--no-wordnet", "--workers", "2", "-o"]
-    out, parts = tmp_path / "killed.parquet", tmp_path / "killed.parquet.parts"
-    process = subprocess.Popen(
-        [*command, str(out)], stderr=subprocess.DEVNULL, start_new_session=True
-    )
+SMALL_PIECES = """
+from counterpoint.__main__ import main
+from counterpoint.generate import run
+
+run.PIECE = 40
+main()
+"""
+
+
+@pytest.mark.parametrize("stop", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_stopped_and_run_again_it_ends_with_the_same_rows(
+    file: Path, tmp_path: Path, small_pieces: None, stop: signal.Signals
+) -> None:
+    """Finished pieces are kept as they are, nothing else is left, and no worker lives on."""
+    out, parts = tmp_path / "out.parquet", tmp_path / "out.parquet.parts"
+    command = [sys.executable, "-c", SMALL_PIECES, "generate", "negatives", str(file)]
+    command += ["-M", "shuffle", "--no-wordnet", "--workers", "2", "-o", str(out)]
+    process = subprocess.Popen(command, stderr=subprocess.DEVNULL, start_new_session=True)
     deadline = time.monotonic() + 120
     while not any(parts.glob("*-rules.parquet")) and time.monotonic() < deadline:
-        assert process.poll() is None, "it ended before it could be killed"
-        time.sleep(0.02)
-    os.kill(process.pid, signal.SIGKILL)  # only the parent: its children must not outlive it
-    process.wait()
-    assert not out.exists()
-    kept = list(parts.glob("*-rules.parquet"))
-    assert 0 < len(kept) < 3
+        assert process.poll() is None, "it ended before it could be stopped"
+        time.sleep(0.005)
+    os.kill(process.pid, stop)  # only the parent: its children must not outlive it
+    assert process.wait() in (-stop, 128 + stop)
     _await_no_child(process.pid)
-    subprocess.run([*command, str(out)], check=True, capture_output=True)
+    assert not out.exists()
+    kept = {path: path.stat().st_mtime_ns for path in parts.glob("*-rules.parquet")}
+    assert kept and all(read_about(path)["counts"] for path in kept)
+    captions, settings = open_captions(str(file)), Settings("negative", ("shuffle",), wordnet=False)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(running, "write_pairs", _interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            generate(captions, settings, out, workers=1)
+    assert {path: path.stat().st_mtime_ns for path in kept} == kept
     whole = tmp_path / "whole.parquet"
-    settings = Settings("negative", ("negclip", "crepe-swap"), wordnet=False)
-    generate(open_captions(str(big)), settings, whole, workers=1)
+    for place in (out, whole):
+        generate(captions, settings, place, workers=1)
     assert table(out).equals(table(whole))
+    assert set(tmp_path.iterdir()) == {file, out, whole}
 
 
 def _await_no_child(group: int) -> None:
@@ -182,7 +196,7 @@ def test_broken_parts_are_told_of(file: Path, tmp_path: Path, small_pieces: None
     parts = tmp_path / "out.parquet.parts"
     parts.mkdir()
     (parts / "settings.json").write_text("{")
-    with pytest.raises(DataError, match=r"settings.json: cannot be used: .*; remove "):
+    with pytest.raises(DataError, match=r"settings.json: cannot be used; remove "):
         generate(open_captions(str(file)), SETTINGS, out, workers=1)
 
 
@@ -258,7 +272,7 @@ def test_uniform_captions_give_nothing_away(file: Path, tmp_path: Path) -> None:
 class Echo:
     """A writer that puts "big" before every noun it knows, and refuses the rest."""
 
-    name, kind, version = "echo", "negative", "echo-1"
+    name, kind, version, origin = "echo", "negative", "echo-1", "here"
 
     def __init__(self) -> None:
         self.asked = 0
@@ -296,7 +310,7 @@ def test_writers_are_asked_in_pieces_and_judged(
 class Copycat:
     """A writer that makes, of every caption, what `negclip` has made of it already."""
 
-    name, kind, version = "copycat", "negative", "copycat-1"
+    name, kind, version, origin = "copycat", "negative", "copycat-1", "here"
 
     def __init__(self, rows: pl.DataFrame) -> None:
         self.texts = dict(rows.select("caption", "text").iter_rows())

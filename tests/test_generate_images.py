@@ -338,7 +338,7 @@ def test_the_world_chooses_its_own_images(run, tmp_path):
         (("--margin", "0.1"), "--choose MODEL"),
         (("--candidates", "5"), "candidates"),
         (("--side", "100"), "multiple of 8"),
-        (("--device", "tpu"), "auto, cpu or cuda"),
+        (("--device", "tpu"), "auto, cpu, cuda, cuda:N or mps"),
         (("-m", "world", "--guidance", "3"), "means nothing to the world"),
     ],
 )

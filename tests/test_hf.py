@@ -364,15 +364,6 @@ def test_an_image_processor_that_does_not_fit_its_tower(folders, tmp_path):
     assert "does not run" in refusal(f"hf:{folder}")
 
 
-def test_code_that_comes_with_a_model_is_not_run(folders, tmp_path):
-    folder = shutil.copytree(folders["clip"], tmp_path / "m")
-    (folder / "own.py").write_text(f"open({str(tmp_path / 'harmed')!r}, 'w')\nclass Own: ...\n")
-    change_json("config.json", auto_map={"AutoModel": "own.Own"})(folder)
-    change_json(PIXELS, auto_map={"AutoImageProcessor": "own.Own"})(folder)
-    assert load("hf", folder).describe()["class"] == "CLIPModel"
-    assert not (tmp_path / "harmed").exists()
-
-
 def test_nothing_is_printed(folders, capfd):
     model = load("hf", folders["flava"])
     model.encode_captions([*CAPTIONS, OVERLONG])

@@ -327,16 +327,33 @@ def test_what_is_wrong_is_counted_and_the_first_rows_named(
 @pytest.mark.parametrize("ending", ["csv", "tsv", "parquet"])
 def test_a_score_must_be_a_number(score: str, ending: str, mine: str) -> None:
     found = changed(3, score=float(score) if ending == "parquet" else score)
-    with pytest.raises(DataError, match=r"1 rows have a score that is no number; .*case_id '7'"):
+    with pytest.raises(DataError, match=r"1 rows have a non-finite score; .*case_id '7'"):
         import_scores(write(found, ending), mine, "m", out="run")
 
 
 @pytest.mark.parametrize(
     ("column", "value"), [("score", "high"), ("image", "0.5"), ("caption", "b")]
 )
-def test_a_text_in_place_of_a_number_is_refused(column: str, value: str, mine: str) -> None:
-    with pytest.raises(DataError, match=r"scores\.csv: not a readable table: .*conversion"):
+def test_a_text_in_place_of_a_number_names_its_row(column: str, value: str, mine: str) -> None:
+    why = rf"scores\.csv: '{column}' should hold (whole )?numbers, in row 4 it is '{value}'\.$"
+    with pytest.raises(DataError, match=why):
         import_scores(write(changed(3, **{column: value})), mine, "m", out="run")
+
+
+@pytest.mark.parametrize("ending", ["csv", "tsv", "jsonl"])
+def test_a_mark_before_the_first_line_is_accepted(ending: str, mine: str) -> None:
+    path = Path(write(all_rows(), ending))
+    expected = import_scores(path, mine, "m", out="run").parts[mine].scores
+    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
+    found = import_scores(path, mine, "m", out="run").parts[mine].scores
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_a_message_is_short_however_long_its_row_is(mine: str) -> None:
+    found = [row | {"case_id": "x" * 1_000_000} for row in all_rows()]
+    with pytest.raises(DataError, match="case_id that is not in it") as error:
+        import_scores(write(found, "parquet"), mine, "m", out="run")
+    assert len(str(error.value)) < 2000
 
 
 @pytest.mark.parametrize("ending", ["jsonl", "parquet"])

@@ -286,9 +286,46 @@ def test_short_men_are_not_tall_and_short_hair_is_not_long():
 
 
 def test_red_wine_is_not_crimson():
-    assert safe("red", "ADJ", "car") == {"crimson"}
     assert texts("red", "ADJ", "wine") == set()
     assert texts("red", "ADJ", "onion") == set()
+
+
+SHADES = {"crimson": "red", "sapphire": "blue", "emerald": "green", "chestnut": "brown"}
+SHADES |= {"ivory": "white", "ebony": "black"}
+
+
+@pytest.mark.parametrize(("shade", "colour"), SHADES.items())
+def test_a_shade_is_narrower_than_its_colour(shade, colour):
+    """Of a blue dress it may be false that it is sapphire; a sapphire dress is blue."""
+    [meaning] = (m for m in lexicon.fields()["colour"] if m.head == colour)
+    for noun in sorted(meaning.narrower[shade]):
+        assert shade not in safe(colour, "ADJ", noun)
+        assert dict(lexicon.synonyms(colour, "ADJ", noun)).get(shade) == lexicon.NARROWER
+    assert lexicon.doubt(colour, shade) == lexicon.NARROWER
+    assert lexicon.doubt(shade, colour) == ""
+    assert safe(shade, "ADJ", "dress") == {colour}
+
+
+@pytest.mark.parametrize(
+    ("colour", "noun", "shade"),
+    [
+        ("red", "hair", "crimson"),
+        ("red", "bus", "crimson"),
+        ("blue", "jeans", "sapphire"),
+        ("blue", "jean", "sapphire"),
+        ("black", "cat", "ebony"),
+        ("white", "sheep", "ivory"),
+    ],
+)
+def test_a_shade_is_offered_only_with_nouns_that_it_fits(colour, noun, shade):
+    assert shade not in texts(colour, "ADJ", noun)
+
+
+def test_doubts_between_two_words():
+    assert lexicon.doubt("above", "on top of") == "of what touches"
+    assert lexicon.doubt("ruby", "red") == lexicon.doubt("red", "ruby") != ""
+    assert lexicon.doubt("gray", "grey") == lexicon.doubt("couch", "sofa") == ""
+    assert lexicon.doubt("red", "blue") is lexicon.doubt("zyx", "red") is None
 
 
 def test_a_little_girl_may_be_young_and_a_little_dog_is_small():
@@ -418,6 +455,9 @@ def test_a_word_list_is_read():
         ('["big"]', "[]", "no words"),
         ('["big"],', '["big"], doubtful = { big = "why" },', "a word is there twice"),
         ('["big"],', '["big"], doubtful = { large = "" },', "doubtful: why"),
+        ('["big"],', '["big"], narrower = { big = ["rock"] },', "a word is there twice"),
+        ('["big"],', '["big"], narrower = ["huge"],', "should name nouns, word by word"),
+        ('["big"],', '["big"], narrower = { huge = ["@sea"] },', "there is no list '@sea'"),
         ('["big"],', '["big"], doubtful = ["large"],', "should say why, word by word"),
         ('["big"],', '["big"], near = ["small"],', "near and opposite: .'small'"),
         ('["big"],', '["big"], symmetric = "yes",', "a flag is true or not"),

@@ -285,8 +285,31 @@ def test_unknown_names_are_answered_with_near_ones():
 def test_cuda_without_a_gpu_is_refused_in_a_sentence(monkeypatch, tmp_path):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     message = refusal(f"open_clip:local-dir:{save_model(tmp_path / 'm')}", device="cuda")
-    assert "--device cpu" in message
+    assert message.startswith("there is no device cuda here") and "cpu or auto" in message
     assert Place(LoadOptions("auto")).device == "cpu"
+
+
+def test_devices_by_number_and_those_that_are_not_there(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
+    assert [Place(LoadOptions(name)).device for name in ("cuda:1", "mps")] == ["cuda:1", "mps"]
+    with pytest.raises(ModelError, match="no device cuda:2 here: torch sees 2 of the kind cuda"):
+        Place(LoadOptions("cuda:2"))
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
+    with pytest.raises(ModelError, match="no device mps here"):
+        Place(LoadOptions("mps"))
+    for wrong in ("tpu", "cuda:", "cuda:x", "cpu:1"):
+        with pytest.raises(NotFoundError, match="auto, cpu, cuda, cuda:N or mps"):
+            LoadOptions(wrong)
+
+
+def test_half_precision_runs_on_a_numbered_device():
+    """torch's autocast takes a kind of device and no number."""
+    place = Place(LoadOptions("cpu", "bf16"))
+    place.device = "cpu:0"
+    with place.running():
+        assert (torch.ones(2, 2) @ torch.ones(2, 2)).dtype == torch.bfloat16
 
 
 @pytest.fixture
@@ -317,3 +340,31 @@ def test_a_missing_package_names_the_extra(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "transformers", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'counterpoint\[vlm\]'"):
         load_model(f"open_clip:local-dir:{folder}")
+
+
+@pytest.mark.usefixtures("unbuilt")
+@pytest.mark.parametrize(
+    "tower",
+    [
+        {"layers": 10**9},
+        {"layers": [10**9, 1, 1, 1]},
+        {"width": 10**6},
+        {"width": 0, "layers": 10**30},
+        {"vocab_size": 10**12},
+        {"context_length": 10**8},
+        {"image_size": 10**7},
+        {"patch_size": 10**5},
+        {"mlp_ratio": 1e300},
+    ],
+    ids=repr,
+)
+@pytest.mark.parametrize("part", ["vision_cfg", "text_cfg"])
+def test_a_config_for_more_weights_than_there_are_is_not_built(tmp_path, tower, part):
+    folder = save_model(tmp_path / "m")
+    config = {**CLIP, part: {**CLIP[part], **tower}}
+    (folder / CONFIG).write_text(json.dumps({"model_cfg": config}))
+    for id in (
+        f"open_clip:local-dir:{folder}",
+        f"checkpoint:{folder / WEIGHTS}@local-dir:{folder}",
+    ):
+        assert "it does not belong to them" in refusal(id)

@@ -206,7 +206,9 @@ def test_a_folder_is_refused(root: Path) -> None:
 
 
 def test_a_name_that_is_too_long_is_refused(root: Path) -> None:
-    refusal(root, "n" * 300 + ".jpg")
+    with pytest.raises(ImageError, match="name is too long") as error:
+        picture(root, "n" * 300 + ".jpg").open()
+    assert is_sentence(error.value)
 
 
 @pytest.mark.parametrize("relative", [True, False])

@@ -40,7 +40,16 @@ def load(rest, options):
 '''
 META = "Metadata-Version: 2.1\nName: my-matcher\nVersion: 1.0\n"
 WHEEL = "Wheel-Version: 1.0\nGenerator: by hand\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
-POINTS = "[counterpoint.models]\nmatcher = my_matcher:load\n"
+POINTS = """
+[counterpoint.models]
+matcher = my_matcher:load
+broken = my_broken:load
+renamed = my_matcher:lod
+[counterpoint.benchmarks]
+broken-benchmark = my_broken:BENCHMARK
+[counterpoint.rules]
+broken-rule = my_broken:RULE
+"""
 
 
 @pytest.fixture(scope="module")
@@ -51,6 +60,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     info = "my_matcher-1.0.dist-info"
     files = {
         "my_matcher.py": MODULE,
+        "my_broken.py": "import a_package_that_is_not_installed",
         f"{info}/METADATA": META,
         f"{info}/WHEEL": WHEEL,
         f"{info}/entry_points.txt": POINTS,
@@ -68,7 +78,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def counterpoint(site: Path, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     environment = {
         **os.environ,
-        "PYTHONPATH": str(site),
+        "PYTHONPATH": os.pathsep.join([str(site), os.environ.get("PYTHONPATH", "")]),
         "COUNTERPOINT_CACHE": str(folder / "cache"),
     }
     command = [sys.executable, "-m", "counterpoint", *arguments]
@@ -92,3 +102,20 @@ def test_it_is_evaluated_like_any_other(site: Path, tmp_path: Path) -> None:
     assert {row["model"] for row in rows} == {"matcher:2"} and rows[0]["n"] == 30
     manifest = json.loads((tmp_path / "run" / "run.json").read_text())
     assert manifest["fingerprint"] == "matcher 1 2.0"
+
+
+def test_a_plug_in_that_cannot_be_imported_is_one_sentence(site: Path, tmp_path: Path) -> None:
+    """The others work, and it is marked where plug-ins are listed."""
+    for id, why in (
+        ("broken:x", "ModuleNotFoundError: No module named 'a_package_that_is_not_installed'"),
+        ("renamed:x", "AttributeError: module 'my_matcher' has no attribute 'lod'"),
+    ):
+        done = counterpoint(site, tmp_path, "eval", "-m", id, "-b", "world-bi:size=5")
+        assert done.returncode == 1 and f"({why})" in done.stderr
+        assert done.stderr.startswith("error: the plug-in 'my_")
+    done = counterpoint(site, tmp_path, "ls", "--json")
+    assert done.returncode == 0, done.stderr
+    told = {row["id"]: row["what"] for row in json.loads(done.stdout) if "what" in row}
+    for id in ("broken", "renamed", "broken-benchmark", "broken-rule"):
+        assert told[id].startswith("broken: the plug-in 'my_")
+    assert told["matcher:..."] == "from an installed plug-in"

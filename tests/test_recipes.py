@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -116,6 +117,24 @@ def test_changes_reach_every_corner():
     assert (recipe.epochs, recipe.steps) == (2, None)  # one takes the other's place
 
 
+@pytest.mark.parametrize("written", ["1e-2", "1E-2", "1.e-2", "+1.0e-2", ".1e-1", "0.01"])
+def test_every_way_of_writing_a_float(written, tmp_path):
+    """YAML 1.1 reads 1e-2 as a text: as a change, and in a file."""
+    recipe = load_recipe("counterpoint", [f"margin={written}", "steps=1e3"], world=True)
+    path = tmp_path / "mine.yaml"
+    shipped = recipe_text("counterpoint").replace("margin: 0.05", f"margin: {written}")
+    path.write_text(shipped, encoding="utf-8")
+    for found in (recipe, load_recipe(str(path), ["steps=1000"], world=True)):
+        assert {t.term: t.options for t in found.loss}["listwise"] == {"margin": 0.01}
+        assert found.steps == 1000
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda", "cuda:1", "mps", "auto"])
+def test_devices_of_a_recipe(device):
+    assert load_recipe("hn", [f"device={device}"], world=True).device == device
+    assert "device: should be auto, cpu, cuda, cuda:N or mps" in refused("hn", "device=tpu")
+
+
 def test_an_own_file_is_a_recipe(tmp_path):
     path = tmp_path / "mine.yaml"
     path.write_text(recipe_text("hn"), encoding="utf-8")
@@ -189,15 +208,47 @@ def test_unknown_recipes():
     assert "readable" in refused("/nowhere/at/all.yaml")
 
 
+BOMB = "a: &a [x]\n" + "".join(
+    f"{b}: &{b} [{', '.join([f'*{a}'] * 9)}]\n" for a, b in pairwise("abcdefghij")
+)
+
+
 @pytest.mark.parametrize(
-    "text", ["", "- a", "lr: 1\nlr: 2", "name: [", "a: !!python/object/apply:os.getcwd []", "\0"]
+    "text",
+    [
+        *("", "- a", "lr: 1\nlr: 2", "name: [", "a: !!python/object/apply:os.getcwd []", "\0"),
+        *("knobs: true\nodd: 1", "knobs: [lr]", "[" * 600, "a: {" * 600, "a: &a [*a]"),
+        pytest.param(BOMB.replace("j:", "lr:"), id="aliases"),
+        *(f"seed: {'9' * 5000}", f"seed: 0x{'f' * 5000}", f"lr: 0x{'f' * 5000}"),
+        *("a: !!int ''", "a: !!float ''", "a: !!bool 'x'", "? [a]\n: b", "a: !!timestamp 'x'"),
+        pytest.param(f"model: {'x' * 300_000}", id="large"),
+        pytest.param("\n".join(f"key{n}: 1" for n in range(5000)), id="keys"),
+        f"loss: [{{term: {'x' * 10_000}}}]",
+        f"loss: [{{term: hold, options: {{margin: 0x{'f' * 5000}}}}}]",
+    ],
+    ids=lambda text: text[:24],
 )
 def test_odd_files_are_refused_in_one_sentence(tmp_path, text):
     path = tmp_path / "odd.yaml"
     path.write_text(text, encoding="utf-8")
     with pytest.raises(CounterpointError) as caught:
-        load_recipe(str(path))
-    assert "\n" not in str(caught.value)
+        load_recipe(str(path), ["lr=1"])
+    assert "\n" not in str(caught.value) and len(str(caught.value)) < 3000
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        *("loss.²=1", "loss.٣٣٣=1", f"loss.{'9' * 5000}=1", "loss.²", "=", "lr=[", "lr.x=1"),
+        *(f"seed={'9' * 5000}", f"seed=0x{'f' * 5000}", f"{'k' * 5000}=1", "knobs=true"),
+        *("lr=" + "[" * 600, "data=&a [*a]", "loss.negatives.options={x: 1}", "\0=1", "seed=-1"),
+    ],
+    ids=lambda change: ascii(change[:20]),
+)
+def test_odd_changes_are_refused_in_one_sentence(change):
+    with pytest.raises(CounterpointError) as caught:
+        load_recipe("hp-hn", [change, "lr=2"], world=True)
+    assert "\n" not in str(caught.value) and len(str(caught.value)) < 3000
 
 
 def test_every_term_of_a_recipe_file_is_known():

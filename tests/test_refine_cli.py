@@ -17,7 +17,7 @@ from counterpoint.cli.console import plainly
 from counterpoint.generate.refine import refining
 
 app = typer.Typer(rich_markup_mode="rich")
-app.command("refine")(plainly(verb.refine))
+app.command("refine")(plainly(verb.refine, resumes=True))
 
 
 @pytest.fixture(autouse=True)
@@ -47,7 +47,7 @@ def test_the_example_of_the_help_runs() -> None:
 
 def test_rows_as_json_and_the_report() -> None:
     result = call(
-        "pairs.parquet", "-o", "o.parquet", "--blind", "length", "--json", "--report", "sub/r.json"
+        "pairs.parquet", "-o", "o.parquet", "--blind", "length", "--json", "--report", "r.json"
     )
     rows = json.loads(result.stdout)
     assert result.exit_code == 0 and {row["group"] for row in rows} == {
@@ -57,7 +57,7 @@ def test_rows_as_json_and_the_report() -> None:
         "replace/rel",
     }
     assert {row["accuracy_after"] for row in rows} == {0.5}
-    report = json.loads(Path("sub/r.json").read_text())
+    report = json.loads(Path("r.json").read_text())
     accuracies = [row.pop("accuracy_before") for row in rows]  # printed to six digits
     exact = [row.pop("accuracy_before") for row in report["rows"]]
     assert accuracies == pytest.approx(exact, rel=1e-5)
@@ -100,7 +100,7 @@ def test_options_reach_the_refinement() -> None:
         ("", 2, "at least one blind model"),
         ("--watch length --top 0.5", 2, "needs --blind or --select"),
         ("--blind length --scale odd", 2, "max or rank"),
-        ("--blind length --device tpu", 2, "auto, cpu or cuda"),
+        ("--blind length --device tpu", 2, "auto, cpu, cuda, cuda:N or mps"),
         ("--blind length --top 1.5", 2, "--top"),
         ("--blind nothing", 1, "error: no model is called 'nothing'"),
         ("--blind column:vera", 1, "120 of 120 negatives have no finite score 'vera'"),

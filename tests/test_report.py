@@ -256,6 +256,27 @@ def test_benchmarks_share_a_sheet_while_they_fit():
     assert [len(sheet.columns) for sheet in tables.whole] == [6, 6]
 
 
+def test_cases_without_positives_have_columns_of_their_own():
+    made = [case(i, positives=2 if i < 24 else 1) for i in range(40)]
+    cases = Cases.build(made, source="test")
+    scores = np.zeros(int(cases.pair_offsets[-1]), dtype=np.float32)
+    scores[72:] = np.tile([1, 0], 16)  # right without positives, tied with them
+    run = run_of(part(cases, scores))
+    tables = report_tables([run], Options(resamples=FEW))
+    [sheet] = tables.whole
+    assert [(head.title, head.cases) for head in sheet.heads] == [
+        ("bench", "24"),
+        ("bench, without positives", "16"),
+    ]
+    [line, chance] = sheet.lines
+    assert [cell.value for cell in line.cells] == ["0.0", "0.0", "0.0", "100.0"]
+    assert [cell.ties for cell in line.cells] == [True, True, True, False]
+    assert [cell.value for cell in chance.cells] == ["50.0", "33.3", "33.3", "50.0"]
+    assert not any(
+        head.group == "without positives" for s in tables.groups["bench"] for head in s.heads
+    )
+
+
 # --- notices -----------------------------------------------------------------------------------
 
 

@@ -358,6 +358,8 @@ def test_two_runs_side_by_side(rich):
     good, bad = (replace(run, parts={"bench 0": run.parts["bench 0"]}) for run in rich[:2])
     page = compare_page(good, bad, QUICK)
     assert "A is better" in page and "Only good is right" in page
+    assert "good is better than bad on bench 0: " in page[: page.index("<nav")]
+    assert "† hangs on ties: " in page
     assert "Difference in augmented, bench 0" in page
     assert page.count("data:text/csv") > 4
     lone = part(table(20), random_scores(table(20), 1), name="lone")
@@ -379,7 +381,8 @@ def command():
 def test_the_command_writes_pages_and_tables(tmp_path, command):
     for seed in (1, 2):
         save_run(random_run(table(30), seed, model=f"m{seed}"), tmp_path / "runs" / f"m{seed}")
-    page = tmp_path / "deep" / "report.html"
+    page = tmp_path / "out" / "report.html"
+    page.parent.mkdir()
     done = command(tmp_path / "runs", "-o", page, "--title", "Ours & theirs")
     assert done.exit_code == 0, done.output
     assert "<title>Ours &amp; theirs</title>" in page.read_text()
@@ -399,14 +402,32 @@ def test_compare_writes_and_opens_its_page(tmp_path, monkeypatch):
     monkeypatch.setattr("webbrowser.open", lambda address: bool(shown.append(address)))
     monkeypatch.chdir(tmp_path)
     words = ["compare", *map(str, folders)]
-    done = CliRunner().invoke(app, [*words, "--html", "sub/two.html"])
+    done = CliRunner().invoke(app, [*words, "--html", "two.html"])
     assert done.exit_code == 0 and shown == []
-    page = (tmp_path / "sub" / "two.html").read_text(encoding="utf-8")
+    page = (tmp_path / "two.html").read_text(encoding="utf-8")
     assert "m1" in page and "m2" in page and page.startswith("<!doctype html>")
     done = CliRunner().invoke(app, [*words, "--open"])  # a machine without a browser
     assert done.exit_code == 0
     assert shown == [(tmp_path / "compare.html").resolve().as_uri()]
     assert "open compare.html yourself" in done.stderr
+
+
+def test_no_folder_is_made_that_was_not_asked_for(tmp_path, monkeypatch):
+    from counterpoint.cli import app
+
+    monkeypatch.chdir(tmp_path)
+    for seed in (1, 2):
+        save_run(random_run(table(30), seed), tmp_path / f"run{seed}")
+    for words in (
+        ["report", "run1", "-o", "deep/er/report.html"],
+        ["report", "run1", "-o", "deep/er/table.tex"],
+        ["compare", "run1", "run2", "--html", "deep/er/two.html"],
+    ):
+        done = CliRunner().invoke(app, words)
+        assert done.exit_code == 1
+        [line] = done.stderr.splitlines()
+        assert line.endswith("no folder deep/er; create it, or name another file.")
+        assert not (tmp_path / "deep").exists()
 
 
 def test_wrong_usage_is_one_line(tmp_path, command):

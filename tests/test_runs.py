@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -109,7 +108,10 @@ def test_a_run_of_which_everything_was_left_out_is_kept(tmp_path: Path) -> None:
 
 def test_an_older_run_is_replaced_and_nothing_else_stays(folder: Path) -> None:
     newer = random_run(table(4), seed=9, model="newer")
-    save_run(newer, folder)
+    with pytest.raises(RunError, match="--overwrite"):
+        save_run(newer, folder)
+    assert_same(load_run(folder), full_run())
+    save_run(newer, folder, overwrite=True)
     assert_same(load_run(folder), newer)
     assert [path.name for path in folder.parent.iterdir()] == ["run"]
     assert sorted(p.name for p in folder.iterdir()) == [
@@ -125,8 +127,8 @@ def test_a_failure_leaves_the_older_run(folder: Path, monkeypatch: pytest.Monkey
         raise OSError("disk full")
 
     monkeypatch.setattr(runs, "write_scores", fail)
-    with pytest.raises(OSError, match="disk full"):
-        save_run(random_run(table(4), seed=9), folder)
+    with pytest.raises(RunError, match="disk full"):
+        save_run(random_run(table(4), seed=9), folder, overwrite=True)
     assert_same(load_run(folder), full_run())
     assert find_runs(folder.parent) == [folder]
 
@@ -215,12 +217,3 @@ def test_a_single_run_is_found_below_and_drafts_are_not(tmp_path: Path) -> None:
     (tmp_path / ".run.1.tmp").mkdir()
     (tmp_path / ".run.1.tmp" / "run.json").write_text("{}")
     assert load_run(tmp_path).folder == tmp_path / "deep" / "run"
-
-
-def test_what_killed_processes_left_is_swept_away(tmp_path: Path) -> None:
-    """A draft of a process that lives is another command's work and stays."""
-    dead, alive = tmp_path / ".run.999999999.tmp", tmp_path / f".run.{os.getppid()}.tmp"
-    for folder in (dead, alive):
-        folder.mkdir()
-    save_run(random_run(table(), seed=1), tmp_path / "run")
-    assert not dead.exists() and alive.exists()

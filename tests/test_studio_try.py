@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+import time
 from html import unescape
 from io import BytesIO
 
+import anyio
 import numpy as np
 import pytest
 from PIL import Image
@@ -15,12 +17,13 @@ from counterpoint.cases import ImageRef
 from counterpoint.errors import ModelError
 from counterpoint.models import load_model
 from counterpoint.scoring.pictures import WORLD, Picture
+from counterpoint.studio.pictures import Gallery
 from counterpoint.studio.security import Refused
 from counterpoint.studio.trying import models as trying_models
 from counterpoint.studio.trying import uploads as trying_uploads
 from counterpoint.studio.trying.models import Models
 from counterpoint.studio.trying.texts import families, read_captions
-from counterpoint.studio.trying.uploads import Uploaded, Uploads, refuse_upload
+from counterpoint.studio.trying.uploads import Uploaded, Uploads, accepted
 from counterpoint.world.edits import replacements
 
 CAPTION = "a small red star and a blue ring"
@@ -66,7 +69,7 @@ def test_an_image_of_16_bits_is_scaled_to_8(admin):
         (image_file("GIF"), 400, "Only PNG, JPEG and WebP"),
         (b"<svg xmlns='http://www.w3.org/2000/svg'/>", 400, "Only PNG, JPEG and WebP"),
         (image_file()[:60], 400, "broken"),
-        (png_header(20_000, 200), 413, "20,000 x 200 pixels"),
+        (png_header(9_400, 9_400), 413, "9,400 x 9,400 pixels; at most 25,000,000"),
         (png_header(20_000, 20_000), 413, "too many pixels"),
         (png_header(19_000, 19_000), 413, "too many pixels"),
         (image_file(size=(1, 300)), 400, "too narrow"),
@@ -81,9 +84,49 @@ def test_anything_else_is_refused_with_a_sentence(admin, data, status, why):
 
 
 def test_no_pixel_of_a_large_image_is_decoded(monkeypatch):
-    monkeypatch.setattr(Uploaded, "open", lambda self: pytest.fail("it was decoded"))
-    with pytest.raises(Refused):
-        refuse_upload(png_header(20_000, 200))
+    monkeypatch.setattr(trying_uploads, "decode", lambda *_, **__: pytest.fail("it was decoded"))
+    with pytest.raises(Refused, match="at most 25,000,000"):
+        accepted(png_header(9_400, 9_400))
+
+
+def test_a_large_image_is_kept_scaled_down():
+    kept = Uploaded(accepted(image_file("JPEG", (4000, 1000))))
+    assert kept.open().size == (2048, 512)
+    small = image_file("JPEG", (2048, 30))
+    assert accepted(small) is small
+
+
+def test_pictures_are_decoded_a_few_at_a_time():
+    working: set[int] = set()
+    most: list[int] = []
+
+    def decode(number: int) -> None:
+        working.add(number)
+        most.append(len(working))
+        time.sleep(0.02)
+        working.remove(number)
+
+    async def all_at_once() -> None:
+        gallery = Gallery()
+        async with anyio.create_task_group() as group:
+            for number in range(6):
+                group.start_soon(gallery.in_turn, decode, number)
+
+    anyio.run(all_at_once)
+    assert len(most) == 6 and max(most) <= 2
+
+
+def test_uploads_wait_for_their_turn_and_so_does_their_picture(admin, monkeypatch):
+    turns = []
+
+    async def in_turn(self, work, *args):
+        turns.append(work.__name__)
+        return work(*args)
+
+    monkeypatch.setattr(Gallery, "in_turn", in_turn)
+    answer = post(admin, file=image_file())
+    admin.get(unescape(re.search(r'<img src="(/try/picture[^"]+)"', answer.text)[1]))
+    assert turns == ["add", "encode"]
 
 
 def test_old_uploads_make_room_for_new_ones(monkeypatch):
@@ -115,8 +158,9 @@ def test_texts_are_made_by_the_rules_and_say_what_they_changed():
     kinds = [made.kind for made in family.made]
     assert kinds == sorted(kinds, reverse=True) and set(kinds) == {"positive", "negative"}
     for made in family.made:
-        assert made.before + made.changed + made.after == made.text != CAPTION
-        assert CAPTION.startswith(made.before)
+        assert "".join(piece for piece, _ in made.pieces) == made.text != CAPTION
+        kept = [word for piece, changed in made.pieces if not changed for word in piece.split()]
+        assert set(kept) <= set(CAPTION.split())
     assert families([CAPTION]) == [family]
     assert families([]) == []
 

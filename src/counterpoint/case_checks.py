@@ -7,6 +7,7 @@ from typing import Final
 import polars as pl
 
 from counterpoint.errors import CaseError
+from counterpoint.untrusted import shown
 
 
 def _any(column: str, condition: pl.Expr) -> pl.Expr:
@@ -16,9 +17,10 @@ def _any(column: str, condition: pl.Expr) -> pl.Expr:
 
 _each = pl.element()
 _path, _box = _each.struct.field("path"), _each.struct.field("box").arr
-_cells = pl.col("images").list.len() * pl.col("captions").list.len()
+_cells = pl.col("images").list.len().cast(pl.Int64()) * pl.col("captions").list.len()
 _truth = pl.col("truth").list
 
+EMPTY_CAPTION: Final = "a caption is empty"
 _CHECKS: Final[dict[str, pl.Expr]] = {
     "it has no id": pl.col("id").is_null() | (pl.col("id") == ""),
     "it has no image": pl.col("images").is_null() | (pl.col("images").list.len() == 0),
@@ -30,7 +32,8 @@ _CHECKS: Final[dict[str, pl.Expr]] = {
         _each.struct.field("box").is_not_null()
         & pl.any_horizontal(_box.get(side).is_null() for side in range(4)),
     ),
-    "a caption is empty": _any("captions", _each.is_null() | (_each.str.strip_chars() == "")),
+    "a caption is null": _any("captions", _each.is_null()),
+    EMPTY_CAPTION: _any("captions", _each.str.strip_chars() == ""),
     "truth has a cell that is null": _any("truth", _each.is_null()),
     "truth points outside its images x captions": (_truth.max() >= _cells) | (_truth.min() < 0),
     "truth is not in ascending order": _truth.diff().list.min() <= 0,
@@ -44,17 +47,21 @@ _CHECKS: Final[dict[str, pl.Expr]] = {
 }
 
 
-def refuse_malformed(frame: pl.DataFrame, start: int, source: str) -> None:
-    """Raise a CaseError that names the first bad row (counted from `start`) and what is wrong."""
+def refuse_malformed(frame: pl.DataFrame, start: int, source: str, allowed: str = "") -> None:
+    """Raise a CaseError that names the first bad row (counted from `start`) and what is wrong.
+
+    `allowed` names a check that is not made.
+    """
     firsts = [
         condition.fill_null(False).arg_true().first().alias(what)
         for what, condition in _CHECKS.items()
+        if what != allowed
     ]
     found = frame.select(firsts).row(0, named=True)
     bad = {what: row for what, row in found.items() if row is not None}
     if bad:
         what, row = min(bad.items(), key=lambda item: item[1])
-        raise CaseError(f"{source}: row {start + row} (id {frame['id'][row]!r}): {what}.")
+        raise CaseError(f"{source}: row {start + row} (id {shown(frame['id'][row])}): {what}.")
 
 
 def refuse_duplicates(ids: pl.Series, source: str) -> None:
@@ -64,6 +71,6 @@ def refuse_duplicates(ids: pl.Series, source: str) -> None:
         first = ids[int(rows[0])]
         where = (ids == first).arg_true().to_list()
         raise CaseError(
-            f"{source}: rows {where[0]} and {where[1]} have the same id {first!r} "
+            f"{source}: rows {where[0]} and {where[1]} have the same id {shown(first)} "
             f"({len(rows)} rows share an id); ids must be unique."
         )

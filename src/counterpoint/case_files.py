@@ -8,7 +8,6 @@ y, width, height]}. Images are found relative to the file's folder.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
@@ -18,6 +17,9 @@ import polars as pl
 
 from counterpoint.cases import CHUNK, SCHEMA, Case, Cases, ImageRef, tabulate
 from counterpoint.errors import CaseError
+from counterpoint.tables import parquet_frames
+from counterpoint.untrusted import parse_json, shortened, shown
+from counterpoint.writing import whole_file
 
 
 def read_cases(path: str | Path) -> Cases:
@@ -35,24 +37,24 @@ def write_cases(cases: Cases, path: str | Path) -> None:
     """Write a case table as Parquet, into a file that ends so."""
     if Path(path).suffix != ".parquet":
         raise CaseError(f"{path}: cases are written as Parquet; the name must end in .parquet.")
-    cases.frame.write_parquet(path)
+    with whole_file(Path(path), CaseError) as draft:
+        cases.frame.write_parquet(draft)
 
 
 def _parquet_frames(path: Path) -> Iterator[pl.DataFrame]:
-    try:
-        scan = pl.scan_parquet(path, glob=False)  # brackets in a name are no pattern
-        missing = [name for name in SCHEMA.names() if name not in scan.collect_schema()]
+    for frame in parquet_frames(path, CaseError, rows=CHUNK):
+        missing = [name for name in SCHEMA.names() if name not in frame.columns]
         if missing:
             raise CaseError(f"{path}: the column {missing[0]!r} is missing.")
-        table = scan.select(pl.col(name).cast(kind) for name, kind in SCHEMA.items())
-        yield from table.collect_batches(chunk_size=CHUNK, maintain_order=True)
-    except pl.exceptions.PolarsError as error:
-        why = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise CaseError(f"{path}: not a readable case table: {why}.") from None
+        try:
+            yield frame.select(pl.col(name).cast(kind) for name, kind in SCHEMA.items())
+        except pl.exceptions.PolarsError as error:
+            why = shortened(error).rstrip(". ") or type(error).__name__
+            raise CaseError(f"{path}: not a readable case table: {why}.") from None
 
 
 def _json_frames(path: Path) -> Iterator[pl.DataFrame]:
-    with path.open(encoding="utf-8") as lines:
+    with path.open(encoding="utf-8-sig") as lines:  # Windows puts a mark before the first line
         numbered = ((n, line) for n, line in enumerate(lines, 1) if line.strip())
         try:
             while rows := [_read(line, f"{path}: line {n}") for n, line in islice(numbered, CHUNK)]:
@@ -62,10 +64,7 @@ def _json_frames(path: Path) -> Iterator[pl.DataFrame]:
 
 
 def _read(line: str, where: str) -> Case:
-    try:
-        values = json.loads(line)
-    except ValueError as error:
-        raise CaseError(f"{where} is not valid JSON: {error}.") from None
+    values = parse_json(line, where, CaseError)
     try:
         case = _case(values)
         case.cells()  # says what is wrong with the shape of its truth
@@ -85,7 +84,8 @@ def _case(values: Any) -> Case:
         raise _NotACaseError("a case is an object with id, images, captions and truth.")
     images = tuple(_image(image) for image in _list(values, "images"))
     truth = tuple(
-        tuple(map(bool, _check(cells, list, "truth"))) for cells in _list(values, "truth")
+        tuple(_truth(cell) for cell in _check(cells, list, "truth"))
+        for cells in _list(values, "truth")
     )
     return Case(
         _text(values, "id"),
@@ -97,6 +97,14 @@ def _case(values: Any) -> Case:
     )
 
 
+def _truth(cell: Any) -> bool:
+    if cell is True or cell is False:
+        return cell
+    if type(cell) is int and cell in (0, 1):
+        return bool(cell)
+    raise _NotACaseError(f"a cell of 'truth' should be true or false, it is {shown(cell)}.")
+
+
 def _image(value: Any) -> ImageRef:
     if isinstance(value, str):
         return ImageRef(value)
@@ -105,7 +113,7 @@ def _image(value: Any) -> ImageRef:
     if box is None:
         return ImageRef(path)
     if not (isinstance(box, list) and len(box) == 4 and all(type(side) is int for side in box)):
-        raise _NotACaseError(f"the box {box!r} is not [x, y, width, height] in whole pixels.")
+        raise _NotACaseError(f"the box {shown(box)} is not [x, y, width, height] in whole pixels.")
     return ImageRef(path, (box[0], box[1], box[2], box[3]))
 
 
@@ -122,7 +130,7 @@ def _text(values: dict[str, Any], key: str) -> str:
 
 def _check(value: Any, kind: type, key: str) -> Any:
     if not isinstance(value, kind):
-        found = "missing or null" if value is None else repr(value)[:60]
+        found = "missing or null" if value is None else shown(value)
         names = {"str": "a text", "list": "a list", "dict": "a path or an object"}
         raise _NotACaseError(f"{key!r} should hold {names[kind.__name__]}, it is {found}.")
     return value

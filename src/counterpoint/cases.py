@@ -27,6 +27,7 @@ import polars as pl
 from counterpoint.case_checks import refuse_duplicates, refuse_malformed
 from counterpoint.errors import CaseError
 from counterpoint.layout import Layout, PairNumbers, offsets
+from counterpoint.untrusted import shortened, shown
 
 SCHEMA: Final = pl.Schema(
     {
@@ -82,14 +83,32 @@ class Case:
         """The true cells of the block, as the table keeps them."""
         k, m = len(self.images), len(self.captions)
         if len(self.truth) != k or any(len(cells) != m for cells in self.truth):
-            shape = " + ".join(str(len(cells)) for cells in self.truth)
-            raise CaseError(f"case {self.id!r}: truth has {shape} cells, expected {k} rows of {m}.")
+            shape = shortened(" + ".join(str(len(cells)) for cells in self.truth[:99]))
+            raise CaseError(
+                f"case {shown(self.id)}: truth has {shape} cells, expected {k} rows of {m}."
+            )
         return [i for i, cell in enumerate(c for line in self.truth for c in line) if cell]
 
 
 def tabulate(cases: Sequence[Case]) -> pl.DataFrame:
-    """Rows of the table. Lists are laid out flat and cut, many times as fast as row by row."""
+    """Rows of the table. Raises a CaseError for what the table cannot hold."""
     import pyarrow as pa  # slow to import
+
+    try:
+        return _tabulate(cases)
+    except (pa.ArrowException, OverflowError, UnicodeEncodeError) as error:
+        if len(cases) > 1:  # which of them is it?
+            for case in cases:
+                tabulate([case])
+        raise CaseError(
+            f"case {shown(cases[0].id)}: a number or a text in it cannot be kept "
+            f"({shortened(error).rstrip('.')})."
+        ) from None
+
+
+def _tabulate(cases: Sequence[Case]) -> pl.DataFrame:
+    """Lists are laid out flat and cut, many times as fast as row by row."""
+    import pyarrow as pa
 
     def lists(parts: list[Sequence[Any]], values: Any) -> pl.Series:
         ends = offsets(np.array([len(part) for part in parts], dtype=np.int64))
@@ -161,7 +180,7 @@ class Cases:
             refuse_malformed(frame, start, source)
             checked.append(frame)
             start += frame.height
-        if not checked:
+        if not start:
             raise CaseError(f"{source}: no cases.")
         table = pl.concat(checked)
         refuse_duplicates(table["id"], source)

@@ -45,6 +45,13 @@ class Difference:
     p_mcnemar: float | None  # exact; takes cases as independent
     n: int
     verdict: Verdict
+    ties_a: int  # values of A that hang on a tie
+    ties_b: int
+
+    @property
+    def reach(self) -> float:
+        """How far the difference's interval goes to its further side."""
+        return max(self.ci_high - self.difference, self.difference - self.ci_low)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +63,8 @@ class _Paired:
     metrics: list[Metric | QueryMetric]
     left: np.ndarray
     right: np.ndarray
+    left_ties: np.ndarray
+    right_ties: np.ndarray
 
 
 def compare(
@@ -107,6 +116,8 @@ def _differences(
                 _exact(metric, paired.left[index, j], paired.right[index, j]),
                 gap.n,
                 verdict(gap.value, p_holm, metric.better or "higher"),
+                int(paired.left_ties[index, j].sum()),
+                int(paired.right_ties[index, j].sum()),
             )
 
 
@@ -132,12 +143,15 @@ def _pair(a: Part, b: Part, protocol: Protocol) -> _Paired:
     left, right = _chosen(a, in_a), _chosen(b, in_b)
     one, two = columns_of(left, protocol.tie), columns_of(right, protocol.tie)
     metrics = [m for m in one.metrics if m in two.metrics and m.better is not None]
+    in_one, in_two = ([c.metrics.index(metric) for metric in metrics] for c in (one, two))
     return _Paired(
         one.members(members_in(left.cases.frame, protocol)),
         one.clusters,
         metrics,
-        one.values[:, [one.metrics.index(metric) for metric in metrics]],
-        two.values[:, [two.metrics.index(metric) for metric in metrics]],
+        one.values[:, in_one],
+        two.values[:, in_two],
+        one.ties[:, in_one],
+        two.ties[:, in_two],
     )
 
 

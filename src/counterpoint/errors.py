@@ -5,6 +5,7 @@
     +-- DataError            a data set's file is missing, malformed or cannot be had
     +-- NotFoundError        no model, benchmark or protocol of that name
     +-- MissingExtraError    an optional dependency is not installed
+    +-- PluginError          a module of another package cannot be imported
     +-- ModelError           a model cannot be loaded or used as asked
     +-- ImageError           an image is missing or cannot be read
     +-- StoreError           the embedding store is damaged or cannot be opened
@@ -47,7 +48,7 @@ def reason(error: OSError) -> str:
 
 
 # Libraries that read and write files, and name a full disk or a broken file in words of their own.
-_READERS: Final = ("lmdb", "polars", "pyarrow", "safetensors", "safetensors_rust", "sqlalchemy")
+_READERS: Final = ("polars", "pyarrow", "safetensors", "safetensors_rust", "sqlite3", "sqlalchemy")
 _FULL: Final = ("no space left on device", "database or disk is full", "file too large")
 
 
@@ -111,6 +112,10 @@ class MissingExtraError(CounterpointError):
 
     def __init__(self, feature: str, extra: str) -> None:
         super().__init__(f"{feature} needs more packages: pip install 'counterpoint[{extra}]'.")
+
+
+class PluginError(CounterpointError):
+    """A module that another package adds cannot be imported."""
 
 
 class ModelError(CounterpointError):

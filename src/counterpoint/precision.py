@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -56,7 +56,7 @@ def check_precision(
     with Store(Path(store) if store else default_store()) as opened:
         work = Work(opened, batch_size, progress or Quiet())
         low, high = (
-            score(load_model(model, LoadOptions(options.device, precision)), cases, overlong, work)
+            score(load_model(model, replace(options, precision=precision)), cases, overlong, work)
             for precision in (options.precision, "fp32")
         )
     found = []

@@ -10,11 +10,11 @@ import importlib
 import re
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Final
 
-from counterpoint.errors import NotFoundError
-from counterpoint.untrusted import shown
+from counterpoint.errors import CounterpointError, NotFoundError, PluginError
+from counterpoint.untrusted import shortened, shown
 
 _LISTED: Final = 12
 
@@ -66,4 +66,25 @@ class Registry:
         points = entry_points(group=self.group, name=name)
         if not points:
             raise NotFoundError(did_you_mean(self.kind, name, self.names()))
-        return next(iter(points)).load()
+        return self._load(next(iter(points)))
+
+    def broken(self) -> dict[str, str]:
+        """The plug-ins that cannot be imported, and why: all of them are tried."""
+        found = {}
+        for name in set(self.names()) - set(self.builtin):
+            try:
+                self.get(name)
+            except CounterpointError as error:
+                found[name] = str(error)
+        return found
+
+    def _load(self, point: EntryPoint) -> Any:
+        try:
+            return point.load()
+        except CounterpointError:  # it says itself what it lacks
+            raise
+        except Exception as error:  # whatever another's module does when it is imported
+            raise PluginError(
+                f"the plug-in {point.value!r} of the {self.kind} {point.name!r} cannot be imported "
+                f"({type(error).__name__}: {shortened(error)}); mend or uninstall its package."
+            ) from error

@@ -9,24 +9,27 @@ A folder is written beside its place and renamed into it, so it is never half th
 
 from __future__ import annotations
 
-import glob
 import hashlib
 import json
-import os
-import shutil
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import polars as pl
 
 from counterpoint.cases import SCHEMA, Absent, Cases
-from counterpoint.errors import RunError
+from counterpoint.errors import RunError, reason
 from counterpoint.protocols import Protocol
-from counterpoint.score_files import write_scores
+from counterpoint.run_checks import refuse_cases, refuse_manifest, refuse_table
+from counterpoint.score_files import read_scores, write_scores
+from counterpoint.tables import parquet_frames
+from counterpoint.untrusted import parse_json, shortened, shown
+from counterpoint.writing import left_by_kills, recover, whole_folder
 
 FORMAT: Final = 1
+_WAIT: Final = 600  # seconds that another process may take to write its run to the same folder
 _MANIFEST, _CASES, _SCORES = "run.json", "cases.parquet", "scores.parquet"
 
 
@@ -69,63 +72,66 @@ class Run:
         return sum(part.missing for part in self.parts.values())
 
 
-def save_run(run: Run, folder: Path) -> Run:
-    """Write a run folder, in place of an older one if there is one."""
-    refuse_other(folder)
-    draft = folder.with_name(f".{folder.name}.{os.getpid()}.tmp")
-    shutil.rmtree(draft, ignore_errors=True)
-    draft.mkdir(parents=True)
-    _case_table(run).write_parquet(draft / _CASES)
-    parts = ((name, part.cases, part.scores) for name, part in run.parts.items())
-    write_scores(draft / _SCORES, parts)
-    manifest = {
-        **run.manifest,
-        "format": FORMAT,
-        "model": run.model,
-        "benchmarks": {name: _describe(part) for name, part in run.parts.items()},
-        "files": {name: file_digest(draft / name) for name in (_CASES, _SCORES)},
-    }
-    text = json.dumps(manifest, indent=2, ensure_ascii=False, allow_nan=False)
-    (draft / _MANIFEST).write_text(text + "\n", encoding="utf-8")
-    _move(draft, folder)
-    _sweep(folder)
+class Question(NamedTuple):
+    """What a run asks: which model, on what, how. Its answers are the scores."""
+
+    model: str
+    protocols: Mapping[str, str]  # by benchmark
+    options: Mapping[str, Any]
+
+    def __str__(self) -> str:
+        told = [f"{self.model} on {', '.join(self.protocols)}"]
+        told += [f"{name}={value}" for name, value in self.options.items() if value is not None]
+        return ", ".join(told)
+
+
+def question(model: str, protocols: Mapping[str, str], options: Mapping[str, Any]) -> Question:
+    """Of all options, those that change what is asked."""
+    return Question(model, protocols, {name: options.get(name) for name in ("limit", "precision")})
+
+
+def save_run(run: Run, folder: Path, *, overwrite: bool = False) -> Run:
+    """Write a run folder, in place of an older one that asks the same question."""
+    protocols = {name: part.protocol.name for name, part in run.parts.items()}
+    asked = question(run.model, protocols, run.manifest.get("options", {}))
+    with whole_folder(folder, RunError, wait=_WAIT) as draft:
+        refuse_other(folder, asked, overwrite=overwrite)  # again: hours may have gone by
+        _case_table(run).write_parquet(draft / _CASES)
+        parts = ((name, part.cases, part.scores) for name, part in run.parts.items())
+        write_scores(draft / _SCORES, parts)
+        manifest = {
+            **run.manifest,
+            "format": FORMAT,
+            "model": run.model,
+            "benchmarks": {name: _describe(part) for name, part in run.parts.items()},
+            "files": {name: file_digest(draft / name) for name in (_CASES, _SCORES)},
+        }
+        text = json.dumps(manifest, indent=2, ensure_ascii=False, allow_nan=False)
+        (draft / _MANIFEST).write_text(text + "\n", encoding="utf-8")
     return Run(run.model, run.parts, manifest, folder)
 
 
-def refuse_other(folder: Path) -> None:
-    """Raise if something else than a run stands where a run should go."""
+def refuse_other(folder: Path, asked: Question, *, overwrite: bool = False) -> None:
+    """Raise if something else stands where a run should go, or a run that asks something else."""
     if folder.is_dir():
         other = any(folder.iterdir()) and not (folder / _MANIFEST).is_file()
     else:
         other = folder.exists()
     if other:
         raise RunError(f"{folder} exists and is no run folder; choose another --out.")
-
-
-def _move(draft: Path, folder: Path) -> None:
-    old = folder.with_name(f".{folder.name}.{os.getpid()}.old")
-    if folder.exists():
-        folder.rename(old)
-    draft.rename(folder)
-    shutil.rmtree(old, ignore_errors=True)
-
-
-def _sweep(folder: Path) -> None:
-    """Remove what killed processes left beside a run: `.NAME.PID.tmp` and `.NAME.PID.old`."""
-    for left in folder.parent.glob(f".{glob.escape(folder.name)}.*.*"):
-        pid = left.name.split(".")[-2]
-        if pid.isdecimal() and not _is_alive(int(pid)):
-            shutil.rmtree(left, ignore_errors=True)
-
-
-def _is_alive(pid: int) -> bool:
+    if overwrite or not (folder / _MANIFEST).is_file():
+        return
     try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:  # somebody else's, and alive
-        pass
-    return True
+        manifest = _read_manifest(folder)
+    except RunError:
+        return  # a damaged run holds nothing that could be lost
+    protocols = {name: about["protocol"]["name"] for name, about in manifest["benchmarks"].items()}
+    there = question(manifest["model"], protocols, manifest.get("options", {}))
+    if there != asked:
+        raise RunError(
+            f"{folder} holds a run of {shortened(there)}, and this one would be of "
+            f"{shortened(asked)}; choose another --out, or say --overwrite."
+        )
 
 
 def _describe(part: Part) -> dict[str, Any]:
@@ -161,6 +167,8 @@ def _reasons(left_out: tuple[tuple[str, str], ...]) -> list[dict[str, str]]:
 
 def find_runs(path: Path) -> list[Path]:
     """The run folders at or below a path, in the order in which they were made, then by name."""
+    for folder in (path, *left_by_kills(path)):
+        recover(folder)
     if (path / _MANIFEST).is_file():
         return [path]
     found = sorted(file.parent for file in path.glob(f"**/{_MANIFEST}") if file.is_file())
@@ -186,35 +194,33 @@ def load_run(path: str | Path) -> Run:
         raise RunError(f"{path} holds {len(folders)} runs; name one of them: {names} ...")
     [folder] = folders
     manifest = _read_manifest(folder)
-    cases = pl.read_parquet(_checked(folder, _CASES, manifest))
-    scores = pl.read_parquet(_checked(folder, _SCORES, manifest), columns=["score"])["score"]
-    try:
-        described = manifest["benchmarks"]
-        ends = np.cumsum([about["pairs"] for about in described.values()]).tolist()
-        parts = {
-            name: _read_part(name, about, cases, scores[end - about["pairs"] : end])
-            for (name, about), end in zip(described.items(), ends, strict=True)
-        }
-    except (AttributeError, KeyError, TypeError, pl.exceptions.PolarsError) as error:
-        raise _damaged(folder, error) from None
+    described = manifest["benchmarks"]
+    table = pl.concat(parquet_frames(_checked(folder, _CASES, manifest), RunError))
+    refuse_table(table, described, folder / _CASES)
+    cases = {
+        name: _read_cases(name, about, table, f"{folder / _CASES}: {shortened(name)}")
+        for name, about in described.items()
+    }
+    scores = read_scores(_checked(folder, _SCORES, manifest), cases.items())
+    parts = {
+        name: _part(name, about, cases[name], scores[name]) for name, about in described.items()
+    }
     return Run(manifest["model"], parts, manifest, folder)
 
 
 def _read_manifest(folder: Path) -> dict[str, Any]:
+    path = folder / _MANIFEST
     try:
-        manifest = json.loads((folder / _MANIFEST).read_text(encoding="utf-8"))
-        version = manifest["format"]
-        _ = manifest["model"], manifest["files"], manifest["benchmarks"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise _damaged(folder, error) from None
+        manifest = parse_json(path.read_bytes(), "it", RunError)
+    except RunError as error:
+        raise RunError(f"{path} is damaged ({error}); run the evaluation again.") from None
+    except OSError as error:
+        raise RunError(f"{path}: cannot be read: {reason(error)}.") from None
+    version = manifest.get("format", FORMAT) if isinstance(manifest, dict) else FORMAT
     if version != FORMAT:
-        raise RunError(f"{folder} has run format {version}, this version reads {FORMAT}.")
+        raise RunError(f"{folder} has run format {shown(version)}, this version reads {FORMAT}.")
+    refuse_manifest(manifest, path)
     return dict(manifest)
-
-
-def _damaged(folder: Path, error: Exception) -> RunError:
-    why = f"{type(error).__name__} {error}"
-    return RunError(f"{folder / _MANIFEST} is damaged ({why}); run the evaluation again.")
 
 
 def _checked(folder: Path, name: str, manifest: dict[str, Any]) -> Path:
@@ -229,16 +235,20 @@ def _checked(folder: Path, name: str, manifest: dict[str, Any]) -> Path:
     return path
 
 
-def _read_part(
-    name: str, described: dict[str, Any], cases: pl.DataFrame, scores: pl.Series
-) -> Part:
-    root = described["root"]
-    chosen = cases.filter(pl.col("benchmark") == name).drop("benchmark")
-    protocol = described["protocol"]
+def _read_cases(name: str, about: dict[str, Any], table: pl.DataFrame, where: str) -> Cases:
+    root = about["root"]
+    chosen = table.filter(pl.col("benchmark") == name).drop("benchmark")
+    cases = Cases(chosen, None if root is None else Path(root))
+    refuse_cases(cases, about, where)
+    return cases
+
+
+def _part(name: str, about: dict[str, Any], cases: Cases, scores: np.ndarray) -> Part:
+    protocol = about["protocol"]
     return Part(
         name,
-        Cases(chosen, None if root is None else Path(root)),
-        scores.to_numpy(),
+        cases,
+        scores,
         Protocol(
             **{
                 **protocol,
@@ -247,11 +257,11 @@ def _read_part(
                 "averages": tuple(protocol["averages"]),
             }
         ),
-        _as_pairs(described["left_out"]),
-        described["cut_captions"],
-        described["data_hash"],
-        _as_pairs(described.get("lost_images", [])),
-        tuple(Absent(**one) for one in described.get("absent", [])),
+        _as_pairs(about["left_out"]),
+        about["cut_captions"],
+        about["data_hash"],
+        _as_pairs(about.get("lost_images", [])),
+        tuple(Absent(**one) for one in about.get("absent", [])),
     )
 
 

@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import re
+import stat
+from pathlib import Path
 from reprlib import Repr
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 
 from counterpoint.errors import CounterpointError, DataError
 
 _SHOWN: Final = 200  # characters of a value in a message
-_CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+_CONTROL: Final = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
+)
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 
-_repr = Repr()
+
+class _Repr(Repr):
+    def repr_int(self, x: int, level: int) -> str:
+        """Python itself refuses to write numbers of more than 4,300 digits."""
+        return super().repr_int(x, level) if x.bit_length() < 10_000 else "a huge number"
+
+
+_repr = _Repr()
 _repr.maxlevel, _repr.maxdict, _repr.maxlist, _repr.maxtuple = 3, 4, 4, 4
 _repr.maxstring = _repr.maxother = _repr.maxlong = _SHOWN
 
@@ -39,6 +52,19 @@ def parse_json(text: str | bytes, where: object, error: type[CounterpointError] 
     except ValueError as problem:
         raise error(f"{where}: not valid JSON: {shortened(problem)}.") from None
     return value
+
+
+def open_regular(path: Path) -> BinaryIO:
+    """A file to read. Raises an OSError for a pipe or a device, which may have no end."""
+    # Without O_NONBLOCK, to open a pipe would be to wait for its writer.
+    handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    try:
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            raise OSError(errno.EINVAL, "it is not a regular file", str(path))
+        return os.fdopen(handle, "rb")
+    except BaseException:
+        os.close(handle)
+        raise
 
 
 def shown(value: object) -> str:

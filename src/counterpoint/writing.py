@@ -1,20 +1,19 @@
 """The one atomic writer: files and folders that appear when they are whole, or not at all.
 
 Every writer has a draft of its own beside the place, and holds a lock on the place while it writes:
-a second process that writes there at the same time is refused. What a killed process left behind is
-removed by the next one that writes to the same folder.
+a second process that writes there at the same time waits or is refused. What a killed process left
+behind is removed by the next one that writes to the same place.
 """
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
-import re
 import secrets
 import shutil
-import socket
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -22,47 +21,57 @@ from filelock import FileLock, Timeout
 
 from counterpoint.errors import CounterpointError, DataError, as_os_error, reason
 
-# Process ids are those of one machine: drafts of other machines on a shared disk are left alone.
-_HOST: Final = hashlib.sha256(socket.gethostname().encode()).hexdigest()[:8]
-_DRAFT: Final = re.compile(rf"\.draft-{_HOST}-(\d+)-[0-9a-f]{{12}}")
-_OLD: Final = ".old"
+_OLD: Final = ".counterpoint-old"
+_LONGEST: Final = 255  # bytes of a name
 
 
 @contextmanager
-def whole_file(path: Path, error: type[CounterpointError] = DataError) -> Iterator[Path]:
-    """A draft to write to; at the end it becomes `path`, or is removed if anything was raised."""
-    with _writing(path, error) as draft:
+def whole_file(
+    path: Path, error: type[CounterpointError] = DataError, *, wait: float = 0
+) -> Iterator[Path]:
+    """A draft to write to; at the end it becomes `path`, or is removed if anything was raised.
+
+    `wait`: for how many seconds another process may be writing the same file.
+    """
+    with _writing(path, error, wait) as (draft, place):
+        if place.exists() and not place.is_file():  # a rename would replace even a device
+            raise OSError(errno.EISDIR if place.is_dir() else errno.EEXIST, "")
         yield draft
         _to_disk(draft)
-        draft.replace(path)
+        draft.replace(place)
 
 
 @contextmanager
-def whole_folder(folder: Path, error: type[CounterpointError] = DataError) -> Iterator[Path]:
+def whole_folder(
+    folder: Path, error: type[CounterpointError] = DataError, *, wait: float = 0
+) -> Iterator[Path]:
     """A draft folder to write into; at the end it takes the place of `folder`."""
-    with _writing(folder, error) as draft:
+    with _writing(folder, error, wait) as (draft, place):
+        if place.exists() and not place.is_dir():
+            raise OSError(errno.ENOTDIR, "")
+        recover(place)
         draft.mkdir()
         yield draft
         for path in (*draft.rglob("*"), draft):
             _to_disk(path)
-        _exchange(draft, folder)
+        _exchange(draft, place)
 
 
 @contextmanager
-def locked(place: Path, *, wait: float = 0) -> Iterator[None]:
+def locked(
+    place: Path, error: type[CounterpointError] = DataError, *, wait: float = 0
+) -> Iterator[None]:
     """Hold a place for this process, after `wait` seconds at most (-1: however long it takes).
 
     The lock is a hidden file beside the place, which goes when it is released. It goes with a
     killed process, too: what is left of it then locks nothing.
     """
-    name = place.name.encode()
-    short = name[:60].decode(errors="ignore") + "-" + hashlib.sha256(name).hexdigest()[:8]
-    path = place.with_name(f".{short}.lock")
+    path = _beside(place, ".lock")
     lock = FileLock(path, timeout=wait)
     try:
         lock.acquire()
     except Timeout:
-        raise DataError(
+        raise error(
             f"{place}: another process is writing it; wait for it, or name another place."
         ) from None
     try:
@@ -87,19 +96,26 @@ def left_by_kills(folder: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def _writing(place: Path, error: type[CounterpointError]) -> Iterator[Path]:
-    draft = place.with_name(f".draft-{_HOST}-{os.getpid()}-{secrets.token_hex(6)}{place.suffix}")
+def _writing(
+    asked: Path, error: type[CounterpointError], wait: float
+) -> Iterator[tuple[Path, Path]]:
+    """A draft's path, and the place it is for: where a link leads, not the link."""
     try:
-        with ExitStack() as stack:
-            place.parent.mkdir(parents=True, exist_ok=True)
-            stack.enter_context(locked(place))
-            stack.callback(_remove, draft)
-            _sweep(place.parent)
-            yield draft
+        place = Path(os.path.realpath(asked))
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with locked(place, error, wait=wait):
+            for left in place.parent.glob(_beside(place, "-*").name):
+                _remove(left)  # of a killed process: the lock is ours
+            suffix = place.suffix if len(place.suffix) < 20 else ""  # libraries may look at it
+            draft = _beside(place, f"-{secrets.token_hex(6)}{suffix}")
+            try:
+                yield draft, place
+            finally:
+                _remove(draft)
     except Exception as problem:
         if (machine := as_os_error(problem)) is None:
             raise
-        raise error(f"{place}: cannot be written: {reason(machine)}.") from None
+        raise error(f"{asked}: cannot be written: {reason(machine)}.") from None
 
 
 def _exchange(draft: Path, folder: Path) -> None:
@@ -121,28 +137,16 @@ def _exchange(draft: Path, folder: Path) -> None:
     _remove(old)
 
 
+def _beside(place: Path, ending: str) -> Path:
+    """A hidden name that belongs to a place, short enough however long the place's own name is."""
+    name = hashlib.sha256(os.fsencode(place.name)).hexdigest()[:16]
+    return place.with_name(f".draft-{name}{ending}")
+
+
 def _old(folder: Path) -> Path:
-    return folder.with_name(f".{folder.name}{_OLD}")
-
-
-def _sweep(folder: Path) -> None:
-    """Remove the drafts of processes that are gone."""
-    for left in folder.glob(f".draft-{_HOST}-*"):
-        found = _DRAFT.match(left.name)
-        if found and not _is_alive(int(found[1])):
-            _remove(left)
-
-
-def _is_alive(pid: int) -> bool:
-    if os.name == "nt":  # there, signal 0 ends a process
-        return True
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:  # another user's, and alive
-        pass
-    return True
+    name = f".{folder.name}{_OLD}"
+    fits = len(os.fsencode(name)) <= _LONGEST
+    return folder.with_name(name) if fits else _beside(folder, _OLD)
 
 
 def _remove(path: Path) -> None:
@@ -160,5 +164,8 @@ def _to_disk(path: Path) -> None:
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
+    except OSError:
+        if not path.is_dir():  # some file systems cannot do it for folders
+            raise
     finally:
         os.close(handle)

@@ -6,6 +6,7 @@ An id may carry options, `world-swap:size=500,seed=3`, ask for positives to be a
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -104,6 +105,7 @@ class Benchmark:
 
 WITH_POSITIVES: Final = "+hp"
 _CASE_FILES: Final = (".parquet", ".jsonl")
+_OTHER_FILES: Final = (".json", ".csv", ".tsv")  # are refused by `read_cases`, which says why
 _FOLDERS: Final = "classification/"  # any folder of images is a benchmark
 
 
@@ -135,7 +137,7 @@ def find_benchmark(id: str) -> Benchmark:
     """What is known of a benchmark, by id or by the path of a case file."""
     name, _ = _split(id)
     plain = name.removesuffix(WITH_POSITIVES)
-    if plain.endswith(_CASE_FILES):
+    if plain.endswith((*_CASE_FILES, *_OTHER_FILES)):
         path = Path(plain)
         found = Benchmark(plain, "your own cases", "any", "strict", lambda _: read_cases(path))
     elif plain.startswith(_FOLDERS) and plain not in BENCHMARKS.names():
@@ -169,9 +171,12 @@ def published_files(id: str) -> Mapping[str, int | None]:
     return {} if benchmark.count is None else {"": benchmark.count}
 
 
+_COMMA: Final = re.compile(r",(?=\w+=|$)")  # any other comma belongs to a value: a file's name
+
+
 def _read_options(benchmark: Benchmark, text: str) -> dict[str, Value]:
     values = dict(benchmark.defaults)
-    for part in filter(None, text.split(",")):
+    for part in filter(None, _COMMA.split(text)):
         key, _, value = part.partition("=")
         if key not in values:
             raise NotFoundError(did_you_mean(f"option of {benchmark.id}", key, values))

@@ -12,6 +12,7 @@ from typing import Any
 
 from counterpoint.cases import ImageRef
 from counterpoint.errors import DataError
+from counterpoint.untrusted import open_regular, shortened
 
 
 def parquet_image(file: str, column: str, row: int) -> ImageRef:
@@ -27,13 +28,14 @@ def parquet_rows(
     import pyarrow.parquet as pq
 
     try:
+        open_regular(path).close()
         schema = pq.read_schema(path)
         _check(path, schema, texts, images)
         named = [name for name in images if _has_field(schema.field(name).type, "path")]
         wanted = [*texts, *(name for name in optional if name in schema.names)]
         table = pq.ParquetFile(path).read([*wanted, *(f"{name}.path" for name in named)])
     except (pa.ArrowException, OSError) as error:
-        why = str(error).splitlines()[0].rstrip(".")
+        why = shortened(error).rstrip(". ")
         raise DataError(f"{path}: not a readable Parquet file: {why}.") from None
     for row in table.to_pylist():
         names = {name: (row.get(name) or {}).get("path") for name in named}
@@ -45,12 +47,14 @@ def _check(path: Path, schema: Any, texts: Sequence[str], images: Sequence[str])
 
     missing = [name for name in (*texts, *images) if name not in schema.names]
     if missing:
-        raise DataError(f"{path}: has no column {missing[0]!r}, only {', '.join(schema.names)}.")
+        raise DataError(
+            f"{path}: has no column {missing[0]!r}, only {shortened(', '.join(schema.names))}."
+        )
     for name in images:
         kind = schema.field(name).type
         binary = pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
         if not binary and not _has_field(kind, "bytes"):
-            raise DataError(f"{path}: column {name!r} should hold images, it is {kind}.")
+            raise DataError(f"{path}: column {name!r} should hold images, it is {shortened(kind)}.")
 
 
 def _has_field(kind: Any, name: str) -> bool:

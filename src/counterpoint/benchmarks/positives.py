@@ -3,24 +3,30 @@
 The positives are in a file keyed by case id: the one named by the option `positives`, or
 `positives/NAME.jsonl` (or .csv, .parquet) under the data root, `/` in a name written as `-`, or the
 one that is shipped (`shipped/`, made by rules and checked, for benchmarks whose licence allows it).
-Columns: case_id, text, and, where a case has several true captions, caption: the number of the one
-that is reworded (0 if left out). A case may have several positives, or none.
+Columns: case_id, text, and two that may be left out: `caption`, where a case has several true
+captions, is the number of the one that is reworded (0 if left out); `doubt` says why a positive may
+be false ("narrower": crimson for red). A case may have several positives, or none.
 
 A pairs file of `counterpoint generate positives NAME` will do as well: of every caption's positives
 one is taken, so that all cases have one shape.
+
+Doubtful positives are used only if the option `doubtful` is 1. A positive that is a negative of its
+own case, apart from case, blanks, marks and a/an, is never used. Both are counted and logged.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from dataclasses import replace
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import polars as pl
 
 from counterpoint.benchmarks import WITH_POSITIVES, Benchmark, Options
+from counterpoint.caption_words import normal
 from counterpoint.cases import Case, Cases
 from counterpoint.errors import DataError
 from counterpoint.tables import read_table
@@ -28,10 +34,21 @@ from counterpoint.tables import read_table
 _COLUMNS: Final = {"case_id": pl.String(), "text": pl.String()}
 _PAIRS: Final = ("source", "caption", "text", "kind", "refused")  # of a pairs file
 _SUFFIXES: Final = (".jsonl", ".parquet", ".csv")
-_SHIPPED: Final = Path(__file__).with_name("shipped")
+SHIPPED: Final = Path(__file__).with_name("shipped")
 
-# By case id: a true caption, or its number, and its rewording.
-_Added = dict[str, list[tuple[int | str, str]]]
+_log = logging.getLogger(__name__)
+
+
+class Positive(NamedTuple):
+    """A rewording of a true caption, which is given by its number or as it is written."""
+
+    caption: int | str
+    text: str
+    doubt: str = ""
+
+
+# By case id. Of several in a row, best first, one is used.
+_Given = dict[str, list[list[Positive]]]
 
 
 def with_positives(benchmark: Benchmark) -> Benchmark:
@@ -39,8 +56,9 @@ def with_positives(benchmark: Benchmark) -> Benchmark:
 
     def cases(options: Options) -> Cases:
         path = _file(benchmark.id, options)
+        doubtful = bool(options.number("doubtful"))
         plain = benchmark.cases(options)
-        extended = add_positives(plain, path)
+        extended = add_positives(plain, path, doubtful=doubtful)
         return Cases(extended.frame, extended.root, plain.absent)
 
     return replace(
@@ -49,7 +67,7 @@ def with_positives(benchmark: Benchmark) -> Benchmark:
         summary=f"{benchmark.summary}; with your positives",
         shape=f"{benchmark.shape} + positives",
         cases=cases,
-        defaults={**benchmark.defaults, "positives": ""},
+        defaults={**benchmark.defaults, "positives": "", "doubtful": 0},
     )
 
 
@@ -59,7 +77,7 @@ def _file(benchmark: str, options: Options) -> Path:
     name = benchmark.replace("/", "-")
     stem = options.data / "positives" / name
     files = [stem.with_name(stem.name + ending) for ending in _SUFFIXES]
-    found = [path for path in (*files, _SHIPPED / f"{name}.parquet") if path.is_file()]
+    found = [path for path in (*files, SHIPPED / f"{name}.parquet") if path.is_file()]
     if not found:
         raise DataError(
             f"{benchmark}{WITH_POSITIVES} needs a file of positives, {stem}.jsonl or "
@@ -69,35 +87,75 @@ def _file(benchmark: str, options: Options) -> Path:
     return found[0]
 
 
-def add_positives(cases: Cases, path: Path) -> Cases:
+def add_positives(cases: Cases, path: Path, *, doubtful: bool = False) -> Cases:
     """The cases with the positives of a file, each behind the true captions of its case."""
-    ids = set(cases.ids.to_list())
-    added = _read(path, ids)
-    unknown = sorted(set(added) - ids)
-    if unknown and path.parent != _SHIPPED:  # which is of the whole benchmark: you may have a part
-        raise DataError(
-            f"{path}: {len(unknown):,} of {len(added):,} case ids are not in the benchmark, "
-            f"the first is {unknown[0]!r}."
-        )
-    rows = (_extended(cases.case(row), added, path) for row in range(len(cases)))
+    found = accepted_positives(cases, path, doubtful=doubtful)
+    rows = (_extended(cases.case(row), found) for row in range(len(cases)))
     return Cases.build(rows, root=cases.root, source=str(path))
 
 
-def _read(path: Path, ids: set[str]) -> _Added:
+def accepted_positives(
+    cases: Cases, path: Path, *, doubtful: bool = False
+) -> dict[str, list[Positive]]:
+    """The positives of a file that can be used, by case id, each with its caption's number."""
+    numbers = {id: row for row, id in enumerate(cases.ids.to_list())}
+    given = _read(path, set(numbers))
+    shipped = path.parent == SHIPPED
+    unknown = sorted(set(given) - set(numbers))
+    if unknown and not shipped:  # which is of the whole benchmark: you may have a part
+        raise DataError(
+            f"{path}: {len(unknown):,} of {len(given):,} case ids are not in the benchmark, "
+            f"the first is {unknown[0]!r}."
+        )
+    found: dict[str, list[Positive]] = {}
+    negatives = doubts = 0
+    for id, of_case in given.items():
+        if id not in numbers:
+            continue
+        sure = [[p for p in choice if doubtful or not p.doubt] for choice in of_case]
+        usable = [choice for choice in sure if choice]
+        doubts += len(of_case) - len(usable)
+        found[id] = list(_accepted(cases.case(numbers[id]), usable, path))
+        negatives += len(usable) - len(found[id])
+    if negatives:
+        said = "%s: %d of its positives left out: a negative of the case has the same words."
+        _log.warning(said, path, negatives)
+    if doubts and not shipped:
+        said = "%s: %d of its positives left out as doubtful; the option doubtful=1 adds them."
+        _log.warning(said, path, doubts)
+    return found
+
+
+def _accepted(case: Case, given: list[list[Positive]], path: Path) -> Iterator[Positive]:
+    """Of every choice the first that no caption of another truth equals."""
+    columns = _columns(case)
+    known = [*zip(map(normal, case.captions), columns, strict=True)]
+    for choice in given:
+        for positive in choice:
+            number = _number(case, columns, positive.caption, path)
+            words, truth = normal(positive.text), columns[number]
+            if all(words != other or truth == its_truth for other, its_truth in known):
+                known.append((words, truth))
+                yield positive._replace(caption=number)
+                break
+
+
+def _read(path: Path, ids: set[str]) -> _Given:
     if path.suffix == ".parquet" and set(_PAIRS) <= set(_names(path)):
         return _read_pairs(path, ids)
     table = read_table(path, _COLUMNS)
-    if "caption" in table.columns:
-        table = read_table(path, {**_COLUMNS, "caption": pl.Int64()})
-    else:
-        table = table.with_columns(caption=pl.lit(0))
-    found: _Added = {}
-    for row, (case_id, text, caption) in enumerate(
-        table.select("case_id", "text", "caption").iter_rows()
+    optional = {"caption": pl.Int64(), "doubt": pl.String()}
+    there = {name: kind for name, kind in optional.items() if name in table.columns}
+    table = read_table(path, {**_COLUMNS, **there}).with_columns(
+        pl.lit(None, kind).alias(name) for name, kind in optional.items() if name not in there
+    )
+    found: _Given = {}
+    for row, (case_id, text, caption, doubt) in enumerate(
+        table.select(*_COLUMNS, *optional).iter_rows()
     ):
         if case_id is None or not (text or "").strip():
             raise DataError(f"{path}: row {row} lacks a case_id or a text.")
-        found.setdefault(case_id, []).append((int(caption or 0), text))
+        found.setdefault(case_id, []).append([Positive(caption or 0, text, doubt or "")])
     return found
 
 
@@ -108,38 +166,41 @@ def _names(path: Path) -> list[str]:
         return []  # whoever reads it says what is wrong
 
 
-def chosen_positives(path: Path) -> Iterator[tuple[str, str, str]]:
-    """Of a pairs file: for each source its caption, and one of its positives.
+def _read_pairs(path: Path, ids: set[str]) -> _Given:
+    """A source is a case, or `CASE#0`, `CASE#1` for the images of one that has several.
 
-    It is the one with the least digest: taken by chance, and always the same.
+    Sure positives come before doubtful ones, and then the one with the least digest: taken by
+    chance, and always the same.
     """
     table = read_table(path, {name: pl.String() for name in _PAIRS})
-    kept = table.filter(kind="positive", refused="").select("source", "caption", "text")
-    best: dict[str, tuple[bytes, str, str]] = {}
-    for source, caption, text in kept.iter_rows():
-        key = blake2b(f"{source}\0{text}".encode(), digest_size=8).digest()
-        best[source] = min(best.get(source, (key, caption, text)), (key, caption, text))
-    for source, (_, caption, text) in best.items():
-        yield source, caption, text
-
-
-def _read_pairs(path: Path, ids: set[str]) -> _Added:
-    """A source is a case, or `CASE#0`, `CASE#1` for the images of one that has several."""
-    found: _Added = {}
-    for source, caption, text in chosen_positives(path):
+    if "doubt" not in table.columns:  # of a file made before there was this column
+        table = table.with_columns(doubt=pl.lit(""))
+    kept = table.filter(kind="positive", refused="").select("source", "caption", "text", "doubt")
+    by_source: dict[str, list[Positive]] = {}
+    for source, caption, text, doubt in kept.iter_rows():
+        by_source.setdefault(source, []).append(Positive(caption, text, doubt or ""))
+    found: _Given = {}
+    for source, positives in by_source.items():
+        positives.sort(key=lambda positive: (positive.doubt != "", _digest(source, positive.text)))
         case = source if source in ids else source.rpartition("#")[0] or source
-        found.setdefault(case, []).append((caption, text))
+        found.setdefault(case, []).append(positives)
     return found
 
 
-def _extended(case: Case, added: _Added, path: Path) -> Case:
-    columns = [tuple(line[number] for line in case.truth) for number in range(len(case.captions))]
-    new = [
-        (_number(case, columns, caption, path), text) for caption, text in added.get(case.id, [])
-    ]
+def _digest(source: str, text: str) -> bytes:
+    return blake2b(f"{source}\0{text}".encode(), digest_size=8).digest()
+
+
+def _columns(case: Case) -> list[tuple[bool, ...]]:
+    """The truth of each caption: for which images it is true."""
+    return [tuple(line[number] for line in case.truth) for number in range(len(case.captions))]
+
+
+def _extended(case: Case, found: dict[str, list[Positive]]) -> Case:
+    new = [(int(positive.caption), positive.text) for positive in found.get(case.id, [])]
     if not new:
         return case
-    pairs = list(_merged(case.captions, columns, new))
+    pairs = list(_merged(case.captions, _columns(case), new))
     truth = tuple(zip(*(column for _, column in pairs), strict=True))
     captions = tuple(text for text, _ in pairs)
     return replace(case, captions=captions, truth=truth)

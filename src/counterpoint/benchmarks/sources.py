@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import csv
-import json
+import io
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
-from counterpoint.errors import DataError
+from counterpoint.errors import DataError, reason
+from counterpoint.untrusted import open_regular, parse_json, shortened, shown
 
 
 def require(path: Path, benchmark: str) -> Path:
@@ -21,13 +22,20 @@ def require(path: Path, benchmark: str) -> Path:
     return path
 
 
-def read_json(path: Path, benchmark: str) -> Any:
+def opened(path: Path, benchmark: str) -> BinaryIO:
+    """The file, open to be read."""
     try:
-        return json.loads(require(path, benchmark).read_text(encoding="utf-8-sig"))
-    except ValueError as error:  # a decoding error is one too
-        raise DataError(f"{path}: not valid JSON: {error}; get the file again.") from None
+        return open_regular(require(path, benchmark))
     except OSError as error:
-        raise DataError(f"{path}: cannot be read: {error}.") from None
+        raise DataError(f"{path}: cannot be read: {reason(error)}.") from None
+
+
+def read_json(path: Path, benchmark: str) -> Any:
+    with opened(path, benchmark) as file:
+        try:
+            return parse_json(file.read(), path)
+        except DataError as error:
+            raise DataError(f"{str(error).rstrip('.')}; get the file again.") from None
 
 
 def json_rows(path: Path, benchmark: str) -> list[dict[str, Any]]:
@@ -41,18 +49,18 @@ def json_rows(path: Path, benchmark: str) -> list[dict[str, Any]]:
 def table_rows(path: Path, benchmark: str, separator: str = ",") -> Iterator[dict[str, str]]:
     """The rows of a CSV or TSV file with a header; quotes are honoured as Python's csv does."""
     csv.field_size_limit(1 << 24)  # CREPE's lists of negatives are long
-    with require(path, benchmark).open(encoding="utf-8-sig", newline="") as file:
+    with io.TextIOWrapper(opened(path, benchmark), encoding="utf-8-sig", newline="") as file:
         try:
             yield from csv.DictReader(file, delimiter=separator)
         except (csv.Error, UnicodeDecodeError) as error:
-            raise DataError(f"{path}: not a readable table: {error}.") from None
+            raise DataError(f"{path}: not a readable table: {shortened(error)}.") from None
 
 
 def text(row: dict[str, Any], key: str, where: str) -> str:
     """A field that must be a text; `where` names the file and row."""
     value = row.get(key)
     if not isinstance(value, str) or not value.strip():
-        found = "missing" if key not in row else f"{value!r:.60}"
+        found = "missing" if key not in row else shown(value)
         raise DataError(f"{where}: {key!r} should hold a text, it is {found}.")
     return value
 
@@ -65,7 +73,7 @@ def number(row: dict[str, Any], key: str, where: str) -> int:
             raise ValueError
         return round(float(value))
     except (TypeError, ValueError, OverflowError):  # the last of an infinite one
-        raise DataError(f"{where}: {key!r} should hold a number, it is {value!r:.60}.") from None
+        raise DataError(f"{where}: {key!r} should hold a number, it is {shown(value)}.") from None
 
 
 def label(text: str) -> str:
@@ -98,23 +106,22 @@ def named_rows(path: Path, benchmark: str) -> Iterator[tuple[str, dict[str, Any]
         raise DataError(f"{path}: should hold objects, in a list or by their ids.")
     for key, row in found.items() if isinstance(found, dict) else enumerate(found):
         if not isinstance(row, dict):
-            raise DataError(f"{path}: row {key} should be an object, it is {row!r:.60}.")
+            raise DataError(
+                f"{path}: row {shortened(key)} should be an object, it is {shown(row)}."
+            )
         own = None if isinstance(found, dict) else row.get("id")
         yield str(key if own is None else own), row
 
 
 def jsonl_rows(path: Path, benchmark: str) -> Iterator[dict[str, Any]]:
     """The objects of a file that holds one a line."""
-    with require(path, benchmark).open("rb") as file:
+    with opened(path, benchmark) as file:
         for place, line in enumerate(file, start=1):
             if not line.strip():
                 continue
-            try:
-                row = json.loads(line.decode("utf-8-sig"))
-            except ValueError as error:
-                raise DataError(f"{path}: line {place}: not valid JSON: {error}.") from None
+            row = parse_json(line, f"{path}: line {place}")
             if not isinstance(row, dict):
-                raise DataError(f"{path}: line {place}: not an object but {row!r:.60}.")
+                raise DataError(f"{path}: line {place}: not an object but {shown(row)}.")
             yield row
 
 

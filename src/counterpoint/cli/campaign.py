@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from counterpoint.cli.console import counted, errors, output, plainly, print_json
-from counterpoint.cli.options import AsJson, DataFolder
+from counterpoint.cli.options import AsJson, DataFolder, refuse_missing_folder
+from counterpoint.cli.suggesting import command
 
 if TYPE_CHECKING:
     from counterpoint.studio.annotate.outcomes import Outcome
@@ -127,7 +128,7 @@ def ls(db: Db = DEFAULT_DB, as_json: AsJson = False) -> None:
         print_json([asdict(one) for one in found])
         return
     if not found:
-        errors.print("no campaigns yet; `counterpoint campaign new` makes one.")
+        errors.print(f"no campaigns yet; `{command('campaign new')}` makes one.")
     for one in found:
         output.print(
             f"{one.name}  {one.kind}  {counted(one.items, 'item')}  "
@@ -163,10 +164,12 @@ def results(
 
     counterpoint campaign results filter --export accepted.parquet --least-checks 0.8
     """
+    refuse_missing_folder(answers)
     database = _open(db)
     from counterpoint.studio.annotate.campaigns import find_campaign
     from counterpoint.studio.annotate.exporting import answers_csv
     from counterpoint.studio.annotate.outcomes import outcome_of
+    from counterpoint.writing import whole_file
 
     with database.reading() as session:
         campaign = find_campaign(session, name)
@@ -178,18 +181,17 @@ def results(
     else:
         _print(found)
     if answers:
-        answers.parent.mkdir(parents=True, exist_ok=True)
-        answers.write_text(table, encoding="utf-8")
+        with whole_file(answers) as draft:
+            draft.write_text(table, encoding="utf-8")
         errors.print(f"saved {answers}", soft_wrap=True)
     _save(found, human, export)
 
 
 def _save(found: Outcome, human: Path | None, out: Path | None) -> None:
     if human:
-        from counterpoint.runs import refuse_other, save_run
+        from counterpoint.runs import save_run
         from counterpoint.studio.annotate.human import human_run
 
-        refuse_other(human)
         run = save_run(human_run(found), human)
         missing = f", {counted(run.left_out, 'case')} without an answer" if run.left_out else ""
         errors.print(f"saved {human}{missing}", soft_wrap=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from counterpoint.cli.console import errors, print_json, progress_bars
-from counterpoint.cli.options import AsJson, Groups, ProtocolName
+from counterpoint.cli.options import AsJson, Groups, ProtocolName, refuse_missing_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -49,9 +49,11 @@ def compare(
     from counterpoint.protocols import get_protocol
     from counterpoint.runs import load_run
 
-    a, b = load_run(run_a), load_run(run_b)
-    chosen = get_protocol(protocol) if protocol else None
-    found = comparison.compare(a, b, chosen)
+    refuse_missing_folder(html)
+    with errors.status("resampling"):
+        a, b = load_run(run_a), load_run(run_b)
+        chosen = get_protocol(protocol) if protocol else None
+        found = comparison.compare(a, b, chosen)
     if as_json:
         print_json(results.as_json(found))
     else:

@@ -50,12 +50,17 @@ def ls(data: Root = None, as_json: AsJson = False) -> None:
         print_json([_row(source, state, users[source.id]) for source, state in found])
         return
     table = Table(title=f"data in {root}", title_justify="left", header_style="bold")
-    for name in ("source", "kind", "size", "there", "what"):
+    for name in ("source", "kind", "size", "SHA-256", "there", "what"):
         table.add_column(name, no_wrap=name == "source", overflow="fold")
     for source, state in found:
         size = decimal(source.size) if source.size else ""
-        table.add_row(source.id, source.kind, size, _there(state), source.what)
+        table.add_row(source.id, source.kind, size, source.sums(), _there(state), source.what)
     output.print(table)
+    output.print(
+        "SHA-256: whether what is fetched is compared with a sum in the catalogue. Of files "
+        "without one, `get` prints it.",
+        style="dim",
+    )
 
 
 def get(
@@ -147,6 +152,7 @@ def _row(source: Source, state: Presence, users: list[str]) -> dict[str, object]
         "what": source.what,
         "folder": source.target,
         "size": source.size,
+        "sha256": source.sums(),
         "complete": state.complete,
         "files": state.files,
         "of": state.of,

@@ -40,7 +40,7 @@ def train(
             min=0.1, max=0.8, help="Share not trained on: half chooses the epoch, half is the test."
         ),
     ] = 0.2,
-    seed: Annotated[int, typer.Option(min=0)] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=2**63 - 1)] = 0,
     batch_size: BatchSize = 128,
     device: Device = "auto",
     precision: Annotated[str, typer.Option(help="fp32, tf32, bf16 or fp16.")] = "fp32",
@@ -62,8 +62,6 @@ def train(
     from counterpoint.scoring.store import Store, default_store
     from counterpoint.scoring.work import Work
 
-    if device not in ("auto", "cpu", "cuda"):
-        raise typer.BadParameter("auto, cpu or cuda", param_hint="--device")
     if not 0 < learning_rate < 1:
         raise typer.BadParameter("between 0 and 1", param_hint="--lr")
     settings = Settings(image_epochs, caption_epochs, learning_rate, train_batch, held_out, seed)

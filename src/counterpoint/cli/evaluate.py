@@ -17,6 +17,7 @@ from counterpoint.cli.options import (
     Device,
     Groups,
     Limit,
+    Overwrite,
     ProtocolName,
 )
 
@@ -67,8 +68,17 @@ def evaluate(
             "--check-precision", help="Score a sample in fp32 too, and count changed verdicts."
         ),
     ] = False,
+    trust_remote_code: Annotated[
+        bool,
+        typer.Option(
+            "--trust-remote-code",
+            help="Run Python code that comes with the named models. It can do whatever you can do "
+            "on this machine: read it first. Recorded in the run.",
+        ),
+    ] = False,
     clean: Clean = False,
     groups: Groups = False,
+    overwrite: Overwrite = False,
     allow_missing: AllowMissing = False,
     as_json: AsJson = False,
 ) -> None:
@@ -80,8 +90,6 @@ def evaluate(
     from counterpoint.evaluation import evaluate as run_evaluation
     from counterpoint.models import LoadOptions
 
-    if device not in ("auto", "cpu", "cuda"):
-        raise typer.BadParameter("auto, cpu or cuda", param_hint="--device")
     with progress_bars() as bars:
         runs = run_evaluation(
             model,
@@ -93,11 +101,15 @@ def evaluate(
             batch_size=batch_size,
             device=device,
             precision=precision,
+            trust_remote_code=trust_remote_code,
+            overwrite=overwrite,
             progress=bars,
         )
-        flips = _flips(runs, LoadOptions(device, precision), bars) if check_precision else []
-    shown = with_clean(runs) if clean else runs
-    rows = [row for run in shown for row in results.rows(run, groups=groups or as_json)]
+        options = LoadOptions(device, precision, trust_remote_code)
+        flips = _flips(runs, options, bars) if check_precision else []
+    with errors.status("resampling"):
+        shown = with_clean(runs) if clean else runs
+        rows = [row for run in shown for row in results.rows(run, groups=groups or as_json)]
     if as_json:
         print_json(results.as_json(rows))
     else:

@@ -11,6 +11,7 @@ import typer
 
 from counterpoint.cli.console import counted, errors, output, print_json, progress_bars
 from counterpoint.cli.options import AsJson
+from counterpoint.cli.suggesting import command
 
 
 class Form(StrEnum):
@@ -78,11 +79,13 @@ def export(
 
     What becomes no row is counted by its reason; exit status 3 if an image could not be read.
     """
+    from counterpoint.generate.outputs import reserved
+
     given: dict[str, object] = {"--root": root, "--all-negatives": all_negatives, "--name": name}
     given |= {"--neighbours": neighbours, "--licence": licence, "--embed-images": embed_images}
     _refuse_options(form, given)
     left_out: Counter[str] = Counter()
-    with progress_bars() as bars:
+    with reserved(out), progress_bars() as bars:
         if form is Form.BENCHMARK:
             from counterpoint.generate.export.benchmark import export_benchmark
 
@@ -141,6 +144,6 @@ def _report(form: Form, out: Path, made: int, left_out: Counter[str], as_json: b
     what = {Form.BENCHMARK: "case", Form.TRAINING: "caption", Form.HF: "pair"}[form]
     output.print(f"saved {out}: {counted(made, what)}", soft_wrap=True)
     if form is Form.BENCHMARK:
-        output.print(f"score a model on it: counterpoint eval -m MODEL -b {out}", soft_wrap=True)
+        output.print(f"score a model on it: {command(f'eval -m MODEL -b {out}')}", soft_wrap=True)
     for reason, count in reasons.items():
         errors.print(f"left out: {count:,} {reason}", style="yellow", soft_wrap=True)

@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from counterpoint.cli.console import counted, errors, output, print_json, progress_bars
-from counterpoint.cli.options import AsJson, DataFolder
+from counterpoint.cli.options import AsJson, DataFolder, Device
 
 if TYPE_CHECKING:
     from counterpoint.generate.images.backends import Settings
     from counterpoint.generate.images.candidates import Counts
     from counterpoint.generate.images.nearest import Found
 
-Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
 Out = Annotated[Path, typer.Option("-o", "--out", help="The result, a .parquet file.")]
 
 
@@ -72,16 +71,17 @@ def images(
     from counterpoint.generate.images.candidates import check, make_images
     from counterpoint.generate.images.choose import open_chooser
     from counterpoint.generate.images.opening import open_backend
+    from counterpoint.generate.outputs import reserved
     from counterpoint.models import LoadOptions
     from counterpoint.scoring.store import Store, default_store
     from counterpoint.scoring.work import Work
 
     given = {"steps": steps, "guidance": guidance, "side": side, "suffix": suffix}
-    _refuse(model, device, margin if choose is None else None, {**given, "images": images})
+    _refuse(model, margin if choose is None else None, {**given, "images": images})
     settings = _settings(candidates, seed, given)
     check(pairs, out)
     folder = out.parent / f"{out.stem}-images" if images is None else images
-    with progress_bars() as bars, Store(default_store()) as store:
+    with reserved(out), reserved(folder), progress_bars() as bars, Store(default_store()) as store:
         work = Work(store, batch, bars)
         chooser = None
         if choose is not None:
@@ -111,10 +111,8 @@ def images(
         )
 
 
-def _refuse(model: str, device: str, margin: float | None, given: dict[str, Any]) -> None:
+def _refuse(model: str, margin: float | None, given: dict[str, Any]) -> None:
     """What typer cannot know to be wrong."""
-    if device not in ("auto", "cpu", "cuda"):
-        raise typer.BadParameter("auto, cpu or cuda", param_hint="--device")
     if margin is not None:
         raise typer.BadParameter("needs a scorer: --choose MODEL", param_hint="--margin")
     if given["side"] is not None and given["side"] % 8:
@@ -167,20 +165,20 @@ def neighbours(
     counterpoint generate neighbours coco.json -o near.parquet -m hf:openai/clip-vit-base-patch32
     """
     from counterpoint.generate.images import nearest
+    from counterpoint.generate.outputs import refuse_ending, reserved
     from counterpoint.models import LoadOptions, load_model
     from counterpoint.scoring.store import Store, default_store
     from counterpoint.scoring.work import Work
 
-    if device not in ("auto", "cpu", "cuda"):
-        raise typer.BadParameter("auto, cpu or cuda", param_hint="--device")
+    refuse_ending(out, "neighbours")
     paths, root = nearest.images_of(captions, data)
-    encoder = nearest.need_vectors(model, load_model(model, LoadOptions(device, precision)))
-    with progress_bars() as bars, Store(default_store()) as store:
+    with reserved(out), progress_bars() as bars, Store(default_store()) as store:
+        encoder = nearest.need_vectors(model, load_model(model, LoadOptions(device, precision)))
         work = Work(store, batch, bars)
         found = nearest.nearest_images(encoder, paths, images or root, work, k=k)
-    about = {"model": model, "fingerprint": encoder.fingerprint, "k": k, "input": captions}
-    counts = {"images": found.images, "copies": found.copies, "left_out": len(found.left_out)}
-    nearest.write_neighbours(out, found.table, {**about, **counts})
+        about = {"model": model, "fingerprint": encoder.fingerprint, "k": k, "input": captions}
+        counts = {"images": found.images, "copies": found.copies, "left_out": len(found.left_out)}
+        nearest.write_neighbours(out, found.table, {**about, **counts})
     if as_json:
         print_json([{**about, **counts}])
     else:

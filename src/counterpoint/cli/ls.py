@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Annotated
@@ -74,7 +75,8 @@ def _benchmarks() -> list[dict[str, str]]:
     from counterpoint.benchmarks import BENCHMARKS, Benchmark
     from counterpoint.case_files import read_cases
 
-    found = [BENCHMARKS.get(name) for name in BENCHMARKS.names()]
+    broken = BENCHMARKS.broken()
+    found = [BENCHMARKS.get(name) for name in BENCHMARKS.names() if name not in broken]
     own = Benchmark(
         "FILE.jsonl",
         "your own cases (see docs/cases.md)",
@@ -83,7 +85,7 @@ def _benchmarks() -> list[dict[str, str]]:
         lambda _: read_cases("FILE.jsonl"),
         ids="those of the file",
     )
-    return [
+    rows = [
         {
             "id": b.id,
             "shape": b.shape,
@@ -98,6 +100,7 @@ def _benchmarks() -> list[dict[str, str]]:
         }
         for b in (*found, own)
     ]
+    return _with_broken(rows, broken)
 
 
 def _options(benchmark: Benchmark) -> str:
@@ -105,26 +108,37 @@ def _options(benchmark: Benchmark) -> str:
 
 
 def _methods() -> list[dict[str, str]]:
+    from counterpoint.generate.methods import RULES
     from counterpoint.generate.names import methods
 
-    return [
+    broken = RULES.broken()
+    rows = [
         {"id": m.name, "makes": " and ".join(f"{k}s" for k in m.kinds), "what": m.summary}
         | {"needs": m.needs}
-        for m in methods()
+        for m in methods(without=broken)
     ]
+    return _with_broken(rows, broken)
 
 
 def _models() -> list[dict[str, str]]:
     from counterpoint.models import EXAMPLES, FAMILIES
 
     known = {id.partition(":")[0] for id in EXAMPLES}
-    plugins = [name for name in FAMILIES.names() if name not in known]
+    broken = FAMILIES.broken()
+    plugins = [name for name in FAMILIES.names() if name not in {*known, *broken}]
     rows = [
         {"id": id, "what": example.what, "needs": _needs(example.extra)}
         for id, example in EXAMPLES.items()
     ]
     own = "from an installed plug-in"
-    return rows + [{"id": f"{name}:...", "what": own, "needs": ""} for name in plugins]
+    rows += [{"id": f"{name}:...", "what": own, "needs": ""} for name in plugins]
+    return _with_broken(rows, broken)
+
+
+def _with_broken(rows: list[dict[str, str]], broken: Mapping[str, str]) -> list[dict[str, str]]:
+    """The rows, and one for each plug-in that cannot be imported."""
+    blank = dict.fromkeys(rows[0], "")
+    return rows + [{**blank, "id": name, "what": f"broken: {broken[name]}"} for name in broken]
 
 
 def _needs(extra: str) -> str:

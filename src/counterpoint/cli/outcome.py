@@ -8,11 +8,11 @@ from typing import Final
 from rich import box
 from rich.table import Table
 
-from counterpoint.cli.console import counted, errors, output, percent
+from counterpoint.cli.console import counted, errors, output
 from counterpoint.metric_registry import METRICS
 from counterpoint.statistics import ALL, LEVEL, WHOLE
 from counterpoint.train.outcome import MEAN_SCORES, Change, Outcome
-from counterpoint.wording import HEADINGS
+from counterpoint.wording import HEADINGS, TIES, TIES_MEANING, p_value, ties_matter
 
 _NAMES: Final = {
     **HEADINGS,
@@ -24,7 +24,7 @@ _STYLES: Final = {"better": "green", "worse": "magenta"}
 
 
 def print_outcome(found: Outcome, *, groups: bool = False) -> None:
-    """One table with a section for each benchmark; lowered scores are said under it."""
+    """One table with a section for each benchmark; lowered scores are named under it."""
     shown = [c for c in found.changes if is_shown(c) and (groups or c.group in WHOLE)]
     output.print(f"start = {found.start}\ntuned = {found.tuned}", soft_wrap=True)
     output.print(_table(shown))
@@ -34,6 +34,8 @@ def print_outcome(found: Outcome, *, groups: bool = False) -> None:
         "better.",
         style="dim",
     )
+    if any(TIES in cell for change in shown for cell in _cells(change)):
+        output.print(f"{TIES} {TIES_MEANING}", style="dim")
     for line in found.warnings:
         output.print(f"warning: {line}", style="yellow", soft_wrap=True)
     for note in found.notes:
@@ -62,23 +64,18 @@ def _table(changes: Sequence[Change]) -> Table:
 
 
 def _cells(c: Change) -> tuple[str, ...]:
-    if METRICS[c.metric].unit == "share":
-        start, tuned = (
-            f"{percent(value)} ±{percent((high - low) / 2)}"
-            for value, low, high in (
-                (c.start, c.start_low, c.start_high),
-                (c.tuned, c.tuned_low, c.tuned_high),
-            )
-        )
-        gap = f"{100 * c.difference:+.1f} [{100 * c.ci_low:+.1f}, {100 * c.ci_high:+.1f}]"
-    else:
-        start, tuned = (
-            f"{value:.3f} ±{(high - low) / 2:.3f}"
-            for value, low, high in (
-                (c.start, c.start_low, c.start_high),
-                (c.tuned, c.tuned_low, c.tuned_high),
-            )
-        )
-        gap = f"{c.difference:+.3f} [{c.ci_low:+.3f}, {c.ci_high:+.3f}]"
-    p = "<0.001" if c.p < 0.001 else f"{c.p:.3f}"
-    return f"  {_NAMES[c.metric]}", start, tuned, gap, p, c.verdict
+    scale, digits = (100, 1) if METRICS[c.metric].unit == "share" else (1, 3)
+
+    def side(value: float, low: float, high: float, ties: int) -> str:
+        mark = TIES if ties_matter(ties, c.n, max(high - value, value - low)) else " "
+        return f"{scale * value:.{digits}f} ±{scale * (high - low) / 2:.{digits}f}{mark}"
+
+    gap, low, high = (f"{scale * v:+.{digits}f}" for v in (c.difference, c.ci_low, c.ci_high))
+    return (
+        f"  {_NAMES[c.metric]}",
+        side(c.start, c.start_low, c.start_high, c.start_ties),
+        side(c.tuned, c.tuned_low, c.tuned_high, c.tuned_ties),
+        f"{gap} [{low}, {high}]",
+        p_value(c.p),
+        c.verdict,
+    )

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from counterpoint.cli.console import counted, errors, output, percent, print_json, progress_bars
-from counterpoint.cli.options import AsJson, Device
+from counterpoint.cli.options import AsJson, Device, refuse_missing_folder
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -85,6 +86,9 @@ def refine(
 
     Only negatives are refined; positives are passed on. The same command goes on after a stop.
     """
+    from dataclasses import asdict
+
+    from counterpoint.generate.outputs import reserved
     from counterpoint.generate.refine.refining import Settings
     from counterpoint.generate.refine.refining import refine as refine_pairs
     from counterpoint.generate.refine.scaling import SCALES
@@ -92,14 +96,13 @@ def refine(
     from counterpoint.scoring.store import Store, default_store
     from counterpoint.scoring.work import Work
 
-    if device not in ("auto", "cpu", "cuda"):
-        raise typer.BadParameter("auto, cpu or cuda", param_hint="--device")
     if scale not in SCALES:
         raise typer.BadParameter(" or ".join(SCALES), param_hint="--scale")
     if not (blind or watch or (select and top is not None)):
         raise typer.BadParameter("name at least one blind model", param_hint="--blind")
     if top is not None and not (blind or select):
         raise typer.BadParameter("needs --blind or --select", param_hint="--top")
+    refuse_missing_folder(report)
     settings = Settings(
         blind=tuple(blind or ()),
         watch=tuple(watch or ()),
@@ -113,17 +116,18 @@ def refine(
         seed=seed,
     )
     options = LoadOptions(device, precision)
-    with progress_bars() as bars, Store(default_store()) as store:
+    places = reserved(out), reserved(report) if report else nullcontext()
+    with places[0], places[1], progress_bars() as bars, Store(default_store()) as store:
         work = Work(store, batch_size, bars)
         found = refine_pairs(pairs, out, settings, work, tables=scores or (), options=options)
-    _show(found, out, report, as_json=as_json)
+        if report is not None:
+            _write_json(report, asdict(found))
+    _show(found, out, as_json=as_json)
 
 
-def _show(found: Refined, out: Path, report: Path | None, *, as_json: bool) -> None:
+def _show(found: Refined, out: Path, *, as_json: bool) -> None:
     from dataclasses import asdict
 
-    if report is not None:
-        _write_json(report, asdict(found))
     if as_json:
         print_json([asdict(row) for row in found.rows])
     else:
@@ -196,12 +200,7 @@ def _summary(found: Refined, out: Path) -> str:
 def _write_json(path: Path, content: object) -> None:
     import json
 
-    from counterpoint.errors import DataError
+    from counterpoint.writing import whole_file
 
-    partial = path.with_name(path.name + ".partial")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        partial.write_text(json.dumps(content, indent=1, ensure_ascii=False), encoding="utf-8")
-        partial.replace(path)
-    except OSError as error:
-        raise DataError(f"{path}: cannot be written: {error}.") from None
+    with whole_file(path) as draft:
+        draft.write_text(json.dumps(content, indent=1, ensure_ascii=False), encoding="utf-8")

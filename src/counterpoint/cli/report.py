@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from counterpoint.cli.console import errors, output, progress_bars
-from counterpoint.cli.options import ProtocolName
+from counterpoint.cli.options import ProtocolName, refuse_missing_folder
 
 if TYPE_CHECKING:
     from counterpoint.report.making import Made
@@ -64,6 +64,7 @@ def report(
     if chosen == "html" and out is None:
         raise typer.BadParameter("a file for the page, as report.html", param_hint="-o")
     names = _read_names(called or [])
+    refuse_missing_folder(out)
 
     from counterpoint.protocols import get_protocol
     from counterpoint.report.page import Options
@@ -102,9 +103,11 @@ def report(
 
 def made_now() -> Made:
     """By this command, at this moment."""
+    from counterpoint.command_line import recorded_command
     from counterpoint.report.making import Made
 
-    return Made(tuple(sys.argv), datetime.now(UTC).isoformat(timespec="seconds"))
+    words = ("counterpoint", *recorded_command()[1:])
+    return Made(words, datetime.now(UTC).isoformat(timespec="seconds"))
 
 
 def _format_of(out: Path | None) -> Format:

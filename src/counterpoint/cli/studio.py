@@ -9,6 +9,7 @@ import typer
 
 from counterpoint.cli.campaign import DEFAULT_DB, Db
 from counterpoint.cli.console import errors, output
+from counterpoint.cli.suggesting import command
 
 
 def studio(
@@ -44,7 +45,7 @@ def studio(
     from counterpoint.studio.serving import is_loopback, serve
 
     if not runs.is_dir():
-        raise DataError(f"{runs}: no such folder of runs; `counterpoint demo` makes one.")
+        raise DataError(f"{runs}: no such folder of runs; `{command('demo')}` makes one.")
     guard = Guard(key=kept_key(runs / ".studio-key"))
     database = open_database(db)
     names = [*(allow_host or ()), f"[{host}]" if ":" in host else host]

@@ -17,12 +17,21 @@ from counterpoint.protocols import Protocol
 from counterpoint.results import Row, fitting, side_by_side
 from counterpoint.runs import Run
 from counterpoint.statistics import ALL, LEVEL, WHOLE
-from counterpoint.wording import HEADINGS, p_value, reasons
+from counterpoint.wording import (
+    HEADINGS,
+    TIES,
+    TIES_MEANING,
+    hangs_on_ties,
+    p_value,
+    reasons,
+    ties_by_model,
+    ties_matter,
+)
 
 
 def results_table(rows: Sequence[Row], *, groups: bool = False) -> Table:
-    """Models by main metrics, a section a benchmark, chance last."""
-    shown = [row for row in rows if METRICS[row.metric].main and (groups or row.group in WHOLE)]
+    """Models by main metrics, one section per benchmark, chance last."""
+    shown = _shown(rows, groups=groups)
     metrics = [name for name in HEADINGS if any(row.metric == name for row in shown)]
     table = Table(title=None, header_style="bold")
     table.add_column("benchmark", overflow="fold")  # names give way, numbers stay whole
@@ -30,36 +39,41 @@ def results_table(rows: Sequence[Row], *, groups: bool = False) -> Table:
     table.add_column("cases", justify="right", no_wrap=True)
     for name in metrics:
         table.add_column(HEADINGS[name], justify="right", no_wrap=True)
-    for benchmark in _ordered(row.benchmark for row in shown):
-        mine = [row for row in shown if row.benchmark == benchmark]
-        for label in _ordered(row.group for row in mine):
-            _add_section(table, benchmark, label, [r for r in mine if r.group == label], metrics)
+    blank = " " if any(map(hangs_on_ties, shown)) else ""  # where others have a mark
+    for benchmark, label in dict.fromkeys((row.benchmark, row.group) for row in shown):
+        mine = [row for row in shown if (row.benchmark, row.group) == (benchmark, label)]
+        _add_section(table, benchmark, label, mine, metrics, blank)
     return table
 
 
+def _shown(rows: Sequence[Row], *, groups: bool) -> list[Row]:
+    return [row for row in rows if METRICS[row.metric].main and (groups or row.group in WHOLE)]
+
+
 def _add_section(
-    table: Table, benchmark: str, label: str, rows: list[Row], metrics: list[str]
+    table: Table, benchmark: str, label: str, rows: list[Row], metrics: list[str], blank: str
 ) -> None:
     title = benchmark if label == ALL else f"  {label}"
     for model in _ordered(row.model for row in rows):
         cells = {row.metric: row for row in rows if row.model == model}
         n = max(row.n for row in cells.values())
-        values = [_interval(cells[name]) if name in cells else "" for name in metrics]
+        values = [_interval(cells[name], blank) if name in cells else "" for name in metrics]
         table.add_row(title, model, f"{n:,}", *values)
         title = ""
     chances = {row.metric: row.chance for row in rows}
-    levels = [_chance(chances.get(name)) for name in metrics]
+    levels = [_chance(chances.get(name), blank) for name in metrics]
     table.add_row("", "chance", "", *levels, style="dim", end_section=True)
 
 
-def _interval(row: Row) -> str:
-    """The value and half its interval's width."""
-    return f"{percent(row.value)} ±{percent((row.ci_high - row.ci_low) / 2)}"
+def _interval(row: Row, blank: str) -> str:
+    """The value, half its interval's width, and a mark if it hangs on ties."""
+    mark = TIES if hangs_on_ties(row) else blank
+    return f"{percent(row.value)} ±{percent((row.ci_high - row.ci_low) / 2)}{mark}"
 
 
-def _chance(value: float | None) -> str:
+def _chance(value: float | None, blank: str) -> str:
     # Padded as if "±0.0" followed, so that the numbers of a column stand under each other.
-    return "" if value is None else f"{percent(value)}     "
+    return "" if value is None else f"{percent(value)}     {blank}"
 
 
 def _ordered(values: Iterable[str]) -> list[str]:
@@ -73,7 +87,7 @@ def print_results(
     groups: bool = False,
     protocol: Protocol | None = None,
 ) -> None:
-    """The table (where the terminal is narrow, one a benchmark) and the protocols under it."""
+    """The table (in a narrow terminal one per benchmark), with protocols and ties under it."""
     table = results_table(rows, groups=groups)
     unbounded = output.options.update(max_width=1000)
     if Measurement.get(output, unbounded, table).maximum <= output.width:
@@ -96,7 +110,7 @@ def print_results(
     for description, users in protocols.items():
         output.print(f"Protocol {description} ({', '.join(users)})", style="dim")
     _print_averages(runs, protocol)
-    _print_ties(rows)
+    _print_ties(_shown(rows, groups=groups))
 
 
 def _print_averages(runs: Sequence[Run], protocol: Protocol | None) -> None:
@@ -121,17 +135,16 @@ def _print_averages(runs: Sequence[Run], protocol: Protocol | None) -> None:
             )
 
 
-def _print_ties(rows: Sequence[Row]) -> None:
-    tied: dict[str, list[str]] = {}
-    for row in rows:
-        if row.group == ALL and row.ties and row.metric in ("original_accuracy", "group"):
-            tied.setdefault(row.model, []).append(f"{row.benchmark} {row.ties:,} of {row.n:,}")
-    for model, where in tied.items():
-        output.print(f"Ties of {model}: {', '.join(where)}", style="dim")
+def _print_ties(shown: Sequence[Row]) -> None:
+    """What the mark means, and for each model how many values of each metric hang on ties."""
+    if any(map(hangs_on_ties, shown)):
+        output.print(f"{TIES} {TIES_MEANING}", style="dim")
+    for model, counts in ties_by_model(row for row in shown if row.group in WHOLE).items():
+        output.print(f"Ties of {model}: {counts}", style="dim")
 
 
 def left_out_lines(runs: Sequence[Run]) -> list[str]:
-    """What was not scored, a line for each model and benchmark, and captions that were cut."""
+    """What was not scored, one line per model and benchmark, and captions that were cut."""
     lines = []
     for run in runs:
         for part in run.parts.values():
@@ -167,7 +180,7 @@ def left_out_lines(runs: Sequence[Run]) -> list[str]:
 
 
 def print_differences(found: Sequence[Difference], a: str, b: str, *, groups: bool) -> None:
-    """A table a benchmark, or with groups one for each of them: narrow enough for any terminal."""
+    """One table per benchmark (or group): narrow enough for any terminal."""
     output.print(f"A = {a}\nB = {b}")
     shown = [d for d in found if METRICS[d.metric].main and (groups or d.group in WHOLE)]
     for benchmark, label in dict.fromkeys((d.benchmark, d.group) for d in shown):
@@ -180,6 +193,8 @@ def print_differences(found: Sequence[Difference], a: str, b: str, *, groups: bo
         "stands beside it.",
         style="dim",
     )
+    if any(ties_matter(ties, d.n, d.reach) for d in shown for ties in (d.ties_a, d.ties_b)):
+        output.print(f"{TIES} {TIES_MEANING}", style="dim")
 
 
 def _differences_table(title: str, found: Sequence[Difference]) -> Table:
@@ -193,8 +208,8 @@ def _differences_table(title: str, found: Sequence[Difference]) -> Table:
         style = {"A is better": "green", "B is better": "magenta", "tied": ""}[d.verdict]
         table.add_row(
             HEADINGS[d.metric],
-            percent(d.a),
-            percent(d.b),
+            _marked(d.a, d.ties_a, d),
+            _marked(d.b, d.ties_b, d),
             f"{100 * d.difference:+.1f} [{100 * d.ci_low:+.1f}, {100 * d.ci_high:+.1f}]",
             p_value(d.p_holm),
             "" if d.p_mcnemar is None else p_value(d.p_mcnemar),
@@ -202,6 +217,10 @@ def _differences_table(title: str, found: Sequence[Difference]) -> Table:
             style=style,
         )
     return table
+
+
+def _marked(value: float, ties: int, d: Difference) -> str:
+    return percent(value) + (TIES if ties_matter(ties, d.n, d.reach) else " ")
 
 
 def averages_table(

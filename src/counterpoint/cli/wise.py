@@ -17,6 +17,7 @@ from counterpoint.cli.options import (
     Groups,
     Limit,
     ProtocolName,
+    refuse_missing_folder,
 )
 
 if TYPE_CHECKING:
@@ -65,14 +66,14 @@ def wise(
     Choose alpha on other cases than those you report.
     """
     chosen = read_alphas(alphas)
-    if device not in ("auto", "cpu", "cuda"):
-        raise typer.BadParameter("auto, cpu or cuda", param_hint="--device")
     if not benchmark and save is None:
         raise typer.BadParameter("a benchmark, or --save ALPHA FOLDER", param_hint="-b")
     if plot is not None and (plot.suffix != ".svg" or not benchmark):
         raise typer.BadParameter("a FILE.svg, and -b BENCHMARK to draw", param_hint="--plot")
     if save is not None and not 0 <= save[0] <= 1:
         raise typer.BadParameter("an alpha between 0 and 1, and a folder", param_hint="--save")
+
+    refuse_missing_folder(plot)
 
     from counterpoint.models import LoadOptions
     from counterpoint.train import wise_plot
@@ -97,7 +98,8 @@ def wise(
                 batch_size=batch_size,
                 progress=bars,
             )
-        found = _found(chosen, runs, groups=groups or as_json)
+        with errors.status("resampling"):
+            found = _found(chosen, runs, groups=groups or as_json)
         _print(found, runs, (base, tuned), groups=groups, as_json=as_json)
         if plot is not None:
             wise_plot.draw(found, plot, f"from {base} to {tuned}")

@@ -14,7 +14,10 @@ from counterpoint.errors import DataError
 
 _BUSY: Final = {408, 425, 429}
 _ABSENT: Final = {403, 404, 410}  # stores that may not be listed say 403 for what they do not have
-_RANGE: Final = re.compile(r"bytes (\d+)-\d+/(\d+|\*)")
+# No more digits than any file's length has: Python refuses to read thousands of them.
+_LENGTH: Final = re.compile(r"[0-9]{1,18}")
+_RANGE: Final = re.compile(r"bytes ([0-9]{1,18})-[0-9]{1,18}/([0-9]{1,18}|\*)")
+_VERSION: Final = re.compile(r"[ -~]{1,500}")  # what can be sent back in a header
 
 
 class PassingError(DataError):
@@ -63,25 +66,26 @@ def refuse(response: httpx.Response, path: Path) -> None:
 def retry_after(response: httpx.Response) -> float | None:
     """Seconds, from a header that holds seconds or a date."""
     said = response.headers.get("Retry-After", "").strip()
-    if said.isdecimal():
+    if _LENGTH.fullmatch(said):
         return float(said)
     try:
         until = parsedate_to_datetime(said)
-    except ValueError:
+        until = until if until.tzinfo else until.replace(tzinfo=UTC)
+        return max(0.0, (until - datetime.now(UTC)).total_seconds())
+    except (ValueError, TypeError, OverflowError):
         return None
-    until = until if until.tzinfo else until.replace(tzinfo=UTC)
-    return max(0.0, (until - datetime.now(UTC)).total_seconds())
 
 
 def version(response: httpx.Response) -> str | None:
     """What If-Range may be asked with: a strong ETag, else the date of the last change."""
     tag: str = response.headers.get("ETag", "")
-    return tag if tag.startswith('"') else response.headers.get("Last-Modified")
+    found = tag if tag.startswith('"') else response.headers.get("Last-Modified", "")
+    return found if _VERSION.fullmatch(found) else None
 
 
 def announced_length(response: httpx.Response) -> int | None:
     length = response.headers.get("Content-Length", "")
-    return int(length) if length.isdecimal() else None
+    return int(length) if _LENGTH.fullmatch(length) else None
 
 
 def continues(response: httpx.Response, start: int, size: int | None, known: str | None) -> bool:

@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
-import fcntl
 import lzma
 import shutil
 import stat
+import struct
 import tarfile
 import zipfile
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, BinaryIO, Final
+from typing import IO, BinaryIO, Final, Self
 
 from counterpoint.data.paths import inside
-from counterpoint.errors import DataError
+from counterpoint.errors import DataError, reason
+from counterpoint.untrusted import shortened, shown
+from counterpoint.writing import locked
 
 _CHUNK: Final = 1 << 20
 _FLOOR: Final = 1 << 30  # bytes that any archive may extract to
 _RATIO: Final = 100  # and above that, how many times its own size
+_BLOCK: Final = 4096  # bytes that a member takes on a disk at least, be it empty
+_HEADER: Final = 1 << 20  # bytes of a tar header; they are read into memory
 _BROKEN: Final = (
-    *(tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError),
+    *(tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, EOFError),
     *(NotImplementedError, RuntimeError),  # unknown compression, encrypted
+    *(ValueError, OverflowError, IndexError),  # names that are not UTF-8, sizes below 0
 )
 
 Member = tuple[str, IO[bytes] | None]  # a folder has no content
@@ -35,9 +40,9 @@ def extract(archive: Path, folder: Path, *, limit: int | None = None) -> None:
     waiting = folder / f".{archive.name}.extracting"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with archive.open("rb") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)  # another process may be extracting it
-            shutil.rmtree(waiting, ignore_errors=True)  # of one that was killed
+        # Opened first: another process that extracts it may remove it when it is done.
+        with archive.open("rb") as file, locked(waiting, wait=-1):
+            shutil.rmtree(waiting, ignore_errors=True)  # of a process that was killed
             waiting.mkdir()
             try:
                 most = limit or max(_FLOOR, _RATIO * archive.stat().st_size)
@@ -46,33 +51,37 @@ def extract(archive: Path, folder: Path, *, limit: int | None = None) -> None:
             finally:
                 shutil.rmtree(waiting, ignore_errors=True)
     except _BROKEN as error:
-        why = (str(error).splitlines() or ["it is cut off"])[0].rstrip(".:")
+        why = shortened(str(error).partition("\n")[0]).rstrip(".:") or "it is cut off"
         raise DataError(f"{archive}: cannot be extracted: {why}; get it again.") from None
     except OSError as error:
-        raise DataError(f"{archive}: cannot be extracted: {error.strerror or error}.") from None
+        raise DataError(f"{archive}: cannot be extracted: {reason(error)}.") from None
 
 
 def _unpack(file: BinaryIO, archive: Path, folder: Path, left: int) -> None:
-    for name, content in _members(file, archive):
+    real = folder.resolve()
+    for name, content in _members(file, archive, folder):
         place = inside(folder, name)
+        if not place.resolve().is_relative_to(real):
+            raise DataError(f"{archive}: {shown(name)} leads out of the folder; it is refused.")
+        left -= _BLOCK
         if content is None:
             place.mkdir(parents=True, exist_ok=True)
-            continue
-        place.parent.mkdir(parents=True, exist_ok=True)
-        with content, place.open("wb") as out:
-            while chunk := content.read(_CHUNK):  # sizes in headers are not believed
-                left -= len(chunk)
-                if left < 0:
-                    raise DataError(f"{archive}: extracts to far too much; it is refused.")
-                out.write(chunk)
+        else:
+            place.parent.mkdir(parents=True, exist_ok=True)
+            with content, place.open("wb") as out:
+                while left >= 0 and (chunk := content.read(_CHUNK)):  # headers are not believed
+                    left -= len(chunk)
+                    out.write(chunk)
+        if left < 0:
+            raise DataError(f"{archive}: extracts to far too much; it is refused.")
 
 
-def _members(file: BinaryIO, archive: Path) -> Iterator[Member]:
+def _members(file: BinaryIO, archive: Path, folder: Path) -> Iterator[Member]:
     if zipfile.is_zipfile(file):
         yield from _zip_members(file, archive)
     else:
         file.seek(0)
-        yield from _tar_members(file, archive)
+        yield from _tar_members(file, archive, folder)
 
 
 def _zip_members(file: BinaryIO, archive: Path) -> Iterator[Member]:
@@ -80,18 +89,46 @@ def _zip_members(file: BinaryIO, archive: Path) -> Iterator[Member]:
         for info in opened.infolist():
             mode = info.external_attr >> 16
             if stat.S_IFMT(mode) not in (0, stat.S_IFREG, stat.S_IFDIR):
-                raise DataError(f"{archive}: {info.filename!r} is a link; it is refused.")
+                raise DataError(f"{archive}: {shown(info.filename)} is a link; it is refused.")
             yield info.filename, None if info.is_dir() else opened.open(info)
 
 
-def _tar_members(file: BinaryIO, archive: Path) -> Iterator[Member]:
-    with tarfile.open(fileobj=file) as opened:
+class _Header(tarfile.TarInfo):
+    """A header of a tar file. Those that hold long names are read into memory: not any length."""
+
+    @classmethod
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
+        found = super().frombuf(buf, encoding, errors)
+        if not found.isreg() and found.size > _HEADER:
+            raise OverflowError("a header is too large")
+        return found
+
+
+def _tar_members(file: BinaryIO, archive: Path, folder: Path) -> Iterator[Member]:
+    with tarfile.open(fileobj=file, tarinfo=_Header) as opened:
         for info in opened:
             if not (info.isfile() or info.isdir()):
-                raise DataError(f"{archive}: {info.name!r} is a link; it is refused.")
+                raise DataError(f"{archive}: {shown(info.name)} is a link; it is refused.")
+            inside(folder, info.name)  # before the filter, which makes "/x" a harmless "x"
+            tarfile.data_filter(info, str(folder))
             yield info.name, opened.extractfile(info) if info.isfile() else None
-        while opened.fileobj and opened.fileobj.read(_CHUNK):
-            pass  # to the end: only there does a compressed stream say whether it is whole
+        _need_end(opened)
+
+
+def _need_end(opened: tarfile.TarFile) -> None:
+    """To tarfile, a damaged header is an end like any other; a real one is zeros to the last byte.
+
+    Only there does a compressed stream say whether it is whole, too.
+    """
+    assert opened.fileobj is not None
+    opened.fileobj.seek(opened.offset)
+    rest = opened.fileobj.read(_CHUNK)
+    ended = bool(rest)
+    while rest:
+        ended = ended and not rest.strip(b"\0")
+        rest = opened.fileobj.read(_CHUNK)
+    if not ended:
+        raise tarfile.ReadError("it is damaged or cut off")
 
 
 def _move(source: Path, target: Path) -> None:

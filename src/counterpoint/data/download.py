@@ -10,6 +10,7 @@ import hashlib
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
+from http.cookiejar import CookieJar, DefaultCookiePolicy
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
@@ -26,12 +27,13 @@ from counterpoint.data.answers import (
     version,
 )
 from counterpoint.data.parts import Part, Pause, locked_part
-from counterpoint.errors import DataError
+from counterpoint.errors import DataError, reason
 from counterpoint.progress import Advance
 
 ATTEMPTS: Final = 5  # in a row without progress, for each mirror
 _PROGRESS: Final = 1 << 16  # bytes that count as progress
 _LONGEST: Final = 60.0  # seconds between attempts, whatever the server asks for
+_LARGEST: Final = 1 << 36  # bytes of a file whose length is not in the catalogue
 
 Begin = Callable[[int], Advance]
 
@@ -55,9 +57,15 @@ class FetchError(DataError):
         self.absent, self.unreachable = absent, unreachable
 
 
+def sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
 def new_client() -> httpx.Client:
-    """Compression is declined, since a range counts the bytes that are sent."""
+    """Compression is declined, since a range counts the bytes that are sent. So are cookies."""
     return httpx.Client(
+        cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),
         follow_redirects=True,
         max_redirects=5,
         timeout=httpx.Timeout(30.0, connect=10.0),
@@ -82,7 +90,7 @@ def download(wanted: Wanted, client: httpx.Client, pause: Pause, begin: Begin) -
             part.settle(wanted.path)
             return True
     except OSError as error:
-        raise DataError(f"{wanted.path}: cannot be written: {error.strerror or error}.") from None
+        raise DataError(f"{wanted.path}: cannot be written: {reason(error)}.") from None
 
 
 def _from_mirrors(transfer: _Transfer, pause: Pause) -> None:
@@ -149,12 +157,14 @@ class _Transfer:
                 if self._accept(response, url):
                     self._read(response)
         except httpx.TooManyRedirects:
-            raise HopelessError("it redirects without end") from None
-        except (httpx.UnsupportedProtocol, httpx.InvalidURL):
+            raise HopelessError("too many redirects") from None
+        except httpx.UnsupportedProtocol:
             raise HopelessError("it leads to an address that is not http") from None
         except httpx.TransportError as error:
             unreachable = isinstance(error, httpx.ConnectError | httpx.ConnectTimeout)
             raise PassingError(_said(error), unreachable=unreachable) from None
+        except (httpx.HTTPError, httpx.InvalidURL, ValueError):  # such as an impossible host name
+            raise HopelessError("it answers with headers that make no sense") from None
 
     def check(self) -> None:
         """That this is the file, as far as anything is known of it."""
@@ -165,8 +175,7 @@ class _Transfer:
         if size is not None and length > size:
             raise WrongFileError(f"it has {length:,} bytes instead of {size:,}")
         if self.wanted.sha256:
-            with self.part.place.open("rb") as file:
-                found = hashlib.file_digest(file, "sha256").hexdigest()
+            found = sha256(self.part.place)
             if found != self.wanted.sha256:
                 raise WrongFileError(
                     f"its sha256 is {found[:12]}..., not {self.wanted.sha256[:12]}..."
@@ -215,7 +224,10 @@ class _Transfer:
 
     def _read(self, response: httpx.Response) -> None:
         assert self._advance
+        most = _LARGEST if self.wanted.size is None else self.wanted.size
         for chunk in response.iter_raw():
+            if self.part.length + len(chunk) > most:  # whatever it has announced
+                raise WrongFileError(f"it sends more than {most:,} bytes")
             self.part.write(chunk)
             self._advance(len(chunk))
 

@@ -1,4 +1,4 @@
-"""Getting what a benchmark needs, and only that. What cannot be had is told, not raised."""
+"""Getting what a benchmark needs, and only that. Failures are reported, not raised."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from pathlib import Path, PurePosixPath
 from counterpoint.data.archives import extract
 from counterpoint.data.batch import WORKERS, Failure, download_all
 from counterpoint.data.catalogue import get_source, needs
-from counterpoint.data.download import Wanted
+from counterpoint.data.download import Wanted, sha256
 from counterpoint.data.hub import fetch_dataset
 from counterpoint.data.parts import Pause
 from counterpoint.data.paths import inside
 from counterpoint.data.presence import begun, done, presence
 from counterpoint.data.report import Report
 from counterpoint.data.sources import Archive, Files, Hub, Images, Manual, Source, addresses
-from counterpoint.errors import DataError
+from counterpoint.errors import DataError, reason
 from counterpoint.progress import Progress, Quiet
 
 
@@ -103,6 +103,7 @@ class _Job:
         wanted = self._lacking(source)
         known = len(self.report.failures)
         self._download(wanted, source.id)
+        self._note_sums(wanted)
         if other and any(failure.absent for failure in self.report.failures[known:]):
             del self.report.failures[known:]
             self.fetch(other)
@@ -145,11 +146,13 @@ class _Job:
         path = inside(folder, source.name)
         brought = path.exists()
         size = source.size if source.sha256 else None  # without a sum it is only about right
-        if not self._download([Wanted(path, source.mirrors, size, source.sha256)], source.id):
+        wanted = Wanted(path, source.mirrors, size, source.sha256)
+        if not self._download([wanted], source.id):
             self.report.by_hand.append(
                 f"Save {source.mirrors[0]} as {path}, and run this again to have it extracted."
             )
             return
+        self._note_sums([wanted])
         try:
             with self._whole(source):
                 extract(path, folder)
@@ -179,7 +182,7 @@ class _Job:
             mark.parent.mkdir(parents=True, exist_ok=True)
             mark.touch()
         except OSError as error:
-            raise DataError(f"{mark.parent}: cannot be written: {error.strerror}.") from None
+            raise DataError(f"{mark.parent}: cannot be written: {reason(error)}.") from None
         try:
             yield
         except DataError:
@@ -206,6 +209,15 @@ class _Job:
         self.report.fetched += len(wanted) - len(failures)
         self.report.failures += failures
         return not failures
+
+    def _note_sums(self, wanted: Sequence[Wanted]) -> None:
+        """What the catalogue knows no sum of can be compared by the user, and with other copies."""
+        for item in wanted:
+            if item.sha256 is None and item.path.is_file():
+                self.report.notes.append(
+                    f"{item.path} has the SHA-256 {sha256(item.path)}; it is unchecked, since the "
+                    "catalogue has no sum of it."
+                )
 
     def _still_missing(self, source: Source, names: Sequence[str]) -> None:
         """Images that a source was to bring whole, and did not."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 from typing import NamedTuple
 
 from counterpoint.data.catalogue import catalogue
+from counterpoint.data.download import sha256
 from counterpoint.data.paths import inside
 from counterpoint.data.sources import Files
 
@@ -25,12 +25,7 @@ def damaged_files(benchmark: str, root: Path) -> tuple[Damage, ...]:
     for source in known.all() if known else ():
         for file in source.files if isinstance(source, Files) else ():
             path = inside(inside(root, source.target), file.name)
-            if path.is_file() and file.sha256 and _sha256(path) != file.sha256:
+            if path.is_file() and file.sha256 and sha256(path) != file.sha256:
                 where = path.relative_to(root).as_posix()
                 found.append(Damage(where, "not the published file: its sha256 differs"))
     return tuple(found)
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

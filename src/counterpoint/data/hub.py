@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import cast
 
-from counterpoint.errors import DataError
+from counterpoint.errors import DataError, reason
+from counterpoint.untrusted import shortened
 
 
 def fetch_dataset(repo: str, patterns: Sequence[str], folder: Path) -> None:
@@ -54,8 +55,12 @@ def fetch_dataset(repo: str, patterns: Sequence[str], folder: Path) -> None:
             f"{page} answers HTTP {status}: run this again later, {or_by_hand}."
         ) from None
     except OSError as error:
-        raise DataError(f"{repo} cannot be fetched into {folder}: {error}.") from None
+        raise DataError(f"{repo} cannot be fetched into {folder}: {reason(error)}.") from None
     except client_error:
         raise DataError(
             f"{page} cannot be reached: run this again with a network, {or_by_hand}."
         ) from None
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
+        # Names that lead out of the folder, and answers that are not the hub's.
+        why = shortened(error).rstrip(".") or type(error).__name__
+        raise DataError(f"{page} gives what makes no sense ({why}); {or_by_hand[3:]}.") from None

@@ -1,18 +1,20 @@
 """The part of a file that has come so far, and which version it is of.
 
-It is locked: two processes that want the same file do not get into each other's way. The lock lies
-on the part itself, so that it goes with its process, even a killed one, and leaves nothing behind.
+It is locked: two processes that want the same file do not get into each other's way.
 """
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import BinaryIO, Final
+
+from counterpoint.errors import DataError
+from counterpoint.untrusted import parse_json
+from counterpoint.writing import locked
 
 _POLL: Final = 0.2  # seconds until a part that another process holds is asked for again
 
@@ -44,61 +46,43 @@ class Part:
     def version(self, url: str) -> str | None:
         """The version of what has come, if it came from this address."""
         try:
-            note = json.loads(self._note.read_text(encoding="utf-8"))
+            note = parse_json(self._note.read_bytes(), self._note)
             return str(note["version"]) if note["url"] == url else None
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, DataError, KeyError, TypeError):
             return None
 
     def settle(self, path: Path) -> None:
         """Into its place, in one step, once it is safely on the disk."""
         self.file.flush()
         os.fsync(self.file.fileno())
+        self.file.close()  # Windows renames no open file
         self.place.replace(path)
         self._note.unlink(missing_ok=True)
-        folder = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
 
-    def is_ours(self) -> bool:
-        """Whether the file we hold open is still the one at the part's place."""
-        try:
-            there = self.place.stat()
-        except FileNotFoundError:
-            return False
-        return os.path.samestat(there, os.fstat(self.file.fileno()))
-
-    def tidy(self) -> None:
-        """An empty part is no use to anybody."""
-        self.file.flush()
-        if not self.length and self.is_ours():
-            self._note.unlink(missing_ok=True)
-            self.place.unlink()
+    def remove(self) -> None:
+        self.place.unlink(missing_ok=True)
+        self._note.unlink(missing_ok=True)
 
 
 @contextmanager
 def locked_part(path: Path, pause: Pause) -> Iterator[Part]:
     """The part of a file, for this process alone, once no other has it."""
     place = path.with_name(f"{path.name}.part")
-    while True:
-        with place.open("ab") as file:
-            while not _lock(file):
-                pause(_POLL)
-            part = Part(place, file)
-            if part.is_ours():  # else another process finished it while we waited for the lock
-                try:
-                    yield part
-                finally:
-                    part.tidy()
-                return
+    with ExitStack() as stack:
+        while not _entered(stack, place):
+            pause(_POLL)  # which may raise: a worker that waits can be stopped
+        part = Part(place, stack.enter_context(place.open("ab")))
+        try:
+            yield part
+        finally:
+            part.file.close()
+            if not part.length:  # it is no use to anybody
+                part.remove()
 
 
-def _lock(file: BinaryIO) -> bool:
+def _entered(stack: ExitStack, place: Path) -> bool:
     try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
+        stack.enter_context(locked(place))
+    except DataError:
         return False
-    except OSError:  # a file system without locks: rather unlocked than not at all
-        return True
     return True

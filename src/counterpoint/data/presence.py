@@ -53,4 +53,5 @@ def _count(folder: Path) -> int:
     if not folder.is_dir():
         return 0
     with os.scandir(folder) as entries:
-        return sum(not entry.name.endswith((".part", ".from")) for entry in entries)
+        names = [entry.name for entry in entries]
+    return sum(name[0] != "." and not name.endswith((".part", ".from")) for name in names)

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from counterpoint.data.batch import Failure
+from counterpoint.errors import DataError
+from counterpoint.writing import whole_file
 
 
 @dataclass(slots=True)
@@ -34,10 +36,10 @@ class Report:
         lines = (f"{failure.path}\t{failure.reason}\n" for failure in self.failures)
         try:
             if self.failures:
-                root.mkdir(parents=True, exist_ok=True)
-                path.write_text("".join(lines), encoding="utf-8")
+                with whole_file(path) as draft:
+                    draft.write_text("".join(lines), encoding="utf-8")
                 self.listed = path
             else:
                 path.unlink(missing_ok=True)
-        except OSError:  # a root that cannot be written to is a failure of its own
+        except (OSError, DataError):  # a root that cannot be written to is a failure of its own
             self.listed = None

@@ -35,6 +35,10 @@ class Source:
     def kind(self) -> str:
         return type(self).__name__.lower()
 
+    def sums(self) -> str:
+        """Whether the catalogue has checksums: yes, no, or of how many files."""
+        return "no"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Files(Source):
@@ -49,6 +53,11 @@ class Files(Source):
 
     def urls(self, file: File) -> tuple[str, ...]:
         return (*filter(None, [file.url]), *addresses(self.mirrors, file.name))
+
+    def sums(self) -> str:
+        known = sum(file.sha256 is not None for file in self.files)
+        partly = f"{known} of {len(self.files)}" if known else "no"
+        return "yes" if known == len(self.files) else partly
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +81,9 @@ class Archive(Source):
     mirrors: tuple[str, ...]
     holds: tuple[str, ...]
     sha256: str | None = None
+
+    def sums(self) -> str:
+        return "yes" if self.sha256 else "no"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,6 +28,7 @@ from counterpoint.generate.sources import (
     Row,
     name_of,
 )
+from counterpoint.untrusted import shortened, shown
 
 _FIELD: Final = 1 << 24  # characters; Python's own limit is too low for lists of negatives
 _BATCH: Final = 4096
@@ -62,7 +63,9 @@ def _delimited(path: Path, options: CaptionOptions, separator: str) -> Iterator[
                     )
                 yield Row(f"{path}: line {line}", dict(zip(header, values, strict=True)))
     except (csv.Error, UnicodeDecodeError) as error:
-        raise DataError(f"{path}: after line {line}: not a readable table: {error}.") from None
+        raise DataError(
+            f"{path}: after line {line}: not a readable table: {shortened(error)}."
+        ) from None
 
 
 def _jsonl(path: Path, options: CaptionOptions) -> Iterator[Row]:
@@ -74,10 +77,12 @@ def _jsonl(path: Path, options: CaptionOptions) -> Iterator[Row]:
             where = f"{path}: line {number}"
             try:
                 row = json.loads(line.decode("utf-8-sig" if number == 1 else "utf-8"))
-            except (ValueError, RecursionError) as error:
-                raise DataError(f"{where}: not valid JSON: {error}.") from None
+            except RecursionError:
+                raise DataError(f"{where}: it is nested too deeply.") from None
+            except ValueError as error:
+                raise DataError(f"{where}: not valid JSON: {shortened(error)}.") from None
             if not isinstance(row, dict):
-                raise DataError(f"{where}: should be an object, it is {row!r:.60}.")
+                raise DataError(f"{where}: should be an object, it is {shown(row)}.")
             if first:
                 check_columns(path, list(row), options)
                 first = False
@@ -108,8 +113,8 @@ def _parquet(path: Path, options: CaptionOptions) -> Iterator[Row]:
                     cells = {name: f"parquet:{path.name}#{name}/{number}" for name in images}
                     yield Row(f"{path}: row {number}", {**row, **cells})
                     number += 1
-    except (pa.ArrowException, OSError) as error:
-        why = (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
+    except (pa.ArrowException, UnicodeDecodeError, OSError) as error:
+        why = shortened(str(error).partition("\n")[0]).rstrip(".") or type(error).__name__
         raise DataError(f"{path}: row {number}: not a readable Parquet file: {why}.") from None
 
 
@@ -123,11 +128,12 @@ def _holds_images(kind: Any) -> bool:
 
 def check_columns(path: Path, names: list[str], options: CaptionOptions) -> list[str]:
     """The columns to read; an error if there are no captions, or not those that were asked for."""
+    listed = shortened(", ".join(names))
     asked = {"caption": options.caption, "image": options.image, "id": options.id}
     for kind, name in asked.items():
         if name is not None and name not in names:
             raise DataError(
-                f"{path}: there is no column {name!r} for the {kind}, only {', '.join(names)}."
+                f"{path}: there is no column {shown(name)} for the {kind}, only {listed}."
             )
     caption = name_of(options.caption, CAPTION_NAMES, names)
     image = name_of(options.image, IMAGE_NAMES, names)
@@ -135,7 +141,7 @@ def check_columns(path: Path, names: list[str], options: CaptionOptions) -> list
     if caption is None:
         raise DataError(
             f"{path}: which column holds the captions? None is called "
-            f"{', '.join(CAPTION_NAMES[:-1])} or {CAPTION_NAMES[-1]}, but {', '.join(names)}; "
+            f"{', '.join(CAPTION_NAMES[:-1])} or {CAPTION_NAMES[-1]}, but {listed}; "
             "name it with --caption-column."
         )
     if options.split is not None and SPLIT not in names:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
@@ -17,10 +18,11 @@ from typing import Any, Final
 
 from counterpoint.cases import PROMPTS, TEXT, Cases, ImageRef
 from counterpoint.cases import SCHEMA as CASE_SCHEMA
-from counterpoint.errors import DataError, NotFoundError
+from counterpoint.errors import DataError, NotFoundError, reason
 from counterpoint.generate.caption_files import READERS, check_columns
 from counterpoint.generate.sources import CaptionOptions, Source, UniqueIds, sources_of
 from counterpoint.registry import did_you_mean
+from counterpoint.untrusted import shown
 
 __all__ = ["CaptionOptions", "Captions", "Source", "first_of", "open_captions"]
 
@@ -97,7 +99,7 @@ def _of_file(path: Path, options: CaptionOptions) -> Captions:
         with path.open("rb") as file:
             content = hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
-        raise DataError(f"{path}: cannot be read: {error}.") from None
+        raise DataError(f"{path}: cannot be read: {reason(error)}.") from None
     total = _parquet_rows(path, options) if path.suffix == ".parquet" else None
     return Captions(str(path), path.parent, total, _digest(content, asdict(options)), stream)
 
@@ -172,8 +174,9 @@ def _of_world(name: str) -> Captions:
         key, _, value = part.partition("=")
         if key not in values:
             raise NotFoundError(did_you_mean(f"option of {WORLD}", key, values))
-        if not (value.isascii() and value.isdecimal()):
-            raise NotFoundError(f"{name}: {key} must be a whole number.")
+        if not re.fullmatch("[0-9]{1,18}", value):
+            what = f"{WORLD}: {key} must be a whole number of at most 18 digits"
+            raise NotFoundError(f"{what}, it is {shown(value)}.")
         values[key] = int(value)
     size, seed = values["size"], values["seed"]
     return Captions(name, None, size, _digest(WORLD, size, seed), lambda: _scenes(size, seed))

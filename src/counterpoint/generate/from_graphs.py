@@ -15,6 +15,7 @@ from counterpoint.errors import DataError
 from counterpoint.generate.graph_files import Graph, read_graphs, read_sizes
 from counterpoint.generate.making import CAPTIONS, MADE, Judge, Settings
 from counterpoint.generate.methods import Draft
+from counterpoint.generate.outputs import refuse_ending
 from counterpoint.generate.pairs import Kind, Pair, tabulate, write_pairs
 from counterpoint.generate.parts import with_counts
 from counterpoint.generate.run import Report
@@ -53,6 +54,7 @@ def generate_from_graphs(
 
     It is quick (no language is parsed), so it is done in one go: what is interrupted starts again.
     """
+    refuse_ending(out)
     if out.exists():
         raise DataError(f"{out} exists; name another -o or remove it.")
     about = {

@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from counterpoint.errors import DataError
-from counterpoint.generate.caption_json import is_list, json_items, json_pairs
+from counterpoint.generate.json_stream import is_list, json_items, json_pairs
+from counterpoint.untrusted import shown
 
 Size = tuple[int, int]
 
@@ -110,7 +111,7 @@ def _visual_genome(path: Path) -> Iterator[Graph]:
 
 def _gqa(path: Path) -> Iterator[Graph]:
     for image, value in json_pairs(path):
-        where = f"{path}: image {image!r:.60}"
+        where = f"{path}: image {shown(image)}"
         fields = _dict(value, where)
         rows = _dict(fields.get("objects"), where)
         things = {key: _dict(thing, where) for key, thing in rows.items()}
@@ -143,13 +144,13 @@ def plain(value: Any, where: str) -> str:
     if value is None:
         return ""
     if not isinstance(value, str):
-        raise DataError(f"{where}: a name should be a text, it is {value!r:.60}.")
+        raise DataError(f"{where}: a name should be a text, it is {shown(value)}.")
     return " ".join(value.lower().split()).strip(" .,;")
 
 
 def _dict(value: Any, where: str) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise DataError(f"{where}: should be an object, it is {value!r:.60}.")
+        raise DataError(f"{where}: should be an object, it is {shown(value)}.")
     return value
 
 
@@ -158,12 +159,12 @@ def _list(fields: dict[str, Any], key: str, where: str) -> list[Any]:
     if value is None:
         return []
     if not isinstance(value, list):
-        raise DataError(f"{where}: {key!r} should hold a list, it is {value!r:.60}.")
+        raise DataError(f"{where}: {key!r} should hold a list, it is {shown(value)}.")
     return value
 
 
 def _number(fields: dict[str, Any], key: str, where: str) -> int:
     value = fields.get(key)
     if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < 1e9:
-        raise DataError(f"{where}: {key!r} should hold a number, it is {value!r:.60}.")
+        raise DataError(f"{where}: {key!r} should hold a number, it is {shown(value)}.")
     return round(value)

@@ -17,14 +17,16 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from counterpoint.generate.meanings import Meaning, read_files
 
 __all__ = [
+    "NARROWER",
     "Meaning",
     "Synonym",
     "converse",
+    "doubt",
     "exclude",
     "fields",
     "is_symmetric",
@@ -39,8 +41,11 @@ __all__ = [
 ]
 
 
+NARROWER: Final = "narrower"  # the doubt of a word that is true of a part only: crimson for red
+
+
 class Synonym(NamedTuple):
-    """A word that may stand for another; `doubt` says why it may fail, or nothing."""
+    """A word that may stand for another; `doubt` says why it may be false, or nothing."""
 
     text: str
     doubt: str
@@ -194,10 +199,31 @@ def synonyms(word: str, pos: str, noun: str = "") -> tuple[Synonym, ...]:
     if len(fitting) != 1 or (not noun and len(senses) > 1):
         return ()
     (meaning,) = fitting
-    if word in meaning.doubtful:  # the doubt is the same in both directions
-        return tuple(Synonym(other, meaning.doubtful[word]) for other in meaning.words)
-    safe = tuple(Synonym(other, "") for other in meaning.words if other != word)
-    return (*safe, *(Synonym(other, doubt) for other, doubt in meaning.doubtful.items()))
+    if word not in meaning.words:  # a doubt is the same in both directions; a wider word is true
+        why = meaning.doubtful.get(word, "")
+        return tuple(Synonym(other, why) for other in meaning.words)
+    return (
+        *(Synonym(other, "") for other in meaning.words if other != word),
+        *(Synonym(other, NARROWER) for other, ns in meaning.narrower.items() if _among(noun, ns)),
+        *(Synonym(other, doubt) for other, doubt in meaning.doubtful.items()),
+    )
+
+
+@functools.lru_cache(maxsize=1 << 14)
+def doubt(word: str, other: str) -> str | None:
+    """Why `other` may be false where `word` is true; empty if it is not, None if that is unknown.
+
+    Unknown: no meaning has both.
+    """
+    shared = [meaning for meaning in meanings(other) if word in meaning.offered()]
+    found = [_doubt(meaning, word, other) for meaning in shared]
+    return "" if "" in found else next(iter(found), None)
+
+
+def _doubt(meaning: Meaning, word: str, other: str) -> str:
+    if other in meaning.narrower:
+        return NARROWER
+    return meaning.doubtful.get(other) or meaning.doubtful.get(word, "")
 
 
 def _senses(word: str, pos: str, noun: str) -> list[Meaning]:

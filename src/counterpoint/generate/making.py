@@ -10,7 +10,8 @@ from itertools import islice
 from random import Random
 from typing import Final, Literal, NamedTuple
 
-from counterpoint.generate.checks import check, normal
+from counterpoint.caption_words import normal
+from counterpoint.generate.checks import Verdict, check
 from counterpoint.generate.checks.format import uniform
 from counterpoint.generate.language import Sentence, tagged
 from counterpoint.generate.methods import RULES, Draft, Refusal, Rule, Ways
@@ -133,8 +134,7 @@ class Judge:
     def _pair(self, draft: Draft, method: str, version: str) -> Pair:
         source, settings = self.source, self.settings
         caption, text = source.caption, draft.text
-        passed: tuple[str, ...] = ()
-        refused = ""
+        verdict = Verdict((), "")
         if settings.checks:
             verdict = check(
                 caption,
@@ -145,7 +145,6 @@ class Judge:
                 seen=self.seen,
                 thesaurus=self.wordnet,
             )
-            passed, refused = verdict.passed, verdict.refused
         if settings.form == "uniform":
             caption, text = uniform(caption), uniform(text)
         return Pair(
@@ -159,6 +158,7 @@ class Judge:
             method,
             version,
             settings.seed,
-            passed,
-            refused,
+            verdict.passed,
+            verdict.refused,
+            verdict.doubt,
         )

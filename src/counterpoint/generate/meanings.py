@@ -12,6 +12,7 @@ A file holds fields; a field holds meanings; a meaning is a line (or just its wo
     meanings = [
       { words = ["large", "big"],        # mean the same; the first one is the head
         doubtful = { sizable = "why" },  # near enough to offer, with the reason why it may fail
+        narrower = { hulking = ["person"] },  # true of a part of it only; nouns that it fits
         also = ["oversized"],            # may be true of the same thing; never offered
         near = ["huge"],                 # heads of meanings that are too close to be false
         opposites = ["small"], kinds = [...], scale = "...",
@@ -60,6 +61,7 @@ class Meaning:
     contrast: Contrast
     words: tuple[str, ...]
     doubtful: Mapping[str, str]
+    narrower: Mapping[str, frozenset[str]]
     also: frozenset[str]
     near: frozenset[str]
     opposites: tuple[str, ...]
@@ -78,8 +80,8 @@ class Meaning:
         return self.words[0]
 
     def offered(self) -> tuple[str, ...]:
-        """The words that stand for it, the doubtful ones last."""
-        return (*self.words, *self.doubtful)
+        """The words that stand for it, those that need not be true last."""
+        return (*self.words, *self.narrower, *self.doubtful)
 
 
 class LexiconError(ValueError):
@@ -126,18 +128,20 @@ def _read_field(field: str, table: Any, where: str) -> Iterator[Meaning]:
 
 
 def _read_meaning(field: str, table: Mapping[str, Any], row: dict[str, Any], at: str) -> Meaning:
-    known = {*_TEXTS, *_FLAGS, *_STRINGS, "doubtful"}
+    known = {*_TEXTS, *_FLAGS, *_STRINGS, "doubtful", "narrower"}
     _expect(set(row) <= known, f"{at}: unknown: {sorted(set(row) - known)}")
     texts = {key: _texts(row.get(key, []), f"{at}: {key}") for key in _TEXTS}
     flags = {key: row.get(key, False) for key in _FLAGS}
     strings = {key: row.get(key, "") for key in _STRINGS}
-    doubtful = row.get("doubtful", {})
+    doubtful, narrower = row.get("doubtful", {}), row.get("narrower", {})
     _expect(bool(texts["words"]), f"{at}: no words")
     _expect(all(isinstance(flag, bool) for flag in flags.values()), f"{at}: a flag is true or not")
     _expect(all(isinstance(s, str) for s in strings.values()), f"{at}: a text is expected")
     _expect(isinstance(doubtful, dict), f"{at}: doubtful should say why, word by word")
     _expect(all(isinstance(why, str) and why for why in doubtful.values()), f"{at}: doubtful: why?")
-    once = [*texts["words"], *_texts(list(doubtful), f"{at}: doubtful"), *texts["also"]]
+    _expect(isinstance(narrower, dict), f"{at}: narrower should name nouns, word by word")
+    rest = _texts([*doubtful, *narrower], f"{at}: doubtful or narrower")
+    once = [*texts["words"], *rest, *texts["also"]]
     _expect(len(set(once)) == len(once), f"{at}: a word is there twice: {_repeated(once)}")
     kinds = texts["kinds"] or (_texts(table["kinds"], at) if "kinds" in table else ())
     return Meaning(
@@ -147,6 +151,12 @@ def _read_meaning(field: str, table: Mapping[str, Any], row: dict[str, Any], at:
         contrast=table["contrast"],
         words=texts["words"],
         doubtful=MappingProxyType(dict(doubtful)),
+        narrower=MappingProxyType(
+            {
+                word: _nouns(_texts(nouns, f"{at}: {word}"), table.get("nouns", {}), at)
+                for word, nouns in narrower.items()
+            }
+        ),
         also=frozenset(texts["also"]),
         near=frozenset(texts["near"]),
         opposites=texts["opposites"],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final, NamedTuple
 
 from counterpoint.errors import NotFoundError
@@ -33,9 +33,9 @@ class Chosen(NamedTuple):
     graphs: tuple[str, ...]
 
 
-def methods() -> list[Method]:
-    """All there are."""
-    rules = [RULES.get(name) for name in RULES.names()]
+def methods(without: Collection[str] = ()) -> list[Method]:
+    """All there are, less some rules."""
+    rules = [RULES.get(name) for name in RULES.names() if name not in without]
     asked = [templates.read_template(name) for name in templates.names()]
     return [
         *(Method(rule.name, (rule.kind,), "", rule.summary) for rule in rules),

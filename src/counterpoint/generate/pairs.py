@@ -16,6 +16,7 @@
 | seed        | int                         | |
 | checks      | list of str                 | the checks that it has passed |
 | refused     | str                         | empty, or the check that it failed and why |
+| doubt       | str                         | why a positive may yet be false, as `narrower` |
 | scores      | list of {name, value}       | of `refine`, and of whatever else scored it |
 | text_images | list of {path, seed, score} | candidates for an image of which `text` is true |
 | text_image  | str or null                 | the one that was chosen |
@@ -27,6 +28,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal, get_args
@@ -35,6 +37,9 @@ import polars as pl
 
 from counterpoint.cases import ImageRef
 from counterpoint.errors import DataError
+from counterpoint.generate.outputs import refuse_ending
+from counterpoint.untrusted import parse_json, shortened, shown
+from counterpoint.writing import whole_file
 
 Kind = Literal["negative", "positive"]
 Type = Literal["replace", "swap", "add", "negate", "shuffle", "paraphrase"]
@@ -59,6 +64,7 @@ SCHEMA: Final = pl.Schema(
         "seed": pl.Int64(),
         "checks": pl.List(pl.String()),
         "refused": pl.String(),
+        "doubt": pl.String(),
         "scores": pl.List(pl.Struct({"name": pl.String(), "value": pl.Float32()})),
         "text_images": pl.List(
             pl.Struct({"path": pl.String(), "seed": pl.Int64(), "score": pl.Float32()})
@@ -66,6 +72,10 @@ SCHEMA: Final = pl.Schema(
         "text_image": pl.String(),
     }
 )
+_NEEDED: Final = ("source", "caption", "text", "kind", "type")
+_EMPTIABLE: Final = ("subtype", "method", "version", "refused", "doubt")
+# Polars panics at some damaged files.
+_POLARS: Final = (pl.exceptions.PolarsError, pl.exceptions.PanicException)
 _METADATA: Final = b"counterpoint"
 _ROWS: Final = 50_000  # read at a time
 
@@ -86,6 +96,7 @@ class Pair:
     seed: int
     checks: tuple[str, ...] = ()
     refused: str = ""
+    doubt: str = ""
 
 
 def changed_span(caption: str, text: str) -> tuple[int, int]:
@@ -139,13 +150,8 @@ def _repeated(name: str, values: Sequence[tuple[str, ...]]) -> pl.Series:
 
 _PLAIN: Final = (
     *("source", "caption", "text", "kind", "type", "subtype"),
-    *("method", "version", "seed", "refused"),
+    *("method", "version", "seed", "refused", "doubt"),
 )
-
-
-def refuse_ending(path: Path) -> None:
-    if path.suffix != ".parquet":
-        raise DataError(f"{path}: pairs are written as Parquet; the name must end in .parquet.")
 
 
 About = Mapping[str, Any] | Callable[[], Mapping[str, Any]]
@@ -160,42 +166,79 @@ def write_pairs(path: Path, frames: Iterable[pl.DataFrame], about: About) -> int
 
     refuse_ending(path)
     schema = pl.DataFrame(schema=SCHEMA).to_arrow().schema
-    partial = path.with_name(path.name + ".partial")
     rows = 0
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with pq.ParquetWriter(partial, schema, compression="zstd") as writer:
-            for frame in frames:
-                rows += len(frame)
-                writer.write_table(frame.select(SCHEMA.names()).to_arrow().cast(schema))
-            said = json.dumps(about() if callable(about) else about, sort_keys=True)
-            writer.add_key_value_metadata({_METADATA: said})
-        partial.replace(path)
-    except OSError as error:
-        raise DataError(f"{path}: cannot be written: {error}.") from None
-    finally:
-        partial.unlink(missing_ok=True)
+    with whole_file(path) as draft, pq.ParquetWriter(draft, schema, compression="zstd") as writer:
+        for frame in frames:
+            rows += len(frame)
+            writer.write_table(frame.select(SCHEMA.names()).to_arrow().cast(schema))
+        said = json.dumps(about() if callable(about) else about, sort_keys=True)
+        writer.add_key_value_metadata({_METADATA: said})
     return rows
 
 
 def read_pairs(path: Path, *, refused: bool = False) -> Iterator[pl.DataFrame]:
-    """The table in pieces of bounded size, in order; without what the checks refused."""
+    """The table in pieces of bounded size, in order; without what the checks refused.
+
+    What is null and must not be is refused; texts that may be empty are empty where they are null.
+    """
+    start = 0
+    with _reading(path):
+        table = _scan(path).select(pl.col(name).cast(kind) for name, kind in SCHEMA.items())
+        for frame in table.collect_batches(chunk_size=_ROWS, maintain_order=True):
+            _check(frame, path, start)
+            start += len(frame)
+            whole = frame.with_columns(
+                pl.col(_EMPTIABLE).fill_null(""),
+                *(pl.col(name).list.drop_nulls() for name in ("checks", "scores", "text_images")),
+            )
+            yield whole if refused else whole.filter(pl.col("refused") == "")
+
+
+def count_pairs(path: Path) -> int:
+    """How many pairs passed the checks."""
+    with _reading(path):
+        passed = pl.col("refused").cast(pl.String).fill_null("") == ""
+        return int(_scan(path).filter(passed).select(pl.len()).collect().item())
+
+
+def _scan(path: Path) -> pl.LazyFrame:
+    scan = pl.scan_parquet(path, glob=False)  # brackets in a name are no pattern
+    there = scan.collect_schema()
+    if "doubt" not in there:  # a file made before there was this column
+        scan = scan.with_columns(doubt=pl.lit(""))
+    missing = [name for name in SCHEMA if name not in there and name != "doubt"]
+    if missing:
+        raise DataError(
+            f"{path}: not a pairs file of `counterpoint generate`: "
+            f"the column {missing[0]!r} is missing."
+        )
+    return scan
+
+
+def _check(frame: pl.DataFrame, path: Path, start: int) -> None:
+    """The first row with a value that nothing can be made of."""
+    corners = pl.col("box").arr.to_list()
+    problems = {
+        **{f"{name!r} is missing (null)": pl.col(name).is_null() for name in _NEEDED},
+        f"'kind' is not {' or '.join(KINDS)}": ~pl.col("kind").is_in(KINDS),
+        "'box' has a null in it": corners.list.drop_nulls().list.len() != 4,
+    }
+    for problem, bad in problems.items():
+        rows = frame.select(bad.fill_null(False)).to_series().arg_true()
+        if len(rows):
+            raise DataError(f"{path}: row {start + rows[0]}: {problem}.")
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    import pyarrow as pa  # slow to import
+
     if not path.is_file():
         raise DataError(f"{path}: no such file.")
     try:
-        scan = pl.scan_parquet(path, glob=False)  # brackets in a name are no pattern
-        missing = [name for name in SCHEMA if name not in scan.collect_schema()]
-        if missing:
-            raise DataError(
-                f"{path}: not a pairs file of `counterpoint generate`: "
-                f"the column {missing[0]!r} is missing."
-            )
-        table = scan.select(pl.col(name).cast(kind) for name, kind in SCHEMA.items())
-        if not refused:
-            table = table.filter(pl.col("refused").fill_null("") == "")
-        yield from table.collect_batches(chunk_size=_ROWS, maintain_order=True)
-    except (pl.exceptions.PolarsError, OSError) as error:
-        why = (str(error).splitlines() or [type(error).__name__])[0]
+        yield
+    except (*_POLARS, pa.ArrowException, UnicodeDecodeError, OSError) as error:
+        why = shortened(str(error).partition("\n")[0]).rstrip(".") or type(error).__name__
         raise DataError(f"{path}: not a readable pairs file: {why}.") from None
 
 
@@ -227,13 +270,19 @@ def rebased(frame: pl.DataFrame, before: Path, after: Path) -> pl.DataFrame:
 
 def read_about(path: Path) -> dict[str, Any]:
     """How a pairs file was made; empty if it does not say."""
-    import pyarrow as pa
     import pyarrow.parquet as pq
 
-    try:
+    with _reading(path):
         found = (pq.read_metadata(path).metadata or {}).get(_METADATA, b"{}")
-        return dict(json.loads(found))
-    except FileNotFoundError:
-        raise DataError(f"{path}: no such file.") from None
-    except (pa.ArrowException, OSError, ValueError, TypeError) as error:
-        raise DataError(f"{path}: not a readable pairs file: {error}.") from None
+    about = parse_json(found, f"{path}: its metadata")
+    if not isinstance(about, dict):
+        raise DataError(f"{path}: its metadata should be an object, it is {shown(about)}.")
+    for key, fits in (("counts", _is_count), ("refined", lambda row: isinstance(row, dict))):
+        rows = about.get(key, [])
+        if not isinstance(rows, list) or not all(map(fits, rows)):
+            raise DataError(f"{path}: {key!r} of its metadata is not what Counterpoint writes.")
+    return about
+
+
+def _is_count(row: Any) -> bool:
+    return isinstance(row, list) and [type(value) for value in row] == [str, str, int]

@@ -11,9 +11,11 @@ from typing import Any, Final
 
 import polars as pl
 
-from counterpoint.errors import DataError
+from counterpoint.errors import DataError, reason
 from counterpoint.generate.making import CAPTIONS, MADE
 from counterpoint.generate.pairs import Pair, read_about, read_pairs, tabulate, write_pairs
+from counterpoint.untrusted import shortened
+from counterpoint.writing import whole_file
 
 Counts = Counter[tuple[str, str]]  # by (what, `made` or why not)
 REPEATED: Final = "duplicate: made before"
@@ -30,16 +32,19 @@ class Parts:
         self.about = json.loads(json.dumps(about, sort_keys=True))
         path = self.folder / _SETTINGS
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
             if not path.is_file():
-                _write(path, json.dumps(self.about, indent=1))
-            found = json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
-            raise DataError(f"{path}: cannot be used: {error}; remove {self.folder}.") from None
-        if found != self.about:
-            other = next(k for k in {**found, **self.about} if found.get(k) != self.about.get(k))
+                with whole_file(path) as draft:
+                    draft.write_text(json.dumps(self.about, indent=1), encoding="utf-8")
+            found = json.loads(path.read_bytes())
+            same = {k: found.get(k) == self.about.get(k) for k in {**found, **self.about}}
+        except OSError as error:
+            raise DataError(f"{path}: cannot be used: {reason(error)}.") from None
+        except (ValueError, TypeError, AttributeError, RecursionError):
+            raise DataError(f"{path}: cannot be used; remove {self.folder}.") from None
+        if not all(same.values()):
+            other = next(key for key, value in same.items() if not value)
             raise DataError(
-                f"{self.folder} holds work begun with another {other}; "
+                f"{self.folder} holds work begun with another {shortened(other)}; "
                 "finish that first, name another -o, or remove the folder."
             )
 
@@ -93,10 +98,4 @@ def with_counts(about: Mapping[str, Any], counts: Counts) -> dict[str, Any]:
 
 
 def read_counts(about: Mapping[str, Any]) -> Counts:
-    return Counter({(what, reason): number for what, reason, number in about["counts"]})
-
-
-def _write(path: Path, text: str) -> None:
-    partial = path.with_name(path.name + ".partial")
-    partial.write_text(text, encoding="utf-8")
-    partial.replace(path)
+    return Counter({(what, reason): number for what, reason, number in about.get("counts", [])})

@@ -30,7 +30,8 @@ from counterpoint.generate.making import (
     seed_of,
 )
 from counterpoint.generate.methods import Writer
-from counterpoint.generate.pairs import Pair, read_about, refuse_ending, write_pairs
+from counterpoint.generate.outputs import refuse_ending, reserved
+from counterpoint.generate.pairs import Pair, read_about, write_pairs
 from counterpoint.generate.parts import Counts, Parts, read_counts, with_counts, write_part
 from counterpoint.generate.sources import Source
 from counterpoint.progress import Advance, Progress, Quiet
@@ -65,19 +66,20 @@ def generate(
     shown = progress or Quiet()
     refuse_ending(out)  # now, not when all is made
     about = _about(captions, settings, writers)
-    if out.exists():
-        return _made_before(out, about)
-    parts = Parts(out, about)
-    names = [_RULES] * bool(settings.methods) + [writer.name for writer in writers]
-    pieces = 0
-    if settings.methods:
-        pieces = _by_rules(captions, settings, parts, workers or os.cpu_count() or 1, shown)
-    for writer in writers:
-        pieces = _by_writer(captions, settings, writer, parts, shown)
-    counts = parts.counts(names, pieces)
-    frames = parts.frames(names, pieces, counts)
-    written = write_pairs(out, frames, lambda: with_counts(about, counts))
-    parts.remove()
+    with reserved(out):
+        if out.exists():
+            return _made_before(out, about)
+        parts = Parts(out, about)
+        names = [_RULES] * bool(settings.methods) + [writer.name for writer in writers]
+        pieces = 0
+        if settings.methods:
+            pieces = _by_rules(captions, settings, parts, workers or os.cpu_count() or 1, shown)
+        for writer in writers:
+            pieces = _by_writer(captions, settings, writer, parts, shown)
+        counts = parts.counts(names, pieces)
+        frames = parts.frames(names, pieces, counts)
+        written = write_pairs(out, frames, lambda: with_counts(about, counts))
+        parts.remove()
     return Report(written, _captions(counts), +counts)
 
 
@@ -93,6 +95,7 @@ def _about(captions: Captions, settings: Settings, writers: Sequence[Writer]) ->
         **{key: value for key, value in asdict(settings).items() if key != "methods"},
         "methods": [*settings.methods, *(writer.name for writer in writers)],
         "versions": {writer.name: writer.version for writer in writers},
+        "origin": {writer.name: writer.origin for writer in writers},
         "words": settings.vocabulary().version,
         "language": language_version(),
     }

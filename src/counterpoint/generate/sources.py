@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from counterpoint.cases import ImageRef
 from counterpoint.errors import DataError
+from counterpoint.untrusted import shown
 
 CAPTION_NAMES: Final = ("caption", "captions", "text", "title", "sentence", "raw")
 IMAGE_NAMES: Final = ("image", "filepath", "filename", "image_path", "file_name")
@@ -82,7 +83,7 @@ def _text(value: Any, where: str) -> str:
     if value is None or (isinstance(value, float) and math.isnan(value)):  # pandas' null
         return ""
     if not isinstance(value, str):
-        raise DataError(f"{where}: a caption should be a text, it is {value!r:.60}.")
+        raise DataError(f"{where}: a caption should be a text, it is {shown(value)}.")
     return encodable(value).strip()
 
 
@@ -106,7 +107,7 @@ def _ids(row: Row, number: int, count: int, options: CaptionOptions) -> list[str
     if isinstance(value, list) and len(value) == count:
         return [encodable(str(id)) for id in value]
     if isinstance(value, list | dict):
-        raise DataError(f"{row.where}: an id should be a text or a number, it is {value!r:.60}.")
+        raise DataError(f"{row.where}: an id should be a text or a number, it is {shown(value)}.")
     id = str(number) if value in (None, "") else encodable(str(value))
     return [id] if count == 1 else [f"{id}#{place}" for place in range(count)]
 
@@ -120,16 +121,17 @@ def _image(row: Row, options: CaptionOptions) -> ImageRef | None:
     if value in (None, ""):
         return None
     if not isinstance(value, str):
-        raise DataError(f"{row.where}: an image should be a path, it is {value!r:.60}.")
+        raise DataError(f"{row.where}: an image should be a path, it is {shown(value)}.")
     return ImageRef(with_prefix(encodable(value), options.image_prefix), _box(box, row.where))
 
 
 def _box(value: Any, where: str) -> tuple[int, int, int, int] | None:
     if value is None:
         return None
-    if isinstance(value, list) and len(value) == 4 and all(type(side) is int for side in value):
+    whole = isinstance(value, list) and all(type(side) is int for side in value)
+    if whole and len(value) == 4 and all(abs(side) < 2**31 for side in value):
         return (value[0], value[1], value[2], value[3])
-    raise DataError(f"{where}: the box {value!r:.60} is not [x, y, width, height] in pixels.")
+    raise DataError(f"{where}: the box {shown(value)} is not [x, y, width, height] in pixels.")
 
 
 def with_prefix(path: str, prefix: str) -> str:

@@ -15,7 +15,7 @@ _KNOWN: Final = 65_536  # words whose alternatives are remembered
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """`doubtful`: also synonyms that do not fit everywhere, each with a note in the lexicon."""
+    """`doubtful`: also narrower words, and others of which the lexicon says why they may fail."""
 
     wordnet: WordNet | None = None
     doubtful: bool = False

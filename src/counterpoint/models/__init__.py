@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from counterpoint.errors import NotFoundError
 from counterpoint.registry import Registry
-from counterpoint.scoring.kinds import Model
+from counterpoint.scoring.kinds import Model, check_kind
+from counterpoint.untrusted import shown
 
 _HOME: Final = "counterpoint.models"
 
@@ -82,6 +85,13 @@ EXAMPLES: Final[dict[str, Example]] = {
 }
 
 PRECISIONS: Final = ("fp32", "tf32", "bf16", "fp16")
+DEVICES: Final = "auto, cpu, cuda, cuda:N or mps"
+_DEVICE: Final = re.compile(r"auto|cpu|mps|cuda(:\d{1,3})?")
+
+
+def is_device(name: str) -> bool:
+    """Whether it is a device's name; whether there is such a device is found when it is used."""
+    return _DEVICE.fullmatch(name) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,10 +100,16 @@ class LoadOptions:
 
     device: str = "auto"
     precision: str = "fp32"
+    trust_remote_code: bool = False  # run Python code that comes with the model
+
+    def __post_init__(self) -> None:
+        if not is_device(self.device):
+            raise NotFoundError(f"no device is called {shown(self.device)}; use {DEVICES}.")
 
 
 def load_model(id: str, options: LoadOptions | None = None) -> Model:
     """Load a model by its id, for instance `open_clip:ViT-B-32-quickgelu/openai`."""
     family, _, rest = id.partition(":")
     model: Model = FAMILIES.get(family)(rest, options or LoadOptions())
+    check_kind(model)
     return model

@@ -14,6 +14,8 @@ from counterpoint.errors import MissingExtraError, ModelError, NotFoundError
 from counterpoint.models import LoadOptions
 from counterpoint.models.blind_text import Grammar, LanguageModel, Plausible, TextModel
 from counterpoint.models.hf_library import explained
+from counterpoint.models.hub import hub_or_cache
+from counterpoint.models.own_code import guarded
 from counterpoint.models.torch_models import Place
 
 try:
@@ -37,12 +39,13 @@ def load(name: str, rest: str, options: LoadOptions) -> TextModel:
     kind, class_name, default = _KINDS[name]
     id, place = f"blind:{name}:{rest or default}", Place(options)
     where, more = _where(id, rest or default, gguf=name == "lm")
-    safe = {"trust_remote_code": False, **more}
+    safe = {"trust_remote_code": options.trust_remote_code, **more}
     os.environ.setdefault("DISABLE_SAFETENSORS_CONVERSION", "1")  # or the hub is asked to convert
     # The library's progress bars are worth their lines only while something is downloaded.
     local = Path(where).is_dir()
     no_bars = contextlib.redirect_stderr(io.StringIO()) if local else contextlib.nullcontext()
-    with explained(id, "cannot be loaded"), no_bars:
+    hub = hub_or_cache(id, where)
+    with hub, guarded(id, where, options), explained(id, "cannot be loaded"), no_bars:
         model, report = getattr(transformers, class_name).from_pretrained(
             where, output_loading_info=True, dtype=torch.float32, weights_only=True, **safe
         )
@@ -51,7 +54,9 @@ def load(name: str, rest: str, options: LoadOptions) -> TextModel:
             f"{id} is no model of this kind: {len(missing)} of the weights of "
             f"{type(model).__name__} are not in it, for instance {missing[0]}."
         )
-    with explained(id, "has no tokenizer that can be loaded"), no_bars:
+    unread = "has no tokenizer that can be loaded"
+    hub = hub_or_cache(id, where)
+    with hub, guarded(id, None, options), explained(id, unread), no_bars:
         tokenizer = transformers.AutoTokenizer.from_pretrained(where, **safe)
     words = model.get_input_embeddings().num_embeddings
     if not words / 2 <= tokenizer.vocab_size <= words:  # transformers makes one up where none is

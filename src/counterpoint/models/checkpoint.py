@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import re
 from argparse import Namespace
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,11 +19,11 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 
-from counterpoint.errors import MissingExtraError, ModelError, NotFoundError
+from counterpoint.errors import ModelError, NotFoundError
 from counterpoint.models import LoadOptions
 from counterpoint.models.fitting import fill
 from counterpoint.models.lora import merge_lora
-from counterpoint.models.open_clip import MERGES, OpenClip
+from counterpoint.models.open_clip import MERGES, OpenClip, opening
 from counterpoint.models.open_clip_checks import (
     Source,
     builds_quick_gelu,
@@ -40,30 +42,41 @@ from counterpoint.models.state_dicts import (
     strip_prefixes,
     unwrap,
 )
-from counterpoint.models.torch_models import Place, quiet
+from counterpoint.models.torch_models import Place
 from counterpoint.registry import did_you_mean
+from counterpoint.untrusted import shortened
 
 
 def load(rest: str, options: LoadOptions) -> OpenClip:
     """`PATH@ARCH`: a checkpoint and the open_clip architecture (or `local-dir:FOLDER`) for it."""
     path, name = _parse(rest)
-    place = Place(options)
-    try:
+    id, place = f"checkpoint:{rest}", Place(options)
+    folder = Path(name.removeprefix("local-dir:")) if name.startswith("local-dir:") else None
+    with _of(id):
         state, notes = _state(path)
         notes += _activation(path, name)
-        model, tokenizer = _build(rest, name)
-        state = place_text_tower(state, inside=not hasattr(model, "positional_embedding"))
-        notes += fill(model, state, name)
+    with opening(id, name, folder, path, options):
+        model, tokenizer = _build(name, folder)
+        with _of(id):
+            state = place_text_tower(state, inside=not hasattr(model, "positional_embedding"))
+            notes += fill(model, state, name)
+        rows = len(next((v for k, v in state.items() if k.endswith("token_embedding.weight")), ()))
+        if rows and getattr(tokenizer, "vocab_size", 0) > rows:
+            raise ModelError(
+                f"{id}: its tokenizer has {tokenizer.vocab_size} tokens and its text tower {rows}; "
+                f"put the matching {MERGES} into the architecture's folder."
+            )
+        source = Source(rest, name, str(path), notes=tuple(notes))
+        return OpenClip(source, model.to(place.device), tokenizer, place)
+
+
+@contextmanager
+def _of(id: str) -> Iterator[None]:
+    """What is wrong with a file, said of a model."""
+    try:
+        yield
     except ModelError as error:
-        raise ModelError(f"checkpoint:{rest}: {error}") from None
-    rows = len(next((v for k, v in state.items() if k.endswith("token_embedding.weight")), ()))
-    if rows and getattr(tokenizer, "vocab_size", 0) > rows:
-        raise ModelError(
-            f"checkpoint:{rest}: its tokenizer has {tokenizer.vocab_size} tokens and its text "
-            f"tower {rows}; put the matching {MERGES} into the architecture's folder."
-        )
-    source = Source(rest, name, str(path), notes=tuple(notes))
-    return OpenClip(source, model.to(place.device), tokenizer, place)
+        raise ModelError(f"{id}: {error}") from None
 
 
 def _parse(rest: str) -> tuple[Path, str]:
@@ -116,7 +129,9 @@ def _read(path: Path) -> object:
         try:
             return load_file(path)
         except (SafetensorError, OSError) as error:
-            raise ModelError(f"it is not a readable safetensors file: {error}.") from None
+            raise ModelError(
+                f"it is not a readable safetensors file: {shortened(error)}."
+            ) from None
     if is_torchscript(path):
         raise ModelError(
             "it is a TorchScript archive, which holds code; for OpenAI's own weights use "
@@ -132,7 +147,7 @@ def _read(path: Path) -> object:
                 f"loading it would run code ({asked[1]}), which is not done; "
                 "save its state_dict() alone, best as safetensors."
             ) from None
-        why = (" ".join(str(error).split()) or type(error).__name__)[:200]
+        why = shortened(error) or type(error).__name__
         raise ModelError(f"it is not a readable checkpoint: {why.rstrip('.')}.") from None
 
 
@@ -165,24 +180,16 @@ def _activation(path: Path, name: str) -> list[str]:
 # --- the model ---------------------------------------------------------------------------------
 
 
-def _build(rest: str, name: str) -> tuple[Any, Any]:
+def _build(name: str, folder: Path | None) -> tuple[Any, Any]:
     """The architecture with random weights, and its tokenizer."""
-    merges = Path(name.removeprefix("local-dir:")) / MERGES
-    own = {"bpe_path": str(merges)} if name.startswith("local-dir:") and merges.is_file() else {}
-    try:
-        with quiet():
-            model = open_clip.create_model(
-                name,
-                load_weights=False,
-                pretrained_text=False,
-                force_preprocess_cfg=_preprocessing(name),
-            )
-            return model, open_clip.get_tokenizer(name, **own)
-    except ImportError:  # towers and tokenizers of transformers
-        raise MissingExtraError(f"checkpoint:{rest}", "vlm") from None
-    except Exception as error:  # open_clip raises anything
-        why = " ".join(str(error).split())[:200]
-        raise ModelError(f"{name} cannot be built: {type(error).__name__}: {why}") from None
+    own = {"bpe_path": str(folder / MERGES)} if folder and (folder / MERGES).is_file() else {}
+    model = open_clip.create_model(
+        name,
+        load_weights=False,
+        pretrained_text=False,
+        force_preprocess_cfg=_preprocessing(name),
+    )
+    return model, open_clip.get_tokenizer(name, **own)
 
 
 def _preprocessing(name: str) -> dict[str, Any]:

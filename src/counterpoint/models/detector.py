@@ -22,6 +22,7 @@ right if it looks more natural than the false ones. Cases of other shapes are le
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -164,7 +165,8 @@ def load(rest: str, options: LoadOptions) -> Detector:
     id = f"detector:{rest}"
     if saved.encoder.partition(":")[0] in ("detector", "ensemble"):  # or a folder could name itself
         raise ModelError(f"{id}: its encoder {saved.encoder} is not one of two towers.")
-    encoder = load_model(saved.encoder, options)
+    # The folder names the encoder, not the command: its code is not trusted.
+    encoder = load_model(saved.encoder, replace(options, trust_remote_code=False))
     if not isinstance(encoder, DualEncoder) or encoder.fingerprint != saved.fingerprint:
         raise ModelError(
             f"{id}: its encoder {saved.encoder} is not the one it was trained on (weights, "

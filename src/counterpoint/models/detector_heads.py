@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 from scipy.special import expit
 
-from counterpoint.errors import ModelError, NotFoundError
+from counterpoint.errors import DataError, ModelError, NotFoundError
+from counterpoint.untrusted import parse_json, shortened, shown
+from counterpoint.writing import whole_folder
 
 CONFIG: Final = "detector.json"
 WEIGHTS: Final = "detector.safetensors"
@@ -48,7 +50,7 @@ class Saved(NamedTuple):
 
 
 def save(folder: Path, detector: Saved) -> None:
-    """The description comes last: a folder without it is not finished."""
+    """Write the folder, in place of an older one."""
     tensors = {
         f"{name}.{part}": np.ascontiguousarray(array, dtype=np.float32)
         for name, head in detector.heads._asdict().items()
@@ -60,12 +62,10 @@ def save(folder: Path, detector: Saved) -> None:
         "encoder_fingerprint": detector.fingerprint,
         **detector.info,
     }
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        save_file(tensors, folder / WEIGHTS)
-        (folder / CONFIG).write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
-    except (OSError, SafetensorError) as error:
-        raise ModelError(f"the detector cannot be saved in {folder}: {error}.") from None
+    with whole_folder(folder, ModelError) as draft:
+        save_file(tensors, draft / WEIGHTS)
+        (draft / CONFIG).write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
+        shutil.copymode(draft / CONFIG, draft / WEIGHTS)  # safetensors writes for its owner only
 
 
 def read(folder: Path) -> Saved:
@@ -75,15 +75,17 @@ def read(folder: Path) -> Saved:
             "such a folder."
         )
     try:
-        told = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
+        told = parse_json((folder / CONFIG).read_bytes(), CONFIG)
         known = told.pop("format")
-        encoder, fingerprint = str(told.pop("encoder")), str(told.pop("encoder_fingerprint"))
-    except (OSError, ValueError, KeyError, AttributeError, TypeError) as error:
-        why = f"{type(error).__name__}: {error}"
+        encoder, fingerprint = (told.pop(name) for name in ("encoder", "encoder_fingerprint"))
+        if not (isinstance(encoder, str) and isinstance(fingerprint, str)):
+            raise TypeError("the encoder is not named by texts")
+    except (OSError, DataError, KeyError, AttributeError, TypeError) as error:
+        why = f"{type(error).__name__}: {shortened(error)}"
         raise ModelError(f"detector:{folder}: {CONFIG} is damaged ({why}); train again.") from None
     if known != _FORMAT:
         raise ModelError(
-            f"detector:{folder}: {CONFIG} has format {known}, this version reads {_FORMAT}; "
+            f"detector:{folder}: {CONFIG} has format {shown(known)}, this version reads {_FORMAT}; "
             "train again."
         )
     return Saved(_read_heads(folder), encoder, fingerprint, told)
@@ -93,8 +95,8 @@ def _read_heads(folder: Path) -> Heads:
     try:
         tensors = load_file(folder / WEIGHTS)
         heads = Heads(*(_head(tensors, name) for name in Heads._fields))
-    except (OSError, SafetensorError, KeyError, ValueError) as error:
-        why = " ".join(str(error).split())
+    except Exception as error:  # a damaged file makes the library raise anything
+        why = shortened(error)
         raise ModelError(f"detector:{folder}: {WEIGHTS} cannot be used ({why}).") from None
     return heads
 

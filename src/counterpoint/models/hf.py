@@ -12,6 +12,7 @@ from PIL import Image
 from counterpoint.models import LoadOptions
 from counterpoint.models.hf_library import explained, probe_images
 from counterpoint.models.hf_opening import (
+    DUAL,
     PROBES,
     SUPPORTED,
     Opened,
@@ -63,7 +64,7 @@ class HfDual:
 
 def load(rest: str, options: LoadOptions) -> HfDual:
     """`ORG/REPO` on the hub, or a folder."""
-    classes = dict.fromkeys(SUPPORTED, ("AutoModel", "text_model"))
+    classes = dict.fromkeys(SUPPORTED, DUAL)
     opened = open_model("hf", rest, options, classes)
     model = opened.model
     return HfDual(

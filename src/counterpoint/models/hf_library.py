@@ -12,6 +12,7 @@ from PIL import Image
 
 from counterpoint.errors import CounterpointError, MissingExtraError, ModelError
 from counterpoint.models.torch_models import quiet
+from counterpoint.untrusted import shortened
 
 try:
     import transformers
@@ -60,7 +61,7 @@ def explained(id: str, what: str) -> Iterator[None]:
     except Exception as error:  # transformers and its loaders raise anything
         if isinstance(error, ImportError) and not all(map(find_spec, _EXTRA)):
             raise MissingExtraError(id, "vlm") from None
-        why = " ".join(str(error).split())[:300].rstrip(".")
+        why = shortened(error).rstrip(".")
         raise ModelError(f"{id} {what}: {type(error).__name__}: {why}.") from None
 
 

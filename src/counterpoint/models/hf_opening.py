@@ -14,6 +14,8 @@ from PIL import Image
 from counterpoint.errors import MissingExtraError, ModelError, NotFoundError
 from counterpoint.models import LoadOptions
 from counterpoint.models.hf_library import as_text, bars, explained, reading_identity
+from counterpoint.models.hub import hub_or_cache
+from counterpoint.models.own_code import guarded
 from counterpoint.models.torch_models import Place, fingerprint
 from counterpoint.registry import did_you_mean
 
@@ -27,6 +29,8 @@ SUPPORTED: Final = (
     *("align", "altclip", "chinese_clip", "clip", "flava", "metaclip_2", "siglip", "siglip2"),
     "vision-text-dual-encoder",
 )
+# The class of a dual encoder and its module that reads captions, unless it is BLIP or FLAVA.
+DUAL: Final = ("AutoModel", "text_model")
 _BLIP: Final = ("blip-itm", "blip-itc")
 _ELSEWHERE: Final = {"blip": _BLIP, "blip-2": _BLIP, "flava": ("flava-itm",)}
 # These text towers were trained on padding that they see: they need all of it, and no mask.
@@ -95,18 +99,21 @@ def open_model(
     """
     id, place = f"{family}:{rest}", Place(options)
     source = str(Path(rest).expanduser()) if rest.startswith("~") else rest
+    trust = options.trust_remote_code
     said = _read_config(id, source)
     kind = str(said.get("model_type"))
-    if kind not in classes:
-        raise ModelError(_misfit(id, rest, kind, classes))
-    name, text_tower = classes[kind]
-    with explained(id, "has weights that cannot be loaded"), bars(shown=not Path(source).is_dir()):
-        model = _weights(id, source, name, needed).to(place.device)
+    name, text_tower = classes.get(kind, DUAL)
     readers: tuple[Any, ...] = (transformers.AutoTokenizer, transformers.AutoImageProcessor)
-    with explained(id, "has no tokenizer that can be loaded"):
-        tokenizer = readers[0].from_pretrained(source, trust_remote_code=False)
-    with explained(id, "has no image processor that can be loaded"):
-        processor = readers[1].from_pretrained(source, trust_remote_code=False)
+    with hub_or_cache(id, source), guarded(id, source, options):
+        if kind not in classes and not (trust and said.get("auto_map")):
+            raise ModelError(_misfit(id, rest, kind, classes))
+        shown = not Path(source).is_dir()
+        with explained(id, "has weights that cannot be loaded"), bars(shown=shown):
+            model = _weights(id, source, name, needed, trust).to(place.device)
+        with explained(id, "has no tokenizer that can be loaded"):
+            tokenizer = readers[0].from_pretrained(source, trust_remote_code=trust)
+        with explained(id, "has no image processor that can be loaded"):
+            processor = readers[1].from_pretrained(source, trust_remote_code=trust)
     # Positions count from the left, where padding would move the words.
     tokenizer.padding_side = tokenizer.truncation_side = "right"
     context = _context_length(id, tokenizer, model.get_submodule(text_tower))
@@ -116,11 +123,11 @@ def open_model(
     return Opened(id, model, tokenizer, processor, place, context, digest)
 
 
-def _weights(id: str, source: str, name: str, needed: tuple[str, ...]) -> Any:
+def _weights(id: str, source: str, name: str, needed: tuple[str, ...], trust: bool) -> Any:
     """The model in float32, without what is not needed."""
     os.environ.setdefault("DISABLE_SAFETENSORS_CONVERSION", "1")  # or the hub is asked to convert
     model, report = getattr(transformers, name).from_pretrained(
-        source, output_loading_info=True, weights_only=True, trust_remote_code=False
+        source, output_loading_info=True, weights_only=True, trust_remote_code=trust
     )
     # What is missing, transformers makes up: at random, and with no more than a warning.
     missing = sorted(key for key in report["missing_keys"] if key.startswith(needed))
@@ -145,7 +152,8 @@ def _read_config(id: str, source: str) -> dict[str, Any]:
         raise NotFoundError(f"{id}: no such folder, nor a repository's name (ORG/REPO).")
     if folder.is_dir() and not (folder / "config.json").is_file():
         raise ModelError(f"{id}: the folder has no config.json, as models of transformers have.")
-    with explained(id, "is no folder here, and cannot be had from the hub"):
+    what = "is no folder here, and cannot be had from the hub"
+    with hub_or_cache(id, source), explained(id, what):
         config: dict[str, Any] = transformers.PretrainedConfig.get_config_dict(source)[0]
     return config
 

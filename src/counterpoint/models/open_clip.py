@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,9 +13,18 @@ import torch
 from open_clip.transform import PreprocessCfg, image_transform_v2
 from PIL import Image
 
-from counterpoint.errors import MissingExtraError, ModelError, NotFoundError
+from counterpoint.errors import CounterpointError, MissingExtraError, ModelError, NotFoundError
 from counterpoint.models import LoadOptions
-from counterpoint.models.open_clip_checks import Source, parse, refuse_wrong_activation
+from counterpoint.models.hub import hub_or_cache
+from counterpoint.models.open_clip_checks import (
+    Source,
+    parse,
+    refuse_sizes,
+    refuse_tokenizer_options,
+    refuse_wrong_activation,
+    weights_of,
+)
+from counterpoint.models.own_code import guarded
 from counterpoint.models.torch_models import (
     Place,
     fingerprint,
@@ -24,6 +34,7 @@ from counterpoint.models.torch_models import (
     unit,
 )
 from counterpoint.registry import did_you_mean
+from counterpoint.untrusted import shortened
 
 # A folder may bring its own byte-pair merges for open_clip's tokenizer, under this name.
 MERGES: Final = "bpe_merges.txt.gz"
@@ -135,30 +146,45 @@ def load(rest: str, options: LoadOptions) -> OpenClip:
     place = Place(options)
     merges = source.folder / MERGES if source.folder else None
     own_merges = {"bpe_path": str(merges)} if merges and merges.is_file() else {}
-    try:
-        with quiet():
-            model = open_clip.create_model(
-                source.name,
-                source.pretrained,
-                device=place.device,
-                weights_only=True,
-                require_pretrained=True,
-            )
-            tokenizer = open_clip.get_tokenizer(source.name, **own_merges)
-    except ImportError:  # towers and tokenizers of transformers
-        raise MissingExtraError(f"open_clip:{rest}", "vlm") from None
-    except Exception as error:  # open_clip and its loaders raise anything
-        why = " ".join(str(error).split())[:300]
-        raise ModelError(
-            f"open_clip:{rest} cannot be loaded: {type(error).__name__}: {why}"
-        ) from None
-    vocabulary = getattr(_embedding(model), "num_embeddings", None)
-    if vocabulary is not None and getattr(tokenizer, "vocab_size", 0) > vocabulary:
-        raise ModelError(
-            f"open_clip:{rest}: its tokenizer has {tokenizer.vocab_size} tokens and its text tower "
-            f"{vocabulary}; put the matching {MERGES} into the model's folder."
+    weights = weights_of(source.folder) if source.folder else None
+    hub = hub_or_cache(f"open_clip:{rest}", source.repository)
+    with hub, opening(f"open_clip:{rest}", source.name, source.place, weights, options):
+        model = open_clip.create_model(
+            source.name,
+            source.pretrained,
+            device=place.device,
+            weights_only=True,
+            require_pretrained=True,
         )
-    return OpenClip(source, model, tokenizer, place)
+        tokenizer = open_clip.get_tokenizer(source.name, **own_merges)
+        vocabulary = getattr(_embedding(model), "num_embeddings", None)
+        if vocabulary is not None and getattr(tokenizer, "vocab_size", 0) > vocabulary:
+            raise ModelError(
+                f"open_clip:{rest}: its tokenizer has {tokenizer.vocab_size} tokens and its text "
+                f"tower {vocabulary}; put the matching {MERGES} into the model's folder."
+            )
+        return OpenClip(source, model, tokenizer, place)
+
+
+@contextmanager
+def opening(
+    id: str, name: str, place: Path | str | None, weights: Path | None, options: LoadOptions
+) -> Iterator[None]:
+    """Use open_clip inside: it is quiet, it runs no code of the model, and its errors are one
+    sentence. `name` is what open_clip calls the model, `place` its folder or its repository."""
+    try:
+        with quiet(), guarded(id, place, options):
+            refuse_tokenizer_options(id, name, options)
+            refuse_sizes(id, name, weights)
+            yield
+    except CounterpointError:
+        raise
+    except ImportError:  # towers and tokenizers of transformers
+        raise MissingExtraError(id, "vlm") from None
+    except Exception as error:  # open_clip and its loaders raise anything
+        raise ModelError(
+            f"{id} cannot be loaded: {type(error).__name__}: {shortened(error)}"
+        ) from None
 
 
 def _embedding(model: Any) -> Any:

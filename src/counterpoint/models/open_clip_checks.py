@@ -8,7 +8,6 @@ read, and a mismatch is refused.
 
 from __future__ import annotations
 
-import json
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,10 +15,21 @@ from typing import Any, Final
 
 import open_clip
 
-from counterpoint.errors import ModelError, NotFoundError
+from counterpoint.errors import ModelError, NotFoundError, reason
+from counterpoint.models import LoadOptions
 from counterpoint.registry import did_you_mean
+from counterpoint.untrusted import parse_json, shortened, shown
 
 _CONFIG: Final = "open_clip_config.json"
+_MOST: Final = 10**12  # weights of the largest model that anybody has
+_HUB: Final = "hf-hub:"
+# What a config may say to a tokenizer: settings, and no names of files and repositories.
+_SETTINGS: Final = frozenset(
+    (
+        *("clean", "strip_sep_token", "language", "additional_special_tokens", "reduction_mask"),
+        *("add_bos_token", "add_eos_token", "do_lower_case", "padding_side", "use_fast"),
+    )
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +42,19 @@ class Source:
     folder: Path | None = None
     notes: tuple[str, ...] = ()
 
+    @property
+    def place(self) -> Path | str | None:
+        """Its folder, or its repository on the hub; none if open_clip itself has the config."""
+        return self.folder or (self.name.removeprefix(_HUB) if self.name.startswith(_HUB) else None)
+
+    @property
+    def repository(self) -> str | None:
+        """What is fetched from the hub: the repository of the model, or of a tag's weights."""
+        if self.name.startswith(_HUB):
+            return self.name.removeprefix(_HUB)
+        known = open_clip.get_pretrained_cfg(self.name, self.pretrained or "") or {}
+        return str(known.get("hf_hub", "")).rpartition("/")[0] or None
+
 
 def parse(rest: str) -> Source:
     if rest.startswith("local-dir:"):
@@ -41,7 +64,7 @@ def parse(rest: str) -> Source:
                 f"open_clip:{rest}: {folder} is no open_clip folder: no {_CONFIG} there."
             )
         return Source(rest, f"local-dir:{folder}", None, folder)
-    if rest.startswith("hf-hub:"):
+    if rest.startswith(_HUB):
         return Source(rest, rest, None)
     name, _, pretrained = rest.partition("/")
     if name not in open_clip.list_models():
@@ -55,6 +78,59 @@ def parse(rest: str) -> Source:
     if not pretrained:
         raise NotFoundError(f"open_clip:{name} needs weights: {name}/TAG with {', '.join(tags)}.")
     raise NotFoundError(did_you_mean(f"tag or weights file for {name}", pretrained, tags))
+
+
+def refuse_tokenizer_options(id: str, name: str, options: LoadOptions) -> None:
+    """open_clip hands `tokenizer_kwargs` of a model's own config to the tokenizer as they are."""
+    config = open_clip.get_model_config(name)
+    text = config.get("text_cfg") if isinstance(config, dict) else None
+    given = text.get("tokenizer_kwargs") if isinstance(text, dict) else None
+    unknown = sorted(set(given) - _SETTINGS) if isinstance(given, dict) else []
+    if unknown and not options.trust_remote_code:
+        raise ModelError(
+            f"{id}: tokenizer_kwargs in {_CONFIG} has {shown(unknown[0])}, which is no plain "
+            "setting of a tokenizer; take it out, or let `counterpoint eval --trust-remote-code` "
+            "use it if you trust the model's authors."
+        )
+
+
+def refuse_sizes(id: str, name: str, weights: Path | None) -> None:
+    """A config must not build more than its weights can fill: memory would run out first.
+
+    What is counted is less than what is built, and a weight takes a byte at least.
+    """
+    config = open_clip.get_model_config(name)
+    room = weights.stat().st_size if weights else _MOST
+    towers = config.values() if isinstance(config, dict) else ()
+    least = sum(_least_weights(tower) for tower in towers if isinstance(tower, dict))
+    if least > room:
+        raise ModelError(
+            f"{id}: {_CONFIG} describes {least:.1e} weights or more, and its weights are a file of "
+            f"{room:.1e} bytes; it does not belong to them."
+        )
+
+
+def _least_weights(tower: dict[str, Any]) -> float:
+    """Of a tower of open_clip's own: attention and MLP of each layer, embeddings, names."""
+    if tower.get("timm_model_name") or tower.get("hf_model_name"):
+        return 0
+
+    def size(key: str, default: int) -> float:
+        value = tower.get(key, default)
+        parts = value if isinstance(value, list) else [value]  # a ResNet has four stages
+        return float(min(_MOST, sum(abs(p) for p in parts if isinstance(p, int | float))))
+
+    width, layers = max(1.0, size("width", 1)), size("layers", 1)
+    patch = max(1.0, size("patch_size", 16))
+    rows = size("vocab_size", 0) + size("context_length", 0) + 3 * patch**2
+    rows += (size("image_size", 0) // patch) ** 2
+    return layers * width**2 * (4 + 2 * size("mlp_ratio", 0)) + width * rows + 600 * layers
+
+
+def weights_of(folder: Path) -> Path | None:
+    """The largest file of weights in a folder."""
+    found = [path for path in folder.iterdir() if path.suffix in (".safetensors", ".bin", ".pth")]
+    return max(found, key=lambda path: path.stat().st_size, default=None)
 
 
 def refuse_wrong_activation(source: Source) -> None:
@@ -169,14 +245,19 @@ def _safetensors_metadata(path: Path) -> dict[str, str]:
         with safe_open(path, framework="numpy") as file:
             return dict(file.metadata() or {})
     except (SafetensorError, OSError) as error:
-        raise ModelError(f"{path} is not a readable safetensors file: {error}.") from None
+        raise ModelError(
+            f"{path} is not a readable safetensors file: {shortened(error)}."
+        ) from None
 
 
 def is_torchscript(path: Path) -> bool:
     if not zipfile.is_zipfile(path):
         return False
-    with zipfile.ZipFile(path) as archive:
-        return any(name.split("/", 1)[-1] == "constants.pkl" for name in archive.namelist())
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return any(name.split("/", 1)[-1] == "constants.pkl" for name in archive.namelist())
+    except Exception:  # of damaged archives the library raises anything
+        return False  # loading it will say what is wrong, and runs no code either
 
 
 def _checkpoint_name(path: Path) -> str:
@@ -191,9 +272,9 @@ def _checkpoint_name(path: Path) -> str:
 
 def _read_json(path: Path) -> dict[str, Any]:
     try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise ModelError(f"{path} is not valid JSON: {error}.") from None
+        values = parse_json(path.read_bytes(), path, ModelError)
+    except OSError as error:
+        raise ModelError(f"{path}: cannot be read: {reason(error)}.") from None
     if not isinstance(values, dict):
         raise ModelError(f"{path} is not a JSON object.")
     return values

@@ -28,7 +28,7 @@ class Place:
     def __init__(self, options: LoadOptions) -> None:
         if options.precision not in PRECISIONS:
             raise NotFoundError(did_you_mean("precision", options.precision, PRECISIONS))
-        self.device = _pick_device(options.device)
+        self.device = str(pick_device(options.device))
         self.precision = options.precision
 
     @contextlib.contextmanager
@@ -36,7 +36,7 @@ class Place:
         """Inference in this precision. Weights stay float32: half precisions are autocast."""
         set_arithmetic(tf32=self.precision == "tf32")
         half = _HALF.get(self.precision)
-        cast = torch.autocast(self.device, dtype=half, enabled=half is not None)
+        cast = torch.autocast(torch.device(self.device).type, dtype=half, enabled=half is not None)
         with torch.inference_mode(), cast, warnings.catch_warnings():
             # A CPU without the instructions for half precision says so once, and goes on slower.
             warnings.filterwarnings("ignore", "mkldnn_matmul failed")
@@ -64,13 +64,18 @@ def set_arithmetic(tf32: bool = False) -> None:
     torch.backends.cuda.enable_cudnn_sdp(False)
 
 
-def _pick_device(name: str) -> str:
-    """`cpu` or `cuda`, from `auto`, `cpu` or `cuda`."""
-    if name == "cuda" and not torch.cuda.is_available():
-        raise ModelError("--device cuda: torch sees no GPU here; use --device cpu or auto.")
+def pick_device(name: str) -> torch.device:
+    """The device of a name as `models.is_device` knows them; a ModelError if it is not there."""
     if name == "auto":
-        return "cuda" if torch.cuda.is_available() else "cpu"
-    return name
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    device, gpus = torch.device(name), torch.cuda.is_available() and torch.cuda.device_count()
+    count = {"cpu": 1, "cuda": int(gpus), "mps": int(torch.backends.mps.is_available())}
+    if (device.index or 0) >= count[device.type]:
+        raise ModelError(
+            f"there is no device {name} here: torch sees {count[device.type]} of the kind "
+            f"{device.type}; use another device, cpu or auto."
+        )
+    return device
 
 
 def memory_errors(function: Callable[P, R]) -> Callable[P, R]:
@@ -124,7 +129,7 @@ def plain(thing: object) -> list[tuple[str, Any]]:
 def quiet() -> Iterator[None]:
     """Keep a library's log lines and warnings away: what matters is an error here."""
     level = logging.root.manager.disable
-    logging.disable(logging.WARNING)
+    logging.disable(logging.ERROR)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

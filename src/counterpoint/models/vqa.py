@@ -183,7 +183,7 @@ def load_lm(rest: str, options: LoadOptions) -> Generative:
 
 def _load(family: str, where: str, text: str, options: LoadOptions) -> Generative:
     place = Place(options)
-    model, processor = open_model(family, where, place)
+    model, processor = open_model(family, where, place, options)
     try:
         with quiet():
             prompts = Prompts(processor, model.config, text, answers=family == "lm")

@@ -12,8 +12,11 @@ from typing import Any, Final
 import torch
 
 from counterpoint.errors import CounterpointError, MissingExtraError, ModelError, NotFoundError
-from counterpoint.models import torch_models
+from counterpoint.models import LoadOptions, torch_models
+from counterpoint.models.hub import hub_or_cache
+from counterpoint.models.own_code import guarded
 from counterpoint.models.torch_models import Place, plain
+from counterpoint.untrusted import shortened
 
 try:
     transformers: Any = import_module("transformers")  # half typed, which is worse than not at all
@@ -24,23 +27,24 @@ _DTYPES: Final = {"bf16": torch.bfloat16, "fp16": torch.float16}
 _ELSEWHERE: Final = ("_name_or_path", "transformers_version", "dtype", "architectures")
 
 
-def open_model(family: str, where: str, place: Place) -> tuple[Any, Any]:
+def open_model(family: str, where: str, place: Place, options: LoadOptions) -> tuple[Any, Any]:
     """The model on its device, and its processor.
 
     Half precisions load the weights in half: these models are published in bfloat16, and the
     larger ones fit no other way.
     """
     name, source = f"{family}:{where}", _source(family, where)
-    given: dict[str, Any] = {"trust_remote_code": False}
+    given: dict[str, Any] = {"trust_remote_code": options.trust_remote_code}
     try:
-        with quiet():
+        with quiet(), hub_or_cache(name, source), guarded(name, source, options):
             config = transformers.AutoConfig.from_pretrained(source, **given)
-            _refuse_other_kinds(name, config)
+            _refuse_other_kinds(name, config, options)
             processor = transformers.AutoProcessor.from_pretrained(source, **given)
             model, found = transformers.AutoModelForImageTextToText.from_pretrained(
                 source,
                 dtype=_DTYPES.get(place.precision, torch.float32),
                 output_loading_info=True,
+                weights_only=True,
                 **given,
             )
             _refuse_missing_weights(name, sorted(found["missing_keys"]))
@@ -48,7 +52,7 @@ def open_model(family: str, where: str, place: Place) -> tuple[Any, Any]:
     except CounterpointError:
         raise
     except Exception as error:  # transformers and its loaders raise anything
-        why = " ".join(str(error).split())[:300].rstrip(".")
+        why = shortened(error).rstrip(".")
         raise ModelError(f"{name} cannot be loaded: {type(error).__name__}: {why}.") from None
     for module in model.modules():  # a copy of a folder is the same model
         if hasattr(module, "name_or_path"):
@@ -87,8 +91,9 @@ def _source(family: str, where: str) -> str:
     return where
 
 
-def _refuse_other_kinds(name: str, config: Any) -> None:
-    if type(config) not in transformers.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING:
+def _refuse_other_kinds(name: str, config: Any, options: LoadOptions) -> None:
+    own = options.trust_remote_code and hasattr(config, "auto_map")
+    if type(config) not in transformers.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING and not own:
         raise ModelError(
             f"{name}: a {config.model_type} model does not answer in words to an image and a text; "
             "give a generative vision-language model (LLaVA, Qwen-VL, ...)."

@@ -8,10 +8,21 @@ from typing import Any, Final
 
 from counterpoint.comparison import Difference
 from counterpoint.metric_registry import METRICS
-from counterpoint.report.figures.drawing import COLOURS, INK, Data, Drawn, canvas, reach, svg_of
+from counterpoint.report.figures.drawing import (
+    COLOURS,
+    GREY,
+    INK,
+    NAME,
+    Data,
+    Drawn,
+    alternative,
+    canvas,
+    reach,
+    svg_of,
+)
 from counterpoint.report.wording import shortened, written
 from counterpoint.statistics import ALL
-from counterpoint.wording import HEADINGS, heading, headline, p_value
+from counterpoint.wording import HEADINGS, TIES, heading, headline, p_value, ties_matter
 
 _GROUPS: Final = 40
 _COLUMNS: Final = (
@@ -28,6 +39,8 @@ _COLUMNS: Final = (
     "p_mcnemar",
     "n",
     "verdict",
+    "ties_a",
+    "ties_b",
 )
 
 
@@ -62,9 +75,8 @@ def as_data(found: Sequence[Difference]) -> Data:
     for d in found:
         scale = 100 if METRICS[d.metric].unit == "share" else 1
         values = [scale * v for v in (d.a, d.b, d.difference, d.ci_low, d.ci_high)]
-        lines.append(
-            (d.benchmark, d.group, d.metric, *values, d.p, d.p_holm, d.p_mcnemar, d.n, d.verdict)
-        )
+        tested = (d.p, d.p_holm, d.p_mcnemar, d.n, d.verdict)
+        lines.append((d.benchmark, d.group, d.metric, *values, *tested, d.ties_a, d.ties_b))
     return Data(_COLUMNS, lines)
 
 
@@ -90,8 +102,8 @@ def _pair(d: Difference) -> Pair:
     return Pair(
         d.group,
         heading(d.metric),
-        written(d.metric, d.a),
-        written(d.metric, d.b),
+        written(d.metric, d.a) + (TIES if ties_matter(d.ties_a, d.n, d.reach) else ""),
+        written(d.metric, d.b) + (TIES if ties_matter(d.ties_b, d.n, d.reach) else ""),
         gap,
         f"[{low}, {high}]",
         p_value(d.p_holm),
@@ -133,7 +145,7 @@ def _svg(data: Data, title: str) -> str:
         axes = figure.subplots()
         for place, row in enumerate(rows):
             colour = {"A is better": COLOURS[0], "B is better": COLOURS[1]}.get(
-                row["verdict"], COLOURS[6]
+                row["verdict"], GREY
             )
             axes.errorbar(
                 [row["value"]],
@@ -146,11 +158,12 @@ def _svg(data: Data, title: str) -> str:
                 elinewidth=1.2,
             )
         axes.axvline(0, color=INK, linewidth=0.9)
-        names = [f"{shortened(row['group'], 40)} ({row['n']:,})" for row in rows]
+        names = [f"{shortened(row['group'], NAME)} ({row['n']:,})" for row in rows]
         axes.set_yticks(range(len(rows)), names)
         axes.set_ylim(len(rows) - 0.4, -0.6)
         widest = max(abs(row[end]) for row in rows for end in ("low", "high")) * 1.1 or 1
         axes.set_xlim(-widest, widest)
         axes.grid(axis="y", visible=False)
         axes.set_xlabel("← B is higher  ·  A - B in points  ·  A is higher →")
-        return svg_of(figure, title)
+        said = [f"{row['group']} {row['value']:+.1f}, {row['verdict']}" for row in rows]
+        return svg_of(figure, alternative(title, said))

@@ -8,16 +8,26 @@ from typing import Final
 
 import numpy as np
 
-from counterpoint.cases import PROMPTS, Case
+from counterpoint.cases import Case
 from counterpoint.progress import Progress, Quiet
 from counterpoint.report.choosing import Choice, Outcomes, blind_right, outcomes, telling
 from counterpoint.report.gallery_examples import gallery_examples
 from counterpoint.report.gathering import Material, Scored
 from counterpoint.report.numbers import competing
-from counterpoint.report.showing import Example, GroupExamples, Shown, Told
+from counterpoint.report.sharing import without_folders
+from counterpoint.report.showing import (
+    Example,
+    GroupExamples,
+    Scores,
+    Shown,
+    Told,
+    apart,
+    caption_text,
+)
 from counterpoint.report.thumbnails import Album
 from counterpoint.report.wording import score
 from counterpoint.statistics import ALL
+from counterpoint.wording import changed_words
 
 COUNT: Final = 2  # examples of a kind and group
 _GROUPS: Final = 12  # of a benchmark
@@ -88,18 +98,41 @@ def _shown(found: Outcomes, number: int, album: Album, blind: dict[str, np.ndarr
     case = found.cases.case(number)
     images = range(min(len(case.images), _IMAGES))
     captions = range(min(len(case.captions), _CAPTIONS))
+    scores = [
+        Scores(
+            run.label, found.said(number, place), _scores(found, number, place, images, captions)
+        )
+        for place, run in enumerate(found.runs)
+    ]
+    models, baselines = apart(scores, found.runs)
     return Shown(
-        case.id,
-        [album.picture(case.images[i], found.cases.root) for i in images],
-        [Told(_letter(j), caption_text(case.captions[j]), _role(case, j)) for j in captions],
+        without_folders(case.id),
+        [(album.picture(case.images[i], found.cases.root), _alternative(case, i)) for i in images],
+        [Told(_letter(j), _pieces(case, j), _role(case, j)) for j in captions],
         len(case.captions) - len(captions),
         [_place(case, i, j) for i in images for j in captions],
-        [
-            (run.label, found.said(number, place), _scores(found, number, place, images, captions))
-            for place, run in enumerate(found.runs)
-        ],
+        models,
+        baselines,
         [name for name, right in blind.items() if right[number]],
     )
+
+
+def _original(case: Case) -> int:
+    """The first caption that is true of the first image."""
+    return next((j for j, cell in enumerate(case.truth[0]) if cell), 0)
+
+
+def _pieces(case: Case, caption: int) -> list[tuple[str, bool]]:
+    original, text = (caption_text(case.captions[j]) for j in (_original(case), caption))
+    return changed_words(original, text)
+
+
+def _alternative(case: Case, image: int) -> str:
+    """What to read out for an image: the first caption that is true of it."""
+    true = [
+        caption_text(c) for c, cell in zip(case.captions, case.truth[image], strict=True) if cell
+    ]
+    return f"Image: {true[0]}" if true else "An image of which no caption is true"
 
 
 def _letter(number: int) -> str:
@@ -132,8 +165,3 @@ def _scores(
     start = int(run.part.cases.pair_offsets[row]) if row else 0
     width = len(found.cases.frame["captions"][number])
     return [score(float(run.part.scores[start + i * width + j])) for i in images for j in captions]
-
-
-def caption_text(caption: str) -> str:
-    """A class stands for its prompts: the first is shown."""
-    return caption.split(PROMPTS)[0]

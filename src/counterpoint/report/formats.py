@@ -11,6 +11,7 @@ from counterpoint.report.numbers import Number
 from counterpoint.report.table import Cell, Line, Sheet, Tables
 from counterpoint.report.wording import one_line
 from counterpoint.statistics import LEVEL
+from counterpoint.wording import TIES, TIES_MEANING, hangs_on_ties
 
 _COLUMNS: Final = (
     "model",
@@ -22,6 +23,7 @@ _COLUMNS: Final = (
     "ci_high",
     "n",
     "ties",
+    "hangs_on_ties",
     "chance",
     "human",
     "published",
@@ -46,6 +48,7 @@ def as_csv(tables: Tables) -> str:
         human = tables.papers.human.get((number.benchmark, number.group, number.metric))
         beside = tables.papers.main(number)
         known = {
+            "hangs_on_ties": "yes" if hangs_on_ties(number) else "no",
             "human": None if human is None else human.published,
             "published": None if beside is None else beside.published,
         }
@@ -60,7 +63,8 @@ def as_csv(tables: Tables) -> str:
 def as_markdown(tables: Tables) -> str:
     parts = [_markdown_sheet(sheet) for sheet in tables.whole]
     notes = [f"{mark}: {_markdown(text)}" for mark, text in tables.footnotes.items()]
-    return "\n\n".join([*parts, _legend("**bold**", "_italic_"), *notes]) + "\n"
+    ties = [_markdown(note) for note in ties_notes(tables.whole)]
+    return "\n\n".join([*parts, _legend("**bold**", "_italic_"), *ties, *notes]) + "\n"
 
 
 def _markdown_sheet(sheet: Sheet) -> str:
@@ -76,7 +80,7 @@ def _markdown_sheet(sheet: Sheet) -> str:
 
 def _markdown_cell(cell: Cell) -> str:
     marks = {"best": "**", "tied": "_"}.get(cell.standing, "")
-    reach = f" ±{cell.reach}" if cell.reach else ""
+    reach = f" ±{cell.reach}{TIES if cell.ties else ''}" if cell.reach else ""
     paper = f" ({cell.published})" if cell.published else ""
     return f"{marks}{cell.value}{marks}{reach}{paper}" if cell.value else ""
 
@@ -95,6 +99,7 @@ _LATEX: Final = {
     "<": r"\textless{}",
     ">": r"\textgreater{}",
     "|": r"\textbar{}",
+    TIES: r"$^{\dagger}$",
     '"': r"\textquotedbl{}",
     **{c: f"\\{c}" for c in "&%$#_{}"},
 }
@@ -130,13 +135,15 @@ def _latex_sheet(sheet: Sheet, footnotes: dict[str, str]) -> str:
         r"\end{tabular}",
         rf"\caption{{{' '.join([_latex_legend(), *_latex_notes(sheet, footnotes)])}}}",
         r"\end{table}",
+        *(f"% {one_line(note)}" for note in ties_notes([sheet])[1:]),
     ]
     return "\n".join(lines)
 
 
 def _latex_notes(sheet: Sheet, footnotes: dict[str, str]) -> list[str]:
     used = dict.fromkeys(mark for head in sheet.heads for mark in head.footnote.split(", "))
-    return [f"${{}}^{{{mark}}}$ {_latex(footnotes[mark])}." for mark in used]
+    protocols = [f"${{}}^{{{mark}}}$ {_latex(footnotes[mark])}." for mark in used]
+    return [*map(_latex, ties_notes([sheet])[:1]), *protocols]  # their numbers are comments
 
 
 def _latex_lines(lines: Sequence[Line]) -> list[str]:
@@ -155,8 +162,9 @@ def _latex_cell(cell: Cell) -> str:
         return "--"
     shown = {"best": r"\textbf{%s}", "tied": r"\underline{%s}"}.get(cell.standing, "%s")
     reach = rf" {{\scriptsize $\pm${cell.reach}}}" if cell.reach else ""
+    ties = _latex(TIES) if cell.ties else ""
     paper = rf" {{\scriptsize ({cell.published})}}" if cell.published else ""
-    return f"{shown % cell.value}{reach}{paper}"
+    return f"{shown % cell.value}{reach}{ties}{paper}"
 
 
 def _latex(text: str) -> str:
@@ -174,6 +182,17 @@ def _latex_legend() -> str:
 def _over(sheet: Sheet) -> list[tuple[Any, str]]:
     columns = iter(sheet.columns)
     return [(head, next(columns)) for head in sheet.heads for _ in head.metrics]
+
+
+def ties_notes(sheets: Sequence[Sheet]) -> list[str]:
+    """What the mark means, and how many ties there are, if a number of the sheets is marked."""
+    marked = [sheet for sheet in sheets if sheet.marked]
+    counts: dict[str, list[str]] = {}
+    for sheet in marked:
+        for model, found in sheet.ties.items():
+            counts.setdefault(model, []).append(found)
+    notes = [f"Ties of {model}: {'; '.join(found)}." for model, found in counts.items()]
+    return [f"{TIES} {TIES_MEANING}", *notes] if marked else []
 
 
 def _legend(best: str, tied: str) -> str:

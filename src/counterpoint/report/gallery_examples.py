@@ -7,12 +7,20 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from counterpoint.cases import PROMPTS, Cases, ImageRef
+from counterpoint.cases import Cases, ImageRef
 from counterpoint.galleries import gallery_rows
 from counterpoint.models.blind import SCORERS, BagOfWords
 from counterpoint.report.gathering import Scored
 from counterpoint.report.numbers import competing
-from counterpoint.report.showing import Answer, Asked, Example, GroupExamples
+from counterpoint.report.sharing import without_folders
+from counterpoint.report.showing import (
+    Answer,
+    Asked,
+    Example,
+    GroupExamples,
+    apart,
+    caption_text,
+)
 from counterpoint.report.thumbnails import Album
 from counterpoint.report.wording import score
 from counterpoint.statistics import ALL
@@ -115,12 +123,16 @@ def _asked(
         line = run.part.scores[start + image * width : start + (image + 1) * width]
         top = int(np.argmax(line))
         outcome = {1.0: "right", 0.0: "wrong"}.get(mine, "not scored")
-        answers.append(Answer(run.label, outcome, _text(case.captions[top]), score(line[top])))
+        answers.append(
+            Answer(run.label, outcome, caption_text(case.captions[top]), score(line[top]))
+        )
+    models, baselines = apart(answers, runs)
     return Asked(
-        case.images[image].path,
+        without_folders(case.images[image].path),
         album.picture(case.images[image], runs[0].part.cases.root),
-        [_text(case.captions[number]) for number in true[:_CAPTIONS]],
-        answers,
+        [caption_text(case.captions[number]) for number in true[:_CAPTIONS]],
+        models,
+        baselines,
         [name for name, top in blind.items() if top is not None and top in true],
     )
 
@@ -139,7 +151,3 @@ def _blind_answers(case: _Gallery) -> dict[str, int | None]:
         top = np.flatnonzero(scores == scores.max())
         found[f"blind:{name}"] = int(top[0]) if len(top) == 1 else None
     return found
-
-
-def _text(caption: str) -> str:
-    return caption.split(PROMPTS)[0]

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import platform
+import re
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any, Final
 
+from counterpoint.command_line import recorded_command
 from counterpoint.report.gathering import Material
+from counterpoint.report.sharing import without_folders
 from counterpoint.runs import Run
 
 _PACKAGES: Final = ("counterpoint", "numpy", "polars", "pillow", "scipy", "matplotlib", "jinja2")
@@ -33,7 +36,7 @@ class Fact:
 def page_facts(made: Made) -> list[Fact]:
     versions = {"python": platform.python_version()} | {p: version(p) for p in _PACKAGES}
     facts = [
-        Fact("command", shlex.join(made.command)),
+        Fact("command", _command([without_folders(word) for word in made.command])),
         Fact("created", made.created),
         Fact("versions", _listed(versions)),
     ]
@@ -49,7 +52,7 @@ def _facts(run: Run) -> list[Fact]:
     manifest = run.manifest
     facts = [
         Fact("model", run.model),
-        Fact("folder", "" if run.folder is None else str(run.folder)),
+        Fact("folder", "" if run.folder is None else run.folder.name),
         Fact("command", _command(manifest.get("command"))),
         Fact("created", _text(manifest.get("created"))),
         Fact("options", _listed(manifest.get("options"))),
@@ -69,9 +72,13 @@ def _facts(run: Run) -> list[Fact]:
 
 
 def _command(command: Any) -> str:
-    if isinstance(command, Sequence) and not isinstance(command, str):
-        return shlex.join(str(word) for word in command)
-    return _text(command)
+    """As it was typed, but for where the program lies and for secrets."""
+    if isinstance(command, str) or not isinstance(command, Sequence) or not command:
+        return _text(command)
+    first, *words = recorded_command(command)
+    program = re.split(r"[\\/]", first)[-1]
+    # `python -m counterpoint` is called by the name of its file.
+    return shlex.join(["counterpoint" if program == "__main__.py" else program, *words])
 
 
 def _text(value: Any) -> str:

@@ -13,18 +13,20 @@ from counterpoint.comparison import compare
 from counterpoint.progress import Progress, Quiet
 from counterpoint.protocols import Protocol
 from counterpoint.report.examples import COUNT, examples
-from counterpoint.report.formats import as_csv
+from counterpoint.report.findings import findings, meanings
+from counterpoint.report.formats import as_csv, ties_notes
 from counterpoint.report.gathering import Material, gather
 from counterpoint.report.making import Made, page_facts, run_facts
 from counterpoint.report.notices import Notice, notices
 from counterpoint.report.numbers import is_main, numbers_of
 from counterpoint.report.papers import Papers, beside_papers
+from counterpoint.report.sharing import Shared, shared
 from counterpoint.report.table import Tables, tables
 from counterpoint.report.thumbnails import BUDGET, Album
 from counterpoint.report.wording import written
 from counterpoint.runs import Run
 from counterpoint.statistics import RESAMPLES
-from counterpoint.wording import heading, is_baseline
+from counterpoint.wording import TIES, TIES_MEANING, heading, is_baseline
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -49,13 +51,13 @@ class Options:
 
 def report_tables(runs: Sequence[Run], options: Options | None = None) -> Tables:
     """The table alone, for `formats`."""
-    return _numbers(_baselines_last(runs), options or Options())[1]
+    return _numbers(shared(_baselines_last(runs)), options or Options())[1]
 
 
 def report_page(runs: Sequence[Run], options: Options | None = None) -> str:
     """The HTML of a report."""
     chosen = options or Options()
-    material, made = _numbers(_baselines_last(runs), chosen)
+    material, made = _numbers(shared(_baselines_last(runs)), chosen)
     return _render(material, made, chosen, chosen.title or _title(material))
 
 
@@ -71,21 +73,23 @@ def compare_page(
         advance = chosen.progress.start("comparing", 1)
         found = compare(a, b, chosen.protocol, resamples=chosen.resamples)
         advance(1)
-    material, made = _numbers([a, b], chosen)
+    both = shared([a, b])
+    material, made = _numbers(both, chosen)
     one, two = material.labels
     title = chosen.title or f"{one} and {two}"
-    return _render(material, made, chosen, title, found)
+    return _render(material, made, chosen, title, both.differences(found))
 
 
-def _numbers(runs: Sequence[Run], options: Options) -> tuple[Material, Tables]:
-    material = gather(runs, options.protocol, options.progress)
+def _numbers(given: Shared, options: Options) -> tuple[Material, Tables]:
+    material = gather(given.runs, options.protocol, options.progress)
     numbers = numbers_of(
         material,
         (lambda metric: True) if options.all_metrics else is_main,
         resamples=options.resamples,
         progress=options.progress,
     )
-    papers = beside_papers(material, numbers, options.called, options.progress)
+    called = {given.models.get(name, name): theirs for name, theirs in options.called.items()}
+    papers = beside_papers(material, numbers, called, options.progress)
     return material, tables(material, numbers, papers)
 
 
@@ -133,6 +137,11 @@ def _render(
             title=title,
             material=material,
             notices=[*notices(material), *_picture_notices(album)],
+            findings=findings(material, made.numbers, found),
+            meanings=meanings(made.metrics),
+            ties_notes=ties_notes(made.whole),
+            ties_mark=TIES,
+            ties_meaning=TIES_MEANING,
             tables=made,
             table_csv=as_csv(made),
             beside=_besides(made.papers),

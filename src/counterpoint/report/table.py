@@ -12,13 +12,13 @@ from counterpoint.report.gathering import Material
 from counterpoint.report.numbers import Number, Standing
 from counterpoint.report.papers import Papers
 from counterpoint.report.wording import is_human, written
-from counterpoint.statistics import ALL
-from counterpoint.wording import HEADINGS, heading
+from counterpoint.statistics import ALL, REST, WHOLE
+from counterpoint.wording import HEADINGS, hangs_on_ties, heading, is_baseline, ties_by_model
 
 _WIDTH: Final = 7  # columns of numbers of a sheet; a benchmark with more has a sheet of its own
 _GROUPS: Final = 40  # shown in the page; the CSV has them all
 
-Kind = Literal["model", "human", "chance", "published human"]
+Kind = Literal["model", "baseline", "human", "chance", "published human"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +28,7 @@ class Cell:
     value: str = ""
     reach: str = ""  # half of the interval's width
     standing: Standing = ""
+    ties: bool = False  # the number hangs on them
     published: str = ""
     differs: bool = False
     says: str = ""  # all of it in words
@@ -56,6 +57,8 @@ class Head:
 
     @property
     def title(self) -> str:
+        if self.group == REST:
+            return f"{self.benchmark}, {REST}"
         return self.benchmark if self.group == ALL else self.group
 
 
@@ -63,6 +66,12 @@ class Head:
 class Sheet:
     heads: list[Head]
     lines: list[Line]
+    ties: dict[str, str]  # how many there are, by model
+
+    @property
+    def marked(self) -> bool:
+        """Whether a number of it hangs on ties."""
+        return any(cell.ties for line in self.lines for cell in line.cells)
 
     @property
     def columns(self) -> list[str]:
@@ -85,18 +94,25 @@ class Tables:
     numbers: list[Number]
     papers: Papers = field(repr=False)
 
+    @property
+    def metrics(self) -> list[str]:
+        """Those of its columns, each once."""
+        return list(
+            dict.fromkeys(m for sheet in self.whole for head in sheet.heads for m in head.metrics)
+        )
+
 
 def tables(material: Material, numbers: Sequence[Number], papers: Papers) -> Tables:
     marks = _footnotes(material)
     by_place: dict[tuple[str, str], list[Number]] = {}
     for number in numbers:
         by_place.setdefault((number.benchmark, number.group), []).append(number)
-    whole = [_head(place, mine, marks) for place, mine in by_place.items() if place[1] == ALL]
+    whole = [_head(place, mine, marks) for place, mine in by_place.items() if place[1] in WHOLE]
     sheets = [_sheet(heads, by_place, material, papers) for heads in _packed(whole)]
     groups: dict[str, list[Sheet]] = {}
     left_out = {}
     for benchmark in material.benchmarks:
-        places = [p for p in by_place if p[0] == benchmark and p[1] != ALL]
+        places = [p for p in by_place if p[0] == benchmark and p[1] not in WHOLE]
         large = sorted(places, key=lambda p: -max(n.n for n in by_place[p]))[:_GROUPS]
         shown = [p for p in places if p in large]
         if shown:
@@ -155,7 +171,7 @@ def _sheet(
     papers: Papers,
 ) -> Sheet:
     known = {
-        (n.model, n.benchmark, n.metric): n
+        (n.model, n.benchmark, n.group, n.metric): n
         for head in heads
         for n in by_place[head.benchmark, head.group]
     }
@@ -163,17 +179,24 @@ def _sheet(
     lines = []
     for label, run in material.runs.items():
         cells = [
-            _cell(known.get((label, head.benchmark, metric)), papers) for head, metric in places
+            _cell(known.get((label, head.benchmark, head.group, metric)), papers)
+            for head, metric in places
         ]
         if not all(cell.empty for cell in cells):
-            lines.append(Line(label, "human" if is_human(run.model) else "model", cells))
+            lines.append(Line(label, _kind(run.model), cells))
     human = [_human(papers, head, metric) for head, metric in places]
     if not all(cell.empty for cell in human):
         lines.append(Line("human (published)", "published human", human))
     chances = [_chance(list(known.values()), head, metric) for head, metric in places]
     if not all(cell.empty for cell in chances):
         lines.append(Line("chance", "chance", chances))
-    return Sheet(heads, lines)
+    return Sheet(heads, lines, ties_by_model(known.values()))
+
+
+def _kind(model: str) -> Kind:
+    if is_human(model):
+        return "human"
+    return "baseline" if is_baseline(model) else "model"
 
 
 def _cell(number: Number | None, papers: Papers) -> Cell:
@@ -183,7 +206,11 @@ def _cell(number: Number | None, papers: Papers) -> Cell:
     low, high = written(name, number.ci_low), written(name, number.ci_high)
     beside = papers.main(number)
     said = {"best": "best", "tied": "tied with the best", "untested": "not tested"}
-    says = [f"95% interval {low} to {high}", f"{number.n:,} values", f"{number.ties:,} with a tie"]
+    says = [
+        f"95% interval {low} to {high}",
+        f"{number.n:,} values",
+        f"{number.ties:,} hang on a tie",
+    ]
     says += [said[number.standing]] if number.standing else []
     if beside is not None:
         says.append(f"published: {written(name, beside.published)}, {beside.source}")
@@ -191,6 +218,7 @@ def _cell(number: Number | None, papers: Papers) -> Cell:
         written(name, number.value),
         written(name, (number.ci_high - number.ci_low) / 2),
         number.standing,
+        hangs_on_ties(number),
         "" if beside is None else written(name, beside.published),
         beside is not None and beside.verdict == "differs",
         "; ".join(says),
@@ -206,7 +234,8 @@ def _human(papers: Papers, head: Head, metric: str) -> Cell:
 
 
 def _chance(numbers: list[Number], head: Head, metric: str) -> Cell:
-    mine = [n.chance for n in numbers if (n.benchmark, n.metric) == (head.benchmark, metric)]
+    place = (head.benchmark, head.group, metric)
+    mine = [n.chance for n in numbers if (n.benchmark, n.group, n.metric) == place]
     found = sorted({chance for chance in mine if chance is not None})
     if not found:
         return Cell()

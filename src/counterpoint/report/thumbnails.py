@@ -12,6 +12,7 @@ from PIL import Image
 
 from counterpoint.cases import TEXT, ImageRef
 from counterpoint.errors import ImageError
+from counterpoint.report.sharing import without_folders
 from counterpoint.scoring.pictures import Picture
 
 _SIDE: Final = 288  # pixels of the longer side
@@ -61,7 +62,7 @@ class Album:
             image = Picture(ref, root).open()
         except ImageError as error:
             self.lost += 1
-            return Thumbnail(why=str(error))
+            return Thumbnail(why=without_folders(str(error)))
         image.thumbnail((_SIDE, _SIDE), Image.Resampling.LANCZOS)
         uri = _encoded(image)
         self.left -= len(uri)

@@ -24,6 +24,7 @@ from counterpoint.scoring.kinds import (
     Model,
     PairScorer,
     TableScorer,
+    check_kind,
 )
 from counterpoint.scoring.left_out import (
     Scored,
@@ -47,6 +48,7 @@ def score(
     model: Model, benchmarks: Mapping[str, Cases], overlong: Mapping[str, Overlong], work: Work
 ) -> dict[str, Scored]:
     """Scores of all `benchmarks`; `overlong` says what happens to captions beyond the context."""
+    check_kind(model)
     if isinstance(model, BenchmarkScorer):
         return model.score_benchmarks(benchmarks, overlong, work)
     if isinstance(model, TableScorer):
@@ -60,10 +62,8 @@ def score(
         _score_dual(model, plan, overlong, scored, work)
     elif isinstance(model, PairScorer):
         _score_pairs(model, plan, scored, work)
-    elif isinstance(model, BlindScorer):
-        _score_blind(model, plan, scored, work)
     else:
-        raise ModelError(f"{type(model).__name__} is none of the kinds in scoring/kinds.py.")
+        _score_blind(model, plan, scored, work)
     return scored
 
 
@@ -216,7 +216,11 @@ def stored(keys: list[bytes], store: Store) -> np.ndarray:
     values = store.get(keys)
     absent = sum(value is None for value in values)
     if absent:
-        raise StoreError(f"{absent} results vanished from {store.folder} while it was in use.")
+        raise StoreError(
+            f"{absent:,} results that were in the store in {store.folder} cannot be read again: it "
+            "was damaged or deleted during the run; delete the folder to start a new one, or set "
+            "COUNTERPOINT_CACHE to another place."
+        )
     return np.stack(
         [np.frombuffer(value, dtype=np.float32) for value in values if value is not None]
     )

@@ -6,6 +6,7 @@ row groups stay in memory, encoded, so that each is read about once.
 
 from __future__ import annotations
 
+import os
 from collections import OrderedDict
 from pathlib import Path
 from threading import Lock
@@ -15,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from counterpoint.errors import ImageError
+from counterpoint.untrusted import open_regular, shortened
 
 _HELD: Final = 4  # row groups; a case has up to two columns, and threads read ahead
 
@@ -28,7 +30,8 @@ class _Groups:
 
     def values(self, path: Path, column: str, row: int) -> tuple[Any, int]:
         """A row group's column that holds the row, and the row's place in it."""
-        stat = path.stat()
+        with open_regular(path) as opened:
+            stat = os.fstat(opened.fileno())
         with self._lock:  # one read for all threads that want the same group
             with pq.ParquetFile(path) as file:
                 number, place = _find(file, row)
@@ -57,17 +60,17 @@ _GROUPS: Final = _Groups()
 
 def read_cell(path: Path, column: str, row: int) -> bytes:
     """The encoded image in a cell."""
-    where = f"image {path}#{column}/{row}"
+    where = f"image {shortened(f'{path}#{column}/{row}')}"
     try:
         values, place = _GROUPS.values(path, column, row)
         value = values[place].as_py()
     except FileNotFoundError:
-        raise ImageError(f"image {path}: no such file.") from None
+        raise ImageError(f"image {shortened(path)}: no such file.") from None
     except (KeyError, IndexError):
         raise ImageError(f"{where}: the table has no such cell.") from None
     except (OSError, ValueError, pa.ArrowException) as error:
-        why = str(error).splitlines()[0].rstrip(".")
-        raise ImageError(f"{where!r}: cannot be read: {why}.") from None
+        why = shortened(error).rstrip(". ")
+        raise ImageError(f"{where}: cannot be read: {why}.") from None
     data = value.get("bytes") if isinstance(value, dict) else value
     if not isinstance(data, bytes):
         raise ImageError(f"{where}: the cell holds no image.")

@@ -7,7 +7,9 @@ preprocessing, precision), which keys what the store keeps of it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, get_args, runtime_checkable
+
+from counterpoint.errors import ModelError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -83,6 +85,32 @@ class BenchmarkScorer(Protocol):
 
 
 Model = DualEncoder | PairScorer | BlindScorer | TableScorer | BenchmarkScorer
+
+
+def check_kind(model: object) -> None:
+    """Raise a ModelError that says what an object lacks, unless it is one of the kinds."""
+    if isinstance(model, type):
+        raise ModelError(f"{model.__name__} is a class; give an object of it: {model.__name__}().")
+    if isinstance(model, Model):
+        if not isinstance(model.fingerprint, str):
+            raise ModelError(f"the fingerprint of {type(model).__name__} must be a text.")
+        return
+    name, kinds = type(model).__name__, get_args(Model)
+    absent = {kind: [m for m in _members(kind) if not hasattr(model, m)] for kind in kinds}
+    begun = [kind for kind in kinds if {*_members(kind)} - {*absent[kind], "fingerprint"}]
+    if not begun:
+        methods = ", ".join(_members(kind)[-1] for kind in kinds)
+        raise ModelError(f"{name} is not a model: it has none of the methods {methods}.")
+    nearest = min(begun, key=lambda kind: len(absent[kind]))
+    raise ModelError(
+        f"{name} is not a {nearest.__name__}: it has no {' and no '.join(absent[nearest])}; "
+        "docs/adding-a-model.md lists the members of each kind."
+    )
+
+
+def _members(kind: type) -> list[str]:
+    methods = (name for name in vars(kind) if not name.startswith("_"))
+    return [*kind.__annotations__, *methods]
 
 
 @runtime_checkable

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -12,9 +13,10 @@ import numpy as np
 from PIL import Image, UnidentifiedImageError
 
 from counterpoint.cases import TEXT, ImageRef
-from counterpoint.errors import ImageError
+from counterpoint.errors import ImageError, reason
 from counterpoint.scoring.image_shuffles import PIECES, shuffled
 from counterpoint.scoring.store import Store, digest
+from counterpoint.untrusted import open_regular, shortened
 
 WORLD: Final = "world:"
 PARQUET: Final = "parquet:"
@@ -22,7 +24,9 @@ SHUFFLE: Final = "shuffle-"
 _NO_PICTURE: Final = "a text stands in the image's place, and this model compares no texts."
 MAX_PIXELS: Final = Image.MAX_IMAGE_PIXELS or 89_478_485  # Pillow's own limit: a quarter GiB of RGB
 MAX_RATIO: Final = 100  # of the sides
-_BOMBS: Final = (Image.DecompressionBombError, Image.DecompressionBombWarning)
+MAX_BYTES: Final = 1 << 30  # of an image file
+_DIGITS: Final = 40  # of a row or a seed
+_SHUFFLES: Final = 9  # of a shuffled image
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +67,7 @@ class Picture:
         if max(image.size) > MAX_RATIO * min(image.size):
             # Preprocessing scales the shorter side up: a line of pixels would fill the memory.
             raise ImageError(
-                f"image {self.ref.path!r:.200}: {image.width} x {image.height} pixels are too "
+                f"{_named(self.ref.path)}: {image.width} x {image.height} pixels are too "
                 "narrow to be scaled."
             )
         return image
@@ -86,8 +90,8 @@ class Picture:
         """`parquet:a.parquet#image/7` is the file's path and (image, 7)."""
         file, _, cell = self.ref.path.removeprefix(PARQUET).rpartition("#")
         column, _, row = cell.rpartition("/")
-        if not file or not column or not row.isdecimal():
-            raise ImageError(f"image {self.ref.path!r}: should be {PARQUET}FILE#COLUMN/ROW.")
+        if not file or not column or not _is_number(row):
+            raise ImageError(f"{_named(self.ref.path)}: should be {PARQUET}FILE#COLUMN/ROW.")
         return self._other(file).path(), (column, int(row))
 
     def _other(self, path: str) -> Picture:
@@ -99,7 +103,7 @@ class Picture:
         if path.is_absolute() or self.root is None:
             return path
         if ".." in path.parts:
-            raise ImageError(f"image {self.ref.path}: the path leads out of {self.root}.")
+            raise ImageError(f"{_named(self.ref.path)}: the path leads out of {self.root}.")
         return self.root / path
 
     def file(self) -> Path | None:
@@ -116,12 +120,16 @@ class Picture:
         x, y, width, height = self.ref.box
         if x >= image.width or y >= image.height or x + width <= 0 or y + height <= 0:
             raise ImageError(
-                f"image {self.ref.path}: the crop {self.ref.box} lies outside its "
+                f"{_named(self.ref.path)}: the crop {self.ref.box} lies outside its "
                 f"{image.width} x {image.height} pixels."
             )
         if width * height > MAX_PIXELS:
-            raise ImageError(f"image {self.ref.path}: the crop {self.ref.box} is too large.")
+            raise ImageError(f"{_named(self.ref.path)}: the crop {self.ref.box} is too large.")
         return image.crop((x, y, x + width, y + height))  # black where it leaves the image
+
+
+def _named(reference: Path | str) -> str:
+    return f"image {shortened(str(reference))}"
 
 
 def _draw(reference: str) -> Image.Image:
@@ -131,7 +139,7 @@ def _draw(reference: str) -> Image.Image:
     try:
         scene = read_scene(reference.removeprefix(WORLD))
     except SceneCodeError as error:
-        raise ImageError(f"image {reference!r}: {error}") from None
+        raise ImageError(f"image {WORLD}: {error}") from None
     return Image.fromarray(draw([scene])[0])
 
 
@@ -139,11 +147,17 @@ def _read_shuffle(reference: str) -> tuple[str, int, str]:
     """`shuffle-rows:1:a.jpg` is rows, 1, a.jpg."""
     how, _, rest = reference.removeprefix(SHUFFLE).partition(":")
     seed, _, inner = rest.partition(":")
-    if how not in PIECES or not seed.isdecimal() or not inner:
+    if how not in PIECES or not _is_number(seed) or not inner:
         raise ImageError(
-            f"image {reference!r}: should be {SHUFFLE}{'|'.join(PIECES)}:SEED:REFERENCE."
+            f"{_named(reference)}: should be {SHUFFLE}{'|'.join(PIECES)}:SEED:REFERENCE."
         )
+    if reference.count(f":{SHUFFLE}") > _SHUFFLES:
+        raise ImageError(f"{_named(reference)}: shuffled too many times.")
     return how, int(seed), inner
+
+
+def _is_number(text: str) -> bool:
+    return text.isdecimal() and len(text) <= _DIGITS
 
 
 def _cell_bytes(path: Path, column: str, row: int) -> bytes:
@@ -154,11 +168,27 @@ def _cell_bytes(path: Path, column: str, row: int) -> bytes:
 
 def _read(path: Path) -> bytes:
     try:
-        return path.read_bytes()
-    except FileNotFoundError:
-        raise ImageError(f"image {path}: no such file.") from None
-    except (OSError, ValueError) as error:
-        raise ImageError(f"image {str(path)!r}: cannot be read: {error}.") from None
+        with open_regular(path) as file:
+            data = file.read(MAX_BYTES + 1)
+    except (OSError, ValueError) as error:  # the latter of a NUL in its name
+        raise _unreadable(path, error) from None
+    if len(data) > MAX_BYTES:
+        raise ImageError(f"{_named(path)}: larger than {MAX_BYTES >> 30} GiB.")
+    return data
+
+
+def _unreadable(path: Path, error: OSError | ValueError) -> ImageError:
+    if isinstance(error, FileNotFoundError):
+        return ImageError(f"{_named(path)}: no such file.")
+    why = reason(error) if isinstance(error, OSError) else shortened(error)
+    return ImageError(f"{_named(path)}: cannot be read: {why}.")
+
+
+@cache
+def _formats() -> tuple[str, ...]:
+    """What Pillow reads, but PostScript: for that it starts another program."""
+    Image.init()
+    return tuple(name for name in Image.OPEN if name != "EPS")
 
 
 def decode(
@@ -174,19 +204,21 @@ def decode(
     at least that long: several times as fast, and the scaling that follows has less to do.
     """
     try:
-        with Image.open(io.BytesIO(data), formats=formats) as image:
+        with Image.open(io.BytesIO(data), formats=formats or _formats()) as image:
             if image.width * image.height > MAX_PIXELS:
                 raise ImageError(
-                    f"image {name}: {image.width} x {image.height} pixels are too many."
+                    f"{_named(name)}: {image.width} x {image.height} pixels are too many."
                 )
             if side is not None:
                 image.draft("RGB", (side, side))  # does nothing to what is no JPEG
             return _to_rgb(image)
+    except (ImageError, MemoryError):
+        raise
     except UnidentifiedImageError:
-        raise ImageError(f"image {name}: not an image that can be read.") from None
-    except (OSError, SyntaxError, ValueError, *_BOMBS) as error:
-        why = str(error).rstrip(".")
-        raise ImageError(f"image {name}: broken: {why}.") from None
+        raise ImageError(f"{_named(name)}: not an image that can be read.") from None
+    except Exception as error:  # a broken file may raise anything in some decoder
+        why = shortened(error).rstrip(". ") or type(error).__name__
+        raise ImageError(f"{_named(name)}: broken: {why}.") from None
 
 
 def _to_rgb(image: Image.Image) -> Image.Image:
@@ -203,10 +235,8 @@ def _digest(path: Path, part: str, read: Callable[[], bytes], store: Store) -> b
     """The digest of (a part of) a file, remembered for as long as its size and times stay."""
     try:
         stat = path.stat()
-    except FileNotFoundError:
-        raise ImageError(f"image {path}: no such file.") from None
     except (OSError, ValueError) as error:
-        raise ImageError(f"image {str(path)!r}: cannot be read: {error}.") from None
+        raise _unreadable(path, error) from None
     times = f"{stat.st_size} {stat.st_mtime_ns} {stat.st_ctime_ns} {stat.st_ino}"
     name = digest("file", str(path.absolute()), times, *filter(None, [part]))
     [known] = store.get([name])

@@ -1,27 +1,53 @@
-"""A crash-safe, content-addressed store of what models computed: LMDB, shared by all runs.
+"""A crash-safe, content-addressed store of what models computed: one SQLite file for all runs.
 
 A commit is atomic and on disk when it returns, so a killed process loses at most the batch it was
-working on and can never leave half of one.
+working on and can never leave half of one. Every value carries a checksum: one that has been
+damaged on its disk counts as missing, and is computed again.
 """
 
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
+import sqlite3
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Final
 
-import lmdb
 import platformdirs
 
-from counterpoint.errors import StoreError
+from counterpoint.errors import StoreError, reason
+from counterpoint.untrusted import shortened
 
-_START_SIZE: Final = 1 << 30  # bytes of address space; doubled whenever it is full
 DIGEST: Final = 16
-_DATA: Final = "data.mdb"  # LMDB's own name
+_FILE: Final = "results.sqlite"  # another format gets another name, and finds none of these values
+_CHECKSUM: Final = 8
+_PATIENCE: Final = 600  # seconds that another process may hold the file
+_LOG: Final = logging.getLogger(__name__)
+
+_OPEN: Final = (
+    "PRAGMA cell_size_check = ON",  # damaged pages are noticed before they are used
+    "PRAGMA cache_size = -65536",  # kibibytes
+    "BEGIN IMMEDIATE",  # one process makes the table, others wait
+    "CREATE TABLE IF NOT EXISTS results (key BLOB PRIMARY KEY, value BLOB)",
+    "COMMIT",
+)
+_GET: Final = "SELECT value FROM results WHERE key = ?"
+_PUT: Final = "INSERT OR REPLACE INTO results (key, value) VALUES (?, ?)"
+
+_ELSEWHERE: Final = "set COUNTERPOINT_CACHE to another place"
+_REASONS: Final = {
+    sqlite3.SQLITE_FULL: f"its disk is full; free some space, or {_ELSEWHERE}",
+    sqlite3.SQLITE_READONLY: f"it is read-only; {_ELSEWHERE}",
+    sqlite3.SQLITE_PERM: f"permission denied; {_ELSEWHERE}",
+    sqlite3.SQLITE_CANTOPEN: f"its file cannot be opened; check its permissions, or {_ELSEWHERE}",
+    sqlite3.SQLITE_IOERR: f"its disk reports an error; check the disk, or {_ELSEWHERE}",
+    sqlite3.SQLITE_BUSY: f"another process does not let go of it; end that one, or {_ELSEWHERE}",
+}
 
 
 def default_store() -> Path:
@@ -45,18 +71,21 @@ class Store:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        # LMDB may not grow its map while another thread of this process is in a transaction.
-        self._lock = threading.Lock()
+        self._lock = threading.Lock()  # threads share one connection
         self._waiting: dict[bytes, bytes] = {}
-        try:
+        self._damaged: set[bytes] = set()
+        with self._using("opened"):
             folder.mkdir(parents=True, exist_ok=True)
-            size = max(_START_SIZE, 2 * _file_size(folder / _DATA))
-            # Read-ahead off: look-ups are scattered and the file may be larger than memory.
-            self._env = lmdb.open(str(folder), map_size=size, max_readers=512, readahead=False)
-            self._env.reader_check()  # forget the readers of killed processes
-        except (lmdb.Error, OSError) as error:
-            raise self._broken("opened", error) from None
-        self._refuse_cut_file()
+            self._connection = sqlite3.connect(
+                folder / _FILE, timeout=_PATIENCE, isolation_level=None, check_same_thread=False
+            )
+            self._connection.text_factory = bytes  # a damaged value may pass for a text
+            try:
+                for statement in _OPEN:
+                    self._connection.execute(statement)
+            except BaseException:
+                self._connection.close()
+                raise
 
     def __enter__(self) -> Store:
         return self
@@ -68,20 +97,26 @@ class Store:
         trace: TracebackType | None,
     ) -> None:
         if kind is None:
-            self.put({})  # what was only remembered
-        self._env.close()
+            with suppress(StoreError):
+                self.put({})  # what was only remembered
+        for note in self.notes():
+            _LOG.warning(note)
+        self._connection.close()
 
     def get(self, keys: Sequence[bytes]) -> list[bytes | None]:
-        with self._lock:
-            try:
-                with self._begin() as transaction:
-                    found = [transaction.get(key) for key in keys]
-            except lmdb.Error as error:
-                raise self._broken("read", error) from None
-            return [
-                self._waiting.get(key) if value is None else bytes(value)
-                for key, value in zip(keys, found, strict=True)
-            ]
+        with self._using("read"), self._connection:  # which ends the transaction
+            self._connection.execute("BEGIN")
+            return [self._waiting[key] if key in self._waiting else self._read(key) for key in keys]
+
+    def _read(self, key: bytes) -> bytes | None:
+        row = self._connection.execute(_GET, (key,)).fetchone()
+        if row is None:
+            return None
+        [found] = row
+        if isinstance(found, bytes) and found[:_CHECKSUM] == _checksum(key, found[_CHECKSUM:]):
+            return found[_CHECKSUM:]
+        self._damaged.add(key)
+        return None
 
     def has(self, key: bytes) -> bool:
         return self.get([key]) != [None]
@@ -93,46 +128,50 @@ class Store:
 
     def put(self, items: Mapping[bytes, bytes]) -> None:
         """Write all of `items` or none; on disk when it returns."""
-        with self._lock:
+        with self._using("written"):
             written = {**self._waiting, **items}
-            while written:
-                try:
-                    with self._env.begin(write=True) as transaction:
-                        for key, value in written.items():
-                            transaction.put(key, value)
-                    self._waiting, written = {}, {}
-                except lmdb.MapFullError:
-                    self._env.set_mapsize(2 * self._env.info()["map_size"])
-                except lmdb.MapResizedError:
-                    self._env.set_mapsize(0)  # another process has made it larger
-                except lmdb.Error as error:
-                    raise self._broken("written", error) from None
+            if written:
+                with self._connection:  # which commits, or rolls back
+                    self._connection.execute("BEGIN IMMEDIATE")
+                    rows = ((key, _checksum(key, value) + value) for key, value in written.items())
+                    self._connection.executemany(_PUT, rows)
+            self._waiting = {}
 
     def remember(self, key: bytes, value: bytes) -> None:
         """Write with the next `put`: for what may be lost without harm."""
         with self._lock:
             self._waiting[key] = value
 
-    def _begin(self) -> lmdb.Transaction:
-        try:
-            return self._env.begin()
-        except lmdb.MapResizedError:
-            self._env.set_mapsize(0)
-            return self._env.begin()
+    def notes(self) -> list[str]:
+        """What has to be told of the store, once: values that were damaged since it was asked."""
+        with self._lock:
+            count, self._damaged = len(self._damaged), set()
+        if not count:
+            return []
+        return [
+            f"{count:,} stored results in {self.folder} were damaged and have been computed again; "
+            "check the disk."
+        ]
 
-    def _refuse_cut_file(self) -> None:
-        """A file that is shorter than its header says would end the process when it is read."""
-        pages = self._env.info()["last_pgno"] + 1
-        if _file_size(self.folder / _DATA) < pages * self._env.stat()["psize"]:
-            self._env.close()
-            raise self._broken("opened", "its file has been cut short")
+    @contextmanager
+    def _using(self, how: str) -> Iterator[None]:
+        """One thread at a time; what goes wrong is said with the folder."""
+        with self._lock:
+            try:
+                yield
+            except OSError as error:
+                why = f"{reason(error)}, or {_ELSEWHERE}"
+            except (sqlite3.Error, UnicodeDecodeError) as error:  # the latter of a damaged schema
+                code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # without its finer kinds
+                damaged = (
+                    f"it is damaged ({shortened(error)}); delete the folder to start a new one"
+                )
+                why = _REASONS.get(code, f"{damaged}, or {_ELSEWHERE}")
+            else:
+                return
+        raise StoreError(f"the store in {self.folder} cannot be {how}: {why}.")
 
-    def _broken(self, what: str, why: object) -> StoreError:
-        return StoreError(
-            f"the store in {self.folder} cannot be {what} ({why}); delete the folder to start "
-            "a new one, or set COUNTERPOINT_CACHE to another place."
-        )
 
-
-def _file_size(path: Path) -> int:
-    return path.stat().st_size if path.exists() else 0
+def _checksum(key: bytes, value: bytes) -> bytes:
+    """The key goes in: a damaged index may lead to the value of another key."""
+    return hashlib.blake2b(value, key=key, digest_size=_CHECKSUM).digest()

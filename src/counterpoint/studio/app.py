@@ -9,7 +9,7 @@ from typing import Any, Final
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import FileResponse, Response
 from starlette.staticfiles import StaticFiles
 
@@ -60,7 +60,7 @@ def create_app(
     app.mount("/static", StaticFiles(directory=STATIC), "static")
     app.include_router(home_router(web, library))
     app.include_router(browse_router(web, library, gallery))
-    app.include_router(try_router(web, library, Models(models)))
+    app.include_router(try_router(web, library, gallery, Models(models)))
     if database is not None:
         from counterpoint.studio.annotate.router import admin_router, annotator_router
 
@@ -99,6 +99,10 @@ def _add_errors(app: FastAPI, web: Web) -> None:
         del error
         return answer(request, 404, "There is no such page.")
 
+    def gone(request: Request, error: Any) -> Response:
+        del request, error
+        return Response(status_code=400)  # the client is no longer there to read it
+
     def broken(request: Request, error: Any) -> Response:
         del error  # the server's log has it
         response = answer(request, 500, "An error of the studio itself; its log says more.")
@@ -108,5 +112,6 @@ def _add_errors(app: FastAPI, web: Web) -> None:
     app.add_exception_handler(Refused, refused)
     app.add_exception_handler(CounterpointError, known)
     app.add_exception_handler(HTTPException, missing)
+    app.add_exception_handler(ClientDisconnect, gone)
     app.add_exception_handler(RequestValidationError, invalid)
     app.add_exception_handler(Exception, broken)

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import io
-import math
 from collections import OrderedDict
+from collections.abc import Callable
 from threading import Lock
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 from anyio import CapacityLimiter, to_thread
 from PIL import Image
@@ -19,15 +19,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from counterpoint.errors import ImageError
-from counterpoint.scoring.pictures import PARQUET, Picture
+from counterpoint.scoring.pictures import Picture
 from counterpoint.studio.security import Refused
 
-MAX_SIDE: Final = 20_000  # pixels from which an image is refused
+T = TypeVar("T")
 SMALL, LARGE = 320, 1024  # the longer side of what is shown
 _SMOOTH: Final = 256  # pixels up to which a picture is sent without loss
 _HELD: Final = 64 * 2**20  # bytes of encoded pictures in memory
-_BOMBS: Final = (Image.DecompressionBombError, Image.DecompressionBombWarning)
-_AT_ONCE: Final = 4  # pictures decoded at the same time: each may take a quarter GiB
+_AT_ONCE: Final = 2  # pictures decoded at the same time: each may take half a GiB
 
 _NOTHING: Final = (
     '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 128 128">'
@@ -43,46 +42,17 @@ class Shown(NamedTuple):
     media: str
 
 
-def refuse_size(width: int, height: int) -> None:
-    """Raise Refused for a picture that is not worth the memory."""
-    if max(width, height) >= MAX_SIDE or width * height > (Image.MAX_IMAGE_PIXELS or math.inf):
-        raise Refused(
-            f"The image has {width:,} x {height:,} pixels; at most {MAX_SIDE - 1:,} on a side and "
-            f"{Image.MAX_IMAGE_PIXELS:,} in all are shown.",
-            413,
-        )
-
-
-def shown(picture: Picture, side: int) -> Shown:
-    """The picture, scaled down to `side`. Raises ImageError or Refused if it cannot be shown."""
-    _refuse_large(picture)
-    image = picture.open()
-    refuse_size(*image.size)
-    return encoded(image, side)
-
-
-def _refuse_large(picture: Picture) -> None:
-    """Look at the size before anything is decoded; a cell of a table is decoded up to 89 MP."""
-    path = picture.file()
-    if path is None or picture.ref.path.startswith(PARQUET):
-        return
-    try:
-        with Image.open(path) as image:
-            size = image.size
-    except (OSError, ValueError, SyntaxError, *_BOMBS):
-        return  # `Picture.open` says what is wrong with it
-    refuse_size(*size)
-
-
 def encoded(image: Image.Image, side: int) -> Shown:
-    """Photographs as JPEG; small drawings as PNG, pixel by pixel as the model sees them."""
+    """Photographs as JPEG; small drawings as PNG, pixel by pixel as the model sees them.
+
+    The image is RGB, and is used up.
+    """
     buffer = io.BytesIO()
     if max(image.size) <= _SMOOTH:
         image.save(buffer, "PNG")
         return Shown(buffer.getvalue(), "image/png")
-    image = image.copy()
-    image.thumbnail((side, side))
-    image.convert("RGB").save(buffer, "JPEG", quality=85)
+    image.thumbnail((side, side))  # in place: a copy of a large picture would double its memory
+    image.save(buffer, "JPEG", quality=85)
     return Shown(buffer.getvalue(), "image/jpeg")
 
 
@@ -96,24 +66,27 @@ class Gallery:
         self._limiter: CapacityLimiter | None = None
 
     async def response(self, request: Request, picture: Picture, side: int = LARGE) -> Response:
-        """The picture as an answer; Refused (404, 413) if it cannot be shown.
+        """The picture as an answer; Refused (404) if it cannot be shown.
 
         Within a page, an image that cannot be shown is a drawing that says so.
         """
-        if self._limiter is None:
-            self._limiter = CapacityLimiter(_AT_ONCE)
         try:
-            found = await to_thread.run_sync(self._get, picture, side, limiter=self._limiter)
-        except (ImageError, Refused) as error:
-            status = error.status if isinstance(error, Refused) else 404
+            found = await self.in_turn(self._get, picture, side)
+        except ImageError as error:
             if request.headers.get("accept", "").startswith("image/"):
-                return Response(_NOTHING, status, media_type="image/svg+xml")
-            raise Refused(f"The image cannot be shown: {error}", status) from None
+                return Response(_NOTHING, 404, media_type="image/svg+xml")
+            raise Refused(f"The image cannot be shown: {error}", 404) from None
         mark = f'"{hashlib.sha256(found.data).hexdigest()[:20]}"'
         headers = {"Cache-Control": "private, max-age=300", "ETag": mark}
         if request.headers.get("if-none-match") == mark:
             return Response(status_code=304, headers=headers)
         return Response(found.data, media_type=found.media, headers=headers)
+
+    async def in_turn(self, work: Callable[..., T], *args: Any) -> T:
+        """Do work that decodes a picture, in a thread, when it is its turn."""
+        if self._limiter is None:
+            self._limiter = CapacityLimiter(_AT_ONCE)
+        return await to_thread.run_sync(work, *args, limiter=self._limiter)
 
     def _get(self, picture: Picture, side: int) -> Shown:
         key = (picture.ref, picture.root, side)
@@ -121,7 +94,7 @@ class Gallery:
             if key in self._held:
                 self._held.move_to_end(key)
                 return self._held[key]
-        found = shown(picture, side)
+        found = encoded(picture.open(), side)
         with self._lock:
             if key not in self._held:
                 self._held[key] = found

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import socket
+import sys
 from collections.abc import Callable
-from contextlib import suppress
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
-from counterpoint.errors import CounterpointError
+from counterpoint.errors import CounterpointError, Terminated
 
 if TYPE_CHECKING:
+    import uvicorn
     from fastapi import FastAPI
+
+    from counterpoint.studio.connections import PatientProtocol
 
 
 def is_loopback(host: str) -> bool:
@@ -25,15 +28,38 @@ def is_loopback(host: str) -> bool:
 
 
 def serve(app: FastAPI, host: str, port: int, announce: Callable[[str], None]) -> None:
-    """Serve until interrupted; `announce` is told the address once the port is held."""
+    """Serve until interrupted; `announce` is told the address once the port is held.
+
+    Ctrl-C is the usual end, and no failure; SIGTERM exits with 143.
+    """
+    try:
+        with bound(host, port) as held:
+            name = f"[{host}]" if ":" in host else host
+            announce(f"http://{name}:{held.getsockname()[1]}")
+            server_of(app).run([held])  # ends what is under way, then passes the signal on
+    except KeyboardInterrupt as stop:
+        if isinstance(stop, Terminated):
+            sys.exit(143)
+
+
+def server_of(app: FastAPI, protocol: type[PatientProtocol] | None = None) -> uvicorn.Server:
+    """A server of the app; `protocol` says how patient it is with slow clients."""
     import uvicorn
 
-    with bound(host, port) as held:
-        name = f"[{host}]" if ":" in host else host
-        announce(f"http://{name}:{held.getsockname()[1]}")
-        config = uvicorn.Config(app, log_level="warning", access_log=False, server_header=False)
-        with suppress(KeyboardInterrupt):  # how one ends it
-            uvicorn.Server(config).run([held])
+    from counterpoint.studio.connections import PatientProtocol
+
+    protocol = protocol or PatientProtocol
+    config = uvicorn.Config(
+        app,
+        http=protocol,
+        ws="none",
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        backlog=-(-protocol.connections_at_most // 2),  # accepted in one go, and then counted
+        timeout_graceful_shutdown=5,
+    )
+    return uvicorn.Server(config)
 
 
 def bound(host: str, port: int) -> socket.socket:

@@ -7,6 +7,7 @@ own.
 
 from __future__ import annotations
 
+import re
 from typing import Final
 from urllib.parse import unquote
 
@@ -17,6 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from counterpoint.studio.security import HEADERS
 
 LOOPBACK: Final = ("127.0.0.1", "localhost", "[::1]")
+_HOST: Final = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(?::[0-9]{0,5})?")
 
 
 class Shield:
@@ -47,8 +49,8 @@ class Shield:
     def _refusal(self, scope: Scope) -> PlainTextResponse | None:
         if host_of(scope) not in self.hosts:
             return PlainTextResponse(
-                "This server does not go by that name: use the address that was printed at its "
-                "start, or start it with --allow-host NAME.\n",
+                "Unknown Host header: use the address that was printed at the start, or start the "
+                "studio with --allow-host NAME.\n",
                 421,
             )
         if _is_odd(scope):
@@ -57,14 +59,10 @@ class Shield:
 
 
 def host_of(scope: Scope) -> str:
-    """The name in the Host header, without the port."""
+    """The name in the Host header, without the port; empty if the header is not of that form."""
     values = [value for name, value in scope["headers"] if name == b"host"]
-    if len(values) != 1:
-        return ""
-    host = values[0].decode("latin-1").lower()
-    if host.startswith("["):
-        return host[: host.find("]") + 1]
-    return host.rpartition(":")[0] if ":" in host else host
+    found = _HOST.fullmatch(values[0].decode("latin-1").lower()) if len(values) == 1 else None
+    return found[1] if found else ""
 
 
 def _is_odd(scope: Scope) -> bool:

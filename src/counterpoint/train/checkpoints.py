@@ -10,7 +10,6 @@ Nothing is pickled. Frozen weights are not in it: they are the start's, whose fi
 from __future__ import annotations
 
 import json
-import os
 import random
 import re
 import shutil
@@ -21,11 +20,12 @@ from typing import Any, Final
 
 import numpy as np
 import torch
-from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from counterpoint.errors import RunError
+from counterpoint.errors import RunError, reason
+from counterpoint.untrusted import parse_json, shortened, shown
+from counterpoint.writing import whole_folder
 
 FOLDER: Final = "checkpoints"
 _STATE, _WEIGHTS, _OPTIMISER = "state.json", "weights.safetensors", "optimiser.safetensors"
@@ -46,24 +46,11 @@ class Checkpoint:
 def save(run: Path, checkpoint: Checkpoint, keep: int) -> Path:
     """Write it beside the others; then all but the last `keep` are removed."""
     folder = run / FOLDER / f"step-{checkpoint.step:08d}"
-    draft = folder.with_name(f".{folder.name}.partial")
     told = {"format": _FORMAT, "step": checkpoint.step, **checkpoint.state}
-    try:
-        shutil.rmtree(draft, ignore_errors=True)
-        draft.mkdir(parents=True)
+    with whole_folder(folder, RunError) as draft:
         _save(checkpoint.weights, draft / _WEIGHTS)
         _save(checkpoint.optimiser, draft / _OPTIMISER)
         (draft / _STATE).write_text(json.dumps(told) + "\n", encoding="utf-8")
-        for path in (*draft.iterdir(), draft):
-            _to_disk(path)
-        _remove(folder)
-        draft.rename(folder)
-        _to_disk(folder.parent)
-    except (OSError, SafetensorError) as error:
-        shutil.rmtree(draft, ignore_errors=True)
-        raise RunError(
-            f"{folder}: the checkpoint cannot be written: {error}; the one before it is kept."
-        ) from None
     for old in steps_in(run)[:-keep]:
         _remove(run / FOLDER / f"step-{old:08d}")
     return folder
@@ -77,24 +64,25 @@ def steps_in(run: Path) -> list[int]:
 
 
 def load_last(run: Path, device: torch.device) -> Checkpoint | None:
-    """The last checkpoint; None if there is none. What a kill left half done is removed."""
-    for left in (run / FOLDER).glob(".*"):
-        shutil.rmtree(left, ignore_errors=True)
+    """The last checkpoint; None if there is none."""
     steps = steps_in(run)
     if not steps:
         return None
     folder = run / FOLDER / f"step-{steps[-1]:08d}"
     try:
-        state = json.loads((folder / _STATE).read_text(encoding="utf-8"))
-        if state["format"] != _FORMAT:
-            raise ValueError(f"its format is {state['format']}, this version reads {_FORMAT}")
+        state = parse_json((folder / _STATE).read_bytes(), _STATE)
+        if not isinstance(state, dict) or state.get("step") != steps[-1]:
+            raise ValueError(f"{_STATE} is not the state after its step")
+        if state.get("format") != _FORMAT:
+            raise ValueError(f"its format is {shown(state.get('format'))}, not {_FORMAT}")
         weights = load_file(folder / _WEIGHTS, device=str(device))
         optimiser = load_file(folder / _OPTIMISER)
-        return Checkpoint(int(state["step"]), state, weights, optimiser)
-    except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
-        why = " ".join(str(error).split())
+        return Checkpoint(steps[-1], state, weights, optimiser)
+    except Exception as error:  # readers of damaged files raise anything
+        why = reason(error) if isinstance(error, OSError) else shortened(error)
         raise RunError(
-            f"{folder} is damaged ({why}); remove it, and the run goes on from the one before it."
+            f"{folder} is damaged ({why.rstrip('.')}); remove it, and the run goes on from the one "
+            "before it."
         ) from None
 
 
@@ -103,22 +91,15 @@ def _save(tensors: Mapping[str, Tensor], path: Path) -> None:
     save_file({k: v.detach().to("cpu", copy=True).contiguous() for k, v in tensors.items()}, path)
 
 
-def _to_disk(path: Path) -> None:
-    """A rename must not come to the disk before what it renames."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
 def _remove(folder: Path) -> None:
     """Under another name first: half a checkpoint must not look like one."""
-    if folder.exists():
-        gone = folder.with_name(f".{folder.name}.gone")
-        shutil.rmtree(gone, ignore_errors=True)
+    gone = folder.with_name(".gone")
+    shutil.rmtree(gone, ignore_errors=True)  # what a kill has left of another one
+    try:
         folder.rename(gone)
-        shutil.rmtree(gone)
+    except OSError as error:
+        raise RunError(f"{folder}: cannot be removed: {reason(error)}.") from None
+    shutil.rmtree(gone, ignore_errors=True)
 
 
 # --- random states -----------------------------------------------------------------------------

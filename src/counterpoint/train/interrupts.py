@@ -9,10 +9,21 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
 
+from counterpoint.errors import Terminated
+
 
 @dataclass(slots=True)
 class Stop:
-    asked: bool = False
+    """Whether a signal has asked for a stop, and which one."""
+
+    signal: int | None = None
+
+    @property
+    def asked(self) -> bool:
+        return self.signal is not None
+
+    def error(self) -> KeyboardInterrupt:
+        return Terminated() if self.signal == signal.SIGTERM else KeyboardInterrupt()
 
 
 @contextmanager
@@ -29,9 +40,9 @@ def stop_between_steps(*, alone: bool) -> Iterator[Stop]:
 
     def ask(number: int, frame: FrameType | None) -> None:
         del frame
-        if stop.asked:
-            raise KeyboardInterrupt
-        stop.asked = True
+        at_once, stop.signal = stop.asked, number
+        if at_once:
+            raise stop.error()
 
     before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
     try:

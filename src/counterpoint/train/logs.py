@@ -9,7 +9,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from counterpoint.errors import MissingExtraError, RunError
+from counterpoint.errors import DataError, MissingExtraError, RunError
+from counterpoint.untrusted import parse_json
+from counterpoint.writing import whole_file
 
 LOG: Final = "log.jsonl"
 
@@ -75,11 +77,10 @@ class Log:
     def _forget(self, done: int) -> None:
         if not self.path.is_file():
             return
-        kept = [line for line in self.path.read_text(encoding="utf-8").splitlines() if line]
-        kept = [line for line in kept if _step(line) <= done]
-        draft = self.path.with_name(f".{LOG}.partial")
-        draft.write_text("".join(f"{line}\n" for line in kept), encoding="utf-8")
-        draft.replace(self.path)
+        lines = self.path.read_text(encoding="utf-8", errors="replace").splitlines()
+        kept = [line for line in lines if line and _step(line) <= done]
+        with whole_file(self.path, RunError) as draft:
+            draft.write_text("".join(f"{line}\n" for line in kept), encoding="utf-8")
 
 
 def _finite(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -97,9 +98,9 @@ def _finite(values: Mapping[str, Any]) -> dict[str, Any]:
 def _step(line: str) -> float:
     """The step of a line; a line that a kill cut off belongs to no step."""
     try:
-        return int(json.loads(line)["step"])
-    except (ValueError, KeyError, TypeError):
-        return float("inf")
+        return int(parse_json(line, LOG)["step"])
+    except (DataError, ValueError, LookupError, TypeError, OverflowError):
+        return math.inf
 
 
 def _board(folder: Path, done: int) -> Any:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -33,7 +33,7 @@ from counterpoint.train.model_folder import MODEL, final_state, save_model
 from counterpoint.train.outcome import Outcome
 from counterpoint.train.ranks import processes
 from counterpoint.train.recipe import Recipe
-from counterpoint.train.state import capture, claim, problems_of, restore
+from counterpoint.train.state import capture, claimed, problems_of, restore
 from counterpoint.train.steps import only
 from counterpoint.train.updating import update
 
@@ -62,25 +62,29 @@ def train(
         _refuse_missing(recipe)
         shown = display if display is not None and ranks.first else Silent()
         folder = recipe.folder
-        if ranks.first:
-            claim(recipe, folder)
-        ranks.wait()
-        run = build(recipe, ranks, progress if ranks.first else None)
-        saved = load_last(folder, ranks.device)
-        if saved is not None:
-            restore(run, saved)
-        done = 0 if saved is None else saved.step
-        judge = Judge(run, folder, progress) if ranks.first and recipe.benchmarks else None
-        _steps(run, folder, done, shown, judge)
-        state = final_state(run)
-        if ranks.first:
-            save_model(run, state, folder / MODEL, run.steps)
-        problems = problems_of(run)
-        if not ranks.first:
-            return None
-        model = f"open_clip:local-dir:{folder / MODEL}"
-        outcome = None if judge is None else judge.finally_(model)
-        return Trained(folder, model, run.steps, problems, outcome)
+        with claimed(recipe, folder) if ranks.first else nullcontext():
+            ranks.wait()
+            run = build(recipe, ranks, progress if ranks.first else None)
+            saved = load_last(folder, ranks.device)
+            if saved is not None:
+                restore(run, saved)
+            done = 0 if saved is None else saved.step
+            judge = Judge(run, folder, progress) if ranks.first and recipe.benchmarks else None
+            _steps(run, folder, done, shown, judge)
+            state = final_state(run)
+            if ranks.first:
+                save_model(run, state, folder / MODEL, run.steps)
+            problems = problems_of(run)
+            if not ranks.first:
+                return None
+            model = f"open_clip:local-dir:{folder / MODEL}"
+            if judge is not None:
+                shown.say(
+                    f"saved {folder / MODEL}; now it and its start are evaluated on "
+                    f"{', '.join(recipe.benchmarks)} (benchmarks=[] leaves this out)"
+                )
+            outcome = None if judge is None else judge.finally_(model)
+            return Trained(folder, model, run.steps, problems, outcome)
 
 
 def _refuse_missing(recipe: Recipe) -> None:
@@ -135,7 +139,7 @@ def _steps(run: Run, folder: Path, done: int, display: Display, judge: Judge | N
                     save(folder, checkpoint, recipe.keep)
                 ranks.wait()
             if stop.asked:
-                raise KeyboardInterrupt
+                raise stop.error()
             if _evaluates(recipe, after, run.steps):
                 _evaluate(run, after, judge, log)
                 meter = Meter()

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 from counterpoint.errors import DataError, ModelError, NotFoundError
 from counterpoint.registry import Registry, did_you_mean
 from counterpoint.train.batches import Features
+from counterpoint.untrusted import shown
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -117,7 +118,9 @@ def _option_faults(term: Term) -> list[str]:
             found.append(did_you_mean(f"option of {term.name!r}", name, known))
         elif not _fits(value, known[name].default):
             wanted = "true or false" if isinstance(known[name].default, bool) else "a number >= 0"
-            found.append(f"the option {name} of {term.name!r} must be {wanted}, not {value!r}.")
+            found.append(
+                f"the option {name} of {term.name!r} must be {wanted}, not {shown(value)}."
+            )
     return found
 
 
@@ -163,4 +166,4 @@ def _options(function: Callable[..., Tensor]) -> dict[str, Parameter]:
 def _fits(value: object, default: object) -> bool:
     if isinstance(default, bool) or isinstance(value, bool):
         return isinstance(default, bool) and isinstance(value, bool)
-    return isinstance(value, int | float) and math.isfinite(value) and value >= 0
+    return isinstance(value, int | float) and 0 <= value < math.inf

@@ -21,6 +21,7 @@ from counterpoint.models.torch_models import quiet
 from counterpoint.train.lora import merged_state
 from counterpoint.train.state import whole
 from counterpoint.train.wise import mixed
+from counterpoint.writing import whole_folder
 
 if TYPE_CHECKING:
     from counterpoint.train.building import Run
@@ -50,38 +51,27 @@ def final_state(run: Run) -> dict[str, Tensor]:
     return state
 
 
-def write_model(
+def fill_folder(
     folder: Path, id: str, start: OpenClip, state: Mapping[str, Tensor], about: Mapping[str, Any]
 ) -> None:
-    """A folder with `state` in the architecture of model `id`. It appears when it is whole.
+    """Put `state` in the architecture of model `id` into an empty folder.
 
     Floating-point tensors keep the type that they come in.
     """
-    draft = folder.with_name(f".{folder.name}.partial")
     name, source = _origin(id)
-    try:
-        shutil.rmtree(draft, ignore_errors=True)
-        draft.mkdir(parents=True)
-        tensors = {key: value.to("cpu", copy=True).contiguous() for key, value in state.items()}
-        quick = _quick_gelu(start.model)
-        metadata = {"format": "pt", "quick_gelu": str(quick).lower()}
-        save_file(tensors, draft / _WEIGHTS, metadata=metadata)
-        with quiet():
-            model_cfg = dict(open_clip.get_model_config(name))
-        if quick:
-            model_cfg["quick_gelu"] = True
-        config = {"model_cfg": model_cfg, "preprocess_cfg": start.model.visual.preprocess_cfg}
-        _write(draft / _CONFIG, config)
-        shutil.copymode(draft / _CONFIG, draft / _WEIGHTS)  # safetensors writes for its owner only
-        _write(draft / ABOUT, dict(about))
-        _copy_tokenizer(start, source, draft)
-        if folder.exists():
-            shutil.rmtree(folder)
-        draft.rename(folder)
-    except OSError as error:
-        raise RunError(f"{folder}: the model cannot be written: {error}.") from None
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)
+    tensors = {key: value.to("cpu", copy=True).contiguous() for key, value in state.items()}
+    quick = _quick_gelu(start.model)
+    # No second key: safetensors writes metadata in random order, and a model is the same bytes.
+    save_file(tensors, folder / _WEIGHTS, metadata={"quick_gelu": str(quick).lower()})
+    with quiet():
+        model_cfg = dict(open_clip.get_model_config(name))
+    if quick:
+        model_cfg["quick_gelu"] = True
+    config = {"model_cfg": model_cfg, "preprocess_cfg": start.model.visual.preprocess_cfg}
+    _write(folder / _CONFIG, config)
+    shutil.copymode(folder / _CONFIG, folder / _WEIGHTS)  # safetensors writes for its owner only
+    _write(folder / ABOUT, dict(about))
+    _copy_tokenizer(start, source, folder)
 
 
 def save_model(run: Run, state: Mapping[str, Tensor], folder: Path, step: int) -> None:
@@ -93,7 +83,8 @@ def save_model(run: Run, state: Mapping[str, Tensor], folder: Path, step: int) -
         "recipe": run.recipe.settled(),
         "notes": list(run.trained.start.notes),
     }
-    write_model(folder, run.recipe.model, run.trained.start, stored, about)
+    with whole_folder(folder, RunError) as draft:
+        fill_folder(draft, run.recipe.model, run.trained.start, stored, about)
 
 
 def _origin(id: str) -> tuple[str, Path | None]:

@@ -19,7 +19,7 @@ from counterpoint.errors import RunError
 from counterpoint.evaluation import BATCH, evaluate
 from counterpoint.galleries import is_gallery
 from counterpoint.metric_registry import METRICS, Metric
-from counterpoint.progress import Progress
+from counterpoint.progress import Progress, Quiet
 from counterpoint.results import Row, as_json, averaging_of, members_in, rows
 from counterpoint.runs import Part, Run
 from counterpoint.scoring.kinds import Model
@@ -59,6 +59,8 @@ class Change:
     n: int
     chance: float | None
     verdict: Judgement
+    start_ties: int  # values that hang on a tie
+    tuned_ties: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +110,9 @@ def evaluate_outcome(
             store=store,
             progress=progress,
         )
+    advance = (progress or Quiet()).start("resampling", 1)
     found = outcome(runs["start"], runs["tuned"])
+    advance(1)
     write_outcome(found, Path(out) / FILE)
     return found
 
@@ -275,6 +279,8 @@ def _change(start: Row, tuned: Row, gap: _Gap) -> Change:
         gap.n,
         start.chance,
         gap.verdict,
+        start.ties,
+        tuned.ties,
     )
 
 

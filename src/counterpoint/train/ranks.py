@@ -13,6 +13,7 @@ import torch
 from torch import distributed
 
 from counterpoint.errors import ModelError
+from counterpoint.models.torch_models import pick_device
 
 if TYPE_CHECKING:
     from counterpoint.train.recipe import Recipe
@@ -39,7 +40,7 @@ class Ranks:
 def processes(recipe: Recipe) -> Iterator[Ranks]:
     """Join the others if torchrun has set the environment; leave them in the end."""
     size, rank = int(os.environ.get("WORLD_SIZE", "1")), int(os.environ.get("RANK", "0"))
-    device = _device(recipe.device)
+    device = _device(recipe.device, size)
     started = False
     if (size > 1 or (recipe.sharded and "RANK" in os.environ)) and not distributed.is_initialized():
         # nccl with gloo beside it, for small things that need not wait for the GPU; the first rank
@@ -58,11 +59,13 @@ def processes(recipe: Recipe) -> Iterator[Ranks]:
             distributed.destroy_process_group()
 
 
-def _device(name: str) -> torch.device:
-    if name == "cpu" or (name == "auto" and not torch.cuda.is_available()):
-        return torch.device("cpu")
-    if not torch.cuda.is_available():
-        raise ModelError("device=cuda: torch sees no GPU here; use device=cpu or device=auto.")
-    device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+def _device(name: str, processes: int) -> torch.device:
+    device = pick_device(name)
+    if device.type != "cuda":
+        return device
+    if device.index is None:
+        device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+    elif processes > 1:
+        raise ModelError(f"device={name} is one GPU for {processes} processes; use device=cuda.")
     torch.cuda.set_device(device)
     return device

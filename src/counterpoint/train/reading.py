@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from counterpoint.errors import DataError, MissingExtraError, NotFoundError
+from counterpoint.errors import DataError, MissingExtraError, NotFoundError, reason
 from counterpoint.registry import did_you_mean
+from counterpoint.untrusted import shortened, shown
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
@@ -17,6 +20,8 @@ if TYPE_CHECKING:
     from counterpoint.train.recipe import Recipe
 
 FOLDER: Final = Path(__file__).parent / "recipes"
+_LARGEST: Final = 2**18  # bytes of a recipe
+_LISTED: Final = 20  # mistakes in a message
 _WORLD: Final = "_world"  # what `--world` puts over a recipe
 
 
@@ -51,9 +56,15 @@ def recipe_text(name: str) -> str:
             raise NotFoundError(did_you_mean("recipe", name, recipe_names()))
         path = FOLDER / f"{name}.yaml"
     try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"{path}: not a readable recipe: {error}.") from None
+        with path.open("rb") as file:
+            text = file.read(_LARGEST + 1)
+        if len(text) > _LARGEST:
+            raise DataError(f"{path}: not a recipe: it is larger than {_LARGEST:,} bytes.")
+        return text.decode("utf-8")
+    except OSError as error:
+        raise DataError(f"{path}: not a readable recipe: {reason(error)}.") from None
+    except ValueError as error:
+        raise DataError(f"{path}: not a readable recipe: {shortened(error)}.") from None
 
 
 def load_recipe(name: str, changes: Sequence[str] = (), *, world: bool = False) -> Recipe:
@@ -70,13 +81,13 @@ def merged(name: str, changes: Sequence[str] = (), *, world: bool = False) -> di
     values = _parse(recipe_text(name), name)
     if world:
         values = _over(values, _parse(recipe_text(str(FOLDER / f"{_WORLD}.yaml")), _WORLD))
-    knobs, faults = values.get("knobs") or {}, []
+    knobs, faults = _knobs(values), []
     for change in changes:
         key, equals, text = change.partition("=")
         if not equals or not key:
-            raise DataError(f"{change!r} is not a change: write key=value, as in lr=1e-5.")
+            raise DataError(f"{shown(change)} is not a change: write key=value, as in lr=1e-5.")
         try:
-            _set(values, str(knobs.get(key, key)).split("."), _value(text), change)
+            _set(values, str(knobs.get(key, key)).split("."), _value(text), shortened(change))
         except DataError as error:
             faults.append(str(error))
     if faults:
@@ -98,8 +109,15 @@ def check(name: str, values: Mapping[str, Any]) -> Recipe:
     except ValidationError as error:
         problems = [_told(problem, values) for problem in error.errors(include_url=False)]
     count = "1 mistake" if len(problems) == 1 else f"{len(problems)} mistakes"
-    told = "; ".join(problems)
+    more = len(problems) - _LISTED
+    told = "; ".join(problems[:_LISTED]) + (f"; and {more:,} more" if more > 0 else "")
     raise DataError(f"recipe {name}: {count}: {told}" + ("" if told.endswith("?") else "."))
+
+
+def _knobs(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Short names for keys; none where something else stands there, which `check` refuses."""
+    found = values.get("knobs")
+    return found if isinstance(found, dict) else {}
 
 
 def as_yaml(values: Mapping[str, Any]) -> str:
@@ -120,7 +138,11 @@ def _parse(text: str, name: str) -> dict[str, Any]:
 
 
 def _value(text: str) -> Any:
-    return _yaml(text, repr(text)) if text else ""
+    return _yaml(text, shown(text)) if text else ""
+
+
+# PyYAML reads YAML 1.1, where a number with an exponent needs a point and a sign: 1.0e-2, not 1e-2.
+_EXPONENT: Final = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+$")
 
 
 def _yaml(text: str, where: str) -> Any:
@@ -130,21 +152,32 @@ def _yaml(text: str, where: str) -> Any:
         raise MissingExtraError("training", "train") from None
 
     class Loader(yaml.SafeLoader):  # type: ignore[misc]
-        """Refuses a key that stands twice: YAML would take the last in silence."""
+        """Refuses a key that stands twice, of which YAML would take the last in silence; and
+        aliases, with which a short text can stand for endless values."""
+
+        def compose_node(self, parent: Any, index: Any) -> Any:
+            if self.check_event(yaml.AliasEvent):
+                mark = self.peek_event().start_mark
+                raise yaml.composer.ComposerError(
+                    None, None, "write the value out instead of an alias (*)", mark
+                )
+            return super().compose_node(parent, index)
 
         def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
-            keys = [self.construct_object(key, deep=True) for key, _ in node.value]
-            if twice := next((key for key in keys if keys.count(key) > 1), None):
+            counts = Counter(self.construct_object(key, deep=True) for key, _ in node.value)
+            if twice := [key for key, count in counts.items() if count > 1]:
                 raise yaml.constructor.ConstructorError(
-                    None, None, f"the key {twice!r} stands twice", node.start_mark
+                    None, None, f"the key {shown(twice[0])} stands twice", node.start_mark
                 )
             return super().construct_mapping(node, deep)
 
+    Loader.add_implicit_resolver("tag:yaml.org,2002:float", _EXPONENT, [*"+-.0123456789"])
     try:
         return yaml.load(text, Loader)
-    except (yaml.YAMLError, ValueError, TypeError) as error:
-        why = " ".join(str(error).split())
-        raise DataError(f"{where} is not valid YAML: {why}.") from None
+    except RecursionError:
+        raise DataError(f"{where} is not valid YAML: it is nested too deeply.") from None
+    except Exception as error:  # the library raises anything where a tag does not fit its value
+        raise DataError(f"{where} is not valid YAML: {shortened(error)}.") from None
 
 
 def _over(values: Mapping[str, Any], upper: Mapping[str, Any]) -> dict[str, Any]:
@@ -180,9 +213,9 @@ def _item(place: Any, part: str, change: str) -> Any:
     """An element of a list by its number, or a term of the loss by its name."""
     if not isinstance(place, list):
         raise DataError(f"{change}: there is no {part} there.")
-    if part.isdigit() and int(part) < len(place):
+    if part.isdecimal() and len(part) < 10 and int(part) < len(place):
         return place[int(part)]
-    named = {str(t.get("term")): t for t in place if isinstance(t, dict)}
+    named = {shortened(t.get("term")): t for t in place if isinstance(t, dict)}
     if part in named:
         return named[part]
     raise DataError(f"{change}: {did_you_mean('term of this loss', part, named)}")
@@ -192,18 +225,18 @@ def _item(place: Any, part: str, change: str) -> Any:
 
 
 def _told(problem: ErrorDetails, values: Mapping[str, Any]) -> str:
-    where = ".".join(_named(problem["loc"], values))
+    where = shortened(".".join(_named(problem["loc"], values)))
     if problem["type"] == "extra_forbidden":
         *above, name = problem["loc"]
         known = _keys_at([str(part) for part in above])
-        known += [] if above else [*(values.get("knobs") or {})]
+        known += [] if above else map(str, _knobs(values))
         close = get_close_matches(str(name), known, n=1, cutoff=0.6)
         return f"{where}: unknown key" + (f", did you mean {close[0]!r}?" if close else "")
     message = problem["msg"].removeprefix("Value error, ")
-    message = message[:1].lower() + message[1:]
+    message = message[:1].lower() + message[1:1000]
     if problem["type"] in ("missing", "value_error"):
         return f"{where}: {message}" if where else message
-    return f"{where}: {message}, not {problem['input']!r}"
+    return f"{where}: {message}, not {shown(problem['input'])}"
 
 
 def _named(place: Sequence[int | str], values: Mapping[str, Any]) -> list[str]:

@@ -13,8 +13,10 @@ try:
 except ImportError:
     raise MissingExtraError("training", "train") from None
 
+from counterpoint.models import DEVICES, is_device
 from counterpoint.train import losses
 from counterpoint.train.data import DataConfig
+from counterpoint.untrusted import shown
 
 Share = Annotated[float, Field(ge=0, lt=1)]
 # What may differ between a run and its continuation: it changes no weight.
@@ -82,7 +84,7 @@ class Recipe(_Section):
     ema: Share | None = Field(None, description="decay; the averaged weights are the result")
     wise: float = Field(1.0, gt=0, le=1, description="alpha: share of tuned weights in the result")
     sharded: bool = Field(False, description="FSDP2 instead of DDP, for models too large for a GPU")
-    device: Literal["auto", "cpu", "cuda"] = "auto"
+    device: str = "auto"
     seed: int = Field(0, ge=0, lt=2**63)
 
     save_every: int = Field(1000, ge=0, description="steps; 0: only at the end")
@@ -101,6 +103,13 @@ class Recipe(_Section):
         if found := losses.faults(terms_of(loss)):
             raise ValueError(" ".join(found).removesuffix("."))
         return loss
+
+    @field_validator("device")
+    @classmethod
+    def _device(cls, name: str) -> str:
+        if not is_device(name):
+            raise ValueError(f"should be {DEVICES}, not {shown(name)}")
+        return name
 
     @field_validator("clamp_scale", "grad_clip", "ema", "lora", mode="before")
     @classmethod

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -12,9 +13,11 @@ import torch
 from torch import Tensor, distributed
 from torch.distributed.tensor import DTensor, distribute_tensor
 
-from counterpoint.errors import RunError
+from counterpoint.errors import CounterpointError, RunError, reason
 from counterpoint.train.checkpoints import Checkpoint, random_states, restore_random
 from counterpoint.train.recipe import Recipe
+from counterpoint.untrusted import parse_json, shortened, shown
+from counterpoint.writing import locked, whole_file
 
 if TYPE_CHECKING:
     from counterpoint.train.building import Run
@@ -46,8 +49,21 @@ def capture(run: Run, step: int) -> Checkpoint:
     return Checkpoint(step, state, weights, optimiser)
 
 
-@torch.no_grad()
 def restore(run: Run, saved: Checkpoint) -> None:
+    try:
+        _restore(run, saved)
+    except CounterpointError:
+        raise
+    except Exception as error:  # of values that are not those which were saved, anything comes
+        raise RunError(
+            f"{run.recipe.folder}: the checkpoint of step {saved.step:,} does not fit this run "
+            f"({type(error).__name__}: {shortened(error)}); remove it, and the run goes on from "
+            "the one before it."
+        ) from None
+
+
+@torch.no_grad()
+def _restore(run: Run, saved: Checkpoint) -> None:
     _refuse_other_start(run, saved)
     for name, parameter in run.parameters.items():
         _fill(parameter, saved.weights[name])
@@ -121,41 +137,59 @@ def _refuse_other_start(run: Run, saved: Checkpoint) -> None:
         )
     if saved.state["steps"] != run.steps or set(run.parameters) - set(saved.weights):
         raise RunError(
-            f"{run.recipe.folder} was begun for {saved.state['steps']} steps and it would be "
-            f"{run.steps} now: the data has changed; name another folder: out=FOLDER."
+            f"{run.recipe.folder} was begun for {shown(saved.state['steps'])} steps and it would "
+            f"be {run.steps} now: the data has changed; name another folder: out=FOLDER."
         )
 
 
 # --- the folder --------------------------------------------------------------------------------
 
 
-def claim(recipe: Recipe, folder: Path) -> None:
-    """Write down whose folder this is; refuse one that belongs to another recipe."""
+@contextmanager
+def claimed(recipe: Recipe, folder: Path) -> Iterator[None]:
+    """Hold the folder for one training at a time.
+
+    It remembers its recipe: a folder that belongs to another one is refused.
+    """
+    place = folder.absolute()  # `out=.` has no name
+    with ExitStack() as stack:
+        try:
+            place.parent.mkdir(parents=True, exist_ok=True)
+            stack.enter_context(locked(place))
+            _claim(recipe, folder)
+        except OSError as error:
+            raise RunError(f"{folder}: cannot be used: {reason(error)}.") from None
+        yield
+
+
+def _claim(recipe: Recipe, folder: Path) -> None:
     path = folder / RECIPE
     settled = recipe.settled()
-    try:
-        if path.is_file():
-            _refuse_other(json.loads(path.read_text(encoding="utf-8")), settled, folder)
-            return
-        if folder.is_dir() and any(not p.name.startswith(".") for p in folder.iterdir()):
+    if path.is_file():
+        begun = parse_json(path.read_bytes(), path, RunError)
+        try:
+            _refuse_other(begun, settled, folder)
+        except (AttributeError, KeyError, RecursionError, TypeError):
             raise RunError(
-                f"{folder} exists and holds something else; name another folder: out=FOLDER."
-            )
-        folder.mkdir(parents=True, exist_ok=True)
-        draft = path.with_name(f".{RECIPE}.partial")
+                f"{path}: not the recipe of a run; name another folder: out=FOLDER."
+            ) from None
+        return
+    if folder.is_dir() and any(not p.name.startswith(".") for p in folder.iterdir()):
+        raise RunError(
+            f"{folder} exists and holds something else; name another folder: out=FOLDER."
+        )
+    with whole_file(path, RunError) as draft:
         draft.write_text(json.dumps(settled, indent=1) + "\n", encoding="utf-8")
-        draft.replace(path)
-    except (OSError, ValueError) as error:
-        raise RunError(f"{path}: cannot be used: {error}.") from None
 
 
 def _refuse_other(begun: Mapping[str, Any], asked: Mapping[str, Any], folder: Path) -> None:
     before, now = _flat(begun), _flat(asked)
     for key in sorted({*before, *now}):
         if before.get(key) != now.get(key):
+            name = shortened(key)
             raise RunError(
-                f"{folder} holds a run with {key}={_told(before.get(key))}, and this recipe has "
-                f"{key}={_told(now.get(key))}; name another folder (out=FOLDER), or set it back."
+                f"{folder} holds a run with {name}={_told(before.get(key))}, and this recipe has "
+                f"{name}={_told(now.get(key))}; name another folder (out=FOLDER), or set it back."
             )
 
 
@@ -173,4 +207,4 @@ def _flat(values: Mapping[str, Any], above: str = "") -> dict[str, Any]:
 
 
 def _told(value: object) -> str:
-    return "none" if value is None else str(value)
+    return "none" if value is None else shortened(value if isinstance(value, str) else shown(value))

@@ -12,10 +12,9 @@ a time in random order of their samples.
 from __future__ import annotations
 
 import hashlib
-import json
-import os
 import tarfile
 from collections import Counter
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
@@ -24,13 +23,15 @@ import numpy as np
 import platformdirs
 from PIL import Image
 
-from counterpoint.errors import DataError, ImageError, MissingExtraError
+from counterpoint.errors import DataError, MissingExtraError, reason
 from counterpoint.layout import offsets
 from counterpoint.progress import Progress
 from counterpoint.train.data import DataConfig
 from counterpoint.train.decoding import decode
 from counterpoint.train.loading import Setting
 from counterpoint.train.samples import Record, Samples, Source
+from counterpoint.untrusted import parse_json, shortened
+from counterpoint.writing import whole_file
 
 try:
     from webdataset.shardlists import expand_urls
@@ -92,19 +93,14 @@ def _index(shard: Path) -> np.ndarray:
     try:
         found: np.ndarray = np.load(kept)
         return found
-    except (OSError, ValueError):
-        found = _scan(shard)
-    try:
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        partial = kept.with_name(f".{name}.{os.getpid()}.npy")
-        np.save(partial, found)
-        partial.replace(kept)
-    except OSError:
-        pass  # the next run scans again
+    except (OSError, ValueError, EOFError):
+        found = _scan(shard, stat.st_size)
+    with suppress(DataError), whole_file(kept) as draft:  # or the next run scans again
+        np.save(draft, found)
     return found
 
 
-def _scan(shard: Path) -> np.ndarray:
+def _scan(shard: Path, size: int) -> np.ndarray:
     """Read the headers of a tar file. Members of one sample follow each other."""
     rows: list[list[int]] = []
     last = None
@@ -119,10 +115,13 @@ def _scan(shard: Path) -> np.ndarray:
                     last = sample
                 part = _part(ending.lower())
                 if part is not None:
+                    if not 0 <= member.size <= size - member.offset_data:
+                        raise tarfile.ReadError("a member is longer than the file")
                     rows[-1][2 * part : 2 * part + 2] = member.offset_data, member.size
                 tar.members = []  # type: ignore[attr-defined]  # or it remembers every header
-    except (tarfile.TarError, OSError) as error:
-        raise DataError(f"{shard}: not a readable, uncompressed tar file: {error}.") from None
+    except Exception as error:  # of damaged headers the library raises anything
+        why = reason(error) if isinstance(error, OSError) else shortened(error)
+        raise DataError(f"{shard}: not a readable, uncompressed tar file: {why}.") from None
     return np.array(rows, dtype=np.int64).reshape(-1, 2 * _PARTS)
 
 
@@ -171,11 +170,7 @@ class _Shards(Source):
         )
 
     def image(self, number: int, side: int) -> Image.Image:
-        try:
-            data = self._read(number, 0)
-        except OSError as error:
-            raise ImageError(f"{self._where(number)}: cannot be read: {error}.") from None
-        return decode(data, self._where(number), side)
+        return decode(self._read(number, 0), self._where(number), side)
 
     def _of_type(self, texts: list[str], types: object, number: int) -> list[str]:
         if self.only is None or not texts:
@@ -190,19 +185,19 @@ class _Shards(Source):
     def _json(self, number: int) -> dict[str, Any]:
         if not self.index[number, 4]:
             return {}
-        try:
-            found = json.loads(self._read(number, 1))
-        except (ValueError, OSError) as error:
-            raise DataError(f"{self._where(number)}: its JSON is broken: {error}.") from None
+        found = parse_json(self._read(number, 1), self._where(number))
         if not isinstance(found, dict):
             raise DataError(f"{self._where(number)}: its JSON is no object.")
         return found
 
     def _read(self, number: int, part: int) -> bytes:
         start, size = self.index[number, 1 + 2 * part : 3 + 2 * part].tolist()
-        with self._shard(number).open("rb") as file:  # a handle kept would be shared with workers
-            file.seek(start)
-            return file.read(size)
+        try:
+            with self._shard(number).open("rb") as file:  # one kept would be shared with workers
+                file.seek(start)
+                return file.read(size)
+        except OSError as error:
+            raise DataError(f"{self._where(number)}: cannot be read: {reason(error)}.") from None
 
     def _shard(self, number: int) -> Path:
         return self.shards[self.index[number, 0]]

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import json
-import os
-import shutil
 from pathlib import Path
 from typing import Final
 
 import torch
 
-from counterpoint.errors import MissingExtraError, ModelError
+from counterpoint.errors import DataError, MissingExtraError, ModelError
 from counterpoint.models.open_clip import OpenClip, load
 from counterpoint.train.wise import Line, unlike
+from counterpoint.untrusted import parse_json
+from counterpoint.writing import whole_folder
 
 try:
-    from counterpoint.train.model_folder import ABOUT, write_model
+    from counterpoint.train.model_folder import ABOUT, fill_folder
 except ModuleNotFoundError:  # the loop's settings are pydantic's
     raise MissingExtraError("counterpoint wise --save", "train") from None
 
@@ -33,21 +32,13 @@ def save_at(line: Line, alpha: float, folder: Path) -> None:
     about = {_WISE: {"alpha": alpha, **_ends(line)}, "notes": list(model.notes)}
     # Of two that are alike but for their weights, the one that brings its config and tokenizer.
     id = next((id for id in (line.tuned, line.base) if id.startswith(_FOLDERS)), line.tuned)
-    draft = folder.with_name(f".{folder.name}.{os.getpid()}.wise")
-    try:
-        write_model(draft, id, model, model.model.state_dict(), about)
+    with whole_folder(folder, ModelError) as draft:
+        fill_folder(draft, id, model, model.model.state_dict(), about)
         if why := _other(model, load(f"local-dir:{draft}", line.options)):
             raise ModelError(
                 f"{line.name(alpha)} cannot be saved as an open_clip folder: loaded again it is "
                 f"another model: {why}."
             )
-        if folder.exists():
-            shutil.rmtree(folder)
-        draft.rename(folder)
-    except OSError as error:
-        raise ModelError(f"{folder}: cannot be written: {error}.") from None
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)
 
 
 def _other(model: OpenClip, again: OpenClip) -> str:
@@ -74,10 +65,11 @@ def refuse_other(folder: Path, line: Line) -> None:
     if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
         return
     try:
-        about = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        about = parse_json((folder / ABOUT).read_bytes(), ABOUT)
+    except (OSError, DataError):
         about = {}
-    if not isinstance(about, dict) or _WISE not in about:
+    made = about.get(_WISE) if isinstance(about, dict) else None
+    if not isinstance(made, dict):
         raise ModelError(f"{folder} exists and was not made by wise; choose another --save folder.")
-    if any(about[_WISE].get(name) != end for name, end in _ends(line).items()):
+    if any(made.get(name) != end for name, end in _ends(line).items()):
         raise ModelError(f"{folder} holds a mix of other models; choose another --save folder.")

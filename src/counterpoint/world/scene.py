@@ -6,12 +6,14 @@ asks for, so that no relation is ever a close call.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 import numpy as np
 
 from counterpoint.errors import CounterpointError
+from counterpoint.untrusted import shown
 from counterpoint.world.lexicon import COLOURS, SHAPES, SIZES, TEXTURES
 
 GRID: Final = 3
@@ -23,6 +25,7 @@ KINDS: Final[tuple[Attribute, ...]] = ("size", "colour", "texture")  # in the or
 
 
 _SIZES, _COLOURS = tuple(SIZES), tuple(COLOURS)
+_MOST: Final = GRID**2  # objects of a scene
 
 
 class SceneCodeError(CounterpointError):
@@ -76,29 +79,27 @@ class Scene:
 def read_scene(code: str) -> Scene:
     """The inverse of `Scene.code`."""
     try:
-        ground, *rows = code.split(";")
-        things = tuple(_read_thing(row) for row in rows)
-        scene = Scene(things, _read_share(ground))
-    except (ValueError, KeyError) as error:
-        raise SceneCodeError(f"{code!r} is not the code of a world scene: {error}.") from None
-    if not things:
-        raise SceneCodeError(f"{code!r} is not the code of a world scene: it has no objects.")
-    return scene
+        ground, *rows = code.split(";", _MOST + 1)
+        if not 1 <= len(rows) <= _MOST:
+            raise ValueError(f"it should have 1 to {_MOST} objects")
+        return Scene(tuple(_read_thing(row) for row in rows), _read_share(ground))
+    except ValueError as error:
+        raise SceneCodeError(f"{shown(code)} is not the code of a world scene: {error}.") from None
 
 
 def _read_thing(row: str) -> Thing:
     size, colour, texture, shape, x, y = row.split(",")
     for word, words in ((size, SIZES), (colour, COLOURS), (texture, TEXTURES), (shape, SHAPES)):
         if word not in words:
-            raise ValueError(f"unknown word {word!r}")
+            raise ValueError(f"unknown word {shown(word)}")
     return Thing(shape, size, colour, texture, _read_share(x), _read_share(y))
 
 
 def _read_share(text: str) -> float:
-    value = float(text)
-    if not 0 <= value <= 1:  # a NaN is neither
-        raise ValueError(f"{text} is not between 0 and 1")
-    return value
+    with suppress(ValueError):
+        if 0 <= (value := float(text)) <= 1:  # a NaN is neither
+            return value
+    raise ValueError(f"{shown(text)} is not a number between 0 and 1")
 
 
 def related(first: Thing, relation: str, second: Thing) -> bool:

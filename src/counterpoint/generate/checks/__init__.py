@@ -20,11 +20,12 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Final
 
-from counterpoint.generate.checks.change import Change, normal
+from counterpoint.caption_words import normal
+from counterpoint.generate.checks.change import Change
 from counterpoint.generate.checks.format import like, looks_alike, uniform
 from counterpoint.generate.checks.meaning import disguised_negative, disguised_positive
 from counterpoint.generate.checks.minimal import changed, duplicate, minimal
-from counterpoint.generate.checks.slots import Thesaurus
+from counterpoint.generate.checks.slots import Thesaurus, doubt
 from counterpoint.generate.checks.wording import articles, whole_words
 from counterpoint.generate.pairs import Kind, Type
 
@@ -51,10 +52,15 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The checks that were passed, in order, and the first that was not: `NAME: REASON`."""
+    """The checks that were passed, in order, and the first that was not: `NAME: REASON`.
+
+    `doubt` says why a positive that has passed them all may yet be false: `narrower` (crimson for
+    red), or what the lexicon says of the new word.
+    """
 
     passed: tuple[str, ...]
     refused: str
+    doubt: str = ""
 
 
 def _meaning(change: Change, claim: Claim) -> str:
@@ -91,7 +97,7 @@ def check(
         fault = find_fault(change, claim)
         if fault:
             return Verdict(_ALL[:number], f"{name}: {fault}")
-    return Verdict(_ALL, "")
+    return Verdict(_ALL, "", doubt(change) if kind == "positive" else "")
 
 
 def reasons(caption: str, text: str, claim: Claim) -> dict[str, str]:

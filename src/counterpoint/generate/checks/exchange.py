@@ -13,13 +13,12 @@ from __future__ import annotations
 
 from typing import Final
 
+from counterpoint.generate.checks.borders import Context, Part, bare_end, is_mark, same_form
 from counterpoint.generate.checks.change import Change, Exchange
 from counterpoint.generate.checks.contexts import (
-    Context,
-    Part,
+    CONJUNCTS,
+    PERHAPS_CONJUNCTS,
     Same,
-    bare_end,
-    is_mark,
     judge_conjuncts,
     judge_symmetric,
     symmetric,
@@ -39,29 +38,29 @@ def same_meaning(change: Exchange) -> Same | None:
         return Same("same phrase", True)
     if _garbled(change):
         return Same("perhaps same phrase", False)
-    before, between, after = change.before, change.between, change.after
-    left = _common_tail(before, between)
-    right = _common_head(between[: len(between) - left], after)
-    marks = change.marks
-    end = len(before) + len(change.first) + len(between)
+    between, marks = change.between, change.marks
+    left = _common_tail(change.before, between)
+    right = _common_head(between[: len(between) - left], change.after)
+    place = len(change.before) + len(change.first)
     for shared in range(right, -1, -1):  # "a small dog next to a big dog": `dog` is shared
         for known in range(left, -1, -1):  # "two sinks next to two mirrors": `two` is
             middle = between[shared : len(between) - known]
-            start = len(before) + len(change.first) + shared
-            joint = _joint(middle, marks[start : end - known + 1], change.first)
-            if joint:
-                context = Context(
-                    before[: len(before) - known],
-                    change.first,
-                    middle,
-                    change.second + after[:shared],
-                    after[shared:],
-                    marks,
-                )
-                found = _JUDGES[joint](context)
-                if found:
-                    return found
+            gaps = marks[place + shared : place + len(between) - known + 1]
+            joint = _joint(middle, gaps, change.first)
+            found = _JUDGES[joint](_context(change, known, middle, shared)) if joint else None
+            if found:
+                return found
     return None
+
+
+def _context(change: Exchange, known: int, middle: Part, shared: int) -> Context:
+    """Both parts with the words that they share before and behind them."""
+    before, after = change.before, change.after
+    start, end = before[len(before) - known :], after[:shared]
+    first, second = start + change.first + end, start + change.second + end
+    return Context(
+        before[: len(before) - known], first, middle, second, after[shared:], change.marks
+    )
 
 
 def same_list(change: Change) -> Same | None:
@@ -69,28 +68,38 @@ def same_list(change: Change) -> Same | None:
     marks = change.old.gaps[change.start : len(change.old.words) - change.tail]
     if COORDINATORS.isdisjoint(change.removed) and not any(map(is_mark, marks)):
         return None
-    whole = sorted(_items(change.old.words, change.old.gaps, 0))
-    if len(whole) > 1 and whole == sorted(_items(change.new.words, change.new.gaps, 0)):
-        return Same("conjuncts", True)
+    whole = _items(change.old.words, change.old.gaps, 0)
+    if len(whole) > 1 and _alike(whole, _items(change.new.words, change.new.gaps, 0)):
+        return CONJUNCTS if same_form(whole) else PERHAPS_CONJUNCTS
     old = _items(change.removed, change.old.gaps, change.start)
     new = _items(change.inserted, change.new.gaps, change.start)
-    if len(old) < 3 or sorted(old) != sorted(new) or max(map(len, old)) > _ITEM:
+    if len(old) < 3 or not _alike(old, new) or max(len(_plain(item)) for item in old) > _ITEM:
         return None
     if len({role(item[-1]) for item in old}) > 1:
         return None  # "brown, leather seats and a red wall": brown and red are no items
     context = Context(change.before, old[0], ("and",), old[-1], change.after, change.old.gaps)
-    return judge_conjuncts(context)
+    found = judge_conjuncts(context)
+    return found if found is None or same_form(old) else PERHAPS_CONJUNCTS
 
 
 def _items(words: Part, gaps: Part, start: int) -> list[Part]:
-    """A run of words cut at every "and", "or" and comma, articles aside."""
+    """A run of words cut at every "and", "or" and comma."""
     items: list[list[str]] = [[]]
     for word, gap in zip(words, gaps[start:], strict=False):
         if (word in COORDINATORS or is_mark(gap)) and items[-1]:
             items.append([])
-        if word not in COORDINATORS and word not in DETERMINERS:
+        if word not in COORDINATORS:
             items[-1].append(word)
-    return [tuple(item) for item in items if item]
+    return [tuple(item) for item in items if not DETERMINERS.issuperset(item)]
+
+
+def _alike(old: list[Part], new: list[Part]) -> bool:
+    """Whether the items are the same, articles aside."""
+    return sorted(map(_plain, old)) == sorted(map(_plain, new))
+
+
+def _plain(item: Part) -> Part:
+    return tuple(word for word in item if word not in DETERMINERS)
 
 
 def _one_phrase(change: Exchange) -> bool:

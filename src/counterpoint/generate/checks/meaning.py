@@ -10,7 +10,8 @@ from collections.abc import Collection
 from itertools import pairwise, product
 from typing import Final
 
-from counterpoint.generate.checks.change import Change, find_exchange, normal
+from counterpoint.caption_words import normal
+from counterpoint.generate.checks.change import Change, find_exchange
 from counterpoint.generate.checks.contexts import Same
 from counterpoint.generate.checks.exchange import same_list, same_meaning
 from counterpoint.generate.checks.relations import converse_exchange, moved_attribute, turned

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import Final
 
-from counterpoint.generate.checks.change import Change, distance, is_within, normal
+from counterpoint.caption_words import normal
+from counterpoint.generate.checks.change import Change, distance, is_within
 from counterpoint.generate.checks.words import (
     AUXILIARIES,
     DETERMINERS,

@@ -9,7 +9,8 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Final
 
-from counterpoint.generate.checks.change import Change, read_words, shared_ends
+from counterpoint.caption_words import read_words
+from counterpoint.generate.checks.change import Change, shared_ends
 from counterpoint.generate.checks.words import is_known, lexicon
 from counterpoint.generate.pairs import Type
 

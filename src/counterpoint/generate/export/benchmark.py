@@ -21,9 +21,9 @@ from counterpoint.cases import Case, Cases, ImageRef, caption_case
 from counterpoint.errors import DataError
 from counterpoint.generate.export.groups import QUIET, Counts, Group, Text, read_groups
 from counterpoint.generate.export.image_paths import ImagePaths
+from counterpoint.generate.outputs import refuse_ending
 from counterpoint.generate.sources import UniqueIds
 from counterpoint.progress import Progress
-from counterpoint.writing import whole_file
 
 
 def export_benchmark(
@@ -38,6 +38,7 @@ def export_benchmark(
     progress: Progress = QUIET,
 ) -> int:
     """Write a case file; the number of cases. What became no case is counted in `left_out`."""
+    refuse_ending(out, "cases")
     moves = [ImagePaths.of(file, out.parent, images=images, root=root) for file in pairs]
     groups = read_groups(pairs, left_out, moves, progress)
     made = (_cases(group, left_out, all_negatives, seed) for group in groups)
@@ -48,8 +49,7 @@ def export_benchmark(
     unique = UniqueIds()
     named = (_with_id(case, unique(case.id)) for case in chain([first], stream))
     cases = Cases.build(named, source=str(pairs[0]))
-    with whole_file(out) as partial:
-        write_cases(cases, partial)
+    write_cases(cases, out)
     return len(cases)
 
 

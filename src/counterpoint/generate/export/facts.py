@@ -23,6 +23,7 @@ MEANINGS: Final = {
     "version": "of the method, with the models and word lists it used",
     "seed": "of the method's chance",
     "checks": "the automatic checks that the pair has passed",
+    "doubt": "why a positive may yet be false, such as narrower (crimson for red); empty if sure",
     "text_image": "an image that the text is true of, or null",
 }
 COLUMNS: Final = tuple(MEANINGS)

@@ -19,7 +19,7 @@ import polars as pl
 
 from counterpoint.cases import ImageRef
 from counterpoint.generate.export.image_paths import ImagePaths
-from counterpoint.generate.pairs import read_pairs
+from counterpoint.generate.pairs import count_pairs, read_pairs
 from counterpoint.progress import Progress, Quiet
 
 _KEY: Final = ("source", "caption", "image")  # sources of two inputs may have the same id
@@ -71,7 +71,7 @@ def read_groups(
     """
     held: OrderedDict[Key, list[tuple[Any, ...]]] = OrderedDict()  # quick at its front, too
     wanted: dict[Key, int] = {}
-    advance = progress.start("pairs", rows_of(files))
+    advance = progress.start("pairs", sum(map(count_pairs, files)))
     for number, frame, expected in _side_by_side(files):
         for row, count in zip(frame.iter_rows(), expected, strict=True):
             key = (row[0], row[1], row[2])
@@ -86,13 +86,6 @@ def read_groups(
             yield _group(held.pop(key), left_out, moves)
     for rows in held.values():  # two keys had the same hash, and more rows were waited for
         yield _group(rows, left_out, moves)
-
-
-def rows_of(files: Sequence[Path]) -> int:
-    """How many pairs passed the checks, in all files."""
-    passed = pl.col("refused").fill_null("") == ""
-    counts = (pl.scan_parquet(file, glob=False).filter(passed).select(pl.len()) for file in files)
-    return sum(int(count.collect().item()) for count in counts)
 
 
 def _hashed(frame: pl.DataFrame) -> np.ndarray:

@@ -13,8 +13,8 @@ beside its box.
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,10 +26,11 @@ from counterpoint.generate.export.card import card
 from counterpoint.generate.export.croissant import croissant
 from counterpoint.generate.export.embedding import image_bytes
 from counterpoint.generate.export.facts import COLUMNS, IMAGES, INTEGERS, LISTS, Facts
-from counterpoint.generate.export.groups import QUIET, Counts, rows_of
+from counterpoint.generate.export.groups import QUIET, Counts
 from counterpoint.generate.export.image_paths import ImagePaths
-from counterpoint.generate.pairs import SCHEMA, read_about, read_pairs
+from counterpoint.generate.pairs import SCHEMA, count_pairs, read_about, read_pairs
 from counterpoint.progress import Advance, Progress
+from counterpoint.writing import whole_folder
 
 SHARD: Final = 200_000_000  # bytes, about
 _SPLIT: Final = "test"
@@ -54,21 +55,16 @@ def export_hub(
         raise DataError(f"{out}: is there already; name a new folder.")
     facts = Facts(name or out.name, licence, embed, left_out=left_out)
     facts.made = [read_about(file) for file in pairs]
-    partial = out.with_name(f".{out.name}.partial")
-    shutil.rmtree(partial, ignore_errors=True)
-    try:
-        (partial / "data").mkdir(parents=True)
-        frames = _frames(pairs, facts, images, progress.start("pairs", rows_of(pairs)))
-        facts.files = _write_shards(frames, partial / "data", facts, shard)
+    with whole_folder(out) as draft:
+        (draft / "data").mkdir()
+        frames = _frames(
+            pairs, facts, images, progress.start("pairs", sum(map(count_pairs, pairs)))
+        )
+        facts.files = _write_shards(frames, draft / "data", facts, shard)
         if not facts.rows:
             raise DataError(f"{pairs[0]}: holds no pairs that passed the checks.")
-        (partial / "croissant.json").write_text(croissant(facts), encoding="utf-8")
-        (partial / "README.md").write_text(card(facts), encoding="utf-8")
-        partial.rename(out)
-    except OSError as error:
-        raise DataError(f"{out}: cannot be written: {error}.") from None
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
+        (draft / "croissant.json").write_text(croissant(facts), encoding="utf-8")
+        (draft / "README.md").write_text(card(facts), encoding="utf-8")
     return facts.rows
 
 
@@ -81,7 +77,7 @@ def _frames(
         paths = ImagePaths.of(file, file.parent, images=images)
         counted = "counts" in read_about(file)  # then refused rows were counted by their maker
         for frame in read_pairs(file, refused=True):
-            why = pl.col("refused").fill_null("")
+            why = pl.col("refused")
             if not counted:
                 refused = frame.filter(why != "")["refused"].str.split(":").list.first()
                 facts.refused.update(refused.to_list())
@@ -100,7 +96,7 @@ def _frames(
 
 def _count(row: dict[str, Any], facts: Facts) -> None:
     facts.rows += 1
-    facts.counts[row["kind"], row["type"], row["subtype"] or ""] += 1
+    facts.counts[row["kind"], row["type"], row["subtype"]] += 1
     facts.methods[row["method"], row["version"]] += 1
     facts.checks.update(row["checks"] or [])
 
@@ -133,20 +129,15 @@ def _write_shards(
 
     schema = _schema(facts.embedded)
     written: list[Path] = []
-    writer = None
-    for rows in frames:
-        if writer is None:
-            written.append(folder / f"{len(written)}.parquet")
-            # The same image stands in many rows: with a large dictionary it is stored once a group.
-            writer = pq.ParquetWriter(
-                written[-1], schema, compression="zstd", dictionary_pagesize_limit=limit
-            )
-        writer.write_table(pa.Table.from_pylist(rows, schema=schema))
-        if written[-1].stat().st_size >= limit:
-            writer.close()
-            writer = None
-    if writer is not None:
-        writer.close()
+    # The same image stands in many rows: with a large dictionary it is stored once per group.
+    form = {"compression": "zstd", "dictionary_pagesize_limit": limit}
+    for first in frames:
+        written.append(folder / f"{len(written)}.parquet")
+        with pq.ParquetWriter(written[-1], schema, **form) as writer:
+            for rows in chain([first], frames):
+                writer.write_table(pa.Table.from_pylist(rows, schema=schema))
+                if written[-1].stat().st_size >= limit:
+                    break
     total = len(written)
     return [
         file.rename(folder / f"{_SPLIT}-{number:05}-of-{total:05}.parquet")

@@ -60,8 +60,8 @@ def export_training(
     def rows(counts: Counts) -> Iterator[Row]:
         return _rows(read_groups(pairs, counts, moves, progress), counts, moves[0], near)
 
-    with whole_file(out) as partial:
-        written = _WRITERS[out.suffix](partial, rows, left_out, bool(near))
+    with whole_file(out) as draft:
+        written = _WRITERS[out.suffix](draft, rows, left_out, bool(near))
         if not written:
             raise DataError(f"{pairs[0]}: holds nothing to train on.")
     return written

@@ -10,10 +10,10 @@ from typing import Any, Final
 
 import polars as pl
 
-from counterpoint.errors import DataError
 from counterpoint.generate.images.backends import Backend, Drawn, Made, Want
 from counterpoint.generate.images.choose import NOT_SHOWN, Chooser, Judged, pick
 from counterpoint.generate.methods import Refusal
+from counterpoint.generate.outputs import refuse_ending
 from counterpoint.generate.pairs import SCHEMA, read_about, read_pairs, rebased, write_pairs
 
 MARGIN: Final = "image_margin"  # among a pair's scores: s(image, text) - s(image, caption)
@@ -66,21 +66,20 @@ def make_images(pairs: Path, out: Path, backend: Backend, chooser: Chooser | Non
 
 def check(pairs: Path, out: Path) -> dict[str, Any]:
     """How `pairs` was made. Raises what can be wrong before a model is loaded or anything drawn."""
-    if out.suffix != ".parquet":
-        raise DataError(f"{out}: pairs are written as Parquet; the name must end in .parquet.")
+    refuse_ending(out)
     return read_about(pairs)
 
 
 def _with_images(
     frame: pl.DataFrame, backend: Backend, chooser: Chooser | None, counts: Counts
 ) -> pl.DataFrame:
-    checked = frame["refused"].fill_null("") == ""
-    chosen = (checked & (frame["kind"] == "negative")).fill_null(False).arg_true().to_list()
+    checked = frame["refused"] == ""
+    chosen = (checked & (frame["kind"] == "negative")).arg_true().to_list()
     counts.negatives += len(chosen)
     counts.positives += int((checked & (frame["kind"] == "positive")).sum())
     counts.refused_pairs += int((~checked).sum())
     wants = [
-        Want(text or "", caption or "", image)
+        Want(text, caption, image)
         for text, caption, image in frame.select("text", "caption", "image")[chosen].iter_rows()
     ]
     drawn = backend.draw(wants)

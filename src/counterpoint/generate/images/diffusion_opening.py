@@ -23,6 +23,8 @@ except ImportError:
 from counterpoint.generate.images.diffusion import Opened, explained
 from counterpoint.models import hf_library
 from counterpoint.models.hf_library import as_text
+from counterpoint.models.hub import hub_or_cache
+from counterpoint.models.own_code import guarded
 from counterpoint.models.torch_models import Place, fingerprint
 
 
@@ -44,7 +46,8 @@ _LIBRARIES: Final = ("diffusers", "transformers")  # whose classes a pipeline ma
 def open_pipeline(model: str, device: str = "auto", precision: str = "auto") -> Opened:
     """Open a model in half precision on a GPU and in full on a CPU, unless told otherwise."""
     place = Place(LoadOptions(device))
-    chosen = ("fp16" if place.device == "cuda" else "fp32") if precision == "auto" else precision
+    usual = "fp16" if place.device.startswith("cuda") else "fp32"
+    chosen = usual if precision == "auto" else precision
     if chosen not in PRECISIONS:
         raise NotFoundError(did_you_mean("precision", precision, ("auto", *PRECISIONS)))
     recipe = MODELS.get(model, Recipe(model, ""))
@@ -58,13 +61,17 @@ def open_pipeline(model: str, device: str = "auto", precision: str = "auto") -> 
 
 def _load(model: str, recipe: Recipe, dtype: torch.dtype) -> Any:
     source = _source(model, recipe.pipeline)
-    with explained(model, "is no folder here, and cannot be had from the hub"):
+    what = "is no folder here, and cannot be had from the hub"
+    with hub_or_cache(model, source), explained(model, what):
         _refuse_code(model, diffusers.DiffusionPipeline.load_config(source))
     plain: Any = diffusers.DiffusionPipeline
     options = {"torch_dtype": dtype, "use_safetensors": True, "trust_remote_code": False}
     parts = {}
     local = Path(source).is_dir()
-    with explained(model, "has weights that cannot be loaded"), bars(shown=not local):
+    unread = "has weights that cannot be loaded"
+    guard = guarded(model, source, LoadOptions())
+    hub = hub_or_cache(model, recipe.unet or source)
+    with hub, guard, explained(model, unread), bars(shown=not local):
         if recipe.unet:
             unet: Any = diffusers.UNet2DConditionModel
             parts["unet"] = unet.from_pretrained(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from counterpoint.errors import DataError
 from counterpoint.generate.methods import Refusal
+from counterpoint.writing import whole_file
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -34,34 +35,18 @@ class ImageFolder:
         return self._reference(name) if _is_whole(self._place(name, ".png")) else None
 
     def keep(self, name: str, image: Image.Image) -> str:
-        partial = self._partial(name)
-        try:
-            image.save(partial, format="PNG")
-        except OSError as error:
-            raise DataError(f"{partial}: cannot be written: {error}.") from None
-        partial.replace(self._place(name, ".png"))
+        with whole_file(self._place(name, ".png")) as draft:
+            image.save(draft, format="PNG")
         return self._reference(name)
 
     def refuse(self, name: str, refusal: Refusal) -> Refusal:
         """Remember that nothing comes of it, or a second run would draw it again."""
-        partial = self._partial(name)
-        try:
-            partial.write_text(refusal.reason, encoding="utf-8")
-        except OSError as error:
-            raise DataError(f"{partial}: cannot be written: {error}.") from None
-        partial.replace(self._place(name, ".refused"))
+        with whole_file(self._place(name, ".refused")) as draft:
+            draft.write_text(refusal.reason, encoding="utf-8")
         return refusal
 
     def _place(self, name: str, suffix: str) -> Path:
         return self.folder / name[:2] / f"{name}{suffix}"
-
-    def _partial(self, name: str) -> Path:
-        path = self._place(name, ".partial")
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise DataError(f"{path.parent}: cannot be made: {error}.") from None
-        return path
 
     def _reference(self, name: str) -> str:
         parts = [] if self.prefix == "." else [self.prefix]

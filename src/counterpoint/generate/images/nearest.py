@@ -15,13 +15,15 @@ from typing import Any, Final
 import polars as pl
 
 from counterpoint.cases import ImageRef
-from counterpoint.errors import DataError, ModelError
+from counterpoint.errors import ModelError
 from counterpoint.generate.images.neighbours import BLOCK, neighbours
+from counterpoint.generate.outputs import refuse_ending
 from counterpoint.scoring.encode import encode_images
 from counterpoint.scoring.engine import stored
 from counterpoint.scoring.kinds import DualEncoder
 from counterpoint.scoring.pictures import Picture
 from counterpoint.scoring.work import Work
+from counterpoint.writing import whole_file
 
 K: Final = 3
 SCHEMA: Final = pl.Schema(
@@ -94,19 +96,11 @@ def write_neighbours(path: Path, table: pl.DataFrame, about: dict[str, Any]) -> 
     """Write the table, whole or not at all; `about` goes into its metadata."""
     import pyarrow.parquet as pq  # slow to import
 
-    if path.suffix != ".parquet":
-        raise DataError(f"{path}: neighbours are written as Parquet; end the name in .parquet.")
+    refuse_ending(path, "neighbours")
     arrow = table.to_arrow()
     arrow = arrow.replace_schema_metadata({b"counterpoint": json.dumps(about, sort_keys=True)})
-    partial = path.with_name(f"{path.name}.partial")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        pq.write_table(arrow, partial, compression="zstd")
-        partial.replace(path)
-    except OSError as error:
-        raise DataError(f"{path}: cannot be written: {error}.") from None
-    finally:
-        partial.unlink(missing_ok=True)
+    with whole_file(path) as draft:
+        pq.write_table(arrow, draft, compression="zstd")
 
 
 def need_vectors(id: str, model: object) -> DualEncoder:

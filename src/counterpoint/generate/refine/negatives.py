@@ -47,12 +47,10 @@ def gather(path: Path, by: Sequence[str], seed: int) -> Negatives:
             raise NotFoundError(did_you_mean("column to group by", name, GROUPING))
     labels, keys, positives, refused = [], [np.zeros(0, dtype=np.uint64)], 0, 0
     for frame in read_pairs(path, refused=True):
-        usable = frame.filter(pl.col("refused").fill_null("") == "")
+        usable = frame.filter(pl.col("refused") == "")
         mine = usable.filter(_NEGATIVE)
         refused += len(frame) - len(usable)
         positives += len(usable) - len(mine)
-        if empty := mine.select(pl.sum_horizontal(pl.col(SIDES).null_count())).item():
-            raise DataError(f"{path}: {empty:,} captions or texts are missing (null).")
         labels.append(_labels(mine, by))
         keys.append(random_keys(mine, seed))
     groups = pl.concat(labels) if labels else pl.Series([], dtype=pl.String)
@@ -82,7 +80,7 @@ def kept_pairs(
     """
     start = 0
     for frame in read_pairs(path):
-        negative = frame.select(_NEGATIVE.fill_null(False)).to_series().to_numpy()
+        negative = frame.select(_NEGATIVE).to_series().to_numpy()
         end = start + int(negative.sum())
         if end > len(kept):
             raise changed(path)

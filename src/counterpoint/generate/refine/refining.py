@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from counterpoint.errors import DataError
+from counterpoint.generate.outputs import refuse_ending
 from counterpoint.generate.pairs import read_about, rebased, write_pairs
 from counterpoint.generate.refine.adversarial import BINS, ZERO_BINS, balanced
 from counterpoint.generate.refine.blind_scores import (
@@ -84,8 +85,7 @@ def refine(
     What models compute is kept in the store: a run that was killed goes on where it was. `tables`
     hold scores for `column:NAME`; a name that is in none of them is one of the file's own.
     """
-    if out.suffix != ".parquet":
-        raise DataError(f"{out}: pairs are written as Parquet; the name must end in .parquet.")
+    refuse_ending(out)
     if out.exists() and pairs.exists() and out.samefile(pairs):
         raise DataError(f"{out} is the file to refine, of which much would be lost; name another.")
     wanted = _wanted(settings)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from counterpoint.report.figures.drawing import INK, Data, Drawn, Made, Omitted
+from counterpoint.report.figures.drawing import INK, Data, Drawn, Made, Omitted, looks, ties_caption
 from counterpoint.report.figures.scatter import COLUMNS, scatter
 from counterpoint.report.gathering import Material
 from counterpoint.report.numbers import Number
@@ -17,6 +17,7 @@ TITLE: Final = "Brittleness and augmented accuracy"
 def brittle(material: Material, numbers: Sequence[Number]) -> list[Made]:
     known = {(n.benchmark, n.model, n.metric): n for n in numbers if n.group == ALL}
     lines: list[tuple[Any, ...]] = []
+    drawn: list[Number] = []
     chances: dict[str, tuple[float, float]] = {}
     for benchmark in material.benchmarks:
         for model in material.labels:
@@ -27,6 +28,7 @@ def brittle(material: Material, numbers: Sequence[Number]) -> list[Made]:
             ends = [[100 * v for v in (n.value, n.ci_low, n.ci_high)] for n in (x, y)]
             said = ("augmented accuracy (%)", "brittleness (%)")
             lines.append((benchmark, model, said[0], *ends[0], said[1], *ends[1]))
+            drawn += [x, y]
             if x.chance is not None and y.chance is not None:
                 chances.setdefault(benchmark, (100 * x.chance, 100 * y.chance))
     if not lines:
@@ -37,14 +39,13 @@ def brittle(material: Material, numbers: Sequence[Number]) -> list[Made]:
         if benchmark in chances:
             axes.plot(*chances[benchmark], "+", color=INK, markersize=9, zorder=0)
 
-    numbered = {label: number for number, label in enumerate(material.labels)}
     return [
         Drawn(
             "brittleness-and-augmented",
             TITLE,
             "Down and to the right is better: right more often, and seldom only for one wording. "
-            "Whiskers are 95% intervals, the cross is chance.",
-            scatter(data, TITLE, numbered, mark_chance),
+            f"Whiskers are 95% intervals, the cross is chance.{ties_caption(drawn)}",
+            scatter(data, TITLE, looks(material, drawn), mark_chance),
             data,
         )
     ]

@@ -14,6 +14,7 @@ from counterpoint.report.figures.drawing import (
     Drawn,
     Made,
     Omitted,
+    alternative,
     bare,
     canvas,
     grid_of,
@@ -69,15 +70,18 @@ def _drawn(benchmark: str, several: list[Scored], found: dict[str, dict[str, np.
     limits = _limits(found, {s.label: s.run.model for s in several})
     lines = [line for label, kinds in found.items() for line in _lines(label, kinds, limits[label])]
     data = Data(_COLUMNS, lines)
-    models = [s.label for s in several if s.label in found]
-    rest = f" {len(models) - _MODELS} more models are in the CSV." if len(models) > _MODELS else ""
+    everyone = [s.label for s in several if s.label in found]
+    models = [s.label for s in several if s.label in found and not is_baseline(s.run.model)]
+    models = (models or everyone)[:_MODELS]
+    hidden = len(everyone) - len(models)
+    rest = f" Baselines and further models ({hidden}) are in the CSV." if hidden else ""
     title = f"Scores, {benchmark}"
     return Drawn(
         f"scores-{benchmark}",
         title,
         "Density of the scores of originals, other positives and negatives; the ticks below are "
         f"their means. Models whose scores lie in one range share the axis.{rest}",
-        _svg(data, models[:_MODELS], title),
+        _svg(data, models, title),
         data,
     )
 
@@ -156,7 +160,7 @@ def _svg(data: Data, models: list[str], title: str) -> str:
                 (drawn[kind],) = axes.plot(xs, ys, color=colour, linestyle=style, linewidth=1.5)
                 axes.fill_between(xs, ys, color=colour, alpha=0.1, linewidth=0)
                 axes.plot(curve[0]["mean"], 0, "|", color=colour, markersize=12, clip_on=False)
-            axes.set_title(shortened(model, 84 // across), loc="left")
+            axes.set_title(shortened(model, 60 // across), loc="left")
             axes.set_yticks([])
             axes.set_ylim(bottom=0)
             axes.spines["left"].set_visible(False)
@@ -165,4 +169,6 @@ def _svg(data: Data, models: list[str], title: str) -> str:
             bare(axes)
         kinds = [kind for kind in _KINDS if kind in drawn]
         legend_below(figure, [drawn[kind] for kind in kinds], kinds)
-        return svg_of(figure, title)
+        means = {(r["model"], r["kind"]): r["mean"] for r in rows if r["model"] in models}
+        said = [f"{model}: mean of {kind}s {mean:.3g}" for (model, kind), mean in means.items()]
+        return svg_of(figure, alternative(title, said))

@@ -12,20 +12,28 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from counterpoint.report.formats import csv_text
+from counterpoint.report.gathering import Material
+from counterpoint.report.numbers import Number
+from counterpoint.report.wording import shortened
+from counterpoint.wording import TIES, hangs_on_ties, is_baseline
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Canvas
 
 # Okabe and Ito's, without the yellow that a white page swallows; markers tell them apart in print.
+# The last, a grey, is that of baselines.
 COLOURS: Final = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#7f7f7f")
+GREY: Final = COLOURS[-1]
 MARKERS: Final = "osD^vPX*<>hd"
 INK: Final = "#010203"  # becomes the page's text colour
 GRID: Final = "#020304"
-WIDTH: Final = 7.4  # inches, of every figure
+WIDTH: Final = 5.0  # inches of every figure: two stand side by side, one fills a phone
+NAME: Final = 24  # characters of a name beside an axis
+_READ: Final = 12  # numbers of a figure that are read out
 _MAPPED: Final = {
     INK: "currentColor",
     GRID: "var(--grid, #cccccc)",
@@ -103,8 +111,15 @@ def canvas(height: float, name: str) -> Iterator[Canvas]:
         yield Figure(figsize=(WIDTH, height), layout="constrained")
 
 
+def alternative(title: str, numbers: Sequence[str]) -> str:
+    """What to read out for a figure: its title and its numbers, as many as can be listened to."""
+    more = len(numbers) - _READ
+    rest = [f"and {more:,} more in its CSV"] if more > 0 else []
+    return f"{title}. {'; '.join([*numbers[:_READ], *rest])}."
+
+
 def svg_of(figure: Canvas, says: str) -> str:
-    """The figure as an element of a page. `says` describes it to those who do not see it."""
+    """The figure as an element of a page. `says` is read out to those who do not see it."""
     from html import escape
 
     text = io.StringIO()
@@ -129,18 +144,41 @@ def _suited(tag: re.Match[str]) -> str:
     return re.sub(r'^<g id="[^"]*"', "<g", found)
 
 
-def colour_of(number: int) -> str:
-    return COLOURS[number % len(COLOURS)]
+class Look(NamedTuple):
+    """How a model is drawn, and what the legend calls it."""
+
+    colour: str
+    marker: str
+    name: str
 
 
-def marker_of(number: int) -> str:
-    """Another cycle than the colours': their pairs repeat late."""
-    return MARKERS[number % len(MARKERS)]
+def look(number: int, name: str) -> Look:
+    """Markers have another cycle than colours: their pairs repeat late."""
+    return Look(COLOURS[number % (len(COLOURS) - 1)], MARKERS[number % len(MARKERS)], name)
 
 
-def grid_of(panels: int, most: int = 3) -> tuple[int, int]:
+def looks(material: Material, drawn: Sequence[Number]) -> dict[str, Look]:
+    """The same model looks the same in every figure; baselines are grey, ties are marked."""
+    tied = {number.model for number in drawn if hangs_on_ties(number)}
+    found = {}
+    for number, (label, run) in enumerate(material.runs.items()):
+        mine = look(number, named(label, label in tied))
+        found[label] = mine._replace(colour=GREY) if is_baseline(run.model) else mine
+    return found
+
+
+def named(label: str, tied: bool, length: int = 34) -> str:
+    return shortened(label, length) + (f" {TIES}" if tied else "")
+
+
+def ties_caption(drawn: Sequence[Number]) -> str:
+    """The end of a caption, if a number of the figure hangs on ties."""
+    return f" {TIES} has values that hang on ties." if any(map(hangs_on_ties, drawn)) else ""
+
+
+def grid_of(panels: int) -> tuple[int, int]:
     """Rows and columns for some panels."""
-    columns = min(panels, most) if panels != 4 else 2
+    columns = min(panels, 2)
     return -(-panels // columns), columns
 
 
@@ -152,7 +190,7 @@ def reach(values: Sequence[dict[str, Any]], prefix: str = "") -> list[list[float
 
 def legend_below(figure: Canvas, drawn: Sequence[Any], names: Sequence[str]) -> None:
     widest = max((len(name) for name in names), default=1)
-    columns = max(1, min(4, len(names), 100 // (widest + 6)))
+    columns = max(1, min(4, len(names), 74 // (widest + 6)))
     figure.legend(drawn, names, loc="outside lower center", ncols=columns)
 
 

@@ -8,16 +8,19 @@ from typing import Any, Final
 from counterpoint.report.figures.drawing import (
     GRID,
     INK,
+    NAME,
     Data,
     Drawn,
+    Look,
     Made,
     Omitted,
+    alternative,
     canvas,
-    colour_of,
     legend_below,
-    marker_of,
+    looks,
     reach,
     svg_of,
+    ties_caption,
 )
 from counterpoint.report.gathering import Material
 from counterpoint.report.numbers import Number
@@ -58,8 +61,8 @@ def _drawn(material: Material, benchmark: str, metric: str, chosen: list[Number]
         f"by-group-{benchmark}",
         title,
         "Whiskers are 95% intervals (bootstrap over source images), the short dotted line is "
-        f"chance. The number of cases stands behind each group.{rest}",
-        _svg(material, data, shown, sizes, title, heading(metric)),
+        f"chance. The number of cases stands behind each group.{rest}{ties_caption(chosen)}",
+        _svg(looks(material, chosen), data, shown, sizes, title, heading(metric)),
         data,
     )
 
@@ -71,7 +74,7 @@ def _line(number: Number) -> tuple[Any, ...]:
 
 
 def _svg(
-    material: Material,
+    look: dict[str, Look],
     data: Data,
     shown: list[str],
     sizes: dict[str, int],
@@ -80,7 +83,7 @@ def _svg(
 ) -> str:
     rows = data.named()
     present = {row["model"] for row in rows}
-    models = [label for label in material.labels if label in present]
+    models = [label for label in look if label in present]
     step = min(0.8 / max(1, len(models)), 0.2)
     height = len(shown) * max(0.28, 0.09 * len(models) + 0.1) + 0.2 * (len(models) / 3) + 0.8
     with canvas(height, title) as figure:
@@ -93,8 +96,8 @@ def _svg(
                 [r["value"] for r in mine],
                 [shown.index(r["group"]) + shift for r in mine],
                 xerr=reach(mine),
-                fmt=marker_of(material.labels.index(model)),
-                color=colour_of(material.labels.index(model)),
+                fmt=look[model].marker,
+                color=look[model].colour,
                 markersize=4,
                 elinewidth=1,
             )
@@ -104,12 +107,13 @@ def _svg(
                 axes.vlines(
                     chances[0], place - 0.45, place + 0.45, color=INK, linewidth=1, linestyle=":"
                 )
-        names = [f"{shortened(group, 40)} ({sizes[group]:,})" for group in shown]
+        names = [f"{shortened(group, NAME)} ({sizes[group]:,})" for group in shown]
         axes.set_yticks(range(len(shown)), names)
         axes.set_ylim(len(shown) - 0.45, -0.55)
         axes.grid(axis="y", visible=False)
         for place in range(1, len(shown)):
             axes.axhline(place - 0.5, color=GRID, linewidth=0.4)
         axes.set_xlabel(f"{said} (%)")
-        legend_below(figure, list(drawn.values()), [shortened(model) for model in models])
-        return svg_of(figure, title)
+        legend_below(figure, list(drawn.values()), [look[model].name for model in models])
+        whole = [f"{r['model']} {r['value']:.1f}" for r in rows if r["group"] == ALL]
+        return svg_of(figure, alternative(title, whole))

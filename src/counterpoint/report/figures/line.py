@@ -8,12 +8,13 @@ from typing import Any, Final, NamedTuple
 from counterpoint.report.figures.drawing import (
     Data,
     Drawn,
+    Look,
     Made,
     Omitted,
+    alternative,
     canvas,
-    colour_of,
     legend_below,
-    marker_of,
+    look,
     reach,
     svg_of,
 )
@@ -119,31 +120,36 @@ def _points(along: dict[float, list[Row]], x: Any, y: Any) -> list[tuple[float, 
 def _svg(data: Data) -> str:
     rows = data.named()
     sides = list(dict.fromkeys(row["x"] for row in rows))
-    with canvas(3.6, TITLE) as figure:
-        grid = figure.subplots(1, len(sides), squeeze=False)[0]
+    with canvas(3.2 * len(sides), TITLE) as figure:
+        grid = figure.subplots(len(sides), 1, squeeze=False)[:, 0]
         drawn: dict[str, Any] = {}
         for axes, side in zip(grid, sides, strict=True):
             keys = dict.fromkeys((r["benchmark"], r["metric"]) for r in rows if r["x"] == side)
             for number, key in enumerate(keys):
                 mine = [r for r in rows if r["x"] == side and (r["benchmark"], r["metric"]) == key]
                 name = f"{shortened(key[0], 30)}: {SAID.get(key[1], key[1])}"
-                drawn[name] = _curve(axes, mine, number)
-            axes.set_xlabel(shortened(side, 90 // len(sides)))
+                drawn[name] = _curve(axes, mine, look(number, name))
+            axes.set_xlabel(shortened(side, 64))
             axes.set_ylabel("per cent")
             axes.margins(0.1)
         legend_below(figure, list(drawn.values()), list(drawn))
-        return svg_of(figure, TITLE)
+        said = [
+            f"{r['benchmark']} at alpha {r['alpha']:g}: {SAID.get(r['metric'], r['metric'])} "
+            f"{r['y_value']:.1f}"
+            for r in rows
+        ]
+        return svg_of(figure, alternative(TITLE, said))
 
 
-def _curve(axes: Any, rows: list[dict[str, Any]], number: int) -> Any:
+def _curve(axes: Any, rows: list[dict[str, Any]], mine: Look) -> Any:
     xs, ys = [r["x_value"] for r in rows], [r["y_value"] for r in rows]
     drawn = axes.errorbar(
         xs,
         ys,
         xerr=None if rows[0]["x"] == "alpha" else reach(rows, "x_"),
         yerr=reach(rows, "y_"),
-        color=colour_of(number),
-        marker=marker_of(number),
+        color=mine.colour,
+        marker=mine.marker,
         markersize=4.5,
         linewidth=1.4,
         elinewidth=0.5,
@@ -157,6 +163,6 @@ def _curve(axes: Any, rows: list[dict[str, Any]], number: int) -> Any:
             (4, 5),
             textcoords="offset points",
             fontsize=8,
-            color=colour_of(number),
+            color=mine.colour,
         )
     return drawn

@@ -1,4 +1,4 @@
-"""Every benchmark an axis, every model an outline."""
+"""One axis per benchmark, one outline per model."""
 
 from __future__ import annotations
 
@@ -9,15 +9,18 @@ from typing import Any, Final
 from counterpoint.report.figures.drawing import (
     GRID,
     INK,
+    NAME,
     Data,
     Drawn,
+    Look,
     Made,
     Omitted,
+    alternative,
     canvas,
-    colour_of,
     legend_below,
-    marker_of,
+    looks,
     svg_of,
+    ties_caption,
 )
 from counterpoint.report.gathering import Material
 from counterpoint.report.numbers import Number
@@ -60,6 +63,7 @@ def radar(material: Material, numbers: Sequence[Number]) -> list[Made]:
         for model in models
         for benchmark, metric in axes.items()
     ]
+    drawn = [known[model][benchmark] for model in models for benchmark in axes]
     data = Data(_COLUMNS, lines)
     lacking = [label for label in material.labels if label not in models]
     rest = f" Not drawn, because they lack a benchmark: {', '.join(lacking)}." if lacking else ""
@@ -68,37 +72,36 @@ def radar(material: Material, numbers: Sequence[Number]) -> list[Made]:
             "radar",
             TITLE,
             "The main metric of each benchmark in per cent, from 0 in the middle to 100; dotted "
-            f"is chance.{rest}",
-            _svg(material, data, axes),
+            f"is chance.{rest}{ties_caption(drawn)}",
+            _svg(looks(material, drawn), data, axes),
             data,
         )
     ]
 
 
-def _svg(material: Material, data: Data, axes: dict[str, str]) -> str:
+def _svg(look: dict[str, Look], data: Data, axes: dict[str, str]) -> str:
     rows = data.named()
     models = list(dict.fromkeys(row["model"] for row in rows))
     angles = [2 * math.pi * place / len(axes) for place in range(len(axes))]
-    with canvas(4.6 + 0.2 * (len(models) / 3 + 1), TITLE) as figure:
+    with canvas(4.0 + 0.2 * (len(models) / 3 + 1), TITLE) as figure:
         round_axes: Any = figure.subplots(subplot_kw={"projection": "polar"})
         round_axes.set_theta_offset(math.pi / 2)
         round_axes.set_theta_direction(-1)
         drawn = {}
         for model in models:
-            number = material.labels.index(model)
             values = [row["value"] for row in rows if row["model"] == model]
             (drawn[model],) = round_axes.plot(
                 [*angles, angles[0]],
                 [*values, values[0]],
-                color=colour_of(number),
-                marker=marker_of(number),
+                color=look[model].colour,
+                marker=look[model].marker,
                 markersize=4.5,
                 linewidth=1.5,
             )
         chance = [row["chance"] for row in rows if row["model"] == models[0]]
         if all(value is not None for value in chance):
             round_axes.plot([*angles, angles[0]], [*chance, chance[0]], ":", color=INK, linewidth=1)
-        names = [f"{shortened(name, 26)}\n{heading(metric)}" for name, metric in axes.items()]
+        names = [f"{shortened(name, NAME)}\n{heading(metric)}" for name, metric in axes.items()]
         round_axes.set_xticks(angles, names)
         for angle, label in zip(angles, round_axes.get_xticklabels(), strict=True):
             side = math.sin(angle)
@@ -108,5 +111,6 @@ def _svg(material: Material, data: Data, axes: dict[str, str]) -> str:
         round_axes.set_ylim(0, 100)
         round_axes.set_yticks([25, 50, 75, 100], ["25", "50", "75", "100"], fontsize=7)
         round_axes.spines["polar"].set_color(GRID)
-        legend_below(figure, list(drawn.values()), [shortened(model) for model in models])
-        return svg_of(figure, TITLE)
+        legend_below(figure, list(drawn.values()), [look[model].name for model in models])
+        said = [f"{r['benchmark']}, {r['model']} {r['value']:.1f}" for r in rows]
+        return svg_of(figure, alternative(TITLE, said))

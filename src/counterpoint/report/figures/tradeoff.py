@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from counterpoint.report.figures.drawing import Data, Drawn, Made, Omitted
+from counterpoint.report.figures.drawing import Data, Drawn, Made, Omitted, looks, ties_caption
 from counterpoint.report.figures.scatter import COLUMNS, scatter
 from counterpoint.report.gathering import Material
 from counterpoint.report.numbers import Number
@@ -20,6 +20,7 @@ def tradeoff(material: Material, numbers: Sequence[Number]) -> list[Made]:
     kept = _first(material, whole, GALLERY)
     gained = _first(material, whole, COMPOSITION)
     lines: list[tuple[Any, ...]] = []
+    drawn: list[Number] = []
     for x_name, x_metric in kept:
         for y_name, y_metric in gained:
             for model in material.labels:
@@ -29,11 +30,11 @@ def tradeoff(material: Material, numbers: Sequence[Number]) -> list[Made]:
                 ends = [[100 * v for v in (n.value, n.ci_low, n.ci_high)] for n in (x, y)]
                 x_said, y_said = f"{x_name}: {SAID[x_metric]} (%)", f"{SAID[y_metric]} (%)"
                 lines.append((y_name, model, x_said, *ends[0], y_said, *ends[1]))
+                drawn += [x, y]
     if not lines:
         lack = "a retrieval or a classification" if not kept else "a benchmark of compositionality"
         why = f"none of these runs has {lack}." if not kept or not gained else _NEVER_BOTH
         return [Omitted(TITLE, why)]
-    numbered = {label: number for number, label in enumerate(material.labels)}
     made: list[Made] = []
     for x in dict.fromkeys(line[2] for line in lines):
         data = Data(COLUMNS, [line for line in lines if line[2] == x])
@@ -42,8 +43,8 @@ def tradeoff(material: Material, numbers: Sequence[Number]) -> list[Made]:
                 f"against-{x.partition(':')[0]}",
                 TITLE,
                 "Up and to the right is better: finetuning that teaches one thing may cost the "
-                "other. Whiskers are 95% intervals.",
-                scatter(data, f"{TITLE}: {x}", numbered),
+                f"other. Whiskers are 95% intervals.{ties_caption(drawn)}",
+                scatter(data, f"{TITLE}: {x}", looks(material, drawn)),
                 data,
             )
         )

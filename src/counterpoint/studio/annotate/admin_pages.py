@@ -16,7 +16,6 @@ from counterpoint.errors import DataError, NotFoundError
 from counterpoint.metric_registry import METRICS
 from counterpoint.results import Row, rows
 from counterpoint.studio.annotate.campaigns import (
-    CampaignError,
     add_annotators,
     find_campaign,
     link,
@@ -28,7 +27,7 @@ from counterpoint.studio.annotate.outcomes import Outcome, outcome_of
 from counterpoint.studio.annotate.sources import described
 from counterpoint.studio.database import Database
 from counterpoint.studio.security import Refused
-from counterpoint.studio.web import Web, checked_form, require_admin, see_other
+from counterpoint.studio.web import Web, checked_form, require_admin, see_other, whole_number
 
 _RESAMPLES: Final = 2000  # for a page that is looked at while answers come in
 
@@ -88,11 +87,9 @@ def admin_router(web: Web, database: Database) -> APIRouter:
 
     @router.post("/{name}/annotators")
     async def more(request: Request, name: str) -> Response:
-        form = await checked_form(request)
-        count = str(form.get("count", ""))
-        if not (count.isdecimal() and count.isascii() and len(count) < 5):
-            raise CampaignError("how many annotators to add must be a number.")
-        await run_in_threadpool(add_annotators, database, name, int(count))
+        async with checked_form(request) as form:
+            count = whole_number(str(form.get("count", "")), 1000, 0)
+        await run_in_threadpool(add_annotators, database, name, count)
         return see_other(f"/campaigns/{name}#annotators")
 
     return router

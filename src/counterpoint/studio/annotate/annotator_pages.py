@@ -24,7 +24,7 @@ from counterpoint.studio.annotate.screens import (
 from counterpoint.studio.database import Database
 from counterpoint.studio.pictures import Gallery
 from counterpoint.studio.security import Refused
-from counterpoint.studio.web import Web, checked_form, see_other
+from counterpoint.studio.web import Number, Web, checked_form, see_other
 
 
 def annotator_router(web: Web, database: Database) -> APIRouter:
@@ -71,7 +71,7 @@ def annotator_router(web: Web, database: Database) -> APIRouter:
         )
 
     @router.get("/{token}/{number}")
-    def one_item(request: Request, token: str, number: int) -> Response:
+    def one_item(request: Request, token: str, number: Number) -> Response:
         return item_page(request, token, number)
 
     def keep(token: str, number: int, form: FormData) -> str:
@@ -87,14 +87,14 @@ def annotator_router(web: Web, database: Database) -> APIRouter:
         return f"{seat.base}/next"
 
     @router.post("/{token}/{number}")
-    async def answer(request: Request, token: str, number: int) -> Response:
-        form = await checked_form(request)
-        try:
-            place = await run_in_threadpool(keep, token, number, form)
-        except AnswerError as error:
-            said = str(error)
-            return await run_in_threadpool(item_page, request, token, number, said, 422)
-        return see_other(place)
+    async def answer(request: Request, token: str, number: Number) -> Response:
+        async with checked_form(request) as form:
+            try:
+                place = await run_in_threadpool(keep, token, number, form)
+            except AnswerError as error:
+                said = str(error)
+                return await run_in_threadpool(item_page, request, token, number, said, 422)
+            return see_other(place)
 
     def image_at(token: str, number: int, position: int) -> Shown:
         """An image of an item by where it stands on the screen: its name tells nothing."""
@@ -107,7 +107,7 @@ def annotator_router(web: Web, database: Database) -> APIRouter:
         return images[showing.layout[position] if chosen else position]
 
     @router.get("/{token}/{number}/picture/{position}")
-    async def picture(request: Request, token: str, number: int, position: int) -> Response:
+    async def picture(request: Request, token: str, number: Number, position: Number) -> Response:
         found = await run_in_threadpool(image_at, token, number, position)
         gallery: Gallery = request.app.state.gallery
         try:

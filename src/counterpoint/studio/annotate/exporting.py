@@ -25,6 +25,7 @@ from counterpoint.studio.annotate.kinds import ASKS, NONE, RANK, ranks_of
 from counterpoint.studio.annotate.outcomes import Outcome, is_accepted, majority, votes
 from counterpoint.studio.annotate.questions import Question, Subject
 from counterpoint.studio.database import Annotator, Answer, Campaign, Item, Showing
+from counterpoint.writing import whole_file
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,13 +67,8 @@ def _export_cases(outcome: Outcome, out: Path) -> Exported:
     ]
     if not cases:
         raise _nothing(outcome, left_out)
-    folder.mkdir(parents=True, exist_ok=True)
-    partial = out.with_name(f".{out.stem}.partial.parquet")
-    try:
-        write_cases(Cases.build(cases, root=folder, source=str(out)), partial)
-        partial.replace(out)
-    finally:
-        partial.unlink(missing_ok=True)
+    with whole_file(out) as draft:
+        write_cases(Cases.build(cases, root=folder, source=str(out)), draft)
     return Exported(len(cases), +left_out)
 
 

@@ -48,8 +48,8 @@ class Ask:
             return _ranks(value, options)
         if value == self.extra and value:
             return value
-        if value.isdecimal() and value.isascii() and int(value) < options:
-            return str(int(value))
+        if value in map(str, range(options)):
+            return value
         raise AnswerError("Choose one of the answers first.")
 
     def is_right(self, value: str, right: Sequence[int]) -> bool:

@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 from counterpoint.studio.annotate.answers import last_answer
 from counterpoint.studio.annotate.assignment import left_for
 from counterpoint.studio.annotate.campaigns import link
-from counterpoint.studio.annotate.kinds import ASKS, AnswerError, Ask, Kind, find_kind, ranks_of
+from counterpoint.studio.annotate.kinds import ASKS, Ask, Kind, find_kind, ranks_of
 from counterpoint.studio.annotate.questions import Question
 from counterpoint.studio.database import Annotator, Campaign, Item, Showing
 from counterpoint.studio.security import Refused, same
@@ -136,9 +136,6 @@ def read_answer(form: Mapping[str, Any], showing: Showing, item: Item) -> str:
     if ask.ranked:
         ranks = [str(form.get(f"rank{layout.index(option)}", "")) for option in sorted(layout)]
         return ask.read(",".join(ranks), len(layout))
+    chosen = {str(position): str(option) for position, option in enumerate(layout)}
     answer = str(form.get("answer", ""))
-    if answer.isdecimal() and answer.isascii():
-        if int(answer) >= len(layout):
-            raise AnswerError("Choose one of the answers first.")
-        answer = str(layout[int(answer)])
-    return ask.read(answer, len(layout))
+    return ask.read(chosen.get(answer, answer), len(layout))

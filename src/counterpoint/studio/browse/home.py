@@ -34,6 +34,7 @@ def home_router(web: Web, library: Library) -> APIRouter:
             request,
             "browse_home.html",
             runs=runs,
+            models=len({run.model for run in runs}),
             tables=tables,
             having={name: library.having(name) for name in names},
             refused=library.refused(),

@@ -12,9 +12,9 @@ from starlette.responses import Response
 
 from counterpoint.errors import ImageError
 from counterpoint.studio.browse.library import Library
-from counterpoint.studio.pictures import LARGE, encoded
+from counterpoint.studio.pictures import LARGE, Gallery, Shown, encoded
 from counterpoint.studio.security import Refused
-from counterpoint.studio.trying.choosing import Choice, choose, number_in
+from counterpoint.studio.trying.choosing import SCENES, Choice, choose
 from counterpoint.studio.trying.models import Models
 from counterpoint.studio.trying.table import tried
 from counterpoint.studio.trying.texts import families, read_captions
@@ -28,12 +28,13 @@ from counterpoint.studio.web import (
     see_other,
     url,
     wants_fragment,
+    whole_number,
 )
 
 _IMAGE: Final = ("upload", "run", "benchmark", "case", "image", "scene")
 
 
-def try_router(web: Web, library: Library, models: Models) -> APIRouter:
+def try_router(web: Web, library: Library, gallery: Gallery, models: Models) -> APIRouter:
     """`/try`: the page is a GET with everything in its address; a POST uploads and leads there."""
     router = APIRouter(dependencies=[Depends(require_admin)])
     uploads = Uploads()
@@ -49,18 +50,17 @@ def try_router(web: Web, library: Library, models: Models) -> APIRouter:
 
     @router.post("/try")
     async def ask(request: Request) -> Response:
-        form = await checked_form(request, MAX_BYTES + FORM_BYTES)
-        try:
-            token = await _uploaded(form, uploads)
-        finally:
-            await form.close()
-        return see_other(await run_in_threadpool(_address, form, token))
+        async with checked_form(request, MAX_BYTES + FORM_BYTES) as form:
+            token = await _uploaded(form, uploads, gallery)
+            return see_other(await run_in_threadpool(_address, form, token))
+
+    def encode(query: QueryParams) -> Shown:
+        return encoded(choose(query, library, uploads).picture.open(), LARGE)
 
     @router.get("/try/picture")
-    def picture(request: Request) -> Response:
-        choice = choose(request.query_params, library, uploads)
+    async def picture(request: Request) -> Response:
         try:
-            found = encoded(choice.picture.open(), LARGE)
+            found = await gallery.in_turn(encode, request.query_params)
         except ImageError as error:
             raise Refused(f"The image cannot be shown: {error}", 404) from None
         headers = {"Cache-Control": "private, max-age=300"}
@@ -69,12 +69,12 @@ def try_router(web: Web, library: Library, models: Models) -> APIRouter:
     return router
 
 
-async def _uploaded(form: FormData, uploads: Uploads) -> str:
+async def _uploaded(form: FormData, uploads: Uploads, gallery: Gallery) -> str:
     """The token of the file in a form; empty if it has none."""
     file = form.get("file")
     if not isinstance(file, UploadFile) or not file.filename:
         return ""
-    return await run_in_threadpool(uploads.add, await file.read(MAX_BYTES + 1))
+    return await gallery.in_turn(uploads.add, await file.read(MAX_BYTES + 1))
 
 
 def _address(form: FormData, token: str) -> str:
@@ -82,7 +82,7 @@ def _address(form: FormData, token: str) -> str:
     given = {name: str(form.get(name, "")) for name in _IMAGE}
     image: dict[str, Any] = {"upload": token} if token else given
     if not token and form.get("draw"):
-        image = {"scene": number_in(given["scene"], 1)}
+        image = {"scene": whole_number(given["scene"], SCENES, 1)}
     captions = read_captions(str(form.get("captions", "")))
     return _link(image, captions, [str(value) for value in form.getlist("model")])
 

@@ -9,9 +9,10 @@ from typing import Final
 
 from counterpoint.generate.making import Settings, make_by_rules
 from counterpoint.generate.methods import RULES, Rule
-from counterpoint.generate.pairs import KINDS, Kind, changed_span
+from counterpoint.generate.pairs import KINDS, Kind
 from counterpoint.generate.sources import Source
 from counterpoint.studio.security import Refused
+from counterpoint.wording import changed_words
 
 MAX_CAPTIONS: Final = 10
 _LONGEST: Final = 300  # characters of a caption
@@ -21,14 +22,12 @@ _LOCK: Final = Lock()  # spaCy's pipeline is shared
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """A text with what made it; `before`, `changed` and `after` are its parts."""
+    """A text with what made it; `pieces` make it up, each with whether its words are new."""
 
     text: str
     kind: Kind
     method: str
-    before: str
-    changed: str
-    after: str
+    pieces: list[tuple[str, bool]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +73,7 @@ def _few(caption: str, texts: dict[tuple[Kind, str], str]) -> tuple[Made, ...]:
 
 
 def _made(caption: str, text: str, kind: Kind, method: str) -> Made:
-    start, end = changed_span(caption, text)
-    return Made(text, kind, method, text[:start], text[start:end], text[end:])
+    return Made(text, kind, method, changed_words(caption, text))
 
 
 @cache

@@ -11,11 +11,12 @@ from PIL import Image, UnidentifiedImageError
 
 from counterpoint.cases import ImageRef
 from counterpoint.errors import ImageError
-from counterpoint.scoring.pictures import Picture, decode
-from counterpoint.studio.pictures import refuse_size
+from counterpoint.scoring.pictures import MAX_RATIO, Picture, decode
 from counterpoint.studio.security import Refused, new_token
 
 MAX_BYTES: Final = 10 * 2**20
+MAX_PIXELS: Final = 25_000_000
+_SIDE: Final = 2048  # pixels of the longer side that are kept
 _FORMATS: Final = ("PNG", "JPEG", "WEBP")
 _HELD_BYTES: Final = 64 * 2**20
 _HELD: Final = 40  # images
@@ -34,11 +35,11 @@ class Uploaded(NamedTuple):
 AnyPicture = Picture | Uploaded
 
 
-def refuse_upload(data: bytes) -> None:
-    """Raise Refused unless the bytes are an image that may be shown; the file's name says nothing.
+def accepted(data: bytes) -> bytes:
+    """The bytes of an image as they are kept; Refused unless they are one that may be shown.
 
-    Only the header is read before the size is known: an image that would fill the memory is never
-    decoded.
+    The file's name says nothing. The header is read first, so that an image that would fill the
+    memory is never decoded. A large one is kept scaled down: models decode it again and again.
     """
     if not data:
         raise Refused("The uploaded file is empty.", 400)
@@ -46,17 +47,28 @@ def refuse_upload(data: bytes) -> None:
         raise Refused(f"The file is larger than {MAX_BYTES // 2**20} MB.", 413)
     try:
         with Image.open(io.BytesIO(data), formats=_FORMATS) as image:
-            refuse_size(*image.size)
-            if max(image.size) > 100 * min(image.size):
-                raise Refused("The image is too narrow to be scaled.", 400)
+            width, height = image.size
     except (Image.DecompressionBombError, Image.DecompressionBombWarning):
         raise Refused("The image has too many pixels.", 413) from None
     except (UnidentifiedImageError, OSError, SyntaxError, ValueError):
         raise Refused("Only PNG, JPEG and WebP images can be uploaded.", 400) from None
+    if width * height > MAX_PIXELS:
+        raise Refused(
+            f"The image has {width:,} x {height:,} pixels; at most {MAX_PIXELS:,} can be uploaded.",
+            413,
+        )
+    if max(width, height) > MAX_RATIO * min(width, height):
+        raise Refused("The image is too narrow to be scaled.", 400)
     try:
-        Uploaded(data).open()
+        decoded = decode(data, "upload", side=_SIDE, formats=_FORMATS)
     except ImageError as error:
         raise Refused(str(error).capitalize(), 400) from None
+    if max(width, height) <= _SIDE:
+        return data
+    decoded.thumbnail((_SIDE, _SIDE))
+    scaled = io.BytesIO()
+    decoded.save(scaled, "JPEG", quality=95, subsampling=0)
+    return scaled.getvalue()
 
 
 class Uploads:
@@ -68,10 +80,9 @@ class Uploads:
 
     def add(self, data: bytes) -> str:
         """Keep an image, after a look at it; returns its token."""
-        refuse_upload(data)
-        token = new_token()
+        kept, token = Uploaded(accepted(data)), new_token()
         with self._lock:
-            self._held[token] = Uploaded(data)
+            self._held[token] = kept
             while len(self._held) > _HELD or self._bytes() > _HELD_BYTES:
                 self._held.popitem(last=False)
         return token

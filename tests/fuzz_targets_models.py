@@ -1,0 +1,238 @@
+"""Readers of models and of training as targets for fuzzers.
+
+A target takes the bytes of a file and an empty or used folder of its own. It returns, or raises a
+CounterpointError; everything else is a defect.
+"""
+
+from __future__ import annotations
+
+import functools
+import io
+import json
+import tarfile
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+from unittest import mock
+
+import numpy as np
+import torch
+from fuzz_support import json_texts, mutations
+from open_clip_models import CLIP, CONFIG, PREPROCESS, WEIGHTS, build, save_model
+from safetensors.numpy import save as to_safetensors
+from train_data_support import opened
+from training import CPU as ALONE
+from training import small_recipe
+
+from counterpoint.models import LoadOptions, load_model
+from counterpoint.models.detector_heads import CONFIG as DETECTOR
+from counterpoint.models.detector_heads import WEIGHTS as HEADS
+from counterpoint.models.detector_heads import Head, Heads, Saved, read, save
+from counterpoint.models.own_code import guarded
+from counterpoint.train.building import Run
+from counterpoint.train.building import build as build_run
+from counterpoint.train.checkpoints import load_last, random_states, restore_random
+from counterpoint.train.checkpoints import save as save_checkpoint
+from counterpoint.train.logs import LOG, Log
+from counterpoint.train.model_folder import ABOUT
+from counterpoint.train.reading import load_recipe, recipe_text
+from counterpoint.train.state import RECIPE, capture, claimed, restore
+from counterpoint.train.wise_saving import refuse_other
+
+CPU = LoadOptions("cpu")
+STEP = 2
+
+
+def model_config(data: bytes, folder: Path) -> None:
+    """`open_clip_config.json` of a model folder."""
+    if not (folder / WEIGHTS).exists():
+        save_model(folder)
+    (folder / CONFIG).write_bytes(data)
+    load_model(f"open_clip:local-dir:{folder}", CPU)
+
+
+def tokenizer_config(data: bytes, folder: Path) -> None:
+    """A config that is examined before transformers reads it."""
+    (folder / "tokenizer_config.json").write_bytes(data)
+    with guarded("a model", folder, CPU):
+        pass
+
+
+def weights(name: str) -> Callable[[bytes, Path], None]:
+    """A file of weights, in the architecture of a folder."""
+
+    def target(data: bytes, folder: Path) -> None:
+        if not (folder / "arch").exists():
+            save_model(folder / "arch")
+        (folder / name).write_bytes(data)
+        load_model(f"checkpoint:{folder / name}@local-dir:{folder / 'arch'}", CPU)
+
+    return target
+
+
+def recipe_file(data: bytes, folder: Path) -> None:
+    (folder / "mine.yaml").write_bytes(data)
+    load_recipe(str(folder / "mine.yaml"), ["lr=1e-5"], world=True)
+
+
+def recipe_change(data: bytes, folder: Path) -> None:
+    """A `key=value` of the command line."""
+    del folder
+    load_recipe("hp-hn", [data.decode(errors="replace")], world=True)
+
+
+def shard(data: bytes, folder: Path) -> None:
+    """A WebDataset shard: indexed, and every sample read."""
+    (folder / "x.tar").write_bytes(data)
+    with mock.patch("platformdirs.user_cache_dir", lambda _: tempfile.mkdtemp(dir=folder)):
+        samples = opened(folder / "x.tar", batch=1, kind="webdataset", workers=0)
+    for step in range(min(samples.steps_per_epoch, 4)):
+        samples.batch(0, step)
+
+
+def checkpoint(name: str) -> Callable[[bytes, Path], None]:
+    """A file of a training's checkpoint."""
+
+    def target(data: bytes, folder: Path) -> None:
+        run, before = small_run(), random_states()
+        if not (folder / "checkpoints").exists():
+            save_checkpoint(folder, capture(run, STEP), keep=1)
+        (folder / "checkpoints" / f"step-{STEP:08d}" / name).write_bytes(data)
+        try:
+            if (saved := load_last(folder, torch.device("cpu"))) is not None:
+                restore(run, saved)
+        finally:
+            restore_random(before)
+
+    return target
+
+
+def run_recipe(data: bytes, folder: Path) -> None:
+    """`recipe.json` of a run's folder."""
+    (folder / "run").mkdir(exist_ok=True)
+    (folder / "run" / RECIPE).write_bytes(data)
+    with claimed(small_run().recipe, folder / "run"):
+        pass
+
+
+def log(data: bytes, folder: Path) -> None:
+    (folder / LOG).write_bytes(data)
+    Log(folder, 3, tensorboard=False, wandb=None).close()
+
+
+def about(data: bytes, folder: Path) -> None:
+    """`training.json` of a folder that `wise --save` would write to."""
+    (folder / ABOUT).write_bytes(data)
+    ends: Any = SimpleNamespace(base="a", tuned="b", fingerprints=("1", "2"))
+    refuse_other(folder, ends)
+
+
+def detector(name: str) -> Callable[[bytes, Path], None]:
+    """A file of a detector's folder."""
+
+    def target(data: bytes, folder: Path) -> None:
+        if not (folder / "d").exists():
+            head = Head(np.ones(4, np.float32), np.zeros(1, np.float32))
+            save(folder / "d", Saved(Heads(head, head), "world:base", "f", {}))
+        (folder / "d" / name).write_bytes(data)
+        read(folder / "d")
+
+    return target
+
+
+# --- what they begin with ----------------------------------------------------------------------
+
+
+@functools.cache
+def small_run() -> Run:
+    """A run to put checkpoints into."""
+    with tempfile.TemporaryDirectory() as folder:
+        return build_run(small_recipe(Path(folder)), ALONE)
+
+
+def _state() -> Any:
+    captured = capture(small_run(), STEP)
+    return json.loads(json.dumps({"format": 1, "step": STEP, **captured.state}))
+
+
+def _heads() -> bytes:
+    sizes = {"weight": 4, "bias": 1}
+    names = [(f"{side}.{part}", n) for side in ("image", "caption") for part, n in sizes.items()]
+    return to_safetensors({name: np.ones(n, np.float32) for name, n in names})
+
+
+def _pickled(**more: Any) -> bytes:
+    file = io.BytesIO()
+    torch.save({"state_dict": build(CLIP).state_dict(), "epoch": 3, **more}, file)
+    return file.getvalue()
+
+
+def _shard() -> bytes:
+    from PIL import Image
+
+    image, tar = io.BytesIO(), io.BytesIO()
+    Image.new("RGB", (8, 8), "red").save(image, "PNG")
+    texts = {"caption": "a dog", "positives": ["one dog"], "negatives": ["a cat"]}
+    with tarfile.open(fileobj=tar, mode="w") as made:
+        for number in range(3):
+            for end, data in (("png", image.getvalue()), ("json", json.dumps(texts).encode())):
+                info = tarfile.TarInfo(f"{number}.{end}")
+                info.size = len(data)
+                made.addfile(info, io.BytesIO(data))
+    return tar.getvalue()
+
+
+class Target(NamedTuple):
+    run: Callable[[bytes, Path], None]
+    inputs: Callable[[int, int], Iterator[bytes]]  # how many, and the seed
+
+
+def _json(value: Callable[[], Any]) -> Callable[[int, int], Iterator[bytes]]:
+    return lambda count, seed: json_texts(value(), count, seed)
+
+
+def _bytes(start: Callable[[], bytes]) -> Callable[[int, int], Iterator[bytes]]:
+    return lambda count, seed: mutations(start(), count, seed)
+
+
+TARGETS = {
+    "model config": Target(
+        model_config, _json(lambda: {"model_cfg": CLIP, "preprocess_cfg": PREPROCESS})
+    ),
+    "tokenizer config": Target(
+        tokenizer_config, _json(lambda: {"tokenizer_class": "CLIPTokenizer", "auto_map": None})
+    ),
+    "weights .pt": Target(weights("w.pt"), _bytes(_pickled)),
+    "weights .safetensors": Target(
+        weights("w.safetensors"),
+        _bytes(lambda: to_safetensors({k: v.numpy() for k, v in build(CLIP).state_dict().items()})),
+    ),
+    "recipe file": Target(recipe_file, _bytes(lambda: recipe_text("hp-hn").encode())),
+    "recipe change": Target(recipe_change, _bytes(lambda: b"loss.negatives.weight=0.5")),
+    "shard": Target(shard, _bytes(_shard)),
+    "state": Target(checkpoint("state.json"), _json(_state)),
+    "optimiser": Target(
+        checkpoint("optimiser.safetensors"),
+        _bytes(lambda: to_safetensors({"clip.visual.proj/step": np.ones(1, "f4")})),
+    ),
+    "recipe of a run": Target(run_recipe, _json(lambda: small_run().recipe.settled())),
+    "log": Target(log, _bytes(lambda: b'{"event": "step", "step": 1, "loss": 0.5}\n' * 4)),
+    "training.json": Target(
+        about,
+        _json(
+            lambda: {
+                "wise": {
+                    "base": {"id": "a", "fingerprint": "1"},
+                    "tuned": {"id": "b", "fingerprint": "2"},
+                }
+            }
+        ),
+    ),
+    "detector": Target(
+        detector(DETECTOR),
+        _json(lambda: {"format": 1, "encoder": "world:base", "encoder_fingerprint": "f"}),
+    ),
+    "detector weights": Target(detector(HEADS), _bytes(_heads)),
+}

@@ -1,0 +1,161 @@
+"""The sentences that open a report say what its numbers say."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support import FEW, gallery, owned, part, random_scores, run_of, table
+from test_report import scored
+from test_wording import tied_run
+
+from counterpoint.cases import Cases
+from counterpoint.comparison import compare
+from counterpoint.report.findings import findings
+from counterpoint.report.gathering import gather
+from counterpoint.report.numbers import numbers_of
+from counterpoint.report.page import Options, report_page
+from counterpoint.results import rows
+
+RESAMPLES = 50
+CASES = table(60)
+
+
+def found_of(*runs, differences=None):
+    material = gather(runs)
+    return findings(material, numbers_of(material, resamples=RESAMPLES), differences)
+
+
+def values_of(run, metric):
+    """Straight from the scores: the original, a positive and the negative of each case."""
+    scores = run.parts["bench"].scores.reshape(-1, 3)
+    above = scores[:, :2] > scores[:, 2:]
+    return {
+        "original": 100 * above[:, 0].mean(),
+        "augmented": 100 * above.all(axis=1).mean(),
+        "brittleness": 100 * (above.any(axis=1) & ~above.all(axis=1)).mean(),
+    }[metric]
+
+
+QUALITIES = st.lists(st.sampled_from([0.0, 0.5, 1.0, 3.0]), min_size=2, max_size=4)
+
+
+@settings(FEW, max_examples=8)
+@given(QUALITIES, st.integers(0, 1000))
+def test_the_opening_sentences_are_those_of_the_scores(qualities, seed):
+    runs = {f"m{i}": scored(CASES, q, seed + i, f"m{i}") for i, q in enumerate(qualities)}
+    best, brittle = found_of(*runs.values()).lead
+    said = re.match(
+        r"(m\d) is best on bench: (\S+)%\u00a0±\S+ augmented accuracy, "
+        r"(above|below|which cannot be told from) chance \(33\.3%\)"
+        r"(?:; the paired test cannot tell (.+) from it)?\.$",
+        best,
+    )
+    assert said is not None, best
+    augmented = {model: values_of(run, "augmented") for model, run in runs.items()}
+    assert augmented[said[1]] == max(augmented.values())
+    assert said[2] == f"{augmented[said[1]]:.1f}"
+    [row] = [
+        r
+        for r in rows(runs[said[1]], groups=False, resamples=RESAMPLES)
+        if r.metric == "augmented_accuracy"
+    ]
+    word = "above" if row.ci_low > 1 / 3 else "below" if row.ci_high < 1 / 3 else "which"
+    assert said[3].startswith(word)
+    tied = {
+        model
+        for model, run in runs.items()
+        if model != said[1]
+        for d in compare(runs[said[1]], run, resamples=RESAMPLES)
+        if (d.group, d.metric, d.verdict) == ("all", "augmented_accuracy", "tied")
+    }
+    assert set(re.findall(r"m\d", said[4] or "")) == tied
+    _check_brittle(brittle, runs)
+
+
+def _check_brittle(sentence, runs):
+    said = re.match(
+        r"(m\d) is the most brittle(?: \(.+?\))?: (\S+)%\u00a0±\S+, with (\S+)%\u00a0±\S+ of the "
+        r"original captions right, .+? chance \(50\.0%\), and (\S+) points less when reworded "
+        r"captions must be right too; (m\d) is the least brittle: (\S+)%\u00a0±\S+\.$",
+        sentence,
+    )
+    assert said is not None, sentence
+    most, value, original, less, least, lowest = said.groups()
+    brittle = {model: values_of(run, "brittleness") for model, run in runs.items()}
+    assert brittle[most] == max(brittle.values()) and value == f"{brittle[most]:.1f}"
+    assert brittle[least] == min(brittle.values()) and lowest == f"{brittle[least]:.1f}"
+    first, both = (values_of(runs[most], metric) for metric in ("original", "augmented"))
+    assert original == f"{first:.1f}"
+    assert float(less) == pytest.approx(first - both, abs=0.051)  # rounded up or down
+
+
+def test_several_benchmarks_are_summed_up_and_then_told_one_by_one():
+    runs = []
+    for seed, (model, quality) in enumerate((("good", 3.0), ("bad", 0.1), ("blind:bow", 9.0))):
+        parts = [
+            replace(scored(CASES, quality, 10 * seed + i, "").parts["bench"], benchmark=f"b{i}")
+            for i in range(2)
+        ]
+        runs.append(run_of(*parts, model=model))
+    found = found_of(*runs)
+    assert found.lead[0] == "good is best on 2 of 2 benchmarks by augmented accuracy."
+    assert re.match(r"bad is the most brittle: \S+%\s±\S+ on b[01], with ", found.lead[1])
+    assert list(found.each) == ["b0", "b1"]
+    assert found.each["b1"][0].startswith("good is best on b1: ")
+    assert "blind:bow" not in str(found)  # it is not ranked
+
+
+def test_a_model_alone_is_compared_with_chance():
+    best, brittle = found_of(scored(CASES, 3.0, 1, "m")).lead
+    assert best.startswith("m reaches ") and "above chance (33.3%)" in best
+    assert brittle.startswith("The brittleness of m is ")
+    one = scored(CASES, 3.0, 1, "m")
+    two = replace(one.parts["bench"], benchmark="other")
+    found = found_of(replace(one, parts={**one.parts, "other": two}))
+    assert found.lead[0] == "m is above chance on 2 of 2 benchmarks."
+
+
+def test_what_hangs_on_ties_is_not_compared_with_chance():
+    [sentence] = found_of(tied_run(1.0, 1.0)).lead
+    assert "0.0%" in sentence and "hangs on ties (120 of 120)" in sentence
+    assert "below chance" not in sentence and "brittle" not in sentence
+
+
+def test_a_benchmark_without_positives_says_nothing_of_brittleness():
+    cases = Cases.build([gallery(owned(8))], source="test")
+    found = found_of(run_of(part(cases, random_scores(cases, 1), name="retrieval"), model="m"))
+    [sentence] = found.lead
+    assert "image-to-text R@1" in sentence
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+def test_two_runs_are_told_by_their_paired_difference(swapped):
+    runs = [scored(CASES, 3.0, 1, "good"), scored(CASES, 0.1, 2, "bad")][:: -1 if swapped else 1]
+    differences = compare(*runs, resamples=RESAMPLES)
+    first, *_ = found_of(*runs, differences=differences).lead
+    [d] = [d for d in differences if (d.group, d.metric) == ("all", "augmented_accuracy")]
+    assert first.startswith("good is better than bad on bench: ")
+    assert (
+        f"{100 * d.difference:+.1f} points [{100 * d.ci_low:+.1f}, {100 * d.ci_high:+.1f}]" in first
+    )
+    assert first.endswith(" (bad first)." if swapped else "].")
+    same = [runs[0], runs[0]]
+    first, *_ = found_of(*same, differences=compare(*same, resamples=RESAMPLES)).lead
+    assert re.match(r"The paired test cannot tell \S+ \(1\) from \S+ \(2\) on bench: ", first)
+
+
+def test_the_page_opens_with_them_and_explains_its_metrics():
+    runs = [scored(CASES, 3.0, 1, "good"), scored(CASES, 0.1, 2, "bad")]
+    page = report_page(runs, Options(resamples=RESAMPLES))
+    opening = page[page.index("<h1>") : page.index("<nav")]
+    assert "good is best on bench: " in opening and "bad is the most brittle" in opening
+    means = page[page.index('id="meanings"') : page.index('id="table"')]
+    assert re.findall(r"<dt>(.+?)</dt><dd>.+?</dd>", means) == [
+        "original",
+        "augmented",
+        "brittleness",
+    ]
