@@ -12,6 +12,7 @@ from counterpoint.studio.security import Refused
 from counterpoint.studio.web import url
 from counterpoint.wording import TIES, hangs_on_ties, heading
 
+
 @dataclass(frozen=True, slots=True)
 class Number:
     """A value with half of its interval's width, in per cent, and where its cases are."""
