@@ -110,16 +110,13 @@ def test_benchmarks_give_one_table_and_evaluations_on_the_way(tmp_path, monkeypa
 def test_the_evaluation_in_the_end_says_what_it_is_and_how_to_do_without(tmp_path, monkeypatch):
     monkeypatch.setenv("COUNTERPOINT_CACHE", str(tmp_path / "cache"))
 
-    class Lines(Silent):
-        said: list[str] = []
-
-        def say(self, line: str) -> None:
-            self.said.append(line)
-
+    lines: list[str] = []
+    display = Silent()
+    monkeypatch.setattr(display, "say", lines.append)
     for out, benchmarks in (("one", "['world-swap:size=5']"), ("none", "[]")):
         changes = ("steps=1", f"benchmarks={benchmarks}")
-        loop.train(small_recipe(tmp_path, *changes, out=out), Lines())
-    [line] = Lines.said
+        loop.train(small_recipe(tmp_path, *changes, out=out), display)
+    [line] = lines
     assert "evaluated on world-swap:size=5 (benchmarks=[] leaves this out)" in line
 
 

@@ -74,7 +74,7 @@ def train(
             state = final_state(run)
             if ranks.first:
                 save_model(run, state, folder / MODEL, run.steps)
-            problems = problems_of(run)
+            problems = problems_of(run).told()
             if not ranks.first:
                 return None
             model = f"open_clip:local-dir:{folder / MODEL}"
