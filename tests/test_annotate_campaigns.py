@@ -142,6 +142,16 @@ def test_a_run_and_a_case_file_are_sources_too(database, tmp_path):
     assert campaign(database, tmp_path / "run", "rank", name="run", limit=2).items == 2
 
 
+def test_an_id_that_a_database_cannot_keep_is_left_out(database, tmp_path):
+    picture(tmp_path / "a.png", "red")
+    ids = ("a\0b", "fine")
+    cases = [caption_case(id, ImageRef("a.png"), ["a\0cat"], ["b"]) for id in ids]
+    write_cases(Cases.build(cases, root=tmp_path, source="t"), tmp_path / "c.parquet")
+    made = campaign(database, tmp_path / "c.parquet", "image-to-text")
+    reason = "cases: the id holds a NUL character, which no database keeps"
+    assert (made.items, made.left_out) == (1, {reason: 1})
+
+
 def test_what_cannot_be_asked_is_counted_and_named(database, tmp_path):
     mixed = [square(1), caption_case("c", ImageRef("none.jpg"), ["a"], ["b"])]
     for ref in mixed[0].images:

@@ -6,45 +6,17 @@ import html
 import re
 
 import pytest
-from campaigns import answer_all, campaign, opened, outcome, rightly
-from fastapi.testclient import TestClient
+from annotate_support import BASE, TOKEN, at, client, database, form_of
+from campaigns import answer_all, campaign, outcome, rightly
 from PIL import Image
 from sqlalchemy import select
 
 from counterpoint.case_files import write_cases
 from counterpoint.cases import Cases, ImageRef, caption_case
-from counterpoint.studio.app import create_app
 from counterpoint.studio.database import Answer, Showing
-from counterpoint.studio.security import Guard
 
-BASE = "http://127.0.0.1:8765"
-TOKEN = "the-admin-token-of-the-tests"
+__all__ = ["client", "database"]  # fixtures
 MARKUP = '<script>window.caught = 1</script> & <b>"red"</b> {{ 7 * 7 }}'
-
-
-@pytest.fixture
-def database(tmp_path):
-    made = opened(tmp_path)
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def client(database, tmp_path):
-    (tmp_path / "runs").mkdir()
-    app = create_app(tmp_path / "runs", guard=Guard(TOKEN), database=database)
-    with TestClient(app, base_url=BASE, follow_redirects=False) as made:
-        yield made
-
-
-def form_of(page: str) -> dict[str, str]:
-    return dict(re.findall(r'name="(csrf)" value="([^"]+)"', page))
-
-
-def at(client, link):
-    """The item that waits, as its address and page."""
-    place = client.get(f"{link}/next").headers["location"]
-    return place, client.get(place).text
 
 
 def answers(database):
@@ -88,7 +60,7 @@ def test_sent_twice_is_kept_once_and_a_change_is_kept_behind_it(client, database
     assert f'id="undo" href="{place}"' in client.get(f"{link}/2").text
 
 
-@pytest.mark.parametrize("answer", [None, "", "7", "none", "both", "x", "-1"])
+@pytest.mark.parametrize("answer", [None, "", "7", "none", "both", "x", "-1", "9" * 5000, "²"])
 def test_a_form_without_an_answer_is_shown_again(client, database, answer):
     [link] = campaign(database, "world-bi:size=2", "image-to-text", people=1, overlap=1).links
     place, page = at(client, link)
@@ -125,6 +97,10 @@ def test_annotators_see_their_own_items_and_nothing_else(client, database):
         f"{mine}/0",
         f"{mine}/-1",
         f"{mine}/x",
+        f"{mine}/{2**31}",  # beyond the integers of PostgreSQL
+        f"{mine}/{2**63}",  # of SQLite
+        f"{mine}/{'9' * 5000}",
+        f"{mine}/{number}/picture/{2**64}",
         f"{mine}/{number}/picture/1",  # one image is shown
         f"{mine}/{number}/picture/-1",
         f"{first.links[1]}/1",  # another annotator has asked for nothing
@@ -200,8 +176,9 @@ def test_the_admin_sees_results_links_and_files(client, database):
     assert more.status_code == 303
     assert client.get("/campaigns/c").text.count("/a/") == 4
     assert client.get("/campaigns/nothing").status_code == 404
-    odd = client.post("/campaigns/c/annotators", data={**form_of(page), "count": "many"})
-    assert odd.status_code == 400
+    for count in ("many", "0", "1001", "9" * 5000, "²"):
+        odd = client.post("/campaigns/c/annotators", data={**form_of(page), "count": count})
+        assert odd.status_code == 400
 
 
 def test_a_result_page_before_any_answer(client, database):

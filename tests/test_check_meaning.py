@@ -89,6 +89,98 @@ DOUBTFUL = [
 ]
 
 
+# Conjuncts that do not stand alone. Captions of COCO.
+UNCLEAR = [
+    # a part of a longer phrase
+    (
+        "A bathroom with black and white toilet and a tiled floor.",
+        "A bathroom with black and a tiled floor and white toilet.",
+    ),
+    (
+        "many trays with green yellow and red apples and a scale",
+        "many trays with green yellow and a scale and red apples",
+    ),
+    ("a small boy in shorts and a tie and a lamp", "a small boy in shorts and a lamp and a tie"),
+    # a verb that looks like a noun
+    (
+        "A giraffe and a zebra stand side by side as they eat.",
+        "A zebra stand side and a giraffe by side as they eat.",
+    ),
+    ("Two forks and three cupcakes perch", "Three cupcakes perch and two forks"),
+    (
+        "Two horses are standing in a field and grazing.",
+        "Two horses are standing in a grazing and field.",
+    ),
+    # whose is what follows?
+    (
+        "A man and a girl in a bikini are putting wax on a surfboard.",
+        "A girl and a man in a bikini are putting wax on a surfboard.",
+    ),
+    (
+        "two tall buildings and a plane in between them",
+        "a plane and two tall buildings in between them",
+    ),
+    (
+        "a white toilet with a lid and a sink behind it",
+        "a white toilet with a sink and a lid behind it",
+    ),
+    # whose is what stands before?
+    ("A man on a horse and a dog", "A man on a dog and a horse"),
+    ("a dog wearing a helmet and a black scooter", "a dog wearing a black scooter and a helmet"),
+    ("plates of food and wine glasses", "plates of wine glasses and food"),
+    ("a cup of soup and crackers", "a cup of crackers and soup"),
+    ("a room has a table with chairs and a couch", "a room has a table with a couch and chairs"),
+    ("a nice kitchen and the cabinets are shiny", "the cabinets and a nice kitchen are shiny"),
+    # a word that may be said of both
+    ("a white toilet and sink", "a sink and white toilet"),
+    ("a pizza with spinach and parmesan topping", "a pizza with parmesan topping and spinach"),
+    ("a tan toilet and sink combination", "a sink combination and tan toilet"),
+    ("behind a chain link and electric fence", "behind an electric fence and chain link"),
+    ("a man and his dog", "his dog and a man"),
+    ("the woman and children", "children and the woman"),
+    ("two dogs and cats", "cats and two dogs"),
+    # the end of two actions
+    ("men standing next to and cutting a cake", "men cutting a cake and standing next to"),
+    ("a man holding a bat and petting its owner", "a man petting its owner and holding a bat"),
+    # a clause
+    (
+        "Player preparing to hit ball with catcher and umpire looking on.",
+        "Umpire looking on and player preparing to hit ball with catcher.",
+    ),
+    ("a man in a bikini and a girl", "a girl and a man in a bikini"),
+    ("a white tub, sink and toilet", "a toilet, white tub and sink"),
+]
+
+
+@pytest.mark.parametrize(("caption", "text"), UNCLEAR)
+def test_conjuncts_without_clear_borders_are_no_positives(caption: str, text: str) -> None:
+    assert fault(caption, text, "positive", "swap") in ("perhaps conjuncts", "words moved")
+
+
+# Conjuncts that do.
+CLEAR = [
+    ("a desk with a keyboard and a cup on it", "a desk with a cup and a keyboard on it"),
+    ("A couch and a television in a room", "A television and a couch in a room"),
+    ("a man in a white shirt and black bow tie", "a man in a black bow tie and white shirt"),
+    ("A man and woman sit on a bench with a dog.", "A woman and man sit on a bench with a dog."),
+    ("Three cupcakes and two forks are on a tray", "Two forks and three cupcakes are on a tray"),
+    (
+        "a room with furniture and a sliding glass door",
+        "a room with a sliding glass door and furniture",
+    ),
+    ("the large cross and the cross", "the cross and the large cross"),
+    ("a dog on a bed and a cat on a chair", "a cat on a chair and a dog on a bed"),
+    ("a plate full of meat, rice and beans", "a plate full of meat, beans and rice"),
+    ("a boy holding a bat and looking at a ball", "a boy looking at a ball and holding a bat"),
+]
+
+
+@pytest.mark.parametrize(("caption", "text"), CLEAR)
+def test_conjuncts_that_stand_alone_are_positives(caption: str, text: str) -> None:
+    assert check(caption, text, "positive", "swap").refused == ""
+    assert fault(caption, text, "negative", "swap") == "conjuncts"
+
+
 @pytest.mark.parametrize(("caption", "text", "reason"), SAME)
 def test_the_same_in_another_order(caption: str, text: str, reason: str) -> None:
     assert fault(caption, text, "negative", "swap") == (reason or "conjuncts")
@@ -185,6 +277,24 @@ def test_the_synonyms_of_the_paper(caption: str, word: str, synonym: str) -> Non
 )
 def test_replaced_words_of_a_positive(caption: str, text: str, reason: str) -> None:
     assert fault(caption, text, "positive", "replace") == reason
+
+
+@pytest.mark.parametrize(
+    ("caption", "text", "doubt"),
+    [
+        ("a red shirt", "a crimson shirt", "narrower"),
+        ("a big red bus near a tree", "a large crimson bus near a tree", "narrower"),
+        ("a crimson shirt", "a red shirt", ""),
+        ("a cloud above a hill", "a cloud on top of a hill", "of what touches"),
+        ("a gray cat", "a grey cat", ""),
+        ("a policeman on a bike", "a police officer on a bike", ""),
+        ("a dog and a cat", "a cat and a dog", ""),
+    ],
+)
+def test_a_positive_that_passes_may_be_doubtful(caption: str, text: str, doubt: str) -> None:
+    verdict = check(caption, text, "positive", "paraphrase")
+    assert (verdict.refused, verdict.doubt) == ("", doubt)
+    assert check(caption, text, "negative", "paraphrase").doubt == ""
 
 
 class Thesaurus:

@@ -272,7 +272,7 @@ def test_uniform_captions_give_nothing_away(file: Path, tmp_path: Path) -> None:
 class Echo:
     """A writer that puts "big" before every noun it knows, and refuses the rest."""
 
-    name, kind, version = "echo", "negative", "echo-1"
+    name, kind, version, origin = "echo", "negative", "echo-1", "here"
 
     def __init__(self) -> None:
         self.asked = 0
@@ -310,7 +310,7 @@ def test_writers_are_asked_in_pieces_and_judged(
 class Copycat:
     """A writer that makes, of every caption, what `negclip` has made of it already."""
 
-    name, kind, version = "copycat", "negative", "copycat-1"
+    name, kind, version, origin = "copycat", "negative", "copycat-1", "here"
 
     def __init__(self, rows: pl.DataFrame) -> None:
         self.texts = dict(rows.select("caption", "text").iter_rows())

@@ -17,8 +17,10 @@ import llm_server
 import pytest
 from api_server import KEY, Endpoint, serve
 
+from counterpoint.errors import DataError
 from counterpoint.generate.llm.method import LanguageModelMethod
 from counterpoint.generate.llm.model import LanguageModel
+from counterpoint.generate.parts import Parts
 from counterpoint.progress import Quiet
 
 MAKE = """
@@ -118,3 +120,36 @@ def test_what_is_stopped_loses_what_was_in_flight(
     assert sum(times.values()) - len(times) <= 3 * 2 * LIMIT
     assert usage["answers"] <= 3 * COUNT - 13 - 25 - 30 + 3 * LIMIT
     assert again[2]["answers"] == 0 and len(endpoint.asked) == asked_in_all
+
+
+def test_every_server_gives_its_own_answers(
+    local_network: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two servers may call different models by one name; who asks with which key is no matter."""
+    llm_server.take_over(monkeypatch)
+    with serve() as first, serve() as second:
+        asked = []
+        secret = first.url.replace("//", "//user:password@")
+        for url in (first.url, second.url, secret, second.url):
+            endpoints = [server.new_endpoint() for server in (first, second)]
+            for name, value in settings(endpoints[0]).items():
+                monkeypatch.setenv(name, value)
+            monkeypatch.setenv("OPENAI_BASE_URL", url)
+            here(tmp_path)
+            asked.append([len(endpoint.asked) for endpoint in endpoints])
+        assert asked == [[3 * COUNT, 0], [0, 3 * COUNT], [0, 0], [0, 0]]
+
+
+def test_work_that_was_begun_with_another_server_is_not_gone_on_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    origins = []
+    for url in ("http://a/v1", "http://b/v1", "http://key@a/v1/"):
+        monkeypatch.setenv("OPENAI_BASE_URL", url)
+        with LanguageModel("m", tmp_path) as model:
+            origins.append(LanguageModelMethod("llm/replace-obj", model).origin)
+    assert origins[0] == origins[2] != origins[1]
+    Parts(tmp_path / "out.parquet", {"origin": origins[0]})
+    with pytest.raises(DataError, match="holds work begun with another origin;"):
+        Parts(tmp_path / "out.parquet", {"origin": origins[1]})

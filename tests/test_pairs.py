@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
@@ -75,6 +76,15 @@ def test_pairs_come_back_as_they_were(tmp_path: Path) -> None:
     assert table["checks"].to_list() == [[], ["changed"]]
     assert read_about(path) == {"seed": 5}
     assert len(pl.concat(read_pairs(path))) == 1
+
+
+def test_a_file_of_before_there_were_doubts_is_read(tmp_path: Path) -> None:
+    pair = replace(PAIR, kind="positive", doubt="narrower")
+    write_pairs(tmp_path / "p.parquet", [tabulate([pair])], {})
+    assert pl.concat(read_pairs(tmp_path / "p.parquet"))["doubt"].to_list() == ["narrower"]
+    pl.read_parquet(tmp_path / "p.parquet").drop("doubt").write_parquet(tmp_path / "old.parquet")
+    table = pl.concat(read_pairs(tmp_path / "old.parquet"))
+    assert (table.schema, table["doubt"].to_list()) == (SCHEMA, [""])
 
 
 def test_what_is_known_only_at_the_end_is_said_then(tmp_path: Path) -> None:

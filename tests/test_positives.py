@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 import polars as pl
 import pytest
 from benchmark_fixtures import IDENTITY, load, write, write_json, write_table
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from counterpoint.benchmarks import base_id, find_benchmark
 from counterpoint.benchmarks.positives import add_positives
@@ -357,3 +360,87 @@ def test_shipped_positives_serve_a_part_of_the_benchmark(root: Path) -> None:
     """Theirs are four cases a subset, of which the shipped file has some."""
     extended = [case for case in load(HP, root) if len(case.captions) == 3]
     assert 0 < len(extended) < 4 * len(SUBSETS)
+
+
+# --- what is not used --------------------------------------------------------------------------
+
+WORDS = ["a", "an", "mole", "newt", "and", "over", "The"]
+TEXTS = st.lists(st.sampled_from(WORDS), min_size=1, max_size=3).map(" ".join)
+WRITTEN = st.sampled_from([str.upper, str.title, "{}.".format, " {} ".format, str])
+
+
+def plain(text: str) -> list[str]:
+    """The words of a text, found another way than the code does; a and an are one."""
+    words = text.lower().replace(".", " ").split()
+    return ["a" if word == "an" else word for word in words]
+
+
+@settings(derandomize=True, deadline=None, max_examples=60)
+@given(
+    st.lists(
+        st.tuples(TEXTS, st.lists(TEXTS, min_size=1, max_size=4), WRITTEN), min_size=1, max_size=6
+    )
+)
+def test_no_positive_is_a_negative_of_its_case(found: list[tuple[str, list[str], Any]]) -> None:
+    """Whatever the file says; every other positive is used."""
+    cases, mine = [], []
+    for number, (positive, negatives, written) in enumerate(found):
+        id = str(number)
+        cases.append(caption_case(id, ImageRef(f"{id}.jpg"), [f"original {id}"], negatives))
+        mine.append({"case_id": id, "text": written(positive)})
+    with TemporaryDirectory() as folder:
+        path = write_positives(Path(folder) / "mine.jsonl", mine)
+        extended = add_positives(Cases.build(cases, source="test"), path)
+    for row, (positive, negatives, written) in enumerate(found):
+        used = plain(positive) not in map(plain, negatives)
+        expected = (f"original {row}", *([written(positive)] if used else []), *negatives)
+        assert extended.case(row).captions == expected
+
+
+def test_a_negative_among_the_positives_is_counted(
+    root: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    wrong = {"case_id": "add_att/1", "text": "A newt above a mole ADD_ATT 1."}
+    write_positives(root / "positives/sugarcrepe.jsonl", [*MINE, wrong])
+    found = {case.id: len(case.captions) for case in load(HP, root)}
+    assert (found["add_att/0"], found["add_att/1"], found["swap_obj/1"]) == (4, 2, 3)
+    assert "1 of its positives left out: a negative of the case has the same words" in caplog.text
+
+
+def test_a_positive_of_one_image_is_no_caption_of_the_other(tmp_path: Path) -> None:
+    mine = [
+        {"case_id": "1", "text": "B above a 1", "caption": 0},
+        {"case_id": "1", "text": "one text", "caption": 0},
+        {"case_id": "1", "text": "One text.", "caption": 1},
+    ]
+    found = add_positives(squares(), write_positives(tmp_path / "mine.csv", mine)).case(1)
+    assert found.captions == ("a above b 1", "b above a 1", "one text")
+
+
+DOUBTFUL = [
+    ("add_att/0", "a mole above a newt 0", "a newt above a mole add_att 0", "positive", "", ""),
+    ("add_att/0", "a mole above a newt 0", "a mole over a newt 0", "positive", "", ""),
+    ("add_att/0", "a mole above a newt 0", "a crimson mole 0", "positive", "", "narrower"),
+    ("add_att/1", "a mole above a newt 1", "a crimson mole 1", "positive", "", "narrower"),
+]
+
+
+def test_the_next_positive_of_a_pairs_file_is_taken(root: Path, tmp_path: Path) -> None:
+    columns = ("source", "caption", "text", "kind", "refused", "doubt")
+    pl.DataFrame(DOUBTFUL, schema=columns, orient="row").write_parquet(tmp_path / "pairs.parquet")
+    for option, second in (("", ()), (",doubtful=1", ("a crimson mole 1",))):
+        cases = load(f"{HP}:positives={tmp_path / 'pairs.parquet'}{option}", root)
+        extended = {case.id: case.captions for case in cases}
+        assert extended["add_att/0"][1:-1] == ("a mole over a newt 0",)
+        assert extended["add_att/1"][1:-1] == second
+
+
+@pytest.mark.parametrize("ending", ["jsonl", "csv", "parquet"])
+def test_doubtful_positives_are_used_if_asked_for(
+    ending: str, root: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    mine = [{**MINE[0], "doubt": "narrower"}, {**MINE[1], "doubt": ""}]
+    write_positives(root / f"positives/sugarcrepe.{ending}", mine)
+    assert sum(len(case.captions) > 2 for case in load(HP, root)) == 1
+    assert "1 of its positives left out as doubtful; the option doubtful=1 adds them" in caplog.text
+    assert sum(len(case.captions) > 2 for case in load(f"{HP}:doubtful=1", root)) == 2

@@ -105,6 +105,76 @@ def test_conjuncts_stay_where_reversing_may_change_the_meaning(caption: str) -> 
     assert made_of(caption, "conjuncts") == set()
 
 
+def made_and_checked(caption: str, rule: str, **options: bool) -> list[Pair]:
+    settings = Settings("positive", (rule,), wordnet=False, **options)  # type: ignore[arg-type]
+    return make_by_rules([Source("0", None, caption)], settings).pairs
+
+
+@pytest.mark.parametrize("caption", SWAPPED)
+def test_the_checks_let_the_papers_conjuncts_pass(caption: str) -> None:
+    assert [pair.text for pair in made_and_checked(caption, "conjuncts")] == [SWAPPED[caption]]
+
+
+@pytest.mark.parametrize(
+    ("caption", "wrong"),
+    [
+        (
+            "A bathroom with black and white toilet and a tiled floor.",
+            "A bathroom with black and a tiled floor and white toilet.",
+        ),
+        (
+            "A giraffe and a zebra stand side by side as they eat.",
+            "A zebra stand side and a giraffe by side as they eat.",
+        ),
+        (
+            "A man and a girl in a bikini are putting wax on a surfboard.",
+            "A girl and a man in a bikini are putting wax on a surfboard.",
+        ),
+        (
+            "many trays with green yellow and red apples and a scale",
+            "many trays with green yellow and a scale and red apples",
+        ),
+    ],
+)
+def test_conjuncts_without_clear_borders_are_not_made(caption: str, wrong: str) -> None:
+    assert wrong not in {pair.text for pair in made_and_checked(caption, "conjuncts")}
+
+
+def test_a_shared_article_stays_where_it_is() -> None:
+    """The tagger takes "monitor" for a verb."""
+    caption = "a person sitting at a desk with a keyboard and monitor"
+    [pair] = made_and_checked(caption, "conjuncts")
+    assert pair.text == "a person sitting at a desk with a monitor and keyboard"
+
+
+def test_narrower_words_are_made_if_asked_for_and_marked() -> None:
+    caption = "a red shirt"
+    assert made_and_checked(caption, "synonyms") == []
+    texts = {
+        (pair.text, pair.doubt)
+        for pair in made_and_checked(caption, "hard-positives")
+        + [p for seed in range(9) for p in _doubtful(caption, seed)]
+    }
+    assert ("a crimson shirt", "narrower") in texts
+    assert all(doubt for _, doubt in texts)
+
+
+def _doubtful(caption: str, seed: int) -> list[Pair]:
+    settings = Settings("positive", ("synonyms",), seed, wordnet=False, doubtful=True)
+    return make_by_rules([Source("0", None, caption)], settings).pairs
+
+
+def test_what_is_laid_out_has_not_lied() -> None:
+    assert "lying" in " ".join(made_of("a dog laying on a bed", "synonyms"))
+    assert "lied" not in " ".join(made_of("skis laid out on a floor", "synonyms"))
+
+
+def test_a_sure_synonym_goes_before_a_doubtful_one() -> None:
+    for seed in range(20):
+        found = _doubtful("a large red ball", seed)
+        assert [pair.text for pair in found if pair.subtype == "att"] == ["a big red ball"]
+
+
 # Tables 4, 5 and 6 of the paper: original and hard positive.
 REPLACED = {
     "cloud above hill": "cloud on top of hill",

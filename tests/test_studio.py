@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 import re
 import stat
+from html import unescape
+from pathlib import Path
 
 import pytest
 import typer
+from sqlalchemy import text
 from starlette.testclient import TestClient
 from studio_runs import BASE, MARKUP, TOKEN, client, studio, write_runs
 from typer.testing import CliRunner
@@ -15,6 +18,7 @@ from typer.testing import CliRunner
 from counterpoint.cli.console import plainly
 from counterpoint.cli.studio import studio as studio_command
 from counterpoint.studio.browse.folders import find, readable, refusal
+from counterpoint.studio.database import open_database
 from counterpoint.studio.security import Guard, Refused, kept_key, same
 from counterpoint.studio.serving import bound, is_loopback
 
@@ -235,15 +239,42 @@ def test_runs_are_found_down_to_three_folders(tmp_path):
     assert [place.name for place in find(tmp_path).places] == ["d0/d1/r2", "d0/r1", "r0"]
 
 
-def test_a_damaged_run_is_named_and_does_not_hide_the_others(tmp_path):
+ABOUT = {"format": 1, "model": "m", "benchmarks": {"b": {"scored": 1}}}
+DAMAGED = [
+    (json.dumps({"format": 1, "model": 3}), "it names no model"),
+    (json.dumps({**ABOUT, "format": 99}), "has run format 99"),
+    (json.dumps({**ABOUT, "benchmarks": {}}), "it names no benchmark"),
+    (json.dumps({**ABOUT, "benchmarks": ["b"]}), "it names no benchmark"),
+    (json.dumps({**ABOUT, "benchmarks": {"b": {"scored": True}}}), "lacks the number of cases"),
+    (json.dumps({**ABOUT, "benchmarks": {"b": []}}), "lacks the number of cases"),
+    ("[]", "does not describe a run"),
+    ("{", "not valid JSON"),
+    ("[" * 100_000, "nested too deeply"),
+    ('{"format": ' + "9" * 5000 + "}", "not valid JSON"),
+    (r'{"format": 1, "model": "\ud800"}', "surrogate"),
+]
+
+
+@pytest.mark.parametrize(("said", "why"), DAMAGED)
+def test_a_damaged_run_is_named_and_does_not_hide_the_others(tmp_path, said, why):
     write_runs(tmp_path)
-    (tmp_path / "all/mixed/run.json").write_text(json.dumps({"format": 1, "model": 3}))
-    (tmp_path / "all/sure/scores.parquet").write_bytes(b"other bytes")
+    (tmp_path / "all/mixed/run.json").write_text(said)
     page = client(studio(tmp_path))
-    home = page.get("/").text
-    assert "all/mixed" in home and "run.json is damaged" in home
+    home = unescape(page.get("/").text)
+    assert "<dt>all/mixed</dt>" in home and why in home and "world-replace" in home
+    assert "as sure scored it" in page.get("/browse").text
+
+
+def test_a_run_whose_files_are_damaged_says_so_in_its_line(tmp_path):
+    write_runs(tmp_path)
+    (tmp_path / "all/mixed/scores.parquet").write_bytes(b"other bytes")
+    page = client(studio(tmp_path))
     numbers = page.get("/numbers", params={"benchmark": "odd"}).text
     assert "not the file that run.json describes" in numbers
+    assert "not the file that run.json describes" in page.get("/?show=odd").text
+    assert "as sure scored it" in page.get("/browse").text  # the first that can be read
+    case = page.get("/browse/case", params={"benchmark": "odd", "case": "odd"}).text
+    assert "not the file that run.json describes" in case
 
 
 def test_a_long_or_odd_name_is_written_out():
@@ -254,11 +285,27 @@ def test_a_long_or_odd_name_is_written_out():
 # --- the key and the address -------------------------------------------------------------------
 
 
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def test_nobody_else_can_read_the_links_in_the_database(tmp_path):
+    path = tmp_path / "folder" / "studio.db"
+    for _ in range(2):
+        database = open_database(str(path))
+        database.write(lambda session: session.execute(text("CREATE TABLE IF NOT EXISTS t (a)")))
+        assert [mode(file) for file in sorted(path.parent.iterdir())] == [0o600] * 3
+        database.close()
+        path.chmod(0o644)  # of an older version
+
+
 def test_the_key_is_kept_and_nobody_else_can_read_it(tmp_path):
     path = tmp_path / "key"
     key = kept_key(path)
     assert kept_key(path) == key and len(key) == 32
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert mode(path) == 0o600
+    path.chmod(0o644)  # by an older version, or by hand
+    assert (kept_key(path), mode(path)) == (key, 0o600)
     path.write_bytes(b"short")
     with pytest.raises(Refused, match="no key of the studio"):
         kept_key(path)

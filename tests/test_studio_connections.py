@@ -110,7 +110,8 @@ def test_a_connection_is_kept_between_whole_requests(tmp_path):
         for _ in range(3):
             answer = b""
             while not answer.endswith(b"</svg>\n"):
-                assert (part := one.recv(1 << 16)), "the connection was closed"
+                part = one.recv(1 << 16)
+                assert part, "the connection was closed"
                 answer += part
             time.sleep(1.5 * Quick.header_time)  # an idle connection has the time of uvicorn's
             one.sendall(WHOLE)

@@ -17,6 +17,7 @@ import polars as pl
 
 from counterpoint.cases import CHUNK, SCHEMA, Case, Cases, ImageRef, tabulate
 from counterpoint.errors import CaseError
+from counterpoint.tables import parquet_frames
 from counterpoint.untrusted import parse_json, shortened, shown
 from counterpoint.writing import whole_file
 
@@ -41,16 +42,15 @@ def write_cases(cases: Cases, path: str | Path) -> None:
 
 
 def _parquet_frames(path: Path) -> Iterator[pl.DataFrame]:
-    try:
-        scan = pl.scan_parquet(path, glob=False)  # brackets in a name are no pattern
-        missing = [name for name in SCHEMA.names() if name not in scan.collect_schema()]
+    for frame in parquet_frames(path, CaseError, rows=CHUNK):
+        missing = [name for name in SCHEMA.names() if name not in frame.columns]
         if missing:
             raise CaseError(f"{path}: the column {missing[0]!r} is missing.")
-        table = scan.select(pl.col(name).cast(kind) for name, kind in SCHEMA.items())
-        yield from table.collect_batches(chunk_size=CHUNK, maintain_order=True)
-    except pl.exceptions.PolarsError as error:
-        why = shortened(error).rstrip(".") or type(error).__name__
-        raise CaseError(f"{path}: not a readable case table: {why}.") from None
+        try:
+            yield frame.select(pl.col(name).cast(kind) for name, kind in SCHEMA.items())
+        except pl.exceptions.PolarsError as error:
+            why = shortened(error).rstrip(". ") or type(error).__name__
+            raise CaseError(f"{path}: not a readable case table: {why}.") from None
 
 
 def _json_frames(path: Path) -> Iterator[pl.DataFrame]:

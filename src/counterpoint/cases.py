@@ -180,7 +180,7 @@ class Cases:
             refuse_malformed(frame, start, source)
             checked.append(frame)
             start += frame.height
-        if not checked:
+        if not start:
             raise CaseError(f"{source}: no cases.")
         table = pl.concat(checked)
         refuse_duplicates(table["id"], source)

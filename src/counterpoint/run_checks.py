@@ -76,16 +76,18 @@ def _misfit(value: Any, shape: Any, name: str) -> str | None:
     """What does not fit; None if all does."""
     if isinstance(shape, Mapping):
         return _misfit_object(value, shape, name)
+    if isinstance(shape, list) and isinstance(value, list):
+        found = (_misfit(item, shape[0], f"an item of {name}") for item in value)
+        return next((wrong for wrong in found if wrong is not None), None)
     if isinstance(shape, list):
-        fits = isinstance(value, list)
-        inner = (_misfit(item, shape[0], f"an item of {name}") for item in value if fits)
-        wrong = next((why for why in inner if why), None) if fits else None
+        fits = False
     elif isinstance(shape, tuple):
-        fits, wrong = isinstance(value, str) and value in shape, None
-    else:  # every number is a count, and true is none
-        counts = shape is not int or (type(value) is int and 0 <= value < 2**63)
-        fits, wrong = isinstance(value, shape) and counts, None
-    return wrong if fits else f"{name or 'it'} is {shown(value)}"
+        fits = isinstance(value, str) and value in shape
+    else:
+        fits = isinstance(value, shape)
+        if isinstance(value, int) and shape is not object:  # a count, which true is not
+            fits = fits and type(value) is int and 0 <= value < 2**63
+    return None if fits else f"{name or 'it'} is {shown(value)}"
 
 
 def _misfit_object(value: Any, shape: Mapping[Any, Any], name: str) -> str | None:

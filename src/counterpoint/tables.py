@@ -3,16 +3,41 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
 import polars as pl
 
-from counterpoint.errors import DataError
+from counterpoint.errors import CounterpointError, DataError
 from counterpoint.untrusted import shortened, shown
 
+_POLARS: Final = (pl.exceptions.PolarsError, pl.exceptions.PanicException)  # at damaged files
 _MARK: Final = b"\xef\xbb\xbf"  # Windows puts it before the first line of a text
+
+
+def parquet_frames(
+    path: Path, error: type[CounterpointError] = DataError, *, rows: int = 1 << 20
+) -> Iterator[pl.DataFrame]:
+    """A Parquet file in pieces of so many rows, at least one. What cannot be read raises `error`.
+
+    It is read with pyarrow: on some damaged files polars panics.
+    """
+    import pyarrow as pa  # slow to import
+    import pyarrow.parquet as pq
+
+    try:
+        with pq.ParquetFile(path) as file:
+            schema, empty = file.schema_arrow, True
+            for batch in file.iter_batches(rows):
+                batch.validate(full=True)  # texts are UTF-8, which polars takes for granted
+                yield pl.DataFrame(pa.Table.from_batches([batch]))
+                empty = False
+            if empty:
+                yield pl.DataFrame(schema.empty_table())
+    except (pa.ArrowException, pl.exceptions.PolarsError, ValueError, OSError) as problem:
+        why = shortened(problem).rstrip(". ") or type(problem).__name__
+        raise error(f"{path}: not a readable Parquet file: {why}.") from None
 
 
 def read_table(path: Path, columns: Mapping[str, pl.DataType]) -> pl.DataFrame:
@@ -28,8 +53,8 @@ def read_table(path: Path, columns: Mapping[str, pl.DataType]) -> pl.DataFrame:
                 f"it should have {', '.join(columns)}."
             )
         return table.with_columns(_cast(table[name], kind, path) for name, kind in columns.items())
-    except (pl.exceptions.PolarsError, UnicodeDecodeError, OSError) as error:
-        why = shortened(error).rstrip(".") or type(error).__name__
+    except (*_POLARS, UnicodeDecodeError, OSError) as error:
+        why = shortened(error).rstrip(". ") or type(error).__name__
         raise DataError(f"{path}: not a readable table: {why}.") from None
 
 
@@ -50,7 +75,7 @@ def _cast(values: pl.Series, kind: pl.DataType, path: Path) -> pl.Series:
 
 def _scan(path: Path) -> pl.DataFrame:
     if path.suffix == ".parquet":
-        return pl.read_parquet(path, glob=False)  # brackets in a name are no pattern
+        return pl.concat(parquet_frames(path))
     if path.suffix in (".jsonl", ".ndjson"):
         return pl.read_ndjson(_without_mark(path), infer_schema_length=None)
     if path.suffix in (".csv", ".tsv"):

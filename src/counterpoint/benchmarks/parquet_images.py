@@ -35,7 +35,7 @@ def parquet_rows(
         wanted = [*texts, *(name for name in optional if name in schema.names)]
         table = pq.ParquetFile(path).read([*wanted, *(f"{name}.path" for name in named)])
     except (pa.ArrowException, OSError) as error:
-        why = shortened(error).rstrip(".")
+        why = shortened(error).rstrip(". ")
         raise DataError(f"{path}: not a readable Parquet file: {why}.") from None
     for row in table.to_pylist():
         names = {name: (row.get(name) or {}).get("path") for name in named}

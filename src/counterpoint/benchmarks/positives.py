@@ -118,10 +118,10 @@ def accepted_positives(
         found[id] = list(_accepted(cases.case(numbers[id]), usable, path))
         negatives += len(usable) - len(found[id])
     if negatives:
-        said = "%s: %d positives are left out: each is a negative of its case."
+        said = "%s: %d of its positives left out: a negative of the case has the same words."
         _log.warning(said, path, negatives)
     if doubts and not shipped:
-        said = "%s: %d positives are doubtful and left out; the option doubtful=1 adds them."
+        said = "%s: %d of its positives left out as doubtful; the option doubtful=1 adds them."
         _log.warning(said, path, doubts)
     return found
 

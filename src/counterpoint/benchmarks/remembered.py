@@ -6,10 +6,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-import polars as pl
-
-from counterpoint.case_files import write_cases
-from counterpoint.cases import SCHEMA, Cases
+from counterpoint.case_files import read_cases, write_cases
+from counterpoint.cases import Cases
 from counterpoint.errors import CaseError
 from counterpoint.scoring.store import default_store, digest
 
@@ -21,12 +19,8 @@ def remembered(what: str, source: Path, root: Path, build: Callable[[], Cases]) 
     """
     key = digest(what, source.read_bytes()).hex()
     path = default_store().parent / "cases" / f"{key}.parquet"
-    try:
-        frame = pl.read_parquet(path)
-        if dict(frame.schema) == dict(SCHEMA):
-            return Cases(frame, root)
-    except (OSError, pl.exceptions.PolarsError):
-        pass  # not there, or damaged: made anew
+    with suppress(CaseError):  # not there, or damaged: made anew
+        return Cases(read_cases(path).frame, root)
     cases = build()
     with suppress(CaseError):  # a full disk or a read-only cache costs time, not the result
         write_cases(cases, path)

@@ -17,6 +17,7 @@ from counterpoint.cli.options import (
     Device,
     Groups,
     Limit,
+    Overwrite,
     ProtocolName,
 )
 
@@ -77,6 +78,7 @@ def evaluate(
     ] = False,
     clean: Clean = False,
     groups: Groups = False,
+    overwrite: Overwrite = False,
     allow_missing: AllowMissing = False,
     as_json: AsJson = False,
 ) -> None:
@@ -100,6 +102,7 @@ def evaluate(
             device=device,
             precision=precision,
             trust_remote_code=trust_remote_code,
+            overwrite=overwrite,
             progress=bars,
         )
         options = LoadOptions(device, precision, trust_remote_code)

@@ -46,7 +46,7 @@ MethodNames = Annotated[
         help="A method (`counterpoint ls methods`), repeatable; `rules` and `llm` are all of them.",
     ),
 ]
-Seed = Annotated[int, typer.Option(min=0, help="Another seed, other texts.")]
+Seed = Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Random seed.")]
 Each = Annotated[int, typer.Option(min=1, max=4, help="Texts a way of making them may give.")]
 Form = Annotated[
     Literal["caption", "uniform"],
@@ -59,7 +59,7 @@ KeepRefused = Annotated[
     bool, typer.Option("--keep-refused", help="Keep refused texts, marked with the reason.")
 ]
 Doubtful = Annotated[
-    bool, typer.Option("--doubtful", help="Also synonyms that do not fit everywhere.")
+    bool, typer.Option("--doubtful", help="Also words that may be false: narrower, or noted.")
 ]
 WordNet = Annotated[
     bool, typer.Option("--wordnet/--no-wordnet", help="Use WordNet if it is installed.")

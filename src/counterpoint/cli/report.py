@@ -103,9 +103,11 @@ def report(
 
 def made_now() -> Made:
     """By this command, at this moment."""
+    from counterpoint.command_line import recorded_command
     from counterpoint.report.making import Made
 
-    return Made(("counterpoint", *sys.argv[1:]), datetime.now(UTC).isoformat(timespec="seconds"))
+    words = ("counterpoint", *recorded_command()[1:])
+    return Made(words, datetime.now(UTC).isoformat(timespec="seconds"))
 
 
 def _format_of(out: Path | None) -> Format:

@@ -210,11 +210,14 @@ def synonyms(word: str, pos: str, noun: str = "") -> tuple[Synonym, ...]:
 
 
 @functools.lru_cache(maxsize=1 << 14)
-def doubt(word: str, other: str) -> str:
-    """Why `other` may be false where `word` is true; empty if it is not, or if that is unknown."""
+def doubt(word: str, other: str) -> str | None:
+    """Why `other` may be false where `word` is true; empty if it is not, None if that is unknown.
+
+    Unknown: no meaning has both.
+    """
     shared = [meaning for meaning in meanings(other) if word in meaning.offered()]
     found = [_doubt(meaning, word, other) for meaning in shared]
-    return "" if "" in found else next(iter(found), "")
+    return "" if "" in found else next(iter(found), None)
 
 
 def _doubt(meaning: Meaning, word: str, other: str) -> str:

@@ -62,6 +62,10 @@ class Writer(Protocol):
     @property
     def version(self) -> str: ...
 
+    @property
+    def origin(self) -> str:
+        """Where its texts come from: work begun with another origin is not gone on with."""
+
     def make(
         self, captions: Sequence[str], seeds: Sequence[int], progress: Progress
     ) -> list[list[Draft | Refusal]]:

@@ -95,6 +95,7 @@ def _about(captions: Captions, settings: Settings, writers: Sequence[Writer]) ->
         **{key: value for key, value in asdict(settings).items() if key != "methods"},
         "methods": [*settings.methods, *(writer.name for writer in writers)],
         "versions": {writer.name: writer.version for writer in writers},
+        "origin": {writer.name: writer.origin for writer in writers},
         "words": settings.vocabulary().version,
         "language": language_version(),
     }

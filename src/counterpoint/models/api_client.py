@@ -182,7 +182,7 @@ class Client:
             raise PassingError("it cannot be reached") from None
         try:
             return read(json.loads(raw.text))
-        except (ValueError, TypeError, KeyError, IndexError, AttributeError):
+        except (ValueError, TypeError, LookupError, AttributeError, OverflowError, RecursionError):
             kind = raw.headers.get("content-type", "no type").partition(";")[0]
             said = self._plain(raw.text)[:80]
             raise PassingError(

@@ -253,8 +253,11 @@ def _safetensors_metadata(path: Path) -> dict[str, str]:
 def is_torchscript(path: Path) -> bool:
     if not zipfile.is_zipfile(path):
         return False
-    with zipfile.ZipFile(path) as archive:
-        return any(name.split("/", 1)[-1] == "constants.pkl" for name in archive.namelist())
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return any(name.split("/", 1)[-1] == "constants.pkl" for name in archive.namelist())
+    except Exception:  # of damaged archives the library raises anything
+        return False  # loading it will say what is wrong, and runs no code either
 
 
 def _checkpoint_name(path: Path) -> str:

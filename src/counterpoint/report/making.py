@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any, Final
 
+from counterpoint.command_line import recorded_command
 from counterpoint.report.gathering import Material
 from counterpoint.report.sharing import without_folders
 from counterpoint.runs import Run
@@ -71,10 +72,10 @@ def _facts(run: Run) -> list[Fact]:
 
 
 def _command(command: Any) -> str:
-    """As it was typed, but for where the program lies."""
+    """As it was typed, but for where the program lies and for secrets."""
     if isinstance(command, str) or not isinstance(command, Sequence) or not command:
         return _text(command)
-    first, *words = (str(word) for word in command)
+    first, *words = recorded_command(command)
     program = re.split(r"[\\/]", first)[-1]
     # `python -m counterpoint` is called by the name of its file.
     return shlex.join(["counterpoint" if program == "__main__.py" else program, *words])

@@ -69,7 +69,7 @@ def read_cell(path: Path, column: str, row: int) -> bytes:
     except (KeyError, IndexError):
         raise ImageError(f"{where}: the table has no such cell.") from None
     except (OSError, ValueError, pa.ArrowException) as error:
-        why = shortened(error).rstrip(".")
+        why = shortened(error).rstrip(". ")
         raise ImageError(f"{where}: cannot be read: {why}.") from None
     data = value.get("bytes") if isinstance(value, dict) else value
     if not isinstance(data, bytes):

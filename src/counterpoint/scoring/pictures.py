@@ -217,7 +217,7 @@ def decode(
     except UnidentifiedImageError:
         raise ImageError(f"{_named(name)}: not an image that can be read.") from None
     except Exception as error:  # a broken file may raise anything in some decoder
-        why = shortened(error).rstrip(".") or type(error).__name__
+        why = shortened(error).rstrip(". ") or type(error).__name__
         raise ImageError(f"{_named(name)}: broken: {why}.") from None
 
 

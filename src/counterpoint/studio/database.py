@@ -3,12 +3,12 @@
 SQLite by default (a file, in WAL mode), PostgreSQL by URL. An answer that was acknowledged is on
 the disk: SQLite waits for it (`synchronous=FULL`), as PostgreSQL does by itself.
 
-    campaign -< subject -< item -< showing -< answer
+    campaign -< subject -< item -< showing -< answer, flag
             \\-< annotator --------/
 
 A subject is what is judged (a case, or a caption with its texts); an item is one question about
-it; a showing is an item as one annotator got it; answers of a showing are numbered, and the last
-one counts.
+it; a showing is an item as one annotator got it; answers and flags of a showing are numbered, and
+the last one counts. Tables that an older database lacks are made when it is opened.
 """
 
 from __future__ import annotations
@@ -35,7 +35,10 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
-from counterpoint.errors import CounterpointError
+from counterpoint.command_line import recorded_command
+from counterpoint.errors import CounterpointError, reason
+from counterpoint.studio.security import keep_private
+from counterpoint.untrusted import shortened, shown
 
 T = TypeVar("T")
 _BUSY_MS: Final = 30_000
@@ -116,7 +119,7 @@ class Item(Base):
 class Showing(Base):
     """An item as an annotator got it: the `number`-th, with its options in the order `layout`.
 
-    A released one waited too long for its answer, and somebody else got the item as well.
+    A released one was skipped, or waited too long for its answer: somebody else gets the item.
     """
 
     __tablename__ = "showing"
@@ -135,13 +138,25 @@ class Showing(Base):
 
 
 class Answer(Base):
-    """`value` names options as the item has them, not as they were shown."""
+    """`value` names options as the item has them, not as they were shown; it may be `skip`."""
 
     __tablename__ = "answer"
     id: Mapped[int] = mapped_column(primary_key=True)
     showing_id: Mapped[int] = mapped_column(ForeignKey("showing.id"))
     revision: Mapped[int]
     value: Mapped[str]
+    given: Mapped[datetime] = mapped_column(default=now)
+    __table_args__ = (UniqueConstraint("showing_id", "revision"),)
+
+
+class Flag(Base):
+    """A problem with an item that an annotator reports. Without a note it is taken back."""
+
+    __tablename__ = "flag"
+    id: Mapped[int] = mapped_column(primary_key=True)
+    showing_id: Mapped[int] = mapped_column(ForeignKey("showing.id"))
+    revision: Mapped[int]
+    note: Mapped[str | None]
     given: Mapped[datetime] = mapped_column(default=now)
     __table_args__ = (UniqueConstraint("showing_id", "revision"),)
 
@@ -196,11 +211,11 @@ def open_database(url: str) -> Database:
         address = make_url(database_url(url))
         dialect = address.get_backend_name()
         if dialect not in ("sqlite", "postgresql"):
-            raise DatabaseError(f"--db {url!r:.200}: a SQLite file or a postgresql:// URL.")
+            raise DatabaseError(f"--db {_hidden(url)}: a SQLite file or a postgresql:// URL.")
         if dialect == "sqlite" and address.database in (None, "", ":memory:"):
-            raise DatabaseError(f"--db {url!r:.200}: answers must be kept in a file.")
+            raise DatabaseError(f"--db {_hidden(url)}: answers must be kept in a file.")
         if dialect == "sqlite":
-            Path(str(address.database)).absolute().parent.mkdir(parents=True, exist_ok=True)
+            _keep_private(Path(str(address.database)).absolute())
         engine = create_engine(address, pool_size=20, max_overflow=20)
         if dialect == "sqlite":
             _speak_sqlite(engine)
@@ -208,18 +223,27 @@ def open_database(url: str) -> Database:
         with Session(database._writes) as session:
             Base.metadata.create_all(session.connection())
             session.commit()
-    except (exc.ArgumentError, exc.DatabaseError, ImportError, OSError) as error:
-        why = str(error).splitlines()[0]
-        raise DatabaseError(f"--db {_hidden(url)!r:.200}: cannot be opened: {why}.") from None
+    except (exc.SQLAlchemyError, ImportError, OSError, ValueError) as error:
+        why = (
+            reason(error)
+            if isinstance(error, OSError)
+            else shortened(str(error).partition("\n")[0])
+        )
+        raise DatabaseError(f"--db {_hidden(url)}: cannot be opened: {why}.") from None
     return database
 
 
+def _keep_private(path: Path) -> None:
+    """Annotators' links are in the file, and in what SQLite keeps beside it with the same mode."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = [path.with_name(path.name + ending) for ending in ("-wal", "-shm")]
+    for file in (path, *filter(Path.exists, beside)):
+        keep_private(file)
+
+
 def _hidden(url: str) -> str:
-    """Without the password."""
-    try:
-        return make_url(database_url(url)).render_as_string(hide_password=True)
-    except exc.ArgumentError:
-        return url
+    """As a message shows it: without the password, and not long."""
+    return shown(recorded_command([url])[0])
 
 
 def _speak_sqlite(engine: Engine) -> None:

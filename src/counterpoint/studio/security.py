@@ -10,13 +10,15 @@ import hashlib
 import hmac
 import os
 import secrets
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 from starlette.requests import Request
 from starlette.responses import Response
 
-from counterpoint.errors import CounterpointError
+from counterpoint.errors import CounterpointError, DataError
+from counterpoint.writing import whole_file
 
 CSRF_FIELD: Final = "csrf"
 _KEY_BYTES: Final = 32
@@ -58,19 +60,25 @@ def kept_key(path: Path) -> bytes:
 
     Forms that were open when the server was restarted can still be sent, because the key stays.
     """
-    try:
-        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    except FileExistsError:
-        key = path.read_bytes()
-        if len(key) != _KEY_BYTES:
-            raise Refused(f"{path} is no key of the studio; remove it and start again.") from None
-        return key
-    except OSError:  # a folder of runs that cannot be written to is still worth looking at
-        return secrets.token_bytes(_KEY_BYTES)
-    key = secrets.token_bytes(_KEY_BYTES)
-    with os.fdopen(handle, "wb") as file:
-        file.write(key)
+    if not path.exists():
+        try:
+            with whole_file(path) as draft:
+                keep_private(draft)
+                draft.write_bytes(secrets.token_bytes(_KEY_BYTES))
+        except DataError:  # a folder of runs that cannot be written to is still worth looking at
+            return secrets.token_bytes(_KEY_BYTES)
+    keep_private(path)
+    key = path.read_bytes()
+    if len(key) != _KEY_BYTES:
+        raise Refused(f"{path} is no key of the studio; remove it and start again.")
     return key
+
+
+def keep_private(path: Path) -> None:
+    """Let nobody but its owner read or write a file, which is made if there is none."""
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+    with suppress(PermissionError):  # the file of another user, who may do this alone
+        path.chmod(0o600)
 
 
 class Guard:

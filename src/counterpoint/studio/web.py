@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from functools import cache
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final, TypeVar
 from urllib.parse import urlencode
 
+from fastapi import Path as PathParameter
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from starlette.datastructures import FormData, Headers
 from starlette.formparsers import FormParser, MultiPartException, MultiPartParser
@@ -21,9 +23,13 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from counterpoint.studio.htmx import has_htmx
 from counterpoint.studio.security import CSRF_FIELD, Guard, Refused
+from counterpoint.wording import TIES, TIES_MEANING
 
 _HERE: Final = Path(__file__).parent
 STATIC: Final = _HERE / "static"
+T = TypeVar("T")
+# In a path. Rows, and the numbers of items, are the database's integers.
+Number = Annotated[int, PathParameter(ge=0, lt=2**31)]
 FORM_BYTES: Final = 64 * 1024  # of a form without a file
 _FIELDS: Final = 200
 
@@ -41,7 +47,12 @@ class Web:
             lstrip_blocks=True,
         )
         self.templates.globals.update(
-            url=url, static=static, has_htmx=has_htmx(), has_campaigns=False
+            url=url,
+            static=static,
+            has_htmx=has_htmx(),
+            has_campaigns=False,
+            ties_sign=TIES,
+            ties_meaning=TIES_MEANING,
         )
 
     def page(
@@ -86,10 +97,11 @@ def require_admin(request: Request) -> None:
         raise Refused("This page is for the admin: open the link that was printed at the start.")
 
 
-async def checked_form(request: Request, limit: int = FORM_BYTES) -> FormData:
+@asynccontextmanager
+async def checked_form(request: Request, limit: int = FORM_BYTES) -> AsyncGenerator[FormData]:
     """The form of a POST that one of our pages sent; Refused (403, 413, 400) if it is not.
 
-    Files are kept in memory, until `form.close()`. A larger `limit` in bytes is for forms that
+    Files are kept in memory, and let go at the end. A larger `limit` in bytes is for forms that
     upload one.
     """
     headers = request.headers
@@ -104,13 +116,12 @@ async def checked_form(request: Request, limit: int = FORM_BYTES) -> FormData:
             raise Refused("A form was expected.", 400)
     except (MultiPartException, UnicodeDecodeError):
         raise Refused("The form is malformed.", 400) from None
-    token = form.get(CSRF_FIELD, "")
     try:
+        token = form.get(CSRF_FIELD, "")
         web_of(request).guard.check_csrf(request, token if isinstance(token, str) else "")
-    except Refused:
+        yield form
+    finally:
         await form.close()
-        raise
-    return form
 
 
 class _InMemory(MultiPartParser):
@@ -131,6 +142,13 @@ async def _limited(request: Request, limit: int) -> AsyncGenerator[bytes, None]:
         if sent > limit:
             raise Refused(f"More than {limit // 1024:,} KiB were sent; that is too much.", 413)
         yield chunk
+
+
+def whole_number(text: str, most: int, default: T) -> int | T:
+    """The number from 0 to `most` that a form or an address gives in digits, or else `default`."""
+    plain = text.strip()
+    fits = plain.isascii() and plain.isdecimal() and len(plain) <= len(str(most))
+    return int(plain) if fits and int(plain) <= most else default
 
 
 def push_url(request: Request, response: Response, address: str) -> None:

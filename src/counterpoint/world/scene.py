@@ -6,13 +6,14 @@ asks for, so that no relation is ever a close call.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 import numpy as np
 
 from counterpoint.errors import CounterpointError
-from counterpoint.untrusted import shortened, shown
+from counterpoint.untrusted import shown
 from counterpoint.world.lexicon import COLOURS, SHAPES, SIZES, TEXTURES
 
 GRID: Final = 3
@@ -83,8 +84,7 @@ def read_scene(code: str) -> Scene:
             raise ValueError(f"it should have 1 to {_MOST} objects")
         return Scene(tuple(_read_thing(row) for row in rows), _read_share(ground))
     except ValueError as error:
-        said = f"{shown(code)} is not the code of a world scene: {shortened(error)}."
-        raise SceneCodeError(said) from None
+        raise SceneCodeError(f"{shown(code)} is not the code of a world scene: {error}.") from None
 
 
 def _read_thing(row: str) -> Thing:
@@ -96,10 +96,10 @@ def _read_thing(row: str) -> Thing:
 
 
 def _read_share(text: str) -> float:
-    value = float(text)
-    if not 0 <= value <= 1:  # a NaN is neither
-        raise ValueError(f"{shown(text)} is not between 0 and 1")
-    return value
+    with suppress(ValueError):
+        if 0 <= (value := float(text)) <= 1:  # a NaN is neither
+            return value
+    raise ValueError(f"{shown(text)} is not a number between 0 and 1")
 
 
 def related(first: Thing, relation: str, second: Thing) -> bool:

@@ -94,7 +94,9 @@ def stand_alone(context: Context) -> bool:
 
 def same_form(items: list[Part]) -> bool:
     """Whether no item has a modifier that others may share: "white tub, sink and toilet"."""
-    return all(map(is_phrase, items)) and len({len(item) > 1 for item in items}) == 1
+    bare = [_bare(item) for item in items]
+    started = all(len(one) < len(item) for one, item in zip(bare, items, strict=True))
+    return all(map(is_phrase, items)) and (started or len({len(one) > 1 for one in bare}) == 1)
 
 
 def is_phrase(part: Part) -> bool:
@@ -171,8 +173,8 @@ def _keep_their_words(context: Context) -> bool:
     before = own or context.left[len(bare_end(context.left)) :] or _numbers_at_end(context.left)
     if any(role(word) == "number" for word in before) or (len(first) > 1) != (len(second) > 1):
         return False  # "two dogs and cats", "a white toilet and sink", "street and traffic lights"
-    if len(second) > 1 and role(second[-2]) == "noun" and not _is_listed(second[-2:]):
-        return False  # "a tan toilet and sink combination"
+    if len(second) > 1 and (_is_compound(second) or _is_compound(first) > _is_plural(first[-1])):
+        return False  # "a tan toilet and sink combination", "a chain link and electric fence"
     if own:  # "the woman and children": "children and the woman" may be other children
         return _DEFINITE.isdisjoint(own)
     return not ("a" in before and _is_plural(second[-1]))
@@ -258,6 +260,11 @@ def _bare(part: Part) -> Part:
 
 def _numbers_at_end(words: Part) -> Part:
     return words[-1:] if words and role(words[-1]) == "number" else ()
+
+
+def _is_compound(phrase: Part) -> bool:
+    """ "sink combination"; "bow tie" is a word of its own."""
+    return role(phrase[-2]) == "noun" and not _is_listed(phrase[-2:])
 
 
 def _is_definite(words: Part) -> bool:

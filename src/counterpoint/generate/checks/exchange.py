@@ -68,12 +68,12 @@ def same_list(change: Change) -> Same | None:
     marks = change.old.gaps[change.start : len(change.old.words) - change.tail]
     if COORDINATORS.isdisjoint(change.removed) and not any(map(is_mark, marks)):
         return None
-    whole = sorted(_items(change.old.words, change.old.gaps, 0))
-    if len(whole) > 1 and whole == sorted(_items(change.new.words, change.new.gaps, 0)):
+    whole = _items(change.old.words, change.old.gaps, 0)
+    if len(whole) > 1 and _alike(whole, _items(change.new.words, change.new.gaps, 0)):
         return CONJUNCTS if same_form(whole) else PERHAPS_CONJUNCTS
     old = _items(change.removed, change.old.gaps, change.start)
     new = _items(change.inserted, change.new.gaps, change.start)
-    if len(old) < 3 or sorted(old) != sorted(new) or max(map(len, old)) > _ITEM:
+    if len(old) < 3 or not _alike(old, new) or max(len(_plain(item)) for item in old) > _ITEM:
         return None
     if len({role(item[-1]) for item in old}) > 1:
         return None  # "brown, leather seats and a red wall": brown and red are no items
@@ -83,14 +83,23 @@ def same_list(change: Change) -> Same | None:
 
 
 def _items(words: Part, gaps: Part, start: int) -> list[Part]:
-    """A run of words cut at every "and", "or" and comma, articles aside."""
+    """A run of words cut at every "and", "or" and comma."""
     items: list[list[str]] = [[]]
     for word, gap in zip(words, gaps[start:], strict=False):
         if (word in COORDINATORS or is_mark(gap)) and items[-1]:
             items.append([])
-        if word not in COORDINATORS and word not in DETERMINERS:
+        if word not in COORDINATORS:
             items[-1].append(word)
-    return [tuple(item) for item in items if item]
+    return [tuple(item) for item in items if not DETERMINERS.issuperset(item)]
+
+
+def _alike(old: list[Part], new: list[Part]) -> bool:
+    """Whether the items are the same, articles aside."""
+    return sorted(map(_plain, old)) == sorted(map(_plain, new))
+
+
+def _plain(item: Part) -> Part:
+    return tuple(word for word in item if word not in DETERMINERS)
 
 
 def _one_phrase(change: Exchange) -> bool:

@@ -94,11 +94,18 @@ def near_slot(change: Change) -> bool:
 
 
 def doubt(change: Change) -> str:
-    """Why a word that was put in may be false of what the word taken out is true of."""
-    slots = [(readings(change.removed, change), readings(change.inserted, change))]
-    slots += [(forms((a,)), forms((b,))) for a, b in product(change.lost, change.gained)]
-    found = (lexicon().doubt(a, b) for old, new in slots for a, b in product(old, new))
-    return next((why for why in found if why), "")
+    """Why words that were put in may be false of what the words taken out are true of."""
+    whole = _doubt(readings(change.removed, change), readings(change.inserted, change))
+    if whole is not None:
+        return whole
+    pairs = product(change.lost, change.gained)  # a text reworded in several places
+    return next(filter(None, (_doubt(forms((a,)), forms((b,))) for a, b in pairs)), "")
+
+
+def _doubt(old: Part, new: Part) -> str | None:
+    """Of all readings the least doubtful; None if the lexicon has no meaning of both."""
+    found = {lexicon().doubt(a, b) for a, b in product(old, new)} - {None}
+    return min(found, default=None)
 
 
 def say_the_same(a: str, b: str) -> bool:

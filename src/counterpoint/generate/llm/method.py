@@ -51,6 +51,11 @@ class LanguageModelMethod:
         once something has been made."""
         return f"{self.template.version} {'+'.join(sorted(self._served)) or self.model.name}"
 
+    @property
+    def origin(self) -> str:
+        """Of the server and the model's name. A digest: addresses are nobody else's business."""
+        return digest("llm origin", self.model.where(), self.model.name).hex()[:16]
+
     def make(
         self, captions: Sequence[str], seeds: Sequence[int], progress: Progress
     ) -> list[list[Draft | Refusal]]:

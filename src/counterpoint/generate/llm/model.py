@@ -1,7 +1,8 @@
 """A served language model, and everything it has answered: nothing is asked twice.
 
-An answer is kept under a digest of the request (model, messages, temperature, token limit, seed)
-as soon as it comes. A killed process loses the requests in flight, and no others.
+An answer is kept under a digest of the server's address, the model and the request (messages,
+temperature, token limit, seed) as soon as it comes. A killed process loses the requests in flight,
+and no others.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from counterpoint.generate.llm import reasons
 from counterpoint.generate.llm.prompts import Message
 from counterpoint.generate.methods import Refusal
 from counterpoint.models.api_answers import Answer, read_answer
-from counterpoint.models.api_settings import read_endpoint
+from counterpoint.models.api_settings import Endpoint, read_endpoint
 from counterpoint.progress import Advance
 from counterpoint.scoring.store import Store, default_store, digest
 
@@ -100,6 +101,7 @@ class LanguageModel:
         self.name, self.pause = name, pause
         self.folder = answers or default_store().with_name("answers")
         self.form: Form | None = None
+        self._endpoint: Endpoint | None = None
         self._client: Client | None = None
         self._store: Store | None = None
 
@@ -173,8 +175,12 @@ class LanguageModel:
         messages = [{"role": role, "content": content} for role, content in request.messages]
         return {"model": self.name, "messages": messages, **form(request)}
 
+    def where(self) -> str:
+        """The server's address, without what is secret."""
+        return self._found().shown()
+
     def _key(self, request: Request) -> bytes:
-        return digest("llm 1", self.name, json.dumps(asdict(request)))
+        return digest("llm 2", self.where(), self.name, json.dumps(asdict(request)))
 
     def _kept(self, keys: Sequence[bytes]) -> dict[bytes, Reply | Refusal]:
         values = zip(keys, self._opened_store().get(keys), strict=True)
@@ -195,5 +201,10 @@ class LanguageModel:
                 from counterpoint.models.api_client import Client
             except ImportError:
                 raise MissingExtraError("llm/...", "generate") from None
-            self._client = Client(read_endpoint(f"language model {self.name}"), self.pause)
+            self._client = Client(self._found(), self.pause)
         return self._client
+
+    def _found(self) -> Endpoint:
+        if self._endpoint is None:
+            self._endpoint = read_endpoint(f"language model {self.name}")
+        return self._endpoint

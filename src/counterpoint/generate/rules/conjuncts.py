@@ -214,7 +214,7 @@ def _without_shared_article(sentence: Sentence, left: Range, right: Range) -> tu
     """ "a [white shirt] and [black tie]": an article that stands for both stays in front."""
     first, second, last = (sentence.tokens[i] for i in (left[0], right[0], right[1] - 1))
     shared = first.tag in ("DT", "PRP$") and second.tag not in _ARTICLES
-    alike = last.tag == sentence.tokens[left[1] - 1].tag
+    alike = (last.tag == "NNS") == (sentence.tokens[left[1] - 1].tag == "NNS")
     if shared and alike and last.lower not in _MASS:
         return (left[0] + 1, left[1]), right
     return left, right
@@ -235,5 +235,5 @@ def _exchange(sentence: Sentence, left: Range, right: Range) -> str:
 
 
 CONJUNCTS: Final = Rule(
-    "conjuncts", "positive", "1", 'what stands around "and" reversed', _conjuncts
+    "conjuncts", "positive", "2", 'what stands around "and" reversed', _conjuncts
 )

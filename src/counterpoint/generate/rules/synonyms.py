@@ -8,6 +8,7 @@ sense ("in a red shirt" is not "within a red shirt"). `synonyms` uses the lexico
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from random import Random
 from typing import Final
 
@@ -145,9 +146,11 @@ def _other_sense(sentence: Sentence, name: str, place: int, end: int) -> bool:
 
 def _lexicon(sentence: Sentence, words: Vocabulary, rng: Random) -> Iterator[Ways]:
     for subtype, found in (("obj", _things), ("att", _adjectives), ("rel", _relations)):
-        puts = list(found(sentence, words))
-        rng.shuffle(puts)
-        yield [Draft(rewrite(sentence, (put,)), "replace", subtype) for put in puts]
+        sure = list(found(sentence, replace(words, doubtful=False)))
+        rest = [put for put in found(sentence, words) if put not in sure] if words.doubtful else []
+        rng.shuffle(sure)
+        rng.shuffle(rest)
+        yield [Draft(rewrite(sentence, (put,)), "replace", subtype) for put in (*sure, *rest)]
 
 
 def _things(sentence: Sentence, words: Vocabulary) -> Iterator[Put]:
@@ -181,11 +184,11 @@ def _put(
     sentence: Sentence, start: int, end: int, synonym: str, tag: str | None = None
 ) -> Iterator[Put]:
     form = in_form_of(sentence.tokens[start], synonym, tag)
-    if form:
+    if form and form.lower() != "lied":  # "laid": the forms of that other "to lie"
         yield Put(start, end, form)
 
 
 PAPER: Final = Rule(
     "hard-positives", "positive", "1", "a synonym of the Hard Positives paper's map", _paper
 )
-LEXICON: Final = Rule("synonyms", "positive", "1", "a synonym of the lexicon", _lexicon)
+LEXICON: Final = Rule("synonyms", "positive", "2", "a synonym of the lexicon", _lexicon)

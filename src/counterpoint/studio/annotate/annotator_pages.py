@@ -9,7 +9,7 @@ from starlette.datastructures import FormData
 from starlette.requests import Request
 from starlette.responses import Response
 
-from counterpoint.studio.annotate.answers import give
+from counterpoint.studio.annotate.answers import flag, give
 from counterpoint.studio.annotate.assignment import next_showing
 from counterpoint.studio.annotate.kinds import ASKS, AnswerError
 from counterpoint.studio.annotate.questions import Question, Shown
@@ -17,6 +17,7 @@ from counterpoint.studio.annotate.screens import (
     NO_PAGE,
     progress_of,
     read_answer,
+    read_note,
     screen_of,
     seat_of,
     showing_of,
@@ -24,7 +25,7 @@ from counterpoint.studio.annotate.screens import (
 from counterpoint.studio.database import Database
 from counterpoint.studio.pictures import Gallery
 from counterpoint.studio.security import Refused
-from counterpoint.studio.web import Web, checked_form, see_other
+from counterpoint.studio.web import Number, Web, checked_form, see_other
 
 
 def annotator_router(web: Web, database: Database) -> APIRouter:
@@ -71,7 +72,7 @@ def annotator_router(web: Web, database: Database) -> APIRouter:
         )
 
     @router.get("/{token}/{number}")
-    def one_item(request: Request, token: str, number: int) -> Response:
+    def one_item(request: Request, token: str, number: Number) -> Response:
         return item_page(request, token, number)
 
     def keep(token: str, number: int, form: FormData) -> str:
@@ -82,19 +83,20 @@ def annotator_router(web: Web, database: Database) -> APIRouter:
         def work(session: Session) -> None:
             showing, item = showing_of(session, seat, number)
             give(session, showing, read_answer(form, showing, item))
+            flag(session, showing, read_note(form))
 
         database.write(work)
         return f"{seat.base}/next"
 
     @router.post("/{token}/{number}")
-    async def answer(request: Request, token: str, number: int) -> Response:
-        form = await checked_form(request)
-        try:
-            place = await run_in_threadpool(keep, token, number, form)
-        except AnswerError as error:
-            said = str(error)
-            return await run_in_threadpool(item_page, request, token, number, said, 422)
-        return see_other(place)
+    async def answer(request: Request, token: str, number: Number) -> Response:
+        async with checked_form(request) as form:
+            try:
+                place = await run_in_threadpool(keep, token, number, form)
+            except AnswerError as error:
+                said = str(error)
+                return await run_in_threadpool(item_page, request, token, number, said, 422)
+            return see_other(place)
 
     def image_at(token: str, number: int, position: int) -> Shown:
         """An image of an item by where it stands on the screen: its name tells nothing."""
@@ -107,7 +109,7 @@ def annotator_router(web: Web, database: Database) -> APIRouter:
         return images[showing.layout[position] if chosen else position]
 
     @router.get("/{token}/{number}/picture/{position}")
-    async def picture(request: Request, token: str, number: int, position: int) -> Response:
+    async def picture(request: Request, token: str, number: Number, position: Number) -> Response:
         found = await run_in_threadpool(image_at, token, number, position)
         gallery: Gallery = request.app.state.gallery
         try:

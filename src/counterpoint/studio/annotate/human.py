@@ -21,7 +21,6 @@ measured.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -34,6 +33,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from counterpoint.cases import Case, Cases, ImageRef
+from counterpoint.command_line import recorded_command
 from counterpoint.errors import DataError
 from counterpoint.protocols import get_protocol
 from counterpoint.runs import Part, Run
@@ -199,7 +199,7 @@ def _manifest(outcome: Outcome, circles: int) -> dict[str, Any]:
     counted = [person for person in outcome.people if not person.excluded]
     return {
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
-        "command": sys.argv,
+        "command": recorded_command(),
         "options": {},
         "fingerprint": f"campaign {campaign.name}",
         "model_info": {

@@ -105,6 +105,8 @@ class Placed(NamedTuple):
 def questions_of(subject: Subject, ask: Ask) -> Iterator[Placed]:
     """The questions that a case gives; CaseError says why it gives none."""
     case = subject.case
+    if "\0" in case.id:
+        raise CaseError("the id holds a NUL character, which no database keeps")
     if any(image.path.startswith(TEXT) for image in case.images):
         raise CaseError("a text stands in the image's place")
     shown = tuple(subject.shown(number) for number in range(len(case.images)))

@@ -21,6 +21,7 @@ from counterpoint.studio.browse.views import (
     matrix,
 )
 from counterpoint.studio.security import Refused
+from counterpoint.studio.web import whole_number
 
 
 def case_context(library: Library, asked: Filter, case_id: str, image: str) -> dict[str, Any]:
@@ -38,8 +39,7 @@ def case_context(library: Library, asked: Filter, case_id: str, image: str) -> d
         **_neighbours(library, filter, index, row),
     }
     if is_large(index, row):
-        number = int(image) if image.isascii() and image.isdecimal() and len(image) < 9 else 1
-        number = min(max(number, 1), counts(index, row)[0])
+        number = whole_number(image, counts(index, row)[0], 1) or 1
         query = gallery_query(run, index, row, number - 1)
         groups = tuple(index.part.cases.frame["groups"][row])
         return {**context, "query": query, "groups": groups, "captions": counts(index, row)[1]}

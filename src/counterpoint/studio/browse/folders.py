@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import unicodedata
 from collections.abc import Iterator
@@ -11,7 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from counterpoint.errors import RunError, reason
 from counterpoint.runs import FORMAT
+from counterpoint.untrusted import parse_json, shown
 
 DEPTH: Final = 3  # folders below the one that was given
 _MOST: Final = 2_000  # runs and refusals that are listed
@@ -64,7 +65,9 @@ def _folders(folder: Path, found: Found, depth: int) -> Iterator[Path]:
     try:
         entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
     except OSError as error:
-        found.refused.append((readable(folder.name), f"The folder cannot be read: {error}."))
+        found.refused.append(
+            (readable(folder.name), f"The folder cannot be read: {reason(error)}.")
+        )
         return
     for entry in entries:
         if entry.name.startswith(".") or not entry.is_dir():
@@ -100,15 +103,29 @@ def readable(name: str) -> str:
     return plain if len(plain) <= 80 else plain[:79] + "…"
 
 
-def read_manifest(place: Place) -> dict[str, Any] | None:
-    """What a run says of itself, without its scores; None if it is no manifest of a run."""
+def read_manifest(place: Place) -> dict[str, Any]:
+    """What a run says of itself, without its scores; RunError if it is no manifest of a run."""
+    path = place.folder / _MANIFEST
     try:
-        path = place.folder / _MANIFEST
         if path.stat().st_size > _MANIFEST_BYTES:
-            return None
-        manifest = json.loads(path.read_text(encoding="utf-8"))
-        known = manifest["format"] == FORMAT and isinstance(manifest["model"], str)
-        sound = all(isinstance(about["scored"], int) for about in manifest["benchmarks"].values())
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        return None
-    return dict(manifest) if known and sound else None
+            raise RunError(f"{_MANIFEST} is larger than {_MANIFEST_BYTES // 2**20} MB.")
+        manifest = parse_json(path.read_bytes(), _MANIFEST, RunError)
+    except OSError as error:
+        raise RunError(f"{_MANIFEST} cannot be read: {reason(error)}.") from None
+    if not isinstance(manifest, dict) or "format" not in manifest:
+        raise RunError(f"{_MANIFEST} is damaged: it does not describe a run.")
+    if manifest["format"] != FORMAT:
+        version = shown(manifest["format"])
+        raise RunError(f"{_MANIFEST} has run format {version}, this version reads {FORMAT}.")
+    if not isinstance(manifest.get("model"), str):
+        raise RunError(f"{_MANIFEST} is damaged: it names no model.")
+    benchmarks = manifest.get("benchmarks")
+    if not isinstance(benchmarks, dict) or not benchmarks:
+        raise RunError(f"{_MANIFEST} is damaged: it names no benchmark.")
+    for name, about in benchmarks.items():
+        scored = about.get("scored") if isinstance(about, dict) else None
+        if type(scored) is not int or scored < 0:
+            raise RunError(
+                f"{_MANIFEST} is damaged: it lacks the number of cases of {shown(name)}."
+            )
+    return manifest

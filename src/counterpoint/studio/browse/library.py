@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock, RLock
 from typing import Any, Final
 
-from counterpoint.errors import CounterpointError
+from counterpoint.errors import CounterpointError, RunError
 from counterpoint.results import Row, rows
 from counterpoint.runs import Run, load_run
 from counterpoint.studio.browse.folders import Found, Place, find, read_manifest
@@ -51,6 +53,15 @@ class Listed:
 _Key = tuple[str, tuple[int, int], str]
 
 
+@contextmanager
+def _shown_or_refused() -> Iterator[None]:
+    """What is wrong with a run becomes an answer: it must not hide the other runs."""
+    try:
+        yield
+    except CounterpointError as error:
+        raise Refused(f"The run cannot be shown: {error}", 404) from None
+
+
 class Library:
     """All that is known of the runs below `root`."""
 
@@ -58,7 +69,7 @@ class Library:
         self.root = root
         self._lock, self._loading = RLock(), Lock()
         self._found, self._when = Found(), -_FRESH
-        self._manifests: dict[tuple[str, tuple[int, int]], dict[str, Any] | None] = {}
+        self._manifests: dict[tuple[str, tuple[int, int]], dict[str, Any] | str] = {}
         self._indexes: OrderedDict[_Key, Index] = OrderedDict()
         self._numbers: dict[_Key, list[Row]] = {}
 
@@ -71,23 +82,24 @@ class Library:
     def runs(self) -> list[Listed]:
         """The runs that say what they are, by their folders' names, baselines last."""
         listed = [(place, self._manifest(place)) for place in self.found().places]
-        found = [Listed(place, manifest) for place, manifest in listed if manifest is not None]
+        found = [Listed(place, said) for place, said in listed if not isinstance(said, str)]
         return sorted(found, key=lambda run: is_baseline(run.model))
 
     def refused(self) -> list[tuple[str, str]]:
         """Folders that are not shown, with the reason of each."""
-        damaged = [
-            (place.name, "Its run.json is damaged, or of another version.")
-            for place in self.found().places
-            if self._manifest(place) is None
-        ]
+        listed = [(place.name, self._manifest(place)) for place in self.found().places]
+        damaged = [(name, said) for name, said in listed if isinstance(said, str)]
         return [*self.found().refused, *damaged]
 
-    def _manifest(self, place: Place) -> dict[str, Any] | None:
+    def _manifest(self, place: Place) -> dict[str, Any] | str:
+        """What a run says of itself, or why it cannot be shown."""
         key = place.key, place.stamp
         with self._lock:
             if key not in self._manifests:
-                self._manifests[key] = read_manifest(place)
+                try:
+                    self._manifests[key] = read_manifest(place)
+                except RunError as error:
+                    self._manifests[key] = str(error)
             return self._manifests[key]
 
     def run(self, key: str) -> Listed:
@@ -112,11 +124,9 @@ class Library:
             found = self._held(key)
             if found is not None:
                 return found
-            try:
+            with _shown_or_refused():
                 run = load_run(listed.place.folder)
-            except CounterpointError as error:
-                raise Refused(f"The run cannot be shown: {error}", 404) from None
-            made = {name: make_index(run.model, part) for name, part in run.parts.items()}
+                made = {name: make_index(run.model, part) for name, part in run.parts.items()}
             for name, index in made.items():
                 self._hold((listed.key, listed.place.stamp, name), index)
             return made[benchmark]
@@ -143,7 +153,9 @@ class Library:
         key = (listed.key, listed.place.stamp, benchmark)
         if key not in self._numbers:
             index = self.index(listed, benchmark)
-            self._numbers[key] = rows(Run(index.model, {benchmark: index.part}, {}), groups=False)
+            run = Run(index.model, {benchmark: index.part}, {})
+            with _shown_or_refused():
+                self._numbers[key] = rows(run, groups=False)
         return self._numbers[key]
 
     def knows_numbers(self, benchmark: str) -> bool:

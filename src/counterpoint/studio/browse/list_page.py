@@ -19,6 +19,7 @@ from counterpoint.studio.browse.index import Index
 from counterpoint.studio.browse.library import Library, Listed
 from counterpoint.studio.browse.views import case_view
 from counterpoint.studio.security import Refused
+from counterpoint.wording import heading
 
 
 def fitted(library: Library, asked: Filter) -> tuple[Filter, Listed, Index]:
@@ -28,10 +29,7 @@ def fitted(library: Library, asked: Filter) -> tuple[Filter, Listed, Index]:
     """
     run = library.run(asked.run) if asked.run else None
     if run is None or (asked.benchmark and asked.benchmark not in run.benchmarks):
-        having = library.having(asked.benchmark) if asked.benchmark else library.runs()
-        if not having:
-            raise Refused("No run has such a benchmark.", 404)
-        run = having[0]
+        run = _first(library, asked.benchmark)
     benchmark = asked.benchmark or run.benchmarks[0]
     index = library.index(run, benchmark)
     others = {listed.key for listed in library.having(benchmark)} - {run.key}
@@ -41,10 +39,24 @@ def fitted(library: Library, asked: Filter) -> tuple[Filter, Listed, Index]:
         run=run.key,
         benchmark=benchmark,
         group=asked.group if asked.group in index.members else "",
+        metric=asked.metric if asked.metric in index.counted else "",
         other=other,
         differ=asked.differ if other else "",
     )
     return found, run, index
+
+
+def _first(library: Library, benchmark: str) -> Listed:
+    """The first run that has the benchmark and can be shown."""
+    refused = Refused("No run has such a benchmark.", 404)
+    for run in library.having(benchmark) if benchmark else library.runs():
+        try:
+            library.index(run, benchmark or run.benchmarks[0])
+        except Refused as error:
+            refused = error
+        else:
+            return run
+    raise refused
 
 
 def found_rows(library: Library, filter: Filter, index: Index) -> np.ndarray:
@@ -74,6 +86,7 @@ def list_context(library: Library, asked: Filter) -> dict[str, Any]:
         "runs": library.having(filter.benchmark),
         "benchmarks": sorted({name for listed in runs for name in listed.benchmarks}),
         "groups": {label: len(members) for label, members in index.members.items()},
+        "metrics": {name: heading(name) for name in index.counted},
         "differ": DIFFER,
         "outcomes": by_outcome(passing, index),
         "passing": len(passing),

@@ -17,7 +17,7 @@ from counterpoint.studio.browse.numbers import numbers_table
 from counterpoint.studio.browse.views import counts
 from counterpoint.studio.pictures import LARGE, SMALL, Gallery
 from counterpoint.studio.security import Refused
-from counterpoint.studio.web import Web, push_url, require_admin, url, wants_fragment
+from counterpoint.studio.web import Number, Web, push_url, require_admin, url, wants_fragment
 
 
 def browse_router(web: Web, library: Library, gallery: Gallery) -> APIRouter:
@@ -49,7 +49,7 @@ def browse_router(web: Web, library: Library, gallery: Gallery) -> APIRouter:
 
     @router.get("/browse/picture/{key}/{row}/{number}")
     async def picture(
-        request: Request, key: str, row: int, number: int, benchmark: str = "", size: str = ""
+        request: Request, key: str, row: Number, number: Number, benchmark: str = "", size: str = ""
     ) -> Response:
         found = await run_in_threadpool(held_picture, library, key, benchmark, row, number)
         return await gallery.response(request, found, SMALL if size == "small" else LARGE)

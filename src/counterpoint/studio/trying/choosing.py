@@ -14,10 +14,10 @@ from counterpoint.studio.browse.router import held_picture
 from counterpoint.studio.browse.views import spoken
 from counterpoint.studio.security import Refused
 from counterpoint.studio.trying.uploads import AnyPicture, Uploads
-from counterpoint.studio.web import url
+from counterpoint.studio.web import url, whole_number
 from counterpoint.world.edits import Edit, replacements
 
-_SCENES: Final = 1_000_000
+SCENES: Final = 1_000_000
 _FEW: Final = 4  # captions of a case that are filled in
 
 
@@ -47,15 +47,7 @@ def choose(query: Mapping[str, str], library: Library, uploads: Uploads) -> Choi
         return Choice(uploads.get(token), {"upload": token}, "Your upload")
     if query.get("case"):
         return _of_case(query, library)
-    return _scene(number_in(query.get("scene", ""), 1))
-
-
-def number_in(text: str, default: int) -> int:
-    """A number of a form, from 0 to a million."""
-    plain = text.strip()
-    if not (plain.isascii() and plain.isdecimal() and len(plain) <= 7):
-        return default
-    return min(int(plain), _SCENES)
+    return _scene(whole_number(query.get("scene", ""), SCENES, 1))
 
 
 def _scene(number: int) -> Choice:
@@ -71,7 +63,7 @@ def _edit(number: int) -> Edit:
 
 def _of_case(query: Mapping[str, str], library: Library) -> Choice:
     key, benchmark, case_id = (query.get(name, "") for name in ("run", "benchmark", "case"))
-    number = number_in(query.get("image", ""), 1)
+    number = whole_number(query.get("image", ""), SCENES, 1)
     index = library.index(library.run(key), benchmark)
     row = index.row_of(case_id)
     if row is None:

@@ -12,11 +12,12 @@ from starlette.responses import Response
 
 from counterpoint.errors import ImageError
 from counterpoint.studio.browse.library import Library
+from counterpoint.studio.htmx import has_htmx
 from counterpoint.studio.pictures import LARGE, Gallery, Shown, encoded
 from counterpoint.studio.security import Refused
-from counterpoint.studio.trying.choosing import Choice, choose, number_in
+from counterpoint.studio.trying.choosing import SCENES, Choice, choose
 from counterpoint.studio.trying.models import Models
-from counterpoint.studio.trying.table import tried
+from counterpoint.studio.trying.table import Tried, tried
 from counterpoint.studio.trying.texts import families, read_captions
 from counterpoint.studio.trying.uploads import MAX_BYTES, Uploads
 from counterpoint.studio.web import (
@@ -28,6 +29,7 @@ from counterpoint.studio.web import (
     see_other,
     url,
     wants_fragment,
+    whole_number,
 )
 
 _IMAGE: Final = ("upload", "run", "benchmark", "case", "image", "scene")
@@ -39,22 +41,29 @@ def try_router(web: Web, library: Library, gallery: Gallery, models: Models) -> 
     uploads = Uploads()
 
     @router.get("/try")
-    def show(request: Request) -> Response:
+    def show(request: Request, now: str = "") -> Response:
         context = _context(request.query_params, library, uploads, models)
+        loading = context["loading"]
+        if now or not loading or not has_htmx():
+            context["result"] = _result(context, models)
         part = wants_fragment(request)
         response = web.page(request, "try_result.html" if part else "try_page.html", **context)
         if part:
             push_url(request, response, context["address"])
         return response
 
+    @router.get("/try/answers")
+    def answers(request: Request) -> Response:
+        """The scores alone, for a page that was shown before they were there."""
+        context = _context(request.query_params, library, uploads, models)
+        result = _result(context, models)
+        return web.fragment(request, "try_answers.html", result=result)
+
     @router.post("/try")
     async def ask(request: Request) -> Response:
-        form = await checked_form(request, MAX_BYTES + FORM_BYTES)
-        try:
+        async with checked_form(request, MAX_BYTES + FORM_BYTES) as form:
             token = await _uploaded(form, uploads, gallery)
-        finally:
-            await form.close()
-        return see_other(await run_in_threadpool(_address, form, token))
+            return see_other(await run_in_threadpool(_address, form, token))
 
     def encode(query: QueryParams) -> Shown:
         return encoded(choose(query, library, uploads).picture.open(), LARGE)
@@ -84,7 +93,7 @@ def _address(form: FormData, token: str) -> str:
     given = {name: str(form.get(name, "")) for name in _IMAGE}
     image: dict[str, Any] = {"upload": token} if token else given
     if not token and form.get("draw"):
-        image = {"scene": number_in(given["scene"], 1)}
+        image = {"scene": whole_number(given["scene"], SCENES, 1)}
     captions = read_captions(str(form.get("captions", "")))
     return _link(image, captions, [str(value) for value in form.getlist("model")])
 
@@ -100,11 +109,19 @@ def _context(
     typed = read_captions(query.get("captions", ""))
     captions = typed or list(choice.captions)
     chosen = [id for id in models.ids if id in query.getlist("model")] or list(models.ids)
+    address = _link(choice.query, typed, query.getlist("model"))
     return {
         "choice": choice,
         "captions": captions,
         "ids": models.ids,
         "chosen": chosen,
-        "result": tried(models, chosen, choice.picture, families(captions)),
-        "address": _link(choice.query, typed, query.getlist("model")),
+        "result": None,
+        "loading": [id for id in chosen if id not in models.asked],
+        "address": address,
+        "answers": address.replace("/try", "/try/answers", 1),
     }
+
+
+def _result(context: dict[str, Any], models: Models) -> Tried:
+    picture = context["choice"].picture
+    return tried(models, context["chosen"], picture, families(context["captions"]))

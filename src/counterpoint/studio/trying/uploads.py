@@ -60,14 +60,14 @@ def accepted(data: bytes) -> bytes:
     if max(width, height) > MAX_RATIO * min(width, height):
         raise Refused("The image is too narrow to be scaled.", 400)
     try:
-        image = decode(data, "upload", side=_SIDE, formats=_FORMATS)
+        decoded = decode(data, "upload", side=_SIDE, formats=_FORMATS)
     except ImageError as error:
         raise Refused(str(error).capitalize(), 400) from None
     if max(width, height) <= _SIDE:
         return data
-    image.thumbnail((_SIDE, _SIDE))
+    decoded.thumbnail((_SIDE, _SIDE))
     scaled = io.BytesIO()
-    image.save(scaled, "JPEG", quality=95, subsampling=0)
+    decoded.save(scaled, "JPEG", quality=95, subsampling=0)
     return scaled.getvalue()
 
 
