@@ -228,6 +228,17 @@ def test_a_run_of_another_question_is_not_replaced(good, tmp_path, other):
     assert manifest_of(before) == json.loads((tmp_path / "run" / "run.json").read_text())
 
 
+def test_a_run_of_a_newer_version_is_not_replaced_and_a_damaged_one_is(good, tmp_path):
+    [run] = evaluate("random", good, out=tmp_path / "run")
+    path = tmp_path / "run" / "run.json"
+    path.write_text(json.dumps({**manifest_of(run), "format": 99}))
+    with pytest.raises(RunError, match="run format 99"):
+        evaluate("random", good, out=tmp_path / "run")
+    path.write_text("{")
+    evaluate("random", good, out=tmp_path / "run")
+    assert load_run(tmp_path / "run").model == "random"
+
+
 def test_two_models_of_one_name_are_refused(good, tmp_path):
     models = [("m", Colours()), ("m", Colours())]
     with pytest.raises(CounterpointError, match="2 models are called m"):

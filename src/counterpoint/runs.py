@@ -72,6 +72,10 @@ class Run:
         return sum(part.missing for part in self.parts.values())
 
 
+class OtherFormatError(RunError):
+    """A run folder of another version of Counterpoint."""
+
+
 class Question(NamedTuple):
     """What a run asks: which model, on what, how. Its answers are the scores."""
 
@@ -123,6 +127,8 @@ def refuse_other(folder: Path, asked: Question, *, overwrite: bool = False) -> N
         return
     try:
         manifest = _read_manifest(folder)
+    except OtherFormatError:
+        raise  # another version can read it
     except RunError:
         return  # a damaged run holds nothing that could be lost
     protocols = {name: about["protocol"]["name"] for name, about in manifest["benchmarks"].items()}
@@ -218,7 +224,9 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
         raise RunError(f"{path}: cannot be read: {reason(error)}.") from None
     version = manifest.get("format", FORMAT) if isinstance(manifest, dict) else FORMAT
     if version != FORMAT:
-        raise RunError(f"{folder} has run format {shown(version)}, this version reads {FORMAT}.")
+        raise OtherFormatError(
+            f"{folder} has run format {shown(version)}, this version reads {FORMAT}."
+        )
     refuse_manifest(manifest, path)
     return dict(manifest)
 

@@ -1,0 +1,94 @@
+"""The fuzzers of tests/, for longer: how many damaged inputs end otherwise than they should?
+
+    python bench/fuzz.py --inputs 2000 --seed 1
+
+Every input must end in a result or in one sentence (a CounterpointError). Prints a table of tries
+and failures per reader, and ends with status 1 if there were any. An input that failed is kept as a
+file in --keep.
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+TESTS = Path(__file__).resolve().parents[1] / "tests"
+sys.path.insert(0, str(TESTS))
+
+import fuzz_targets_core  # noqa: E402
+import fuzz_targets_data  # noqa: E402
+import fuzz_targets_models  # noqa: E402
+import test_fuzz_core  # noqa: E402
+from fuzz_support import mutations  # noqa: E402
+from rich.console import Console  # noqa: E402
+from rich.table import Table  # noqa: E402
+
+from counterpoint.errors import CounterpointError  # noqa: E402
+
+Run = Callable[[bytes, Path], None]
+Inputs = Callable[[int, int], Iterator[bytes]]
+
+
+def readers(folder: Path) -> dict[str, tuple[Run, Inputs]]:
+    """By name: what reads an input, and what makes `count` inputs of a seed."""
+    found: dict[str, tuple[Run, Inputs]] = {}
+    for targets in (fuzz_targets_models.TARGETS, fuzz_targets_data.TARGETS):
+        found |= {name: (target.run, target.inputs) for name, target in targets.items()}
+    for name, run in fuzz_targets_core.TARGETS.items():
+        starts = test_fuzz_core.seeds(name, folder)
+        found[name] = (run, lambda count, seed, starts=starts: _spread(starts, count, seed))
+    return found
+
+
+def _spread(starts: list[bytes], count: int, seed: int) -> Iterator[bytes]:
+    for number, start in enumerate(starts):
+        yield from mutations(start, -(-count // len(starts)), seed + number)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--inputs", type=int, default=2000, help="for each reader")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--only", help="readers whose name holds this text")
+    parser.add_argument("--keep", type=Path, help="folder for inputs that failed")
+    options = parser.parse_args()
+    table = Table("reader", "tries", "results", "sentences", "failures", "seconds")
+    total = failed = 0
+    with tempfile.TemporaryDirectory() as place:
+        start = Path(place) / "start"
+        start.mkdir()
+        for name, (run, inputs) in readers(start).items():
+            if options.only and options.only not in name:
+                continue
+            folder = Path(place) / f"work-{total}"
+            folder.mkdir()
+            began, ends = time.monotonic(), {"result": 0, "sentence": 0, "failure": 0}
+            for data in inputs(options.inputs, options.seed):
+                total += 1
+                try:
+                    run(data, folder)
+                    ends["result"] += 1
+                except CounterpointError:
+                    ends["sentence"] += 1
+                except Exception as error:
+                    ends["failure"] += 1
+                    print(f"{name}: {type(error).__name__}: {str(error)[:200]}", file=sys.stderr)
+                    if options.keep:
+                        options.keep.mkdir(parents=True, exist_ok=True)
+                        (options.keep / f"{total}.bin").write_bytes(data)
+            failed += ends["failure"]
+            counts = [sum(ends.values()), *ends.values()]
+            table.add_row(name, *map(str, counts), f"{time.monotonic() - began:.1f}")
+    Console().print(table)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    print(f"{total:,} inputs, {failed:,} failures, at most {peak:.1f} GiB of memory")
+    sys.exit(1 if failed else 0)
+
+
+if __name__ == "__main__":
+    main()
