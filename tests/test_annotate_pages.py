@@ -6,45 +6,17 @@ import html
 import re
 
 import pytest
-from campaigns import answer_all, campaign, opened, outcome, rightly
-from fastapi.testclient import TestClient
+from annotate_support import BASE, TOKEN, at, client, database, form_of
+from campaigns import answer_all, campaign, outcome, rightly
 from PIL import Image
 from sqlalchemy import select
 
 from counterpoint.case_files import write_cases
 from counterpoint.cases import Cases, ImageRef, caption_case
-from counterpoint.studio.app import create_app
 from counterpoint.studio.database import Answer, Showing
-from counterpoint.studio.security import Guard
 
-BASE = "http://127.0.0.1:8765"
-TOKEN = "the-admin-token-of-the-tests"
+__all__ = ["client", "database"]  # fixtures
 MARKUP = '<script>window.caught = 1</script> & <b>"red"</b> {{ 7 * 7 }}'
-
-
-@pytest.fixture
-def database(tmp_path):
-    made = opened(tmp_path)
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def client(database, tmp_path):
-    (tmp_path / "runs").mkdir()
-    app = create_app(tmp_path / "runs", guard=Guard(TOKEN), database=database)
-    with TestClient(app, base_url=BASE, follow_redirects=False) as made:
-        yield made
-
-
-def form_of(page: str) -> dict[str, str]:
-    return dict(re.findall(r'name="(csrf)" value="([^"]+)"', page))
-
-
-def at(client, link):
-    """The item that waits, as its address and page."""
-    place = client.get(f"{link}/next").headers["location"]
-    return place, client.get(place).text
 
 
 def answers(database):

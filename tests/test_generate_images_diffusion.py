@@ -233,6 +233,8 @@ def test_models_that_are_not_there_are_one_sentence(
         opening.open_pipeline(str(tmp_path), "cpu")
     with pytest.raises(NotFoundError, match="precision"):
         opening.open_pipeline(str(tmp_path), "cpu", "fp61")
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     with pytest.raises(ModelError, match="cannot be had from the hub") as error:
         opening.open_pipeline("nobody/nothing", "cpu")
     assert "\n" not in str(error.value)

@@ -12,7 +12,7 @@ import pytest
 from support import case, gallery, mixed, owned, part, random_run, random_scores, run_of, table
 
 from counterpoint.benchmarks import completeness
-from counterpoint.cases import Cases
+from counterpoint.cases import Absent, Cases
 from counterpoint.comparison import compare
 from counterpoint.errors import NotFoundError, RunError
 from counterpoint.metric_registry import METRICS
@@ -300,3 +300,11 @@ def test_runs_on_different_benchmarks_and_data_say_so():
     said = [notice.text for notice in notices(gather(runs))]
     assert any("asked for different cases" in text for text in said)
     assert "c was not evaluated on bench." in said and "a was not evaluated on other." in said
+
+
+def test_a_report_tells_what_the_data_lacked():
+    [mine] = published_run("a").parts.values()
+    absent = (Absent("swap_obj", "file missing", 245), Absent("add_att", "rows missing", 3))
+    [notice] = notices(gather([run_of(replace(mine, absent=absent), model="a")]))
+    assert "file missing: 245 cases; rows missing: 3 cases" in notice.text
+    assert notice.cases == (("swap_obj", "file missing"), ("add_att", "rows missing"))

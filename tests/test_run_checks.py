@@ -98,6 +98,9 @@ for _ in range(400):
         at(*ONE, "left_out", to=[{"case_id": 3, "reason": "why"}]),
         at(*ONE, "left_out", to=[{"reason": "why"}]),
         at(*ONE, "lost_images", to=7),
+        at(*ONE, "absent", to=[{"what": "file", "reason": "why"}]),
+        at(*ONE, "absent", to=[{"what": "file", "reason": "why", "cases": -1}]),
+        at(*ONE, "absent", to=[{"what": "file", "reason": "why", "cases": 1, "more": 1}]),
         at(*ONE, "data_hash", to=None),
         at(*ONE, "root", to=3),
         at(*ONE, "protocol", to="strict"),
@@ -111,7 +114,7 @@ for _ in range(400):
         at(*ONE, "protocol", "overlong", to=DEEP),
         at(*ONE, "protocol", "unknown", to=1),
     ],
-    ids=range(37),
+    ids=range(40),
 )
 def test_a_field_of_another_type_is_refused(change: Change, folder: Path) -> None:
     change_manifest(folder, change)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from html import unescape
 from io import BytesIO
+from urllib.parse import parse_qsl, urlsplit
 
 import numpy as np
 import pytest
@@ -25,12 +26,21 @@ from studio_runs import (
 )
 from support import FEW, case, gallery, mixed, owned, part, random_scores, reference
 
-from counterpoint.cases import Cases, ImageRef, caption_case
+from counterpoint.cases import Case, Cases, ImageRef, caption_case
 from counterpoint.errors import ImageError
 from counterpoint.galleries import gallery_rows
 from counterpoint.scoring.pictures import Picture
-from counterpoint.studio.browse.filters import Filter, by_outcome, chosen_rows, with_outcome
+from counterpoint.studio.browse.filters import (
+    Filter,
+    by_outcome,
+    chosen_rows,
+    read_filter,
+    with_outcome,
+)
 from counterpoint.studio.browse.index import make_index
+from counterpoint.studio.browse.library import Library
+from counterpoint.studio.browse.list_page import fitted, found_rows
+from counterpoint.studio.browse.numbers import numbers_table
 from counterpoint.studio.browse.outcomes import name_of, outcome_of_one, outcomes_of
 from counterpoint.studio.browse.views import SHADES, digits_for, letter, shades_of
 
@@ -166,9 +176,70 @@ def test_shades_span_a_case_and_digits_tell_its_scores_apart():
 
 def test_the_first_page_shows_every_run_and_each_number_leads_to_its_cases(admin):
     page = admin.get("/", params={"show": "world-replace"}).text
-    assert ">25.0</a>" in page and ">100.0</a>" in page
-    link = unescape(re.search(r'href="([^"]*outcome=brittle)">25.0<', page)[1])
+    assert ">25.0†</a>" in page and ">100.0</a>" in page
+    link = unescape(re.search(r'href="([^"]*metric=brittleness)">25.0†<', page)[1])
     assert set(badges(admin.get(link).text)) == {"brittle"}
+
+
+def test_every_number_leads_to_the_cases_that_it_counts(tmp_path):
+    """Of one image with and without positives, and of two images and two captions."""
+    image = ImageRef("a.png")
+    reworded = [
+        caption_case(f"p{n}", image, ["a", "b"], ["c"], (f"g{n % 2}",), f"i{n}") for n in range(40)
+    ]
+    plain = [caption_case(f"n{n}", image, ["a"], ["c"], ("g0",), f"i{n}") for n in range(30)]
+    cases = Cases.build([*reworded, *plain], source="t")
+    squares = world("world-bi", 30)
+    rng = np.random.default_rng(1)
+    both = rng.integers(0, 3, int(cases.pair_offsets[-1])).astype(float)
+    write_run(tmp_path / "r", "m", b=(cases, both), sq=(squares, rng.normal(size=120)))
+    library = Library(tmp_path)
+    checked = []
+    for benchmark in ("b", "sq"):
+        found = {
+            (row.group, row.metric): row for row in library.numbers(*library.runs(), benchmark)
+        }
+        for line in numbers_table(library, benchmark).lines:
+            for metric, number in line.numbers.items():
+                asked = read_filter(dict(parse_qsl(urlsplit(number.address).query)))
+                filter, _, index = fitted(library, asked)
+                row = found[line.part or "all", metric]
+                counted = len(found_rows(library, filter, index))
+                assert counted == round(row.value * row.n) < len(index.outcomes)
+                checked.append((line.part, metric))
+    assert checked == [
+        *[("", m) for m in ("original_accuracy", "augmented_accuracy", "brittleness")],
+        ("without positives", "original_accuracy"),
+        *[("", metric) for metric in ("image_to_text", "text_to_image", "group")],
+    ]
+
+
+def test_a_number_that_hangs_on_ties_says_so(tmp_path):
+    cases = world("world-replace", 12)
+    write_run(tmp_path / "r", "m", b=(cases, np.zeros(int(cases.pair_offsets[-1]))))
+    page = client(studio(tmp_path)).get("/", params={"show": "b"}).text
+    assert ">0.0†</a>" in page and "† hangs on ties" in page
+
+
+def test_models_are_counted_and_not_runs(tmp_path):
+    cases = world("world-replace", 4)
+    for name in ("one", "two"):
+        write_run(tmp_path / name, "m", b=(cases, repeated(cases)))
+    page = client(studio(tmp_path)).get("/").text
+    assert "1 model in 2 runs;" in page
+
+
+def test_scores_stand_alike_in_the_list_and_on_the_page_of_a_case(tmp_path):
+    """A line per caption, a cell per image: also where there are more captions than images."""
+    images, truth = (ImageRef("a"), ImageRef("b")), ((True, True, False), (False, False, True))
+    made = Case("1", images, ("x", "y", "z"), truth)
+    scores = np.array([0.11, 0.12, 0.13, 0.21, 0.22, 0.23])
+    write_run(tmp_path / "r", "m", b=(Cases.build([made], source="t"), scores))
+    page = client(studio(tmp_path))
+    by_caption = ["0.11", "0.21", "0.12", "0.22", "0.13", "0.23"]
+    listed = re.findall(r'class="cell[^"]*">([^<]+)<', page.get("/browse").text)
+    alone = re.findall(r'<td class="heat-[^"]*">([^<]+)<', page.get("/browse/case?case=1").text)
+    assert listed == alone == by_caption
 
 
 def test_the_list_is_paged_and_filtered_by_outcome(admin):
@@ -249,7 +320,7 @@ def test_a_run_that_is_made_anew_is_read_anew(tmp_path, monkeypatch):
     assert "No runs yet" in page.get("/browse").text
     write_run(tmp_path / "r", "m", b=(cases, repeated(cases, ("right",))))
     assert badges(page.get("/browse").text) == ["right"] * 4
-    write_run(tmp_path / "r", "m2", b=(cases, repeated(cases, ("wrong",))))
+    write_run(tmp_path / "r", "m", b=(cases, repeated(cases, ("wrong",))))
     assert badges(page.get("/browse").text) == ["wrong"] * 4
 
 

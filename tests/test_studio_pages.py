@@ -31,7 +31,7 @@ def titles(page) -> list[str]:
 
 def test_the_first_page_fills_in_its_numbers_and_leads_to_cases(page):
     page.locator("td.number a", has_text="25.0").nth(1).click()
-    page.wait_for_url("**outcome=brittle")
+    page.wait_for_url("**metric=brittleness")
     assert titles(page)[:3] == ["1", "5", "9"]
 
 

@@ -213,7 +213,8 @@ def test_every_kind_of_model_can_be_asked_and_a_failure_is_a_sentence(monkeypatc
 
 
 def test_the_page_scores_captions_and_what_was_made_of_them(admin):
-    asked = {"scene": "4", "captions": CAPTION, "model": ["blind:length", "blind:nothing"]}
+    models = ["blind:length", "blind:nothing"]
+    asked = {"scene": "4", "captions": CAPTION, "model": models, "now": "1"}
     page = admin.get("/try", params=asked).text
     texts = families([CAPTION])[0].texts
     shown = re.findall(r'class="cell heat-\d+">([^<]+)<', page)
@@ -237,3 +238,19 @@ def test_an_image_of_a_case_can_be_tried_with_its_captions(admin):
     assert admin.get(picture).headers["content-type"] == "image/png"
     for wrong in ({"image": "3"}, {"case": "none"}, {"run": "none"}):
         assert admin.get("/try", params={**asked, **wrong}).status_code == 404
+
+
+def test_the_page_comes_before_its_models_are_loaded_and_says_so(tmp_path, monkeypatch):
+    loaded = []
+    monkeypatch.setattr(
+        trying_models, "load_model", lambda id: loaded.append(id) or load_model("blind:length")
+    )
+    page = client(studio(tmp_path, models=["slow"]))
+    asked = {"scene": "4", "captions": CAPTION}
+    first = page.get("/try", params=asked).text
+    assert "Loading slow; the first time takes a while" in first and loaded == []
+    there = unescape(re.search(r'hx-get="(/try/answers[^"]+)"', first)[1])
+    scores = page.get(there, headers={"hx-request": "true"}).text
+    assert 'class="cell' in scores and "<html" not in scores and loaded == ["slow"]
+    again = page.get("/try", params=asked).text
+    assert 'class="cell' in again and "Loading" not in again

@@ -69,6 +69,10 @@ def new(
     images: Annotated[
         Path | None, typer.Option(help="Folder of a pairs file's images; else where it says.")
     ] = None,
+    instructions: Annotated[
+        Path | None,
+        typer.Option(help="A text file that annotators see in place of the usual instructions."),
+    ] = None,
     data: DataFolder = None,
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
@@ -84,15 +88,14 @@ def new(
     The links start at the address that `counterpoint studio` prints.
     """
     database = _open(db)
-    from counterpoint.studio.annotate.campaigns import Settings, create
-    from counterpoint.studio.annotate.kinds import find_kind
-    from counterpoint.studio.annotate.sources import Wanted, read_material
+    from counterpoint.studio.annotate.campaigns import Order, Settings, make_campaign
+    from counterpoint.studio.annotate.sources import Wanted
 
     try:
-        chosen = find_kind(kind)
-        material = read_material(source, chosen, Wanted(limit, seed, data, images, benchmark))
-        settings = Settings(overlap, checks, seed)
-        made = create(database, name, chosen, material, settings, annotators)
+        settings = Settings(overlap, checks, seed, _read(instructions) if instructions else "")
+        wanted = Wanted(limit, seed, data, images, benchmark)
+        order = Order(name, source, kind, settings, annotators, wanted)
+        made = make_campaign(database, order)
     finally:
         database.close()
     for reason, count in made.left_out.items():
@@ -107,6 +110,17 @@ def new(
     )
     for number, link in enumerate(made.links, 1):
         output.print(f"annotator {number}  {link}", soft_wrap=True)
+
+
+def _read(path: Path) -> str:
+    from counterpoint.errors import DataError, reason
+
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read: {reason(error)}.") from None
+    except UnicodeDecodeError:
+        raise DataError(f"{path}: the instructions are not a text in UTF-8.") from None
 
 
 def ls(db: Db = DEFAULT_DB, as_json: AsJson = False) -> None:
@@ -238,6 +252,8 @@ def _print(found: Outcome) -> None:
         f"{counted(tally.judged, 'item')} judged, {tally.accepted:,} accepted by most",
         soft_wrap=True,
     )
+    if found.remarks:
+        output.print(f"{found.skipped:,} skipped, {found.flagged:,} flagged by annotators")
     for measure in found.agreement:
         output.print(f"agreement on {measure.what}", soft_wrap=True)
         for pair in measure.pairs:

@@ -34,6 +34,7 @@ def studio(
     """
     from counterpoint.errors import DataError, MissingExtraError
 
+    errors.print("Starting the studio ...")  # reading its packages takes seconds
     try:
         from counterpoint.studio.app import MODELS, create_app
         from counterpoint.studio.database import open_database

@@ -66,7 +66,7 @@ def create_app(
 
         web.templates.globals["has_campaigns"] = True
         app.include_router(annotator_router(web, database), prefix="/a")
-        app.include_router(admin_router(web, database), prefix="/campaigns")
+        app.include_router(admin_router(web, database, library), prefix="/campaigns")
     return app
 
 

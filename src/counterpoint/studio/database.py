@@ -3,12 +3,12 @@
 SQLite by default (a file, in WAL mode), PostgreSQL by URL. An answer that was acknowledged is on
 the disk: SQLite waits for it (`synchronous=FULL`), as PostgreSQL does by itself.
 
-    campaign -< subject -< item -< showing -< answer
+    campaign -< subject -< item -< showing -< answer, flag
             \\-< annotator --------/
 
 A subject is what is judged (a case, or a caption with its texts); an item is one question about
-it; a showing is an item as one annotator got it; answers of a showing are numbered, and the last
-one counts.
+it; a showing is an item as one annotator got it; answers and flags of a showing are numbered, and
+the last one counts. Tables that an older database lacks are made when it is opened.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ class Item(Base):
 class Showing(Base):
     """An item as an annotator got it: the `number`-th, with its options in the order `layout`.
 
-    A released one waited too long for its answer, and somebody else got the item as well.
+    A released one was skipped, or waited too long for its answer: somebody else gets the item.
     """
 
     __tablename__ = "showing"
@@ -138,13 +138,25 @@ class Showing(Base):
 
 
 class Answer(Base):
-    """`value` names options as the item has them, not as they were shown."""
+    """`value` names options as the item has them, not as they were shown; it may be `skip`."""
 
     __tablename__ = "answer"
     id: Mapped[int] = mapped_column(primary_key=True)
     showing_id: Mapped[int] = mapped_column(ForeignKey("showing.id"))
     revision: Mapped[int]
     value: Mapped[str]
+    given: Mapped[datetime] = mapped_column(default=now)
+    __table_args__ = (UniqueConstraint("showing_id", "revision"),)
+
+
+class Flag(Base):
+    """A problem with an item that an annotator reports. Without a note it is taken back."""
+
+    __tablename__ = "flag"
+    id: Mapped[int] = mapped_column(primary_key=True)
+    showing_id: Mapped[int] = mapped_column(ForeignKey("showing.id"))
+    revision: Mapped[int]
+    note: Mapped[str | None]
     given: Mapped[datetime] = mapped_column(default=now)
     __table_args__ = (UniqueConstraint("showing_id", "revision"),)
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import signal
 import socket
 import sys
 from collections.abc import Callable
-from contextlib import suppress
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
-from counterpoint.errors import CounterpointError
+from counterpoint.errors import CounterpointError, Terminated
 
 if TYPE_CHECKING:
     import uvicorn
@@ -34,12 +32,14 @@ def serve(app: FastAPI, host: str, port: int, announce: Callable[[str], None]) -
 
     Ctrl-C is the usual end, and no failure; SIGTERM exits with 143.
     """
-    # uvicorn ends the answers that are under way, then passes the signal on.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-    with suppress(KeyboardInterrupt), bound(host, port) as held:
-        name = f"[{host}]" if ":" in host else host
-        announce(f"http://{name}:{held.getsockname()[1]}")
-        server_of(app).run([held])
+    try:
+        with bound(host, port) as held:
+            name = f"[{host}]" if ":" in host else host
+            announce(f"http://{name}:{held.getsockname()[1]}")
+            server_of(app).run([held])  # ends what is under way, then passes the signal on
+    except KeyboardInterrupt as stop:
+        if isinstance(stop, Terminated):
+            sys.exit(143)
 
 
 def server_of(app: FastAPI, protocol: type[PatientProtocol] | None = None) -> uvicorn.Server:

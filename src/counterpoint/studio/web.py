@@ -23,6 +23,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from counterpoint.studio.htmx import has_htmx
 from counterpoint.studio.security import CSRF_FIELD, Guard, Refused
+from counterpoint.wording import TIES, TIES_MEANING
 
 _HERE: Final = Path(__file__).parent
 STATIC: Final = _HERE / "static"
@@ -46,7 +47,12 @@ class Web:
             lstrip_blocks=True,
         )
         self.templates.globals.update(
-            url=url, static=static, has_htmx=has_htmx(), has_campaigns=False
+            url=url,
+            static=static,
+            has_htmx=has_htmx(),
+            has_campaigns=False,
+            ties_sign=TIES,
+            ties_meaning=TIES_MEANING,
         )
 
     def page(

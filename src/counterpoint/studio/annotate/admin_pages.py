@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -12,35 +13,77 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
-from counterpoint.errors import DataError, NotFoundError
+from counterpoint.errors import CounterpointError, DataError, NotFoundError
 from counterpoint.metric_registry import METRICS
 from counterpoint.results import Row, rows
 from counterpoint.studio.annotate.campaigns import (
+    CampaignError,
+    Order,
+    Settings,
     add_annotators,
     find_campaign,
     link,
+    make_campaign,
     standings,
 )
 from counterpoint.studio.annotate.exporting import answers_csv, export
 from counterpoint.studio.annotate.human import human_run
+from counterpoint.studio.annotate.kinds import KINDS
 from counterpoint.studio.annotate.outcomes import Outcome, outcome_of
-from counterpoint.studio.annotate.sources import described
+from counterpoint.studio.annotate.sources import Wanted, described
+from counterpoint.studio.browse.library import Library
 from counterpoint.studio.database import Database
 from counterpoint.studio.security import Refused
 from counterpoint.studio.web import Web, checked_form, require_admin, see_other, whole_number
 
+_TYPED: Final = {  # the form's fields, and what stands in them at first
+    "name": "",
+    "source": "",
+    "kind": "",
+    "benchmark": "",
+    "instructions": "",
+    "limit": "",
+    "annotators": "2",
+    "overlap": "2",
+    "checks": "10",
+    "seed": "0",
+}
 _RESAMPLES: Final = 2000  # for a page that is looked at while answers come in
 
 
-def admin_router(web: Web, database: Database) -> APIRouter:
+def admin_router(web: Web, database: Database, library: Library) -> APIRouter:
     """The pages below /campaigns."""
     router = APIRouter(dependencies=[Depends(require_admin)])
 
-    @router.get("")
-    def all_campaigns(request: Request) -> Response:
+    def list_page(
+        request: Request, typed: Mapping[str, str] = _TYPED, message: str = ""
+    ) -> Response:
         with database.reading() as session:
             found = standings(session)
-        return web.page(request, "results_list.html", campaigns=found)
+        return web.page(
+            request,
+            "results_list.html",
+            status=422 if message else 200,
+            campaigns=found,
+            kinds=KINDS.values(),
+            runs=[str(run.place.folder) for run in library.runs()],
+            typed=typed,
+            message=message,
+        )
+
+    @router.get("")
+    def all_campaigns(request: Request) -> Response:
+        return list_page(request)
+
+    @router.post("")
+    async def make(request: Request) -> Response:
+        async with checked_form(request) as form:
+            typed = {name: str(form.get(name, "")).strip() for name in _TYPED}
+        try:
+            await run_in_threadpool(make_campaign, database, read_order(typed))
+        except CounterpointError as error:
+            return await run_in_threadpool(list_page, request, typed, str(error))
+        return see_other(f"/campaigns/{typed['name']}")
 
     def outcome(name: str, least: str) -> Outcome:
         try:
@@ -93,6 +136,31 @@ def admin_router(web: Web, database: Database) -> APIRouter:
         return see_other(f"/campaigns/{name}#annotators")
 
     return router
+
+
+def read_order(typed: Mapping[str, str]) -> Order:
+    """A campaign from what was typed into the form; what it lacks is left to `make_campaign`."""
+
+    def number(name: str, what: str) -> int:
+        found = whole_number(typed[name], 10**9, None)
+        if found is None:
+            raise CampaignError(f"{what} must be a whole number.")
+        return found
+
+    limit = number("limit", "the number of cases") if typed["limit"] else None
+    if limit == 0 or not typed["source"]:
+        raise CampaignError("a campaign needs a source and at least one case.")
+    seed = number("seed", "the seed")
+    try:
+        checks = float(typed["checks"].removesuffix("%") or 0) / 100
+    except ValueError:
+        raise CampaignError("the share of attention checks must be a number of per cent.") from None
+    overlap = number("overlap", "the number of judgements")
+    instructions = typed["instructions"].replace("\r\n", "\n")
+    settings = Settings(overlap, checks, seed, instructions)
+    wanted = Wanted(limit, seed, benchmark=typed["benchmark"] or None)
+    people = number("annotators", "the number of annotators")
+    return Order(typed["name"], typed["source"], typed["kind"], settings, people, wanted)
 
 
 def _download(data: bytes, media: str, name: str) -> Response:

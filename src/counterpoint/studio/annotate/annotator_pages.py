@@ -9,7 +9,7 @@ from starlette.datastructures import FormData
 from starlette.requests import Request
 from starlette.responses import Response
 
-from counterpoint.studio.annotate.answers import give
+from counterpoint.studio.annotate.answers import flag, give
 from counterpoint.studio.annotate.assignment import next_showing
 from counterpoint.studio.annotate.kinds import ASKS, AnswerError
 from counterpoint.studio.annotate.questions import Question, Shown
@@ -17,6 +17,7 @@ from counterpoint.studio.annotate.screens import (
     NO_PAGE,
     progress_of,
     read_answer,
+    read_note,
     screen_of,
     seat_of,
     showing_of,
@@ -82,6 +83,7 @@ def annotator_router(web: Web, database: Database) -> APIRouter:
         def work(session: Session) -> None:
             showing, item = showing_of(session, seat, number)
             give(session, showing, read_answer(form, showing, item))
+            flag(session, showing, read_note(form))
 
         database.write(work)
         return f"{seat.base}/next"

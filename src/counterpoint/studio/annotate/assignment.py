@@ -88,6 +88,21 @@ def _abandoned(session: Session, campaign: Campaign, annotator: Annotator) -> It
     return item
 
 
+def give_back(session: Session, item: Item, showing: Showing) -> None:
+    """A showing counts no more: the item needs another judgement. Checks have no limit."""
+    if not showing.released:
+        showing.released = True
+        less = update(Item).where(Item.id == item.id, Item.taken == item.taken)
+        _must_change(session, less.values(taken=Item.taken - (not item.is_check)))
+
+
+def take_again(session: Session, item: Item, showing: Showing) -> None:
+    """A showing that was given back counts after all."""
+    showing.released = False
+    if not item.is_check:
+        _take(session, item)
+
+
 def _take(session: Session, item: Item) -> None:
     more = update(Item).where(Item.id == item.id, Item.taken == item.taken)
     _must_change(session, more.values(taken=Item.taken + 1))
@@ -104,12 +119,11 @@ def _check_due(
     session: Session, campaign: Campaign, annotator: Annotator, number: int
 ) -> Item | None:
     """A check, if one is due: one in each row of so many items, at a random place in it."""
-    rate, seed = float(campaign.settings["checks"]), int(campaign.settings["seed"])
+    rate = float(campaign.settings["checks"])
     if rate == 0:
         return None
-    length = block_length(rate)
-    block, place = divmod(number - 1, length)
-    if place != int(chance(seed, "place", annotator.number, block).integers(length)):
+    block, place = divmod(number - 1, block_length(rate))
+    if place != _check_place(campaign, annotator, block):
         return None
     return session.scalar(
         select(Item)
@@ -117,6 +131,12 @@ def _check_due(
         .order_by(_order(campaign, annotator), Item.id)
         .limit(1)
     )
+
+
+def _check_place(campaign: Campaign, annotator: Annotator, block: int) -> int:
+    """Where in a row of so many items the check stands."""
+    rng = chance(campaign.settings["seed"], "place", annotator.number, block)
+    return int(rng.integers(block_length(float(campaign.settings["checks"]))))
 
 
 def _show(
@@ -134,7 +154,33 @@ def _show(
 
 
 def left_for(session: Session, campaign: Campaign, annotator: Annotator) -> int:
-    """How many items the annotator may still get, besides one that waits and checks."""
+    """How many showings the annotator may still get, besides one that waits: checks, too.
+
+    If checks were not counted, the counter would stand still on them and give them away.
+    """
+
+    def unseen(*where: ColumnElement[bool]) -> int:
+        return session.scalar(select(func.count()).select_from(Item).where(*where)) or 0
+
     wanted = Item.taken < int(campaign.settings["overlap"])
-    where = and_(_unseen(campaign, annotator, check=False), wanted)
-    return session.scalar(select(func.count()).select_from(Item).where(where)) or 0
+    items = unseen(_unseen(campaign, annotator, check=False), wanted)
+    checks = unseen(_unseen(campaign, annotator, check=True))
+    mine = Showing.annotator_id == annotator.id
+    last = session.scalar(select(func.max(Showing.number)).where(mine)) or 0
+    return items + min(checks, _checks_among(campaign, annotator, last, items))
+
+
+def _checks_among(campaign: Campaign, annotator: Annotator, last: int, items: int) -> int:
+    """How many checks stand before the last of so many items, after `last` showings."""
+    rate = float(campaign.settings["checks"])
+    if rate == 0 or items == 0:
+        return 0
+    length = block_length(rate)
+    block, used = divmod(last, length)
+    ahead = _check_place(campaign, annotator, block) - used  # items before this block's check
+    room = length - used - (ahead >= 0)
+    if items <= room:
+        return int(0 <= ahead < items)
+    whole, more = divmod(items - room - 1, length - 1)  # blocks, and items behind them
+    rest = _check_place(campaign, annotator, block + 1 + whole) <= more
+    return int(ahead >= 0) + whole + int(rest)

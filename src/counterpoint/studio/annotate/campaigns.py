@@ -15,13 +15,14 @@ from counterpoint.registry import did_you_mean
 from counterpoint.studio.annotate.checks import make_checks
 from counterpoint.studio.annotate.kinds import Ask, Kind, find_kind
 from counterpoint.studio.annotate.questions import Question, Subject, chance, questions_of
-from counterpoint.studio.annotate.sources import Material
+from counterpoint.studio.annotate.sources import Material, Wanted, read_material
 from counterpoint.studio.database import Annotator, Campaign, Database, Item, Showing
 from counterpoint.studio.database import Subject as SubjectRow
 from counterpoint.studio.security import new_token
 
 PRIME: Final = 2**31 - 1  # orders are made by arithmetic modulo this
 MOST: Final = 50_000  # items of a campaign
+INSTRUCTIONS: Final = 5_000  # characters
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _CHECK: Final = "attention check"  # an id of a case ends in "image N" or "caption N"
 
@@ -32,11 +33,27 @@ class CampaignError(CounterpointError):
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """`overlap` people judge each item; a share `checks` of what is shown are attention checks."""
+    """`overlap` people judge each item; a share `checks` of what is shown are attention checks.
+
+    `instructions` are plain text that annotators see in place of the built-in ones.
+    """
 
     overlap: int = 2
     checks: float = 0.1
     seed: int = 0
+    instructions: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """A campaign that is asked for: of what, of which kind, for how many people."""
+
+    name: str
+    source: str
+    kind: str
+    settings: Settings
+    annotators: int
+    wanted: Wanted
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +65,14 @@ class Made:
     checks: int
     links: tuple[str, ...]
     left_out: Counter[str]
+
+
+def make_campaign(database: Database, order: Order) -> Made:
+    """Read the source and write the campaign, for the command line and the studio alike."""
+    kind = find_kind(order.kind)
+    _refuse(order.name, order.settings, order.annotators)  # before a long read
+    material = read_material(order.source, kind, order.wanted)
+    return create(database, order.name, kind, material, order.settings, order.annotators)
 
 
 def create(
@@ -92,11 +117,12 @@ def _refuse(name: str, settings: Settings, annotators: int) -> None:
         raise CampaignError("a campaign has 1 to 1,000 annotators and an overlap of 1 to 100.")
     if annotators < settings.overlap:
         raise CampaignError(
-            f"an overlap of {settings.overlap} needs at least as many annotators; "
-            f"--annotators says {annotators}."
+            f"an overlap of {settings.overlap} needs at least as many annotators, not {annotators}."
         )
     if not 0 <= settings.checks <= 0.5:
         raise CampaignError("the share of attention checks must be between 0 and 0.5.")
+    if len(settings.instructions) > INSTRUCTIONS or "\0" in settings.instructions:
+        raise CampaignError(f"instructions are text of at most {INSTRUCTIONS:,} characters.")
 
 
 _Asked = tuple[Subject, Ask, int, Question]

@@ -19,12 +19,12 @@ from counterpoint.case_files import write_cases
 from counterpoint.cases import Cases
 from counterpoint.errors import DataError
 from counterpoint.runs import file_digest
-from counterpoint.studio.annotate.answers import Judgement
+from counterpoint.studio.annotate.answers import Judgement, newest
 from counterpoint.studio.annotate.human import in_full
-from counterpoint.studio.annotate.kinds import ASKS, NONE, RANK, ranks_of
+from counterpoint.studio.annotate.kinds import ASKS, NONE, RANK, SKIP, ranks_of
 from counterpoint.studio.annotate.outcomes import Outcome, is_accepted, majority, votes
 from counterpoint.studio.annotate.questions import Question, Subject
-from counterpoint.studio.database import Annotator, Answer, Campaign, Item, Showing
+from counterpoint.studio.database import Annotator, Answer, Campaign, Flag, Item, Showing
 from counterpoint.writing import whole_file
 
 
@@ -173,23 +173,29 @@ def _fits(ranks: list[int], truth: tuple[bool, ...], caption: int) -> bool:
 
 COLUMNS: Final = (
     *("campaign", "annotator", "number", "item", "ask", "check", "layout"),
-    *("value", "right", "revision", "counts", "shown", "given"),
+    *("value", "right", "revision", "counts", "shown", "given", "flag"),
 )
 
 
 def answer_rows(session: Session, campaign: Campaign) -> Iterator[dict[str, Any]]:
-    """Every answer ever given, those that were changed too; the last of each showing counts."""
+    """Every answer ever given, those that were changed too; the last of each showing counts.
+
+    A skipped item is neither right nor wrong. A flag's note is written as JSON: within its
+    quotation marks no spreadsheet takes it for a formula.
+    """
     rows = session.execute(
-        select(Annotator.number, Item, Showing, Answer)
+        select(Annotator.number, Item, Showing, Answer, Flag.note)
         .join(Showing, Showing.annotator_id == Annotator.id)
         .join(Item, Item.id == Showing.item_id)
         .join(Answer, Answer.showing_id == Showing.id)
+        .outerjoin(Flag, Flag.id == newest(Flag))
         .where(Annotator.campaign_id == campaign.id)
         .order_by(Annotator.number, Showing.number, Answer.revision.desc())
     )
-    newest: int | None = None
-    for annotator, item, showing, answer in rows:
-        right = ASKS[item.ask].is_right(answer.value, Question.of(item.question).right)
+    latest: int | None = None
+    for annotator, item, showing, answer, note in rows:
+        known = Question.of(item.question).right
+        skipped = answer.value == SKIP
         yield {
             "campaign": campaign.name,
             "annotator": annotator,
@@ -199,13 +205,14 @@ def answer_rows(session: Session, campaign: Campaign) -> Iterator[dict[str, Any]
             "check": int(item.is_check),
             "layout": json.dumps(showing.layout),
             "value": answer.value,
-            "right": int(right),
+            "right": "" if skipped else int(ASKS[item.ask].is_right(answer.value, known)),
             "revision": answer.revision,
-            "counts": int(newest != showing.id),
+            "counts": int(latest != showing.id),
             "shown": showing.shown.isoformat(timespec="seconds"),
             "given": answer.given.isoformat(timespec="seconds"),
+            "flag": "" if note is None else json.dumps(note, ensure_ascii=False),
         }
-        newest = showing.id
+        latest = showing.id
 
 
 def answers_csv(session: Session, campaign: Campaign) -> str:

@@ -5,7 +5,7 @@ hard-positives paper (Kamath et al. 2024, section 4), explained in our own words
 
 An answer is kept as a text. `2` is the option of that number, counted from 0 as the item has them
 (not as they were shown); `none` and `both` are what they say; `1,1,2` is a rank for each option,
-1 the best, without gaps.
+1 the best, without gaps. `skip` is no judgement: the item goes to somebody else.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ Options = Literal["images", "captions"]
 NONE: Final = "none"
 BOTH: Final = "both"
 ANY: Final = "any"
+SKIP: Final = "skip"
 
 
 class AnswerError(CounterpointError):

@@ -16,7 +16,7 @@ from counterpoint.studio.annotate.agreement import (
     mean_kappa,
     pairwise,
 )
-from counterpoint.studio.annotate.answers import Judgement, judgements
+from counterpoint.studio.annotate.answers import Judgement, Remark, judgements, remarks
 from counterpoint.studio.annotate.campaigns import Standing, standing
 from counterpoint.studio.annotate.kinds import ASKS, Kind, any_or_none, find_kind
 from counterpoint.studio.annotate.questions import Subject
@@ -33,6 +33,8 @@ class Person:
     answered: int
     checks: int
     failed: int
+    skipped: int
+    flagged: int
     excluded: bool
 
 
@@ -64,7 +66,8 @@ class Tally:
 class Outcome:
     """Everything about a campaign. `kept` are the answers that count: no checks, nobody excluded.
 
-    `wanted` has, for each subject, the ids of its items.
+    `wanted` has, for each subject, the ids of its items. `remarks` are what anybody skipped or
+    flagged.
     """
 
     campaign: Campaign
@@ -76,13 +79,23 @@ class Outcome:
     tally: Tally
     subjects: dict[int, Subject]
     wanted: dict[int, list[int]]
+    remarks: list[Remark]
+
+    @property
+    def skipped(self) -> int:
+        return sum(remark.skipped for remark in self.remarks)
+
+    @property
+    def flagged(self) -> int:
+        return sum(remark.note is not None for remark in self.remarks)
 
 
 def outcome_of(session: Session, campaign: Campaign, least: float = 0.0) -> Outcome:
     """`least` is the share of attention checks that an annotator must pass to be counted."""
     kind = find_kind(campaign.kind)
     said = list(judgements(session, campaign))
-    people = _people(session, campaign, said, least)
+    noted = remarks(session, campaign)
+    people = _people(session, campaign, said, noted, least)
     out = {person.number for person in people if person.excluded}
     kept = [one for one in said if not one.is_check and one.annotator not in out]
     rows = session.scalars(
@@ -107,23 +120,31 @@ def outcome_of(session: Session, campaign: Campaign, least: float = 0.0) -> Outc
         _tally(kept, len(items)),
         subjects,
         wanted,
+        noted,
     )
 
 
 def _people(
-    session: Session, campaign: Campaign, said: Sequence[Judgement], least: float
+    session: Session,
+    campaign: Campaign,
+    said: Sequence[Judgement],
+    noted: Sequence[Remark],
+    least: float,
 ) -> list[Person]:
     answered = Counter(one.annotator for one in said if not one.is_check)
     checks = Counter(one.annotator for one in said if one.is_check)
     failed = Counter(one.annotator for one in said if one.is_check and not one.is_right)
+    skipped = Counter(one.annotator for one in noted if one.skipped)
+    flagged = Counter(one.annotator for one in noted if one.note is not None)
     rows = session.scalars(
         select(Annotator).where(Annotator.campaign_id == campaign.id).order_by(Annotator.number)
     )
     found = []
     for row in rows:
-        met, missed = checks[row.number], failed[row.number]
-        excluded = met > 0 and (met - missed) / met < least
-        found.append(Person(row.number, row.token, answered[row.number], met, missed, excluded))
+        n = row.number
+        excluded = checks[n] > 0 and (checks[n] - failed[n]) / checks[n] < least
+        counts = (answered[n], checks[n], failed[n], skipped[n], flagged[n])
+        found.append(Person(n, row.token, *counts, excluded))
     return found
 
 

@@ -9,14 +9,23 @@ from typing import Any, Final
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from counterpoint.studio.annotate.answers import last_answer
+from counterpoint.studio.annotate.answers import last_answer, last_flag
 from counterpoint.studio.annotate.assignment import left_for
 from counterpoint.studio.annotate.campaigns import link
-from counterpoint.studio.annotate.kinds import ASKS, Ask, Kind, find_kind, ranks_of
+from counterpoint.studio.annotate.kinds import (
+    ASKS,
+    SKIP,
+    AnswerError,
+    Ask,
+    Kind,
+    find_kind,
+    ranks_of,
+)
 from counterpoint.studio.annotate.questions import Question
 from counterpoint.studio.database import Annotator, Campaign, Item, Showing
 from counterpoint.studio.security import Refused, same
 
+NOTE: Final = 500  # characters
 NO_PAGE: Final = "There is no such page."
 
 
@@ -62,7 +71,7 @@ def showing_of(session: Session, seat: Seat, number: int) -> tuple[Showing, Item
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Items that were answered, and how many more there can be."""
+    """Showings that were answered or skipped, checks too, and how many more there can be."""
 
     answered: int
     left: int
@@ -73,12 +82,10 @@ class Progress:
 
 
 def progress_of(session: Session, seat: Seat) -> Progress:
-    mine = (Showing.annotator_id == seat.annotator.id) & ~Item.is_check
     counts = dict(
         session.execute(
             select(Showing.answered, func.count())
-            .join(Item, Item.id == Showing.item_id)
-            .where(mine)
+            .where(Showing.annotator_id == seat.annotator.id)
             .group_by(Showing.answered)
         )
         .tuples()
@@ -108,6 +115,8 @@ class Screen:
     caption: str  # beside images to choose from
     extra_chosen: bool
     answered: bool
+    skipped: bool
+    note: str | None  # of a flag
 
     @property
     def previous(self) -> int | None:
@@ -118,7 +127,8 @@ def screen_of(session: Session, showing: Showing, item: Item) -> Screen:
     """A question as this annotator sees it, with the answer that counts so far."""
     ask, question = ASKS[item.ask], Question.of(item.question)
     last = last_answer(session, showing)
-    value = "" if last is None else last.value
+    value = "" if last is None or last.value == SKIP else last.value
+    raised = last_flag(session, showing)
     ranks = ranks_of(value) if ask.ranked and value else [0] * len(showing.layout)
     captions = question.captions if ask.options == "captions" else ("",) * len(showing.layout)
     options = tuple(
@@ -127,11 +137,22 @@ def screen_of(session: Session, showing: Showing, item: Item) -> Screen:
     )
     caption = question.captions[0] if ask.options == "images" else ""
     extra = bool(ask.extra) and value == ask.extra
-    return Screen(showing.number, ask, options, caption, extra, last is not None)
+    return Screen(
+        showing.number,
+        ask,
+        options,
+        caption,
+        extra,
+        bool(value),
+        last is not None and not value,
+        None if raised is None else raised.note,
+    )
 
 
 def read_answer(form: Mapping[str, Any], showing: Showing, item: Item) -> str:
     """The answer in a form, whose options are numbered as they were shown."""
+    if form.get("skip"):
+        return SKIP
     ask, layout = ASKS[item.ask], showing.layout
     if ask.ranked:
         ranks = [str(form.get(f"rank{layout.index(option)}", "")) for option in sorted(layout)]
@@ -139,3 +160,11 @@ def read_answer(form: Mapping[str, Any], showing: Showing, item: Item) -> str:
     chosen = {str(position): str(option) for position, option in enumerate(layout)}
     answer = str(form.get("answer", ""))
     return ask.read(chosen.get(answer, answer), len(layout))
+
+
+def read_note(form: Mapping[str, Any]) -> str | None:
+    """What a form reports of its item; None if nothing."""
+    note = " ".join(str(form.get("note", "")).replace("\0", "").split())
+    if len(note) > NOTE:
+        raise AnswerError(f"The note is longer than {NOTE} characters.")
+    return note if note or form.get("flagged") else None

@@ -25,11 +25,15 @@ DIFFER: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """What an address asks for. `other` is a run to disagree with, `differ` in which way."""
+    """What an address asks for. `other` is a run to disagree with, `differ` in which way.
+
+    `metric` asks for the cases that a number counts: that of the group, or of the whole benchmark.
+    """
 
     run: str = ""
     benchmark: str = ""
     group: str = ""
+    metric: str = ""
     outcome: str = ""
     other: str = ""
     differ: str = ""
@@ -48,7 +52,7 @@ class Filter:
 
 def read_filter(query: Mapping[str, str]) -> Filter:
     """The filter of an address; Refused (404) for a word that means nothing."""
-    named = {name: query.get(name, "") for name in ("run", "benchmark", "group", "other")}
+    named = {name: query.get(name, "") for name in ("run", "benchmark", "group", "metric", "other")}
     outcome, differ, page = query.get("outcome", ""), query.get("differ", ""), query.get("page", "")
     if outcome not in ("", *OUTCOMES):
         raise Refused("There is no such outcome.", 404)
@@ -63,13 +67,22 @@ def chosen_rows(filter: Filter, index: Index, other: Index | None) -> np.ndarray
     """The rows that pass everything but the outcome, ascending."""
     mask = np.ones(len(index.outcomes), dtype=bool)
     if filter.group:
-        mask[:] = False
-        mask[index.members[filter.group]] = True
+        mask &= _marked(index.members[filter.group], len(mask))
+    if filter.metric:
+        mask &= _marked(index.counted[filter.metric], len(mask))
+        if not filter.group:
+            mask &= _marked(index.whole, len(mask))
     if other is not None:
         mask &= disagreeing(index, other, filter.differ)
     if filter.q:
         mask &= index.matching(filter.q)
     return np.flatnonzero(mask)
+
+
+def _marked(rows: np.ndarray, count: int) -> np.ndarray:
+    mask = np.zeros(count, dtype=bool)
+    mask[rows] = True
+    return mask
 
 
 def disagreeing(index: Index, other: Index, differ: str) -> np.ndarray:

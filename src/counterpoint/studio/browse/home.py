@@ -8,6 +8,7 @@ from starlette.responses import Response
 
 from counterpoint.studio.browse.library import Library
 from counterpoint.studio.browse.numbers import Table, numbers_table
+from counterpoint.studio.htmx import has_htmx
 from counterpoint.studio.security import same
 from counterpoint.studio.web import Web, require_admin, see_other
 
@@ -26,7 +27,7 @@ def home_router(web: Web, library: Library) -> APIRouter:
         names = sorted({name for run in runs for name in run.benchmarks})
         tables: dict[str, Table | None] = {
             name: numbers_table(library, name)
-            if name == show or library.knows_numbers(name)
+            if name == show or library.knows_numbers(name) or not has_htmx()
             else None
             for name in names
         }
@@ -34,6 +35,7 @@ def home_router(web: Web, library: Library) -> APIRouter:
             request,
             "browse_home.html",
             runs=runs,
+            models=len({run.model for run in runs}),
             tables=tables,
             having={name: library.having(name) for name in names},
             refused=library.refused(),

@@ -10,11 +10,14 @@ from __future__ import annotations
 import re
 import shlex
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 import numpy as np
 import polars as pl
 
+from counterpoint.galleries import is_gallery
+from counterpoint.metric_registry import METRICS, Metric
 from counterpoint.results import members_in
 from counterpoint.runs import Part
 from counterpoint.statistics import ALL
@@ -24,14 +27,18 @@ BETWEEN: Final = "\n"  # captions of one case in the searched text
 _WORDS: Final = 12  # of a search
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Index:
-    """`members` are the rows of each group; `text` the captions of each case in lower case."""
+    """`members` are the rows of each group; `text` the captions of each case in lower case.
+
+    `whole` are the rows that the numbers of the whole benchmark are made from.
+    """
 
     model: str
     part: Part
     outcomes: np.ndarray
     members: dict[str, np.ndarray]
+    whole: np.ndarray
     text: pl.Series
     contents: np.ndarray  # a hash of each case's id, images, captions and truth
     starts: np.ndarray
@@ -52,6 +59,22 @@ class Index:
         """A case's scores, flat."""
         found: np.ndarray = self.part.scores[self.starts[row] : self.starts[row + 1]]
         return found
+
+    @cached_property
+    def counted(self) -> dict[str, np.ndarray]:
+        """The rows that each main metric counts: its value is above 0, by the run's protocol."""
+        main = [m for m in METRICS.values() if isinstance(m, Metric) and m.main]
+        part, found = self.part, dict[str, list[np.ndarray]]()
+        for block in part.cases.blocks():
+            if is_gallery(*block.truth.shape[1:]):
+                continue
+            scores = part.cases.scores_of(block, part.scores)
+            for metric in main:
+                mask = metric.applies(block.truth) & (metric.texts == block.texts)
+                values = metric.values(scores[mask], block.truth[mask], part.protocol.tie)
+                if mask.any():
+                    found.setdefault(metric.name, []).append(block.rows[mask][values > 0])
+        return {name: np.concatenate(rows) for name, rows in found.items()}
 
     def matching(self, words: str) -> np.ndarray:
         """Which cases hold every word (its beginning will do) and every "quoted phrase"."""
@@ -95,6 +118,7 @@ def make_index(model: str, part: Part) -> Index:
         part,
         outcomes_of(part),
         groups,
+        members[ALL],
         text.str.to_lowercase(),
         said.hash(seed=0).to_numpy(),
         part.cases.pair_offsets,

@@ -19,6 +19,7 @@ from counterpoint.studio.browse.index import Index
 from counterpoint.studio.browse.library import Library, Listed
 from counterpoint.studio.browse.views import case_view
 from counterpoint.studio.security import Refused
+from counterpoint.wording import heading
 
 
 def fitted(library: Library, asked: Filter) -> tuple[Filter, Listed, Index]:
@@ -38,6 +39,7 @@ def fitted(library: Library, asked: Filter) -> tuple[Filter, Listed, Index]:
         run=run.key,
         benchmark=benchmark,
         group=asked.group if asked.group in index.members else "",
+        metric=asked.metric if asked.metric in index.counted else "",
         other=other,
         differ=asked.differ if other else "",
     )
@@ -84,6 +86,7 @@ def list_context(library: Library, asked: Filter) -> dict[str, Any]:
         "runs": library.having(filter.benchmark),
         "benchmarks": sorted({name for listed in runs for name in listed.benchmarks}),
         "groups": {label: len(members) for label, members in index.members.items()},
+        "metrics": {name: heading(name) for name in index.counted},
         "differ": DIFFER,
         "outcomes": by_outcome(passing, index),
         "passing": len(passing),

@@ -3,22 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
 
 from counterpoint.metric_registry import METRICS
 from counterpoint.results import Row
+from counterpoint.statistics import ALL
 from counterpoint.studio.browse.library import Library, Listed
 from counterpoint.studio.security import Refused
 from counterpoint.studio.web import url
-from counterpoint.wording import heading
-
-# The outcome that a number counts, where it counts just one.
-_COUNTS: Final = {
-    "augmented_accuracy": "right",
-    "brittleness": "brittle",
-    "group": "right",
-    "text_only_accuracy": "right",
-}
+from counterpoint.wording import TIES, hangs_on_ties, heading
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,12 +24,16 @@ class Number:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One run's numbers, or why it has none."""
+    """One run's numbers, or why it has none. `part` names the cases that they are made from,
+
+    if these are not all: those without positives have a line of their own.
+    """
 
     run: Listed
     address: str
     cases: int
     numbers: dict[str, Number]
+    part: str = ""
     failure: str = ""
 
 
@@ -47,37 +43,39 @@ class Table:
     headings: dict[str, str]  # by metric
     lines: list[Line]
     chance: dict[str, str]
+    ties: bool  # whether some number hangs on them
 
 
 def numbers_table(library: Library, benchmark: str) -> Table:
     """Every run's main numbers; a run that cannot be read says why."""
-    found: list[tuple[Listed, list[Row], str]] = []
+    lines: list[Line] = []
+    found: list[Row] = []
     for run in library.having(benchmark):
         try:
-            found.append((run, _main(library.numbers(run, benchmark)), ""))
+            rows = [row for row in library.numbers(run, benchmark) if METRICS[row.metric].main]
         except Refused as error:
-            found.append((run, [], str(error)))
-    names = {row.metric for _, rows, _ in found for row in rows}
+            address = url("/browse", run=run.key, benchmark=benchmark)
+            lines.append(Line(run, address, run.cases(benchmark), {}, failure=str(error)))
+            continue
+        found += rows
+        parts = dict.fromkeys(row.group for row in rows)
+        lines += [_line(run, part, [row for row in rows if row.group == part]) for part in parts]
+    names = {row.metric for row in found}
     headings = {name: heading(name) for name in METRICS if name in names}
-    chance = {r.metric: f"{100 * r.chance:.1f}" for _, rows, _ in found for r in rows if r.chance}
-    lines = [_line(run, benchmark, rows, failure) for run, rows, failure in found]
-    return Table(benchmark, headings, lines, chance)
+    chance = {r.metric: f"{100 * r.chance:.1f}" for r in found if r.chance and r.group == ALL}
+    return Table(benchmark, headings, lines, chance, any(map(hangs_on_ties, found)))
 
 
-def _main(rows: list[Row]) -> list[Row]:
-    return [row for row in rows if METRICS[row.metric].main]
-
-
-def _line(run: Listed, benchmark: str, rows: list[Row], failure: str) -> Line:
-    def address(outcome: str) -> str:
-        return url("/browse", run=run.key, benchmark=benchmark, outcome=outcome)
-
+def _line(run: Listed, part: str, rows: list[Row]) -> Line:
+    group = "" if part == ALL else part
+    place = {"run": run.key, "benchmark": rows[0].benchmark, "group": group}
     numbers = {
         row.metric: Number(
-            f"{100 * row.value:.1f}",
+            f"{100 * row.value:.1f}{TIES if hangs_on_ties(row) else ''}",
             f"{100 * (row.ci_high - row.ci_low) / 2:.1f}",
-            address(_COUNTS.get(row.metric, "")),
+            # Of a gallery, which is one case with many queries, this is the case.
+            url("/browse", **place, metric=row.metric),
         )
         for row in rows
     }
-    return Line(run, address(""), run.cases(benchmark), numbers, failure)
+    return Line(run, url("/browse", **place), max(row.n for row in rows), numbers, group)

@@ -50,7 +50,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
-    """A run's scores of a case: a line an image, a cell a caption."""
+    """A run's scores of a case: a line per caption, a cell per image."""
 
     run: Listed
     outcome: str
@@ -75,7 +75,7 @@ class CaseView:
 def case_view(run: Listed, index: Index, row: int) -> CaseView:
     """A case for the list; of a large one the beginning."""
     start = head(index.part.cases, row)
-    lines = cells_of(index, row)[: len(start.images)] if not is_large(index, row) else []
+    lines = cells_of(index, row)[:_FEW] if not is_large(index, row) else []
     images, captions = counts(index, row)
     return CaseView(
         row,
@@ -84,7 +84,7 @@ def case_view(run: Listed, index: Index, row: int) -> CaseView:
         tuple(start.groups),
         image_views(run, index, row, start),
         caption_views(start),
-        [list(column) for column in zip(*lines, strict=True)][:_FEW],
+        [line[: len(start.images)] for line in lines],
         images - len(start.images),
         captions - len(start.captions),
     )
@@ -165,7 +165,10 @@ def letter(number: int) -> str:
 
 
 def cells_of(index: Index, row: int) -> list[list[Cell]]:
-    """The score matrix of a case, coloured between its lowest and its highest score."""
+    """The scores of a case, a line per caption and a cell per image, as every page shows them.
+
+    They are coloured between the lowest and the highest score of the case.
+    """
     k, m = counts(index, row)
     scores = index.scores(row).reshape(k, m)
     truth = np.zeros(k * m, dtype=bool)
@@ -175,9 +178,9 @@ def cells_of(index: Index, row: int) -> list[list[Cell]]:
     return [
         [
             Cell(written(scores[i, j], digits), int(shades[i, j]), bool(truth[i * m + j]))
-            for j in range(m)
+            for i in range(k)
         ]
-        for i in range(k)
+        for j in range(m)
     ]
 
 

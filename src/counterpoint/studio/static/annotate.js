@@ -39,6 +39,8 @@
 
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || event.repeat) return;
+    const typing = event.target.matches("input[type=text], summary");
+    if (typing) return;
     const key = event.key.toLowerCase();
     if (!form) {
       if (key === "enter" && start && document.activeElement === document.body) start.click();
@@ -48,8 +50,11 @@
     if (key === "u") {
       const undo = document.getElementById("undo");
       if (undo) { undo.click(); done = true; }
+    } else if (key === "s") {
+      form.requestSubmit(document.getElementById("skip"));
+      done = true;
     } else if (key === "enter") {
-      if (!(document.activeElement instanceof HTMLAnchorElement)) {
+      if (!document.activeElement.matches("a, #skip")) {
         form.requestSubmit();
         done = true;
       }

@@ -24,18 +24,22 @@ _BATCH: Final = 64
 
 
 class Models:
-    """Models by id."""
+    """Models by id. `asked` are those that have been loaded, or could not be."""
 
     def __init__(self, ids: Sequence[str]) -> None:
         self.ids = tuple(dict.fromkeys(ids))
         self._locks = {id: Lock() for id in self.ids}
         self._loaded: dict[str, Model] = {}
+        self.asked: set[str] = set()
 
     def scores(self, id: str, picture: AnyPicture, captions: Sequence[str]) -> np.ndarray:
         """The model's score of each caption with the picture; a CounterpointError if it cannot."""
         with self._locks[id]:
             if id not in self._loaded:
-                self._loaded[id] = load_model(id)
+                try:
+                    self._loaded[id] = load_model(id)
+                finally:
+                    self.asked.add(id)
             try:
                 found = _scores(self._loaded[id], picture, captions)
             except MemoryError:
@@ -43,9 +47,6 @@ class Models:
         if found.shape != (len(captions),) or not np.isfinite(found).all():
             raise ModelError(f"{id} did not return one finite score for each caption.")
         return found
-
-    def is_loaded(self, id: str) -> bool:
-        return id in self._loaded
 
 
 def _scores(model: Model, picture: Any, captions: Sequence[str]) -> np.ndarray:

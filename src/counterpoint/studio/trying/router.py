@@ -12,11 +12,12 @@ from starlette.responses import Response
 
 from counterpoint.errors import ImageError
 from counterpoint.studio.browse.library import Library
+from counterpoint.studio.htmx import has_htmx
 from counterpoint.studio.pictures import LARGE, Gallery, Shown, encoded
 from counterpoint.studio.security import Refused
 from counterpoint.studio.trying.choosing import SCENES, Choice, choose
 from counterpoint.studio.trying.models import Models
-from counterpoint.studio.trying.table import tried
+from counterpoint.studio.trying.table import Tried, tried
 from counterpoint.studio.trying.texts import families, read_captions
 from counterpoint.studio.trying.uploads import MAX_BYTES, Uploads
 from counterpoint.studio.web import (
@@ -40,13 +41,23 @@ def try_router(web: Web, library: Library, gallery: Gallery, models: Models) -> 
     uploads = Uploads()
 
     @router.get("/try")
-    def show(request: Request) -> Response:
+    def show(request: Request, now: str = "") -> Response:
         context = _context(request.query_params, library, uploads, models)
+        loading = context["loading"]
+        if now or not loading or not has_htmx():
+            context["result"] = _result(context, models)
         part = wants_fragment(request)
         response = web.page(request, "try_result.html" if part else "try_page.html", **context)
         if part:
             push_url(request, response, context["address"])
         return response
+
+    @router.get("/try/answers")
+    def answers(request: Request) -> Response:
+        """The scores alone, for a page that was shown before they were there."""
+        context = _context(request.query_params, library, uploads, models)
+        result = _result(context, models)
+        return web.fragment(request, "try_answers.html", result=result)
 
     @router.post("/try")
     async def ask(request: Request) -> Response:
@@ -98,11 +109,19 @@ def _context(
     typed = read_captions(query.get("captions", ""))
     captions = typed or list(choice.captions)
     chosen = [id for id in models.ids if id in query.getlist("model")] or list(models.ids)
+    address = _link(choice.query, typed, query.getlist("model"))
     return {
         "choice": choice,
         "captions": captions,
         "ids": models.ids,
         "chosen": chosen,
-        "result": tried(models, chosen, choice.picture, families(captions)),
-        "address": _link(choice.query, typed, query.getlist("model")),
+        "result": None,
+        "loading": [id for id in chosen if id not in models.asked],
+        "address": address,
+        "answers": address.replace("/try", "/try/answers", 1),
     }
+
+
+def _result(context: dict[str, Any], models: Models) -> Tried:
+    picture = context["choice"].picture
+    return tried(models, context["chosen"], picture, families(context["captions"]))

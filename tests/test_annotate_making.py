@@ -1,0 +1,121 @@
+"""Campaigns made in the browser and on the command line, with instructions of one's own."""
+
+from __future__ import annotations
+
+import html
+
+import pytest
+from annotate_support import TOKEN, client, database, form_of
+from campaigns import outcome
+from typer.testing import CliRunner
+
+from counterpoint.cli.campaign import app as commands
+
+__all__ = ["client", "database"]  # fixtures
+OWN = 'Look twice.\nNever <script>alert(1)</script> guess: {{ 7 * 7 }} & "more".'
+TYPED = {
+    "name": "mine",
+    "source": "world-bi:size=4",
+    "kind": "image-to-text",
+    "limit": "",
+    "annotators": "3",
+    "overlap": "2",
+    "checks": "20",
+    "seed": "7",
+    "benchmark": "",
+    "instructions": OWN.replace("\n", "\r\n"),  # as browsers send it
+}
+
+
+@pytest.fixture
+def admin(client):
+    client.get(f"/?token={TOKEN}")
+    return client
+
+
+def make(admin, **typed):
+    csrf = form_of(admin.get("/campaigns").text)
+    return admin.post("/campaigns", data={**csrf, **TYPED, **typed})
+
+
+def test_a_campaign_is_made_in_the_browser_as_on_the_command_line(admin, database, tmp_path):
+    made = make(admin)
+    assert (made.status_code, made.headers["location"]) == (303, "/campaigns/mine")
+    (tmp_path / "own.txt").write_text(OWN)
+    words = ["new", "other", "world-bi:size=4", "--as", "image-to-text", "--annotators", "3"]
+    more = ["--checks", "0.2", "--seed", "7", "--instructions", str(tmp_path / "own.txt")]
+    db = ["--db", str(tmp_path / "studio.db")]
+    assert CliRunner().invoke(commands, [*words, *more, *db]).exit_code == 0
+    mine, other = (outcome(database, name) for name in ("mine", "other"))
+    assert mine.campaign.settings == other.campaign.settings
+    assert mine.campaign.settings["instructions"] == OWN
+    assert mine.campaign.source == other.campaign.source
+    assert [s.case for s in mine.subjects.values()] == [s.case for s in other.subjects.values()]
+    assert len(mine.people) == 3
+    page = admin.get("/campaigns/mine").text
+    assert page.count("/a/") == 3
+
+
+def test_own_instructions_are_text_in_place_of_the_usual_ones(admin, database):
+    make(admin)
+    person = outcome(database, "mine").people[0]
+    page = admin.get(f"/a/{person.token}").text
+    assert "Never &lt;script&gt;alert(1)" in page and "<script>alert" not in page
+    assert "{{ 7 * 7 }}" in html.unescape(page)
+    usual = "You see an image and two descriptions."
+    assert usual not in page and "Example:" in page
+    make(admin, name="usual", instructions="")
+    person = outcome(database, "usual").people[0]
+    assert usual in admin.get(f"/a/{person.token}").text
+
+
+@pytest.mark.parametrize(
+    ("typed", "why"),
+    [
+        ({"name": "a b"}, "no name for a campaign"),
+        ({"name": ""}, "no name for a campaign"),
+        ({"source": ""}, "needs a source"),
+        ({"source": "nothing-of-that-name"}, "nothing-of-that-name"),
+        ({"source": "a\0b"}, ""),
+        ({"source": "/etc/passwd"}, ""),
+        ({"kind": "guess"}, "kind of campaign"),
+        ({"annotators": "1"}, "at least as many annotators"),
+        ({"annotators": "9" * 5000}, "whole number"),
+        ({"overlap": "-1"}, "whole number"),
+        ({"checks": "many"}, "per cent"),
+        ({"checks": "nan"}, "between 0 and 0.5"),
+        ({"checks": "60"}, "between 0 and 0.5"),
+        ({"limit": "0"}, "at least one case"),
+        ({"seed": "x"}, "whole number"),
+        ({"instructions": "a" * 5001}, "at most 5,000 characters"),
+    ],
+)
+def test_what_cannot_be_made_is_said_above_the_form_with_what_was_typed(admin, typed, why):
+    answer = make(admin, **typed)
+    assert answer.status_code == 422 and 'role="alert"' in answer.text
+    assert (
+        why in html.unescape(answer.text) and "Look twice." in answer.text
+    ) or "aaaa" in answer.text
+    assert "There are none yet." in admin.get("/campaigns").text
+
+
+def test_a_name_is_taken_once(admin):
+    assert make(admin).status_code == 303
+    answer = make(admin)
+    assert answer.status_code == 422 and "there is a campaign" in answer.text
+
+
+def test_only_the_admin_makes_campaigns(client):
+    assert client.post("/campaigns", data=TYPED).status_code == 403
+    client.get(f"/?token={TOKEN}")
+    assert client.post("/campaigns", data=TYPED).status_code == 403  # no page of ours sent it
+
+
+@pytest.mark.parametrize("content", [None, b"\xff\xfe\xff"])
+def test_instructions_that_cannot_be_read_are_a_sentence(tmp_path, content):
+    path = tmp_path / "own.txt"
+    if content is not None:
+        path.write_bytes(content)
+    words = ["new", "c", "world-bi:size=4", "--as", "image-to-text", "--instructions", str(path)]
+    done = CliRunner().invoke(commands, [*words, "--db", str(tmp_path / "studio.db")])
+    assert done.exit_code == 1 and "own.txt" in done.output.replace("\n", "")
