@@ -275,7 +275,7 @@ def test_files_put_there_by_hand_after_a_refusal_are_enough(no_server, tmp_path,
 def test_a_folder_that_cannot_be_made_is_one_sentence(no_server, tmp_path):
     lay(tmp_path, "hubbed")
     assert run("hubbed", tmp_path).by_hand == [
-        f"{tmp_path / 'hubbed'}: cannot be written: File exists."
+        f"{tmp_path / 'hubbed'}: cannot be written: something else of that name is in the way."
     ]
 
 
