@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -38,14 +38,7 @@ def fill_items(
     here. `owner` is the model, its fingerprint and what an item is called.
     """
     model, fingerprint, what = owner
-    pictures: dict[int, bytes] = {}
-    failures: dict[int, str] = {}
-    for number in used_images(plan, scored).tolist():
-        try:
-            pictures[number] = plan.pictures[number].key(work.store)
-        except ImageError as error:
-            failures[number] = str(error)
-    leave_out_images(plan, failures, scored)
+    pictures = _picture_keys(plan, scored, work)
 
     def key(item: Item) -> bytes:
         texts = (plan.texts[text] for text in item[1:])
@@ -59,39 +52,56 @@ def fill_items(
     broken = broken_pictures([plan.pictures[i] for i in numbers])
     leave_out_images(plan, {numbers[i]: why for i, why in broken.items()}, scored)
     items = {keys[item]: item for item in wanted()}
-    answered = len(items.keys() - missing)  # in runs before this one
-    refused: dict[Item, str] = {}
-
-    def compute(some: list[Item]) -> np.ndarray:
-        nonlocal answered
-        images, *texts = zip(*some, strict=True)
-        lists = ([plan.texts[text] for text in column] for column in texts)
-        try:
-            values = ask([plan.pictures[i] for i in images], *lists)
-        except RefusedInputsError as error:
-            answered += len(some) - len(error.reasons)
-            refused.update({some[place]: why for place, why in error.reasons.items()})
-            if not answered:
-                _refuse_hopeless(refused)
-            raise
-        answered += len(some)
-        return values
-
     label = f"{what}s"
     if isinstance(model, Announcing):
         label = f"{label}: {model.announce(len(missing & items.keys()))}"
+    asking = _Asking(ask, plan, answered=len(items.keys() - missing))
     owned, progress = f"{fingerprint} {what}s", work.progress
-    fill(compute, items, work.store, work.batch, progress, label, owned, may_refuse=True)
-    reasons = {keys[item]: why for item, why in refused.items()}
-    same = {item: reasons[found] for item, found in keys.items() if found in reasons}
-    leave_out_items(plan, same, scored)
+    fill(asking, items, work.store, work.batch, progress, label, owned, may_refuse=True)
+    reasons = {keys[item]: why for item, why in asking.refused.items()}
+    refused = {item: reasons[found] for item, found in keys.items() if found in reasons}
+    leave_out_items(plan, refused, scored)
     return key
 
 
-def _refuse_hopeless(refused: Mapping[Item, str]) -> None:
-    """So much refused and nothing answered: it is the model, not what it is asked."""
-    if len(refused) >= _HOPELESS and len({image for image, *_ in refused}) >= _IMAGES:
-        raise ModelError(
-            f"the model refuses all of the first {len(refused):,} questions, so no more are asked: "
-            f"{next(iter(refused.values()))}"
-        ) from None
+def _picture_keys(plan: Plan, scored: dict[str, Scored], work: Work) -> dict[int, bytes]:
+    """Of the images that are needed; those that cannot be had are left out."""
+    found: dict[int, bytes] = {}
+    failures: dict[int, str] = {}
+    for number in used_images(plan, scored).tolist():
+        try:
+            found[number] = plan.pictures[number].key(work.store)
+        except ImageError as error:
+            failures[number] = str(error)
+    leave_out_images(plan, failures, scored)
+    return found
+
+
+class _Asking:
+    """Asks a model, and remembers what it refuses. `answered` counts from runs before this one."""
+
+    def __init__(self, ask: Callable[..., np.ndarray], plan: Plan, answered: int) -> None:
+        self.ask, self.plan, self.answered = ask, plan, answered
+        self.refused: dict[Item, str] = {}
+
+    def __call__(self, items: list[Item]) -> np.ndarray:
+        images, *texts = zip(*items, strict=True)
+        lists = ([self.plan.texts[text] for text in column] for column in texts)
+        try:
+            values = self.ask([self.plan.pictures[i] for i in images], *lists)
+        except RefusedInputsError as error:
+            self.answered += len(items) - len(error.reasons)
+            self.refused |= {items[place]: why for place, why in error.reasons.items()}
+            if self._hopeless():
+                raise ModelError(
+                    f"the model refuses all of the first {len(self.refused):,} questions, so no "
+                    f"more are asked: {error}"
+                ) from None
+            raise
+        self.answered += len(items)
+        return values
+
+    def _hopeless(self) -> bool:
+        """So much refused and nothing answered: it is the model, not what it is asked."""
+        images = {image for image, *_ in self.refused}
+        return not self.answered and len(self.refused) >= _HOPELESS and len(images) >= _IMAGES
