@@ -130,7 +130,7 @@ def test_a_model_is_tried_on_a_drawn_scene_and_on_an_upload(page, base, tmp_path
     page.goto(f"{base}/try?scene=4")
     assert "Loading world:base" in page.locator(".answers").inner_text()
     page.wait_for_selector(".answers .cell", timeout=120_000)  # spaCy and the model are loaded
-    page.get_by_label("Captions, one a line").fill("the ring and the small star")
+    page.get_by_label("Captions, one per line").fill("the ring and the small star")
     page.get_by_role("button", name="Score").click()
     page.wait_for_url("**captions=**")
     assert page.locator("tr.caption .said").inner_text() == "the ring and the small star"
