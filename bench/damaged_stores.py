@@ -34,7 +34,7 @@ OUTCOMES = ("same scores", TOLD, "refused in a sentence", "other error", "crashe
 class Tiny:
     """A dual encoder whose vectors are hashes: the same for an item whatever its batch is."""
 
-    context_length = None
+    context_length: int | None = None
 
     def __init__(self, width: int) -> None:
         self.width, self.fingerprint = width, f"tiny {width}"

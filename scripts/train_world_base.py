@@ -38,6 +38,7 @@ from counterpoint.world.scene import Scene
 
 MEAN, STD = 0.5, 0.25
 AVERAGED = 0.998  # of the averaged weights at each step; the rest is the newest
+CONTEXT = 77  # of the saved model, as CLIP's: captions of the world have at most 24 tokens
 _STREAM = 0x6261_7365  # keeps these draws apart from any others of the seed
 MODEL = {
     "embed_dim": 128,
@@ -171,6 +172,12 @@ def scene_pixels(scenes: list[Scene], device: str) -> torch.Tensor:
 def save(model: Any, folder: Path, config: dict[str, Any], merges: bytes, note: str) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     weights = {name: value.half().contiguous().cpu() for name, value in model.state_dict().items()}
+    # Positions beyond those that were trained repeat the last one: longer captions can be read, and
+    # what is made of them means no more than the model knows.
+    table = weights["positional_embedding"]
+    more = table[-1:].expand(CONTEXT - len(table), -1)
+    weights["positional_embedding"] = torch.cat([table, more])
+    config["model_cfg"]["text_cfg"]["context_length"] = CONTEXT
     save_file(weights, folder / "open_clip_model.safetensors", metadata={"format": "pt"})
     (folder / "open_clip_config.json").write_text(json.dumps(config, indent=2) + "\n")
     (folder / "bpe_merges.txt.gz").write_bytes(merges)

@@ -59,6 +59,7 @@ class Endpoint:
     thinks: bool = False  # takes neither max_tokens nor a temperature
     says: str | None = None  # instead of an answer
     refuses: str | None = None  # captions with this word
+    rejects: str | None = None  # questions with this word: HTTP 400
     counts_tokens: bool = True
     model: str = "snapshot-1"
     delay: float = 0.0
@@ -184,6 +185,8 @@ async def respond(endpoint: Endpoint, request: Request) -> Response:
     asked = read(body)
     endpoint.asked.append(asked)
     fault = endpoint.faults.popleft() if endpoint.faults else endpoint.always_fault
+    if endpoint.rejects and endpoint.rejects in asked.text:
+        fault = "400"
     held = len(endpoint.asked) > endpoint.prompt
     await asyncio.sleep(30.0 if held else 2.0 if fault == "slow" else endpoint.delay)
     whole = json.dumps(answer(endpoint, asked)).encode()

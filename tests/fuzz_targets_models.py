@@ -30,6 +30,7 @@ from counterpoint.models import LoadOptions, load_model
 from counterpoint.models.detector_heads import CONFIG as DETECTOR
 from counterpoint.models.detector_heads import WEIGHTS as HEADS
 from counterpoint.models.detector_heads import Head, Heads, Saved, read, save
+from counterpoint.models.own_code import guarded
 from counterpoint.train.building import Run
 from counterpoint.train.building import build as build_run
 from counterpoint.train.checkpoints import load_last, random_states, restore_random
@@ -53,11 +54,10 @@ def model_config(data: bytes, folder: Path) -> None:
 
 
 def tokenizer_config(data: bytes, folder: Path) -> None:
-    """Another config of a model folder, which transformers would read."""
-    if not (folder / WEIGHTS).exists():
-        save_model(folder)
+    """A config that is examined before transformers reads it."""
     (folder / "tokenizer_config.json").write_bytes(data)
-    load_model(f"open_clip:local-dir:{folder}", CPU)
+    with guarded("a model", folder, CPU):
+        pass
 
 
 def weights(name: str) -> Callable[[bytes, Path], None]:
@@ -97,8 +97,9 @@ def checkpoint(name: str) -> Callable[[bytes, Path], None]:
 
     def target(data: bytes, folder: Path) -> None:
         run, before = small_run(), random_states()
-        place = save_checkpoint(folder, capture(run, STEP), keep=1)
-        (place / name).write_bytes(data)
+        if not (folder / "checkpoints").exists():
+            save_checkpoint(folder, capture(run, STEP), keep=1)
+        (folder / "checkpoints" / f"step-{STEP:08d}" / name).write_bytes(data)
         try:
             if (saved := load_last(folder, torch.device("cpu"))) is not None:
                 restore(run, saved)
@@ -132,7 +133,9 @@ def detector(name: str) -> Callable[[bytes, Path], None]:
     """A file of a detector's folder."""
 
     def target(data: bytes, folder: Path) -> None:
-        save(folder / "d", _detector())
+        if not (folder / "d").exists():
+            head = Head(np.ones(4, np.float32), np.zeros(1, np.float32))
+            save(folder / "d", Saved(Heads(head, head), "world:base", "f", {}))
         (folder / "d" / name).write_bytes(data)
         read(folder / "d")
 
@@ -154,9 +157,10 @@ def _state() -> Any:
     return json.loads(json.dumps({"format": 1, "step": STEP, **captured.state}))
 
 
-def _detector() -> Saved:
-    head = Head(np.ones(4, np.float32), np.zeros(1, np.float32))
-    return Saved(Heads(head, head), "world:base", "f", {"settings": {"seed": 0}})
+def _heads() -> bytes:
+    sizes = {"weight": 4, "bias": 1}
+    names = [(f"{side}.{part}", n) for side in ("image", "caption") for part, n in sizes.items()]
+    return to_safetensors({name: np.ones(n, np.float32) for name, n in names})
 
 
 def _pickled(**more: Any) -> bytes:
@@ -206,7 +210,7 @@ TARGETS = {
         _bytes(lambda: to_safetensors({k: v.numpy() for k, v in build(CLIP).state_dict().items()})),
     ),
     "recipe file": Target(recipe_file, _bytes(lambda: recipe_text("hp-hn").encode())),
-    "recipe change": Target(recipe_change, _bytes(lambda: b"loss.negatives.weight=[0.5, {a: 1}]")),
+    "recipe change": Target(recipe_change, _bytes(lambda: b"loss.negatives.weight=0.5")),
     "shard": Target(shard, _bytes(_shard)),
     "state": Target(checkpoint("state.json"), _json(_state)),
     "optimiser": Target(
@@ -215,12 +219,20 @@ TARGETS = {
     ),
     "recipe of a run": Target(run_recipe, _json(lambda: small_run().recipe.settled())),
     "log": Target(log, _bytes(lambda: b'{"event": "step", "step": 1, "loss": 0.5}\n' * 4)),
-    "training.json": Target(about, _json(lambda: {"wise": {"alpha": 1, "base": {"id": "a"}}})),
+    "training.json": Target(
+        about,
+        _json(
+            lambda: {
+                "wise": {
+                    "base": {"id": "a", "fingerprint": "1"},
+                    "tuned": {"id": "b", "fingerprint": "2"},
+                }
+            }
+        ),
+    ),
     "detector": Target(
         detector(DETECTOR),
         _json(lambda: {"format": 1, "encoder": "world:base", "encoder_fingerprint": "f"}),
     ),
-    "detector weights": Target(
-        detector(HEADS), _bytes(lambda: to_safetensors({"image.weight": np.ones(4, "f4")}))
-    ),
+    "detector weights": Target(detector(HEADS), _bytes(_heads)),
 }

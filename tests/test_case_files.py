@@ -11,10 +11,12 @@ import pytest
 from case_support import build, some_case
 from hypothesis import given
 from hypothesis import strategies as st
+from models_for_tests import is_sentence
 from support import FEW, case, square, table, write_lines
 
+from counterpoint.benchmarks import load_benchmark
 from counterpoint.case_files import read_cases, write_cases
-from counterpoint.cases import SCHEMA, Case, Cases, ImageRef
+from counterpoint.cases import SCHEMA, Case, Cases, ImageRef, caption_case
 from counterpoint.errors import CaseError
 
 LINE = {"id": "a", "images": ["x.jpg"], "captions": ["yes", "no"], "truth": [[1, 0]]}
@@ -128,7 +130,7 @@ def test_a_missing_column_is_named(name: str, tmp_path: Path) -> None:
 def test_a_column_of_another_type_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "c.parquet"
     table(4).frame.with_columns(captions=pl.lit(3)).write_parquet(path)
-    with pytest.raises(CaseError, match=r"c\.parquet: not a readable Parquet file"):
+    with pytest.raises(CaseError, match=r"c\.parquet: not a readable case table"):
         read_cases(path)
 
 
@@ -186,3 +188,89 @@ def test_any_case_survives_a_table_and_both_files(
     lines = write_lines(folder / "c.jsonl", *map(as_line, numbered))
     for cases in (built, read_cases(folder / "c.parquet"), read_cases(lines)):
         assert [cases.case(i) for i in range(len(cases))] == numbered
+
+
+# --- hostile lines -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("truth", "said"),
+    [
+        ([["true", "false"]], "'true'"),
+        ([[1.0, 0.0]], "1.0"),
+        ([[2, 0]], "2"),
+        ([[None, True]], "None"),
+        ([[[], True]], r"\[\]"),
+    ],
+)
+def test_truth_is_true_or_false(truth: object, said: str, tmp_path: Path) -> None:
+    path = write_lines(tmp_path / "c.jsonl", json.dumps(LINE | {"truth": truth}))
+    with pytest.raises(CaseError, match=rf"line 1 .*'truth' should be true or false, it is {said}"):
+        read_cases(path)
+
+
+def test_truth_may_be_zeros_and_ones(tmp_path: Path) -> None:
+    numbers = json.dumps(LINE | {"truth": [[1, 0]], "captions": ["a", "b"]})
+    words = json.dumps(LINE | {"truth": [[True, False]], "captions": ["a", "b"]})
+    one, two = (
+        read_cases(write_lines(tmp_path / f"{n}.jsonl", line))
+        for n, line in enumerate([numbers, words])
+    )
+    assert one.frame.equals(two.frame)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"id": "\\ud800"}',
+        "[" * 100_000,
+        '{"id": ' + "9" * 5000 + "}",
+        json.dumps(LINE | {"images": [{"path": "a.png", "box": [0, 0, 1, 2**31]}]}),
+        json.dumps(LINE | {"images": [{"path": "a.png", "box": [-(2**31) - 1, 0, 1, 1]}]}),
+        json.dumps(LINE | {"images": [{"path": "a.png", "box": [0] * 100_000}]}),
+        json.dumps(LINE | {"captions": "x" * 1_000_000}),
+        json.dumps(LINE | {"truth": [[True]] * 100_000}),
+    ],
+    ids=range(8),
+)
+def test_hostile_lines_are_refused_in_a_short_sentence(line: str, tmp_path: Path) -> None:
+    path = write_lines(tmp_path / "c.jsonl", line)
+    with pytest.raises(CaseError, match=r"line 1|case '") as error:
+        read_cases(path)
+    assert is_sentence(error.value) and len(str(error.value)) < 1000
+
+
+def test_cases_that_the_table_cannot_hold_are_named() -> None:
+    good = [caption_case(str(n), ImageRef("a.png"), ["yes"], ["no"]) for n in range(3)]
+    for bad in (
+        caption_case("bad", ImageRef("a.png", (0, 0, 1, 2**40)), ["yes"], ["no"]),
+        caption_case("bad", ImageRef("a.png"), ["\ud800"], ["no"]),
+    ):
+        with pytest.raises(CaseError, match="case 'bad'") as error:
+            Cases.build([*good, bad, *good], source="the test")
+        assert is_sentence(error.value)
+
+
+def test_a_mark_before_the_first_line_is_accepted(tmp_path: Path) -> None:
+    path = write_lines(tmp_path / "c.jsonl", json.dumps(LINE))
+    expected = read_cases(path)
+    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
+    assert read_cases(path).frame.equals(expected.frame)
+
+
+@pytest.mark.parametrize("name", ["cases.json", "cases.csv", "cases.tsv"])
+def test_another_ending_is_told_which_there_are(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text("[]")
+    with pytest.raises(CaseError, match=r"ends in \.parquet or \.jsonl"):
+        load_benchmark(str(tmp_path / name))
+
+
+def test_texts_that_are_not_utf_8_are_refused(tmp_path: Path) -> None:
+    """pyarrow writes and reads them, and polars would take them for texts."""
+    path = tmp_path / "c.parquet"
+    frame = table(4).frame
+    captions = frame["captions"].list.eval(pl.lit("MARK")).alias("captions")
+    frame.with_columns(captions).write_parquet(path, compression="uncompressed")
+    path.write_bytes(path.read_bytes().replace(b"MARK", b"M\xff\xfeK"))
+    with pytest.raises(CaseError, match=r"not a readable Parquet file: .*UTF8"):
+        read_cases(path)

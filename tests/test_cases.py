@@ -63,6 +63,8 @@ MALFORMED = {
     "truth of nothing": ({"truth": [None]}, "truth"),
     "empty label": ({"groups": ["g", ""]}, "label is empty"),
     "null label": ({"groups": [None]}, "label is empty"),
+    "our label": ({"groups": ["g", "all"]}, "called 'all'"),
+    "our other label": ({"groups": ["without positives/g"]}, "called 'without positives'"),
 }
 
 

@@ -21,6 +21,7 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from counterpoint.benchmarks import load_benchmark
+from counterpoint.benchmarks.sugarcrepe import SUBSETS
 from counterpoint.cases import Case
 from counterpoint.cli import app
 from counterpoint.data import health as health_file
@@ -28,9 +29,6 @@ from counterpoint.data.catalogue import Catalogue, Needs
 from counterpoint.data.sources import File, Files
 from counterpoint.doctor import Blind, Health, examine
 from counterpoint.models.blind import FOLDS
-
-SUBSETS = ("add_att", "add_obj", "replace_att", "replace_obj", "replace_rel", "swap_att")
-SUBSETS = (*SUBSETS, "swap_obj")
 
 
 @pytest.fixture(autouse=True)

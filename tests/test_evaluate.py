@@ -199,7 +199,8 @@ def test_the_default_folder_is_the_same_for_the_same_question(good):
 
 def test_an_older_run_is_replaced_and_other_things_are_not(good, tmp_path):
     evaluate("random", good, out=tmp_path / "run")
-    evaluate("blind:length", good, out=tmp_path / "run")
+    evaluate("random", good, out=tmp_path / "run", batch_size=7)
+    evaluate("blind:length", good, out=tmp_path / "run", overwrite=True)
     assert load_run(tmp_path / "run").model == "blind:length"
     (tmp_path / "letters").mkdir()
     (tmp_path / "letters" / "mother.txt").write_text("dear")
@@ -207,6 +208,32 @@ def test_an_older_run_is_replaced_and_other_things_are_not(good, tmp_path):
         evaluate("random", good, out=tmp_path / "letters")
     assert (tmp_path / "letters" / "mother.txt").read_text() == "dear"
     assert not list(tmp_path.glob(".*tmp")) and not list(tmp_path.glob(".*old"))
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"models": "blind:length"},
+        {"benchmarks": "world-swap:size=4"},
+        {"limit": 2},
+        {"precision": "bf16"},
+        {"protocol": "aro-order"},
+    ],
+)
+def test_a_run_of_another_question_is_not_replaced(good, tmp_path, other):
+    asked = {"models": "random", "benchmarks": good, "out": tmp_path / "run"}
+    [before] = evaluate(**asked)
+    with pytest.raises(RunError, match=r"holds a run of random on .*--overwrite"):
+        evaluate(**{**asked, **other})
+    assert manifest_of(before) == json.loads((tmp_path / "run" / "run.json").read_text())
+
+
+def test_two_models_of_one_name_are_refused(good, tmp_path):
+    models = [("m", Colours()), ("m", Colours())]
+    with pytest.raises(CounterpointError, match="2 models are called m"):
+        evaluate(models, good, out=tmp_path / "runs")
+    [run] = evaluate([models[0], models[0]], good, out=tmp_path / "runs")  # the same one twice
+    assert run.model == "m"
 
 
 # --- options -----------------------------------------------------------------------------------
@@ -365,7 +392,7 @@ def test_run_json_says_what_was_done(bad, tmp_path):
 
 def test_the_data_hash_follows_the_data(good, bad, tmp_path):
     def hash_of(file: str) -> str:
-        [run] = evaluate("random", file, out=tmp_path / "run")
+        [run] = evaluate("random", file, out=tmp_path / "run", overwrite=True)
         return manifest_of(run)["benchmarks"][file]["data_hash"]
 
     before = hash_of(good)

@@ -11,7 +11,7 @@ from fuzz_targets_models import TARGETS
 
 from counterpoint.errors import CounterpointError
 
-INPUTS = 120
+INPUTS = 200
 _GROWTH = 2**20  # KiB
 
 

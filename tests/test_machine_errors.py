@@ -16,6 +16,7 @@ import pytest
 import typer
 from cli_support import counterpoint, own_place, run_folder, write_cases
 
+from counterpoint.__main__ import main
 from counterpoint.cli import console
 from counterpoint.errors import CounterpointError, Terminated, explain, reason
 from counterpoint.untrusted import parse_json, shortened, shown, without_controls
@@ -168,6 +169,30 @@ def test_a_stop_while_modules_are_imported_is_no_traceback(tmp_path):
     child.send_signal(signal.SIGINT)
     assert child.communicate(timeout=30)[1] == ""
     assert child.returncode == 130
+
+
+@pytest.mark.parametrize(("stop", "status"), [(KeyboardInterrupt, 130), (Terminated, 143)])
+def test_a_stop_that_a_compiled_module_hides_is_one(monkeypatch, stop, status):
+    """pybind11 makes it an ImportError: "initialization failed"."""
+
+    def run():
+        raise ImportError("initialization failed") from stop()
+
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    monkeypatch.setattr("counterpoint.cli.main", run)
+    with pytest.raises(SystemExit) as caught:
+        main()
+    assert caught.value.code == status
+
+
+def test_a_module_that_is_missing_is_not_taken_for_a_stop(monkeypatch):
+    def run():
+        raise ImportError("no such module")
+
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    monkeypatch.setattr("counterpoint.cli.main", run)
+    with pytest.raises(ImportError, match="no such module"):
+        main()
 
 
 # --- what comes from outside -------------------------------------------------------------------

@@ -340,3 +340,31 @@ def test_a_missing_package_names_the_extra(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "transformers", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'counterpoint\[vlm\]'"):
         load_model(f"open_clip:local-dir:{folder}")
+
+
+@pytest.mark.usefixtures("unbuilt")
+@pytest.mark.parametrize(
+    "tower",
+    [
+        {"layers": 10**9},
+        {"layers": [10**9, 1, 1, 1]},
+        {"width": 10**6},
+        {"width": 0, "layers": 10**30},
+        {"vocab_size": 10**12},
+        {"context_length": 10**8},
+        {"image_size": 10**7},
+        {"patch_size": 10**5},
+        {"mlp_ratio": 1e300},
+    ],
+    ids=repr,
+)
+@pytest.mark.parametrize("part", ["vision_cfg", "text_cfg"])
+def test_a_config_for_more_weights_than_there_are_is_not_built(tmp_path, tower, part):
+    folder = save_model(tmp_path / "m")
+    config = {**CLIP, part: {**CLIP[part], **tower}}
+    (folder / CONFIG).write_text(json.dumps({"model_cfg": config}))
+    for id in (
+        f"open_clip:local-dir:{folder}",
+        f"checkpoint:{folder / WEIGHTS}@local-dir:{folder}",
+    ):
+        assert "it does not belong to them" in refusal(id)

@@ -80,6 +80,7 @@ def tower_folder(folder: Path, marker: Path) -> Path:
 
 def hub(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every repository that open_clip asks for is this folder."""
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     monkeypatch.setattr(
         open_clip.factory,
         "download_pretrained_from_hf",

@@ -58,6 +58,9 @@ def test_rows_as_json_and_the_report() -> None:
     }
     assert {row["accuracy_after"] for row in rows} == {0.5}
     report = json.loads(Path("r.json").read_text())
+    accuracies = [row.pop("accuracy_before") for row in rows]  # printed to six digits
+    exact = [row.pop("accuracy_before") for row in report["rows"]]
+    assert accuracies == pytest.approx(exact, rel=1e-5)
     assert report["rows"] == rows and report["after"] == rows[0]["after"]
     assert len(pl.read_parquet("o.parquet")) == rows[0]["after"] + 1
 

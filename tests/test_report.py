@@ -12,7 +12,7 @@ import pytest
 from support import case, gallery, mixed, owned, part, random_run, random_scores, run_of, table
 
 from counterpoint.benchmarks import completeness
-from counterpoint.cases import Cases
+from counterpoint.cases import Absent, Cases
 from counterpoint.comparison import compare
 from counterpoint.errors import NotFoundError, RunError
 from counterpoint.metric_registry import METRICS
@@ -256,6 +256,27 @@ def test_benchmarks_share_a_sheet_while_they_fit():
     assert [len(sheet.columns) for sheet in tables.whole] == [6, 6]
 
 
+def test_cases_without_positives_have_columns_of_their_own():
+    made = [case(i, positives=2 if i < 24 else 1) for i in range(40)]
+    cases = Cases.build(made, source="test")
+    scores = np.zeros(int(cases.pair_offsets[-1]), dtype=np.float32)
+    scores[72:] = np.tile([1, 0], 16)  # right without positives, tied with them
+    run = run_of(part(cases, scores))
+    tables = report_tables([run], Options(resamples=FEW))
+    [sheet] = tables.whole
+    assert [(head.title, head.cases) for head in sheet.heads] == [
+        ("bench", "24"),
+        ("bench, without positives", "16"),
+    ]
+    [line, chance] = sheet.lines
+    assert [cell.value for cell in line.cells] == ["0.0", "0.0", "0.0", "100.0"]
+    assert [cell.ties for cell in line.cells] == [True, True, True, False]
+    assert [cell.value for cell in chance.cells] == ["50.0", "33.3", "33.3", "50.0"]
+    assert not any(
+        head.group == "without positives" for s in tables.groups["bench"] for head in s.heads
+    )
+
+
 # --- notices -----------------------------------------------------------------------------------
 
 
@@ -279,3 +300,11 @@ def test_runs_on_different_benchmarks_and_data_say_so():
     said = [notice.text for notice in notices(gather(runs))]
     assert any("asked for different cases" in text for text in said)
     assert "c was not evaluated on bench." in said and "a was not evaluated on other." in said
+
+
+def test_a_report_tells_what_the_data_lacked():
+    [mine] = published_run("a").parts.values()
+    absent = (Absent("swap_obj", "file missing", 245), Absent("add_att", "rows missing", 3))
+    [notice] = notices(gather([run_of(replace(mine, absent=absent), model="a")]))
+    assert "file missing: 245 cases; rows missing: 3 cases" in notice.text
+    assert notice.cases == (("swap_obj", "file missing"), ("add_att", "rows missing"))

@@ -164,6 +164,11 @@ def _doubtful(caption: str, seed: int) -> list[Pair]:
     return make_by_rules([Source("0", None, caption)], settings).pairs
 
 
+def test_what_is_laid_out_has_not_lied() -> None:
+    assert "lying" in " ".join(made_of("a dog laying on a bed", "synonyms"))
+    assert "lied" not in " ".join(made_of("skis laid out on a floor", "synonyms"))
+
+
 def test_a_sure_synonym_goes_before_a_doubtful_one() -> None:
     for seed in range(20):
         found = _doubtful("a large red ball", seed)

@@ -108,7 +108,10 @@ def test_a_run_of_which_everything_was_left_out_is_kept(tmp_path: Path) -> None:
 
 def test_an_older_run_is_replaced_and_nothing_else_stays(folder: Path) -> None:
     newer = random_run(table(4), seed=9, model="newer")
-    save_run(newer, folder)
+    with pytest.raises(RunError, match="--overwrite"):
+        save_run(newer, folder)
+    assert_same(load_run(folder), full_run())
+    save_run(newer, folder, overwrite=True)
     assert_same(load_run(folder), newer)
     assert [path.name for path in folder.parent.iterdir()] == ["run"]
     assert sorted(p.name for p in folder.iterdir()) == [
@@ -125,7 +128,7 @@ def test_a_failure_leaves_the_older_run(folder: Path, monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(runs, "write_scores", fail)
     with pytest.raises(RunError, match="disk full"):
-        save_run(random_run(table(4), seed=9), folder)
+        save_run(random_run(table(4), seed=9), folder, overwrite=True)
     assert_same(load_run(folder), full_run())
     assert find_runs(folder.parent) == [folder]
 

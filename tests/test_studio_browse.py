@@ -320,7 +320,7 @@ def test_a_run_that_is_made_anew_is_read_anew(tmp_path, monkeypatch):
     assert "No runs yet" in page.get("/browse").text
     write_run(tmp_path / "r", "m", b=(cases, repeated(cases, ("right",))))
     assert badges(page.get("/browse").text) == ["right"] * 4
-    write_run(tmp_path / "r", "m2", b=(cases, repeated(cases, ("wrong",))))
+    write_run(tmp_path / "r", "m", b=(cases, repeated(cases, ("wrong",))))
     assert badges(page.get("/browse").text) == ["wrong"] * 4
 
 

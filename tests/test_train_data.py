@@ -32,6 +32,7 @@ from train_data_support import (
 from counterpoint.errors import DataError
 from counterpoint.train.data import DataConfig
 from counterpoint.train.data_opening import open_data
+from counterpoint.train.problems import UNREADABLE, Problems
 from counterpoint.train.sampling import fold, key, order, part, take, uniforms
 
 
@@ -112,7 +113,7 @@ def test_a_batch_holds_what_the_rows_say(tmp_path):
             assert texts["positives"][place] in row["positives"]
         else:
             assert texts["positives"][place] == row["caption"]  # a stand-in, masked
-    assert not data.problems
+    assert not data.problems.counts
 
 
 def test_texts_share_the_length_of_the_longest(tmp_path):
@@ -244,8 +245,8 @@ def test_hard_images_come_with_their_own_texts(tmp_path):
             if n:
                 met[n, (near - n) % SIZE] += 1
     assert set(met) == {(n, i) for n in range(1, SIZE) for i in (1, 2, 3)}  # each neighbour once
-    [problem] = data.problems
-    assert "without a near image" in problem and data.problems[problem] == 3
+    [(problem, count)] = data.problems.told().items()
+    assert "without a near image" in problem and count == 3
 
 
 def test_fewer_neighbours_are_the_nearest(tmp_path):
@@ -288,9 +289,9 @@ def test_a_broken_image_is_stood_in_for_and_told(tmp_path):
         and said(batch.captions[place]) == f"caption {n}"
         for place, n in enumerate(batch.samples)
     )
-    told = "\n".join(data.problems)
+    told = "\n".join(data.problems.told())
     assert "3.png: not an image that can be read" in told and "4.png: no such file" in told
-    assert sum(data.problems.values()) >= 2
+    assert data.problems.counts.total() >= 2
     again = opened(path, batch=SIZE)
     assert same(batch, again.batch(0, 0)) and again.problems == data.problems
     twice = [Counter(again.batch(epoch, 0).samples) for epoch in range(6)]
@@ -303,7 +304,42 @@ def test_problems_of_workers_are_told_too(tmp_path, worker_sockets):
     (tmp_path / "photos/3.png").unlink()
     data = opened(path, workers=2)
     assert sum(len(batch.samples) for batch in data.stream(0, 3)) == SIZE
-    assert sum(data.problems.values()) == 1
+    assert data.problems.counts.total() == 1
+
+
+def test_problems_do_not_grow_with_what_is_broken(tmp_path):
+    """A checkpoint holds them: one count for each kind, and a few examples."""
+    path = training_file(tmp_path, rows_of(60))
+    data = opened(path, batch=30)
+    for number in range(0, 60, 4):
+        (tmp_path / f"photos/{number}.png").unlink()
+    for epoch in range(2):
+        data.batch(epoch, 0), data.batch(epoch, 1)
+    [(line, count)] = data.problems.told().items()
+    assert count >= 30 and line.count("no such file") == 3
+    assert line.startswith("samples that cannot be read: replaced by another sample, for instance:")
+    assert len(str(data.problems.as_json())) < 1000
+
+
+def test_problems_of_two_ranks_are_those_of_one():
+    messages = [f"image {n}: no such file." for n in range(9)]
+    alone, first, second = Problems(), Problems(), Problems()
+    for number, message in enumerate(messages):
+        alone.add("broken", message)
+        (first, second)[number % 2].add("broken", message)
+    second.update(first)
+    assert second == alone == Problems.of(alone.as_json())
+    assert alone.counts == {"broken": 9} and alone.examples == {"broken": messages[:3]}
+
+
+def test_problems_of_an_old_checkpoint():
+    """Every message had a count of its own, and every sample a message."""
+    old = {f"image {n}: no such file. Another sample stood in.": 2 for n in range(10, 60)}
+    old |= {"image x: broken. The negative has no image then.": 1}
+    old |= {"captions without an image: left out": 7}
+    found = Problems.of(old)
+    assert list(found.counts.values()) == [100, 1, 7]
+    assert found.examples[UNREADABLE] == [f"image {n}: no such file." for n in (10, 11, 12)]
 
 
 def test_a_wrong_folder_is_an_error_at_once(tmp_path):
@@ -319,14 +355,14 @@ def test_a_negative_without_its_image_file_is_masked_and_told(tmp_path):
     batch = data.batch(0, 0)
     place = batch.samples.index(2)
     assert not batch.has_negative_image[place] and batch.has_negative[place, 0]
-    assert any("2-1.png: no such file" in problem for problem in data.problems)
+    assert any("2-1.png: no such file" in problem for problem in data.problems.told())
 
 
 def test_rows_without_an_image_are_left_out_and_counted(tmp_path):
     rows = rows_of()
     rows[5]["image"] = None
     data = opened(training_file(tmp_path, rows), batch=SIZE - 1)
-    assert data.problems == {"captions without an image: left out": 1}
+    assert data.problems.told() == {"captions without an image: left out": 1}
     assert "caption 5" not in said(data.batch(0, 0).captions)
 
 

@@ -28,7 +28,7 @@ from counterpoint.errors import CounterpointError, DataError, ModelError, RunErr
 from counterpoint.evaluation import evaluate
 from counterpoint.train import loop, losses
 from counterpoint.train.building import build
-from counterpoint.train.logs import Log
+from counterpoint.train.logs import Log, Silent
 
 __all__ = ["one_thread"]  # fixtures
 
@@ -105,6 +105,19 @@ def test_benchmarks_give_one_table_and_evaluations_on_the_way(tmp_path, monkeypa
     assert any(name.endswith("augmented_accuracy") for name in found)
     run_small(tmp_path, "steps=4", out="undisturbed")
     assert same(weights(tmp_path / "run"), weights(tmp_path / "undisturbed"))
+
+
+def test_the_evaluation_in_the_end_says_what_it_is_and_how_to_do_without(tmp_path, monkeypatch):
+    monkeypatch.setenv("COUNTERPOINT_CACHE", str(tmp_path / "cache"))
+
+    lines: list[str] = []
+    display = Silent()
+    monkeypatch.setattr(display, "say", lines.append)
+    for out, benchmarks in (("one", "['world-swap:size=5']"), ("none", "[]")):
+        changes = ("steps=1", f"benchmarks={benchmarks}")
+        loop.train(small_recipe(tmp_path, *changes, out=out), display)
+    [line] = lines
+    assert "evaluated on world-swap:size=5 (benchmarks=[] leaves this out)" in line
 
 
 def test_precision_and_cached_batches_make_little_difference(tmp_path):

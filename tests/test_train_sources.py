@@ -193,9 +193,9 @@ def test_broken_samples_of_shards(shards):
     batch = data.batch(0, 0)
     assert len(batch.samples) == 8
     assert {"a", ""}.isdisjoint(said(batch.captions)) and "caption c" in said(batch.captions)
-    told = "\n".join(data.problems)
+    told = "\n".join(data.problems.told())
     assert "not an image" in told and "nested too deeply" in told
-    assert data.problems["samples without an image or a caption: left out"] == 1
+    assert data.problems.counts["samples without an image or a caption: left out"] == 1
 
 
 def _png(rgb: tuple[int, int, int]) -> bytes:

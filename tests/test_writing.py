@@ -212,7 +212,7 @@ def test_writers_that_wait_all_come_through(write: Write, tmp_path: Path) -> Non
 
 def _save_often(folder: Path, name: str) -> None:
     for _ in range(8):
-        save_run(random_run(table(2), seed=0, model=name), folder)
+        save_run(random_run(table(2), seed=0, model=name), folder, overwrite=True)
 
 
 def test_runs_saved_at_once_are_whole(tmp_path: Path) -> None:
@@ -300,7 +300,7 @@ def test_a_kill_between_the_renames_hides_no_run(tmp_path: Path) -> None:
     folder.rename(writing._old(folder))
     assert load_run(folder).folder == folder
     folder.rename(writing._old(folder))
-    save_run(random_run(table(2), seed=0, model="newer"), folder)
+    save_run(random_run(table(2), seed=0, model="newer"), folder, overwrite=True)
     assert load_run(tmp_path).model == "newer" and names(folder.parent) == ["run"]
 
 

@@ -19,7 +19,11 @@ def main() -> None:
         from counterpoint.cli import main as run
 
         run()
-    except KeyboardInterrupt as stop:
+    except (KeyboardInterrupt, ImportError) as error:
+        # A compiled module that is interrupted while it is imported raises an ImportError.
+        stop = error.__cause__ if isinstance(error, ImportError) else error
+        if not isinstance(stop, KeyboardInterrupt):
+            raise
         sys.exit(143 if isinstance(stop, Terminated) else 130)
 
 

@@ -43,6 +43,9 @@ _CHECKS: Final[dict[str, pl.Expr]] = {
     "groups is null: use an empty list": pl.col("groups").is_null(),
     "a group label is empty": _any("groups", _each.is_null() | (_each == "")),
     "a group is called 'all', which stands for the whole benchmark": _any("groups", _each == "all"),
+    "a group is called 'without positives', which stands for cases of that kind": _any(
+        "groups", _each.str.starts_with("without positives")
+    ),
     "it has no cluster": pl.col("cluster").is_null() | (pl.col("cluster") == ""),
 }
 

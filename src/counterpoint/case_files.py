@@ -1,4 +1,4 @@
-"""Case tables on disk: Parquet in the table's own schema, or JSON Lines, a case a line.
+"""Case tables on disk: Parquet in the table's own schema, or JSON Lines, one case per line.
 
     {"id": "1", "images": ["a.jpg"], "captions": ["a b", "b a"], "truth": [[true, false]]}
 

@@ -7,6 +7,7 @@
     +-- MissingExtraError    an optional dependency is not installed
     +-- PluginError          a module of another package cannot be imported
     +-- ModelError           a model cannot be loaded or used as asked
+    |   +-- RefusedInputsError   it cannot score some of its inputs   (scoring/kinds.py)
     +-- ImageError           an image is missing or cannot be read
     +-- StoreError           the embedding store is damaged or cannot be opened
     +-- RunError             a run folder is missing, damaged or does not fit

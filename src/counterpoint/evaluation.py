@@ -9,7 +9,7 @@ from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -21,14 +21,15 @@ from counterpoint.command_line import recorded_command
 from counterpoint.errors import CounterpointError
 from counterpoint.galleries import smaller_galleries, unanswered, without_images
 from counterpoint.models import LoadOptions, load_model
-from counterpoint.progress import Named, Progress, Quiet
+from counterpoint.progress import Named, Progress, shown
 from counterpoint.protocols import Protocol, get_protocol
-from counterpoint.runs import Part, Run, refuse_other, save_run
+from counterpoint.runs import Part, Run, question, refuse_other, save_run
 from counterpoint.scoring.engine import score
 from counterpoint.scoring.kinds import Described, Model
 from counterpoint.scoring.left_out import Scored
 from counterpoint.scoring.store import Store, default_store, digest
 from counterpoint.scoring.work import Work
+from counterpoint.untrusted import shortened
 
 BATCH = 128
 
@@ -45,17 +46,21 @@ def evaluate(
     device: str = "auto",
     precision: str = "fp32",
     trust_remote_code: bool = False,
+    overwrite: bool = False,
     store: str | Path | None = None,
-    progress: Progress | None = None,
+    progress: Progress | Literal["auto"] | None = "auto",
 ) -> list[Run]:
     """Score every model on every benchmark and write a run folder for each model.
 
     `models` are ids, or pairs of a name and an object of one of the kinds in `scoring.kinds`.
     `out` is the run folder itself for one model, and holds a folder per model for several; without
-    it, runs go to `runs/`. `trust_remote_code` runs Python code that comes with the models and can
-    do whatever you can do; the run records it. Cases that could not be scored are named in
-    `Run.parts[...].left_out`, what the data lack of the published benchmark in
-    `Run.parts[...].absent`.
+    it, runs go to `runs/`. A folder that holds a run of another question (model, benchmarks,
+    protocol, limit, precision) is refused unless `overwrite` says so. `trust_remote_code` runs
+    Python code that comes with the models and can do whatever you can do; the run records it.
+
+    Cases that could not be scored are named in `Run.parts[...].left_out`, what the data lack of the
+    published benchmark in `Run.parts[...].absent`. On a terminal and in a notebook, bars show what
+    it does; `progress=None` shows nothing.
     """
     models = [models] if isinstance(models, str) else _each_once(models)
     benchmarks = [benchmarks] if isinstance(benchmarks, str) else list(dict.fromkeys(benchmarks))
@@ -74,16 +79,18 @@ def evaluate(
     options = {"limit": limit, "batch_size": batch_size, **asdict(loading)}
     names = [model if isinstance(model, str) else model[0] for model in models]
     asked = repr((benchmarks, options, str(data), sorted(p.name for p in protocols.values())))
+    _refuse_shared_names(names)
     folders = _folders(names, None if out is None else Path(out), asked)
-    for folder in folders:
-        refuse_other(folder)
+    used = {name: chosen.name for name, chosen in protocols.items()}
+    for name, folder in zip(names, folders, strict=True):
+        refuse_other(folder, question(name, used, options), overwrite=overwrite)
     hashes = {name: cases.content_hash() for name, cases in tables.items()}
     overlong = {name: chosen.overlong for name, chosen in protocols.items()}
     runs = []
-    with Store(Path(store) if store else default_store()) as opened:
+    with shown(progress) as bars, Store(Path(store) if store else default_store()) as opened:
         for model, name, folder in zip(models, names, folders, strict=True):
             loaded = load_model(model, loading) if isinstance(model, str) else model[1]
-            work = Work(opened, batch_size, Named(progress or Quiet(), name))
+            work = Work(opened, batch_size, Named(bars, name))
             scored = score(loaded, tables, overlong, work)
             parts = {
                 key: replace(
@@ -93,7 +100,7 @@ def evaluate(
                 for key in tables
             }
             manifest = _manifest(loaded, options, opened.notes())
-            runs.append(save_run(Run(name, parts, manifest), folder))
+            runs.append(save_run(Run(name, parts, manifest), folder, overwrite=overwrite))
     return runs
 
 
@@ -101,6 +108,15 @@ def _each_once(models: Sequence[str | tuple[str, Model]]) -> list[str | tuple[st
     """An object is the same model only if it is the same object: it need not be hashable."""
     keys = (model if isinstance(model, str) else (model[0], id(model[1])) for model in models)
     return list(dict(zip(keys, models, strict=True)).values())
+
+
+def _refuse_shared_names(names: Sequence[str]) -> None:
+    for name in names:
+        if names.count(name) > 1:
+            raise CounterpointError(
+                f"{names.count(name)} models are called {shortened(name)}, and each writes a run; "
+                "give every model a name of its own."
+            )
 
 
 def prepare(cases: Cases, protocol: Protocol, limit: int | None) -> Cases:

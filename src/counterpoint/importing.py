@@ -17,7 +17,7 @@ from counterpoint.errors import DataError
 from counterpoint.evaluation import prepare, slug
 from counterpoint.importing_wide import read_wide
 from counterpoint.protocols import get_protocol
-from counterpoint.runs import Part, Run, file_digest, refuse_other, save_run
+from counterpoint.runs import Part, Run, file_digest, question, refuse_other, save_run
 from counterpoint.tables import read_table
 from counterpoint.untrusted import shown
 
@@ -37,18 +37,21 @@ def import_scores(
     data: str | Path | None = None,
     out: str | Path | None = None,
     protocol: str | None = None,
+    overwrite: bool = False,
 ) -> Run:
     """A run from a table of scores: case_id, image, caption, score.
 
     Or one row per case, with a column for each pair (see `importing_wide`). `image` and `caption`
     count from 0 within the case. Every pair of the benchmark must be there once; no image is
-    needed. The scores are taken as made under the official protocol.
+    needed. The scores are taken as made under the official protocol. A folder that holds a run of
+    another model or benchmark is refused unless `overwrite` says so.
     """
     path = Path(path)
     folder = Path(out) if out else Path("runs") / f"{slug(name)}-{slug(benchmark)}-imported"
-    refuse_other(folder)
     known, cases = load_benchmark(benchmark, None if data is None else Path(data))
     chosen = get_protocol(protocol or known.protocol)
+    asked = question(name, {benchmark: chosen.name}, {})
+    refuse_other(folder, asked, overwrite=overwrite)
     absent = absent_from(benchmark, cases, chosen)
     cases = prepare(cases, chosen, None)
     table = read_wide(path)
@@ -64,7 +67,7 @@ def import_scores(
         "versions": {"counterpoint": version("counterpoint")},
     }
     part = Part(benchmark, cases, scores, chosen, absent=absent)
-    return save_run(Run(name, {benchmark: part}, manifest), folder)
+    return save_run(Run(name, {benchmark: part}, manifest), folder, overwrite=overwrite)
 
 
 def _scores(table: pl.DataFrame, cases: Cases, path: Path) -> np.ndarray:

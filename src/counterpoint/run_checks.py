@@ -83,10 +83,10 @@ def _misfit(value: Any, shape: Any, name: str) -> str | None:
         fits = False
     elif isinstance(shape, tuple):
         fits = isinstance(value, str) and value in shape
-    elif shape is int:  # every number is a count, and true is none
-        fits = type(value) is int and 0 <= value < 2**63
     else:
         fits = isinstance(value, shape)
+        if isinstance(value, int) and shape is not object:  # a count, which true is not
+            fits = fits and type(value) is int and 0 <= value < 2**63
     return None if fits else f"{name or 'it'} is {shown(value)}"
 
 

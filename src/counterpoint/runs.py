@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -71,10 +72,30 @@ class Run:
         return sum(part.missing for part in self.parts.values())
 
 
-def save_run(run: Run, folder: Path) -> Run:
-    """Write a run folder, in place of an older one if there is one."""
-    refuse_other(folder)
+class Question(NamedTuple):
+    """What a run asks: which model, on what, how. Its answers are the scores."""
+
+    model: str
+    protocols: Mapping[str, str]  # by benchmark
+    options: Mapping[str, Any]
+
+    def __str__(self) -> str:
+        told = [f"{self.model} on {', '.join(self.protocols)}"]
+        told += [f"{name}={value}" for name, value in self.options.items() if value is not None]
+        return ", ".join(told)
+
+
+def question(model: str, protocols: Mapping[str, str], options: Mapping[str, Any]) -> Question:
+    """Of all options, those that change what is asked."""
+    return Question(model, protocols, {name: options.get(name) for name in ("limit", "precision")})
+
+
+def save_run(run: Run, folder: Path, *, overwrite: bool = False) -> Run:
+    """Write a run folder, in place of an older one that asks the same question."""
+    protocols = {name: part.protocol.name for name, part in run.parts.items()}
+    asked = question(run.model, protocols, run.manifest.get("options", {}))
     with whole_folder(folder, RunError, wait=_WAIT) as draft:
+        refuse_other(folder, asked, overwrite=overwrite)  # again: hours may have gone by
         _case_table(run).write_parquet(draft / _CASES)
         parts = ((name, part.cases, part.scores) for name, part in run.parts.items())
         write_scores(draft / _SCORES, parts)
@@ -90,14 +111,27 @@ def save_run(run: Run, folder: Path) -> Run:
     return Run(run.model, run.parts, manifest, folder)
 
 
-def refuse_other(folder: Path) -> None:
-    """Raise if something else than a run stands where a run should go."""
+def refuse_other(folder: Path, asked: Question, *, overwrite: bool = False) -> None:
+    """Raise if something else stands where a run should go, or a run that asks something else."""
     if folder.is_dir():
         other = any(folder.iterdir()) and not (folder / _MANIFEST).is_file()
     else:
         other = folder.exists()
     if other:
         raise RunError(f"{folder} exists and is no run folder; choose another --out.")
+    if overwrite or not (folder / _MANIFEST).is_file():
+        return
+    try:
+        manifest = _read_manifest(folder)
+    except RunError:
+        return  # a damaged run holds nothing that could be lost
+    protocols = {name: about["protocol"]["name"] for name, about in manifest["benchmarks"].items()}
+    there = question(manifest["model"], protocols, manifest.get("options", {}))
+    if there != asked:
+        raise RunError(
+            f"{folder} holds a run of {shortened(there)}, and this one would be of "
+            f"{shortened(asked)}; choose another --out, or say --overwrite."
+        )
 
 
 def _describe(part: Part) -> dict[str, Any]:
@@ -177,7 +211,9 @@ def load_run(path: str | Path) -> Run:
 def _read_manifest(folder: Path) -> dict[str, Any]:
     path = folder / _MANIFEST
     try:
-        manifest = parse_json(path.read_bytes(), f"{path} is damaged", RunError)
+        manifest = parse_json(path.read_bytes(), "it", RunError)
+    except RunError as error:
+        raise RunError(f"{path} is damaged ({error}); run the evaluation again.") from None
     except OSError as error:
         raise RunError(f"{path}: cannot be read: {reason(error)}.") from None
     version = manifest.get("format", FORMAT) if isinstance(manifest, dict) else FORMAT

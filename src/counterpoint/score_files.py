@@ -108,8 +108,8 @@ def read_scores(path: Path, parts: Iterable[tuple[str, Cases]]) -> dict[str, np.
             found = {name: _read_part(name, cases, rows, path) for name, cases in parts}
             if rows.take(1) is not None:
                 raise RunError(f"{path}: has more rows than its cases have pairs.")
-    except (pa.ArrowException, OSError) as error:
-        raise RunError(f"{path}: cannot be read: {shortened(error).rstrip('.')}.") from None
+    except (pa.ArrowException, ValueError, OSError) as error:  # ValueError: texts not in UTF-8
+        raise RunError(f"{path}: cannot be read: {shortened(error).rstrip('. ')}.") from None
     return found
 
 

@@ -12,6 +12,7 @@ import polars as pl
 from counterpoint.errors import CounterpointError, DataError
 from counterpoint.untrusted import shortened, shown
 
+_POLARS: Final = (pl.exceptions.PolarsError, pl.exceptions.PanicException)  # at damaged files
 _MARK: Final = b"\xef\xbb\xbf"  # Windows puts it before the first line of a text
 
 
@@ -29,6 +30,7 @@ def parquet_frames(
         with pq.ParquetFile(path) as file:
             schema, empty = file.schema_arrow, True
             for batch in file.iter_batches(rows):
+                batch.validate(full=True)  # texts are UTF-8, which polars takes for granted
                 yield pl.DataFrame(pa.Table.from_batches([batch]))
                 empty = False
             if empty:
@@ -51,7 +53,7 @@ def read_table(path: Path, columns: Mapping[str, pl.DataType]) -> pl.DataFrame:
                 f"it should have {', '.join(columns)}."
             )
         return table.with_columns(_cast(table[name], kind, path) for name, kind in columns.items())
-    except (pl.exceptions.PolarsError, UnicodeDecodeError, OSError) as error:
+    except (*_POLARS, UnicodeDecodeError, OSError) as error:
         why = shortened(error).rstrip(". ") or type(error).__name__
         raise DataError(f"{path}: not a readable table: {why}.") from None
 

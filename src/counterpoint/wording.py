@@ -102,6 +102,8 @@ class Counted(Protocol):
     @property
     def benchmark(self) -> str: ...
     @property
+    def group(self) -> str: ...
+    @property
     def metric(self) -> str: ...
     @property
     def value(self) -> float: ...
@@ -130,10 +132,13 @@ def ties_by_model(rows: Iterable[Counted]) -> dict[str, str]:
     Metrics of one benchmark with the same count are named together. A metric's ties are its own: a
     case may be wrong whatever a tie decides, and then its metric does not hang on it.
     """
+    from counterpoint.statistics import ALL  # which needs SciPy
+
     counts: dict[str, dict[str, dict[tuple[int, int], list[str]]]] = {}
     for row in rows:
         if row.ties:
-            mine = counts.setdefault(row.model, {}).setdefault(row.benchmark, {})
+            where = row.benchmark if row.group == ALL else f"{row.benchmark}, {row.group}"
+            mine = counts.setdefault(row.model, {}).setdefault(where, {})
             mine.setdefault((row.ties, row.n), []).append(heading(row.metric))
     return {
         model: "; ".join(

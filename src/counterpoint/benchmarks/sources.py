@@ -114,7 +114,7 @@ def named_rows(path: Path, benchmark: str) -> Iterator[tuple[str, dict[str, Any]
 
 
 def jsonl_rows(path: Path, benchmark: str) -> Iterator[dict[str, Any]]:
-    """The objects of a file that holds one a line."""
+    """The objects of a file that holds one per line."""
     with opened(path, benchmark) as file:
         for place, line in enumerate(file, start=1):
             if not line.strip():

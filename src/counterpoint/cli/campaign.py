@@ -203,10 +203,9 @@ def results(
 
 def _save(found: Outcome, human: Path | None, out: Path | None) -> None:
     if human:
-        from counterpoint.runs import refuse_other, save_run
+        from counterpoint.runs import save_run
         from counterpoint.studio.annotate.human import human_run
 
-        refuse_other(human)
         run = save_run(human_run(found), human)
         missing = f", {counted(run.left_out, 'case')} without an answer" if run.left_out else ""
         errors.print(f"saved {human}{missing}", soft_wrap=True)

@@ -50,9 +50,10 @@ def compare(
     from counterpoint.runs import load_run
 
     refuse_missing_folder(html)
-    a, b = load_run(run_a), load_run(run_b)
-    chosen = get_protocol(protocol) if protocol else None
-    found = comparison.compare(a, b, chosen)
+    with errors.status("resampling"):
+        a, b = load_run(run_a), load_run(run_b)
+        chosen = get_protocol(protocol) if protocol else None
+        found = comparison.compare(a, b, chosen)
     if as_json:
         print_json(results.as_json(found))
     else:

@@ -7,17 +7,16 @@ import json
 import math
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, ParamSpec
 
 import typer
 from rich.console import Console, ConsoleOptions, RenderableType
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.segment import Segment
 
 from counterpoint.errors import CounterpointError, Terminated, explain
-from counterpoint.progress import Advance
+from counterpoint.progress import Bars, bars_on
 from counterpoint.untrusted import without_controls
 
 P = ParamSpec("P")
@@ -49,35 +48,8 @@ output = Terminal(width=None if sys.stdout.isatty() else _PIPE_WIDTH)
 errors = Terminal(stderr=True)
 
 
-class Bars:
-    """Progress bars for the engine."""
-
-    def __init__(self, bars: Progress) -> None:
-        self.bars = bars
-
-    def note(self, text: str) -> None:
-        self.bars.console.print(text, style="yellow", soft_wrap=True)
-
-    def start(self, what: str, total: int | None) -> Advance:
-        self.bars.start()  # only now: what never starts leaves no empty line behind
-        task = self.bars.add_task(what, total=total)
-        return lambda steps: self.bars.update(task, advance=steps)
-
-
-@contextmanager
-def progress_bars() -> Iterator[Bars]:
-    columns = (
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-    )
-    bars = Progress(*columns, console=errors)
-    try:
-        yield Bars(bars)
-    finally:
-        if bars.live.is_started:
-            bars.stop()
+def progress_bars() -> AbstractContextManager[Bars]:
+    return bars_on(errors)
 
 
 def plainly(verb: Callable[P, None], *, resumes: bool = False) -> Callable[P, None]:

@@ -40,7 +40,7 @@ def train(
             min=0.1, max=0.8, help="Share not trained on: half chooses the epoch, half is the test."
         ),
     ] = 0.2,
-    seed: Annotated[int, typer.Option(min=0)] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=2**63 - 1)] = 0,
     batch_size: BatchSize = 128,
     device: Device = "auto",
     precision: Annotated[str, typer.Option(help="fp32, tf32, bf16 or fp16.")] = "fp32",

@@ -17,6 +17,7 @@ from counterpoint.cli.options import (
     Device,
     Groups,
     Limit,
+    Overwrite,
     ProtocolName,
 )
 
@@ -77,6 +78,7 @@ def evaluate(
     ] = False,
     clean: Clean = False,
     groups: Groups = False,
+    overwrite: Overwrite = False,
     allow_missing: AllowMissing = False,
     as_json: AsJson = False,
 ) -> None:
@@ -100,12 +102,14 @@ def evaluate(
             device=device,
             precision=precision,
             trust_remote_code=trust_remote_code,
+            overwrite=overwrite,
             progress=bars,
         )
         options = LoadOptions(device, precision, trust_remote_code)
         flips = _flips(runs, options, bars) if check_precision else []
-    shown = with_clean(runs) if clean else runs
-    rows = [row for run in shown for row in results.rows(run, groups=groups or as_json)]
+    with errors.status("resampling"):
+        shown = with_clean(runs) if clean else runs
+        rows = [row for run in shown for row in results.rows(run, groups=groups or as_json)]
     if as_json:
         print_json(results.as_json(rows))
     else:

@@ -59,7 +59,7 @@ KeepRefused = Annotated[
     bool, typer.Option("--keep-refused", help="Keep refused texts, marked with the reason.")
 ]
 Doubtful = Annotated[
-    bool, typer.Option("--doubtful", help="Also synonyms that do not fit everywhere.")
+    bool, typer.Option("--doubtful", help="Also words that may be false: narrower, or noted.")
 ]
 WordNet = Annotated[
     bool, typer.Option("--wordnet/--no-wordnet", help="Use WordNet if it is installed.")

@@ -7,8 +7,15 @@ from typing import Annotated
 
 import typer
 
-from counterpoint.cli.console import output, print_json
-from counterpoint.cli.options import AllowMissing, AsJson, DataFolder, Groups, ProtocolName
+from counterpoint.cli.console import errors, output, print_json
+from counterpoint.cli.options import (
+    AllowMissing,
+    AsJson,
+    DataFolder,
+    Groups,
+    Overwrite,
+    ProtocolName,
+)
 
 
 def import_scores(
@@ -24,6 +31,7 @@ def import_scores(
     data: DataFolder = None,
     out: Annotated[Path | None, typer.Option(help="The run's folder. Else: in runs/.")] = None,
     protocol: ProtocolName = None,
+    overwrite: Overwrite = False,
     groups: Groups = False,
     allow_missing: AllowMissing = False,
     as_json: AsJson = False,
@@ -41,8 +49,12 @@ def import_scores(
     from counterpoint.cli.tables import print_results
     from counterpoint.importing import import_scores as make_run
 
-    run = make_run(file, benchmark, name, data=data, out=out, protocol=protocol)
-    rows = results.rows(run, groups=groups or as_json)
+    with errors.status("reading scores"):
+        run = make_run(
+            file, benchmark, name, data=data, out=out, protocol=protocol, overwrite=overwrite
+        )
+    with errors.status("resampling"):
+        rows = results.rows(run, groups=groups or as_json)
     if as_json:
         print_json(results.as_json(rows))
     else:

@@ -41,6 +41,9 @@ ProtocolName = Annotated[
 AllowMissing = Annotated[
     bool, typer.Option("--allow-missing", help="Exit with 0 although cases were left out.")
 ]
+Overwrite = Annotated[
+    bool, typer.Option("--overwrite", help="Replace a run of another model or benchmark in --out.")
+]
 BatchSize = Annotated[int, typer.Option(min=1, help="Images, captions or pairs at a time.")]
 Device = Annotated[
     str, typer.Option(help="auto, cpu, cuda, cuda:N or mps.", callback=_known_device)

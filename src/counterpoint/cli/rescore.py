@@ -35,11 +35,12 @@ def rescore(
     from counterpoint.protocols import get_protocol
     from counterpoint.runs import find_runs, load_run
 
-    loaded = [load_run(folder) for path in runs for folder in find_runs(path)]
-    loaded = with_clean(loaded) if clean else loaded
-    chosen = get_protocol(protocol) if protocol else None
     wanted = groups or as_json
-    rows = [row for run in loaded for row in results.rows(run, chosen, groups=wanted)]
+    with errors.status("resampling"):
+        loaded = [load_run(folder) for path in runs for folder in find_runs(path)]
+        loaded = with_clean(loaded) if clean else loaded
+        chosen = get_protocol(protocol) if protocol else None
+        rows = [row for run in loaded for row in results.rows(run, chosen, groups=wanted)]
     if as_json:
         print_json(results.as_json(rows))
         return
@@ -49,5 +50,6 @@ def rescore(
     for run in loaded if averages else []:
         for part in filter(lambda part: len(part.cases), run.parts.values()):
             used = results.fitting(part, chosen)
-            found = results.side_by_side(part, chosen)
+            with errors.status("resampling"):
+                found = results.side_by_side(part, chosen)
             output.print(averages_table(part.benchmark, run.model, found, used))

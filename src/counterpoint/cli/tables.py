@@ -139,7 +139,7 @@ def _print_ties(shown: Sequence[Row]) -> None:
     """What the mark means, and for each model how many values of each metric hang on ties."""
     if any(map(hangs_on_ties, shown)):
         output.print(f"{TIES} {TIES_MEANING}", style="dim")
-    for model, counts in ties_by_model(row for row in shown if row.group == ALL).items():
+    for model, counts in ties_by_model(row for row in shown if row.group in WHOLE).items():
         output.print(f"Ties of {model}: {counts}", style="dim")
 
 

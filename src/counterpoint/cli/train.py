@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from counterpoint.cli.console import Bars, counted, errors, output, print_json
+from counterpoint.cli.console import counted, errors, output, print_json
 from counterpoint.cli.options import AsJson
+from counterpoint.progress import Bars
 
 if TYPE_CHECKING:
     from counterpoint.train.loop import Trained

@@ -70,8 +70,9 @@ def verify(
     from counterpoint.runs import load_run
     from counterpoint.statistics import ALL
 
-    loaded = load_run(run)
-    found = check_run(loaded, model)
+    with errors.status("resampling"):
+        loaded = load_run(run)
+        found = check_run(loaded, model)
     if as_json:
         print_json(plain(found))
     else:

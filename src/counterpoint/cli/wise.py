@@ -98,7 +98,8 @@ def wise(
                 batch_size=batch_size,
                 progress=bars,
             )
-        found = _found(chosen, runs, groups=groups or as_json)
+        with errors.status("resampling"):
+            found = _found(chosen, runs, groups=groups or as_json)
         _print(found, runs, (base, tuned), groups=groups, as_json=as_json)
         if plot is not None:
             wise_plot.draw(found, plot, f"from {base} to {tuned}")

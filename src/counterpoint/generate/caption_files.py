@@ -113,7 +113,7 @@ def _parquet(path: Path, options: CaptionOptions) -> Iterator[Row]:
                     cells = {name: f"parquet:{path.name}#{name}/{number}" for name in images}
                     yield Row(f"{path}: row {number}", {**row, **cells})
                     number += 1
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, UnicodeDecodeError, OSError) as error:
         why = shortened(str(error).partition("\n")[0]).rstrip(".") or type(error).__name__
         raise DataError(f"{path}: row {number}: not a readable Parquet file: {why}.") from None
 

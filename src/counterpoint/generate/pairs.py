@@ -16,7 +16,7 @@
 | seed        | int                         | |
 | checks      | list of str                 | the checks that it has passed |
 | refused     | str                         | empty, or the check that it failed and why |
-| doubt       | str                         | why a passed positive may yet be false: `narrower` |
+| doubt       | str                         | why a positive may yet be false, as `narrower` |
 | scores      | list of {name, value}       | of `refine`, and of whatever else scored it |
 | text_images | list of {path, seed, score} | candidates for an image of which `text` is true |
 | text_image  | str or null                 | the one that was chosen |
@@ -74,6 +74,8 @@ SCHEMA: Final = pl.Schema(
 )
 _NEEDED: Final = ("source", "caption", "text", "kind", "type")
 _EMPTIABLE: Final = ("subtype", "method", "version", "refused", "doubt")
+# Polars panics at some damaged files.
+_POLARS: Final = (pl.exceptions.PolarsError, pl.exceptions.PanicException)
 _METADATA: Final = b"counterpoint"
 _ROWS: Final = 50_000  # read at a time
 
@@ -235,7 +237,7 @@ def _reading(path: Path) -> Iterator[None]:
         raise DataError(f"{path}: no such file.")
     try:
         yield
-    except (pl.exceptions.PolarsError, pa.ArrowException, OSError) as error:
+    except (*_POLARS, pa.ArrowException, UnicodeDecodeError, OSError) as error:
         why = shortened(str(error).partition("\n")[0]).rstrip(".") or type(error).__name__
         raise DataError(f"{path}: not a readable pairs file: {why}.") from None
 

@@ -14,6 +14,7 @@ import polars as pl
 from counterpoint.errors import DataError, reason
 from counterpoint.generate.making import CAPTIONS, MADE
 from counterpoint.generate.pairs import Pair, read_about, read_pairs, tabulate, write_pairs
+from counterpoint.untrusted import shortened
 from counterpoint.writing import whole_file
 
 Counts = Counter[tuple[str, str]]  # by (what, `made` or why not)
@@ -43,7 +44,7 @@ class Parts:
         if not all(same.values()):
             other = next(key for key, value in same.items() if not value)
             raise DataError(
-                f"{self.folder} holds work begun with another {other}; "
+                f"{self.folder} holds work begun with another {shortened(other)}; "
                 "finish that first, name another -o, or remove the folder."
             )
 

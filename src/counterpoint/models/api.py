@@ -6,14 +6,16 @@ score is P(yes) / (P(yes) + P(no)) of the first token of the answer to `Does thi
 captions of an image, in both orders, and a caption's score is its mean share (`scoring.choices`).
 A probe at loading finds out which; `api:MODEL?mode=logprobs` or `?mode=choice` asks for one.
 `?side=N` is the longer side of the images that are sent at most (1024), `?image=png` sends them
-without loss. An answer that is a refusal or cannot be read counts as 0.5, and is counted.
+without loss. An answer that is a refusal or cannot be read counts as 0.5, and is counted. A request
+that the endpoint rejects (HTTP 400 and its like) costs the cases that need it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -32,6 +34,7 @@ from counterpoint.models.api_settings import (
 )
 from counterpoint.protocols import Overlong
 from counterpoint.scoring.choices import score_by_choices
+from counterpoint.scoring.kinds import RefusedInputsError
 from counterpoint.scoring.left_out import Scored
 from counterpoint.scoring.pictures import Picture
 from counterpoint.scoring.store import digest
@@ -42,7 +45,7 @@ try:
 except ImportError:
     raise MissingExtraError("api:...", "vlm") from None
 else:
-    from counterpoint.models.api_client import Client, Pause, Question
+    from counterpoint.models.api_client import Client, Pause, Question, RequestError
     from counterpoint.models.api_probe import Found, data_url, probe
 
 _MIDPOINT: Final = 0.5
@@ -55,7 +58,7 @@ class _Api:
 
     def __init__(self, client: Client, settings: Settings, found: Found) -> None:
         self.client, self.settings, self.found = client, settings, found
-        self.estimate, self.refused, self.unread = "", 0, 0
+        self.estimate, self.refused, self.unread, self.rejected = "", 0, 0, 0
         # A name may come to mean another model: what the endpoint says it runs goes in.
         served = (client.endpoint.name, client.endpoint.shown(), found.answer.model)
         images = (settings.side, settings.image, IMAGES[settings.image])
@@ -91,6 +94,8 @@ class _Api:
                 f"of {usage.answers:,} answers {refused:,} were refusals and {unread:,} could not "
                 f"be read; each of them counts as {_MIDPOINT}."
             )
+        if self.rejected:
+            notes.append(f"rejected requests: {self.rejected:,}; their cases are left out.")
         if len(usage.models) > 1:
             notes.append(f"the endpoint changed its model on the way: {sorted(usage.models)}.")
         return {
@@ -107,6 +112,7 @@ class _Api:
                 "tokens_out": usage.tokens_out,
                 "refused": refused,
                 "unread": unread,
+                "rejected": self.rejected,
             },
             "price": self.client.endpoint.price,
             "versions": {"openai": openai.__version__},
@@ -117,18 +123,32 @@ class _Api:
         price = self.client.endpoint.price
         return f", ${(tokens_in * price[0] + tokens_out * price[1]) / 1e6:,.2f}" if price else ""
 
-    def _ask(self, questions: Sequence[Question]) -> list[Answer]:
+    def _ask(self, questions: Sequence[Question]) -> list[Answer | RequestError]:
         return self.client.ask(questions, self._encode, self.found.request)
 
     def _encode(self, picture: Picture) -> str:
         return data_url(picture.open(), self.settings)
 
-    def _counted(self, answer: Answer, value: float | None) -> float:
+    def _counted(
+        self, answer: Answer | RequestError, read: Callable[[Answer], float | None]
+    ) -> float | RequestError:
+        if isinstance(answer, RequestError):
+            self.rejected += 1
+            return answer
+        value = read(answer)
         if value is not None and not answer.refused:
             return value
         self.refused += answer.refused
         self.unread += not answer.refused
         return _MIDPOINT
+
+
+def _scores(found: Sequence[float | RequestError]) -> np.ndarray:
+    reasons = {n: str(each) for n, each in enumerate(found) if isinstance(each, RequestError)}
+    values = np.array([each for each in found if not isinstance(each, RequestError)])
+    if reasons:
+        raise RefusedInputsError(values, reasons)
+    return values
 
 
 class ApiYes(_Api):
@@ -137,7 +157,7 @@ class ApiYes(_Api):
     def score_pairs(self, pictures: Sequence[Picture], captions: Sequence[str]) -> np.ndarray:
         pairs = zip(pictures, captions, strict=True)
         answers = self._ask([Question(picture, ask_yes(caption)) for picture, caption in pairs])
-        return np.array([self._counted(answer, yes_share(answer)) for answer in answers])
+        return _scores([self._counted(answer, yes_share) for answer in answers])
 
 
 class ApiChoice(_Api):
@@ -152,16 +172,23 @@ class ApiChoice(_Api):
         orders = [order for p, a, b in both for order in ((p, a, b), (p, b, a))]
         answers = self._ask([Question(p, ask_choice(a, b)) for p, a, b in orders])
         wins = [
-            self._counted(answer, first_wins(answer, a, b))
+            self._counted(answer, partial(first_wins, first=a, second=b))
             for answer, (_, a, b) in zip(answers, orders, strict=True)
         ]
-        return (np.array(wins[0::2]) + 1 - np.array(wins[1::2])) / 2
+        return _scores([_share(*two) for two in zip(wins[0::2], wins[1::2], strict=True)])
 
     def score_benchmarks(
         self, benchmarks: Mapping[str, Cases], overlong: Mapping[str, Overlong], work: Work
     ) -> dict[str, Scored]:
         del overlong  # an endpoint says itself when a caption is too long
         return score_by_choices(self, benchmarks, work)
+
+
+def _share(first: float | RequestError, second: float | RequestError) -> float | RequestError:
+    """Of the caption that stood first in the first order, and second in the second."""
+    if isinstance(first, RequestError):
+        return first
+    return second if isinstance(second, RequestError) else (first + 1 - second) / 2
 
 
 def load(rest: str, options: LoadOptions, pause: Pause = asyncio.sleep) -> ApiYes | ApiChoice:

@@ -16,6 +16,7 @@ from counterpoint.data.answers import PassingError, retry_after
 from counterpoint.errors import ModelError
 from counterpoint.models.api_answers import Answer, read_answer
 from counterpoint.models.api_settings import Endpoint
+from counterpoint.untrusted import shortened
 
 ATTEMPTS: Final = 8  # with the pauses between them about two minutes
 _LONGEST: Final = 60.0  # seconds of a pause that nobody has asked for
@@ -70,8 +71,11 @@ class Client:
         encode: Callable[[Any], str],
         request: Mapping[str, Any],
         attempts: int = ATTEMPTS,
-    ) -> list[Answer]:
-        """The answers, in order. Ctrl-C ends it at once; what fails for good is a ModelError."""
+    ) -> list[Answer | RequestError]:
+        """The answers, in order. Ctrl-C ends it at once; what fails for good is a ModelError.
+
+        A request that the endpoint does not take is its error, and does not end the others.
+        """
         return _run(self._ask(questions, encode, request, attempts))
 
     def chat(
@@ -104,10 +108,10 @@ class Client:
         encode: Callable[[Any], str],
         request: Mapping[str, Any],
         attempts: int,
-    ) -> list[Answer]:
+    ) -> list[Answer | RequestError]:
         images: dict[Hashable, asyncio.Task[str]] = {}
 
-        async def one(client: Any, question: Question) -> Answer:
+        async def one(client: Any, question: Question) -> Answer | RequestError:
             if question.image not in images:
                 work = asyncio.to_thread(encode, question.image)
                 images[question.image] = asyncio.create_task(work)
@@ -117,7 +121,10 @@ class Client:
                 {"type": "text", "text": question.text},
             ]
             body = {"messages": [{"role": "user", "content": content}], **request}
-            return await self._retried(client, body, attempts, read_answer)
+            try:
+                return await self._retried(client, body, attempts, read_answer)
+            except RequestError as error:
+                return error
 
         return await self._each(questions, one)
 
@@ -175,7 +182,7 @@ class Client:
             raise PassingError("it cannot be reached") from None
         try:
             return read(json.loads(raw.text))
-        except (ValueError, TypeError, KeyError, IndexError, AttributeError):
+        except (ValueError, TypeError, LookupError, AttributeError, OverflowError, RecursionError):
             kind = raw.headers.get("content-type", "no type").partition(";")[0]
             said = self._plain(raw.text)[:80]
             raise PassingError(
@@ -204,8 +211,7 @@ class Client:
 
     def _plain(self, message: str) -> str:
         """A server's words on one line, without the key that it may repeat."""
-        line = " ".join(message.replace(self.endpoint.key, "***").split())
-        return line[:200].rstrip(" .")
+        return shortened(message.replace(self.endpoint.key, "***")).rstrip(" .")
 
 
 def _wait(asked: float | None, attempt: int) -> float:

@@ -47,10 +47,9 @@ def probe(client: Client, name: str, settings: Settings) -> Found:
             continue
         request = {"model": name, **more}
         text = ask_yes(_CAPTIONS[0]) if mode == LOGPROBS else ask_choice(*_CAPTIONS)
-        try:
-            [answer] = client.ask([Question("", text)], lambda _: image, request, _ATTEMPTS)
-        except RequestError as error:
-            rejected = error
+        [answer] = client.ask([Question("", text)], lambda _: image, request, _ATTEMPTS)
+        if isinstance(answer, RequestError):
+            rejected = answer
             continue
         value = yes_share(answer) if mode == LOGPROBS else first_wins(answer, *_CAPTIONS)
         found = Found(mode, request, answer, value is not None)

@@ -14,6 +14,7 @@ from counterpoint.errors import MissingExtraError, ModelError, NotFoundError
 from counterpoint.models import LoadOptions
 from counterpoint.models.blind_text import Grammar, LanguageModel, Plausible, TextModel
 from counterpoint.models.hf_library import explained
+from counterpoint.models.hub import hub_or_cache
 from counterpoint.models.own_code import guarded
 from counterpoint.models.torch_models import Place
 
@@ -43,7 +44,8 @@ def load(name: str, rest: str, options: LoadOptions) -> TextModel:
     # The library's progress bars are worth their lines only while something is downloaded.
     local = Path(where).is_dir()
     no_bars = contextlib.redirect_stderr(io.StringIO()) if local else contextlib.nullcontext()
-    with guarded(id, where, options), explained(id, "cannot be loaded"), no_bars:
+    hub = hub_or_cache(id, where)
+    with hub, guarded(id, where, options), explained(id, "cannot be loaded"), no_bars:
         model, report = getattr(transformers, class_name).from_pretrained(
             where, output_loading_info=True, dtype=torch.float32, weights_only=True, **safe
         )
@@ -53,7 +55,8 @@ def load(name: str, rest: str, options: LoadOptions) -> TextModel:
             f"{type(model).__name__} are not in it, for instance {missing[0]}."
         )
     unread = "has no tokenizer that can be loaded"
-    with guarded(id, None, options), explained(id, unread), no_bars:
+    hub = hub_or_cache(id, where)
+    with hub, guarded(id, None, options), explained(id, unread), no_bars:
         tokenizer = transformers.AutoTokenizer.from_pretrained(where, **safe)
     words = model.get_input_embeddings().num_embeddings
     if not words / 2 <= tokenizer.vocab_size <= words:  # transformers makes one up where none is

@@ -14,6 +14,7 @@ from PIL import Image
 from counterpoint.errors import MissingExtraError, ModelError, NotFoundError
 from counterpoint.models import LoadOptions
 from counterpoint.models.hf_library import as_text, bars, explained, reading_identity
+from counterpoint.models.hub import hub_or_cache
 from counterpoint.models.own_code import guarded
 from counterpoint.models.torch_models import Place, fingerprint
 from counterpoint.registry import did_you_mean
@@ -103,7 +104,7 @@ def open_model(
     kind = str(said.get("model_type"))
     name, text_tower = classes.get(kind, DUAL)
     readers: tuple[Any, ...] = (transformers.AutoTokenizer, transformers.AutoImageProcessor)
-    with guarded(id, source, options):
+    with hub_or_cache(id, source), guarded(id, source, options):
         if kind not in classes and not (trust and said.get("auto_map")):
             raise ModelError(_misfit(id, rest, kind, classes))
         shown = not Path(source).is_dir()
@@ -151,7 +152,8 @@ def _read_config(id: str, source: str) -> dict[str, Any]:
         raise NotFoundError(f"{id}: no such folder, nor a repository's name (ORG/REPO).")
     if folder.is_dir() and not (folder / "config.json").is_file():
         raise ModelError(f"{id}: the folder has no config.json, as models of transformers have.")
-    with explained(id, "is no folder here, and cannot be had from the hub"):
+    what = "is no folder here, and cannot be had from the hub"
+    with hub_or_cache(id, source), explained(id, what):
         config: dict[str, Any] = transformers.PretrainedConfig.get_config_dict(source)[0]
     return config
 

@@ -15,6 +15,7 @@ from PIL import Image
 
 from counterpoint.errors import CounterpointError, MissingExtraError, ModelError, NotFoundError
 from counterpoint.models import LoadOptions
+from counterpoint.models.hub import hub_or_cache
 from counterpoint.models.open_clip_checks import (
     Source,
     parse,
@@ -146,7 +147,8 @@ def load(rest: str, options: LoadOptions) -> OpenClip:
     merges = source.folder / MERGES if source.folder else None
     own_merges = {"bpe_path": str(merges)} if merges and merges.is_file() else {}
     weights = weights_of(source.folder) if source.folder else None
-    with opening(f"open_clip:{rest}", source.name, source.place, weights, options):
+    hub = hub_or_cache(f"open_clip:{rest}", source.repository)
+    with hub, opening(f"open_clip:{rest}", source.name, source.place, weights, options):
         model = open_clip.create_model(
             source.name,
             source.pretrained,

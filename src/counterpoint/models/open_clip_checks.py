@@ -47,6 +47,14 @@ class Source:
         """Its folder, or its repository on the hub; none if open_clip itself has the config."""
         return self.folder or (self.name.removeprefix(_HUB) if self.name.startswith(_HUB) else None)
 
+    @property
+    def repository(self) -> str | None:
+        """What is fetched from the hub: the repository of the model, or of a tag's weights."""
+        if self.name.startswith(_HUB):
+            return self.name.removeprefix(_HUB)
+        known = open_clip.get_pretrained_cfg(self.name, self.pretrained or "") or {}
+        return str(known.get("hf_hub", "")).rpartition("/")[0] or None
+
 
 def parse(rest: str) -> Source:
     if rest.startswith("local-dir:"):
@@ -245,8 +253,11 @@ def _safetensors_metadata(path: Path) -> dict[str, str]:
 def is_torchscript(path: Path) -> bool:
     if not zipfile.is_zipfile(path):
         return False
-    with zipfile.ZipFile(path) as archive:
-        return any(name.split("/", 1)[-1] == "constants.pkl" for name in archive.namelist())
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return any(name.split("/", 1)[-1] == "constants.pkl" for name in archive.namelist())
+    except Exception:  # of damaged archives the library raises anything
+        return False  # loading it will say what is wrong, and runs no code either
 
 
 def _checkpoint_name(path: Path) -> str:

@@ -129,7 +129,7 @@ def plain(thing: object) -> list[tuple[str, Any]]:
 def quiet() -> Iterator[None]:
     """Keep a library's log lines and warnings away: what matters is an error here."""
     level = logging.root.manager.disable
-    logging.disable(logging.WARNING)
+    logging.disable(logging.ERROR)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

@@ -13,6 +13,7 @@ import torch
 
 from counterpoint.errors import CounterpointError, MissingExtraError, ModelError, NotFoundError
 from counterpoint.models import LoadOptions, torch_models
+from counterpoint.models.hub import hub_or_cache
 from counterpoint.models.own_code import guarded
 from counterpoint.models.torch_models import Place, plain
 from counterpoint.untrusted import shortened
@@ -35,7 +36,7 @@ def open_model(family: str, where: str, place: Place, options: LoadOptions) -> t
     name, source = f"{family}:{where}", _source(family, where)
     given: dict[str, Any] = {"trust_remote_code": options.trust_remote_code}
     try:
-        with quiet(), guarded(name, source, options):
+        with quiet(), hub_or_cache(name, source), guarded(name, source, options):
             config = transformers.AutoConfig.from_pretrained(source, **given)
             _refuse_other_kinds(name, config, options)
             processor = transformers.AutoProcessor.from_pretrained(source, **given)

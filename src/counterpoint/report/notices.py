@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from counterpoint.benchmarks.completeness import describe_absent
 from counterpoint.galleries import gallery_rows
 from counterpoint.report.gathering import Material
 from counterpoint.runs import Part, Run
@@ -43,6 +44,11 @@ def notices(material: Material) -> list[Notice]:
 
 def _of_part(part: Part) -> Iterator[Notice]:
     where = part.benchmark
+    if part.absent:
+        yield _named(
+            f"{where}, the data were not the whole benchmark ({describe_absent(part.absent)}).",
+            [(one.what, one.reason) for one in part.absent],
+        )
     if part.left_out:
         total = len(part.left_out) + len(part.cases)
         yield _named(

@@ -12,7 +12,7 @@ from counterpoint.report.gathering import Material
 from counterpoint.report.numbers import Number, Standing
 from counterpoint.report.papers import Papers
 from counterpoint.report.wording import is_human, written
-from counterpoint.statistics import ALL
+from counterpoint.statistics import ALL, REST, WHOLE
 from counterpoint.wording import HEADINGS, hangs_on_ties, heading, is_baseline, ties_by_model
 
 _WIDTH: Final = 7  # columns of numbers of a sheet; a benchmark with more has a sheet of its own
@@ -57,6 +57,8 @@ class Head:
 
     @property
     def title(self) -> str:
+        if self.group == REST:
+            return f"{self.benchmark}, {REST}"
         return self.benchmark if self.group == ALL else self.group
 
 
@@ -105,12 +107,12 @@ def tables(material: Material, numbers: Sequence[Number], papers: Papers) -> Tab
     by_place: dict[tuple[str, str], list[Number]] = {}
     for number in numbers:
         by_place.setdefault((number.benchmark, number.group), []).append(number)
-    whole = [_head(place, mine, marks) for place, mine in by_place.items() if place[1] == ALL]
+    whole = [_head(place, mine, marks) for place, mine in by_place.items() if place[1] in WHOLE]
     sheets = [_sheet(heads, by_place, material, papers) for heads in _packed(whole)]
     groups: dict[str, list[Sheet]] = {}
     left_out = {}
     for benchmark in material.benchmarks:
-        places = [p for p in by_place if p[0] == benchmark and p[1] != ALL]
+        places = [p for p in by_place if p[0] == benchmark and p[1] not in WHOLE]
         large = sorted(places, key=lambda p: -max(n.n for n in by_place[p]))[:_GROUPS]
         shown = [p for p in places if p in large]
         if shown:
@@ -169,7 +171,7 @@ def _sheet(
     papers: Papers,
 ) -> Sheet:
     known = {
-        (n.model, n.benchmark, n.metric): n
+        (n.model, n.benchmark, n.group, n.metric): n
         for head in heads
         for n in by_place[head.benchmark, head.group]
     }
@@ -177,7 +179,8 @@ def _sheet(
     lines = []
     for label, run in material.runs.items():
         cells = [
-            _cell(known.get((label, head.benchmark, metric)), papers) for head, metric in places
+            _cell(known.get((label, head.benchmark, head.group, metric)), papers)
+            for head, metric in places
         ]
         if not all(cell.empty for cell in cells):
             lines.append(Line(label, _kind(run.model), cells))
@@ -231,7 +234,8 @@ def _human(papers: Papers, head: Head, metric: str) -> Cell:
 
 
 def _chance(numbers: list[Number], head: Head, metric: str) -> Cell:
-    mine = [n.chance for n in numbers if (n.benchmark, n.metric) == (head.benchmark, metric)]
+    place = (head.benchmark, head.group, metric)
+    mine = [n.chance for n in numbers if (n.benchmark, n.group, n.metric) == place]
     found = sorted({chance for chance in mine if chance is not None})
     if not found:
         return Cell()

@@ -42,7 +42,7 @@ class ChoiceScorer(Protocol):
         """The first caption's share (n,): 1 if it fits better, 0 if the other does, else 0.5.
 
         The two are never the same and stand in alphabetical order. Choices of one image stand next
-        to each other.
+        to each other. May raise RefusedInputsError.
         """
 
 

@@ -19,7 +19,7 @@ import numpy as np
 from counterpoint.errors import ImageError, ModelError
 from counterpoint.progress import Progress
 from counterpoint.scoring.batch_size import BatchSize
-from counterpoint.scoring.kinds import DualEncoder
+from counterpoint.scoring.kinds import DualEncoder, RefusedInputsError
 from counterpoint.scoring.pictures import Picture
 from counterpoint.scoring.store import Store, digest
 
@@ -125,10 +125,12 @@ def fill(
     owner: str = "",
     *,
     vectors: bool = False,
+    may_refuse: bool = False,
 ) -> None:
     """Make sure that a number (or a vector) for every item is in the store, in the order given.
 
-    The batch size that fits is remembered under `owner`.
+    The batch size that fits is remembered under `owner`. `compute` may raise RefusedInputsError if
+    `may_refuse`: refused items are not stored, so that they are asked for again the next time.
     """
     size = BatchSize(batch, store, owner or what)
     advance = progress.start(what, len(items))
@@ -137,7 +139,8 @@ def fill(
     dimensions = _VECTORS if vectors else _NUMBERS
     while missing:
         keys, missing = missing[: size.size], missing[size.size :]
-        _commit(compute, {key: items[key] for key in keys}, store, size, dimensions)
+        chosen = {key: items[key] for key in keys}
+        _commit(compute, chosen, store, size, dimensions, may_refuse=may_refuse)
         advance(len(keys))
 
 
@@ -150,6 +153,8 @@ def _commit(
     store: Store,
     size: BatchSize,
     dimensions: int,
+    *,
+    may_refuse: bool = False,
 ) -> None:
     """Compute and store, in halves where memory runs out."""
     try:
@@ -157,8 +162,14 @@ def _commit(
     except MemoryError as error:
         size.halve(len(items), error)
         for keys in batches(items, size.size):
-            _commit(compute, {key: items[key] for key in keys}, store, size, dimensions)
+            chosen = {key: items[key] for key in keys}
+            _commit(compute, chosen, store, size, dimensions, may_refuse=may_refuse)
         return
+    except RefusedInputsError as error:
+        if not may_refuse:
+            raise
+        items = {k: item for n, (k, item) in enumerate(items.items()) if n not in error.reasons}
+        values = np.asarray(error.values, dtype=np.float32)
     if values.ndim and len(values) != len(items):
         raise ModelError(f"the model returned {len(values)} results for {len(items)} inputs.")
     if values.ndim != dimensions:

@@ -42,6 +42,18 @@ class DualEncoder(Protocol):
         """Unit vectors (n, d) float32; a caption beyond the context is cut."""
 
 
+class RefusedInputsError(ModelError):
+    """Some inputs cannot be scored, for reasons of their own; the others were.
+
+    `reasons` has a sentence for each place that was refused, `values` the results of all others in
+    order. The cases of refused inputs are left out.
+    """
+
+    def __init__(self, values: np.ndarray, reasons: Mapping[int, str]) -> None:
+        super().__init__(next(iter(reasons.values())))
+        self.values, self.reasons = values, reasons
+
+
 @runtime_checkable
 class PairScorer(Protocol):
     """Looks at an image and a caption together."""
@@ -49,7 +61,10 @@ class PairScorer(Protocol):
     fingerprint: str
 
     def score_pairs(self, pictures: Sequence[Picture], captions: Sequence[str]) -> np.ndarray:
-        """A score for each pair (n,); pairs of one image stand next to each other."""
+        """A score for each pair (n,); pairs of one image stand next to each other.
+
+        May raise RefusedInputsError.
+        """
 
 
 @runtime_checkable

@@ -129,18 +129,43 @@ class TokenCounts(NamedTuple):
     images: np.ndarray
 
 
+def leave_out_items(
+    plan: Plan, refused: Mapping[tuple[int, ...], str], scored: Mapping[str, Scored]
+) -> None:
+    """`refused` says why the model does not score an image (the first number) with some texts."""
+    items_of: dict[int, list[tuple[int, ...]]] = {}
+    for item in refused:
+        items_of.setdefault(item[0], []).append(item)
+    marked = np.zeros(len(plan.pictures), dtype=bool)
+    marked[list(items_of)] = True
+    for name, share in plan.shares.items():
+        for row in np.flatnonzero(share.cases_with_image(marked)).tolist():
+            texts = set(plan.prompts_of(share.captions_of(row))[0].tolist())
+            found = (
+                (place, next((i for i in items_of.get(image, ()) if texts.issuperset(i[1:])), None))
+                for place, image in enumerate(share.images_of(row).tolist())
+            )
+            _lose(share, row, {n: refused[item] for n, item in found if item}, scored[name])
+
+
 def leave_out_images(plan: Plan, failures: Mapping[int, str], scored: Mapping[str, Scored]) -> None:
     """`failures` says of the plan's images why they cannot be had."""
     failed = np.zeros(len(plan.pictures), dtype=bool)
     failed[list(failures)] = True
     for name, share in plan.shares.items():
-        mine = scored[name]
         for row in np.flatnonzero(share.cases_with_image(failed)).tolist():
-            images = share.images_of(row).tolist()
-            lost = {place: failures[i] for place, i in enumerate(images) if i in failures}
-            all_lost = {**mine.lost_images.get(row, {}), **lost}
-            if is_gallery(len(images), len(share.captions_of(row))) and len(all_lost) < len(images):
-                mine.lost_images[row] = all_lost
-            else:
-                mine.lost_images.pop(row, None)
-                mine.left_out.setdefault(row, next(iter(lost.values())))
+            images = enumerate(share.images_of(row).tolist())
+            lost = {place: failures[i] for place, i in images if i in failures}
+            _lose(share, row, lost, scored[name])
+
+
+def _lose(share: Share, row: int, lost: Mapping[int, str], scored: Scored) -> None:
+    """A gallery goes on without some of its images; any other case is left out."""
+    if not lost:
+        return
+    count, all_lost = len(share.images_of(row)), {**scored.lost_images.get(row, {}), **lost}
+    if is_gallery(count, len(share.captions_of(row))) and len(all_lost) < count:
+        scored.lost_images[row] = all_lost
+    else:
+        scored.lost_images.pop(row, None)
+        scored.left_out.setdefault(row, next(iter(lost.values())))

@@ -11,7 +11,6 @@ disjoint parts of each batch: joined in the order of the ranks they are what one
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, Protocol
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from counterpoint.train.batches import Batch
+    from counterpoint.train.problems import Problems
 
 Kind = Literal["world", "pairs", "webdataset"]
 Only = Literal["replace", "swap", "add", "negate", "shuffle", "paraphrase"]
@@ -98,10 +98,10 @@ class DataConfig(BaseModel):
 
 
 class TrainingData(Protocol):
-    """Batches by number. `problems` says what was left out or stood in for, and how often."""
+    """Batches by number. `problems` says what was left out or replaced, and how often."""
 
     steps_per_epoch: int
-    problems: Counter[str]
+    problems: Problems
 
     def batch(self, epoch: int, step: int) -> Batch:
         """This rank's part of a step's batch, made here and now. `step` counts from 0."""

@@ -7,7 +7,6 @@ import os
 import random
 import sys
 from abc import ABC, abstractmethod
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -20,6 +19,7 @@ from counterpoint.errors import DataError
 from counterpoint.progress import Progress
 from counterpoint.train.batches import Batch
 from counterpoint.train.data import DataConfig, Preprocess, Tokenize
+from counterpoint.train.problems import Problems
 
 _AHEAD: Final = 2  # batches that each worker may have ready
 
@@ -49,7 +49,7 @@ class Parcel:
     """What a worker sends: a batch (or what one is drawn from), and what went wrong."""
 
     content: Any
-    problems: Counter[str] = field(default_factory=Counter)
+    problems: Problems = field(default_factory=Problems)
 
     def pin_memory(self) -> Parcel:  # torch's loader calls this
         return Parcel(_pinned(self.content), self.problems)
@@ -73,7 +73,7 @@ class Stepwise(ABC):
     def __init__(self, setting: Setting, size: int, name: object) -> None:
         self.setting = setting
         self.steps_per_epoch = size // setting.batch
-        self.problems: Counter[str] = Counter()
+        self.problems = Problems()
         if not self.steps_per_epoch:
             raise DataError(
                 f"{name}: {size} samples do not fill a batch of {setting.batch}; "

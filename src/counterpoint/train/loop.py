@@ -74,10 +74,15 @@ def train(
             state = final_state(run)
             if ranks.first:
                 save_model(run, state, folder / MODEL, run.steps)
-            problems = problems_of(run)
+            problems = problems_of(run).told()
             if not ranks.first:
                 return None
             model = f"open_clip:local-dir:{folder / MODEL}"
+            if judge is not None:
+                shown.say(
+                    f"saved {folder / MODEL}; now it and its start are evaluated on "
+                    f"{', '.join(recipe.benchmarks)} (benchmarks=[] leaves this out)"
+                )
             outcome = None if judge is None else judge.finally_(model)
             return Trained(folder, model, run.steps, problems, outcome)
 

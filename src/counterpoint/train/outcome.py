@@ -19,7 +19,7 @@ from counterpoint.errors import RunError
 from counterpoint.evaluation import BATCH, evaluate
 from counterpoint.galleries import is_gallery
 from counterpoint.metric_registry import METRICS, Metric
-from counterpoint.progress import Progress
+from counterpoint.progress import Progress, Quiet
 from counterpoint.results import Row, as_json, averaging_of, members_in, rows
 from counterpoint.runs import Part, Run
 from counterpoint.scoring.kinds import Model
@@ -110,7 +110,9 @@ def evaluate_outcome(
             store=store,
             progress=progress,
         )
+    advance = (progress or Quiet()).start("resampling", 1)
     found = outcome(runs["start"], runs["tuned"])
+    advance(1)
     write_outcome(found, Path(out) / FILE)
     return found
 

@@ -62,7 +62,7 @@ def open_pairs(setting: Setting) -> Samples:
     _refuse_uneven(table, config, paths[0])
     _refuse_empty(table, config, paths[0])
     data = Samples(setting, _Table(table, root or paths[0].parent, str(paths[0]), config))
-    data.problems.update(problems)
+    data.problems.counts.update(problems)
     return data
 
 

@@ -8,7 +8,6 @@ often another caption of the same image.)
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections import Counter
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -23,7 +22,9 @@ from counterpoint.train.batches import Batch
 from counterpoint.train.data import DataConfig
 from counterpoint.train.loading import Parcel, Setting, Stepwise, cut_padding, seeded
 from counterpoint.train.pixels import Pixels
+from counterpoint.train.problems import NO_IMAGE, UNREADABLE, Problems
 from counterpoint.train.sampling import fold, key, part, take
+from counterpoint.untrusted import shortened
 
 _PATIENCE: Final = 10
 # Streams of a sample's choices.
@@ -100,7 +101,7 @@ class Samples(Stepwise):
         self.keys = {n: key(n, setting.seed) for n in range(_POSITIVE, _STAND_IN + 1)}
 
     def prepare(self, epoch: int, step: int) -> Parcel:
-        setting, problems = self.setting, Counter[str]()
+        setting, problems = self.setting, Problems()
         start = step * setting.batch
         numbers = self.source.order(setting.seed, epoch)[start : start + setting.batch]
         mine = part(numbers, setting.rank, setting.world_size).tolist()
@@ -170,7 +171,7 @@ class Samples(Stepwise):
 class _Draw:
     """Draws what an epoch takes of a sample."""
 
-    def __init__(self, data: Samples, epoch: int, seed: Any, problems: Counter[str]) -> None:
+    def __init__(self, data: Samples, epoch: int, seed: Any, problems: Problems) -> None:
         self.data, self.epoch, self.seed, self.problems = data, epoch, seed, problems
         self.config, self.source = data.setting.config, data.source
 
@@ -199,7 +200,7 @@ class _Draw:
         """A sample of one of the nearest images; any other sample where there is none."""
         near = self.source.neighbours(number, self.config.hard_images)
         if not near:
-            self.problems["samples without a near image in the data: any other stood in"] += 1
+            self.problems.add("samples without a near image in the data: any other is taken")
             other = self.take(_HARD, number, self.source.size - 1, 1)[0]
             return other + (other >= number)
         rows = near[self.take(_HARD, number, len(near), 1)[0]]
@@ -225,7 +226,7 @@ class _Draw:
                 record = self.source.record(candidate)
                 image = self.source.image(candidate, self.data.side)
             except (ImageError, DataError) as error:
-                self.problems[f"{error} Another sample stood in."] += 1
+                self.problems.add(UNREADABLE, shortened(error))
                 last = error
                 continue
             return candidate, record, self._preprocessed(image, candidate, stream)
@@ -242,7 +243,7 @@ class _Draw:
         try:
             image = self.source.image_at(path, self.data.side)
         except ImageError as error:
-            self.problems[f"{error} The negative has no image then."] += 1
+            self.problems.add(NO_IMAGE, shortened(error))
             return None
         return self._preprocessed(image, number, 2 + chosen)
 

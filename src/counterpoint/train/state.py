@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -15,6 +14,7 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 
 from counterpoint.errors import CounterpointError, RunError, reason
 from counterpoint.train.checkpoints import Checkpoint, random_states, restore_random
+from counterpoint.train.problems import Problems
 from counterpoint.train.recipe import Recipe
 from counterpoint.untrusted import parse_json, shortened, shown
 from counterpoint.writing import locked, whole_file
@@ -44,7 +44,7 @@ def capture(run: Run, step: int) -> Checkpoint:
         "start": run.fingerprint,
         "scaler": None if scaler is None else scaler.state_dict(),
         "random": _of_all_ranks(random_states()),
-        "problems": problems_of(run),
+        "problems": problems_of(run).as_json(),
     }
     return Checkpoint(step, state, weights, optimiser)
 
@@ -86,7 +86,7 @@ def _restore(run: Run, saved: Checkpoint) -> None:
         run.stepper.scaler.load_state_dict(saved.state["scaler"])
     if run.ranks.first and "problems" in saved.state:
         run.data.problems.clear()  # those of opening the data are among the saved ones
-        run.data.problems.update(saved.state["problems"])
+        run.data.problems.update(Problems.of(saved.state["problems"]))
     states = saved.state["random"]
     if run.ranks.rank < len(states):  # fewer ranks before: those are new, and seeded each step
         restore_random(states[run.ranks.rank])
@@ -115,10 +115,12 @@ def _names_by_number(run: Run) -> dict[int, str]:
     return {number: names[id(p)] for number, p in enumerate(ordered)}
 
 
-def problems_of(run: Run) -> dict[str, int]:
-    """What the data had to leave out, of all ranks. Every rank must call it."""
-    found = _of_all_ranks(dict(run.data.problems))
-    return dict(sum((Counter(own) for own in found), Counter[str]()))
+def problems_of(run: Run) -> Problems:
+    """What the data had to leave out or replace, of all ranks. Every rank must call it."""
+    found = Problems()
+    for own in _of_all_ranks(run.data.problems.as_json()):
+        found.update(Problems.of(own))
+    return found
 
 
 def _of_all_ranks(own: dict[str, Any]) -> list[dict[str, Any]]:

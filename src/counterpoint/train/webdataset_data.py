@@ -55,7 +55,7 @@ def open_shards(setting: Setting) -> Samples:
     index = _index_all(shards, setting.progress)
     source = _Shards(shards, index, config, problems)
     data = Samples(setting, source)
-    data.problems.update(problems)
+    data.problems.counts.update(problems)
     return data
 
 

@@ -24,7 +24,6 @@ from counterpoint.generate.export.image_paths import ImagePaths
 from counterpoint.generate.outputs import refuse_ending
 from counterpoint.generate.sources import UniqueIds
 from counterpoint.progress import Progress
-from counterpoint.writing import whole_file
 
 
 def export_benchmark(
@@ -50,8 +49,7 @@ def export_benchmark(
     unique = UniqueIds()
     named = (_with_id(case, unique(case.id)) for case in chain([first], stream))
     cases = Cases.build(named, source=str(pairs[0]))
-    with whole_file(out) as draft:
-        write_cases(cases, draft)
+    write_cases(cases, out)
     return len(cases)
 
 

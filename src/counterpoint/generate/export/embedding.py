@@ -6,8 +6,9 @@ import io
 from pathlib import Path
 
 from counterpoint.cases import TEXT, ImageRef
-from counterpoint.errors import ImageError
+from counterpoint.errors import ImageError, reason
 from counterpoint.generate.export.image_paths import PARQUET, SHUFFLE, WORLD
+from counterpoint.untrusted import shown
 
 
 def image_bytes(path: str, root: Path) -> tuple[bytes, str]:
@@ -25,7 +26,9 @@ def image_bytes(path: str, root: Path) -> tuple[bytes, str]:
         try:
             return file.read_bytes(), file.name
         except OSError as error:
-            raise ImageError(f"image {str(file)!r}: cannot be read: {error}.") from None
+            raise ImageError(
+                f"image {shown(str(file))}: cannot be read: {reason(error)}."
+            ) from None
     buffer = io.BytesIO()
     image.save(buffer, "PNG")
     return buffer.getvalue(), "image.png"

@@ -16,6 +16,7 @@ from typing import Final
 from counterpoint.cases import TEXT
 from counterpoint.errors import DataError
 from counterpoint.generate.pairs import read_about
+from counterpoint.untrusted import shown
 
 WORLD: Final = "world:"
 PARQUET: Final = "parquet:"
@@ -64,7 +65,7 @@ class ImagePaths:
             return full[len(base) + 1 :]
         if self.root is not None:
             raise DataError(
-                f"image {path!r:.200} is at {full!r:.200}, which is not below {self.root!r}; "
+                f"image {shown(path)} is at {shown(full)}, which is not below {self.root!r}; "
                 "name another folder with --root, or say with --images where the images are."
             )
         return full

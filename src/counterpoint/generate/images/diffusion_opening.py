@@ -23,6 +23,7 @@ except ImportError:
 from counterpoint.generate.images.diffusion import Opened, explained
 from counterpoint.models import hf_library
 from counterpoint.models.hf_library import as_text
+from counterpoint.models.hub import hub_or_cache
 from counterpoint.models.own_code import guarded
 from counterpoint.models.torch_models import Place, fingerprint
 
@@ -60,7 +61,8 @@ def open_pipeline(model: str, device: str = "auto", precision: str = "auto") -> 
 
 def _load(model: str, recipe: Recipe, dtype: torch.dtype) -> Any:
     source = _source(model, recipe.pipeline)
-    with explained(model, "is no folder here, and cannot be had from the hub"):
+    what = "is no folder here, and cannot be had from the hub"
+    with hub_or_cache(model, source), explained(model, what):
         _refuse_code(model, diffusers.DiffusionPipeline.load_config(source))
     plain: Any = diffusers.DiffusionPipeline
     options = {"torch_dtype": dtype, "use_safetensors": True, "trust_remote_code": False}
@@ -68,7 +70,8 @@ def _load(model: str, recipe: Recipe, dtype: torch.dtype) -> Any:
     local = Path(source).is_dir()
     unread = "has weights that cannot be loaded"
     guard = guarded(model, source, LoadOptions())
-    with guard, explained(model, unread), bars(shown=not local):
+    hub = hub_or_cache(model, recipe.unet or source)
+    with hub, guard, explained(model, unread), bars(shown=not local):
         if recipe.unet:
             unet: Any = diffusers.UNet2DConditionModel
             parts["unet"] = unet.from_pretrained(

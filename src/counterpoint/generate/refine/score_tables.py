@@ -11,6 +11,7 @@ import polars as pl
 
 from counterpoint.errors import DataError
 from counterpoint.tables import read_table
+from counterpoint.untrusted import shown
 
 SIDES: Final = ("caption", "text")
 _LONG: Final = ("name", "value")  # with `text`: a score a row; else a column a name
@@ -67,7 +68,9 @@ def read_scores(paths: Sequence[Path]) -> Tables:
             names = [name for name in table.columns if name != "text"]
         for name in names:
             if name in found:
-                raise DataError(f"{path}: the scores {name!r} are in {found[name][0]} as well.")
+                raise DataError(
+                    f"{path}: the scores {shown(name)} are in {found[name][0]} as well."
+                )
             found[name] = (path, table)
     return found
 
@@ -83,11 +86,11 @@ def table_scores(name: str, tables: Tables) -> TableScores:
     try:
         values = table.select("text", value=pl.col(column).cast(pl.Float64)).unique()
     except pl.exceptions.PolarsError:
-        raise DataError(f"{path}: the scores {name!r} are not all numbers.") from None
+        raise DataError(f"{path}: the scores {shown(name)} are not all numbers.") from None
     twice = values.filter(pl.col("text").is_duplicated())["text"]
     if len(twice):
         raise DataError(
-            f"{path}: {twice.n_unique():,} texts have several scores {name!r}, "
-            f"for instance {twice.min()!r}."
+            f"{path}: {twice.n_unique():,} texts have several scores {shown(name)}, "
+            f"for instance {shown(twice.min())}."
         )
     return TableScores(name, values)

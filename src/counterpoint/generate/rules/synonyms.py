@@ -184,7 +184,7 @@ def _put(
     sentence: Sentence, start: int, end: int, synonym: str, tag: str | None = None
 ) -> Iterator[Put]:
     form = in_form_of(sentence.tokens[start], synonym, tag)
-    if form:
+    if form and form.lower() != "lied":  # "laid": the forms of that other "to lie"
         yield Put(start, end, form)
 
 
