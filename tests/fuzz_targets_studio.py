@@ -48,9 +48,13 @@ TEXTS = [
 NAMES = [
     *("run", "benchmark", "group", "outcome", "other", "differ", "q", "page", "case", "image"),
     *("size", "token", "show", "least", "scene", "captions", "model", "upload", "draw", "count"),
-    *("answer", "rank0", "rank1", "csrf", "file", "hx-request", ""),
+    *("answer", "rank0", "rank1", "csrf", "file", "skip", "flagged", "note", "metric", "now", ""),
 ]
 ANSWERS = ["answer", "answer", "answer", "rank0", "count", "scene", "captions"]
+CAMPAIGN = {  # a form that makes one
+    "name": "more", "source": "world-bi:size=2", "kind": "image-to-text", "limit": "1",
+    "annotators": "1", "overlap": "1", "checks": "0", "seed": "0", "instructions": "Look.",
+}
 HEADERS = [
     *("hx-request", "hx-current-url", "cookie", "if-none-match", "accept", "origin", "range"),
     *("content-length", "content-type", "x-forwarded-for", "referer", "accept-encoding"),
@@ -128,6 +132,8 @@ class StudioTarget:
 
     def _body(self, rng: random.Random, kind: str) -> bytes:
         fields = [self._field(rng) for _ in range(rng.randrange(5))]
+        for name, usual in CAMPAIGN.items():
+            fields.append(f"{name}={_quoted(usual if rng.random() < 0.9 else _odd(rng))}")
         if rng.random() < 0.9:
             fields.insert(0, f"csrf={self.csrf}")
             fields.append(f"{rng.choice(ANSWERS)}={_quoted(_odd(rng))}")

@@ -250,6 +250,11 @@ def test_postgresql_holds_the_same(monkeypatch):
             campaign(database, source, "rank", people=5, overlap=3, checks=0.2)
             everybody_at_once(database, 5, 3, 9)
             assert len(outcome(database).kept) == 27
+            campaign(database, "world-bi:size=4", "image-to-text", name="skips", checks=0.3)
+            answer_all(database, lambda n, item: "skip" if n == 1 else rightly(n, item), "skips")
+            found = outcome(database, "skips")
+            assert {one.annotator for one in found.kept} == {2} and found.tally.judged == 8
+            assert found.skipped == len(found.remarks) > 8
             database.close()
         finally:
             server.execute(f"DROP SCHEMA {schema} CASCADE")

@@ -190,7 +190,7 @@ def test_on_a_phone_by_touch(visit, base, database):
         else:
             page.locator("label.choice").first.tap()
         with page.expect_navigation():
-            page.locator("button[type=submit]").tap()
+            page.locator("button.primary").tap()
         assert len(outcome(database, kind).kept) == 1
 
 
@@ -206,3 +206,51 @@ def test_every_control_has_a_name(visit, base, database):
         assert 'progressbar "Your progress"' in tree
         assert all(image.get_attribute("alt") for image in page.locator("img").all())
     assert 'radiogroup "Which image fits the description better?"' in tree
+
+
+def test_an_item_is_reported_in_words_and_skipped_by_a_key(visit, base, database):
+    first, second = campaign(database, "world-bi:size=2", "image-to-text", overlap=1).links
+    page = visit(base)
+    page.goto(f"{base}{first}/next")
+    page.locator(".report summary").click()
+    page.locator("#note").press_sequentially("12 us")  # letters and digits, no commands
+    assert number_of(page) == 1 and page.locator(".choices input:checked").count() == 0
+    page.locator("h1").click()
+    with page.expect_navigation():
+        page.keyboard.press("s")
+    assert number_of(page) == 2
+    follow(page, "#undo")
+    assert "You have skipped this one" in page.inner_text("main")
+    assert page.locator("#note").input_value() == "12 us"
+    page.goto(f"{base}{first}/next")
+    plain = visit(base, java_script_enabled=False)
+    plain.goto(f"{base}{first}/next")
+    follow(plain, "#skip")  # although nothing is chosen
+    assert number_of(plain) == 3
+    assert [(r.skipped, r.note) for r in outcome(database).remarks] == [
+        *((True, "12 us"), (True, None)),
+    ]
+    page.goto(f"{base}{second}/next")
+    send(page, "1")
+    assert len(outcome(database).kept) == 1
+
+
+@pytest.mark.parametrize("script", [True, False], ids=["script", "plain"])
+def test_a_campaign_is_made_in_the_browser(visit, base, database, script):
+    page = visit(base, viewport=PHONE, java_script_enabled=script)
+    page.goto(f"{base}/?token={TOKEN}")
+    page.goto(f"{base}/campaigns")
+    page.get_by_label("Name").fill("mine")
+    page.get_by_label("Made from").fill("world-bi:size=nothing")
+    page.get_by_label("What is asked").select_option("image-to-text")
+    page.get_by_label("Instructions of your own").fill("Look twice.")
+    make = page.get_by_role("button", name="Make the campaign")
+    make.click()
+    page.get_by_role("alert").wait_for()  # the source is none; what was typed is still there
+    page.get_by_label("Made from").fill("world-bi:size=4")
+    make.click()
+    page.wait_for_url("**/campaigns/mine")
+    assert "instructions of its own" in page.inner_text("main")
+    link = page.get_by_label("Personal link of annotator 2").input_value()
+    page.goto(link)
+    assert "Look twice." in page.inner_text("main")

@@ -78,6 +78,7 @@ def test_own_instructions_are_text_in_place_of_the_usual_ones(admin, database):
         ({"source": "nothing-of-that-name"}, "nothing-of-that-name"),
         ({"source": "a\0b"}, ""),
         ({"source": "/etc/passwd"}, ""),
+        ({"source": "/"}, "no run folder"),
         ({"kind": "guess"}, "kind of campaign"),
         ({"annotators": "1"}, "at least as many annotators"),
         ({"annotators": "9" * 5000}, "whole number"),

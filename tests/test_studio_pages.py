@@ -66,6 +66,22 @@ def test_a_filter_swaps_the_list_and_the_address_and_back_takes_it_back(page, ba
     assert titles(page) == first
 
 
+def test_arrow_keys_move_between_cases(page, base):
+    page.goto(f"{base}/browse/case?benchmark=world-replace&case=5&outcome=brittle")
+    page.keyboard.press("ArrowRight")
+    page.wait_for_url("**case=9")
+    page.keyboard.press("ArrowLeft")
+    page.wait_for_url("**case=5")
+    page.keyboard.press("ArrowLeft")
+    page.wait_for_url("**case=1")
+    page.keyboard.press("ArrowLeft")  # the first: nothing happens
+    page.goto(f"{base}/browse?benchmark=world-replace")
+    page.get_by_label("Words in the captions").press("ArrowRight")  # moves the cursor
+    page.locator("h1").click()
+    page.keyboard.press("ArrowRight")
+    page.wait_for_url("**page=2")
+
+
 def test_it_works_without_javascript(visit, base):
     page = visit(base, java_script_enabled=False)
     page.goto(f"{base}/?token={TOKEN}")
@@ -111,8 +127,10 @@ def contrast(one: str, other: str) -> float:
 
 
 def test_a_model_is_tried_on_a_drawn_scene_and_on_an_upload(page, base, tmp_path):
-    page.goto(f"{base}/try?scene=4", timeout=120_000)  # loads spaCy and the model
-    page.get_by_label("Captions, one a line").fill("the ring and the small star")
+    page.goto(f"{base}/try?scene=4")
+    assert "Loading world:base" in page.locator(".answers").inner_text()
+    page.wait_for_selector(".answers .cell", timeout=120_000)  # spaCy and the model are loaded
+    page.get_by_label("Captions, one per line").fill("the ring and the small star")
     page.get_by_role("button", name="Score").click()
     page.wait_for_url("**captions=**")
     assert page.locator("tr.caption .said").inner_text() == "the ring and the small star"

@@ -40,7 +40,7 @@ def next_showing(session: Session, campaign: Campaign, annotator: Annotator) -> 
         return None
     check = _check_due(session, campaign, annotator, last + 1)
     if check is None:
-        _take(session, item)
+        _count(session, item, 1)
     return _show(session, campaign, annotator, check or item, last + 1)
 
 
@@ -82,8 +82,7 @@ def _abandoned(session: Session, campaign: Campaign, annotator: Annotator) -> It
     item, held = found
     freed = update(Showing).where(Showing.id == held.id, ~Showing.answered, ~Showing.released)
     _must_change(session, freed.values(released=True))
-    less = update(Item).where(Item.id == item.id, Item.taken == item.taken)
-    _must_change(session, less.values(taken=Item.taken - 1))
+    _count(session, item, -1)
     session.refresh(item)
     return item
 
@@ -92,20 +91,21 @@ def give_back(session: Session, item: Item, showing: Showing) -> None:
     """A showing counts no more: the item needs another judgement. Checks have no limit."""
     if not showing.released:
         showing.released = True
-        less = update(Item).where(Item.id == item.id, Item.taken == item.taken)
-        _must_change(session, less.values(taken=Item.taken - (not item.is_check)))
+        if not item.is_check:
+            _count(session, item, -1)
 
 
 def take_again(session: Session, item: Item, showing: Showing) -> None:
     """A showing that was given back counts after all."""
     showing.released = False
     if not item.is_check:
-        _take(session, item)
+        _count(session, item, 1)
 
 
-def _take(session: Session, item: Item) -> None:
-    more = update(Item).where(Item.id == item.id, Item.taken == item.taken)
-    _must_change(session, more.values(taken=Item.taken + 1))
+def _count(session: Session, item: Item, more: int) -> None:
+    """Change how many showings of an item count, if nobody else has just done so."""
+    counted = update(Item).where(Item.id == item.id, Item.taken == item.taken)
+    _must_change(session, counted.values(taken=Item.taken + more))
 
 
 def _must_change(session: Session, statement: object) -> None:

@@ -15,7 +15,7 @@ from counterpoint.cases import Case, Cases, ImageRef
 from counterpoint.errors import CounterpointError, DataError
 from counterpoint.evaluation import prepare
 from counterpoint.protocols import get_protocol
-from counterpoint.runs import file_digest, find_runs, load_run
+from counterpoint.runs import file_digest, load_run
 from counterpoint.studio.annotate.kinds import RANK, Kind
 from counterpoint.studio.annotate.questions import Subject, chance, lasting
 
@@ -68,7 +68,8 @@ def _is_pairs(path: Path) -> bool:
 
 
 def _from_run(path: Path, wanted: Wanted) -> Material:
-    find_runs(path)
+    if not (path / "run.json").is_file():  # and do not search all that is below it
+        raise DataError(f"{path}: no run folder (no run.json); name the folder of one run.")
     run = load_run(path)
     names = [wanted.benchmark] if wanted.benchmark else list(run.parts)
     if len(names) > 1 or names[0] not in run.parts:

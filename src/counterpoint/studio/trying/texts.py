@@ -43,7 +43,7 @@ class Family:
 
 
 def read_captions(text: str) -> list[str]:
-    """The captions of a text area, one a line; Refused if they are too many or too long."""
+    """The captions of a text area, one per line; Refused if they are too many or too long."""
     lines = (" ".join(line.replace("\0", "").split()) for line in text.splitlines())
     captions = list(dict.fromkeys(line for line in lines if line))
     if len(captions) > MAX_CAPTIONS:
