@@ -74,6 +74,13 @@ def bare_end(words: Part) -> Part:
     return words
 
 
+def bare_start(part: Part) -> Part:
+    """Without the determiners and numbers before it."""
+    while len(part) > 1 and (part[0] in DETERMINERS or role(part[0]) == "number"):
+        part = part[1:]
+    return part
+
+
 def is_mark(gap: str) -> bool:
     return gap != " " and any(mark in gap for mark in ",&/+;")
 
@@ -94,7 +101,7 @@ def stand_alone(context: Context) -> bool:
 
 def same_form(items: list[Part]) -> bool:
     """Whether no item has a modifier that others may share: "white tub, sink and toilet"."""
-    bare = [_bare(item) for item in items]
+    bare = [bare_start(item) for item in items]
     started = all(len(one) < len(item) for one, item in zip(bare, items, strict=True))
     return all(map(is_phrase, items)) and (started or len({len(one) > 1 for one in bare}) == 1)
 
@@ -166,7 +173,7 @@ def _phrases(context: Context) -> bool:
 
 def _keep_their_words(context: Context) -> bool:
     """Whether no article, number, modifier or last noun may be said of both."""
-    first, second = _bare(context.first), _bare(context.second)
+    first, second = bare_start(context.first), bare_start(context.second)
     if _is_started(context):
         return True  # "a white toilet and a sink"
     own = context.first[: len(context.first) - len(first)]
@@ -182,7 +189,7 @@ def _keep_their_words(context: Context) -> bool:
 
 def _is_started(context: Context) -> bool:
     """Whether the second phrase has an article or a number of its own."""
-    return len(_bare(context.second)) < len(context.second) or (
+    return len(bare_start(context.second)) < len(context.second) or (
         context.middle != bare_end(context.middle)
     )
 
@@ -198,7 +205,7 @@ def _starts(context: Context) -> bool:
     if is_mark(gap) and context.middle[:1] == ("and",):
         return False  # "a bed with a quilt, and a border": the comma may close the bed
     word = bare[-1]
-    started = left != bare or len(_bare(context.first)) < len(context.first)
+    started = left != bare or len(bare_start(context.first)) < len(context.first)
     if word == "of":
         whole = bare[-2:-1] and bare[-2] in PICTURES
         mixed = bare[-2:-1] and bare[-2] in _MIXTURES and not started and not _is_started(context)
@@ -249,13 +256,6 @@ def _clauses(context: Context) -> bool:
 
 def _closed(context: Context) -> bool:
     return not context.right or bool(context.right_gap())
-
-
-def _bare(part: Part) -> Part:
-    """Without the determiners and numbers before it."""
-    while len(part) > 1 and (part[0] in DETERMINERS or role(part[0]) == "number"):
-        part = part[1:]
-    return part
 
 
 def _numbers_at_end(words: Part) -> Part:

@@ -13,6 +13,7 @@ from counterpoint.generate.checks.borders import (
     Context,
     Part,
     bare_end,
+    bare_start,
     is_mark,
     is_verbal,
     lively,
@@ -80,8 +81,9 @@ def _may_end(context: Context) -> bool:
         return True  # "a blue and white stained glass clock"
     if word in PREPOSITIONS or kind in ("joint", "auxiliary", "adverb", "side", "pronoun", "verb"):
         return word != "of"
-    own = context.middle != bare_end(context.middle)  # "a dog and a cat bed"
-    return not own and len(context.first) + len(context.second) == 2  # "a dog and cat bed"
+    # "a dog and cat bed"; "a man and a child hold hands", where "hold" looks like a noun
+    own = context.middle != bare_end(context.middle)
+    return not own and len(bare_start(context.first)) == len(bare_start(context.second)) == 1
 
 
 def judge_symmetric(context: Context) -> Same | None:
