@@ -110,7 +110,8 @@ def _tar_members(file: BinaryIO, archive: Path, folder: Path) -> Iterator[Member
             if not (info.isfile() or info.isdir()):
                 raise DataError(f"{archive}: {shown(info.name)} is a link; it is refused.")
             inside(folder, info.name)  # before the filter, which makes "/x" a harmless "x"
-            tarfile.data_filter(info, str(folder))
+            if hasattr(tarfile, "data_filter"):  # Python 3.11.4
+                tarfile.data_filter(info, str(folder))
             yield info.name, opened.extractfile(info) if info.isfile() else None
         _need_end(opened)
 
