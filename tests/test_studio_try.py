@@ -83,6 +83,17 @@ def test_anything_else_is_refused_with_a_sentence(admin, data, status, why):
     assert why in answer.text and "Traceback" not in answer.text
 
 
+def test_a_form_that_ends_within_its_file_is_refused(admin):
+    token = re.search(r'name="csrf" value="([0-9a-f]+)"', admin.get("/try").text)[1]
+    part = '--b\r\nContent-Disposition: form-data; name="{}"\r\n\r\n'
+    body = part.format("csrf") + f"{token}\r\n" + part.format('file"; filename="a.png') + "half"
+    headers = {"content-type": "multipart/form-data; boundary=b"}
+    answer = admin.post("/try", content=body.encode(), headers=headers)
+    assert (answer.status_code, "malformed" in answer.text) == (400, True)
+    whole = body.encode() + b"\r\n--b--\r\n"
+    assert "Only PNG" in admin.post("/try", content=whole, headers=headers).text
+
+
 def test_no_pixel_of_a_large_image_is_decoded(monkeypatch):
     monkeypatch.setattr(trying_uploads, "decode", lambda *_, **__: pytest.fail("it was decoded"))
     with pytest.raises(Refused, match="at most 25,000,000"):

@@ -125,9 +125,24 @@ async def checked_form(request: Request, limit: int = FORM_BYTES) -> AsyncGenera
 
 
 class _InMemory(MultiPartParser):
-    """Starlette's parser, which would put a file above a megabyte onto the disk."""
+    """Starlette's parser, which would put a file above a megabyte onto the disk.
+
+    It would also take a form that ends in the middle of a file for a form without it.
+    """
 
     spool_max_size = 64 * 2**20
+    _is_whole = False
+
+    def on_end(self) -> None:
+        self._is_whole = True
+
+    async def parse(self) -> FormData:
+        form = await super().parse()
+        if not self._is_whole:
+            for file in self._files_to_close_on_error:
+                file.close()
+            raise MultiPartException("It ends too early.")
+        return form
 
     def __init__(
         self, headers: Headers, stream: AsyncGenerator[bytes, None], max_files: int, max_fields: int
