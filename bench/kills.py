@@ -141,6 +141,7 @@ class Series:
 
     def _stopped(self, place: Path) -> bool:
         """Start it and stop it; whether it got to its end."""
+        before = drafts(place)  # of what was killed
         how = self.chance.choice([signal.SIGKILL, signal.SIGTERM])
         child = start(self.command.words, place)
         try:
@@ -164,7 +165,7 @@ class Series:
                 self.counts[f"STATUS {child.returncode}"] += 1
             if "Traceback" in said:
                 self.counts["TRACEBACK"] += 1
-            if drafts(place):
+            if set(drafts(place)) - set(before):
                 self.counts["DRAFT LEFT"] += 1
         return False
 

@@ -52,8 +52,15 @@ NAMES = [
 ]
 ANSWERS = ["answer", "answer", "answer", "rank0", "count", "scene", "captions"]
 CAMPAIGN = {  # a form that makes one
-    "name": "more", "source": "world-bi:size=2", "kind": "image-to-text", "limit": "1",
-    "annotators": "1", "overlap": "1", "checks": "0", "seed": "0", "instructions": "Look.",
+    "name": "more",
+    "source": "world-bi:size=2",
+    "kind": "image-to-text",
+    "limit": "1",
+    "annotators": "1",
+    "overlap": "1",
+    "checks": "0",
+    "seed": "0",
+    "instructions": "Look.",
 }
 HEADERS = [
     *("hx-request", "hx-current-url", "cookie", "if-none-match", "accept", "origin", "range"),

@@ -175,7 +175,8 @@ def test_the_runs_of_the_ends_are_the_models_own(tmp_path):
     assert [run.folder.name for run in runs] == ["my-hn-0", "my-hn-0.5", "my-hn-1"]
     for run, id in zip((runs[0], runs[2]), ("world:base", tuned), strict=True):
         # Another store: nothing of what the line computed is used.
-        [own] = evaluate(id, SWAP, out=tmp_path / "own", store=tmp_path / "s", batch_size=64)
+        out = tmp_path / "own" / id.replace("/", "-")
+        [own] = evaluate(id, SWAP, out=out, store=tmp_path / "s", batch_size=64)
         assert own.manifest["fingerprint"] == run.manifest["fingerprint"]
         assert own.parts[SWAP].scores.tobytes() == run.parts[SWAP].scores.tobytes()
     half = load_run(runs[1].folder)

@@ -10,7 +10,7 @@ import signal
 import sys
 from types import FrameType
 
-from counterpoint.errors import Terminated
+from counterpoint.errors import Terminated, stop_status
 
 
 def main() -> None:
@@ -24,12 +24,13 @@ def main() -> None:
         stop = error.__cause__ if isinstance(error, ImportError) else error
         if not isinstance(stop, KeyboardInterrupt):
             raise
-        sys.exit(143 if isinstance(stop, Terminated) else 130)
+        sys.exit(stop_status(stop))
 
 
 def _terminate(number: int, frame: FrameType | None) -> None:
     del frame
     signal.signal(number, signal.SIG_IGN)  # a second one must not interrupt the cleaning up
+    Terminated.asked = True
     raise Terminated
 
 

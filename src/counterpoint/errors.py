@@ -91,6 +91,13 @@ def _has_current_folder() -> bool:
 class Terminated(KeyboardInterrupt):
     """The process was asked to end (SIGTERM): like Ctrl-C, with another exit status."""
 
+    asked = False  # set by the handler: compiled code may raise a KeyboardInterrupt of its own
+
+
+def stop_status(stop: KeyboardInterrupt) -> int:
+    """The exit status of a process that was stopped."""
+    return 143 if isinstance(stop, Terminated) or Terminated.asked else 130
+
 
 class CounterpointError(Exception):
     """Base of every error that a user can cause."""

@@ -15,7 +15,7 @@ import typer
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 
-from counterpoint.errors import CounterpointError, Terminated, explain
+from counterpoint.errors import CounterpointError, explain, stop_status
 from counterpoint.progress import Bars, bars_on
 from counterpoint.untrusted import without_controls
 
@@ -66,7 +66,7 @@ def plainly(verb: Callable[P, None], *, resumes: bool = False) -> Callable[P, No
         except KeyboardInterrupt as stop:
             told = "what was computed is kept, the same command goes on from there"
             errors.print(f"interrupted; {told if resumes else 'nothing was written'}.")
-            raise typer.Exit(143 if isinstance(stop, Terminated) else 130) from None
+            raise typer.Exit(stop_status(stop)) from None
         except (BrokenPipeError, typer.Exit):
             raise
         except Exception as error:
