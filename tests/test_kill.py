@@ -171,7 +171,8 @@ owners = {"write_scores": runs, "file_digest": runs, "_exchange": writing, "rena
 if step:
     name, call, after = step.split()
     die_at(owners[name], name, int(call), after == "after")
-evaluate("random", f"world-bi:size={size}", store=folder / "store", out=folder / "runs" / "slow")
+out = folder / "runs" / "slow"
+evaluate("random", f"world-bi:size={size}", store=folder / "store", out=out, overwrite=True)
 """
 # Before the draft has its manifest, when it is whole, between the renames, and after them. For a
 # new folder two renames are tried that find nothing: of one to be put back, and of an older one.

@@ -446,11 +446,11 @@ def test_a_cache_that_cannot_be_written_is_no_error(
 ) -> None:
     """A full disk, say: half of a table is written, and then no more."""
 
-    def full(cases: Cases, path: Path) -> None:
+    def full(frame: pl.DataFrame, path: Path) -> None:
         path.write_bytes(b"PAR1 half")
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(remembered, "write_cases", full)
+    monkeypatch.setattr(pl.DataFrame, "write_parquet", full)
     source = write(tmp_path / "source.json", "[]")
     for _ in range(2):
         found = remembered.remembered("x", source, tmp_path, one_case)
