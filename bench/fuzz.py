@@ -15,6 +15,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 TESTS = Path(__file__).resolve().parents[1] / "tests"
@@ -41,7 +42,7 @@ def readers(folder: Path) -> dict[str, tuple[Run, Inputs]]:
         found |= {name: (target.run, target.inputs) for name, target in targets.items()}
     for name, run in fuzz_targets_core.TARGETS.items():
         starts = test_fuzz_core.seeds(name, folder)
-        found[name] = (run, lambda count, seed, starts=starts: _spread(starts, count, seed))
+        found[name] = (run, partial(_spread, starts))
     return found
 
 
