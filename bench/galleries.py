@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 
 from counterpoint.cases import SCHEMA, Cases
-from counterpoint.galleries import both_standings, recall
+from counterpoint.rankings import both_standings, recall
 from counterpoint.score_files import write_scores
 
 

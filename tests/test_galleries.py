@@ -24,20 +24,17 @@ from support import (
     square,
 )
 
-from counterpoint import galleries
+from counterpoint import rankings
 from counterpoint.cases import Case, Cases, ImageRef
 from counterpoint.galleries import (
-    both_standings,
     gallery_rows,
     is_classification,
     is_gallery,
     query_clusters,
-    recall,
-    recall_by_chance,
     smaller_galleries,
-    standings,
     without_images,
 )
+from counterpoint.rankings import both_standings, recall, recall_by_chance, standings
 
 SEEDS = st.integers(0, 2**32 - 1)
 SIDES = ("images", "captions")
@@ -117,9 +114,9 @@ def test_pieces_of_any_size_give_the_same(
     expected = {side: standings(*lines) for side, lines in transposed(scores, truth).items()}
     monkeypatch.setattr(galleries, "_CELLS", cells)
     sizes: list[int] = []
-    whole = galleries._standing
+    whole = rankings._standing
 
-    def counted(scores: np.ndarray, truth: np.ndarray) -> galleries.Standings:
+    def counted(scores: np.ndarray, truth: np.ndarray) -> rankings.Standings:
         sizes.append(scores.size)
         return whole(scores, truth)
 
@@ -176,7 +173,7 @@ def test_random_galleries_are_at_chance() -> None:
 
 def test_chance_of_a_large_gallery_is_finite() -> None:
     """A retrieval of 5,000 images with five captions each."""
-    found = galleries.Standings(*(np.array([n]) for n in (0, 0, 24_995, 5)))
+    found = rankings.Standings(*(np.array([n]) for n in (0, 0, 24_995, 5)))
     assert recall_by_chance(found, 10).item() == pytest.approx(10 * 5 / 25_000, rel=0.001)
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support import FEW, TIES, matched_block, random_block, reference, references
 
-from counterpoint.galleries import Standings, standings
+from counterpoint.rankings import Standings, standings
 from counterpoint.metric_registry import METRICS as EVERY
 from counterpoint.metric_registry import Metric, QueryMetric
 from counterpoint.metrics import group_matching, ranks

@@ -13,7 +13,8 @@ from typing import NamedTuple
 import numpy as np
 
 from counterpoint.cases import Block, Cases
-from counterpoint.galleries import both_standings, gallery_rows, is_gallery, query_clusters
+from counterpoint.galleries import gallery_rows, is_gallery, query_clusters
+from counterpoint.rankings import both_standings
 from counterpoint.metric_registry import METRICS, Metric, QueryMetric
 from counterpoint.metrics import Tie
 from counterpoint.runs import Part

@@ -8,8 +8,9 @@ from typing import Final, Literal
 
 import numpy as np
 
-from counterpoint import chance, galleries, metrics
-from counterpoint.galleries import Standings, is_gallery
+from counterpoint import chance, metrics, rankings
+from counterpoint.galleries import is_classification, is_gallery
+from counterpoint.rankings import Standings
 from counterpoint.metrics import Array, Function, Tie
 
 
@@ -48,10 +49,10 @@ class QueryMetric:
     unit: Literal["share", "rank", "score"] = "share"
 
     def values(self, found: Standings, tie: Tie) -> Array:
-        return galleries.recall(found, self.k, tie)
+        return rankings.recall(found, self.k, tie)
 
     def chance(self, found: Standings) -> Array:
-        return galleries.recall_by_chance(found, self.k)
+        return rankings.recall_by_chance(found, self.k)
 
     def ties(self, found: Standings) -> Array:
         strict, lenient = self.values(found, "wrong"), self.values(found, "right")
@@ -82,7 +83,7 @@ def _classification(truth: Array) -> Array:
 
 
 def _classes(truth: Array) -> Array:
-    return np.array([galleries.is_classification(one) for one in truth], dtype=bool)
+    return np.array([is_classification(one) for one in truth], dtype=bool)
 
 
 def _with_positives(truth: Array) -> Array:

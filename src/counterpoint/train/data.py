@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 Kind = Literal["world", "pairs", "webdataset"]
 Only = Literal["replace", "swap", "add", "negate", "shuffle", "paraphrase"]
 Preprocess = Callable[["Image"], "Tensor"]  # a picture to (3, H, W)
-Tokenize = Callable[[Sequence[str]], "Tensor"]  # texts to (n, context) token ids, padded at the end
 
 _COMMON: Final = {"kind", "only", "negatives", "positives", "negative_images", "dense", "workers"}
 _FIELDS: Final[dict[str, set[str]]] = {

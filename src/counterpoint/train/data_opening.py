@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from counterpoint.errors import DataError
 from counterpoint.progress import Progress, Quiet
-from counterpoint.train.data import DataConfig, Preprocess, Tokenize, TrainingData
+from counterpoint.train.world_texts import Tokenize
+from counterpoint.train.data import DataConfig, Preprocess, TrainingData
 
 if TYPE_CHECKING:
     import torch

@@ -18,7 +18,8 @@ from torch.utils.data import DataLoader, Dataset
 from counterpoint.errors import DataError
 from counterpoint.progress import Progress
 from counterpoint.train.batches import Batch
-from counterpoint.train.data import DataConfig, Preprocess, Tokenize
+from counterpoint.train.world_texts import Tokenize
+from counterpoint.train.data import DataConfig, Preprocess
 from counterpoint.train.problems import Problems
 
 _AHEAD: Final = 2  # batches that each worker may have ready

@@ -29,7 +29,7 @@ from counterpoint.train.checkpoints import load_last, save, steps_in
 from counterpoint.train.evaluating import Judge, made, numbers
 from counterpoint.train.interrupts import Stop, stop_between_steps
 from counterpoint.train.logs import Display, Log, Meter, Silent, in_words
-from counterpoint.train.model_folder import MODEL, final_state, save_model
+from counterpoint.train.saving import MODEL, final_state, save_model
 from counterpoint.train.outcome import Outcome
 from counterpoint.train.ranks import processes
 from counterpoint.train.recipe import Recipe

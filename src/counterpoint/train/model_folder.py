@@ -1,4 +1,4 @@
-"""The finished model as a folder that `open_clip:local-dir:` loads."""
+"""Writing a model as a folder that `open_clip:local-dir:` loads."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import open_clip
 import torch
@@ -14,41 +14,12 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 import counterpoint
-from counterpoint.errors import RunError
 from counterpoint.models.open_clip import OpenClip
 from counterpoint.models.open_clip_checks import parse
 from counterpoint.models.torch_models import quiet
-from counterpoint.train.lora import merged_state
-from counterpoint.train.state import whole
-from counterpoint.train.wise import mixed
-from counterpoint.writing import whole_folder
 
-if TYPE_CHECKING:
-    from counterpoint.train.building import Run
-
-MODEL: Final = "model"
 ABOUT: Final = "training.json"
 _CONFIG, _WEIGHTS = "open_clip_config.json", "open_clip_model.safetensors"
-_DTYPES: Final = {"fp32": torch.float32, "fp16": torch.float16}
-
-
-@torch.no_grad()
-def final_state(run: Run) -> dict[str, Tensor]:
-    """The weights as open_clip names them: averaged ones if there are, factors merged, and mixed
-    with the start's if the recipe says so.
-
-    Every rank must call it: shards are put together.
-    """
-    parameters = run.parameters
-    own = {name: parameters[name].detach().clone() for name in run.averaged}
-    for name, average in run.averaged.items():
-        parameters[name].copy_(average)
-    state = {name: whole(value) for name, value in merged_state(run.trained.towers.clip).items()}
-    for name, value in own.items():
-        parameters[name].copy_(value)
-    for name, start in run.origin.items():
-        state[name] = mixed(start.to(state[name].device), state[name], run.recipe.wise)
-    return state
 
 
 def fill_folder(
@@ -72,19 +43,6 @@ def fill_folder(
     shutil.copymode(folder / _CONFIG, folder / _WEIGHTS)  # safetensors writes for its owner only
     _write(folder / ABOUT, dict(about))
     _copy_tokenizer(start, source, folder)
-
-
-def save_model(run: Run, state: Mapping[str, Tensor], folder: Path, step: int) -> None:
-    dtype = _DTYPES[run.recipe.save_as]
-    stored = {k: v.to(dtype) if v.is_floating_point() else v for k, v in state.items()}
-    about = {
-        "start": {"id": run.recipe.model, "fingerprint": run.fingerprint},
-        "steps": step,
-        "recipe": run.recipe.settled(),
-        "notes": list(run.trained.start.notes),
-    }
-    with whole_folder(folder, RunError) as draft:
-        fill_folder(draft, run.recipe.model, run.trained.start, stored, about)
 
 
 def _origin(id: str) -> tuple[str, Path | None]:

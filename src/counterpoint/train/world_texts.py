@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import numpy as np
 import torch
 
-from counterpoint.train.data import Tokenize
 from counterpoint.train.sampling import uniforms
 from counterpoint.train.world_scenes import (
     COUNTS,
@@ -26,6 +26,8 @@ from counterpoint.train.world_scenes import (
 from counterpoint.world.captions import DETAIL, LEFT_FIRST
 from counterpoint.world.lexicon import RELATIONS, SYNONYMS
 from counterpoint.world.scene import RELATION_MARGIN
+
+Tokenize = Callable[[Sequence[str]], torch.Tensor]  # texts to (n, context) token ids, padded at the end
 
 _JOINTS: Final = ("the", "a", "an", "and")
 _CANONICAL: Final = tuple(word for words in (*FEATURES, RELATIONS) for word in words)
