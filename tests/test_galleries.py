@@ -112,7 +112,7 @@ def test_pieces_of_any_size_give_the_same(
     rng = np.random.default_rng(seed)
     scores, truth = rng.integers(0, 5, (23, 11)).astype(float), random_truth(rng, 23, 11)
     expected = {side: standings(*lines) for side, lines in transposed(scores, truth).items()}
-    monkeypatch.setattr(galleries, "_CELLS", cells)
+    monkeypatch.setattr(rankings, "_CELLS", cells)
     sizes: list[int] = []
     whole = rankings._standing
 
@@ -120,7 +120,7 @@ def test_pieces_of_any_size_give_the_same(
         sizes.append(scores.size)
         return whole(scores, truth)
 
-    monkeypatch.setattr(galleries, "_standing", counted)
+    monkeypatch.setattr(rankings, "_standing", counted)
     for side, found in both_standings(scores, truth).items():
         for mine, theirs in zip(found, expected[side], strict=True):
             np.testing.assert_array_equal(mine, theirs)
