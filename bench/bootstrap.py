@@ -15,7 +15,7 @@ import time
 
 import numpy as np
 
-from counterpoint.statistics import RESAMPLES, Estimate, draw_weights, estimate, members_of
+from counterpoint.metrics.statistics import RESAMPLES, Estimate, draw_weights, estimate, members_of
 
 GROUPS = ("add/att", "add/obj", "replace/att", "replace/obj", "replace/rel", "swap/att", "swap/obj")
 

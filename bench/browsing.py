@@ -37,9 +37,9 @@ QUERIES: dict[str, dict[str, str]] = {
 
 
 def write_runs(root: Path, count: int) -> None:
-    from counterpoint.case_files import read_cases
-    from counterpoint.protocols import PROTOCOLS
-    from counterpoint.runs import Part, Run, save_run
+    from counterpoint.cases.files import read_cases
+    from counterpoint.metrics.protocols import PROTOCOLS
+    from counterpoint.runs.folders import Part, Run, save_run
 
     write(root / "cases.parquet", count)
     cases = read_cases(root / "cases.parquet")

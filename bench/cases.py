@@ -52,7 +52,7 @@ def peak() -> float:
 
 
 def read(path: Path) -> None:
-    from counterpoint.case_files import read_cases
+    from counterpoint.cases.files import read_cases
 
     before, start = peak(), time.perf_counter()
     cases = read_cases(path)

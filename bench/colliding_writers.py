@@ -22,12 +22,12 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from counterpoint.cases import Cases, ImageRef, caption_case
-from counterpoint.errors import CounterpointError
-from counterpoint.generate.pairs import Pair, read_pairs, tabulate, write_pairs
-from counterpoint.protocols import PROTOCOLS
-from counterpoint.runs import Part, Run, load_run, save_run
-from counterpoint.writing import whole_file
+from counterpoint._util.errors import CounterpointError
+from counterpoint._util.writing import whole_file
+from counterpoint.cases.table import Cases, ImageRef, caption_case
+from counterpoint.generation.pairs import Pair, read_pairs, tabulate, write_pairs
+from counterpoint.metrics.protocols import PROTOCOLS
+from counterpoint.runs.folders import Part, Run, load_run, save_run
 
 ROWS, PIECES = 200, 10
 PAUSE = 0.003  # seconds between pieces, so that the two overlap

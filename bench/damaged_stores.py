@@ -97,7 +97,7 @@ def data_file(store: Path) -> Path:
 def evaluate(folder: Path, width: int) -> str:
     """Evaluate with the store of a folder; what happened, in a few words."""
     import counterpoint
-    from counterpoint.errors import StoreError
+    from counterpoint._util.errors import StoreError
 
     try:
         [run] = counterpoint.evaluate(

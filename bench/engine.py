@@ -21,15 +21,15 @@ import open_clip
 import torch
 from PIL import Image
 
-from counterpoint.cases import Cases, ImageRef, caption_case
-from counterpoint.models import LoadOptions
-from counterpoint.models.open_clip import OpenClip
-from counterpoint.models.open_clip_checks import Source
+from counterpoint._util.progress import Quiet
+from counterpoint._util.store import Store
+from counterpoint.cases.table import Cases, ImageRef, caption_case
+from counterpoint.models.openclip.adapter import OpenClip
+from counterpoint.models.openclip.ids import Source
+from counterpoint.models.registry import LoadOptions
 from counterpoint.models.torch_models import Place
-from counterpoint.progress import Quiet
 from counterpoint.scoring.engine import score
-from counterpoint.scoring.store import Store
-from counterpoint.scoring.work import Work
+from counterpoint.scoring.kinds import Work
 
 NAME = "ViT-B-32"
 SIZE = (640, 480)  # of a COCO photograph

@@ -29,7 +29,7 @@ from fuzz_support import mutations  # noqa: E402
 from rich.console import Console  # noqa: E402
 from rich.table import Table  # noqa: E402
 
-from counterpoint.errors import CounterpointError  # noqa: E402
+from counterpoint._util.errors import CounterpointError  # noqa: E402
 
 Run = Callable[[bytes, Path], None]
 Inputs = Callable[[int, int], Iterator[bytes]]

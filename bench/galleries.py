@@ -13,9 +13,9 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from counterpoint.cases import SCHEMA, Cases
-from counterpoint.rankings import both_standings, recall
-from counterpoint.score_files import write_scores
+from counterpoint.cases.table import SCHEMA, Cases
+from counterpoint.metrics.rankings import both_standings, recall
+from counterpoint.runs.score_files import write_scores
 
 
 def by_sorting(scores: np.ndarray, truth: np.ndarray, k: int) -> float:

@@ -16,12 +16,12 @@ from multiprocessing import freeze_support
 from pathlib import Path
 from resource import RUSAGE_CHILDREN, getrusage
 
-from counterpoint.generate.captions import Captions, first_of, open_captions
-from counterpoint.generate.language import tagged
-from counterpoint.generate.making import Settings
-from counterpoint.generate.names import chosen_methods
-from counterpoint.generate.pairs import KINDS, Kind
-from counterpoint.generate.run import generate
+from counterpoint.generation.inputs.captions import Captions, first_of, open_captions
+from counterpoint.generation.language.tagging import tagged
+from counterpoint.generation.making import Settings
+from counterpoint.generation.names import chosen_methods
+from counterpoint.generation.pairs import KINDS, Kind
+from counterpoint.generation.run import generate
 
 
 def main(name: str) -> None:

@@ -38,7 +38,7 @@ def peak() -> float:
 def run(way: str, args: argparse.Namespace) -> None:
     """Time one way, and print seconds, MiB beyond the vectors and a digest of the neighbours."""
     made = vectors(args.count, args.width)
-    from counterpoint.generate.images.neighbours import neighbours
+    from counterpoint.generation.images.nearest import neighbours
 
     before = peak()
     start = time.perf_counter()

@@ -18,12 +18,12 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from counterpoint.generate.pairs import SCHEMA, write_pairs
-from counterpoint.generate.refine.adversarial import BINS, ZERO_BINS, balanced
-from counterpoint.generate.refine.refining import Settings, refine
-from counterpoint.progress import Quiet
-from counterpoint.scoring.store import Store
-from counterpoint.scoring.work import Work
+from counterpoint._util.progress import Quiet
+from counterpoint._util.store import Store
+from counterpoint.generation.pairs import SCHEMA, write_pairs
+from counterpoint.generation.refinement.refining import Settings, refine
+from counterpoint.generation.refinement.selecting import BINS, ZERO_BINS, balanced
+from counterpoint.scoring.kinds import Work
 
 PIECE = 50_000
 

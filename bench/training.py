@@ -45,18 +45,17 @@ from safetensors.torch import save_file
 from torch.utils.flop_counter import FlopCounterMode
 from training_data import photo
 
-from counterpoint.train import losses
-from counterpoint.train.arithmetic import arithmetic
-from counterpoint.train.batches import Batch, Features
-from counterpoint.train.building import Run, build
-from counterpoint.train.logs import Meter
-from counterpoint.train.loop import _gradients
-from counterpoint.train.model import compile_blocks
-from counterpoint.train.ranks import Ranks
-from counterpoint.train.reading import load_recipe
-from counterpoint.train.recipe import terms_of
-from counterpoint.train.steps import pack, unpack
-from counterpoint.train.updating import update
+from counterpoint.training.batches import Batch, Features
+from counterpoint.training.building import Run, build
+from counterpoint.training.logs import Meter
+from counterpoint.training.loop import _gradients
+from counterpoint.training.losses import terms as losses
+from counterpoint.training.model import compile_blocks
+from counterpoint.training.processes import Ranks
+from counterpoint.training.reading import load_recipe
+from counterpoint.training.recipe import terms_of
+from counterpoint.training.steps import pack, unpack
+from counterpoint.training.updating import arithmetic, update
 
 WORDS = (
     *("a", "the", "two", "of", "on", "in", "near", "old", "red", "green", "small", "man", "woman"),

@@ -30,10 +30,10 @@ from open_clip.transform import PreprocessCfg, image_transform_v2
 from PIL import Image
 
 import counterpoint
-from counterpoint.train.data import DataConfig, TrainingData
-from counterpoint.train.data_opening import open_data
-from counterpoint.train.decoding import decode
-from counterpoint.train.world_data import WorldData
+from counterpoint.training.data.base import DataConfig, TrainingData
+from counterpoint.training.data.images import decode
+from counterpoint.training.data.opening import open_data
+from counterpoint.training.data.world import WorldData
 from counterpoint.world.edits import replacements, swaps
 
 BASE = Path(counterpoint.__file__).parent / "world" / "checkpoints" / "base"

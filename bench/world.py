@@ -17,10 +17,9 @@ from itertools import islice
 
 import numpy as np
 
-from counterpoint.world import draw as drawing
+from counterpoint.world import drawing
 from counterpoint.world.edits import Edit, replacements, swaps
-from counterpoint.world.lexicon import SHAPES, SIZES
-from counterpoint.world.scene import Scene, sample_scene
+from counterpoint.world.scenes import SHAPES, SIZES, Scene, sample_scene
 
 TARGET = 2000  # scenes of 64 x 64 per second
 

@@ -22,7 +22,7 @@ from pathlib import Path
 
 import polars as pl
 
-from counterpoint.generate.pairs import read_pairs
+from counterpoint.generation.pairs import read_pairs
 
 START, END = "<s>", "</s>"
 

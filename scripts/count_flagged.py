@@ -25,12 +25,29 @@ from typing import Final, get_args
 
 import numpy as np
 
-from counterpoint.generate.checks import CHECKS, Change, Claim, like, reasons
-from counterpoint.generate.pairs import Type
-from counterpoint.world.captions import CaptionStyle, sample_caption
-from counterpoint.world.grammar import GrammarError, Phrase, Statement, holds, read
-from counterpoint.world.lexicon import ATTRIBUTES, CANONICAL, CONVERSE, SHAPES, SYNONYMS
-from counterpoint.world.scene import KINDS, Scene, Thing, related, sample_scene
+from counterpoint.generation.checks.checking import CHECKS, Change, Claim, like, reasons
+from counterpoint.generation.pairs import Type
+from counterpoint.world.grammar import (
+    CaptionStyle,
+    GrammarError,
+    Phrase,
+    Statement,
+    holds,
+    read,
+    sample_caption,
+)
+from counterpoint.world.scenes import (
+    ATTRIBUTES,
+    CANONICAL,
+    CONVERSE,
+    KINDS,
+    SHAPES,
+    SYNONYMS,
+    Scene,
+    Thing,
+    related,
+    sample_scene,
+)
 
 TYPES: Final[tuple[Type, ...]] = get_args(Type)
 

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import polars as pl
 
-from counterpoint.benchmarks import load_benchmark
 from counterpoint.benchmarks.positives import SHIPPED, accepted_positives
+from counterpoint.benchmarks.registry import load_benchmark
 
 
 def main() -> None:

@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import cast, get_args
 
-from counterpoint.cases import ImageRef
-from counterpoint.generate.pairs import Pair, Type, tabulate, write_pairs
+from counterpoint.cases.table import ImageRef
+from counterpoint.generation.pairs import Pair, Type, tabulate, write_pairs
 
 
 def pairs_of(path: Path) -> Iterator[Pair]:

@@ -28,13 +28,11 @@ import open_clip
 import torch
 from safetensors.torch import save_file
 
-from counterpoint.train.sampling import fold, key, uniforms
-from counterpoint.train.world_scenes import SCENE_DRAWS, draw_scenes
-from counterpoint.train.world_texts import WorldTokens, draw_plain
-from counterpoint.world.draw import PIXELS, paint, tabulate
+from counterpoint._util.random_numbers import fold, key, uniforms
+from counterpoint.world.arrays import SCENE_DRAWS, WorldTokens, draw_plain, draw_scenes
+from counterpoint.world.drawing import PIXELS, paint, tabulate
 from counterpoint.world.edits import replacements, swaps
-from counterpoint.world.lexicon import CANONICAL
-from counterpoint.world.scene import Scene
+from counterpoint.world.scenes import CANONICAL, Scene
 
 MEAN, STD = 0.5, 0.25
 AVERAGED = 0.998  # of the averaged weights at each step; the rest is the newest

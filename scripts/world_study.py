@@ -23,10 +23,10 @@ from typing import Final
 
 import numpy as np
 
-from counterpoint.columns import columns_of
-from counterpoint.evaluation import evaluate
-from counterpoint.results import members_in
-from counterpoint.statistics import ALL
+from counterpoint.evaluation.evaluating import evaluate
+from counterpoint.metrics.statistics import ALL
+from counterpoint.runs.columns import columns_of
+from counterpoint.runs.results import members_in
 
 BENCHMARKS: Final = (
     *("world-replace", "world-swap", "world-bi"),

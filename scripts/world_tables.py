@@ -16,7 +16,7 @@ import numpy as np
 import polars as pl
 from world_study import BASE, BENCHMARKS, GROUPS, ROWS
 
-from counterpoint.statistics import ALL, LEVEL, Averaging, estimate
+from counterpoint.metrics.statistics import ALL, LEVEL, Averaging, estimate
 
 AGAINST: Final = ("hp-hn", "clip-ft")
 RESAMPLES: Final = 2000

@@ -14,12 +14,12 @@ from api_server import KEY, Endpoint, Server, probability, serve
 from engine_support import build
 from models_for_tests import choice, run_engine, write_images
 
-from counterpoint.cases import Cases, ImageRef
-from counterpoint.errors import CounterpointError
-from counterpoint.models import LoadOptions
-from counterpoint.models import api as family
-from counterpoint.models.api import ApiChoice, ApiYes
-from counterpoint.scoring.pictures import Picture
+from counterpoint._util.errors import CounterpointError
+from counterpoint.cases.table import Cases, ImageRef
+from counterpoint.images.pictures import Picture
+from counterpoint.models.api.adapter import ApiChoice, ApiYes
+from counterpoint.models.api.adapter import adapter as family
+from counterpoint.models.registry import LoadOptions
 
 CONTEXT = ssl.create_default_context()
 

@@ -12,8 +12,8 @@ from typing import Any
 import polars as pl
 import pytest
 
-from counterpoint.benchmarks import load_benchmark
-from counterpoint.cases import Absent, Case, Cases
+from counterpoint.benchmarks.registry import load_benchmark
+from counterpoint.cases.table import Absent, Case, Cases
 
 REAL = os.environ.get("COUNTERPOINT_TEST_DATA")
 needs_real_files = pytest.mark.skipif(not REAL, reason="COUNTERPOINT_TEST_DATA names no folder")

@@ -11,9 +11,9 @@ from counterpoint.studio.annotate.answers import give
 from counterpoint.studio.annotate.assignment import next_showing
 from counterpoint.studio.annotate.campaigns import Made, Settings, create, find_campaign
 from counterpoint.studio.annotate.kinds import KINDS
+from counterpoint.studio.annotate.material import Wanted, read_material
 from counterpoint.studio.annotate.outcomes import Outcome, outcome_of
 from counterpoint.studio.annotate.questions import Question
-from counterpoint.studio.annotate.sources import Wanted, read_material
 from counterpoint.studio.database import Annotator, Database, Item, open_database
 
 # What an annotator says of an item: annotator's number, item -> value.

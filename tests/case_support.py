@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from counterpoint.cases import Case, Cases, ImageRef
+from counterpoint.cases.table import Case, Cases, ImageRef
 
 TEXT = st.text(st.characters(codec="utf-8", exclude_categories=["C", "Z"]), min_size=1, max_size=8)
 

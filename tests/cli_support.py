@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from counterpoint.cli import main
-from counterpoint.evaluation import evaluate
-from counterpoint.models import FAMILIES, LoadOptions
-from counterpoint.runs import Run
+from counterpoint.cli.app import main
+from counterpoint.evaluation.evaluating import evaluate
+from counterpoint.models.registry import FAMILIES, LoadOptions
+from counterpoint.runs.folders import Run
 
 COLOURS = {"red": (255, 0, 0), "green": (0, 255, 0), "blue": (0, 0, 255)}
 

@@ -18,12 +18,12 @@ from support import (
     square,
 )
 
-from counterpoint.cases import Cases
-from counterpoint.comparison import Difference
-from counterpoint.metric_registry import METRICS, QueryMetric
-from counterpoint.protocols import PROTOCOLS, Protocol
-from counterpoint.results import Row
-from counterpoint.runs import Part, Run
+from counterpoint.cases.table import Cases
+from counterpoint.metrics.protocols import PROTOCOLS, Protocol
+from counterpoint.metrics.registry import METRICS, QueryMetric
+from counterpoint.runs.comparison import Difference
+from counterpoint.runs.folders import Part, Run
+from counterpoint.runs.results import Row
 
 SEEDS = st.integers(0, 2**32 - 1)
 STRICT = PROTOCOLS["strict"]

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from http_server import Server, serving
 
-from counterpoint.data import catalogue as catalogue_module
-from counterpoint.data.catalogue import read_catalogue
+from counterpoint.data import sources as catalogue_module
+from counterpoint.data.sources import read_catalogue
 
 SUBSETS = (
     "add_att",

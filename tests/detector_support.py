@@ -10,8 +10,8 @@ import pytest
 from models_for_tests import Judge, Towers, pixels
 from PIL import Image
 
-from counterpoint.models import FAMILIES, LoadOptions
-from counterpoint.models.detector_heads import Head, Heads
+from counterpoint.models.detector.adapter import Head, Heads
+from counterpoint.models.registry import FAMILIES, LoadOptions
 
 IDENTITY = np.eye(2, dtype=bool)
 WIDTH = 16
@@ -53,7 +53,8 @@ def load_lantern(rest: str, options: LoadOptions) -> object:
 
 @pytest.fixture(autouse=True)
 def families(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    ours = {"lantern": f"{__name__}:load_lantern", "detector": "counterpoint.models.detector:load"}
+    detector = "counterpoint.models.detector.adapter:load"
+    ours = {"lantern": f"{__name__}:load_lantern", "detector": detector}
     monkeypatch.setattr(FAMILIES, "builtin", {**FAMILIES.builtin, **ours})
     monkeypatch.setenv("COUNTERPOINT_CACHE", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)

@@ -11,9 +11,9 @@ import pytest
 from models_for_tests import choice, is_sentence, naive_vector, pixels, run_engine, write_images
 from support import classes, gallery
 
-from counterpoint.cases import PROMPTS, Case, Cases
-from counterpoint.errors import ModelError
-from counterpoint.scoring.pictures import Picture
+from counterpoint._util.errors import ModelError
+from counterpoint.cases.table import PROMPTS, Case, Cases
+from counterpoint.images.pictures import Picture
 
 ROUNDING = 5e-7  # float32 vectors of length one, compared with float64
 

@@ -13,17 +13,17 @@ from pathlib import Path
 import numpy as np
 from models_for_tests import choice, is_sentence, noise
 
-from counterpoint.case_files import read_cases
-from counterpoint.cases import Case, Cases, ImageRef
-from counterpoint.errors import CounterpointError
-from counterpoint.importing import COLUMNS, _scores
-from counterpoint.protocols import PROTOCOLS
-from counterpoint.results import rows
-from counterpoint.runs import Part, Run, file_digest, load_run, save_run
-from counterpoint.scoring.pictures import Picture, decode
-from counterpoint.scoring.store import Store
-from counterpoint.tables import read_table
-from counterpoint.world.scene import SceneCodeError, read_scene
+from counterpoint._util.errors import CounterpointError
+from counterpoint._util.store import Store
+from counterpoint._util.tables import read_table
+from counterpoint.cases.files import read_cases
+from counterpoint.cases.table import Case, Cases, ImageRef
+from counterpoint.evaluation.importing import COLUMNS, _scores
+from counterpoint.images.pictures import Picture, decode
+from counterpoint.metrics.protocols import PROTOCOLS
+from counterpoint.runs.folders import Part, Run, file_digest, load_run, save_run
+from counterpoint.runs.results import rows
+from counterpoint.world.scenes import SceneCodeError, read_scene
 
 Target = Callable[[bytes, Path], None]
 LONGEST = 3000  # characters of a message

@@ -25,19 +25,23 @@ import polars as pl
 import pyarrow.parquet as pq
 from fuzz_support import json_texts, mutations
 
-from counterpoint.cases import ImageRef
+from counterpoint.cases.table import ImageRef
 from counterpoint.data.archives import extract
 from counterpoint.data.download import Wanted, download, new_client
-from counterpoint.generate.captions import open_captions
-from counterpoint.generate.export.benchmark import export_benchmark
-from counterpoint.generate.export.hub import export_hub
-from counterpoint.generate.export.training import export_training
-from counterpoint.generate.graph_files import read_graphs, read_sizes
-from counterpoint.generate.pairs import Pair, read_about, read_pairs, tabulate, write_pairs
-from counterpoint.generate.parts import Parts
-from counterpoint.generate.refine.negatives import gather
-from counterpoint.generate.refine.score_tables import read_scores, table_scores
-from counterpoint.generate.scene_graphs import attribution_pairs, relation_pairs
+from counterpoint.generation.export.benchmark import export_benchmark
+from counterpoint.generation.export.hub import export_hub
+from counterpoint.generation.export.training import export_training
+from counterpoint.generation.inputs.captions import open_captions
+from counterpoint.generation.inputs.scene_graphs import (
+    attribution_pairs,
+    read_graphs,
+    read_sizes,
+    relation_pairs,
+)
+from counterpoint.generation.pairs import Pair, read_about, read_pairs, tabulate, write_pairs
+from counterpoint.generation.refinement.negatives import gather
+from counterpoint.generation.refinement.scores import read_scores, table_scores
+from counterpoint.generation.run import Parts
 
 SCENE = "world:0.508;small,orange,solid,triangle,0.519,0.505;large,yellow,dotted,heart,0.843,0.817"
 

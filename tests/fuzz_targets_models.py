@@ -26,20 +26,27 @@ from train_data_support import opened
 from training import CPU as ALONE
 from training import small_recipe
 
-from counterpoint.models import LoadOptions, load_model
-from counterpoint.models.detector_heads import CONFIG as DETECTOR
-from counterpoint.models.detector_heads import WEIGHTS as HEADS
-from counterpoint.models.detector_heads import Head, Heads, Saved, read, save
-from counterpoint.models.own_code import guarded
-from counterpoint.train.building import Run
-from counterpoint.train.building import build as build_run
-from counterpoint.train.checkpoints import load_last, random_states, restore_random
-from counterpoint.train.checkpoints import save as save_checkpoint
-from counterpoint.train.logs import LOG, Log
-from counterpoint.train.model_folder import ABOUT
-from counterpoint.train.reading import load_recipe, recipe_text
-from counterpoint.train.state import RECIPE, capture, claimed, restore
-from counterpoint.train.wise_saving import refuse_other
+from counterpoint.evaluation.wise import refuse_other
+from counterpoint.models.detector.adapter import CONFIG as DETECTOR
+from counterpoint.models.detector.adapter import WEIGHTS as HEADS
+from counterpoint.models.detector.adapter import Head, Heads, Saved, read, save
+from counterpoint.models.hub import guarded
+from counterpoint.models.openclip.folders import ABOUT
+from counterpoint.models.registry import LoadOptions, load_model
+from counterpoint.training.building import Run
+from counterpoint.training.building import build as build_run
+from counterpoint.training.checkpoints import (
+    RECIPE,
+    capture,
+    claimed,
+    load_last,
+    random_states,
+    restore,
+    restore_random,
+)
+from counterpoint.training.checkpoints import save as save_checkpoint
+from counterpoint.training.logs import LOG, Log
+from counterpoint.training.reading import load_recipe, recipe_text
 
 CPU = LoadOptions("cpu")
 STEP = 2

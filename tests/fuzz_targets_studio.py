@@ -21,8 +21,8 @@ from campaigns import campaign, opened
 from starlette.testclient import TestClient
 from studio_runs import BASE, client, key_of, studio, write_runs
 
-from counterpoint.errors import RunError
-from counterpoint.studio.browse.folders import Place, read_manifest
+from counterpoint._util.errors import RunError
+from counterpoint.studio.browse.library import Place, read_manifest
 
 NUMBERS = [
     *("-1", "2", "x", "²", "1e400", "nan", "0x10", "1_0", " 1 ", "+1", "01", "80%"),

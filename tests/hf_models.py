@@ -18,10 +18,10 @@ import torch
 import transformers as tf
 from PIL import Image
 
-from counterpoint.cases import ImageRef
-from counterpoint.errors import CounterpointError, ModelError
-from counterpoint.models import LoadOptions, load_model
-from counterpoint.scoring.pictures import Picture
+from counterpoint._util.errors import CounterpointError, ModelError
+from counterpoint.cases.table import ImageRef
+from counterpoint.images.pictures import Picture
+from counterpoint.models.registry import LoadOptions, load_model
 
 CONTEXT = 16
 CAPTIONS = [

@@ -13,12 +13,12 @@ import pytest
 from models_for_tests import is_sentence, noise
 from PIL import Image
 
-from counterpoint.cases import ImageRef
-from counterpoint.errors import ImageError
-from counterpoint.scoring import image_tables
-from counterpoint.scoring.image_shuffles import PIECES
-from counterpoint.scoring.pictures import Picture
-from counterpoint.scoring.store import Store
+from counterpoint._util.errors import ImageError
+from counterpoint._util.store import Store
+from counterpoint.cases.table import ImageRef
+from counterpoint.images import tables
+from counterpoint.images.pictures import Picture
+from counterpoint.images.shuffles import PIECES
 
 Box = tuple[int, int, int, int]
 HOW = list(PIECES)
@@ -33,7 +33,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 @pytest.fixture(autouse=True)
 def nothing_held(monkeypatch: pytest.MonkeyPatch) -> None:
     """What one test has read from a table is not what the next one reads."""
-    monkeypatch.setattr(image_tables, "_GROUPS", image_tables._Groups())
+    monkeypatch.setattr(tables, "_GROUPS", tables._Groups())
 
 
 def encoded(image: Image.Image) -> bytes:

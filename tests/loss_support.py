@@ -7,8 +7,8 @@ from inspect import signature
 import numpy as np
 import torch
 
-from counterpoint.train.batches import Features
-from counterpoint.train.losses import TERMS, Term, loss
+from counterpoint.training.batches import Features
+from counterpoint.training.losses.terms import TERMS, Term, loss
 
 torch.set_num_threads(1)
 NAMES = sorted(TERMS.builtin)

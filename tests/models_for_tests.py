@@ -15,13 +15,13 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from counterpoint.cases import Case, Cases, ImageRef, caption_case
-from counterpoint.models import LoadOptions
-from counterpoint.progress import Quiet
+from counterpoint._util.progress import Quiet
+from counterpoint._util.store import Store
+from counterpoint.cases.table import Case, Cases, ImageRef, caption_case
+from counterpoint.images.pictures import Picture
+from counterpoint.models.registry import LoadOptions
 from counterpoint.scoring.engine import Scored, score
-from counterpoint.scoring.pictures import Picture
-from counterpoint.scoring.store import Store
-from counterpoint.scoring.work import Work
+from counterpoint.scoring.kinds import Work
 
 FEATURES, WIDTH = 48, 16
 _WEIGHTS = np.random.default_rng(0).normal(size=(FEATURES, WIDTH))

@@ -15,9 +15,9 @@ from PIL import Image
 from safetensors.torch import save_file
 
 import counterpoint
-from counterpoint.errors import CounterpointError, ModelError
-from counterpoint.models import LoadOptions, load_model
-from counterpoint.models.open_clip import MERGES, OpenClip
+from counterpoint._util.errors import CounterpointError, ModelError
+from counterpoint.models.openclip.adapter import MERGES, OpenClip
+from counterpoint.models.registry import LoadOptions, load_model
 
 BASE = Path(counterpoint.__file__).parent / "world" / "checkpoints" / "base"
 CONFIG, WEIGHTS = "open_clip_config.json", "open_clip_model.safetensors"

@@ -13,9 +13,9 @@ import numpy as np
 from fastapi.testclient import TestClient
 from support import part
 
-from counterpoint.benchmarks import load_benchmark
-from counterpoint.cases import Cases, ImageRef, caption_case
-from counterpoint.runs import Run, save_run
+from counterpoint.benchmarks.registry import load_benchmark
+from counterpoint.cases.table import Cases, ImageRef, caption_case
+from counterpoint.runs.folders import Run, save_run
 from counterpoint.studio.app import create_app
 from counterpoint.studio.security import Guard
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from sklearn.metrics import cohen_kappa_score
 from support import FEW
 
-from counterpoint.studio.annotate.agreement import (
+from counterpoint.studio.annotate.outcomes import (
     PairAgreement,
     cohen,
     fleiss,

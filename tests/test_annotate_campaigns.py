@@ -14,14 +14,14 @@ from PIL import Image
 from sqlalchemy import select
 from support import square
 
-from counterpoint.benchmarks import load_benchmark
-from counterpoint.case_files import read_cases, write_cases
-from counterpoint.cases import Cases, ImageRef, caption_case
-from counterpoint.comparison import compare
-from counterpoint.errors import CounterpointError, DataError
-from counterpoint.generate.pairs import Pair, read_about, read_pairs, tabulate, write_pairs
-from counterpoint.results import rows
-from counterpoint.runs import load_run, save_run
+from counterpoint._util.errors import CounterpointError, DataError
+from counterpoint.benchmarks.registry import load_benchmark
+from counterpoint.cases.files import read_cases, write_cases
+from counterpoint.cases.table import Cases, ImageRef, caption_case
+from counterpoint.generation.pairs import Pair, read_about, read_pairs, tabulate, write_pairs
+from counterpoint.runs.comparison import compare
+from counterpoint.runs.folders import load_run, save_run
+from counterpoint.runs.results import rows
 from counterpoint.studio.annotate.exporting import answers_csv, export
 from counterpoint.studio.annotate.human import both_ways, human_run
 from counterpoint.studio.annotate.kinds import ASKS, BEST, RANK, TO_TEXT, WHICH, AnswerError

@@ -10,9 +10,9 @@ import pytest
 from campaigns import answer_all, rightly
 from typer.testing import CliRunner
 
-from counterpoint.case_files import read_cases
+from counterpoint.cases.files import read_cases
 from counterpoint.cli.campaign import app
-from counterpoint.runs import load_run
+from counterpoint.runs.folders import load_run
 from counterpoint.studio.database import open_database
 
 

@@ -11,8 +11,8 @@ from campaigns import answer_all, campaign, outcome, rightly
 from PIL import Image
 from sqlalchemy import select
 
-from counterpoint.case_files import write_cases
-from counterpoint.cases import Cases, ImageRef, caption_case
+from counterpoint.cases.files import write_cases
+from counterpoint.cases.table import Cases, ImageRef, caption_case
 from counterpoint.studio.database import Answer, Showing
 
 __all__ = ["client", "database"]  # fixtures

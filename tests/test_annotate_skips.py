@@ -179,7 +179,7 @@ def test_the_total_is_right_from_every_place(tmp_path):
     """What is promised at each step is what comes: over many people, each in an own order."""
     database = opened(tmp_path)
     campaign(database, "world-bi:size=5", "image-to-text", people=12, overlap=12, checks=0.3)
-    from counterpoint.studio.annotate.screens import Seat, progress_of
+    from counterpoint.studio.annotate.annotator_pages import Seat, progress_of
 
     with database.reading() as session:
         found = find_campaign(session, "c")

@@ -17,11 +17,11 @@ from models_for_tests import is_sentence, noise, pixels, ragged, write_images
 from test_engine_choices import shares
 
 from counterpoint import evaluate
-from counterpoint.models import FAMILIES, load_model
-from counterpoint.models.api import ApiChoice, ApiYes
-from counterpoint.models.api_answers import Answer, ask_choice, ask_yes, first_wins, yes_share
+from counterpoint.images.pictures import Picture
+from counterpoint.models.api.adapter import ApiChoice, ApiYes
+from counterpoint.models.api.answers import Answer, ask_choice, ask_yes, first_wins, yes_share
+from counterpoint.models.registry import FAMILIES, load_model
 from counterpoint.scoring.choices import COIN
-from counterpoint.scoring.pictures import Picture
 
 __all__ = ["endpoint", "server"]  # fixtures
 
@@ -48,7 +48,7 @@ def test_scores_are_the_probability_of_yes(endpoint: Endpoint, tmp_path: Path, b
 def test_the_registry_and_a_run_know_it(
     endpoint: Endpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(FAMILIES.builtin, "api", "counterpoint.models.api:load")
+    monkeypatch.setitem(FAMILIES.builtin, "api", "counterpoint.models.api.adapter:load")
     monkeypatch.setenv("COUNTERPOINT_API_PRICE", "2.5,10")
     assert isinstance(load_model("api:m"), ApiYes)
     before = endpoint.answered

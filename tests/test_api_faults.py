@@ -11,8 +11,8 @@ from api_support import Pauses, endpoint, load, pair, picture, score, server, tw
 from engine_support import naive
 from models_for_tests import is_sentence, write_images
 
-from counterpoint.errors import ModelError
-from counterpoint.models.api_client import ATTEMPTS
+from counterpoint._util.errors import ModelError
+from counterpoint.models.api.client import ATTEMPTS
 
 __all__ = ["endpoint", "server"]  # fixtures
 

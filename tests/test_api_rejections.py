@@ -14,9 +14,9 @@ from models_for_tests import choice, is_sentence, run_engine, write_images
 from support import gallery
 from typer.testing import CliRunner
 
-from counterpoint.cases import Cases
-from counterpoint.cli import app
-from counterpoint.errors import ModelError
+from counterpoint._util.errors import ModelError
+from counterpoint.cases.table import Cases
+from counterpoint.cli.app import app
 
 __all__ = ["endpoint", "server"]  # fixtures
 MODES = pytest.mark.parametrize("mode", ["logprobs", "choice"])

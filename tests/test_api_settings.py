@@ -10,7 +10,7 @@ import pytest
 from api_server import KEY, Endpoint
 from api_support import endpoint, load, refusal, server
 
-from counterpoint.errors import MissingExtraError, ModelError
+from counterpoint._util.errors import MissingExtraError, ModelError
 
 __all__ = ["endpoint", "server"]  # fixtures
 
@@ -82,4 +82,4 @@ def test_without_the_client_it_names_the_extra(monkeypatch: pytest.MonkeyPatch) 
     for name in ("api", "api_client", "api_probe"):
         monkeypatch.delitem(sys.modules, f"counterpoint.models.{name}")
     with pytest.raises(MissingExtraError, match=r"counterpoint\[vlm\]"):
-        importlib.import_module("counterpoint.models.api")
+        importlib.import_module("counterpoint.models.api.adapter")

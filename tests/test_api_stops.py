@@ -15,7 +15,7 @@ from api_server import KEY, Endpoint, serve
 
 EVALUATE = """
 from counterpoint import cli, models
-models.FAMILIES.builtin["api"] = "counterpoint.models.api:load"
+models.FAMILIES.builtin["api"] = "counterpoint.models.api.adapter:load"
 cli.main()
 """
 PROBE = ("a red square",)

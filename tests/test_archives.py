@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from counterpoint._util.errors import DataError
 from counterpoint.data.archives import extract
-from counterpoint.errors import DataError
 
 FILES = {"images/1.jpg": b"one", "images/deep/2.jpg": b"two", "read me.txt": b""}
 

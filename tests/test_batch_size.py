@@ -10,10 +10,10 @@ import pytest
 from engine_support import ROUNDING, build
 from models_for_tests import Judge, Reader, Towers, choice, run_engine, write_images
 
-from counterpoint.cases import Cases
-from counterpoint.errors import ModelError
-from counterpoint.scoring.batch_size import BatchSize
-from counterpoint.scoring.store import Store
+from counterpoint._util.errors import ModelError
+from counterpoint._util.store import Store
+from counterpoint.cases.table import Cases
+from counterpoint.scoring.encode import BatchSize
 
 IMAGES = 11
 

@@ -11,12 +11,12 @@ import pytest
 from benchmark_fixtures import load, write, write_json
 from support import part, random_scores, run_of
 
-from counterpoint.benchmarks import load_benchmark
+from counterpoint._util.errors import CaseError, DataError
 from counterpoint.benchmarks.aro import AroImages
-from counterpoint.cases import Cases, ImageRef
-from counterpoint.errors import CaseError, DataError
-from counterpoint.protocols import PROTOCOLS
-from counterpoint.results import Row, rows
+from counterpoint.benchmarks.registry import load_benchmark
+from counterpoint.cases.table import Cases, ImageRef
+from counterpoint.metrics.protocols import PROTOCOLS
+from counterpoint.runs.results import Row, rows
 
 RELATION, ATTRIBUTION = "aro/vg-relation", "aro/vg-attribution"
 FILES = {RELATION: "visual_genome_relation.json", ATTRIBUTION: "visual_genome_attribution.json"}

@@ -19,8 +19,8 @@ from benchmark_fixtures import (
     write_parquet,
 )
 
-from counterpoint.benchmarks.parquet_images import parquet_image
-from counterpoint.errors import CaseError, DataError
+from counterpoint._util.errors import CaseError, DataError
+from counterpoint.benchmarks.annotations import parquet_image
 
 SIZES = {"replace/obj": 1200, "replace/rel": 462, "replace/att": 437, "add/obj": 399}
 SIZES |= {"add/att": 76, "swap/att": 278, "swap/obj": 81}

@@ -11,9 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 from benchmark_fixtures import hub_image, load, write
 
-from counterpoint.benchmarks import BENCHMARKS, find_benchmark, load_benchmark
-from counterpoint.cases import PROMPTS, Case
-from counterpoint.errors import CounterpointError, DataError, NotFoundError
+from counterpoint._util.errors import CounterpointError, DataError, NotFoundError
+from counterpoint.benchmarks.registry import BENCHMARKS, find_benchmark, load_benchmark
+from counterpoint.cases.table import PROMPTS, Case
 
 PETS = "classification/pets"
 

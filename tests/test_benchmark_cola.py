@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from benchmark_fixtures import IDENTITY, load, needs_real_files, real, write, write_json
 
-from counterpoint.benchmarks import BENCHMARKS
+from counterpoint._util.errors import DataError
 from counterpoint.benchmarks.cola import FILE
-from counterpoint.errors import DataError
+from counterpoint.benchmarks.registry import BENCHMARKS
 
 SITE = "https://example.org/data/vg_gqa_images"
 ROWS = [

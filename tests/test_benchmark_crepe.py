@@ -16,9 +16,9 @@ from benchmark_fixtures import (
     write_table,
 )
 
-from counterpoint.benchmarks.visual_genome import VisualGenome
-from counterpoint.cases import Absent, ImageRef
-from counterpoint.errors import CaseError, DataError
+from counterpoint._util.errors import CaseError, DataError
+from counterpoint.benchmarks.annotations import VisualGenome
+from counterpoint.cases.table import Absent, ImageRef
 
 LISTS = ("atom", "comp", "combined")
 

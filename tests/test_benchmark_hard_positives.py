@@ -13,15 +13,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support import FEW
 
-from counterpoint.benchmarks import load_benchmark
+from counterpoint._util.errors import CaseError, DataError
 from counterpoint.benchmarks.hard_positives import (
     SYNONYMS,
     inside_words,
     replaced_word,
     reverse_conjuncts,
 )
-from counterpoint.cases import Cases, ImageRef, caption_case
-from counterpoint.errors import CaseError, DataError
+from counterpoint.benchmarks.registry import load_benchmark
+from counterpoint.cases.table import Cases, ImageRef, caption_case
 
 REPLACE, SWAP = "hard-positives/replace", "hard-positives/swap"
 NAMES = ("relations", "attributes")

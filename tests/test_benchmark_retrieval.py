@@ -12,12 +12,13 @@ from benchmark_fixtures import load, write_json
 from models_for_tests import noise
 from support import part, run_of
 
-from counterpoint.benchmarks import load_benchmark, retrieval
+from counterpoint._util.errors import DataError, NotFoundError
+from counterpoint.benchmarks import retrieval
+from counterpoint.benchmarks.registry import load_benchmark
 from counterpoint.benchmarks.word_order import Words
-from counterpoint.cases import Case, ImageRef
-from counterpoint.errors import DataError, NotFoundError
-from counterpoint.results import rows
-from counterpoint.scoring.pictures import Picture
+from counterpoint.cases.table import Case, ImageRef
+from counterpoint.images.pictures import Picture
+from counterpoint.runs.results import rows
 
 FILES = {"coco": "coco/coco_karpathy_test.json", "flickr30k": "flickr30k/flickr30k_test.json"}
 COCO = "retrieval/coco"

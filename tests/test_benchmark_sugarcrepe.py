@@ -10,10 +10,10 @@ import pytest
 from benchmark_fixtures import load, write, write_json
 from support import part, random_scores
 
-from counterpoint.benchmarks import load_benchmark
-from counterpoint.cases import ImageRef
-from counterpoint.errors import DataError
-from counterpoint.results import side_by_side
+from counterpoint._util.errors import DataError
+from counterpoint.benchmarks.registry import load_benchmark
+from counterpoint.cases.table import ImageRef
+from counterpoint.runs.results import side_by_side
 
 SUBSETS = ("add_att", "add_obj", "replace_att", "replace_obj", "replace_rel", "swap_att")
 SUBSETS = (*SUBSETS, "swap_obj")

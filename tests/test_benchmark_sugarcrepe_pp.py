@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from benchmark_fixtures import group_counts, load, needs_real_files, real, write, write_json
 
+from counterpoint._util.errors import DataError, NotFoundError
 from counterpoint.benchmarks.sugarcrepe_pp import SUBSETS
-from counterpoint.cases import ImageRef
-from counterpoint.errors import DataError, NotFoundError
+from counterpoint.cases.table import ImageRef
 
 ITT = ((True, True, False),)
 SIZES = {"replace/att": 788, "replace/obj": 1652, "replace/rel": 1406}

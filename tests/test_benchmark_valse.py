@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from benchmark_fixtures import group_counts, load, needs_real_files, real, write, write_json
 
-from counterpoint.errors import DataError
+from counterpoint._util.errors import DataError
 
 PIECES = {"actant-swap": 1042, "action-replacement": 779, "coreference-hard": 141}
 PIECES |= {"coreference-standard": 916, "counting-adversarial": 756, "counting-hard": 1000}

@@ -15,8 +15,8 @@ from benchmark_fixtures import (
     write_table,
 )
 
-from counterpoint.cases import Absent
-from counterpoint.errors import DataError
+from counterpoint._util.errors import DataError
+from counterpoint.cases.table import Absent
 
 GENERIC = {
     "filename": "000000000007.jpg",

@@ -10,13 +10,13 @@ import pytest
 from benchmark_fixtures import load, write, write_json
 from support import part, random_scores, run_of
 
-from counterpoint.benchmarks import load_benchmark
+from counterpoint._util.errors import DataError
+from counterpoint.benchmarks.registry import load_benchmark
 from counterpoint.benchmarks.vl_checklist import group_of
-from counterpoint.cases import Cases, ImageRef
-from counterpoint.errors import DataError
-from counterpoint.evaluation import evaluate, prepare
-from counterpoint.protocols import BEYOND_FIRST, PROTOCOLS
-from counterpoint.results import rows
+from counterpoint.cases.table import Cases, ImageRef
+from counterpoint.evaluation.evaluating import evaluate, prepare
+from counterpoint.metrics.protocols import BEYOND_FIRST, PROTOCOLS
+from counterpoint.runs.results import rows
 
 VL = "vl-checklist"
 

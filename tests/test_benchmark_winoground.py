@@ -18,7 +18,7 @@ from benchmark_fixtures import (
     write_parquet,
 )
 
-from counterpoint.errors import DataError
+from counterpoint._util.errors import DataError
 
 
 def row(number: int, **changes: Any) -> dict[str, Any]:

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from support import part, run_of
 
-from counterpoint.benchmarks import load_benchmark
-from counterpoint.cases import Cases, ImageRef, caption_case
-from counterpoint.errors import NotFoundError
-from counterpoint.models import load_model
-from counterpoint.models.blind import BagOfWords, Format, Length
-from counterpoint.results import rows
+from counterpoint._util.errors import NotFoundError
+from counterpoint.benchmarks.registry import load_benchmark
+from counterpoint.cases.table import Cases, ImageRef, caption_case
+from counterpoint.models.blind.baselines import BagOfWords, Format, Length
+from counterpoint.models.registry import load_model
+from counterpoint.runs.results import rows
 from counterpoint.scoring.kinds import BlindScorer, TableScorer
 
 

@@ -14,9 +14,14 @@ import pytest
 import torch
 from models_for_tests import choice, is_sentence, run_engine, write_images
 
-from counterpoint.cases import Cases
-from counterpoint.errors import CounterpointError, MissingExtraError, ModelError, NotFoundError
-from counterpoint.models import LoadOptions, load_model
+from counterpoint._util.errors import (
+    CounterpointError,
+    MissingExtraError,
+    ModelError,
+    NotFoundError,
+)
+from counterpoint.cases.table import Cases
+from counterpoint.models.registry import LoadOptions, load_model
 from counterpoint.scoring.kinds import BlindScorer, Described
 
 tf = pytest.importorskip("transformers")
@@ -309,7 +314,7 @@ def test_positions_are_not_moved_by_padding_and_no_padding_token_is_needed(tmp_p
 def test_large_batches_are_split_where_the_logits_would_be_too_many(saved, monkeypatch):
     folder, expected = saved["lm"]
     model = load(f"blind:lm:{folder}")
-    monkeypatch.setattr("counterpoint.models.blind_text._LOGITS", 64 * 40)
+    monkeypatch.setattr("counterpoint.models.blind.text._LOGITS", 64 * 40)
     seen = []
     model.model.register_forward_hook(lambda _, __, out: seen.append(out.logits.shape[0]))
     assert model.score_captions(CAPTIONS) == pytest.approx(expected, abs=1e-4)

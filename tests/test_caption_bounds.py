@@ -13,11 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support import FEW
 
-from counterpoint.errors import CounterpointError, DataError
-from counterpoint.generate import json_stream
-from counterpoint.generate.captions import open_captions
-from counterpoint.generate.graph_files import read_graphs, read_sizes
-from counterpoint.generate.json_stream import DEPTH, LENGTH, json_items
+from counterpoint._util.errors import CounterpointError, DataError
+from counterpoint.generation.inputs import json_stream
+from counterpoint.generation.inputs.captions import open_captions
+from counterpoint.generation.inputs.json_stream import DEPTH, LENGTH, json_items
+from counterpoint.generation.inputs.scene_graphs import read_graphs, read_sizes
 
 
 def refusal(path: Path, content: str | bytes) -> str:

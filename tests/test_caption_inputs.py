@@ -14,13 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support import FEW, case, square
 
-from counterpoint.case_files import write_cases
-from counterpoint.cases import Case, Cases, ImageRef
-from counterpoint.errors import DataError, NotFoundError
-from counterpoint.generate.captions import CaptionOptions, Captions, Source, open_captions
-from counterpoint.generate.sources import UniqueIds
+from counterpoint._util.errors import DataError, NotFoundError
+from counterpoint.cases.files import write_cases
+from counterpoint.cases.table import Case, Cases, ImageRef
+from counterpoint.generation.inputs.captions import CaptionOptions, Captions, Source, open_captions
+from counterpoint.generation.inputs.source import UniqueIds
 from counterpoint.world.grammar import holds, read
-from counterpoint.world.scene import read_scene
+from counterpoint.world.scenes import read_scene
 
 COCO = {
     "info": {"year": 2014},

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from models_for_tests import is_sentence
 from support import FEW, case, square, table, write_lines
 
-from counterpoint.benchmarks import load_benchmark
-from counterpoint.case_files import read_cases, write_cases
-from counterpoint.cases import SCHEMA, Case, Cases, ImageRef, caption_case
-from counterpoint.errors import CaseError
+from counterpoint._util.errors import CaseError
+from counterpoint.benchmarks.registry import load_benchmark
+from counterpoint.cases.files import read_cases, write_cases
+from counterpoint.cases.table import SCHEMA, Case, Cases, ImageRef, caption_case
 
 LINE = {"id": "a", "images": ["x.jpg"], "captions": ["yes", "no"], "truth": [[1, 0]]}
 

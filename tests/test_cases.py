@@ -16,10 +16,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support import FEW, case, square, table
 
-from counterpoint import cases as module
-from counterpoint.case_files import read_cases
-from counterpoint.cases import SCHEMA, Case, Cases, ImageRef, caption_case
-from counterpoint.errors import CaseError
+from counterpoint._util.errors import CaseError
+from counterpoint.cases.files import read_cases
+from counterpoint.cases.table import SCHEMA, Case, Cases, ImageRef, caption_case
+from counterpoint.cases.table import table as module
 
 ROW = {
     "id": "bad",
@@ -281,7 +281,7 @@ MILLION = 1_000_000
 READ = """
 import resource, sys
 from pathlib import Path
-from counterpoint.case_files import read_cases
+from counterpoint.cases.files import read_cases
 count = len(read_cases(Path(sys.argv[1])))
 status = Path("/proc/self/status")
 if status.exists():  # getrusage would count what the parent held when it started this process

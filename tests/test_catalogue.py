@@ -6,13 +6,22 @@ import hashlib
 
 import pytest
 
-from counterpoint.benchmarks import BENCHMARKS
-from counterpoint.data.catalogue import catalogue, get_source, needs, read_catalogue
-from counterpoint.data.folders import data_root
-from counterpoint.data.paths import inside
-from counterpoint.data.presence import presence
-from counterpoint.data.sources import Archive, File, Files, Hub, Images, Manual
-from counterpoint.errors import DataError, NotFoundError
+from counterpoint._util.errors import DataError, NotFoundError
+from counterpoint._util.untrusted import inside
+from counterpoint.benchmarks.registry import BENCHMARKS
+from counterpoint.data.files import data_root, presence
+from counterpoint.data.sources import (
+    Archive,
+    File,
+    Files,
+    Hub,
+    Images,
+    Manual,
+    catalogue,
+    get_source,
+    needs,
+    read_catalogue,
+)
 
 SOURCES = catalogue().sources.values()
 

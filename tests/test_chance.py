@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from support import references
 
-from counterpoint.metric_registry import METRICS, Metric
-from counterpoint.statistics import estimate, members_of
+from counterpoint.metrics.registry import METRICS, Metric
+from counterpoint.metrics.statistics import estimate, members_of
 
 OF_IMAGES = {n: m for n, m in METRICS.items() if isinstance(m, Metric) and not m.texts}
 WITH_CHANCE = [name for name, metric in OF_IMAGES.items() if metric.chance is not None]

@@ -7,8 +7,8 @@ from itertools import islice
 import pytest
 
 from counterpoint.benchmarks.hard_positives import SYNONYMS
-from counterpoint.generate.checks import CHECKS, Change, Claim, check
-from counterpoint.generate.pairs import Kind, Type
+from counterpoint.generation.checks.checking import CHECKS, Change, Claim, check
+from counterpoint.generation.pairs import Kind, Type
 from counterpoint.world.edits import replacements, swaps
 
 

@@ -25,11 +25,11 @@ from open_clip_models import (
 from open_clip_models import load as load_folder
 from safetensors.torch import save_file
 
-from counterpoint.cases import Cases
-from counterpoint.errors import MissingExtraError, ModelError, NotFoundError
-from counterpoint.models import LoadOptions
-from counterpoint.models.checkpoint import load as load_checkpoint
-from counterpoint.models.open_clip import MERGES, OpenClip
+from counterpoint._util.errors import MissingExtraError, ModelError, NotFoundError
+from counterpoint.cases.table import Cases
+from counterpoint.models.openclip.adapter import MERGES, OpenClip
+from counterpoint.models.openclip.checkpoints import load as load_checkpoint
+from counterpoint.models.registry import LoadOptions
 
 RANK = 2
 
@@ -393,7 +393,7 @@ def test_a_resnets_architecture_is_recognised(config, tmp_path, monkeypatch):
 
 
 def test_real_architectures_are_recognised_by_their_shapes():
-    from counterpoint.models.fitting import _fits
+    from counterpoint.models.openclip.checkpoints import _fits
 
     config = {"embed_dim": 512, "text_cfg": {"width": 512, "layers": 12, "context_length": 77}}
     config["vision_cfg"] = {"width": 768, "layers": 12, "patch_size": 32, "image_size": 224}

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from counterpoint.caption_words import read_words
-from counterpoint.generate.checks import (
+from counterpoint.cases.captions import read_words
+from counterpoint.generation.checks.change import distance, is_within
+from counterpoint.generation.checks.checking import (
     CHECKS,
     Change,
     Claim,
@@ -21,9 +22,8 @@ from counterpoint.generate.checks import (
     reasons,
     uniform,
 )
-from counterpoint.generate.checks.change import distance, is_within
-from counterpoint.generate.checks.wording import fits
-from counterpoint.generate.pairs import KINDS, TYPES, Kind, Type
+from counterpoint.generation.checks.surface import fits
+from counterpoint.generation.pairs import KINDS, TYPES, Kind, Type
 
 FEW = settings(derandomize=True, deadline=None, max_examples=80)
 

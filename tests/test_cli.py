@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 from cli_support import COLOURS, Result, counterpoint, own_place, run_folder, write_cases
 
-from counterpoint.benchmarks import BENCHMARKS
+from counterpoint.benchmarks.registry import BENCHMARKS
 from counterpoint.cli.ls import Kind
-from counterpoint.comparison import compare
-from counterpoint.models import EXAMPLES
-from counterpoint.protocols import PROTOCOLS
-from counterpoint.results import as_json, rows
-from counterpoint.runs import load_run
+from counterpoint.metrics.protocols import PROTOCOLS
+from counterpoint.models.registry import EXAMPLES
+from counterpoint.runs.comparison import compare
+from counterpoint.runs.folders import load_run
+from counterpoint.runs.results import as_json, rows
 
 __all__ = ["counterpoint", "own_place"]  # fixtures
 KEYS = [
@@ -199,7 +199,7 @@ def test_an_interrupted_run_says_that_it_can_go_on(counterpoint, monkeypatch):
     def interrupt(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("counterpoint.evaluation.evaluate", interrupt)
+    monkeypatch.setattr("counterpoint.evaluation.evaluating.evaluate", interrupt)
     done = counterpoint("eval", "-m", "random", "-b", "world-bi:size=4")
     assert done.code == 130
     assert "the same command goes on from there" in done.err

@@ -15,12 +15,12 @@ import pytest
 import typer.main
 from cli_support import Result, counterpoint, own_place
 
-from counterpoint.cli import app
+from counterpoint.cli.app import app
 from counterpoint.cli.demo import BENCHMARKS as DEMO_BENCHMARKS
 from counterpoint.cli.demo import MODELS as DEMO_MODELS
-from counterpoint.results import rows
-from counterpoint.runs import load_run
-from counterpoint.wording import HEADINGS
+from counterpoint.metrics.words import HEADINGS
+from counterpoint.runs.folders import load_run
+from counterpoint.runs.results import rows
 
 __all__ = ["counterpoint", "own_place"]  # fixtures
 VERBS = typer.main.get_command(app).commands

@@ -10,11 +10,11 @@ import pytest
 from cli_support import counterpoint, own_place, run_folder, write_cases
 from rich.console import Console
 
-from counterpoint.cli import examples, tables
-from counterpoint.comparison import compare
-from counterpoint.results import rows
-from counterpoint.runs import Run, load_run
-from counterpoint.wording import HEADINGS
+from counterpoint.cli import demo, tables
+from counterpoint.metrics.words import HEADINGS
+from counterpoint.runs.comparison import compare
+from counterpoint.runs.folders import Run, load_run
+from counterpoint.runs.results import rows
 
 __all__ = ["counterpoint", "own_place"]  # fixtures
 ODD = "[red]x[/red] :bow: "
@@ -45,8 +45,8 @@ def test_captions_with_markup_are_printed_as_they_are(colour, monkeypatch):
     console = Console(
         **PLAIN, file=io.StringIO(), width=120, force_terminal=True, color_system=colour
     )
-    monkeypatch.setattr(examples, "output", console)
-    examples.print_examples(run, file)
+    monkeypatch.setattr(demo, "output", console)
+    demo.print_examples(run, file)
     shown = re.sub(r"\x1b\[[0-9;]*m", "", console.file.getvalue())
     assert (
         len(re.findall(rf"\d\.\d{{5}}  original  {re.escape(ODD)}a (red|green|blue)", shown)) == 3

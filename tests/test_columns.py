@@ -23,11 +23,11 @@ from engine_support import build
 from hypothesis import given
 from support import FEW, TIES, case, classes, gallery, owned, part, random_scores, run_of
 
-from counterpoint.cases import Case, Cases, ImageRef
-from counterpoint.columns import columns_of
-from counterpoint.metric_registry import METRICS
-from counterpoint.results import members_in, rows
-from counterpoint.statistics import draw_weights
+from counterpoint.cases.table import Case, Cases, ImageRef
+from counterpoint.metrics.registry import METRICS
+from counterpoint.metrics.statistics import draw_weights
+from counterpoint.runs.columns import columns_of
+from counterpoint.runs.results import members_in, rows
 
 
 def clusters_by_hand(cases: Cases, row: int) -> list[str]:

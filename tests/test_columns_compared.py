@@ -11,11 +11,11 @@ from engine_support import build
 from hypothesis import given
 from support import FEW, gallery, owned, part, random_scores, random_truth, run_of
 
-from counterpoint.cases import Cases
-from counterpoint.comparison import compare
-from counterpoint.errors import RunError
-from counterpoint.metric_registry import METRICS
-from counterpoint.results import rows
+from counterpoint._util.errors import RunError
+from counterpoint.cases.table import Cases
+from counterpoint.metrics.registry import METRICS
+from counterpoint.runs.comparison import compare
+from counterpoint.runs.results import rows
 
 FAST = 100
 

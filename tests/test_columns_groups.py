@@ -11,11 +11,11 @@ from columns_support import STRICT, differences
 from engine_support import build
 from support import case, part, random_scores, run_of
 
-from counterpoint.comparison import compare
-from counterpoint.errors import RunError
-from counterpoint.protocols import Protocol
-from counterpoint.results import rows, side_by_side
-from counterpoint.runs import Run
+from counterpoint._util.errors import RunError
+from counterpoint.metrics.protocols import Protocol
+from counterpoint.runs.comparison import compare
+from counterpoint.runs.folders import Run
+from counterpoint.runs.results import rows, side_by_side
 
 DEEP = {
     "a/x/1": [1, 0, 0, 0],

@@ -8,13 +8,13 @@ import polars as pl
 import pytest
 from campaigns import answer_all, campaign, opened, outcome, rightly
 
+from counterpoint._util.untrusted import recorded_command
 from counterpoint.cli.report import made_now
-from counterpoint.command_line import recorded_command
-from counterpoint.evaluation import evaluate
-from counterpoint.importing import import_scores
-from counterpoint.report.gathering import Material
-from counterpoint.report.making import page_facts, run_facts
-from counterpoint.runs import Run
+from counterpoint.evaluation.evaluating import evaluate
+from counterpoint.evaluation.importing import import_scores
+from counterpoint.reports.gathering import Material
+from counterpoint.reports.notices import page_facts, run_facts
+from counterpoint.runs.folders import Run
 from counterpoint.studio.annotate.human import human_run
 
 SECRET = "hunter2"

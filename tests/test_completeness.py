@@ -10,14 +10,14 @@ from typing import Any
 from benchmark_fixtures import hub_image, write_json, write_parquet, write_table
 from cli_support import Command, counterpoint, own_place
 
-from counterpoint.benchmarks import BENCHMARKS, published_files
 from counterpoint.benchmarks.completeness import published_count, why_incomplete
+from counterpoint.benchmarks.registry import BENCHMARKS, published_files
 from counterpoint.benchmarks.visla import VISLA
 from counterpoint.benchmarks.vl_checklist import CORPUS
-from counterpoint.cases import Absent
-from counterpoint.evaluation import evaluate
-from counterpoint.protocols import PROTOCOLS
-from counterpoint.runs import Part, Run, load_run
+from counterpoint.cases.table import Absent
+from counterpoint.evaluation.evaluating import evaluate
+from counterpoint.metrics.protocols import PROTOCOLS
+from counterpoint.runs.folders import Part, Run, load_run
 
 __all__ = ["counterpoint", "own_place"]  # fixtures
 LENGTH = "blind:length"

@@ -11,10 +11,10 @@ import pytest
 from data_catalogue import lay, no_server, server
 from http_server import Server, says
 
-from counterpoint.data import get as get_module
-from counterpoint.data.get import get
-from counterpoint.data.report import Report
-from counterpoint.errors import DataError
+from counterpoint._util.errors import DataError
+from counterpoint.data import getting as get_module
+from counterpoint.data.batch import Report
+from counterpoint.data.getting import get
 
 __all__ = ["no_server", "server"]  # fixtures
 

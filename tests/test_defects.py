@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from support import FEW, part, random_scores, run_of
 from typer.testing import CliRunner
 
-from counterpoint.cases import Case, Cases, ImageRef, caption_case
-from counterpoint.cli import app
-from counterpoint.defects import (
+from counterpoint.cases.table import Case, Cases, ImageRef, caption_case
+from counterpoint.cli.app import app
+from counterpoint.evaluation.doctor import (
     GENERAL,
     duplicates,
     find_defects,
@@ -25,9 +25,9 @@ from counterpoint.defects import (
     positive_is_original,
     with_clean,
 )
-from counterpoint.evaluation import evaluate
-from counterpoint.results import rows
-from counterpoint.runs import load_run
+from counterpoint.evaluation.evaluating import evaluate
+from counterpoint.runs.folders import load_run
+from counterpoint.runs.results import rows
 
 
 @pytest.fixture(autouse=True)

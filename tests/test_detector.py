@@ -15,12 +15,11 @@ from engine_support import build
 from models_for_tests import Towers, choice, is_sentence, pixels, ragged, run_engine
 from support import gallery, owned
 
-from counterpoint import metrics
-from counterpoint.cases import PROMPTS, Case, Cases, ImageRef
-from counterpoint.models.detector import Detector, case_scores
-from counterpoint.models.detector_heads import Head, Heads, Saved
+from counterpoint.cases.table import PROMPTS, Case, Cases, ImageRef
+from counterpoint.images.pictures import Picture
+from counterpoint.metrics.definitions import definitions
+from counterpoint.models.detector.adapter import Detector, Head, Heads, Saved, case_scores
 from counterpoint.scoring.kinds import BenchmarkScorer, Described
-from counterpoint.scoring.pictures import Picture
 
 __all__ = ["families"]  # fixtures
 JUST_SYNTHETIC = math.nextafter(0.5, 1)
@@ -52,7 +51,7 @@ def assert_rule(images: np.ndarray, captions: np.ndarray) -> dict[str, float]:
     assert scores.dtype == np.float32 and scores.shape == truth.shape
     expected = [rule(q, p) for q, p in zip(images.tolist(), captions.tolist(), strict=True)]
     for name in expected[0]:
-        found = getattr(metrics, name)(scores, truth)
+        found = getattr(definitions, name)(scores, truth)
         assert found.tolist() == [float(verdicts[name]) for verdicts in expected], name
     return {name: np.mean([verdicts[name] for verdicts in expected]) for name in expected[0]}
 
@@ -105,8 +104,8 @@ def test_one_image_is_not_asked(positives: int, negatives: int) -> None:
     scores = case_scores(every[:, :1], every[:, 1:], truth)
     original = [p[0] < min(p[positives:]) for _, *p in every.tolist()]
     augmented = [max(p[:positives]) < min(p[positives:]) for _, *p in every.tolist()]
-    assert metrics.original_accuracy(scores, truth).tolist() == original
-    assert metrics.augmented_accuracy(scores, truth).tolist() == augmented
+    assert definitions.original_accuracy(scores, truth).tolist() == original
+    assert definitions.augmented_accuracy(scores, truth).tolist() == augmented
     assert 0.05 < np.mean(augmented) <= np.mean(original) < 0.5
 
 
@@ -160,7 +159,7 @@ def test_the_engine_gives_the_papers_verdicts(tmp_path: Path) -> None:
     truth = np.broadcast_to(IDENTITY, scores.shape)
     expected = [rule(*probabilities(cases.case(row), tmp_path)) for row in range(30)]
     for name in (*SINGLE, "image_to_text", "text_to_image", "group"):
-        verdicts = getattr(metrics, name)(scores, truth).tolist()
+        verdicts = getattr(definitions, name)(scores, truth).tolist()
         assert verdicts == [float(one[name]) for one in expected], name
     assert 0 < sum(one["image_to_text_0"] for one in expected) < 30
 

@@ -14,10 +14,24 @@ from engine_support import build
 from models_for_tests import is_sentence, run_engine
 from typer.testing import CliRunner
 
-from counterpoint import evaluate, metrics
-from counterpoint.cases import Case, ImageRef
+from counterpoint import evaluate
+from counterpoint._util.errors import CounterpointError, DataError, ModelError, NotFoundError
+from counterpoint._util.progress import Quiet
+from counterpoint._util.store import Store
+from counterpoint.cases.table import Case, ImageRef
 from counterpoint.cli.detector import app
-from counterpoint.detector_training import (
+from counterpoint.metrics.definitions import definitions
+from counterpoint.models.detector.adapter import (
+    CONFIG,
+    WEIGHTS,
+    Head,
+    Heads,
+    Saved,
+    load,
+    read,
+    save,
+)
+from counterpoint.models.detector.training import (
     Examples,
     Result,
     Settings,
@@ -27,14 +41,9 @@ from counterpoint.detector_training import (
     split,
     train,
 )
-from counterpoint.errors import CounterpointError, DataError, ModelError, NotFoundError
-from counterpoint.models import LoadOptions
-from counterpoint.models.detector import load
-from counterpoint.models.detector_heads import CONFIG, WEIGHTS, Head, Heads, Saved, read, save
-from counterpoint.progress import Quiet
-from counterpoint.results import rows
-from counterpoint.scoring.store import Store
-from counterpoint.scoring.work import Work
+from counterpoint.models.registry import LoadOptions
+from counterpoint.runs.results import rows
+from counterpoint.scoring.kinds import Work
 
 __all__ = ["families"]  # fixtures
 FAST = Settings(image_epochs=10, caption_epochs=10, learning_rate=0.05, batch=8)
@@ -93,7 +102,7 @@ def test_a_trained_detector_is_a_model(tmp_path: Path) -> None:
         root=tmp_path,
     )
     scores = run_engine(model, {"x": cases}, tmp_path / "s")["x"].scores.reshape(2, 2, 2)
-    assert metrics.group(scores, np.stack([IDENTITY] * 2)).tolist() == [1, 0]
+    assert definitions.group(scores, np.stack([IDENTITY] * 2)).tolist() == [1, 0]
     told = model.describe()["detector"]
     assert told["settings"]["learning_rate"] == FAST.learning_rate
     assert [head["accuracy"] for head in told["heads"]] == [1, 1]
@@ -323,7 +332,7 @@ def test_the_command_fails_in_one_line(tmp_path: Path) -> None:
 
 def test_a_detector_of_the_world_plays_a_benchmark(tmp_path: Path) -> None:
     """World images of original and negative scenes are alike: the check finds no shortcut there."""
-    from counterpoint.benchmarks import load_benchmark
+    from counterpoint.benchmarks.registry import load_benchmark
 
     cases = load_benchmark("world-bi:size=15,seed=3")[1]
     lines = [

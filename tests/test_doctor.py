@@ -20,15 +20,14 @@ from models_for_tests import noise
 from PIL import Image
 from typer.testing import CliRunner
 
-from counterpoint.benchmarks import load_benchmark
+from counterpoint.benchmarks.registry import load_benchmark
 from counterpoint.benchmarks.sugarcrepe import SUBSETS
-from counterpoint.cases import Case
-from counterpoint.cli import app
-from counterpoint.data import health as health_file
-from counterpoint.data.catalogue import Catalogue, Needs
-from counterpoint.data.sources import File, Files
-from counterpoint.doctor import Blind, Health, examine
-from counterpoint.models.blind import FOLDS
+from counterpoint.cases.table import Case
+from counterpoint.cli.app import app
+from counterpoint.data import files as health_file
+from counterpoint.data.sources import Catalogue, File, Files, Needs
+from counterpoint.evaluation.doctor import Blind, Health, examine
+from counterpoint.models.blind.baselines import FOLDS
 
 
 @pytest.fixture(autouse=True)

@@ -27,10 +27,10 @@ from http_server import (
     wrong_place,
 )
 
+from counterpoint._util.progress import Advance, Quiet
 from counterpoint.data.answers import retry_after
 from counterpoint.data.batch import Failure, download_all
 from counterpoint.data.download import ATTEMPTS, FetchError, Wanted, download, new_client
-from counterpoint.progress import Advance, Quiet
 
 pytestmark = pytest.mark.usefixtures("local_network")
 CONTENT = bytes(range(256)) * 1200  # 307,200 bytes
@@ -301,7 +301,7 @@ def test_a_server_that_is_not_there_is_said_to_be(fetch):
 
 
 def test_a_folder_that_cannot_be_written_to_is_one_sentence(server, fetch, tmp_path):
-    from counterpoint.errors import DataError
+    from counterpoint._util.errors import DataError
 
     (tmp_path / "a").write_text("a file, where a folder should be")
     with pytest.raises(DataError, match=r"file\.bin: cannot be written: "):
@@ -397,7 +397,7 @@ import sys
 from pathlib import Path
 from counterpoint.data.batch import download_all
 from counterpoint.data.download import Wanted
-from counterpoint.progress import Quiet
+from counterpoint._util.progress import Quiet
 
 sys.exit(len(download_all([Wanted(Path(sys.argv[1]), (sys.argv[2],))], "file", Quiet())))
 """

@@ -31,13 +31,13 @@ from models_for_tests import (
 from support import FEW
 
 from counterpoint import evaluate
-from counterpoint.cases import Case, Cases, ImageRef
-from counterpoint.errors import CounterpointError
-from counterpoint.scoring import engine, left_out
+from counterpoint._util.errors import CounterpointError
+from counterpoint._util.store import Store
+from counterpoint.cases.table import Case, Cases, ImageRef
+from counterpoint.images.pictures import Picture
+from counterpoint.scoring import engine, plan
 from counterpoint.scoring.engine import score
-from counterpoint.scoring.pictures import Picture
-from counterpoint.scoring.store import Store
-from counterpoint.scoring.work import Work
+from counterpoint.scoring.kinds import Work
 
 # --- two towers --------------------------------------------------------------------------------
 
@@ -59,8 +59,8 @@ def test_scores_do_not_depend_on_how_the_work_is_cut(
     folder = tmp_path_factory.mktemp("data")
     cases = ragged(folder, 9, seed)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(left_out, "_LINES", size)
-        patch.setattr(left_out, "_PAIRS", 3 * size)
+        patch.setattr(plan, "_LINES", size)
+        patch.setattr(plan, "_PAIRS", 3 * size)
         patch.setattr(engine, "_PIECE", 2 * size - 1)
         found = run_engine(Towers(), {"bench": cases}, folder / "store")["bench"]
     np.testing.assert_allclose(found.scores, naive(cases, cosine), rtol=0, atol=ROUNDING)

@@ -21,16 +21,16 @@ from models_for_tests import (
 )
 
 from counterpoint import evaluate
-from counterpoint.cases import PROMPTS, Case, Cases, ImageRef
-from counterpoint.errors import ModelError
-from counterpoint.progress import Quiet
-from counterpoint.protocols import Overlong
+from counterpoint._util.errors import ModelError
+from counterpoint._util.progress import Quiet
+from counterpoint._util.store import Store
+from counterpoint.cases.table import PROMPTS, Case, Cases, ImageRef
+from counterpoint.images.pictures import Picture
+from counterpoint.metrics.protocols import Overlong
 from counterpoint.scoring.choices import COIN, MOST, score_by_choices
 from counterpoint.scoring.engine import score
-from counterpoint.scoring.left_out import Scored
-from counterpoint.scoring.pictures import Picture
-from counterpoint.scoring.store import Store
-from counterpoint.scoring.work import Work
+from counterpoint.scoring.kinds import Work
+from counterpoint.scoring.plan import Scored
 
 
 class Umpire:

@@ -23,13 +23,13 @@ from models_for_tests import (
 from support import gallery, write_lines
 
 from counterpoint import evaluate, load_run
-from counterpoint.cases import Case, Cases, ImageRef
-from counterpoint.errors import ModelError, StoreError
-from counterpoint.progress import Named, Quiet
+from counterpoint._util.errors import ModelError, StoreError
+from counterpoint._util.progress import Named, Quiet
+from counterpoint._util.store import Store
+from counterpoint.cases.table import Case, Cases, ImageRef
+from counterpoint.images.pictures import Picture
 from counterpoint.scoring.engine import score
-from counterpoint.scoring.pictures import Picture
-from counterpoint.scoring.store import Store
-from counterpoint.scoring.work import Work
+from counterpoint.scoring.kinds import Work
 
 # --- captions that do not fit ------------------------------------------------------------------
 

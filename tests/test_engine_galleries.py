@@ -30,15 +30,15 @@ from models_for_tests import (
 )
 from support import FEW, case, classes, gallery, owned, part, random_scores, recalls, run_of
 
-from counterpoint import evaluate, score_files
-from counterpoint.case_files import write_cases
-from counterpoint.cases import Cases
-from counterpoint.evaluation import prepare
-from counterpoint.galleries import without_images
-from counterpoint.protocols import PROTOCOLS
-from counterpoint.results import rows
-from counterpoint.runs import Run, load_run, save_run
-from counterpoint.scoring import engine, left_out
+from counterpoint import evaluate
+from counterpoint.cases.files import write_cases
+from counterpoint.cases.galleries import without_images
+from counterpoint.cases.table import Cases
+from counterpoint.evaluation.evaluating import prepare
+from counterpoint.metrics.protocols import PROTOCOLS
+from counterpoint.runs.folders import Run, load_run, save_run, score_files
+from counterpoint.runs.results import rows
+from counterpoint.scoring import engine, plan
 
 __all__ = ["own_place"]  # fixtures
 CUT = PROTOCOLS["retrieval"]
@@ -231,7 +231,7 @@ def test_baselines_score_galleries_without_images(tmp_path: Path, model: object)
 
 def test_random_scores_of_a_gallery_are_at_chance() -> None:
     """1,200 queries a side; within four standard errors."""
-    from counterpoint.models import load_model
+    from counterpoint.models.registry import load_model
 
     made = [gallery(owned(20, 2, 10), f"g{n}") for n in range(60)]
     cases = build(*made)
@@ -268,8 +268,8 @@ def test_results_do_not_depend_on_the_sizes_of_pieces(
     tables = everything(root)
     whole = run_engine(Towers(), tables, root / "store")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(left_out, "_LINES", lines)
-        patch.setattr(left_out, "_PAIRS", pairs)
+        patch.setattr(plan, "_LINES", lines)
+        patch.setattr(plan, "_PAIRS", pairs)
         patch.setattr(engine, "_DENSE", dense)
         patch.setattr(engine, "_PIECE", piece)
         cut = run_engine(Towers(), tables, root / "store")

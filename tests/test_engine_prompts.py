@@ -20,8 +20,8 @@ from models_for_tests import (
     write_images,
 )
 
-from counterpoint.cases import PROMPTS, Case, Cases, ImageRef
-from counterpoint.galleries import without_images
+from counterpoint.cases.galleries import without_images
+from counterpoint.cases.table import PROMPTS, Case, Cases, ImageRef
 
 __all__ = ["own_place"]  # fixtures
 

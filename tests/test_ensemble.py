@@ -21,20 +21,18 @@ from models_for_tests import (
 )
 from support import gallery, owned, part, random_scores, run_of
 
-from counterpoint.cases import Cases
-from counterpoint.errors import CounterpointError, ModelError, NotFoundError
-from counterpoint.models import LoadOptions
-from counterpoint.models.ensemble import load, split
-from counterpoint.models.random import RandomScorer
-from counterpoint.progress import Advance
-from counterpoint.results import rows
-from counterpoint.scoring import ensembles
+from counterpoint._util.errors import CounterpointError, ModelError, NotFoundError
+from counterpoint._util.progress import Advance
+from counterpoint._util.store import Store
+from counterpoint.cases.table import Cases
+from counterpoint.models.blind.baselines import RandomScorer
+from counterpoint.models.ensemble import Ensemble, Member, combined, load, split
+from counterpoint.models.registry import LoadOptions
+from counterpoint.models.registry import ensemble as ensembles
+from counterpoint.runs.results import rows
 from counterpoint.scoring.engine import score
-from counterpoint.scoring.ensembles import Ensemble, Member, combined
-from counterpoint.scoring.kinds import BenchmarkScorer, Described
-from counterpoint.scoring.left_out import Scored
-from counterpoint.scoring.store import Store
-from counterpoint.scoring.work import Work
+from counterpoint.scoring.kinds import BenchmarkScorer, Described, Work
+from counterpoint.scoring.plan import Scored
 
 HALF = 6e-8  # half the distance between two float32 numbers at 1
 
@@ -332,7 +330,7 @@ def test_refusals(rest: str, kind: type[CounterpointError], said: str) -> None:
 
 
 def test_an_ensemble_is_no_member(monkeypatch: pytest.MonkeyPatch) -> None:
-    from counterpoint.models import FAMILIES
+    from counterpoint.models.registry import FAMILIES
 
     families = {**FAMILIES.builtin, "ensemble": "counterpoint.models.ensemble:load"}
     monkeypatch.setattr(FAMILIES, "builtin", families)

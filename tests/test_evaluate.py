@@ -14,14 +14,14 @@ import pytest
 from PIL import Image
 
 import counterpoint
-from counterpoint.benchmarks import load_benchmark
-from counterpoint.caption_formats import aro
-from counterpoint.case_files import read_cases
-from counterpoint.errors import CounterpointError, NotFoundError, RunError
-from counterpoint.evaluation import evaluate, slug
-from counterpoint.protocols import PROTOCOLS
-from counterpoint.results import rows
-from counterpoint.runs import Run, load_run
+from counterpoint._util.errors import CounterpointError, NotFoundError, RunError
+from counterpoint.benchmarks.registry import load_benchmark
+from counterpoint.cases.captions import aro
+from counterpoint.cases.files import read_cases
+from counterpoint.evaluation.evaluating import evaluate, slug
+from counterpoint.metrics.protocols import PROTOCOLS
+from counterpoint.runs.folders import Run, load_run
+from counterpoint.runs.results import rows
 
 COLOURS = {"red": (255, 0, 0), "green": (0, 255, 0), "blue": (0, 0, 255)}
 FEW = 50  # resamples

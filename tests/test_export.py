@@ -22,20 +22,19 @@ from PIL import Image
 from support import FEW
 from typer.testing import CliRunner
 
-from counterpoint.case_files import read_cases
-from counterpoint.cases import ImageRef
+from counterpoint._util.errors import DataError
+from counterpoint.cases.files import read_cases
+from counterpoint.cases.table import ImageRef
 from counterpoint.cli.console import plainly
 from counterpoint.cli.export import export
-from counterpoint.errors import DataError
-from counterpoint.evaluation import evaluate
-from counterpoint.generate.export.benchmark import export_benchmark
-from counterpoint.generate.export.card import card
-from counterpoint.generate.export.facts import COLUMNS, Facts
-from counterpoint.generate.export.hub import export_hub
-from counterpoint.generate.export.image_paths import ImagePaths
-from counterpoint.generate.export.training import export_training
-from counterpoint.generate.pairs import SCHEMA, Pair, tabulate, write_pairs
-from counterpoint.scoring.pictures import Picture
+from counterpoint.evaluation.evaluating import evaluate
+from counterpoint.generation.export.benchmark import export_benchmark
+from counterpoint.generation.export.card import COLUMNS, Facts, card
+from counterpoint.generation.export.groups import ImagePaths
+from counterpoint.generation.export.hub import export_hub
+from counterpoint.generation.export.training import export_training
+from counterpoint.generation.pairs import SCHEMA, Pair, tabulate, write_pairs
+from counterpoint.images.pictures import Picture
 
 SCENE = "world:0.508;small,orange,solid,triangle,0.519,0.505;large,yellow,dotted,heart,0.843,0.817"
 OTHER = SCENE.replace("orange", "black")
@@ -292,8 +291,8 @@ def test_an_ending_that_is_none(tmp_path: Path):
 
 
 def test_pieces_are_joined_over_many_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("counterpoint.generate.pairs._ROWS", 7)
-    monkeypatch.setattr("counterpoint.generate.export.training._CHUNK", 3)
+    monkeypatch.setattr("counterpoint.generation.pairs._ROWS", 7)
+    monkeypatch.setattr("counterpoint.generation.export.training._CHUNK", 3)
     files = [
         written(
             tmp_path / "n.parquet", [pair(str(n), f"{n} {k}") for n in range(20) for k in range(3)]
@@ -412,7 +411,7 @@ def test_images_are_put_in_once_a_group(tmp_path: Path):
 
 
 def test_many_shards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("counterpoint.generate.export.hub._PLAIN_ROWS", 1)
+    monkeypatch.setattr("counterpoint.generation.export.hub._PLAIN_ROWS", 1)
     out = tmp_path / "set"
     export_hub(three(tmp_path), out, Counter(), shard=1)
     names = [path.name for path in sorted((out / "data").iterdir())]

@@ -28,10 +28,10 @@ from hf_models import (
 from models_for_tests import choice, run_engine
 from safetensors.torch import load_file, save_file
 
-from counterpoint.cases import Cases
-from counterpoint.errors import NotFoundError
+from counterpoint._util.errors import NotFoundError
+from counterpoint.cases.table import Cases
+from counterpoint.images.pictures import Picture
 from counterpoint.scoring.kinds import Described, PairScorer
-from counterpoint.scoring.pictures import Picture
 
 WEIGHTS = "model.safetensors"
 

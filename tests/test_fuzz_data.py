@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 from fuzz_targets_data import TARGETS
 
-from counterpoint.errors import CounterpointError
+from counterpoint._util.errors import CounterpointError
 
 INPUTS = 120
 _GROWTH = 2**20  # KiB

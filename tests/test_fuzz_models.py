@@ -9,7 +9,7 @@ import pytest
 from fuzz_support import json_mutations, mutations
 from fuzz_targets_models import TARGETS
 
-from counterpoint.errors import CounterpointError
+from counterpoint._util.errors import CounterpointError
 
 INPUTS = 200
 _GROWTH = 2**20  # KiB

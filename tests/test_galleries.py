@@ -24,9 +24,7 @@ from support import (
     square,
 )
 
-from counterpoint import rankings
-from counterpoint.cases import Case, Cases, ImageRef
-from counterpoint.galleries import (
+from counterpoint.cases.galleries import (
     gallery_rows,
     is_classification,
     is_gallery,
@@ -34,7 +32,9 @@ from counterpoint.galleries import (
     smaller_galleries,
     without_images,
 )
-from counterpoint.rankings import both_standings, recall, recall_by_chance, standings
+from counterpoint.cases.table import Case, Cases, ImageRef
+from counterpoint.metrics.definitions import rankings
+from counterpoint.metrics.rankings import both_standings, recall, recall_by_chance, standings
 
 SEEDS = st.integers(0, 2**32 - 1)
 SIDES = ("images", "captions")

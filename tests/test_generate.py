@@ -16,17 +16,17 @@ import pytest
 from caption_grammar import captions as made_captions
 from typer.testing import CliRunner
 
-from counterpoint.cli import app
-from counterpoint.errors import DataError, NotFoundError
-from counterpoint.generate import run as running
-from counterpoint.generate.captions import Captions, first_of, open_captions
-from counterpoint.generate.making import CAPTIONS, MADE, Settings
-from counterpoint.generate.methods import Draft, Refusal
-from counterpoint.generate.names import chosen_methods
-from counterpoint.generate.pairs import SCHEMA, changed_span, read_about, read_pairs
-from counterpoint.generate.readable import unreadable
-from counterpoint.generate.run import generate
-from counterpoint.progress import Progress, Quiet
+from counterpoint._util.errors import DataError, NotFoundError
+from counterpoint._util.progress import Progress, Quiet
+from counterpoint.cli.app import app
+from counterpoint.generation import run as running
+from counterpoint.generation.inputs.captions import Captions, first_of, open_captions
+from counterpoint.generation.language.tagging import unreadable
+from counterpoint.generation.making import CAPTIONS, MADE, Settings
+from counterpoint.generation.names import chosen_methods
+from counterpoint.generation.pairs import SCHEMA, changed_span, read_about, read_pairs
+from counterpoint.generation.registry import Draft, Refusal
+from counterpoint.generation.run import generate
 
 RULES = ("negclip", "crepe-replace", "shuffle")
 SETTINGS = Settings("negative", RULES, wordnet=False)

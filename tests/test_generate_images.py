@@ -17,29 +17,31 @@ from hypothesis import strategies as st
 from support import FEW
 from typer.testing import CliRunner
 
-from counterpoint.cases import ImageRef
+from counterpoint._util.errors import DataError, ModelError
+from counterpoint._util.progress import Quiet
+from counterpoint._util.store import Store
+from counterpoint.cases.table import ImageRef
 from counterpoint.cli import generate_images
 from counterpoint.cli.console import plainly
-from counterpoint.errors import DataError, ModelError
-from counterpoint.generate.images.backends import Made, Settings, Want
-from counterpoint.generate.images.candidates import MARGIN, make_images
-from counterpoint.generate.images.choose import NOT_SHOWN, Chooser, Judged, open_chooser, pick
-from counterpoint.generate.images.world_backend import (
-    ENTAILED,
-    NOT_A_CAPTION,
-    NOT_A_TEXT,
-    WorldBackend,
+from counterpoint.generation.images.backends import Made, Settings, Want
+from counterpoint.generation.images.candidates import (
+    MARGIN,
+    NOT_SHOWN,
+    Chooser,
+    Judged,
+    make_images,
+    open_chooser,
+    pick,
 )
-from counterpoint.generate.methods import Refusal
-from counterpoint.generate.pairs import Pair, read_about, read_pairs, tabulate, write_pairs
-from counterpoint.models import load_model
-from counterpoint.progress import Quiet
-from counterpoint.scoring.pictures import Picture
-from counterpoint.scoring.store import Store
-from counterpoint.scoring.work import Work
+from counterpoint.generation.images.world import ENTAILED, NOT_A_CAPTION, NOT_A_TEXT, WorldBackend
+from counterpoint.generation.pairs import Pair, read_about, read_pairs, tabulate, write_pairs
+from counterpoint.generation.registry import Refusal
+from counterpoint.images.pictures import Picture
+from counterpoint.models.registry import load_model
+from counterpoint.scoring.kinds import Work
 from counterpoint.world.edits import Edit, replacements, swaps
 from counterpoint.world.grammar import holds, read
-from counterpoint.world.scene import Scene, read_scene
+from counterpoint.world.scenes import Scene, read_scene
 
 
 @pytest.fixture

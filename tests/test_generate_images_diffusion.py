@@ -22,17 +22,16 @@ from diffusion_models import SIDE, save_models, unet, xl_unet
 from PIL import Image
 from typer.testing import CliRunner
 
+from counterpoint._util.errors import DataError, MissingExtraError, ModelError, NotFoundError
+from counterpoint._util.progress import Quiet
+from counterpoint._util.store import Store
 from counterpoint.cli import generate_images
 from counterpoint.cli.console import plainly
-from counterpoint.errors import DataError, MissingExtraError, ModelError, NotFoundError
-from counterpoint.generate.images import diffusion_opening as opening
-from counterpoint.generate.images.backends import Made, Settings, Want, seed_of
-from counterpoint.generate.images.diffusion import BLACK, EMPTY, UNSAFE, Diffusion
-from counterpoint.generate.images.opening import open_backend
-from counterpoint.generate.pairs import Pair, read_about, read_pairs, tabulate, write_pairs
-from counterpoint.progress import Quiet
-from counterpoint.scoring.store import Store
-from counterpoint.scoring.work import Work
+from counterpoint.generation.images import diffusion as opening
+from counterpoint.generation.images.backends import Made, Settings, Want, open_backend, seed_of
+from counterpoint.generation.images.diffusion import BLACK, EMPTY, UNSAFE, Diffusion
+from counterpoint.generation.pairs import Pair, read_about, read_pairs, tabulate, write_pairs
+from counterpoint.scoring.kinds import Work
 
 SETTINGS = Settings(candidates=2, steps=2, side=SIDE)
 TEXTS = ("a red circle.", "a dog & a cat", "heart")
@@ -304,14 +303,14 @@ from pathlib import Path
 from types import SimpleNamespace
 import torch
 from PIL import Image
-from counterpoint.generate.images.backends import Settings, Want
-from counterpoint.generate.images.diffusion import Diffusion, Opened
-from counterpoint.generate.images.files import ImageFolder
-from counterpoint.models import LoadOptions
+from counterpoint.generation.images.backends import Settings, Want
+from counterpoint.generation.images.diffusion import Diffusion, Opened
+from counterpoint.generation.images.backends import ImageFolder
+from counterpoint.models.registry import LoadOptions
 from counterpoint.models.torch_models import Place
-from counterpoint.progress import Quiet
-from counterpoint.scoring.store import Store
-from counterpoint.scoring.work import Work
+from counterpoint._util.progress import Quiet
+from counterpoint._util.store import Store
+from counterpoint.scoring.kinds import Work
 
 def draw(root, count, pause):
     def noise(prompt, generator, output_type, num_inference_steps=1):

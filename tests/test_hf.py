@@ -33,8 +33,8 @@ from models_for_tests import choice, run_engine
 from PIL import Image
 from safetensors.torch import load_file, save_file
 
-from counterpoint.cases import Cases
-from counterpoint.errors import MissingExtraError, ModelError, NotFoundError
+from counterpoint._util.errors import MissingExtraError, ModelError, NotFoundError
+from counterpoint.cases.table import Cases
 from counterpoint.scoring.kinds import Described, DualEncoder, PairScorer
 
 WEIGHTS, PIXELS = "model.safetensors", "preprocessor_config.json"
@@ -387,7 +387,7 @@ def test_a_package_that_a_tokenizer_lacks(installed, folders, monkeypatch):
         raise ImportError("it needs the\nwordsmith library")
 
     monkeypatch.setattr(tf.AutoTokenizer, "from_pretrained", fail)
-    monkeypatch.setattr("counterpoint.models.hf_library.find_spec", lambda _: installed or None)
+    monkeypatch.setattr("counterpoint.models.hf.loading.find_spec", lambda _: installed or None)
     kind = ModelError if installed else MissingExtraError
     message = refusal(f"hf:{folders['clip']}", kind)
     assert ("wordsmith" if installed else "counterpoint[vlm]") in message

@@ -12,11 +12,11 @@ from engine_support import build
 from models_for_tests import Towers, choice, is_sentence, noise, run_engine, write_images
 from PIL import Image, features
 
-from counterpoint.cases import ImageRef
-from counterpoint.errors import ImageError
-from counterpoint.scoring import pictures
-from counterpoint.scoring.pictures import Picture, decode
-from counterpoint.scoring.store import Store
+from counterpoint._util.errors import ImageError
+from counterpoint._util.store import Store
+from counterpoint.cases.table import ImageRef
+from counterpoint.images import pictures
+from counterpoint.images.pictures import Picture, decode
 
 LONG = 1_000_000
 

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import pytest
 from http_server import Server, says, serving
 
-from counterpoint.data.hub import fetch_dataset
-from counterpoint.errors import DataError
+from counterpoint._util.errors import DataError
+from counterpoint.data.getting import fetch_dataset
 
 pytestmark = pytest.mark.usefixtures("local_network")
 SHA = "a" * 40

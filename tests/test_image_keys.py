@@ -11,8 +11,8 @@ from engine_support import build
 from image_support import HOW, encoded, nothing_held, picture, refusal, store, write_table
 from models_for_tests import Judge, Towers, choice, noise, pixels, run_engine
 
-from counterpoint.scoring import pictures
-from counterpoint.scoring.store import Store
+from counterpoint._util.store import Store
+from counterpoint.images import pictures
 
 __all__ = ["nothing_held", "store"]  # fixtures
 

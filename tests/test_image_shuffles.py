@@ -13,8 +13,8 @@ from models_for_tests import noise
 from PIL import Image
 from support import FEW
 
-from counterpoint.scoring.image_shuffles import PIECES, shuffled
-from counterpoint.scoring.store import Store
+from counterpoint._util.store import Store
+from counterpoint.images.shuffles import PIECES, shuffled
 
 __all__ = ["nothing_held", "store"]  # fixtures
 
@@ -88,7 +88,7 @@ def test_a_shuffle_is_a_reference_like_any_other(tmp_path: Path, how: str) -> No
 
 
 def test_a_world_can_be_shuffled(store: Store) -> None:
-    from counterpoint.world.scene import sample_scene
+    from counterpoint.world.scenes import sample_scene
 
     code = f"world:{sample_scene(np.random.default_rng(0)).code()}"
     plain, mixed = picture(None, code), picture(None, f"shuffle-patches:1:{code}")

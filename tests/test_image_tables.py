@@ -13,9 +13,9 @@ import pytest
 from image_support import encoded, nothing_held, picture, refusal, same, shown, store, write_table
 from models_for_tests import noise
 
-from counterpoint.errors import ImageError
-from counterpoint.scoring import image_tables
-from counterpoint.scoring.store import Store
+from counterpoint._util.errors import ImageError
+from counterpoint._util.store import Store
+from counterpoint.images import tables as image_tables
 
 __all__ = ["nothing_held", "store"]  # fixtures
 

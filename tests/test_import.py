@@ -16,13 +16,13 @@ from hypothesis import strategies as st
 from support import FEW
 from typer.testing import CliRunner
 
-from counterpoint.benchmarks import load_benchmark
-from counterpoint.cli import app
-from counterpoint.errors import DataError, NotFoundError, RunError
-from counterpoint.evaluation import evaluate
-from counterpoint.importing import import_scores
-from counterpoint.results import as_json, rows
-from counterpoint.runs import Run, load_run
+from counterpoint._util.errors import DataError, NotFoundError, RunError
+from counterpoint.benchmarks.registry import load_benchmark
+from counterpoint.cli.app import app
+from counterpoint.evaluation.evaluating import evaluate
+from counterpoint.evaluation.importing import import_scores
+from counterpoint.runs.folders import Run, load_run
+from counterpoint.runs.results import as_json, rows
 
 Rows = list[dict[str, Any]]
 IDS = ("007", "7", "a/0", "x")

@@ -9,9 +9,9 @@ import polars as pl
 import pytest
 from support import square, write_lines
 
-from counterpoint.cases import Cases
-from counterpoint.errors import DataError
-from counterpoint.importing import import_scores
+from counterpoint._util.errors import DataError
+from counterpoint.cases.table import Cases
+from counterpoint.evaluation.importing import import_scores
 
 FIELDS = ("C0I0", "C0I1", "C1I0", "C1I1")
 SCORES = [[0.9, 0.2, 0.4, 0.7], [0.1, 0.3, 0.5, 0.6]]

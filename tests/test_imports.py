@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 import counterpoint
-from counterpoint.benchmarks import BENCHMARKS, Benchmark
-from counterpoint.errors import CounterpointError
-from counterpoint.metric_registry import METRICS
-from counterpoint.models import EXAMPLES, FAMILIES
-from counterpoint.protocols import PROTOCOLS
-from counterpoint.registry import Registry
+from counterpoint._util.errors import CounterpointError
+from counterpoint._util.registry import Registry
+from counterpoint.benchmarks.registry import BENCHMARKS, Benchmark
+from counterpoint.metrics.protocols import PROTOCOLS
+from counterpoint.metrics.registry import METRICS
+from counterpoint.models.registry import EXAMPLES, FAMILIES
 
 HEAVY = ("torch", "torchvision", "open_clip", "transformers", "timm")
 UNIX = ("fcntl", "grp", "pwd", "resource", "termios")
@@ -161,7 +161,7 @@ def test_plug_ins_are_found_by_entry_points(monkeypatch):
     def found(*, group, name="theirs"):
         return [Point()] if (group, name) == ("counterpoint.models", "theirs") else []
 
-    monkeypatch.setattr("counterpoint.registry.entry_points", found)
+    monkeypatch.setattr("counterpoint._util.registry.entry_points", found)
     assert "theirs" in FAMILIES.names()
     assert FAMILIES.get("theirs") == "their model"
     assert "theirs" not in BENCHMARKS.names()
@@ -171,7 +171,7 @@ def test_a_builtin_is_not_replaced_by_a_plug_in(monkeypatch):
     def found(**_):
         raise AssertionError("asked for plug-ins although the name is our own")
 
-    monkeypatch.setattr("counterpoint.registry.entry_points", found)
+    monkeypatch.setattr("counterpoint._util.registry.entry_points", found)
     registry = Registry("thing", "group", {"dumps": "json:dumps"})
     assert registry.get("dumps")([1]) == "[1]"
 

@@ -16,10 +16,9 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from counterpoint.errors import DataError
-from counterpoint.train.batches import Features
-from counterpoint.train.joining import join
-from counterpoint.train.losses import TERMS, Term, loss, total
+from counterpoint._util.errors import DataError
+from counterpoint.training.batches import Features, join
+from counterpoint.training.losses.terms import TERMS, Term, loss, total
 
 torch.set_num_threads(1)
 

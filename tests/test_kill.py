@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from counterpoint import load_run
-from counterpoint.errors import RunError
-from counterpoint.runs import find_runs
+from counterpoint._util.errors import RunError
+from counterpoint.runs.folders import find_runs
 
 BENCHMARK = "world-swap:size=250,seed=5"
 BATCH, PAUSE = 16, 0.004

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from counterpoint.benchmarks.hard_positives import SYNONYMS
-from counterpoint.generate import lexicon
-from counterpoint.generate.meanings import LexiconError, read_texts
-from counterpoint.world import lexicon as world
+from counterpoint.generation.language import lexicon
+from counterpoint.generation.language.meanings import LexiconError, read_texts
+from counterpoint.world import scenes as world
 
 MEANINGS = [meaning for field in lexicon.fields().values() for meaning in field]
 WORDS = sorted({word for m in MEANINGS for word in (*m.offered(), *m.also)})

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from counterpoint.generate.llm import reasons
-from counterpoint.generate.llm.answers import answered, listed, located, proposed, swapped
-from counterpoint.generate.llm.sentences import (
+from counterpoint.generation.llm import sentences
+from counterpoint.generation.llm.answers import answered, listed, located, proposed, swapped
+from counterpoint.generation.llm.sentences import (
     bag_distance,
     distance,
     holds,
@@ -20,8 +20,8 @@ from counterpoint.generate.llm.sentences import (
     judge,
     words,
 )
-from counterpoint.generate.llm.templates import Change, read_template
-from counterpoint.generate.methods import Refusal
+from counterpoint.generation.llm.templates import Change, read_template
+from counterpoint.generation.registry import Refusal
 
 CAPTION = "A cat resting on a laptop next to a person."
 WORDS = st.lists(st.sampled_from(["a", "b", "c", "dog", "cat"]), max_size=7)
@@ -180,18 +180,18 @@ LINES = {
     "New sentence: A dog.": "A dog.",
     "\n  new sentence:   A   dog. \n": "A dog.",
     "<think>New sentence: no</think>\nNew sentence: A dog.": "A dog.",
-    "": reasons.EMPTY,
-    " \n ": reasons.EMPTY,
-    "<think>I wonder": reasons.EMPTY,
-    "No": reasons.ANSWERED_NO,
-    "No.": reasons.ANSWERED_NO,
-    "Possible: No\nSwapped: none": reasons.ANSWERED_NO,
-    "A dog.": reasons.no_line("New sentence"),
-    "Sure! Here it is: New sentence": reasons.no_line("New sentence"),
-    "New sentences: A dog.": reasons.no_line("New sentence"),
-    "Sure!\nNew sentence: A dog.": reasons.EXTRA_LINES,
-    "New sentence: A dog.\nI hope this helps.": reasons.EXTRA_LINES,
-    "New sentence: A dog.\nNew sentence: A cat.": reasons.EXTRA_LINES,
+    "": sentences.EMPTY,
+    " \n ": sentences.EMPTY,
+    "<think>I wonder": sentences.EMPTY,
+    "No": sentences.ANSWERED_NO,
+    "No.": sentences.ANSWERED_NO,
+    "Possible: No\nSwapped: none": sentences.ANSWERED_NO,
+    "A dog.": sentences.no_line("New sentence"),
+    "Sure! Here it is: New sentence": sentences.no_line("New sentence"),
+    "New sentences: A dog.": sentences.no_line("New sentence"),
+    "Sure!\nNew sentence: A dog.": sentences.EXTRA_LINES,
+    "New sentence: A dog.\nI hope this helps.": sentences.EXTRA_LINES,
+    "New sentence: A dog.\nNew sentence: A cat.": sentences.EXTRA_LINES,
 }
 
 
@@ -203,24 +203,24 @@ def test_an_answer_is_one_line(text: str) -> None:
 
 def test_without_a_label_an_answer_is_its_only_line() -> None:
     assert answered(" A dog. ", "") == "A dog."
-    assert answered("Sure:\nA dog.", "") == Refusal(reasons.EXTRA_LINES)
+    assert answered("Sure:\nA dog.", "") == Refusal(sentences.EXTRA_LINES)
     assert answered("Nothing on a table", "") == "Nothing on a table"
 
 
 SWAP = "Possible: Yes\nSwapped: {}\nNew sentence: {}"
 SWAPPED = {
-    SWAP.format("laptop, person", "A cat."): reasons.NOT_SWAPPED,
-    SWAP.format("laptop, person", CAPTION): reasons.NOT_SWAPPED,
-    SWAP.format("laptop", "A cat."): reasons.NOT_IN_CAPTION,
-    SWAP.format("laptop, dog", "A cat."): reasons.NOT_IN_CAPTION,
-    SWAP.format("laptop, person, cat", "A cat."): reasons.NOT_IN_CAPTION,
-    "Possible: No": reasons.ANSWERED_NO,
-    "No, it is not.": reasons.no_line("New sentence"),
-    "Possible: Yes\nSwapped: laptop, person": reasons.no_line("New sentence"),
-    "Swapped: laptop, person\nNew sentence: A cat.": reasons.EXTRA_LINES,
-    "Possible: Yes\nNew sentence: A cat.": reasons.EXTRA_LINES,
-    SWAP.format("laptop, person", "A cat.\nDone."): reasons.EXTRA_LINES,
-    "": reasons.EMPTY,
+    SWAP.format("laptop, person", "A cat."): sentences.NOT_SWAPPED,
+    SWAP.format("laptop, person", CAPTION): sentences.NOT_SWAPPED,
+    SWAP.format("laptop", "A cat."): sentences.NOT_IN_CAPTION,
+    SWAP.format("laptop, dog", "A cat."): sentences.NOT_IN_CAPTION,
+    SWAP.format("laptop, person, cat", "A cat."): sentences.NOT_IN_CAPTION,
+    "Possible: No": sentences.ANSWERED_NO,
+    "No, it is not.": sentences.no_line("New sentence"),
+    "Possible: Yes\nSwapped: laptop, person": sentences.no_line("New sentence"),
+    "Swapped: laptop, person\nNew sentence: A cat.": sentences.EXTRA_LINES,
+    "Possible: Yes\nNew sentence: A cat.": sentences.EXTRA_LINES,
+    SWAP.format("laptop, person", "A cat.\nDone."): sentences.EXTRA_LINES,
+    "": sentences.EMPTY,
 }
 
 
@@ -235,28 +235,28 @@ def test_a_swap_is_three_lines(text: str) -> None:
 def test_what_is_located_must_be_in_the_caption() -> None:
     assert located("Things: cat, Laptop, dog, cat", CAPTION, "Things") == ["cat", "Laptop"]
     assert located('Things: ["cat", "person"].', CAPTION, "Things") == ["cat", "person"]
-    assert located("Things: lap", CAPTION, "Things") == Refusal(reasons.NOT_IN_CAPTION)
-    assert located("Things: none", CAPTION, "Things") == Refusal(reasons.NOTHING_LOCATED)
-    assert located("Things: ", CAPTION, "Things") == Refusal(reasons.NOTHING_LOCATED)
-    assert located("Things: []", CAPTION, "Things") == Refusal(reasons.NOTHING_LOCATED)
+    assert located("Things: lap", CAPTION, "Things") == Refusal(sentences.NOT_IN_CAPTION)
+    assert located("Things: none", CAPTION, "Things") == Refusal(sentences.NOTHING_LOCATED)
+    assert located("Things: ", CAPTION, "Things") == Refusal(sentences.NOTHING_LOCATED)
+    assert located("Things: []", CAPTION, "Things") == Refusal(sentences.NOTHING_LOCATED)
     assert listed("next to, on") == ["next to", "on"]
 
 
 PROPOSED = {
     "dog": "dog",
     '"a dog".': "a dog",
-    "": reasons.NEW_EMPTY,
-    "none": reasons.NEW_EMPTY,
-    "!!!": reasons.NEW_EMPTY,
-    "a very big and hairy dog": reasons.NEW_TOO_LONG,
-    "dog, cow": reasons.NEW_TOO_LONG,
-    "laptop": reasons.NEW_SAME,
-    "Laptops": reasons.NEW_SAME,
-    "the laptop": reasons.NEW_SAME,
-    "cat": reasons.NEW_KNOWN,
+    "": sentences.NEW_EMPTY,
+    "none": sentences.NEW_EMPTY,
+    "!!!": sentences.NEW_EMPTY,
+    "a very big and hairy dog": sentences.NEW_TOO_LONG,
+    "dog, cow": sentences.NEW_TOO_LONG,
+    "laptop": sentences.NEW_SAME,
+    "Laptops": sentences.NEW_SAME,
+    "the laptop": sentences.NEW_SAME,
+    "cat": sentences.NEW_KNOWN,
     "two cats": "two cats",
-    "a person": reasons.NEW_KNOWN,
-    "persons": reasons.NEW_KNOWN,
+    "a person": sentences.NEW_KNOWN,
+    "persons": sentences.NEW_KNOWN,
 }
 
 
@@ -272,16 +272,16 @@ def test_a_new_concept_is_new(said: str) -> None:
 JUDGED = {
     "A dog resting on a laptop next to a person.": None,
     "A dog resting on a laptop next to a person!": None,
-    CAPTION: reasons.UNCHANGED,
-    "a cat, resting on a laptop next to a person.": reasons.UNCHANGED,
-    "The cat resting on a laptop next to a person.": reasons.NOTHING_NEW,
-    "A cat on a laptop next to a person.": reasons.NOTHING_NEW,
-    "A cat resting on a laptop-person.": reasons.NOTHING_NEW,
-    "Is a dog resting on a laptop next to a person?": reasons.QUESTION,
-    "A dog resting on a laptop next to a person": reasons.NO_PUNCTUATION,
-    "A dog resting on a laptop next to": reasons.NO_PUNCTUATION,
-    "Two men ride a wild horse over the hills.": reasons.CHANGED_TOO_MUCH,
-    "...": reasons.EMPTY,
+    CAPTION: sentences.UNCHANGED,
+    "a cat, resting on a laptop next to a person.": sentences.UNCHANGED,
+    "The cat resting on a laptop next to a person.": sentences.NOTHING_NEW,
+    "A cat on a laptop next to a person.": sentences.NOTHING_NEW,
+    "A cat resting on a laptop-person.": sentences.NOTHING_NEW,
+    "Is a dog resting on a laptop next to a person?": sentences.QUESTION,
+    "A dog resting on a laptop next to a person": sentences.NO_PUNCTUATION,
+    "A dog resting on a laptop next to": sentences.NO_PUNCTUATION,
+    "Two men ride a wild horse over the hills.": sentences.CHANGED_TOO_MUCH,
+    "...": sentences.EMPTY,
 }
 
 
@@ -295,7 +295,7 @@ def test_how_much_may_change_grows_with_the_caption() -> None:
     long = " ".join(f"word{n}" for n in range(20))
     other = long.replace("word1 ", "x ").replace("word3 ", "x ").replace("word5 ", "x ")
     assert judge(long, other, Change("words", 2, 0.15)) is None
-    assert judge(long, other, Change("words", 2, 0.14)) == Refusal(reasons.CHANGED_TOO_MUCH)
+    assert judge(long, other, Change("words", 2, 0.14)) == Refusal(sentences.CHANGED_TOO_MUCH)
     backwards = " ".join(reversed(long.split()))
     assert judge(long, backwards, Change("bag", 0, 0.0)) is None
     assert judge(long, backwards + " x", Change("bag", 0, 0.0)) is not None

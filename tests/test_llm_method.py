@@ -16,14 +16,13 @@ import pytest
 from api_server import KEY, Endpoint, Server, serve
 from llm_server import MARK, Asked
 
-from counterpoint.errors import MissingExtraError, ModelError
-from counterpoint.generate.llm import reasons
-from counterpoint.generate.llm.method import LanguageModelMethod
-from counterpoint.generate.llm.model import LanguageModel
-from counterpoint.generate.llm.prompts import messages
-from counterpoint.generate.llm.templates import names, read_template
-from counterpoint.generate.methods import Draft, Refusal
-from counterpoint.progress import Quiet
+from counterpoint._util.errors import MissingExtraError, ModelError
+from counterpoint._util.progress import Quiet
+from counterpoint.generation.llm import sentences
+from counterpoint.generation.llm.method import LanguageModelMethod
+from counterpoint.generation.llm.model import LanguageModel, messages
+from counterpoint.generation.llm.templates import names, read_template
+from counterpoint.generation.registry import Draft, Refusal
 
 CAPTIONS = [f"cat{n} sits by the red box and a dog{n}" for n in range(12)]
 SEEDS = list(range(100, 112))
@@ -191,10 +190,10 @@ def test_another_model_is_another_question(endpoint: Endpoint) -> None:
 @pytest.mark.parametrize(
     ("says", "reason"),
     [
-        ("Possible: No", reasons.ANSWERED_NO),
-        ("Sure, I can!", reasons.no_line("New sentence")),
-        ("", reasons.CUT_OFF),
-        ("Possible: Yes\nSwapped: tin, can\nNew sentence: A tin.", reasons.NOT_IN_CAPTION),
+        ("Possible: No", sentences.ANSWERED_NO),
+        ("Sure, I can!", sentences.no_line("New sentence")),
+        ("", sentences.CUT_OFF),
+        ("Possible: Yes\nSwapped: tin, can\nNew sentence: A tin.", sentences.NOT_IN_CAPTION),
     ],
 )
 def test_a_useless_answer_is_counted_and_kept(endpoint: Endpoint, says: str, reason: str) -> None:
@@ -205,7 +204,7 @@ def test_a_useless_answer_is_counted_and_kept(endpoint: Endpoint, says: str, rea
 
 def test_a_step_that_ends_a_caption_asks_no_more(endpoint: Endpoint) -> None:
     endpoint.says = "Things: none"
-    assert why(make("llm/replace-obj")) == {reasons.NOTHING_LOCATED: 12}
+    assert why(make("llm/replace-obj")) == {sentences.NOTHING_LOCATED: 12}
     assert len(endpoint.asked) == 12
 
 
@@ -229,21 +228,21 @@ def test_a_rewrite_must_use_the_new_words_and_drop_the_old(
     monkeypatch.setattr(llm_server, "reply", badly)
     made = make("llm/replace-obj", CAPTIONS[:3])
     monkeypatch.setattr(llm_server, "reply", replacing)
-    assert make("llm/add-obj", CAPTIONS[:3]) == [Refusal(reasons.OLD_LOST)] * 3
-    assert made == [Refusal(reasons.NEW_UNUSED), *[Refusal(reasons.OLD_KEPT)] * 2]
+    assert make("llm/add-obj", CAPTIONS[:3]) == [Refusal(sentences.OLD_LOST)] * 3
+    assert made == [Refusal(sentences.NEW_UNUSED), *[Refusal(sentences.OLD_KEPT)] * 2]
 
 
 def test_refusals_and_filters_are_counted(endpoint: Endpoint) -> None:
     endpoint.refuses = "cat3"
-    assert why(make("llm/swap-obj")) == {"": 11, reasons.REFUSED: 1}
+    assert why(make("llm/swap-obj")) == {"": 11, sentences.REFUSED: 1}
     endpoint.refuses = None
     endpoint.faults.extend(["filtered"] * 2)
-    assert why(make("llm/swap-att")) == {"": 10, reasons.REFUSED: 2}
+    assert why(make("llm/swap-att")) == {"": 10, sentences.REFUSED: 2}
 
 
 def test_one_rejected_request_does_not_end_the_others(endpoint: Endpoint) -> None:
     captions = [*CAPTIONS[:3], "a dog with too much and a cat"]
-    assert why(make("llm/swap-obj", captions)) == {"": 3, reasons.REJECTED: 1}
+    assert why(make("llm/swap-obj", captions)) == {"": 3, sentences.REJECTED: 1}
     before = len(endpoint.asked)
     with pytest.raises(ModelError, match="exceeds the context"):  # nobody has been heard yet
         make("llm/swap-obj", captions[::-1])
@@ -352,7 +351,7 @@ def test_without_an_endpoint_it_says_what_is_missing(
 def test_without_the_client_it_names_the_extra(
     endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "counterpoint.models.api_client", None)
+    monkeypatch.setitem(__import__("sys").modules, "counterpoint.models.api.client", None)
     with pytest.raises(MissingExtraError, match="generate"):
         make("llm/swap-obj")
 
@@ -442,4 +441,4 @@ def test_a_dry_run_needs_no_server_and_names_what_is_not_asked(
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
     method = LanguageModelMethod("llm/swap", LanguageModel("m"))
     [line] = method.dry_run(["a dog"], 5)
-    assert line.endswith(reasons.needs("and")) and "a dog" in line
+    assert line.endswith(sentences.needs("and")) and "a dog" in line

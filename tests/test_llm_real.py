@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from counterpoint.generate.llm.method import LanguageModelMethod
-from counterpoint.generate.llm.model import LanguageModel
-from counterpoint.generate.llm.sentences import words
-from counterpoint.generate.llm.templates import names
-from counterpoint.generate.methods import Draft
-from counterpoint.progress import Quiet
+from counterpoint._util.progress import Quiet
+from counterpoint.generation.llm.method import LanguageModelMethod
+from counterpoint.generation.llm.model import LanguageModel
+from counterpoint.generation.llm.sentences import words
+from counterpoint.generation.llm.templates import names
+from counterpoint.generation.registry import Draft
 
 URL = os.environ.get("COUNTERPOINT_TEST_LLM_URL", "")
 MODEL = os.environ.get("COUNTERPOINT_TEST_LLM_MODEL", "local")

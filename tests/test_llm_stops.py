@@ -17,18 +17,18 @@ import llm_server
 import pytest
 from api_server import KEY, Endpoint, serve
 
-from counterpoint.errors import DataError
-from counterpoint.generate.llm.method import LanguageModelMethod
-from counterpoint.generate.llm.model import LanguageModel
-from counterpoint.generate.parts import Parts
-from counterpoint.progress import Quiet
+from counterpoint._util.errors import DataError
+from counterpoint._util.progress import Quiet
+from counterpoint.generation.llm.method import LanguageModelMethod
+from counterpoint.generation.llm.model import LanguageModel
+from counterpoint.generation.run import Parts
 
 MAKE = """
 import json, sys
 from pathlib import Path
-from counterpoint.generate.llm.method import LanguageModelMethod
-from counterpoint.generate.llm.model import LanguageModel
-from counterpoint.progress import Quiet
+from counterpoint.generation.llm.method import LanguageModelMethod
+from counterpoint.generation.llm.model import LanguageModel
+from counterpoint._util.progress import Quiet
 captions = [f"cat{n} sits by the red box and a dog{n}" for n in range(int(sys.argv[2]))]
 with LanguageModel("m", Path(sys.argv[1])) as model:
     method = LanguageModelMethod("llm/replace-obj", model)

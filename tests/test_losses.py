@@ -11,10 +11,9 @@ import pytest
 import torch
 from loss_support import MASKS, NAMES, SCALE, bundled, parts, value_and_gradients
 
-from counterpoint.errors import DataError, ModelError
-from counterpoint.train.batches import Features
-from counterpoint.train.losses import TERMS, Term, faults, loss, total, uses
-from counterpoint.train.losses_published import (
+from counterpoint._util.errors import DataError, ModelError
+from counterpoint.training.batches import Features
+from counterpoint.training.losses.published import (
     analogy,
     clip,
     clip_with_negatives,
@@ -22,6 +21,7 @@ from counterpoint.train.losses_published import (
     negclip,
     trohn_img,
 )
+from counterpoint.training.losses.terms import TERMS, Term, faults, loss, total, uses
 
 # --- what is not there -------------------------------------------------------------------------
 
@@ -259,7 +259,7 @@ def test_every_term_says_its_formula(name):
 
 
 def test_names_are_known_without_torch():
-    program = "import sys; from counterpoint.train.losses import TERMS; "
+    program = "import sys; from counterpoint.training.losses.terms import TERMS; "
     program += "print(len(TERMS.names()) > 9, 'torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.stdout.strip() == "True False", done.stderr

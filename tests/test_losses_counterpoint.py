@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from counterpoint.train.losses_counterpoint import (
+from counterpoint.training.losses.counterpoint import (
     agreement,
     agreement_images,
     counterpart,
@@ -15,7 +15,7 @@ from counterpoint.train.losses_counterpoint import (
     hold,
     listwise,
 )
-from counterpoint.train.losses_published import analogy, negative_loss
+from counterpoint.training.losses.published import analogy, negative_loss
 
 
 def scored(*scores):

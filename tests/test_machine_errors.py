@@ -17,9 +17,9 @@ import typer
 from cli_support import counterpoint, own_place, run_folder, write_cases
 
 from counterpoint.__main__ import main
+from counterpoint._util.errors import CounterpointError, Terminated, explain, reason
+from counterpoint._util.untrusted import parse_json, shortened, shown, without_controls
 from counterpoint.cli import console
-from counterpoint.errors import CounterpointError, Terminated, explain, reason
-from counterpoint.untrusted import parse_json, shortened, shown, without_controls
 
 __all__ = ["counterpoint", "own_place"]  # fixtures
 ESCAPE = "\x1b[31mred\x1b[0m\x1b]0;title\x9c"
@@ -127,7 +127,7 @@ def run():
     app.command()(plainly(verb))
     app([])
 
-counterpoint.cli.main = run
+counterpoint.cli.app.main = run
 main()
 """
 
@@ -179,7 +179,7 @@ def test_a_stop_that_a_compiled_module_hides_is_one(monkeypatch, stop, status):
         raise ImportError("initialization failed") from stop()
 
     monkeypatch.setattr(signal, "signal", lambda *_: None)
-    monkeypatch.setattr("counterpoint.cli.main", run)
+    monkeypatch.setattr("counterpoint.cli.app.main", run)
     with pytest.raises(SystemExit) as caught:
         main()
     assert caught.value.code == status
@@ -190,7 +190,7 @@ def test_a_module_that_is_missing_is_not_taken_for_a_stop(monkeypatch):
         raise ImportError("no such module")
 
     monkeypatch.setattr(signal, "signal", lambda *_: None)
-    monkeypatch.setattr("counterpoint.cli.main", run)
+    monkeypatch.setattr("counterpoint.cli.app.main", run)
     with pytest.raises(ImportError, match="no such module"):
         main()
 

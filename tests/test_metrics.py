@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support import FEW, TIES, matched_block, random_block, reference, references
 
-from counterpoint.rankings import Standings, standings
-from counterpoint.metric_registry import METRICS as EVERY
-from counterpoint.metric_registry import Metric, QueryMetric
-from counterpoint.metrics import group_matching, ranks
+from counterpoint.metrics.definitions import group_matching, ranks
+from counterpoint.metrics.rankings import Standings, standings
+from counterpoint.metrics.registry import METRICS as EVERY
+from counterpoint.metrics.registry import Metric, QueryMetric
 
 SEEDS = st.integers(0, 2**32 - 1)
 METRICS = {name: metric for name, metric in EVERY.items() if isinstance(metric, Metric)}

@@ -12,8 +12,9 @@ import pytest
 from huggingface_hub import constants
 from open_clip_models import save_model
 
-from counterpoint.errors import ModelError
-from counterpoint.models import hub, load_model
+from counterpoint._util.errors import ModelError
+from counterpoint.models import hub
+from counterpoint.models.registry import load_model
 
 pytestmark = pytest.mark.usefixtures("local_network")
 

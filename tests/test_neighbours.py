@@ -17,20 +17,20 @@ from models_for_tests import Towers, write_images
 from support import FEW
 from typer.testing import CliRunner
 
+from counterpoint._util.errors import DataError, ModelError
+from counterpoint._util.progress import Quiet
+from counterpoint._util.store import Store
 from counterpoint.cli import generate_images
 from counterpoint.cli.console import plainly
-from counterpoint.errors import DataError, ModelError
-from counterpoint.generate.images.nearest import (
+from counterpoint.generation.images.nearest import (
     SCHEMA,
     nearest_images,
     need_vectors,
+    neighbours,
     write_neighbours,
 )
-from counterpoint.generate.images.neighbours import neighbours
-from counterpoint.models import load_model
-from counterpoint.progress import Quiet
-from counterpoint.scoring.store import Store
-from counterpoint.scoring.work import Work
+from counterpoint.models.registry import load_model
+from counterpoint.scoring.kinds import Work
 
 
 def unit(vectors: np.ndarray) -> np.ndarray:

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from counterpoint.cases import ImageRef
-from counterpoint.errors import ImageError
-from counterpoint.models import LoadOptions, load_model
-from counterpoint.scoring.pictures import MAX_RATIO, Picture
+from counterpoint._util.errors import ImageError
+from counterpoint.cases.table import ImageRef
+from counterpoint.images.pictures import MAX_RATIO, Picture
+from counterpoint.models.registry import LoadOptions, load_model
 
 RGB = np.random.default_rng(0).integers(0, 256, (24, 32, 3), dtype=np.uint8)
 GREY = RGB[..., 0]

@@ -31,7 +31,7 @@ from open_clip_models import (
 from PIL import Image
 from safetensors.torch import load_file, save_file
 
-from counterpoint.models.open_clip import MERGES, OpenClip
+from counterpoint.models.openclip.adapter import MERGES, OpenClip
 from counterpoint.scoring.kinds import Described, DualEncoder
 
 # --- vectors -----------------------------------------------------------------------------------

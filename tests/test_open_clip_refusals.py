@@ -25,10 +25,10 @@ from open_clip_models import (
 )
 from safetensors.torch import load_file, save_file
 
-from counterpoint.errors import MissingExtraError, ModelError, NotFoundError
-from counterpoint.models import LoadOptions, load_model
-from counterpoint.models.open_clip import MERGES
-from counterpoint.models.open_clip_checks import parse, refuse_wrong_activation
+from counterpoint._util.errors import MissingExtraError, ModelError, NotFoundError
+from counterpoint.models.openclip.adapter import MERGES
+from counterpoint.models.openclip.ids import parse, refuse_wrong_activation
+from counterpoint.models.registry import LoadOptions, load_model
 from counterpoint.models.torch_models import Place
 
 # --- QuickGELU ---------------------------------------------------------------------------------

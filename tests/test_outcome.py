@@ -10,14 +10,10 @@ import pytest
 from models_for_tests import Towers
 from support import GROUPS, case, gallery, owned, part, run_of, square, table
 
-from counterpoint.cases import Cases
-from counterpoint.cli.outcome import print_outcome
-from counterpoint.comparison import compare
-from counterpoint.errors import RunError
-from counterpoint.results import rows
-from counterpoint.runs import Run, load_run
-from counterpoint.statistics import ALL
-from counterpoint.train.outcome import (
+from counterpoint._util.errors import RunError
+from counterpoint.cases.table import Cases
+from counterpoint.cli.train import print_outcome
+from counterpoint.evaluation.outcome import (
     FILE,
     MEAN_SCORES,
     Change,
@@ -26,6 +22,10 @@ from counterpoint.train.outcome import (
     outcome,
     write_outcome,
 )
+from counterpoint.metrics.statistics import ALL
+from counterpoint.runs.comparison import compare
+from counterpoint.runs.folders import Run, load_run
+from counterpoint.runs.results import rows
 
 FEW = 500  # resamples
 

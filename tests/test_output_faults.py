@@ -16,18 +16,16 @@ import pytest
 from PIL import Image
 from typer.testing import CliRunner
 
-from counterpoint.cases import ImageRef
-from counterpoint.cli import app
-from counterpoint.data.batch import Failure
-from counterpoint.data.report import Report
-from counterpoint.errors import CounterpointError, DataError
-from counterpoint.generate.export.benchmark import export_benchmark
-from counterpoint.generate.export.hub import export_hub
-from counterpoint.generate.export.training import export_training
-from counterpoint.generate.images.files import ImageFolder
-from counterpoint.generate.images.nearest import SCHEMA, write_neighbours
-from counterpoint.generate.outputs import reserved
-from counterpoint.generate.pairs import Pair, read_pairs, tabulate, write_pairs
+from counterpoint._util.errors import CounterpointError, DataError
+from counterpoint.cases.table import ImageRef
+from counterpoint.cli.app import app
+from counterpoint.data.batch import Failure, Report
+from counterpoint.generation.export.benchmark import export_benchmark
+from counterpoint.generation.export.hub import export_hub
+from counterpoint.generation.export.training import export_training
+from counterpoint.generation.images.backends import ImageFolder
+from counterpoint.generation.images.nearest import SCHEMA, write_neighbours
+from counterpoint.generation.pairs import Pair, read_pairs, reserved, tabulate, write_pairs
 
 SCENE = "world:0.508;small,orange,solid,triangle,0.519,0.505;large,yellow,dotted,heart,0.843,0.817"
 

@@ -19,11 +19,11 @@ from diffusion_models import save_models as save_pipelines
 from open_clip_models import CLIP, CONFIG, TEXT, WEIGHTS, save_model
 
 from counterpoint import evaluate
-from counterpoint.errors import ModelError
-from counterpoint.generate.images import diffusion_opening
-from counterpoint.models import LoadOptions, load_model
-from counterpoint.models.detector_heads import Head, Heads, Saved
-from counterpoint.models.detector_heads import save as save_detector
+from counterpoint._util.errors import ModelError
+from counterpoint.generation.images import diffusion
+from counterpoint.models.detector.adapter import Head, Heads, Saved
+from counterpoint.models.detector.adapter import save as save_detector
+from counterpoint.models.registry import LoadOptions, load_model
 
 dynamic: Any = pytest.importorskip("transformers.dynamic_module_utils")
 
@@ -216,7 +216,7 @@ def test_a_part_of_a_pipeline_that_is_code(tmp_path, marker):
     put_code(folder / "tokenizer", marker)
     change(folder / "tokenizer" / "tokenizer_config.json", auto_map=OWN, tokenizer_class="Own")
     with pytest.raises(ModelError, match=r"tokenizer/tokenizer_config.json names code"):
-        diffusion_opening.open_pipeline(str(folder), "cpu")
+        diffusion.open_pipeline(str(folder), "cpu")
     assert not marker.exists()
 
 

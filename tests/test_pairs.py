@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from counterpoint.cases import ImageRef
-from counterpoint.errors import DataError
-from counterpoint.generate.pairs import (
+from counterpoint._util.errors import DataError
+from counterpoint.cases.table import ImageRef
+from counterpoint.generation.pairs import (
     SCHEMA,
     Pair,
     changed_span,

@@ -12,19 +12,19 @@ import polars as pl
 import pyarrow.parquet as pq
 import pytest
 
-from counterpoint.cases import ImageRef
-from counterpoint.errors import DataError
-from counterpoint.generate.export.benchmark import export_benchmark
-from counterpoint.generate.export.hub import export_hub
-from counterpoint.generate.export.training import export_training
-from counterpoint.generate.images.backends import Settings as ImageSettings
-from counterpoint.generate.images.candidates import make_images
-from counterpoint.generate.images.world_backend import WorldBackend
-from counterpoint.generate.pairs import Pair, read_about, read_pairs, tabulate, write_pairs
-from counterpoint.generate.refine.refining import Settings, refine
-from counterpoint.progress import Quiet
-from counterpoint.scoring.store import Store
-from counterpoint.scoring.work import Work
+from counterpoint._util.errors import DataError
+from counterpoint._util.progress import Quiet
+from counterpoint._util.store import Store
+from counterpoint.cases.table import ImageRef
+from counterpoint.generation.export.benchmark import export_benchmark
+from counterpoint.generation.export.hub import export_hub
+from counterpoint.generation.export.training import export_training
+from counterpoint.generation.images.backends import Settings as ImageSettings
+from counterpoint.generation.images.candidates import make_images
+from counterpoint.generation.images.world import WorldBackend
+from counterpoint.generation.pairs import Pair, read_about, read_pairs, tabulate, write_pairs
+from counterpoint.generation.refinement.refining import Settings, refine
+from counterpoint.scoring.kinds import Work
 
 SCENE = "world:0.508;small,orange,solid,triangle,0.519,0.505;large,yellow,dotted,heart,0.843,0.817"
 PAIR = ("negative", "replace", "obj", "m", "1", 5)

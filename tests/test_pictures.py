@@ -18,13 +18,13 @@ from models_for_tests import is_sentence, noise
 from PIL import Image
 from support import FEW
 
-from counterpoint.cases import ImageRef
-from counterpoint.errors import CounterpointError, ImageError
-from counterpoint.scoring import pictures
-from counterpoint.scoring.pictures import Picture
-from counterpoint.scoring.store import Store
-from counterpoint.world import draw as drawing
-from counterpoint.world.scene import Scene, sample_scene
+from counterpoint._util.errors import CounterpointError, ImageError
+from counterpoint._util.store import Store
+from counterpoint.cases.table import ImageRef
+from counterpoint.images import pictures
+from counterpoint.images.pictures import Picture
+from counterpoint.world import drawing
+from counterpoint.world.scenes import Scene, sample_scene
 
 Box = tuple[int, int, int, int]
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from models_for_tests import choice
 from support import FEW
 
-from counterpoint.cases import Case, Cases, ImageRef
-from counterpoint.scoring.pictures import Picture
+from counterpoint.cases.table import Case, Cases, ImageRef
+from counterpoint.images.pictures import Picture
 from counterpoint.scoring.plan import Plan, make_plan
 
 BOXES = (

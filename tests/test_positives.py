@@ -14,12 +14,12 @@ from benchmark_fixtures import IDENTITY, load, write, write_json, write_table
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from counterpoint.benchmarks import base_id, find_benchmark
+from counterpoint._util.errors import DataError, NotFoundError
 from counterpoint.benchmarks.positives import add_positives
-from counterpoint.cases import Case, Cases, ImageRef, caption_case
-from counterpoint.errors import DataError, NotFoundError
-from counterpoint.evaluation import evaluate
-from counterpoint.results import Row, rows
+from counterpoint.benchmarks.registry import base_id, find_benchmark
+from counterpoint.cases.table import Case, Cases, ImageRef, caption_case
+from counterpoint.evaluation.evaluating import evaluate
+from counterpoint.runs.results import Row, rows
 
 HP = "sugarcrepe+hp"
 SUBSETS = ("add_att", "add_obj", "replace_att", "replace_obj", "replace_rel", "swap_att")

@@ -7,12 +7,12 @@ import pytest
 from typer.testing import CliRunner
 
 from counterpoint import evaluate, load_run
-from counterpoint.benchmarks import load_benchmark
-from counterpoint.cli import app
-from counterpoint.errors import NotFoundError
-from counterpoint.models import PRECISIONS, LoadOptions, load_model
-from counterpoint.precision import check_precision
-from counterpoint.protocols import get_protocol
+from counterpoint._util.errors import NotFoundError
+from counterpoint.benchmarks.registry import load_benchmark
+from counterpoint.cli.app import app
+from counterpoint.evaluation.precision import check_precision
+from counterpoint.metrics.protocols import get_protocol
+from counterpoint.models.registry import PRECISIONS, LoadOptions, load_model
 
 BENCH = "world-swap:size=40"
 

@@ -10,9 +10,9 @@ import pytest
 from cli_support import own_place, write_cases
 
 from counterpoint import evaluate
-from counterpoint.cli import app
+from counterpoint._util.progress import Quiet
+from counterpoint.cli.app import app
 from counterpoint.cli.console import Terminal
-from counterpoint.progress import Quiet
 
 __all__ = ["own_place"]  # a fixture
 

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support import FEW
 
-from counterpoint.caption_formats import CAPTION_FORMATS
-from counterpoint.errors import CounterpointError, NotFoundError
-from counterpoint.protocols import AVERAGES, PROTOCOLS, Protocol, get_protocol
-from counterpoint.registry import Registry, did_you_mean
+from counterpoint._util.errors import CounterpointError, NotFoundError
+from counterpoint._util.registry import Registry, did_you_mean
+from counterpoint.cases.captions import CAPTION_FORMATS
+from counterpoint.metrics.protocols import AVERAGES, PROTOCOLS, Protocol, get_protocol
 
 DROPPED = '.!"()*#:;~'
 

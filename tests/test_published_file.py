@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 import counterpoint
-from counterpoint.metric_registry import METRICS
+from counterpoint.metrics.registry import METRICS
 
 FILE = Path(counterpoint.__file__).with_name("published.csv")
 COLUMNS = [

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from support import part, run_of
 
-from counterpoint.benchmarks import load_benchmark
-from counterpoint.cases import Cases, ImageRef, caption_case
-from counterpoint.errors import NotFoundError
-from counterpoint.metric_registry import METRICS
-from counterpoint.models import load_model
-from counterpoint.protocols import get_protocol
-from counterpoint.results import rows
+from counterpoint._util.errors import NotFoundError
+from counterpoint.benchmarks.registry import load_benchmark
+from counterpoint.cases.table import Cases, ImageRef, caption_case
+from counterpoint.metrics.protocols import get_protocol
+from counterpoint.metrics.registry import METRICS
+from counterpoint.models.registry import load_model
+from counterpoint.runs.results import rows
 
 WORLDS = ("world-replace", "world-swap", "world-bi")
 # What a random order gives, from the papers (facts of hard positives, Winoground).

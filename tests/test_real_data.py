@@ -14,16 +14,15 @@ import numpy as np
 import pytest
 from benchmark_fixtures import REAL, group_counts, needs_real_files
 
-from counterpoint.benchmarks import BENCHMARKS, load_benchmark
+from counterpoint._util.errors import DataError
 from counterpoint.benchmarks.hard_positives import SYNONYMS
-from counterpoint.cases import Cases
-from counterpoint.data.health import damaged_files
-from counterpoint.defects import find_defects
-from counterpoint.doctor import Health, examine
-from counterpoint.errors import DataError
-from counterpoint.evaluation import evaluate, prepare
-from counterpoint.protocols import BEYOND_FIRST, PROTOCOLS
-from counterpoint.results import rows
+from counterpoint.benchmarks.registry import BENCHMARKS, load_benchmark
+from counterpoint.cases.table import Cases
+from counterpoint.data.files import damaged_files
+from counterpoint.evaluation.doctor import Health, examine, find_defects
+from counterpoint.evaluation.evaluating import evaluate, prepare
+from counterpoint.metrics.protocols import BEYOND_FIRST, PROTOCOLS
+from counterpoint.runs.results import rows
 
 pytestmark = needs_real_files
 ROOT = Path(REAL or "")
@@ -264,9 +263,9 @@ def test_coco_order() -> None:
 @pytest.mark.parametrize("kind", ["negative", "positive"])
 def test_every_rule_takes_real_captions(source: str, kind: str) -> None:
     """A part of each, spread over the whole of it: noun phrases in mixed case are among them."""
-    from counterpoint.generate.captions import open_captions
-    from counterpoint.generate.making import MADE, Settings, make_by_rules
-    from counterpoint.generate.methods import RULES
+    from counterpoint.generation.inputs.captions import open_captions
+    from counterpoint.generation.making import MADE, Settings, make_by_rules
+    from counterpoint.generation.registry import RULES
 
     names = tuple(name for name in RULES.names() if RULES.get(name).kind == kind)
     captions = list(open_captions(source, ROOT))

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from support import FEW
 from typer.testing import CliRunner
 
-from counterpoint.errors import CounterpointError, DataError, NotFoundError
-from counterpoint.train.losses import TERMS
-from counterpoint.train.reading import (
+from counterpoint._util.errors import CounterpointError, DataError, NotFoundError
+from counterpoint.training.losses.terms import TERMS
+from counterpoint.training.reading import (
     FOLDER,
     list_recipes,
     load_recipe,
@@ -21,7 +21,7 @@ from counterpoint.train.reading import (
     recipe_names,
     recipe_text,
 )
-from counterpoint.train.schedule import learning_rate
+from counterpoint.training.updating import learning_rate
 
 PATH = "data.path=train.parquet"
 ISSUE = (
@@ -92,8 +92,8 @@ def test_published_numbers():
 
 @pytest.mark.parametrize("name", ISSUE)
 def test_data_holds_what_the_loss_reads_and_nothing_else(name):
-    from counterpoint.train.losses import uses
-    from counterpoint.train.recipe import terms_of
+    from counterpoint.training.losses.terms import uses
+    from counterpoint.training.recipe import terms_of
 
     recipe = load_recipe(name, [PATH])
     read = uses(terms_of(recipe.loss))
@@ -196,7 +196,7 @@ def test_each_mistake_has_its_sentence(changes, told):
 
 
 def test_data_that_is_not_named_is_asked_for():
-    from counterpoint.train.loop import train
+    from counterpoint.training.loop import train
 
     with pytest.raises(DataError, match=r"data\.path=FILE"):
         train(load_recipe("hn"))

@@ -10,18 +10,17 @@ import polars as pl
 import pytest
 from support import write_lines
 
-from counterpoint.cases import ImageRef
-from counterpoint.errors import CounterpointError, DataError, ModelError, NotFoundError
-from counterpoint.generate.pairs import Pair, read_about, tabulate, write_pairs
-from counterpoint.generate.refine import refining
-from counterpoint.generate.refine.blind_scores import ModelScores, asked
-from counterpoint.generate.refine.negatives import random_keys
-from counterpoint.generate.refine.refining import Refined, Settings, refine
-from counterpoint.generate.refine.score_tables import read_scores, table_scores
-from counterpoint.models.blind import Length
-from counterpoint.progress import Quiet
-from counterpoint.scoring.store import Store
-from counterpoint.scoring.work import Work
+from counterpoint._util.errors import CounterpointError, DataError, ModelError, NotFoundError
+from counterpoint._util.progress import Quiet
+from counterpoint._util.store import Store
+from counterpoint.cases.table import ImageRef
+from counterpoint.generation.pairs import Pair, read_about, tabulate, write_pairs
+from counterpoint.generation.refinement import refining
+from counterpoint.generation.refinement.negatives import random_keys
+from counterpoint.generation.refinement.refining import Refined, Settings, refine
+from counterpoint.generation.refinement.scores import ModelScores, asked, read_scores, table_scores
+from counterpoint.models.blind.baselines import Length
+from counterpoint.scoring.kinds import Work
 
 # --- names and tables --------------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ from typer.testing import CliRunner, Result
 
 from counterpoint.cli import refine as verb
 from counterpoint.cli.console import plainly
-from counterpoint.generate.refine import refining
+from counterpoint.generation.refinement import refining
 
 app = typer.Typer(rich_markup_mode="rich")
 app.command("refine")(plainly(verb.refine, resumes=True))
@@ -81,7 +81,7 @@ def test_options_reach_the_refinement() -> None:
         ("length", "watched"),
     ]
     assert rows[0]["accuracy_before"] == pytest.approx(1 - rows[1]["accuracy_before"])
-    from counterpoint.generate.pairs import read_about
+    from counterpoint.generation.pairs import read_about
 
     [step] = read_about(Path("o.parquet"))["refined"]
     settings = step["settings"]

@@ -11,11 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import FEW
 
-from counterpoint.errors import DataError
-from counterpoint.generate.refine.adversarial import balanced, cells
-from counterpoint.generate.refine.report import accuracy
-from counterpoint.generate.refine.scaling import scaled
-from counterpoint.generate.refine.selection import top
+from counterpoint._util.errors import DataError
+from counterpoint.generation.refinement.refining import accuracy
+from counterpoint.generation.refinement.selecting import balanced, cells, scaled, top
 
 # --- the grid ----------------------------------------------------------------------------------
 

@@ -11,18 +11,18 @@ import numpy as np
 import pytest
 from support import case, gallery, mixed, owned, part, random_run, random_scores, run_of, table
 
+from counterpoint._util.errors import NotFoundError, RunError
 from counterpoint.benchmarks import completeness
-from counterpoint.cases import Absent, Cases
-from counterpoint.comparison import compare
-from counterpoint.errors import NotFoundError, RunError
-from counterpoint.metric_registry import METRICS
-from counterpoint.report import formats
-from counterpoint.report.gathering import gather
-from counterpoint.report.notices import notices
-from counterpoint.report.numbers import numbers_of
-from counterpoint.report.page import Options, report_tables
-from counterpoint.report.papers import beside_papers
-from counterpoint.results import rows
+from counterpoint.cases.table import Absent, Cases
+from counterpoint.metrics.registry import METRICS
+from counterpoint.reports import formats
+from counterpoint.reports.gathering import gather
+from counterpoint.reports.notices import notices
+from counterpoint.reports.numbers import numbers_of
+from counterpoint.reports.page import Options, report_tables
+from counterpoint.reports.papers import beside_papers
+from counterpoint.runs.comparison import compare
+from counterpoint.runs.results import rows
 
 FEW = 300  # resamples
 HOSTILE = "<script>alert('x')</script> & $a_1$ | 100% \\ ~^{}#\n\x00\u202e"

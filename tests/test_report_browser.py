@@ -10,8 +10,8 @@ from studio_runs import world
 from support import part, random_scores, run_of
 from test_report import scored
 
-from counterpoint.models.blind import BagOfWords
-from counterpoint.report.page import Options, report_page
+from counterpoint.models.blind.baselines import BagOfWords
+from counterpoint.reports.page import Options, report_page
 
 __all__ = ["chromium", "visit"]  # fixtures
 

@@ -12,13 +12,13 @@ from support import FEW, gallery, owned, part, random_scores, run_of, table
 from test_report import scored
 from test_wording import tied_run
 
-from counterpoint.cases import Cases
-from counterpoint.comparison import compare
-from counterpoint.report.findings import findings
-from counterpoint.report.gathering import gather
-from counterpoint.report.numbers import numbers_of
-from counterpoint.report.page import Options, report_page
-from counterpoint.results import rows
+from counterpoint.cases.table import Cases
+from counterpoint.reports.findings import findings
+from counterpoint.reports.gathering import gather
+from counterpoint.reports.numbers import numbers_of
+from counterpoint.reports.page import Options, report_page
+from counterpoint.runs.comparison import compare
+from counterpoint.runs.results import rows
 
 RESAMPLES = 50
 CASES = table(60)

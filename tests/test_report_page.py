@@ -21,20 +21,20 @@ from support import case, classes, gallery, owned, part, random_run, random_scor
 from test_report import FEW, HOSTILE, scored
 from typer.testing import CliRunner
 
-from counterpoint.cases import Cases, ImageRef, caption_case
+from counterpoint.cases.table import Cases, ImageRef, caption_case
 from counterpoint.cli.console import plainly
 from counterpoint.cli.report import report
-from counterpoint.evaluation import evaluate
-from counterpoint.metric_registry import METRICS
-from counterpoint.report.choosing import blind_right, opposed, outcomes, telling
-from counterpoint.report.figures.all import figures
-from counterpoint.report.figures.densities import by_kind, density_of
-from counterpoint.report.gathering import gather
-from counterpoint.report.making import Made
-from counterpoint.report.numbers import numbers_of
-from counterpoint.report.page import Options, compare_page, report_page
-from counterpoint.results import rows
-from counterpoint.runs import Run, save_run
+from counterpoint.evaluation.evaluating import evaluate
+from counterpoint.metrics.registry import METRICS
+from counterpoint.reports.choosing import blind_right, opposed, outcomes, telling
+from counterpoint.reports.figures.densities import by_kind, density_of
+from counterpoint.reports.figures.every import figures
+from counterpoint.reports.gathering import gather
+from counterpoint.reports.notices import Made
+from counterpoint.reports.numbers import numbers_of
+from counterpoint.reports.page import Options, compare_page, report_page
+from counterpoint.runs.folders import Run, save_run
+from counterpoint.runs.results import rows
 
 __all__ = ["chromium", "visit"]  # fixtures
 QUICK = Options(resamples=FEW)
@@ -394,7 +394,7 @@ def test_the_command_writes_pages_and_tables(tmp_path, command):
 
 
 def test_compare_writes_and_opens_its_page(tmp_path, monkeypatch):
-    from counterpoint.cli import app
+    from counterpoint.cli.app import app
 
     a, b = (random_run(table(20), seed, model=f"m{seed}") for seed in (1, 2))
     folders = [save_run(run, tmp_path / run.model).folder for run in (a, b)]
@@ -413,7 +413,7 @@ def test_compare_writes_and_opens_its_page(tmp_path, monkeypatch):
 
 
 def test_no_folder_is_made_that_was_not_asked_for(tmp_path, monkeypatch):
-    from counterpoint.cli import app
+    from counterpoint.cli.app import app
 
     monkeypatch.chdir(tmp_path)
     for seed in (1, 2):

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from support import FEW, part, random_scores, run_of, table
 from test_report_page import photographed
 
-from counterpoint.report import formats
-from counterpoint.report.making import Made
-from counterpoint.report.page import Options, compare_page, report_page, report_tables
-from counterpoint.report.sharing import shared, without_folders
+from counterpoint.reports import formats
+from counterpoint.reports.gathering import shared, without_folders
+from counterpoint.reports.notices import Made
+from counterpoint.reports.page import Options, compare_page, report_page, report_tables
 
 
 @pytest.mark.parametrize(

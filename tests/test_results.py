@@ -20,14 +20,14 @@ from support import (
     table,
 )
 
-from counterpoint.cases import Cases
-from counterpoint.comparison import Difference, compare
-from counterpoint.errors import RunError
-from counterpoint.metric_registry import METRICS, Metric
-from counterpoint.protocols import PROTOCOLS
-from counterpoint.results import Row, as_json, rows, side_by_side
-from counterpoint.runs import Part, Run
-from counterpoint.statistics import holm, mcnemar
+from counterpoint._util.errors import RunError
+from counterpoint.cases.table import Cases
+from counterpoint.metrics.protocols import PROTOCOLS
+from counterpoint.metrics.registry import METRICS, Metric
+from counterpoint.metrics.statistics import holm, mcnemar
+from counterpoint.runs.comparison import Difference, compare
+from counterpoint.runs.folders import Part, Run
+from counterpoint.runs.results import Row, as_json, rows, side_by_side
 
 FAST = 200  # resamples
 TRIPLES = {

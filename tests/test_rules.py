@@ -10,15 +10,14 @@ from random import Random
 import pytest
 from caption_grammar import captions
 
-from counterpoint.generate.language import Sentence, tagged
-from counterpoint.generate.making import Made, Settings, make_by_rules
-from counterpoint.generate.methods import RULES, Draft
-from counterpoint.generate.pairs import Pair
-from counterpoint.generate.sources import Source
-from counterpoint.generate.vocabulary import Vocabulary
-from counterpoint.world.captions import CaptionStyle, sample_caption
-from counterpoint.world.grammar import GrammarError, holds, read
-from counterpoint.world.scene import Scene, sample_scene
+from counterpoint.generation.inputs.source import Source
+from counterpoint.generation.language.tagging import Sentence, tagged
+from counterpoint.generation.language.wordnet import Vocabulary
+from counterpoint.generation.making import Made, Settings, make_by_rules
+from counterpoint.generation.pairs import Pair
+from counterpoint.generation.registry import RULES, Draft
+from counterpoint.world.grammar import CaptionStyle, GrammarError, holds, read, sample_caption
+from counterpoint.world.scenes import Scene, sample_scene
 
 WORDS = re.compile(r"[\w'-]+")
 MANY = captions(2500, seed=3)

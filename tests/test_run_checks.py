@@ -15,10 +15,9 @@ from fuzz_targets_core import some_run
 from models_for_tests import is_sentence
 from support import gallery, owned, part, run_of
 
-from counterpoint import score_files
-from counterpoint.errors import RunError
-from counterpoint.results import rows
-from counterpoint.runs import file_digest, load_run, save_run
+from counterpoint._util.errors import RunError
+from counterpoint.runs.folders import file_digest, load_run, save_run, score_files
+from counterpoint.runs.results import rows
 
 Change = Callable[[Any], Any]
 

@@ -11,12 +11,11 @@ import polars as pl
 import pytest
 from support import mixed, part, random_run, random_scores, run_of, table
 
-from counterpoint import runs
-from counterpoint.cases import Cases
-from counterpoint.errors import RunError
-from counterpoint.protocols import Protocol
-from counterpoint.results import rows
-from counterpoint.runs import Run, find_runs, load_run, save_run
+from counterpoint._util.errors import RunError
+from counterpoint.cases.table import Cases
+from counterpoint.metrics.protocols import Protocol
+from counterpoint.runs.folders import Run, find_runs, folders, load_run, save_run
+from counterpoint.runs.results import rows
 
 ODD = Protocol(
     "mine", "odd", "half", "types", ("micro", "types"), exclude=frozenset({"b", "a"}), min_count=3
@@ -126,7 +125,7 @@ def test_a_failure_leaves_the_older_run(folder: Path, monkeypatch: pytest.Monkey
         path.write_bytes(b"half of it")
         raise OSError("disk full")
 
-    monkeypatch.setattr(runs, "write_scores", fail)
+    monkeypatch.setattr(folders, "write_scores", fail)
     with pytest.raises(RunError, match="disk full"):
         save_run(random_run(table(4), seed=9), folder, overwrite=True)
     assert_same(load_run(folder), full_run())

@@ -11,11 +11,20 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from support import FEW
 
-from counterpoint.cases import ImageRef
-from counterpoint.errors import DataError
-from counterpoint.generate.graph_files import Box, Graph, Object, Relation, read_graphs, read_sizes
-from counterpoint.generate.scene_graphs import SYMMETRIC, attribution_pairs, relation_pairs
-from counterpoint.protocol_lists import UNCOUNTED_RELATIONS
+from counterpoint._util.errors import DataError
+from counterpoint.cases.table import ImageRef
+from counterpoint.generation.inputs.scene_graphs import (
+    SYMMETRIC,
+    Box,
+    Graph,
+    Object,
+    Relation,
+    attribution_pairs,
+    read_graphs,
+    read_sizes,
+    relation_pairs,
+)
+from counterpoint.metrics.protocols import UNCOUNTED_RELATIONS
 
 SIZE = (400, 200)
 BIG = Box(0, 0, 100, 50)  # a quarter of both sides

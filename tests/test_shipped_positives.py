@@ -10,9 +10,9 @@ import polars as pl
 import pytest
 from benchmark_fixtures import REAL, needs_real_files
 
-from counterpoint.benchmarks import BENCHMARKS, load_benchmark
+from counterpoint._util.errors import DataError
 from counterpoint.benchmarks.positives import add_positives
-from counterpoint.errors import DataError
+from counterpoint.benchmarks.registry import BENCHMARKS, load_benchmark
 
 FILES = sorted(Path(str(resources.files("counterpoint.benchmarks") / "shipped")).glob("*.parquet"))
 IDS = {"aro-coco-order": "aro/coco-order", "sugarcrepe": "sugarcrepe"}

@@ -9,10 +9,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from counterpoint.errors import ModelError
-from counterpoint.models.lora import merge_lora
-from counterpoint.models.state_dicts import (
+from counterpoint._util.errors import ModelError
+from counterpoint.models.openclip.state_dicts import (
     from_transformers,
+    merge_lora,
     place_text_tower,
     strip_prefixes,
     unwrap,

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from scipy.stats import binomtest
 from support import FEW
 
-from counterpoint import statistics
-from counterpoint.protocols import AVERAGES
-from counterpoint.statistics import (
+from counterpoint.metrics import statistics
+from counterpoint.metrics.protocols import AVERAGES
+from counterpoint.metrics.statistics import (
     Averaging,
     Estimate,
     averages,

@@ -19,9 +19,9 @@ from models_for_tests import WIDTH, Towers, is_sentence
 from support import FEW
 
 from counterpoint import evaluate, load_run
-from counterpoint.errors import StoreError
-from counterpoint.runs import Run
-from counterpoint.scoring.store import DIGEST, Store, default_store, digest
+from counterpoint._util.errors import StoreError
+from counterpoint._util.store import DIGEST, Store, default_store, digest
+from counterpoint.runs.folders import Run
 
 FILE = "results.sqlite"
 ITEM = 3000

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 from counterpoint.cli.console import plainly
 from counterpoint.cli.studio import studio as studio_command
-from counterpoint.studio.browse.folders import find, readable, refusal
+from counterpoint.studio.browse.library import find, readable, refusal
 from counterpoint.studio.database import open_database
 from counterpoint.studio.security import Guard, Refused, kept_key, same
 from counterpoint.studio.serving import bound, is_loopback
@@ -82,7 +82,7 @@ def test_an_error_of_ours_is_a_page_of_one_sentence_too(app, admin, monkeypatch)
     def fail(*_):
         raise ValueError("a secret path")
 
-    monkeypatch.setattr("counterpoint.studio.browse.router.list_context", fail)
+    monkeypatch.setattr("counterpoint.studio.browse.pages.list_context", fail)
     quiet = TestClient(app, base_url=BASE, raise_server_exceptions=False, cookies=admin.cookies)
     answer = quiet.get("/browse")
     assert answer.status_code == 500

@@ -26,10 +26,10 @@ from studio_runs import (
 )
 from support import FEW, case, gallery, mixed, owned, part, random_scores, reference
 
-from counterpoint.cases import Case, Cases, ImageRef, caption_case
-from counterpoint.errors import ImageError
-from counterpoint.galleries import gallery_rows
-from counterpoint.scoring.pictures import Picture
+from counterpoint._util.errors import ImageError
+from counterpoint.cases.galleries import gallery_rows
+from counterpoint.cases.table import Case, Cases, ImageRef, caption_case
+from counterpoint.images.pictures import Picture
 from counterpoint.studio.browse.filters import (
     Filter,
     by_outcome,
@@ -37,11 +37,10 @@ from counterpoint.studio.browse.filters import (
     read_filter,
     with_outcome,
 )
-from counterpoint.studio.browse.index import make_index
+from counterpoint.studio.browse.index import make_index, name_of, outcome_of_one, outcomes_of
 from counterpoint.studio.browse.library import Library
-from counterpoint.studio.browse.list_page import fitted, found_rows
 from counterpoint.studio.browse.numbers import numbers_table
-from counterpoint.studio.browse.outcomes import name_of, outcome_of_one, outcomes_of
+from counterpoint.studio.browse.pages import fitted, found_rows
 from counterpoint.studio.browse.views import SHADES, digits_for, letter, shades_of
 
 

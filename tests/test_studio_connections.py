@@ -15,8 +15,7 @@ from browser import running
 from campaigns import opened
 from studio_runs import studio
 
-from counterpoint.studio.connections import PatientProtocol, most_connections
-from counterpoint.studio.serving import server_of
+from counterpoint.studio.serving import PatientProtocol, most_connections, server_of
 
 pytestmark = pytest.mark.usefixtures("local_network")
 WHOLE = b"GET /static/icon.svg HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"

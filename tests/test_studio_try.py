@@ -13,17 +13,16 @@ import pytest
 from PIL import Image
 from studio_runs import client, key_of, png_header, studio, write_runs
 
-from counterpoint.cases import ImageRef
-from counterpoint.errors import ModelError
-from counterpoint.models import load_model
-from counterpoint.scoring.pictures import WORLD, Picture
+from counterpoint._util.errors import ModelError
+from counterpoint.cases.table import ImageRef
+from counterpoint.images.pictures import WORLD, Picture
+from counterpoint.models.registry import load_model
 from counterpoint.studio.pictures import Gallery
+from counterpoint.studio.playground import scores as trying_models
+from counterpoint.studio.playground import uploads as trying_uploads
+from counterpoint.studio.playground.scores import Models, families, read_captions
+from counterpoint.studio.playground.uploads import Uploaded, Uploads, accepted
 from counterpoint.studio.security import Refused
-from counterpoint.studio.trying import models as trying_models
-from counterpoint.studio.trying import uploads as trying_uploads
-from counterpoint.studio.trying.models import Models
-from counterpoint.studio.trying.texts import families, read_captions
-from counterpoint.studio.trying.uploads import Uploaded, Uploads, accepted
 from counterpoint.world.edits import replacements
 
 CAPTION = "a small red star and a blue ring"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from counterpoint.cli.suggesting import command
+from counterpoint.cli.console import command
 
 
 def program(folder: Path, name: str = "counterpoint") -> Path:

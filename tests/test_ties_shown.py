@@ -11,14 +11,14 @@ import pytest
 from support import part, random_scores, run_of, table
 from test_wording import tied_run
 
-from counterpoint.cli import outcome as outcome_table
 from counterpoint.cli import tables
-from counterpoint.comparison import compare
-from counterpoint.report import formats
-from counterpoint.report.differences import sides
-from counterpoint.report.page import Options, report_page, report_tables
-from counterpoint.results import rows
-from counterpoint.train.outcome import outcome
+from counterpoint.cli.app import train as outcome_table
+from counterpoint.evaluation.outcome import outcome
+from counterpoint.reports import formats
+from counterpoint.reports.differences import sides
+from counterpoint.reports.page import Options, report_page, report_tables
+from counterpoint.runs.comparison import compare
+from counterpoint.runs.results import rows
 
 QUICK = Options(resamples=100)
 MEANING = "hangs on ties: counted in another way"

@@ -29,11 +29,10 @@ from train_data_support import (
     training_file,
 )
 
-from counterpoint.errors import DataError
-from counterpoint.train.data import DataConfig
-from counterpoint.train.data_opening import open_data
-from counterpoint.train.problems import UNREADABLE, Problems
-from counterpoint.train.sampling import fold, key, order, part, take, uniforms
+from counterpoint._util.errors import DataError
+from counterpoint._util.random_numbers import fold, key, order, part, take, uniforms
+from counterpoint.training.data.base import UNREADABLE, DataConfig, Problems
+from counterpoint.training.data.opening import open_data
 
 
 @pytest.fixture

@@ -20,12 +20,13 @@ from safetensors.torch import load_file
 from train_data_support import SIZE, opened, rows_of, training_file
 from training import last_checkpoint, run_small, tiny_start, weights, written
 
-from counterpoint.errors import CounterpointError, DataError, ModelError, RunError
-from counterpoint.train import evaluating, loop, losses_published
-from counterpoint.train.logs import Log
-from counterpoint.train.loop import train
-from counterpoint.train.reading import load_recipe
-from counterpoint.train.recipe import Recipe
+from counterpoint._util.errors import CounterpointError, DataError, ModelError, RunError
+from counterpoint.training import evaluating, loop
+from counterpoint.training.logs import Log
+from counterpoint.training.loop import train
+from counterpoint.training.losses import published
+from counterpoint.training.reading import load_recipe
+from counterpoint.training.recipe import Recipe
 
 RESNET = {
     "embed_dim": 16,
@@ -152,14 +153,14 @@ def test_lora_that_would_leave_a_tower_out_is_refused(tmp_path):
 
 def test_weights_that_a_gradient_broke_are_not_kept(tmp_path, monkeypatch):
     """The loss of the step is a number; its gradient is none."""
-    inner, calls = losses_published.clip, []
+    inner, calls = published.clip, []
 
     def clip(images: torch.Tensor, captions: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
         calls.append(1)
         value = inner(images, captions, scale)
         return value + (images * 0).sum().abs().sqrt() if len(calls) == 4 else value
 
-    monkeypatch.setattr(losses_published, "clip", clip)
+    monkeypatch.setattr(published, "clip", clip)
     with pytest.raises(RunError, match="the checkpoint of step 2 is kept"):
         run_small(tmp_path)
     kept = load_file(last_checkpoint(tmp_path / "run") / "weights.safetensors")
@@ -219,8 +220,8 @@ def test_problems_of_all_ranks_are_told(tmp_path):
     assert sum(alone.values()) >= 5  # and two images in each of two epochs
     recipe = lossy(tmp_path, "two")
     told = (
-        "import json, sys; from counterpoint.train.loop import train;"
-        "from counterpoint.train.reading import load_recipe;"
+        "import json, sys; from counterpoint.training.loop import train;"
+        "from counterpoint.training.reading import load_recipe;"
         "done = train(load_recipe(sys.argv[1]));"
         "print('PROBLEMS', json.dumps(done.problems)) if done else None"
     )

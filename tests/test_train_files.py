@@ -17,10 +17,10 @@ from PIL import Image
 from training import same, weights
 from typer.testing import CliRunner
 
-from counterpoint.cases import ImageRef
-from counterpoint.cli import app
-from counterpoint.generate.export.training import export_training
-from counterpoint.generate.pairs import Pair, tabulate, write_pairs
+from counterpoint.cases.table import ImageRef
+from counterpoint.cli.app import app
+from counterpoint.generation.export.training import export_training
+from counterpoint.generation.pairs import Pair, tabulate, write_pairs
 
 COLOURS = {"red": (200, 30, 30), "green": (30, 180, 40), "blue": (40, 60, 210), "black": (9, 9, 9)}
 SHAPES = ("circle", "square", "star")

@@ -15,10 +15,10 @@ import pytest
 from open_clip_models import WEIGHTS, load, save_model
 from training import one_thread, run_small, small_recipe, written
 
-from counterpoint.errors import DataError, RunError
-from counterpoint.train import loop
-from counterpoint.train.model_folder import fill_folder
-from counterpoint.train.state import RECIPE
+from counterpoint._util.errors import DataError, RunError
+from counterpoint.models.openclip.folders import fill_folder
+from counterpoint.training import loop
+from counterpoint.training.checkpoints import RECIPE
 
 __all__ = ["one_thread"]  # fixtures
 
@@ -26,7 +26,7 @@ _SAVE = """
 import sys
 from pathlib import Path
 from open_clip_models import load
-from counterpoint.train.model_folder import fill_folder
+from counterpoint.models.openclip.folders import fill_folder
 start, out = map(Path, sys.argv[1:])
 model = load(start)
 out.mkdir()

@@ -12,11 +12,10 @@ from PIL import Image
 from torchvision.transforms import Compose, RandomErasing
 from train_data_support import preprocess, same, tokenize, training_file
 
-from counterpoint.errors import ImageError
-from counterpoint.train.data import DataConfig
-from counterpoint.train.data_opening import open_data
-from counterpoint.train.decoding import decode
-from counterpoint.train.pixels import Pixels
+from counterpoint._util.errors import ImageError
+from counterpoint.training.data.base import DataConfig
+from counterpoint.training.data.images import Pixels, decode
+from counterpoint.training.data.opening import open_data
 
 
 def jpeg(size=(640, 480)) -> bytes:

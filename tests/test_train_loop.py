@@ -24,11 +24,12 @@ from training import (
     written,
 )
 
-from counterpoint.errors import CounterpointError, DataError, ModelError, RunError
-from counterpoint.evaluation import evaluate
-from counterpoint.train import loop, losses
-from counterpoint.train.building import build
-from counterpoint.train.logs import Log, Silent
+from counterpoint._util.errors import CounterpointError, DataError, ModelError, RunError
+from counterpoint.evaluation.evaluating import evaluate
+from counterpoint.training import loop
+from counterpoint.training.building import build
+from counterpoint.training.logs import Log, Silent
+from counterpoint.training.losses import terms
 
 __all__ = ["one_thread"]  # fixtures
 
@@ -81,8 +82,7 @@ def test_the_folder_scores_as_the_trained_model_did(tmp_path):
     recipe = small_recipe(tmp_path, "lora.rank=2", "lora.alpha=8")
     loop.train(recipe)
     run = build(recipe, CPU)
-    from counterpoint.train.checkpoints import load_last
-    from counterpoint.train.state import restore
+    from counterpoint.training.checkpoints import load_last, restore
 
     saved = load_last(recipe.folder, CPU.device)
     assert saved is not None
@@ -148,14 +148,14 @@ def test_a_loss_that_is_no_number_stops_the_run_and_keeps_the_last_good_checkpoi
     tmp_path, monkeypatch
 ):
     calls = []
-    inner = losses.loss
+    inner = terms.loss
 
     def broken(*args):
         calls.append(1)
         values = inner(*args)
         return {n: v * math.nan for n, v in values.items()} if len(calls) > 5 else values
 
-    monkeypatch.setattr(losses, "loss", broken)
+    monkeypatch.setattr(terms, "loss", broken)
     with pytest.raises(RunError, match="step 4 is kept"):
         run_small(tmp_path, "steps=9", "log_every=3")
     steps = sorted(p.name for p in (tmp_path / "run" / "checkpoints").iterdir())
@@ -226,7 +226,7 @@ import sys, torch
 torch.set_num_threads(1)
 from torch import distributed
 from counterpoint.train import loop
-from counterpoint.train.reading import load_recipe
+from counterpoint.training.reading import load_recipe
 distributed.init_process_group("gloo", init_method=sys.argv[1], rank=int(sys.argv[2]), world_size=2)
 inner = loop.update
 def killed(run, step):

@@ -17,9 +17,9 @@ import torch
 from safetensors.torch import load_file
 from training import last_checkpoint, run_small, same, small_recipe, weights, written
 
-from counterpoint.errors import CounterpointError, RunError, Terminated
-from counterpoint.train import checkpoints, loop
-from counterpoint.train.checkpoints import (
+from counterpoint._util.errors import CounterpointError, RunError, Terminated
+from counterpoint.training import checkpoints, loop
+from counterpoint.training.checkpoints import (
     Checkpoint,
     load_last,
     random_states,
@@ -109,7 +109,7 @@ _PROGRAM = """
 import sys, time, torch
 torch.set_num_threads(1)
 from counterpoint.train import loop
-from counterpoint.train.reading import load_recipe
+from counterpoint.training.reading import load_recipe
 inner = loop.update
 def slowly(run, step):
     time.sleep(float(sys.argv[2]))

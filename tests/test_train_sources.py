@@ -15,13 +15,13 @@ from PIL import Image
 from train_data_support import SIZE, colour, opened, paint, rows_of, said, same, training_file
 from webdataset.tariterators import group_by_keys, tar_file_expander
 
-from counterpoint.cases import ImageRef
-from counterpoint.errors import DataError
-from counterpoint.generate.export.training import export_training
-from counterpoint.generate.pairs import Pair, tabulate, write_pairs
-from counterpoint.train.batches import Batch
-from counterpoint.train.data import TrainingData
-from counterpoint.train.decoding import decode
+from counterpoint._util.errors import DataError
+from counterpoint.cases.table import ImageRef
+from counterpoint.generation.export.training import export_training
+from counterpoint.generation.pairs import Pair, tabulate, write_pairs
+from counterpoint.training.batches import Batch
+from counterpoint.training.data.base import TrainingData
+from counterpoint.training.data.images import decode
 
 
 def epoch_of(data: TrainingData, epoch: int) -> list[Batch]:
@@ -154,7 +154,7 @@ def test_shards_are_gone_through_in_an_order_of_each_epoch_and_at_any_step(shard
 
 def test_the_index_of_shards_is_kept_until_they_change(shards, monkeypatch):
     opened(shards, kind="webdataset")
-    scan = "counterpoint.train.webdataset_data._scan"
+    scan = "counterpoint.training.data.shards._scan"
     monkeypatch.setattr(scan, lambda shard, _: pytest.fail(f"{shard} was read again"))
     opened(shards, kind="webdataset")
     os.utime(shards / "train-01.tar", (1, 1))

@@ -30,14 +30,14 @@ from training import (
     weights,
 )
 
-from counterpoint.errors import ModelError
-from counterpoint.train import loop, losses
-from counterpoint.train.batches import Batch, Features
-from counterpoint.train.building import build
-from counterpoint.train.model import Towers, decayed, groups, open_start, prepare
-from counterpoint.train.objective import Loss
-from counterpoint.train.steps import Stepper, only, pack, split, unpack
-from counterpoint.train.updating import clip_gradients, update
+from counterpoint._util.errors import ModelError
+from counterpoint.training import loop
+from counterpoint.training.batches import Batch, Features
+from counterpoint.training.building import build
+from counterpoint.training.losses import terms as losses
+from counterpoint.training.model import Towers, decayed, groups, open_start, prepare
+from counterpoint.training.steps import Loss, Stepper, only, pack, split, unpack
+from counterpoint.training.updating import clip_gradients, update
 
 __all__ = ["one_thread"]  # fixtures
 TERMS = [

@@ -13,14 +13,14 @@ from open_clip_models import CLIP, load, save_model
 from torch._dynamo.utils import counters
 from training import last_checkpoint, run_small, same, small_recipe, weights
 
-from counterpoint.errors import ModelError
-from counterpoint.train import loop
-from counterpoint.train.building import build
-from counterpoint.train.logs import Meter
-from counterpoint.train.model import Towers, compile_blocks
-from counterpoint.train.pixels import Pixels
-from counterpoint.train.ranks import Ranks
-from counterpoint.train.updating import update
+from counterpoint._util.errors import ModelError
+from counterpoint.training import loop
+from counterpoint.training.building import build
+from counterpoint.training.data.images import Pixels
+from counterpoint.training.logs import Meter
+from counterpoint.training.model import Towers, compile_blocks
+from counterpoint.training.processes import Ranks
+from counterpoint.training.updating import update
 
 FEW_STEPS = ("steps=3", "batch=4", "lr=1e-3")  # a CPU is slow in half precision
 CPU = Ranks(0, 1, torch.device("cpu"))

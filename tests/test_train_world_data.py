@@ -15,32 +15,32 @@ from open_clip.transform import PreprocessCfg, image_transform_v2
 from open_clip_models import BASE
 from PIL import Image
 
-from counterpoint.benchmarks import Options
+from counterpoint._util.errors import DataError
+from counterpoint._util.random_numbers import fold, key, uniforms
+from counterpoint.benchmarks.registry import Options
 from counterpoint.benchmarks.world import BI, REPLACE, SWAP
-from counterpoint.errors import DataError
-from counterpoint.models.open_clip import MERGES
-from counterpoint.train.data import DataConfig
-from counterpoint.train.data_opening import open_data
-from counterpoint.train.sampling import fold, key, uniforms
-from counterpoint.train.world_data import WorldData
-from counterpoint.train.world_edits import draw_edits
-from counterpoint.train.world_scenes import FEATURES, RELATION, statement
-from counterpoint.train.world_scenes import holds as holds_all
-from counterpoint.train.world_texts import (
+from counterpoint.models.openclip.adapter import MERGES
+from counterpoint.training.data.base import DataConfig
+from counterpoint.training.data.opening import open_data
+from counterpoint.training.data.world import WorldData
+from counterpoint.world.array_edits import draw_edits
+from counterpoint.world.arrays import (
+    FEATURES,
+    RELATION,
     STATEMENT_DRAWS,
     WORDS,
     WorldTokens,
     draw_false,
     draw_plain,
     draw_statements,
+    statement,
     texts,
 )
-from counterpoint.world.captions import LEFT_FIRST, leads
-from counterpoint.world.draw import draw
+from counterpoint.world.arrays import holds_each as holds_all
+from counterpoint.world.drawing import draw
 from counterpoint.world.edits import replacements, swaps
-from counterpoint.world.grammar import GrammarError, holds, read, write
-from counterpoint.world.lexicon import CANONICAL, RELATIONS, SYNONYMS
-from counterpoint.world.scene import sample_scene
+from counterpoint.world.grammar import LEFT_FIRST, GrammarError, holds, leads, read, write
+from counterpoint.world.scenes import CANONICAL, RELATIONS, SYNONYMS, sample_scene
 
 TOKENIZER = open_clip.SimpleTokenizer(str(BASE / MERGES), context_length=24)
 MEAN, STD = (0.5, 0.4, 0.3), (0.2, 0.25, 0.3)

@@ -16,14 +16,14 @@ from hypothesis import strategies as st
 from support import FEW, case, part, random_scores, run_of, square, table
 from typer.testing import CliRunner
 
-from counterpoint import published
+from counterpoint._util.errors import NotFoundError
 from counterpoint.benchmarks import completeness
-from counterpoint.cases import Cases
-from counterpoint.cli import app
-from counterpoint.errors import NotFoundError
-from counterpoint.published import Check, published_model, verify
-from counterpoint.results import Row, rows, side_by_side
-from counterpoint.runs import Part, Run, save_run
+from counterpoint.cases.table import Cases
+from counterpoint.cli.app import app
+from counterpoint.evaluation.evaluating import verifying
+from counterpoint.evaluation.verifying import Check, published_model, verify
+from counterpoint.runs.folders import Part, Run, save_run
+from counterpoint.runs.results import Row, rows, side_by_side
 
 COLUMNS = ("model", "id", "benchmark", "group", "metric", "protocol", "average", "value")
 COLUMNS = (*COLUMNS, "source", "note")
@@ -56,7 +56,7 @@ class Papers:
     def say(self, *found: dict[str, str]) -> None:
         schema = dict.fromkeys(COLUMNS, pl.String())
         frame = pl.DataFrame(list(found), schema=schema)
-        self.monkeypatch.setattr(published, "published", lambda: frame)
+        self.monkeypatch.setattr(verifying, "published", lambda: frame)
         # Runs of a few cases stand for whole benchmarks here, but where `whole_is` says otherwise.
         self.whole_is(None)
 
@@ -318,7 +318,7 @@ def test_what_was_left_out_is_told(papers: Papers) -> None:
 
 
 def test_the_packages_own_values_can_be_read() -> None:
-    frame = published.published()
+    frame = verifying.published()
     assert tuple(frame.columns) == COLUMNS
     assert frame.null_count().sum_horizontal().item() == 0
     assert published_model("open_clip:ViT-B-32-quickgelu/openai")

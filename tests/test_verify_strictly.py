@@ -9,11 +9,17 @@ from pathlib import Path
 import pytest
 from test_verify import CLIP, CLIP_ID, FAST, Papers, invoke, one, paper, papers, saved, sugarcrepe
 
-from counterpoint.cases import Absent
-from counterpoint.errors import NotFoundError
-from counterpoint.published import judge, near_models, not_the_model, published_model, verify
-from counterpoint.registry import did_you_mean, near
-from counterpoint.runs import Run
+from counterpoint._util.errors import NotFoundError
+from counterpoint._util.registry import did_you_mean, near
+from counterpoint.cases.table import Absent
+from counterpoint.evaluation.verifying import (
+    judge,
+    near_models,
+    not_the_model,
+    published_model,
+    verify,
+)
+from counterpoint.runs.folders import Run
 
 __all__ = ["papers"]  # a fixture
 CLIP32 = "CLIP ViT-B/32"

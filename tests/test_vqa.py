@@ -22,15 +22,19 @@ from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer, models, pre_tokenizers
 from vqa_models import ALL, CAPTIONS, TEXT, Parts, blip2, llava, noise, pictures, save, tokenizer
 
-from counterpoint.cases import ImageRef
-from counterpoint.errors import CounterpointError, MissingExtraError, ModelError, NotFoundError
-from counterpoint.models import LoadOptions, vqa
-from counterpoint.models.vqa import Generative, load, load_lm
-from counterpoint.models.vqa_answers import yes_and_no
-from counterpoint.models.vqa_loading import quiet
-from counterpoint.models.vqa_prompts import INSTRUCTION, QUESTION
+from counterpoint._util.errors import (
+    CounterpointError,
+    MissingExtraError,
+    ModelError,
+    NotFoundError,
+)
+from counterpoint.cases.table import ImageRef
+from counterpoint.images.pictures import Picture
+from counterpoint.models.registry import LoadOptions
+from counterpoint.models.vqa.adapter import Generative, adapter, load, load_lm, yes_and_no
+from counterpoint.models.vqa.loading import quiet
+from counterpoint.models.vqa.prompts import INSTRUCTION, QUESTION
 from counterpoint.scoring.kinds import Described, PairScorer
-from counterpoint.scoring.pictures import Picture
 
 LOADERS = {"vqa": load, "lm": load_lm}
 BOTH_WAYS = ("vqa", "paligemma")  # its image sees the question
@@ -238,14 +242,14 @@ def test_a_model_that_cannot_share_is_computed_whole(
     broken, loaded, folders, tmp_path, monkeypatch
 ):
     right = scores(loaded("vqa", "llava"), tmp_path)
-    run = vqa.run_suffixes
+    run = adapter.run_suffixes
 
     def spoiled(*given: Any) -> list[torch.Tensor]:
         if broken == "raises":
             raise RuntimeError("no cache\nof this kind")
         return [found + torch.linspace(0, 1, found.shape[1]) for found in run(*given)]
 
-    monkeypatch.setattr(vqa, "run_suffixes", spoiled)
+    monkeypatch.setattr(adapter, "run_suffixes", spoiled)
     model = open_folder("vqa", folders["llava"])
     [note] = model.describe()["notes"]
     assert is_sentence(note) and "slower" in note
@@ -479,6 +483,6 @@ def test_a_chat_template_that_fails(tmp_path):
 
 def test_without_transformers_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "transformers", None)
-    monkeypatch.delitem(sys.modules, "counterpoint.models.vqa_loading")
+    monkeypatch.delitem(sys.modules, "counterpoint.models.vqa.loading")
     with pytest.raises(MissingExtraError, match=r"counterpoint\[vlm\]"):
-        import_module("counterpoint.models.vqa_loading")
+        import_module("counterpoint.models.vqa.loading")

@@ -31,18 +31,17 @@ from open_clip_models import (
 from safetensors.torch import load_file, save_file
 from typer.testing import CliRunner
 
+from counterpoint._util.errors import ModelError, RunError
 from counterpoint.cli.console import plainly
 from counterpoint.cli.wise import read_alphas, wise
-from counterpoint.errors import ModelError, RunError
-from counterpoint.evaluation import evaluate
-from counterpoint.models import LoadOptions
-from counterpoint.models.open_clip import MERGES
-from counterpoint.results import Row
-from counterpoint.runs import load_run
+from counterpoint.evaluation.evaluating import evaluate
+from counterpoint.evaluation.wise import Line, Point, save_at, walk
+from counterpoint.evaluation.wise_plot import Key, Panel, draw, panels
+from counterpoint.models.openclip.adapter import MERGES
+from counterpoint.models.registry import LoadOptions
+from counterpoint.runs.folders import load_run
+from counterpoint.runs.results import Row
 from counterpoint.scoring.kinds import Described, DualEncoder
-from counterpoint.train.wise import Line, Point, walk
-from counterpoint.train.wise_plot import Key, Panel, draw, panels
-from counterpoint.train.wise_saving import save_at
 
 CPU = LoadOptions("cpu")
 SWAP = "world-swap:size=12"
@@ -260,7 +259,7 @@ def test_buffers_must_be_equal(tiny):
     base, tuned = (load(folder) for folder in tiny)
     for model, value in ((base, 1.0), (tuned, 2.0)):
         model.model.register_buffer("running_mean", torch.tensor([value]))
-    from counterpoint.train.wise import refuse_unlike
+    from counterpoint.evaluation.wise import refuse_unlike
 
     with pytest.raises(ModelError, match="a and b cannot be mixed: running_mean differs"):
         refuse_unlike(base, tuned, "a", "b")
@@ -342,7 +341,7 @@ def test_saving_replaces_its_own_work_and_nothing_else(line, tiny, tmp_path):
 
 def test_a_folder_that_would_load_as_another_model_is_not_kept(line, tmp_path, monkeypatch):
     """As for a tokenizer that only an architecture's name says."""
-    from counterpoint.train import wise_saving
+    from counterpoint.evaluation.evaluating import wise as wise_saving
 
     def without_merges(folder: Path, *rest: object) -> None:
         written(folder, *rest)
@@ -483,7 +482,7 @@ def test_wrong_usage_is_status_2(arguments):
 
 
 def test_a_taken_folder_is_said_before_the_work(tiny, monkeypatch):
-    monkeypatch.setattr("counterpoint.train.wise.walk", None)  # would be a TypeError
+    monkeypatch.setattr("counterpoint.evaluation.wise.walk", None)  # would be a TypeError
     ids = [id_of(folder) for folder in tiny]
     taken = command(*ids, "-b", SWAP, "--save", "0.5", str(tiny[0]))
     assert (taken.exit_code, taken.stdout) == (1, "")

@@ -16,14 +16,15 @@ from hypothesis import strategies as st
 from nltk.tokenize import word_tokenize
 from support import FEW
 
-from counterpoint.benchmarks import aro_order, load_benchmark, remembered
+from counterpoint._util.errors import DataError, NotFoundError
+from counterpoint.benchmarks import aro
+from counterpoint.benchmarks.registry import load_benchmark
 from counterpoint.benchmarks.word_order import ORDER, SHUFFLES, TAGGED, Shuffler, Words, read_words
-from counterpoint.cases import Cases, ImageRef, caption_case
-from counterpoint.doctor import examine
-from counterpoint.errors import DataError, NotFoundError
-from counterpoint.evaluation import evaluate, prepare
-from counterpoint.protocols import PROTOCOLS
-from counterpoint.results import rows
+from counterpoint.cases.table import Cases, ImageRef, caption_case
+from counterpoint.evaluation.doctor import examine
+from counterpoint.evaluation.evaluating import evaluate, prepare
+from counterpoint.metrics.protocols import PROTOCOLS
+from counterpoint.runs.results import rows
 
 NOUNS, ADJECTIVES = ("NN", "NNS", "NNP", "NNPS"), ("JJ", "JJR", "JJS")
 CAPTIONS = [
@@ -364,13 +365,13 @@ def test_a_malformed_row_is_named(row: dict[str, object], says: str, tmp_path: P
 def made_again(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """A list that grows whenever the shuffles are made."""
     made: list[str] = []
-    make = aro_order._shuffled
+    make = aro._shuffled
 
     def counted(*arguments: object) -> Iterator[object]:
         made.append("made")
         return make(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(aro_order, "_shuffled", counted)
+    monkeypatch.setattr(aro, "_shuffled", counted)
     return made
 
 
@@ -453,7 +454,7 @@ def test_a_cache_that_cannot_be_written_is_no_error(
     monkeypatch.setattr(pl.DataFrame, "write_parquet", full)
     source = write(tmp_path / "source.json", "[]")
     for _ in range(2):
-        found = remembered.remembered("x", source, tmp_path, one_case)
+        found = aro.remembered("x", source, tmp_path, one_case)
         assert found.frame.equals(one_case().frame)
     assert kept(own_cache) == []  # nothing half is left behind
 
@@ -461,7 +462,7 @@ def test_a_cache_that_cannot_be_written_is_no_error(
 def test_a_cache_folder_that_is_a_file_is_no_error(tmp_path: Path, own_cache: Path) -> None:
     own_cache.write_text("not a folder")
     source = write(tmp_path / "source.json", "[]")
-    found = remembered.remembered("x", source, tmp_path, one_case)
+    found = aro.remembered("x", source, tmp_path, one_case)
     assert found.frame.equals(one_case().frame)
 
 
@@ -469,5 +470,5 @@ def test_what_and_source_are_both_in_the_key(tmp_path: Path, own_cache: Path) ->
     sources = [write(tmp_path / f"{n}.json", f"[{n}]") for n in range(2)]
     for what in ("x", "y"):
         for source in (*sources, *sources):
-            remembered.remembered(what, source, tmp_path, one_case)
+            aro.remembered(what, source, tmp_path, one_case)
     assert len(kept(own_cache)) == 4

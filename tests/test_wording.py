@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import FEW, part, run_of, table
 
-from counterpoint.metric_registry import METRICS
-from counterpoint.report.findings import meanings
-from counterpoint.results import rows
-from counterpoint.wording import changed_words, hangs_on_ties, listed, ties_by_model
+from counterpoint.metrics.registry import METRICS
+from counterpoint.metrics.words import changed_words, hangs_on_ties, listed, ties_by_model
+from counterpoint.reports.findings import meanings
+from counterpoint.runs.results import rows
 
 
 def test_changed_words():

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from counterpoint.errors import DataError
-from counterpoint.generate import wordnet
+from counterpoint._util.errors import DataError
+from counterpoint.generation.language import wordnet
 
 LICENCE = "  1 This is no WordNet 3.0 Copyright of anybody, only a small one in its format.  \n"
 

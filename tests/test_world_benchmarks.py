@@ -11,15 +11,15 @@ import pytest
 from safetensors import safe_open
 
 import counterpoint
-from counterpoint.benchmarks import BENCHMARKS, load_benchmark
-from counterpoint.cases import PROMPTS, Cases
-from counterpoint.errors import CaseError, CounterpointError, NotFoundError
-from counterpoint.evaluation import evaluate
-from counterpoint.models import LoadOptions, load_model
-from counterpoint.results import rows
-from counterpoint.train.reading import load_recipe
+from counterpoint._util.errors import CaseError, CounterpointError, NotFoundError
+from counterpoint.benchmarks.registry import BENCHMARKS, load_benchmark
+from counterpoint.cases.table import PROMPTS, Cases
+from counterpoint.evaluation.evaluating import evaluate
+from counterpoint.models.registry import LoadOptions, load_model
+from counterpoint.runs.results import rows
+from counterpoint.training.reading import load_recipe
 from counterpoint.world.grammar import holds, read
-from counterpoint.world.scene import KINDS, read_scene
+from counterpoint.world.scenes import KINDS, read_scene
 
 WORLDS = ("world-replace", "world-swap", "world-bi")
 MODELS = ("base", "hn", "hp-hn", "counterpoint")

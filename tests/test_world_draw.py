@@ -10,9 +10,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from counterpoint.world.draw import PIXELS, draw, paint, tabulate
-from counterpoint.world.lexicon import COLOURS, SHAPES, SIZES, TEXTURES
-from counterpoint.world.scene import Scene, Thing, read_scene, sample_scene
+from counterpoint.world.drawing import PIXELS, draw, paint, tabulate
+from counterpoint.world.scenes import (
+    COLOURS,
+    SHAPES,
+    SIZES,
+    TEXTURES,
+    Scene,
+    Thing,
+    read_scene,
+    sample_scene,
+)
 
 FEW = settings(derandomize=True, deadline=None, max_examples=20)
 SEEDS = st.integers(0, 2**32 - 1)

@@ -16,11 +16,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from counterpoint.world.captions import leads
 from counterpoint.world.edits import Edit, replacements, swaps
-from counterpoint.world.grammar import Phrase, Statement, holds, read
-from counterpoint.world.lexicon import ATTRIBUTES, COLOURS, CONVERSE, RELATIONS, SHAPES, SYNONYMS
-from counterpoint.world.scene import JITTER, KINDS, Scene, Thing, read_scene
+from counterpoint.world.grammar import Phrase, Statement, holds, leads, read
+from counterpoint.world.scenes import (
+    ATTRIBUTES,
+    COLOURS,
+    CONVERSE,
+    JITTER,
+    KINDS,
+    RELATIONS,
+    SHAPES,
+    SYNONYMS,
+    Scene,
+    Thing,
+    read_scene,
+)
 
 FEW = settings(derandomize=True, deadline=None, max_examples=15)
 SEEDS = st.integers(0, 2**32 - 1)

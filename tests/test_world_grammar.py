@@ -9,19 +9,30 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from counterpoint.errors import CounterpointError
-from counterpoint.world.captions import CaptionStyle, sample_caption
-from counterpoint.world.grammar import GrammarError, Phrase, Statement, holds, read, write
-from counterpoint.world.lexicon import (
+from counterpoint._util.errors import CounterpointError
+from counterpoint.world.grammar import (
+    CaptionStyle,
+    GrammarError,
+    Phrase,
+    Statement,
+    holds,
+    read,
+    sample_caption,
+    write,
+)
+from counterpoint.world.scenes import (
     CANONICAL,
     COLOURS,
+    KINDS,
     RELATIONS,
     SHAPES,
     SIZES,
     SYNONYMS,
     TEXTURES,
+    Scene,
+    Thing,
+    sample_scene,
 )
-from counterpoint.world.scene import KINDS, Scene, Thing, sample_scene
 
 FEW = settings(derandomize=True, deadline=None, max_examples=80)
 SEEDS = st.integers(0, 2**32 - 1)

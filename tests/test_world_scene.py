@@ -9,23 +9,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from counterpoint.errors import CounterpointError
-from counterpoint.world.lexicon import (
+from counterpoint._util.errors import CounterpointError
+from counterpoint.world.scenes import (
     ATTRIBUTES,
     CANONICAL,
     COLOURS,
     CONVERSE,
+    GRID,
+    JITTER,
+    KINDS,
+    RELATION_MARGIN,
     RELATIONS,
     SHAPES,
     SIZES,
     SYNONYMS,
     TEXTURES,
-)
-from counterpoint.world.scene import (
-    GRID,
-    JITTER,
-    KINDS,
-    RELATION_MARGIN,
     Scene,
     SceneCodeError,
     Thing,

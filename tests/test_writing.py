@@ -15,10 +15,10 @@ import pytest
 from models_for_tests import is_sentence
 from support import random_run, table
 
-from counterpoint import writing
-from counterpoint.errors import DataError, RunError
-from counterpoint.runs import find_runs, load_run, save_run
-from counterpoint.writing import left_by_kills, locked, recover, whole_file, whole_folder
+from counterpoint._util import writing
+from counterpoint._util.errors import DataError, RunError
+from counterpoint._util.writing import left_by_kills, locked, recover, whole_file, whole_folder
+from counterpoint.runs.folders import find_runs, load_run, save_run
 
 LONG = "n" * 255
 FILES = 3

@@ -9,9 +9,9 @@ import polars as pl
 import torch
 from PIL import Image
 
-from counterpoint.train.batches import Batch
-from counterpoint.train.data import DataConfig
-from counterpoint.train.data_opening import open_data
+from counterpoint.training.batches import Batch
+from counterpoint.training.data.base import DataConfig
+from counterpoint.training.data.opening import open_data
 
 CONTEXT = 40
 SIZE = 12

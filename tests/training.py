@@ -10,10 +10,10 @@ import torch
 from open_clip_models import CLIP, save_model
 from safetensors.torch import load_file
 
-from counterpoint.train.loop import Trained, train
-from counterpoint.train.ranks import Ranks
-from counterpoint.train.reading import load_recipe
-from counterpoint.train.recipe import Recipe
+from counterpoint.training.loop import Trained, train
+from counterpoint.training.processes import Ranks
+from counterpoint.training.reading import load_recipe
+from counterpoint.training.recipe import Recipe
 
 CPU = Ranks(0, 1, torch.device("cpu"))
 SMALL = (

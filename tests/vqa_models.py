@@ -17,9 +17,9 @@ from PIL import Image
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 from tokenizers.trainers import BpeTrainer
 
-from counterpoint.cases import ImageRef
-from counterpoint.models.vqa_loading import quiet
-from counterpoint.scoring.pictures import Picture
+from counterpoint.cases.table import ImageRef
+from counterpoint.images.pictures import Picture
+from counterpoint.models.vqa.loading import quiet
 
 CAPTIONS = [
     "a dog",

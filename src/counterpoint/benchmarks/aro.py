@@ -2,14 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-from counterpoint.benchmarks import Benchmark, Options
-from counterpoint.benchmarks.sources import json_rows, label, number, text
-from counterpoint.cases import Case, Cases, ImageRef, caption_case
-from counterpoint.errors import DataError
+from counterpoint._util.errors import CaseError, DataError
+from counterpoint._util.store import default_store, digest
+from counterpoint.benchmarks.annotations import json_rows, label, number, require, text
+from counterpoint.benchmarks.registry import Benchmark, Options
+from counterpoint.benchmarks.word_order import (
+    FILES,
+    ORDER,
+    SHUFFLES,
+    Shuffler,
+    annotated_images,
+    read_words,
+    version,
+)
+from counterpoint.cases import Case, Cases, ImageRef, caption_case, read_cases, write_cases
+
+# Case tables that take long to make, kept in the cache folder under a digest of what they are.
+
+
+def remembered(what: str, source: Path, root: Path, build: Callable[[], Cases]) -> Cases:
+    """The table made by `build`, which depends on `what` and on the bytes of `source` alone.
+
+    `root` is where its images' paths start.
+    """
+    key = digest(what, source.read_bytes()).hex()
+    path = default_store().parent / "cases" / f"{key}.parquet"
+    with suppress(CaseError):  # not there, or damaged: made anew
+        return Cases(read_cases(path).frame, root)
+    cases = build()
+    with suppress(CaseError):  # a full disk or a read-only cache costs time, not the result
+        write_cases(cases, path)
+    return cases
+
 
 Row = dict[str, Any]
 PAPER: Final = "Yuksekgonul et al. 2023, When and why VLMs behave like bags-of-words, ICLR"
@@ -106,3 +135,52 @@ ATTRIBUTION: Final = Benchmark(
     images="Visual Genome, cropped",
     count=28_748,
 )
+
+
+# --- ARO's COCO-Order and Flickr30k-Order: a caption against four shuffles of its words ---------
+
+
+_VERSION: Final = 1  # of the shuffles: raise it when their code changes
+
+
+def _cases(name: str) -> Callable[[Options], Cases]:
+    def cases(options: Options) -> Cases:
+        source, file = f"aro/{name}-order", options.data / name / FILES[name]
+        what = f"{source} {_VERSION} seed={options.number('seed')} {version()}"
+
+        def build() -> Cases:
+            return Cases.build(_shuffled(options, name, source), root=options.data, source=source)
+
+        return remembered(what, require(file, source), options.data, build)
+
+    return cases
+
+
+def _shuffled(options: Options, name: str, benchmark: str) -> Iterator[Case]:
+    shuffler = Shuffler(options.number("seed"))
+    found = annotated_images(options, name, benchmark)
+    images = [image for image, captions in found for _ in captions]
+    texts = (caption for _, captions in found for caption in captions)
+    for place, (image, words) in enumerate(zip(images, read_words(texts), strict=True)):
+        negatives = [SHUFFLES[how](shuffler, words) for how in ORDER]
+        yield caption_case(str(place), ImageRef(image), (words.text,), negatives)
+
+
+def _benchmark(name: str, title: str, count: int, images: str) -> Benchmark:
+    return Benchmark(
+        f"aro/{name}-order",
+        f"{title} captions against four shuffles of their words",
+        "1 x 5",
+        "aro-order",
+        _cases(name),
+        paper=PAPER,
+        licence="MIT",
+        images=images,
+        count=count,
+        ids="caption number from 0, in the order of the file",
+        defaults={"seed": 1},
+    )
+
+
+COCO: Final = _benchmark("coco", "COCO", 25_010, "COCO val2014 (5,000 images)")
+FLICKR30K: Final = _benchmark("flickr30k", "Flickr30k", 5_000, "Flickr30k (1,000 images, by form)")

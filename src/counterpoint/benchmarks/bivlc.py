@@ -6,9 +6,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from counterpoint.benchmarks import Benchmark, Options
-from counterpoint.benchmarks.parquet_images import parquet_image, parquet_rows
-from counterpoint.benchmarks.sources import files_below, label, text
+from counterpoint.benchmarks.annotations import (
+    files_below,
+    label,
+    parquet_image,
+    parquet_rows,
+    text,
+)
+from counterpoint.benchmarks.registry import Benchmark, Options
 from counterpoint.cases import Case, Cases
 
 _TEXTS: Final = ("caption", "negative_caption", "type", "subtype")

@@ -16,11 +16,10 @@ from typing import Final, NamedTuple
 
 import polars as pl
 
-from counterpoint.benchmarks import Benchmark, Options
-from counterpoint.benchmarks.parquet_images import parquet_image
-from counterpoint.benchmarks.sources import require
+from counterpoint._util.errors import DataError
+from counterpoint.benchmarks.annotations import parquet_image, require
+from counterpoint.benchmarks.registry import Benchmark, Options
 from counterpoint.cases import PROMPTS, SCHEMA, Cases
-from counterpoint.errors import DataError
 
 _ENDINGS: Final = {".jpg", ".jpeg", ".png", ".webp", ".bmp", ".ppm", ".tif", ".tiff"}
 _SPLITS: Final = ("test", "val", "validation")

@@ -7,11 +7,10 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from counterpoint.benchmarks import Benchmark, Options
-from counterpoint.benchmarks.sources import files_below, first_there, read_json
-from counterpoint.benchmarks.visual_genome import VisualGenome
+from counterpoint._util.errors import DataError
+from counterpoint.benchmarks.annotations import VisualGenome, files_below, first_there, read_json
+from counterpoint.benchmarks.registry import Benchmark, Options
 from counterpoint.cases import Case, Cases, ImageRef
-from counterpoint.errors import DataError
 
 FILE: Final = "COLA_multiobjects_matching_benchmark.json"
 

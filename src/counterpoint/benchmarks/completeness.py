@@ -7,13 +7,11 @@ from typing import Any, Final
 
 import numpy as np
 
-from counterpoint.benchmarks import base_id, published_files
-from counterpoint.cases import Absent, Cases
-from counterpoint.errors import NotFoundError
-from counterpoint.galleries import gallery_rows
-from counterpoint.protocols import Protocol
+from counterpoint._util.errors import NotFoundError
+from counterpoint.benchmarks.registry import base_id, published_files
+from counterpoint.cases import Absent, Cases, gallery_rows
+from counterpoint.metrics import ALL, Protocol, members_of
 from counterpoint.runs import Part
-from counterpoint.statistics import ALL, members_of
 
 FILE_MISSING: Final = "file missing"
 ROWS_MISSING: Final = "rows missing"

@@ -12,12 +12,18 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from counterpoint.benchmarks import Benchmark, Options
+from counterpoint._util.errors import DataError
+from counterpoint.benchmarks.annotations import (
+    VisualGenome,
+    files_below,
+    number,
+    table_rows,
+    text,
+    whole,
+)
 from counterpoint.benchmarks.completeness import NO_NEGATIVE
-from counterpoint.benchmarks.sources import files_below, number, table_rows, text, whole
-from counterpoint.benchmarks.visual_genome import VisualGenome
+from counterpoint.benchmarks.registry import Benchmark, Options
 from counterpoint.cases import Absent, Case, Cases, ImageRef, caption_case
-from counterpoint.errors import DataError
 
 _TYPES: Final = ("atom", "swap", "negate")
 _COMPLEXITIES: Final = range(4, 13)

@@ -8,11 +8,11 @@ from typing import Any, Final
 
 import numpy as np
 
-from counterpoint.benchmarks import Benchmark, Options
+from counterpoint._util.errors import DataError
+from counterpoint.benchmarks.annotations import json_rows, text
 from counterpoint.benchmarks.aro import AroImages, box, read_attribution
-from counterpoint.benchmarks.sources import json_rows, text
+from counterpoint.benchmarks.registry import Benchmark, Options
 from counterpoint.cases import Case, Cases, ImageRef, caption_case
-from counterpoint.errors import DataError
 
 Row = dict[str, Any]
 _PAPER: Final = "Kamath et al. 2024, The Hard Positive Truth about VLM Compositionality, ECCV"

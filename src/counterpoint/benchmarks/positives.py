@@ -25,11 +25,10 @@ from typing import Any, Final, NamedTuple
 
 import polars as pl
 
-from counterpoint.benchmarks import WITH_POSITIVES, Benchmark, Options
-from counterpoint.caption_words import normal
-from counterpoint.cases import Case, Cases
-from counterpoint.errors import DataError
-from counterpoint.tables import read_table
+from counterpoint._util.errors import DataError
+from counterpoint._util.tables import read_table
+from counterpoint.benchmarks.registry import WITH_POSITIVES, Benchmark, Options
+from counterpoint.cases import Case, Cases, normal
 
 _COLUMNS: Final = {"case_id": pl.String(), "text": pl.String()}
 _PAIRS: Final = ("source", "caption", "text", "kind", "refused")  # of a pairs file

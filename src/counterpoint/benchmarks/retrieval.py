@@ -7,14 +7,18 @@ from typing import Final
 
 import polars as pl
 
-from counterpoint.benchmarks import Benchmark, Options
-from counterpoint.benchmarks.karpathy import annotated_images
-from counterpoint.benchmarks.word_order import SHUFFLES, TAGGED, Shuffler, read_words
+from counterpoint._util.errors import NotFoundError
+from counterpoint._util.registry import did_you_mean
+from counterpoint.benchmarks.registry import Benchmark, Options
+from counterpoint.benchmarks.word_order import (
+    SHUFFLES,
+    TAGGED,
+    Shuffler,
+    annotated_images,
+    read_words,
+)
 from counterpoint.cases import SCHEMA, Cases
-from counterpoint.errors import NotFoundError
-from counterpoint.registry import did_you_mean
-from counterpoint.scoring.image_shuffles import PIECES
-from counterpoint.scoring.pictures import SHUFFLE
+from counterpoint.images import PIECES, SHUFFLE
 
 _PLAIN: Final = "plain"
 _CAPTIONS: Final = 5  # of each image, as is usual: some COCO images have six or seven

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from counterpoint.benchmarks import Benchmark, Options
-from counterpoint.benchmarks.sources import first_there, read_json, text
+from counterpoint._util.errors import DataError
+from counterpoint.benchmarks.annotations import first_there, read_json, text
+from counterpoint.benchmarks.registry import Benchmark, Options
 from counterpoint.cases import Case, Cases, ImageRef, caption_case
-from counterpoint.errors import DataError
 
 SUBSETS: Final = {
     "add_att": 692,

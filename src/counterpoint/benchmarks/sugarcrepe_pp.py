@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from counterpoint.benchmarks import Benchmark, Options
-from counterpoint.benchmarks.sources import first_there, named_rows, text
+from counterpoint._util.errors import NotFoundError
+from counterpoint._util.registry import did_you_mean
+from counterpoint.benchmarks.annotations import first_there, named_rows, text
+from counterpoint.benchmarks.registry import Benchmark, Options
 from counterpoint.cases import TEXT, Case, Cases, ImageRef
-from counterpoint.errors import NotFoundError
-from counterpoint.registry import did_you_mean
 
 SUBSETS: Final = {
     "replace_att": 788,

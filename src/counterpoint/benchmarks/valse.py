@@ -12,8 +12,15 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
-from counterpoint.benchmarks import Benchmark, Options
-from counterpoint.benchmarks.sources import files_below, label, named_rows, number, require, text
+from counterpoint.benchmarks.annotations import (
+    files_below,
+    label,
+    named_rows,
+    number,
+    require,
+    text,
+)
+from counterpoint.benchmarks.registry import Benchmark, Options
 from counterpoint.cases import Case, Cases, ImageRef, caption_case
 
 PIECES: Final = {

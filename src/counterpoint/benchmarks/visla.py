@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from counterpoint.benchmarks import Benchmark, Options
+from counterpoint._util.errors import DataError
+from counterpoint.benchmarks.annotations import first_there, require, table_rows, text, whole
 from counterpoint.benchmarks.completeness import NO_NEGATIVE
-from counterpoint.benchmarks.sources import first_there, require, table_rows, text, whole
+from counterpoint.benchmarks.registry import Benchmark, Options
 from counterpoint.cases import Absent, Case, Cases, ImageRef, caption_case
-from counterpoint.errors import DataError
 
 
 class _Part(NamedTuple):

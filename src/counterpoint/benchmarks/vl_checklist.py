@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from counterpoint.benchmarks import Benchmark, Options
-from counterpoint.benchmarks.sources import read_json, require
+from counterpoint._util.errors import DataError
+from counterpoint.benchmarks.annotations import read_json, require
+from counterpoint.benchmarks.registry import Benchmark, Options
 from counterpoint.cases import Case, Cases, ImageRef, caption_case
-from counterpoint.errors import DataError
-from counterpoint.protocols import BEYOND_FIRST, FIRST
+from counterpoint.metrics import BEYOND_FIRST, FIRST
 
 _KINDS: Final = ("Object", "Attribute", "Relation")
 

@@ -6,9 +6,16 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
-from counterpoint.benchmarks import Benchmark, Options
-from counterpoint.benchmarks.parquet_images import parquet_image, parquet_rows
-from counterpoint.benchmarks.sources import files_below, jsonl_rows, label, number, text
+from counterpoint.benchmarks.annotations import (
+    files_below,
+    jsonl_rows,
+    label,
+    number,
+    parquet_image,
+    parquet_rows,
+    text,
+)
+from counterpoint.benchmarks.registry import Benchmark, Options
 from counterpoint.cases import Case, Cases, ImageRef
 
 _IMAGES: Final = ("image_0", "image_1")

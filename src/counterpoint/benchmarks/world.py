@@ -8,15 +8,24 @@ from typing import Final
 
 import numpy as np
 
-from counterpoint.benchmarks import Benchmark, Options
+from counterpoint._util.errors import CaseError
+from counterpoint.benchmarks.registry import Benchmark, Options
 from counterpoint.cases import PROMPTS, Case, Cases, ImageRef, caption_case
-from counterpoint.errors import CaseError
-from counterpoint.scoring.pictures import WORLD
-from counterpoint.world.captions import CaptionStyle, sample_caption
-from counterpoint.world.edits import Edit, replacements, swaps
-from counterpoint.world.grammar import holds, read
-from counterpoint.world.lexicon import ATTRIBUTES, SHAPES
-from counterpoint.world.scene import KINDS, Scene, sample_scene
+from counterpoint.images import WORLD
+from counterpoint.world import (
+    ATTRIBUTES,
+    KINDS,
+    SHAPES,
+    CaptionStyle,
+    Edit,
+    Scene,
+    holds,
+    read,
+    replacements,
+    sample_caption,
+    sample_scene,
+    swaps,
+)
 
 _DEFAULTS: Final = {"size": 2000, "seed": 1}
 _BI_SEED: Final = 1_000_000

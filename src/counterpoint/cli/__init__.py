@@ -1,81 +1,10 @@
-"""The command line: one file a verb; parse, call, print.
+"""The command line: one file per verb; parse, call, print. Knows everything.
 
 Exit status: 0 done; 1 an error a user can mend; 2 wrong usage; 3 done, but cases were left out
 (unless --allow-missing); 4 published values were not confirmed (verify --strict); 130 interrupted;
 143 terminated.
 """
 
-from __future__ import annotations
+import lazy_loader
 
-from typing import Any
-
-import typer
-
-from counterpoint.cli import (
-    campaign,
-    compare,
-    data,
-    demo,
-    detector,
-    doctor,
-    evaluate,
-    export,
-    generate,
-    import_scores,
-    ls,
-    refine,
-    report,
-    rescore,
-    studio,
-    train,
-    verify,
-    wise,
-)
-from counterpoint.cli.console import plainly
-
-app = typer.Typer(
-    name="counterpoint",
-    help="Measure whether a vision-language model notices what matters, and only that.",
-    no_args_is_help=True,
-    rich_markup_mode="rich",
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-RESUMES = {"demo", "eval", "refine", "train", "wise"}  # the others are quick, or write at their end
-for name, verb in (
-    ("demo", demo.demo),
-    ("ls", ls.ls),
-    ("eval", evaluate.evaluate),
-    ("rescore", rescore.rescore),
-    ("compare", compare.compare),
-    ("report", report.report),
-    ("studio", studio.studio),
-    ("verify", verify.verify),
-    ("import", import_scores.import_scores),
-    ("refine", refine.refine),
-    ("export", export.export),
-    ("train", train.train),
-    ("wise", wise.wise),
-    ("doctor", doctor.doctor),
-):
-    app.command(name)(plainly(verb, resumes=name in RESUMES))
-app.add_typer(campaign.app)
-app.add_typer(data.app)
-app.add_typer(detector.app)
-app.add_typer(generate.app)
-
-
-def main() -> None:
-    command = typer.main.get_command(app)
-    _name_no_type_of_flags(command)
-    command()
-
-
-def _name_no_type_of_flags(command: Any, above: typer.Context | None = None) -> None:
-    """In --help, a flag is `--json` and not `--json <bool>`, as if it took a value."""
-    context = typer.Context(command, parent=above, **command.context_settings)
-    for option in command.get_params(context):
-        if getattr(option, "is_flag", False):
-            option.metavar = ""
-    for below in getattr(command, "commands", {}).values():
-        _name_no_type_of_flags(below, context)
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -7,13 +7,22 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from counterpoint.cli.console import counted, errors, output, plainly, print_json
-from counterpoint.cli.options import AsJson, DataFolder, refuse_missing_folder
-from counterpoint.cli.suggesting import command
+from counterpoint.cli.console import (
+    AsJson,
+    DataFolder,
+    command,
+    counted,
+    errors,
+    output,
+    plainly,
+    print_json,
+    refuse_missing_folder,
+)
 
 if TYPE_CHECKING:
-    from counterpoint.studio.annotate.outcomes import Outcome
-    from counterpoint.studio.database import Database
+    from counterpoint.studio import Database
+    from counterpoint.studio.annotate import Outcome
+
 
 app = typer.Typer(
     name="campaign",
@@ -33,10 +42,10 @@ Db = Annotated[
 
 def _open(db: str) -> Database:
     """First in every verb: without its packages nothing of the studio can be imported."""
-    from counterpoint.errors import MissingExtraError
+    from counterpoint._util.errors import MissingExtraError
 
     try:
-        from counterpoint.studio.database import open_database
+        from counterpoint.studio import open_database
     except ImportError:
         raise MissingExtraError("campaigns", "studio") from None
     return open_database(db)
@@ -88,8 +97,7 @@ def new(
     The links start at the address that `counterpoint studio` prints.
     """
     database = _open(db)
-    from counterpoint.studio.annotate.campaigns import Order, Settings, make_campaign
-    from counterpoint.studio.annotate.sources import Wanted
+    from counterpoint.studio.annotate import Order, Settings, Wanted, make_campaign
 
     try:
         settings = Settings(overlap, checks, seed, _read(instructions) if instructions else "")
@@ -113,7 +121,7 @@ def new(
 
 
 def _read(path: Path) -> str:
-    from counterpoint.errors import DataError, reason
+    from counterpoint._util.errors import DataError, reason
 
     try:
         return path.read_text(encoding="utf-8-sig")
@@ -133,7 +141,7 @@ def ls(db: Db = DEFAULT_DB, as_json: AsJson = False) -> None:
     from dataclasses import asdict
 
     database = _open(db)
-    from counterpoint.studio.annotate.campaigns import standings
+    from counterpoint.studio.annotate import standings
 
     with database.reading() as session:
         found = standings(session)
@@ -180,10 +188,8 @@ def results(
     """
     refuse_missing_folder(answers)
     database = _open(db)
-    from counterpoint.studio.annotate.campaigns import find_campaign
-    from counterpoint.studio.annotate.exporting import answers_csv
-    from counterpoint.studio.annotate.outcomes import outcome_of
-    from counterpoint.writing import whole_file
+    from counterpoint._util.writing import whole_file
+    from counterpoint.studio.annotate import answers_csv, find_campaign, outcome_of
 
     with database.reading() as session:
         campaign = find_campaign(session, name)
@@ -204,13 +210,13 @@ def results(
 def _save(found: Outcome, human: Path | None, out: Path | None) -> None:
     if human:
         from counterpoint.runs import save_run
-        from counterpoint.studio.annotate.human import human_run
+        from counterpoint.studio.annotate import human_run
 
         run = save_run(human_run(found), human)
         missing = f", {counted(run.left_out, 'case')} without an answer" if run.left_out else ""
         errors.print(f"saved {human}{missing}", soft_wrap=True)
     if out:
-        from counterpoint.studio.annotate.exporting import export
+        from counterpoint.studio.annotate import export
 
         written = export(found, out)
         errors.print(f"saved {out}: {counted(written.rows, 'row')}", soft_wrap=True)

@@ -7,15 +7,22 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from counterpoint.cli.console import errors, print_json, progress_bars
-from counterpoint.cli.options import AsJson, Groups, ProtocolName, refuse_missing_folder
+from counterpoint.cli.console import (
+    AsJson,
+    Groups,
+    ProtocolName,
+    errors,
+    print_json,
+    progress_bars,
+    refuse_missing_folder,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from counterpoint.comparison import Difference
-    from counterpoint.protocols import Protocol
-    from counterpoint.runs import Run
+    from counterpoint.metrics import Protocol
+    from counterpoint.runs import Difference, Run
+
 
 _PAGE = Path("compare.html")
 
@@ -44,18 +51,19 @@ def compare(
 
     counterpoint compare runs/demo/world-hp-hn runs/demo/world-counterpoint --html two.html
     """
-    from counterpoint import comparison, results
     from counterpoint.cli.tables import print_differences
-    from counterpoint.protocols import get_protocol
+    from counterpoint.metrics import get_protocol
+    from counterpoint.runs import as_json as rows_as_json
+    from counterpoint.runs import compare as compare_runs
     from counterpoint.runs import load_run
 
     refuse_missing_folder(html)
     with errors.status("resampling"):
         a, b = load_run(run_a), load_run(run_b)
         chosen = get_protocol(protocol) if protocol else None
-        found = comparison.compare(a, b, chosen)
+        found = compare_runs(a, b, chosen)
     if as_json:
-        print_json(results.as_json(found))
+        print_json(rows_as_json(found))
     else:
         print_differences(found, a.model, b.model, groups=groups)
     for line in _incomplete(a, b):
@@ -66,7 +74,7 @@ def compare(
 
 def _incomplete(a: Run, b: Run) -> Iterator[str]:
     """Which runs are not of the whole benchmark, and why."""
-    from counterpoint.benchmarks.completeness import why_incomplete
+    from counterpoint.benchmarks import why_incomplete
 
     for name in (name for name in a.parts if name in b.parts):
         for run in (a, b):
@@ -85,9 +93,9 @@ def _write_page(
 ) -> None:
     import webbrowser
 
+    from counterpoint._util.writing import whole_file
     from counterpoint.cli.report import made_now
-    from counterpoint.report.page import Options, compare_page
-    from counterpoint.writing import whole_file
+    from counterpoint.reports import Options, compare_page
 
     with progress_bars() as bars:
         options = Options(protocol=protocol, made=made_now(), progress=bars)

@@ -6,18 +6,110 @@ import functools
 import json
 import math
 import os
+import shlex
+import shutil
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, ParamSpec
+from pathlib import Path
+from typing import Annotated, Any, Final, ParamSpec
 
 import typer
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 
-from counterpoint.errors import CounterpointError, explain, stop_status
-from counterpoint.progress import Bars, bars_on
-from counterpoint.untrusted import without_controls
+from counterpoint._util.errors import CounterpointError, DataError, explain, stop_status
+from counterpoint._util.progress import Bars, bars_on
+from counterpoint._util.untrusted import without_controls
+
+# --- Options that several verbs share -----------------------------------------------------------
+
+
+LEFT_OUT: Final = 3  # the exit status of work that is done, but not on all cases
+
+
+def _known_device(name: str) -> str:
+    from counterpoint.models import DEVICES, is_device
+
+    if not is_device(name):
+        raise typer.BadParameter(DEVICES)
+    return name
+
+
+AsJson = Annotated[
+    bool, typer.Option("--json", help="Print rows as JSON on standard output, and nothing else.")
+]
+DataFolder = Annotated[
+    Path | None,
+    typer.Option(
+        "--data",
+        help="Folder of the data sets; else in your cache folder.",
+        envvar="COUNTERPOINT_DATA",
+    ),
+]
+Clean = Annotated[
+    bool, typer.Option("--clean", help="Also without the cases that have defects: both numbers.")
+]
+Groups = Annotated[bool, typer.Option("--groups", help="Show every group, not only the whole.")]
+ProtocolName = Annotated[
+    str | None, typer.Option("--protocol", help="Another protocol than the official one.")
+]
+AllowMissing = Annotated[
+    bool, typer.Option("--allow-missing", help="Exit with 0 although cases were left out.")
+]
+Overwrite = Annotated[
+    bool, typer.Option("--overwrite", help="Replace a run of another model or benchmark in --out.")
+]
+BatchSize = Annotated[int, typer.Option(min=1, help="Images, captions or pairs at a time.")]
+Device = Annotated[
+    str, typer.Option(help="auto, cpu, cuda, cuda:N or mps.", callback=_known_device)
+]
+Limit = Annotated[
+    int | None, typer.Option(min=1, help="Score only so many cases of each benchmark.")
+]
+
+
+def refuse_missing_folder(file: Path | None) -> None:
+    """Raise if a file that the user named would need a new folder: nobody asked for one."""
+    if file is not None and not file.parent.is_dir():
+        raise DataError(
+            f"{file}: there is no folder {file.parent}; create it, or name another file."
+        )
+
+
+# --- Commands that the program suggests, as they can be typed here ------------------------------
+
+
+_NAME: Final = "counterpoint"
+
+
+def command(words: str) -> str:
+    """`words` after the program's name, or its path where the name alone would not be found."""
+    return f"{_program()} {words}"
+
+
+def _program() -> str:
+    mine = _script()
+    if mine is None:
+        return f"{_typed(Path(sys.executable))} -m {_NAME}"
+    found = shutil.which(_NAME)
+    return _NAME if found and Path(found).samefile(mine) else _typed(mine)
+
+
+def _script() -> Path | None:
+    """The script of this installation: the one that runs now, or the one beside its Python."""
+    started = Path(sys.argv[0])
+    if started.stem == _NAME and started.is_file():
+        return started
+    beside = shutil.which(_NAME, path=str(Path(sys.executable).parent))
+    return None if beside is None else Path(beside)
+
+
+def _typed(path: Path) -> str:
+    """Relative where it lies below the current folder."""
+    path, here = path.absolute(), Path.cwd()
+    return shlex.quote(str(path.relative_to(here) if path.is_relative_to(here) else path))
+
 
 P = ParamSpec("P")
 

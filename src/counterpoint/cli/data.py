@@ -10,13 +10,11 @@ import typer
 from rich.filesize import decimal
 from rich.table import Table
 
-from counterpoint.cli.console import errors, output, plainly, print_json, progress_bars
-from counterpoint.cli.options import AsJson
+from counterpoint.cli.console import AsJson, errors, output, plainly, print_json, progress_bars
 
 if TYPE_CHECKING:
-    from counterpoint.data.presence import Presence
-    from counterpoint.data.report import Report
-    from counterpoint.data.sources import Source
+    from counterpoint.data import Presence, Report, Source
+
 
 _SHOWN = 5  # failures on the screen; the list has them all
 
@@ -39,9 +37,7 @@ def ls(data: Root = None, as_json: AsJson = False) -> None:
 
     counterpoint data ls --json
     """
-    from counterpoint.data.catalogue import catalogue
-    from counterpoint.data.folders import data_root
-    from counterpoint.data.presence import presence
+    from counterpoint.data import catalogue, data_root, presence
 
     root = data_root(data)
     users = _users()
@@ -80,9 +76,8 @@ def get(
     Exit status: 0 everything is there; 1 something could not be fetched, or must be got by hand.
     """
     from counterpoint.benchmarks import BENCHMARKS, base_id
-    from counterpoint.data.catalogue import catalogue, needs
-    from counterpoint.data.folders import data_root
-    from counterpoint.data.get import get as get_data
+    from counterpoint.data import catalogue, data_root, needs
+    from counterpoint.data import get as get_data
 
     root = data_root(data)
     wanted = []
@@ -118,8 +113,7 @@ def path(
     counterpoint data path sugarcrepe
     """
     from counterpoint.benchmarks import base_id
-    from counterpoint.data.catalogue import needs
-    from counterpoint.data.folders import data_root
+    from counterpoint.data import data_root, needs
 
     root = data_root(data)
     folders = [root]
@@ -135,7 +129,7 @@ for verb in (ls, get, path):
 
 def _users() -> dict[str, list[str]]:
     """The benchmarks that need a source, by its id."""
-    from counterpoint.data.catalogue import catalogue
+    from counterpoint.data import catalogue
 
     known = catalogue()
     users: dict[str, list[str]] = {id: [] for id in known.sources}

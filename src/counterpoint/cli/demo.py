@@ -5,16 +5,90 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
+import numpy as np
 import typer
+from PIL import Image
+from rich.columns import Columns
+from rich.panel import Panel
+from rich.style import Style
+from rich.text import Text
 
-from counterpoint.cli.console import errors, output, progress_bars
-from counterpoint.cli.suggesting import command
-from counterpoint.wording import TIES, listed
+from counterpoint.cases import Case
+from counterpoint.cli.console import command, errors, output, progress_bars
+from counterpoint.images import Picture
+from counterpoint.metrics import (
+    TIES,
+    augmented_accuracy,
+    brittle_original_above,
+    listed,
+    negative_above_both,
+)
+from counterpoint.runs import Part, Run
 
 if TYPE_CHECKING:
-    from counterpoint.results import Row
+    from counterpoint.runs import Row
+
+
+# --- Example cases in the terminal: the picture, the captions, the scores, the outcome ----------
+
+
+_WIDTH: Final = 28  # characters; a character shows two pixels, one above the other
+
+
+def print_examples(run: Run, benchmark: str) -> None:
+    """A case that the model gets right, a brittle one and a wrong one, as far as there are."""
+    part = run.parts[benchmark]
+    output.print(f"Three cases of {benchmark}, scored by {run.model}", style="bold")
+    for outcome, row in choose(part).items():
+        start, end = part.cases.pair_offsets[row : row + 2]
+        _print_case(outcome, part.cases.case(row), part.scores[start:end], part)
+
+
+def choose(part: Part) -> dict[str, int]:
+    [block] = part.cases.blocks()
+    scores = part.scores.reshape(block.truth.shape)
+    outcomes = {
+        "right: both true captions above the false one": augmented_accuracy,
+        "brittle: the reworded caption falls below the false one": brittle_original_above,
+        "wrong: the false caption above both": negative_above_both,
+    }
+    found = {name: np.flatnonzero(f(scores, block.truth, "wrong")) for name, f in outcomes.items()}
+    gaps = abs(scores[:, 0, :2] - scores[:, 0, 2:]).min(axis=1)
+    # The one whose scores lie as far apart as is usual for its kind.
+    middle = {name: rows[np.argsort(gaps[rows])[len(rows) // 2 :]] for name, rows in found.items()}
+    return {name: int(rows[0]) for name, rows in middle.items() if len(rows)}
+
+
+def _print_case(outcome: str, case: Case, scores: np.ndarray, part: Part) -> None:
+    lines = Text(f"{outcome}\n\n", style="bold")
+    kinds = ["original", "positive", "negative"]
+    for kind, caption, score in zip(kinds, case.captions, scores, strict=True):
+        colour = "red" if kind == "negative" else "green"
+        lines.append(f"{score:.5f}  ", style="bold cyan")
+        lines.append(f"{kind}  ", style=colour)
+        lines.append(f"{caption}\n", style="default")
+    if output.color_system in ("256", "truecolor"):
+        picture = _blocks(Picture(case.images[0], part.cases.root).open())
+        output.print(Columns([picture, Panel(lines, width=64)]))
+    else:
+        output.print(Panel(lines, width=96))
+
+
+def _blocks(image: Image.Image) -> Text:
+    """A picture out of half-block characters: the upper pixel in front, the lower one behind."""
+    pixels = np.asarray(image.resize((_WIDTH, _WIDTH), Image.Resampling.LANCZOS))
+    text = Text()
+    for upper, lower in zip(pixels[::2], pixels[1::2], strict=True):
+        for front, back in zip(upper.tolist(), lower.tolist(), strict=True):
+            style = Style(
+                color="rgb({},{},{})".format(*front), bgcolor="rgb({},{},{})".format(*back)
+            )
+            text.append("▀", style=style)
+        text.append("\n")
+    return text
+
 
 OVERSENSITIVE = "world:hn"
 TUNED = ("world:base", OVERSENSITIVE, "world:hp-hn", "world:counterpoint")
@@ -35,16 +109,15 @@ def demo(
 
     counterpoint demo --size 500
     """
-    from counterpoint import results
-    from counterpoint.cli.examples import print_examples
     from counterpoint.cli.tables import left_out_lines, print_results
     from counterpoint.evaluation import evaluate
+    from counterpoint.runs import rows as result_rows
 
     benchmarks = [f"{name}:size={size}" for name in BENCHMARKS]
     with progress_bars() as bars:
         runs = evaluate(MODELS, benchmarks, out=out, overwrite=True, progress=bars)
     with errors.status("resampling"):
-        rows = [row for run in runs for row in results.rows(run, groups=False)]
+        rows = [row for run in runs for row in result_rows(run, groups=False)]
     print_results(runs, rows)
     for line in left_out_lines(runs):
         errors.print(line, style="yellow")

@@ -7,8 +7,17 @@ from typing import Annotated
 
 import typer
 
-from counterpoint.cli.console import errors, output, percent, plainly, print_json, progress_bars
-from counterpoint.cli.options import AsJson, BatchSize, Device
+from counterpoint.cli.console import (
+    AsJson,
+    BatchSize,
+    Device,
+    errors,
+    output,
+    percent,
+    plainly,
+    print_json,
+    progress_bars,
+)
 
 app = typer.Typer(
     name="detector",
@@ -56,11 +65,11 @@ def train(
 
     The columns' captions should be written as the benchmark's are: a missing full stop is a clue.
     """
-    from counterpoint.detector_training import Settings
-    from counterpoint.detector_training import train as train_detector
+    from counterpoint._util.store import Store, default_store
     from counterpoint.models import LoadOptions
-    from counterpoint.scoring.store import Store, default_store
-    from counterpoint.scoring.work import Work
+    from counterpoint.models.detector import Settings
+    from counterpoint.models.detector import train as train_detector
+    from counterpoint.scoring import Work
 
     if not 0 < learning_rate < 1:
         raise typer.BadParameter("between 0 and 1", param_hint="--lr")

@@ -8,12 +8,21 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
-from counterpoint.cli.console import counted, errors, output, percent, print_json, progress_bars
-from counterpoint.cli.options import LEFT_OUT, AsJson, DataFolder
-from counterpoint.errors import DataError
+from counterpoint._util.errors import DataError
+from counterpoint.cli.console import (
+    LEFT_OUT,
+    AsJson,
+    DataFolder,
+    counted,
+    errors,
+    output,
+    percent,
+    print_json,
+    progress_bars,
+)
 
 if TYPE_CHECKING:
-    from counterpoint.doctor import Health
+    from counterpoint.evaluation import Health
 
 
 def doctor(
@@ -40,7 +49,7 @@ def doctor(
     """
     from dataclasses import asdict
 
-    from counterpoint.doctor import examine
+    from counterpoint.evaluation import examine
 
     with progress_bars() as bars:
         health = examine(benchmark, data, images=images, progress=bars)
@@ -59,7 +68,7 @@ def doctor(
 
 
 def _write_list(bad: dict[str, str], path: Path) -> None:
-    from counterpoint.writing import whole_file
+    from counterpoint._util.writing import whole_file
 
     if not path.absolute().parent.is_dir():
         raise DataError(f"{path}: there is no such folder; make it first.")
@@ -69,7 +78,7 @@ def _write_list(bad: dict[str, str], path: Path) -> None:
 
 
 def _print(health: Health) -> None:
-    from counterpoint.benchmarks.completeness import describe_absent
+    from counterpoint.benchmarks import describe_absent
 
     expected = "" if health.expected is None else f" of {health.expected:,} published"
     images = health.images

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from counterpoint.cli.console import errors, output, print_json, progress_bars
-from counterpoint.cli.options import (
+from counterpoint.cli.console import (
     AllowMissing,
     AsJson,
     BatchSize,
@@ -19,13 +18,18 @@ from counterpoint.cli.options import (
     Limit,
     Overwrite,
     ProtocolName,
+    errors,
+    output,
+    print_json,
+    progress_bars,
 )
 
 if TYPE_CHECKING:
+    from counterpoint._util.progress import Progress
+    from counterpoint.evaluation import Flips
     from counterpoint.models import LoadOptions
-    from counterpoint.precision import Flips
-    from counterpoint.progress import Progress
     from counterpoint.runs import Run
+
 
 EPILOG = """
 Examples:
@@ -83,12 +87,12 @@ def evaluate(
     as_json: AsJson = False,
 ) -> None:
     """Score models on benchmarks, print one table, keep every raw score."""
-    from counterpoint import results
-    from counterpoint.cli.left_out import report_left_out
-    from counterpoint.cli.tables import print_results
-    from counterpoint.defects import with_clean
+    from counterpoint.cli.tables import print_results, report_left_out
     from counterpoint.evaluation import evaluate as run_evaluation
+    from counterpoint.evaluation import with_clean
     from counterpoint.models import LoadOptions
+    from counterpoint.runs import as_json as rows_as_json
+    from counterpoint.runs import rows as result_rows
 
     with progress_bars() as bars:
         runs = run_evaluation(
@@ -109,9 +113,9 @@ def evaluate(
         flips = _flips(runs, options, bars) if check_precision else []
     with errors.status("resampling"):
         shown = with_clean(runs) if clean else runs
-        rows = [row for run in shown for row in results.rows(run, groups=groups or as_json)]
+        rows = [row for run in shown for row in result_rows(run, groups=groups or as_json)]
     if as_json:
-        print_json(results.as_json(rows))
+        print_json(rows_as_json(rows))
     else:
         print_results(shown, rows, groups=groups)
         for run in runs:
@@ -129,7 +133,7 @@ def evaluate(
 
 
 def _flips(runs: list[Run], options: LoadOptions, bars: Progress) -> list[Flips]:
-    from counterpoint.precision import check_precision
+    from counterpoint.evaluation import check_precision
 
     return [
         flip

@@ -9,9 +9,15 @@ from typing import Annotated
 
 import typer
 
-from counterpoint.cli.console import counted, errors, output, print_json, progress_bars
-from counterpoint.cli.options import AsJson
-from counterpoint.cli.suggesting import command
+from counterpoint.cli.console import (
+    AsJson,
+    command,
+    counted,
+    errors,
+    output,
+    print_json,
+    progress_bars,
+)
 
 
 class Form(StrEnum):
@@ -79,7 +85,7 @@ def export(
 
     What becomes no row is counted by its reason; exit status 3 if an image could not be read.
     """
-    from counterpoint.generate.outputs import reserved
+    from counterpoint.generation import reserved
 
     given: dict[str, object] = {"--root": root, "--all-negatives": all_negatives, "--name": name}
     given |= {"--neighbours": neighbours, "--licence": licence, "--embed-images": embed_images}
@@ -87,7 +93,7 @@ def export(
     left_out: Counter[str] = Counter()
     with reserved(out), progress_bars() as bars:
         if form is Form.BENCHMARK:
-            from counterpoint.generate.export.benchmark import export_benchmark
+            from counterpoint.generation.export import export_benchmark
 
             made = export_benchmark(
                 pairs,
@@ -100,12 +106,12 @@ def export(
                 progress=bars,
             )
         elif form is Form.TRAINING:
-            from counterpoint.generate.export.training import export_training
+            from counterpoint.generation.export import export_training
 
             where = {"images": images, "root": root, "neighbours": neighbours}
             made = export_training(pairs, out, left_out, **where, progress=bars)
         else:
-            from counterpoint.generate.export.hub import export_hub
+            from counterpoint.generation.export import export_hub
 
             made = export_hub(
                 pairs,

@@ -11,15 +11,22 @@ import typer
 from rich.table import Table
 
 from counterpoint.cli import generate_images
-from counterpoint.cli.console import counted, errors, output, plainly, print_json, progress_bars
-from counterpoint.cli.options import AsJson, DataFolder
+from counterpoint.cli.console import (
+    AsJson,
+    DataFolder,
+    counted,
+    errors,
+    output,
+    plainly,
+    print_json,
+    progress_bars,
+)
 
 if TYPE_CHECKING:
-    from counterpoint.generate.captions import CaptionOptions, Captions
-    from counterpoint.generate.llm.method import LanguageModelMethod
-    from counterpoint.generate.making import Settings
-    from counterpoint.generate.pairs import Kind
-    from counterpoint.generate.run import Report
+    from counterpoint.generation import Kind, Report, Settings
+    from counterpoint.generation.inputs import CaptionOptions, Captions
+    from counterpoint.generation.llm import LanguageModelMethod
+
 
 _SAMPLE = 1000  # captions that an estimate looks at
 
@@ -105,9 +112,8 @@ def _command(kind: Kind, example: str) -> Callable[..., None]:
         data: DataFolder = None,
         as_json: AsJson = False,
     ) -> None:
-        from counterpoint.generate.captions import CaptionOptions
-        from counterpoint.generate.making import Settings
-        from counterpoint.generate.names import chosen_methods
+        from counterpoint.generation import Settings, chosen_methods
+        from counterpoint.generation.inputs import CaptionOptions
 
         names = chosen_methods(method, kind)
         if dry_run and not names.llm:
@@ -140,7 +146,7 @@ def _command(kind: Kind, example: str) -> Callable[..., None]:
 
 
 def _captions(name: str, data: Path | None, options: CaptionOptions, limit: int) -> Captions:
-    from counterpoint.generate.captions import first_of, open_captions
+    from counterpoint.generation.inputs import first_of, open_captions
 
     captions = open_captions(name, data, options=options)
     return first_of(captions, limit) if limit else captions
@@ -154,13 +160,12 @@ def _of_captions(
     out: Path,
     workers: int,
 ) -> Report:
-    from counterpoint.generate.run import generate
+    from counterpoint.generation import generate
 
     if not llm:
         with progress_bars() as bars:
             return generate(captions, settings, out, workers=workers or None, progress=bars)
-    from counterpoint.generate.llm.method import LanguageModelMethod
-    from counterpoint.generate.llm.model import LanguageModel
+    from counterpoint.generation.llm import LanguageModel, LanguageModelMethod
 
     _need_model(model)
     with LanguageModel(model) as served, progress_bars() as bars:
@@ -194,8 +199,7 @@ def _announce(captions: Captions, writers: Sequence[LanguageModelMethod]) -> Non
 def _print_prompts(captions: Captions, names: Sequence[str], model: str, count: int) -> None:
     from itertools import islice
 
-    from counterpoint.generate.llm.method import LanguageModelMethod
-    from counterpoint.generate.llm.model import LanguageModel
+    from counterpoint.generation.llm import LanguageModel, LanguageModelMethod
 
     chosen = [source.caption for source in islice(captions, count)]
     for name in names:
@@ -220,8 +224,7 @@ def _of_graphs(
 ) -> Report:
     from dataclasses import replace
 
-    from counterpoint.generate.from_graphs import generate_from_graphs
-    from counterpoint.generate.outputs import reserved
+    from counterpoint.generation import generate_from_graphs, reserved
 
     with reserved(out), progress_bars() as bars:
         return generate_from_graphs(
@@ -235,7 +238,7 @@ def _of_graphs(
 
 
 def _show(report: Report, out: Path, as_json: bool) -> None:
-    from counterpoint.generate.making import CAPTIONS, MADE
+    from counterpoint.generation import CAPTIONS, MADE
 
     by_method: dict[str, Counter[str]] = {}
     for (what, reason), number in report.counts.items():

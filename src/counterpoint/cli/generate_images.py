@@ -7,13 +7,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from counterpoint.cli.console import counted, errors, output, print_json, progress_bars
-from counterpoint.cli.options import AsJson, DataFolder, Device
+from counterpoint.cli.console import (
+    AsJson,
+    DataFolder,
+    Device,
+    counted,
+    errors,
+    output,
+    print_json,
+    progress_bars,
+)
 
 if TYPE_CHECKING:
-    from counterpoint.generate.images.backends import Settings
-    from counterpoint.generate.images.candidates import Counts
-    from counterpoint.generate.images.nearest import Found
+    from counterpoint.generation.images import Counts, Found, Settings
+
 
 Out = Annotated[Path, typer.Option("-o", "--out", help="The result, a .parquet file.")]
 
@@ -68,13 +75,11 @@ def images(
 
     The same command again, after a kill or a power cut, draws only what is not there.
     """
-    from counterpoint.generate.images.candidates import check, make_images
-    from counterpoint.generate.images.choose import open_chooser
-    from counterpoint.generate.images.opening import open_backend
-    from counterpoint.generate.outputs import reserved
+    from counterpoint._util.store import Store, default_store
+    from counterpoint.generation import reserved
+    from counterpoint.generation.images import check, make_images, open_backend, open_chooser
     from counterpoint.models import LoadOptions
-    from counterpoint.scoring.store import Store, default_store
-    from counterpoint.scoring.work import Work
+    from counterpoint.scoring import Work
 
     given = {"steps": steps, "guidance": guidance, "side": side, "suffix": suffix}
     _refuse(model, margin if choose is None else None, {**given, "images": images})
@@ -123,7 +128,7 @@ def _refuse(model: str, margin: float | None, given: dict[str, Any]) -> None:
 
 
 def _settings(candidates: int, seed: int, given: dict[str, Any]) -> Settings:
-    from counterpoint.generate.images.backends import Settings
+    from counterpoint.generation.images import Settings
 
     return Settings(candidates, seed, **{k: v for k, v in given.items() if v is not None})
 
@@ -164,21 +169,26 @@ def neighbours(
 
     counterpoint generate neighbours coco.json -o near.parquet -m hf:openai/clip-vit-base-patch32
     """
-    from counterpoint.generate.images import nearest
-    from counterpoint.generate.outputs import refuse_ending, reserved
+    from counterpoint._util.store import Store, default_store
+    from counterpoint.generation import refuse_ending, reserved
+    from counterpoint.generation.images import (
+        images_of,
+        nearest_images,
+        need_vectors,
+        write_neighbours,
+    )
     from counterpoint.models import LoadOptions, load_model
-    from counterpoint.scoring.store import Store, default_store
-    from counterpoint.scoring.work import Work
+    from counterpoint.scoring import Work
 
     refuse_ending(out, "neighbours")
-    paths, root = nearest.images_of(captions, data)
+    paths, root = images_of(captions, data)
     with reserved(out), progress_bars() as bars, Store(default_store()) as store:
-        encoder = nearest.need_vectors(model, load_model(model, LoadOptions(device, precision)))
+        encoder = need_vectors(model, load_model(model, LoadOptions(device, precision)))
         work = Work(store, batch, bars)
-        found = nearest.nearest_images(encoder, paths, images or root, work, k=k)
+        found = nearest_images(encoder, paths, images or root, work, k=k)
         about = {"model": model, "fingerprint": encoder.fingerprint, "k": k, "input": captions}
         counts = {"images": found.images, "copies": found.copies, "left_out": len(found.left_out)}
-        nearest.write_neighbours(out, found.table, {**about, **counts})
+        write_neighbours(out, found.table, {**about, **counts})
     if as_json:
         print_json([{**about, **counts}])
     else:

@@ -7,14 +7,16 @@ from typing import Annotated
 
 import typer
 
-from counterpoint.cli.console import errors, output, print_json
-from counterpoint.cli.options import (
+from counterpoint.cli.console import (
     AllowMissing,
     AsJson,
     DataFolder,
     Groups,
     Overwrite,
     ProtocolName,
+    errors,
+    output,
+    print_json,
 )
 
 
@@ -44,19 +46,19 @@ def import_scores(
 
     counterpoint import scores.csv -b sugarcrepe --name my-model --data my-data --out runs/mine
     """
-    from counterpoint import results
-    from counterpoint.cli.left_out import report_left_out
-    from counterpoint.cli.tables import print_results
-    from counterpoint.importing import import_scores as make_run
+    from counterpoint.cli.tables import print_results, report_left_out
+    from counterpoint.evaluation import import_scores as make_run
+    from counterpoint.runs import as_json as rows_as_json
+    from counterpoint.runs import rows as result_rows
 
     with errors.status("reading scores"):
         run = make_run(
             file, benchmark, name, data=data, out=out, protocol=protocol, overwrite=overwrite
         )
     with errors.status("resampling"):
-        rows = results.rows(run, groups=groups or as_json)
+        rows = result_rows(run, groups=groups or as_json)
     if as_json:
-        print_json(results.as_json(rows))
+        print_json(rows_as_json(rows))
     else:
         print_results([run], rows, groups=groups)
         output.print(f"saved {run.folder}", soft_wrap=True)

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
-from counterpoint.cli.console import output, print_json
-from counterpoint.cli.options import AsJson
+from counterpoint.cli.console import AsJson, output, print_json
 
 if TYPE_CHECKING:
     from counterpoint.benchmarks import Benchmark
+
 
 _PACKAGES = {"vlm": ("transformers", "accelerate", "sentencepiece", "openai")}
 _ONLY_JSON = ("images", "ids", "chance", "paper", "licence")  # too much for a terminal
@@ -63,17 +63,17 @@ def _rows(kind: Kind) -> list[dict[str, str]]:
     if kind is Kind.methods:
         return _methods()
     if kind is Kind.recipes:
-        from counterpoint.train.reading import list_recipes
+        from counterpoint.training import list_recipes
 
         return list_recipes()
-    from counterpoint.protocols import PROTOCOLS
+    from counterpoint.metrics import PROTOCOLS
 
     return [{"id": p.name, "what": p.summary, "detail": p.describe()} for p in PROTOCOLS.values()]
 
 
 def _benchmarks() -> list[dict[str, str]]:
     from counterpoint.benchmarks import BENCHMARKS, Benchmark
-    from counterpoint.case_files import read_cases
+    from counterpoint.cases import read_cases
 
     broken = BENCHMARKS.broken()
     found = [BENCHMARKS.get(name) for name in BENCHMARKS.names() if name not in broken]
@@ -108,8 +108,7 @@ def _options(benchmark: Benchmark) -> str:
 
 
 def _methods() -> list[dict[str, str]]:
-    from counterpoint.generate.methods import RULES
-    from counterpoint.generate.names import methods
+    from counterpoint.generation import RULES, methods
 
     broken = RULES.broken()
     rows = [

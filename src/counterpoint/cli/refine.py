@@ -8,14 +8,22 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from counterpoint.cli.console import counted, errors, output, percent, print_json, progress_bars
-from counterpoint.cli.options import AsJson, Device, refuse_missing_folder
+from counterpoint.cli.console import (
+    AsJson,
+    Device,
+    counted,
+    errors,
+    output,
+    percent,
+    print_json,
+    progress_bars,
+    refuse_missing_folder,
+)
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from counterpoint.generate.refine.refining import Refined
-    from counterpoint.generate.refine.report import Row
+    from counterpoint.generation.refinement import Refined, Row
 
 
 def refine(
@@ -88,13 +96,12 @@ def refine(
     """
     from dataclasses import asdict
 
-    from counterpoint.generate.outputs import reserved
-    from counterpoint.generate.refine.refining import Settings
-    from counterpoint.generate.refine.refining import refine as refine_pairs
-    from counterpoint.generate.refine.scaling import SCALES
+    from counterpoint._util.store import Store, default_store
+    from counterpoint.generation import reserved
+    from counterpoint.generation.refinement import SCALES, Settings
+    from counterpoint.generation.refinement import refine as refine_pairs
     from counterpoint.models import LoadOptions
-    from counterpoint.scoring.store import Store, default_store
-    from counterpoint.scoring.work import Work
+    from counterpoint.scoring import Work
 
     if scale not in SCALES:
         raise typer.BadParameter(" or ".join(SCALES), param_hint="--scale")
@@ -200,7 +207,7 @@ def _summary(found: Refined, out: Path) -> str:
 def _write_json(path: Path, content: object) -> None:
     import json
 
-    from counterpoint.writing import whole_file
+    from counterpoint._util.writing import whole_file
 
     with whole_file(path) as draft:
         draft.write_text(json.dumps(content, indent=1, ensure_ascii=False), encoding="utf-8")

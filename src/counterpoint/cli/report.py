@@ -9,13 +9,18 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from counterpoint.cli.console import errors, output, progress_bars
-from counterpoint.cli.options import ProtocolName, refuse_missing_folder
+from counterpoint.cli.console import (
+    ProtocolName,
+    errors,
+    output,
+    progress_bars,
+    refuse_missing_folder,
+)
 
 if TYPE_CHECKING:
-    from counterpoint.report.making import Made
-    from counterpoint.report.page import Options
+    from counterpoint.reports import Made, Options
     from counterpoint.runs import Run
+
 
 Format = Literal["html", "md", "latex", "csv"]
 _ENDINGS: dict[str, Format] = {
@@ -66,10 +71,10 @@ def report(
     names = _read_names(called or [])
     refuse_missing_folder(out)
 
-    from counterpoint.protocols import get_protocol
-    from counterpoint.report.page import Options
+    from counterpoint._util.writing import whole_file
+    from counterpoint.metrics import get_protocol
+    from counterpoint.reports import Options
     from counterpoint.runs import find_runs, load_run
-    from counterpoint.writing import whole_file
 
     with progress_bars() as bars:
         folders = list(dict.fromkeys(f for path in runs for f in find_runs(path)))
@@ -103,8 +108,8 @@ def report(
 
 def made_now() -> Made:
     """By this command, at this moment."""
-    from counterpoint.command_line import recorded_command
-    from counterpoint.report.making import Made
+    from counterpoint._util.untrusted import recorded_command
+    from counterpoint.reports import Made
 
     words = ("counterpoint", *recorded_command()[1:])
     return Made(words, datetime.now(UTC).isoformat(timespec="seconds"))
@@ -119,12 +124,11 @@ def _format_of(out: Path | None) -> Format:
 
 
 def _text(chosen: Format, runs: list[Run], options: Options) -> str:
-    from counterpoint.report import formats
-    from counterpoint.report.page import report_page, report_tables
+    from counterpoint.reports import as_csv, as_latex, as_markdown, report_page, report_tables
 
     if chosen == "html":
         return report_page(runs, options)
-    write = {"md": formats.as_markdown, "latex": formats.as_latex, "csv": formats.as_csv}[chosen]
+    write = {"md": as_markdown, "latex": as_latex, "csv": as_csv}[chosen]
     return write(report_tables(runs, options))
 
 

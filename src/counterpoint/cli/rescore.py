@@ -7,8 +7,7 @@ from typing import Annotated
 
 import typer
 
-from counterpoint.cli.console import errors, output, print_json
-from counterpoint.cli.options import AsJson, Clean, Groups, ProtocolName
+from counterpoint.cli.console import AsJson, Clean, Groups, ProtocolName, errors, output, print_json
 
 
 def rescore(
@@ -29,27 +28,28 @@ def rescore(
 
     counterpoint rescore runs/demo/world-base --protocol strict --averages
     """
-    from counterpoint import results
     from counterpoint.cli.tables import averages_table, left_out_lines, print_results
-    from counterpoint.defects import with_clean
-    from counterpoint.protocols import get_protocol
-    from counterpoint.runs import find_runs, load_run
+    from counterpoint.evaluation import with_clean
+    from counterpoint.metrics import get_protocol
+    from counterpoint.runs import as_json as rows_as_json
+    from counterpoint.runs import find_runs, fitting, load_run, side_by_side
+    from counterpoint.runs import rows as result_rows
 
     wanted = groups or as_json
     with errors.status("resampling"):
         loaded = [load_run(folder) for path in runs for folder in find_runs(path)]
         loaded = with_clean(loaded) if clean else loaded
         chosen = get_protocol(protocol) if protocol else None
-        rows = [row for run in loaded for row in results.rows(run, chosen, groups=wanted)]
+        rows = [row for run in loaded for row in result_rows(run, chosen, groups=wanted)]
     if as_json:
-        print_json(results.as_json(rows))
+        print_json(rows_as_json(rows))
         return
     print_results(loaded, rows, groups=groups, protocol=chosen)
     for line in left_out_lines(loaded):
         errors.print(line, style="yellow", soft_wrap=True)
     for run in loaded if averages else []:
         for part in filter(lambda part: len(part.cases), run.parts.values()):
-            used = results.fitting(part, chosen)
+            used = fitting(part, chosen)
             with errors.status("resampling"):
-                found = results.side_by_side(part, chosen)
+                found = side_by_side(part, chosen)
             output.print(averages_table(part.benchmark, run.model, found, used))

@@ -8,8 +8,7 @@ from typing import Annotated
 import typer
 
 from counterpoint.cli.campaign import DEFAULT_DB, Db
-from counterpoint.cli.console import errors, output
-from counterpoint.cli.suggesting import command
+from counterpoint.cli.console import command, errors, output
 
 
 def studio(
@@ -32,18 +31,16 @@ def studio(
 
     counterpoint studio --runs runs -m world:base
     """
-    from counterpoint.errors import DataError, MissingExtraError
+    from counterpoint._util.errors import DataError, MissingExtraError
 
     errors.print("Starting the studio ...")  # reading its packages takes seconds
     try:
-        from counterpoint.studio.app import MODELS, create_app
-        from counterpoint.studio.database import open_database
+        from counterpoint.studio import MODELS, create_app, open_database
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("counterpoint"):
             raise
         raise MissingExtraError("the studio", "studio") from None
-    from counterpoint.studio.security import Guard, kept_key
-    from counterpoint.studio.serving import is_loopback, serve
+    from counterpoint.studio import Guard, is_loopback, kept_key, serve
 
     if not runs.is_dir():
         raise DataError(f"{runs}: no such folder of runs; `{command('demo')}` makes one.")

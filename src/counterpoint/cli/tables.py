@@ -4,29 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+import typer
 from rich import box
 from rich.measure import Measurement
 from rich.table import Table
 
-from counterpoint.benchmarks.completeness import describe_absent
-from counterpoint.cli.console import output, percent
-from counterpoint.comparison import Difference
-from counterpoint.galleries import gallery_rows
-from counterpoint.metric_registry import METRICS
-from counterpoint.protocols import Protocol
-from counterpoint.results import Row, fitting, side_by_side
-from counterpoint.runs import Run
-from counterpoint.statistics import ALL, LEVEL, WHOLE
-from counterpoint.wording import (
+from counterpoint.benchmarks import describe_absent
+from counterpoint.cases import gallery_rows
+from counterpoint.cli.console import LEFT_OUT, errors, output, percent
+from counterpoint.metrics import (
+    ALL,
     HEADINGS,
+    LEVEL,
+    METRICS,
     TIES,
     TIES_MEANING,
+    WHOLE,
+    Protocol,
     hangs_on_ties,
     p_value,
     reasons,
     ties_by_model,
     ties_matter,
 )
+from counterpoint.runs import Difference, Row, Run, fitting, side_by_side
 
 
 def results_table(rows: Sequence[Row], *, groups: bool = False) -> Table:
@@ -238,3 +239,15 @@ def averages_table(
         mark = " (the protocol's)" if average == protocol.average else ""
         table.add_row(f"{average}{mark}", *(percent(values[name]) for name in metrics))
     return table
+
+
+# --- What a run lacks, printed, and the exit status that follows from it ------------------------
+
+
+def report_left_out(runs: Sequence[Run], allow_missing: bool) -> None:
+    """Print what was left out; unless that is allowed, exit with a status of its own."""
+    for line in left_out_lines(runs):
+        errors.print(line, style="yellow", soft_wrap=True)
+    if any(run.left_out for run in runs) and not allow_missing:
+        errors.print("Cases were left out; --allow-missing accepts that.", style="yellow")
+        raise typer.Exit(LEFT_OUT)

@@ -2,19 +2,102 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
+from rich import box
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
 
-from counterpoint.cli.console import counted, errors, output, print_json
-from counterpoint.cli.options import AsJson
-from counterpoint.progress import Bars
+from counterpoint._util.progress import Bars
+from counterpoint.cli.console import AsJson, counted, errors, output, print_json
+from counterpoint.evaluation import MEAN_SCORES, Change, Outcome
+from counterpoint.metrics import (
+    ALL,
+    HEADINGS,
+    LEVEL,
+    METRICS,
+    TIES,
+    TIES_MEANING,
+    WHOLE,
+    p_value,
+    ties_matter,
+)
 
 if TYPE_CHECKING:
-    from counterpoint.train.loop import Trained
+    from counterpoint.training import Trained
+
+
+# --- The table of what training did, for a terminal ---------------------------------------------
+
+
+_NAMES: Final = {
+    **HEADINGS,
+    "mean_score_original": "score, originals",
+    "mean_score_positive": "score, positives",
+    "mean_score_negative": "score, negatives",
+}
+_STYLES: Final = {"better": "green", "worse": "magenta"}
+
+
+def print_outcome(found: Outcome, *, groups: bool = False) -> None:
+    """One table with a section for each benchmark; lowered scores are named under it."""
+    shown = [c for c in found.changes if is_shown(c) and (groups or c.group in WHOLE)]
+    output.print(f"start = {found.start}\ntuned = {found.tuned}", soft_wrap=True)
+    output.print(_table(shown))
+    output.print(
+        f"Per cent (scores as they are), ± half of the {LEVEL:.0%} interval; tuned - start with "
+        "its interval, paired over source images; p decides the verdict. Brittleness: lower is "
+        "better.",
+        style="dim",
+    )
+    if any(TIES in cell for change in shown for cell in _cells(change)):
+        output.print(f"{TIES} {TIES_MEANING}", style="dim")
+    for line in found.warnings:
+        output.print(f"warning: {line}", style="yellow", soft_wrap=True)
+    for note in found.notes:
+        errors.print(f"note: {note}", style="yellow", soft_wrap=True)
+
+
+def is_shown(change: Change) -> bool:
+    return METRICS[change.metric].main or change.metric in MEAN_SCORES
+
+
+def _table(changes: Sequence[Change]) -> Table:
+    table = Table(header_style="bold", box=box.SIMPLE_HEAD)
+    table.padding, table.pad_edge = (0, 1, 0, 0), False
+    table.add_column("benchmark", overflow="fold")
+    for name in ("start", "tuned", "tuned - start", "p"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("verdict", no_wrap=True)
+    for benchmark, label in dict.fromkeys((c.benchmark, c.group) for c in changes):
+        mine = [c for c in changes if (c.benchmark, c.group) == (benchmark, label)]
+        where = benchmark if label == ALL else f"{benchmark}, {label}"
+        table.add_row(f"{where} ({counted(max(c.n for c in mine), 'case')})", style="bold")
+        for change in mine:
+            table.add_row(*_cells(change), style=_STYLES.get(change.verdict, ""))
+        table.add_section()
+    return table
+
+
+def _cells(c: Change) -> tuple[str, ...]:
+    scale, digits = (100, 1) if METRICS[c.metric].unit == "share" else (1, 3)
+
+    def side(value: float, low: float, high: float, ties: int) -> str:
+        mark = TIES if ties_matter(ties, c.n, max(high - value, value - low)) else " "
+        return f"{scale * value:.{digits}f} ±{scale * (high - low) / 2:.{digits}f}{mark}"
+
+    gap, low, high = (f"{scale * v:+.{digits}f}" for v in (c.difference, c.ci_low, c.ci_high))
+    return (
+        f"  {_NAMES[c.metric]}",
+        side(c.start, c.start_low, c.start_high, c.start_ties),
+        side(c.tuned, c.tuned_low, c.tuned_high, c.tuned_ties),
+        f"{gap} [{low}, {high}]",
+        p_value(c.p),
+        c.verdict,
+    )
 
 
 class TrainingBar:
@@ -91,13 +174,13 @@ def train(
 
     Killed or interrupted, the same command goes on from its last checkpoint. See docs/training.md.
     """
-    from counterpoint.train.reading import load_recipe
+    from counterpoint.training import load_recipe
 
     if show:
         _show(recipe, changes or [], world)
         return
     chosen = load_recipe(recipe, changes or [], world=world)
-    from counterpoint.train.loop import train as run_training
+    from counterpoint.training import train as run_training
 
     with training_bars() as bars:
         trained = run_training(chosen, TrainingBar(bars), _Preparing(bars))
@@ -107,7 +190,7 @@ def train(
 
 
 def _show(recipe: str, changes: list[str], world: bool) -> None:
-    from counterpoint.train.reading import as_yaml, check, merged, recipe_text
+    from counterpoint.training import as_yaml, check, merged, recipe_text
 
     if not changes and not world:
         output.print(recipe_text(recipe).rstrip(), soft_wrap=True)
@@ -118,18 +201,16 @@ def _show(recipe: str, changes: list[str], world: bool) -> None:
 
 
 def _tell(trained: Trained, as_json: bool) -> None:
-    from counterpoint import results
+    from counterpoint.runs import as_json as rows_as_json
 
     for problem, number in trained.problems.items():
         errors.print(f"note: {counted(number, 'time')}: {problem}", style="yellow", soft_wrap=True)
     if as_json:
         told: dict[str, Any] = {"folder": str(trained.folder), "model": trained.model}
-        changes = [] if trained.outcome is None else results.as_json(trained.outcome.changes)
+        changes = [] if trained.outcome is None else rows_as_json(trained.outcome.changes)
         print_json([{**told, "steps": trained.steps, "outcome": changes}])
         return
     if trained.outcome is not None:
-        from counterpoint.cli.outcome import print_outcome
-
         print_outcome(trained.outcome)
     output.print(
         f"trained {counted(trained.steps, 'step')}: use it as -m {trained.model}", soft_wrap=True

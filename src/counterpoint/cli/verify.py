@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 from rich.table import Table
 
-from counterpoint.cli.console import errors, output, print_json
-from counterpoint.cli.options import AsJson
+from counterpoint.cli.console import AsJson, errors, output, print_json
 
 if TYPE_CHECKING:
-    from counterpoint.published import Check
+    from counterpoint.evaluation import Check
     from counterpoint.runs import Run
+
 
 NOT_CONFIRMED: Final = 4  # the exit status of --strict
 _CONFIRMED: Final = ("same to the digit", "within the interval")
@@ -65,10 +65,10 @@ def verify(
 
     counterpoint verify runs/mine --as "NegCLIP" --strict --json
     """
-    from counterpoint.published import verify as check_run
-    from counterpoint.results import as_json as plain
+    from counterpoint.evaluation import verify as check_run
+    from counterpoint.metrics import ALL
+    from counterpoint.runs import as_json as plain
     from counterpoint.runs import load_run
-    from counterpoint.statistics import ALL
 
     with errors.status("resampling"):
         loaded = load_run(run)
@@ -97,7 +97,7 @@ def _print(model: str, shown: list[Check]) -> None:
 
 def _warnings(run: Run, model: str | None, found: list[Check]) -> Iterator[str]:
     """What a reader of the verdicts must know."""
-    from counterpoint.published import near_models, not_the_model
+    from counterpoint.evaluation import near_models, not_the_model
 
     if model is not None and (why := not_the_model(run, model)):
         yield f"Note: {why}."
@@ -113,7 +113,7 @@ def _warnings(run: Run, model: str | None, found: list[Check]) -> Iterator[str]:
 
 
 def _table(model: str, found: list[Check]) -> Table:
-    from counterpoint.wording import HEADINGS
+    from counterpoint.metrics import HEADINGS
 
     theirs = ", ".join(dict.fromkeys(c.model for c in found if c.model))
     title = f"{model} on {found[0].benchmark}" + (f" beside {theirs}" if theirs else "")
@@ -171,7 +171,7 @@ def _sources(checks: list[Check]) -> str:
 
 def _shown(check: Check, value: float) -> str:
     """A number with as many decimals as the published one has."""
-    from counterpoint.metric_registry import METRICS
+    from counterpoint.metrics import METRICS
 
     share = METRICS[check.metric].unit == "share"
     scale, usual = (100, 1) if share else (1, 3)

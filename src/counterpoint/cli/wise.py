@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from counterpoint.cli.console import counted, errors, output, print_json, progress_bars
-from counterpoint.cli.options import (
+from counterpoint.cli.console import (
     AllowMissing,
     AsJson,
     BatchSize,
@@ -17,12 +16,16 @@ from counterpoint.cli.options import (
     Groups,
     Limit,
     ProtocolName,
+    counted,
+    errors,
+    output,
+    print_json,
+    progress_bars,
     refuse_missing_folder,
 )
 
 if TYPE_CHECKING:
-    from counterpoint.results import Row
-    from counterpoint.runs import Run
+    from counterpoint.runs import Row, Run
 
 
 def wise(
@@ -75,15 +78,14 @@ def wise(
 
     refuse_missing_folder(plot)
 
+    from counterpoint.evaluation import Line, draw, walk
     from counterpoint.models import LoadOptions
-    from counterpoint.train import wise_plot
-    from counterpoint.train.wise import Line, walk
 
     line = Line(base, tuned, LoadOptions(device, precision))
     if save is not None:
-        from counterpoint.train import wise_saving
+        from counterpoint.evaluation import refuse_other, save_at
 
-        wise_saving.refuse_other(save[1], line)  # now, and not after the evaluation
+        refuse_other(save[1], line)  # now, and not after the evaluation
     runs: list[Run] = []
     if benchmark:
         with progress_bars() as bars:
@@ -102,10 +104,10 @@ def wise(
             found = _found(chosen, runs, groups=groups or as_json)
         _print(found, runs, (base, tuned), groups=groups, as_json=as_json)
         if plot is not None:
-            wise_plot.draw(found, plot, f"from {base} to {tuned}")
+            draw(found, plot, f"from {base} to {tuned}")
             _say(f"drawn {plot}", as_json)
     if save is not None:
-        wise_saving.save_at(line, *save)
+        save_at(line, *save)
         _say(f"saved {save[1]}: use it as -m open_clip:local-dir:{save[1]}", as_json)
     _print_left_out(runs, allow_missing)
 
@@ -124,7 +126,7 @@ def read_alphas(text: str) -> list[float]:
 
 
 def _found(alphas: list[float], runs: list[Run], *, groups: bool) -> dict[float, list[Row]]:
-    from counterpoint.results import rows
+    from counterpoint.runs import rows
 
     return {alpha: rows(run, groups=groups) for alpha, run in zip(alphas, runs, strict=True)}
 
@@ -140,7 +142,7 @@ def _print(
     from dataclasses import replace
 
     from counterpoint.cli.tables import print_results
-    from counterpoint.results import as_json as plain
+    from counterpoint.runs import as_json as plain
 
     if as_json:
         print_json(
@@ -162,7 +164,7 @@ def _say(line: str, as_json: bool) -> None:
 
 
 def _print_left_out(runs: list[Run], allow_missing: bool) -> None:
-    from counterpoint.cli.left_out import report_left_out
+    from counterpoint.cli.tables import report_left_out
 
     notes = dict.fromkeys(n for run in runs for n in run.manifest["model_info"].get("notes", ()))
     for note in notes:

@@ -10,7 +10,7 @@ from typing import Final
 
 import httpx
 
-from counterpoint.errors import DataError
+from counterpoint._util.errors import DataError
 
 _BUSY: Final = {408, 425, 429}
 _ABSENT: Final = {403, 404, 410}  # stores that may not be listed say 403 for what they do not have

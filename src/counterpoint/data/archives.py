@@ -13,10 +13,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, BinaryIO, Final, Self
 
-from counterpoint.data.paths import inside
-from counterpoint.errors import DataError, reason
-from counterpoint.untrusted import shortened, shown
-from counterpoint.writing import locked
+from counterpoint._util.errors import DataError, reason
+from counterpoint._util.untrusted import inside, shortened, shown
+from counterpoint._util.writing import locked
 
 _CHUNK: Final = 1 << 20
 _FLOOR: Final = 1 << 30  # bytes that any archive may extract to

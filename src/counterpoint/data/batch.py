@@ -5,17 +5,17 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from operator import attrgetter
 from pathlib import Path
 from typing import Final
 
 import httpx
 
-from counterpoint.data.download import Begin, FetchError, Wanted, download, new_client
-from counterpoint.data.parts import Pause
-from counterpoint.errors import DataError
-from counterpoint.progress import Advance, Progress
+from counterpoint._util.errors import DataError
+from counterpoint._util.progress import Advance, Progress
+from counterpoint._util.writing import whole_file
+from counterpoint.data.download import Begin, FetchError, Pause, Wanted, download, new_client
 
 WORKERS: Final = 8
 _FEW: Final = 8  # up to so many files have a bar each, in bytes; more have one bar that counts them
@@ -115,3 +115,41 @@ class _Crew:
     def _check(self) -> None:
         if self.stop.is_set():
             raise _StoppedError
+
+
+# --- What came of getting a benchmark's files ---------------------------------------------------
+
+
+@dataclass(slots=True)
+class Report:
+    """What was done: files and archives that were fetched and that were there already.
+
+    `by_hand` are instructions for what only a person can get, `notes` those for what a benchmark
+    can do without. `listed` is a file that names all failures.
+    """
+
+    benchmark: str
+    fetched: int = 0
+    there: int = 0
+    failures: list[Failure] = field(default_factory=list)
+    by_hand: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    listed: Path | None = None
+
+    @property
+    def complete(self) -> bool:
+        return not self.failures and not self.by_hand
+
+    def list_failures(self, root: Path) -> None:
+        """All of them into a file; that of an earlier run goes once nothing fails."""
+        path = root / f"failed-{self.benchmark.replace('/', '-')}.txt"
+        lines = (f"{failure.path}\t{failure.reason}\n" for failure in self.failures)
+        try:
+            if self.failures:
+                with whole_file(path) as draft:
+                    draft.write_text("".join(lines), encoding="utf-8")
+                self.listed = path
+            else:
+                path.unlink(missing_ok=True)
+        except (OSError, DataError):  # a root that cannot be written to is a failure of its own
+            self.listed = None

@@ -1,11 +1,24 @@
-"""The kinds of sources that a data set can come from."""
+"""The catalogue: where each data set comes from, and what each benchmark needs.
+
+It is read from `catalogue.toml`, which is meant to be read by people too.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Final
-from urllib.parse import quote
+import functools
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import MISSING, dataclass, fields
+from importlib import resources
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote, urlsplit
+
+from counterpoint._util.errors import DataError, NotFoundError
+from counterpoint._util.registry import did_you_mean
+from counterpoint._util.untrusted import inside
+
+# --- The kinds of sources that a data set can come from -----------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,3 +125,163 @@ KINDS: Final[Mapping[str, type[Source]]] = {
 
 def addresses(mirrors: tuple[str, ...], name: str) -> tuple[str, ...]:
     return tuple(mirror.replace("{name}", quote(name)) for mirror in mirrors)
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """The sources of a benchmark. What is `optional` is told of, but not missed."""
+
+    annotations: tuple[Source, ...]
+    images: tuple[Source, ...] = ()
+    optional: tuple[Source, ...] = ()
+
+    def all(self) -> tuple[Source, ...]:
+        return tuple(dict.fromkeys((*self.annotations, *self.images, *self.optional)))
+
+
+@dataclass(frozen=True, slots=True)
+class Catalogue:
+    sources: Mapping[str, Source]
+    benchmarks: Mapping[str, Needs]
+
+
+@functools.cache
+def catalogue() -> Catalogue:
+    """The catalogue of the package."""
+    file = resources.files("counterpoint.data") / "catalogue.toml"
+    return read_catalogue(file.read_text(encoding="utf-8"), "catalogue.toml")
+
+
+def get_source(id: str) -> Source:
+    sources = catalogue().sources
+    if id not in sources:
+        raise NotFoundError(did_you_mean("source", id, sources))
+    return sources[id]
+
+
+def needs(benchmark: str) -> Needs:
+    """What a benchmark needs, by its id without options."""
+    known = catalogue().benchmarks
+    if benchmark not in known:
+        raise NotFoundError(did_you_mean("benchmark with files to get", benchmark, known))
+    return known[benchmark]
+
+
+# --- reading -----------------------------------------------------------------------------------
+
+
+def read_catalogue(text: str, name: str) -> Catalogue:
+    """A catalogue from TOML. One error names everything that is wrong with it."""
+    try:
+        document = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise DataError(f"{name}: not valid TOML: {error}.") from None
+    problems: list[str] = []
+    sources = {}
+    for id, row in document.get("sources", {}).items():
+        found = list(_source_problems(row, document["sources"]))
+        problems += [f"source {id!r}: {problem}" for problem in found]
+        if not found:
+            sources[id] = _source(id, row)
+    benchmarks = {}
+    for id, row in document.get("benchmarks", {}).items():
+        found = list(_needs_problems(row, document.get("sources", {})))
+        problems += [f"benchmark {id!r}: {problem}" for problem in found]
+        if not found and not problems:
+            parts = {part: tuple(sources[s] for s in ids) for part, ids in row.items()}
+            benchmarks[id] = Needs(**parts)
+    problems += [f"{key!r} is not known" for key in document.keys() - {"sources", "benchmarks"}]
+    if problems:
+        raise DataError(f"{name}: {'; '.join(problems)}.")
+    return Catalogue(sources, benchmarks)
+
+
+def _source(id: str, row: Mapping[str, Any]) -> Source:
+    values: dict[str, Any] = {key: tuple(v) if isinstance(v, list) else v for key, v in row.items()}
+    kind = KINDS[values.pop("kind")]
+    if kind is Files:
+        values["files"] = tuple(_file(entry) for entry in values["files"])
+        sizes = [file.size for file in values["files"]]
+        if None not in sizes:
+            values["size"] = sum(sizes)
+    return kind(id=id, **values)
+
+
+def _file(entry: str | Mapping[str, Any]) -> File:
+    return File(entry) if isinstance(entry, str) else File(**entry)
+
+
+_TYPES: Final[Mapping[str, tuple[type, str]]] = {
+    "size": (int, "a whole number"),
+    "gated": (bool, "true or false"),
+    **dict.fromkeys(("files", "mirrors", "holds", "patterns", "unpack"), (list, "a list")),
+}
+_TEXT: Final = (str, "a text")
+
+
+def _source_problems(row: Any, sources: Mapping[str, Any]) -> Iterator[str]:
+    kind = KINDS.get(row.get("kind", "")) if isinstance(row, dict) else None
+    if kind is None:
+        yield f"'kind' should be one of {', '.join(KINDS)}"
+        return
+    yield from _field_problems(kind, row, given={"id", "kind"})
+    targets = [row.get("target"), row.get("name", "-"), *_lists(row, "holds")]
+    if kind is Files:
+        for entry in _lists(row, "files"):
+            table = {"name": entry} if isinstance(entry, str) else entry
+            problems = list(_field_problems(File, table, given=set()))
+            yield from (f"file {entry!r}: {problem}" for problem in problems)
+            targets += [] if problems else [table["name"]]
+            if not problems and not table.get("url") and not row.get("mirrors"):
+                yield f"file {table['name']!r} has neither an address nor a mirror"
+    for target in targets:
+        if isinstance(target, str) and not _stays_inside(target):
+            yield f"{target!r} is not a name inside the data root"
+    if row.get("or_else") and sources.get(row["or_else"], {}).get("kind") != row["kind"]:
+        yield f"'or_else' {row['or_else']!r} is no source of {row['kind']}"
+    for mirror in _lists(row, "mirrors"):
+        if urlsplit(str(mirror)).scheme not in ("http", "https"):
+            yield f"{mirror!r} is not an http address"
+        elif kind in (Files, Images) and "{name}" not in mirror:
+            yield f"{mirror!r} has no {{name}}"
+
+
+def _field_problems(kind: type, row: Mapping[str, Any], given: set[str]) -> Iterator[str]:
+    known = {field.name: field for field in fields(kind)}
+    for key in row.keys() - known.keys() - given:
+        yield f"{key!r} is not known"
+    for key, field in known.items():
+        type_, called = _TYPES.get(key, _TEXT)
+        if key in row:
+            if not isinstance(row[key], type_) or row[key] == "":
+                yield f"{key!r} should be {called}"
+        elif field.default is MISSING and key not in given:
+            yield f"{key!r} is missing"
+
+
+def _needs_problems(row: Any, sources: Mapping[str, Any]) -> Iterator[str]:
+    if not isinstance(row, dict) or not row.get("annotations"):
+        yield "'annotations' is missing"
+        return
+    for part, ids in row.items():
+        if part not in ("annotations", "images", "optional") or not isinstance(ids, list):
+            yield f"{part!r} should be annotations, images or optional, and a list"
+            continue
+        for id in ids:
+            if id not in sources:
+                yield f"source {id!r} does not exist"
+            elif part == "annotations" and sources[id].get("kind") == "images":
+                yield f"source {id!r} holds images, not annotations"
+
+
+def _lists(row: Mapping[str, Any], key: str) -> list[Any]:
+    value = row.get(key)
+    return value if isinstance(value, list) else []
+
+
+def _stays_inside(name: str) -> bool:
+    try:
+        inside(Path(), name)
+    except DataError:
+        return False
+    return True

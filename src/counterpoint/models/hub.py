@@ -3,17 +3,179 @@
 from __future__ import annotations
 
 import ssl
+import sys
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
 from huggingface_hub import constants
 
-from counterpoint.errors import ModelError, reason
-from counterpoint.untrusted import shortened
+from counterpoint._util.errors import ModelError, reason
+from counterpoint._util.untrusted import parse_json, shortened
+from counterpoint.models.registry import LoadOptions
+
+# Python code that comes with a model: looked for in its configs, and not run unless it is trusted.
+#
+# transformers and diffusers import Python files of a model's folder or repository where a config
+# names them (`auto_map`). They do so if `trust_remote_code` is set, which open_clip takes from the
+# model's own config, or if `y` is typed when they ask. Here the option of the command decides, and
+# nothing else.
+
+
+# Both have a function `check_imports`, which they call before they import a file of a model.
+_LIBRARIES: Final = {
+    "transformers": "transformers.dynamic_module_utils",
+    "diffusers": "diffusers.utils.dynamic_modules_utils",
+}
+_KEYS: Final = ("auto_map", "auto_mapping", "trust_remote_code")
+_PATTERNS: Final = ("*config*.json", "model_index.json")
+_LARGEST: Final = 32 * 2**20  # bytes of a config
+
+
+@dataclass(eq=False, slots=True)
+class _Loading:
+    id: str
+    trusted: bool
+    refused: str = ""
+
+
+_under_way: list[_Loading] = []  # in all threads: one that is not trusted is enough to refuse
+_watched: set[str] = set()
+
+
+@contextmanager
+def guarded(id: str, source: Path | str | None, options: LoadOptions) -> Iterator[None]:
+    """Load a model inside: no code of its own is run, and nobody is asked, unless it is trusted.
+
+    `source` is its folder or its repository on the hub, whose configs are examined first. What a
+    config leads to (another folder or repository) is covered as well: the libraries' own functions
+    refuse while this is open.
+    """
+    if not options.trust_remote_code and source is not None:
+        _refuse_configs(id, source)
+    _watch_libraries()
+    loading = _Loading(id, options.trust_remote_code)
+    _under_way.append(loading)
+    try:
+        yield
+    except Exception:
+        if loading.refused:
+            raise _refusal(id, loading.refused) from None
+        raise
+    finally:
+        _under_way.remove(loading)
+    if loading.refused:  # and a library went on without it: half a model
+        raise _refusal(id, loading.refused)
+
+
+def _refusal(id: str, what: str) -> ModelError:
+    return ModelError(
+        f"{id}: {what}, which is not run; take it out to use the library's own classes, or let "
+        "`counterpoint eval --trust-remote-code` run it if you trust its authors."
+    )
+
+
+# --- configs -----------------------------------------------------------------------------------
+
+
+def _refuse_configs(id: str, source: Path | str) -> None:
+    folder = Path(source)
+    if not folder.is_dir():
+        found = _fetched(str(source))
+        if found is None:
+            return
+        folder = found
+    for pattern in _PATTERNS:
+        for path in sorted((*folder.glob(pattern), *folder.glob(f"*/{pattern}"))):
+            if key := _code_in(_read(id, path)):
+                where = path.relative_to(folder)
+                raise _refusal(id, f"{shortened(where)} names code of its own ({key})")
+
+
+def _fetched(repo: str) -> Path | None:
+    """The folder of a repository's configs; none if it cannot be had: loading it will say why."""
+    from huggingface_hub import snapshot_download
+
+    try:
+        return Path(snapshot_download(repo, allow_patterns=list(_PATTERNS)))
+    except Exception:  # the library and its HTTP client raise anything
+        return None
+
+
+def _read(id: str, path: Path) -> object:
+    try:
+        if path.stat().st_size > _LARGEST:
+            raise ModelError(f"{id}: {path.name} is too large for a config.")
+        return parse_json(path.read_bytes(), f"{id}: {shortened(path.name)}", ModelError)
+    except OSError as error:
+        raise ModelError(f"{id}: {path}: cannot be read: {reason(error)}.") from None
+
+
+def _code_in(config: object) -> str:
+    """The key by which a config leads to code, wherever it stands; nothing if there is none."""
+    left = [config]
+    while left:
+        value = left.pop()
+        if isinstance(value, list):
+            left += value
+        elif isinstance(value, dict):
+            for key, inner in value.items():
+                if inner and (
+                    key in _KEYS or (key.endswith("_implementation") and _is_repo(inner))
+                ):
+                    return str(key)
+            left += value.values()
+    return ""
+
+
+def _is_repo(value: object) -> bool:
+    """Whether an `attn_implementation` is not one of the library's but compiled code of the hub."""
+    return not isinstance(value, str) or "/" in value
+
+
+# --- libraries ---------------------------------------------------------------------------------
+
+
+def _watch_libraries() -> None:
+    for package, name in _LIBRARIES.items():
+        # open_clip imports transformers when it needs it; nothing but our own code uses diffusers.
+        if name in _watched or (package == "diffusers" and package not in sys.modules):
+            continue
+        try:
+            module: Any = import_module(name)
+        except ImportError:  # not installed
+            continue
+        _watch(module)
+        _watched.add(name)
+
+
+def _watch(module: Any) -> None:
+    original = module.check_imports
+
+    def check_imports(file: Any) -> Any:
+        _refuse(f"{shortened(Path(file).name)} is code of its own")
+        return original(file)
+
+    def answer(question: object = "") -> str:
+        _refuse("it brings code of its own")
+        return "y" if _under_way else input(question)
+
+    module.check_imports, module.input = check_imports, answer
+
+
+def _refuse(what: str) -> None:
+    """Raise if any of the models that are being loaded is not trusted."""
+    refused = [loading for loading in _under_way if not loading.trusted]
+    for loading in refused:
+        loading.refused = what
+    if refused:
+        raise ModelError(f"{what}, which is not run.")
+
 
 _PATIENCE: Final = 5.0  # seconds
 

@@ -13,9 +13,9 @@ from typing import Any, Final, ParamSpec, TypeVar
 import numpy as np
 import torch
 
-from counterpoint.errors import ModelError, NotFoundError
-from counterpoint.models import PRECISIONS, LoadOptions
-from counterpoint.registry import did_you_mean
+from counterpoint._util.errors import ModelError, NotFoundError
+from counterpoint._util.registry import did_you_mean
+from counterpoint.models.registry import PRECISIONS, LoadOptions
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -1,1 +1,8 @@
-"""From cases to scores: plan what is unique, encode it once, keep it, compare in float32."""
+"""From cases to scores: plan what is unique, encode it once, keep it, compare in float32.
+
+Knows the kinds of model (`kinds`), and no model.
+"""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -17,15 +17,14 @@ from typing import Final, NamedTuple, Protocol
 
 import numpy as np
 
+from counterpoint._util.errors import ModelError
+from counterpoint._util.store import digest
 from counterpoint.cases import Cases
-from counterpoint.errors import ModelError
+from counterpoint.images import Picture
 from counterpoint.scoring.engine import stored
 from counterpoint.scoring.items import Item, fill_items
-from counterpoint.scoring.left_out import Scored, kept_pairs
-from counterpoint.scoring.pictures import Picture
-from counterpoint.scoring.plan import Plan, make_plan
-from counterpoint.scoring.store import digest
-from counterpoint.scoring.work import Work
+from counterpoint.scoring.kinds import Work
+from counterpoint.scoring.plan import Plan, Scored, kept_pairs, make_plan
 
 COIN: Final = 1e-3  # shares of 32 captions are at least 1 / 62 apart
 MOST: Final = 32  # captions of an image: every two of them are compared, 496 choices for 32

@@ -7,15 +7,11 @@ from functools import partial
 
 import numpy as np
 
+from counterpoint._util.errors import ModelError, StoreError
+from counterpoint._util.store import Store
 from counterpoint.cases import TEXT, Cases
-from counterpoint.errors import ModelError, StoreError
-from counterpoint.protocols import Overlong
-from counterpoint.scoring.encode import (
-    caption_keys,
-    encode_captions,
-    encode_images,
-    fill,
-)
+from counterpoint.metrics import Overlong
+from counterpoint.scoring.encode import caption_keys, encode_captions, encode_images, fill
 from counterpoint.scoring.items import fill_items
 from counterpoint.scoring.kinds import (
     BenchmarkScorer,
@@ -24,21 +20,22 @@ from counterpoint.scoring.kinds import (
     Model,
     PairScorer,
     TableScorer,
+    Work,
     check_kind,
 )
-from counterpoint.scoring.left_out import (
+from counterpoint.scoring.plan import (
+    Pairs,
+    Plan,
     Scored,
     TokenCounts,
     foretell,
     kept_pairs,
     leave_out_images,
     leave_out_overlong,
+    make_plan,
     used_captions,
     used_images,
 )
-from counterpoint.scoring.plan import Pairs, Plan, make_plan
-from counterpoint.scoring.store import Store
-from counterpoint.scoring.work import Work
 
 _PIECE = 16_384  # pairs whose vectors are laid side by side at a time
 _DENSE = 1_000_000  # pairs from which a matrix product pays

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from counterpoint.errors import ImageError, ModelError
+from counterpoint._util.errors import ImageError, ModelError
+from counterpoint._util.store import digest
 from counterpoint.scoring.encode import broken_pictures, fill
 from counterpoint.scoring.kinds import Announcing, RefusedInputsError
-from counterpoint.scoring.left_out import Scored, leave_out_images, leave_out_items, used_images
-from counterpoint.scoring.plan import Plan
-from counterpoint.scoring.store import digest
+from counterpoint.scoring.plan import Plan, Scored, leave_out_images, leave_out_items, used_images
 
 if TYPE_CHECKING:
-    from counterpoint.scoring.work import Work
+    from counterpoint.scoring.kinds import Work
+
 
 _HOPELESS: Final = 32  # questions
 _IMAGES: Final = 4  # with so many images: one may be refused with every text

@@ -7,19 +7,21 @@ preprocessing, precision), which keys what the store keeps of it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, get_args, runtime_checkable
 
-from counterpoint.errors import ModelError
+from counterpoint._util.errors import ModelError
+from counterpoint._util.progress import Progress
+from counterpoint._util.store import Store
 
 if TYPE_CHECKING:
     import numpy as np
     from PIL import Image
 
     from counterpoint.cases import Cases
-    from counterpoint.protocols import Overlong
-    from counterpoint.scoring.left_out import Scored
-    from counterpoint.scoring.pictures import Picture
-    from counterpoint.scoring.work import Work
+    from counterpoint.images import Picture
+    from counterpoint.metrics import Overlong
+    from counterpoint.scoring.plan import Scored
 
 
 @runtime_checkable
@@ -141,3 +143,15 @@ class Described(Protocol):
     """A model that says what should be recorded of it: device, precision, versions, notes."""
 
     def describe(self) -> Mapping[str, Any]: ...
+
+
+# --- What scoring works with --------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """Where results are kept, how many items are tried at a time, and who is told of progress."""
+
+    store: Store
+    batch: int
+    progress: Progress

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 import polars as pl
 
-from counterpoint.cases import PROMPTS, Cases, ImageRef
-from counterpoint.layout import Layout, offsets
-from counterpoint.scoring.pictures import Picture
+from counterpoint._util.errors import ImageError
+from counterpoint._util.progress import Progress
+from counterpoint.cases import PROMPTS, Cases, ImageRef, Layout, is_gallery, offsets
+from counterpoint.images import Picture
+from counterpoint.metrics import Overlong
 
 
 class Pairs(NamedTuple):
@@ -125,3 +127,162 @@ def _codes(values: pl.Series) -> tuple[np.ndarray, np.ndarray]:
 def _any_in(marks: np.ndarray, starts: np.ndarray) -> np.ndarray:
     """Whether any of each case's marks is set; no case is empty."""
     return np.logical_or.reduceat(marks, starts[:-1])
+
+
+# --- What a benchmark's scores will be, and what has to be left out of them, with the reason ----
+
+
+_LINES: Final = 20_000  # images whose vectors are in memory at a time
+_PAIRS: Final = 2_000_000  # pairs that are numbered at a time
+
+
+@dataclass(slots=True)
+class Scored:
+    """A benchmark's scores: one per pair, flat, NaN where something is left out.
+
+    A gallery loses images that cannot be had; any other case is left out as a whole.
+    """
+
+    scores: np.ndarray
+    left_out: dict[int, str] = field(default_factory=dict)  # row of the case: why
+    lost_images: dict[int, dict[int, str]] = field(default_factory=dict)  # row: image: why
+    cut_captions: int = 0
+
+
+def kept_pairs(plan: Plan, scored: Mapping[str, Scored]) -> Iterator[tuple[str, Pairs]]:
+    """The pairs that are not left out, some at a time, with their benchmark's name."""
+    for name, share in plan.shares.items():
+        for lines in share.layout.pieces(_kept_lines(share, scored[name]), _LINES, _PAIRS):
+            if len(lines):
+                yield name, share.pairs(lines)
+
+
+def _kept_lines(share: Share, scored: Scored) -> np.ndarray:
+    layout = share.layout
+    kept = np.ones(layout.images[-1], dtype=bool)
+    if scored.left_out:
+        kept[layout.lines(np.array(list(scored.left_out)))] = False
+    for row, images in scored.lost_images.items():
+        kept[layout.images[row] + np.array(list(images))] = False
+    return np.flatnonzero(kept)
+
+
+def used_images(plan: Plan, scored: Mapping[str, Scored]) -> np.ndarray:
+    """The numbers of the images that are needed for what is not left out."""
+    return _marked(len(plan.pictures), (pairs.images for _, pairs in kept_pairs(plan, scored)))
+
+
+def used_captions(plan: Plan, scored: Mapping[str, Scored]) -> np.ndarray:
+    return _marked(len(plan.captions), (pairs.captions for _, pairs in kept_pairs(plan, scored)))
+
+
+def _marked(count: int, numbers: Iterable[np.ndarray]) -> np.ndarray:
+    marks = np.zeros(count, dtype=bool)
+    for some in numbers:
+        marks[some] = True
+    return np.flatnonzero(marks)
+
+
+def leave_out_overlong(
+    limit: int | None,
+    plan: Plan,
+    lengths: TokenCounts,
+    overlong: Mapping[str, Overlong],
+    scored: Mapping[str, Scored],
+) -> None:
+    """`limit` is how many tokens the model takes."""
+    captions, images = (lengths.captions, lengths.images)
+    if limit is None or max(captions.max(initial=0), images.max(initial=0)) <= limit:
+        return
+    for name, share in plan.shares.items():
+        long_captions, long_images = captions > limit, images > limit
+        if overlong[name] == "cut":
+            scored[name].cut_captions = sum(
+                len(np.unique(used[marks[used]]))
+                for used, marks in ((share.captions, long_captions), (share.images, long_images))
+            )
+            continue
+        marked = share.cases_with_caption(long_captions) | share.cases_with_image(long_images)
+        for row in np.flatnonzero(marked).tolist():
+            longest = max(*captions[share.captions_of(row)], *images[share.images_of(row)])
+            scored[name].left_out[row] = (
+                f"caption too long: {longest} tokens, the model takes {limit}."
+            )
+
+
+def foretell(plan: Plan, scored: Mapping[str, Scored], progress: Progress) -> None:
+    """Tell before the work of benchmarks that will lose most of their cases, or gallery images."""
+    gone = np.array([_is_missing(picture) for picture in plan.pictures], dtype=bool)
+    for name, share in plan.shares.items():
+        images, missing = len(share.images), int(gone[share.images].sum())
+        lost = np.zeros(len(share.layout.images) - 1, dtype=bool)
+        lost[list(scored[name].left_out)] = True
+        overlong = int(lost.sum())
+        if is_gallery(images, len(share.captions)) and len(lost) == 1:
+            if missing * 2 > images:
+                progress.note(f"on {name}: {missing:,} of {images:,} images are not there.")
+            continue
+        lost |= share.cases_with_image(gone)
+        if lost.sum() * 2 > len(lost):
+            progress.note(
+                f"on {name}: {lost.sum():,} of {len(lost):,} cases will be left out (cases with a "
+                f"caption too long for the model: {overlong:,}; images that are not there: "
+                f"{missing:,} of {images:,})."
+            )
+
+
+def _is_missing(picture: Picture) -> bool:
+    try:
+        file = picture.file()
+    except ImageError:
+        return True
+    return file is not None and not file.is_file()
+
+
+class TokenCounts(NamedTuple):
+    """The tokens of a plan's captions, and of its images where these are texts (else 0)."""
+
+    captions: np.ndarray
+    images: np.ndarray
+
+
+def leave_out_items(
+    plan: Plan, refused: Mapping[tuple[int, ...], str], scored: Mapping[str, Scored]
+) -> None:
+    """`refused` says why the model does not score an image (the first number) with some texts."""
+    items_of: dict[int, list[tuple[int, ...]]] = {}
+    for item in refused:
+        items_of.setdefault(item[0], []).append(item)
+    marked = np.zeros(len(plan.pictures), dtype=bool)
+    marked[list(items_of)] = True
+    for name, share in plan.shares.items():
+        for row in np.flatnonzero(share.cases_with_image(marked)).tolist():
+            texts = set(plan.prompts_of(share.captions_of(row))[0].tolist())
+            found = (
+                (place, next((i for i in items_of.get(image, ()) if texts.issuperset(i[1:])), None))
+                for place, image in enumerate(share.images_of(row).tolist())
+            )
+            _lose(share, row, {n: refused[item] for n, item in found if item}, scored[name])
+
+
+def leave_out_images(plan: Plan, failures: Mapping[int, str], scored: Mapping[str, Scored]) -> None:
+    """`failures` says of the plan's images why they cannot be had."""
+    failed = np.zeros(len(plan.pictures), dtype=bool)
+    failed[list(failures)] = True
+    for name, share in plan.shares.items():
+        for row in np.flatnonzero(share.cases_with_image(failed)).tolist():
+            images = enumerate(share.images_of(row).tolist())
+            lost = {place: failures[i] for place, i in images if i in failures}
+            _lose(share, row, lost, scored[name])
+
+
+def _lose(share: Share, row: int, lost: Mapping[int, str], scored: Scored) -> None:
+    """A gallery goes on without some of its images; any other case is left out."""
+    if not lost:
+        return
+    count, all_lost = len(share.images_of(row)), {**scored.lost_images.get(row, {}), **lost}
+    if is_gallery(count, len(share.captions_of(row))) and len(all_lost) < count:
+        scored.lost_images[row] = all_lost
+    else:
+        scored.lost_images.pop(row, None)
+        scored.left_out.setdefault(row, next(iter(lost.values())))

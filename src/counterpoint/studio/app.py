@@ -13,17 +13,15 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import FileResponse, Response
 from starlette.staticfiles import StaticFiles
 
-from counterpoint.errors import CounterpointError
+from counterpoint._util.errors import CounterpointError
 from counterpoint.studio.browse.home import home_router
 from counterpoint.studio.browse.library import Library
-from counterpoint.studio.browse.router import browse_router
-from counterpoint.studio.htmx import htmx_file
+from counterpoint.studio.browse.pages import browse_router
 from counterpoint.studio.pictures import Gallery
-from counterpoint.studio.security import HEADERS, Guard, Refused
-from counterpoint.studio.shield import Shield
-from counterpoint.studio.trying.models import Models
-from counterpoint.studio.trying.router import try_router
-from counterpoint.studio.web import STATIC, Web
+from counterpoint.studio.playground.pages import try_router
+from counterpoint.studio.playground.scores import Models
+from counterpoint.studio.security import HEADERS, Guard, Refused, Shield
+from counterpoint.studio.web import STATIC, Web, htmx_file
 
 _TITLES: Final = {
     400: "That was not understood",

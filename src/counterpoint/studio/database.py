@@ -35,10 +35,9 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
-from counterpoint.command_line import recorded_command
-from counterpoint.errors import CounterpointError, reason
+from counterpoint._util.errors import CounterpointError, reason
+from counterpoint._util.untrusted import recorded_command, shortened, shown
 from counterpoint.studio.security import keep_private
-from counterpoint.untrusted import shortened, shown
 
 T = TypeVar("T")
 _BUSY_MS: Final = 30_000

@@ -18,8 +18,8 @@ from PIL import Image
 from starlette.requests import Request
 from starlette.responses import Response
 
-from counterpoint.errors import ImageError
-from counterpoint.scoring.pictures import Picture
+from counterpoint._util.errors import ImageError
+from counterpoint.images import Picture
 from counterpoint.studio.security import Refused
 
 T = TypeVar("T")

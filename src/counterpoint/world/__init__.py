@@ -1,5 +1,9 @@
 """The synthetic world: the embedded default, where the truth of every caption is known.
 
-`lexicon` holds the words, `scene` the scene graph, `grammar` captions as statements (written, read
-back and judged against a scene), `draw` the pictures, `edits` the hard positives and negatives.
+Scenes, their captions, edits of both, and pictures; one by one for benchmarks, and as arrays for
+training. Knows nothing of benchmarks or models.
 """
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

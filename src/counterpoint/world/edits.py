@@ -24,10 +24,19 @@ from typing import Final, TypeVar
 
 import numpy as np
 
-from counterpoint.world.captions import leads
-from counterpoint.world.grammar import Phrase, Statement, holds, write
-from counterpoint.world.lexicon import ATTRIBUTES, CONVERSE, RELATIONS, SYNONYMS
-from counterpoint.world.scene import KINDS, Attribute, Scene, Thing, free_places, sample_scene
+from counterpoint.world.grammar import Phrase, Statement, holds, leads, write
+from counterpoint.world.scenes import (
+    ATTRIBUTES,
+    CONVERSE,
+    KINDS,
+    RELATIONS,
+    SYNONYMS,
+    Attribute,
+    Scene,
+    Thing,
+    free_places,
+    sample_scene,
+)
 
 HORIZONTAL: Final = ("left of", "right of")
 T = TypeVar("T")

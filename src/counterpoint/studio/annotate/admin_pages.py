@@ -13,9 +13,9 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
-from counterpoint.errors import CounterpointError, DataError, NotFoundError
-from counterpoint.metric_registry import METRICS
-from counterpoint.results import Row, rows
+from counterpoint._util.errors import CounterpointError, DataError, NotFoundError
+from counterpoint.metrics import METRICS
+from counterpoint.runs import Row, rows
 from counterpoint.studio.annotate.campaigns import (
     CampaignError,
     Order,
@@ -29,8 +29,8 @@ from counterpoint.studio.annotate.campaigns import (
 from counterpoint.studio.annotate.exporting import answers_csv, export
 from counterpoint.studio.annotate.human import human_run
 from counterpoint.studio.annotate.kinds import KINDS
+from counterpoint.studio.annotate.material import Wanted, described
 from counterpoint.studio.annotate.outcomes import Outcome, outcome_of
-from counterpoint.studio.annotate.sources import Wanted, described
 from counterpoint.studio.browse.library import Library
 from counterpoint.studio.database import Database
 from counterpoint.studio.security import Refused

@@ -2,30 +2,182 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
 from fastapi import APIRouter
+from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import FormData
 from starlette.requests import Request
 from starlette.responses import Response
 
-from counterpoint.studio.annotate.answers import flag, give
-from counterpoint.studio.annotate.assignment import next_showing
-from counterpoint.studio.annotate.kinds import ASKS, AnswerError
-from counterpoint.studio.annotate.questions import Question, Shown
-from counterpoint.studio.annotate.screens import (
-    NO_PAGE,
-    progress_of,
-    read_answer,
-    read_note,
-    screen_of,
-    seat_of,
-    showing_of,
+from counterpoint.studio.annotate.answers import flag, give, last_answer, last_flag
+from counterpoint.studio.annotate.assignment import left_for, next_showing
+from counterpoint.studio.annotate.campaigns import link
+from counterpoint.studio.annotate.kinds import (
+    ASKS,
+    SKIP,
+    AnswerError,
+    Ask,
+    Kind,
+    find_kind,
+    ranks_of,
 )
-from counterpoint.studio.database import Database
+from counterpoint.studio.annotate.questions import Question, Shown
+from counterpoint.studio.database import Annotator, Campaign, Database, Item, Showing
 from counterpoint.studio.pictures import Gallery
-from counterpoint.studio.security import Refused
+from counterpoint.studio.security import Refused, same
 from counterpoint.studio.web import Number, Web, checked_form, see_other
+
+# What a page of a question shows, from what the database has; and a form's answer read back.
+
+
+NOTE: Final = 500  # characters
+NO_PAGE: Final = "There is no such page."
+
+
+@dataclass(frozen=True, slots=True)
+class Seat:
+    """An annotator at work."""
+
+    annotator: Annotator
+    campaign: Campaign
+
+    @property
+    def kind(self) -> Kind:
+        return find_kind(self.campaign.kind)
+
+    @property
+    def base(self) -> str:
+        return link(self.annotator.token)
+
+
+def seat_of(session: Session, token: str) -> Seat:
+    """Whose personal link it is; nobody's is answered like any page that is not there."""
+    found = session.execute(
+        select(Annotator, Campaign)
+        .join(Campaign, Campaign.id == Annotator.campaign_id)
+        .where(Annotator.token == token)
+    ).first()
+    if found is None or not same(found[0].token, token):
+        raise Refused(NO_PAGE, 404)
+    return Seat(found[0], found[1])
+
+
+def showing_of(session: Session, seat: Seat, number: int) -> tuple[Showing, Item]:
+    """The `number`-th item that this annotator got; others' are not to be had."""
+    found = session.execute(
+        select(Showing, Item)
+        .join(Item, Item.id == Showing.item_id)
+        .where(Showing.annotator_id == seat.annotator.id, Showing.number == number)
+    ).first()
+    if found is None:
+        raise Refused(NO_PAGE, 404)
+    return found[0], found[1]
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Showings that were answered or skipped, checks too, and how many more there can be."""
+
+    answered: int
+    left: int
+
+    @property
+    def total(self) -> int:
+        return self.answered + self.left
+
+
+def progress_of(session: Session, seat: Seat) -> Progress:
+    counts = dict(
+        session.execute(
+            select(Showing.answered, func.count())
+            .where(Showing.annotator_id == seat.annotator.id)
+            .group_by(Showing.answered)
+        )
+        .tuples()
+        .all()
+    )
+    left = left_for(session, seat.campaign, seat.annotator) + counts.get(False, 0)
+    return Progress(counts.get(True, 0), left)
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One thing to choose: at `position` on the screen, with its caption if it has one."""
+
+    position: int
+    caption: str
+    chosen: bool
+    rank: int  # 0 if none was given
+
+
+@dataclass(frozen=True, slots=True)
+class Screen:
+    """Everything the template of a question needs."""
+
+    number: int
+    ask: Ask
+    options: tuple[Option, ...]
+    caption: str  # beside images to choose from
+    extra_chosen: bool
+    answered: bool
+    skipped: bool
+    note: str | None  # of a flag
+
+    @property
+    def previous(self) -> int | None:
+        return self.number - 1 or None
+
+
+def screen_of(session: Session, showing: Showing, item: Item) -> Screen:
+    """A question as this annotator sees it, with the answer that counts so far."""
+    ask, question = ASKS[item.ask], Question.of(item.question)
+    last = last_answer(session, showing)
+    value = "" if last is None or last.value == SKIP else last.value
+    raised = last_flag(session, showing)
+    ranks = ranks_of(value) if ask.ranked and value else [0] * len(showing.layout)
+    captions = question.captions if ask.options == "captions" else ("",) * len(showing.layout)
+    options = tuple(
+        Option(position, captions[option], not ask.ranked and value == str(option), ranks[option])
+        for position, option in enumerate(showing.layout)
+    )
+    caption = question.captions[0] if ask.options == "images" else ""
+    extra = bool(ask.extra) and value == ask.extra
+    return Screen(
+        showing.number,
+        ask,
+        options,
+        caption,
+        extra,
+        bool(value),
+        last is not None and not value,
+        None if raised is None else raised.note,
+    )
+
+
+def read_answer(form: Mapping[str, Any], showing: Showing, item: Item) -> str:
+    """The answer in a form, whose options are numbered as they were shown."""
+    if form.get("skip"):
+        return SKIP
+    ask, layout = ASKS[item.ask], showing.layout
+    if ask.ranked:
+        ranks = [str(form.get(f"rank{layout.index(option)}", "")) for option in sorted(layout)]
+        return ask.read(",".join(ranks), len(layout))
+    chosen = {str(position): str(option) for position, option in enumerate(layout)}
+    answer = str(form.get("answer", ""))
+    return ask.read(chosen.get(answer, answer), len(layout))
+
+
+def read_note(form: Mapping[str, Any]) -> str | None:
+    """What a form reports of its item; None if nothing."""
+    note = " ".join(str(form.get("note", "")).replace("\0", "").split())
+    if len(note) > NOTE:
+        raise AnswerError(f"The note is longer than {NOTE} characters.")
+    return note if note or form.get("flagged") else None
 
 
 def annotator_router(web: Web, database: Database) -> APIRouter:

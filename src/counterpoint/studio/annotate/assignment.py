@@ -17,8 +17,7 @@ from sqlalchemy import ColumnElement, and_, exists, func, select, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session, aliased
 
-from counterpoint.studio.annotate.campaigns import PRIME
-from counterpoint.studio.annotate.checks import block_length
+from counterpoint.studio.annotate.campaigns import PRIME, block_length
 from counterpoint.studio.annotate.kinds import ASKS
 from counterpoint.studio.annotate.questions import Question, chance
 from counterpoint.studio.database import Annotator, Campaign, Item, Showing, now

@@ -15,9 +15,9 @@ import polars as pl
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from counterpoint.case_files import write_cases
-from counterpoint.cases import Cases
-from counterpoint.errors import DataError
+from counterpoint._util.errors import DataError
+from counterpoint._util.writing import whole_file
+from counterpoint.cases import Cases, write_cases
 from counterpoint.runs import file_digest
 from counterpoint.studio.annotate.answers import Judgement, newest
 from counterpoint.studio.annotate.human import in_full
@@ -25,7 +25,6 @@ from counterpoint.studio.annotate.kinds import ASKS, NONE, RANK, SKIP, ranks_of
 from counterpoint.studio.annotate.outcomes import Outcome, is_accepted, majority, votes
 from counterpoint.studio.annotate.questions import Question, Subject
 from counterpoint.studio.database import Annotator, Answer, Campaign, Flag, Item, Showing
-from counterpoint.writing import whole_file
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +80,7 @@ def _nothing(outcome: Outcome, left_out: Counter[str]) -> DataError:
 
 
 def _export_pairs(outcome: Outcome, out: Path) -> Exported:
-    from counterpoint.generate.pairs import SCHEMA, read_about, read_pairs, rebased, write_pairs
+    from counterpoint.generation import SCHEMA, read_about, read_pairs, rebased, write_pairs
 
     source = Path(outcome.campaign.source["source"])
     if not source.is_file() or file_digest(source) != outcome.campaign.source["digest"]:

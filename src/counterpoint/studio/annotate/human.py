@@ -32,10 +32,10 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from counterpoint._util.errors import DataError
+from counterpoint._util.untrusted import recorded_command
 from counterpoint.cases import Case, Cases, ImageRef
-from counterpoint.command_line import recorded_command
-from counterpoint.errors import DataError
-from counterpoint.protocols import get_protocol
+from counterpoint.metrics import get_protocol
 from counterpoint.runs import Part, Run
 from counterpoint.studio.annotate.answers import Judgement
 from counterpoint.studio.annotate.kinds import ASKS, BOTH, NONE, Ask, ranks_of
@@ -185,7 +185,7 @@ def _cases(scored: Sequence[_Scored], source: str) -> Cases:
 
 def in_full(case: Case, roots: Sequence[str | None], out: str = "\0") -> Case:
     """A case whose image paths start from the folder `out`, or else from nowhere."""
-    from counterpoint.generate.export.image_paths import ImagePaths
+    from counterpoint.generation.export import ImagePaths
 
     images = tuple(
         ImageRef(ImagePaths(root or ".", root or ".", out).image(image.path), image.box)

@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from counterpoint.errors import CounterpointError, NotFoundError
-from counterpoint.registry import did_you_mean
+from counterpoint._util.errors import CounterpointError, NotFoundError
+from counterpoint._util.registry import did_you_mean
 
 Options = Literal["images", "captions"]
 NONE: Final = "none"

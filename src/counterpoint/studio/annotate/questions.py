@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from counterpoint._util.errors import CaseError
 from counterpoint.cases import TEXT, Case, ImageRef
-from counterpoint.errors import CaseError
-from counterpoint.scoring.pictures import Picture
+from counterpoint.images import Picture
 from counterpoint.studio.annotate.kinds import BEST, RANK, TO_TEXT, WHICH, Ask
 
 

@@ -8,8 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from counterpoint.studio.browse.index import Index
-from counterpoint.studio.browse.outcomes import OUTCOMES, code_of
+from counterpoint.studio.browse.index import OUTCOMES, Index, code_of
 from counterpoint.studio.security import Refused
 from counterpoint.studio.web import whole_number
 

@@ -8,9 +8,8 @@ from starlette.responses import Response
 
 from counterpoint.studio.browse.library import Library
 from counterpoint.studio.browse.numbers import Table, numbers_table
-from counterpoint.studio.htmx import has_htmx
 from counterpoint.studio.security import same
-from counterpoint.studio.web import Web, require_admin, see_other
+from counterpoint.studio.web import Web, has_htmx, require_admin, see_other
 
 
 def home_router(web: Web, library: Library) -> APIRouter:

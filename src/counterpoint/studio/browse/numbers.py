@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from counterpoint.metric_registry import METRICS
-from counterpoint.results import Row
-from counterpoint.statistics import ALL
+from counterpoint.metrics import ALL, METRICS, TIES, hangs_on_ties, heading
+from counterpoint.runs import Row
 from counterpoint.studio.browse.library import Library, Listed
 from counterpoint.studio.security import Refused
 from counterpoint.studio.web import url
-from counterpoint.wording import TIES, hangs_on_ties, heading
 
 
 @dataclass(frozen=True, slots=True)

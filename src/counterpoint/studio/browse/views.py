@@ -7,12 +7,10 @@ from typing import Final
 
 import numpy as np
 
-from counterpoint.cases import PROMPTS, TEXT, Case, Cases
-from counterpoint.galleries import is_gallery
-from counterpoint.scoring.pictures import WORLD
-from counterpoint.studio.browse.index import Index
+from counterpoint.cases import PROMPTS, TEXT, Case, Cases, is_gallery
+from counterpoint.images import WORLD
+from counterpoint.studio.browse.index import Index, name_of
 from counterpoint.studio.browse.library import Listed
-from counterpoint.studio.browse.outcomes import name_of
 from counterpoint.studio.web import url
 
 SHADES: Final = 10  # of the heat map: shade 0 is the case's lowest score, the last its highest

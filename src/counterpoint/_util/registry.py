@@ -1,0 +1,90 @@
+"""Lazy registries: a name maps to `module:attribute`, imported when first asked for.
+
+Third parties add to them by entry points in the groups `counterpoint.models`,
+`counterpoint.benchmarks`, `counterpoint.rules` and `counterpoint.losses`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, Final
+
+from counterpoint._util.errors import CounterpointError, NotFoundError, PluginError
+from counterpoint._util.untrusted import shortened, shown
+
+_LISTED: Final = 12
+
+
+def did_you_mean(kind: str, name: str, known: Iterable[str]) -> str:
+    """One sentence: what was not found, what may have been meant, what there is.
+
+    Of names that are equally near, the first is suggested.
+    """
+    names = sorted(known) if isinstance(known, set | frozenset) else list(known)
+    ordered = sorted(names)
+    listed = ", ".join(ordered[:_LISTED]) + (", ..." if len(ordered) > _LISTED else "")
+    hint = "".join(f" Did you mean {found!r}?" for found in near(name, names)[:1])
+    return f"no {kind} is called {shown(name)}.{hint} Known: {listed}."
+
+
+def near(name: str, known: Iterable[str]) -> list[str]:
+    """The known names that may have been meant, best first.
+
+    Those that hold every word of the name, fewest other words first; else the one that is nearest
+    letter by letter.
+    """
+    names = list(known)
+    words = _words(name)
+    holding = [one for one in names if words and words <= _words(one)]
+    if holding:
+        return sorted(holding, key=lambda one: len(_words(one)))
+    plain = {one.lower(): one for one in reversed(names)}
+    return [plain[close] for close in get_close_matches(name.lower(), plain, n=1, cutoff=0.5)]
+
+
+def _words(name: str) -> set[str]:
+    return set(re.findall(r"[a-z]+|[0-9]+", name.lower()))
+
+
+class Registry:
+    """Names of one kind of thing."""
+
+    def __init__(self, kind: str, group: str, builtin: Mapping[str, str]) -> None:
+        self.kind, self.group, self.builtin = kind, group, builtin
+
+    def names(self) -> list[str]:
+        return sorted({*self.builtin, *(point.name for point in entry_points(group=self.group))})
+
+    def get(self, name: str) -> Any:
+        if name in self.builtin:
+            module, _, attribute = self.builtin[name].partition(":")
+            return getattr(importlib.import_module(module), attribute)
+        points = entry_points(group=self.group, name=name)
+        if not points:
+            raise NotFoundError(did_you_mean(self.kind, name, self.names()))
+        return self._load(next(iter(points)))
+
+    def broken(self) -> dict[str, str]:
+        """The plug-ins that cannot be imported, and why: all of them are tried."""
+        found = {}
+        for name in set(self.names()) - set(self.builtin):
+            try:
+                self.get(name)
+            except CounterpointError as error:
+                found[name] = str(error)
+        return found
+
+    def _load(self, point: EntryPoint) -> Any:
+        try:
+            return point.load()
+        except CounterpointError:  # it says itself what it lacks
+            raise
+        except Exception as error:  # whatever another's module does when it is imported
+            raise PluginError(
+                f"the plug-in {point.value!r} of the {self.kind} {point.name!r} cannot be imported "
+                f"({type(error).__name__}: {shortened(error)}); mend or uninstall its package."
+            ) from error

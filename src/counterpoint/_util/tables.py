@@ -1,0 +1,95 @@
+"""Tables that users bring: CSV, TSV, JSON Lines or Parquet, by their ending."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+import polars as pl
+
+from counterpoint._util.errors import CounterpointError, DataError
+from counterpoint._util.untrusted import shortened, shown
+
+_POLARS: Final = (pl.exceptions.PolarsError, pl.exceptions.PanicException)  # at damaged files
+_MARK: Final = b"\xef\xbb\xbf"  # Windows puts it before the first line of a text
+
+
+def parquet_frames(
+    path: Path, error: type[CounterpointError] = DataError, *, rows: int = 1 << 20
+) -> Iterator[pl.DataFrame]:
+    """A Parquet file in pieces of so many rows, at least one. What cannot be read raises `error`.
+
+    It is read with pyarrow: on some damaged files polars panics.
+    """
+    import pyarrow as pa  # slow to import
+    import pyarrow.parquet as pq
+
+    try:
+        with pq.ParquetFile(path) as file:
+            schema, empty = file.schema_arrow, True
+            for batch in file.iter_batches(rows):
+                batch.validate(full=True)  # texts are UTF-8, which polars takes for granted
+                yield pl.DataFrame(pa.Table.from_batches([batch]))
+                empty = False
+            if empty:
+                yield pl.DataFrame(schema.empty_table())
+    except (pa.ArrowException, pl.exceptions.PolarsError, ValueError, OSError) as problem:
+        why = shortened(problem).rstrip(". ") or type(problem).__name__
+        raise error(f"{path}: not a readable Parquet file: {why}.") from None
+
+
+def read_table(path: Path, columns: Mapping[str, pl.DataType]) -> pl.DataFrame:
+    """A table with at least these columns, as these types; others are kept as they are."""
+    if not path.is_file():
+        raise DataError(f"{path}: no such file.")
+    try:
+        table = _scan(path)
+        missing = [name for name in columns if name not in table.columns]
+        if missing:
+            raise DataError(
+                f"{path}: the column {missing[0]!r} is missing; "
+                f"it should have {', '.join(columns)}."
+            )
+        return table.with_columns(_cast(table[name], kind, path) for name, kind in columns.items())
+    except (*_POLARS, UnicodeDecodeError, OSError) as error:
+        why = shortened(error).rstrip(". ") or type(error).__name__
+        raise DataError(f"{path}: not a readable table: {why}.") from None
+
+
+def _cast(values: pl.Series, kind: pl.DataType, path: Path) -> pl.Series:
+    cast = values.cast(kind, strict=False)
+    bad = cast.is_null() & values.is_not_null()
+    if kind.is_integer() and values.dtype.is_float():
+        bad |= (values % 1 != 0).fill_null(False)  # a cast would cut 0.5 to 0
+    if bad.any():
+        row = int(bad.arg_true()[0])
+        wanted = "whole numbers" if kind.is_integer() else "numbers" if kind.is_float() else "texts"
+        raise DataError(
+            f"{path}: {values.name!r} should hold {wanted}, in row {row + 1} it is "
+            f"{shown(values[row])}."
+        )
+    return cast
+
+
+def _scan(path: Path) -> pl.DataFrame:
+    if path.suffix == ".parquet":
+        return pl.concat(parquet_frames(path))
+    if path.suffix in (".jsonl", ".ndjson"):
+        return pl.read_ndjson(_without_mark(path), infer_schema_length=None)
+    if path.suffix in (".csv", ".tsv"):
+        # Texts stay texts ("007" is an id); numbers are cast by the caller's types.
+        return pl.read_csv(
+            path,
+            separator="\t" if path.suffix == ".tsv" else ",",
+            infer_schema=False,
+            glob=False,
+        )
+    raise DataError(f"{path}: a table ends in .csv, .tsv, .jsonl or .parquet.")
+
+
+def _without_mark(path: Path) -> Path | io.BytesIO:
+    """polars knows the mark in CSV files only."""
+    with path.open("rb") as file:
+        return io.BytesIO(file.read()) if file.read(len(_MARK)) == _MARK else path

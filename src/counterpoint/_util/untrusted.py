@@ -1,0 +1,140 @@
+"""What other people's files say, read within bounds and shown in messages without harm."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import re
+import stat
+import sys
+from collections.abc import Iterable
+from pathlib import Path, PurePosixPath, PureWindowsPath
+from reprlib import Repr
+from typing import Any, BinaryIO, Final
+
+from counterpoint._util.errors import CounterpointError, DataError
+
+_SHOWN: Final = 200  # characters of a value in a message
+_CONTROL: Final = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
+)
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
+
+
+class _Repr(Repr):
+    def repr_int(self, x: int, level: int) -> str:
+        """Python itself refuses to write numbers of more than 4,300 digits."""
+        return super().repr_int(x, level) if x.bit_length() < 10_000 else "a huge number"
+
+
+_repr = _Repr()
+_repr.maxlevel, _repr.maxdict, _repr.maxlist, _repr.maxtuple = 3, 4, 4, 4
+_repr.maxstring = _repr.maxother = _repr.maxlong = _SHOWN
+
+
+def parse_json(text: str | bytes, where: object, error: type[CounterpointError] = DataError) -> Any:
+    """The value of a JSON text. Whatever is wrong with it is one sentence that begins with `where`.
+
+    Refused besides what is not JSON: nesting beyond Python's limit, numbers of thousands of digits,
+    and halves of surrogate pairs, which no file can hold as UTF-8.
+    """
+    try:
+        if isinstance(text, bytes):
+            text = text.decode("utf-8-sig")
+        value = json.loads(text)
+        if "\\ud" in text or "\\uD" in text or _SURROGATE.search(text):
+            json.dumps(value, ensure_ascii=False).encode()
+    except RecursionError:
+        raise error(f"{where}: not readable JSON: it is nested too deeply.") from None
+    except UnicodeEncodeError:
+        raise error(f"{where}: a text holds half of a surrogate pair, which is no text.") from None
+    except UnicodeDecodeError as problem:
+        raise error(f"{where}: not a text in UTF-8: {problem.reason}.") from None
+    except ValueError as problem:
+        raise error(f"{where}: not valid JSON: {shortened(problem)}.") from None
+    return value
+
+
+def open_regular(path: Path) -> BinaryIO:
+    """A file to read. Raises an OSError for a pipe or a device, which may have no end."""
+    # Without O_NONBLOCK, to open a pipe would be to wait for its writer.
+    handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    try:
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            raise OSError(errno.EINVAL, "it is not a regular file", str(path))
+        return os.fdopen(handle, "rb")
+    except BaseException:
+        os.close(handle)
+        raise
+
+
+def shown(value: object) -> str:
+    """A value for a message: like `repr`, but never long, however large or entangled it is."""
+    return shortened(_repr.repr(value))
+
+
+def shortened(text: object) -> str:
+    """A text for a message: one line, without control characters, and not long."""
+    said = text if isinstance(text, str) else str(text)
+    said = without_controls(" ".join(said[: 20 * _SHOWN].split()))
+    return said if len(said) <= _SHOWN else f"{said[: _SHOWN - 4]} ..."
+
+
+def without_controls(text: str) -> str:
+    """The text with control characters made visible: a terminal must not obey a caption."""
+    return _CONTROL.sub(lambda found: ascii(found[0])[1:-1], text)
+
+
+# --- The command line as runs and reports keep it: without passwords, keys and tokens -----------
+
+
+HIDDEN: Final = "***"
+_NAME: Final = r"(?:[\w-]*[_-])?(?:password|passwd|pwd|pass|token|api[_-]?key|key|secret)"
+# Who logs in, and with what. A password may hold any character, though it should not; a number
+# before a slash is a port.
+_LOGIN: Final = re.compile(r"(?<=://)(?:[^\s/?#:@]*:(?!\d{1,5}(?:[/?#]|$))\S*|[^\s/?#]*)@")
+_SETTING: Final = re.compile(rf"(?i)(?<![\w-])(-*{_NAME}=)[^\s&;,]+")
+_OPTION: Final = re.compile(rf"(?i)--?{_NAME}")
+
+
+def recorded_command(words: Iterable[object] | None = None) -> list[str]:
+    """The words of a command, `sys.argv` if none are given, with every secret as `***`.
+
+    A secret is what stands before the `@` of an address, and the value of an option or a setting
+    that is called a password, a key, a token or a secret.
+    """
+    found: list[str] = []
+    for word in map(str, sys.argv if words is None else words):
+        if found and _OPTION.fullmatch(found[-1]):
+            found.append(HIDDEN)
+        else:
+            found.append(_SETTING.sub(rf"\1{HIDDEN}", _LOGIN.sub(f"{HIDDEN}@", word)))
+    return found
+
+
+# --- Names that come from outside, as paths that cannot leave a folder --------------------------
+
+
+_DEPTH: Final = 100  # folders of a name; some programs cannot remove what is nested much deeper
+
+
+def inside(folder: Path, name: str) -> Path:
+    """`folder / name`, refused if it could lie elsewhere on any operating system.
+
+    Only the name is looked at: a folder of the data root may be a link to a bigger disk.
+    """
+    path = PurePosixPath(name)
+    outside = path.is_absolute() or ".." in path.parts or PureWindowsPath(name).anchor
+    odd = not 0 < len(path.parts) <= _DEPTH or "\\" in name or ":" in path.parts[0]
+    if outside or odd or "\0" in name or not _is_encodable(name):
+        raise DataError(f"{shown(name)} is not a name inside {folder}; it is refused.")
+    return folder / path
+
+
+def _is_encodable(name: str) -> bool:
+    try:
+        os.fsencode(name)
+    except UnicodeEncodeError:  # half of a surrogate pair
+        return False
+    return True

@@ -1,0 +1,188 @@
+"""Benchmarks by id. Adding one is a file with a `Benchmark` and a line here.
+
+An id may carry options, `world-swap:size=500,seed=3`, ask for positives to be added,
+`sugarcrepe+hp`, name a folder of images, `classification/pets`, or be the path of a case file.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from counterpoint._util.errors import NotFoundError
+from counterpoint._util.registry import Registry, did_you_mean
+from counterpoint.cases import Cases, read_cases
+from counterpoint.data import data_root
+
+_HOME: Final = "counterpoint.benchmarks"
+
+BENCHMARKS: Final = Registry(
+    "benchmark",
+    _HOME,
+    {
+        "aro/coco-order": f"{_HOME}.aro:COCO",
+        "aro/flickr30k-order": f"{_HOME}.aro:FLICKR30K",
+        "aro/vg-attribution": f"{_HOME}.aro:ATTRIBUTION",
+        "aro/vg-relation": f"{_HOME}.aro:RELATION",
+        "bivlc": f"{_HOME}.bivlc:BIVLC",
+        "classification/cifar10": f"{_HOME}.classification:CIFAR10",
+        "classification/cifar100": f"{_HOME}.classification:CIFAR100",
+        "classification/imagenet": f"{_HOME}.classification:IMAGENET",
+        "cola": f"{_HOME}.cola:COLA",
+        "crepe/productivity": f"{_HOME}.crepe:PRODUCTIVITY",
+        "crepe/systematicity": f"{_HOME}.crepe:SYSTEMATICITY",
+        "hard-positives/replace": f"{_HOME}.hard_positives:REPLACE",
+        "hard-positives/swap": f"{_HOME}.hard_positives:SWAP",
+        "retrieval/coco": f"{_HOME}.retrieval:COCO",
+        "retrieval/flickr30k": f"{_HOME}.retrieval:FLICKR30K",
+        "sugarcrepe": f"{_HOME}.sugarcrepe:SUGARCREPE",
+        "sugarcrepe-pp": f"{_HOME}.sugarcrepe_pp:SUGARCREPE_PP",
+        "valse": f"{_HOME}.valse:VALSE",
+        "visla": f"{_HOME}.visla:VISLA",
+        "vl-checklist": f"{_HOME}.vl_checklist:VL_CHECKLIST",
+        "winoground": f"{_HOME}.winoground:WINOGROUND",
+        "world-bi": f"{_HOME}.world:BI",
+        "world-classification": f"{_HOME}.world:CLASSIFICATION",
+        "world-replace": f"{_HOME}.world:REPLACE",
+        "world-retrieval": f"{_HOME}.world:RETRIEVAL",
+        "world-swap": f"{_HOME}.world:SWAP",
+    },
+)
+
+Value = int | str
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What a benchmark may be asked: the data root, and the options in its id."""
+
+    data: Path
+    values: Mapping[str, Value] = field(default_factory=dict)
+
+    def number(self, name: str) -> int:
+        return int(self.values[name])
+
+    def text(self, name: str) -> str:
+        return str(self.values[name])
+
+
+@dataclass(frozen=True, slots=True)
+class Benchmark:
+    """What a benchmark is, and its cases. `defaults` names its options.
+
+    `shape` is images x captions, `protocol` the official one, `images` what pictures it needs,
+    `count` how many cases the published files hold, `ids` what its case ids are, `defects` what
+    is wrong with some of its cases: a mark for each case. `files` says how many cases each of
+    several files holds (of a gallery: images), by what the ids of its cases begin with; None where
+    that is unknown.
+    """
+
+    id: str
+    summary: str
+    shape: str
+    protocol: str
+    cases: Callable[[Options], Cases]
+    paper: str = ""
+    licence: str = ""
+    images: str = ""
+    count: int | None = None
+    ids: str = "row number from 0"
+    defaults: Mapping[str, Value] = field(default_factory=dict)
+    defects: Mapping[str, Callable[[Cases], np.ndarray]] = field(default_factory=dict)
+    files: Callable[[Options], Mapping[str, int | None]] | None = None
+
+    @property
+    def chance(self) -> str:
+        """In per cent, what guessing gives; where shapes vary, every table says it."""
+        return _CHANCE.get(self.shape, "")
+
+
+WITH_POSITIVES: Final = "+hp"
+_CASE_FILES: Final = (".parquet", ".jsonl")
+_OTHER_FILES: Final = (".json", ".csv", ".tsv")  # are refused by `read_cases`, which says why
+_FOLDERS: Final = "classification/"  # any folder of images is a benchmark
+
+
+def base_id(id: str) -> str:
+    """`sugarcrepe+hp:positives=FILE` is `sugarcrepe`."""
+    return _split(id)[0].removesuffix(WITH_POSITIVES)
+
+
+def _split(id: str) -> tuple[str, str]:
+    """The name and the options behind it; the name of a case file may hold a colon."""
+    name, _, options = id.partition(":")
+    if WITH_POSITIVES in id:
+        before, _, after = id.partition(f"{WITH_POSITIVES}:")
+        return (before + WITH_POSITIVES, after) if after else (id, "")
+    if id.endswith(_CASE_FILES) and name not in BENCHMARKS.names():
+        return id, ""
+    return name, options
+
+
+_CHANCE: Final = {
+    "1 x 2": "50",
+    "1 x 3": "50 original, 33.3 augmented, 33.3 brittleness",
+    "1 x 5": "20",
+    "2 x 2": "25 image-to-text, 25 text-to-image, 16.7 group",
+}
+
+
+def find_benchmark(id: str) -> Benchmark:
+    """What is known of a benchmark, by id or by the path of a case file."""
+    name, _ = _split(id)
+    plain = name.removesuffix(WITH_POSITIVES)
+    if plain.endswith((*_CASE_FILES, *_OTHER_FILES)):
+        path = Path(plain)
+        found = Benchmark(plain, "your own cases", "any", "strict", lambda _: read_cases(path))
+    elif plain.startswith(_FOLDERS) and plain not in BENCHMARKS.names():
+        from counterpoint.benchmarks.classification import folder_benchmark
+
+        found = folder_benchmark(plain)
+    else:
+        found = BENCHMARKS.get(plain)
+    if plain == name:
+        return found
+    from counterpoint.benchmarks.positives import with_positives
+
+    return with_positives(found)
+
+
+def load_benchmark(id: str, data: Path | None = None) -> tuple[Benchmark, Cases]:
+    """A benchmark and its cases, by id or by the path of a case file."""
+    benchmark = find_benchmark(id)
+    options = Options(data_root(data), _read_options(benchmark, _split(id)[1]))
+    return benchmark, benchmark.cases(options)
+
+
+def published_files(id: str) -> Mapping[str, int | None]:
+    """What a benchmark consists of: how many cases each file holds, by what their ids begin with.
+
+    A benchmark of one file has the one key "". Nothing is known of case files.
+    """
+    benchmark = find_benchmark(id)
+    if benchmark.files is not None:
+        return benchmark.files(Options(Path(), _read_options(benchmark, _split(id)[1])))
+    return {} if benchmark.count is None else {"": benchmark.count}
+
+
+_COMMA: Final = re.compile(r",(?=\w+=|$)")  # any other comma belongs to a value: a file's name
+
+
+def _read_options(benchmark: Benchmark, text: str) -> dict[str, Value]:
+    values = dict(benchmark.defaults)
+    for part in filter(None, _COMMA.split(text)):
+        key, _, value = part.partition("=")
+        if key not in values:
+            raise NotFoundError(did_you_mean(f"option of {benchmark.id}", key, values))
+        if isinstance(values[key], str):
+            values[key] = value
+        elif value.isdecimal():
+            values[key] = int(value)
+        else:
+            raise NotFoundError(f"{benchmark.id}:{part}: {key} must be a whole number.")
+    return values

@@ -1,0 +1,114 @@
+"""Galleries: cases of many images (retrieval, classification), counted query by query.
+
+In a case of two images and two captions the whole case is right or wrong. In a gallery each image
+asks for its captions and each caption for its images, so it has a number of values: its queries. A
+gallery that lacks an image loses that image and its captions, not everything.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import polars as pl
+
+from counterpoint.cases.table import SCHEMA, Cases
+
+MANY: Final = 5  # images from which a case is a gallery
+
+
+def is_gallery(images: int, captions: int) -> bool:
+    """Many images, or so few captions that images must share them (a small classification)."""
+    return images >= MANY or images > captions
+
+
+def gallery_rows(cases: Cases) -> np.ndarray:
+    """Which cases are galleries."""
+    counts = zip(cases.image_counts.tolist(), cases.caption_counts.tolist(), strict=True)
+    return np.array([is_gallery(k, m) for k, m in counts], dtype=bool)
+
+
+def is_classification(truth: np.ndarray) -> bool:
+    """Every image has one caption, its class, and some images share theirs (k x m)."""
+    return bool((truth.sum(axis=1) == 1).all() and (truth.sum(axis=0) > 1).any())
+
+
+def query_clusters(cases: Cases, row: int) -> list[str]:
+    """The source image of every query of a gallery: its images, then its captions.
+
+    Captions belong to the first image they are true of; without one they stand for themselves.
+    """
+    case = cases.frame.row(row, named=True)
+    paths = [image["path"] for image in case["images"]]
+    width = len(case["captions"])
+    owners = [f"{case['id']} caption {number}" for number in range(width)]
+    for cell in reversed(case["truth"]):
+        owners[cell % width] = paths[cell // width]
+    return [*paths, *owners]
+
+
+class Kept(NamedTuple):
+    """A table without some images, and which of its pairs are still there."""
+
+    cases: Cases
+    pairs: np.ndarray
+
+
+def without_images(cases: Cases, lost: dict[int, set[int]]) -> Kept:
+    """The table without the `lost` images (by row) and the captions that were true of them alone.
+
+    No row may lose all of its images.
+    """
+    rows = {row: _prune(cases.frame.row(row, named=True), gone) for row, gone in lost.items()}
+    starts, pairs = cases.pair_offsets, np.ones(cases.pair_offsets[-1], dtype=bool)
+    frames, done = [], 0
+    for row, (values, cells) in sorted(rows.items()):
+        frames += [cases.frame[done:row], pl.DataFrame([values], schema=SCHEMA)]
+        pairs[starts[row] : starts[row + 1]] = cells
+        done = row + 1
+    return Kept(Cases(pl.concat([*frames, cases.frame[done:]]), cases.root), pairs)
+
+
+def smaller_galleries(cases: Cases, count: int) -> Cases:
+    """The table with about `count` images in each gallery, spread evenly, but as many as make one.
+
+    Images with captions come before those without.
+    """
+    count = max(count, MANY)
+    large = np.flatnonzero(gallery_rows(cases) & (cases.image_counts > count)).tolist()
+    lost = {row: _surplus(cases.frame.row(row, named=True), count) for row in large}
+    return without_images(cases, lost).cases
+
+
+def _surplus(case: dict[str, Any], count: int) -> set[int]:
+    described = sorted({cell // len(case["captions"]) for cell in case["truth"]})
+    others = sorted(set(range(len(case["images"]))) - set(described))
+    chosen = [*_spread(described, count), *others[: max(0, count - len(described))]]
+    return set(range(len(case["images"]))) - set(chosen)
+
+
+def _spread(items: list[int], count: int) -> list[int]:
+    places = np.linspace(0, len(items) - 1, min(count, len(items))).round().astype(int)
+    return [items[place] for place in places]
+
+
+def unanswered(cases: Cases) -> np.ndarray:
+    """Cases in which nothing is true any more, or everything is: they ask nothing."""
+    true = cases.frame["truth"].list.len().to_numpy()
+    return np.asarray((true == 0) | (true == cases.image_counts * cases.caption_counts))
+
+
+def _prune(case: dict[str, Any], gone: set[int]) -> tuple[dict[str, Any], np.ndarray]:
+    images, captions = case["images"], case["captions"]
+    truth = np.zeros((len(images), len(captions)), dtype=bool)
+    truth.reshape(-1)[case["truth"]] = True
+    stay = np.array([number not in gone for number in range(len(images))])
+    # A caption of no image is a distractor, and a class is an answer whether it occurs or not.
+    keep = truth[stay].any(axis=0) | ~truth.any(axis=0) | is_classification(truth)
+    pruned = {
+        **case,
+        "images": [image for image, kept in zip(images, stay, strict=True) if kept],
+        "captions": [caption for caption, kept in zip(captions, keep, strict=True) if kept],
+        "truth": np.flatnonzero(truth[stay][:, keep]).tolist(),
+    }
+    return pruned, np.logical_and.outer(stay, keep).reshape(-1)

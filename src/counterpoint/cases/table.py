@@ -1,0 +1,415 @@
+"""The case table: k images x m captions x truth, a row per case, columnar.
+
+| column   | type                | meaning |
+|----------|---------------------|---------|
+| id       | str                 | unique within the benchmark |
+| images   | list of {path, box} | where each image is; box = x, y, width, height or null |
+| captions | list of str         | the first true caption of an image is its original |
+| truth    | list of int         | true cells of the k x m block, `image * m + caption`, ascending |
+| groups   | list of str         | labels like `replace/obj`; averages use the first |
+| cluster  | str                 | the source image: cases of one cluster are not independent |
+
+Truth is stored sparsely so that retrieval (thousands x thousands) is a case like any other.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import polars as pl
+
+from counterpoint._util.errors import CaseError
+from counterpoint._util.untrusted import shortened, shown
+
+# --- How images, captions and pairs of many cases lie in flat arrays ----------------------------
+
+
+def offsets(counts: np.ndarray) -> np.ndarray:
+    """Cumulative sums from 0: where each of consecutive runs of `counts` starts, and the end."""
+    return np.concatenate([[0], np.cumsum(counts)])
+
+
+class PairNumbers(NamedTuple):
+    """For each pair: its case, image and caption, numbered over all cases, and its own number."""
+
+    cases: np.ndarray
+    images: np.ndarray
+    captions: np.ndarray
+    places: np.ndarray
+
+
+class Layout:
+    """Where the cases' images, captions and pairs stand in flat arrays.
+
+    A *line* is one image with all captions of its case: lines are numbered as images are.
+    """
+
+    def __init__(self, image_counts: np.ndarray, caption_counts: np.ndarray) -> None:
+        self.images, self.captions = offsets(image_counts), offsets(caption_counts)
+        self.line_cases = np.repeat(np.arange(len(image_counts)), image_counts)
+        self.line_pairs = offsets(caption_counts[self.line_cases])
+
+    def lines(self, rows: np.ndarray) -> np.ndarray:
+        """The lines of some cases."""
+        marked = np.zeros(len(self.images) - 1, dtype=bool)
+        marked[rows] = True
+        return np.flatnonzero(marked[self.line_cases])
+
+    def pairs(self, lines: np.ndarray) -> PairNumbers:
+        """All pairs of some lines, line by line."""
+        sizes = np.diff(self.line_pairs)[lines]
+        line = np.repeat(lines, sizes)
+        column = np.arange(len(line)) - np.repeat(offsets(sizes)[:-1], sizes)
+        case = self.line_cases[line]
+        return PairNumbers(case, line, self.captions[case] + column, self.line_pairs[line] + column)
+
+    def pieces(self, lines: np.ndarray, most: int, pairs: int) -> Iterator[np.ndarray]:
+        """`lines`, at most `most` at a time, with about `pairs` pairs at most."""
+        done = np.cumsum(np.diff(self.line_pairs)[lines]) // pairs
+        done += np.arange(len(lines)) // most
+        yield from np.split(lines, np.flatnonzero(np.diff(done)) + 1)
+
+
+# What makes a case table malformed. Each check is a polars expression over all rows at once.
+
+
+def _any(column: str, condition: pl.Expr) -> pl.Expr:
+    """Whether any element of a list column meets a condition."""
+    return pl.col(column).list.eval(condition.fill_null(False)).list.any()
+
+
+_each = pl.element()
+_path, _box = _each.struct.field("path"), _each.struct.field("box").arr
+_cells = pl.col("images").list.len().cast(pl.Int64()) * pl.col("captions").list.len()
+_truth = pl.col("truth").list
+
+EMPTY_CAPTION: Final = "a caption is empty"
+_CHECKS: Final[dict[str, pl.Expr]] = {
+    "it has no id": pl.col("id").is_null() | (pl.col("id") == ""),
+    "it has no image": pl.col("images").is_null() | (pl.col("images").list.len() == 0),
+    "it has no captions": pl.col("captions").is_null() | (pl.col("captions").list.len() == 0),
+    "an image has no path": _any("images", _path.is_null() | (_path == "")),
+    "a crop box is empty": _any("images", (_box.get(2) < 1) | (_box.get(3) < 1)),
+    "a crop box lacks a number": _any(
+        "images",
+        _each.struct.field("box").is_not_null()
+        & pl.any_horizontal(_box.get(side).is_null() for side in range(4)),
+    ),
+    "a caption is null": _any("captions", _each.is_null()),
+    EMPTY_CAPTION: _any("captions", _each.str.strip_chars() == ""),
+    "truth has a cell that is null": _any("truth", _each.is_null()),
+    "truth points outside its images x captions": (_truth.max() >= _cells) | (_truth.min() < 0),
+    "truth is not in ascending order": _truth.diff().list.min() <= 0,
+    "it has no positive: no caption is true of any image": pl.col("truth").is_null()
+    | (_truth.len() == 0),
+    "it has no negative: every caption is true of every image": _truth.len() == _cells,
+    "groups is null: use an empty list": pl.col("groups").is_null(),
+    "a group label is empty": _any("groups", _each.is_null() | (_each == "")),
+    "a group is called 'all', which stands for the whole benchmark": _any("groups", _each == "all"),
+    "a group is called 'without positives', which stands for cases of that kind": _any(
+        "groups", _each.str.starts_with("without positives")
+    ),
+    "it has no cluster": pl.col("cluster").is_null() | (pl.col("cluster") == ""),
+}
+
+
+def refuse_malformed(frame: pl.DataFrame, start: int, source: str, allowed: str = "") -> None:
+    """Raise a CaseError that names the first bad row (counted from `start`) and what is wrong.
+
+    `allowed` names a check that is not made.
+    """
+    firsts = [
+        condition.fill_null(False).arg_true().first().alias(what)
+        for what, condition in _CHECKS.items()
+        if what != allowed
+    ]
+    found = frame.select(firsts).row(0, named=True)
+    bad = {what: row for what, row in found.items() if row is not None}
+    if bad:
+        what, row = min(bad.items(), key=lambda item: item[1])
+        raise CaseError(f"{source}: row {start + row} (id {shown(frame['id'][row])}): {what}.")
+
+
+def refuse_duplicates(ids: pl.Series, source: str) -> None:
+    repeated = ids.is_duplicated()
+    if repeated.any():
+        rows = repeated.arg_true()
+        first = ids[int(rows[0])]
+        where = (ids == first).arg_true().to_list()
+        raise CaseError(
+            f"{source}: rows {where[0]} and {where[1]} have the same id {shown(first)} "
+            f"({len(rows)} rows share an id); ids must be unique."
+        )
+
+
+SCHEMA: Final = pl.Schema(
+    {
+        "id": pl.String(),
+        "images": pl.List(pl.Struct({"path": pl.String(), "box": pl.Array(pl.Int32(), 4)})),
+        "captions": pl.List(pl.String()),
+        "truth": pl.List(pl.Int32()),
+        "groups": pl.List(pl.String()),
+        "cluster": pl.String(),
+    }
+)
+TEXT: Final = "text:"  # an "image" that is a text: captions are compared with it
+PROMPTS: Final = "\x1e"  # between the prompts of a caption that stands for their average
+CHUNK: Final = 50_000  # rows read and checked at a time
+
+
+class ImageRef(NamedTuple):
+    """Where an image is: a path under the data root, and a crop box if any.
+
+    A path may have a scheme instead: `world:CODE`, `text:CAPTION`, and those of `scoring.pictures`.
+    """
+
+    path: str
+    box: tuple[int, int, int, int] | None = None
+
+
+class Absent(NamedTuple):
+    """Cases of a benchmark that its files do not give: `what` is a case id or a file.
+
+    `cases` says how many they are, None if that is unknown.
+    """
+
+    what: str
+    reason: str
+    cases: int | None = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One row of the table, for benchmarks that build cases one by one.
+
+    `truth` has a row per image and a column per caption.
+    """
+
+    id: str
+    images: tuple[ImageRef, ...]
+    captions: tuple[str, ...]
+    truth: tuple[tuple[bool, ...], ...]
+    groups: tuple[str, ...] = ()
+    cluster: str = ""
+
+    def cells(self) -> list[int]:
+        """The true cells of the block, as the table keeps them."""
+        k, m = len(self.images), len(self.captions)
+        if len(self.truth) != k or any(len(cells) != m for cells in self.truth):
+            shape = shortened(" + ".join(str(len(cells)) for cells in self.truth[:99]))
+            raise CaseError(
+                f"case {shown(self.id)}: truth has {shape} cells, expected {k} rows of {m}."
+            )
+        return [i for i, cell in enumerate(c for line in self.truth for c in line) if cell]
+
+
+def tabulate(cases: Sequence[Case]) -> pl.DataFrame:
+    """Rows of the table. Raises a CaseError for what the table cannot hold."""
+    import pyarrow as pa  # slow to import
+
+    try:
+        return _tabulate(cases)
+    except (pa.ArrowException, OverflowError, UnicodeEncodeError) as error:
+        if len(cases) > 1:  # which of them is it?
+            for case in cases:
+                tabulate([case])
+        raise CaseError(
+            f"case {shown(cases[0].id)}: a number or a text in it cannot be kept "
+            f"({shortened(error).rstrip('.')})."
+        ) from None
+
+
+def _tabulate(cases: Sequence[Case]) -> pl.DataFrame:
+    """Lists are laid out flat and cut, many times as fast as row by row."""
+    import pyarrow as pa
+
+    def lists(parts: list[Sequence[Any]], values: Any) -> pl.Series:
+        ends = offsets(np.array([len(part) for part in parts], dtype=np.int64))
+        return pl.Series(pl.from_arrow(pa.LargeListArray.from_arrays(pa.array(ends), values)))
+
+    def flat(parts: list[Sequence[Any]], kind: Any) -> pl.Series:
+        return lists(parts, pa.array([value for part in parts for value in part], kind))
+
+    images = [image for case in cases for image in case.images]
+    paths = pa.array([image.path for image in images], pa.large_string())
+    boxes = pa.array([image.box for image in images], pa.list_(pa.int32(), 4))
+    structs = pa.StructArray.from_arrays([paths, boxes], ["path", "box"])
+    columns = {
+        "id": [case.id for case in cases],
+        "images": lists([case.images for case in cases], structs),
+        "captions": flat([case.captions for case in cases], pa.large_string()),
+        "truth": flat([case.cells() for case in cases], pa.int32()),
+        "groups": flat([case.groups for case in cases], pa.large_string()),
+        "cluster": [case.cluster or (case.images[0].path if case.images else "") for case in cases],
+    }
+    return pl.DataFrame(columns).cast(dict(SCHEMA))  # type: ignore[arg-type]
+
+
+class Block(NamedTuple):
+    """All cases of one shape: their rows in the table, and their truth as (n, k, m) booleans.
+
+    `texts`: their images are texts, which captions are compared with.
+    """
+
+    rows: np.ndarray
+    truth: np.ndarray
+    texts: bool = False
+
+
+def _gather(flat: np.ndarray, starts: np.ndarray, k: int, m: int) -> np.ndarray:
+    """The k x m blocks that begin at `starts`: (n, k, m)."""
+    if len(starts) == 1:  # a gallery of a hundred million pairs is not copied
+        return flat[starts[0] : starts[0] + k * m].reshape(1, k, m)
+    return flat[starts[:, None] + np.arange(k * m)].reshape(-1, k, m)
+
+
+class Cases:
+    """A validated case table. `root` is the folder that relative image paths start from.
+
+    `absent` is what a loader could not make a case of.
+    """
+
+    def __init__(
+        self, frame: pl.DataFrame, root: Path | None = None, absent: Sequence[Absent] = ()
+    ) -> None:
+        self.frame = frame
+        self.root = root
+        self.absent = tuple(absent)
+
+    @classmethod
+    def build(cls, cases: Iterable[Case], *, root: Path | None = None, source: str) -> Cases:
+        """Validate and tabulate cases; `source` names them in error messages."""
+        stream = iter(cases)
+        frames = []
+        while rows := list(islice(stream, CHUNK)):
+            frames.append(tabulate(rows))
+        return cls.checked(iter(frames), root, source)
+
+    @classmethod
+    def checked(cls, frames: Iterator[pl.DataFrame], root: Path | None, source: str) -> Cases:
+        """A table from pieces of it, each checked as it comes."""
+        checked, start = [], 0
+        for frame in frames:
+            refuse_malformed(frame, start, source)
+            checked.append(frame)
+            start += frame.height
+        if not start:
+            raise CaseError(f"{source}: no cases.")
+        table = pl.concat(checked)
+        refuse_duplicates(table["id"], source)
+        return cls(table, root)
+
+    def __len__(self) -> int:
+        return self.frame.height
+
+    @property
+    def ids(self) -> pl.Series:
+        return self.frame["id"]
+
+    @property
+    def image_counts(self) -> np.ndarray:
+        return self.frame["images"].list.len().to_numpy().astype(np.int64)
+
+    @property
+    def caption_counts(self) -> np.ndarray:
+        return self.frame["captions"].list.len().to_numpy().astype(np.int64)
+
+    @property
+    def pair_offsets(self) -> np.ndarray:
+        """Where each case's scores start in the flat array of all pairs, with the total last."""
+        return offsets(self.image_counts * self.caption_counts)
+
+    def layout(self) -> Layout:
+        return Layout(self.image_counts, self.caption_counts)
+
+    def pairs(self) -> PairNumbers:
+        """Every pair of the table, in the order of `pair_offsets`."""
+        layout = self.layout()
+        return layout.pairs(np.arange(layout.images[-1]))
+
+    def truth_flat(self) -> np.ndarray:
+        """The truth of every pair, case by case, row by row."""
+        starts = self.pair_offsets
+        truth = np.zeros(starts[-1], dtype=bool)
+        cells = self.frame["truth"]
+        truth[np.repeat(starts[:-1], cells.list.len().to_numpy()) + cells.explode().to_numpy()] = (
+            True
+        )
+        return truth
+
+    def blocks(self) -> Iterator[Block]:
+        """The cases grouped by shape, so that metrics work on dense arrays."""
+        images, captions = self.image_counts, self.caption_counts
+        starts, truth = self.pair_offsets, self.truth_flat()
+        of_texts = self._are_texts()
+        kinds = np.stack([images, captions, of_texts])
+        shapes, codes = np.unique(kinds, axis=1, return_inverse=True)
+        for code, (k, m, texts) in enumerate(shapes.T):
+            rows = np.flatnonzero(codes.reshape(-1) == code)
+            yield Block(rows, _gather(truth, starts[rows], k, m), bool(texts))
+
+    def scores_of(self, block: Block, scores: np.ndarray) -> np.ndarray:
+        """A block's part of the flat scores, in the shape of its truth."""
+        _, k, m = block.truth.shape
+        return _gather(scores, self.pair_offsets[block.rows], k, m)
+
+    def _are_texts(self) -> np.ndarray:
+        """Which cases compare captions with texts instead of images."""
+        first = self.frame["images"].list.first().struct.field("path")
+        return first.str.starts_with(TEXT).to_numpy()
+
+    def case(self, row: int) -> Case:
+        """One row as a `Case`, to show it."""
+        values = self.frame.row(row, named=True)
+        images = tuple(
+            ImageRef(i["path"], None if i["box"] is None else tuple(i["box"]))
+            for i in values["images"]
+        )
+        k, m, true = len(images), len(values["captions"]), set(values["truth"])
+        return Case(
+            values["id"],
+            images,
+            tuple(values["captions"]),
+            tuple(tuple(i * m + j in true for j in range(m)) for i in range(k)),
+            tuple(values["groups"]),
+            values["cluster"],
+        )
+
+    def limit(self, count: int) -> Cases:
+        """`count` cases, spread evenly over each group, so that groups keep their shares."""
+        if count >= len(self):
+            return self
+        group = self.frame["groups"].list.first().fill_null("").to_numpy()
+        by_group = np.argsort(np.unique(group, return_inverse=True)[1], kind="stable")
+        chosen = np.linspace(0, len(self) - 1, count).round().astype(np.int64)
+        return Cases(self.frame[np.sort(by_group[chosen])], self.root)
+
+    def keep(self, mask: np.ndarray) -> Cases:
+        return Cases(self.frame.filter(pl.Series(mask)), self.root)
+
+    def content_hash(self) -> str:
+        """A digest of ids, image references, captions and truth: the same table, the same hash."""
+        digest = hashlib.sha256()
+        for part in self.frame.iter_slices(CHUNK):
+            digest.update(part.select(SCHEMA.names()).write_ndjson().encode())
+        return digest.hexdigest()
+
+
+def caption_case(
+    id: str,
+    image: ImageRef,
+    positives: Iterable[str],
+    negatives: Iterable[str],
+    groups: tuple[str, ...] = (),
+    cluster: str = "",
+) -> Case:
+    """A case of one image: the original first, then other positives, then negatives."""
+    true, false = tuple(positives), tuple(negatives)
+    truth = (True,) * len(true) + (False,) * len(false)
+    return Case(id, (image,), true + false, (truth,), groups, cluster)

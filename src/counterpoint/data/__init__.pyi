@@ -1,0 +1,12 @@
+from .answers import PassingError as PassingError
+from .answers import retry_after as retry_after
+from .batch import Report as Report
+from .files import Damage as Damage
+from .files import Presence as Presence
+from .files import damaged_files as damaged_files
+from .files import data_root as data_root
+from .files import presence as presence
+from .getting import get as get
+from .sources import Source as Source
+from .sources import catalogue as catalogue
+from .sources import needs as needs

@@ -1,0 +1,304 @@
+"""Getting what a benchmark needs, and only that. Failures are reported, not raised."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path, PurePosixPath
+from typing import cast
+
+from counterpoint._util.errors import DataError, reason
+from counterpoint._util.progress import Progress, Quiet
+from counterpoint._util.untrusted import inside, shortened
+from counterpoint.data.archives import extract
+from counterpoint.data.batch import WORKERS, Failure, Report, download_all
+from counterpoint.data.download import Pause, Wanted, sha256
+from counterpoint.data.files import begun, done, presence
+from counterpoint.data.sources import (
+    Archive,
+    Files,
+    Hub,
+    Images,
+    Manual,
+    Source,
+    addresses,
+    get_source,
+    needs,
+)
+
+# --- Data sets of the Hugging Face hub ----------------------------------------------------------
+
+
+def fetch_dataset(repo: str, patterns: Sequence[str], folder: Path) -> None:
+    """The files of a data set that match, into a folder; those which are there are not fetched."""
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import (
+        GatedRepoError,
+        HfHubHTTPError,
+        LocalEntryNotFoundError,
+        OfflineModeIsEnabled,
+        RepositoryNotFoundError,
+    )
+
+    # Of the library's HTTP client, which is not the same in all its versions.
+    client_error = cast(type[Exception], HfHubHTTPError.__bases__[0])
+    endpoint = os.environ.get("HF_ENDPOINT")  # now, not when the library was first imported
+    page = f"{endpoint or 'https://huggingface.co'}/datasets/{repo}"
+    or_by_hand = f"or put its files by hand into {folder}"
+    try:
+        snapshot_download(
+            repo,
+            repo_type="dataset",
+            allow_patterns=list(patterns),
+            local_dir=folder,
+            endpoint=endpoint,
+        )
+    except GatedRepoError:
+        raise DataError(
+            f"{repo} is given to those who accept its terms: accept them at {page}, log in with "
+            f"`hf auth login` and run this again, {or_by_hand}."
+        ) from None
+    except RepositoryNotFoundError:
+        raise DataError(
+            f"{page} is not there or not open to you: log in with `hf auth login` and run this "
+            f"again, {or_by_hand}."
+        ) from None
+    except (LocalEntryNotFoundError, OfflineModeIsEnabled):
+        raise DataError(
+            f"{page} cannot be reached: run this again with a network, {or_by_hand}."
+        ) from None
+    except HfHubHTTPError as error:
+        status = error.response.status_code
+        raise DataError(
+            f"{page} answers HTTP {status}: run this again later, {or_by_hand}."
+        ) from None
+    except OSError as error:
+        raise DataError(f"{repo} cannot be fetched into {folder}: {reason(error)}.") from None
+    except client_error:
+        raise DataError(
+            f"{page} cannot be reached: run this again with a network, {or_by_hand}."
+        ) from None
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
+        # Names that lead out of the folder, and answers that are not the hub's.
+        why = shortened(error).rstrip(".") or type(error).__name__
+        raise DataError(f"{page} gives what makes no sense ({why}); {or_by_hand[3:]}.") from None
+
+
+def get(
+    benchmark: str,
+    root: Path,
+    needed_images: Callable[[], Iterable[str]],
+    *,
+    progress: Progress | None = None,
+    workers: int = WORKERS,
+    images: bool = True,
+    pause: Pause | None = None,
+) -> Report:
+    """Annotations first, then those images which they name and which are not there.
+
+    `needed_images` gives paths under the data root; it is asked once the annotations are there.
+    Nothing is requested if nothing is missing.
+    """
+    found = needs(benchmark)
+    job = _Job(root, Report(benchmark), progress or Quiet(), workers, pause)
+    for source in found.annotations:
+        if isinstance(source, Files) or not presence(source, root).complete:
+            job.fetch(source)
+        else:
+            job.report.there += 1
+    if images and found.images and job.report.complete:
+        job.fetch_images(found.images, list(dict.fromkeys(needed_images())))
+    for source in found.optional:
+        if not presence(source, root).complete:
+            job.report.notes.append(instructions(source, root))
+    job.report.list_failures(root)
+    return job.report
+
+
+def instructions(source: Source, root: Path) -> str:
+    """What to do by hand, and where to put it: one sentence."""
+    return f"{source.by_hand} (here: {inside(root, source.target)})."
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    root: Path
+    report: Report
+    progress: Progress
+    workers: int
+    pause: Pause | None
+
+    def fetch(self, source: Source) -> None:
+        """A whole source; what cannot be had goes into the report."""
+        if isinstance(source, Files):
+            self._files(source)
+        elif isinstance(source, Archive):
+            self._archive(source)
+        elif isinstance(source, Hub):
+            self._hub(source)
+        elif isinstance(source, Manual):
+            self.report.by_hand.append(instructions(source, self.root))
+
+    def fetch_images(self, sources: Sequence[Source], needed: Sequence[str]) -> None:
+        missing = [name for name in needed if not inside(self.root, name).exists()]
+        self.report.there += len(needed) - len(missing)
+        for source in sources:
+            mine = [name for name in missing if _belongs(name, source)]
+            if not mine:
+                continue
+            if isinstance(source, Images):
+                self._images(source, mine)
+            elif not done(source, self.root).exists():
+                self.fetch(source)
+            taken = set(mine)
+            missing = [name for name in missing if name not in taken]
+            self._still_missing(source, mine)
+        for name in missing:
+            reason = f"{name}: the catalogue has no source for it."
+            self.report.failures.append(Failure(self.root / name, reason))
+
+    def _files(self, source: Files) -> None:
+        other = get_source(source.or_else) if source.or_else else None
+        if other and presence(other, self.root).complete:
+            self.fetch(other)
+            return
+        wanted = self._lacking(source)
+        known = len(self.report.failures)
+        self._download(wanted, source.id)
+        self._note_sums(wanted)
+        if other and any(failure.absent for failure in self.report.failures[known:]):
+            del self.report.failures[known:]
+            self.fetch(other)
+
+    def _lacking(self, source: Files) -> list[Wanted]:
+        """A file of another size than the published one is somebody's, and not overwritten."""
+        wanted = []
+        for file in source.files:
+            path = inside(inside(self.root, source.target), file.name)
+            if not path.exists():
+                wanted.append(Wanted(path, source.urls(file), file.size, file.sha256))
+            elif file.size is not None and path.stat().st_size != file.size:
+                reason = f"{path} is not the published file; move it away and run this again."
+                self.report.failures.append(Failure(path, reason))
+            else:
+                self.report.there += 1
+        return wanted
+
+    def _images(self, source: Images, names: Sequence[str]) -> None:
+        """Those which turn out to be elsewhere are asked for there."""
+        wanted = {name: self._image(source, name) for name in names}
+        known = len(self.report.failures)
+        self._download(list(wanted.values()), source.id)
+        absent = {failure.path for failure in self.report.failures[known:] if failure.absent}
+        if absent and source.or_else:
+            other = get_source(source.or_else)
+            assert isinstance(other, Images)
+            kept = [f for f in self.report.failures[known:] if f.path not in absent]
+            self.report.failures[known:] = kept
+            names = [name for name in names if wanted[name].path in absent]
+            moved = [f"{other.target}/{_below(name, source)}" for name in names]
+            self._images(other, [n for n in moved if not inside(self.root, n).exists()])
+
+    def _image(self, source: Images, name: str) -> Wanted:
+        return Wanted(inside(self.root, name), addresses(source.mirrors, _below(name, source)))
+
+    def _archive(self, source: Archive) -> None:
+        """An archive that somebody put into the target is used, and left there."""
+        folder = inside(self.root, source.target)
+        path = inside(folder, source.name)
+        brought = path.exists()
+        size = source.size if source.sha256 else None  # without a sum it is only about right
+        wanted = Wanted(path, source.mirrors, size, source.sha256)
+        if not self._download([wanted], source.id):
+            self.report.by_hand.append(
+                f"Save {source.mirrors[0]} as {path}, and run this again to have it extracted."
+            )
+            return
+        self._note_sums([wanted])
+        try:
+            with self._whole(source):
+                extract(path, folder)
+        except DataError as error:
+            self.report.failures.append(Failure(path, str(error)))
+        finally:
+            if not brought:
+                path.unlink(missing_ok=True)
+
+    def _hub(self, source: Hub) -> None:
+        folder = inside(self.root, source.target)
+        try:
+            with self._whole(source):
+                fetch_dataset(source.repo, source.patterns, folder)
+                for pattern in source.unpack:
+                    for archive in sorted(folder.glob(pattern)):
+                        extract(archive, archive.parent)
+            self.report.fetched += 1
+        except DataError as error:
+            self.report.by_hand.append(str(error))
+
+    @contextmanager
+    def _whole(self, source: Archive | Hub) -> Iterator[None]:
+        """What comes in many files is marked while it comes: half of it must not pass for it."""
+        mark = begun(source, self.root)
+        try:
+            mark.parent.mkdir(parents=True, exist_ok=True)
+            mark.touch()
+        except OSError as error:
+            raise DataError(f"{mark.parent}: cannot be written: {reason(error)}.") from None
+        try:
+            yield
+        except DataError:
+            mark.unlink(missing_ok=True)
+            if presence(source, self.root).complete:  # it only seems so
+                mark.touch()
+            elif not any(mark.parent.iterdir()):  # an empty folder would only puzzle people
+                mark.parent.rmdir()
+            raise
+        mark.unlink(missing_ok=True)  # another process may have been quicker
+        done(source, self.root).touch()
+        if not presence(source, self.root).complete:
+            done(source, self.root).unlink()
+            raise DataError(
+                f"{mark.parent} still lacks {' and '.join(source.holds)} after {source.what} was "
+                f"fetched: run this again with a network, or put it there by hand."
+            )
+
+    def _download(self, wanted: Sequence[Wanted], what: str) -> bool:
+        """Whether all of it is there now."""
+        if not wanted:
+            return True
+        failures = download_all(wanted, what, self.progress, workers=self.workers, pause=self.pause)
+        self.report.fetched += len(wanted) - len(failures)
+        self.report.failures += failures
+        return not failures
+
+    def _note_sums(self, wanted: Sequence[Wanted]) -> None:
+        """What the catalogue knows no sum of can be compared by the user, and with other copies."""
+        for item in wanted:
+            if item.sha256 is None and item.path.is_file():
+                self.report.notes.append(
+                    f"{item.path} has the SHA-256 {sha256(item.path)}; it is unchecked, since the "
+                    "catalogue has no sum of it."
+                )
+
+    def _still_missing(self, source: Source, names: Sequence[str]) -> None:
+        """Images that a source was to bring whole, and did not."""
+        if not isinstance(source, Archive | Hub) or not self.report.complete:
+            return
+        for name in names:
+            if not inside(self.root, name).exists():
+                reason = f"{name} is not in {source.what}."
+                self.report.failures.append(Failure(self.root / name, reason))
+
+
+def _belongs(name: str, source: Source) -> bool:
+    path = PurePosixPath(name)
+    pattern = source.names if isinstance(source, Images) else "*"
+    return path.is_relative_to(source.target) and fnmatchcase(path.name, pattern)
+
+
+def _below(name: str, source: Source) -> str:
+    return PurePosixPath(name).relative_to(source.target).as_posix()

@@ -1,0 +1,293 @@
+"""Two parts of a caption have changed places: does it still say the same?
+
+    a dog and a cat                    conjuncts of one coordination: the same
+    a small dog next to a big dog      arguments of a symmetric relation: the same
+    a big red bus                      adjectives of one noun: the same
+    a black dog and a white cat        (black, white) belong to different nouns: not the same
+
+Without a parse some cases stay open ("a dog and a cat with a hat": whose hat?). They are *doubtful*
+and refused whatever the pair claims to be: neither a sure negative nor a sure positive.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+from counterpoint.generation.checks.borders import (
+    FRAMES,
+    Context,
+    Part,
+    bare_end,
+    bare_start,
+    is_mark,
+    is_verbal,
+    lively,
+    same_form,
+    stand_alone,
+    two_adjectives,
+)
+from counterpoint.generation.checks.change import Change, Exchange
+from counterpoint.generation.checks.words import (
+    AUXILIARIES,
+    COORDINATORS,
+    DETERMINERS,
+    PICTURES,
+    POSTURES,
+    PREPOSITIONS,
+    forms,
+    lemmas,
+    lexicon,
+    listed,
+    role,
+)
+
+# Two parts that a joint connects have changed places: does what stands around them let them?
+#
+# Each judge answers with why the meaning may be the same, and whether that is sure; None is no.
+
+
+_LINKS: Final = AUXILIARIES | {"that", "which", "who"}
+
+
+class Same(NamedTuple):
+    """Why an exchange may leave the meaning as it is."""
+
+    reason: str
+    sure: bool
+
+
+def judge_conjuncts(context: Context) -> Same | None:
+    if not (_may_start(context) and _may_end(context)):
+        return None
+    return CONJUNCTS if stand_alone(context) else PERHAPS_CONJUNCTS
+
+
+CONJUNCTS: Final = Same("conjuncts", True)
+PERHAPS_CONJUNCTS: Final = Same("perhaps conjuncts", False)
+
+
+def _may_start(context: Context) -> bool:
+    """May the first part be a whole conjunct at its left end?"""
+    if is_verbal(context.first) and is_verbal(context.second):
+        return True  # "a man wearing glasses and holding a bottle"
+    left, bare = context.left, bare_end(context.left)
+    if not bare or is_mark(context.marks[len(left)]):
+        return True
+    if left != bare and two_adjectives(context):
+        return True  # "a bed with some pillows a blue and white quilt"
+    kind = "verb" if bare[-1] in FRAMES else role(bare[-1])
+    if kind in ("noun", "adjective", "number"):
+        # "a black dog and a cat": black moves. "a black dog and cat": perhaps both were black.
+        return context.middle == bare_end(context.middle) and left == bare
+    mixed = {lively(context.first), lively(context.second)} == {True, False}
+    # "a boy on a skateboard and a girl": the girl is no part of what the boy is on.
+    return not mixed or bare[-1] in FRAMES - {"of"}
+
+
+def _may_end(context: Context) -> bool:
+    """May the second part be a whole conjunct at its right end, with nothing of its own behind?"""
+    if not context.right or context.right_gap():
+        return True
+    word = context.right[0]
+    kind = role(word)
+    if is_verbal(context.first) and is_verbal(context.second):
+        return kind not in ("determiner", "noun", "adjective", "number")
+    if two_adjectives(context):
+        return True  # "a blue and white stained glass clock"
+    if word in PREPOSITIONS or kind in ("joint", "auxiliary", "adverb", "side", "pronoun", "verb"):
+        return word != "of"
+    # "a dog and cat bed"; "a man and a child hold hands", where "hold" looks like a noun
+    own = context.middle != bare_end(context.middle)
+    return not own and len(bare_start(context.first)) == len(bare_start(context.second)) == 1
+
+
+def judge_symmetric(context: Context) -> Same | None:
+    left = bare_end(context.left)
+    if left and left[-1] not in FRAMES:
+        return None  # "holding a kitten next to a fence": what is held would change
+    if left[-1:] == ("of",) and left[-2:-1] and left[-2] not in PICTURES:
+        return None  # "the side of a lake by a tree"
+    sure = not left or left[-1] in ("is", "are", "of")
+    if not _both_may(context):
+        return None
+    if role(context.first[0]) == "verb" or role(context.first[-1]) in ("preposition", "verb"):
+        return None
+    if context.right and not context.right_gap():
+        if context.right[0] not in PREPOSITIONS - {"with", "of"}:
+            return None
+        sure = False
+    sure = sure and bool(symmetric(bare_end(context.middle)))
+    return Same("symmetric" if sure else "perhaps symmetric", sure)
+
+
+def _both_may(context: Context) -> bool:
+    """Whether each could do what the other does: a ball does not play with a girl."""
+    core = _relation(bare_end(context.middle))
+    alive = {lively(context.first), lively(context.second)}
+    if symmetric(core):
+        return True
+    if role(core[0]) == "verb" and len(core) > 1 and lexicon().is_symmetric(" ".join(core[1:])):
+        return alive != {True, False}
+    return alive == {True}
+
+
+def _relation(core: Part) -> Part:
+    """Without what links it to a noun: "that is next to"."""
+    while core and core[0] in _LINKS:
+        core = core[1:]
+    return core
+
+
+@lru_cache(maxsize=1 << 12)
+def symmetric(core: Part) -> bool | None:
+    """Whether A and B may change sides: yes, perhaps (False), or no (None)."""
+    core = _relation(core)
+    readings = forms(core)
+    if any(lexicon().is_symmetric(form) for form in readings):
+        return True
+    # "hugging" is mutual as a rule; "standing next to" is but for who stands.
+    if any(lexicon().may_be_symmetric(form) for form in readings):
+        return False
+    standing = len(core) > 1 and bool(lemmas(core[0]) & POSTURES)
+    return False if standing and lexicon().may_be_symmetric(" ".join(core[1:])) else None
+
+
+_JOINED: Final = frozenset({("along", "with"), ("together", "with"), ("as", "well", "as")})
+_ITEM: Final = 4  # words of an item in the middle of a list
+# Adjectives that colour the word after them: "light blue" is no "blue light".
+_SHADES: Final = listed("light dark bright pale deep very baby hot navy")
+_JUDGES: Final = {"conjuncts": judge_conjuncts, "symmetric": judge_symmetric}
+
+
+def same_meaning(change: Exchange) -> Same | None:
+    """Whether the exchange keeps the meaning; None if it does not."""
+    if _one_phrase(change):
+        return Same("same phrase", True)
+    if _garbled(change):
+        return Same("perhaps same phrase", False)
+    between, marks = change.between, change.marks
+    left = _common_tail(change.before, between)
+    right = _common_head(between[: len(between) - left], change.after)
+    place = len(change.before) + len(change.first)
+    for shared in range(right, -1, -1):  # "a small dog next to a big dog": `dog` is shared
+        for known in range(left, -1, -1):  # "two sinks next to two mirrors": `two` is
+            middle = between[shared : len(between) - known]
+            gaps = marks[place + shared : place + len(between) - known + 1]
+            joint = _joint(middle, gaps, change.first)
+            found = _JUDGES[joint](_context(change, known, middle, shared)) if joint else None
+            if found:
+                return found
+    return None
+
+
+def _context(change: Exchange, known: int, middle: Part, shared: int) -> Context:
+    """Both parts with the words that they share before and behind them."""
+    before, after = change.before, change.after
+    start, end = before[len(before) - known :], after[:shared]
+    first, second = start + change.first + end, start + change.second + end
+    return Context(
+        before[: len(before) - known], first, middle, second, after[shared:], change.marks
+    )
+
+
+def same_list(change: Change) -> Same | None:
+    """Whether only the items of a list were put in another order: of the whole text, or a part."""
+    marks = change.old.gaps[change.start : len(change.old.words) - change.tail]
+    if COORDINATORS.isdisjoint(change.removed) and not any(map(is_mark, marks)):
+        return None
+    whole = _items(change.old.words, change.old.gaps, 0)
+    if len(whole) > 1 and _alike(whole, _items(change.new.words, change.new.gaps, 0)):
+        return CONJUNCTS if same_form(whole) else PERHAPS_CONJUNCTS
+    old = _items(change.removed, change.old.gaps, change.start)
+    new = _items(change.inserted, change.new.gaps, change.start)
+    if len(old) < 3 or not _alike(old, new) or max(len(_plain(item)) for item in old) > _ITEM:
+        return None
+    if len({role(item[-1]) for item in old}) > 1:
+        return None  # "brown, leather seats and a red wall": brown and red are no items
+    context = Context(change.before, old[0], ("and",), old[-1], change.after, change.old.gaps)
+    found = judge_conjuncts(context)
+    return found if found is None or same_form(old) else PERHAPS_CONJUNCTS
+
+
+def _items(words: Part, gaps: Part, start: int) -> list[Part]:
+    """A run of words cut at every "and", "or" and comma."""
+    items: list[list[str]] = [[]]
+    for word, gap in zip(words, gaps[start:], strict=False):
+        if (word in COORDINATORS or is_mark(gap)) and items[-1]:
+            items.append([])
+        if word not in COORDINATORS:
+            items[-1].append(word)
+    return [tuple(item) for item in items if not DETERMINERS.issuperset(item)]
+
+
+def _alike(old: list[Part], new: list[Part]) -> bool:
+    """Whether the items are the same, articles aside."""
+    return sorted(map(_plain, old)) == sorted(map(_plain, new))
+
+
+def _plain(item: Part) -> Part:
+    return tuple(word for word in item if word not in DETERMINERS)
+
+
+def _one_phrase(change: Exchange) -> bool:
+    """Adjectives side by side: "a big red bus", "a red, big bus"."""
+    words = change.first + change.between + change.second
+    if len(change.first) != 1 or len(change.second) != 1 or not change.after:
+        return False
+    return all(role(w) == "adjective" and w not in _SHADES for w in words)
+
+
+def _garbled(change: Exchange) -> bool:
+    """Two words of one phrase side by side: "a metal sink", "a sink metal" name one thing."""
+    pair = (*change.first, *change.between, *change.second)
+    place = len(change.before) + 1
+    return (
+        len(pair) == 2
+        and change.marks[place].isspace()
+        and all(role(word) in ("noun", "adjective") for word in pair)
+    )
+
+
+def _common_tail(a: Part, b: Part) -> int:
+    size = 0
+    while size < min(len(a), len(b), 3) and a[-1 - size] == b[-1 - size]:
+        size += 1
+    return size
+
+
+def _common_head(a: Part, b: Part) -> int:
+    size = 0
+    while size < min(len(a), len(b), 3) and a[size] == b[size]:
+        size += 1
+    return size
+
+
+def _joint(middle: Part, gaps: Part, first: Part) -> str:
+    """What joins two parts: "and", a list, a symmetric relation, or nothing of the kind."""
+    core = bare_end(middle)
+    if not core:
+        return "conjuncts" if any(is_mark(gap) for gap in gaps) else ""
+    if core in _JOINED or all(word in COORDINATORS for word in core):
+        return "conjuncts"
+    if core[0] in COORDINATORS or is_mark(gaps[0]):
+        return "conjuncts" if _is_list(core, gaps, first) else ""
+    return "" if symmetric(core) is None else "symmetric"
+
+
+def _is_list(core: Part, gaps: Part, first: Part) -> bool:
+    """Whether what stands between are whole items: ", toilet and" of "sink, toilet and shower".
+
+    Not ", leather furniture and a" of "brown, leather furniture and a red wall".
+    """
+    if role(first[-1]) == "adjective" and any(role(word) == "noun" for word in core):
+        return False
+    ends_open = core[-1] in COORDINATORS or is_mark(gaps[len(core)])
+    if not ends_open:
+        return False
+    size = 0
+    for word, gap in zip(core, gaps, strict=False):
+        size = 0 if word in COORDINATORS else 1 if is_mark(gap) else size + 1
+        if size > _ITEM or role(word) in ("preposition", "verb", "auxiliary"):
+            return False
+    return True

@@ -1,0 +1,220 @@
+"""Who stands in which relation to whom, and which noun has which attribute, read off the words.
+
+A rough reading, and the same for both texts: what it misses in one it misses in the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+from counterpoint.generation.checks.change import Change
+from counterpoint.generation.checks.words import DETERMINERS, PICTURES, lemmas, lexicon, role
+
+Part = tuple[str, ...]
+_Place = tuple[int, int, str]
+_Stated = Sequence[tuple[Part, str, Part]]
+
+
+class Triple(NamedTuple):
+    """The nouns before and after a relation."""
+
+    first: str
+    relation: str
+    second: str
+
+
+@lru_cache(maxsize=1)
+def _known() -> dict[str, list[Part]]:
+    """The lexicon's relations by their first word, the longest first."""
+    found: dict[str, list[Part]] = {}
+    for relation in sorted(lexicon().relations(), key=lambda r: (-r.count(" "), r)):
+        words = tuple(relation.split(" "))
+        found.setdefault(words[0], []).append(words)
+    return found
+
+
+@lru_cache(maxsize=4096)
+def _places(words: Part) -> tuple[_Place, ...]:
+    """Every relation of the lexicon in a text: where it starts, where it ends, how it is listed."""
+    found, place = [], 1
+    while place < len(words) - 1:
+        relation, size = _relation_at(words, place)
+        if size:
+            found.append((place, place + size, relation))
+        place += max(size, 1)
+    return tuple(found)
+
+
+@lru_cache(maxsize=4096)
+def triples(words: Part) -> tuple[Triple, ...]:
+    """Every relation between two nouns, in order."""
+    found = (
+        Triple(_noun_before(words, start), relation, _noun_after(words, end))
+        for start, end, relation in _places(words)
+    )
+    return tuple(triple for triple in found if triple.first and triple.second)
+
+
+def _relation_at(words: Part, place: int) -> tuple[str, int]:
+    """The longest relation that starts here, as the lexicon has it, and its number of words."""
+    found: Part = ()
+    for relation in _starting(words[place]):
+        size = len(relation)
+        if size > len(found) and words[place + 1 : place + size] == relation[1:]:
+            found = relation
+    return " ".join(found), len(found)
+
+
+@lru_cache(maxsize=1 << 14)
+def _starting(word: str) -> tuple[Part, ...]:
+    """Relations that start with the word or a form of it; of equally long ones the word's own."""
+    own = _known().get(word, [])
+    return (*own, *(r for lemma in sorted(lemmas(word) - {word}) for r in _known().get(lemma, ())))
+
+
+def _noun_before(words: Part, place: int) -> str:
+    for word in reversed(words[max(0, place - 3) : place]):
+        kind = role(word)
+        if kind == "noun":
+            return word
+        if kind in ("joint", "preposition"):
+            return ""
+    return ""
+
+
+def _noun_after(words: Part, place: int) -> str:
+    """The last noun of the phrase that starts here."""
+    noun = ""
+    for word in words[place : place + 5]:
+        kind = role(word)
+        if kind == "noun":
+            noun = word
+        elif noun or kind not in ("determiner", "number", "adjective"):
+            break
+    return noun
+
+
+@lru_cache(maxsize=4096)
+def bindings(words: Part) -> frozenset[tuple[str, str]]:
+    """Each adjective with the noun behind it."""
+    found = set()
+    for place, word in enumerate(words):
+        if role(word) == "adjective":
+            noun = _noun_after(words, place + 1)
+            if noun:
+                found.add((word, noun))
+    return frozenset(found)
+
+
+def moved_attribute(change: Change) -> bool:
+    """Whether an adjective now describes another of the caption's nouns.
+
+    Words that a text has twice are left out: which of them is meant cannot be told.
+    """
+    old, new = change.old.words, change.new.words
+    before, after = dict(bindings(old)), dict(bindings(new))
+    return any(
+        noun != after[word]
+        and old.count(word) == new.count(word) == 1
+        and noun in new
+        and after[word] in old
+        for word, noun in before.items()
+        if word in after
+    )
+
+
+def turned(change: Change) -> str:
+    """Whether a relation has changed its arguments, or become its converse, without the other."""
+    old, new = change.old.words, change.new.words
+    nouns = [((t.first,), t.relation, (t.second,)) for t in triples(old)]
+    other_nouns = [((t.first,), t.relation, (t.second,)) for t in triples(new)]
+    return _turned(_splits(old, _places(old)), _splits(new, _places(new))) or _turned(
+        nouns, other_nouns
+    )
+
+
+def _turned(before: _Stated, after: _Stated) -> str:
+    said = {(first, second): relation for first, relation, second in after}
+    own = {(first, second) for first, _, second in before}
+    for first, relation, second in before:
+        if (second, first) in own:  # the caption itself says both: nothing can be told
+            continue
+        back, straight = said.get((second, first)), said.get((first, second))
+        if back and _alike(back, relation) and not _is_symmetric(relation):
+            return "arguments swapped"
+        other = lexicon().converse(relation)
+        if straight and other and _alike(straight, other):
+            return "converse"
+    return ""
+
+
+def converse_exchange(change: Change) -> bool:
+    """Whether all before a relation and all behind it have changed places, and the relation fits.
+
+    "a cat left of a dog" and "a dog to the right of a cat" say the same; so do "a cat near a dog"
+    and "a dog next to a cat", where the relation is symmetric.
+    """
+    old, new = change.old.words, change.new.words
+    start, end = change.start, len(old) - change.tail
+    # With the same words only a symmetric relation can stay as it is.
+    turns = _is_symmetric if change.same_bag else _has_turn
+    mine = [p for p in _places(old) if p[0] < end and p[1] > start and turns(p[2])]
+    if not mine:
+        return False
+    skip = _frame(change.before)
+    other = [p for p in _places(new) if any(_turns_into(m[2], p[2]) for m in mine)]
+    return any(
+        (first, second) == (other_second, other_first) and _turns_into(relation, back)
+        for first, relation, second in _splits(old, mine, skip)
+        for other_first, back, other_second in _splits(new, other, skip)
+    )
+
+
+def _frame(shared: Part) -> int:
+    """How many words both start with that only introduce what is seen: "there is", "a photo of"."""
+    found = 0
+    for place, word in enumerate(shared):
+        if word in ("is", "are") or (word == "of" and place and shared[place - 1] in PICTURES):
+            found = place + 1
+    return found
+
+
+def _splits(words: Part, places: Iterable[_Place], skip: int = 0) -> _Stated:
+    """The text from some word on, cut at relations, articles aside."""
+    return [
+        (_plain(words[skip:start]), relation, _plain(words[end:]))
+        for start, end, relation in places
+        if start > skip
+    ]
+
+
+@lru_cache(maxsize=1 << 12)
+def _is_symmetric(relation: str) -> bool:
+    return bool(lexicon().is_symmetric(relation))
+
+
+@lru_cache(maxsize=1 << 12)
+def _has_turn(relation: str) -> bool:
+    return bool(lexicon().converse(relation)) or _is_symmetric(relation)
+
+
+@lru_cache(maxsize=1 << 14)
+def _turns_into(relation: str, other: str) -> bool:
+    back = lexicon().converse(relation)
+    if not back and _is_symmetric(relation):
+        back = relation
+    return bool(back) and _alike(back, other)
+
+
+@lru_cache(maxsize=1 << 12)
+def _alike(relation: str, other: str) -> bool:
+    return relation == other or bool(lexicon().may_be_same(relation, other))
+
+
+def _plain(words: Part) -> Part:
+    """Without articles, and without the verb that links a noun to its relation."""
+    while words and words[-1] in ("is", "are", "that", "which"):
+        words = words[:-1]
+    return tuple(word for word in words if word not in DETERMINERS)

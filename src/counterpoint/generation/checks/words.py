@@ -1,0 +1,251 @@
+"""What the checks know of single words: closed classes, likely parts of speech, lemmas, numbers.
+
+There is no parser here: a check must not lean on the parse that made the text.
+"""
+
+from __future__ import annotations
+
+from functools import cache, lru_cache
+from typing import Any, Final
+
+
+def listed(words: str) -> frozenset[str]:
+    """Words written in a row."""
+    return frozenset(words.split())
+
+
+DETERMINERS: Final = listed(
+    "a an the some another this these those each every his her its their my your our"
+)
+OWNERS: Final = listed("his her its their my your our")
+PREPOSITIONS: Final = listed(
+    """about above across after against along alongside amid among around as at atop before behind
+    below beneath beside besides between beyond by down during for from in inside into like near
+    of off on onto opposite out outside over past per through to toward towards under underneath
+    until up upon via with within without"""
+)
+COORDINATORS: Final = frozenset({"and", "or", "nor"})
+AUXILIARIES: Final = listed(
+    """is are was were be been being am has have had do does did can could will would may might
+    must should it's there's that's"""
+)
+PRONOUNS: Final = listed(
+    """he she it they we i you him them us me who which that whose what there one other others each
+    himself herself itself themselves"""
+)
+ADVERBS: Final = listed(
+    """together nearby outside outdoors indoors inside away very too also just still while when as
+    where up down out off back forward alone everywhere here then"""
+)
+# Adjectives to a dictionary, but part of a relation in a caption: "to the left of a dog".
+SIDES: Final = listed("left right top bottom front back rear side middle centre center next close")
+NEGATIONS: Final = listed("not no without never none neither nor nobody nothing cannot")
+# Verbs that say where or how somebody is: of "a man and a woman sitting ..." both do.
+POSTURES: Final = listed(
+    """sit stand lie lay lean rest sleep nap pose walk run play gather wait look stare smile talk
+    swim graze roam travel dance relax perch park line hang live enjoy share watch kneel crouch"""
+)
+# What a caption may be a caption of: "a photo of a dog next to a cat".
+PICTURES: Final = listed(
+    """picture photo photograph image view painting drawing shot closeup close-up up scene display
+    portrait snapshot"""
+)
+_ING_NOUNS: Final = listed(
+    """building ceiling painting railing clothing wing ring string king thing morning evening
+    awning crossing landing swing spring dining living wedding stuffing topping frosting
+    lighting icing sibling duckling pudding something anything everything nothing earring
+    bedding"""
+)
+_NUMBERS: Final = {
+    **{
+        word: value
+        for value, word in enumerate(
+            (
+                *("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"),
+                *("ten", "eleven", "twelve", "thirteen", "fourteen", "fifteen", "sixteen"),
+                *("seventeen", "eighteen", "nineteen", "twenty"),
+            )
+        )
+    },
+    **dict.fromkeys(("couple", "pair", "both", "twin"), 2),
+    "single": 1,
+    "trio": 3,
+    "dozen": 12,
+}
+_VARIANTS: Final = {
+    "gray": "grey",
+    "donut": "doughnut",
+    "tshirt": "t-shirt",
+    "tee-shirt": "t-shirt",
+    "tv": "television",
+    "fridge": "refrigerator",
+    "yogurt": "yoghurt",
+    "pajamas": "pyjamas",
+    "tire": "tyre",
+    "plow": "plough",
+    "theater": "theatre",
+    "center": "centre",
+    "whisky": "whiskey",
+    "aeroplane": "airplane",
+    "checkered": "chequered",
+    "catsup": "ketchup",
+    "barbeque": "barbecue",
+    "jewelry": "jewellery",
+    "aluminum": "aluminium",
+    "storey": "story",
+    "curb": "kerb",
+}
+
+
+@cache
+def _lemminflect() -> Any:
+    import lemminflect  # brings spaCy with it: seconds
+
+    return lemminflect
+
+
+@cache
+def lexicon() -> Any:
+    """The word lists; loaded when the first check asks."""
+    from counterpoint.generation.language import lexicon as module
+
+    return module
+
+
+@lru_cache(maxsize=1 << 16)
+def _dictionary(word: str) -> dict[str, tuple[str, ...]]:
+    """A lower-case word's lemmas by part of speech; empty if no dictionary has it."""
+    return dict(_lemminflect().getAllLemmas(word))
+
+
+@lru_cache(maxsize=1 << 16)
+def lemmas(word: str) -> frozenset[str]:
+    """The word and every form it may be in a dictionary."""
+    return frozenset({word}.union(*_dictionary(word).values()))
+
+
+@lru_cache(maxsize=1 << 16)
+def key(word: str) -> str:
+    """One form that all numbers and tenses of a word share, for comparing."""
+    found = _dictionary(word)
+    for part in ("NOUN", "VERB", "ADJ"):
+        if part in found:
+            return found[part][0]
+    return word
+
+
+@lru_cache(maxsize=1 << 16)
+def spelling(word: str) -> str:
+    """One of the ways to spell a word, the same for all of them."""
+    word = word.replace("-", "")
+    plural = word.endswith("s") and word[:-1] in _VARIANTS
+    word = _VARIANTS.get(word[:-1], word) + "s" if plural else _VARIANTS.get(word, word)
+    word = word.replace("-", "")
+    if len(word) > 5:
+        word = word.replace("our", "or").replace("ise", "ize").replace("lled", "led")
+        word = word.replace("lling", "ling")
+    return word
+
+
+@lru_cache(maxsize=1 << 16)
+def is_known(word: str) -> bool:
+    """Whether a dictionary, the lexicon or a closed class has this lower-case word."""
+    return (
+        bool(_dictionary(word))
+        or role(word) in _CLOSED
+        or word.isdigit()
+        or any(lexicon().meanings(lemma) for lemma in (word, _stripped(word)))
+        or ("-" in word and all(is_known(part) for part in word.split("-")))
+    )
+
+
+def _stripped(word: str) -> str:
+    return word.removesuffix("'s").removesuffix("s")
+
+
+_CLOSED: Final = frozenset(
+    {"determiner", "number", "preposition", "joint", "auxiliary", "negation", "pronoun", "side"}
+)
+
+
+@lru_cache(maxsize=1 << 16)
+def role(word: str) -> str:
+    """The most likely part of speech of a lower-case word in a caption, without its context."""
+    for name, members in _ROLES:
+        if word in members:
+            return name
+    if word in _NUMBERS or word.isdigit():
+        return "number"
+    return _open_role(word)
+
+
+_ROLES: Final = (
+    ("determiner", DETERMINERS),
+    ("joint", COORDINATORS),
+    ("negation", NEGATIONS),
+    ("preposition", PREPOSITIONS),
+    ("auxiliary", AUXILIARIES),
+    ("pronoun", PRONOUNS),
+    ("side", SIDES),
+    ("adverb", ADVERBS),
+)
+
+
+def _open_role(word: str) -> str:
+    found = _dictionary(word)
+    listed = {m.pos for lemma in lemmas(word) for m in lexicon().meanings(lemma)}
+    if word.endswith("ing") and "VERB" in found and word not in _ING_NOUNS:
+        return "verb"
+    if "ADJ" in listed or ("ADJ" in found and "NOUN" not in found):
+        return "adjective"
+    if "VERB" in found and lemmas(word) & POSTURES:
+        return "verb"
+    if "NOUN" in listed or "NOUN" in found:
+        return "noun"
+    if "VERB" in found:
+        return "verb"
+    return "adverb" if "ADV" in found else "noun"
+
+
+@lru_cache(maxsize=4096)
+def numbers(words: tuple[str, ...]) -> tuple[int, ...]:
+    """The numbers that a text names, sorted; one is left out, since `a` says it too."""
+    found = [_NUMBERS[word] for word in words if word in _NUMBERS]
+    found += [int(word) for word in words if word[0] in "0123456789" and _digits(word)]
+    return tuple(sorted(value for value in found if value != 1))
+
+
+def _digits(word: str) -> bool:
+    return word.isascii() and word.isdigit() and len(word) <= 9
+
+
+@lru_cache(maxsize=4096)
+def negations(words: tuple[str, ...]) -> int:
+    """How many words deny something."""
+    if NEGATIONS.isdisjoint(words) and "n't" not in " ".join(words):
+        return 0
+    return sum(word in NEGATIONS or word.endswith("n't") for word in words)
+
+
+@lru_cache(maxsize=1 << 14)
+def forms(part: tuple[str, ...]) -> tuple[str, ...]:
+    """A phrase as a dictionary may have it: as it is, its last word or its first as a lemma."""
+    if not part:
+        return ()
+    found = {" ".join(part): None}
+    for lemma in sorted(lemmas(part[-1])):
+        found[" ".join((*part[:-1], lemma))] = None
+    for lemma in sorted(lemmas(part[0])):
+        found[" ".join((lemma, *part[1:]))] = None
+    return tuple(found)
+
+
+def genera(words: tuple[str, ...]) -> set[str]:
+    """All that these words name kinds of: a puppy is a dog and an animal."""
+    found: set[str] = set()
+    rest = list(words)
+    while rest:
+        kinds = {k for m in lexicon().meanings(rest.pop()) for k in m.kinds} - found
+        found |= kinds
+        rest += kinds
+    return found

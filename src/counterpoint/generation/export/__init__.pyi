@@ -1,0 +1,5 @@
+from .benchmark import export_benchmark as export_benchmark
+from .groups import ImagePaths as ImagePaths
+from .groups import read_groups as read_groups
+from .hub import export_hub as export_hub
+from .training import export_training as export_training

@@ -1,0 +1,103 @@
+"""Pairs as a case file that `counterpoint eval -b` reads.
+
+- A negative is a case: the image, its caption, a positive if there are any, the negative.
+- The positives of a caption take turns over its negatives. Where they start is drawn for each
+  caption by the seed, so that no method is favoured where captions have one negative each.
+- A negative with an image of its own is a case of two images and two captions, as in BiVLC.
+- With `all_negatives` a caption is a case: the caption, all positives, all negatives.
+
+A case is in the group `type/subtype`; its cluster is the image.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from hashlib import blake2b
+from itertools import chain
+from pathlib import Path
+
+from counterpoint._util.errors import DataError
+from counterpoint._util.progress import Progress
+from counterpoint.cases import Case, Cases, ImageRef, caption_case, write_cases
+from counterpoint.generation.export.groups import (
+    QUIET,
+    Counts,
+    Group,
+    ImagePaths,
+    Text,
+    read_groups,
+)
+from counterpoint.generation.inputs.source import UniqueIds
+from counterpoint.generation.pairs import refuse_ending
+
+
+def export_benchmark(
+    pairs: Sequence[Path],
+    out: Path,
+    left_out: Counts,
+    *,
+    images: Path | None = None,
+    root: Path | None = None,
+    all_negatives: bool = False,
+    seed: int = 0,
+    progress: Progress = QUIET,
+) -> int:
+    """Write a case file; the number of cases. What became no case is counted in `left_out`."""
+    refuse_ending(out, "cases")
+    moves = [ImagePaths.of(file, out.parent, images=images, root=root) for file in pairs]
+    groups = read_groups(pairs, left_out, moves, progress)
+    made = (_cases(group, left_out, all_negatives, seed) for group in groups)
+    stream = chain.from_iterable(made)
+    first = next(stream, None)
+    if first is None:
+        raise DataError(f"{pairs[0]}: holds no negative of a caption that has an image.")
+    unique = UniqueIds()
+    named = (_with_id(case, unique(case.id)) for case in chain([first], stream))
+    cases = Cases.build(named, source=str(pairs[0]))
+    write_cases(cases, out)
+    return len(cases)
+
+
+def _with_id(case: Case, id: str) -> Case:
+    return Case(id, case.images, case.captions, case.truth, case.groups, case.cluster)
+
+
+def _cases(group: Group, left_out: Counts, together: bool, seed: int) -> Iterator[Case]:
+    if group.image is None:
+        left_out["captions without an image"] += 1
+        return
+    if not group.negatives:
+        left_out["captions with positives only"] += 1
+        return
+    positives = [text.text for text in group.positives]
+    if together:
+        labels = tuple(dict.fromkeys(text.label for text in group.negatives))
+        true, false = [group.caption, *positives], [text.text for text in group.negatives]
+        if unused := sum(text.image is not None for text in group.negatives):
+            left_out["images of texts, which a case of one image has no place for"] += unused
+        yield caption_case(group.source, group.image, true, false, labels)
+        return
+    start = _draw(seed, group.source, len(positives))
+    for number, negative in enumerate(group.negatives):
+        id = f"{group.source}/{number}"
+        if negative.image is not None:
+            yield _square(id, group.caption, group.image, negative, negative.image)
+            continue
+        chosen = [positives[(start + number) % len(positives)]] if positives else []
+        true = [group.caption, *chosen]
+        yield caption_case(id, group.image, true, [negative.text], (negative.label,))
+
+
+def _square(id: str, caption: str, image: ImageRef, negative: Text, other: str) -> Case:
+    """The caption is true of its image, the negative of its own."""
+    truth = ((True, False), (False, True))
+    images = (image, ImageRef(other))
+    return Case(id, images, (caption, negative.text), truth, (negative.label,))
+
+
+def _draw(seed: int, source: str, count: int) -> int:
+    """A number below `count` that depends on nothing but the seed and the source."""
+    if not count:
+        return 0
+    drawn = blake2b(f"{seed} {source}".encode("utf-8", "surrogatepass"), digest_size=8)
+    return int.from_bytes(drawn.digest()) % count

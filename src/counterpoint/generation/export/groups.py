@@ -1,0 +1,207 @@
+"""A caption with all the texts that were made from it, put together from one or more pairs files.
+
+Negatives and positives are made by two commands, so they lie in two files. Both went through the
+same captions in the same order: reading the files side by side, a caption's rows are soon complete,
+and only the incomplete ones are held. Files in another order are joined rightly, too, in more
+memory.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter, OrderedDict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import polars as pl
+
+from counterpoint._util.errors import DataError
+from counterpoint._util.progress import Progress, Quiet
+from counterpoint._util.untrusted import shown
+from counterpoint.cases import TEXT, ImageRef
+from counterpoint.generation.pairs import count_pairs, read_about, read_pairs
+
+# --- Where an exported file says its images are -------------------------------------------------
+#
+# In a pairs file, `image` is a path under the input's image folder and `text_image` one under the
+# pairs file's own. A case file's images are found relative to its own folder. So a path is written
+# relative to the export's folder if the image is below it, and else in full, which works at once
+# but
+# only on this machine. With `root`, paths are written relative to it, for a file that will lie
+# there.
+
+
+WORLD: Final = "world:"
+PARQUET: Final = "parquet:"
+SHUFFLE: Final = "shuffle-"
+
+
+@dataclass(frozen=True, slots=True)
+class ImagePaths:
+    """Turns paths of a pairs file into paths of an exported one. Folders are named in full."""
+
+    images: str
+    text_images: str
+    out: str
+    root: str | None = None
+
+    @classmethod
+    def of(
+        cls, pairs: Path, out: Path, *, images: Path | None = None, root: Path | None = None
+    ) -> ImagePaths:
+        """Of a pairs file whose images start from `images`, or where it says, or its own folder."""
+        said = read_about(pairs).get("root")
+        found = images or (Path(said) if isinstance(said, str) and said else pairs.parent)
+        own, below = _full(pairs.parent), None if root is None else _full(root)
+        return cls(_full(found), own, _full(out), below)
+
+    def image(self, path: str) -> str:
+        return self._moved(path, self.images)
+
+    def text_image(self, path: str) -> str:
+        return self._moved(path, self.text_images)
+
+    def _moved(self, path: str, folder: str) -> str:
+        if path.startswith((WORLD, TEXT)):
+            return path
+        if path.startswith(PARQUET):
+            file, mark, cell = path.removeprefix(PARQUET).rpartition("#")
+            return f"{PARQUET}{self._moved(file, folder)}{mark}{cell}"
+        if path.startswith(SHUFFLE):
+            how, seed, inner = [*path.split(":", 2), "", ""][:3]
+            return f"{how}:{seed}:{self._moved(inner, folder)}"
+        if ".." in path.split("/"):
+            return path  # nobody opens it: a path may not lead out of its folder
+        full = os.path.normpath(f"{folder}/{path}" if path[:1] != "/" else path)
+        base = self.root or self.out
+        if full.startswith(f"{base}/"):
+            return full[len(base) + 1 :]
+        if self.root is not None:
+            raise DataError(
+                f"image {shown(path)} is at {shown(full)}, which is not below {self.root!r}; "
+                "name another folder with --root, or say with --images where the images are."
+            )
+        return full
+
+
+def _full(path: Path) -> str:
+    """In full but not resolved: links lead where their maker wants."""
+    return os.path.abspath(path).rstrip("/")  # noqa: PTH100
+
+
+_KEY: Final = ("source", "caption", "image")  # sources of two inputs may have the same id
+_COLUMNS: Final = (*_KEY, "box", "text", "kind", "type", "subtype", "text_image")
+
+QUIET: Final = Quiet()
+Counts = Counter[str]
+Key = tuple[str, str, str | None]
+
+
+class Text(NamedTuple):
+    """A text made from the caption; `image` is one that it is true of, if there is one."""
+
+    text: str
+    label: str
+    image: str | None
+
+    @property
+    def type(self) -> str:
+        return self.label.partition("/")[0]
+
+
+@dataclass(slots=True)
+class Group:
+    """A caption and its texts, each once, in the order of the files.
+
+    `path` is the image's path as the pairs file has it, `image` where the export says it is.
+    """
+
+    source: str
+    path: str | None
+    image: ImageRef | None
+    caption: str
+    positives: list[Text]
+    negatives: list[Text]
+
+
+def read_groups(
+    files: Sequence[Path],
+    left_out: Counts,
+    moves: Sequence[ImagePaths],
+    progress: Progress = QUIET,
+) -> Iterator[Group]:
+    """All captions of the files with their texts; what is dropped is counted by its reason.
+
+    `moves` says for each file what becomes of its image paths. A text that is there twice is kept
+    once. One that is called a positive and a negative of the same caption is dropped: one of the
+    two is wrong.
+    """
+    held: OrderedDict[Key, list[tuple[Any, ...]]] = OrderedDict()  # quick at its front, too
+    wanted: dict[Key, int] = {}
+    advance = progress.start("pairs", sum(map(count_pairs, files)))
+    for number, frame, expected in _side_by_side(files):
+        for row, count in zip(frame.iter_rows(), expected, strict=True):
+            key = (row[0], row[1], row[2])
+            held.setdefault(key, []).append((number, *row))
+            wanted[key] = count
+        advance(len(frame))
+        while held:  # in the order in which captions were met first
+            key = next(iter(held))
+            if len(held[key]) < wanted[key]:
+                break
+            del wanted[key]
+            yield _group(held.pop(key), left_out, moves)
+    for rows in held.values():  # two keys had the same hash, and more rows were waited for
+        yield _group(rows, left_out, moves)
+
+
+def _hashed(frame: pl.DataFrame) -> np.ndarray:
+    return frame.select(pl.struct(_KEY).hash()).to_series().to_numpy()
+
+
+def _side_by_side(files: Sequence[Path]) -> Iterator[tuple[int, pl.DataFrame, list[int]]]:
+    """Tables with their file's number, and for each row how many its caption has in all files.
+
+    Next is always the file of which the smallest share was read.
+    """
+    hashes = [[_hashed(frame) for frame in read_pairs(file)] for file in files]
+    known, counts = np.unique(
+        np.concatenate([np.zeros(0, np.uint64), *(part for parts in hashes for part in parts)]),
+        return_counts=True,
+    )
+    sizes = [max(sum(map(len, parts)), 1) for parts in hashes]
+    del hashes
+    streams = {number: read_pairs(file) for number, file in enumerate(files)}
+    read = [0] * len(files)
+    while streams:
+        number = min(streams, key=lambda n: (read[n] / sizes[n], n))
+        frame = next(streams[number], None)
+        if frame is None:
+            del streams[number]
+            continue
+        read[number] += len(frame)
+        expected = counts[np.searchsorted(known, _hashed(frame))]
+        yield number, frame.select(_COLUMNS), expected.tolist()
+
+
+def _group(rows: list[tuple[Any, ...]], left_out: Counts, moves: Sequence[ImagePaths]) -> Group:
+    number, source, caption, image, box, *_ = rows[0]
+    reference = None
+    if image is not None:
+        reference = ImageRef(moves[number].image(image), None if box is None else tuple(box))
+    texts: dict[str, dict[str, Text]] = {"positive": {}, "negative": {}}
+    for number, *_, text, kind, type_, subtype, own in rows:
+        known = texts[kind]
+        if text in known:
+            left_out["texts that were there twice"] += 1
+        if text not in known or (known[text].image is None and own is not None):
+            moved = None if own is None else moves[number].text_image(own)
+            known[text] = Text(text, f"{type_}/{subtype}" if subtype else type_, moved)
+    for text in [text for text in texts["positive"] if text in texts["negative"]]:
+        left_out["texts called a positive and a negative of one caption"] += 1
+        del texts["positive"][text], texts["negative"][text]
+    positives, negatives = (list(texts[kind].values()) for kind in ("positive", "negative"))
+    return Group(source, image, reference, caption, positives, negatives)

@@ -1,0 +1,10 @@
+"""Images of which the made texts are true: drawn by a model or by the world, chosen by a scorer.
+
+    pairs file -> candidates (diffusion or world) -> choose -> pairs file with text_images
+
+`neighbours` and `nearest` do without a generator: the hard negative image is a real one nearby.
+"""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

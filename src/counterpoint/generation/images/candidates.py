@@ -1,0 +1,221 @@
+"""From a pairs file to one with images: every negative gets candidates, perhaps a chosen one."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import polars as pl
+
+from counterpoint._util.errors import ModelError
+from counterpoint.cases import Case, Cases, ImageRef
+from counterpoint.generation.images.backends import Backend, Drawn, Made, Want
+from counterpoint.generation.pairs import (
+    SCHEMA,
+    read_about,
+    read_pairs,
+    rebased,
+    refuse_ending,
+    write_pairs,
+)
+from counterpoint.generation.registry import Refusal
+from counterpoint.models import LoadOptions, load_model
+from counterpoint.scoring import DualEncoder, PairScorer, Work, score
+
+# Which candidate shows the text: a scorer's choice, and the margin by which it beats the caption.
+#
+# A candidate's score is s(image, text); its margin is s(image, text) - s(image, caption). Without a
+# least margin the best score wins, however bad the best may be. With one, candidates that do not
+# show the text better than the caption by more than it are out, and there may be none left.
+
+
+NOT_SHOWN: Final = Refusal("no image shows the text")
+_NAME: Final = "images"
+
+
+class Judged(NamedTuple):
+    """What the scorer says of one candidate; None where it could not be asked."""
+
+    score: float | None
+    margin: float | None = None
+
+
+def pick(judged: Sequence[Judged], least: float | None) -> int | None:
+    """The candidate with the best score among those with a margin above `least`; the first of
+    equals.
+    """
+    able = [
+        (found.score, -number)
+        for number, found in enumerate(judged)
+        if found.score is not None
+        and (least is None or (found.margin is not None and found.margin > least))
+    ]
+    return -max(able)[1] if able else None
+
+
+@dataclass(frozen=True, slots=True)
+class Chooser:
+    """A scorer; `root` is where paths of candidates start."""
+
+    id: str
+    model: DualEncoder | PairScorer
+    least: float | None
+    root: Path
+    work: Work
+
+    def judge(self, items: Sequence[tuple[Want, Made]]) -> tuple[list[Judged], dict[int, str]]:
+        """What the scorer says of each image for its text and caption, and why it cannot."""
+        able = [n for n, (want, _) in enumerate(items) if want.caption.strip()]
+        failures = dict.fromkeys(range(len(items)), "the pair has no caption to compare with")
+        judged = [Judged(None)] * len(items)
+        if not able:
+            return judged, failures
+        cases = [
+            Case(str(n), (ImageRef(made.path),), (want.text, want.caption), ((True, False),))
+            for n, (want, made) in ((n, items[n]) for n in able)
+        ]
+        table = Cases.build(cases, root=self.root, source="candidates")
+        found = score(self.model, {_NAME: table}, {_NAME: "leave out"}, self.work)[_NAME]
+        failures = {n: why for n, why in failures.items() if n not in set(able)}
+        failures |= {able[row]: why for row, why in found.left_out.items()}
+        for n, (text, caption) in zip(able, found.scores.reshape(-1, 2).tolist(), strict=True):
+            if not np.isnan(text):
+                judged[n] = Judged(text, text - caption)
+        return judged, failures
+
+    def describe(self) -> Mapping[str, Any]:
+        return {"model": self.id, "fingerprint": self.model.fingerprint, "margin": self.least}
+
+
+def open_chooser(
+    id: str, least: float | None, root: Path, work: Work, options: LoadOptions | None = None
+) -> Chooser:
+    model = load_model(id, options)
+    if not isinstance(model, DualEncoder | PairScorer):
+        raise ModelError(
+            f"{id} does not score an image and a text by themselves, so it cannot choose images."
+        )
+    return Chooser(id, model, least, root, work)
+
+
+MARGIN: Final = "image_margin"  # among a pair's scores: s(image, text) - s(image, caption)
+
+
+@dataclass(slots=True)
+class Counts:
+    """Rows of the file by what became of them, and candidates by why there are none."""
+
+    negatives: int = 0
+    positives: int = 0
+    refused_pairs: int = 0  # refused by a check: passed on as they are
+    with_images: int = 0
+    chosen: int = 0
+    refused: Counter[str] = field(default_factory=Counter)  # candidates, a row's each
+    unscored: Counter[str] = field(default_factory=Counter)
+
+    def as_json(self) -> dict[str, Any]:
+        names = ("negatives", "positives", "refused_pairs", "with_images", "chosen")
+        tallies = {"refused": dict(self.refused), "unscored": dict(self.unscored)}
+        return {**{name: getattr(self, name) for name in names}, **tallies}
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What a row of the table gets."""
+
+    images: list[dict[str, Any]]
+    chosen: str | None
+    margin: float | None
+
+
+def make_images(pairs: Path, out: Path, backend: Backend, chooser: Chooser | None) -> Counts:
+    """Give every negative of `pairs` its candidates and write `out`; all else passes as it is.
+
+    What is drawn is kept at once. The same call again draws only what is not there.
+    """
+    about, counts = check(pairs, out), Counts()
+
+    def said() -> dict[str, Any]:
+        made = {**backend.describe(), "counts": counts.as_json()}
+        if chooser is not None:
+            made["choose"] = chooser.describe()
+        return {**about, "images": made}
+
+    frames = (rebased(frame, pairs, out) for frame in read_pairs(pairs, refused=True))
+    write_pairs(out, (_with_images(frame, backend, chooser, counts) for frame in frames), said)
+    return counts
+
+
+def check(pairs: Path, out: Path) -> dict[str, Any]:
+    """How `pairs` was made. Raises what can be wrong before a model is loaded or anything drawn."""
+    refuse_ending(out)
+    return read_about(pairs)
+
+
+def _with_images(
+    frame: pl.DataFrame, backend: Backend, chooser: Chooser | None, counts: Counts
+) -> pl.DataFrame:
+    checked = frame["refused"] == ""
+    chosen = (checked & (frame["kind"] == "negative")).arg_true().to_list()
+    counts.negatives += len(chosen)
+    counts.positives += int((checked & (frame["kind"] == "positive")).sum())
+    counts.refused_pairs += int((~checked).sum())
+    wants = [
+        Want(text, caption, image)
+        for text, caption, image in frame.select("text", "caption", "image")[chosen].iter_rows()
+    ]
+    drawn = backend.draw(wants)
+    rows = _rows(wants, drawn, chooser, counts)
+    columns = {n: frame[n].to_list() for n in ("text_images", "text_image", "scores")}
+    for number, row in zip(chosen, rows, strict=True):
+        columns["text_images"][number], columns["text_image"][number] = row.images, row.chosen
+        if row.margin is not None:
+            others = [s for s in columns["scores"][number] or [] if s["name"] != MARGIN]
+            columns["scores"][number] = [*others, {"name": MARGIN, "value": row.margin}]
+    return frame.with_columns(
+        pl.Series(name, values, dtype=SCHEMA[name]) for name, values in columns.items()
+    )
+
+
+def _rows(
+    wants: list[Want], drawn: list[list[Drawn]], chooser: Chooser | None, counts: Counts
+) -> Iterator[Row]:
+    items = list(
+        dict.fromkeys(
+            (want, made)
+            for want, candidates in zip(wants, drawn, strict=True)
+            for made in candidates
+            if isinstance(made, Made)
+        )
+    )
+    judged, failures = chooser.judge(items) if chooser else ([Judged(None)] * len(items), {})
+    said = dict(zip(items, judged, strict=True))
+    reasons = {items[number]: why for number, why in failures.items()}
+    for want, candidates in zip(wants, drawn, strict=True):
+        made = [each for each in candidates if isinstance(each, Made)]
+        counts.refused.update(each.reason for each in candidates if isinstance(each, Refusal))
+        counts.unscored.update(reasons[want, each] for each in made if (want, each) in reasons)
+        row = _row(made, [said[want, each] for each in made], len(candidates), chooser)
+        counts.with_images += bool(made)
+        counts.chosen += row.chosen is not None
+        if row.chosen is None and any(said[want, each].score is not None for each in made):
+            counts.refused[NOT_SHOWN.reason] += 1
+        yield row
+
+
+def _row(made: list[Made], judged: list[Judged], asked: int, chooser: Chooser | None) -> Row:
+    """Of one candidate that was asked for there is nothing to choose, unless a margin is asked."""
+    images = [
+        {"path": each.path, "seed": each.seed, "score": said.score}
+        for each, said in zip(made, judged, strict=True)
+    ]
+    if chooser is None:
+        return Row(images, made[0].path if made and asked == 1 else None, None)
+    best, least = pick(judged, None), pick(judged, chooser.least)
+    told = best if least is None else least
+    margin = None if told is None else judged[told].margin
+    return Row(images, None if least is None else made[least].path, margin)

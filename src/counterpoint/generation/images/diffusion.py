@@ -1,0 +1,370 @@
+"""Images by a diffusion pipeline: batched, each with a seed of its own, kept as they are made."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import torch
+
+from counterpoint._util.errors import (
+    CounterpointError,
+    MissingExtraError,
+    ModelError,
+    NotFoundError,
+)
+from counterpoint._util.progress import Advance
+from counterpoint._util.registry import did_you_mean
+from counterpoint._util.store import digest
+from counterpoint.generation.images.backends import (
+    DEFAULT,
+    Drawn,
+    ImageFolder,
+    Made,
+    Settings,
+    Want,
+    seed_of,
+)
+from counterpoint.generation.registry import Refusal
+from counterpoint.models import (
+    LoadOptions,
+    Place,
+    fingerprint,
+    guarded,
+    hub_or_cache,
+    memory_errors,
+    quiet,
+)
+from counterpoint.models.hf import as_text
+from counterpoint.models.hf import bars as transformers_bars
+from counterpoint.scoring import BatchSize, Work
+
+if TYPE_CHECKING:
+    from PIL import Image
+
+
+# Opening a text-to-image pipeline of diffusers: by name, hub id or folder; safetensors only.
+
+
+try:
+    import diffusers
+    import torch
+    import transformers  # noqa: F401  (its text encoders are in every pipeline)
+except ImportError:
+    raise MissingExtraError("generate images", "generate") from None
+
+
+class Recipe(NamedTuple):
+    """A pipeline, and the UNet that takes the place of its own."""
+
+    pipeline: str
+    unet: str
+
+
+MODELS: Final = {
+    DEFAULT: Recipe("stabilityai/stable-diffusion-xl-base-1.0", "mhdang/dpo-sdxl-text2image-v1")
+}
+PRECISIONS: Final = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+_NEEDED: Final = ("prompt", "generator", "num_inference_steps")
+_LIBRARIES: Final = ("diffusers", "transformers")  # whose classes a pipeline may name
+
+
+def open_pipeline(model: str, device: str = "auto", precision: str = "auto") -> Opened:
+    """Open a model in half precision on a GPU and in full on a CPU, unless told otherwise."""
+    place = Place(LoadOptions(device))
+    usual = "fp16" if place.device.startswith("cuda") else "fp32"
+    chosen = usual if precision == "auto" else precision
+    if chosen not in PRECISIONS:
+        raise NotFoundError(did_you_mean("precision", precision, ("auto", *PRECISIONS)))
+    recipe = MODELS.get(model, Recipe(model, ""))
+    pipeline = _load(model, recipe, PRECISIONS[chosen])
+    takes = _takes(pipeline)
+    pipeline.set_progress_bar_config(disable=True)
+    with explained(model, "cannot be put on its device"):
+        pipeline.to(place.device)
+    return Opened(model, pipeline, place, chosen, takes, _fingerprint(pipeline, chosen))
+
+
+def _load(model: str, recipe: Recipe, dtype: torch.dtype) -> Any:
+    source = _source(model, recipe.pipeline)
+    what = "is no folder here, and cannot be had from the hub"
+    with hub_or_cache(model, source), explained(model, what):
+        _refuse_code(model, diffusers.DiffusionPipeline.load_config(source))
+    plain: Any = diffusers.DiffusionPipeline
+    options = {"torch_dtype": dtype, "use_safetensors": True, "trust_remote_code": False}
+    parts = {}
+    local = Path(source).is_dir()
+    unread = "has weights that cannot be loaded"
+    guard = guarded(model, source, LoadOptions())
+    hub = hub_or_cache(model, recipe.unet or source)
+    with hub, guard, explained(model, unread), bars(shown=not local):
+        if recipe.unet:
+            unet: Any = diffusers.UNet2DConditionModel
+            parts["unet"] = unet.from_pretrained(
+                recipe.unet, subfolder="unet", torch_dtype=dtype, use_safetensors=True
+            )
+        pipeline = plain.from_pretrained(source, **options, **parts)
+        # One that changes or mends images may have a sister that draws, of the same parts.
+        found = pipeline if _takes(pipeline) else _sister(pipeline)
+    if not _takes(found):
+        raise ModelError(f"{model}: {type(pipeline).__name__} makes no image of a text alone.")
+    return found
+
+
+def _sister(pipeline: Any) -> Any:
+    auto: Any = diffusers.AutoPipelineForText2Image  # slow to import
+    try:
+        return auto.from_pipe(pipeline)
+    except ValueError:
+        return pipeline
+
+
+def _takes(pipeline: Any) -> Mapping[str, inspect.Parameter]:
+    """What a call takes; nothing if it cannot draw from a text alone."""
+    found = inspect.signature(type(pipeline).__call__).parameters
+    able = "image" not in found and all(name in found for name in _NEEDED)
+    return found if able else {}
+
+
+def _source(model: str, name: str) -> str:
+    folder = Path(name).expanduser()
+    looks_local = folder.is_absolute() or name.startswith((".", "~")) or name.count("/") != 1
+    if looks_local and not folder.is_dir():
+        raise NotFoundError(
+            f"{model}: no such folder, nor a repository's name (ORG/REPO), nor one of "
+            f"{', '.join((*MODELS, 'world'))}."
+        )
+    if folder.is_dir() and not (folder / "model_index.json").is_file():
+        raise ModelError(f"{model}: the folder has no model_index.json, as pipelines have.")
+    return str(folder) if folder.is_dir() else name
+
+
+def _refuse_code(model: str, config: Any) -> None:
+    """A pipeline may name Python files of its own, or any module: none of them is imported."""
+    named = config.get("_class_name") if isinstance(config, dict) else None
+    if not isinstance(named, str):
+        raise ModelError(f"{model}: its pipeline is code of its own, which is not run here.")
+    for name, part in config.items():
+        if name.startswith("_") or not isinstance(part, list) or not part or part[0] is None:
+            continue
+        library = str(part[0])
+        if library not in _LIBRARIES and not hasattr(diffusers.pipelines, library):
+            raise ModelError(f"{model}: {name} is code of {library!r}, which is not run here.")
+
+
+def _fingerprint(pipeline: Any, precision: str) -> str:
+    """A digest of weights, configurations and tokenizers, wherever the files lie."""
+    parts = [precision, type(pipeline).__name__, _settings(pipeline)]
+    parts.append(str(getattr(pipeline, "watermark", None) is not None))
+    modules = torch.nn.Module()
+    for name, part in sorted(pipeline.components.items()):
+        parts.append(f"{name} {type(part).__name__} {_settings(part)}")
+        if isinstance(part, torch.nn.Module):
+            for module in (m for m in part.modules() if hasattr(m, "name_or_path")):
+                vars(module)["name_or_path"] = ""
+            modules.add_module(name, part)
+        elif hasattr(part, "get_vocab"):
+            backend = getattr(part, "backend_tokenizer", None)
+            parts.append(backend.to_str() if backend else as_text(part.get_vocab()))
+    return fingerprint(modules, *parts)
+
+
+def _settings(part: Any) -> str:
+    """The configuration of a part, without where it was and what wrote it."""
+    found = getattr(part, "config", None)
+    if found is None:
+        found = part if hasattr(part, "to_dict") and not hasattr(part, "get_vocab") else {}
+    content = found.to_dict() if hasattr(found, "to_dict") else dict(found)
+    parts = (torch.nn.Module, list, tuple)  # of a pipeline: named here, and told by themselves
+    kept = {k: v for k, v in content.items() if not k.startswith("_") and type(v) not in parts}
+    return as_text(kept)
+
+
+@contextlib.contextmanager
+def bars(*, shown: bool) -> Iterator[None]:
+    """Progress bars of the libraries, which are worth their lines while something is downloaded."""
+    told: Any = diffusers.utils.logging
+    before = told.is_progress_bar_enabled()
+    if not shown:
+        told.disable_progress_bar()
+    try:
+        with transformers_bars(shown=shown):
+            yield
+    finally:
+        if before:
+            told.enable_progress_bar()
+
+
+UNSAFE: Final = Refusal("the model's safety checker held the image back")
+BLACK: Final = Refusal("the image is all black (half precision may overflow: try --precision fp32)")
+EMPTY: Final = Refusal("the text is empty")
+_TOKENIZERS: Final = ("tokenizer", "tokenizer_2", "tokenizer_3")
+_ENDLESS: Final = 10**6  # what transformers says of a tokenizer without a limit is larger
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A pipeline on its device, in one precision; `takes` are the arguments of a call."""
+
+    id: str
+    pipeline: Any
+    place: Place
+    precision: str
+    takes: Mapping[str, inspect.Parameter]
+    fingerprint: str
+
+    def describe(self) -> dict[str, Any]:
+        names = ("diffusers", "transformers", "torch")
+        return {
+            "model": self.id,
+            "class": type(self.pipeline).__name__,
+            "fingerprint": self.fingerprint,
+            "device": self.place.device,
+            "precision": self.precision,
+            "versions": {name: version(name) for name in names},
+        }
+
+
+class _Order(NamedTuple):
+    """One image to draw; `name` is a digest of all that it depends on."""
+
+    prompt: str
+    seed: int
+    name: str
+
+
+class Diffusion:
+    """Draws with a pipeline, and keeps what it draws in a folder."""
+
+    def __init__(self, opened: Opened, settings: Settings, folder: ImageFolder, work: Work) -> None:
+        self.opened, self.folder, self.progress = opened, folder, work.progress
+        self.settings, self.fingerprint = settings, opened.fingerprint
+        self.call = _call(opened, settings)
+        owner = f"{opened.fingerprint} images of {settings.side} pixels"
+        self.size = BatchSize(work.batch, work.store, owner)
+        self.drawn = self.found = self.cut = 0
+
+    def draw(self, wants: Sequence[Want]) -> list[list[Drawn]]:
+        """A text that several wants share is drawn once."""
+        numbers = range(self.settings.candidates)
+        texts = dict.fromkeys(want.text for want in wants if want.text.strip())
+        orders = {text: [self._order(text, number) for number in numbers] for text in texts}
+        self.cut += self._count_cut([each[0].prompt for each in orders.values()])
+        made = self._make([order for each in orders.values() for order in each])
+        refused: list[Drawn] = [EMPTY] * len(numbers)
+        return [
+            [made[order.name] for order in orders[want.text]] if want.text in orders else refused
+            for want in wants
+        ]
+
+    def describe(self) -> Mapping[str, Any]:
+        names = ("candidates", "seed", "suffix")
+        return {
+            **self.opened.describe(),
+            "settings": {**{name: getattr(self.settings, name) for name in names}, **self.call},
+            "drawn": self.drawn,
+            "found": self.found,
+            "cut": self.cut,
+        }
+
+    def _order(self, text: str, candidate: int) -> _Order:
+        prompt = text.strip().removesuffix(".").rstrip() + self.settings.suffix
+        seed = seed_of(self.settings.seed, text, candidate)
+        how = repr(sorted(self.call.items()))
+        name = digest("drawing", self.fingerprint, prompt, str(seed), how).hex()
+        return _Order(prompt, seed, f"{name}-{candidate}")
+
+    def _make(self, orders: Sequence[_Order]) -> dict[str, Drawn]:
+        advance = self.progress.start("images", len(orders))
+        made: dict[str, Drawn] = {}
+        missing = []
+        for order in orders:
+            found = self.folder.find(order.name)
+            if found is None:
+                missing.append(order)
+            else:
+                made[order.name] = Made(found, order.seed) if isinstance(found, str) else found
+        self.found += len(made)
+        advance(len(made))
+        return made | self._all(missing, advance)
+
+    def _all(self, orders: Sequence[_Order], advance: Advance) -> dict[str, Drawn]:
+        made: dict[str, Drawn] = {}
+        while len(made) < len(orders):
+            chosen = orders[len(made) : len(made) + self.size.size]
+            made |= self._batch(chosen)
+            advance(len(chosen))
+        return made
+
+    def _batch(self, orders: Sequence[_Order]) -> dict[str, Drawn]:
+        """Draw and keep, in halves where memory runs out."""
+        try:
+            found = self._run(orders)
+        except MemoryError as error:
+            self.size.halve(len(orders), error)
+            return self._all(orders, lambda _: None)
+        made: dict[str, Drawn] = {}
+        for order, image in zip(orders, found, strict=True):
+            if isinstance(image, Refusal):
+                made[order.name] = self.folder.refuse(order.name, image)
+            else:
+                made[order.name] = Made(self.folder.keep(order.name, image), order.seed)
+        self.drawn += len(orders)
+        return made
+
+    @memory_errors
+    def _run(self, orders: Sequence[_Order]) -> list[Image.Image | Refusal]:
+        # On the CPU: the noise is then the same on every device.
+        chances = [torch.Generator("cpu").manual_seed(order.seed) for order in orders]
+        with explained(self.opened.id, "does not draw"), self.opened.place.running():
+            answer = self.opened.pipeline(
+                prompt=[order.prompt for order in orders],
+                generator=chances,
+                output_type="pil",
+                **self.call,
+            )
+        unsafe = getattr(answer, "nsfw_content_detected", None) or [False] * len(orders)
+        return [
+            UNSAFE if flag else BLACK if not image.convert("RGB").getbbox() else image
+            for image, flag in zip(answer.images, unsafe, strict=True)
+        ]
+
+    def _count_cut(self, prompts: Sequence[str]) -> int:
+        """How many prompts no text encoder sees to the end."""
+        readers = [getattr(self.opened.pipeline, name, None) for name in _TOKENIZERS]
+        limits = {reader.model_max_length: reader for reader in readers if reader is not None}
+        if not prompts or not limits or max(limits) >= _ENDLESS:
+            return 0
+        longest = max(limits)
+        found = limits[longest](list(prompts), verbose=False)["input_ids"]
+        return sum(len(ids) > longest for ids in found)
+
+
+def _call(opened: Opened, settings: Settings) -> dict[str, Any]:
+    """The settings as this pipeline takes them; what it does not take is not passed."""
+    default = opened.takes["num_inference_steps"].default
+    wanted = {
+        "num_inference_steps": default if settings.steps is None else settings.steps,
+        "guidance_scale": settings.guidance,
+        "height": settings.side,
+        "width": settings.side,
+    }
+    return {name: value for name, value in wanted.items() if name in opened.takes}
+
+
+@contextlib.contextmanager
+def explained(id: str, what: str) -> Iterator[None]:
+    """No log lines or warnings of the library; whatever it raises becomes one sentence."""
+    try:
+        with quiet():
+            yield
+    except (CounterpointError, MemoryError, torch.OutOfMemoryError):
+        raise
+    except Exception as error:  # diffusers and its loaders raise anything
+        why = " ".join(str(error).split())[:300].rstrip(".")
+        raise ModelError(f"{id} {what}: {type(error).__name__}: {why}.") from None

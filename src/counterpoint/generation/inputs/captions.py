@@ -1,0 +1,199 @@
+"""The input of `generate`: captions of a file, of a benchmark or of drawn scenes, as a stream.
+
+open_captions("captions_val2017.json")              a file: see caption_files.py
+open_captions("sugarcrepe", Path("data"))           a benchmark's original captions
+open_captions("world:size=1000,seed=1")             captions of drawn scenes
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, replace
+from itertools import islice
+from pathlib import Path
+from typing import Any, Final
+
+from counterpoint._util.errors import DataError, NotFoundError, reason
+from counterpoint._util.registry import did_you_mean
+from counterpoint._util.untrusted import shown
+from counterpoint.cases import PROMPTS, TEXT, Cases, ImageRef
+from counterpoint.cases import SCHEMA as CASE_SCHEMA
+from counterpoint.generation.inputs.files import READERS, check_columns
+from counterpoint.generation.inputs.source import CaptionOptions, Source, UniqueIds, sources_of
+
+__all__ = ["CaptionOptions", "Captions", "Source", "first_of", "open_captions"]
+
+WORLD: Final = "world"
+_WORLD_DEFAULTS: Final = {"size": 2000, "seed": 1}
+_WORLD_STREAM: Final = 2  # beside the seed: other scenes than the benchmarks' of the world
+_WITH_POSITIVES: Final = "+hp"
+
+
+@dataclass(frozen=True, slots=True)
+class Captions:
+    """Captions that can be gone through as often as one likes, each time in the same order.
+
+    `total` is their number where that is known without reading them all; `root` is where relative
+    image paths start; `fingerprint` is the same as long as the captions and how they are read are.
+    """
+
+    name: str
+    root: Path | None
+    total: int | None
+    fingerprint: str
+    stream: Callable[[], Iterator[Source]]
+
+    def __iter__(self) -> Iterator[Source]:
+        """Every id once: repeated ones become `ID~2`."""
+        unique = UniqueIds()
+        for source in self.stream():
+            yield source._replace(id=unique(source.id))
+
+
+def open_captions(
+    name: str, data: Path | None = None, *, options: CaptionOptions | None = None
+) -> Captions:
+    """Captions by the path of a file, by a benchmark's id, or `world`.
+
+    `data` is the folder of the benchmarks' data sets. A file's images are found relative to its
+    folder. What is wrong with the file's head is said here, the rest where it is met.
+    """
+    chosen = options or CaptionOptions()
+    if name.partition(":")[0] == WORLD:
+        return _of_world(name)
+    path = Path(name)
+    if path.is_file() and path.suffix in READERS and not _is_case_file(path):
+        return _of_file(path, chosen)
+    if path.suffix in READERS and not path.is_file() and _WITH_POSITIVES not in name:
+        raise DataError(f"{path}: no such file.")
+    if path.is_file() and path.suffix not in READERS:
+        raise DataError(f"{path}: a file of captions ends in {', '.join(READERS)}.")
+    return _of_benchmark(name, data, chosen)
+
+
+def first_of(captions: Captions, count: int) -> Captions:
+    """The first so many."""
+    total = None if captions.total is None else min(count, captions.total)
+    fingerprint = _digest(captions.fingerprint, count)
+    return replace(
+        captions,
+        total=total,
+        fingerprint=fingerprint,
+        stream=lambda: islice(captions.stream(), count),
+    )
+
+
+def _of_file(path: Path, options: CaptionOptions) -> Captions:
+    read = READERS[path.suffix]
+
+    def stream() -> Iterator[Source]:
+        for number, row in enumerate(read(path, options)):
+            yield from sources_of(row, number, options)
+
+    try:
+        if next(read(path, options), None) is None:  # wrong columns are told of at once
+            raise DataError(f"{path}: holds no captions.")
+        with path.open("rb") as file:
+            content = hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read: {reason(error)}.") from None
+    total = _parquet_rows(path, options) if path.suffix == ".parquet" else None
+    return Captions(str(path), path.parent, total, _digest(content, asdict(options)), stream)
+
+
+def _parquet_rows(path: Path, options: CaptionOptions) -> int | None:
+    import pyarrow as pa  # slow to import
+    import pyarrow.parquet as pq
+
+    schema = pq.read_schema(path)
+    caption = schema.field(check_columns(path, schema.names, options)[0]).type
+    if pa.types.is_nested(caption) or options.split is not None:
+        return None  # a row may hold several captions, or none that is asked for
+    return int(pq.read_metadata(path).num_rows)
+
+
+def _is_case_file(path: Path) -> bool:
+    """Whether a .parquet or .jsonl holds cases: images x captions x truth."""
+    if path.suffix == ".parquet":
+        import polars as pl
+
+        try:
+            names = pl.read_parquet_schema(path)
+        except (pl.exceptions.PolarsError, OSError):
+            return False
+        return set(CASE_SCHEMA) <= set(names)
+    if path.suffix != ".jsonl":
+        return False
+    with path.open("rb") as file:
+        first = next((line for line in file if line.strip()), b"")
+    try:
+        row = json.loads(first.decode("utf-8-sig"))
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(row, dict) and {"images", "captions", "truth"} <= set(row)
+
+
+def _of_benchmark(name: str, data: Path | None, options: CaptionOptions) -> Captions:
+    """Of every image of a case its original caption: the first that is true of it."""
+    from counterpoint.benchmarks import load_benchmark
+
+    if options != CaptionOptions():
+        raise DataError(f"{name}: columns, splits and image prefixes are for files, not cases.")
+    _, cases = load_benchmark(name, data)
+    total = int(cases.image_counts.sum())
+    fingerprint = _digest(name, cases.content_hash())
+    return Captions(name, cases.root, total, fingerprint, lambda: _originals(cases))
+
+
+def _originals(cases: Cases) -> Iterator[Source]:
+    for case in cases.frame.iter_rows(named=True):
+        width = len(case["captions"])
+        true: list[list[str]] = [[] for _ in case["images"]]
+        for cell in case["truth"]:
+            caption = case["captions"][cell % width]
+            true[cell // width].append(caption.split(PROMPTS)[0])
+        for place, (image, captions) in enumerate(zip(case["images"], true, strict=True)):
+            id = case["id"] if len(true) == 1 else f"{case['id']}#{place}"
+            original, *others = captions or [""]
+            yield Source(id, _reference(image), original, tuple(others))
+
+
+def _reference(image: dict[str, Any]) -> ImageRef | None:
+    if image["path"].startswith(TEXT):
+        return None  # a text stands in the image's place
+    box = image["box"]
+    return ImageRef(image["path"], None if box is None else (box[0], box[1], box[2], box[3]))
+
+
+def _of_world(name: str) -> Captions:
+    values = dict(_WORLD_DEFAULTS)
+    for part in filter(None, name.partition(":")[2].split(",")):
+        key, _, value = part.partition("=")
+        if key not in values:
+            raise NotFoundError(did_you_mean(f"option of {WORLD}", key, values))
+        if not re.fullmatch("[0-9]{1,18}", value):
+            what = f"{WORLD}: {key} must be a whole number of at most 18 digits"
+            raise NotFoundError(f"{what}, it is {shown(value)}.")
+        values[key] = int(value)
+    size, seed = values["size"], values["seed"]
+    return Captions(name, None, size, _digest(WORLD, size, seed), lambda: _scenes(size, seed))
+
+
+def _scenes(size: int, seed: int) -> Iterator[Source]:
+    import numpy as np
+
+    from counterpoint.world import CaptionStyle, sample_caption, sample_scene
+
+    style = CaptionStyle(grammar=1.0, synonym=0.0)
+    rng = np.random.default_rng((seed, _WORLD_STREAM))
+    for number in range(size):
+        scene = sample_scene(rng)
+        image = ImageRef(f"{WORLD}:{scene.code()}")
+        yield Source(str(number), image, sample_caption(scene, style, rng))
+
+
+def _digest(*parts: Any) -> str:
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()

@@ -1,0 +1,267 @@
+"""Files of captions as rows, one after another, however long the file is.
+
+| ending            | form |
+|-------------------|------|
+| .csv, .tsv        | a table with a header |
+| .jsonl, .ndjson   | an object a line |
+| .parquet          | a table; a column of images (`{bytes, path}`) is referred to, not read |
+| .json             | COCO's captions, Karpathy's splits, objects in a list or by their ids |
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from counterpoint._util.errors import DataError
+from counterpoint._util.untrusted import shortened, shown
+from counterpoint.generation.inputs.json_stream import json_events, json_items, json_pairs
+from counterpoint.generation.inputs.source import (
+    BOX,
+    CAPTION_NAMES,
+    ID_NAMES,
+    IMAGE_NAMES,
+    SPLIT,
+    CaptionOptions,
+    Row,
+    name_of,
+)
+
+# --- Captions in one JSON document, read as a stream: in any of four forms ----------------------
+#
+# {"images": [{"id", "file_name"}], "annotations": [{"id", "image_id", "caption"}]}   COCO
+# {"images": [{"filepath", "filename", "split", "sentences": [{"raw", "sentid"}]}]}   Karpathy
+# [{"image", "caption"}]                     a list; `caption` may be a list of captions
+# {"ID": {"image", "caption"}}               objects by their ids, as SugarCrepe's
+
+
+Form = Literal["coco", "karpathy", "list", "ids"]
+
+
+def json_rows(path: Path) -> Iterator[Row]:
+    """The captions' rows, in the order of the file."""
+    form = _form(path)
+    if form == "coco":
+        return _coco(path)
+    if form == "karpathy":
+        return _karpathy(path)
+    return _list(path) if form == "list" else _by_id(path)
+
+
+def _form(path: Path) -> Form:
+    """Found by reading no more than the first image."""
+    depth, top = 0, ""
+    for event, value in json_events(path):
+        if event in ("end_map", "end_array"):
+            depth -= 1
+            if top == "images" and depth == 2:
+                return "coco"  # an image without sentences
+        elif event in ("start_map", "start_array"):
+            if depth == 0 and event == "start_array":
+                return "list"
+            if depth == 1 and event == "start_map" and top not in ("images", "info"):
+                return "ids"
+            if depth == 1 and event == "start_array" and top == "annotations":
+                return "coco"
+            depth += 1
+        elif event == "map_key" and depth == 1:
+            top = value
+        elif event == "map_key" and (top, depth, value) == ("images", 3, "sentences"):
+            return "karpathy"
+    raise DataError(
+        f"{path}: no captions were found; a caption file is a list of objects, or has "
+        "'images' and 'annotations' as COCO's, or 'images' with 'sentences' as Karpathy's."
+    )
+
+
+def _object(value: Any, where: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise DataError(f"{where}: should be an object, it is {shown(value)}.")
+    return value
+
+
+def _coco(path: Path) -> Iterator[Row]:
+    """In two passes: captions may come before the images that they name."""
+    files: dict[str, str] = {}
+    for number, value in enumerate(json_items(path, "images.item")):
+        image = _object(value, f"{path}: image {number}")
+        name = image.get("file_name")
+        if not isinstance(name, str) or "id" not in image:
+            raise DataError(f"{path}: image {number}: should have 'id' and 'file_name'.")
+        files[str(image["id"])] = name
+    for number, value in enumerate(json_items(path, "annotations.item")):
+        where = f"{path}: annotation {number}"
+        note = _object(value, where)
+        if number == 0 and "caption" not in note:
+            raise DataError(f"{where}: has no 'caption': these are not COCO's captions.")
+        key = str(note.get("image_id"))
+        if key not in files:
+            named = shortened(key)
+            raise DataError(f"{where}: names the image {named}, which is not among 'images'.")
+        fields = {"caption": note.get("caption"), "image": files[key], "id": note.get("id")}
+        yield Row(where, fields)
+
+
+def _karpathy(path: Path) -> Iterator[Row]:
+    for number, value in enumerate(json_items(path, "images.item")):
+        where = f"{path}: image {number}"
+        image = _object(value, where)
+        sentences, name = image.get("sentences"), image.get("filename")
+        if not isinstance(sentences, list) or not isinstance(name, str):
+            raise DataError(f"{where}: should have 'filename' and 'sentences'.")
+        rows = [_object(sentence, where) for sentence in sentences]
+        folder = image.get("filepath")
+        fields: dict[str, Any] = {
+            "caption": [row.get("raw") for row in rows],
+            "image": f"{folder}/{name}" if folder else name,
+            "split": image.get("split"),
+        }
+        ids = [row.get("sentid") for row in rows]
+        if rows and None not in ids:
+            fields["id"] = ids
+        yield Row(where, fields)
+
+
+def _list(path: Path) -> Iterator[Row]:
+    for number, value in enumerate(json_items(path, "item")):
+        where = f"{path}: row {number}"
+        yield Row(where, _object(value, where))
+
+
+def _by_id(path: Path) -> Iterator[Row]:
+    for key, value in json_pairs(path):
+        where = f"{path}: row {shown(key)}"
+        row = _object(value, where)
+        yield Row(where, row if "id" in row else {**row, "id": key})
+
+
+_FIELD: Final = 1 << 24  # characters; Python's own limit is too low for lists of negatives
+_BATCH: Final = 4096
+
+Rows = Callable[[Path, CaptionOptions], Iterator[Row]]
+
+
+def _tsv(path: Path, options: CaptionOptions) -> Iterator[Row]:
+    return _delimited(path, options, "\t")
+
+
+def _csv(path: Path, options: CaptionOptions) -> Iterator[Row]:
+    return _delimited(path, options, ",")
+
+
+def _delimited(path: Path, options: CaptionOptions, separator: str) -> Iterator[Row]:
+    csv.field_size_limit(_FIELD)
+    line = 0
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            reader = csv.reader(file, delimiter=separator)
+            header = next(reader, [])
+            check_columns(path, header, options)
+            for values in reader:
+                line = reader.line_num
+                if not values:
+                    continue  # an empty line
+                if len(values) != len(header):
+                    raise DataError(
+                        f"{path}: line {line}: has {len(values)} fields, "
+                        f"the header has {len(header)}."
+                    )
+                yield Row(f"{path}: line {line}", dict(zip(header, values, strict=True)))
+    except (csv.Error, UnicodeDecodeError) as error:
+        raise DataError(
+            f"{path}: after line {line}: not a readable table: {shortened(error)}."
+        ) from None
+
+
+def _jsonl(path: Path, options: CaptionOptions) -> Iterator[Row]:
+    first = True
+    with path.open("rb") as file:
+        for number, line in enumerate(file, 1):
+            if not line.strip():
+                continue
+            where = f"{path}: line {number}"
+            try:
+                row = json.loads(line.decode("utf-8-sig" if number == 1 else "utf-8"))
+            except RecursionError:
+                raise DataError(f"{where}: it is nested too deeply.") from None
+            except ValueError as error:
+                raise DataError(f"{where}: not valid JSON: {shortened(error)}.") from None
+            if not isinstance(row, dict):
+                raise DataError(f"{where}: should be an object, it is {shown(row)}.")
+            if first:
+                check_columns(path, list(row), options)
+                first = False
+            yield Row(where, row)
+
+
+def _json(path: Path, options: CaptionOptions) -> Iterator[Row]:
+    first = True
+    for row in json_rows(path):
+        if first:
+            check_columns(path, list(row.fields), options)
+            first = False
+        yield row
+
+
+def _parquet(path: Path, options: CaptionOptions) -> Iterator[Row]:
+    import pyarrow as pa  # slow to import
+    import pyarrow.parquet as pq
+
+    number = 0
+    try:
+        with pq.ParquetFile(path) as file:
+            names = check_columns(path, file.schema_arrow.names, options)
+            images = [name for name in names if _holds_images(file.schema_arrow.field(name).type)]
+            wanted = [name for name in names if name not in images]
+            for batch in file.iter_batches(_BATCH, columns=wanted):
+                for row in batch.to_pylist():
+                    cells = {name: f"parquet:{path.name}#{name}/{number}" for name in images}
+                    yield Row(f"{path}: row {number}", {**row, **cells})
+                    number += 1
+    except (pa.ArrowException, UnicodeDecodeError, OSError) as error:
+        why = shortened(str(error).partition("\n")[0]).rstrip(".") or type(error).__name__
+        raise DataError(f"{path}: row {number}: not a readable Parquet file: {why}.") from None
+
+
+def _holds_images(kind: Any) -> bool:
+    import pyarrow as pa
+
+    if pa.types.is_struct(kind):
+        return bool(kind.get_field_index("bytes") >= 0)
+    return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
+
+
+def check_columns(path: Path, names: list[str], options: CaptionOptions) -> list[str]:
+    """The columns to read; an error if there are no captions, or not those that were asked for."""
+    listed = shortened(", ".join(names))
+    asked = {"caption": options.caption, "image": options.image, "id": options.id}
+    for kind, name in asked.items():
+        if name is not None and name not in names:
+            raise DataError(
+                f"{path}: there is no column {shown(name)} for the {kind}, only {listed}."
+            )
+    caption = name_of(options.caption, CAPTION_NAMES, names)
+    image = name_of(options.image, IMAGE_NAMES, names)
+    id = name_of(options.id, ID_NAMES, names)
+    if caption is None:
+        raise DataError(
+            f"{path}: which column holds the captions? None is called "
+            f"{', '.join(CAPTION_NAMES[:-1])} or {CAPTION_NAMES[-1]}, but {listed}; "
+            "name it with --caption-column."
+        )
+    if options.split is not None and SPLIT not in names:
+        raise DataError(f"{path}: has no {SPLIT!r}; leave out the choice of a split.")
+    return [name for name in (caption, image, id, BOX, SPLIT) if name in names]
+
+
+READERS: Final[dict[str, Rows]] = {
+    ".csv": _csv,
+    ".tsv": _tsv,
+    ".jsonl": _jsonl,
+    ".ndjson": _jsonl,
+    ".json": _json,
+    ".parquet": _parquet,
+}

@@ -1,0 +1,185 @@
+"""One true caption with its image: what texts are made from. And how a row of a file holds it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Container, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from hashlib import blake2b
+from pathlib import PurePosixPath
+from typing import Any, Final, NamedTuple
+
+from counterpoint._util.errors import DataError
+from counterpoint._util.untrusted import shown
+from counterpoint.cases import ImageRef
+
+CAPTION_NAMES: Final = ("caption", "captions", "text", "title", "sentence", "raw")
+IMAGE_NAMES: Final = ("image", "filepath", "filename", "image_path", "file_name")
+ID_NAMES: Final = ("id", "caption_id", "sentid")
+BOX: Final = "box"
+SPLIT: Final = "split"
+
+
+class Source(NamedTuple):
+    """A caption to make texts from. An empty `caption` is one that the input lacks: refuse it.
+
+    `others` are the image's other true captions, where the input gives them together.
+    """
+
+    id: str
+    image: ImageRef | None
+    caption: str
+    others: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CaptionOptions:
+    """How to read a file: names of columns that are not among those above, and what to read.
+
+    `split` is one name or several with commas between; `image_prefix` is a folder put before
+    every image's path.
+    """
+
+    caption: str | None = None
+    image: str | None = None
+    id: str | None = None
+    split: str | None = None
+    image_prefix: str = ""
+
+
+class Row(NamedTuple):
+    """A row of a file: its fields, and where it is, for messages."""
+
+    where: str
+    fields: Mapping[str, Any]
+
+
+def name_of(given: str | None, known: Iterable[str], names: Container[str]) -> str | None:
+    """What a field is called: as given, or by the first known name that is there."""
+    return given or next((name for name in known if name in names), None)
+
+
+def sources_of(row: Row, number: int, options: CaptionOptions) -> Iterator[Source]:
+    """A row's captions. Several in one row get ids of their own, `ID#0`, `ID#1` and so on."""
+    if options.split is not None and _split(row) not in options.split.split(","):
+        return
+    fields = row.fields
+    caption = name_of(options.caption, CAPTION_NAMES, fields)
+    captions = [_text(value, row.where) for value in _listed(fields.get(caption or ""))]
+    image = _image(row, options)
+    ids = _ids(row, number, len(captions), options)
+    for place, (id, text) in enumerate(zip(ids, captions, strict=True)):
+        rest = dict.fromkeys(captions[:place] + captions[place + 1 :])
+        yield Source(id, image, text, tuple(other for other in rest if other not in ("", text)))
+
+
+def _listed(value: Any) -> list[Any]:
+    if isinstance(value, list):
+        return value or [None]
+    return [value]
+
+
+def _text(value: Any, where: str) -> str:
+    if value is None or (isinstance(value, float) and math.isnan(value)):  # pandas' null
+        return ""
+    if not isinstance(value, str):
+        raise DataError(f"{where}: a caption should be a text, it is {shown(value)}.")
+    return encodable(value).strip()
+
+
+def encodable(text: str) -> str:
+    """The text without half characters, which JSON can spell and no file can hold."""
+    if text.isascii():
+        return text
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def _split(row: Row) -> str:
+    value = row.fields.get(SPLIT)
+    if not isinstance(value, str):
+        raise DataError(f"{row.where}: has no {SPLIT!r}; leave out the choice of a split.")
+    return value
+
+
+def _ids(row: Row, number: int, count: int, options: CaptionOptions) -> list[str]:
+    name = name_of(options.id, ID_NAMES, row.fields)
+    value = row.fields.get(name) if name else None
+    if isinstance(value, list) and len(value) == count:
+        return [encodable(str(id)) for id in value]
+    if isinstance(value, list | dict):
+        raise DataError(f"{row.where}: an id should be a text or a number, it is {shown(value)}.")
+    id = str(number) if value in (None, "") else encodable(str(value))
+    return [id] if count == 1 else [f"{id}#{place}" for place in range(count)]
+
+
+def _image(row: Row, options: CaptionOptions) -> ImageRef | None:
+    name = name_of(options.image, IMAGE_NAMES, row.fields)
+    value: Any = row.fields.get(name) if name else None
+    box = row.fields.get(BOX)
+    if isinstance(value, Mapping):  # as case files write it
+        value, box = value.get("path"), value.get(BOX, box)
+    if value in (None, ""):
+        return None
+    if not isinstance(value, str):
+        raise DataError(f"{row.where}: an image should be a path, it is {shown(value)}.")
+    return ImageRef(with_prefix(encodable(value), options.image_prefix), _box(box, row.where))
+
+
+def _box(value: Any, where: str) -> tuple[int, int, int, int] | None:
+    if value is None:
+        return None
+    whole = isinstance(value, list) and all(type(side) is int for side in value)
+    if whole and len(value) == 4 and all(abs(side) < 2**31 for side in value):
+        return (value[0], value[1], value[2], value[3])
+    raise DataError(f"{where}: the box {shown(value)} is not [x, y, width, height] in pixels.")
+
+
+def with_prefix(path: str, prefix: str) -> str:
+    """The path below the folder; what is no path (`world:...`) stays as it is."""
+    if not prefix or path.startswith(("world:", "parquet:", "shuffle-", "text:")):
+        return path
+    return str(PurePosixPath(prefix) / path)
+
+
+class UniqueIds:
+    """Makes repeated ids unique: the second `7` is `7~2`.
+
+    A million ids must not cost a hundred megabytes: small numbers are kept as bits, others as
+    digests, of which two that collide cost no more than a needless `~2`.
+    """
+
+    _BITS: Final = 1 << 27  # 16 MiB at most
+
+    def __init__(self) -> None:
+        self._numbers = bytearray()
+        self._digests: set[int] = set()
+        self._times: dict[str, int] = {}
+
+    def __call__(self, id: str) -> str:
+        unique = id
+        while self._seen(unique):
+            self._times[id] = self._times.get(id, 1) + 1
+            unique = f"{id}~{self._times[id]}"
+        return unique
+
+    def _seen(self, id: str) -> bool:
+        """Whether the id was asked for before; from now on it was."""
+        if id.isascii() and id.isdecimal() and len(id) < 10 and str(int(id)) == id:
+            return self._seen_number(int(id), id)
+        return self._seen_text(id)
+
+    def _seen_number(self, number: int, id: str) -> bool:
+        if number >= self._BITS:
+            return self._seen_text(id)
+        byte, bit = divmod(number, 8)
+        if byte >= len(self._numbers):
+            self._numbers.extend(bytes(byte + 1 - len(self._numbers)))
+        before = self._numbers[byte] >> bit & 1
+        self._numbers[byte] |= 1 << bit
+        return bool(before)
+
+    def _seen_text(self, id: str) -> bool:
+        key = int.from_bytes(blake2b(id.encode("utf-8", "surrogatepass"), digest_size=8).digest())
+        before = key in self._digests
+        self._digests.add(key)
+        return before

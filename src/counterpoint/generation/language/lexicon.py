@@ -1,0 +1,385 @@
+"""The lexicon: what the words of captions mean, which of them mean the same, and which cannot.
+
+All words are lemmas in lower case ("mouse", "look at"); some are several words. A noun before a
+noun ("a brick wall") describes it: look it up as ADJ. The word lists are in `words/`, a meaning a
+line (meanings.py says how they are written).
+
+Two questions are kept apart, since a mistake costs something else in each:
+
+- `synonyms` and `rivals` make texts: they would rather give nothing than something wrong.
+- `may_be_same` judges texts: it would rather say yes. It never says so together with `exclude`.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+from counterpoint.generation.language.meanings import Meaning, read_files
+
+__all__ = [
+    "NARROWER",
+    "Meaning",
+    "Synonym",
+    "converse",
+    "doubt",
+    "exclude",
+    "fields",
+    "is_symmetric",
+    "may_be_same",
+    "may_be_symmetric",
+    "meanings",
+    "opposites",
+    "relations",
+    "rivals",
+    "synonyms",
+    "version",
+]
+
+
+NARROWER: Final = "narrower"  # the doubt of a word that is true of a part only: crimson for red
+
+
+class Synonym(NamedTuple):
+    """A word that may stand for another; `doubt` says why it may be false, or nothing."""
+
+    text: str
+    doubt: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Index:
+    """Meanings by number, and what follows from them."""
+
+    meanings: tuple[Meaning, ...]
+    version: str
+    offered: Mapping[str, tuple[int, ...]]  # by a word that stands for the meaning
+    sure: Mapping[str, frozenset[int]]  # by one that stands for it beyond doubt, if it has such
+    known: Mapping[str, frozenset[int]]  # by that, or by a word that may be true of it
+    same: tuple[frozenset[int], ...]  # itself, near, above and below
+    against: tuple[frozenset[int], ...]  # contradict it
+    opposite: tuple[frozenset[int], ...]
+    above: tuple[frozenset[int], ...]  # its kinds, their kinds, ...
+
+
+@functools.cache
+def _index() -> _Index:
+    found, digest = read_files()
+    numbers: dict[tuple[str, str], list[int]] = defaultdict(list)
+    offered: dict[str, list[int]] = defaultdict(list)
+    known: dict[str, set[int]] = defaultdict(set)
+    for number, meaning in enumerate(found):
+        numbers[meaning.subtype, meaning.head].append(number)
+        for word in meaning.offered():
+            offered[word].append(number)
+        for word in (*meaning.offered(), *meaning.also):
+            known[word].add(number)
+
+    def named(heads: Iterable[str], meaning: Meaning) -> set[int]:
+        return {number for head in heads for number in numbers[meaning.subtype, head]}
+
+    def opposed(meaning: Meaning) -> set[int]:
+        """Senses apart: "tall" is the opposite of one "short", "long" of the other."""
+        opposites = [numbers[meaning.subtype, head] for head in meaning.opposites]
+        return set[int]().union(*(_closest(meaning, senses, found) for senses in opposites))
+
+    opposite = _both_ways([opposed(meaning) for meaning in found])
+    above = _closure([named(meaning.kinds, meaning) for meaning in found])
+    below = _backwards(above)
+    near = _both_ways([named(meaning.near, meaning) for meaning in found])
+    # What is near to a chair is near to an armchair.
+    wide = [set(links).union(*(below[link] for link in links)) for links in near]
+    others = _by_scale(found)
+    same = _both_ways([wide[i] | above[i] | others[i].elsewhere | {i} for i in range(len(found))])
+    return _Index(
+        meanings=found,
+        version=digest,
+        offered={word: tuple(places) for word, places in offered.items()},
+        sure={
+            word: frozenset(i for i in places if word in found[i].words) or frozenset(places)
+            for word, places in offered.items()
+        },
+        known={word: frozenset(places) for word, places in known.items()},
+        same=same,
+        against=tuple((opposite[i] | others[i].exclusive) - same[i] for i in range(len(found))),
+        opposite=opposite,
+        above=tuple(map(frozenset, above)),
+    )
+
+
+def _closest(meaning: Meaning, senses: Sequence[int], found: Sequence[Meaning]) -> list[int]:
+    """Of the senses of a word, those on the meaning's scale; else of its field; else all."""
+    field = [i for i in senses if found[i].field == meaning.field]
+    return [i for i in field if found[i].scale == meaning.scale] or field or list(senses)
+
+
+def _backwards(links: Sequence[set[int]]) -> list[set[int]]:
+    back: list[set[int]] = [set() for _ in links]
+    for source, targets in enumerate(links):
+        for target in targets:
+            back[target].add(source)
+    return back
+
+
+def _both_ways(links: Sequence[set[int]]) -> tuple[frozenset[int], ...]:
+    back = _backwards(links)
+    return tuple(frozenset(links[i] | back[i]) for i in range(len(links)))
+
+
+def _closure(links: Sequence[set[int]]) -> list[set[int]]:
+    """Everything that can be reached."""
+    reached = [set(targets) for targets in links]
+    grown = True
+    while grown:
+        grown = False
+        for targets in reached:
+            more = set[int]().union(*(links[target] for target in targets)) - targets
+            targets |= more
+            grown = grown or bool(more)
+    return reached
+
+
+class _Others(NamedTuple):
+    """Meanings of the same field."""
+
+    exclusive: set[int]  # on the same scale, where they contradict each other
+    elsewhere: set[int]  # objects on other scales: a man may be a surfer and somebody's brother
+
+
+def _by_scale(found: Sequence[Meaning]) -> list[_Others]:
+    members: dict[str, list[int]] = defaultdict(list)
+    for number, meaning in enumerate(found):
+        members[meaning.field].append(number)
+    result = []
+    for number, meaning in enumerate(found):
+        field = members[meaning.field]
+        alike = {i for i in field if found[i].scale == meaning.scale} - {number}
+        result.append(
+            _Others(
+                alike if meaning.contrast == "exclusive" else set(),
+                set(field) - alike - {number} if meaning.subtype == "obj" else set(),
+            )
+        )
+    return result
+
+
+def version() -> str:
+    """Changes with the word lists; it is part of the version of every pair made from them."""
+    return _index().version
+
+
+@functools.cache
+def fields() -> Mapping[str, tuple[Meaning, ...]]:
+    """All meanings by field, in the order of the files."""
+    found: dict[str, list[Meaning]] = defaultdict(list)
+    for meaning in _index().meanings:
+        found[meaning.field].append(meaning)
+    return MappingProxyType({field: tuple(meanings) for field, meanings in found.items()})
+
+
+def meanings(word: str, pos: str | None = None) -> tuple[Meaning, ...]:
+    """The meanings for which the word can stand."""
+    index = _index()
+    found = (index.meanings[number] for number in index.offered.get(word, ()))
+    return tuple(meaning for meaning in found if pos is None or meaning.pos == pos)
+
+
+@functools.lru_cache(maxsize=1 << 16)
+def synonyms(word: str, pos: str, noun: str = "") -> tuple[Synonym, ...]:
+    """What may stand for the word with the noun that it describes, or that is its object.
+
+    Nothing, where it is not clear which meaning the word has.
+    """
+    senses = _senses(word, pos, noun)
+    fitting = [meaning for meaning in senses if fits(meaning, noun)]
+    if len(fitting) != 1 or (not noun and len(senses) > 1):
+        return ()
+    (meaning,) = fitting
+    if word not in meaning.words:  # a doubt is the same in both directions; a wider word is true
+        why = meaning.doubtful.get(word, "")
+        return tuple(Synonym(other, why) for other in meaning.words)
+    return (
+        *(Synonym(other, "") for other in meaning.words if other != word),
+        *(Synonym(other, NARROWER) for other, ns in meaning.narrower.items() if _among(noun, ns)),
+        *(Synonym(other, doubt) for other, doubt in meaning.doubtful.items()),
+    )
+
+
+@functools.lru_cache(maxsize=1 << 14)
+def doubt(word: str, other: str) -> str | None:
+    """Why `other` may be false where `word` is true; empty if it is not, None if that is unknown.
+
+    Unknown: no meaning has both.
+    """
+    shared = [meaning for meaning in meanings(other) if word in meaning.offered()]
+    found = [_doubt(meaning, word, other) for meaning in shared]
+    return "" if "" in found else next(iter(found), None)
+
+
+def _doubt(meaning: Meaning, word: str, other: str) -> str:
+    if other in meaning.narrower:
+        return NARROWER
+    return meaning.doubtful.get(other) or meaning.doubtful.get(word, "")
+
+
+def _senses(word: str, pos: str, noun: str) -> list[Meaning]:
+    """The meanings that the word can have here: the sure ones, if there are any.
+
+    A doubtful one counts beside them if it lies in another field and asks for such a noun: "little"
+    is small, but of a girl it may well be young.
+    """
+    found = meanings(word, pos)
+    sure = [meaning for meaning in found if word in meaning.words]
+    known = {meaning.field for meaning in sure}
+    return [
+        meaning
+        for meaning in found
+        if not sure
+        or word in meaning.words
+        or (meaning.field not in known and _among(noun, meaning.only_with))
+    ]
+
+
+@functools.lru_cache(maxsize=1 << 16)
+def opposites(word: str, pos: str) -> tuple[str, ...]:
+    """Heads of the opposite meanings, those of the same part of speech."""
+    index = _index()
+    found: dict[str, None] = {}
+    for number in sorted(index.sure.get(word, ())):
+        meaning = index.meanings[number]
+        if meaning.pos == pos:
+            others = [index.meanings[other] for other in sorted(index.opposite[number])]
+            others.sort(key=lambda other: other.head not in meaning.opposites)
+            found |= dict.fromkeys(other.head for other in others if other.pos == pos)
+    return tuple(head for head in found if not may_be_same(word, head))
+
+
+@functools.lru_cache(maxsize=1 << 16)
+def rivals(word: str, pos: str, noun: str = "") -> tuple[str, ...]:
+    """Heads that make the statement false if they take the word's place; opposites first.
+
+    With a noun, only those that can be said of it; a name of two words ("hot dog") has none.
+    """
+    if noun and f"{word} {noun}" in _index().known:
+        return ()
+    senses = _senses(word, pos, noun)
+    fitting = [m for m in senses if not m.only_with or _among(noun, m.only_with)] if noun else []
+    # A sense that asks for this very noun goes before those that take any.
+    chosen = [m for m in fitting if m.only_with] or fitting or senses
+    found: dict[str, None] = {}
+    for meaning in chosen:
+        found |= dict.fromkeys(head for head in opposites(word, pos) if _opposed(meaning, head))
+        found |= dict.fromkeys(_neighbours(meaning, noun))
+        found |= dict.fromkeys(meaning.instead)
+    return tuple(head for head in found if not may_be_same(word, head))
+
+
+def _neighbours(meaning: Meaning, noun: str) -> list[str]:
+    """Heads of its field and scale that can be said of the noun; those of like kind first."""
+    if meaning.contrast == "none":
+        return []
+    found = [
+        other
+        for other in fields()[meaning.field]
+        if other.scale == meaning.scale and (not other.only_with or _among(noun, other.only_with))
+    ]
+    found.sort(key=lambda other: -len(set(meaning.kinds).intersection(other.kinds)))
+    return [other.head for other in found]
+
+
+def _opposed(meaning: Meaning, head: str) -> bool:
+    index = _index()
+    others = index.opposite[index.meanings.index(meaning)]
+    return any(index.meanings[other].head == head for other in others)
+
+
+def fits(meaning: Meaning, noun: str) -> bool:
+    """Whether the word can have this meaning with the noun; an unknown noun rules out little."""
+    if meaning.only_with and not _among(noun, meaning.only_with):
+        return False
+    return not _among(noun, meaning.not_with)
+
+
+def _among(noun: str, names: frozenset[str]) -> bool:
+    """Whether a noun is one of these, or of a kind that is."""
+    if not noun or not names:
+        return False
+    return not names.isdisjoint(_kinds(noun))
+
+
+@functools.lru_cache(maxsize=1 << 14)
+def _kinds(noun: str) -> frozenset[str]:
+    """The noun, what it also is called, and every kind it belongs to."""
+    index = _index()
+    found = {noun, noun.rpartition(" ")[2]}
+    for number in index.known.get(noun, ()):
+        if index.meanings[number].pos == "NOUN":
+            found |= {index.meanings[number].head}
+            found |= {index.meanings[kind].head for kind in index.above[number]}
+    return frozenset(found)
+
+
+@functools.lru_cache(maxsize=1 << 17)
+def may_be_same(a: str, b: str) -> bool:
+    """Whether both words may be true of one thing: the same, doubtful, near, a kind of the other.
+
+    In any meaning and part of speech. Words that the lexicon does not know are the same only if
+    they are equal.
+    """
+    if a == b:
+        return True
+    index = _index()
+    nothing = frozenset[int]()
+    for one, other in ((a, b), (b, a)):
+        if not index.known.get(one, nothing).isdisjoint(index.offered.get(other, ())):
+            return True
+    # What a word is near to, or a kind of, follows only from what it surely means.
+    others = index.sure.get(b, nothing)
+    return any(not index.same[number].isdisjoint(others) for number in index.sure.get(a, nothing))
+
+
+@functools.lru_cache(maxsize=1 << 17)
+def exclude(a: str, b: str) -> bool:
+    """Whether the words contradict each other: opposites, or two places on one exclusive scale."""
+    if may_be_same(a, b):
+        return False
+    index = _index()
+    other = index.known.get(b, frozenset())
+    return any(not index.against[n].isdisjoint(other) for n in index.known.get(a, ()))
+
+
+def is_symmetric(relation: str) -> bool:
+    """Whether "A relation B" always means "B relation A"."""
+    index = _index()
+    found = [index.meanings[number] for number in index.sure.get(relation, ())]
+    symmetric = [meaning.symmetric for meaning in found if meaning.subtype == "rel"]
+    return bool(symmetric) and all(symmetric)
+
+
+def may_be_symmetric(relation: str) -> bool:
+    """Whether "B relation A" often holds too, as of hugging: no safe negative, no safe positive."""
+    return any(meaning.symmetric or meaning.mutual for meaning in meanings(relation))
+
+
+@functools.lru_cache(maxsize=1 << 12)
+def converse(relation: str) -> str:
+    """The relation for which "B converse A" means "A relation B"; empty if there is none."""
+    found = [meaning for meaning in meanings(relation) if meaning.converse]
+    found.sort(key=lambda meaning: relation in meaning.doubtful)  # stable: a sure meaning first
+    if not found:
+        return ""
+    meaning = found[0]
+    (other,) = (m for m in fields()[meaning.field] if m.head == meaning.converse)
+    aligned = len(meaning.words) == len(other.words) and relation in meaning.words
+    return other.words[meaning.words.index(relation)] if aligned else other.head
+
+
+@functools.cache
+def relations() -> tuple[str, ...]:
+    """Every word that stands for a relation, the longest first, so that the first match is best."""
+    found = {w for m in _index().meanings if m.subtype == "rel" for w in m.offered()}
+    return tuple(sorted(found, key=lambda word: (-len(word.split()), -len(word), word)))

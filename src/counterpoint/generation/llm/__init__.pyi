@@ -1,0 +1,2 @@
+from .method import LanguageModelMethod as LanguageModelMethod
+from .model import LanguageModel as LanguageModel

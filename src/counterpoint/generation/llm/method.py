@@ -1,0 +1,227 @@
+"""A language model's method: its template's steps, for many captions at once.
+
+with LanguageModel("some-model") as model:
+    method = LanguageModelMethod("llm/replace-obj", model)
+    made = method.make(captions, seeds, Quiet())
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from random import Random
+from statistics import fmean
+from typing import Final, NamedTuple
+
+from counterpoint._util.progress import Progress
+from counterpoint._util.store import digest
+from counterpoint.generation.llm import sentences
+from counterpoint.generation.llm.answers import answered, located, proposed, swapped
+from counterpoint.generation.llm.model import (
+    LanguageModel,
+    Reply,
+    Request,
+    messages,
+    quotable,
+    request_of,
+    why_not,
+)
+from counterpoint.generation.llm.sentences import holds, in_format_of, judge, occurrences
+from counterpoint.generation.llm.templates import Step, Template, read_template
+from counterpoint.generation.pairs import Kind
+from counterpoint.generation.registry import Draft, Refusal
+from counterpoint.models.api import read_price
+
+# --- What asking about captions takes, before anything is asked ---------------------------------
+#
+# Requests: a caption that is asked about takes one a step, and fewer if a step ends it: an upper
+# bound. Tokens: four characters each, which is about right for English, and four a message for its
+# frame. The answer to a step is taken to be as long as its shots' answers are on average; where it
+# repeats the caption, as much longer or shorter as the caption is.
+
+
+_CHARACTERS: Final = 4  # a token
+_FRAME: Final = 4  # tokens around a message
+
+
+class Estimate(NamedTuple):
+    """`cost` is in whatever the price is in; None without a price."""
+
+    requests: int
+    tokens_in: int
+    tokens_out: int
+    cost: float | None
+
+
+def estimate(template: Template, captions: Sequence[str]) -> Estimate:
+    asked = [caption for caption in captions if why_not(template, caption) is None]
+    tokens_in, tokens_out = 0.0, 0.0
+    characters = sum(map(len, asked))
+    for step in template.steps:
+        fixed, repeats = _prompt_characters(step)
+        tokens_in += _FRAME * len(asked) * (2 * len(step.shots) + 1)
+        tokens_in += (fixed * len(asked) + characters) / _CHARACTERS
+        tokens_out += (_extra(step) * len(asked) + repeats * characters) / _CHARACTERS
+    price = read_price("llm")
+    cost = None
+    if price is not None:
+        cost = (tokens_in * price[0] + tokens_out * price[1]) / 1e6
+    return Estimate(len(asked) * len(template.steps), round(tokens_in), round(tokens_out), cost)
+
+
+def _prompt_characters(step: Step) -> tuple[int, bool]:
+    """Without the caption; and whether the answer repeats it."""
+    example = max((shot.chosen for shot in step.shots), key=len, default="")
+    empty = messages(step, {"caption": "", "chosen": example, "new": example})
+    return sum(len(m["content"]) for m in empty), step.answer in ("sentence", "swap")
+
+
+def _extra(step: Step) -> float:
+    """Characters of an answer beside the caption."""
+    shots = [shot for shot in step.shots if not shot.answer.endswith("No")]
+    if step.answer in ("sentence", "swap"):
+        return fmean([len(shot.answer) - len(shot.caption) for shot in shots] or [0])
+    return fmean([len(shot.answer) for shot in shots] or [0])
+
+
+# --- The prompts as they would be sent: what `--dry-run` prints ---------------------------------
+
+
+_CHOSEN: Final = "<one of the answers to {}>"
+_NEW: Final = "<the answer to {}>"
+
+
+def preview(template: Template, caption: str) -> Iterator[str]:
+    """One text a step; what depends on an answer stands in angle brackets."""
+    if reason := why_not(template, caption):
+        yield f"# {template.name}: nothing is asked about {quotable(caption)!r:.80}: {reason}"
+        return
+    values = {"caption": caption}
+    for number, step in enumerate(template.steps, 1):
+        head = (
+            f"# {template.name} {template.version}, step {number} of {len(template.steps)}: "
+            f"{step.name}, temperature {step.temperature:g}, at most {step.max_tokens} tokens"
+        )
+        turns = [f"[{m['role']}]\n{m['content']}" for m in messages(step, values)]
+        yield "\n".join([head, *turns])
+        if step.answer == "list":
+            values["chosen"] = _CHOSEN.format(step.name)
+        elif step.answer == "concept":
+            values["new"] = _NEW.format(step.name)
+
+
+@dataclass(slots=True)
+class _Work:
+    """What is known of a caption so far."""
+
+    caption: str
+    seed: int
+    values: dict[str, str] = field(default_factory=dict)  # caption, chosen, new: as asked
+    result: Draft | Refusal | None = None
+
+
+class LanguageModelMethod:
+    """`llm/...`. Only `make` needs a server."""
+
+    def __init__(self, name: str, model: LanguageModel) -> None:
+        self.template: Template = read_template(name)
+        self.name, self.model = name, model
+        self.kind: Kind = self.template.kind
+        self.summary = self.template.summary
+        self._served: set[str] = set()
+
+    @property
+    def version(self) -> str:
+        """Of the template, with the model as the server calls what has answered: that is known
+        once something has been made."""
+        return f"{self.template.version} {'+'.join(sorted(self._served)) or self.model.name}"
+
+    @property
+    def origin(self) -> str:
+        """Of the server and the model's name. A digest: addresses are nobody else's business."""
+        return digest("llm origin", self.model.where(), self.model.name).hex()[:16]
+
+    def make(
+        self, captions: Sequence[str], seeds: Sequence[int], progress: Progress
+    ) -> list[list[Draft | Refusal]]:
+        """A text, or why there is none, for each caption. Texts depend on the seed where the
+        template has a temperature."""
+        works = [_Work(c, s, {"caption": c}) for c, s in zip(captions, seeds, strict=True)]
+        for work in works:
+            if reason := why_not(self.template, work.caption):
+                work.result = Refusal(reason)
+        for number, step in enumerate(self.template.steps):
+            self._ask(step, number, [work for work in works if work.result is None], progress)
+        return [[work.result or Refusal(sentences.EMPTY)] for work in works]
+
+    def estimate(self, captions: Sequence[str]) -> Estimate:
+        """What asking about all of them takes at most, without what is kept already."""
+        return estimate(self.template, captions)
+
+    def dry_run(self, captions: Sequence[str], limit: int) -> Iterator[str]:
+        """The prompts of the first `limit` captions, as they would be sent."""
+        for caption in captions[:limit]:
+            yield from preview(self.template, caption)
+
+    def _ask(self, step: Step, number: int, works: Sequence[_Work], progress: Progress) -> None:
+        if not works:
+            return
+        advance = progress.start(f"{self.name} {step.name}", len(works))
+        requests = [self._request(step, number, work) for work in works]
+        replies = self.model.ask(requests, advance)
+        for work, reply in zip(works, replies, strict=True):
+            if isinstance(reply, Reply):
+                self._served |= {reply.model} - {""}
+            work.result = self._read(step, work, reply)
+
+    def _request(self, step: Step, number: int, work: _Work) -> Request:
+        seed = _derived(work.seed, self.name, number)
+        prompt = messages(step, work.values)
+        return request_of(prompt, step.temperature, step.max_tokens, seed)
+
+    def _read(self, step: Step, work: _Work, reply: Reply | Refusal) -> Draft | Refusal | None:
+        """What a step has led to; None if another follows."""
+        if isinstance(reply, Refusal):
+            return reply
+        if reply.refused:
+            return Refusal(sentences.REFUSED)
+        if reply.cut:
+            return Refusal(sentences.CUT_OFF)
+        caption = quotable(work.caption)
+        if step.answer == "list":
+            parts = located(reply.text, caption, step.label)
+            if isinstance(parts, Refusal):
+                return parts
+            work.values["chosen"] = Random(_derived(work.seed, self.name, "chosen")).choice(parts)
+            return None
+        if step.answer == "concept":
+            new = proposed(reply.text, caption, work.values["chosen"], step)
+            if isinstance(new, Refusal):
+                return new
+            work.values["new"] = new
+            return None
+        sentence = (
+            swapped(reply.text, caption, step.label)
+            if step.answer == "swap"
+            else answered(reply.text, step.label)
+        )
+        return sentence if isinstance(sentence, Refusal) else self._draft(work, sentence)
+
+    def _draft(self, work: _Work, sentence: str) -> Draft | Refusal:
+        text = in_format_of(work.caption, sentence)
+        if refusal := judge(work.caption, text, self.template.change):
+            return refusal
+        chosen, new = work.values.get("chosen", ""), work.values.get("new", "")
+        if new and not holds(text, new):
+            return Refusal(sentences.NEW_UNUSED)
+        replaces = chosen and self.template.type == "replace"
+        if replaces and occurrences(text, chosen) >= occurrences(work.caption, chosen):
+            return Refusal(sentences.OLD_KEPT)
+        if chosen and self.template.type == "add" and not holds(text, chosen):
+            return Refusal(sentences.OLD_LOST)
+        return Draft(text, self.template.type, self.template.subtype)
+
+
+def _derived(seed: int, *parts: object) -> int:
+    """A seed of its own for every use; 31 bits, which every server takes."""
+    return int.from_bytes(digest(str(seed), *map(str, parts))[:4], "little") >> 1

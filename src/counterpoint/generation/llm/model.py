@@ -1,0 +1,265 @@
+"""A served language model, and everything it has answered: nothing is asked twice.
+
+An answer is kept under a digest of the server's address, the model and the request (messages,
+temperature, token limit, seed) as soon as it comes. A killed process loses the requests in flight,
+and no others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final
+
+from counterpoint._util.errors import MissingExtraError, ModelError
+from counterpoint._util.progress import Advance
+from counterpoint._util.store import Store, default_store, digest
+from counterpoint.generation.llm import sentences
+from counterpoint.generation.llm.sentences import words
+from counterpoint.generation.llm.templates import Step, Template
+from counterpoint.generation.registry import Refusal
+from counterpoint.models.api import Answer, Endpoint, read_answer, read_endpoint
+
+if TYPE_CHECKING:
+    from counterpoint.models.api import Client, Pause
+
+
+# From a caption to messages. A caption is data: it stands in quotes on one line, and no caption
+# can end them. What is filled in is never filled in again.
+
+
+Message = dict[str, str]
+_PLACE: Final = re.compile(r"\{(caption|chosen|new)\}")
+_LATIN: Final = 0.5  # of a caption's letters at least
+
+
+def why_not(template: Template, caption: str) -> str | None:
+    """The reason not to ask about this caption, if there is one."""
+    found = words(caption)
+    letters = [letter for letter in caption if letter.isalpha()]
+    if not found or not letters:
+        return sentences.NO_WORDS
+    if sum(letter < "\u0250" for letter in letters) < _LATIN * len(letters):
+        return sentences.OTHER_LETTERS
+    if len(found) < template.fewest_words:
+        return sentences.TOO_FEW_WORDS
+    # An answer is as long as the caption, and a word is a token at least.
+    if len(found) > min(template.most_words, template.steps[-1].max_tokens):
+        return sentences.TOO_MANY_WORDS
+    if template.needs and template.needs not in found:
+        return sentences.needs(template.needs)
+    return None
+
+
+def quotable(text: str) -> str:
+    """On one line, and without the quotation mark that ends a quotation."""
+    printable = "".join(mark if mark.isprintable() else " " for mark in text)
+    return " ".join(printable.replace('"', "'").split())
+
+
+def messages(step: Step, values: Mapping[str, str]) -> list[Message]:
+    """The instruction, the shots as turns of a talk, and the question last.
+
+    All that is the same for every caption comes first, so that a server can keep it. There is no
+    system message: some models know none.
+    """
+    found: list[Message] = []
+    for shot in step.shots:
+        given = {"caption": shot.caption, "chosen": shot.chosen, "new": shot.new}
+        found.append({"role": "user", "content": filled(step.ask, given)})
+        found.append({"role": "assistant", "content": shot.answer})
+    found.append({"role": "user", "content": filled(step.ask, values)})
+    found[0]["content"] = f"{step.instruction}\n\n{found[0]['content']}"
+    return found
+
+
+def filled(text: str, values: Mapping[str, str]) -> str:
+    return _PLACE.sub(lambda place: quotable(values[place[1]]), text)
+
+
+_FIRST_ATTEMPTS: Final = 3  # who has mistyped an address should not wait for two minutes
+_ROOM: Final = 4096  # tokens for a model that thinks before it answers
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What is asked. The seed matters only where there is chance: it is None at temperature 0."""
+
+    messages: tuple[tuple[str, str], ...]  # role, content
+    temperature: float
+    max_tokens: int
+    seed: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Reply(Answer):
+    """An answer that says whether it was cut off."""
+
+    cut: bool = False
+
+
+def request_of(messages: Sequence[Message], temperature: float, limit: int, seed: int) -> Request:
+    turns = tuple((message["role"], message["content"]) for message in messages)
+    return Request(turns, temperature, limit, seed if temperature > 0 else None)
+
+
+def read_reply(data: Mapping[str, Any]) -> Reply:
+    answer, choice = read_answer(data), data["choices"][0]
+    return Reply(
+        answer.text.encode(errors="replace").decode(),  # half of a character cannot be written
+        answer.refused,
+        (),
+        answer.tokens_in,
+        answer.tokens_out,
+        answer.model,
+        choice.get("finish_reason") == "length",
+    )
+
+
+Form = Callable[[Request], dict[str, Any]]
+
+
+def _usual(request: Request) -> dict[str, Any]:
+    seed = {} if request.seed is None else {"seed": request.seed}
+    return _seedless(request) | seed
+
+
+def _seedless(request: Request) -> dict[str, Any]:
+    return {"temperature": request.temperature, "max_tokens": request.max_tokens}
+
+
+def _thinking(request: Request) -> dict[str, Any]:
+    return {"max_completion_tokens": _ROOM + request.max_tokens}
+
+
+# What endpoints take differs, so these are tried in turn: not all take a seed, and models that
+# think before they answer take no temperature, and another name for the limit.
+_FORMS: Final[tuple[Form, ...]] = (_usual, _seedless, _thinking)
+
+
+class LanguageModel:
+    """A model by its name at OPENAI_BASE_URL. Nothing is opened or asked before the first `ask`.
+
+    All methods of a run share one: a folder of answers can be open once in a process. `pause` is
+    for tests that do not wait.
+    """
+
+    def __init__(
+        self, name: str, answers: Path | None = None, pause: Pause = asyncio.sleep
+    ) -> None:
+        self.name, self.pause = name, pause
+        self.folder = answers or default_store().with_name("answers")
+        self.form: Form | None = None
+        self._endpoint: Endpoint | None = None
+        self._client: Client | None = None
+        self._store: Store | None = None
+
+    def __enter__(self) -> LanguageModel:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._store is not None:
+            self._store.__exit__(kind, error, trace)
+            self._store = None
+
+    def ask(self, requests: Sequence[Request], advance: Advance) -> list[Reply | Refusal]:
+        """An answer each, in order: kept ones, then the others, as many at a time as is allowed."""
+        keys = [self._key(request) for request in requests]
+        found = self._kept(keys)
+        missing = {k: r for k, r in zip(keys, requests, strict=True) if k not in found}
+        advance(sum(key in found for key in keys))
+        if missing:
+            counts = Counter(keys)  # the same request may have been made twice
+            found |= self._asked(missing, lambda key: advance(counts[key]))
+        return [found[key] for key in keys]
+
+    def usage(self) -> dict[str, int]:
+        """What this process has asked; kept answers cost nothing."""
+        if self._client is None:
+            return {"answers": 0, "retries": 0, "tokens_in": 0, "tokens_out": 0}
+        used = self._client.usage
+        return {
+            "answers": used.answers,
+            "retries": used.retries,
+            "tokens_in": used.tokens_in,
+            "tokens_out": used.tokens_out,
+        }
+
+    def _asked(
+        self, missing: Mapping[bytes, Request], done: Callable[[bytes], None]
+    ) -> dict[bytes, Reply | Refusal]:
+        client, keys = self._opened(), list(missing)
+        found: dict[bytes, Reply | Refusal] = {}
+        if self.form is None:
+            self.form, found[keys[0]] = self._first(missing[keys[0]])
+            done(keys[0])
+        rest, form = [key for key in keys if key not in found], self.form
+
+        def keep(place: int, reply: Reply) -> None:
+            self._keep(rest[place], reply)
+            done(rest[place])
+
+        bodies = [self._body(form, missing[key]) for key in rest]
+        for key, reply in zip(rest, client.chat(bodies, read_reply, keep), strict=True):
+            found[key] = reply if isinstance(reply, Reply) else Refusal(sentences.REJECTED)
+        return found
+
+    def _first(self, request: Request) -> tuple[Form, Reply]:
+        """The first request alone: it finds out whether and how the endpoint wants to be asked."""
+        client = self._opened()
+        for form in _FORMS:
+            body = self._body(form, request)
+            [reply] = client.chat([body], read_reply, attempts=_FIRST_ATTEMPTS)
+            if isinstance(reply, Reply):
+                self._keep(self._key(request), reply)
+                return form, reply
+        raise ModelError(str(reply))
+
+    def _body(self, form: Form, request: Request) -> dict[str, Any]:
+        messages = [{"role": role, "content": content} for role, content in request.messages]
+        return {"model": self.name, "messages": messages, **form(request)}
+
+    def where(self) -> str:
+        """The server's address, without what is secret."""
+        return self._found().shown()
+
+    def _key(self, request: Request) -> bytes:
+        return digest("llm 2", self.where(), self.name, json.dumps(asdict(request)))
+
+    def _kept(self, keys: Sequence[bytes]) -> dict[bytes, Reply | Refusal]:
+        values = zip(keys, self._opened_store().get(keys), strict=True)
+        return {key: Reply(**json.loads(value)) for key, value in values if value is not None}
+
+    def _keep(self, key: bytes, reply: Reply) -> None:
+        value = {k: v for k, v in asdict(reply).items() if k != "first"}
+        self._opened_store().put({key: json.dumps(value).encode()})
+
+    def _opened_store(self) -> Store:
+        if self._store is None:
+            self._store = Store(self.folder)
+        return self._store
+
+    def _opened(self) -> Client:
+        if self._client is None:
+            try:
+                from counterpoint.models.api import Client
+            except ImportError:
+                raise MissingExtraError("llm/...", "generate") from None
+            self._client = Client(self._found(), self.pause)
+        return self._client
+
+    def _found(self) -> Endpoint:
+        if self._endpoint is None:
+            self._endpoint = read_endpoint(f"language model {self.name}")
+        return self._endpoint

@@ -1,0 +1,184 @@
+"""Is what a model wrote a small change of the caption? Pure functions of the two."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from math import floor
+from typing import Final
+
+from counterpoint.generation.llm.templates import Change
+from counterpoint.generation.registry import Refusal
+
+# --- Why a language model has made no text of a caption: every reason that is counted -----------
+
+
+# The caption; nothing is asked.
+NO_WORDS: Final = "the caption has no words"
+TOO_FEW_WORDS: Final = "the caption has too few words"
+TOO_MANY_WORDS: Final = "the caption has too many words"
+OTHER_LETTERS: Final = "the caption is not in Latin letters"
+
+# Any answer.
+REFUSED: Final = "the server refused to answer"
+REJECTED: Final = "the server rejected the request"
+EMPTY: Final = "the answer is empty"
+CUT_OFF: Final = "the answer is cut off at the token limit"
+EXTRA_LINES: Final = "the answer has more than the lines asked for"
+ANSWERED_NO: Final = "the answer is No"
+
+# The steps before the sentence.
+NOTHING_LOCATED: Final = "nothing was located"
+NOT_IN_CAPTION: Final = "what was located is not in the caption"
+NEW_EMPTY: Final = "the new words are missing"
+NEW_TOO_LONG: Final = "the new words are too many"
+NEW_SAME: Final = "the new words are the old ones"
+NEW_KNOWN: Final = "the new words are in the caption already"
+
+# The sentence.
+QUESTION: Final = "the new sentence is a question"
+UNCHANGED: Final = "the new sentence is the caption"
+NOTHING_NEW: Final = "the new sentence has no new word"
+NO_PUNCTUATION: Final = "the new sentence does not end in punctuation, as the caption does"
+NOT_SWAPPED: Final = "what should change places does not"
+NEW_UNUSED: Final = "the new words are not in the new sentence"
+OLD_KEPT: Final = "the old words are still in the new sentence"
+OLD_LOST: Final = "what should be added to is not in the new sentence"
+CHANGED_TOO_MUCH: Final = "the new sentence changes too much"
+
+
+def no_line(label: str) -> str:
+    return f'the answer has no line "{label}: ..."'
+
+
+def needs(word: str) -> str:
+    return f'the caption has no word "{word}"'
+
+
+_WORD: Final = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
+_MARKS: Final = ".!?…"
+ARTICLES: Final = frozenset({"a", "an", "the", "some"})
+_AROUND: Final = re.compile(r"[\"'“”‘’`*]+")
+
+
+def words(text: str) -> list[str]:
+    """In lower case, without punctuation."""
+    return _WORD.findall(text.lower())
+
+
+def holds(text: str, part: str) -> bool:
+    """Whether whole words of `text`, one after another, are those of `part`."""
+    return bool(_places(words(text), words(part)))
+
+
+def occurrences(text: str, part: str) -> int:
+    return len(_places(words(text), words(part)))
+
+
+def _places(found: Sequence[str], part: Sequence[str]) -> list[int]:
+    size = len(part)
+    if not size:
+        return []
+    return [i for i in range(len(found) - size + 1) if found[i : i + size] == part]
+
+
+def trade_places(caption: str, text: str, first: str, second: str) -> bool:
+    """Whether both are in the text, and in the other order.
+
+    The order of what stands in the caption more than once cannot be told, and is not asked for.
+    """
+    parts = (words(first), words(second))
+    before = [_places(words(caption), part) for part in parts]
+    after = [_places(words(text), part) for part in parts]
+    if not all(before) or not all(after):
+        return False
+    if any(len(places) > 1 for places in (*before, *after)):
+        return True
+    return (before[0] < before[1]) != (after[0] < after[1])
+
+
+def distance(first: Sequence[str], second: Sequence[str]) -> int:
+    """Words to put in, take out or replace (Levenshtein)."""
+    row = list(range(len(second) + 1))
+    for count, word in enumerate(first, 1):
+        above, row = row, [count]
+        for place, other in enumerate(second):
+            change = above[place] + (word != other)
+            row.append(min(above[place + 1] + 1, row[-1] + 1, change))
+    return row[-1]
+
+
+def bag_distance(first: Sequence[str], second: Sequence[str]) -> int:
+    """Words that have no partner on the other side, wherever they stand: 0 for a pure swap."""
+    left, right = Counter(first), Counter(second)
+    return max((left - right).total(), (right - left).total())
+
+
+def changes_too_much(caption: str, text: str, change: Change) -> bool:
+    before, after = words(caption), words(text)
+    measure = bag_distance if change.measure == "bag" else distance
+    return measure(before, after) > max(change.least, floor(change.share * len(before)))
+
+
+def brings_nothing(caption: str, text: str) -> bool:
+    """Whether no word of the text is new, articles aside: words were left out, or put together."""
+    before, after = (" ".join(words(each)).replace("-", " ").split() for each in (caption, text))
+    return not set(after) - set(before) - ARTICLES
+
+
+def in_format_of(caption: str, sentence: str) -> str:
+    """With the caption's first capital, final mark and quotation marks.
+
+    Models write sentences; captions often are none. A full stop that the caption has not is taken
+    away, and one that is missing is not added: the sentence may be cut.
+    """
+    text = _without_quotes(" ".join(sentence.split()))
+    plain = caption.strip()
+    if not text or not plain:
+        return text
+    if plain[-1] not in _MARKS and text[-1] == ".":
+        text = text.rstrip(". ")
+    return _restored(plain, _first_letter(plain, text))
+
+
+def _without_quotes(text: str) -> str:
+    start = _AROUND.match(text)
+    if start and text.endswith(start[0][::-1]) and len(text) > 2 * len(start[0]):
+        return text[start.end() : -len(start[0])].strip()
+    return text
+
+
+def _first_letter(plain: str, text: str) -> str:
+    word = text.split()[0]
+    if plain[0].isupper():
+        return text[0].upper() + text[1:]
+    if plain[0].islower() and word != "I" and (len(word) == 1 or not word.isupper()):
+        return text[0].lower() + text[1:]
+    return text
+
+
+def _restored(plain: str, text: str) -> str:
+    """The prompt has the caption's double quotation marks as single ones (prompts.quotable)."""
+    if '"' not in plain:
+        return text
+    given = {word.replace('"', "'"): word for word in plain.split() if '"' in word}
+    return " ".join(given.get(word, word) for word in text.split())
+
+
+def judge(caption: str, text: str, change: Change) -> Refusal | None:
+    """`text` in the caption's format: why it will not do, if it will not."""
+    plain = caption.strip()
+    if not words(text):
+        return Refusal(EMPTY)
+    if text == plain or words(text) == words(plain):
+        return Refusal(UNCHANGED)
+    if text.endswith("?") and not plain.endswith("?"):
+        return Refusal(QUESTION)
+    if plain[-1] in _MARKS and text[-1] not in _MARKS:
+        return Refusal(NO_PUNCTUATION)
+    if change.measure == "words" and brings_nothing(plain, text):
+        return Refusal(NOTHING_NEW)
+    if changes_too_much(plain, text, change):
+        return Refusal(CHANGED_TOO_MUCH)
+    return None

@@ -1,0 +1,162 @@
+"""From captions to checked pairs: what one piece of the input gives, and what was refused."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from itertools import islice
+from random import Random
+from typing import Final, Literal, NamedTuple
+
+from counterpoint.cases import normal
+from counterpoint.generation.checks.checking import Verdict, check
+from counterpoint.generation.checks.surface import uniform
+from counterpoint.generation.inputs.source import Source
+from counterpoint.generation.language.tagging import Sentence, tagged, unreadable
+from counterpoint.generation.language.wordnet import Vocabulary, WordNet
+from counterpoint.generation.language.wordnet import find as find_wordnet
+from counterpoint.generation.pairs import Kind, Pair
+from counterpoint.generation.registry import RULES, Draft, Refusal, Rule, Ways
+
+_TRIES: Final = 8  # ways of one thing that are tried before it is given up
+
+CAPTIONS: Final = "captions"
+MADE: Final = "made"
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What decides, with the captions, which pairs come out.
+
+    `each` is how many texts a method may make by one way of going about it; `form` is how texts
+    are written: as their captions are, or (`uniform`) both alike.
+    """
+
+    kind: Kind
+    methods: tuple[str, ...]
+    seed: int = 0
+    checks: bool = True
+    each: int = 1
+    form: Literal["caption", "uniform"] = "caption"
+    doubtful: bool = False
+    wordnet: bool = True
+    keep_refused: bool = False
+
+    def vocabulary(self) -> Vocabulary:
+        return Vocabulary(find_wordnet() if self.wordnet else None, self.doubtful)
+
+
+class Made(NamedTuple):
+    """Pairs, and counts by (what, reason): `("captions", "not English")`, `("negclip", "made")`."""
+
+    pairs: list[Pair]
+    counts: Counter[tuple[str, str]]
+
+
+def readable(sources: Sequence[Source], counts: Counter[tuple[str, str]]) -> list[Source]:
+    """The captions that can be worked on; the others are counted."""
+    kept = []
+    for source in sources:
+        reason = unreadable(source.caption)
+        counts[CAPTIONS, reason or MADE] += 1
+        if not reason:
+            kept.append(source)
+    return kept
+
+
+def make_by_rules(sources: Sequence[Source], settings: Settings) -> Made:
+    """All rules of the settings on all captions, each tagged once."""
+    counts: Counter[tuple[str, str]] = Counter()
+    kept = readable(sources, counts)
+    rules: list[Rule] = [RULES.get(name) for name in settings.methods]
+    words = settings.vocabulary()
+    versions = {rule.name: f"{rule.name}-{rule.version} {words.version}" for rule in rules}
+    pairs: list[Pair] = []
+    sentences = tagged(source.caption for source in kept)
+    for source, sentence in zip(kept, sentences, strict=True):
+        judge = Judge(source, settings, counts, words.wordnet)
+        for rule in rules:
+            for ways in _ways(rule, source, sentence, words, settings):
+                pairs += judge.judged(ways, rule.name, versions[rule.name])
+    return Made(pairs, counts)
+
+
+def _ways(
+    rule: Rule, source: Source, sentence: Sentence, words: Vocabulary, settings: Settings
+) -> Iterator[Ways]:
+    rng = Random(seed_of(settings.seed, rule.name, source))
+    yield from rule.make(sentence, words, rng)
+
+
+def seed_of(seed: int, method: str, source: Source) -> int:
+    """A seed of its own for every caption and method: no text depends on what else is made."""
+    said = f"{seed}\0{method}\0{source.id}\0{source.caption}".encode("utf-8", "surrogatepass")
+    return int.from_bytes(blake2b(said, digest_size=7).digest())
+
+
+@dataclass(slots=True)
+class Judge:
+    """Has the checks decide on drafts of one caption, and counts."""
+
+    source: Source
+    settings: Settings
+    counts: Counter[tuple[str, str]]
+    wordnet: WordNet | None = None
+    seen: set[tuple[str, ...]] = field(default_factory=set)
+    others: frozenset[tuple[str, ...]] = frozenset()
+
+    def __post_init__(self) -> None:
+        self.others = frozenset(map(normal, self.source.others))
+
+    def judged(
+        self, ways: Iterator[Draft | Refusal] | Ways, method: str, version: str
+    ) -> Iterator[Pair]:
+        """The first drafts that pass, as many as the settings allow."""
+        taken = 0
+        for draft in islice(ways, _TRIES):
+            if isinstance(draft, Refusal):
+                self.counts[method, draft.reason] += 1
+                continue
+            pair = self._pair(draft, method, version)
+            self.counts[method, pair.refused or MADE] += 1
+            if not pair.refused:
+                self.seen.add(normal(draft.text))
+                taken += 1
+            if not pair.refused or self.settings.keep_refused:
+                yield pair
+            if taken == self.settings.each:
+                return
+
+    def _pair(self, draft: Draft, method: str, version: str) -> Pair:
+        source, settings = self.source, self.settings
+        caption, text = source.caption, draft.text
+        verdict = Verdict((), "")
+        if settings.checks:
+            verdict = check(
+                caption,
+                text,
+                settings.kind,
+                draft.type,
+                others=self.others,
+                seen=self.seen,
+                thesaurus=self.wordnet,
+            )
+        if settings.form == "uniform":
+            caption, text = uniform(caption), uniform(text)
+        return Pair(
+            source.id,
+            source.image,
+            caption,
+            text,
+            settings.kind,
+            draft.type,
+            draft.subtype,
+            method,
+            version,
+            settings.seed,
+            verdict.passed,
+            verdict.refused,
+            verdict.doubt,
+        )

@@ -1,0 +1,315 @@
+"""The pairs file: a caption and a text made from it, a row each, in Parquet.
+
+| column      | type                        | meaning |
+|-------------|-----------------------------|---------|
+| source      | str                         | the caption's id: one caption has many pairs |
+| image       | str or null                 | its image: a path under `root`, or `world:...` |
+| box         | 4 x int or null             | the part of the image: x, y, width, height |
+| caption     | str                         | the true caption |
+| text        | str                         | what was made from it |
+| kind        | str                         | `negative` (false of the image) or `positive` |
+| type        | str                         | replace, swap, add, negate, shuffle, paraphrase |
+| subtype     | str                         | obj, att, rel, or empty |
+| start, end  | int                         | the characters of `text` that are not the caption's |
+| method      | str                         | what made it |
+| version     | str                         | of the method, and of the words and models it used |
+| seed        | int                         | |
+| checks      | list of str                 | the checks that it has passed |
+| refused     | str                         | empty, or the check that it failed and why |
+| doubt       | str                         | why a positive may yet be false, as `narrower` |
+| scores      | list of {name, value}       | of `refine`, and of whatever else scored it |
+| text_images | list of {path, seed, score} | candidates for an image of which `text` is true |
+| text_image  | str or null                 | the one that was chosen |
+
+The file's metadata (key `counterpoint`) is a JSON object: how it was made, and what was refused.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Literal, get_args
+
+import polars as pl
+
+from counterpoint._util.errors import DataError, reason
+from counterpoint._util.untrusted import parse_json, shortened, shown
+from counterpoint._util.writing import locked, whole_file
+from counterpoint.cases import ImageRef
+
+# --- The file or folder that a command makes: reserved for it from before its work begins -------
+
+
+def refuse_ending(out: Path, what: str = "pairs") -> None:
+    if out.suffix != ".parquet":
+        raise DataError(f"{out}: {what} are written as Parquet; the name must end in .parquet.")
+
+
+@contextmanager
+def reserved(out: Path) -> Iterator[None]:
+    """Hold a place until the work is done. What cannot be written to is said here, not at the end.
+
+    The lock has a name of its own, `OUT.parts`: that of OUT is taken for the moment of writing.
+    """
+    with ExitStack() as stack:
+        try:
+            out.parent.mkdir(parents=True, exist_ok=True)
+            out.exists()  # raises if the name is too long
+            stack.enter_context(locked(out.with_name(f"{out.name}.parts")))
+        except OSError as error:
+            raise DataError(f"{out}: cannot be written: {reason(error)}.") from None
+        except DataError:
+            raise DataError(
+                f"{out}: another command is making it; wait for it, or name another place."
+            ) from None
+        yield
+
+
+Kind = Literal["negative", "positive"]
+Type = Literal["replace", "swap", "add", "negate", "shuffle", "paraphrase"]
+KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
+TYPES: Final[tuple[Type, ...]] = get_args(Type)
+SUBTYPES: Final = ("obj", "att", "rel", "")
+
+SCHEMA: Final = pl.Schema(
+    {
+        "source": pl.String(),
+        "image": pl.String(),
+        "box": pl.Array(pl.Int32(), 4),
+        "caption": pl.String(),
+        "text": pl.String(),
+        "kind": pl.String(),
+        "type": pl.String(),
+        "subtype": pl.String(),
+        "start": pl.Int32(),
+        "end": pl.Int32(),
+        "method": pl.String(),
+        "version": pl.String(),
+        "seed": pl.Int64(),
+        "checks": pl.List(pl.String()),
+        "refused": pl.String(),
+        "doubt": pl.String(),
+        "scores": pl.List(pl.Struct({"name": pl.String(), "value": pl.Float32()})),
+        "text_images": pl.List(
+            pl.Struct({"path": pl.String(), "seed": pl.Int64(), "score": pl.Float32()})
+        ),
+        "text_image": pl.String(),
+    }
+)
+_NEEDED: Final = ("source", "caption", "text", "kind", "type")
+_EMPTIABLE: Final = ("subtype", "method", "version", "refused", "doubt")
+# Polars panics at some damaged files.
+_POLARS: Final = (pl.exceptions.PolarsError, pl.exceptions.PanicException)
+_METADATA: Final = b"counterpoint"
+_ROWS: Final = 50_000  # read at a time
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A row that was just made: nothing has scored it yet, and it has no images of its own."""
+
+    source: str
+    image: ImageRef | None
+    caption: str
+    text: str
+    kind: Kind
+    type: Type
+    subtype: str
+    method: str
+    version: str
+    seed: int
+    checks: tuple[str, ...] = ()
+    refused: str = ""
+    doubt: str = ""
+
+
+def changed_span(caption: str, text: str) -> tuple[int, int]:
+    """The characters of `text`, widened to whole words, that differ from the caption.
+
+    Everything before and after is as in the caption. Of a deletion it is empty.
+    """
+    shorter = min(len(caption), len(text))
+    start = next((i for i in range(shorter) if caption[i] != text[i]), shorter)
+    rest = shorter - start
+    tail = next((i for i in range(rest) if caption[-1 - i] != text[-1 - i]), rest)
+    end = len(text) - tail
+    if start == end:
+        return start, end
+    while start > 0 and text[start - 1].isalnum():
+        start -= 1
+    while end < len(text) and text[end].isalnum():
+        end += 1
+    return start, end
+
+
+def tabulate(pairs: Sequence[Pair]) -> pl.DataFrame:
+    """Pairs as rows of the table."""
+    spans = [changed_span(pair.caption, pair.text) for pair in pairs]
+    images = [pair.image or ImageRef("") for pair in pairs]
+    columns: dict[str, Sequence[Any]] = {
+        name: [getattr(pair, name) for pair in pairs] for name in _PLAIN
+    }
+    columns |= {
+        "image": [image.path or None for image in images],
+        "box": [image.box for image in images],
+        "start": [start for start, _ in spans],
+        "end": [end for _, end in spans],
+    }
+    made = [pl.Series(name, values, dtype=SCHEMA[name]) for name, values in columns.items()]
+    made.append(_repeated("checks", [pair.checks for pair in pairs]))
+    # Of lists that are all empty, and of nulls, one is made and repeated: it is much quicker.
+    made += [
+        pl.Series(name, [value], dtype=SCHEMA[name]).new_from_index(0, len(pairs))
+        for name, value in (("scores", []), ("text_images", []), ("text_image", None))
+    ]
+    return pl.DataFrame(made).select(SCHEMA.names())
+
+
+def _repeated(name: str, values: Sequence[tuple[str, ...]]) -> pl.Series:
+    """A column of lists of which few are different: each is made once."""
+    unique = {value: number for number, value in enumerate(dict.fromkeys(values))}
+    lists = pl.Series(name, [list(value) for value in unique], dtype=SCHEMA[name])
+    return lists.gather([unique[value] for value in values])
+
+
+_PLAIN: Final = (
+    *("source", "caption", "text", "kind", "type", "subtype"),
+    *("method", "version", "seed", "refused", "doubt"),
+)
+
+
+About = Mapping[str, Any] | Callable[[], Mapping[str, Any]]
+
+
+def write_pairs(path: Path, frames: Iterable[pl.DataFrame], about: About) -> int:
+    """Write tables one after another into one file, which appears when it is whole: their rows.
+
+    `about` says how it was made; as a function, it is asked when all rows are written.
+    """
+    import pyarrow.parquet as pq  # slow to import
+
+    refuse_ending(path)
+    schema = pl.DataFrame(schema=SCHEMA).to_arrow().schema
+    rows = 0
+    with whole_file(path) as draft, pq.ParquetWriter(draft, schema, compression="zstd") as writer:
+        for frame in frames:
+            rows += len(frame)
+            writer.write_table(frame.select(SCHEMA.names()).to_arrow().cast(schema))
+        said = json.dumps(about() if callable(about) else about, sort_keys=True)
+        writer.add_key_value_metadata({_METADATA: said})
+    return rows
+
+
+def read_pairs(path: Path, *, refused: bool = False) -> Iterator[pl.DataFrame]:
+    """The table in pieces of bounded size, in order; without what the checks refused.
+
+    What is null and must not be is refused; texts that may be empty are empty where they are null.
+    """
+    start = 0
+    with _reading(path):
+        table = _scan(path).select(pl.col(name).cast(kind) for name, kind in SCHEMA.items())
+        for frame in table.collect_batches(chunk_size=_ROWS, maintain_order=True):
+            _check(frame, path, start)
+            start += len(frame)
+            whole = frame.with_columns(
+                pl.col(_EMPTIABLE).fill_null(""),
+                *(pl.col(name).list.drop_nulls() for name in ("checks", "scores", "text_images")),
+            )
+            yield whole if refused else whole.filter(pl.col("refused") == "")
+
+
+def count_pairs(path: Path) -> int:
+    """How many pairs passed the checks."""
+    with _reading(path):
+        passed = pl.col("refused").cast(pl.String).fill_null("") == ""
+        return int(_scan(path).filter(passed).select(pl.len()).collect().item())
+
+
+def _scan(path: Path) -> pl.LazyFrame:
+    scan = pl.scan_parquet(path, glob=False)  # brackets in a name are no pattern
+    there = scan.collect_schema()
+    if "doubt" not in there:  # a file made before there was this column
+        scan = scan.with_columns(doubt=pl.lit(""))
+    missing = [name for name in SCHEMA if name not in there and name != "doubt"]
+    if missing:
+        raise DataError(
+            f"{path}: not a pairs file of `counterpoint generate`: "
+            f"the column {missing[0]!r} is missing."
+        )
+    return scan
+
+
+def _check(frame: pl.DataFrame, path: Path, start: int) -> None:
+    """The first row with a value that nothing can be made of."""
+    corners = pl.col("box").arr.to_list()
+    problems = {
+        **{f"{name!r} is missing (null)": pl.col(name).is_null() for name in _NEEDED},
+        f"'kind' is not {' or '.join(KINDS)}": ~pl.col("kind").is_in(KINDS),
+        "'box' has a null in it": corners.list.drop_nulls().list.len() != 4,
+    }
+    for problem, bad in problems.items():
+        rows = frame.select(bad.fill_null(False)).to_series().arg_true()
+        if len(rows):
+            raise DataError(f"{path}: row {start + rows[0]}: {problem}.")
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    import pyarrow as pa  # slow to import
+
+    if not path.is_file():
+        raise DataError(f"{path}: no such file.")
+    try:
+        yield
+    except (*_POLARS, pa.ArrowException, UnicodeDecodeError, OSError) as error:
+        why = shortened(str(error).partition("\n")[0]).rstrip(".") or type(error).__name__
+        raise DataError(f"{path}: not a readable pairs file: {why}.") from None
+
+
+def rebased(frame: pl.DataFrame, before: Path, after: Path) -> pl.DataFrame:
+    """The rows of the file `before` as the file `after` must have them.
+
+    Images of texts start from the file's folder: in another one their paths are others.
+    """
+    old, new = before.parent.absolute(), after.parent.absolute()
+    if old == new or not (frame["text_images"].list.len() > 0).any():
+        return frame
+
+    def moved(path: str | None) -> str | None:
+        if path is None or path.startswith("world:") or Path(path).is_absolute():
+            return path
+        full = old / path
+        return str(full.relative_to(new) if full.is_relative_to(new) else full)
+
+    lists = [
+        [{**image, "path": moved(image["path"])} for image in images or ()]
+        for images in frame["text_images"].to_list()
+    ]
+    chosen = [moved(path) for path in frame["text_image"].to_list()]
+    return frame.with_columns(
+        pl.Series("text_images", lists, dtype=SCHEMA["text_images"]),
+        pl.Series("text_image", chosen, dtype=SCHEMA["text_image"]),
+    )
+
+
+def read_about(path: Path) -> dict[str, Any]:
+    """How a pairs file was made; empty if it does not say."""
+    import pyarrow.parquet as pq
+
+    with _reading(path):
+        found = (pq.read_metadata(path).metadata or {}).get(_METADATA, b"{}")
+    about = parse_json(found, f"{path}: its metadata")
+    if not isinstance(about, dict):
+        raise DataError(f"{path}: its metadata should be an object, it is {shown(about)}.")
+    for key, fits in (("counts", _is_count), ("refined", lambda row: isinstance(row, dict))):
+        rows = about.get(key, [])
+        if not isinstance(rows, list) or not all(map(fits, rows)):
+            raise DataError(f"{path}: {key!r} of its metadata is not what Counterpoint writes.")
+    return about
+
+
+def _is_count(row: Any) -> bool:
+    return isinstance(row, list) and [type(value) for value in row] == [str, str, int]

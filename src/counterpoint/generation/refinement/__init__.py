@@ -1,0 +1,5 @@
+"""Refinement: keep the negatives that a model which sees no image cannot tell from captions."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

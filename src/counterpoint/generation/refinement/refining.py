@@ -1,0 +1,284 @@
+"""Refine a pairs file: score, select, balance, report, write."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import numpy as np
+
+from counterpoint._util.errors import DataError
+from counterpoint.generation.pairs import read_about, rebased, refuse_ending, write_pairs
+from counterpoint.generation.refinement.negatives import (
+    BY,
+    Negatives,
+    changed,
+    gather,
+    kept_pairs,
+    pieces,
+)
+from counterpoint.generation.refinement.scores import (
+    COLUMN,
+    Asked,
+    ColumnScores,
+    ModelScores,
+    Scores,
+    Tables,
+    asked,
+    load_blind,
+    read_scores,
+    table_scores,
+)
+from counterpoint.generation.refinement.selecting import (
+    BINS,
+    ZERO_BINS,
+    Scale,
+    balanced,
+    is_probability,
+    scaled,
+    top,
+)
+from counterpoint.metrics import ALL
+from counterpoint.models import LoadOptions
+from counterpoint.scoring import Work
+
+# --- What refinement did to each blind model, in every group of pairs ---------------------------
+
+
+TARGET: Final = 0.5
+WITHIN: Final = 0.01  # of the target: reached
+Use = Literal["balanced", "selected", "watched"]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One blind model on one group of negatives, before and after.
+
+    Its accuracy is the share of pairs whose caption it scores above the text, half of a tie: 0.5 is
+    chance. None where there are no pairs.
+    """
+
+    group: str
+    model: str
+    use: Use  # what its scores were used for; `watched` is for nothing
+    before: int
+    after: int
+    accuracy_before: float | None
+    accuracy_after: float | None
+    ties_before: int
+    ties_after: int
+    reached: bool | None  # whether the accuracy after is 50 +- 1 per cent
+
+
+def accuracy(gaps: np.ndarray) -> float | None:
+    """The share of gaps above 0, with half of those that are 0."""
+    return float((np.sign(gaps) / 2 + 0.5).mean()) if len(gaps) else None
+
+
+def rows(
+    gaps: Mapping[str, np.ndarray],
+    uses: Mapping[str, Use],
+    groups: np.ndarray,
+    names: Sequence[str],
+    kept: np.ndarray,
+) -> list[Row]:
+    """A row for each model on all pairs together, then for each group and model.
+
+    `groups` are numbers into `names`; `gaps` are each model's, unscaled.
+    """
+    parts = [(ALL, np.ones(len(kept), dtype=bool))]
+    if len(names) > 1:
+        parts += [(name, groups == number) for number, name in enumerate(names)]
+    return [
+        _row(group, model, uses[model], found[part], kept[part])
+        for group, part in parts
+        for model, found in gaps.items()
+    ]
+
+
+def _row(group: str, model: str, use: Use, gaps: np.ndarray, kept: np.ndarray) -> Row:
+    left = gaps[kept]
+    after = accuracy(left)
+    return Row(
+        group=group,
+        model=model,
+        use=use,
+        before=len(gaps),
+        after=len(left),
+        accuracy_before=accuracy(gaps),
+        accuracy_after=after,
+        ties_before=int((gaps == 0).sum()),
+        ties_after=int((left == 0).sum()),
+        reached=None if after is None else abs(after - TARGET) <= WITHIN + 1e-12,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What is asked of a refinement. Blind models are named as in `blind_scores`."""
+
+    blind: tuple[str, ...]  # balanced against
+    watch: tuple[str, ...] = ()  # only reported
+    select: tuple[str, ...] = ()  # used for `top`; else the blind ones
+    top: float | None = None
+    balance: bool = True
+    bins: int = BINS
+    zero_bins: int = ZERO_BINS
+    scale: Scale = "max"  # of gaps that are not of probabilities
+    by: tuple[str, ...] = BY
+    seed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Refined:
+    """What a refinement did. Counts are of negatives, except for the two last."""
+
+    before: int
+    selected: int
+    after: int
+    positives: int  # passed on as they were
+    refused: int  # left out: the checks had refused them
+    scales: dict[str, str]  # of each balanced model's gaps: probability, max or rank
+    rows: list[Row]
+
+
+def refine(
+    pairs: Path,
+    out: Path,
+    settings: Settings,
+    work: Work,
+    *,
+    tables: Sequence[Path] = (),
+    options: LoadOptions | None = None,
+) -> Refined:
+    """Write to `out` the negatives of `pairs` that are kept, with their scores, and all positives.
+
+    What models compute is kept in the store: a run that was killed goes on where it was. `tables`
+    hold scores for `column:NAME`; a name that is in none of them is one of the file's own.
+    """
+    refuse_ending(out)
+    if out.exists() and pairs.exists() and out.samefile(pairs):
+        raise DataError(f"{out} is the file to refine, of which much would be lost; name another.")
+    wanted = _wanted(settings)
+    about, brought = read_about(pairs), read_scores(tables)
+    negatives = gather(pairs, settings.by, settings.seed)
+    scores = {}
+    for one in wanted:
+        source = _source(one, brought, options or LoadOptions(), work, len(negatives))
+        scores[one.name] = _scored(pairs, source, len(negatives))
+        del source  # a large model makes room for the next
+    gaps = {name: found[:, 0].astype(float) - found[:, 1] for name, found in scores.items()}
+    selected, selecting = _selected(negatives, scores, settings)
+    kept, scales = _balanced(negatives, gaps, scores, selected, settings)
+    uses = {one.name: _use(one.name, scales, selecting) for one in wanted}
+    found = Refined(
+        before=len(negatives),
+        selected=int(selected.sum()),
+        after=int(kept.sum()),
+        positives=negatives.positives,
+        refused=negatives.refused,
+        scales=scales,
+        rows=rows(gaps, uses, negatives.groups, negatives.names, kept),
+    )
+    about["refined"] = [*about.get("refined", []), record(settings, wanted, found)]
+    frames = (rebased(frame, pairs, out) for frame in kept_pairs(pairs, kept, scores))
+    write_pairs(out, frames, about)
+    return found
+
+
+def record(settings: Settings, wanted: Sequence[Asked], found: Refined) -> dict[str, Any]:
+    """What the file's metadata says of a refinement."""
+    ids = {one.name: one.id for one in wanted}
+    return {"settings": asdict(settings), "models": ids, **asdict(found)}
+
+
+def _wanted(settings: Settings) -> list[Asked]:
+    """Every model once; no two under one name."""
+    specs = (*settings.blind, *settings.select, *settings.watch)
+    wanted = list(dict.fromkeys(asked(spec) for spec in specs))
+    names = [one.name for one in wanted]
+    for one in wanted:
+        if names.count(one.name) > 1:
+            raise DataError(
+                f"two blind models are called {one.name!r}; give one another name: NAME={one.id}."
+            )
+    return wanted
+
+
+def _source(wanted: Asked, tables: Tables, options: LoadOptions, work: Work, total: int) -> Scores:
+    family, _, column = wanted.id.partition(":")
+    if family != COLUMN:
+        return ModelScores(wanted.name, load_blind(wanted, options), work, total)
+    return table_scores(column, tables) if column in tables else ColumnScores(column)
+
+
+def _scored(pairs: Path, source: Scores, total: int) -> np.ndarray:
+    """Scores (n, 2) of all negatives, as precise as the file will hold them."""
+    found = np.full((total, 2), np.nan, dtype=np.float32)
+    start = 0
+    for piece in pieces(pairs):
+        end = start + len(piece)
+        if end > total:
+            raise changed(pairs)
+        with np.errstate(over="ignore"):  # refused below
+            found[start:end] = source.of(piece)
+        start = end
+    if start != total:
+        raise changed(pairs)
+    bad = int((~np.isfinite(found)).any(axis=1).sum())
+    if bad:
+        raise DataError(
+            f"{pairs}: {bad:,} of {total:,} negatives have no finite score {source.name!r} for the "
+            "caption or the text; score them, or leave these scores out."
+        )
+    return found
+
+
+def _selected(
+    negatives: Negatives, scores: Mapping[str, np.ndarray], settings: Settings
+) -> tuple[np.ndarray, list[str]]:
+    """Which negatives are among the best, and by whose scores."""
+    everything = np.ones(len(negatives), dtype=bool)
+    if settings.top is None:
+        return everything, []
+    names = [asked(spec).name for spec in settings.select or settings.blind]
+    values = np.column_stack([scores[name][:, 1] for name in names])
+    return top(values, negatives.groups, settings.top), names
+
+
+def _balanced(
+    negatives: Negatives,
+    gaps: Mapping[str, np.ndarray],
+    scores: Mapping[str, np.ndarray],
+    selected: np.ndarray,
+    settings: Settings,
+) -> tuple[np.ndarray, dict[str, str]]:
+    """Which of the selected negatives are kept, and how each balanced model's gaps were scaled."""
+    names = list(dict.fromkeys(asked(spec).name for spec in settings.blind))
+    if not settings.balance or not names:
+        return selected, {}
+    groups, columns, scales = negatives.groups[selected], [], {}
+    for name in names:
+        if is_probability(scores[name]):
+            columns.append(gaps[name][selected])
+            scales[name] = "probability"
+        else:
+            columns.append(scaled(gaps[name][selected], groups, settings.scale))
+            scales[name] = settings.scale
+    kept = selected.copy()
+    kept[selected] = balanced(
+        np.column_stack(columns),
+        negatives.keys[selected],
+        groups,
+        bins=settings.bins,
+        zero_bins=settings.zero_bins,
+    )
+    return kept, scales
+
+
+def _use(name: str, balanced_names: Mapping[str, str], selecting: Sequence[str]) -> Use:
+    if name in balanced_names:
+        return "balanced"
+    return "selected" if name in selecting else "watched"

@@ -1,0 +1,210 @@
+"""Scores of captions and texts by models that see no image, from whatever can give them.
+
+`length`, `format`, `grammar`, `plausible`, `lm:WHERE` and any other id of a model that scores texts
+alone; `column:NAME` for scores that a table or the pairs have already. `NAME=` before it gives the
+scores another name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple, Protocol
+
+import numpy as np
+import polars as pl
+
+from counterpoint._util.errors import DataError, ModelError
+from counterpoint._util.progress import Advance, Progress
+from counterpoint._util.tables import read_table
+from counterpoint._util.untrusted import shown
+from counterpoint.models import LoadOptions, load_model
+from counterpoint.models.blind import SCORERS, TEXT_MODELS, Format, Length
+from counterpoint.scoring import BlindScorer, Work, caption_keys, fill, stored
+
+# --- Scores that users bring: in a table of texts, or in the `scores` column of the pairs -------
+
+
+SIDES: Final = ("caption", "text")
+_LONG: Final = ("name", "value")  # with `text`: a score a row; else a column a name
+Tables = Mapping[str, tuple[Path, pl.DataFrame]]  # by the names of their scores
+
+
+class TableScores:
+    """The scores of one name in a table, by text."""
+
+    def __init__(self, name: str, values: pl.DataFrame) -> None:
+        self.name, self.values = name, values
+
+    def of(self, pairs: pl.DataFrame) -> np.ndarray:
+        """Scores (n, 2) of captions and texts; NaN where the table does not have one."""
+        found = [
+            pairs.select(text=side)
+            .join(self.values, on="text", how="left", maintain_order="left")["value"]
+            .cast(pl.Float64)
+            .to_numpy()
+            for side in SIDES
+        ]
+        return np.column_stack(found)
+
+
+class ColumnScores:
+    """The scores NAME/caption and NAME/text that the pairs have already."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def of(self, pairs: pl.DataFrame) -> np.ndarray:
+        """Scores (n, 2) of captions and texts; NaN where a pair does not have one."""
+        found = np.full((len(pairs), 2), np.nan)
+        rows = pairs.select(row=pl.int_range(pl.len()), score="scores").explode("score")
+        rows = rows.select("row", pl.col("score").struct.unnest())
+        for place, side in enumerate(SIDES):
+            mine = rows.filter(pl.col("name") == f"{self.name}/{side}")
+            found[mine["row"].to_numpy(), place] = mine["value"].cast(pl.Float64).to_numpy()
+        return found
+
+
+def read_scores(paths: Sequence[Path]) -> Tables:
+    """The tables' names, each with the table that has it; two tables may not share a name.
+
+    A table has the column text, and either name and value, or a column for each name. Columns that
+    are not asked for may hold anything.
+    """
+    found: dict[str, tuple[Path, pl.DataFrame]] = {}
+    for path in paths:
+        table = read_table(path, {"text": pl.String()}).with_columns(pl.col("text").fill_null(""))
+        if set(_LONG) <= set(table.columns):
+            names = table["name"].cast(pl.String).drop_nulls().unique(maintain_order=True).to_list()
+        else:
+            names = [name for name in table.columns if name != "text"]
+        for name in names:
+            if name in found:
+                raise DataError(
+                    f"{path}: the scores {shown(name)} are in {found[name][0]} as well."
+                )
+            found[name] = (path, table)
+    return found
+
+
+def table_scores(name: str, tables: Tables) -> TableScores:
+    """The scores of one of the tables' names, a number for each text."""
+    path, table = tables[name]
+    if set(_LONG) <= set(table.columns):
+        table = table.filter(pl.col("name").cast(pl.String) == name)
+        column = "value"
+    else:
+        column = name
+    try:
+        values = table.select("text", value=pl.col(column).cast(pl.Float64)).unique()
+    except pl.exceptions.PolarsError:
+        raise DataError(f"{path}: the scores {shown(name)} are not all numbers.") from None
+    twice = values.filter(pl.col("text").is_duplicated())["text"]
+    if len(twice):
+        raise DataError(
+            f"{path}: {twice.n_unique():,} texts have several scores {shown(name)}, "
+            f"for instance {shown(twice.min())}."
+        )
+    return TableScores(name, values)
+
+
+COLUMN: Final = "column"
+_FAMILY: Final = "blind"
+_CHEAP: Final = (Length, Format)  # done before the store has looked them up
+
+
+class Asked(NamedTuple):
+    """A blind model: what its scores are called, and its id."""
+
+    name: str
+    id: str
+
+
+def asked(spec: str) -> Asked:
+    """What `grammar`, `blind:grammar:FOLDER`, `column:NAME` or `NAME=ID` ask for."""
+    named = re.fullmatch(r"([A-Za-z][\w.-]*)=(.+)", spec, re.DOTALL)
+    name, id = named.groups() if named else ("", spec)
+    family, _, rest = id.partition(":")
+    if family in (*SCORERS, *TEXT_MODELS):  # `lm:` as well: the family of that name needs images
+        id = f"{_FAMILY}:{id}"
+    return Asked(name or (rest if family == COLUMN else id.removeprefix(f"{_FAMILY}:")), id)
+
+
+class Scores(Protocol):
+    """Where the scores of one name come from."""
+
+    name: str
+
+    def of(self, pairs: pl.DataFrame) -> np.ndarray:
+        """Scores (n, 2) of captions and texts."""
+
+
+class ModelScores:
+    """Scores by a model: each different text once, kept in the store, so that a run goes on.
+
+    Those of `length` and `format` are not kept.
+    """
+
+    def __init__(self, name: str, model: BlindScorer, work: Work, total: int) -> None:
+        self.name, self.model, self.work = name, model, work
+        self.advance = work.progress.start(f"{name}: pairs", total)
+
+    def of(self, pairs: pl.DataFrame) -> np.ndarray:
+        if not len(pairs):
+            return np.zeros((0, 2))
+        texts = pl.concat([pairs[side].alias("text") for side in SIDES])
+        # By length, so that a model that pads does little more work than the words ask for.
+        order = texts.unique().to_frame().sort(pl.col("text").str.len_chars(), "text")
+        unique, bar = order["text"].to_list(), _Part(self.advance, len(pairs))
+        values = order.with_columns(value=self._values(unique, bar))
+        found = texts.to_frame().join(values, on="text", how="left", maintain_order="left")
+        return found["value"].to_numpy().reshape(2, len(pairs)).T
+
+    def _values(self, texts: list[str], bar: Progress) -> np.ndarray:
+        if type(self.model) in _CHEAP:
+            bar.start("", 1)(1)
+            return self.model.score_captions(texts)
+        keys, owner = caption_keys(self.model.fingerprint, texts), self.model.fingerprint
+        fill(
+            self.model.score_captions,
+            dict(zip(keys, texts, strict=True)),
+            self.work.store,
+            self.work.batch,
+            bar,
+            "captions",
+            f"{owner} captions",
+        )
+        return stored(keys, self.work.store)[:, 0]
+
+
+class _Part:
+    """Steps of a part of the work, counted in the steps of the whole: a bar for both."""
+
+    def __init__(self, advance: Advance, steps: int) -> None:
+        self.whole, self.steps = advance, steps
+
+    def note(self, text: str) -> None:
+        del text
+
+    def start(self, what: str, total: int | None) -> Advance:
+        del what
+        done, of = 0, total or 1
+
+        def advance(steps: int) -> None:
+            nonlocal done
+            before, done = done, done + steps
+            self.whole(self.steps * done // of - self.steps * before // of)
+
+        return advance
+
+
+def load_blind(wanted: Asked, options: LoadOptions) -> BlindScorer:
+    """The model of that id; refused unless it scores a text by itself."""
+    model = load_model(wanted.id, options)
+    if not isinstance(model, BlindScorer):
+        raise ModelError(
+            f"{wanted.id} does not score a text by itself; refine needs models that see no image "
+            "and no other text, such as length, format, grammar, plausible or lm:FOLDER."
+        )
+    return model

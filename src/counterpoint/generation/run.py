@@ -1,0 +1,332 @@
+"""`generate`: a stream of captions into one pairs file, on all cores, resumable at any moment."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import sys
+import threading
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from dataclasses import asdict
+from itertools import islice
+from multiprocessing import get_context, parent_process
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import polars as pl
+
+from counterpoint._util.errors import DataError, reason
+from counterpoint._util.progress import Advance, Progress, Quiet
+from counterpoint._util.untrusted import shortened
+from counterpoint._util.writing import whole_file
+from counterpoint.generation.inputs.captions import Captions
+from counterpoint.generation.inputs.source import Source
+from counterpoint.generation.language.tagging import version as language_version
+from counterpoint.generation.making import (
+    CAPTIONS,
+    MADE,
+    Judge,
+    Made,
+    Settings,
+    make_by_rules,
+    readable,
+    seed_of,
+)
+from counterpoint.generation.pairs import (
+    Pair,
+    read_about,
+    read_pairs,
+    refuse_ending,
+    reserved,
+    tabulate,
+    write_pairs,
+)
+from counterpoint.generation.registry import Writer
+
+# --- Work in pieces that survive a kill: a finished piece is a file, and is not done again ------
+
+
+Counts = Counter[tuple[str, str]]  # by (what, `made` or why not)
+REPEATED: Final = "duplicate: made before"
+
+_ENDING: Final = ".parts"
+_SETTINGS: Final = "settings.json"
+
+
+class Parts:
+    """The folder `OUT.parts` beside a file that is being made. `about` says how it is made."""
+
+    def __init__(self, out: Path, about: Mapping[str, Any]) -> None:
+        self.folder = out.with_name(out.name + _ENDING)
+        self.about = json.loads(json.dumps(about, sort_keys=True))
+        path = self.folder / _SETTINGS
+        try:
+            if not path.is_file():
+                with whole_file(path) as draft:
+                    draft.write_text(json.dumps(self.about, indent=1), encoding="utf-8")
+            found = json.loads(path.read_bytes())
+            same = {k: found.get(k) == self.about.get(k) for k in {**found, **self.about}}
+        except OSError as error:
+            raise DataError(f"{path}: cannot be used: {reason(error)}.") from None
+        except (ValueError, TypeError, AttributeError, RecursionError):
+            raise DataError(f"{path}: cannot be used; remove {self.folder}.") from None
+        if not all(same.values()):
+            other = next(key for key, value in same.items() if not value)
+            raise DataError(
+                f"{self.folder} holds work begun with another {shortened(other)}; "
+                "finish that first, name another -o, or remove the folder."
+            )
+
+    def path(self, name: str, number: int) -> Path:
+        return self.folder / f"{number:06d}-{name.replace('/', '-')}.parquet"
+
+    def done(self, name: str, number: int) -> bool:
+        return self.path(name, number).is_file()
+
+    def frames(self, names: list[str], count: int, counts: Counts) -> Iterator[pl.DataFrame]:
+        """The rows of all parts, a piece of the input after another.
+
+        What two makers made of one caption alike is kept once; `counts` is put right.
+        """
+        for number in range(count):
+            paths = [self.path(name, number) for name in names]
+            piece = pl.concat(
+                [tabulate([]), *(f for path in paths for f in read_pairs(path, refused=True))]
+            )
+            first = pl.struct("source", "text", "refused").is_first_distinct()
+            again = piece.select(~first & (pl.col("refused") == "")).to_series()
+            for method in piece.filter(again)["method"]:
+                counts[method, MADE] -= 1
+                counts[method, REPEATED] += 1
+            yield piece.filter(~again)
+
+    def counts(self, names: list[str], count: int) -> Counts:
+        """What all parts together have counted; captions, which every maker sees, only once."""
+        total: Counts = Counter()
+        for name in names:
+            for number in range(count):
+                found = read_counts(read_about(self.path(name, number)))
+                total += Counter(
+                    {k: n for k, n in found.items() if k[0] != CAPTIONS or name == names[0]}
+                )
+        return total
+
+    def remove(self) -> None:
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def write_part(path: Path, pairs: list[Pair], counts: Counts) -> None:
+    """A part with its counts in one file, so that one is never there without the other."""
+    write_pairs(path, [tabulate(pairs)], with_counts({}, counts))
+
+
+def with_counts(about: Mapping[str, Any], counts: Counts) -> dict[str, Any]:
+    """What a file says of itself, with the counts in a form that JSON has."""
+    rows = [[what, reason, number] for (what, reason), number in sorted(counts.items()) if number]
+    return {**about, "counts": rows}
+
+
+def read_counts(about: Mapping[str, Any]) -> Counts:
+    return Counter({(what, reason): number for what, reason, number in about.get("counts", [])})
+
+
+PIECE: Final = 1000  # captions
+_RULES: Final = "rules"
+_AHEAD: Final = 2  # pieces waiting for each process
+_ASKED: Final = 64  # captions that a writer is asked about at a time: the bar moves so often
+
+
+class Report(NamedTuple):
+    """How a pairs file was made. `counts` are by (method, `made` or why not)."""
+
+    rows: int
+    captions: int
+    counts: Counts
+
+
+def generate(
+    captions: Captions,
+    settings: Settings,
+    out: Path,
+    *,
+    writers: Sequence[Writer] = (),
+    workers: int | None = None,
+    progress: Progress | None = None,
+) -> Report:
+    """Make the pairs file `out`. Called again after an end of any kind, it goes on from there.
+
+    `settings.methods` are rules; `writers` are other methods, asked one after another.
+    """
+    shown = progress or Quiet()
+    refuse_ending(out)  # now, not when all is made
+    about = _about(captions, settings, writers)
+    with reserved(out):
+        if out.exists():
+            return _made_before(out, about)
+        parts = Parts(out, about)
+        names = [_RULES] * bool(settings.methods) + [writer.name for writer in writers]
+        pieces = 0
+        if settings.methods:
+            pieces = _by_rules(captions, settings, parts, workers or os.cpu_count() or 1, shown)
+        for writer in writers:
+            pieces = _by_writer(captions, settings, writer, parts, shown)
+        counts = parts.counts(names, pieces)
+        frames = parts.frames(names, pieces, counts)
+        written = write_pairs(out, frames, lambda: with_counts(about, counts))
+        parts.remove()
+    return Report(written, _captions(counts), +counts)
+
+
+def _captions(counts: Counts) -> int:
+    return sum(number for (what, _), number in counts.items() if what == CAPTIONS)
+
+
+def _about(captions: Captions, settings: Settings, writers: Sequence[Writer]) -> dict[str, Any]:
+    return {
+        "input": captions.name,
+        "fingerprint": captions.fingerprint,
+        "root": str(captions.root.absolute()) if captions.root else None,
+        **{key: value for key, value in asdict(settings).items() if key != "methods"},
+        "methods": [*settings.methods, *(writer.name for writer in writers)],
+        "versions": {writer.name: writer.version for writer in writers},
+        "origin": {writer.name: writer.origin for writer in writers},
+        "words": settings.vocabulary().version,
+        "language": language_version(),
+    }
+
+
+def _made_before(out: Path, about: dict[str, Any]) -> Report:
+    """A finished file is not made again, and never overwritten by something else."""
+    import pyarrow.parquet as pq  # slow to import
+
+    found = read_about(out)
+    if {key: value for key, value in found.items() if key != "counts"} != about:
+        raise DataError(f"{out} exists and was made in another way; name another -o or remove it.")
+    counts = read_counts(found)
+    return Report(int(pq.read_metadata(out).num_rows), _captions(counts), counts)
+
+
+def _pieces(captions: Captions) -> Iterator[tuple[int, list[Source]]]:
+    stream = iter(captions)
+    number = 0
+    while piece := list(islice(stream, PIECE)):
+        yield number, piece
+        number += 1
+
+
+def _by_rules(
+    captions: Captions, settings: Settings, parts: Parts, workers: int, shown: Progress
+) -> int:
+    """Every piece by all rules; returns how many pieces there are."""
+    advance = shown.start("rules", captions.total)
+    waiting: dict[Future[None], int] = {}
+    count = 0
+    few = captions.total is not None and captions.total <= PIECE
+    with _pool(1 if few else workers) as pool:
+        for number, piece in _pieces(captions):
+            count += 1
+            if parts.done(_RULES, number):
+                advance(len(piece))
+                continue
+            if pool is None:
+                _rules_part(piece, settings, parts.path(_RULES, number))
+                advance(len(piece))
+                continue
+            while len(waiting) >= _AHEAD * workers:
+                _take(waiting, advance)
+            job = pool.submit(_rules_part, piece, settings, parts.path(_RULES, number))
+            waiting[job] = len(piece)
+        while waiting:
+            _take(waiting, advance)
+    return count
+
+
+def _take(waiting: dict[Future[None], int], advance: Advance) -> None:
+    done, _ = wait(waiting, return_when=FIRST_COMPLETED)
+    for job in done:
+        size = waiting.pop(job)
+        try:
+            job.result()
+        except BrokenProcessPool:
+            raise DataError(
+                "a process that makes texts has died, perhaps for want of memory; "
+                "the same command goes on from there, --workers 1 takes the least."
+            ) from None
+        advance(size)
+
+
+def _rules_part(sources: list[Source], settings: Settings, path: Path) -> None:
+    made = make_by_rules(sources, settings)
+    write_part(path, made.pairs, made.counts)
+
+
+@contextmanager
+def _pool(workers: int) -> Iterator[ProcessPoolExecutor | None]:
+    """Processes that are spawned, for forking copies locks of threads that are held."""
+    if workers == 1:
+        yield None
+        return
+    pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_begin)
+    try:
+        yield pool
+    except BaseException:
+        pool.shutdown(wait=True, cancel_futures=True)
+        raise
+    pool.shutdown()
+
+
+def _begin() -> None:
+    """Ctrl-C is for the parent; and if the parent is killed, nobody waits for us.
+
+    spaCy imports torch if it finds it, and tags without it: three seconds and 400 MB a process.
+    """
+    sys.modules.setdefault("torch", None)  # type: ignore[arg-type]
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    parent = parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
+
+
+def _by_writer(
+    captions: Captions, settings: Settings, writer: Writer, parts: Parts, shown: Progress
+) -> int:
+    """Every piece by one writer. It keeps what it has asked for itself, so that a piece that was
+    interrupted costs nothing twice."""
+    advance = shown.start(writer.name, captions.total)
+    count = 0
+    for number, piece in _pieces(captions):
+        count += 1
+        path = parts.path(writer.name, number)
+        if path.is_file():
+            advance(len(piece))
+        else:
+            made = _written(piece, settings, writer, advance)
+            write_part(path, made.pairs, made.counts)
+    return count
+
+
+def _written(piece: list[Source], settings: Settings, writer: Writer, advance: Advance) -> Made:
+    counts: Counter[tuple[str, str]] = Counter()
+    pairs: list[Pair] = []
+    wordnet = settings.vocabulary().wordnet
+    for start in range(0, len(piece), _ASKED):
+        some = piece[start : start + _ASKED]
+        kept = readable(some, counts)
+        seeds = [seed_of(settings.seed, writer.name, source) for source in kept]
+        answers = writer.make([source.caption for source in kept], seeds, Quiet())
+        for source, drafts in zip(kept, answers, strict=True):
+            judge = Judge(source, settings, counts, wordnet)
+            pairs += judge.judged(iter(drafts), writer.name, writer.version)
+        advance(len(some))
+    return Made(pairs, counts)

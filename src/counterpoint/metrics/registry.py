@@ -1,0 +1,354 @@
+"""The metrics by name, with what a table must know of them: direction, chance, where they apply."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import permutations
+from typing import Final, Literal
+
+import numpy as np
+from scipy.special import gammaln
+
+from counterpoint.cases import is_classification, is_gallery
+from counterpoint.metrics import definitions, rankings
+from counterpoint.metrics.definitions import Array, Function, Tie, flip, image_mean
+from counterpoint.metrics.rankings import Standings
+
+# Chance levels: what a metric gives in expectation if all orders of the scores are equally likely.
+#
+# Each function takes `truth` (n, k, m) and returns a value for each case, NaN where it is not
+# known.
+# In the comments, an image has p positives and n negatives.
+
+
+def _counts(truth: Array) -> tuple[Array, Array]:
+    return truth.sum(axis=2).astype(float), (~truth).sum(axis=2).astype(float)
+
+
+def _all_above(p: Array, n: Array) -> Array:
+    return np.exp(gammaln(p + 1) + gammaln(n + 1) - gammaln(p + n + 1))
+
+
+def original(truth: Array) -> Array:
+    return image_mean(1 / (1 + _counts(truth)[1]), truth)
+
+
+def augmented(truth: Array) -> Array:
+    return image_mean(_all_above(*_counts(truth)), truth)
+
+
+def negative_above(truth: Array) -> Array:
+    p, n = _counts(truth)
+    return image_mean(n / (p + n), truth)
+
+
+def brittle(truth: Array) -> Array:
+    return 1 - augmented(truth) - negative_above(truth)
+
+
+def brittle_original_above(truth: Array) -> Array:
+    return original(truth) - augmented(truth)
+
+
+def brittle_original_below(truth: Array) -> Array:
+    return brittle(truth) - brittle_original_above(truth)
+
+
+def every_image(truth: Array) -> Array:
+    p, n = _counts(truth)
+    return np.where((p > 0) & (n > 0), _all_above(p, n), 1).prod(axis=1)
+
+
+def every_caption(truth: Array) -> Array:
+    return every_image(flip(truth))
+
+
+def recall(k: int) -> Callable[[Array], Array]:
+    def chance(truth: Array) -> Array:
+        p, n = _counts(truth)
+        missed = np.ones_like(n)  # the k highest are all negatives
+        for place in range(k):
+            missed *= np.clip(n - place, 0, None) / np.maximum(p + n - place, 1)
+        return (1 - missed).mean(axis=1)
+
+    return chance
+
+
+def mean_rank(truth: Array) -> Array:
+    p, n = _counts(truth)
+    return (1 + n / (p + 1)).mean(axis=1)
+
+
+def by_counting(function: Function) -> Callable[[Array], Array]:
+    """Chance of small blocks by trying every order of the scores; NaN for blocks over 6 cells."""
+
+    def chance(truth: Array) -> Array:
+        if truth[0].size > 6:
+            return np.full(len(truth), np.nan)
+        kinds, which = np.unique(truth, axis=0, return_inverse=True)
+        orders = np.array(list(permutations(range(truth[0].size)))).reshape(-1, *truth.shape[1:])
+        tables = [np.broadcast_to(kind, orders.shape) for kind in kinds]
+        return np.array([function(orders, t, "wrong").mean() for t in tables])[which.reshape(-1)]
+
+    return chance
+
+
+def matching(truth: Array) -> Array:
+    return np.full(len(truth), 1 / math.factorial(truth.shape[1]))
+
+
+def third(truth: Array) -> Array:
+    return np.full(len(truth), 1 / 3)
+
+
+def never(truth: Array) -> Array:
+    return np.zeros(len(truth))
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """A metric with what a table must know of it."""
+
+    name: str
+    values: Function
+    chance: Callable[[Array], Array] | None
+    better: Literal["higher", "lower"] | None
+    applies: Callable[[Array], Array]  # which cases of a block define it
+    unit: Literal["share", "rank", "score"] = "share"
+    main: bool = False  # shown in the short table
+    partition: bool = False  # one of the outcomes that sum to 1, where `tied` is one of its own
+    texts: bool = False  # of cases that compare captions with texts
+
+    def ties(self, scores: Array, truth: Array) -> Array:
+        """The cases in which a tie is at stake: with another policy they would be another value."""
+        if self.partition:
+            return definitions.any_ties(scores, truth)
+        strict, lenient = (self.values(scores, truth, tie) for tie in ("wrong", "right"))
+        return ((strict != lenient) & ~np.isnan(strict)).astype(float)
+
+
+@dataclass(frozen=True, slots=True)
+class QueryMetric:
+    """Recall@k of a gallery's images (or captions): a value for each of them."""
+
+    name: str
+    side: Literal["images", "captions"]
+    k: int
+    applies: Callable[[Array], Array]  # which cases of a block define it
+    main: bool = False
+    better: Literal["higher", "lower"] | None = "higher"
+    unit: Literal["share", "rank", "score"] = "share"
+
+    def values(self, found: Standings, tie: Tie) -> Array:
+        return rankings.recall(found, self.k, tie)
+
+    def chance(self, found: Standings) -> Array:
+        return rankings.recall_by_chance(found, self.k)
+
+    def ties(self, found: Standings) -> Array:
+        strict, lenient = self.values(found, "wrong"), self.values(found, "right")
+        return ((strict != lenient) & found.defined).astype(float)
+
+
+# Which cases of a block define a metric: truth (n, k, m) -> n marks.
+
+
+def _all(truth: Array, marked: bool) -> Array:
+    return np.full(len(truth), marked)
+
+
+def _captions_only(truth: Array) -> Array:
+    return _all(truth, truth.shape[1] == 1)
+
+
+def _few_images(truth: Array) -> Array:
+    return _all(truth, not is_gallery(*truth.shape[1:]))
+
+
+def _retrieval(truth: Array) -> Array:
+    return ~_few_images(truth) & ~_classes(truth)
+
+
+def _classification(truth: Array) -> Array:
+    return ~_few_images(truth) & _classes(truth)
+
+
+def _classes(truth: Array) -> Array:
+    return np.array([is_classification(one) for one in truth], dtype=bool)
+
+
+def _with_positives(truth: Array) -> Array:
+    """Some image has two positives and a negative, so that rewording can be measured."""
+    reworded = ((truth.sum(axis=2) > 1) & ~truth.all(axis=2)).any(axis=1)
+    return np.asarray(reworded & _few_images(truth))
+
+
+def _caption_choice(truth: Array) -> Array:
+    return _captions_only(truth) | _with_positives(truth)
+
+
+def _several_images(truth: Array) -> Array:
+    return _few_images(truth) & (truth.shape[1] > 1)
+
+
+def _two_texts(truth: Array) -> Array:
+    """Two texts that mean the same, against themselves and a negative."""
+    same = np.array([[True, True, False]] * 2)
+    if truth.shape[1:] != same.shape:
+        return _all(truth, False)
+    return np.asarray((truth == same).all(axis=(1, 2)))
+
+
+def _square(truth: Array) -> Array:
+    if truth.shape[1:] != (2, 2):
+        return _all(truth, False)
+    return np.asarray((truth.sum(axis=1) == 1).all(axis=1) & (truth.sum(axis=2) == 1).all(axis=1))
+
+
+def _many_negatives(truth: Array) -> Array:
+    return _captions_only(truth) & (truth.shape[2] >= 5)
+
+
+_ALL: Final[tuple[Metric | QueryMetric, ...]] = (
+    Metric(
+        "original_accuracy",
+        definitions.original_accuracy,
+        original,
+        "higher",
+        _caption_choice,
+        main=True,
+    ),
+    Metric(
+        "augmented_accuracy",
+        definitions.augmented_accuracy,
+        augmented,
+        "higher",
+        _with_positives,
+        main=True,
+    ),
+    Metric(
+        "brittleness",
+        definitions.brittleness,
+        brittle,
+        "lower",
+        _with_positives,
+        main=True,
+        partition=True,
+    ),
+    Metric(
+        "brittle_original_above",
+        definitions.brittle_original_above,
+        brittle_original_above,
+        "lower",
+        _with_positives,
+        partition=True,
+    ),
+    Metric(
+        "brittle_original_below",
+        definitions.brittle_original_below,
+        brittle_original_below,
+        "lower",
+        _with_positives,
+        partition=True,
+    ),
+    Metric(
+        "negative_above_both",
+        definitions.negative_above_both,
+        negative_above,
+        "lower",
+        _with_positives,
+        partition=True,
+    ),
+    Metric("tied", definitions.tied, never, "lower", _with_positives, partition=True),
+    Metric(
+        "image_to_text",
+        definitions.image_to_text,
+        every_image,
+        "higher",
+        _several_images,
+        main=True,
+    ),
+    Metric(
+        "text_to_image",
+        definitions.text_to_image,
+        every_caption,
+        "higher",
+        _several_images,
+        main=True,
+    ),
+    Metric(
+        "group",
+        definitions.group,
+        by_counting(definitions.group),
+        "higher",
+        _several_images,
+        main=True,
+    ),
+    *(
+        Metric(name, function, by_counting(function), "higher", _square)
+        for name, function in (
+            ("image_to_text_0", definitions.image_to_text_0),
+            ("image_to_text_1", definitions.image_to_text_1),
+            ("text_to_image_0", definitions.text_to_image_0),
+            ("text_to_image_1", definitions.text_to_image_1),
+        )
+    ),
+    Metric(
+        "group_matching",
+        definitions.group_matching,
+        matching,
+        "higher",
+        _square,
+    ),
+    *(
+        Metric(f"recall@{k}", definitions.recall_at(k), recall(k), "higher", _many_negatives)
+        for k in (1, 3, 5, 10)
+    ),
+    Metric("mean_rank", definitions.mean_rank, mean_rank, "lower", _many_negatives, unit="rank"),
+    *(
+        QueryMetric(f"image_to_text_recall@{k}", "images", k, _retrieval, main=k < 10)
+        for k in (1, 5, 10)
+    ),
+    *(
+        QueryMetric(f"text_to_image_recall@{k}", "captions", k, _retrieval, main=k < 10)
+        for k in (1, 5, 10)
+    ),
+    *(QueryMetric(f"accuracy@{k}", "images", k, _classification, main=True) for k in (1, 5)),
+    Metric(
+        "text_only_accuracy",
+        definitions.text_only_accuracy,
+        third,
+        "higher",
+        _two_texts,
+        main=True,
+        texts=True,
+    ),
+    Metric("tie_rate", definitions.tie_rate, never, "lower", _caption_choice, partition=True),
+    Metric(
+        "mean_score_original",
+        definitions.mean_score_original,
+        None,
+        None,
+        _caption_choice,
+        unit="score",
+    ),
+    Metric(
+        "mean_score_positive",
+        definitions.mean_score_positive,
+        None,
+        None,
+        _with_positives,
+        unit="score",
+    ),
+    Metric(
+        "mean_score_negative",
+        definitions.mean_score_negative,
+        None,
+        None,
+        _caption_choice,
+        unit="score",
+    ),
+)
+METRICS: Final = {metric.name: metric for metric in _ALL}

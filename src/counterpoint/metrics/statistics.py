@@ -1,0 +1,319 @@
+"""Intervals and tests that respect clusters: cases of one image are not independent.
+
+The cluster bootstrap draws whole clusters with replacement, as many as there are, and recomputes
+every number. Differences of two runs are resampled in pairs: both runs see the same draw.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, Literal, NamedTuple
+
+import numpy as np
+from scipy import stats
+
+from counterpoint.metrics.protocols import DEEPEST
+
+RESAMPLES: Final = 10_000
+LEVEL: Final = 0.95
+ALL: Final = "all"
+REST: Final = "without positives"  # cases that cannot stand in the rows of those with positives
+WHOLE: Final = (ALL, REST)  # what is shown without its groups
+_LABELS: Final = 200  # whose resamples are held at a time
+_CELLS: Final = 20_000_000  # resample x cluster weights held at a time
+
+Verdict = Literal["A is better", "B is better", "tied"]
+
+
+class Estimate(NamedTuple):
+    """The mean of one column over the cases of one label."""
+
+    value: float
+    low: float
+    high: float
+    p: float  # two-sided, against a mean of 0
+    n: int
+
+
+class Averaging(NamedTuple):
+    """A nested average over group labels (see `protocols.AVERAGES`).
+
+    Groups in `exclude`, with all below them, and groups of fewer than `min_count` cases stay out;
+    so do labels that are not in `labels`, if it is given.
+    """
+
+    levels: tuple[int, ...]
+    exclude: frozenset[str] = frozenset()
+    min_count: int = 0
+    labels: frozenset[str] | None = None
+
+    def needed(self, members: Mapping[str, np.ndarray]) -> list[str]:
+        """The labels that the average over everything is made from."""
+        if not self.levels:
+            return []
+        return [label for label in members if self.knows(label) and _counts(label, members, self)]
+
+    def knows(self, label: str) -> bool:
+        """Whether a label is one of the groups that averages are made from."""
+        _, group = split_label(label)
+        return bool(group) and (self.labels is None or group in self.labels)
+
+    def below(self, label: str) -> tuple[int, ...]:
+        """The levels left for the mean of one label: those deeper than the label itself."""
+        _, group = split_label(label)
+        if not group:
+            return self.levels
+        if not self.knows(label):
+            return ()
+        depth = len(prefixes(group))
+        return tuple(level for level in self.levels if level == DEEPEST or level > depth)
+
+
+_MICRO: Final = Averaging(())
+
+
+def draw_weights(clusters: int, resamples: int, seed: int) -> Iterator[np.ndarray]:
+    """How often each cluster is drawn in each resample: chunks of (resamples, clusters)."""
+    rng = np.random.default_rng(seed)
+    rows = max(1, _CELLS // max(clusters, 1))
+    for start in range(0, resamples, rows):
+        count = min(rows, resamples - start)
+        drawn = rng.integers(0, clusters, (count, clusters), dtype=np.int32)
+        drawn += np.arange(count, dtype=np.int32)[:, None] * clusters
+        weights = np.bincount(drawn.reshape(-1), minlength=count * clusters)
+        yield weights.reshape(count, clusters).astype(np.float32)
+
+
+def members_of(
+    groups: Sequence[Sequence[str]], exclude: frozenset[str] = frozenset()
+) -> dict[str, np.ndarray]:
+    """The rows of each label and of each of its prefixes: {"all": ..., "replace": ..., ...}.
+
+    `all` comes first. A row in an excluded group is in that group, and in no other.
+    """
+    rows: dict[str, list[int]] = {ALL: []}
+    for row, labels in enumerate(groups):
+        mine = {prefix for label in labels for prefix in prefixes(label)}
+        if mine & exclude:
+            mine = {label for label in mine if not exclude.isdisjoint(prefixes(label))}
+        else:
+            rows[ALL].append(row)
+        for label in mine:
+            rows.setdefault(label, []).append(row)
+    order = [ALL, *sorted(label for label in rows if label != ALL)]
+    return {label: np.array(rows[label], dtype=np.int64) for label in order}
+
+
+def prefixes(label: str) -> list[str]:
+    """`a/b/c` is in the groups `a`, `a/b` and `a/b/c`."""
+    parts = label.split("/")
+    return ["/".join(parts[:depth]) for depth in range(1, len(parts) + 1)]
+
+
+def split_label(label: str) -> tuple[str, str]:
+    """A label as what it is a part of, `all` or `without positives`, and its group there, if any.
+
+    `replace/obj` is (`all`, `replace/obj`); `without positives/replace` is the group `replace` of
+    the cases without positives.
+    """
+    if label in WHOLE:
+        return label, ""
+    group = label.removeprefix(f"{REST}/")
+    return (ALL if group == label else REST), group
+
+
+def set_apart(members: Mapping[str, np.ndarray], rest: np.ndarray) -> dict[str, np.ndarray]:
+    """The labels without the rows marked in `rest`, which have the same labels of their own.
+
+    Nothing changes if no row is marked. A label without rows is left out.
+    """
+    if not rest.any():
+        return dict(members)
+    kept = {label: rows[~rest[rows]] for label, rows in members.items()}
+    apart = {
+        REST if label == ALL else f"{REST}/{label}": rows[rest[rows]]
+        for label, rows in members.items()
+    }
+    return {label: rows for label, rows in (kept | apart).items() if len(rows) or label == ALL}
+
+
+def estimate(
+    values: np.ndarray,
+    clusters: np.ndarray,
+    members: Mapping[str, np.ndarray],
+    averaging: Averaging = _MICRO,
+    *,
+    shares: Sequence[bool] | None = None,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+) -> dict[str, list[Estimate]]:
+    """Means of the columns of `values` (cases, columns) for each label, with 95 % intervals.
+
+    `clusters` numbers each case's cluster from 0. A NaN is left out of its column. The number of
+    `all`, and of groups with groups below them, follows `averaging`; other labels are plain means
+    over their cases. `shares` marks the columns that are shares of cases, whose intervals have a
+    width even if all cases are alike.
+    """
+    share = [False] * values.shape[1] if shares is None else shares
+    sums = {label: _cluster_sums(values, clusters, rows) for label, rows in members.items()}
+    points = {label: _ratio(s.total.sum(0), s.number.sum(0)) for label, s in sums.items()}
+    draw = _Draw(int(clusters.max(initial=-1)) + 1, resamples, seed)
+    needed = [*(label for label in WHOLE if label in members), *averaging.needed(members)]
+    held = _resampled({label: sums[label] for label in needed}, draw)
+
+    def summary(label: str, samples: Mapping[str, np.ndarray]) -> list[Estimate]:
+        point = nested(points, members, averaging, label)
+        sample = nested(samples, members, averaging, label)
+        counted = np.isfinite(values[members[label]]).sum(axis=0)
+        clusters_with = (sums[label].number > 0).sum(axis=0).tolist()
+        alike = [n if is_share else 0 for n, is_share in zip(clusters_with, share, strict=True)]
+        return [
+            _summary(point[j], sample[:, j], int(counted[j]), alike[j]) for j in range(len(point))
+        ]
+
+    found = {label: summary(label, held) for label in needed}
+    others = [label for label in members if label not in found]
+    for start in range(0, len(others), _LABELS):
+        some = others[start : start + _LABELS]
+        samples = _resampled({label: sums[label] for label in some}, draw)
+        found |= {label: summary(label, held | samples) for label in some}
+    return {label: found[label] for label in members}
+
+
+def averages(
+    values: np.ndarray, members: Mapping[str, np.ndarray], kinds: Mapping[str, Averaging]
+) -> dict[str, np.ndarray]:
+    """The averages in use for one benchmark, side by side (no intervals)."""
+    points = {label: nan_mean(values[rows]) for label, rows in members.items()}
+    return {name: nested(points, members, kind) for name, kind in kinds.items()}
+
+
+class _Sums(NamedTuple):
+    clusters: np.ndarray  # those that hold a case of the label
+    total: np.ndarray  # (clusters, columns)
+    number: np.ndarray
+
+
+def _cluster_sums(values: np.ndarray, clusters: np.ndarray, rows: np.ndarray) -> _Sums:
+    found, codes = np.unique(clusters[rows], return_inverse=True)
+    chosen = values[rows]
+    counted = np.isfinite(chosen)
+    total, count = (np.zeros((len(found), values.shape[1])) for _ in range(2))
+    np.add.at(total, codes, np.where(counted, chosen, 0))
+    np.add.at(count, codes, counted)
+    return _Sums(found, total, count)
+
+
+class _Draw(NamedTuple):
+    clusters: int
+    resamples: int
+    seed: int
+
+
+def _resampled(sums: Mapping[str, _Sums], draw: _Draw) -> dict[str, np.ndarray]:
+    """The labels' means in every resample: (resamples, columns) each."""
+    parts: dict[str, list[np.ndarray]] = {label: [] for label in sums}
+    for weights in draw_weights(*draw):
+        for label, s in sums.items():
+            drawn = weights if len(s.clusters) == draw.clusters else weights[:, s.clusters]
+            both = drawn @ np.hstack([s.total, s.number]).astype(np.float32)
+            parts[label].append(_ratio(*np.hsplit(both, 2)))
+    return {label: np.concatenate(found) for label, found in parts.items()}
+
+
+def _ratio(total: np.ndarray, count: np.ndarray) -> np.ndarray:
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.where(count > 0, total / count, np.nan)
+
+
+def nested(
+    means: Mapping[str, np.ndarray],
+    members: Mapping[str, np.ndarray],
+    averaging: Averaging,
+    label: str = ALL,
+) -> np.ndarray:
+    """Follow an average's levels down from a label; means are points or resamples alike."""
+
+    def below(prefix: str, levels: tuple[int, ...]) -> np.ndarray:
+        labels = _labels_at(members, prefix, levels[0], averaging) if levels else []
+        if not labels:  # as deep as the labels go
+            return means[prefix]
+        counted = [label for label in labels if _counts(label, members, averaging)]
+        if not counted:
+            return np.full_like(means[prefix], np.nan)
+        return nan_mean([below(label, levels[1:]) for label in counted])
+
+    return below(label, averaging.below(label))
+
+
+def _labels_at(
+    members: Mapping[str, np.ndarray], prefix: str, depth: int, averaging: Averaging
+) -> list[str]:
+    """The labels below `prefix` at a depth, or those with nothing below them."""
+    whole, above = split_label(prefix)
+    labels = {}  # by their group
+    for label in filter(averaging.knows, members):
+        part, group = split_label(label)
+        if part == whole and (not above or group.startswith(f"{above}/")):
+            labels[group] = label
+    if depth == DEEPEST:
+        parents = {group.rpartition("/")[0] for group in labels}
+        return [label for group, label in labels.items() if group not in parents]
+    return [label for group, label in labels.items() if group.count("/") == depth - 1]
+
+
+def _counts(label: str, members: Mapping[str, np.ndarray], averaging: Averaging) -> bool:
+    excluded = not averaging.exclude.isdisjoint(prefixes(split_label(label)[1]))
+    return not excluded and len(members[label]) >= averaging.min_count
+
+
+def nan_mean(parts: list[np.ndarray] | np.ndarray) -> np.ndarray:
+    """The mean over the first axis without NaN; NaN, not a warning, where nothing else is."""
+    stacked = np.asarray(parts)
+    return _ratio(np.nansum(stacked, axis=0), np.isfinite(stacked).sum(axis=0))
+
+
+def _summary(value: float, samples: np.ndarray, n: int, share_of: int) -> Estimate:
+    """Percentiles of the resamples; `share_of` is the number of clusters of a share, else 0."""
+    samples = samples[np.isfinite(samples)]
+    if n == 0 or samples.size == 0:
+        return Estimate(float("nan"), float("nan"), float("nan"), float("nan"), n)
+    tail = (1 - LEVEL) / 2
+    low, high = np.quantile(samples, [tail, 1 - tail])
+    if share_of and np.ptp(samples) == 0 and value in (0.0, 1.0):
+        low, high = _all_alike(value, share_of)
+    below, above = (samples <= 0).sum(), (samples >= 0).sum()
+    p = min(1.0, 2 * (min(below, above) + 1) / (samples.size + 1))
+    return Estimate(float(value), float(min(low, value)), float(max(high, value)), float(p), n)
+
+
+def _all_alike(value: float, clusters: int) -> tuple[float, float]:
+    """Clopper-Pearson on clusters: a bootstrap of cases that are all alike has no width."""
+    bound = float(stats.beta.ppf((1 - LEVEL) / 2, clusters, 1))
+    return (bound, 1.0) if value == 1.0 else (0.0, 1 - bound)
+
+
+def mcnemar(a: np.ndarray, b: np.ndarray) -> float:
+    """Exact two-sided McNemar test on the cases where only one of two runs is right."""
+    only_a, only_b = int((a > b).sum()), int((b > a).sum())
+    if only_a + only_b == 0:
+        return 1.0
+    return float(stats.binomtest(only_a, only_a + only_b, 0.5).pvalue)
+
+
+def holm(p: Sequence[float]) -> list[float]:
+    """Holm's correction: p-values that may be read as if there were one test."""
+    order = np.argsort(p)
+    adjusted = np.empty(len(p))
+    running = 0.0
+    for place, index in enumerate(order):
+        running = max(running, min(1.0, p[index] * (len(p) - place)))
+        adjusted[index] = running
+    return [float(value) for value in adjusted]
+
+
+def verdict(difference: float, p: float, better: Literal["higher", "lower"]) -> Verdict:
+    """In plain words: `difference` is A minus B, `p` its corrected p-value."""
+    if not p < 1 - LEVEL:
+        return "tied"
+    return "A is better" if (difference > 0) == (better == "higher") else "B is better"

@@ -1,0 +1,274 @@
+"""`api:MODEL`: any OpenAI-compatible chat endpoint that takes images (vLLM, Ollama, ...).
+
+OPENAI_BASE_URL and OPENAI_API_KEY say where. Where the endpoint gives log probabilities, a pair's
+score is P(yes) / (P(yes) + P(no)) of the first token of the answer to `Does this figure show
+"{caption}"? Please answer yes or no.`; where it gives none, the model chooses between every two
+captions of an image, in both orders, and a caption's score is its mean share (`scoring.choices`).
+A probe at loading finds out which; `api:MODEL?mode=logprobs` or `?mode=choice` asks for one.
+`?side=N` is the longer side of the images that are sent at most (1024), `?image=png` sends them
+without loss. An answer that is a refusal or cannot be read counts as 0.5, and is counted. A request
+that the endpoint rejects (HTTP 400 and its like) costs the cases that need it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import io
+import json
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from PIL import Image
+
+from counterpoint._util.errors import MissingExtraError, ModelError
+from counterpoint._util.store import digest
+from counterpoint.cases import Cases
+from counterpoint.images import Picture
+from counterpoint.metrics import Overlong
+from counterpoint.models.api.answers import Answer, ask_choice, ask_yes, first_wins, yes_share
+from counterpoint.models.api.client import (
+    CHOICE,
+    IMAGES,
+    LOGPROBS,
+    Client,
+    Question,
+    RequestError,
+    Settings,
+    read_endpoint,
+    read_settings,
+)
+from counterpoint.models.registry import LoadOptions
+from counterpoint.scoring import RefusedInputsError, Scored, Work, score_by_choices
+
+# --- Find out how an endpoint wants to be asked, and whether it gives log probabilities ---------
+
+
+_ATTEMPTS: Final = 3  # who has mistyped an address should not wait for two minutes
+# What endpoints take differs, so these are tried in turn: some list fewer than twenty tokens, and
+# models that think before they answer take no temperature, and another name for the limit.
+_REQUESTS: Final[tuple[tuple[str, dict[str, Any]], ...]] = (
+    (LOGPROBS, {"max_tokens": 4, "temperature": 0, "logprobs": True, "top_logprobs": 20}),
+    (LOGPROBS, {"max_tokens": 4, "temperature": 0, "logprobs": True, "top_logprobs": 5}),
+    (CHOICE, {"max_tokens": 16, "temperature": 0}),
+    (CHOICE, {"max_completion_tokens": 4096}),
+)
+_CAPTIONS: Final = ("a red square", "two blue birds on a branch")
+
+
+class Found(NamedTuple):
+    """The way to ask that worked, and the answer to it."""
+
+    mode: str
+    request: dict[str, Any]
+    answer: Answer
+    readable: bool
+
+
+def probe(client: Client, name: str, settings: Settings) -> Found:
+    """The first way of asking whose answer can be read, else the first that was answered at all.
+
+    The image is as large as any that will be sent, so that its tokens are not too low an estimate.
+    """
+    image = data_url(_drawing(settings.side), settings)
+    answered: dict[str, Found] = {}
+    rejected: RequestError | None = None
+    for mode, more in _REQUESTS:
+        if settings.mode not in ("", mode) or (mode == LOGPROBS and mode in answered):
+            continue
+        request = {"model": name, **more}
+        text = ask_yes(_CAPTIONS[0]) if mode == LOGPROBS else ask_choice(*_CAPTIONS)
+        [answer] = client.ask([Question("", text)], lambda _: image, request, _ATTEMPTS)
+        if isinstance(answer, RequestError):
+            rejected = answer
+            continue
+        value = yes_share(answer) if mode == LOGPROBS else first_wins(answer, *_CAPTIONS)
+        found = Found(mode, request, answer, value is not None)
+        if found.readable:
+            return found
+        answered.setdefault(mode, found)
+    if CHOICE in answered:
+        return answered[CHOICE]
+    if LOGPROBS in answered:
+        raise ModelError(
+            f"api:{name}: the endpoint gives no log probabilities of yes and no; use ?mode=choice."
+        )
+    raise ModelError(f"{str(rejected).rstrip('.')}; perhaps the model takes no images.")
+
+
+def data_url(image: Image.Image, settings: Settings) -> str:
+    """The image, made smaller if it is too large, as it is sent."""
+    small = image.copy()
+    small.thumbnail((settings.side, settings.side), Image.Resampling.LANCZOS, reducing_gap=None)
+    file = io.BytesIO()
+    small.save(file, settings.image, **IMAGES[settings.image])
+    return f"data:image/{settings.image};base64,{base64.b64encode(file.getvalue()).decode()}"
+
+
+def _drawing(side: int) -> Image.Image:
+    """A red square on white, of the shape of most photographs."""
+    drawing = Image.new("RGB", (side, side * 3 // 4), "white")
+    drawing.paste("red", (side // 4, side // 8, side * 3 // 4, side * 5 // 8))
+    return drawing
+
+
+try:
+    import openai
+except ImportError:
+    raise MissingExtraError("api:...", "vlm") from None
+else:
+    from counterpoint.models.api.client import Client, Pause, Question, RequestError
+
+_MIDPOINT: Final = 0.5
+
+
+class _Api:
+    """What both ways of asking share."""
+
+    requests_each = 1
+
+    def __init__(self, client: Client, settings: Settings, found: Found) -> None:
+        self.client, self.settings, self.found = client, settings, found
+        self.estimate, self.refused, self.unread, self.rejected = "", 0, 0, 0
+        # A name may come to mean another model: what the endpoint says it runs goes in.
+        served = (client.endpoint.name, client.endpoint.shown(), found.answer.model)
+        images = (settings.side, settings.image, IMAGES[settings.image])
+        how = (found.mode, found.request, images, ask_yes("x"), ask_choice("x", "y"))
+        self.fingerprint = digest("api 1", *served, json.dumps(how)).hex()
+
+    def announce(self, items: int) -> str:
+        count, probe = items * self.requests_each, self.found.answer
+        self.estimate = f"{count:,} requests"
+        if probe.tokens_in:  # the probe's image is large: this is rather too much
+            tokens = (count * probe.tokens_in, count * probe.tokens_out)
+            self.estimate += f", about {sum(tokens):,} tokens{self._cost(*tokens)}"
+        return self.estimate
+
+    def describe(self) -> Mapping[str, Any]:
+        usage, refused, unread = self.client.usage, self.refused, self.unread
+        words = {
+            LOGPROBS: "scored by P(yes) of the first token of its answers.",
+            CHOICE: "scored by forced choice in both orders: a caption's score is its share.",
+        }
+        cost = self._cost(usage.tokens_in, usage.tokens_out)
+        notes = [
+            words[self.found.mode],
+            f"{usage.answers:,} answers ({usage.retries:,} requests repeated) took "
+            f"{usage.tokens_in:,} tokens in and {usage.tokens_out:,} out{cost}.",
+        ]
+        if not self.found.readable:
+            notes.append(
+                f"its answer to a probe could not be read: {self.found.answer.text!r:.80}."
+            )
+        if refused or unread:
+            notes.append(
+                f"of {usage.answers:,} answers {refused:,} were refusals and {unread:,} could not "
+                f"be read; each of them counts as {_MIDPOINT}."
+            )
+        if self.rejected:
+            notes.append(f"rejected requests: {self.rejected:,}; their cases are left out.")
+        if len(usage.models) > 1:
+            notes.append(f"the endpoint changed its model on the way: {sorted(usage.models)}.")
+        return {
+            "endpoint": self.client.endpoint.shown(),
+            "mode": self.found.mode,
+            "request": self.found.request,
+            "image": f"{self.settings.image}, longer side at most {self.settings.side}",
+            "served": sorted(usage.models),
+            "estimate": self.estimate,
+            "usage": {
+                "answers": usage.answers,
+                "retries": usage.retries,
+                "tokens_in": usage.tokens_in,
+                "tokens_out": usage.tokens_out,
+                "refused": refused,
+                "unread": unread,
+                "rejected": self.rejected,
+            },
+            "price": self.client.endpoint.price,
+            "versions": {"openai": openai.__version__},
+            "notes": [f"{self.client.endpoint.name}: {note}" for note in notes],
+        }
+
+    def _cost(self, tokens_in: int, tokens_out: int) -> str:
+        price = self.client.endpoint.price
+        return f", ${(tokens_in * price[0] + tokens_out * price[1]) / 1e6:,.2f}" if price else ""
+
+    def _ask(self, questions: Sequence[Question]) -> list[Answer | RequestError]:
+        return self.client.ask(questions, self._encode, self.found.request)
+
+    def _encode(self, picture: Picture) -> str:
+        return data_url(picture.open(), self.settings)
+
+    def _counted(
+        self, answer: Answer | RequestError, read: Callable[[Answer], float | None]
+    ) -> float | RequestError:
+        if isinstance(answer, RequestError):
+            self.rejected += 1
+            return answer
+        value = read(answer)
+        if value is not None and not answer.refused:
+            return value
+        self.refused += answer.refused
+        self.unread += not answer.refused
+        return _MIDPOINT
+
+
+def _scores(found: Sequence[float | RequestError]) -> np.ndarray:
+    reasons = {n: str(each) for n, each in enumerate(found) if isinstance(each, RequestError)}
+    values = np.array([each for each in found if not isinstance(each, RequestError)])
+    if reasons:
+        raise RefusedInputsError(values, reasons)
+    return values
+
+
+class ApiYes(_Api):
+    """A PairScorer."""
+
+    def score_pairs(self, pictures: Sequence[Picture], captions: Sequence[str]) -> np.ndarray:
+        pairs = zip(pictures, captions, strict=True)
+        answers = self._ask([Question(picture, ask_yes(caption)) for picture, caption in pairs])
+        return _scores([self._counted(answer, yes_share) for answer in answers])
+
+
+class ApiChoice(_Api):
+    """A ChoiceScorer: whoever always says A says so in both orders, and all his captions tie."""
+
+    requests_each = 2
+
+    def score_choices(
+        self, pictures: Sequence[Picture], firsts: Sequence[str], seconds: Sequence[str]
+    ) -> np.ndarray:
+        both = [*zip(pictures, firsts, seconds, strict=True)]
+        orders = [order for p, a, b in both for order in ((p, a, b), (p, b, a))]
+        answers = self._ask([Question(p, ask_choice(a, b)) for p, a, b in orders])
+        wins = [
+            self._counted(answer, partial(first_wins, first=a, second=b))
+            for answer, (_, a, b) in zip(answers, orders, strict=True)
+        ]
+        return _scores([_share(*two) for two in zip(wins[0::2], wins[1::2], strict=True)])
+
+    def score_benchmarks(
+        self, benchmarks: Mapping[str, Cases], overlong: Mapping[str, Overlong], work: Work
+    ) -> dict[str, Scored]:
+        del overlong  # an endpoint says itself when a caption is too long
+        return score_by_choices(self, benchmarks, work)
+
+
+def _share(first: float | RequestError, second: float | RequestError) -> float | RequestError:
+    """Of the caption that stood first in the first order, and second in the second."""
+    if isinstance(first, RequestError):
+        return first
+    return second if isinstance(second, RequestError) else (first + 1 - second) / 2
+
+
+def load(rest: str, options: LoadOptions, pause: Pause = asyncio.sleep) -> ApiYes | ApiChoice:
+    """`MODEL`, or `MODEL?mode=choice&side=512&image=png`. `pause` waits before another attempt."""
+    del options  # the endpoint has a device and a precision of its own
+    name, settings = read_settings(rest)
+    client = Client(read_endpoint(f"api:{name}"), pause)
+    found = probe(client, name, settings)
+    kind = ApiYes if found.mode == LOGPROBS else ApiChoice
+    return kind(client, settings, found)

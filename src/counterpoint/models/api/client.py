@@ -1,0 +1,347 @@
+"""Questions to an OpenAI-compatible endpoint: some at a time, retried, counted."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+from collections.abc import Awaitable, Callable, Coroutine, Hashable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple, TypeVar
+from urllib.parse import parse_qsl, urlsplit
+
+import openai
+
+from counterpoint._util.errors import ModelError, NotFoundError
+from counterpoint._util.registry import did_you_mean
+from counterpoint._util.untrusted import shortened
+from counterpoint.data import PassingError, retry_after
+from counterpoint.models.api.answers import Answer, read_answer
+
+# How an endpoint is asked: from the environment, and from what stands behind the model's name.
+
+
+LOGPROBS: Final = "logprobs"
+CHOICE: Final = "choice"
+IMAGES: Final = {"jpeg": {"quality": 95, "subsampling": 0}, "png": {}}  # all colours are kept
+_SMALLEST: Final = 32  # pixels
+
+
+class Settings(NamedTuple):
+    """`MODEL?mode=choice&side=512&image=png`."""
+
+    mode: str = ""  # empty: whatever the endpoint can do
+    side: int = 1024  # the longer side of an image, at most
+    image: str = "jpeg"
+
+
+def read_settings(rest: str) -> tuple[str, Settings]:
+    """The model's name, and what stands behind it."""
+    name, _, options = rest.partition("?")
+    if not name:
+        raise ModelError("api: needs a model's name, for instance api:gpt-4o-mini.")
+    given = dict(parse_qsl(options, keep_blank_values=True))
+    for option in given.keys() - set(Settings._fields):
+        raise NotFoundError(did_you_mean("option of api", option, Settings._fields))
+    found = Settings(
+        given.get("mode", ""), _side(rest, given.get("side", "1024")), given.get("image", "jpeg")
+    )
+    if found.mode not in ("", LOGPROBS, CHOICE):
+        raise NotFoundError(did_you_mean("mode of api", found.mode, (LOGPROBS, CHOICE)))
+    if found.image not in IMAGES:
+        raise NotFoundError(did_you_mean("image of api", found.image, IMAGES))
+    return name, found
+
+
+def _side(rest: str, said: str) -> int:
+    if not said.isdecimal() or int(said) < _SMALLEST:
+        raise ModelError(f"api:{rest}: side should be a number of pixels from {_SMALLEST} on.")
+    return int(said)
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where a model is, and how much may be asked of it."""
+
+    name: str  # `api:MODEL`, for messages
+    url: str
+    key: str = field(repr=False)
+    concurrency: int = 8
+    timeout: float = 120.0  # seconds
+    price: tuple[float, float] | None = None  # of a million tokens, in and out
+
+    def shown(self) -> str:
+        """The address without a user, a password or a query."""
+        parts = urlsplit(self.url)
+        port = f":{parts.port}" if parts.port else ""
+        return f"{parts.scheme}://{parts.hostname}{port}{parts.path}"
+
+
+def read_endpoint(name: str) -> Endpoint:
+    """From the environment."""
+    url = _needed(name, "OPENAI_BASE_URL", "for instance http://localhost:8000/v1").rstrip("/")
+    key = _needed(name, "OPENAI_API_KEY", "a local server takes any word")
+    if not _is_address(url):
+        raise ModelError(f"{name}: OPENAI_BASE_URL should be an http address that ends in /v1.")
+    if not (key.isascii() and key.isprintable()):
+        raise ModelError(f"{name}: OPENAI_API_KEY holds what cannot be sent in a header.")
+    [concurrency] = _numbers(name, "COUNTERPOINT_API_CONCURRENCY", "8")
+    [timeout] = _numbers(name, "COUNTERPOINT_API_TIMEOUT", "120")
+    if concurrency < 1 or timeout <= 0:
+        raise ModelError(
+            f"{name}: COUNTERPOINT_API_CONCURRENCY should be at least 1, and "
+            "COUNTERPOINT_API_TIMEOUT more than 0 seconds."
+        )
+    return Endpoint(name, url, key, int(concurrency), timeout, read_price(name))
+
+
+def read_price(name: str) -> tuple[float, float] | None:
+    """Of a million tokens, in and out; no server needs to be named for it."""
+    if not os.environ.get("COUNTERPOINT_API_PRICE", "").strip():
+        return None
+    cost_in, cost_out = _numbers(name, "COUNTERPOINT_API_PRICE", "0.15,0.6")
+    return cost_in, cost_out
+
+
+def _is_address(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # a port that is no number
+        return False
+
+
+def _needed(name: str, variable: str, hint: str) -> str:
+    value = os.environ.get(variable, "").strip()
+    if not value:
+        raise ModelError(f"{name}: the environment variable {variable} is not set; {hint}.")
+    return value
+
+
+def _numbers(name: str, variable: str, default: str) -> list[float]:
+    """As many as the default has."""
+    said = os.environ.get(variable, "").strip() or default
+    try:
+        found = [float(part) for part in said.split(",")]
+    except ValueError:
+        found = []
+    if len(found) != len(default.split(",")) or not all(0 <= n < float("inf") for n in found):
+        raise ModelError(f"{name}: {variable} is {said!r} and should be like {default}.")
+    return found
+
+
+ATTEMPTS: Final = 8  # with the pauses between them about two minutes
+_LONGEST: Final = 60.0  # seconds of a pause that nobody has asked for
+_PATIENCE: Final = 600.0  # seconds that a server may ask for; a used-up day is not waited for
+_BUSY: Final = {408, 409, 425, 429}
+_FILTERS: Final = {"content_filter", "content_policy_violation", "moderation_blocked"}
+_FILTERED: Final = {"choices": [{"message": {}, "finish_reason": "content_filter"}]}
+
+Pause = Callable[[float], Awaitable[object]]
+T = TypeVar("T")
+Item = TypeVar("Item")
+A = TypeVar("A", bound=Answer)
+
+
+class RequestError(ModelError):
+    """The endpoint does not take a request of this form."""
+
+
+class Question(NamedTuple):
+    """`image` is whatever `encode` of `Client.ask` makes a data URL of."""
+
+    image: Hashable
+    text: str
+
+
+@dataclass(slots=True)
+class Usage:
+    """What has been asked since the model was loaded."""
+
+    answers: int = 0
+    retries: int = 0
+    tokens_in: int = 0
+    tokens_out: int = 0
+    models: set[str] = field(default_factory=set)  # as the endpoint calls what has answered
+
+    def add(self, answer: Answer) -> None:
+        self.answers += 1
+        self.tokens_in += answer.tokens_in
+        self.tokens_out += answer.tokens_out
+        self.models |= {answer.model} - {""}
+
+
+class Client:
+    """Asks. `pause(seconds)` is for tests that do not wait."""
+
+    def __init__(self, endpoint: Endpoint, pause: Pause = asyncio.sleep) -> None:
+        self.endpoint, self.pause, self.usage = endpoint, pause, Usage()
+
+    def ask(
+        self,
+        questions: Sequence[Question],
+        encode: Callable[[Any], str],
+        request: Mapping[str, Any],
+        attempts: int = ATTEMPTS,
+    ) -> list[Answer | RequestError]:
+        """The answers, in order. Ctrl-C ends it at once; what fails for good is a ModelError.
+
+        A request that the endpoint does not take is its error, and does not end the others.
+        """
+        return _run(self._ask(questions, encode, request, attempts))
+
+    def chat(
+        self,
+        bodies: Sequence[Mapping[str, Any]],
+        read: Callable[[Mapping[str, Any]], A],
+        done: Callable[[int, A], None] = lambda place, answer: None,
+        attempts: int = ATTEMPTS,
+    ) -> list[A | RequestError]:
+        """What `read` makes of the answers to whole requests, in order.
+
+        `done(place, answer)` is called as each comes. A request that the endpoint does not take is
+        its error, and does not end the others.
+        """
+
+        async def one(client: Any, item: tuple[int, Mapping[str, Any]]) -> A | RequestError:
+            place, body = item
+            try:
+                answer = await self._retried(client, body, attempts, read)
+            except RequestError as error:
+                return error
+            done(place, answer)
+            return answer
+
+        return _run(self._each(list(enumerate(bodies)), one))
+
+    async def _ask(
+        self,
+        questions: Sequence[Question],
+        encode: Callable[[Any], str],
+        request: Mapping[str, Any],
+        attempts: int,
+    ) -> list[Answer | RequestError]:
+        images: dict[Hashable, asyncio.Task[str]] = {}
+
+        async def one(client: Any, question: Question) -> Answer | RequestError:
+            if question.image not in images:
+                work = asyncio.to_thread(encode, question.image)
+                images[question.image] = asyncio.create_task(work)
+            image = {"url": await images[question.image]}
+            content = [
+                {"type": "image_url", "image_url": image},
+                {"type": "text", "text": question.text},
+            ]
+            body = {"messages": [{"role": "user", "content": content}], **request}
+            try:
+                return await self._retried(client, body, attempts, read_answer)
+            except RequestError as error:
+                return error
+
+        return await self._each(questions, one)
+
+    async def _each(
+        self, items: Sequence[Item], one: Callable[[Any, Item], Awaitable[T]]
+    ) -> list[T]:
+        gate = asyncio.Semaphore(self.endpoint.concurrency)
+
+        async def held(item: Item) -> T:
+            async with gate:  # also while it pauses: a busy server is asked less
+                return await one(client, item)
+
+        where = self.endpoint
+        async with openai.AsyncOpenAI(
+            base_url=where.url, api_key=where.key, timeout=where.timeout, max_retries=0
+        ) as client:
+            try:
+                async with asyncio.TaskGroup() as group:
+                    tasks = [group.create_task(held(item)) for item in items]
+            except ExceptionGroup as errors:
+                raise errors.exceptions[0] from None
+        return [task.result() for task in tasks]
+
+    async def _retried(
+        self,
+        client: Any,
+        body: Mapping[str, Any],
+        attempts: int,
+        read: Callable[[Mapping[str, Any]], A],
+    ) -> A:
+        for attempt in range(1, attempts + 1):
+            try:
+                answer = await self._once(client, body, read)
+                self.usage.add(answer)
+                return answer
+            except PassingError as error:
+                if attempt == attempts or (error.wait or 0) > _PATIENCE:
+                    asked = f" and asks to wait {error.wait:.0f} s" if error.wait else ""
+                    raise self._failed(f"{error}{asked}, {attempt} times") from None
+                self.usage.retries += 1
+                await self.pause(_wait(error.wait, attempt))
+        raise AssertionError("no attempt was made")
+
+    async def _once(
+        self, client: Any, body: Mapping[str, Any], read: Callable[[Mapping[str, Any]], A]
+    ) -> A:
+        try:
+            raw = await client.chat.completions.with_raw_response.create(**body)
+        except openai.APIStatusError as error:
+            self._explain(error)
+            return read(_FILTERED)
+        except openai.APITimeoutError:
+            raise PassingError(f"it does not answer in {self.endpoint.timeout:g} s") from None
+        except openai.APIConnectionError:
+            raise PassingError("it cannot be reached") from None
+        try:
+            return read(json.loads(raw.text))
+        except (ValueError, TypeError, LookupError, AttributeError, OverflowError, RecursionError):
+            kind = raw.headers.get("content-type", "no type").partition(";")[0]
+            said = self._plain(raw.text)[:80]
+            raise PassingError(
+                f"it answers with {kind} that is not a whole chat completion ({said})"
+            ) from None
+
+    def _explain(self, error: openai.APIStatusError) -> None:
+        """Raise what it means; a filter's refusal is an answer too."""
+        status, said = error.status_code, self._plain(error.message)
+        if error.code in _FILTERS:
+            return
+        if error.code != "insufficient_quota" and (status in _BUSY or status >= 500):
+            response: Any = error.response  # of httpx, or of its successor: the headers are alike
+            raise PassingError(f"it answers {said}", retry_after(response)) from None
+        if status in (400, 413, 415, 422):
+            raise RequestError(f"{self.endpoint.name}: the endpoint rejects a request: {said}.")
+        hints = {
+            401: "; check OPENAI_API_KEY",
+            403: "; check OPENAI_API_KEY",
+            404: "; check the model's name, and that OPENAI_BASE_URL ends in /v1",
+        }
+        raise self._failed(f"it answers {said}{hints.get(status, '')}")
+
+    def _failed(self, why: str) -> ModelError:
+        return ModelError(f"{self.endpoint.name}: {self.endpoint.shown()} cannot be used: {why}.")
+
+    def _plain(self, message: str) -> str:
+        """A server's words on one line, without the key that it may repeat."""
+        return shortened(message.replace(self.endpoint.key, "***")).rstrip(" .")
+
+
+def _wait(asked: float | None, attempt: int) -> float:
+    """1, 2, 4, ... seconds, less up to a half, and not less than the server asks for.
+
+    Many requests must not come back all at once: hence chance.
+    """
+    backoff = min(2.0 ** (attempt - 1), _LONGEST) * random.uniform(0.5, 1.0)
+    return max(backoff, (asked or 0.0) * random.uniform(1.0, 1.1))
+
+
+def _run(work: Coroutine[Any, Any, T]) -> T:
+    """From anywhere: a notebook has a loop running already, so there it takes a thread."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(work)
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(asyncio.run, work).result()

@@ -1,0 +1,201 @@
+"""Baselines that see no image. What they get right, a benchmark gives away."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+import numpy as np
+from scipy.sparse import csr_matrix
+
+from counterpoint._util.errors import NotFoundError
+from counterpoint._util.registry import did_you_mean
+from counterpoint.cases import TEXT, Cases
+from counterpoint.models.registry import LoadOptions
+from counterpoint.scoring import BlindScorer
+
+FOLDS: Final = 5
+_PAIRS: Final = 4_000_000  # numbered at a time
+
+
+class Length:
+    """The shorter caption, in characters, scores higher."""
+
+    fingerprint = "blind:length 1"
+
+    def score_captions(self, captions: Sequence[str]) -> np.ndarray:
+        return -np.array([len(caption) for caption in captions], dtype=np.float32)
+
+
+class Format:
+    """The caption that looks less like an edited sentence scores higher.
+
+    Negatives written by language models are neat: they start with a capital, end with a full stop
+    and have no stray blanks. Human captions often are not.
+    """
+
+    fingerprint = "blind:format 1"
+
+    def score_captions(self, captions: Sequence[str]) -> np.ndarray:
+        return -np.array([self._neatness(caption) for caption in captions], dtype=np.float32)
+
+    @staticmethod
+    def _neatness(caption: str) -> int:
+        return (
+            caption.lstrip()[:1].isupper()
+            + caption.rstrip().endswith(".")
+            + (caption == caption.strip() and "  " not in caption)
+        )
+
+
+class BagOfWords:
+    """How much more often a caption's words are in true captions than in false ones.
+
+    Naive Bayes on the benchmark's own captions, cross-validated: the captions of an image are
+    scored with counts from the other folds' images only. It is blind to word order, so two captions
+    of the same words tie exactly: its `ties` count what no bag of words can tell apart.
+    """
+
+    fingerprint = "blind:bow 1"
+
+    def score_cases(self, cases: Cases) -> np.ndarray:
+        texts = cases.frame["captions"].explode().to_list()
+        words = _word_counts(texts)
+        cases_of = np.repeat(np.arange(len(cases)), cases.caption_counts)
+        fold = _folds(cases)[cases_of]
+        true = _true_counts(cases, len(texts))
+        false = np.repeat(cases.image_counts, cases.caption_counts) - true
+        scores = np.zeros(len(texts))
+        for number in range(FOLDS):
+            seen = fold != number
+            odds = _log_odds(words[seen], true[seen], false[seen])
+            # Summed in the order of the words' numbers, so that equal bags give equal sums.
+            scores[~seen] = words[~seen] @ odds
+        return by_pair(cases, scores.astype(np.float32))
+
+
+def by_pair(cases: Cases, values: np.ndarray) -> np.ndarray:
+    """A value for each caption as one for each pair, flat."""
+    layout = cases.layout()
+    found = np.empty(cases.pair_offsets[-1], dtype=values.dtype)
+    for lines in layout.pieces(np.arange(layout.images[-1]), _PAIRS, _PAIRS):
+        pairs = layout.pairs(lines)
+        found[pairs.places] = values[pairs.captions]
+    return found
+
+
+def _true_counts(cases: Cases, captions: int) -> np.ndarray:
+    """Of how many images of its case each caption is true."""
+    cells = cases.frame["truth"]
+    case = np.repeat(np.arange(len(cases)), cells.list.len().to_numpy())
+    place = cells.explode().to_numpy() % cases.caption_counts[case]
+    return np.bincount(cases.layout().captions[case] + place, minlength=captions).astype(float)
+
+
+def _word_counts(texts: Sequence[str]) -> csr_matrix:
+    numbers: dict[str, int] = {}
+    rows, columns = [], []
+    for row, text in enumerate(texts):
+        for word in sorted(re.findall(r"[\w']+", text.lower())):
+            rows.append(row)
+            columns.append(numbers.setdefault(word, len(numbers)))
+    shape = (len(texts), max(1, len(numbers)))
+    counts = csr_matrix((np.ones(len(rows)), (rows, columns)), shape=shape)
+    counts.sum_duplicates()
+    return counts
+
+
+def _folds(cases: Cases) -> np.ndarray:
+    """A fold for each case, by cluster, so that no image is on both sides."""
+    clusters = cases.frame["cluster"]
+    codes = np.unique(clusters.to_numpy(), return_inverse=True)[1]
+    shuffled = np.random.default_rng(0).permutation(int(codes.max()) + 1)
+    folds: np.ndarray = shuffled[codes] % FOLDS
+    return folds
+
+
+def _log_odds(words: csr_matrix, true: np.ndarray, false: np.ndarray) -> np.ndarray:
+    """log P(word | true) - log P(word | false), with one count added to each word."""
+    found = [words.T @ weights + 1 for weights in (true, false)]
+    odds: np.ndarray = np.log(found[0] / found[0].sum()) - np.log(found[1] / found[1].sum())
+    return odds
+
+
+Blind = Length | Format | BagOfWords
+SCORERS: Final[dict[str, type[Blind]]] = {"length": Length, "format": Format, "bow": BagOfWords}
+
+
+TEXT_MODELS: Final = ("grammar", "plausible", "lm")  # of transformers, with or without `:WHERE`
+
+
+def load(rest: str, options: LoadOptions) -> Blind | BlindScorer:
+    """A baseline (`length`, `format`, `bow`) or a text model (`grammar`, `plausible`, `lm`)."""
+    name, _, where = rest.partition(":")
+    if name in TEXT_MODELS:
+        from counterpoint.models.blind.text import load as load_text
+
+        return load_text(name, where, options)
+    if rest not in SCORERS:
+        raise NotFoundError(did_you_mean("blind model", rest, (*SCORERS, *TEXT_MODELS)))
+    return SCORERS[rest]()
+
+
+# `random`: scores that depend on nothing but the seed and the pair, so results sit at chance.
+
+
+_SEED: Final = 0  # not chosen: of 95 % intervals, about one in twenty does not hold chance
+_PAIRS_AT_ONCE: Final = 4_000_000  # scored at a time
+
+
+class RandomScorer:
+    """A uniform score for every pair, the same wherever the pair appears."""
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+        self.fingerprint = f"random 2 {seed}"
+
+    def score_cases(self, cases: Cases) -> np.ndarray:
+        images = cases.frame["images"].explode().to_list()
+        left = self._numbers(_name(image) for image in images)
+        right = self._numbers(cases.frame["captions"].explode().to_list())
+        texts = np.array([image["path"].startswith(TEXT) for image in images])
+        layout = cases.layout()
+        scores = np.empty(cases.pair_offsets[-1], dtype=np.float32)
+        for lines in layout.pieces(np.arange(len(left)), _PAIRS_AT_ONCE, _PAIRS_AT_ONCE):
+            pairs = layout.pairs(lines)
+            one, two = left[pairs.images], right[pairs.captions]
+            # Two texts are as like as they are the other way round, and a text is most like itself.
+            mixed = np.where(texts[pairs.images], _mix(one + two), _mix(one + _mix(two)))
+            # 24 bits, the precision of a float32 below 1: two pairs are equal once in 16 million.
+            found = (mixed >> np.uint64(40)) / np.float32(2**24)
+            scores[pairs.places] = np.where(texts[pairs.images] & (one == two), 1, found)
+        return scores
+
+    def _numbers(self, texts: Iterable[str]) -> np.ndarray:
+        """A number of 64 bits for each text."""
+        key = hashlib.blake2b(str(self.seed).encode(), digest_size=32).digest()
+        digests = (hashlib.blake2b(t.encode(), digest_size=8, key=key).digest() for t in texts)
+        return np.frombuffer(b"".join(digests), dtype="<u8").astype(np.uint64)
+
+
+def _name(image: dict[str, Any]) -> str:
+    if image["path"].startswith(TEXT):
+        return str(image["path"].removeprefix(TEXT))
+    return f"{image['path']} {image['box']}"
+
+
+def _mix(values: np.ndarray) -> np.ndarray:
+    """SplitMix64's last steps: every bit of the result depends on every bit of the value."""
+    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return values ^ (values >> np.uint64(31))
+
+
+def load_random(rest: str, options: LoadOptions) -> RandomScorer:
+    """`random`, or `random:SEED`."""
+    del options
+    if rest and not rest.isdecimal():
+        raise NotFoundError(f"random:{rest}: the seed must be a whole number, as in random:7.")
+    return RandomScorer(int(rest or _SEED))

@@ -1,0 +1,268 @@
+"""Text models that see no image: is a caption grammatical, plausible, likely? Batched, masked.
+
+`blind:grammar` and `blind:plausible` are the two that SugarCrepe was refined against: a model that
+beats them there has to look. `blind:lm` is any causal language model.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import torch
+from torch.nn.utils.rnn import pad_sequence
+
+from counterpoint._util.errors import MissingExtraError, ModelError, NotFoundError
+from counterpoint.models.hf.loading import explained
+from counterpoint.models.hub import guarded, hub_or_cache
+from counterpoint.models.registry import LoadOptions
+from counterpoint.models.torch_models import Place, fingerprint, memory_errors, plain
+
+_LOGITS: Final = 2**27  # of a language model, kept at a time: half a GiB in float32
+_GOOD: Final = ("label_1", "acceptable", "grammatical")  # names of the class that is counted
+# Of a configuration: where it lies and who wrote it, not what it computes.
+_PASSING: Final = ("_name_or_path", "architectures", "dtype", "torch_dtype", "transformers_version")
+
+
+class TextModel(ABC):
+    """What the three share: tokens with a mask, so that padding changes no score."""
+
+    kind: str
+    scored: str  # what a score is, for the record
+    limit: int  # tokens; what is beyond is cut
+    notes: tuple[str, ...] = ()
+
+    def __init__(self, id: str, model: Any, tokenizer: Any, place: Place) -> None:
+        self.model, self.tokenizer, self.place = model.eval(), tokenizer, place
+        tokenizer.truncation_side = "right"
+        self.limit = _limit(model, tokenizer)
+        self.prepare(id)
+        for module in model.modules():
+            if hasattr(module, "name_or_path"):
+                module.name_or_path = ""  # where it lies is not what it is
+        self.fingerprint = fingerprint(model, self.kind, *self._identity())
+        self.model = model.to(place.device)
+
+    @abstractmethod
+    def prepare(self, id: str) -> None:
+        """Check that the model is of this kind, and take from it what scores need."""
+
+    def tokens(self, captions: Sequence[str]) -> list[list[int]]:
+        found = self.tokenizer(list(captions), truncation=True, max_length=self.limit)
+        return list(found["input_ids"])
+
+    @abstractmethod
+    def scores(self, ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        """A score for each row (n,); ids are padded on the right."""
+
+    @memory_errors
+    def score_captions(self, captions: Sequence[str]) -> np.ndarray:
+        if not captions:
+            return np.zeros(0, dtype=np.float32)
+        rows = [torch.tensor(row, dtype=torch.long) for row in self.tokens(captions)]
+        ids = pad_sequence(rows, batch_first=True).to(self.place.device)
+        mask = pad_sequence([torch.ones_like(row) for row in rows], batch_first=True)
+        with self.place.running():
+            found = self.scores(ids, mask.to(self.place.device))
+        return found.float().cpu().numpy()
+
+    def describe(self) -> Mapping[str, Any]:
+        return {
+            **self.place.describe(self.model),
+            "class": type(self.model).__name__,
+            "tokenizer": type(self.tokenizer).__name__,
+            "context_length": self.limit,
+            "score": self.scored,
+            "versions": {name: version(name) for name in ("torch", "transformers")},
+            "notes": list(self.notes),
+        }
+
+    def _identity(self) -> tuple[Any, ...]:
+        config = self.model.config.to_dict()
+        kept = sorted((k, repr(v)) for k, v in config.items() if k not in _PASSING)
+        backend = getattr(self.tokenizer, "backend_tokenizer", None)
+        words = backend.to_str() if backend else (plain(self.tokenizer), self.tokenizer.get_vocab())
+        return kept, words, self.limit, self.scored, self.place.precision
+
+
+class Grammar(TextModel):
+    """A sequence classifier trained on CoLA: the probability of its acceptable class."""
+
+    kind = "blind:grammar 1"
+
+    def prepare(self, id: str) -> None:
+        config = self.model.config
+        if config.num_labels != 2:
+            raise ModelError(f"{id} has {config.num_labels} classes; a grammar model has two.")
+        names = {str(name).lower(): int(number) for number, name in config.id2label.items()}
+        self.good = next((names[name] for name in _GOOD if name in names), 1)
+        self.scored = f"P({config.id2label[self.good]})"
+
+    def scores(self, ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        logits = self.model(input_ids=ids, attention_mask=mask).logits
+        return logits.float().softmax(-1)[:, self.good]
+
+
+class Plausible(TextModel):
+    """Vera (Liu et al. 2023): how plausible a statement is, a calibrated probability.
+
+    The published files are a T5 encoder. The rest of the model is hidden in rows of its embedding
+    that no token uses: a linear head, its bias, and a temperature.
+    """
+
+    kind = "blind:plausible 1"
+    scored = "sigmoid(logit / temperature)"
+    _WEIGHT, _BIAS, _TEMPERATURE = 32099, 32098, 32097
+
+    def prepare(self, id: str) -> None:
+        rows = self.model.shared.weight.detach()
+        if len(rows) <= self._WEIGHT:
+            raise ModelError(
+                f"{id} has {len(rows)} rows of embedding and Vera's head lies in row "
+                f"{self._WEIGHT}; use Vera's weights, liujch1998/vera."
+            )
+        self.head, self.bias = rows[self._WEIGHT].clone(), float(rows[self._BIAS, 0])
+        self.temperature = float(rows[self._TEMPERATURE, 0])
+        if not self.temperature > 0:
+            raise ModelError(f"{id} has the temperature {self.temperature:g}, as Vera does not.")
+        self.limit = min(self.limit, 128)  # as SugarCrepe's authors cut
+
+    def scores(self, ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        hidden = self.model(input_ids=ids, attention_mask=mask).last_hidden_state.float()
+        last = hidden[torch.arange(len(ids)), mask.sum(dim=1) - 1]  # the end-of-text token
+        return torch.sigmoid((last @ self.head.to(last.device) + self.bias) / self.temperature)
+
+
+class LanguageModel(TextModel):
+    """A causal language model: the mean log-likelihood of a caption's tokens, in nats.
+
+    The mean and not the sum, which would prefer short captions. The first token counts as well,
+    after the tokenizer's start token (or its end token, where it has no other). A caption without
+    tokens has nothing to be unlikely: 0.
+    """
+
+    kind = "blind:lm 1"
+    scored = "mean log-likelihood of a token"
+
+    def prepare(self, id: str) -> None:
+        starts = (self.tokenizer.bos_token_id, self.tokenizer.eos_token_id)
+        found = [int(token) for token in starts if token is not None]
+        if not found:
+            raise ModelError(f"{id}: its tokenizer has neither a start nor an end token.")
+        self.start = found[0]
+        # transformers also opens BERT as a causal model, though it looks ahead.
+        with torch.inference_mode():
+            first, second = self.model(input_ids=torch.tensor([[0, 0, 0], [0, 0, 1]])).logits[:, :2]
+        if not torch.allclose(first, second, atol=1e-4):
+            raise ModelError(
+                f"{id} looks ahead, so that it has no likelihoods; use a causal model."
+            )
+
+    def tokens(self, captions: Sequence[str]) -> list[list[int]]:
+        # verbose: or it complains of long captions, which are cut here
+        found = self.tokenizer(list(captions), add_special_tokens=False, verbose=False)["input_ids"]
+        return [[self.start, *row[: self.limit - 1]] for row in found]
+
+    def scores(self, ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        rows = max(1, _LOGITS // (ids.shape[1] * self.model.config.get_text_config().vocab_size))
+        parts = zip(torch.split(ids, rows), torch.split(mask, rows), strict=True)
+        return torch.cat([self._likelihood(*part) for part in parts])
+
+    def _likelihood(self, ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        logits = self.model(input_ids=ids, attention_mask=mask, use_cache=False).logits[:, :-1]
+        targets = ids[:, 1:]
+        chosen = logits.gather(-1, targets[..., None])[..., 0].float()
+        each = (chosen - logits.float().logsumexp(-1)) * mask[:, 1:]
+        return each.sum(dim=1) / mask[:, 1:].sum(dim=1).clamp(min=1)
+
+
+def _limit(model: Any, tokenizer: Any) -> int:
+    places = getattr(model.config.get_text_config(), "max_position_embeddings", None)
+    return int(min(tokenizer.model_max_length, places or 2**16, 2**16))
+
+
+# --- How the text models of `blind_text` are opened: a folder, a repository, a GGUF file --------
+
+
+try:
+    import transformers
+except ImportError:
+    raise MissingExtraError("blind models of text", "vlm") from None
+
+_KINDS: Final[dict[str, tuple[type[TextModel], str, str]]] = {
+    "grammar": (
+        Grammar,
+        "AutoModelForSequenceClassification",
+        "textattack/distilbert-base-uncased-CoLA",
+    ),
+    "plausible": (Plausible, "T5EncoderModel", "liujch1998/vera"),
+    "lm": (LanguageModel, "AutoModelForCausalLM", ""),
+}
+
+
+def load(name: str, rest: str, options: LoadOptions) -> TextModel:
+    """`grammar`, `plausible` or `lm`, each with a folder or ORG/REPO; lm also with a GGUF file."""
+    kind, class_name, default = _KINDS[name]
+    id, place = f"blind:{name}:{rest or default}", Place(options)
+    where, more = _where(id, rest or default, gguf=name == "lm")
+    safe = {"trust_remote_code": options.trust_remote_code, **more}
+    os.environ.setdefault("DISABLE_SAFETENSORS_CONVERSION", "1")  # or the hub is asked to convert
+    # The library's progress bars are worth their lines only while something is downloaded.
+    local = Path(where).is_dir()
+    no_bars = contextlib.redirect_stderr(io.StringIO()) if local else contextlib.nullcontext()
+    hub = hub_or_cache(id, where)
+    with hub, guarded(id, where, options), explained(id, "cannot be loaded"), no_bars:
+        model, report = getattr(transformers, class_name).from_pretrained(
+            where, output_loading_info=True, dtype=torch.float32, weights_only=True, **safe
+        )
+    if missing := sorted(report["missing_keys"]):
+        raise ModelError(
+            f"{id} is no model of this kind: {len(missing)} of the weights of "
+            f"{type(model).__name__} are not in it, for instance {missing[0]}."
+        )
+    unread = "has no tokenizer that can be loaded"
+    hub = hub_or_cache(id, where)
+    with hub, guarded(id, None, options), explained(id, unread), no_bars:
+        tokenizer = transformers.AutoTokenizer.from_pretrained(where, **safe)
+    words = model.get_input_embeddings().num_embeddings
+    if not words / 2 <= tokenizer.vocab_size <= words:  # transformers makes one up where none is
+        raise ModelError(
+            f"{id}: its tokenizer has {tokenizer.vocab_size} tokens and the model {words}; "
+            "put the model's own tokenizer beside its weights."
+        )
+    with explained(id, "does not run"):
+        scorer = kind(id, model, tokenizer, place)
+        if more:
+            scorer.notes = (f"weights of {more['gguf_file']}, made float32 from what it holds.",)
+        scorer.score_captions(["a", "two red birds"])
+    return scorer
+
+
+def _where(id: str, rest: str, *, gguf: bool) -> tuple[str, dict[str, str]]:
+    """A folder or repository, and the file in it if it is one of llama.cpp's."""
+    if not rest:
+        raise NotFoundError(f"{id} needs a model: {id}FOLDER or {id}ORG/REPO.")
+    more = {}
+    if gguf and rest.endswith(".gguf"):
+        joint = ":" if ":" in rest else "/"
+        rest, _, file = rest.rpartition(joint)
+        more = {"gguf_file": file}
+        rest = rest or "."
+    folder = Path(rest).expanduser()
+    if folder.is_dir():
+        if more and not (folder / file).is_file():
+            raise NotFoundError(f"{id}: there is no file {file} in {folder}.")
+        files = sorted(path.name for path in folder.glob("*.gguf"))
+        if files and gguf and not more and not (folder / "config.json").is_file():
+            raise NotFoundError(f"{id} needs the name of a file, as in {id}:{files[0]}.")
+        return str(folder), more
+    if rest.count("/") != 1 or rest.startswith(("/", ".", "~")):
+        raise NotFoundError(f"{id}: no such folder, nor a repository's name (ORG/REPO).")
+    return rest, more

@@ -1,0 +1,2 @@
+from .training import Settings as Settings
+from .training import train as train

@@ -1,0 +1,198 @@
+"""open_clip models: CLIP, SigLIP, CoCa and whatever else open_clip builds; scored by cosine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import open_clip
+import torch
+from open_clip.transform import PreprocessCfg, image_transform_v2
+from PIL import Image
+
+from counterpoint._util.errors import (
+    CounterpointError,
+    MissingExtraError,
+    ModelError,
+    NotFoundError,
+)
+from counterpoint._util.registry import did_you_mean
+from counterpoint._util.untrusted import shortened
+from counterpoint.models.hub import guarded, hub_or_cache
+from counterpoint.models.openclip.ids import (
+    Source,
+    parse,
+    refuse_sizes,
+    refuse_tokenizer_options,
+    refuse_wrong_activation,
+    weights_of,
+)
+from counterpoint.models.registry import LoadOptions
+from counterpoint.models.torch_models import Place, fingerprint, memory_errors, plain, quiet, unit
+
+# A folder may bring its own byte-pair merges for open_clip's tokenizer, under this name.
+MERGES: Final = "bpe_merges.txt.gz"
+_PROBES: Final = (
+    "a",
+    "a dog and a cat",
+    "two red birds sit on the long branch of a tall green tree",
+)
+
+
+class OpenClip:
+    """A dual encoder. Whatever the towers run in, vectors leave as unit float32."""
+
+    def __init__(self, source: Source, model: Any, tokenizer: Any, place: Place) -> None:
+        self.model, self.tokenizer, self.place = model.eval(), tokenizer, place
+        self.transform = image_transform_v2(
+            PreprocessCfg(**model.visual.preprocess_cfg), is_train=False
+        )
+        self.context_length: int | None = tokenizer.context_length
+        self.notes = source.notes
+        identity = (self.transform, self._tokenizer_identity(), place.precision)
+        self.fingerprint = fingerprint(model, *identity)
+        self.cuts_padding = self._may_cut_padding()
+
+    def preprocess(self, image: Image.Image) -> torch.Tensor:
+        tensor: torch.Tensor = self.transform(image)
+        return tensor
+
+    @memory_errors
+    def encode_images(self, images: Sequence[torch.Tensor]) -> np.ndarray:
+        with self.place.running():
+            return unit(self.model.encode_image(torch.stack(list(images)).to(self.place.device)))
+
+    def count_tokens(self, captions: Sequence[str]) -> np.ndarray:
+        if isinstance(self.tokenizer, open_clip.SimpleTokenizer):
+            ends = 2  # start and end of text
+            return np.array([len(self.tokenizer.encode(self._clean(c))) + ends for c in captions])
+        inner = self.tokenizer.tokenizer  # transformers
+        return np.array([len(inner(self._clean(c))["input_ids"]) for c in captions])
+
+    @memory_errors
+    def encode_captions(self, captions: Sequence[str]) -> np.ndarray:
+        tokens = self.tokenizer(list(captions)).to(self.place.device)
+        with self.place.running():
+            if self.cuts_padding:
+                return self._encode_cut(tokens)
+            return unit(self.model.encode_text(tokens))
+
+    def describe(self) -> Mapping[str, Any]:
+        # Scale (its logarithm) and bias are the same for all pairs: they change no verdict.
+        logits = {name: getattr(self.model, name, None) for name in ("logit_scale", "logit_bias")}
+        return {
+            **self.place.describe(self.model),
+            **{name: value.item() for name, value in logits.items() if value is not None},
+            "context_length": self.context_length,
+            "preprocessing": repr(self.transform),
+            "padding_cut": self.cuts_padding,
+            "versions": {"open_clip": open_clip.__version__, "torch": str(torch.__version__)},
+            "notes": list(self.notes),
+        }
+
+    def _clean(self, caption: str) -> str:
+        clean = getattr(self.tokenizer, "clean_fn", None)
+        return str(clean(caption)) if clean else caption
+
+    def _encode_cut(self, tokens: torch.Tensor) -> np.ndarray:
+        """Encode captions with the padding after the longest of them cut off.
+
+        A causal tower's vector at the end-of-text token depends on nothing after it, so this gives
+        the same result for much less work. The positional table and the mask are cut to match.
+        """
+        tower = self._text_tower()
+        padding = getattr(tower, "pad_id", 0)
+        length = int((tokens != padding).any(dim=0).nonzero().max()) + 1
+        tokens = tokens[:, :length]
+        cut = {"positional_embedding": tower.positional_embedding[:length]}
+        if getattr(tower, "attn_mask", None) is not None:
+            cut["attn_mask"] = tower.attn_mask[:length, :length]
+        if tower is self.model:
+            out = torch.func.functional_call(tower, cut, (None, tokens))
+            return unit(out["text_features"] if isinstance(out, dict) else out[1])
+        return unit(torch.func.functional_call(tower, cut, (tokens,)))
+
+    def _text_tower(self) -> Any:
+        """The module that holds the text tower's positional table: the model, or its `text`."""
+        return self.model if hasattr(self.model, "positional_embedding") else self.model.text
+
+    @torch.inference_mode()
+    def _may_cut_padding(self) -> bool:
+        """Try it, in float32: cut captions must come out as uncut ones do, alone and in company."""
+        tokens = self.tokenizer(list(_PROBES)).to(self.place.device)
+        try:
+            cut = np.concatenate([self._encode_cut(tokens), self._encode_cut(tokens[:1])])
+        except (AttributeError, RuntimeError, TypeError, ValueError, AssertionError):
+            return False  # a tower of another make: give it the full context
+        whole = unit(self.model.encode_text(tokens))
+        return bool(np.abs(cut - np.concatenate([whole, whole[:1]])).max() < 1e-5)
+
+    def _tokenizer_identity(self) -> tuple[Any, ...]:
+        merges = getattr(self.tokenizer, "bpe_ranks", None)
+        probe = self.tokenizer(["A Dog &amp; two  CATS, the long-haired ones: don't!"]).tolist()
+        return type(self.tokenizer).__name__, plain(self.tokenizer), probe, merges
+
+
+def load(rest: str, options: LoadOptions) -> OpenClip:
+    """`NAME/PRETRAINED` (a tag or a weights file), `local-dir:PATH` or `hf-hub:ORG/REPO`."""
+    source = parse(rest)
+    refuse_wrong_activation(source)
+    place = Place(options)
+    merges = source.folder / MERGES if source.folder else None
+    own_merges = {"bpe_path": str(merges)} if merges and merges.is_file() else {}
+    weights = weights_of(source.folder) if source.folder else None
+    hub = hub_or_cache(f"open_clip:{rest}", source.repository)
+    with hub, opening(f"open_clip:{rest}", source.name, source.place, weights, options):
+        model = open_clip.create_model(
+            source.name,
+            source.pretrained,
+            device=place.device,
+            weights_only=True,
+            require_pretrained=True,
+        )
+        tokenizer = open_clip.get_tokenizer(source.name, **own_merges)
+        vocabulary = getattr(_embedding(model), "num_embeddings", None)
+        if vocabulary is not None and getattr(tokenizer, "vocab_size", 0) > vocabulary:
+            raise ModelError(
+                f"open_clip:{rest}: its tokenizer has {tokenizer.vocab_size} tokens and its text "
+                f"tower {vocabulary}; put the matching {MERGES} into the model's folder."
+            )
+        return OpenClip(source, model, tokenizer, place)
+
+
+@contextmanager
+def opening(
+    id: str, name: str, place: Path | str | None, weights: Path | None, options: LoadOptions
+) -> Iterator[None]:
+    """Use open_clip inside: it is quiet, it runs no code of the model, and its errors are one
+    sentence. `name` is what open_clip calls the model, `place` its folder or its repository."""
+    try:
+        with quiet(), guarded(id, place, options):
+            refuse_tokenizer_options(id, name, options)
+            refuse_sizes(id, name, weights)
+            yield
+    except CounterpointError:
+        raise
+    except ImportError:  # towers and tokenizers of transformers
+        raise MissingExtraError(id, "vlm") from None
+    except Exception as error:  # open_clip and its loaders raise anything
+        raise ModelError(
+            f"{id} cannot be loaded: {type(error).__name__}: {shortened(error)}"
+        ) from None
+
+
+def _embedding(model: Any) -> Any:
+    tower = model if hasattr(model, "token_embedding") else getattr(model, "text", None)
+    return getattr(tower, "token_embedding", None)
+
+
+def load_world(rest: str, options: LoadOptions) -> OpenClip:
+    """`world:base`: a checkpoint in the package, an open_clip folder like any other."""
+    folder = Path(__file__).parents[2] / "world" / "checkpoints"
+    names = [path.name for path in folder.iterdir() if path.is_dir()]
+    if rest not in names:
+        raise NotFoundError(did_you_mean("world model", rest, names))
+    return load(f"local-dir:{folder / rest}", options)

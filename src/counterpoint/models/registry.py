@@ -1,0 +1,115 @@
+"""Models by id, `FAMILY:REST`. Adding one is a file with `load(rest, options)` and a line here."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from counterpoint._util.errors import NotFoundError
+from counterpoint._util.registry import Registry
+from counterpoint._util.untrusted import shown
+from counterpoint.scoring import Model, check_kind
+
+_HOME: Final = "counterpoint.models"
+
+FAMILIES: Final = Registry(
+    "model",
+    _HOME,
+    {
+        "api": f"{_HOME}.api.adapter:load",
+        "blind": f"{_HOME}.blind.baselines:load",
+        "blip-itc": f"{_HOME}.hf.matching:load_itc",
+        "blip-itm": f"{_HOME}.hf.matching:load_itm",
+        "checkpoint": f"{_HOME}.openclip.checkpoints:load",
+        "detector": f"{_HOME}.detector.adapter:load",
+        "ensemble": f"{_HOME}.ensemble:load",
+        "flava-itm": f"{_HOME}.hf.matching:load_flava",
+        "hf": f"{_HOME}.hf.dual:load",
+        "lm": f"{_HOME}.vqa.adapter:load_lm",
+        "open_clip": f"{_HOME}.openclip.adapter:load",
+        "random": f"{_HOME}.blind.baselines:load_random",
+        "vqa": f"{_HOME}.vqa.adapter:load",
+        "world": f"{_HOME}.openclip.adapter:load_world",
+    },
+)
+
+
+class Example(NamedTuple):
+    """What an id of a family is, and which extra it needs beyond the package itself."""
+
+    what: str
+    extra: str = ""
+
+
+_VLM: Final = "vlm"
+EXAMPLES: Final[dict[str, Example]] = {
+    "world:base": Example("the bundled base model of the synthetic world"),
+    "world:counterpoint": Example("the base tuned by our recipe; so are world:hn and world:hp-hn"),
+    "open_clip:ViT-B-32-quickgelu/openai": Example(
+        "open_clip architecture with a tag or a weights file; cosine"
+    ),
+    "open_clip:local-dir:PATH": Example(
+        "an open_clip model folder (open_clip_config.json and weights)"
+    ),
+    "open_clip:hf-hub:ORG/REPO": Example("an open_clip model of the hub"),
+    "checkpoint:PATH@ViT-B-32-quickgelu": Example(
+        "a finetuned CLIP state dict (NegCLIP, CE-CLIP, SVLC, DAC ...) in an architecture"
+    ),
+    "hf:ORG/REPO": Example(
+        "transformers dual encoders, by hub id or folder: CLIP, SigLIP, ALIGN, FLAVA ...", _VLM
+    ),
+    "blip-itm:ORG/REPO": Example("BLIP or BLIP-2, matching head: a probability", _VLM),
+    "blip-itc:ORG/REPO": Example("BLIP or BLIP-2, contrastive head: a cosine", _VLM),
+    "flava-itm:ORG/REPO": Example("FLAVA's matching head: a probability", _VLM),
+    "vqa:ORG/REPO": Example(
+        "generative models (LLaVA, Qwen-VL, PaliGemma ...): P(yes) to a question", _VLM
+    ),
+    "lm:ORG/REPO": Example("the same models: mean log-likelihood of the caption", _VLM),
+    "api:MODEL": Example("any OpenAI-compatible endpoint: P(yes), or a forced choice", _VLM),
+    "blind:length": Example("the shorter caption wins; sees no image"),
+    "blind:format": Example("the caption that looks less edited wins; sees no image"),
+    "blind:bow": Example(
+        "a bag of words fitted to the benchmark itself, cross-validated; sees no image"
+    ),
+    "blind:grammar": Example("a CoLA classifier: the more grammatical caption wins", _VLM),
+    "blind:plausible": Example("Vera: the more plausible caption wins", _VLM),
+    "blind:lm:PATH": Example("a language model: the likelier caption wins", _VLM),
+    "detector:FOLDER": Example(
+        "tells natural from synthetic and plays BiVLC with that alone (`detector train`)"
+    ),
+    "ensemble:world:base+blind:length": Example(
+        "the mean of several models' scores, standardised over each benchmark"
+    ),
+    "random": Example("random scores: the printed chance levels"),
+}
+
+PRECISIONS: Final = ("fp32", "tf32", "bf16", "fp16")
+DEVICES: Final = "auto, cpu, cuda, cuda:N or mps"
+_DEVICE: Final = re.compile(r"auto|cpu|mps|cuda(:\d{1,3})?")
+
+
+def is_device(name: str) -> bool:
+    """Whether it is a device's name; whether there is such a device is found when it is used."""
+    return _DEVICE.fullmatch(name) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class LoadOptions:
+    """What a family needs to know to load a model."""
+
+    device: str = "auto"
+    precision: str = "fp32"
+    trust_remote_code: bool = False  # run Python code that comes with the model
+
+    def __post_init__(self) -> None:
+        if not is_device(self.device):
+            raise NotFoundError(f"no device is called {shown(self.device)}; use {DEVICES}.")
+
+
+def load_model(id: str, options: LoadOptions | None = None) -> Model:
+    """Load a model by its id, for instance `open_clip:ViT-B-32-quickgelu/openai`."""
+    family, _, rest = id.partition(":")
+    model: Model = FAMILIES.get(family)(rest, options or LoadOptions())
+    check_kind(model)
+    return model

@@ -1,0 +1,157 @@
+"""Opening generative vision-language models of transformers, and saying what went wrong."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Final
+
+import torch
+
+from counterpoint._util.errors import (
+    CounterpointError,
+    MissingExtraError,
+    ModelError,
+    NotFoundError,
+)
+from counterpoint._util.untrusted import shortened
+from counterpoint.models import torch_models
+from counterpoint.models.hub import guarded, hub_or_cache
+from counterpoint.models.registry import LoadOptions
+from counterpoint.models.torch_models import Place, plain
+
+try:
+    transformers: Any = import_module("transformers")  # half typed, which is worse than not at all
+except ImportError:
+    raise MissingExtraError("a vqa: or lm: model", "vlm") from None
+
+_DTYPES: Final = {"bf16": torch.bfloat16, "fp16": torch.float16}
+_ELSEWHERE: Final = ("_name_or_path", "transformers_version", "dtype", "architectures")
+
+
+def open_model(family: str, where: str, place: Place, options: LoadOptions) -> tuple[Any, Any]:
+    """The model on its device, and its processor.
+
+    Half precisions load the weights in half: these models are published in bfloat16, and the
+    larger ones fit no other way.
+    """
+    name, source = f"{family}:{where}", _source(family, where)
+    given: dict[str, Any] = {"trust_remote_code": options.trust_remote_code}
+    try:
+        with quiet(), hub_or_cache(name, source), guarded(name, source, options):
+            config = transformers.AutoConfig.from_pretrained(source, **given)
+            _refuse_other_kinds(name, config, options)
+            processor = transformers.AutoProcessor.from_pretrained(source, **given)
+            model, found = transformers.AutoModelForImageTextToText.from_pretrained(
+                source,
+                dtype=_DTYPES.get(place.precision, torch.float32),
+                output_loading_info=True,
+                weights_only=True,
+                **given,
+            )
+            _refuse_missing_weights(name, sorted(found["missing_keys"]))
+            model = model.to(place.device)
+    except CounterpointError:
+        raise
+    except Exception as error:  # transformers and its loaders raise anything
+        why = shortened(error).rstrip(".")
+        raise ModelError(f"{name} cannot be loaded: {type(error).__name__}: {why}.") from None
+    for module in model.modules():  # a copy of a folder is the same model
+        if hasattr(module, "name_or_path"):
+            module.name_or_path = ""
+    if getattr(processor, "tokenizer", None) is None:
+        raise ModelError(f"{name}: its folder holds no processor of images and text.")
+    return model, processor
+
+
+def read_option(family: str, rest: str, name: str, default: str) -> tuple[str, str]:
+    """`PATH` or `PATH?NAME=VALUE` as the path and a text; a value that is a file is its content."""
+    where, found, value = rest.partition("?")
+    if not found:
+        return where, default
+    key, _, text = value.partition("=")
+    if key != name or not text:
+        raise ModelError(f"{family}:{rest}: after the ? there should be {name}=TEXT_OR_FILE.")
+    try:
+        if Path(text).expanduser().is_file():
+            text = Path(text).expanduser().read_text(encoding="utf-8").strip("\n")
+    except (OSError, UnicodeDecodeError) as error:
+        if isinstance(error, UnicodeDecodeError):
+            raise ModelError(f"{family}:{rest}: {text} is not a text file in UTF-8.") from None
+    return where, text
+
+
+def _source(family: str, where: str) -> str:
+    folder = Path(where).expanduser()
+    if where and folder.is_dir():
+        return str(folder)
+    if not where or where.startswith(("/", ".", "~")) or where.count("/") > 1 or folder.exists():
+        raise NotFoundError(
+            f"{family}:{where}: no such folder; give one that holds config.json and the weights, "
+            "or a model of the hub as ORG/REPO."
+        )
+    return where
+
+
+def _refuse_other_kinds(name: str, config: Any, options: LoadOptions) -> None:
+    own = options.trust_remote_code and hasattr(config, "auto_map")
+    if type(config) not in transformers.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING and not own:
+        raise ModelError(
+            f"{name}: a {config.model_type} model does not answer in words to an image and a text; "
+            "give a generative vision-language model (LLaVA, Qwen-VL, ...)."
+        )
+    inner = config.get_text_config()
+    if config.is_encoder_decoder or inner.is_encoder_decoder:
+        raise ModelError(f"{name}: {config.model_type} has an encoder for its text; not supported.")
+
+
+def _refuse_missing_weights(name: str, missing: list[str]) -> None:
+    """transformers would go on with random numbers in their place."""
+    if missing:
+        raise ModelError(f"{name}: {len(missing)} weights are missing, for instance {missing[0]}.")
+
+
+def identity(processor: Any, model: Any) -> tuple[Any, ...]:
+    """What outputs depend on beyond weights and prompt: configuration, preprocessing, tokenizer."""
+    inner = getattr(processor.tokenizer, "backend_tokenizer", None)
+    words = inner.to_str() if inner is not None else sorted(processor.tokenizer.get_vocab().items())
+    images = processor.image_processor
+    return (
+        _json(_without_place(model.config.to_dict())),
+        type(images).__name__,
+        _json(_without_place(images.to_dict())),
+        plain(processor),
+        type(processor.tokenizer).__name__,
+        words,
+    )
+
+
+def _without_place(value: Any) -> Any:
+    """Without what says where a model came from and not what it computes."""
+    if isinstance(value, dict):
+        return {k: _without_place(v) for k, v in value.items() if k not in _ELSEWHERE}
+    return value
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, default=str)
+
+
+def versions() -> dict[str, str]:
+    return {"transformers": transformers.__version__, "torch": str(torch.__version__)}
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """Keep transformers' log lines, warnings and bars away: what matters is an error here."""
+    bars = transformers.utils.logging.is_progress_bar_enabled()
+    transformers.utils.logging.disable_progress_bar()
+    try:
+        with torch_models.quiet():
+            yield
+    finally:
+        if bars:
+            transformers.utils.logging.enable_progress_bar()

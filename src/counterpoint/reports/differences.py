@@ -1,0 +1,176 @@
+"""Two runs side by side: every paired difference, and a picture of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from counterpoint.metrics import (
+    ALL,
+    HEADINGS,
+    METRICS,
+    TIES,
+    heading,
+    headline,
+    p_value,
+    ties_matter,
+)
+from counterpoint.reports.figures.drawing import (
+    COLOURS,
+    GREY,
+    INK,
+    NAME,
+    Data,
+    Drawn,
+    alternative,
+    canvas,
+    reach,
+    svg_of,
+)
+from counterpoint.reports.numbers import shortened, written
+from counterpoint.runs import Difference
+
+_GROUPS: Final = 40
+_COLUMNS: Final = (
+    "benchmark",
+    "group",
+    "metric",
+    "a",
+    "b",
+    "value",
+    "low",
+    "high",
+    "p",
+    "p_holm",
+    "p_mcnemar",
+    "n",
+    "verdict",
+    "ties_a",
+    "ties_b",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """One difference as it is written."""
+
+    group: str
+    metric: str
+    a: str
+    b: str
+    gap: str
+    interval: str
+    p: str
+    mcnemar: str
+    n: str
+    verdict: str
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """The differences of one benchmark: the whole first, then its groups."""
+
+    benchmark: str
+    pairs: list[Pair]
+    left_out: int
+
+
+def as_data(found: Sequence[Difference]) -> Data:
+    """All differences, in points and per cent where they are shares."""
+    lines: list[tuple[Any, ...]] = []
+    for d in found:
+        scale = 100 if METRICS[d.metric].unit == "share" else 1
+        values = [scale * v for v in (d.a, d.b, d.difference, d.ci_low, d.ci_high)]
+        tested = (d.p, d.p_holm, d.p_mcnemar, d.n, d.verdict)
+        lines.append((d.benchmark, d.group, d.metric, *values, *tested, d.ties_a, d.ties_b))
+    return Data(_COLUMNS, lines)
+
+
+def sides(found: Sequence[Difference], *, every: bool = False) -> list[Side]:
+    """The tables; `every` metric, or the main ones."""
+    shown = [d for d in found if every or METRICS[d.metric].main]
+    order = {name: place for place, name in enumerate(HEADINGS)}
+    made = []
+    for benchmark in dict.fromkeys(d.benchmark for d in shown):
+        mine = [d for d in shown if d.benchmark == benchmark]
+        sizes = {d.group: d.n for d in mine if d.group != ALL}
+        large = sorted(sizes, key=lambda group: -sizes[group])[:_GROUPS]
+        groups = [ALL, *sorted(large)]
+        kept = [d for d in mine if d.group in groups]
+        kept.sort(key=lambda d: (groups.index(d.group), order.get(d.metric, len(order))))
+        made.append(Side(benchmark, [_pair(d) for d in kept], len(sizes) - len(large)))
+    return made
+
+
+def _pair(d: Difference) -> Pair:
+    scale, digits = (100, 1) if METRICS[d.metric].unit == "share" else (1, 4)
+    low, gap, high = (f"{scale * v:+.{digits}f}" for v in (d.ci_low, d.difference, d.ci_high))
+    return Pair(
+        d.group,
+        heading(d.metric),
+        written(d.metric, d.a) + (TIES if ties_matter(d.ties_a, d.n, d.reach) else ""),
+        written(d.metric, d.b) + (TIES if ties_matter(d.ties_b, d.n, d.reach) else ""),
+        gap,
+        f"[{low}, {high}]",
+        p_value(d.p_holm),
+        "" if d.p_mcnemar is None else p_value(d.p_mcnemar),
+        f"{d.n:,}",
+        d.verdict,
+    )
+
+
+def gaps(found: Sequence[Difference], names: tuple[str, str]) -> list[Drawn]:
+    """A forest of differences for each benchmark: A minus B in the main metric, by group."""
+    made = []
+    for benchmark in dict.fromkeys(d.benchmark for d in found):
+        mine = [d for d in found if d.benchmark == benchmark]
+        metric = headline(d.metric for d in mine)
+        chosen = sorted(
+            (d for d in mine if d.metric == metric), key=lambda d: (d.group != ALL, d.group)
+        )
+        if metric is None:
+            continue
+        data = as_data(chosen)
+        title = f"Difference in {heading(metric)}, {benchmark}"
+        made.append(
+            Drawn(
+                f"difference-{benchmark}",
+                title,
+                f"A = {names[0]}, B = {names[1]}. Whiskers are 95% intervals of the paired "
+                "bootstrap over source images; hollow points are ties after Holm's correction.",
+                _svg(data, title),
+                data,
+            )
+        )
+    return made
+
+
+def _svg(data: Data, title: str) -> str:
+    rows = data.named()[:_GROUPS]
+    with canvas(0.27 * len(rows) + 0.8, title) as figure:
+        axes = figure.subplots()
+        for place, row in enumerate(rows):
+            colour = {"A is better": COLOURS[0], "B is better": COLOURS[1]}.get(
+                row["verdict"], GREY
+            )
+            axes.errorbar(
+                [row["value"]],
+                [place],
+                xerr=reach([row]),
+                fmt={"A is better": "o", "B is better": "s"}.get(row["verdict"], "D"),
+                color=colour,
+                markerfacecolor="none" if row["verdict"] == "tied" else colour,
+                markersize=5,
+                elinewidth=1.2,
+            )
+        axes.axvline(0, color=INK, linewidth=0.9)
+        names = [f"{shortened(row['group'], NAME)} ({row['n']:,})" for row in rows]
+        axes.set_yticks(range(len(rows)), names)
+        axes.set_ylim(len(rows) - 0.4, -0.6)
+        widest = max(abs(row[end]) for row in rows for end in ("low", "high")) * 1.1 or 1
+        axes.set_xlim(-widest, widest)
+        axes.grid(axis="y", visible=False)
+        axes.set_xlabel("← B is higher  ·  A - B in points  ·  A is higher →")
+        said = [f"{row['group']} {row['value']:+.1f}, {row['verdict']}" for row in rows]
+        return svg_of(figure, alternative(title, said))

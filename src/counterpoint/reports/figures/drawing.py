@@ -1,0 +1,199 @@
+"""What all figures share: colours that every eye tells apart, and SVG that suits any page.
+
+The page's style sheet says what `currentColor`, `--grid` and `--c0` to `--c6` are, so that one SVG
+serves a light page, a dark one and paper.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from counterpoint.metrics import TIES, hangs_on_ties, is_baseline
+from counterpoint.reports.formats import csv_text
+from counterpoint.reports.gathering import Material
+from counterpoint.reports.numbers import Number, shortened
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Canvas
+
+
+# Okabe and Ito's, without the yellow that a white page swallows; markers tell them apart in print.
+# The last, a grey, is that of baselines.
+COLOURS: Final = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#7f7f7f")
+GREY: Final = COLOURS[-1]
+MARKERS: Final = "osD^vPX*<>hd"
+INK: Final = "#010203"  # becomes the page's text colour
+GRID: Final = "#020304"
+WIDTH: Final = 5.0  # inches of every figure: two stand side by side, one fills a phone
+NAME: Final = 24  # characters of a name beside an axis
+_READ: Final = 12  # numbers of a figure that are read out
+_MAPPED: Final = {
+    INK: "currentColor",
+    GRID: "var(--grid, #cccccc)",
+    **{colour: f"var(--c{number}, {colour})" for number, colour in enumerate(COLOURS)},
+}
+_SETTINGS: Final[Any] = {
+    "svg.fonttype": "none",  # text stays text: small, searchable, and escaped by matplotlib
+    "text.parse_math": False,  # a "$" in a name is a "$"
+    "text.color": INK,
+    "axes.edgecolor": GRID,
+    "axes.labelcolor": INK,
+    "axes.titlecolor": INK,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "grid.color": GRID,
+    "grid.linewidth": 0.6,
+    "axes.axisbelow": True,
+    "axes.grid": True,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "font.size": 9,
+    "axes.titlesize": 9.5,
+    "axes.labelsize": 9,
+    "legend.fontsize": 8,
+    "legend.frameon": False,
+    "legend.labelcolor": INK,
+    "figure.facecolor": "none",
+    "axes.facecolor": "none",
+    "savefig.facecolor": "none",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Data:
+    """The numbers of a figure: what is drawn is taken from here, and the page gives it as CSV."""
+
+    columns: tuple[str, ...]
+    lines: list[tuple[Any, ...]]
+
+    @property
+    def csv(self) -> str:
+        return csv_text(self.columns, self.lines)
+
+    def named(self) -> list[dict[str, Any]]:
+        return [dict(zip(self.columns, line, strict=True)) for line in self.lines]
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    name: str  # of its CSV file
+    title: str
+    caption: str
+    svg: str
+    data: Data
+
+
+@dataclass(frozen=True, slots=True)
+class Omitted:
+    """A figure that these runs cannot make."""
+
+    title: str
+    why: str
+
+
+Made = Drawn | Omitted
+
+
+@contextmanager
+def canvas(height: float, name: str) -> Iterator[Canvas]:
+    """A figure to draw on, without any display; `name` keeps its ids apart from other figures'."""
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    with matplotlib.rc_context({**_SETTINGS, "svg.hashsalt": name}):
+        yield Figure(figsize=(WIDTH, height), layout="constrained")
+
+
+def alternative(title: str, numbers: Sequence[str]) -> str:
+    """What to read out for a figure: its title and its numbers, as many as can be listened to."""
+    more = len(numbers) - _READ
+    rest = [f"and {more:,} more in its CSV"] if more > 0 else []
+    return f"{title}. {'; '.join([*numbers[:_READ], *rest])}."
+
+
+def svg_of(figure: Canvas, says: str) -> str:
+    """The figure as an element of a page. `says` is read out to those who do not see it."""
+    from html import escape
+
+    text = io.StringIO()
+    with warnings.catch_warnings():
+        # The browser has fonts for what matplotlib's own lacks; a row of labels may be tight.
+        warnings.filterwarnings("ignore", message=".*Glyph.*", category=UserWarning)
+        warnings.filterwarnings("ignore", message="constrained_layout", category=UserWarning)
+        figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None})
+    body = text.getvalue()
+    body = body[body.index("<svg") :]
+    body = re.sub(r"<metadata>.*?</metadata>", "", body, flags=re.DOTALL)
+    body = re.sub(r"<[^<>]*>", _suited, body)  # tags only: in texts "<" is escaped
+    return body.replace("<svg", f'<svg role="img" aria-label="{escape(says)}"', 1)
+
+
+def _suited(tag: re.Match[str]) -> str:
+    found = tag.group()
+    for colour, instead in _MAPPED.items():
+        found = found.replace(colour, instead)
+    found = re.sub(r"(\d\.\d\d)\d+", r"\1", found)  # a hundredth of a point is enough
+    # Groups are called axes_1 and the like in every figure, and nothing refers to them.
+    return re.sub(r'^<g id="[^"]*"', "<g", found)
+
+
+class Look(NamedTuple):
+    """How a model is drawn, and what the legend calls it."""
+
+    colour: str
+    marker: str
+    name: str
+
+
+def look(number: int, name: str) -> Look:
+    """Markers have another cycle than colours: their pairs repeat late."""
+    return Look(COLOURS[number % (len(COLOURS) - 1)], MARKERS[number % len(MARKERS)], name)
+
+
+def looks(material: Material, drawn: Sequence[Number]) -> dict[str, Look]:
+    """The same model looks the same in every figure; baselines are grey, ties are marked."""
+    tied = {number.model for number in drawn if hangs_on_ties(number)}
+    found = {}
+    for number, (label, run) in enumerate(material.runs.items()):
+        mine = look(number, named(label, label in tied))
+        found[label] = mine._replace(colour=GREY) if is_baseline(run.model) else mine
+    return found
+
+
+def named(label: str, tied: bool, length: int = 34) -> str:
+    return shortened(label, length) + (f" {TIES}" if tied else "")
+
+
+def ties_caption(drawn: Sequence[Number]) -> str:
+    """The end of a caption, if a number of the figure hangs on ties."""
+    return f" {TIES} has values that hang on ties." if any(map(hangs_on_ties, drawn)) else ""
+
+
+def grid_of(panels: int) -> tuple[int, int]:
+    """Rows and columns for some panels."""
+    columns = min(panels, 2)
+    return -(-panels // columns), columns
+
+
+def reach(values: Sequence[dict[str, Any]], prefix: str = "") -> list[list[float]]:
+    """How far intervals go, down and up, from rows with value, low and high."""
+    rows = [(v[f"{prefix}value"], v[f"{prefix}low"], v[f"{prefix}high"]) for v in values]
+    return [[max(0.0, v - low) for v, low, _ in rows], [max(0.0, high - v) for v, _, high in rows]]
+
+
+def legend_below(figure: Canvas, drawn: Sequence[Any], names: Sequence[str]) -> None:
+    widest = max((len(name) for name in names), default=1)
+    columns = max(1, min(4, len(names), 74 // (widest + 6)))
+    figure.legend(drawn, names, loc="outside lower center", ncols=columns)
+
+
+def bare(axes: Axes) -> None:
+    """Nothing is drawn here: an empty place of the grid."""
+    axes.set_axis_off()

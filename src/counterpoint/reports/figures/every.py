@@ -1,0 +1,39 @@
+"""Every figure that runs can make, and for the others why they cannot."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from counterpoint._util.progress import Progress, Quiet
+from counterpoint.reports.figures.densities import densities
+from counterpoint.reports.figures.drawing import Drawn, Made, Omitted
+from counterpoint.reports.figures.drop import drop
+from counterpoint.reports.figures.forest import forest
+from counterpoint.reports.figures.line import line
+from counterpoint.reports.figures.radar import radar
+from counterpoint.reports.figures.scatter import brittle, tradeoff
+from counterpoint.reports.gathering import Material
+from counterpoint.reports.numbers import Number
+
+_MAKERS: Final[tuple[Callable[[Material, Sequence[Number]], list[Made]], ...]] = (
+    drop,
+    brittle,
+    forest,
+    radar,
+    densities,
+    line,
+    tradeoff,
+)
+
+
+def figures(
+    material: Material, numbers: Sequence[Number], progress: Progress | None = None
+) -> tuple[list[Drawn], list[Omitted]]:
+    advance = (progress or Quiet()).start("drawing figures", len(_MAKERS))
+    made: list[Made] = []
+    for maker in _MAKERS:
+        made += maker(material, numbers)
+        advance(1)
+    drawn = [figure for figure in made if isinstance(figure, Drawn)]
+    return drawn, [figure for figure in made if isinstance(figure, Omitted)]

@@ -1,0 +1,194 @@
+"""Points with intervals in both directions, one panel per question: two figures are made so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from counterpoint.metrics import ALL, COMPOSITION, GALLERY, SAID
+from counterpoint.reports.figures.drawing import (
+    INK,
+    Data,
+    Drawn,
+    Look,
+    Made,
+    Omitted,
+    alternative,
+    bare,
+    canvas,
+    grid_of,
+    legend_below,
+    looks,
+    reach,
+    svg_of,
+    ties_caption,
+)
+from counterpoint.reports.gathering import Material
+from counterpoint.reports.numbers import Number, shortened
+
+COLUMNS: Final = (
+    "panel",
+    "model",
+    "x",
+    "x_value",
+    "x_low",
+    "x_high",
+    "y",
+    "y_value",
+    "y_low",
+    "y_high",
+)
+
+
+def scatter(
+    data: Data,
+    title: str,
+    models: Mapping[str, Look],
+    decorate: Callable[[Any, str], None] | None = None,
+) -> str:
+    """A panel for each `panel` of the data, a colour and a marker for each model."""
+    rows = data.named()
+    panels = list(dict.fromkeys(row["panel"] for row in rows))
+    down, across = grid_of(len(panels))
+    height = (2.3 if across == 2 else 3.2) * down + 0.22 * (len(models) / 3 + 1)
+    with canvas(height, title) as figure:
+        grid = figure.subplots(down, across, squeeze=False).reshape(-1)
+        drawn: dict[str, Any] = {}
+        for axes, panel in zip(grid, panels, strict=False):
+            mine = [row for row in rows if row["panel"] == panel]
+            for row in mine:
+                drawn[row["model"]] = _point(axes, row, models[row["model"]])
+            axes.set_title(shortened(panel, 60 // across), loc="left")
+            axes.set_xlabel(shortened(mine[0]["x"], 56 // across))
+            axes.set_ylabel(mine[0]["y"])
+            axes.margins(0.12)
+            if decorate is not None:
+                decorate(axes, panel)
+        for axes in grid[len(panels) :]:
+            bare(axes)
+        named = [model for model in models if model in drawn]
+        legend_below(figure, [drawn[m] for m in named], [models[m].name for m in named])
+        said = [
+            f"{row['panel']}, {row['model']}: {row['x']} {row['x_value']:.1f}, {row['y']} "
+            f"{row['y_value']:.1f}"
+            for row in rows
+        ]
+        return svg_of(figure, alternative(title, said))
+
+
+def _point(axes: Any, row: dict[str, Any], look: Look) -> Any:
+    return axes.errorbar(
+        [row["x_value"]],
+        [row["y_value"]],
+        xerr=reach([row], "x_"),
+        yerr=reach([row], "y_"),
+        fmt=look.marker,
+        color=look.colour,
+        markersize=6,
+        elinewidth=0.8,
+    )
+
+
+# --- Brittleness against augmented accuracy: two models may be as right, and not as steady ------
+
+
+BRITTLE_TITLE: Final = "Brittleness and augmented accuracy"
+
+
+def brittle(material: Material, numbers: Sequence[Number]) -> list[Made]:
+    known = {(n.benchmark, n.model, n.metric): n for n in numbers if n.group == ALL}
+    lines: list[tuple[Any, ...]] = []
+    drawn: list[Number] = []
+    chances: dict[str, tuple[float, float]] = {}
+    for benchmark in material.benchmarks:
+        for model in material.labels:
+            x = known.get((benchmark, model, "augmented_accuracy"))
+            y = known.get((benchmark, model, "brittleness"))
+            if x is None or y is None:
+                continue
+            ends = [[100 * v for v in (n.value, n.ci_low, n.ci_high)] for n in (x, y)]
+            said = ("augmented accuracy (%)", "brittleness (%)")
+            lines.append((benchmark, model, said[0], *ends[0], said[1], *ends[1]))
+            drawn += [x, y]
+            if x.chance is not None and y.chance is not None:
+                chances.setdefault(benchmark, (100 * x.chance, 100 * y.chance))
+    if not lines:
+        return [
+            Omitted(BRITTLE_TITLE, "no benchmark of these runs has positives beside its originals.")
+        ]
+    data = Data(COLUMNS, lines)
+
+    def mark_chance(axes: Any, benchmark: str) -> None:
+        if benchmark in chances:
+            axes.plot(*chances[benchmark], "+", color=INK, markersize=9, zorder=0)
+
+    return [
+        Drawn(
+            "brittleness-and-augmented",
+            BRITTLE_TITLE,
+            "Down and to the right is better: right more often, and seldom only for one wording. "
+            f"Whiskers are 95% intervals, the cross is chance.{ties_caption(drawn)}",
+            scatter(data, BRITTLE_TITLE, looks(material, drawn), mark_chance),
+            data,
+        )
+    ]
+
+
+# Retrieval and zero-shot classification against compositionality: what was gained, and kept.
+
+
+TRADEOFF_TITLE: Final = "Retrieval and zero-shot against compositionality"
+
+
+def tradeoff(material: Material, numbers: Sequence[Number]) -> list[Made]:
+    whole = {(n.benchmark, n.metric, n.model): n for n in numbers if n.group == ALL}
+    kept = _first(material, whole, GALLERY)
+    gained = _first(material, whole, COMPOSITION)
+    lines: list[tuple[Any, ...]] = []
+    drawn: list[Number] = []
+    for x_name, x_metric in kept:
+        for y_name, y_metric in gained:
+            for model in material.labels:
+                x, y = whole.get((x_name, x_metric, model)), whole.get((y_name, y_metric, model))
+                if x is None or y is None:
+                    continue
+                ends = [[100 * v for v in (n.value, n.ci_low, n.ci_high)] for n in (x, y)]
+                x_said, y_said = f"{x_name}: {SAID[x_metric]} (%)", f"{SAID[y_metric]} (%)"
+                lines.append((y_name, model, x_said, *ends[0], y_said, *ends[1]))
+                drawn += [x, y]
+    if not lines:
+        lack = "a retrieval or a classification" if not kept else "a benchmark of compositionality"
+        why = f"none of these runs has {lack}." if not kept or not gained else _NEVER_BOTH
+        return [Omitted(TRADEOFF_TITLE, why)]
+    made: list[Made] = []
+    for x in dict.fromkeys(line[2] for line in lines):
+        data = Data(COLUMNS, [line for line in lines if line[2] == x])
+        made.append(
+            Drawn(
+                f"against-{x.partition(':')[0]}",
+                TRADEOFF_TITLE,
+                "Up and to the right is better: finetuning that teaches one thing may cost the "
+                f"other. Whiskers are 95% intervals.{ties_caption(drawn)}",
+                scatter(data, f"{TRADEOFF_TITLE}: {x}", looks(material, drawn)),
+                data,
+            )
+        )
+    return made
+
+
+_NEVER_BOTH: Final = (
+    "no run has both a retrieval (or classification) and a compositional benchmark."
+)
+
+
+def _first(
+    material: Material, whole: dict[tuple[str, str, str], Number], metrics: Sequence[str]
+) -> list[tuple[str, str]]:
+    """The benchmarks that have one of the metrics, with the first that they have."""
+    known = {(benchmark, metric) for benchmark, metric, _ in whole}
+    found = []
+    for benchmark in material.benchmarks:
+        metric = next((m for m in metrics if (benchmark, m) in known), None)
+        if metric is not None:
+            found.append((benchmark, metric))
+    return found

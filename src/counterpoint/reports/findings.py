@@ -1,0 +1,240 @@
+"""What a report found, in sentences made from its numbers, and what its metrics mean.
+
+A sentence claims no more than the numbers bear: "best" names all that the paired test cannot tell
+from the best, "most brittle" all whose intervals overlap, and a value that hangs on ties is not
+compared with chance.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from counterpoint.metrics import (
+    ALL,
+    MEANINGS,
+    METRICS,
+    SAID,
+    Metric,
+    hangs_on_ties,
+    heading,
+    headline,
+    listed,
+)
+from counterpoint.reports.gathering import Material
+from counterpoint.reports.numbers import Number, competing, written
+from counterpoint.runs import Difference
+
+ORIGINAL, AUGMENTED, BRITTLENESS = "original_accuracy", "augmented_accuracy", "brittleness"
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """`lead` opens the report; `each` has the sentences of each of several benchmarks."""
+
+    lead: list[str]
+    each: dict[str, list[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Benchmark:
+    """The numbers of the models that are ranked, by metric, in the order of the runs."""
+
+    name: str
+    metric: str  # the main one
+    numbers: dict[str, list[Number]]
+
+    def of(self, metric: str, model: str) -> Number | None:
+        return next((n for n in self.numbers.get(metric, []) if n.model == model), None)
+
+    @property
+    def brittleness(self) -> list[Number]:
+        """Empty if its cases have no positives beside the original."""
+        return [n for n in self.numbers.get(BRITTLENESS, []) if not hangs_on_ties(n)]
+
+    @property
+    def best(self) -> list[Number]:
+        """The best in the main metric, then what the paired test cannot tell from it."""
+        mine = self.numbers[self.metric]
+        order = ("best", "tied")
+        found = [n for standing in order for n in mine if n.standing == standing]
+        return found or mine[:1]  # a model alone has no standing
+
+
+def findings(
+    material: Material, numbers: Sequence[Number], found: Sequence[Difference] | None = None
+) -> Findings:
+    """Of a report, or with the differences that were found of the two runs of a comparison."""
+    benchmarks = list(_benchmarks(material, numbers))
+    differences = list(_differences(material, found or ()))
+    each = {b.name: _sentences(b, alone=found is not None) for b in benchmarks}
+    each = {name: sentences for name, sentences in each.items() if sentences}
+    if found is not None:
+        return Findings([*differences, *(s for sentences in each.values() for s in sentences)], {})
+    if len(benchmarks) == 1:
+        return Findings(next(iter(each.values())), {})
+    return Findings([*_best_overall(benchmarks), *_most_brittle_overall(benchmarks)], each)
+
+
+def _benchmarks(material: Material, numbers: Sequence[Number]) -> Iterator[_Benchmark]:
+    for name, scored in material.benchmarks.items():
+        rivals = competing(scored)
+        mine: dict[str, list[Number]] = {}
+        for n in numbers:
+            if (n.benchmark, n.group) == (name, ALL) and n.model in rivals:
+                mine.setdefault(n.metric, []).append(n)
+        metric = headline(mine)
+        if metric is not None:
+            yield _Benchmark(name, metric, mine)
+
+
+# --- one benchmark -----------------------------------------------------------------------------
+
+
+def _sentences(benchmark: _Benchmark, *, alone: bool) -> list[str]:
+    """Who is best (unless differences say it already), and who is brittle."""
+    best = [] if alone else [_best(benchmark)]
+    brittle = _most_brittle(benchmark)
+    return best if brittle is None else [*best, brittle]
+
+
+def _best(benchmark: _Benchmark) -> str:
+    first, *tied = benchmark.best
+    said = f"{_value(first)} {SAID[first.metric]}, {_against_chance(first)}"
+    if len(benchmark.numbers[benchmark.metric]) == 1:
+        return f"{first.model} reaches {said} on {benchmark.name}."
+    rest = f"; the paired test cannot tell {_models(tied)} from it" if tied else ""
+    return f"{first.model} is best on {benchmark.name}: {said}{rest}."
+
+
+def _most_brittle(benchmark: _Benchmark) -> str | None:
+    """None if the benchmark has no positives beside its originals."""
+    mine = benchmark.brittleness
+    if not mine:
+        return None
+    worst, least = (choose(mine, key=lambda n: n.value) for choose in (max, min))
+    said = f"{_value(worst)}, {_loss(benchmark, worst.model)}"
+    if len(mine) == 1:
+        return f"The brittleness of {worst.model} is {said}."
+    return (
+        f"{_superlative(worst, mine)}: {said}; {least.model} is the least brittle: {_value(least)}."
+    )
+
+
+def _superlative(worst: Number, others: Sequence[Number]) -> str:
+    overlapping = [n for n in others if n is not worst and n.ci_high >= worst.ci_low]
+    also = f" (the interval of {_models(overlapping)} overlaps)" if overlapping else ""
+    return f"{worst.model} is the most brittle{also}"
+
+
+def _loss(benchmark: _Benchmark, model: str) -> str:
+    original, augmented = benchmark.of(ORIGINAL, model), benchmark.of(AUGMENTED, model)
+    assert original is not None and augmented is not None
+    points = 100 * (original.value - augmented.value)
+    return (
+        f"with {_value(original)} of the original captions right, {_against_chance(original)}, and "
+        f"{points:.1f} points less when reworded captions must be right too"
+    )
+
+
+# --- all benchmarks ----------------------------------------------------------------------------
+
+
+def _best_overall(benchmarks: Sequence[_Benchmark]) -> Iterator[str]:
+    """How often each model is best, or cannot be told from the best."""
+    tested = [b for b in benchmarks if len(b.numbers[b.metric]) > 1]
+    if not tested:
+        yield from _above_chance(benchmarks)
+        return
+    wins = Counter(b.best[0].model for b in tested)
+    among = Counter(n.model for b in tested for n in b.best)
+    model = max(among, key=lambda name: (wins[name], among[name]))
+    shared = sum(len(b.best) > 1 for b in tested if b.best[0].model == model)
+    rest = (
+        f"; on {shared} of them the paired test cannot tell another model from it" if shared else ""
+    )
+    metrics = listed(list(dict.fromkeys(SAID[b.metric] for b in tested)))
+    yield f"{model} is best on {wins[model]} of {len(tested)} benchmarks by {metrics}{rest}."
+
+
+def _above_chance(benchmarks: Sequence[_Benchmark]) -> Iterator[str]:
+    """Of models that have no rival."""
+    mine = [n for b in benchmarks for n in b.numbers[b.metric]]
+    above = Counter(
+        n.model
+        for n in mine
+        if n.chance is not None and n.ci_low > n.chance and not hangs_on_ties(n)
+    )
+    for model, count in Counter(n.model for n in mine).items():
+        yield f"{model} is above chance on {above[model]} of {count} benchmarks."
+
+
+def _most_brittle_overall(benchmarks: Sequence[_Benchmark]) -> Iterator[str]:
+    """The model and the benchmark with the highest brittleness."""
+    found = [(n, benchmark) for benchmark in benchmarks for n in benchmark.brittleness]
+    if found:
+        worst, benchmark = max(found, key=lambda pair: pair[0].value)
+        yield (
+            f"{_superlative(worst, benchmark.brittleness)}: {_value(worst)} on {benchmark.name}, "
+            f"{_loss(benchmark, worst.model)}."
+        )
+
+
+# --- two runs ----------------------------------------------------------------------------------
+
+
+def _differences(material: Material, found: Sequence[Difference]) -> Iterator[str]:
+    names = material.labels
+    for benchmark in dict.fromkeys(d.benchmark for d in found):
+        mine = {d.metric: d for d in found if (d.benchmark, d.group) == (benchmark, ALL)}
+        metric = headline(mine)
+        if metric is None:
+            continue
+        d = mine[metric]
+        gap = (
+            f"{written(metric, d.a)}% against {written(metric, d.b)}% {SAID[metric]}, "
+            f"{100 * d.difference:+.1f} points [{100 * d.ci_low:+.1f}, {100 * d.ci_high:+.1f}]"
+        )
+        if d.verdict == "tied":
+            yield f"The paired test cannot tell {names[0]} from {names[1]} on {benchmark}: {gap}."
+        else:
+            better, other = names if d.verdict == "A is better" else names[::-1]
+            order = "" if better == names[0] else f" ({names[0]} first)"
+            yield f"{better} is better than {other} on {benchmark}: {gap}{order}."
+
+
+# --- words -------------------------------------------------------------------------------------
+
+
+def _value(number: Number) -> str:
+    reach = (number.ci_high - number.ci_low) / 2
+    return f"{written(number.metric, number.value)}%\u00a0±{written(number.metric, reach)}"
+
+
+def _models(numbers: Sequence[Number]) -> str:
+    return listed([number.model for number in numbers])
+
+
+def _against_chance(number: Number) -> str:
+    if hangs_on_ties(number):
+        return f"which hangs on ties ({number.ties:,} of {number.n:,})"
+    if number.chance is None:
+        return "for which no chance level is known"
+    level = f"{written(number.metric, number.chance)}%"
+    if number.ci_low > number.chance:
+        return f"above chance ({level})"
+    if number.ci_high < number.chance:
+        return f"below chance ({level})"
+    return f"which cannot be told from chance ({level})"
+
+
+def meanings(metrics: Sequence[str]) -> dict[str, str]:
+    """What each of the metrics means, under the headings of the table."""
+    return {heading(metric): _meaning(metric) for metric in metrics}
+
+
+def _meaning(metric: str) -> str:
+    known = METRICS[metric]
+    described = known.values.__doc__ if isinstance(known, Metric) else None
+    return MEANINGS.get(metric) or " ".join((described or "").split())

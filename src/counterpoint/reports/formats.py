@@ -1,0 +1,201 @@
+"""The table as text: CSV with every number, Markdown, and LaTeX (booktabs) for a paper."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+from counterpoint.metrics import LEVEL, TIES, TIES_MEANING, hangs_on_ties
+from counterpoint.reports.numbers import Number, one_line
+from counterpoint.reports.table import Cell, Line, Sheet, Tables
+
+_COLUMNS: Final = (
+    "model",
+    "benchmark",
+    "group",
+    "metric",
+    "value",
+    "ci_low",
+    "ci_high",
+    "n",
+    "ties",
+    "hangs_on_ties",
+    "chance",
+    "human",
+    "published",
+    "standing",
+    "p",
+)
+
+
+def csv_text(columns: Sequence[str], lines: Iterable[Sequence[Any]]) -> str:
+    """Rows under a heading; what is not known is empty."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows(["" if value is None else value for value in line] for line in lines)
+    return text.getvalue()
+
+
+def as_csv(tables: Tables) -> str:
+    """Every number of every group, as fractions, with its chance, human and published values."""
+
+    def line(number: Number) -> list[Any]:
+        human = tables.papers.human.get((number.benchmark, number.group, number.metric))
+        beside = tables.papers.main(number)
+        known = {
+            "hangs_on_ties": "yes" if hangs_on_ties(number) else "no",
+            "human": None if human is None else human.published,
+            "published": None if beside is None else beside.published,
+        }
+        return [known[name] if name in known else getattr(number, name, None) for name in _COLUMNS]
+
+    return csv_text(_COLUMNS, (line(number) for number in tables.numbers))
+
+
+# --- Markdown ----------------------------------------------------------------------------------
+
+
+def as_markdown(tables: Tables) -> str:
+    parts = [_markdown_sheet(sheet) for sheet in tables.whole]
+    notes = [f"{mark}: {_markdown(text)}" for mark, text in tables.footnotes.items()]
+    ties = [_markdown(note) for note in ties_notes(tables.whole)]
+    return "\n\n".join([*parts, _legend("**bold**", "_italic_"), *ties, *notes]) + "\n"
+
+
+def _markdown_sheet(sheet: Sheet) -> str:
+    heads = [
+        f"{_markdown(head.title)} {column}<sup>{head.footnote}</sup>"
+        for head, column in _over(sheet)
+    ]
+    lines = [["model", *heads], ["---", *("---:" for _ in heads)]]
+    for line in sheet.lines:
+        lines.append([_markdown(line.name), *(_markdown_cell(cell) for cell in line.cells)])
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _markdown_cell(cell: Cell) -> str:
+    marks = {"best": "**", "tied": "_"}.get(cell.standing, "")
+    reach = f" ±{cell.reach}{TIES if cell.ties else ''}" if cell.reach else ""
+    paper = f" ({cell.published})" if cell.published else ""
+    return f"{marks}{cell.value}{marks}{reach}{paper}" if cell.value else ""
+
+
+def _markdown(text: str) -> str:
+    text = one_line(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return "".join(f"\\{c}" if c in "\\`*_[]|#~" else c for c in text)
+
+
+# --- LaTeX -------------------------------------------------------------------------------------
+
+_LATEX: Final = {
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    TIES: r"$^{\dagger}$",
+    '"': r"\textquotedbl{}",
+    **{c: f"\\{c}" for c in "&%$#_{}"},
+}
+
+
+def as_latex(tables: Tables) -> str:
+    """A table for each sheet; needs booktabs, and T1 fonts for quotation marks in names."""
+    sheets = "\n\n".join(_latex_sheet(sheet, tables.footnotes) for sheet in tables.whole)
+    return f"% \\usepackage[T1]{{fontenc}} \\usepackage{{booktabs}}\n{sheets}\n"
+
+
+def _latex_sheet(sheet: Sheet, footnotes: dict[str, str]) -> str:
+    spans, rules, start = [], [], 2
+    for head in sheet.heads:
+        width = len(head.metrics)
+        title = f"{_latex(head.title)}$^{{{head.footnote}}}$"
+        spans.append(f"\\multicolumn{{{width}}}{{c}}{{{title}}}")
+        rules.append(f"\\cmidrule(lr){{{start}-{start + width - 1}}}")
+        start += width
+    arrows = (r" $\downarrow$" if lower else "" for lower in sheet.lower)
+    names = [f"{_latex(c)}{arrow}" for c, arrow in zip(sheet.columns, arrows, strict=True)]
+    lines = [
+        r"\begin{table}",
+        r"\centering",
+        rf"\begin{{tabular}}{{l{'r' * len(sheet.columns)}}}",
+        r"\toprule",
+        f" & {' & '.join(spans)} \\\\",
+        " ".join(rules),
+        f"Model & {' & '.join(names)} \\\\",
+        r"\midrule",
+        *_latex_lines(sheet.lines),
+        r"\bottomrule",
+        r"\end{tabular}",
+        rf"\caption{{{' '.join([_latex_legend(), *_latex_notes(sheet, footnotes)])}}}",
+        r"\end{table}",
+        *(f"% {one_line(note)}" for note in ties_notes([sheet])[1:]),
+    ]
+    return "\n".join(lines)
+
+
+def _latex_notes(sheet: Sheet, footnotes: dict[str, str]) -> list[str]:
+    used = dict.fromkeys(mark for head in sheet.heads for mark in head.footnote.split(", "))
+    protocols = [f"${{}}^{{{mark}}}$ {_latex(footnotes[mark])}." for mark in used]
+    return [*map(_latex, ties_notes([sheet])[:1]), *protocols]  # their numbers are comments
+
+
+def _latex_lines(lines: Sequence[Line]) -> list[str]:
+    found, apart = [], False
+    for line in lines:
+        if line.kind in ("chance", "published human") and not apart:
+            found.append(r"\midrule")
+            apart = True
+        cells = " & ".join(_latex_cell(cell) for cell in line.cells)
+        found.append(f"{_latex(line.name)} & {cells} \\\\")
+    return found
+
+
+def _latex_cell(cell: Cell) -> str:
+    if not cell.value:
+        return "--"
+    shown = {"best": r"\textbf{%s}", "tied": r"\underline{%s}"}.get(cell.standing, "%s")
+    reach = rf" {{\scriptsize $\pm${cell.reach}}}" if cell.reach else ""
+    ties = _latex(TIES) if cell.ties else ""
+    paper = rf" {{\scriptsize ({cell.published})}}" if cell.published else ""
+    return f"{shown % cell.value}{reach}{ties}{paper}"
+
+
+def _latex(text: str) -> str:
+    return "".join(_LATEX.get(c, c) for c in one_line(text))
+
+
+def _latex_legend() -> str:
+    return (
+        _legend(r"\textbf{bold}", r"\underline{underlined}")
+        .replace("95%", r"95\%")
+        .replace("±", r"$\pm$")
+    )
+
+
+def _over(sheet: Sheet) -> list[tuple[Any, str]]:
+    columns = iter(sheet.columns)
+    return [(head, next(columns)) for head in sheet.heads for _ in head.metrics]
+
+
+def ties_notes(sheets: Sequence[Sheet]) -> list[str]:
+    """What the mark means, and how many ties there are, if a number of the sheets is marked."""
+    marked = [sheet for sheet in sheets if sheet.marked]
+    counts: dict[str, list[str]] = {}
+    for sheet in marked:
+        for model, found in sheet.ties.items():
+            counts.setdefault(model, []).append(found)
+    notes = [f"Ties of {model}: {'; '.join(found)}." for model, found in counts.items()]
+    return [f"{TIES} {TIES_MEANING}", *notes] if marked else []
+
+
+def _legend(best: str, tied: str) -> str:
+    return (
+        f"Per cent, ± half of the {LEVEL:.0%} interval (bootstrap over source images). "
+        f"The best of a column is {best}; what the paired test cannot tell from it is {tied}. "
+        "Published values are in brackets."
+    )

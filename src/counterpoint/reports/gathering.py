@@ -1,0 +1,179 @@
+"""Runs as a report needs them: a name for each, and the values of every case, once."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from counterpoint._util.errors import RunError
+from counterpoint._util.progress import Progress, Quiet
+from counterpoint.metrics import Protocol
+from counterpoint.runs import Columns, Difference, Part, Run, columns_of, fitting
+
+# --- Runs as they may be shown to others: without the folders of the machine that made them -----
+
+
+# From where an absolute path begins to its last separator. An address with a host, a relative path
+# and a slash between words are none.
+_PATH: Final = re.compile(
+    r"""(?<![\w./…~<)\]])
+    (?: (?:file://)? / (?=[\w.~-]) (?: [^/,;:"'<>\n]* / (?=[^/,;:"'<>\s]) )*
+    |   [A-Za-z]:[\\/] (?: [^\\/,;:"'<>\n]* [\\/] (?=[^\\/,;:"'<>\s]) )* )""",
+    re.VERBOSE,
+)
+
+
+def without_folders(text: str) -> str:
+    """The text with the last part only of every absolute path in it."""
+    return _PATH.sub("…/", text)
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """Runs without folders, and what their models and benchmarks are called in them."""
+
+    runs: list[Run]
+    models: dict[str, str]
+    benchmarks: dict[str, str]
+
+    def differences(self, found: Sequence[Difference]) -> list[Difference]:
+        return [replace(d, benchmark=self.benchmarks[d.benchmark]) for d in found]
+
+
+def shared(runs: Sequence[Run]) -> Shared:
+    """What is called alike without its folder gets a number, so that it stays apart."""
+    models = _names(run.model for run in runs)
+    benchmarks = _names(name for run in runs for name in run.parts)
+    made = [
+        Run(
+            models[run.model],
+            {benchmarks[name]: _part(benchmarks[name], part) for name, part in run.parts.items()},
+            _cleaned(run.manifest),
+            run.folder,
+        )
+        for run in runs
+    ]
+    return Shared(made, models, benchmarks)
+
+
+def _names(names: Iterable[str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for name in dict.fromkeys(names):
+        short, number = without_folders(name), 1
+        while short in found.values():
+            number += 1
+            short = f"{without_folders(name)} ({number})"
+        found[name] = short
+    return found
+
+
+def _part(name: str, part: Part) -> Part:
+    lost = [
+        tuple((without_folders(id), without_folders(why)) for id, why in reasons)
+        for reasons in (part.left_out, part.lost_images)
+    ]
+    return replace(part, benchmark=name, left_out=lost[0], lost_images=lost[1])
+
+
+def _cleaned(value: Any) -> Any:
+    if isinstance(value, str):
+        return without_folders(value)
+    if isinstance(value, dict):
+        return {key: _cleaned(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_cleaned(inner) for inner in value]
+    return value
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """One benchmark of one run, with the values of its cases.
+
+    Of runs with the same cases `part.cases` is the same object.
+    """
+
+    label: str
+    run: Run
+    part: Part
+    protocol: Protocol
+    columns: Columns
+
+    def metric(self, name: str) -> int | None:
+        """The column of a metric, if its cases define it."""
+        names = [metric.name for metric in self.columns.metrics]
+        return names.index(name) if name in names else None
+
+
+@dataclass(frozen=True, slots=True)
+class Material:
+    """What a report is made from: runs by label, and by benchmark those that scored cases of it."""
+
+    runs: dict[str, Run]
+    benchmarks: dict[str, list[Scored]]
+
+    @property
+    def labels(self) -> list[str]:
+        return list(self.runs)
+
+
+def gather(
+    runs: Sequence[Run], protocol: Protocol | None = None, progress: Progress | None = None
+) -> Material:
+    """Name the runs and compute every metric of every case."""
+    if not runs:
+        raise RunError("a report needs at least one run.")
+    named = dict(zip(_labels(runs), runs, strict=True))
+    parts = [
+        (label, run, part)
+        for label, run in named.items()
+        for part in run.parts.values()
+        if len(part.cases)
+    ]
+    advance = (progress or Quiet()).start("computing metrics", len(parts))
+    benchmarks: dict[str, list[Scored]] = {}
+    for label, run, part in parts:
+        used = fitting(part, protocol)
+        several = benchmarks.setdefault(part.benchmark, [])
+        shared = _sharing(part, several)
+        several.append(Scored(label, run, shared, used, columns_of(part, used.tie)))
+        advance(1)
+    if not benchmarks:
+        raise RunError(
+            f"{', '.join(named)}: no case was scored, so there is nothing to report; "
+            "see `left_out` in run.json."
+        )
+    return Material(named, benchmarks)
+
+
+def _sharing(part: Part, several: Sequence[Scored]) -> Part:
+    """The part with the very table of a run before it, if the cases are the same.
+
+    Tables are then kept and compared once: the same cases are the same object.
+    """
+    for scored in several:
+        known = scored.part.cases
+        if known.root == part.cases.root and known.frame.equals(part.cases.frame):
+            return replace(part, cases=known)
+    return part
+
+
+def _labels(runs: Sequence[Run]) -> list[str]:
+    """The models' names; where runs share one, their folders tell them apart."""
+    models = Counter(run.model for run in runs)
+    folders = Counter((run.model, _folder(run)) for run in runs)
+    labels = []
+    for number, run in enumerate(runs, start=1):
+        if models[run.model] == 1:
+            labels.append(run.model)
+        elif folders[run.model, _folder(run)] == 1 and run.folder is not None:
+            labels.append(f"{run.model} ({_folder(run)})")
+        else:
+            labels.append(f"{run.model} ({number})")
+    return labels
+
+
+def _folder(run: Run) -> str:
+    return "" if run.folder is None else run.folder.name

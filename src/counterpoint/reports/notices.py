@@ -1,0 +1,191 @@
+"""What a reader must know before the first number: what was not scored, and what does not match."""
+
+from __future__ import annotations
+
+import json
+import platform
+import re
+import shlex
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from importlib.metadata import version
+from typing import Any, Final
+
+from counterpoint._util.untrusted import recorded_command
+from counterpoint.benchmarks import describe_absent
+from counterpoint.cases import gallery_rows
+from counterpoint.metrics import reasons
+from counterpoint.reports.gathering import Material, without_folders
+from counterpoint.runs import Part, Run
+
+# How a report was made: of each run its command, versions and hashes, and of the page its own.
+
+
+_PACKAGES: Final = ("counterpoint", "numpy", "polars", "pillow", "scipy", "matplotlib", "jinja2")
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """Where a page comes from. `created` is the only thing in it that changes with the clock."""
+
+    command: tuple[str, ...] = ()
+    created: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    what: str
+    value: str
+
+
+def page_facts(made: Made) -> list[Fact]:
+    versions = {"python": platform.python_version()} | {p: version(p) for p in _PACKAGES}
+    facts = [
+        Fact("command", _command([without_folders(word) for word in made.command])),
+        Fact("created", made.created),
+        Fact("versions", _listed(versions)),
+    ]
+    return [fact for fact in facts if fact.value]
+
+
+def run_facts(material: Material) -> dict[str, list[Fact]]:
+    """By label. What a run does not say is left out."""
+    return {label: _facts(run) for label, run in material.runs.items()}
+
+
+def _facts(run: Run) -> list[Fact]:
+    manifest = run.manifest
+    facts = [
+        Fact("model", run.model),
+        Fact("folder", "" if run.folder is None else run.folder.name),
+        Fact("command", _command(manifest.get("command"))),
+        Fact("created", _text(manifest.get("created"))),
+        Fact("options", _listed(manifest.get("options"))),
+        Fact("model fingerprint", _text(manifest.get("fingerprint"))),
+        Fact("versions", _listed(manifest.get("versions"))),
+        Fact("platform", _text(manifest.get("platform"))),
+        *(
+            Fact(f"SHA-256 of {name}", _text(digest))
+            for name, digest in _pairs(manifest.get("files"))
+        ),
+        *(
+            Fact(f"data hash of {name}", part.data_hash or part.cases.content_hash())
+            for name, part in run.parts.items()
+        ),
+    ]
+    return [fact for fact in facts if fact.value]
+
+
+def _command(command: Any) -> str:
+    """As it was typed, but for where the program lies and for secrets."""
+    if isinstance(command, str) or not isinstance(command, Sequence) or not command:
+        return _text(command)
+    first, *words = recorded_command(command)
+    program = re.split(r"[\\/]", first)[-1]
+    # `python -m counterpoint` is called by the name of its file.
+    return shlex.join(["counterpoint" if program == "__main__.py" else program, *words])
+
+
+def _text(value: Any) -> str:
+    if value is None or isinstance(value, str):
+        return value or ""
+    return json.dumps(value, ensure_ascii=False, default=str)
+
+
+def _pairs(values: Any) -> list[tuple[str, Any]]:
+    return list(values.items()) if isinstance(values, dict) else []
+
+
+def _listed(values: Any) -> str:
+    said = ((name, value) for name, value in _pairs(values) if value is not None)
+    return ", ".join(f"{name} {_text(value)}" for name, value in said)
+
+
+_NAMED: Final = 200  # left-out cases that the page names
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """A sentence, and the cases it is about, as far as there is room."""
+
+    text: str
+    cases: tuple[tuple[str, str], ...] = ()
+    more: int = 0
+
+
+def notices(material: Material) -> list[Notice]:
+    """Cases and images left out, captions cut, notes of models, and runs on different data."""
+    told: dict[Notice, list[str]] = {}  # what holds of several runs is said once
+    for label, run in material.runs.items():
+        for part in run.parts.values():
+            for notice in _of_part(part):
+                told.setdefault(notice, []).append(label)
+        for note in _notes(run):
+            told.setdefault(Notice(note), []).append(label)
+    everyone = len(material.runs) > 1
+    found = []
+    for notice, labels in told.items():
+        whole = everyone and len(labels) == len(material.runs)
+        who = "all runs" if whole else ", ".join(labels)
+        found.append(replace(notice, text=f"{who}: {notice.text}"))
+    return [*found, *_unlike(material)]
+
+
+def _of_part(part: Part) -> Iterator[Notice]:
+    where = part.benchmark
+    if part.absent:
+        yield _named(
+            f"{where}, the data were not the whole benchmark ({describe_absent(part.absent)}).",
+            [(one.what, one.reason) for one in part.absent],
+        )
+    if part.left_out:
+        total = len(part.left_out) + len(part.cases)
+        yield _named(
+            f"{where}, {len(part.left_out):,} of {total:,} cases were left out "
+            f"({reasons(part.left_out)}); the numbers are those of the other {len(part.cases):,}.",
+            part.left_out,
+        )
+    if part.lost_images:
+        lost = len(part.lost_images)
+        total = lost + int(part.cases.image_counts[gallery_rows(part.cases)].sum())
+        yield _named(
+            f"{where}, {lost:,} of {total:,} images were left out, with the captions that are "
+            f"theirs alone ({reasons(part.lost_images)}).",
+            part.lost_images,
+        )
+    if part.cut_captions:
+        yield Notice(
+            f"{where}, {part.cut_captions:,} captions were longer than the model's context and "
+            "were cut, as the protocol does."
+        )
+
+
+def _named(text: str, cases: Sequence[tuple[str, str]]) -> Notice:
+    return Notice(text, tuple(cases[:_NAMED]), max(0, len(cases) - _NAMED))
+
+
+def _notes(run: Run) -> list[str]:
+    info = run.manifest.get("model_info")
+    notes = info.get("notes", ()) if isinstance(info, dict) else ()
+    return [str(note) for note in notes]
+
+
+def _unlike(material: Material) -> Iterator[Notice]:
+    """Numbers that stand in one column and were not made from the same question."""
+    for benchmark, several in material.benchmarks.items():
+        if len({scored.protocol for scored in several}) > 1:
+            names = ", ".join(f"{s.label}: {s.protocol.name}" for s in several)
+            yield Notice(
+                f"{benchmark}: the runs used different protocols ({names}); they are not tested "
+                "against each other."
+            )
+        hashes = {scored.part.data_hash for scored in several if scored.part.data_hash}
+        if len(hashes) > 1:
+            yield Notice(
+                f"{benchmark}: the runs were asked for different cases (see the data hashes "
+                "below); they are tested on the cases that both scored."
+            )
+    for label, run in material.runs.items():
+        missing = [name for name in material.benchmarks if name not in run.parts]
+        if missing:
+            yield Notice(f"{label} was not evaluated on {', '.join(missing)}.")

@@ -1,0 +1,207 @@
+"""The page: one self-contained HTML file of some runs, or of two side by side."""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final
+
+from counterpoint._util.progress import Progress, Quiet
+from counterpoint.metrics import RESAMPLES, TIES, TIES_MEANING, Protocol, heading, is_baseline
+from counterpoint.reports.examples import COUNT, examples
+from counterpoint.reports.findings import findings, meanings
+from counterpoint.reports.formats import as_csv, ties_notes
+from counterpoint.reports.gathering import Material, Shared, gather, shared
+from counterpoint.reports.notices import Made, Notice, notices, page_facts, run_facts
+from counterpoint.reports.numbers import is_main, numbers_of, written
+from counterpoint.reports.papers import Papers, beside_papers
+from counterpoint.reports.showing import BUDGET, Album
+from counterpoint.reports.table import Tables, tables
+from counterpoint.runs import Run, compare
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+    from counterpoint.runs import Difference
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What a report may be told. `called` says what papers call a run's model."""
+
+    protocol: Protocol | None = None
+    title: str = ""
+    all_metrics: bool = False
+    examples: int = COUNT
+    image_bytes: int = BUDGET
+    resamples: int = RESAMPLES
+    called: Mapping[str, str] = field(default_factory=dict)
+    made: Made = field(default_factory=Made)
+    progress: Progress = field(default_factory=Quiet)
+
+
+def report_tables(runs: Sequence[Run], options: Options | None = None) -> Tables:
+    """The table alone, for `formats`."""
+    return _numbers(shared(_baselines_last(runs)), options or Options())[1]
+
+
+def report_page(runs: Sequence[Run], options: Options | None = None) -> str:
+    """The HTML of a report."""
+    chosen = options or Options()
+    material, made = _numbers(shared(_baselines_last(runs)), chosen)
+    return _render(material, made, chosen, chosen.title or _title(material))
+
+
+def compare_page(
+    a: Run, b: Run, options: Options | None = None, found: Sequence[Difference] | None = None
+) -> str:
+    """The HTML of two runs side by side: their paired differences, then what a report has.
+
+    `found` is what `compare` says of them, if that is known already.
+    """
+    chosen = options or Options()
+    if found is None:
+        advance = chosen.progress.start("comparing", 1)
+        found = compare(a, b, chosen.protocol, resamples=chosen.resamples)
+        advance(1)
+    both = shared([a, b])
+    material, made = _numbers(both, chosen)
+    one, two = material.labels
+    title = chosen.title or f"{one} and {two}"
+    return _render(material, made, chosen, title, both.differences(found))
+
+
+def _numbers(given: Shared, options: Options) -> tuple[Material, Tables]:
+    material = gather(given.runs, options.protocol, options.progress)
+    numbers = numbers_of(
+        material,
+        (lambda metric: True) if options.all_metrics else is_main,
+        resamples=options.resamples,
+        progress=options.progress,
+    )
+    called = {given.models.get(name, name): theirs for name, theirs in options.called.items()}
+    papers = beside_papers(material, numbers, called, options.progress)
+    return material, tables(material, numbers, papers)
+
+
+def _baselines_last(runs: Sequence[Run]) -> list[Run]:
+    return sorted(runs, key=lambda run: is_baseline(run.model))
+
+
+def _title(material: Material) -> str:
+    runs, benchmarks = len(material.runs), len(material.benchmarks)
+    models = "1 model" if runs == 1 else f"{runs} models"
+    return f"{models} on {'1 benchmark' if benchmarks == 1 else f'{benchmarks} benchmarks'}"
+
+
+def _render(
+    material: Material,
+    made: Tables,
+    options: Options,
+    title: str,
+    found: Sequence[Difference] | None = None,
+) -> str:
+    from counterpoint.reports import differences
+    from counterpoint.reports.choosing import opposed
+    from counterpoint.reports.figures.every import figures
+
+    drawn, omitted = figures(material, made.numbers, options.progress)
+    album = Album(options.image_bytes)
+    names = material.labels
+    shown = examples(
+        material,
+        album,
+        count=options.examples,
+        chooser=None
+        if found is None
+        else lambda outcomes, count: opposed(outcomes, (names[0], names[1]), count),
+        progress=options.progress,
+    )
+    sides: list[Any] = []
+    if found is not None:
+        sides = differences.sides(found, every=options.all_metrics)
+        drawn = [*differences.gaps(found, (names[0], names[1])), *drawn]
+    return (
+        environment()
+        .get_template("report.html")
+        .render(
+            title=title,
+            material=material,
+            notices=[*notices(material), *_picture_notices(album)],
+            findings=findings(material, made.numbers, found),
+            meanings=meanings(made.metrics),
+            ties_notes=ties_notes(made.whole),
+            ties_mark=TIES,
+            ties_meaning=TIES_MEANING,
+            tables=made,
+            table_csv=as_csv(made),
+            beside=_besides(made.papers),
+            sides=sides,
+            sides_csv="" if found is None else differences.as_data(found).csv,
+            figures=drawn,
+            omitted=omitted,
+            examples=shown,
+            page_facts=page_facts(options.made),
+            run_facts=run_facts(material),
+        )
+    )
+
+
+def _picture_notices(album: Album) -> list[Notice]:
+    found = []
+    if album.lost:
+        found.append(f"Images of examples that could not be read: {album.lost:,}; each says why.")
+    if album.full:
+        found.append(f"Images of examples left out to keep the page small: {album.full:,}.")
+    return [Notice(text) for text in found]
+
+
+def _besides(papers: Papers) -> list[dict[str, str]]:
+    """The published values as they are written."""
+    return [
+        {
+            "model": beside.model,
+            "benchmark": beside.benchmark,
+            "group": beside.group,
+            "metric": heading(beside.metric),
+            "average": beside.average,
+            "ours": written(beside.metric, beside.ours),
+            "published": written(beside.metric, beside.published),
+            "verdict": beside.verdict or "another average",
+            "source": f"{beside.called}: {beside.source}",
+            "note": beside.note,
+        }
+        for beside in papers.all()
+    ]
+
+
+@cache
+def environment() -> Environment:
+    """Jinja2 with everything escaped and nothing undefined."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    made = Environment(
+        loader=PackageLoader("counterpoint.reports"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters["csv_uri"] = csv_uri
+    made.filters["file_name"] = file_name
+    return made
+
+
+def csv_uri(text: str) -> str:
+    """A CSV file as an address: the page holds it, a click saves it."""
+    return f"data:text/csv;charset=utf-8;base64,{base64.b64encode(text.encode()).decode()}"
+
+
+_NAME: Final = re.compile(r"[^A-Za-z0-9._-]+")
+
+
+def file_name(text: str) -> str:
+    return _NAME.sub("-", text).strip("-.") or "table"

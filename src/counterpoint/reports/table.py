@@ -1,0 +1,252 @@
+"""The table: models by benchmarks by metrics, cut into sheets that fit a page."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Final, Literal
+
+from counterpoint.metrics import (
+    ALL,
+    HEADINGS,
+    METRICS,
+    REST,
+    WHOLE,
+    hangs_on_ties,
+    heading,
+    is_baseline,
+    ties_by_model,
+)
+from counterpoint.reports.gathering import Material
+from counterpoint.reports.numbers import Number, Standing, is_human, written
+from counterpoint.reports.papers import Papers
+
+_WIDTH: Final = 7  # columns of numbers of a sheet; a benchmark with more has a sheet of its own
+_GROUPS: Final = 40  # shown in the page; the CSV has them all
+
+Kind = Literal["model", "baseline", "human", "chance", "published human"]
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One number as it is written. `published` is what a paper says of the same."""
+
+    value: str = ""
+    reach: str = ""  # half of the interval's width
+    standing: Standing = ""
+    ties: bool = False  # the number hangs on them
+    published: str = ""
+    differs: bool = False
+    says: str = ""  # all of it in words
+
+    @property
+    def empty(self) -> bool:
+        return not self.value
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    name: str
+    kind: Kind
+    cells: list[Cell]
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """A benchmark (or a group of one) over its metrics."""
+
+    benchmark: str
+    group: str
+    metrics: list[str]
+    footnote: str
+    cases: str
+
+    @property
+    def title(self) -> str:
+        if self.group == REST:
+            return f"{self.benchmark}, {REST}"
+        return self.benchmark if self.group == ALL else self.group
+
+
+@dataclass(frozen=True, slots=True)
+class Sheet:
+    heads: list[Head]
+    lines: list[Line]
+    ties: dict[str, str]  # how many there are, by model
+
+    @property
+    def marked(self) -> bool:
+        """Whether a number of it hangs on ties."""
+        return any(cell.ties for line in self.lines for cell in line.cells)
+
+    @property
+    def columns(self) -> list[str]:
+        return [heading(metric) for head in self.heads for metric in head.metrics]
+
+    @property
+    def lower(self) -> list[bool]:
+        """Of each column, whether less is better."""
+        return [METRICS[m].better == "lower" for head in self.heads for m in head.metrics]
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """`groups` has, by benchmark, a sheet for each group that is shown, and how many are not."""
+
+    whole: list[Sheet]
+    groups: dict[str, list[Sheet]]
+    left_out: dict[str, int]
+    footnotes: dict[str, str]
+    numbers: list[Number]
+    papers: Papers = field(repr=False)
+
+    @property
+    def metrics(self) -> list[str]:
+        """Those of its columns, each once."""
+        return list(
+            dict.fromkeys(m for sheet in self.whole for head in sheet.heads for m in head.metrics)
+        )
+
+
+def tables(material: Material, numbers: Sequence[Number], papers: Papers) -> Tables:
+    marks = _footnotes(material)
+    by_place: dict[tuple[str, str], list[Number]] = {}
+    for number in numbers:
+        by_place.setdefault((number.benchmark, number.group), []).append(number)
+    whole = [_head(place, mine, marks) for place, mine in by_place.items() if place[1] in WHOLE]
+    sheets = [_sheet(heads, by_place, material, papers) for heads in _packed(whole)]
+    groups: dict[str, list[Sheet]] = {}
+    left_out = {}
+    for benchmark in material.benchmarks:
+        places = [p for p in by_place if p[0] == benchmark and p[1] not in WHOLE]
+        large = sorted(places, key=lambda p: -max(n.n for n in by_place[p]))[:_GROUPS]
+        shown = [p for p in places if p in large]
+        if shown:
+            groups[benchmark] = [
+                _sheet([_head(p, by_place[p], marks)], by_place, material, papers) for p in shown
+            ]
+            left_out[benchmark] = len(places) - len(shown)
+    notes = {mark: text for marks_ in marks.values() for mark, text in marks_}
+    return Tables(sheets, groups, left_out, notes, list(numbers), papers)
+
+
+def _footnotes(material: Material) -> dict[str, list[tuple[str, str]]]:
+    """By benchmark the protocols in use, each with its mark; one mark for one protocol."""
+    known: dict[str, str] = {}
+    found: dict[str, list[tuple[str, str]]] = {}
+    for benchmark, several in material.benchmarks.items():
+        for text in dict.fromkeys(scored.protocol.describe() for scored in several):
+            mark = known.setdefault(text, _letters(len(known)))
+            found.setdefault(benchmark, []).append((mark, text))
+    return found
+
+
+def _letters(number: int) -> str:
+    """a, b, ..., z, aa, ab, ..."""
+    rest, last = divmod(number, 26)
+    return ("" if rest == 0 else _letters(rest - 1)) + chr(ord("a") + last)
+
+
+def _head(
+    place: tuple[str, str], mine: list[Number], marks: dict[str, list[tuple[str, str]]]
+) -> Head:
+    present = dict.fromkeys(number.metric for number in mine)
+    metrics = [name for name in HEADINGS if name in present]
+    metrics += [name for name in present if name not in HEADINGS]
+    counts = sorted({number.n for number in mine if number.metric == metrics[0]})
+    cases = " to ".join(f"{count:,}" for count in dict.fromkeys((counts[0], counts[-1])))
+    return Head(*place, metrics, ", ".join(mark for mark, _ in marks[place[0]]), cases)
+
+
+def _packed(heads: list[Head]) -> list[list[Head]]:
+    """Benchmarks side by side, as many as fit."""
+    packs: list[list[Head]] = []
+    for head in heads:
+        width = sum(len(other.metrics) for other in packs[-1]) if packs else _WIDTH
+        if packs and width + len(head.metrics) <= _WIDTH:
+            packs[-1].append(head)
+        else:
+            packs.append([head])
+    return packs
+
+
+def _sheet(
+    heads: list[Head],
+    by_place: dict[tuple[str, str], list[Number]],
+    material: Material,
+    papers: Papers,
+) -> Sheet:
+    known = {
+        (n.model, n.benchmark, n.group, n.metric): n
+        for head in heads
+        for n in by_place[head.benchmark, head.group]
+    }
+    places = [(head, metric) for head in heads for metric in head.metrics]
+    lines = []
+    for label, run in material.runs.items():
+        cells = [
+            _cell(known.get((label, head.benchmark, head.group, metric)), papers)
+            for head, metric in places
+        ]
+        if not all(cell.empty for cell in cells):
+            lines.append(Line(label, _kind(run.model), cells))
+    human = [_human(papers, head, metric) for head, metric in places]
+    if not all(cell.empty for cell in human):
+        lines.append(Line("human (published)", "published human", human))
+    chances = [_chance(list(known.values()), head, metric) for head, metric in places]
+    if not all(cell.empty for cell in chances):
+        lines.append(Line("chance", "chance", chances))
+    return Sheet(heads, lines, ties_by_model(known.values()))
+
+
+def _kind(model: str) -> Kind:
+    if is_human(model):
+        return "human"
+    return "baseline" if is_baseline(model) else "model"
+
+
+def _cell(number: Number | None, papers: Papers) -> Cell:
+    if number is None:
+        return Cell()
+    name = number.metric
+    low, high = written(name, number.ci_low), written(name, number.ci_high)
+    beside = papers.main(number)
+    said = {"best": "best", "tied": "tied with the best", "untested": "not tested"}
+    says = [
+        f"95% interval {low} to {high}",
+        f"{number.n:,} values",
+        f"{number.ties:,} hang on a tie",
+    ]
+    says += [said[number.standing]] if number.standing else []
+    if beside is not None:
+        says.append(f"published: {written(name, beside.published)}, {beside.source}")
+    return Cell(
+        written(name, number.value),
+        written(name, (number.ci_high - number.ci_low) / 2),
+        number.standing,
+        hangs_on_ties(number),
+        "" if beside is None else written(name, beside.published),
+        beside is not None and beside.verdict == "differs",
+        "; ".join(says),
+    )
+
+
+def _human(papers: Papers, head: Head, metric: str) -> Cell:
+    beside = papers.human.get((head.benchmark, head.group, metric))
+    if beside is None:
+        return Cell()
+    note = f"{beside.source}. {beside.note}".strip()
+    return Cell(written(metric, beside.published), says=note)
+
+
+def _chance(numbers: list[Number], head: Head, metric: str) -> Cell:
+    place = (head.benchmark, head.group, metric)
+    mine = [n.chance for n in numbers if (n.benchmark, n.group, n.metric) == place]
+    found = sorted({chance for chance in mine if chance is not None})
+    if not found:
+        return Cell()
+    apart = any(high - low > 5e-4 for low, high in pairwise(found))
+    if apart:  # runs lack different cases, so that their chance differs
+        return Cell(f"{written(metric, found[0])} to {written(metric, found[-1])}")
+    return Cell(written(metric, found[0]))

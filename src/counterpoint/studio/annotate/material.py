@@ -1,0 +1,220 @@
+"""What a campaign is made of: a benchmark, a case file or a run, or else a pairs file."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import polars as pl
+
+from counterpoint._util.errors import CounterpointError, DataError
+from counterpoint.benchmarks import load_benchmark
+from counterpoint.cases import Case, Cases, ImageRef
+from counterpoint.evaluation import prepare
+from counterpoint.metrics import get_protocol
+from counterpoint.runs import file_digest, load_run
+from counterpoint.studio.annotate.kinds import RANK, Kind
+from counterpoint.studio.annotate.questions import Subject, chance, lasting
+
+_PAIR: Final = ("source", "image", "box", "caption", "text", "kind", "type", "subtype")
+_IMAGES: Final = ("text_images", "text_image")
+_CANDIDATES: Final = 4
+
+
+@dataclass(slots=True)
+class Material:
+    """What can be judged. `about` is kept with the campaign; `left_out` counts by reason."""
+
+    subjects: list[Subject]
+    about: dict[str, Any]
+    left_out: Counter[str] = field(default_factory=Counter)
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which part of a source: at most `limit` cases, chosen by `seed`; where things are."""
+
+    limit: int | None = None
+    seed: int = 0
+    data: Path | None = None
+    images: Path | None = None  # of a pairs file; else where it says
+    benchmark: str | None = None  # of a run that has several
+
+
+def read_material(source: str, kind: Kind, wanted: Wanted) -> Material:
+    """The cases of a source, by benchmark id or path."""
+    path = Path(source)
+    if _is_pairs(path):
+        return _from_pairs(path, kind, wanted)
+    if path.is_dir():
+        return _from_run(path, wanted)
+    known, cases = load_benchmark(source, wanted.data)
+    protocol = get_protocol(known.protocol)
+    name = path.name if path.is_file() else source
+    return _from_cases(prepare(cases, protocol, wanted.limit), name, protocol.name, source)
+
+
+def _is_pairs(path: Path) -> bool:
+    if path.suffix != ".parquet" or not path.is_file():
+        return False
+    try:
+        columns = pl.scan_parquet(path, glob=False).collect_schema().names()
+    except pl.exceptions.PolarsError as error:
+        raise DataError(f"{path}: not a readable table: {str(error).splitlines()[0]}.") from None
+    return {"caption", "text", "kind"} <= set(columns)
+
+
+def _from_run(path: Path, wanted: Wanted) -> Material:
+    if not (path / "run.json").is_file():  # and do not search all that is below it
+        raise DataError(f"{path}: no run folder (no run.json); name the folder of one run.")
+    run = load_run(path)
+    names = [wanted.benchmark] if wanted.benchmark else list(run.parts)
+    if len(names) > 1 or names[0] not in run.parts:
+        raise CounterpointError(
+            f"{path}: choose one of its benchmarks with --benchmark: {', '.join(run.parts)}."
+        )
+    part = run.parts[names[0]]
+    cases = part.cases if wanted.limit is None else part.cases.limit(wanted.limit)
+    return _from_cases(cases, part.benchmark, part.protocol.name, str(path))
+
+
+def _from_cases(cases: Cases, benchmark: str, protocol: str, source: str) -> Material:
+    root = None if cases.root is None else str(cases.root.absolute())
+    subjects = []
+    for row in range(len(cases)):
+        case = lasting(cases.case(row))
+        subjects.append(Subject(case, (root,) * len(case.images)))
+    about = {
+        "type": "cases",
+        "source": source,
+        "benchmark": benchmark,
+        "protocol": protocol,
+        "data_hash": cases.content_hash(),
+    }
+    return Material(subjects, about)
+
+
+# --- pairs -------------------------------------------------------------------------------------
+
+
+def _from_pairs(path: Path, kind: Kind, wanted: Wanted) -> Material:
+    from counterpoint.generation import read_about, read_pairs
+
+    table = pl.concat(frame.select(*_PAIR, *_IMAGES) for frame in read_pairs(path))
+    table = table.with_row_index("row")
+    said = read_about(path).get("root")
+    root = wanted.images or (Path(said) if isinstance(said, str) and said else path.parent)
+    folders = (str(root.absolute()), str(path.absolute().parent))
+    about = {
+        "type": "pairs",
+        "source": str(path.absolute()),
+        "digest": file_digest(path),
+        "benchmark": path.name,
+        "protocol": "strict",
+        "data_hash": "",
+    }
+    made = Material([], about)
+    fit = _fitting(table, kind, made.left_out)
+    make = _ranked if RANK in kind.asks else _single
+    subjects = list(make(fit, kind, folders, made.left_out))
+    if wanted.limit is not None and wanted.limit < len(subjects):
+        rng = chance(wanted.seed, "sample")
+        chosen = sorted(rng.choice(len(subjects), wanted.limit, replace=False).tolist())
+        subjects = [subjects[number] for number in chosen]
+    made.subjects = subjects
+    return made
+
+
+def _fitting(table: pl.DataFrame, kind: Kind, left_out: Counter[str]) -> pl.DataFrame:
+    """The rows of which the kind can ask something; the others are counted."""
+    needs: list[tuple[str, pl.Expr]] = []
+    if RANK not in kind.asks:
+        needs.append(("positives", pl.col("kind") == "negative"))
+    if kind.name == "best-image":
+        needs.append(("without candidate images", pl.col("text_images").list.len() > 0))
+    else:
+        needs.append(("without an image", pl.col("image").is_not_null()))
+        if kind.name not in ("image-to-text", "rank"):
+            needs.append(("without a chosen image of the text", pl.col("text_image").is_not_null()))
+    for reason, keep in needs:
+        kept = table.filter(keep)
+        if len(kept) < len(table):
+            left_out[f"pairs: {reason}"] += len(table) - len(kept)
+        table = kept
+    return table
+
+
+def _single(
+    table: pl.DataFrame, kind: Kind, folders: tuple[str, str], left_out: Counter[str]
+) -> Iterator[Subject]:
+    """A case for each pair."""
+    del left_out
+    for row in table.iter_rows(named=True):
+        groups = (_label(row),)
+        rows = (row["row"],)
+        id, cluster = f"{row['source']}#{row['row']}", row["image"] or row["source"]
+        if kind.name == "best-image":
+            images = [ImageRef(image["path"]) for image in row["text_images"][:_CANDIDATES]]
+            truth = ((True,),) * len(images)
+            case = Case(id, tuple(images), (row["text"],), truth, groups, cluster)
+            yield Subject(case, (folders[1],) * len(images), rows)
+            continue
+        captions, image = (row["caption"], row["text"]), _image(row)
+        if kind.name == "image-to-text":
+            case = Case(id, (image,), captions, ((True, False),), groups, cluster)
+            yield Subject(case, folders[:1], (-1, *rows))
+            continue
+        images = [image, ImageRef(row["text_image"])]
+        case = Case(id, tuple(images), captions, ((True, False), (False, True)), groups, cluster)
+        yield Subject(case, folders, (-1, *rows))
+
+
+def _ranked(
+    table: pl.DataFrame, kind: Kind, folders: tuple[str, str], left_out: Counter[str]
+) -> Iterator[Subject]:
+    """A case for each caption: itself, its positives, its negatives."""
+    del kind
+    key = ["source", "caption", "image"]
+    for part in table.partition_by(key, maintain_order=True):
+        rows = part.unique("text", keep="first", maintain_order=True)
+        ordered = rows.sort(pl.col("kind") == "negative", maintain_order=True)
+        if len(ordered) > RANK.most - 1:
+            left_out["texts: more than can be ranked"] += len(ordered) - RANK.most + 1
+            ordered = _spread(ordered, RANK.most - 1)
+        first = ordered.row(0, named=True)
+        captions = (first["caption"], *ordered["text"].to_list())
+        truth = (True, *(ordered["kind"] == "positive").to_list())
+        id = f"{first['source']}#{first['row']}"
+        negative = ordered.filter(pl.col("kind") == "negative").head(1).to_dicts()
+        groups = (_label(negative[0] if negative else first),)
+        case = Case(id, (_image(first),), captions, (truth,), groups, first["image"])
+        yield Subject(case, folders[:1], (-1, *ordered["row"].to_list()))
+
+
+def _spread(rows: pl.DataFrame, most: int) -> pl.DataFrame:
+    """Positives and negatives in turn until there are enough, then in order again."""
+    turn = pl.int_range(pl.len()).over("kind")
+    return (
+        rows.with_columns(turn=turn)
+        .sort("turn", maintain_order=True)
+        .head(most)
+        .sort(pl.col("kind") == "negative", maintain_order=True)
+    )
+
+
+def _image(row: dict[str, Any]) -> ImageRef:
+    box = row["box"]
+    return ImageRef(row["image"], None if box is None else (box[0], box[1], box[2], box[3]))
+
+
+def _label(row: dict[str, Any]) -> str:
+    return f"{row['type']}/{row['subtype']}" if row["subtype"] else str(row["type"])
+
+
+def described(about: dict[str, Any]) -> str:
+    """A campaign's source in words."""
+    what = "pairs" if about["type"] == "pairs" else "cases"
+    return f"{what} of {about['benchmark']}"

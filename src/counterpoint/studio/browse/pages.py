@@ -1,0 +1,243 @@
+"""The pages of Browse, for the admin alone: they show what lies on this machine."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from fastapi import APIRouter, Depends
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response
+
+from counterpoint.cases import ImageRef
+from counterpoint.images import Picture
+from counterpoint.metrics import heading
+from counterpoint.studio.browse.filters import (
+    DIFFER,
+    PER_PAGE,
+    Filter,
+    by_outcome,
+    chosen_rows,
+    read_filter,
+    with_outcome,
+)
+from counterpoint.studio.browse.index import Index, name_of
+from counterpoint.studio.browse.library import Library, Listed
+from counterpoint.studio.browse.numbers import numbers_table
+from counterpoint.studio.browse.views import (
+    Matrix,
+    caption_views,
+    case_view,
+    counts,
+    gallery_query,
+    image_views,
+    is_large,
+    matrix,
+)
+from counterpoint.studio.pictures import LARGE, SMALL, Gallery
+from counterpoint.studio.security import Refused
+from counterpoint.studio.web import (
+    Number,
+    Web,
+    push_url,
+    require_admin,
+    url,
+    wants_fragment,
+    whole_number,
+)
+
+# --- The list of cases: what passes the filter, a page at a time --------------------------------
+
+
+def fitted(library: Library, asked: Filter) -> tuple[Filter, Listed, Index]:
+    """The filter with run and benchmark filled in, without what no longer fits these.
+
+    Somebody who chooses another benchmark still has the old one's group in the form.
+    """
+    run = library.run(asked.run) if asked.run else None
+    if run is None or (asked.benchmark and asked.benchmark not in run.benchmarks):
+        run = _first(library, asked.benchmark)
+    benchmark = asked.benchmark or run.benchmarks[0]
+    index = library.index(run, benchmark)
+    others = {listed.key for listed in library.having(benchmark)} - {run.key}
+    other = asked.other if asked.other in others else ""
+    found = replace(
+        asked,
+        run=run.key,
+        benchmark=benchmark,
+        group=asked.group if asked.group in index.members else "",
+        metric=asked.metric if asked.metric in index.counted else "",
+        other=other,
+        differ=asked.differ if other else "",
+    )
+    return found, run, index
+
+
+def _first(library: Library, benchmark: str) -> Listed:
+    """The first run that has the benchmark and can be shown."""
+    refused = Refused("No run has such a benchmark.", 404)
+    for run in library.having(benchmark) if benchmark else library.runs():
+        try:
+            library.index(run, benchmark or run.benchmarks[0])
+        except Refused as error:
+            refused = error
+        else:
+            return run
+    raise refused
+
+
+def found_rows(library: Library, filter: Filter, index: Index) -> np.ndarray:
+    """The rows that pass, whatever their outcome."""
+    other = None
+    if filter.other:
+        other = library.index(library.run(filter.other), filter.benchmark)
+    return chosen_rows(filter, index, other)
+
+
+def list_context(library: Library, asked: Filter) -> dict[str, Any]:
+    """What the template shows; without any run, only that."""
+    runs = library.runs()
+    if not runs:
+        return {"run": None, "refused": library.refused()}
+    filter, run, index = fitted(library, asked)
+    passing = found_rows(library, filter, index)
+    rows = with_outcome(passing, index, filter.outcome)
+    pages = max(1, -(-len(rows) // PER_PAGE))
+    filter = replace(filter, page=min(filter.page, pages))
+    first = (filter.page - 1) * PER_PAGE
+    shown = rows[first : first + PER_PAGE].tolist()
+    return {
+        "filter": filter,
+        "run": run,
+        "other": library.run(filter.other) if filter.other else None,
+        "runs": library.having(filter.benchmark),
+        "benchmarks": sorted({name for listed in runs for name in listed.benchmarks}),
+        "groups": {label: len(members) for label, members in index.members.items()},
+        "metrics": {name: heading(name) for name in index.counted},
+        "differ": DIFFER,
+        "outcomes": by_outcome(passing, index),
+        "passing": len(passing),
+        "found": len(rows),
+        "first": first,
+        "pages": pages,
+        "cases": [case_view(run, index, row) for row in shown],
+    }
+
+
+# --- One case: its images, its captions, and the scores of every run that has it ----------------
+
+
+def case_context(library: Library, asked: Filter, case_id: str, image: str) -> dict[str, Any]:
+    """What the template shows of a case; `image` is the number of a gallery's image, from 1."""
+    filter, run, index = fitted(library, asked)
+    row = index.row_of(case_id)
+    if row is None:
+        raise Refused("This run has no such case.", 404)
+    context = {
+        "filter": filter,
+        "run": run,
+        "case_id": case_id,
+        "row": row,
+        "outcome": name_of(index.outcomes[row]),
+        **_neighbours(library, filter, index, row),
+    }
+    if is_large(index, row):
+        number = whole_number(image, counts(index, row)[0], 1) or 1
+        query = gallery_query(run, index, row, number - 1)
+        groups = tuple(index.part.cases.frame["groups"][row])
+        return {**context, "query": query, "groups": groups, "captions": counts(index, row)[1]}
+    case = index.part.cases.case(row)
+    matrices, failures = _every_run(library, filter.benchmark, index, row)
+    return {
+        **context,
+        "query": None,
+        "groups": case.groups,
+        "images": image_views(run, index, row, case),
+        "captions": caption_views(case),
+        "matrices": matrices,
+        "failures": failures,
+    }
+
+
+def _neighbours(library: Library, filter: Filter, index: Index, row: int) -> dict[str, Any]:
+    """The ids of the cases before and after this one in the list it was found in."""
+    rows = with_outcome(found_rows(library, filter, index), index, filter.outcome)
+    place = int(np.searchsorted(rows, row))
+    inside = place < len(rows) and rows[place] == row
+    before = rows[place - 1] if place > 0 else None
+    after = rows[place + inside] if place + inside < len(rows) else None
+    ids = index.part.cases.ids
+    return {
+        "before": None if before is None else ids[int(before)],
+        "after": None if after is None else ids[int(after)],
+        "place": place + 1 if inside else None,
+        "found": len(rows),
+    }
+
+
+def _every_run(
+    library: Library, benchmark: str, index: Index, row: int
+) -> tuple[list[Matrix], list[tuple[Listed, str]]]:
+    """The scores of each run that has the very same case, and the runs that cannot be read."""
+    matrices: list[Matrix] = []
+    failures: list[tuple[Listed, str]] = []
+    for listed in library.having(benchmark):
+        try:
+            theirs = library.index(listed, benchmark)
+        except Refused as error:
+            failures.append((listed, str(error)))
+            continue
+        same = np.flatnonzero(theirs.contents == index.contents[row])
+        if len(same):
+            matrices.append(matrix(listed, theirs, int(same[0])))
+    return matrices, failures
+
+
+def browse_router(web: Web, library: Library, gallery: Gallery) -> APIRouter:
+    """`/numbers`, `/browse`, `/browse/case` and the pictures of cases."""
+    router = APIRouter(dependencies=[Depends(require_admin)])
+
+    @router.get("/numbers")
+    def numbers(request: Request, benchmark: str = "") -> Response:
+        if not library.having(benchmark):
+            raise Refused("No run has such a benchmark.", 404)
+        table = numbers_table(library, benchmark)
+        return web.fragment(request, "browse_numbers.html", table=table)
+
+    @router.get("/browse")
+    def browse(request: Request) -> Response:
+        context = list_context(library, read_filter(request.query_params))
+        part = wants_fragment(request)
+        template = "browse_cases.html" if part else "browse_list.html"
+        response = web.page(request, template, **context)
+        if part and context["run"] is not None:
+            push_url(request, response, url("/browse", **context["filter"].query()))
+        return response
+
+    @router.get("/browse/case")
+    def case(request: Request, case: str = "", image: str = "") -> Response:
+        asked = read_filter(request.query_params)
+        context = case_context(library, asked, case, image)
+        return web.page(request, "browse_case.html", **context)
+
+    @router.get("/browse/picture/{key}/{row}/{number}")
+    async def picture(
+        request: Request, key: str, row: Number, number: Number, benchmark: str = "", size: str = ""
+    ) -> Response:
+        found = await run_in_threadpool(held_picture, library, key, benchmark, row, number)
+        return await gallery.response(request, found, SMALL if size == "small" else LARGE)
+
+    return router
+
+
+def held_picture(library: Library, key: str, benchmark: str, row: int, number: int) -> Picture:
+    """The picture that a case of a run refers to; Refused (404) if there is none."""
+    index = library.index(library.run(key), benchmark)
+    cases = index.part.cases
+    if not 0 <= row < len(cases) or not 0 <= number < counts(index, row)[0]:
+        raise Refused("There is no such image.", 404)
+    value = cases.frame["images"][row][number]
+    box = None if value["box"] is None else tuple(value["box"])
+    return Picture(ImageRef(value["path"], box), cases.root)

@@ -1,1 +1,0 @@
-"""Training with hard positives and hard negatives: recipes, losses, data, the loop."""

@@ -1,0 +1,8 @@
+"""Training with hard positives and hard negatives: recipes, losses, data, the loop.
+
+Knows pairs, open_clip models, and evaluation for the table at the end.
+"""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,0 +1,146 @@
+"""From a recipe to what the loop works on."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from copy import deepcopy
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor, nn
+
+from counterpoint._util.progress import Progress
+from counterpoint.models.openclip import OpenClip
+from counterpoint.training.data.base import TrainingData
+from counterpoint.training.data.opening import open_data
+from counterpoint.training.model import (
+    Towers,
+    Trained,
+    blocks,
+    compile_blocks,
+    groups,
+    open_start,
+    prepare,
+)
+from counterpoint.training.processes import Ranks
+from counterpoint.training.recipe import Recipe, terms_of
+from counterpoint.training.steps import Loss, Stepper, needs_start
+from counterpoint.training.updating import autocast
+
+
+@dataclass(slots=True)
+class Run:
+    """Everything that a step reads or changes. `averaged`: by name, the moving averages.
+
+    `origin`: the start's weights, where the result is to be mixed with them.
+    """
+
+    recipe: Recipe
+    ranks: Ranks
+    trained: Trained
+    stepper: Stepper
+    loss: Loss
+    optimiser: torch.optim.Optimizer
+    data: TrainingData
+    steps: int
+    fingerprint: str  # of the start
+    averaged: dict[str, Tensor] = field(default_factory=dict)
+    origin: dict[str, Tensor] = field(default_factory=dict)
+
+    @property
+    def parameters(self) -> dict[str, nn.Parameter]:
+        return self.trained.trainable()
+
+
+def build(recipe: Recipe, ranks: Ranks, progress: Progress | None = None) -> Run:
+    torch.manual_seed(recipe.seed)
+    start = open_start(recipe.model, ranks.device.type)
+    fingerprint = start.fingerprint
+    terms = terms_of(recipe.loss)
+    frozen = _frozen(start) if needs_start(terms) else None
+    origin = _origin(start) if recipe.wise < 1 else {}
+    trained = prepare(recipe, start)
+    data = open_data(
+        recipe.data,
+        start.transform,  # and not `preprocess`: the data takes it apart
+        start.tokenizer,
+        batch=recipe.batch,
+        seed=recipe.seed,
+        rank=ranks.rank,
+        world_size=ranks.size,
+        device=ranks.device,
+        pad=trained.towers.pad,
+        cut=start.cuts_padding,
+        progress=progress,
+    )
+    if not ranks.first:
+        data.problems.clear()  # so far those of the whole file, which every rank has opened
+    cast = autocast(recipe.precision, ranks.device)
+    if recipe.compile:
+        compile_blocks(trained.towers, recipe.model)
+    towers = _wrapped(trained.towers, recipe, ranks)
+    loss = Loss(terms, frozen, cast, recipe.cached_batch)
+    scaler = torch.amp.GradScaler(ranks.device.type) if recipe.precision == "fp16" else None
+    parameters = trained.trainable()
+    run = Run(
+        recipe,
+        ranks,
+        trained,
+        Stepper(towers, loss, recipe.cached_batch, cast, scaler),
+        loss,
+        _optimiser(recipe, parameters, ranks.device),
+        data,
+        _steps(recipe, data),
+        fingerprint,
+        origin=origin,
+    )
+    if recipe.ema is not None:
+        run.averaged = {name: p.detach().clone() for name, p in parameters.items()}
+    return run
+
+
+def _frozen(start: OpenClip) -> Towers:
+    """A copy of the start for the terms that compare with it."""
+    return Towers(start, deepcopy(start.model)).eval().requires_grad_(False)
+
+
+def _origin(start: OpenClip) -> dict[str, Tensor]:
+    return {n: w.detach().to("cpu", copy=True) for n, w in start.model.named_parameters()}
+
+
+def _steps(recipe: Recipe, data: TrainingData) -> int:
+    if recipe.steps is not None:
+        return recipe.steps
+    assert recipe.epochs is not None
+    return max(1, math.ceil(recipe.epochs * data.steps_per_epoch / recipe.accumulate))
+
+
+def _optimiser(
+    recipe: Recipe, parameters: dict[str, nn.Parameter], device: torch.device
+) -> torch.optim.Optimizer:
+    return torch.optim.AdamW(
+        groups(parameters, recipe.weight_decay),
+        lr=recipe.lr,
+        betas=recipe.betas,
+        eps=recipe.eps,
+        fused=device.type == "cuda" and not recipe.sharded,
+    )
+
+
+def _wrapped(towers: Towers, recipe: Recipe, ranks: Ranks) -> nn.Module:
+    if recipe.sharded:
+        from torch.distributed.fsdp import fully_shard
+
+        scale = {towers.clip.logit_scale}  # a scalar cannot be sharded; every rank has its gradient
+        for block in blocks(towers):
+            fully_shard(block)
+        fully_shard(towers, ignored_params=scale)
+        return towers
+    if ranks.size == 1:
+        return towers
+    device = [ranks.device] if ranks.device.type == "cuda" else None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # torch means to rename the option
+        # Buffers (masks, a ResNet's running means) are each rank's own; rank 0's are saved.
+        return nn.parallel.DistributedDataParallel(towers, device, broadcast_buffers=False)

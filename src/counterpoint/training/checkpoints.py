@@ -1,0 +1,337 @@
+"""Checkpoints: everything that the next step depends on, in a folder that is whole or not there.
+
+    checkpoints/step-00001000/state.json          step, position in the data, random states
+    checkpoints/step-00001000/weights.safetensors   trained weights, buffers, averaged weights
+    checkpoints/step-00001000/optimiser.safetensors
+
+Nothing is pickled. Frozen weights are not in it: they are the start's, whose fingerprint is.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor, distributed
+from torch.distributed.tensor import DTensor, distribute_tensor
+
+from counterpoint._util.errors import CounterpointError, RunError, reason
+from counterpoint._util.untrusted import parse_json, shortened, shown
+from counterpoint._util.writing import locked, whole_file, whole_folder
+from counterpoint.training.data.base import Problems
+from counterpoint.training.recipe import Recipe
+
+if TYPE_CHECKING:
+    from counterpoint.training.building import Run
+
+
+FOLDER: Final = "checkpoints"
+_STATE, _WEIGHTS, _OPTIMISER = "state.json", "weights.safetensors", "optimiser.safetensors"
+_NAME: Final = re.compile(r"step-(\d{8,})")
+_FORMAT: Final = 1
+
+
+@dataclass(slots=True)
+class Checkpoint:
+    """`state` is plain values; tensors have names like `visual.proj` and `visual.proj/exp_avg`."""
+
+    step: int
+    state: dict[str, Any]
+    weights: Mapping[str, Tensor] = field(default_factory=dict)
+    optimiser: Mapping[str, Tensor] = field(default_factory=dict)
+
+
+def save(run: Path, checkpoint: Checkpoint, keep: int) -> Path:
+    """Write it beside the others; then all but the last `keep` are removed."""
+    folder = run / FOLDER / f"step-{checkpoint.step:08d}"
+    told = {"format": _FORMAT, "step": checkpoint.step, **checkpoint.state}
+    with whole_folder(folder, RunError) as draft:
+        _save(checkpoint.weights, draft / _WEIGHTS)
+        _save(checkpoint.optimiser, draft / _OPTIMISER)
+        (draft / _STATE).write_text(json.dumps(told) + "\n", encoding="utf-8")
+    for old in steps_in(run)[:-keep]:
+        _remove(run / FOLDER / f"step-{old:08d}")
+    return folder
+
+
+def steps_in(run: Path) -> list[int]:
+    """The steps that have a checkpoint, in order."""
+    folder = run / FOLDER
+    names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
+    return sorted(int(found[1]) for name in names if (found := _NAME.fullmatch(name)))
+
+
+def load_last(run: Path, device: torch.device) -> Checkpoint | None:
+    """The last checkpoint; None if there is none."""
+    steps = steps_in(run)
+    if not steps:
+        return None
+    folder = run / FOLDER / f"step-{steps[-1]:08d}"
+    try:
+        state = parse_json((folder / _STATE).read_bytes(), _STATE)
+        if not isinstance(state, dict) or state.get("step") != steps[-1]:
+            raise ValueError(f"{_STATE} is not the state after its step")
+        if state.get("format") != _FORMAT:
+            raise ValueError(f"its format is {shown(state.get('format'))}, not {_FORMAT}")
+        weights = load_file(folder / _WEIGHTS, device=str(device))
+        optimiser = load_file(folder / _OPTIMISER)
+        return Checkpoint(steps[-1], state, weights, optimiser)
+    except Exception as error:  # readers of damaged files raise anything
+        why = reason(error) if isinstance(error, OSError) else shortened(error)
+        raise RunError(
+            f"{folder} is damaged ({why.rstrip('.')}); remove it, and the run goes on from the one "
+            "before it."
+        ) from None
+
+
+def _save(tensors: Mapping[str, Tensor], path: Path) -> None:
+    # Copies: parameters may share memory (tied weights), which safetensors refuses.
+    save_file({k: v.detach().to("cpu", copy=True).contiguous() for k, v in tensors.items()}, path)
+
+
+def _remove(folder: Path) -> None:
+    """Under another name first: half a checkpoint must not look like one."""
+    gone = folder.with_name(".gone")
+    shutil.rmtree(gone, ignore_errors=True)  # what a kill has left of another one
+    try:
+        folder.rename(gone)
+    except OSError as error:
+        raise RunError(f"{folder}: cannot be removed: {reason(error)}.") from None
+    shutil.rmtree(gone, ignore_errors=True)
+
+
+# --- random states -----------------------------------------------------------------------------
+
+
+def random_states() -> dict[str, Any]:
+    """Of Python, NumPy and torch (and this rank's GPU), as plain values."""
+    kind, keys, *rest = np.random.get_state(legacy=True)
+    states = {
+        "python": random.getstate(),
+        "numpy": [kind, np.asarray(keys).tolist(), *rest],
+        "torch": _hex(torch.get_rng_state()),
+    }
+    if torch.cuda.is_available():
+        states["cuda"] = _hex(torch.cuda.get_rng_state())
+    return states
+
+
+def restore_random(states: Mapping[str, Any]) -> None:
+    version, inner, gauss = states["python"]
+    random.setstate((version, tuple(inner), gauss))
+    kind, keys, *rest = states["numpy"]
+    np.random.set_state((kind, np.array(keys, dtype=np.uint32), *rest))
+    torch.set_rng_state(_bytes(states["torch"]))
+    if "cuda" in states and torch.cuda.is_available():
+        torch.cuda.set_rng_state(_bytes(states["cuda"]))
+
+
+def _hex(state: Tensor) -> str:
+    return state.cpu().numpy().tobytes().hex()
+
+
+def _bytes(text: str) -> Tensor:
+    return torch.frombuffer(bytearray.fromhex(text), dtype=torch.uint8)
+
+
+# --- A run as a checkpoint, and back; and the folder's memory of which recipe it belongs to -----
+
+
+RECIPE: Final = "recipe.json"
+_AVERAGE: Final = "average/"
+_BUFFER: Final = "buffer/"
+
+
+def capture(run: Run, step: int) -> Checkpoint:
+    """The state after `step` steps. Every rank must call it: shards are put together."""
+    weights = {name: whole(p) for name, p in run.parameters.items()}
+    weights |= {_BUFFER + name: b for name, b in run.trained.buffers().items()}
+    weights |= {_AVERAGE + name: whole(a) for name, a in run.averaged.items()}
+    optimiser = {
+        f"{name}/{key}": whole(value)
+        for name, p in run.parameters.items()
+        for key, value in run.optimiser.state[p].items()
+    }
+    scaler = run.stepper.scaler
+    state = {
+        "steps": run.steps,
+        "batches": step * run.recipe.accumulate,  # where the data goes on: all the sampler's state
+        "start": run.fingerprint,
+        "scaler": None if scaler is None else scaler.state_dict(),
+        "random": _of_all_ranks(random_states()),
+        "problems": problems_of(run).as_json(),
+    }
+    return Checkpoint(step, state, weights, optimiser)
+
+
+def restore(run: Run, saved: Checkpoint) -> None:
+    try:
+        _restore(run, saved)
+    except CounterpointError:
+        raise
+    except Exception as error:  # of values that are not those which were saved, anything comes
+        raise RunError(
+            f"{run.recipe.folder}: the checkpoint of step {saved.step:,} does not fit this run "
+            f"({type(error).__name__}: {shortened(error)}); remove it, and the run goes on from "
+            "the one before it."
+        ) from None
+
+
+@torch.no_grad()
+def _restore(run: Run, saved: Checkpoint) -> None:
+    _refuse_other_start(run, saved)
+    for name, parameter in run.parameters.items():
+        _fill(parameter, saved.weights[name])
+    for name, buffer in run.trained.buffers().items():
+        buffer.copy_(saved.weights[_BUFFER + name])
+    for name, average in run.averaged.items():
+        _fill(average, saved.weights[_AVERAGE + name])
+    described = run.optimiser.state_dict()
+    names = _names_by_number(run)
+    described["state"] = {
+        number: {
+            key.removeprefix(f"{name}/"): _like(value, run.parameters[name])
+            for key, value in saved.optimiser.items()
+            if key.rpartition("/")[0] == name
+        }
+        for number, name in names.items()
+    }
+    run.optimiser.load_state_dict(described)
+    if run.stepper.scaler is not None:
+        run.stepper.scaler.load_state_dict(saved.state["scaler"])
+    if run.ranks.first and "problems" in saved.state:
+        run.data.problems.clear()  # those of opening the data are among the saved ones
+        run.data.problems.update(Problems.of(saved.state["problems"]))
+    states = saved.state["random"]
+    if run.ranks.rank < len(states):  # fewer ranks before: those are new, and seeded each step
+        restore_random(states[run.ranks.rank])
+
+
+def whole(tensor: Tensor) -> Tensor:
+    """A tensor of all ranks' shards; others as they are."""
+    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+
+
+def _fill(target: Tensor, value: Tensor) -> None:
+    target.copy_(_like(value, target))
+
+
+def _like(value: Tensor, target: Tensor) -> Tensor:
+    """Sharded as the target is, if it is; a step's number is not."""
+    if isinstance(target, DTensor) and value.shape == target.shape:
+        return distribute_tensor(value.to(target.device), target.device_mesh, target.placements)
+    return value
+
+
+def _names_by_number(run: Run) -> dict[int, str]:
+    """torch numbers parameters by their order in the groups."""
+    names = {id(p): name for name, p in run.parameters.items()}
+    ordered = [p for group in run.optimiser.param_groups for p in group["params"]]
+    return {number: names[id(p)] for number, p in enumerate(ordered)}
+
+
+def problems_of(run: Run) -> Problems:
+    """What the data had to leave out or replace, of all ranks. Every rank must call it."""
+    found = Problems()
+    for own in _of_all_ranks(run.data.problems.as_json()):
+        found.update(Problems.of(own))
+    return found
+
+
+def _of_all_ranks(own: dict[str, Any]) -> list[dict[str, Any]]:
+    if not (distributed.is_available() and distributed.is_initialized()):
+        return [own]
+    states: list[Any] = [None] * distributed.get_world_size()
+    distributed.all_gather_object(states, own)
+    return states
+
+
+def _refuse_other_start(run: Run, saved: Checkpoint) -> None:
+    if saved.state["start"] != run.fingerprint:
+        raise RunError(
+            f"{run.recipe.folder} was begun from other weights than {run.recipe.model} has now; "
+            "name another folder: out=FOLDER."
+        )
+    if saved.state["steps"] != run.steps or set(run.parameters) - set(saved.weights):
+        raise RunError(
+            f"{run.recipe.folder} was begun for {shown(saved.state['steps'])} steps and it would "
+            f"be {run.steps} now: the data has changed; name another folder: out=FOLDER."
+        )
+
+
+# --- the folder --------------------------------------------------------------------------------
+
+
+@contextmanager
+def claimed(recipe: Recipe, folder: Path) -> Iterator[None]:
+    """Hold the folder for one training at a time.
+
+    It remembers its recipe: a folder that belongs to another one is refused.
+    """
+    place = folder.absolute()  # `out=.` has no name
+    with ExitStack() as stack:
+        try:
+            place.parent.mkdir(parents=True, exist_ok=True)
+            stack.enter_context(locked(place))
+            _claim(recipe, folder)
+        except OSError as error:
+            raise RunError(f"{folder}: cannot be used: {reason(error)}.") from None
+        yield
+
+
+def _claim(recipe: Recipe, folder: Path) -> None:
+    path = folder / RECIPE
+    settled = recipe.settled()
+    if path.is_file():
+        begun = parse_json(path.read_bytes(), path, RunError)
+        try:
+            _refuse_other(begun, settled, folder)
+        except (AttributeError, KeyError, RecursionError, TypeError):
+            raise RunError(
+                f"{path}: not the recipe of a run; name another folder: out=FOLDER."
+            ) from None
+        return
+    if folder.is_dir() and any(not p.name.startswith(".") for p in folder.iterdir()):
+        raise RunError(
+            f"{folder} exists and holds something else; name another folder: out=FOLDER."
+        )
+    with whole_file(path, RunError) as draft:
+        draft.write_text(json.dumps(settled, indent=1) + "\n", encoding="utf-8")
+
+
+def _refuse_other(begun: Mapping[str, Any], asked: Mapping[str, Any], folder: Path) -> None:
+    before, now = _flat(begun), _flat(asked)
+    for key in sorted({*before, *now}):
+        if before.get(key) != now.get(key):
+            name = shortened(key)
+            raise RunError(
+                f"{folder} holds a run with {name}={_told(before.get(key))}, and this recipe has "
+                f"{name}={_told(now.get(key))}; name another folder (out=FOLDER), or set it back."
+            )
+
+
+def _flat(values: Mapping[str, Any], above: str = "") -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in values.items():
+        if key == "loss" and not above:
+            terms = {term["term"]: {k: v for k, v in term.items() if k != "term"} for term in value}
+            found |= _flat(terms, "loss.")
+        elif isinstance(value, dict) and value:
+            found |= _flat(value, f"{above}{key}.")
+        else:
+            found[above + key] = value
+    return found
+
+
+def _told(value: object) -> str:
+    return "none" if value is None else shortened(value if isinstance(value, str) else shown(value))

@@ -1,0 +1,1 @@
+"""Training data: pairs files, WebDataset shards, and the world drawn on the fly."""

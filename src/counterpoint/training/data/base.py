@@ -1,0 +1,185 @@
+"""Training data: what may be asked for, and what the loop gets.
+
+    data = open_data(config, preprocess, tokenize, batch=256, seed=0)   # data_opening.py
+    for batch in data.stream(start=step):   # from that step on, for ever; epoch after epoch
+        ...
+
+A step's batch is a pure function of the data, the seed and the step's number. So a run that was
+killed goes on with `stream(start)`: there is no sampler state to keep. Ranks take consecutive,
+disjoint parts of each batch: joined in the order of the ranks they are what one process would get.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
+
+from counterpoint._util.errors import MissingExtraError
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+    from torch import Tensor
+
+    from counterpoint.training.batches import Batch
+
+
+# --- What the data had to leave out or replace: counted by kind, with a few examples of each ----
+#
+# A data set of millions of samples may have as many broken ones, and every checkpoint holds this:
+# it
+# must not grow with them.
+
+
+UNREADABLE: Final = "samples that cannot be read: replaced by another sample"
+NO_IMAGE: Final = "images of negatives that cannot be read: the negative has none"
+_EXAMPLES: Final = 3
+# How messages ended when every message had a count of its own: in checkpoints of that time.
+_ENDINGS: Final = {
+    " Another sample stood in.": UNREADABLE,
+    " The negative has no image then.": NO_IMAGE,
+}
+
+
+@dataclass(slots=True)
+class Problems:
+    """The examples that are kept are the first in the alphabet, whoever met them: so they are the
+    same for any number of processes, and after a restart."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+    examples: dict[str, list[str]] = field(default_factory=dict)
+
+    def add(self, kind: str, *examples: str, count: int = 1) -> None:
+        self.counts[kind] += count
+        if examples:
+            kept = {*self.examples.get(kind, ()), *examples}
+            self.examples[kind] = sorted(kept)[:_EXAMPLES]
+
+    def update(self, other: Problems) -> None:
+        for kind, count in other.counts.items():
+            self.add(kind, *other.examples.get(kind, ()), count=count)
+
+    def clear(self) -> None:
+        self.counts.clear()
+        self.examples.clear()
+
+    def told(self) -> dict[str, int]:
+        """How often each kind was met; the kind with its examples, as a line to print."""
+        return {_line(kind, self.examples.get(kind, ())): n for kind, n in self.counts.items()}
+
+    def as_json(self) -> dict[str, Any]:
+        return {"counts": dict(self.counts), "examples": self.examples}
+
+    @classmethod
+    def of(cls, saved: Mapping[str, Any]) -> Problems:
+        """From a checkpoint, of the form of `as_json` or of the older one."""
+        found = cls()
+        if isinstance(saved.get("counts"), Mapping):
+            for kind, count in saved["counts"].items():
+                found.add(kind, *saved["examples"].get(kind, ()), count=count)
+            return found
+        for message, count in saved.items():
+            ending = next((end for end in _ENDINGS if message.endswith(end)), None)
+            if ending is None:
+                found.add(message, count=count)
+            else:
+                found.add(_ENDINGS[ending], message.removesuffix(ending), count=count)
+        return found
+
+
+def _line(kind: str, examples: Iterable[str]) -> str:
+    some = " ".join(examples)
+    return f"{kind}, for instance: {some}" if some else kind
+
+
+try:
+    from pydantic import BaseModel, ConfigDict, Field, model_validator
+except ImportError:
+    raise MissingExtraError("training", "train") from None
+
+
+Kind = Literal["world", "pairs", "webdataset"]
+Only = Literal["replace", "swap", "add", "negate", "shuffle", "paraphrase"]
+Preprocess = Callable[["Image"], "Tensor"]  # a picture to (3, H, W)
+
+_COMMON: Final = {"kind", "only", "negatives", "positives", "negative_images", "dense", "workers"}
+_FIELDS: Final[dict[str, set[str]]] = {
+    "world": _COMMON | {"size", "plain", "grammar", "synonym", "disguised"},
+    "pairs": _COMMON | {"path", "images", "hard_images"},
+    "webdataset": (_COMMON | {"path"}) - {"negative_images"},
+}
+
+
+class DataConfig(BaseModel):
+    """The section `data` of a recipe.
+
+    `negatives`, `positives`, `negative_images`, `hard_images` and `dense` say what a batch holds:
+    what is not asked for is neither read nor tokenised. A sample that has none is kept, and masked.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
+
+    kind: Kind = "world"
+    path: Path | list[Path] | None = Field(
+        None, description="a training file, pairs files, or shards: a folder or a-{00..99}.tar"
+    )
+    images: Path | None = Field(None, description="where image paths start; else the file's folder")
+    only: Only | None = Field(None, description="keep only the texts of this type")
+    negatives: int = Field(1, ge=0, le=64, description="negatives a caption, drawn each epoch")
+    positives: bool = Field(True, description="one positive a caption, drawn each epoch")
+    negative_images: bool = Field(False, description="an image of which the first negative is true")
+    hard_images: int = Field(0, ge=0, le=100, description="draw from so many nearest images; 0: no")
+    dense: int = Field(0, ge=0, le=64, description="dense captions an image, drawn each epoch")
+    size: int = Field(200_000, ge=1, description="world: samples an epoch")
+    plain: float = Field(0.0, ge=0, le=1, description="world: share of plain captions, no edits")
+    grammar: float = Field(0.1, ge=0, le=1, description="world: grammatical among plain captions")
+    synonym: float = Field(
+        0.01, ge=0, le=1, description="world: how often a caption is in rare words"
+    )
+    disguised: float = Field(0.0, ge=0, le=1, description="world: share of negatives that are true")
+    workers: int = Field(4, ge=0, le=256, description="processes that prepare batches, each rank")
+
+    @property
+    def paths(self) -> list[Path]:
+        return self.path if isinstance(self.path, list) else [self.path] if self.path else []
+
+    @model_validator(mode="after")
+    def _fits(self) -> DataConfig:
+        """What a kind of data does not know must not be set: it would be ignored in silence."""
+        fields = type(self).model_fields
+        strange = [
+            name
+            for name in sorted(self.model_fields_set - _FIELDS[self.kind])
+            if getattr(self, name) != fields[name].default
+        ]
+        if strange:
+            raise ValueError(f"data of kind {self.kind!r} has no {', '.join(strange)}")
+        if self.kind == "world" and self.only not in (None, "replace", "swap"):
+            raise ValueError("the world has only=replace and only=swap")
+        if self.kind == "world" and self.negatives > 1:
+            raise ValueError("the world has one negative a caption")
+        if self.negative_images and self.disguised:
+            raise ValueError("a disguised positive has no image of its own: no negative_images")
+        if self.negative_images and not self.negatives:
+            raise ValueError("negative_images needs negatives: it is the image of the first")
+        return self
+
+
+class TrainingData(Protocol):
+    """Batches by number. `problems` says what was left out or replaced, and how often."""
+
+    steps_per_epoch: int
+    problems: Problems
+
+    def batch(self, epoch: int, step: int) -> Batch:
+        """This rank's part of a step's batch, made here and now. `step` counts from 0."""
+
+    def stream(self, start: int = 0, stop: int | None = None) -> Iterator[Batch]:
+        """The batches from step `start` (counted over all epochs) up to `stop`, made ahead.
+
+        Worker processes prepare them; they come in order and equal `batch` bit for bit. Close the
+        iterator, or drop it, to end the workers. If the device is a GPU, batches are on it already
+        or in pinned memory.
+        """

@@ -1,0 +1,246 @@
+"""A training file or pairs files with a folder of images.
+
+A training file is what `counterpoint export PAIRS --as training` writes (Parquet or JSON Lines). It
+may have two columns more, `dense` and `dense_negatives` (lists of texts, the second with nulls),
+and `positive_types` and `negative_types` (a type for each text), without which `only` cannot be
+asked for. Pairs files are read as that export would, and have types.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from PIL import Image
+
+from counterpoint._util.errors import DataError
+from counterpoint._util.random_numbers import order
+from counterpoint.cases import ImageRef
+from counterpoint.generation.export import ImagePaths, read_groups
+from counterpoint.images import Picture
+from counterpoint.training.data.base import DataConfig
+from counterpoint.training.data.images import open_picture
+from counterpoint.training.data.loading import Setting
+from counterpoint.training.data.samples import Record, Samples, Source
+
+_TEXTS: Final = pa.list_(pa.string())
+_LISTS: Final = ("positives", "negatives", "negative_images", "neighbours")
+_TYPES: Final = {"positives": "positive_types", "negatives": "negative_types"}
+_EXTRA: Final = ("dense", "dense_negatives", *_TYPES.values())
+_SCHEMA: Final = pa.schema(
+    [
+        ("image", pa.string()),
+        ("box", pa.list_(pa.int32())),
+        ("caption", pa.string()),
+        *((name, _TEXTS) for name in (*_LISTS, *_EXTRA)),
+    ]
+)
+_CHUNK: Final = 20_000
+
+
+def open_pairs(setting: Setting) -> Samples:
+    """Read the file's table (images stay where they are) and say what of it cannot be used."""
+    config, problems = setting.config, Counter[str]()
+    paths, root = config.paths, config.images
+    if _is_pairs(paths[0]):
+        table = _from_pairs(paths, root, problems, setting)
+        root = None  # paths are already what they are from the file's folder
+    elif len(paths) > 1:
+        raise DataError(f"{paths[1]}: several files can only be given if all are pairs files.")
+    else:
+        table = _read_training(paths[0])
+    table = _usable(table, paths[0], problems)
+    _refuse_uneven(table, config, paths[0])
+    _refuse_empty(table, config, paths[0])
+    data = Samples(setting, _Table(table, root or paths[0].parent, str(paths[0]), config))
+    data.problems.counts.update(problems)
+    return data
+
+
+def _is_pairs(path: Path) -> bool:
+    if not path.is_file():
+        raise DataError(f"{path}: no such file.")
+    if path.suffix != ".parquet":
+        return False
+    try:
+        return {"text", "kind"} <= set(pq.read_schema(path).names)
+    except (pa.ArrowException, OSError) as error:
+        raise DataError(f"{path}: not a readable table: {error}.") from None
+
+
+def _from_pairs(
+    paths: list[Path], images: Path | None, problems: Counter[str], setting: Setting
+) -> pa.Table:
+    moves = [ImagePaths.of(path, paths[0].parent, images=images) for path in paths]
+    groups = read_groups(paths, problems, moves, setting.progress)
+    rows = (
+        {
+            "image": None if group.image is None else group.image.path,
+            "box": None if group.image is None else group.image.box,
+            "caption": group.caption,
+            "positives": [text.text for text in group.positives],
+            "negatives": [text.text for text in group.negatives],
+            "negative_images": [text.image for text in group.negatives],
+            "neighbours": [],
+            "dense": [],
+            "dense_negatives": [],
+            "positive_types": [text.type for text in group.positives],
+            "negative_types": [text.type for text in group.negatives],
+        }
+        for group in groups
+    )
+    return pa.concat_tables([_SCHEMA.empty_table(), *_chunks(rows)])
+
+
+def _chunks(rows: Iterable[dict[str, Any]]) -> Iterator[pa.Table]:
+    stream = iter(rows)
+    while chunk := list(islice(stream, _CHUNK)):
+        yield pa.Table.from_pylist(chunk, schema=_SCHEMA)
+
+
+def _read_training(path: Path) -> pa.Table:
+    """The columns of a training file, with empty lists for those it has not."""
+    try:
+        if path.suffix == ".parquet":
+            found = pq.read_table(path)
+        elif path.suffix in (".jsonl", ".ndjson"):
+            found = pl.read_ndjson(path, infer_schema_length=None).to_arrow()
+        else:
+            raise DataError(f"{path}: a training file ends in .parquet or .jsonl.")
+        missing = [name for name in ("image", "caption") if name not in found.column_names]
+        if missing:
+            raise DataError(
+                f"{path}: the column {missing[0]!r} is missing; "
+                "write a training file with `counterpoint export PAIRS --as training`."
+            )
+        columns = [
+            found[field.name].cast(field.type)
+            if field.name in found.column_names
+            else pa.nulls(len(found), field.type)
+            for field in _SCHEMA
+        ]
+        return pa.table(columns, schema=_SCHEMA)
+    except (pa.ArrowException, pl.exceptions.PolarsError, OSError, UnicodeDecodeError) as error:
+        why = (str(error).splitlines() or [type(error).__name__])[0]
+        raise DataError(f"{path}: not a readable training file: {why}.") from None
+
+
+def _usable(table: pa.Table, path: Path, problems: Counter[str]) -> pa.Table:
+    """The rows with an image and a caption."""
+    keep = pc.and_(pc.is_valid(table["image"]), pc.is_valid(table["caption"]))
+    left_out = len(table) - (pc.sum(keep).as_py() or 0)
+    if left_out:
+        problems["captions without an image: left out"] += left_out
+    if left_out == len(table):
+        raise DataError(f"{path}: no caption has an image.")
+    return table.filter(keep).combine_chunks()
+
+
+def _refuse_uneven(table: pa.Table, config: DataConfig, path: Path) -> None:
+    """Lists that go with each other must be as long, in every row."""
+    pairs = [("negatives", "negative_images"), ("dense", "dense_negatives")]
+    if config.only:
+        wanted = {"positives": config.positives, "negatives": config.negatives}
+        pairs += [(texts, _TYPES[texts]) for texts, asked in wanted.items() if asked]
+    for texts, beside in pairs:
+        one, two = (pc.fill_null(pc.list_value_length(table[c]), 0) for c in (texts, beside))
+        uneven = pc.and_(pc.not_equal(one, two), pc.greater(two, 0))
+        if (row := pc.index(uneven, True).as_py()) >= 0:
+            raise DataError(
+                f"{path}: row {row} (of those with an image) has {one[row]} {texts} and {two[row]} "
+                f"{beside}; they must be as many."
+            )
+    sizes = pc.fill_null(pc.list_value_length(table["box"]), 4)
+    if (row := pc.index(pc.not_equal(sizes, 4), True).as_py()) >= 0:
+        raise DataError(
+            f"{path}: row {row} (of those with an image): a box is four numbers (x, y, width, "
+            f"height), not {sizes[row]}."
+        )
+
+
+def _refuse_empty(table: pa.Table, config: DataConfig, path: Path) -> None:
+    """A term of the loss that no sample takes part in would be trained in silence."""
+    asked = {
+        "positives": config.positives,
+        "negatives": config.negatives,
+        "negative_images": config.negative_images,
+        "neighbours": config.hard_images,
+        "dense": config.dense,
+    }
+    for column in (name for name, wanted in asked.items() if wanted):
+        values = pc.list_flatten(table[column])
+        if config.only and column in _TYPES:
+            types = pc.list_flatten(table[_TYPES[column]])
+            if len(values) and len(types) != len(values):
+                raise DataError(
+                    f"{path}: only={config.only} needs a type for each text in the column "
+                    f"{_TYPES[column]!r}; give the pairs file itself as the path."
+                )
+            values = values.filter(pc.equal(types, config.only))
+        if not pc.any(pc.is_valid(values)).as_py():
+            of = f" of type {config.only}" if config.only and column in _TYPES else ""
+            setting = {"neighbours": "hard_images", "dense": "dense"}.get(column, column)
+            raise DataError(f"{path}: holds no {column}{of}; turn {setting} off or add them.")
+
+
+class _Table(Source):
+    """Rows of a training table. Arrow keeps them: a million Python objects would be copied by
+    every worker as soon as it counts references to them."""
+
+    def __init__(self, table: pa.Table, root: Path, name: str, config: DataConfig) -> None:
+        self.root, self.name, self.size, self.config = root, name, len(table), config
+        self.columns = {n: table[n].combine_chunks() for n in table.column_names}
+        self.rows: dict[str, list[int]] = {}
+        if config.hard_images:
+            for number, image in enumerate(table["image"].to_pylist()):
+                self.rows.setdefault(image, []).append(number)
+
+    def order(self, seed: int, epoch: int) -> np.ndarray:
+        return order(seed, epoch, self.size)
+
+    def record(self, number: int) -> Record:
+        asked = {"positives": self.config.positives, "negatives": self.config.negatives}
+        lists = {
+            name: (self._get(name, number) or []) if asked.get(name, True) else []
+            for name in (*_LISTS, *_EXTRA)
+        }
+        pictures: list[str | None] = lists["negative_images"] or [None] * len(lists["negatives"])
+        negatives = self._of_type(lists["negative_types"], len(lists["negatives"]))
+        return Record(
+            self._get("caption", number),
+            [
+                lists["positives"][i]
+                for i in self._of_type(lists["positive_types"], len(lists["positives"]))
+            ],
+            [lists["negatives"][i] for i in negatives],
+            [pictures[i] for i in negatives],
+            lists["dense"],
+            lists["dense_negatives"],
+        )
+
+    def image(self, number: int, side: int) -> Image.Image:
+        box = self._get("box", number)
+        reference = ImageRef(self._get("image", number), None if box is None else tuple(box))
+        return open_picture(Picture(reference, self.root), side)
+
+    def image_at(self, path: str, side: int) -> Image.Image:
+        return open_picture(Picture(ImageRef(path), self.root), side)
+
+    def neighbours(self, number: int, most: int) -> list[list[int]]:
+        near = (self._get("neighbours", number) or [])[:most]
+        return [self.rows[image] for image in near if image in self.rows]
+
+    def _get(self, column: str, number: int) -> Any:
+        return self.columns[column][number].as_py()
+
+    def _of_type(self, types: list[str], size: int) -> list[int]:
+        only = self.config.only
+        return [i for i in range(size) if only is None or types[i] == only]

@@ -1,0 +1,295 @@
+"""Batches from samples that lie somewhere: which texts, which images, what stands in for which.
+
+A sample whose image cannot be read is stood in for by another, drawn from all, and counted with its
+reason; ten in a row are an error, for then it is the folder that is wrong. (The next in the file is
+often another caption of the same image.)
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor
+
+from counterpoint._util.errors import CounterpointError, DataError, ImageError
+from counterpoint._util.random_numbers import fold, key, part, take
+from counterpoint._util.untrusted import shortened
+from counterpoint.training.batches import Batch
+from counterpoint.training.data.base import NO_IMAGE, UNREADABLE, DataConfig, Problems
+from counterpoint.training.data.images import Pixels
+from counterpoint.training.data.loading import Parcel, Setting, Stepwise, cut_padding, seeded
+
+_PATIENCE: Final = 10
+# Streams of a sample's choices.
+_POSITIVE, _NEGATIVE, _PICTURED, _DENSE, _HARD, _HARD_ROW, _AUGMENT, _STAND_IN = range(201, 209)
+
+
+@dataclass(slots=True)
+class Record:
+    """A caption with its texts. `negative_images` and `dense_negatives` go with the list before."""
+
+    caption: str
+    positives: list[str] = field(default_factory=list)
+    negatives: list[str] = field(default_factory=list)
+    negative_images: list[str | None] = field(default_factory=list)
+    dense: list[str] = field(default_factory=list)
+    dense_negatives: list[str | None] = field(default_factory=list)
+
+
+class Source(ABC):
+    """Numbered samples, 0 to size - 1. Must survive a fork: no threads, no open handles."""
+
+    size: int
+    name: str
+
+    @abstractmethod
+    def order(self, seed: int, epoch: int) -> np.ndarray:
+        """All samples of an epoch, shuffled."""
+
+    @abstractmethod
+    def record(self, number: int) -> Record:
+        """Raises DataError."""
+
+    @abstractmethod
+    def image(self, number: int, side: int) -> Image.Image:
+        """Raises ImageError."""
+
+    def image_at(self, path: str, side: int) -> Image.Image:
+        """The image of a negative. Raises ImageError: not every source has them."""
+        raise ImageError(f"image {path!r:.200}: {self.name} holds no images of negatives.")
+
+    def neighbours(self, number: int, most: int) -> list[list[int]]:
+        """Of each of the nearest images, the samples that it has; not every source knows them."""
+        raise DataError(f"{self.name} does not say which images are nearest to sample {number}.")
+
+
+@dataclass(slots=True)
+class _Drawn:
+    """One sample as it goes into the batch: None is what it lacks."""
+
+    number: int
+    image: Tensor
+    caption: str
+    positive: str | None
+    negatives: list[str]
+    negative_image: Tensor | None
+    dense: list[str]
+    dense_negatives: list[str | None]
+
+
+class Samples(Stepwise):
+    """A `TrainingData` of a source's samples."""
+
+    def __init__(self, setting: Setting, source: Source) -> None:
+        super().__init__(setting, source.size, source.name)
+        if setting.config.hard_images and source.size < 2:
+            raise DataError(f"{source.name}: hard images need more samples than one.")
+        self.source = source
+        with seeded():
+            probe = setting.preprocess(Image.new("RGB", (64, 64)))
+        self.side = max(probe.shape[-2:])
+        self.pixels = Pixels(setting.preprocess)
+        self.pixels.splits &= setting.on_gpu()  # a CPU would only do it later
+        self._stream: torch.cuda.Stream | None = None
+        self.keys = {n: key(n, setting.seed) for n in range(_POSITIVE, _STAND_IN + 1)}
+
+    def prepare(self, epoch: int, step: int) -> Parcel:
+        setting, problems = self.setting, Problems()
+        start = step * setting.batch
+        numbers = self.source.order(setting.seed, epoch)[start : start + setting.batch]
+        mine = part(numbers, setting.rank, setting.world_size).tolist()
+        with seeded() as seed:
+            draw = _Draw(self, epoch, seed, problems)
+            drawn = [draw(number) for number in mine]
+            hard = None
+            if setting.config.hard_images:
+                hard = [draw(draw.hard(sample.number), stream=1) for sample in drawn]
+        parts = [drawn, *([hard] if hard else [])]
+        fields = [_texts(samples, setting.config) for samples in parts]
+        tokens = self._tokenised([texts for texts, _ in fields])
+        pictured = setting.config.negative_images
+        batch = _batch(drawn, tokens[0], fields[0][1], pictured)
+        if hard:
+            batch.hard = _batch(hard, tokens[1], fields[1][1], False)
+        return Parcel(batch, problems)
+
+    def finish(self, content: Any) -> Batch:
+        batch: Batch = content
+        if self.pixels.splits:
+            with self._beside():
+                batch = batch.to(torch.device(self.setting.device))
+                for part in filter(None, (batch, batch.hard)):
+                    part.images = self.pixels.rest(part.images)
+                    if part.negative_images is not None:
+                        part.negative_images = self.pixels.rest(part.negative_images)
+        self._hand_over(batch)
+        return batch
+
+    def _beside(self) -> AbstractContextManager[Any]:
+        """The device copies and prepares this batch while it still works on the last."""
+        if not self.setting.on_gpu():
+            return nullcontext()
+        if self._stream is None:
+            self._stream = torch.cuda.Stream(  # type: ignore[no-untyped-call]
+                self.setting.device
+            )
+        return torch.cuda.stream(self._stream)
+
+    def _hand_over(self, batch: Batch) -> None:
+        """Work on the batch waits until it is there; its memory is not reused before that work."""
+        if self._stream is None:
+            return
+        working = torch.cuda.current_stream(self._stream.device)
+        working.wait_stream(self._stream)
+        for one in filter(None, (batch, batch.hard)):
+            for name in Batch.__slots__:
+                if isinstance(value := getattr(one, name), Tensor):
+                    value.record_stream(working)
+
+    def _tokenised(self, fields: list[dict[str, np.ndarray]]) -> list[dict[str, Tensor]]:
+        """All texts at once, cut to the longest of them."""
+        arrays = [texts for named in fields for texts in named.values()]
+        tokens = self.setting.tokenize(
+            [text for texts in arrays for text in texts.ravel().tolist()]
+        )
+        if self.setting.cut:
+            tokens = cut_padding(tokens, self.setting.pad)
+        pieces = iter(torch.split(tokens, [texts.size for texts in arrays]))
+        return [
+            {name: next(pieces).reshape(*texts.shape, -1) for name, texts in named.items()}
+            for named in fields
+        ]
+
+
+class _Draw:
+    """Draws what an epoch takes of a sample."""
+
+    def __init__(self, data: Samples, epoch: int, seed: Any, problems: Problems) -> None:
+        self.data, self.epoch, self.seed, self.problems = data, epoch, seed, problems
+        self.config, self.source = data.setting.config, data.source
+
+    def take(self, stream: int, number: int, size: int, count: int) -> list[int]:
+        return take(fold(self.data.keys[stream], number), self.epoch, size, count)
+
+    def __call__(self, number: int, stream: int = 0) -> _Drawn:
+        """A sample; `stream` 1 is for hard images, whose augmentation is their own."""
+        number, record, image = self._readable(number, stream)
+        chosen = self._negatives(number, record)
+        positives = self.take(_POSITIVE, number, len(record.positives), 1)
+        dense = self.take(_DENSE, number, len(record.dense), self.config.dense)
+        pictured = self.config.negative_images and not stream and bool(chosen)
+        return _Drawn(
+            number,
+            image,
+            record.caption,
+            record.positives[positives[0]] if positives else None,
+            [record.negatives[i] for i in chosen],
+            self._negative_image(number, record, chosen[0]) if pictured else None,
+            [record.dense[i] for i in dense],
+            [record.dense_negatives[i] if record.dense_negatives else None for i in dense],
+        )
+
+    def hard(self, number: int) -> int:
+        """A sample of one of the nearest images; any other sample where there is none."""
+        near = self.source.neighbours(number, self.config.hard_images)
+        if not near:
+            self.problems.add("samples without a near image in the data: any other is taken")
+            other = self.take(_HARD, number, self.source.size - 1, 1)[0]
+            return other + (other >= number)
+        rows = near[self.take(_HARD, number, len(near), 1)[0]]
+        return rows[self.take(_HARD_ROW, number, len(rows), 1)[0]]
+
+    def _negatives(self, number: int, record: Record) -> list[int]:
+        """Which negatives: first, if images of them are asked for, one that has an image."""
+        count, size = self.config.negatives, len(record.negatives)
+        first: list[int] = []
+        if self.config.negative_images:
+            pictured = [i for i, path in enumerate(record.negative_images) if path is not None]
+            first = [pictured[i] for i in self.take(_PICTURED, number, len(pictured), 1)]
+        others = [i for i in range(size) if i not in first]
+        return first + [
+            others[i] for i in self.take(_NEGATIVE, number, len(others), count - len(first))
+        ]
+
+    def _readable(self, number: int, stream: int) -> tuple[int, Record, Tensor]:
+        last: CounterpointError | None = None
+        for tried in range(_PATIENCE):
+            candidate = self._stand_in(number, tried) if tried else number
+            try:
+                record = self.source.record(candidate)
+                image = self.source.image(candidate, self.data.side)
+            except (ImageError, DataError) as error:
+                self.problems.add(UNREADABLE, shortened(error))
+                last = error
+                continue
+            return candidate, record, self._preprocessed(image, candidate, stream)
+        raise DataError(f"{_PATIENCE} samples in a row cannot be read; the last: {last}")
+
+    def _stand_in(self, number: int, tried: int) -> int:
+        state = fold(fold(fold(self.data.keys[_STAND_IN], number), self.epoch), tried)
+        return int(state[0] % np.uint64(self.source.size))
+
+    def _negative_image(self, number: int, record: Record, chosen: int) -> Tensor | None:
+        path = record.negative_images[chosen] if record.negative_images else None
+        if path is None:
+            return None
+        try:
+            image = self.source.image_at(path, self.data.side)
+        except ImageError as error:
+            self.problems.add(NO_IMAGE, shortened(error))
+            return None
+        return self._preprocessed(image, number, 2 + chosen)
+
+    def _preprocessed(self, image: Image.Image, number: int, stream: int) -> Tensor:
+        state = fold(fold(fold(self.data.keys[_AUGMENT], number), self.epoch), stream)
+        self.seed(int(state[0] >> np.uint64(1)))  # torch takes 63 bits
+        return self.data.pixels.first(image)
+
+
+_Texts = tuple[dict[str, np.ndarray], dict[str, Tensor]]
+
+
+def _texts(drawn: list[_Drawn], config: DataConfig) -> _Texts:
+    """The texts of a batch by field, and the masks; a missing text is the caption again."""
+    texts = {"captions": np.array([sample.caption for sample in drawn], dtype=object)}
+    masks = {}
+
+    def add(name: str, mask: str, rows: list[list[str | None]], width: int) -> None:
+        full = [(row + [None] * width)[:width] for row in rows]
+        captions = texts["captions"]
+        texts[name] = np.array(
+            [[captions[i] if t is None else t for t in row] for i, row in enumerate(full)],
+            dtype=object,
+        )
+        masks[mask] = torch.tensor([[text is not None for text in row] for row in full])
+
+    if config.positives:
+        add("positives", "has_positive", [[sample.positive] for sample in drawn], 1)
+        texts["positives"] = texts["positives"][:, 0]
+        masks["has_positive"] = masks["has_positive"][:, 0]
+    if config.negatives:
+        add("negatives", "has_negative", [[*s.negatives] for s in drawn], config.negatives)
+    if config.dense:
+        add("dense", "has_dense", [[*s.dense] for s in drawn], config.dense)
+        false = [s.dense_negatives for s in drawn]
+        add("dense_negatives", "has_dense_negative", false, config.dense)
+    return texts, masks
+
+
+def _batch(
+    drawn: list[_Drawn], tokens: dict[str, Tensor], masks: dict[str, Tensor], pictured: bool
+) -> Batch:
+    content: dict[str, Any] = {**tokens, **masks}
+    content["images"] = torch.stack([sample.image for sample in drawn])
+    if pictured:
+        content["negative_images"] = torch.stack(
+            [s.image if s.negative_image is None else s.negative_image for s in drawn]
+        )
+        content["has_negative_image"] = torch.tensor([s.negative_image is not None for s in drawn])
+    return Batch(**content, samples=[sample.number for sample in drawn])

@@ -1,0 +1,235 @@
+"""The world as training data: scenes, captions and edits drawn on the fly.
+
+Every sample has a number and never comes again: epoch e holds the samples e * size to
+(e + 1) * size - 1. Workers draw scenes as tables and texts as token ids; pictures are painted on
+the device by the process that trains (on a CPU, by the workers).
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, cast
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor
+
+from counterpoint._util.random_numbers import fold, key, part, uniforms
+from counterpoint.training.batches import Batch
+from counterpoint.training.data.base import Preprocess
+from counterpoint.training.data.loading import Parcel, Setting, Stepwise, cut_padding, seeded
+from counterpoint.world import (
+    PIXELS,
+    SCENE_DRAWS,
+    STATEMENT_DRAWS,
+    Edits,
+    Scenes,
+    WorldTokens,
+    draw_edits,
+    draw_false,
+    draw_plain,
+    draw_scenes,
+    draw_statements,
+    holds_each,
+    paint,
+    reworded,
+    statement_words,
+)
+
+# --- Pictures of world scenes as a model's input, drawn on its device ---------------------------
+
+
+_LEVEL: Final = 1 / 255
+_BLOCK: Final = 64  # scenes that NumPy paints at once: as many as stay in a core's cache
+
+
+class WorldPictures:
+    """The model's preprocessing for pictures of the world, as a few tensor operations.
+
+    What it does to a black and a white picture gives size, mean and deviation; whether that is all
+    is tried on scenes. If it is not (it augments, say), `on_device` is False, and pictures go
+    through `preprocess` one by one.
+    """
+
+    def __init__(self, preprocess: Preprocess) -> None:
+        self.preprocess = preprocess
+        with seeded() as seed:  # what augments draws, and must not change training's chance
+            seed(0)
+            black, white = (
+                preprocess(Image.new("RGB", (PIXELS, PIXELS), c)) for c in ("black", "white")
+            )
+            self.side = black.shape[-1]
+            self.low = black.mean(dim=(1, 2))
+            self.gain = white.mean(dim=(1, 2)) - self.low
+            self.on_device = black.shape == (3, self.side, self.side) and self._agrees()
+
+    def tensors(self, things: torch.Tensor, grounds: torch.Tensor) -> torch.Tensor:
+        """Scenes as `world.draw.tabulate` gives them to (n, 3, side, side), on their device."""
+        pictures = paint(things, grounds, pixels=PIXELS, xp=torch).permute(0, 3, 1, 2)
+        return self._scaled(pictures)
+
+    def prepared(self, scenes: Scenes) -> torch.Tensor:
+        """The same on the CPU."""
+        pictures = np.concatenate(
+            [
+                paint(*scenes[start : start + _BLOCK].table(), pixels=PIXELS, xp=np)
+                for start in range(0, len(scenes.counts), _BLOCK)
+            ]
+        )
+        if self.on_device:
+            return self._scaled(torch.from_numpy(pictures).permute(0, 3, 1, 2))
+        return torch.stack([self.preprocess(Image.fromarray(picture)) for picture in pictures])
+
+    def _scaled(self, pictures: torch.Tensor) -> torch.Tensor:
+        values = pictures.float()
+        if self.side != PIXELS:
+            # As Pillow does: across, then down, in whole levels after each.
+            for size in ((PIXELS, self.side), (self.side, self.side)):
+                values = torch.nn.functional.interpolate(
+                    values, size=size, mode="bicubic", antialias=True
+                )
+                values = values.clamp(0, 255).round()
+        low, gain = (v.to(values.device)[:, None, None] for v in (self.low, self.gain))
+        return (values * _LEVEL * gain + low).contiguous()
+
+    def _agrees(self) -> bool:
+        scenes = draw_scenes(uniforms(fold(key(0), np.arange(8)), SCENE_DRAWS))
+        pictures = paint(*scenes.table(), pixels=PIXELS, xp=np)
+        wanted = torch.stack([self.preprocess(Image.fromarray(picture)) for picture in pictures])
+        found = self._scaled(torch.from_numpy(pictures).permute(0, 3, 1, 2))
+        # Pillow scales in whole numbers: a level or two of 255, here and there, are its rounding.
+        allowed = 1e-4 if self.side == PIXELS else 2.5 * _LEVEL
+        return bool(((wanted - found).abs() / self.gain.abs()[:, None, None]).max() < allowed)
+
+
+# Streams of the seed, beside that of the edits.
+_PLAIN, _DENSE, _AUGMENT, _DISGUISE = range(101, 105)
+_FALSE_DRAWS: Final = 10
+Words = dict[str, np.ndarray]  # word numbers, (B, words) or (B, m, words)
+
+
+def open_world(setting: Setting) -> WorldData:
+    return WorldData(setting)
+
+
+class WorldData(Stepwise):
+    """A `TrainingData` of endless scenes."""
+
+    def __init__(self, setting: Setting) -> None:
+        super().__init__(setting, setting.config.size, "the world (size)")
+        self.pictures = WorldPictures(setting.preprocess)
+        self.tokens = WorldTokens(setting.tokenize, setting.pad)
+        self.paints_late = setting.on_gpu() and self.pictures.on_device
+
+    def samples(self, epoch: int, step: int) -> np.ndarray:
+        """This rank's samples of a step, by number."""
+        setting = self.setting
+        start = epoch * setting.config.size + step * setting.batch
+        return part(np.arange(start, start + setting.batch), setting.rank, setting.world_size)
+
+    def edits(self, samples: np.ndarray) -> Edits:
+        only = cast(Any, self.setting.config.only)  # the configuration allows nothing else
+        return draw_edits(self.setting.seed, samples, only, self.setting.config.synonym)
+
+    def prepare(self, epoch: int, step: int) -> Parcel:
+        samples = self.samples(epoch, step)
+        edits = self.edits(samples)
+        words, masks = self.texts(samples, edits)
+        content: dict[str, Any] = {**self._tokenised(words), **masks, "samples": samples.tolist()}
+        scenes = {"images": edits.scenes}
+        if self.setting.config.negative_images:
+            scenes["negative_images"] = edits.negative_scenes
+        for name, drawn in scenes.items():
+            if self.paints_late:
+                content[name] = tuple(torch.from_numpy(table) for table in drawn.table())
+            else:
+                content[name] = self._painted(drawn, samples)
+        return Parcel(content)
+
+    def finish(self, content: Any) -> Batch:
+        for name in ("images", "negative_images"):
+            if isinstance(content.get(name), tuple):
+                tables = (t.to(self.setting.device, non_blocking=True) for t in content[name])
+                content[name] = self.pictures.tensors(*tables)
+        return Batch(**content)
+
+    def texts(self, samples: np.ndarray, edits: Edits) -> tuple[Words, dict[str, Tensor]]:
+        """The texts of a batch as word numbers, and the masks of what samples have."""
+        config, seed = self.setting.config, self.setting.seed
+        rare = [reworded(np.where(one, edits.word, -1)) for one in edits.rare.T]
+        words = {"captions": statement_words(edits.originals, rare[0])}
+        plain = np.zeros(len(samples), dtype=bool)
+        if config.plain:
+            stream = fold(key(_PLAIN, seed), samples)
+            plain = uniforms(stream, 1)[:, 0] < config.plain
+            drawn = draw_plain(edits.scenes, fold(stream, 1), config.grammar, config.synonym)
+            gap = drawn.shape[1] - words["captions"].shape[1]
+            edited = np.pad(words["captions"], ((0, 0), (0, gap)), constant_values=-1)
+            words["captions"] = np.where(plain[:, None], drawn, edited)
+        has = torch.from_numpy(~plain)
+        masks = {}
+        if config.positives:
+            words["positives"] = statement_words(edits.positives, rare[1])
+            masks["has_positive"] = has
+        if config.negatives:
+            false = statement_words(edits.negatives, rare[2])
+            if config.disguised:  # as of rule-made negatives some are true
+                drawn = uniforms(fold(key(_DISGUISE, seed), samples), 1)
+                false = np.where(
+                    drawn < config.disguised, statement_words(edits.positives, rare[1]), false
+                )
+            words["negatives"] = false[:, None]
+            masks["has_negative"] = has[:, None]
+        if config.negative_images:
+            masks["has_negative_image"] = has
+        if config.dense:
+            self._add_dense(samples, edits.scenes, words, masks)
+        return words, masks
+
+    def _add_dense(
+        self, samples: np.ndarray, scenes: Scenes, words: Words, masks: dict[str, Tensor]
+    ) -> None:
+        """Statements about any two objects, each with one that a word makes false."""
+        each = self.setting.config.dense
+        stream = fold(fold(key(_DENSE, self.setting.seed), samples)[:, None], np.arange(each))
+        draws = uniforms(stream.ravel(), STATEMENT_DRAWS + _FALSE_DRAWS)
+        every = scenes[np.repeat(np.arange(len(samples)), each)]
+        true = draw_statements(every, draws)
+        false = draw_false(true, draws[:, STATEMENT_DRAWS:])
+        none = reworded(np.full(len(true), -1))
+        shape = (len(samples), each, -1)
+        words["dense"] = statement_words(true, none).reshape(shape)
+        words["dense_negatives"] = statement_words(false, none).reshape(shape)
+        wrong = torch.from_numpy(~holds_each(false, every)).view(len(samples), each)
+        masks |= {"has_dense": torch.ones_like(wrong), "has_dense_negative": wrong}
+
+    def _tokenised(self, words: Words) -> dict[str, Tensor]:
+        """All texts at once, cut to the longest of them."""
+        most = max(part.shape[-1] for part in words.values())
+        flat = [
+            np.pad(
+                rows := part.reshape(-1, part.shape[-1]),
+                ((0, 0), (0, most - rows.shape[1])),
+                constant_values=-1,
+            )
+            for part in words.values()
+        ]
+        tokens = self.tokens(np.concatenate(flat))
+        if self.setting.cut:
+            tokens = cut_padding(tokens, self.setting.pad)
+        pieces = torch.split(tokens, [len(rows) for rows in flat])
+        return {
+            name: piece.reshape(*part.shape[:-1], -1)
+            for (name, part), piece in zip(words.items(), pieces, strict=True)
+        }
+
+    def _painted(self, scenes: Scenes, samples: np.ndarray) -> Tensor:
+        if self.pictures.on_device:
+            return self.pictures.prepared(scenes)
+        states = fold(key(_AUGMENT, self.setting.seed), samples)
+        with seeded() as seed:
+            pictures = []
+            for row, state in enumerate(states.tolist()):
+                seed(state >> 1)  # torch takes 63 bits
+                pictures.append(self.pictures.prepared(scenes[row : row + 1]))
+        return torch.cat(pictures)

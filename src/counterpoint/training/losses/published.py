@@ -1,0 +1,204 @@
+"""The losses of the papers. Formulas: I images, T captions, P positives, N negatives; s is `scale`;
+CE(x, arange) is the mean over rows i of logsumexp(x_i) - x_ii."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from counterpoint.training.losses.terms import (
+    in_float32,
+    kept,
+    known,
+    matched,
+    mean_over,
+    own_scores,
+    softplus_sum,
+)
+
+
+@in_float32
+def clip(images: Tensor, captions: Tensor, scale: Tensor) -> Tensor:
+    """Symmetric InfoNCE (Radford et al. 2021): 1/2 [CE(s I T', arange) + CE(s T I', arange)]."""
+    logits = scale * images @ captions.T
+    every = known(None, images)
+    return (matched(logits, every, every) + matched(logits.T, every, every)) / 2
+
+
+@in_float32
+def clip_with_negatives(
+    images: Tensor,
+    captions: Tensor,
+    negatives: Tensor,
+    scale: Tensor,
+    has_negative: Tensor | None = None,
+) -> Tensor:
+    """All negatives (B, k, d) of the batch as further columns for every image.
+
+    1/2 [CE(s I [T; N]', arange) + CE(s T I', arange)]: no image belongs to a negative, so none is
+    a row of the text side. NegCLIP without hard images (Yuksekgonul et al. 2023), CREPE's and
+    SugarCrepe's models (Ma et al. 2023, Hsieh et al. 2023), TROHN-Text (Miranda et al. 2024) and
+    SVLC's contrastive term (Doveh et al. 2023). Where no sample has a negative it is `clip`.
+    """
+    every = known(None, images)
+    texts = torch.cat((captions, negatives.flatten(0, 1)))
+    there = torch.cat((every, known(has_negative, negatives).flatten()))
+    to_texts = matched(scale * images @ texts.T, every, there)
+    return (to_texts + matched(scale * captions @ images.T, every, every)) / 2
+
+
+@in_float32
+def negclip(
+    images: Tensor,
+    captions: Tensor,
+    negatives: Tensor,
+    hard_images: Tensor,
+    hard_captions: Tensor,
+    hard_negatives: Tensor,
+    scale: Tensor,
+    has_negative: Tensor | None = None,
+    hard_has_negative: Tensor | None = None,
+) -> Tensor:
+    """NegCLIP (Yuksekgonul et al. 2023): `clip_with_negatives` on [I; I_hard] (2B) and
+    [T; T_hard; N; N_hard] (2B + 2Bk), a hard image being one of the nearest to its image."""
+    masks = known(has_negative, negatives), known(hard_has_negative, hard_negatives)
+    return clip_with_negatives(
+        torch.cat((images, hard_images)),
+        torch.cat((captions, hard_captions)),
+        torch.cat((negatives, hard_negatives)),
+        scale,
+        torch.cat(masks),
+    )
+
+
+@in_float32
+def negative_loss(
+    images: Tensor,
+    captions: Tensor,
+    negatives: Tensor,
+    scale: Tensor,
+    has_negative: Tensor | None = None,
+) -> Tensor:
+    """An image's caption against its own k negatives: CE(s [I.T, I.N_1, ..., I.N_k], 0).
+
+    SVLC's L_neg (Doveh et al. 2023) and the HN loss of Hard Positives (Kamath et al. 2024). Mean
+    over the samples that have a negative. Without any negative of its own a row would be 0.
+    """
+    there = known(has_negative, negatives)
+    gaps = own_scores(images, negatives) - own_scores(images, captions)[:, None]
+    return mean_over(softplus_sum(scale * gaps, there), there.any(1))
+
+
+@in_float32
+def focal(
+    images: Tensor,
+    captions: Tensor,
+    negatives: Tensor,
+    scale: Tensor,
+    has_negative: Tensor | None = None,
+    gamma: float = 2.0,
+    smoothing: float = 0.02,
+) -> Tensor:
+    """FSC-CLIP's hard-negative loss, its global part (Oh et al. 2024; its weight there is 0.5).
+
+    With p the softmax of s [I.T, I.N_1, ..., I.N_n] over the n negatives that are there, and
+    y = 1 - smoothing + smoothing / (n + 1) for the caption and smoothing / (n + 1) for a negative:
+    the sum over classes of -y (1 - p)^gamma log p, mean over samples with a negative. With both
+    options 0 it is `negative_loss`. The authors' softmax holds a logit 0 for an absent negative.
+    """
+    there = torch.cat((known(None, captions)[:, None], known(has_negative, negatives)), 1)
+    rows = there[:, 1:].any(1)
+    scores = own_scores(images, torch.cat((captions[:, None], negatives), 1))
+    logs = kept(scale * scores, there, rows).log_softmax(1)
+    logs = logs.masked_fill(~there, 0)
+    # expm1 keeps the digits of 1 - p where p is nearly 1. At p = 1 a power below 1 has an infinite
+    # slope, which times the 0 of the clamp is 0.
+    others = (-torch.expm1(logs)).clamp_min(torch.finfo(logs.dtype).tiny)
+    share = smoothing / there.sum(1, keepdim=True).to(logs.dtype)
+    first = torch.arange(there.shape[1], device=there.device) == 0
+    labels = torch.where(there, share, 0) + (1 - smoothing) * first.to(logs.dtype)
+    return mean_over((-labels * others**gamma * logs).sum(1), rows)
+
+
+@in_float32
+def analogy(
+    images: Tensor,
+    captions: Tensor,
+    positives: Tensor,
+    scale: Tensor,
+    has_positive: Tensor | None = None,
+    symmetric: bool = False,
+) -> Tensor:
+    """The positive takes the caption's place: 1/2 [CE(s I P', arange) + CE(s T P', arange)].
+
+    SVLC's L_pos (Doveh et al. 2023) and the HP loss of Hard Positives (Kamath et al. 2024);
+    `symmetric` averages it with the other directions, s P I' and s P T'. Samples without a positive
+    are neither rows nor columns. Note what it compares: positives of other images, never a positive
+    with a negative of the same image, which is what augmented accuracy counts (see `listwise`).
+    """
+    there = known(has_positive, positives)
+    both = scale * images @ positives.T, scale * captions @ positives.T
+    logits = (*both, *(one.T for one in both)) if symmetric else both
+    return torch.stack([matched(one, there, there) for one in logits]).mean()
+
+
+@in_float32
+def mil(images: Tensor, dense: Tensor, scale: Tensor, has_dense: Tensor | None = None) -> Tensor:
+    """DAC's multiple-instance loss over dense captions (B, m, d) (Doveh et al. 2023b).
+
+    With x[i, j, k] = s I_i.S_jk, mean over i with a dense caption of
+    log sum_jk (e^x[i, j, k] + e^x[j, i, k]) - log sum_k e^x[i, i, k]: one of an image's captions
+    being right is enough. Its own captions are in the first sum twice, as in DAC and in MIL-NCE, so
+    the loss is never below log 2. Images without dense captions remain candidates for the others'.
+    """
+    there = known(has_dense, dense)
+    rows = there.any(1)
+    logits = torch.einsum("id,jkd->ijk", scale * images, dense)
+    to_texts = kept(logits, there[None], rows).flatten(1)
+    to_images = kept(logits.transpose(0, 1), there[:, None], rows).flatten(1)
+    mine = kept(scale * own_scores(images, dense), there, rows).logsumexp(1)
+    return mean_over(torch.cat((to_texts, to_images), 1).logsumexp(1) - mine, rows)
+
+
+@in_float32
+def mil_negatives(
+    images: Tensor,
+    dense: Tensor,
+    dense_negatives: Tensor,
+    scale: Tensor,
+    has_dense: Tensor | None = None,
+    has_dense_negative: Tensor | None = None,
+) -> Tensor:
+    """DAC's negatives of dense captions (`--mil_dense_negs`), one a caption: (B, m, d).
+
+    Mean over i with a dense caption and a negative of
+    log sum_k (e^x[i, i, k] + e^x-[i, i, k]) - log sum_k e^x[i, i, k]. The authors give an absent
+    negative a zero vector, that is a logit of 0; here it has none.
+    """
+    there, against = known(has_dense, dense), known(has_dense_negative, dense_negatives)
+    rows = there.any(1) & against.any(1)
+    mine = kept(scale * own_scores(images, dense), there, rows)
+    wrong = kept(scale * own_scores(images, dense_negatives), against, rows)
+    return mean_over(torch.cat((mine, wrong), 1).logsumexp(1) - mine.logsumexp(1), rows)
+
+
+@in_float32
+def trohn_img(
+    images: Tensor,
+    captions: Tensor,
+    negative_images: Tensor,
+    negatives: Tensor,
+    scale: Tensor,
+    has_negative_image: Tensor | None = None,
+    has_negative: Tensor | None = None,
+) -> Tensor:
+    """TROHN-Img (Miranda et al. 2024): `clip` on the 2B pairs [I; I'] and [T; N].
+
+    N is the first negative, I' an image of which it is true; each is a pair like any other, and
+    hard for its twin. A sample without such an image is one pair, and its negatives are not used.
+    """
+    twins = known(has_negative_image, negative_images) & known(has_negative, negatives)[:, 0]
+    there = torch.cat((known(None, images), twins))
+    texts = torch.cat((captions, negatives[:, 0]))
+    logits = scale * torch.cat((images, negative_images)) @ texts.T
+    return (matched(logits, there, there) + matched(logits.T, there, there)) / 2

@@ -1,0 +1,259 @@
+"""Recipes as files: found by name or path, changed by key=value, all mistakes told at once."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from difflib import get_close_matches
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from counterpoint._util.errors import DataError, MissingExtraError, NotFoundError, reason
+from counterpoint._util.registry import did_you_mean
+from counterpoint._util.untrusted import shortened, shown
+
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
+
+    from counterpoint.training.recipe import Recipe
+
+
+FOLDER: Final = Path(__file__).parent / "recipes"
+_LARGEST: Final = 2**18  # bytes of a recipe
+_LISTED: Final = 20  # mistakes in a message
+_WORLD: Final = "_world"  # what `--world` puts over a recipe
+
+
+def recipe_names() -> list[str]:
+    return sorted(path.stem for path in FOLDER.glob("*.yaml") if not path.stem.startswith("_"))
+
+
+def list_recipes() -> list[dict[str, str]]:
+    """For `counterpoint ls recipes`: id, from, loss, what. Nothing heavy is loaded."""
+    rows = []
+    for name in recipe_names():
+        values = _parse(recipe_text(name), name)
+        terms = " + ".join(
+            (f"{t['weight']:g} " if t.get("weight", 1) != 1 else "") + t["term"]
+            for t in values["loss"]
+        )
+        rows.append({"id": name, "from": values["from"], "loss": terms, "what": values["what"]})
+    detector = "linear heads on a frozen encoder: `counterpoint detector train`"
+    rows.append({"id": "detector", "from": "BiVLC", "loss": "heads", "what": detector})
+    return sorted(rows, key=lambda row: row["id"])
+
+
+def recipe_text(name: str) -> str:
+    """The file itself, comments and all."""
+    path = Path(name).expanduser()
+    if path.suffix not in (".yaml", ".yml"):
+        if name == "detector":
+            raise NotFoundError(
+                "the detector has a verb of its own: counterpoint detector train ENCODER PAIRS."
+            )
+        if name not in recipe_names():
+            raise NotFoundError(did_you_mean("recipe", name, recipe_names()))
+        path = FOLDER / f"{name}.yaml"
+    try:
+        with path.open("rb") as file:
+            text = file.read(_LARGEST + 1)
+        if len(text) > _LARGEST:
+            raise DataError(f"{path}: not a recipe: it is larger than {_LARGEST:,} bytes.")
+        return text.decode("utf-8")
+    except OSError as error:
+        raise DataError(f"{path}: not a readable recipe: {reason(error)}.") from None
+    except ValueError as error:
+        raise DataError(f"{path}: not a readable recipe: {shortened(error)}.") from None
+
+
+def load_recipe(name: str, changes: Sequence[str] = (), *, world: bool = False) -> Recipe:
+    """A recipe by name or path, with `key=value` changes; every mistake in one DataError.
+
+    A key is a path: `data.path`, `lora.rank`, `loss.negatives.weight` (the term of that name), or
+    a short name that the recipe itself declares under `knobs`. Values are YAML.
+    """
+    return check(name, merged(name, changes, world=world))
+
+
+def merged(name: str, changes: Sequence[str] = (), *, world: bool = False) -> dict[str, Any]:
+    """The values of a recipe with its changes, as they are written; not checked yet."""
+    values = _parse(recipe_text(name), name)
+    if world:
+        values = _over(values, _parse(recipe_text(str(FOLDER / f"{_WORLD}.yaml")), _WORLD))
+    knobs, faults = _knobs(values), []
+    for change in changes:
+        key, equals, text = change.partition("=")
+        if not equals or not key:
+            raise DataError(f"{shown(change)} is not a change: write key=value, as in lr=1e-5.")
+        try:
+            _set(values, str(knobs.get(key, key)).split("."), _value(text), shortened(change))
+        except DataError as error:
+            faults.append(str(error))
+    if faults:
+        try:
+            check(name, values)  # all mistakes at once
+        except DataError as error:
+            faults.append(str(error))
+        raise DataError(" ".join(faults))
+    return values
+
+
+def check(name: str, values: Mapping[str, Any]) -> Recipe:
+    from pydantic import ValidationError
+
+    from counterpoint.training.recipe import Recipe
+
+    try:
+        return Recipe.model_validate(values)
+    except ValidationError as error:
+        problems = [_told(problem, values) for problem in error.errors(include_url=False)]
+    count = "1 mistake" if len(problems) == 1 else f"{len(problems)} mistakes"
+    more = len(problems) - _LISTED
+    told = "; ".join(problems[:_LISTED]) + (f"; and {more:,} more" if more > 0 else "")
+    raise DataError(f"recipe {name}: {count}: {told}" + ("" if told.endswith("?") else "."))
+
+
+def _knobs(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Short names for keys; none where something else stands there, which `check` refuses."""
+    found = values.get("knobs")
+    return found if isinstance(found, dict) else {}
+
+
+def as_yaml(values: Mapping[str, Any]) -> str:
+    """Values as a recipe file would hold them."""
+    import yaml  # type: ignore[import-untyped]
+
+    return str(yaml.safe_dump(dict(values), sort_keys=False, default_flow_style=None, width=100))
+
+
+# --- YAML --------------------------------------------------------------------------------------
+
+
+def _parse(text: str, name: str) -> dict[str, Any]:
+    values = _yaml(text, f"recipe {name}")
+    if not isinstance(values, dict):
+        raise DataError(f"recipe {name}: a recipe is a list of keys and values.")
+    return values
+
+
+def _value(text: str) -> Any:
+    return _yaml(text, shown(text)) if text else ""
+
+
+# PyYAML reads YAML 1.1, where a number with an exponent needs a point and a sign: 1.0e-2, not 1e-2.
+_EXPONENT: Final = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+$")
+
+
+def _yaml(text: str, where: str) -> Any:
+    try:
+        import yaml
+    except ImportError:
+        raise MissingExtraError("training", "train") from None
+
+    class Loader(yaml.SafeLoader):  # type: ignore[misc]
+        """Refuses a key that stands twice, of which YAML would take the last in silence; and
+        aliases, with which a short text can stand for endless values."""
+
+        def compose_node(self, parent: Any, index: Any) -> Any:
+            if self.check_event(yaml.AliasEvent):
+                mark = self.peek_event().start_mark
+                raise yaml.composer.ComposerError(
+                    None, None, "write the value out instead of an alias (*)", mark
+                )
+            return super().compose_node(parent, index)
+
+        def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
+            counts = Counter(self.construct_object(key, deep=True) for key, _ in node.value)
+            if twice := [key for key, count in counts.items() if count > 1]:
+                raise yaml.constructor.ConstructorError(
+                    None, None, f"the key {shown(twice[0])} stands twice", node.start_mark
+                )
+            return super().construct_mapping(node, deep)
+
+    Loader.add_implicit_resolver("tag:yaml.org,2002:float", _EXPONENT, [*"+-.0123456789"])
+    try:
+        return yaml.load(text, Loader)
+    except RecursionError:
+        raise DataError(f"{where} is not valid YAML: it is nested too deeply.") from None
+    except Exception as error:  # the library raises anything where a tag does not fit its value
+        raise DataError(f"{where} is not valid YAML: {shortened(error)}.") from None
+
+
+def _over(values: Mapping[str, Any], upper: Mapping[str, Any]) -> dict[str, Any]:
+    """Sections are merged, all else is replaced. Epochs and steps exclude each other."""
+    found = dict(deepcopy(dict(values)))
+    for key, value in upper.items():
+        both = isinstance(value, dict) and isinstance(found.get(key), dict)
+        found[key] = _over(found[key], value) if both else deepcopy(value)
+    return found
+
+
+def _set(values: dict[str, Any], path: Sequence[str], value: Any, change: str) -> None:
+    place: Any = values
+    for part in path[:-1]:
+        if isinstance(place, dict):
+            if place.get(part) is None:
+                place[part] = {}  # `lora.rank=8` where there was no LoRA
+            place = place[part]
+        else:
+            place = _item(place, part, change)
+    if isinstance(place, list):
+        place[place.index(_item(place, path[-1], change))] = value
+    elif isinstance(place, dict):
+        place[path[-1]] = value
+        other = {"epochs": "steps", "steps": "epochs"}.get(path[-1]) if len(path) == 1 else None
+        if other and value is not None:
+            place.pop(other, None)
+    else:
+        raise DataError(f"{change}: {'.'.join(path[:-1])} has no keys.")
+
+
+def _item(place: Any, part: str, change: str) -> Any:
+    """An element of a list by its number, or a term of the loss by its name."""
+    if not isinstance(place, list):
+        raise DataError(f"{change}: there is no {part} there.")
+    if part.isdecimal() and len(part) < 10 and int(part) < len(place):
+        return place[int(part)]
+    named = {shortened(t.get("term")): t for t in place if isinstance(t, dict)}
+    if part in named:
+        return named[part]
+    raise DataError(f"{change}: {did_you_mean('term of this loss', part, named)}")
+
+
+# --- mistakes ----------------------------------------------------------------------------------
+
+
+def _told(problem: ErrorDetails, values: Mapping[str, Any]) -> str:
+    where = shortened(".".join(_named(problem["loc"], values)))
+    if problem["type"] == "extra_forbidden":
+        *above, name = problem["loc"]
+        known = _keys_at([str(part) for part in above])
+        known += [] if above else map(str, _knobs(values))
+        close = get_close_matches(str(name), known, n=1, cutoff=0.6)
+        return f"{where}: unknown key" + (f", did you mean {close[0]!r}?" if close else "")
+    message = problem["msg"].removeprefix("Value error, ")
+    message = message[:1].lower() + message[1:1000]
+    if problem["type"] in ("missing", "value_error"):
+        return f"{where}: {message}" if where else message
+    return f"{where}: {message}, not {shown(problem['input'])}"
+
+
+def _named(place: Sequence[int | str], values: Mapping[str, Any]) -> list[str]:
+    """The path of a value, with terms of the loss by their names."""
+    parts = [str(part) for part in place]
+    if len(place) > 1 and place[0] == "loss" and isinstance(place[1], int):
+        term = values["loss"][place[1]]
+        parts[1] = str(term.get("term", place[1])) if isinstance(term, dict) else parts[1]
+    return parts
+
+
+def _keys_at(path: Sequence[str]) -> list[str]:
+    """The keys that the section at a path may have."""
+    from counterpoint.training.data.base import DataConfig
+    from counterpoint.training.recipe import Lora, Recipe, Term
+
+    section: Any = {"data": DataConfig, "loss": Term, "lora": Lora}.get(path[0]) if path else Recipe
+    fields = section.model_fields if section else {}
+    return [field.alias or name for name, field in fields.items()]

@@ -1,0 +1,146 @@
+"""Recipes: one YAML file a way of training, checked as a whole before anything is loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal
+
+from counterpoint._util.errors import MissingExtraError
+from counterpoint._util.untrusted import shown
+from counterpoint.models import DEVICES, is_device
+from counterpoint.training.data.base import DataConfig
+from counterpoint.training.losses import terms
+
+try:
+    from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+except ImportError:
+    raise MissingExtraError("training", "train") from None
+
+
+Share = Annotated[float, Field(ge=0, lt=1)]
+# What may differ between a run and its continuation: it changes no weight.
+FREE: Final = frozenset(
+    ("save_every", "keep", "log_every", "eval_every", "benchmarks", "tensorboard", "wandb", "out")
+)
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class Term(_Section):
+    """A term of the loss: its name in `losses`, its weight, and that function's options."""
+
+    term: str
+    weight: float = Field(1.0, ge=0)
+    options: dict[str, Any] = {}
+
+
+def terms_of(loss: Iterable[Term]) -> list[terms.Term]:
+    return [terms.Term(one.term, one.weight, one.options) for one in loss]
+
+
+class Lora(_Section):
+    """Factors of low rank beside frozen weights (Hu et al. 2022): W + alpha / rank * B A."""
+
+    rank: int = Field(4, ge=1)
+    alpha: float = Field(1.0, gt=0)
+    targets: list[Literal["attention", "mlp", "conv", "projection"]] = ["attention", "mlp", "conv"]
+
+
+class Recipe(_Section):
+    """Everything that a run depends on. `batch` is the whole batch, of all processes together."""
+
+    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
+    source: str = Field("", alias="from", description="the paper")
+    what: str = ""
+    knobs: dict[str, str] = Field({}, description="short names for keys of this recipe")
+
+    model: str
+    data: DataConfig = Field(default_factory=lambda: DataConfig.model_validate({}))
+    loss: list[Term] = Field(min_length=1)
+
+    epochs: float | None = Field(None, gt=0)
+    steps: int | None = Field(None, ge=1, description="optimiser steps, instead of epochs")
+    batch: int = Field(256, ge=1, description="samples that the loss sees at once, over all ranks")
+    accumulate: int = Field(1, ge=1, description="batches whose gradients make one step")
+    cached_batch: int = Field(0, ge=0, description="samples a rank's towers hold at once; 0: all")
+
+    lr: float = Field(gt=0, lt=1)
+    betas: tuple[Share, Share] = (0.9, 0.98)
+    eps: float = Field(1e-6, gt=0)
+    weight_decay: float = Field(0.1, ge=0)
+    warmup: int = Field(0, ge=0, description="steps")
+    schedule: Literal["cosine", "constant"] = "cosine"
+    grad_clip: float | None = Field(None, gt=0)
+    clamp_scale: float | None = Field(100.0, gt=0, description="largest scale; none: no clamp")
+
+    precision: Literal["fp32", "bf16", "fp16"] = "bf16"
+    lora: Lora | None = None
+    freeze: Literal["none", "image", "text"] = "none"
+    checkpoint_activations: bool = False
+    compile: bool = Field(False, description="transformer blocks by torch.compile")
+    ema: Share | None = Field(None, description="decay; the averaged weights are the result")
+    wise: float = Field(1.0, gt=0, le=1, description="alpha: share of tuned weights in the result")
+    sharded: bool = Field(False, description="FSDP2 instead of DDP, for models too large for a GPU")
+    device: str = "auto"
+    seed: int = Field(0, ge=0, lt=2**63)
+
+    save_every: int = Field(1000, ge=0, description="steps; 0: only at the end")
+    keep: int = Field(2, ge=1, description="checkpoints")
+    log_every: int = Field(10, ge=1)
+    eval_every: int = Field(0, ge=0, description="steps; 0: only at the end")
+    benchmarks: list[str] = []
+    save_as: Literal["fp32", "fp16"] = "fp32"
+    tensorboard: bool = False
+    wandb: bool = False
+    out: Path | None = None
+
+    @field_validator("loss")
+    @classmethod
+    def _known(cls, loss: list[Term]) -> list[Term]:
+        if found := terms.faults(terms_of(loss)):
+            raise ValueError(" ".join(found).removesuffix("."))
+        return loss
+
+    @field_validator("device")
+    @classmethod
+    def _device(cls, name: str) -> str:
+        if not is_device(name):
+            raise ValueError(f"should be {DEVICES}, not {shown(name)}")
+        return name
+
+    @field_validator("clamp_scale", "grad_clip", "ema", "lora", mode="before")
+    @classmethod
+    def _none(cls, value: object) -> object:
+        return None if value == "none" else value
+
+    @model_validator(mode="after")
+    def _fits(self) -> Recipe:
+        if (self.epochs is None) == (self.steps is None):
+            raise ValueError("give either epochs or steps")
+        if self.lora is not None and self.sharded:
+            raise ValueError("there is no LoRA with sharded=true; it needs little memory as it is")
+        if self.precision == "fp16" and self.sharded:
+            raise ValueError("sharded=true goes with fp32 or bf16, not with fp16")
+        if not any(term.weight for term in self.loss):
+            raise ValueError("every term of the loss has the weight 0")
+        return self
+
+    @property
+    def folder(self) -> Path:
+        """Where the run goes: the same place for the same recipe, other places for others."""
+        return self.out or Path("runs") / f"train-{self.name}-{self.digest()}"
+
+    def settled(self) -> dict[str, Any]:
+        """What the weights depend on, as plain values."""
+        unread: Any = {"data": {"workers"}, **dict.fromkeys((*FREE, "knobs"), True)}
+        return self.model_dump(mode="json", by_alias=True, exclude=unread)
+
+    def digest(self) -> str:
+        import hashlib
+        import json
+
+        text = json.dumps(self.settled(), sort_keys=True)
+        return hashlib.blake2b(text.encode(), digest_size=4).hexdigest()

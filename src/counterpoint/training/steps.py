@@ -1,0 +1,253 @@
+"""Forward and backward of one batch: at once, or in parts that fit into memory.
+
+**Gradient caching** (Gao et al. 2021). A contrastive loss compares all samples of a batch, so a
+batch cannot be cut in two. Its towers can: vectors are computed in parts without a graph, the loss
+gives the gradient of every vector, and each part is computed again to carry its share backwards.
+The gradients are those of the whole batch; memory is that of a part; towers run forward twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, fields
+from typing import Any, Final
+
+import torch
+from torch import Tensor, nn
+
+from counterpoint.training.batches import Batch, Features, join
+from counterpoint.training.losses import terms as losses
+from counterpoint.training.model import Towers
+
+Values = dict[str, Tensor]
+# From a rank's batch, the joined vectors and the scale to the loss and the values of its terms.
+Objective = Callable[[Batch, Features, Tensor], tuple[Tensor, Values]]
+# In which order things are put together for the towers; (B, ...) or (B, k, ...).
+_IMAGES: Final = ("images", "negative_images")
+_TEXTS: Final = ("captions", "positives", "negatives", "dense", "dense_negatives")
+_MASKS: Final = tuple(f.name for f in fields(Features) if f.name.startswith("has_"))
+
+
+@dataclass(slots=True)
+class Stepper:
+    """What all steps of a run have in common. `towers` may be wrapped by DDP or FSDP."""
+
+    towers: nn.Module
+    objective: Objective
+    part: int = 0  # samples of this rank that the towers hold at once; 0: all
+    autocast: Callable[[], AbstractContextManager[Any]] = nullcontext
+    scaler: torch.amp.GradScaler | None = None
+
+    def backward(self, batch: Batch, *, share: float, seed: int, last: bool) -> Values:
+        """Add `share` of the loss's gradients to the parameters'; the terms' values are returned.
+
+        `seed` is for whatever the towers draw (dropout). `last`: exchange gradients between ranks
+        now; the earlier ones of several batches wait for it.
+        """
+        if self.part and self.part < len(batch.images):
+            return self._cached(batch, share, seed, last)
+        torch.manual_seed(seed)
+        with self._waiting(not last):
+            features, scale = self._encode(batch)
+            loss, values = self.objective(batch, join(features), scale)
+            # The scale is in it even where no term uses it: DDP waits for its gradient.
+            self._scaled(share * (loss + 0 * scale)).backward()  # type: ignore[no-untyped-call]
+        return values
+
+    def _cached(self, batch: Batch, share: float, seed: int, last: bool) -> Values:
+        parts = list(split(batch, self.part))
+        first: list[Features] = []
+        for number, part in enumerate(parts):
+            torch.manual_seed(seed + number)
+            with torch.no_grad():
+                features, scale = self._encode(part)
+            first.append(features)
+        leaves = [_leaves(features) for features in first]
+        scale = scale.detach().requires_grad_()
+        loss, values = self.objective(batch, join(stacked(leaves)), scale)
+        self._scaled(share * (loss + 0 * scale)).backward()  # type: ignore[no-untyped-call]
+        for number, (part, leaf) in enumerate(zip(parts, leaves, strict=True)):
+            final = number == len(parts) - 1
+            torch.manual_seed(seed + number)
+            with self._waiting(not (final and last)):
+                again, own = self._encode(part)
+                # The scale's gradient is whole already: it goes with the last part.
+                carried = own * (scale.grad if final and scale.grad is not None else 0)
+                for vectors, grad in zip(_vectors(again), _gradients(leaf), strict=True):
+                    if grad is not None:
+                        carried = carried + (vectors * grad).sum()
+                carried.backward()  # type: ignore[no-untyped-call]
+        return values
+
+    def _encode(self, batch: Batch) -> tuple[Features, Tensor]:
+        with self.autocast():
+            images, texts, scale = self.towers(*pack(batch))
+        return unpack(batch, images, texts), scale
+
+    def _scaled(self, loss: Tensor) -> Tensor:
+        return loss if self.scaler is None else self.scaler.scale(loss)
+
+    def _waiting(self, wait: bool) -> AbstractContextManager[Any]:
+        """DDP exchanges gradients in every backward pass unless told not to."""
+        if wait and isinstance(self.towers, nn.parallel.DistributedDataParallel):
+            return self.towers.no_sync()
+        if isinstance(self.towers, torch.distributed.fsdp.FSDPModule):
+            self.towers.set_requires_gradient_sync(not wait)
+        return nullcontext()
+
+
+# --- batches to towers and back ----------------------------------------------------------------
+
+
+def pack(batch: Batch) -> tuple[Tensor, Tensor]:
+    """All images and all texts of a batch, for one call of each tower."""
+    images = [getattr(b, n) for b in _batches(batch) for n in _IMAGES if getattr(b, n) is not None]
+    texts = [
+        getattr(b, n).flatten(0, -2)
+        for b in _batches(batch)
+        for n in _TEXTS
+        if getattr(b, n) is not None
+    ]
+    length = max(text.shape[1] for text in texts)
+    # 0 pads: it is the padding of CLIP's tokenizers, and what follows the end of a text is not seen
+    padded = [nn.functional.pad(text, (0, length - text.shape[1])) for text in texts]
+    return torch.cat(images), torch.cat(padded)
+
+
+def unpack(batch: Batch, images: Tensor, texts: Tensor) -> Features:
+    """The vectors that came of `pack`, in their places, with the batch's masks."""
+    shown, said = [images], [texts]
+
+    def take(one: Batch) -> Features:
+        found: dict[str, Tensor | None] = {name: getattr(one, name) for name in _MASKS}
+        for names, left, inner in ((_IMAGES, shown, 3), (_TEXTS, said, 1)):
+            for name in names:
+                given = getattr(one, name)
+                if given is not None:
+                    shape = given.shape[: given.ndim - inner]
+                    head, left[0] = left[0].tensor_split([shape.numel()])
+                    found[name] = head.view(*shape, -1)
+        return Features(**found)  # type: ignore[arg-type]
+
+    features = take(batch)
+    if batch.hard is not None:
+        features.hard = take(batch.hard)
+    return features
+
+
+def only(batch: Batch, names: Collection[str]) -> Batch:
+    """The batch without what no term of the loss reads; hard images go by `hard_...`."""
+    kept = {
+        name: getattr(batch, name)
+        for name in (*_IMAGES, *_TEXTS)
+        if name in names or name in ("images", "captions")
+    }
+    masks = {n: getattr(batch, n) for n in _MASKS if n in names}
+    inner = {name.removeprefix("hard_") for name in names if name.startswith("hard_")}
+    hard = only(batch.hard, inner) if batch.hard is not None and inner else None
+    return Batch(**kept, **masks, hard=hard, samples=batch.samples)
+
+
+def split(batch: Batch, size: int) -> Iterator[Batch]:
+    """Parts of `size` samples, in order."""
+    for start in range(0, len(batch.images), size):
+        yield _rows(batch, slice(start, start + size))
+
+
+def _rows(batch: Batch, rows: slice) -> Batch:
+    cut = {
+        name: value[rows]
+        for name in Batch.__slots__
+        if isinstance(value := getattr(batch, name), Tensor)
+    }
+    hard = None if batch.hard is None else _rows(batch.hard, rows)
+    return Batch(**cut, hard=hard, samples=batch.samples[rows])
+
+
+def _batches(batch: Batch) -> list[Batch]:
+    return [batch] if batch.hard is None else [batch, batch.hard]
+
+
+# --- vectors as leaves of the second graph -----------------------------------------------------
+
+
+def _names(features: Features) -> list[str]:
+    return [n for n in (*_IMAGES, *_TEXTS) if getattr(features, n) is not None]
+
+
+def _leaves(features: Features) -> Features:
+    given: dict[str, Any] = {name: getattr(features, name) for name in _MASKS}
+    for name in _names(features):
+        given[name] = getattr(features, name).detach().requires_grad_()
+    return Features(**given, hard=None if features.hard is None else _leaves(features.hard))
+
+
+def _vectors(features: Features) -> list[Tensor]:
+    mine = [getattr(features, name) for name in _names(features)]
+    return mine if features.hard is None else mine + _vectors(features.hard)
+
+
+def _gradients(features: Features) -> list[Tensor | None]:
+    return [vectors.grad for vectors in _vectors(features)]
+
+
+def stacked(parts: list[Features]) -> Features:
+    """Parts one after the other, as one batch."""
+    names = [n for n in (*_names(parts[0]), *_MASKS) if getattr(parts[0], n) is not None]
+    hard = [part.hard for part in parts if part.hard is not None]
+    return Features(
+        **{name: torch.cat([getattr(part, name) for part in parts]) for name in names},
+        hard=stacked(hard) if hard else None,
+    )
+
+
+# --- A recipe's loss as one function of a batch and its vectors ---------------------------------
+
+
+_START = "start_"
+
+
+class Loss:
+    """The terms of a recipe. `start` is a frozen copy of the start, if a term asks for its vectors.
+
+    `fields` is what the terms read of a batch; the rest need not be encoded.
+    """
+
+    def __init__(
+        self,
+        terms: Sequence[losses.Term],
+        start: Towers | None,
+        autocast: Callable[[], AbstractContextManager[Any]],
+        part: int = 0,
+    ) -> None:
+        self.terms, self.start, self.autocast, self.part = terms, start, autocast, part
+        self.fields = fields_of(terms)
+
+    def __call__(
+        self, batch: Batch, features: Features, scale: Tensor
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        start = None if self.start is None else self._vectors_of_start(batch)
+        values = losses.loss(features, scale, self.terms, start)
+        total = losses.total(values, self.terms)
+        return total, {name: value.detach() for name, value in values.items()}
+
+    @torch.no_grad()
+    def _vectors_of_start(self, batch: Batch) -> Features:
+        assert self.start is not None
+        names = {n.removeprefix(_START) for n in losses.uses(self.terms) if n.startswith(_START)}
+        parts = []
+        for part in split(only(batch, names), self.part or len(batch.images)):
+            with self.autocast():
+                images, texts, _ = self.start(*pack(part))
+            parts.append(unpack(part, images, texts))
+        return join(stacked(parts))
+
+
+def fields_of(terms: Sequence[losses.Term]) -> frozenset[str]:
+    """The fields of a batch that the terms read of either model."""
+    return frozenset(name.removeprefix(_START) for name in losses.uses(terms))
+
+
+def needs_start(terms: Sequence[losses.Term]) -> bool:
+    return any(name.startswith(_START) for name in losses.uses(terms))

@@ -1,0 +1,320 @@
+"""Scenes and statements of the world as arrays, many at once.
+
+`counterpoint.world` makes a thousand edits a second on a core, a GPU learns from tens of thousands.
+So its sampling and its truth are written here again for arrays; the tests read the texts back with
+`world.grammar` and judge them against the scenes.
+
+Words are numbers: a shape's place in SHAPES, a colour's in COLOURS, and so on; -1 is "not said".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import numpy as np
+import torch
+
+from counterpoint._util.random_numbers import uniforms
+from counterpoint.world.grammar import DETAIL, LEFT_FIRST, Phrase, Statement
+from counterpoint.world.scenes import (
+    COLOURS,
+    GRID,
+    JITTER,
+    RELATION_MARGIN,
+    RELATIONS,
+    SHAPES,
+    SIZES,
+    SYNONYMS,
+    TEXTURES,
+    Scene,
+    Thing,
+)
+
+MOST: Final = 4  # objects of a scene
+FEATURES: Final = (SHAPES, tuple(SIZES), tuple(COLOURS), TEXTURES)  # the columns of `Scenes.things`
+COUNTS: Final = np.array([len(words) for words in FEATURES])
+SHAPE: Final = 0
+CELLS: Final = GRID**2
+SCENE_DRAWS: Final = CELLS + 1 + 4 * MOST + 2 * MOST + 1
+_DIFFERENT: Final = ~np.eye(MOST, dtype=bool)
+_RADII: Final = np.array(list(SIZES.values()), dtype=np.float32)
+_UNSAID: Final[Any] = None
+_GROUNDS: Final = (0.42, 0.62)  # as `world.scene` draws them
+
+
+@dataclass(frozen=True, slots=True)
+class Scenes:
+    """n scenes: `things` (n, 4, 4) words, `places` (n, 4, 2), `grounds` (n,), `counts` (n,).
+
+    Objects beyond a scene's count have the words -1 and stand nowhere (NaN).
+    """
+
+    things: np.ndarray
+    places: np.ndarray
+    grounds: np.ndarray
+    counts: np.ndarray
+
+    def __getitem__(self, rows: np.ndarray | slice) -> Scenes:
+        return Scenes(self.things[rows], self.places[rows], self.grounds[rows], self.counts[rows])
+
+    def with_things(self, things: np.ndarray) -> Scenes:
+        return replace(self, things=things)
+
+    def with_places(self, places: np.ndarray) -> Scenes:
+        return replace(self, places=places)
+
+    def table(self) -> tuple[np.ndarray, np.ndarray]:
+        """As `world.draw.paint` takes them."""
+        number, slot = np.nonzero(np.arange(MOST) < self.counts[:, None])
+        things, places = self.things[number, slot], self.places[number, slot]
+        columns = (number, things[:, 0], _RADII[things[:, 1]], things[:, 2], things[:, 3])
+        rows = np.column_stack([*columns, places[:, 0], places[:, 1]]).astype(np.float32)
+        return rows, self.grounds.astype(np.float32)
+
+    def scene(self, row: int) -> Scene:
+        """One of them as an object."""
+        things = [
+            Thing(
+                *(words[i] for words, i in zip(FEATURES, self.things[row, slot], strict=True)),
+                *self.places[row, slot].tolist(),
+            )
+            for slot in range(self.counts[row])
+        ]
+        return Scene(tuple(things), float(self.grounds[row]))
+
+
+def joined(parts: list[Scenes]) -> Scenes:
+    fields = zip(*((p.things, p.places, p.grounds, p.counts) for p in parts), strict=True)
+    return Scenes(*(np.concatenate(field) for field in fields))
+
+
+def draw_scenes(draws: np.ndarray) -> Scenes:
+    """Scenes from uniform numbers (n, SCENE_DRAWS): two to four objects, all independent."""
+    cuts = np.cumsum([CELLS, 1, 4 * MOST, 2 * MOST])
+    cell_draws, count_draws, word_draws, place_draws, ground_draws = np.split(draws, cuts, axis=1)
+    n = len(draws)
+    counts = 2 + below(count_draws[:, 0], MOST - 1)
+    things = below(word_draws.reshape(n, MOST, 4), COUNTS)
+    cells = np.argsort(cell_draws, axis=1, kind="stable")[:, :MOST]
+    places = place(cells, place_draws.reshape(n, MOST, 2))
+    absent = np.arange(MOST) >= counts[:, None]
+    things[absent], places[absent] = -1, np.nan
+    low, high = _GROUNDS
+    grounds = np.round(low + (high - low) * ground_draws[:, 0], 3)
+    return Scenes(things, places, grounds, counts)
+
+
+def below(draws: np.ndarray, count: np.ndarray | int) -> np.ndarray:
+    """Whole numbers from 0 to count - 1."""
+    return (draws * count).astype(np.int64)
+
+
+def place(cells: np.ndarray, draws: np.ndarray) -> np.ndarray:
+    """Jittered places in cells; `draws` has x and y along its last axis."""
+    corner = np.stack([cells % GRID, cells // GRID], axis=-1)
+    return np.round((corner + 0.5) / GRID + (2 * draws - 1) * JITTER, 3)
+
+
+def leads(spots: np.ndarray) -> np.ndarray:
+    """Of two places (n, 2, 2), whether the first is mostly named first: `world.captions.leads`."""
+    column, height = (spots[..., 0] * GRID).astype(np.int64), spots[..., 1]
+    same = column[:, 0] == column[:, 1]
+    return np.where(same, height[:, 0] < height[:, 1], column[:, 0] < column[:, 1])
+
+
+# A statement is nine numbers: the words of two phrases (shape, size, colour, texture) and the
+# relation between them, each -1 if it is not said. Relations are places in RELATIONS.
+FIRST: Final = slice(0, 4)
+SECOND: Final = slice(4, 8)
+RELATION: Final = 8
+
+
+def statements(first: np.ndarray, second: np.ndarray, relation: np.ndarray) -> np.ndarray:
+    return np.concatenate([first, second, relation[:, None]], axis=1)
+
+
+def along(places: np.ndarray, relation: np.ndarray) -> np.ndarray:
+    """How far places (..., 2) lie in the direction that a relation speaks of."""
+    distance = np.where(relation < 2, places[..., 0], places[..., 1])
+    return np.where(relation % 2 == 0, distance, -distance)  # left of, right of, above, below
+
+
+def holds_each(said: np.ndarray, scenes: Scenes) -> np.ndarray:
+    """Whether two different objects of each scene make its statement true."""
+    relation = said[:, RELATION, None]
+    place = along(scenes.places, relation)
+    gaps = place[:, None, :] - place[:, :, None]  # from the first to the second
+    # Nowhere is in no relation: a NaN compares as false.
+    possible = (gaps >= RELATION_MARGIN) | ((relation < 0)[..., None] & _DIFFERENT)
+    first, second = (_fits(said[:, words], scenes) for words in (FIRST, SECOND))
+    return (possible & first[:, :, None] & second[:, None, :]).any(axis=(1, 2))
+
+
+def _fits(phrase: np.ndarray, scenes: Scenes) -> np.ndarray:
+    """(n, 4): which objects a phrase is true of: no absent one, for phrases say the shape."""
+    fits = scenes.things[..., SHAPE] == phrase[:, SHAPE, None]
+    for feature in (1, 2, 3):
+        word = phrase[:, feature, None]
+        fits &= (word < 0) | (scenes.things[..., feature] == word)
+    return fits
+
+
+def statement(said: np.ndarray) -> Statement:
+    """One of them as an object."""
+    first, second = (
+        Phrase(*[words[w] if w >= 0 else _UNSAID for words, w in zip(FEATURES, part, strict=True)])
+        for part in (said[FIRST].tolist(), said[SECOND].tolist())
+    )
+    return Statement(first, second, None if said[RELATION] < 0 else RELATIONS[said[RELATION]])
+
+
+# --- The world's texts as word numbers, and as token ids, many at once --------------------------
+
+
+# texts to (n, context) token ids, padded at the end
+Tokenize = Callable[[Sequence[str]], torch.Tensor]
+
+_JOINTS: Final = ("the", "a", "an", "and")
+_CANONICAL: Final = tuple(word for words in (*FEATURES, RELATIONS) for word in words)
+WORDS: Final = (*_JOINTS, *_CANONICAL, *(SYNONYMS[w] for w in _CANONICAL if w in SYNONYMS))
+_NUMBER: Final = {word: number for number, word in enumerate(WORDS)}
+_THE, _A, _AN, _AND = range(len(_JOINTS))
+# Where the words of each feature start, in the order of a statement's nine places.
+_STARTS: Final = np.array([_NUMBER[words[0]] for words in (*FEATURES, *FEATURES, RELATIONS)])
+_OTHER: Final = np.array([_NUMBER[SYNONYMS.get(word, word)] for word in WORDS])
+_VOWEL: Final = np.array([word[0] in "aeiou" for word in WORDS])
+_ENGLISH: Final = (1, 2, 3, SHAPE)  # size, colour, texture, shape
+
+STATEMENT_DRAWS: Final = MOST + 6 + 1 + len(RELATIONS) + 1
+
+
+def statement_words(said: np.ndarray, rare: np.ndarray) -> np.ndarray:
+    """Statements (n, 9) as words (n, 11), -1 where none stands; `rare` says which places reword."""
+    words = np.where(said < 0, -1, said + _STARTS)
+    words = np.where(rare & (words >= 0), _OTHER[words], words)
+    relation = words[:, RELATION]
+    loose = relation < 0
+    phrases = [_noun_phrases(words[:, part], loose) for part in (FIRST, SECOND)]
+    joint = np.where(loose, _AND, relation)[:, None]
+    return np.concatenate([phrases[0], joint, phrases[1]], axis=1)
+
+
+def _noun_phrases(words: np.ndarray, definite: np.ndarray) -> np.ndarray:
+    ordered = words[:, _ENGLISH]
+    first = ordered[np.arange(len(ordered)), (ordered >= 0).argmax(axis=1)]
+    article = np.where(definite, _THE, np.where(_VOWEL[first], _AN, _A))
+    return np.concatenate([article[:, None], ordered], axis=1)
+
+
+def reworded(places: np.ndarray) -> np.ndarray:
+    """`rare` of `statement_words` for one place each; -1 is none."""
+    return np.arange(9) == places[:, None]
+
+
+def draw_statements(scenes: Scenes, draws: np.ndarray) -> np.ndarray:
+    """True statements about two objects each, as `world.captions` makes them."""
+    rows = np.arange(len(draws))
+    present = np.arange(MOST) < scenes.counts[:, None]
+    pair = np.argsort(np.where(present, draws[:, :MOST], 2.0), axis=1)[:, :2]
+    spots = scenes.places[rows[:, None], pair]
+    relation = np.arange(len(RELATIONS))[None, :]
+    gaps = along(spots[:, None, 1], relation) - along(spots[:, None, 0], relation)
+    which = np.where(gaps >= RELATION_MARGIN, draws[:, MOST + 7 : STATEMENT_DRAWS - 1], -1.0)
+    stated = (which.max(axis=1) >= 0) & (draws[:, MOST + 6] < 0.5)
+    turned = ~stated & (leads(spots) != (draws[:, STATEMENT_DRAWS - 1] < LEFT_FIRST))
+    pair = np.where(turned[:, None], pair[:, ::-1], pair)
+    said = scenes.things[rows[:, None], pair]
+    detail = np.where(stated, DETAIL["related"], DETAIL["and"])[:, None, None]
+    keep = draws[:, MOST : MOST + 6].reshape(-1, 2, 3) < detail
+    said[..., 1:] = np.where(keep, said[..., 1:], -1)
+    return statements(said[:, 0], said[:, 1], np.where(stated, which.argmax(axis=1), -1))
+
+
+def draw_false(said: np.ndarray, draws: np.ndarray) -> np.ndarray:
+    """Statements with one of their words replaced: most are false, which the caller must check."""
+    rows = np.arange(len(said))
+    place = np.argmax(np.where(said >= 0, draws[:, :9], -1.0), axis=1)
+    counts = np.array([*COUNTS, *COUNTS, len(RELATIONS)])[place]
+    changed = said.copy()
+    changed[rows, place] = (said[rows, place] + 1 + below(draws[:, 9], counts - 1)) % counts
+    return changed
+
+
+def draw_plain(scenes: Scenes, stream: np.ndarray, grammar: float, synonym: float) -> np.ndarray:
+    """Captions (n, 16) like those the base was trained on: see `world.captions.CaptionStyle`."""
+    n, slots = len(stream), 4 * MOST
+    cuts = np.cumsum([1, len(WORDS), slots, slots])
+    parts = np.split(uniforms(stream, int(cuts[-1]) + STATEMENT_DRAWS), cuts, axis=1)
+    grammatical, rare_draws, keep, shuffle, statement_draws = parts
+    rare = rare_draws < synonym
+    said = draw_statements(scenes, statement_draws)
+    numbers = np.where(said < 0, 0, said + _STARTS)
+    full = statement_words(said, np.take_along_axis(rare, numbers, axis=1))
+    full = np.pad(full, ((0, 0), (0, slots - full.shape[1])), constant_values=-1)
+
+    bag = np.where(scenes.things < 0, -1, scenes.things + _STARTS[:4])
+    bag[..., 1:] = np.where(keep.reshape(n, MOST, 4)[..., 1:] < 0.5, bag[..., 1:], -1)
+    bag = bag.reshape(n, slots)
+    reword = np.take_along_axis(rare, np.maximum(bag, 0), axis=1) & (bag >= 0)
+    bag = np.where(reword, _OTHER[bag], bag)
+    bag = np.take_along_axis(bag, np.argsort(shuffle, axis=1), axis=1)
+    return np.where(grammatical < grammar, full, bag)
+
+
+def texts(words: np.ndarray) -> list[str]:
+    return [" ".join(WORDS[w] for w in row if w >= 0) for row in words.tolist()]
+
+
+class WorldTokens:
+    """Token ids of texts of the world, put together from the tokens of its words.
+
+    Most tokenizers split texts at words first; whether this one does is tried, and one that does
+    not is given whole texts (many times slower).
+    """
+
+    def __init__(self, tokenize: Tokenize, pad: int) -> None:
+        self.tokenize, self.pad = tokenize, pad
+        empty = _ids(tokenize, "", pad)
+        self.context = tokenize([""]).shape[1]
+        self.by_words = len(empty) == 2
+        if self.by_words:
+            self.start, self.end = empty
+            pieces = [_ids(tokenize, word, pad)[1:-1] for word in WORDS]
+            longest = max(map(len, pieces))
+            self.pieces = np.full((len(WORDS) + 1, longest), -1)  # the last row is of "no word"
+            for number, piece in enumerate(pieces):
+                self.pieces[number, : len(piece)] = piece
+            self.by_words = self._agrees()
+
+    def __call__(self, words: np.ndarray) -> torch.Tensor:
+        """(n, words) to (n, context)."""
+        if not self.by_words:
+            return self.tokenize(texts(words))
+        ids = self.pieces[words].reshape(len(words), -1)
+        said = ids >= 0
+        place = np.cumsum(said, axis=1)
+        length = place[:, -1]
+        tokens = np.full((len(words), max(self.context, int(length.max(initial=0)) + 2)), self.pad)
+        tokens[:, 0] = self.start
+        row, column = np.nonzero(said)
+        tokens[row, place[row, column]] = ids[row, column]
+        tokens[np.arange(len(words)), length + 1] = self.end
+        tokens = tokens[:, : self.context]
+        tokens[length + 2 > self.context, -1] = self.end  # a text that is cut still ends
+        return torch.from_numpy(np.ascontiguousarray(tokens))
+
+    def _agrees(self) -> bool:
+        """Tried with each word before and after another, in short and in long texts."""
+        line = [*range(len(WORDS)), *range(len(WORDS))[::-1]]
+        probes = [line[start : start + size] for start in range(len(line)) for size in (1, 2, 16)]
+        words = np.array([probe + [-1] * (16 - len(probe)) for probe in probes])
+        return bool(torch.equal(self(words), self.tokenize(texts(words)).long()))
+
+
+def _ids(tokenize: Tokenize, text: str, pad: int) -> list[int]:
+    row = tokenize([text])[0].tolist()
+    while row and row[-1] == pad:
+        row.pop()
+    return row
