@@ -50,12 +50,12 @@ from counterpoint.training.building import Run, build
 from counterpoint.training.logs import Meter
 from counterpoint.training.loop import _gradients
 from counterpoint.training.losses import terms as losses
-from counterpoint.training.model import compile_blocks
+from counterpoint.training.model import arithmetic, compile_blocks
 from counterpoint.training.processes import Ranks
 from counterpoint.training.reading import load_recipe
 from counterpoint.training.recipe import terms_of
 from counterpoint.training.steps import pack, unpack
-from counterpoint.training.updating import arithmetic, update
+from counterpoint.training.updating import update
 
 WORDS = (
     *("a", "the", "two", "of", "on", "in", "near", "old", "red", "green", "small", "man", "woman"),

@@ -13,7 +13,8 @@ import pytest
 import counterpoint
 from counterpoint._util.errors import CounterpointError
 from counterpoint._util.registry import Registry
-from counterpoint.benchmarks.registry import BENCHMARKS, Benchmark
+from counterpoint.benchmarks.benchmark import Benchmark
+from counterpoint.benchmarks.registry import BENCHMARKS
 from counterpoint.metrics.protocols import PROTOCOLS
 from counterpoint.metrics.registry import METRICS
 from counterpoint.models.registry import EXAMPLES, FAMILIES

@@ -17,7 +17,7 @@ from PIL import Image
 
 from counterpoint._util.errors import DataError
 from counterpoint._util.random_numbers import fold, key, uniforms
-from counterpoint.benchmarks.registry import Options
+from counterpoint.benchmarks.benchmark import Options
 from counterpoint.benchmarks.world import BI, REPLACE, SWAP
 from counterpoint.models.openclip.adapter import MERGES
 from counterpoint.training.data.base import DataConfig

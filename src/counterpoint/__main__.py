@@ -16,7 +16,7 @@ from counterpoint._util.errors import Terminated, stop_status
 def main() -> None:
     signal.signal(signal.SIGTERM, _terminate)
     try:
-        from counterpoint.cli.app import main as run
+        from counterpoint.cli import main as run
 
         run()
     except (KeyboardInterrupt, ImportError) as error:

@@ -10,7 +10,7 @@ from typing import Any, Final
 from counterpoint._util.errors import CaseError, DataError
 from counterpoint._util.store import default_store, digest
 from counterpoint.benchmarks.annotations import json_rows, label, number, require, text
-from counterpoint.benchmarks.registry import Benchmark, Options
+from counterpoint.benchmarks.benchmark import Benchmark, Options
 from counterpoint.benchmarks.word_order import (
     FILES,
     ORDER,

@@ -13,7 +13,7 @@ from counterpoint.benchmarks.annotations import (
     parquet_rows,
     text,
 )
-from counterpoint.benchmarks.registry import Benchmark, Options
+from counterpoint.benchmarks.benchmark import Benchmark, Options
 from counterpoint.cases import Case, Cases
 
 _TEXTS: Final = ("caption", "negative_caption", "type", "subtype")

@@ -18,7 +18,7 @@ import polars as pl
 
 from counterpoint._util.errors import DataError
 from counterpoint.benchmarks.annotations import parquet_image, require
-from counterpoint.benchmarks.registry import Benchmark, Options
+from counterpoint.benchmarks.benchmark import Benchmark, Options
 from counterpoint.cases import PROMPTS, SCHEMA, Cases
 
 _ENDINGS: Final = {".jpg", ".jpeg", ".png", ".webp", ".bmp", ".ppm", ".tif", ".tiff"}

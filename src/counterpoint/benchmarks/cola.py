@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from counterpoint._util.errors import DataError
 from counterpoint.benchmarks.annotations import VisualGenome, files_below, first_there, read_json
-from counterpoint.benchmarks.registry import Benchmark, Options
+from counterpoint.benchmarks.benchmark import Benchmark, Options
 from counterpoint.cases import Case, Cases, ImageRef
 
 FILE: Final = "COLA_multiobjects_matching_benchmark.json"

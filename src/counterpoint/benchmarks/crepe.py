@@ -21,8 +21,8 @@ from counterpoint.benchmarks.annotations import (
     text,
     whole,
 )
+from counterpoint.benchmarks.benchmark import Benchmark, Options
 from counterpoint.benchmarks.completeness import NO_NEGATIVE
-from counterpoint.benchmarks.registry import Benchmark, Options
 from counterpoint.cases import Absent, Case, Cases, ImageRef, caption_case
 
 _TYPES: Final = ("atom", "swap", "negate")

@@ -11,7 +11,7 @@ import numpy as np
 from counterpoint._util.errors import DataError
 from counterpoint.benchmarks.annotations import json_rows, text
 from counterpoint.benchmarks.aro import AroImages, box, read_attribution
-from counterpoint.benchmarks.registry import Benchmark, Options
+from counterpoint.benchmarks.benchmark import Benchmark, Options
 from counterpoint.cases import Case, Cases, ImageRef, caption_case
 
 Row = dict[str, Any]

@@ -27,7 +27,7 @@ import polars as pl
 
 from counterpoint._util.errors import DataError
 from counterpoint._util.tables import read_table
-from counterpoint.benchmarks.registry import WITH_POSITIVES, Benchmark, Options
+from counterpoint.benchmarks.benchmark import WITH_POSITIVES, Benchmark, Options
 from counterpoint.cases import Case, Cases, normal
 
 _COLUMNS: Final = {"case_id": pl.String(), "text": pl.String()}

@@ -7,15 +7,13 @@ An id may carry options, `world-swap:size=500,seed=3`, ask for positives to be a
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-import numpy as np
-
 from counterpoint._util.errors import NotFoundError
 from counterpoint._util.registry import Registry, did_you_mean
+from counterpoint.benchmarks.benchmark import WITH_POSITIVES, Benchmark, Options, Value
 from counterpoint.cases import Cases, read_cases
 from counterpoint.data import data_root
 
@@ -54,55 +52,7 @@ BENCHMARKS: Final = Registry(
     },
 )
 
-Value = int | str
 
-
-@dataclass(frozen=True, slots=True)
-class Options:
-    """What a benchmark may be asked: the data root, and the options in its id."""
-
-    data: Path
-    values: Mapping[str, Value] = field(default_factory=dict)
-
-    def number(self, name: str) -> int:
-        return int(self.values[name])
-
-    def text(self, name: str) -> str:
-        return str(self.values[name])
-
-
-@dataclass(frozen=True, slots=True)
-class Benchmark:
-    """What a benchmark is, and its cases. `defaults` names its options.
-
-    `shape` is images x captions, `protocol` the official one, `images` what pictures it needs,
-    `count` how many cases the published files hold, `ids` what its case ids are, `defects` what
-    is wrong with some of its cases: a mark for each case. `files` says how many cases each of
-    several files holds (of a gallery: images), by what the ids of its cases begin with; None where
-    that is unknown.
-    """
-
-    id: str
-    summary: str
-    shape: str
-    protocol: str
-    cases: Callable[[Options], Cases]
-    paper: str = ""
-    licence: str = ""
-    images: str = ""
-    count: int | None = None
-    ids: str = "row number from 0"
-    defaults: Mapping[str, Value] = field(default_factory=dict)
-    defects: Mapping[str, Callable[[Cases], np.ndarray]] = field(default_factory=dict)
-    files: Callable[[Options], Mapping[str, int | None]] | None = None
-
-    @property
-    def chance(self) -> str:
-        """In per cent, what guessing gives; where shapes vary, every table says it."""
-        return _CHANCE.get(self.shape, "")
-
-
-WITH_POSITIVES: Final = "+hp"
 _CASE_FILES: Final = (".parquet", ".jsonl")
 _OTHER_FILES: Final = (".json", ".csv", ".tsv")  # are refused by `read_cases`, which says why
 _FOLDERS: Final = "classification/"  # any folder of images is a benchmark
@@ -122,14 +72,6 @@ def _split(id: str) -> tuple[str, str]:
     if id.endswith(_CASE_FILES) and name not in BENCHMARKS.names():
         return id, ""
     return name, options
-
-
-_CHANCE: Final = {
-    "1 x 2": "50",
-    "1 x 3": "50 original, 33.3 augmented, 33.3 brittleness",
-    "1 x 5": "20",
-    "2 x 2": "25 image-to-text, 25 text-to-image, 16.7 group",
-}
 
 
 def find_benchmark(id: str) -> Benchmark:

@@ -9,7 +9,7 @@ import polars as pl
 
 from counterpoint._util.errors import NotFoundError
 from counterpoint._util.registry import did_you_mean
-from counterpoint.benchmarks.registry import Benchmark, Options
+from counterpoint.benchmarks.benchmark import Benchmark, Options
 from counterpoint.benchmarks.word_order import (
     SHUFFLES,
     TAGGED,

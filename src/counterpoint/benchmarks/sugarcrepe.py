@@ -8,7 +8,7 @@ from typing import Final
 
 from counterpoint._util.errors import DataError
 from counterpoint.benchmarks.annotations import first_there, read_json, text
-from counterpoint.benchmarks.registry import Benchmark, Options
+from counterpoint.benchmarks.benchmark import Benchmark, Options
 from counterpoint.cases import Case, Cases, ImageRef, caption_case
 
 SUBSETS: Final = {

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from counterpoint._util.errors import NotFoundError
 from counterpoint._util.registry import did_you_mean
 from counterpoint.benchmarks.annotations import first_there, named_rows, text
-from counterpoint.benchmarks.registry import Benchmark, Options
+from counterpoint.benchmarks.benchmark import Benchmark, Options
 from counterpoint.cases import TEXT, Case, Cases, ImageRef
 
 SUBSETS: Final = {

@@ -20,7 +20,7 @@ from counterpoint.benchmarks.annotations import (
     require,
     text,
 )
-from counterpoint.benchmarks.registry import Benchmark, Options
+from counterpoint.benchmarks.benchmark import Benchmark, Options
 from counterpoint.cases import Case, Cases, ImageRef, caption_case
 
 PIECES: Final = {

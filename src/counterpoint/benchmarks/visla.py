@@ -9,8 +9,8 @@ from typing import Final, NamedTuple
 
 from counterpoint._util.errors import DataError
 from counterpoint.benchmarks.annotations import first_there, require, table_rows, text, whole
+from counterpoint.benchmarks.benchmark import Benchmark, Options
 from counterpoint.benchmarks.completeness import NO_NEGATIVE
-from counterpoint.benchmarks.registry import Benchmark, Options
 from counterpoint.cases import Absent, Case, Cases, ImageRef, caption_case
 
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from counterpoint._util.errors import DataError
 from counterpoint.benchmarks.annotations import read_json, require
-from counterpoint.benchmarks.registry import Benchmark, Options
+from counterpoint.benchmarks.benchmark import Benchmark, Options
 from counterpoint.cases import Case, Cases, ImageRef, caption_case
 from counterpoint.metrics import BEYOND_FIRST, FIRST
 

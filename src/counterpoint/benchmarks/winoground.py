@@ -15,7 +15,7 @@ from counterpoint.benchmarks.annotations import (
     parquet_rows,
     text,
 )
-from counterpoint.benchmarks.registry import Benchmark, Options
+from counterpoint.benchmarks.benchmark import Benchmark, Options
 from counterpoint.cases import Case, Cases, ImageRef
 
 _IMAGES: Final = ("image_0", "image_1")

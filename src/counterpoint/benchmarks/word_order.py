@@ -19,7 +19,7 @@ import numpy as np
 
 from counterpoint._util.errors import DataError
 from counterpoint.benchmarks.annotations import json_rows, text
-from counterpoint.benchmarks.registry import Options
+from counterpoint.benchmarks.benchmark import Options
 
 if TYPE_CHECKING:
     from spacy.language import Language

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from counterpoint._util.errors import CaseError
-from counterpoint.benchmarks.registry import Benchmark, Options
+from counterpoint.benchmarks.benchmark import Benchmark, Options
 from counterpoint.cases import PROMPTS, Case, Cases, ImageRef, caption_case
 from counterpoint.images import WORLD
 from counterpoint.world import (

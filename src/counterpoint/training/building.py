@@ -17,6 +17,7 @@ from counterpoint.training.data.opening import open_data
 from counterpoint.training.model import (
     Towers,
     Trained,
+    autocast,
     blocks,
     compile_blocks,
     groups,
@@ -26,7 +27,6 @@ from counterpoint.training.model import (
 from counterpoint.training.processes import Ranks
 from counterpoint.training.recipe import Recipe, terms_of
 from counterpoint.training.steps import Loss, Stepper, needs_start
-from counterpoint.training.updating import autocast
 
 
 @dataclass(slots=True)

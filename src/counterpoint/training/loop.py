@@ -36,11 +36,12 @@ from counterpoint.training.checkpoints import (
 )
 from counterpoint.training.evaluating import Judge, made, numbers
 from counterpoint.training.logs import Display, Log, Meter, Silent, in_words
+from counterpoint.training.model import arithmetic
 from counterpoint.training.processes import Stop, processes, stop_between_steps
 from counterpoint.training.recipe import Recipe
 from counterpoint.training.saving import MODEL, final_state, save_model
 from counterpoint.training.steps import only
-from counterpoint.training.updating import arithmetic, update
+from counterpoint.training.updating import update
 
 _BIG: Final = 2**63
 

@@ -1,5 +1,4 @@
 from .backends import Settings as Settings
-from .backends import open_backend as open_backend
 from .candidates import Counts as Counts
 from .candidates import check as check
 from .candidates import make_images as make_images
@@ -9,3 +8,4 @@ from .nearest import images_of as images_of
 from .nearest import nearest_images as nearest_images
 from .nearest import need_vectors as need_vectors
 from .nearest import write_neighbours as write_neighbours
+from .opening import open_backend as open_backend
