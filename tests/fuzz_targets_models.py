@@ -23,18 +23,22 @@ from fuzz_support import json_texts, mutations
 from open_clip_models import CLIP, CONFIG, PREPROCESS, WEIGHTS, build, save_model
 from safetensors.numpy import save as to_safetensors
 from train_data_support import opened
-from training import CPU as ALONE
-from training import small_recipe
+from training import CPU as ALONE, small_recipe
 
 from counterpoint.evaluation.wise import refuse_other
-from counterpoint.models.detector.adapter import CONFIG as DETECTOR
-from counterpoint.models.detector.adapter import WEIGHTS as HEADS
-from counterpoint.models.detector.adapter import Head, Heads, Saved, read, save
+from counterpoint.models.detector.adapter import (
+    CONFIG as DETECTOR,
+    WEIGHTS as HEADS,
+    Head,
+    Heads,
+    Saved,
+    read,
+    save,
+)
 from counterpoint.models.hub import guarded
 from counterpoint.models.openclip.folders import ABOUT
 from counterpoint.models.registry import LoadOptions, load_model
-from counterpoint.training.building import Run
-from counterpoint.training.building import build as build_run
+from counterpoint.training.building import Run, build as build_run
 from counterpoint.training.checkpoints import (
     RECIPE,
     capture,
@@ -43,8 +47,8 @@ from counterpoint.training.checkpoints import (
     random_states,
     restore,
     restore_random,
+    save as save_checkpoint,
 )
-from counterpoint.training.checkpoints import save as save_checkpoint
 from counterpoint.training.logs import LOG, Log
 from counterpoint.training.reading import load_recipe, recipe_text
 

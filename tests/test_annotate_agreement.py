@@ -8,8 +8,7 @@ import warnings
 import krippendorff
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from sklearn.metrics import cohen_kappa_score
 from support import FEW
 

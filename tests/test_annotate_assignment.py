@@ -10,9 +10,7 @@ from datetime import timedelta
 
 import pytest
 from campaigns import answer_all, campaign, opened, outcome, rightly
-from hypothesis import given
-from hypothesis import settings as hypothesis_settings
-from hypothesis import strategies as st
+from hypothesis import given, settings as hypothesis_settings, strategies as st
 from sqlalchemy import func, select, update
 
 from counterpoint.studio.annotate.answers import give, last_answer

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 from benchmark_fixtures import load, write, write_json
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from support import FEW
 
 from counterpoint._util.errors import CaseError, DataError

@@ -9,8 +9,7 @@ from typing import Any
 
 import polars as pl
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from support import FEW
 
 from counterpoint._util.errors import CounterpointError, DataError

@@ -10,8 +10,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from support import FEW, case, square
 
 from counterpoint._util.errors import DataError, NotFoundError

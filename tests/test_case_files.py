@@ -9,8 +9,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 from case_support import build, some_case
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from models_for_tests import is_sentence
 from support import FEW, case, square, table, write_lines
 

@@ -12,14 +12,12 @@ import numpy as np
 import polars as pl
 import pytest
 from case_support import build, some_case
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from support import FEW, case, square, table
 
 from counterpoint._util.errors import CaseError
 from counterpoint.cases.files import read_cases
-from counterpoint.cases.table import SCHEMA, Case, Cases, ImageRef, caption_case
-from counterpoint.cases.table import table as module
+from counterpoint.cases.table import SCHEMA, Case, Cases, ImageRef, caption_case, table as module
 
 ROW = {
     "id": "bad",

@@ -18,11 +18,11 @@ from open_clip_models import (
     TEXT,
     VISION,
     build,
+    load as load_folder,
     noise,
     save_model,
     tokenizer_of,
 )
-from open_clip_models import load as load_folder
 from safetensors.torch import save_file
 
 from counterpoint._util.errors import MissingExtraError, ModelError, NotFoundError

@@ -6,8 +6,7 @@ from collections import Counter
 from random import Random
 
 import pytest
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
+from hypothesis import example, given, settings, strategies as st
 
 from counterpoint.cases.captions import read_words
 from counterpoint.generation.checks.change import distance, is_within

@@ -16,8 +16,7 @@ import typer.main
 from cli_support import Result, counterpoint, own_place
 
 from counterpoint.cli.app import app
-from counterpoint.cli.demo import BENCHMARKS as DEMO_BENCHMARKS
-from counterpoint.cli.demo import MODELS as DEMO_MODELS
+from counterpoint.cli.demo import BENCHMARKS as DEMO_BENCHMARKS, MODELS as DEMO_MODELS
 from counterpoint.metrics.words import HEADINGS
 from counterpoint.runs.folders import load_run
 from counterpoint.runs.results import rows

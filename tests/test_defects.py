@@ -9,8 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from benchmark_fixtures import IDENTITY
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from support import FEW, part, random_scores, run_of
 from typer.testing import CliRunner
 

@@ -10,8 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from engine_support import ROUNDING, build, complaint, cosine, naive, one_file
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from models_for_tests import (
     Counter,
     Judge,

@@ -13,8 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from engine_support import ROUNDING, build, cosine, loop, own_place, photos, prompted
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from models_for_tests import (
     Counter,
     Judge,

@@ -16,8 +16,7 @@ import polars as pl
 import pyarrow.parquet as pq
 import pytest
 import typer
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from PIL import Image
 from support import FEW
 from typer.testing import CliRunner

@@ -8,8 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from engine_support import build
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from support import (
     FEW,
     TIES,

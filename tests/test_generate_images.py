@@ -12,8 +12,7 @@ import numpy as np
 import polars as pl
 import pytest
 import typer
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from support import FEW
 from typer.testing import CliRunner
 

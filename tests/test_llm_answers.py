@@ -7,8 +7,7 @@ from collections import Counter
 from functools import cache
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from counterpoint.generation.llm import sentences
 from counterpoint.generation.llm.answers import answered, listed, located, proposed, swapped

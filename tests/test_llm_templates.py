@@ -7,8 +7,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 import counterpoint.generation.llm as package
 from counterpoint._util.errors import NotFoundError

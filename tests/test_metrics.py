@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from support import FEW, TIES, matched_block, random_block, reference, references
 
 from counterpoint.metrics.definitions import group_matching, ranks
 from counterpoint.metrics.rankings import Standings, standings
-from counterpoint.metrics.registry import METRICS as EVERY
-from counterpoint.metrics.registry import Metric, QueryMetric
+from counterpoint.metrics.registry import METRICS as EVERY, Metric, QueryMetric
 
 SEEDS = st.integers(0, 2**32 - 1)
 METRICS = {name: metric for name, metric in EVERY.items() if isinstance(metric, Metric)}

@@ -11,8 +11,7 @@ import polars as pl
 import pyarrow.parquet as pq
 import pytest
 import typer
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from models_for_tests import Towers, write_images
 from support import FEW
 from typer.testing import CliRunner

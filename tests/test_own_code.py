@@ -21,8 +21,7 @@ from open_clip_models import CLIP, CONFIG, TEXT, WEIGHTS, save_model
 from counterpoint import evaluate
 from counterpoint._util.errors import ModelError
 from counterpoint.generation.images import diffusion
-from counterpoint.models.detector.adapter import Head, Heads, Saved
-from counterpoint.models.detector.adapter import save as save_detector
+from counterpoint.models.detector.adapter import Head, Heads, Saved, save as save_detector
 from counterpoint.models.registry import LoadOptions, load_model
 
 dynamic: Any = pytest.importorskip("transformers.dynamic_module_utils")

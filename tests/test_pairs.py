@@ -7,8 +7,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from counterpoint._util.errors import DataError
 from counterpoint.cases.table import ImageRef

@@ -11,8 +11,7 @@ import numpy as np
 import polars as pl
 import pytest
 from benchmark_fixtures import IDENTITY, load, write, write_json, write_table
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from counterpoint._util.errors import DataError, NotFoundError
 from counterpoint.benchmarks.positives import add_positives

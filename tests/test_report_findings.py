@@ -6,8 +6,7 @@ import re
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from support import FEW, gallery, owned, part, random_scores, run_of, table
 from test_report import scored
 from test_wording import tied_run

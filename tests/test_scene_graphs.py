@@ -7,8 +7,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from hypothesis import assume, given
-from hypothesis import strategies as st
+from hypothesis import assume, given, strategies as st
 from support import FEW
 
 from counterpoint._util.errors import DataError

@@ -6,8 +6,7 @@ from argparse import Namespace
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from counterpoint._util.errors import ModelError
 from counterpoint.models.openclip.state_dicts import (

@@ -18,8 +18,7 @@ from counterpoint.cases.table import ImageRef
 from counterpoint.images.pictures import WORLD, Picture
 from counterpoint.models.registry import load_model
 from counterpoint.studio.pictures import Gallery
-from counterpoint.studio.playground import scores as trying_models
-from counterpoint.studio.playground import uploads as trying_uploads
+from counterpoint.studio.playground import scores as trying_models, uploads as trying_uploads
 from counterpoint.studio.playground.scores import Models, families, read_captions
 from counterpoint.studio.playground.uploads import Uploaded, Uploads, accepted
 from counterpoint.studio.security import Refused

@@ -10,8 +10,7 @@ import numpy as np
 import polars as pl
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from PIL import Image
 from pydantic import ValidationError
 from support import FEW

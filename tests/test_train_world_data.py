@@ -33,10 +33,10 @@ from counterpoint.world.arrays import (
     draw_false,
     draw_plain,
     draw_statements,
+    holds_each as holds_all,
     statement,
     texts,
 )
-from counterpoint.world.arrays import holds_each as holds_all
 from counterpoint.world.drawing import draw
 from counterpoint.world.edits import replacements, swaps
 from counterpoint.world.grammar import LEFT_FIRST, GrammarError, holds, leads, read, write

@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import assume, given
-from hypothesis import strategies as st
+from hypothesis import assume, given, strategies as st
 from support import FEW, case, part, random_scores, run_of, square, table
 from typer.testing import CliRunner
 

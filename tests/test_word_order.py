@@ -11,8 +11,7 @@ import numpy as np
 import polars as pl
 import pytest
 from benchmark_fixtures import load, write, write_json
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from nltk.tokenize import word_tokenize
 from support import FEW
 

@@ -13,8 +13,7 @@ from itertools import combinations, islice
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from counterpoint.world.edits import Edit, replacements, swaps
 from counterpoint.world.grammar import Phrase, Statement, holds, leads, read

@@ -1,16 +1,17 @@
 from ._util.errors import CounterpointError as CounterpointError
 from .benchmarks import load_benchmark as load_benchmark
-from .cases import Case as Case
-from .cases import Cases as Cases
-from .cases import ImageRef as ImageRef
-from .cases import caption_case as caption_case
-from .cases import read_cases as read_cases
-from .cases import write_cases as write_cases
-from .evaluation import evaluate as evaluate
-from .evaluation import examine as examine
-from .evaluation import import_scores as import_scores
-from .evaluation import verify as verify
-from .runs import Run as Run
-from .runs import compare as compare
-from .runs import load_run as load_run
-from .runs import rows as rows
+from .cases import (
+    Case as Case,
+    Cases as Cases,
+    ImageRef as ImageRef,
+    caption_case as caption_case,
+    read_cases as read_cases,
+    write_cases as write_cases,
+)
+from .evaluation import (
+    evaluate as evaluate,
+    examine as examine,
+    import_scores as import_scores,
+    verify as verify,
+)
+from .runs import Run as Run, compare as compare, load_run as load_run, rows as rows

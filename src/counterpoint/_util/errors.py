@@ -61,18 +61,29 @@ def as_os_error(error: Exception) -> OSError | None:
     return OSError(errno.ENOSPC, "") if full and _library(error) in _READERS else None
 
 
-def explain(error: Exception) -> str | None:
+def explain(error: Exception) -> CounterpointError | None:
     """One sentence for an error of the machine or of a file; None for an error of the program."""
     if isinstance(error, FileNotFoundError) and not _has_current_folder():
-        return "the current folder no longer exists; change to another one."
+        return CounterpointError(
+            "E-FOLDER-GONE", "the current folder no longer exists; change to another one."
+        )
     if isinstance(error, MemoryError):
-        return "out of memory; a smaller --batch-size or fewer files at a time need less."
+        return CounterpointError(
+            "E-MEMORY", "out of memory; a smaller --batch-size or fewer files at a time need less."
+        )
     if (machine := as_os_error(error)) is not None:
         place = f"{machine.filename}: " if machine.filename else ""
-        return f"{place}{reason(machine)}."
+        code = errno.errorcode.get(machine.errno or 0, "OS")
+        return CounterpointError(
+            f"E-SYSTEM-{code}", f"{place}{reason(machine)}.", path=machine.filename
+        )
     if (library := _library(error)) in _READERS:
         said = " ".join(str(error).split())[:300].rstrip(".")
-        return f"a file cannot be read or written: {library}: {said}."
+        return CounterpointError(
+            "E-FILE-BROKEN",
+            f"a file cannot be read or written: {library}: {said}.",
+            library=library,
+        )
     return None
 
 
@@ -100,7 +111,21 @@ def stop_status(stop: KeyboardInterrupt) -> int:
 
 
 class CounterpointError(Exception):
-    """Base of every error that a user can cause."""
+    """Base of every error that a user can cause.
+
+        raise ImageError("E-IMAGE-MISSING", f"{path}: no such image; check --data.", path=path)
+
+    `code` stays the same when the sentence is improved, so that programs and tests can rely on it.
+    `data` holds the values that the sentence is about.
+    """
+
+    def __init__(self, *said: str, **data: object) -> None:
+        super().__init__(*said)
+        self.code, self.message = said if len(said) == 2 else ("E-UNCODED", said[0])
+        self.data = data
+
+    def __str__(self) -> str:
+        return self.message
 
 
 class CaseError(CounterpointError):
@@ -119,7 +144,14 @@ class MissingExtraError(CounterpointError):
     """An optional dependency is not installed."""
 
     def __init__(self, feature: str, extra: str) -> None:
-        super().__init__(f"{feature} needs more packages: pip install 'counterpoint[{extra}]'.")
+        super().__init__(
+            "E-EXTRA-MISSING",
+            f"{feature} needs more packages: pip install 'counterpoint[{extra}]'.",
+            extra=extra,
+        )
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return Exception.__new__, (type(self), *self.args), self.__dict__
 
 
 class PluginError(CounterpointError):

@@ -1,10 +1,14 @@
 from .benchmark import Benchmark as Benchmark
-from .completeness import absent_from as absent_from
-from .completeness import counted as counted
-from .completeness import describe_absent as describe_absent
-from .completeness import why_incomplete as why_incomplete
+from .completeness import (
+    absent_from as absent_from,
+    counted as counted,
+    describe_absent as describe_absent,
+    why_incomplete as why_incomplete,
+)
 from .hard_positives import SYNONYMS as SYNONYMS
-from .registry import BENCHMARKS as BENCHMARKS
-from .registry import base_id as base_id
-from .registry import find_benchmark as find_benchmark
-from .registry import load_benchmark as load_benchmark
+from .registry import (
+    BENCHMARKS as BENCHMARKS,
+    base_id as base_id,
+    find_benchmark as find_benchmark,
+    load_benchmark as load_benchmark,
+)

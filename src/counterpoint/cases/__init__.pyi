@@ -1,27 +1,32 @@
-from .captions import CAPTION_FORMATS as CAPTION_FORMATS
-from .captions import formatted as formatted
-from .captions import normal as normal
-from .captions import read_words as read_words
-from .files import read_cases as read_cases
-from .files import write_cases as write_cases
-from .galleries import gallery_rows as gallery_rows
-from .galleries import is_classification as is_classification
-from .galleries import is_gallery as is_gallery
-from .galleries import query_clusters as query_clusters
-from .galleries import smaller_galleries as smaller_galleries
-from .galleries import unanswered as unanswered
-from .galleries import without_images as without_images
-from .table import EMPTY_CAPTION as EMPTY_CAPTION
-from .table import PROMPTS as PROMPTS
-from .table import SCHEMA as SCHEMA
-from .table import TEXT as TEXT
-from .table import Absent as Absent
-from .table import Block as Block
-from .table import Case as Case
-from .table import Cases as Cases
-from .table import ImageRef as ImageRef
-from .table import Layout as Layout
-from .table import caption_case as caption_case
-from .table import offsets as offsets
-from .table import refuse_duplicates as refuse_duplicates
-from .table import refuse_malformed as refuse_malformed
+from .captions import (
+    CAPTION_FORMATS as CAPTION_FORMATS,
+    formatted as formatted,
+    normal as normal,
+    read_words as read_words,
+)
+from .files import read_cases as read_cases, write_cases as write_cases
+from .galleries import (
+    gallery_rows as gallery_rows,
+    is_classification as is_classification,
+    is_gallery as is_gallery,
+    query_clusters as query_clusters,
+    smaller_galleries as smaller_galleries,
+    unanswered as unanswered,
+    without_images as without_images,
+)
+from .table import (
+    EMPTY_CAPTION as EMPTY_CAPTION,
+    PROMPTS as PROMPTS,
+    SCHEMA as SCHEMA,
+    TEXT as TEXT,
+    Absent as Absent,
+    Block as Block,
+    Case as Case,
+    Cases as Cases,
+    ImageRef as ImageRef,
+    Layout as Layout,
+    caption_case as caption_case,
+    offsets as offsets,
+    refuse_duplicates as refuse_duplicates,
+    refuse_malformed as refuse_malformed,
+)

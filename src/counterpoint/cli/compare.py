@@ -53,9 +53,7 @@ def compare(
     """
     from counterpoint.cli.tables import print_differences
     from counterpoint.metrics import get_protocol
-    from counterpoint.runs import as_json as rows_as_json
-    from counterpoint.runs import compare as compare_runs
-    from counterpoint.runs import load_run
+    from counterpoint.runs import as_json as rows_as_json, compare as compare_runs, load_run
 
     refuse_missing_folder(html)
     with errors.status("resampling"):

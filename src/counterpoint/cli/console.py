@@ -162,10 +162,10 @@ def plainly(verb: Callable[P, None], *, resumes: bool = False) -> Callable[P, No
         except (BrokenPipeError, typer.Exit):
             raise
         except Exception as error:
-            known = str(error) if isinstance(error, CounterpointError) else explain(error)
+            known = error if isinstance(error, CounterpointError) else explain(error)
             if known is None or os.environ.get("COUNTERPOINT_TRACEBACK"):
                 raise
-            errors.print(f"error: {known}", style="red", soft_wrap=True)
+            errors.print(f"error: {known} [{known.code}]", style="red", soft_wrap=True)
             raise typer.Exit(1) from None
 
     return run

@@ -76,8 +76,7 @@ def get(
     Exit status: 0 everything is there; 1 something could not be fetched, or must be got by hand.
     """
     from counterpoint.benchmarks import BENCHMARKS, base_id
-    from counterpoint.data import catalogue, data_root, needs
-    from counterpoint.data import get as get_data
+    from counterpoint.data import catalogue, data_root, get as get_data, needs
 
     root = data_root(data)
     wanted = []

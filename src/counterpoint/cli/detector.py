@@ -67,8 +67,7 @@ def train(
     """
     from counterpoint._util.store import Store, default_store
     from counterpoint.models import LoadOptions
-    from counterpoint.models.detector import Settings
-    from counterpoint.models.detector import train as train_detector
+    from counterpoint.models.detector import Settings, train as train_detector
     from counterpoint.scoring import Work
 
     if not 0 < learning_rate < 1:

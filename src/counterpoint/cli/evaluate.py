@@ -88,11 +88,9 @@ def evaluate(
 ) -> None:
     """Score models on benchmarks, print one table, keep every raw score."""
     from counterpoint.cli.tables import print_results, report_left_out
-    from counterpoint.evaluation import evaluate as run_evaluation
-    from counterpoint.evaluation import with_clean
+    from counterpoint.evaluation import evaluate as run_evaluation, with_clean
     from counterpoint.models import LoadOptions
-    from counterpoint.runs import as_json as rows_as_json
-    from counterpoint.runs import rows as result_rows
+    from counterpoint.runs import as_json as rows_as_json, rows as result_rows
 
     with progress_bars() as bars:
         runs = run_evaluation(

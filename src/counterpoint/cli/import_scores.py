@@ -48,8 +48,7 @@ def import_scores(
     """
     from counterpoint.cli.tables import print_results, report_left_out
     from counterpoint.evaluation import import_scores as make_run
-    from counterpoint.runs import as_json as rows_as_json
-    from counterpoint.runs import rows as result_rows
+    from counterpoint.runs import as_json as rows_as_json, rows as result_rows
 
     with errors.status("reading scores"):
         run = make_run(

@@ -98,8 +98,7 @@ def refine(
 
     from counterpoint._util.store import Store, default_store
     from counterpoint.generation import reserved
-    from counterpoint.generation.refinement import SCALES, Settings
-    from counterpoint.generation.refinement import refine as refine_pairs
+    from counterpoint.generation.refinement import SCALES, Settings, refine as refine_pairs
     from counterpoint.models import LoadOptions
     from counterpoint.scoring import Work
 

@@ -31,9 +31,14 @@ def rescore(
     from counterpoint.cli.tables import averages_table, left_out_lines, print_results
     from counterpoint.evaluation import with_clean
     from counterpoint.metrics import get_protocol
-    from counterpoint.runs import as_json as rows_as_json
-    from counterpoint.runs import find_runs, fitting, load_run, side_by_side
-    from counterpoint.runs import rows as result_rows
+    from counterpoint.runs import (
+        as_json as rows_as_json,
+        find_runs,
+        fitting,
+        load_run,
+        rows as result_rows,
+        side_by_side,
+    )
 
     wanted = groups or as_json
     with errors.status("resampling"):

@@ -67,8 +67,7 @@ def verify(
     """
     from counterpoint.evaluation import verify as check_run
     from counterpoint.metrics import ALL
-    from counterpoint.runs import as_json as plain
-    from counterpoint.runs import load_run
+    from counterpoint.runs import as_json as plain, load_run
 
     with errors.status("resampling"):
         loaded = load_run(run)

@@ -1,12 +1,11 @@
-from .answers import PassingError as PassingError
-from .answers import retry_after as retry_after
+from .answers import PassingError as PassingError, retry_after as retry_after
 from .batch import Report as Report
-from .files import Damage as Damage
-from .files import Presence as Presence
-from .files import damaged_files as damaged_files
-from .files import data_root as data_root
-from .files import presence as presence
+from .files import (
+    Damage as Damage,
+    Presence as Presence,
+    damaged_files as damaged_files,
+    data_root as data_root,
+    presence as presence,
+)
 from .getting import get as get
-from .sources import Source as Source
-from .sources import catalogue as catalogue
-from .sources import needs as needs
+from .sources import Source as Source, catalogue as catalogue, needs as needs

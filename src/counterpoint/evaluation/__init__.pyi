@@ -1,29 +1,29 @@
-from .doctor import Health as Health
-from .doctor import examine as examine
-from .doctor import with_clean as with_clean
-from .evaluating import evaluate as evaluate
-from .evaluating import prepare as prepare
+from .doctor import Health as Health, examine as examine, with_clean as with_clean
+from .evaluating import evaluate as evaluate, prepare as prepare
 from .importing import import_scores as import_scores
-from .outcome import FILE as FILE
-from .outcome import MEAN_SCORES as MEAN_SCORES
-from .outcome import Change as Change
-from .outcome import Outcome as Outcome
-from .outcome import evaluate_outcome as evaluate_outcome
-from .precision import Flips as Flips
-from .precision import check_precision as check_precision
-from .verifying import Check as Check
-from .verifying import Verdict as Verdict
-from .verifying import judge as judge
-from .verifying import near_models as near_models
-from .verifying import not_the_model as not_the_model
-from .verifying import published as published
-from .verifying import published_model as published_model
-from .verifying import verify as verify
-from .wise import Line as Line
-from .wise import mixed as mixed
-from .wise import refuse_other as refuse_other
-from .wise import save_at as save_at
-from .wise import walk as walk
-from .wise_plot import Key as Key
-from .wise_plot import draw as draw
-from .wise_plot import panels as panels
+from .outcome import (
+    FILE as FILE,
+    MEAN_SCORES as MEAN_SCORES,
+    Change as Change,
+    Outcome as Outcome,
+    evaluate_outcome as evaluate_outcome,
+)
+from .precision import Flips as Flips, check_precision as check_precision
+from .verifying import (
+    Check as Check,
+    Verdict as Verdict,
+    judge as judge,
+    near_models as near_models,
+    not_the_model as not_the_model,
+    published as published,
+    published_model as published_model,
+    verify as verify,
+)
+from .wise import (
+    Line as Line,
+    mixed as mixed,
+    refuse_other as refuse_other,
+    save_at as save_at,
+    walk as walk,
+)
+from .wise_plot import Key as Key, draw as draw, panels as panels

@@ -1,20 +1,21 @@
 from .from_graphs import generate_from_graphs as generate_from_graphs
-from .making import CAPTIONS as CAPTIONS
-from .making import MADE as MADE
-from .making import Settings as Settings
-from .making import make_by_rules as make_by_rules
-from .names import chosen_methods as chosen_methods
-from .names import methods as methods
-from .pairs import KINDS as KINDS
-from .pairs import SCHEMA as SCHEMA
-from .pairs import Kind as Kind
-from .pairs import read_about as read_about
-from .pairs import read_pairs as read_pairs
-from .pairs import rebased as rebased
-from .pairs import refuse_ending as refuse_ending
-from .pairs import reserved as reserved
-from .pairs import write_pairs as write_pairs
-from .registry import RULES as RULES
-from .registry import Rule as Rule
-from .run import Report as Report
-from .run import generate as generate
+from .making import (
+    CAPTIONS as CAPTIONS,
+    MADE as MADE,
+    Settings as Settings,
+    make_by_rules as make_by_rules,
+)
+from .names import chosen_methods as chosen_methods, methods as methods
+from .pairs import (
+    KINDS as KINDS,
+    SCHEMA as SCHEMA,
+    Kind as Kind,
+    read_about as read_about,
+    read_pairs as read_pairs,
+    rebased as rebased,
+    refuse_ending as refuse_ending,
+    reserved as reserved,
+    write_pairs as write_pairs,
+)
+from .registry import RULES as RULES, Rule as Rule
+from .run import Report as Report, generate as generate

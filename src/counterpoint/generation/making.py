@@ -15,8 +15,7 @@ from counterpoint.generation.checks.checking import Verdict, check
 from counterpoint.generation.checks.surface import uniform
 from counterpoint.generation.inputs.source import Source
 from counterpoint.generation.language.tagging import Sentence, tagged, unreadable
-from counterpoint.generation.language.wordnet import Vocabulary, WordNet
-from counterpoint.generation.language.wordnet import find as find_wordnet
+from counterpoint.generation.language.wordnet import Vocabulary, WordNet, find as find_wordnet
 from counterpoint.generation.pairs import Kind, Pair
 from counterpoint.generation.registry import RULES, Draft, Refusal, Rule, Ways
 

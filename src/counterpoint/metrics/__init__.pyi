@@ -1,54 +1,60 @@
-from .definitions import Tie as Tie
-from .definitions import augmented_accuracy as augmented_accuracy
-from .definitions import brittle_original_above as brittle_original_above
-from .definitions import brittleness as brittleness
-from .definitions import group as group
-from .definitions import negative_above_both as negative_above_both
-from .definitions import text_only_accuracy as text_only_accuracy
-from .definitions import tied as tied
-from .protocols import AVERAGES as AVERAGES
-from .protocols import BEYOND_FIRST as BEYOND_FIRST
-from .protocols import FIRST as FIRST
-from .protocols import PROTOCOLS as PROTOCOLS
-from .protocols import Overlong as Overlong
-from .protocols import Protocol as Protocol
-from .protocols import get_protocol as get_protocol
+from .definitions import (
+    Tie as Tie,
+    augmented_accuracy as augmented_accuracy,
+    brittle_original_above as brittle_original_above,
+    brittleness as brittleness,
+    group as group,
+    negative_above_both as negative_above_both,
+    text_only_accuracy as text_only_accuracy,
+    tied as tied,
+)
+from .protocols import (
+    AVERAGES as AVERAGES,
+    BEYOND_FIRST as BEYOND_FIRST,
+    FIRST as FIRST,
+    PROTOCOLS as PROTOCOLS,
+    Overlong as Overlong,
+    Protocol as Protocol,
+    get_protocol as get_protocol,
+)
 from .rankings import both_standings as both_standings
-from .registry import METRICS as METRICS
-from .registry import Metric as Metric
-from .registry import QueryMetric as QueryMetric
-from .statistics import ALL as ALL
-from .statistics import LEVEL as LEVEL
-from .statistics import RESAMPLES as RESAMPLES
-from .statistics import REST as REST
-from .statistics import WHOLE as WHOLE
-from .statistics import Averaging as Averaging
-from .statistics import Estimate as Estimate
-from .statistics import Verdict as Verdict
-from .statistics import averages as averages
-from .statistics import estimate as estimate
-from .statistics import holm as holm
-from .statistics import mcnemar as mcnemar
-from .statistics import members_of as members_of
-from .statistics import nan_mean as nan_mean
-from .statistics import nested as nested
-from .statistics import prefixes as prefixes
-from .statistics import set_apart as set_apart
-from .statistics import verdict as verdict
-from .words import COMPOSITION as COMPOSITION
-from .words import GALLERY as GALLERY
-from .words import HEADINGS as HEADINGS
-from .words import MEANINGS as MEANINGS
-from .words import SAID as SAID
-from .words import TIES as TIES
-from .words import TIES_MEANING as TIES_MEANING
-from .words import changed_words as changed_words
-from .words import hangs_on_ties as hangs_on_ties
-from .words import heading as heading
-from .words import headline as headline
-from .words import is_baseline as is_baseline
-from .words import listed as listed
-from .words import p_value as p_value
-from .words import reasons as reasons
-from .words import ties_by_model as ties_by_model
-from .words import ties_matter as ties_matter
+from .registry import METRICS as METRICS, Metric as Metric, QueryMetric as QueryMetric
+from .statistics import (
+    ALL as ALL,
+    LEVEL as LEVEL,
+    RESAMPLES as RESAMPLES,
+    REST as REST,
+    WHOLE as WHOLE,
+    Averaging as Averaging,
+    Estimate as Estimate,
+    Verdict as Verdict,
+    averages as averages,
+    estimate as estimate,
+    holm as holm,
+    mcnemar as mcnemar,
+    members_of as members_of,
+    nan_mean as nan_mean,
+    nested as nested,
+    prefixes as prefixes,
+    set_apart as set_apart,
+    verdict as verdict,
+)
+from .words import (
+    COMPOSITION as COMPOSITION,
+    GALLERY as GALLERY,
+    HEADINGS as HEADINGS,
+    MEANINGS as MEANINGS,
+    SAID as SAID,
+    TIES as TIES,
+    TIES_MEANING as TIES_MEANING,
+    changed_words as changed_words,
+    hangs_on_ties as hangs_on_ties,
+    heading as heading,
+    headline as headline,
+    is_baseline as is_baseline,
+    listed as listed,
+    p_value as p_value,
+    reasons as reasons,
+    ties_by_model as ties_by_model,
+    ties_matter as ties_matter,
+)

@@ -1,15 +1,18 @@
-from .hub import guarded as guarded
-from .hub import hub_or_cache as hub_or_cache
-from .registry import DEVICES as DEVICES
-from .registry import EXAMPLES as EXAMPLES
-from .registry import FAMILIES as FAMILIES
-from .registry import LoadOptions as LoadOptions
-from .registry import is_device as is_device
-from .registry import load_model as load_model
-from .torch_models import Place as Place
-from .torch_models import fingerprint as fingerprint
-from .torch_models import memory_errors as memory_errors
-from .torch_models import pick_device as pick_device
-from .torch_models import plain as plain
-from .torch_models import quiet as quiet
-from .torch_models import set_arithmetic as set_arithmetic
+from .hub import guarded as guarded, hub_or_cache as hub_or_cache
+from .registry import (
+    DEVICES as DEVICES,
+    EXAMPLES as EXAMPLES,
+    FAMILIES as FAMILIES,
+    LoadOptions as LoadOptions,
+    is_device as is_device,
+    load_model as load_model,
+)
+from .torch_models import (
+    Place as Place,
+    fingerprint as fingerprint,
+    memory_errors as memory_errors,
+    pick_device as pick_device,
+    plain as plain,
+    quiet as quiet,
+    set_arithmetic as set_arithmetic,
+)

@@ -1,25 +1,29 @@
 from .choices import score_by_choices as score_by_choices
-from .encode import BatchSize as BatchSize
-from .encode import caption_keys as caption_keys
-from .encode import encode_captions as encode_captions
-from .encode import encode_images as encode_images
-from .encode import fill as fill
-from .encode import in_threads as in_threads
-from .engine import encode_plan as encode_plan
-from .engine import score as score
-from .engine import stored as stored
-from .kinds import BlindScorer as BlindScorer
-from .kinds import Described as Described
-from .kinds import DualEncoder as DualEncoder
-from .kinds import Model as Model
-from .kinds import PairScorer as PairScorer
-from .kinds import RefusedInputsError as RefusedInputsError
-from .kinds import TableScorer as TableScorer
-from .kinds import Work as Work
-from .kinds import check_kind as check_kind
-from .plan import Plan as Plan
-from .plan import Scored as Scored
-from .plan import Share as Share
-from .plan import make_plan as make_plan
-from .plan import used_captions as used_captions
-from .plan import used_images as used_images
+from .encode import (
+    BatchSize as BatchSize,
+    caption_keys as caption_keys,
+    encode_captions as encode_captions,
+    encode_images as encode_images,
+    fill as fill,
+    in_threads as in_threads,
+)
+from .engine import encode_plan as encode_plan, score as score, stored as stored
+from .kinds import (
+    BlindScorer as BlindScorer,
+    Described as Described,
+    DualEncoder as DualEncoder,
+    Model as Model,
+    PairScorer as PairScorer,
+    RefusedInputsError as RefusedInputsError,
+    TableScorer as TableScorer,
+    Work as Work,
+    check_kind as check_kind,
+)
+from .plan import (
+    Plan as Plan,
+    Scored as Scored,
+    Share as Share,
+    make_plan as make_plan,
+    used_captions as used_captions,
+    used_images as used_images,
+)

@@ -1,8 +1,9 @@
-from .loop import Trained as Trained
-from .loop import train as train
-from .reading import as_yaml as as_yaml
-from .reading import check as check
-from .reading import list_recipes as list_recipes
-from .reading import load_recipe as load_recipe
-from .reading import merged as merged
-from .reading import recipe_text as recipe_text
+from .loop import Trained as Trained, train as train
+from .reading import (
+    as_yaml as as_yaml,
+    check as check,
+    list_recipes as list_recipes,
+    load_recipe as load_recipe,
+    merged as merged,
+    recipe_text as recipe_text,
+)

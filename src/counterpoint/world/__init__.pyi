@@ -1,39 +1,39 @@
-from .array_edits import Edits as Edits
-from .array_edits import draw_edits as draw_edits
-from .arrays import SCENE_DRAWS as SCENE_DRAWS
-from .arrays import STATEMENT_DRAWS as STATEMENT_DRAWS
-from .arrays import Scenes as Scenes
-from .arrays import Tokenize as Tokenize
-from .arrays import WorldTokens as WorldTokens
-from .arrays import draw_false as draw_false
-from .arrays import draw_plain as draw_plain
-from .arrays import draw_scenes as draw_scenes
-from .arrays import draw_statements as draw_statements
-from .arrays import holds_each as holds_each
-from .arrays import reworded as reworded
-from .arrays import statement_words as statement_words
-from .drawing import PIXELS as PIXELS
-from .drawing import VERSION as VERSION
-from .drawing import draw as draw
-from .drawing import paint as paint
-from .edits import Edit as Edit
-from .edits import replacements as replacements
-from .edits import swaps as swaps
-from .grammar import CaptionStyle as CaptionStyle
-from .grammar import GrammarError as GrammarError
-from .grammar import Phrase as Phrase
-from .grammar import Statement as Statement
-from .grammar import holds as holds
-from .grammar import read as read
-from .grammar import sample_caption as sample_caption
-from .scenes import ATTRIBUTES as ATTRIBUTES
-from .scenes import CONVERSE as CONVERSE
-from .scenes import KINDS as KINDS
-from .scenes import SHAPES as SHAPES
-from .scenes import Scene as Scene
-from .scenes import SceneCodeError as SceneCodeError
-from .scenes import Thing as Thing
-from .scenes import free_places as free_places
-from .scenes import read_scene as read_scene
-from .scenes import related as related
-from .scenes import sample_scene as sample_scene
+from .array_edits import Edits as Edits, draw_edits as draw_edits
+from .arrays import (
+    SCENE_DRAWS as SCENE_DRAWS,
+    STATEMENT_DRAWS as STATEMENT_DRAWS,
+    Scenes as Scenes,
+    Tokenize as Tokenize,
+    WorldTokens as WorldTokens,
+    draw_false as draw_false,
+    draw_plain as draw_plain,
+    draw_scenes as draw_scenes,
+    draw_statements as draw_statements,
+    holds_each as holds_each,
+    reworded as reworded,
+    statement_words as statement_words,
+)
+from .drawing import PIXELS as PIXELS, VERSION as VERSION, draw as draw, paint as paint
+from .edits import Edit as Edit, replacements as replacements, swaps as swaps
+from .grammar import (
+    CaptionStyle as CaptionStyle,
+    GrammarError as GrammarError,
+    Phrase as Phrase,
+    Statement as Statement,
+    holds as holds,
+    read as read,
+    sample_caption as sample_caption,
+)
+from .scenes import (
+    ATTRIBUTES as ATTRIBUTES,
+    CONVERSE as CONVERSE,
+    KINDS as KINDS,
+    SHAPES as SHAPES,
+    Scene as Scene,
+    SceneCodeError as SceneCodeError,
+    Thing as Thing,
+    free_places as free_places,
+    read_scene as read_scene,
+    related as related,
+    sample_scene as sample_scene,
+)

@@ -1,5 +1,4 @@
 from .benchmark import export_benchmark as export_benchmark
-from .groups import ImagePaths as ImagePaths
-from .groups import read_groups as read_groups
+from .groups import ImagePaths as ImagePaths, read_groups as read_groups
 from .hub import export_hub as export_hub
 from .training import export_training as export_training

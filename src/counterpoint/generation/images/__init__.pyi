@@ -1,11 +1,15 @@
 from .backends import Settings as Settings
-from .candidates import Counts as Counts
-from .candidates import check as check
-from .candidates import make_images as make_images
-from .candidates import open_chooser as open_chooser
-from .nearest import Found as Found
-from .nearest import images_of as images_of
-from .nearest import nearest_images as nearest_images
-from .nearest import need_vectors as need_vectors
-from .nearest import write_neighbours as write_neighbours
+from .candidates import (
+    Counts as Counts,
+    check as check,
+    make_images as make_images,
+    open_chooser as open_chooser,
+)
+from .nearest import (
+    Found as Found,
+    images_of as images_of,
+    nearest_images as nearest_images,
+    need_vectors as need_vectors,
+    write_neighbours as write_neighbours,
+)
 from .opening import open_backend as open_backend

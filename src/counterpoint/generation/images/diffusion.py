@@ -40,8 +40,7 @@ from counterpoint.models import (
     memory_errors,
     quiet,
 )
-from counterpoint.models.hf import as_text
-from counterpoint.models.hf import bars as transformers_bars
+from counterpoint.models.hf import as_text, bars as transformers_bars
 from counterpoint.scoring import BatchSize, Work
 
 if TYPE_CHECKING:

@@ -19,8 +19,7 @@ from typing import Any, Final
 from counterpoint._util.errors import DataError, NotFoundError, reason
 from counterpoint._util.registry import did_you_mean
 from counterpoint._util.untrusted import shown
-from counterpoint.cases import PROMPTS, TEXT, Cases, ImageRef
-from counterpoint.cases import SCHEMA as CASE_SCHEMA
+from counterpoint.cases import PROMPTS, SCHEMA as CASE_SCHEMA, TEXT, Cases, ImageRef
 from counterpoint.generation.inputs.files import READERS, check_columns
 from counterpoint.generation.inputs.source import CaptionOptions, Source, UniqueIds, sources_of
 

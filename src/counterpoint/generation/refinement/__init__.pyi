@@ -1,5 +1,2 @@
-from .refining import Refined as Refined
-from .refining import Row as Row
-from .refining import Settings as Settings
-from .refining import refine as refine
+from .refining import Refined as Refined, Row as Row, Settings as Settings, refine as refine
 from .selecting import SCALES as SCALES

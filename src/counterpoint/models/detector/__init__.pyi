@@ -1,2 +1,1 @@
-from .training import Settings as Settings
-from .training import train as train
+from .training import Settings as Settings, train as train

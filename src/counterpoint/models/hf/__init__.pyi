@@ -1,2 +1,1 @@
-from .loading import as_text as as_text
-from .loading import bars as bars
+from .loading import as_text as as_text, bars as bars

@@ -1,5 +1,3 @@
-from .adapter import OpenClip as OpenClip
-from .adapter import load as load
-from .folders import ABOUT as ABOUT
-from .folders import fill_folder as fill_folder
+from .adapter import OpenClip as OpenClip, load as load
+from .folders import ABOUT as ABOUT, fill_folder as fill_folder
 from .ids import Source as Source

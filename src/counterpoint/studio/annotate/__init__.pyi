@@ -1,11 +1,11 @@
-from .campaigns import Order as Order
-from .campaigns import Settings as Settings
-from .campaigns import find_campaign as find_campaign
-from .campaigns import make_campaign as make_campaign
-from .campaigns import standings as standings
-from .exporting import answers_csv as answers_csv
-from .exporting import export as export
+from .campaigns import (
+    Order as Order,
+    Settings as Settings,
+    find_campaign as find_campaign,
+    make_campaign as make_campaign,
+    standings as standings,
+)
+from .exporting import answers_csv as answers_csv, export as export
 from .human import human_run as human_run
 from .material import Wanted as Wanted
-from .outcomes import Outcome as Outcome
-from .outcomes import outcome_of as outcome_of
+from .outcomes import Outcome as Outcome, outcome_of as outcome_of

@@ -17,8 +17,14 @@ from counterpoint._util.registry import did_you_mean
 from counterpoint.studio.annotate.kinds import BEST, RANK, Ask, Kind, find_kind
 from counterpoint.studio.annotate.material import Material, Wanted, read_material
 from counterpoint.studio.annotate.questions import Question, Shown, Subject, chance, questions_of
-from counterpoint.studio.database import Annotator, Campaign, Database, Item, Showing
-from counterpoint.studio.database import Subject as SubjectRow
+from counterpoint.studio.database import (
+    Annotator,
+    Campaign,
+    Database,
+    Item,
+    Showing,
+    Subject as SubjectRow,
+)
 from counterpoint.studio.security import new_token
 
 # --- Attention checks: questions whose answer is beyond doubt, made from the campaign's own -----

@@ -16,8 +16,7 @@ from counterpoint.studio.annotate.answers import Judgement, Remark, judgements, 
 from counterpoint.studio.annotate.campaigns import Standing, standing
 from counterpoint.studio.annotate.kinds import ASKS, Kind, any_or_none, find_kind
 from counterpoint.studio.annotate.questions import Subject
-from counterpoint.studio.database import Annotator, Campaign, Item
-from counterpoint.studio.database import Subject as SubjectRow
+from counterpoint.studio.database import Annotator, Campaign, Item, Subject as SubjectRow
 
 # --- How far annotators agree beyond chance. Pure functions of what each said of each item ------
 

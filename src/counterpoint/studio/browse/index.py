@@ -26,8 +26,8 @@ from counterpoint.metrics import (
     brittleness,
     group,
     text_only_accuracy,
+    tied as is_tied,
 )
-from counterpoint.metrics import tied as is_tied
 from counterpoint.runs import Part, members_in
 
 # --- What became of each case: one word a case, whatever its shape ------------------------------

@@ -11,8 +11,7 @@ from torch import Tensor
 
 from counterpoint._util.errors import ImageError
 from counterpoint.cases import TEXT
-from counterpoint.images import MAX_RATIO, PARQUET, SHUFFLE, WORLD, Picture
-from counterpoint.images import decode as decode_image
+from counterpoint.images import MAX_RATIO, PARQUET, SHUFFLE, WORLD, Picture, decode as decode_image
 from counterpoint.training.data.base import Preprocess
 from counterpoint.training.data.loading import seeded
 

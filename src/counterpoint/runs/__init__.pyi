@@ -1,0 +1,23 @@
+from .columns import Columns as Columns, columns_of as columns_of
+from .comparison import Difference as Difference, compare as compare
+from .folders import (
+    FORMAT as FORMAT,
+    Part as Part,
+    Run as Run,
+    file_digest as file_digest,
+    find_runs as find_runs,
+    load_run as load_run,
+    question as question,
+    refuse_other as refuse_other,
+    save_run as save_run,
+)
+from .results import (
+    Row as Row,
+    as_json as as_json,
+    averaging_of as averaging_of,
+    fitting as fitting,
+    means_of as means_of,
+    members_in as members_in,
+    rows as rows,
+    side_by_side as side_by_side,
+)

@@ -1,0 +1,182 @@
+"""From two runs' scores to verdicts: paired, case by case."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+import polars as pl
+
+from counterpoint._util.errors import RunError
+from counterpoint.cases import Cases, offsets
+from counterpoint.metrics import (
+    ALL,
+    RESAMPLES,
+    Estimate,
+    Metric,
+    Protocol,
+    QueryMetric,
+    Verdict,
+    estimate,
+    holm,
+    mcnemar,
+    verdict,
+)
+from counterpoint.runs.columns import columns_of
+from counterpoint.runs.folders import Part, Run
+from counterpoint.runs.results import averaging_of, fitting, means_of, members_in
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A metric of run A minus that of run B over the cases that both scored."""
+
+    benchmark: str
+    group: str
+    metric: str
+    a: float
+    b: float
+    difference: float
+    ci_low: float
+    ci_high: float
+    p: float  # paired cluster bootstrap
+    p_holm: float  # the same, corrected over the groups
+    p_mcnemar: float | None  # exact; takes cases as independent
+    n: int
+    verdict: Verdict
+    ties_a: int  # values of A that hang on a tie
+    ties_b: int
+
+    @property
+    def reach(self) -> float:
+        """How far the difference's interval goes to its further side."""
+        return max(self.ci_high - self.difference, self.difference - self.ci_low)
+
+
+@dataclass(frozen=True, slots=True)
+class _Paired:
+    """The same metrics of the same cases in two runs: (rows, metrics)."""
+
+    members: dict[str, np.ndarray]
+    clusters: np.ndarray
+    metrics: list[Metric | QueryMetric]
+    left: np.ndarray
+    right: np.ndarray
+    left_ties: np.ndarray
+    right_ties: np.ndarray
+
+
+def compare(
+    a: Run, b: Run, protocol: Protocol | None = None, *, resamples: int = RESAMPLES
+) -> list[Difference]:
+    """Paired differences on the benchmarks and cases that both runs have."""
+    shared = [name for name in a.parts if name in b.parts]
+    if not shared:
+        raise RunError(
+            f"{a.model} and {b.model} have no benchmark in common: "
+            f"{', '.join(a.parts)} against {', '.join(b.parts)}."
+        )
+    return [
+        difference
+        for name in shared
+        for difference in _differences(a.parts[name], b.parts[name], protocol, resamples)
+    ]
+
+
+def _differences(
+    a: Part, b: Part, protocol: Protocol | None, resamples: int
+) -> Iterator[Difference]:
+    chosen, other = fitting(a, protocol), fitting(b, protocol)
+    if chosen != other:
+        raise RunError(
+            f"{a.benchmark}: the runs used the protocols {chosen.name!r} and {other.name!r}; "
+            "choose one with --protocol."
+        )
+    paired = _pair(a, b, chosen)
+    members, averaging = paired.members, averaging_of(a, chosen)
+    gaps = estimate(
+        paired.left - paired.right, paired.clusters, members, averaging, resamples=resamples
+    )
+    means = [means_of(values, members, averaging) for values in (paired.left, paired.right)]
+    for j, metric in enumerate(paired.metrics):
+        for label, p_holm in _corrected(gaps, j).items():
+            gap, index = gaps[label][j], members[label]
+            yield Difference(
+                a.benchmark,
+                label,
+                metric.name,
+                float(means[0][label][j]),
+                float(means[1][label][j]),
+                gap.value,
+                gap.low,
+                gap.high,
+                gap.p,
+                p_holm,
+                _exact(metric, paired.left[index, j], paired.right[index, j]),
+                gap.n,
+                verdict(gap.value, p_holm, metric.better or "higher"),
+                int(paired.left_ties[index, j].sum()),
+                int(paired.right_ties[index, j].sum()),
+            )
+
+
+def _corrected(gaps: dict[str, list[Estimate]], column: int) -> dict[str, float]:
+    """p-values by label. The whole is one question of its own; the groups are many, and pay."""
+    p = {label: found[column].p for label, found in gaps.items() if found[column].n}
+    groups = [label for label in p if label != ALL]
+    return {**p, **dict(zip(groups, holm([p[label] for label in groups]), strict=True))}
+
+
+def _exact(metric: Metric | QueryMetric, left: np.ndarray, right: np.ndarray) -> float | None:
+    """McNemar's test where every case is right or wrong in both runs."""
+    both = np.isfinite(left) & np.isfinite(right)
+    left, right = left[both], right[both]
+    if metric.unit != "share" or not np.isin([left, right], [0.0, 1.0]).all():
+        return None
+    return mcnemar(left, right)
+
+
+def _pair(a: Part, b: Part, protocol: Protocol) -> _Paired:
+    """The cases that both runs scored, and the metrics with a direction that both have."""
+    in_a, in_b = _shared_rows(a, b)
+    left, right = _chosen(a, in_a), _chosen(b, in_b)
+    one, two = columns_of(left, protocol.tie), columns_of(right, protocol.tie)
+    metrics = [m for m in one.metrics if m in two.metrics and m.better is not None]
+    in_one, in_two = ([c.metrics.index(metric) for metric in metrics] for c in (one, two))
+    return _Paired(
+        one.members(members_in(left.cases.frame, protocol)),
+        one.clusters,
+        metrics,
+        one.values[:, in_one],
+        two.values[:, in_two],
+        one.ties[:, in_one],
+        two.ties[:, in_two],
+    )
+
+
+def _chosen(part: Part, rows: np.ndarray) -> Part:
+    """A part with some of its cases, in the order given."""
+    if np.array_equal(rows, np.arange(len(part.cases))):
+        return part  # a gallery's scores are not copied
+    starts, counts = part.cases.pair_offsets, np.diff(part.cases.pair_offsets)
+    places = np.repeat(starts[rows] - offsets(counts[rows])[:-1], counts[rows])
+    scores = part.scores[places + np.arange(len(places))]
+    return replace(part, cases=Cases(part.cases.frame[rows], part.cases.root), scores=scores)
+
+
+def _shared_rows(a: Part, b: Part) -> tuple[np.ndarray, np.ndarray]:
+    """Where the cases that both runs scored stand in each; their content must be the same."""
+    keys = ["id", "images", "captions", "truth"]
+    left, right = (p.cases.frame.select(keys).with_row_index("row") for p in (a, b))
+    both = left.join(right, on="id", suffix="_b", maintain_order="left")
+    if both.is_empty():
+        raise RunError(f"{a.benchmark}: the two runs scored no case in common.")
+    unlike = [pl.col(key) != pl.col(f"{key}_b") for key in keys[1:]]
+    differing = both.filter(pl.any_horizontal(unlike))
+    if not differing.is_empty():
+        raise RunError(
+            f"{a.benchmark}: {differing.height} cases differ between the runs, the first is "
+            f"{differing['id'][0]!r}; evaluate both on the same data."
+        )
+    return both["row"].to_numpy(), both["row_b"].to_numpy()

@@ -1,0 +1,174 @@
+"""From a run's scores to rows of numbers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from counterpoint._util.errors import RunError
+from counterpoint.cases import Cases
+from counterpoint.metrics import (
+    AVERAGES,
+    RESAMPLES,
+    WHOLE,
+    Averaging,
+    Protocol,
+    averages,
+    estimate,
+    members_of,
+    nan_mean,
+    nested,
+    prefixes,
+    set_apart,
+)
+from counterpoint.runs.columns import columns_of, without_positives
+from counterpoint.runs.folders import Part, Run
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One number: `value` and its interval are fractions (ranks and scores are as they are)."""
+
+    model: str
+    benchmark: str
+    group: str
+    metric: str
+    value: float
+    ci_low: float
+    ci_high: float
+    n: int
+    ties: int
+    chance: float | None
+
+
+def rows(
+    run: Run,
+    protocol: Protocol | None = None,
+    *,
+    groups: bool = True,
+    resamples: int = RESAMPLES,
+) -> list[Row]:
+    """Every metric of every benchmark of a run, and of each group unless told not to."""
+    return [
+        row
+        for part in run.parts.values()
+        if len(part.cases)
+        for row in _part_rows(run.model, part, fitting(part, protocol), groups, resamples)
+    ]
+
+
+def fitting(part: Part, protocol: Protocol | None) -> Protocol:
+    """The protocol to use for a part, if its scores were made from captions of that format."""
+    if protocol is None:
+        return part.protocol
+    if protocol.caption_format != part.protocol.caption_format:
+        raise RunError(
+            f"{part.benchmark} was scored with {part.protocol.caption_format!r} captions and the "
+            f"protocol {protocol.name!r} wants {protocol.caption_format!r}; "
+            f"evaluate again with --protocol {protocol.name}."
+        )
+    if not part.protocol.skip <= protocol.skip:
+        raise RunError(
+            f"{part.benchmark} was scored under the protocol {part.protocol.name!r}, which does "
+            f"not score every case that {protocol.name!r} counts; "
+            f"evaluate again with --protocol {protocol.name}."
+        )
+    return protocol
+
+
+def averaging_of(part: Part, protocol: Protocol, average: str | None = None) -> Averaging:
+    """An average over the first label of each case: others are shown, but no average uses them."""
+    first = part.cases.frame["groups"].list.first().drop_nulls().unique()
+    labels = frozenset(prefix for label in first for prefix in prefixes(label))
+    levels = AVERAGES[average or protocol.average]
+    return Averaging(levels, protocol.exclude, protocol.min_count, labels)
+
+
+def members_in(frame: pl.DataFrame, protocol: Protocol) -> dict[str, np.ndarray]:
+    """The cases of each group, and of all that the protocol counts.
+
+    Where some cases have positives, those without are in labels of their own, so that original
+    accuracy, augmented accuracy and brittleness of a label always stand on the same cases.
+    """
+    members = members_of(frame["groups"].to_list(), protocol.exclude | protocol.skip)
+    return set_apart(members, without_positives(Cases(frame)))
+
+
+def _part_rows(
+    model: str, part: Part, protocol: Protocol, groups: bool, resamples: int
+) -> Iterator[Row]:
+    columns = columns_of(part, protocol.tie)
+    averaging = averaging_of(part, protocol)
+    members = columns.members(members_in(part.cases.frame, protocol))
+    if not groups:
+        needed = averaging.needed(members)
+        wanted = {*WHOLE, *needed}
+        if averaging.levels and not needed:
+            wanted = set(members)  # no group counts, which must show
+        members = {label: index for label, index in members.items() if label in wanted}
+    found = estimate(
+        columns.values,
+        columns.clusters,
+        members,
+        averaging,
+        shares=[metric.unit == "share" for metric in columns.metrics],
+        resamples=resamples,
+    )
+    chances = means_of(columns.chance, members, averaging)
+    for label, index in members.items():
+        if not groups and label not in WHOLE:
+            continue
+        for j, metric in enumerate(columns.metrics):
+            e = found[label][j]
+            if e.n == 0:
+                continue
+            chance = float(chances[label][j])
+            yield Row(
+                model,
+                part.benchmark,
+                label,
+                metric.name,
+                e.value,
+                e.low,
+                e.high,
+                e.n,
+                int(columns.ties[index, j].sum()),
+                None if math.isnan(chance) else chance,
+            )
+
+
+def means_of(
+    values: np.ndarray, members: dict[str, np.ndarray], averaging: Averaging
+) -> dict[str, np.ndarray]:
+    """The columns' means for each label, and the average asked for over all."""
+    points = {label: nan_mean(values[index]) for label, index in members.items()}
+    return {label: nested(points, members, averaging, label) for label in members}
+
+
+def side_by_side(part: Part, protocol: Protocol | None = None) -> dict[str, dict[str, float]]:
+    """All the averages in use for a benchmark: {average: {metric: value}}."""
+    chosen = fitting(part, protocol)
+    columns = columns_of(part, chosen.tie)
+    members = columns.members(members_in(part.cases.frame, chosen))
+    kinds = {name: averaging_of(part, chosen, name) for name in chosen.averages}
+    found = averages(columns.values, members, kinds)
+    return {
+        name: {m.name: float(values[j]) for j, m in enumerate(columns.metrics)}
+        for name, values in found.items()
+    }
+
+
+def as_json(found: Sequence[Any]) -> list[dict[str, Any]]:
+    """Rows (or other dataclasses) as plain dictionaries; what is not a number is null."""
+    return [
+        {
+            name: None if isinstance(value, float) and not math.isfinite(value) else value
+            for name, value in ((field.name, getattr(row, field.name)) for field in fields(row))
+        }
+        for row in found
+    ]

@@ -1,0 +1,182 @@
+"""Score tables on disk: a row for every pair, written and read in pieces."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import polars as pl
+
+from counterpoint._util.errors import RunError
+from counterpoint._util.untrusted import shortened
+from counterpoint.cases import Cases, Layout, offsets
+
+_PAIRS: Final = 4_000_000  # rows of the table that are made at a time
+_READ: Final = 1 << 20  # rows that are read at a time
+_TEXTS: Final = ("benchmark", "case_id")
+_COLUMNS: Final = (*_TEXTS, "image", "caption", "score")
+
+
+class _Pairs(NamedTuple):
+    """Pairs of images and captions, each counted within its case.
+
+    Lines of pairs, or parts of lines: the case of each, and how many pairs of it these are.
+    """
+
+    images: np.ndarray
+    captions: np.ndarray
+    cases: np.ndarray
+    sizes: np.ndarray
+
+
+def write_scores(path: Path, parts: Iterable[tuple[str, Cases, np.ndarray]]) -> None:
+    """Columns benchmark, case_id, image, caption, score. A part is a benchmark's name, its cases
+    and their scores, flat as `Cases.pair_offsets`.
+    """
+    import pyarrow.parquet as pq  # slow to import
+
+    pieces = (
+        piece.to_arrow()
+        for name, cases, scores in parts
+        for piece in _tables(name, cases.ids, cases.layout(), scores)
+    )
+    nothing = _table("", pl.Series([], dtype=pl.String()), _NO_PAIRS, np.zeros(0))
+    first = next(pieces, nothing.to_arrow())
+    # Scores of one kind share their high bytes, and indices count up: written so, a table of many
+    # millions of pairs is smaller than its scores alone.
+    with pq.ParquetWriter(
+        path,
+        first.schema,
+        compression="zstd",
+        use_dictionary=list(_TEXTS),
+        column_encoding={
+            "image": "DELTA_BINARY_PACKED",
+            "caption": "DELTA_BINARY_PACKED",
+            "score": "BYTE_STREAM_SPLIT",
+        },
+    ) as writer:
+        writer.write_table(first)
+        for piece in pieces:
+            writer.write_table(piece)
+
+
+_NO_PAIRS: Final = _Pairs(*[np.zeros(0, dtype=np.int64)] * 4)
+
+
+def _tables(
+    name: str, ids: pl.Series, layout: Layout, scores: np.ndarray
+) -> Iterator[pl.DataFrame]:
+    for start in range(0, len(scores), _PAIRS):
+        stop = min(start + _PAIRS, len(scores))
+        yield _table(name, ids, _pairs(layout, start, stop), scores[start:stop])
+
+
+def _table(name: str, ids: pl.Series, pairs: _Pairs, scores: np.ndarray) -> pl.DataFrame:
+    columns = (
+        pl.repeat(name, len(scores), dtype=pl.String(), eager=True),
+        ids.gather(np.repeat(pairs.cases, pairs.sizes)),
+        pl.Series(pairs.images, dtype=pl.Int32()),
+        pl.Series(pairs.captions, dtype=pl.Int32()),
+        pl.Series(scores, dtype=pl.Float32()),
+    )
+    return pl.DataFrame(dict(zip(_COLUMNS, columns, strict=True)))
+
+
+def _pairs(layout: Layout, start: int, stop: int) -> _Pairs:
+    """The pairs from `start` to `stop`."""
+    first = int(np.searchsorted(layout.line_pairs, start, side="right")) - 1
+    last = int(np.searchsorted(layout.line_pairs, stop, side="left"))
+    begins = layout.line_pairs[first : last + 1]
+    cases, sizes = layout.line_cases[first:last], np.diff(begins.clip(start, stop))
+    images = (np.arange(first, last) - layout.images[cases]).astype(np.int32)
+    captions = np.arange(start, stop) - np.repeat(begins[:-1], sizes)
+    return _Pairs(np.repeat(images, sizes), captions, cases, sizes)
+
+
+def read_scores(path: Path, parts: Iterable[tuple[str, Cases]]) -> dict[str, np.ndarray]:
+    """The scores of each part, if the table has the parts' pairs, all of them, in their order."""
+    import pyarrow as pa  # slow to import
+    import pyarrow.parquet as pq
+
+    try:
+        _refuse_columns(pq.read_schema(path), path)
+        with pq.ParquetFile(path, read_dictionary=list(_TEXTS)) as file:
+            rows = _Rows(file.iter_batches(_READ, columns=list(_COLUMNS)))
+            found = {name: _read_part(name, cases, rows, path) for name, cases in parts}
+            if rows.take(1) is not None:
+                raise RunError(f"{path}: has more rows than its cases have pairs.")
+    except (pa.ArrowException, ValueError, OSError) as error:  # ValueError: texts not in UTF-8
+        raise RunError(f"{path}: cannot be read: {shortened(error).rstrip('. ')}.") from None
+    return found
+
+
+def _refuse_columns(schema: Any, path: Path) -> None:
+    import pyarrow as pa
+
+    def is_text(kind: Any) -> bool:
+        return bool(pa.types.is_large_string(kind) or pa.types.is_string(kind))
+
+    kinds = (is_text,) * 2 + (pa.types.is_int32,) * 2 + (pa.types.is_float32,)
+    if not all(
+        schema.names.count(name) == 1 and fits(schema.field(name).type)
+        for name, fits in zip(_COLUMNS, kinds, strict=True)
+    ):
+        raise RunError(f"{path}: should have the columns {', '.join(_COLUMNS)} of their types.")
+
+
+class _Rows:
+    """Rows from batches of any size."""
+
+    def __init__(self, batches: Iterator[Any]) -> None:
+        self._batches, self._rest = batches, None
+
+    def take(self, most: int) -> Any:
+        """The next rows, `most` or fewer; None if there are none."""
+        while self._rest is None or not self._rest.num_rows:
+            self._rest = next(self._batches, None)
+            if self._rest is None:
+                return None
+        taken, self._rest = self._rest.slice(0, most), self._rest.slice(most)
+        return taken
+
+
+def _read_part(name: str, cases: Cases, rows: _Rows, path: Path) -> np.ndarray:
+    layout, ids, total = cases.layout(), cases.ids, int(cases.pair_offsets[-1])
+    scores, start = np.empty(total, dtype=np.float32), 0
+    while start < total:
+        batch = rows.take(total - start)
+        stop = start + (batch.num_rows if batch is not None else 0)
+        if batch is None or not _is_of(batch, name, ids, _pairs(layout, start, stop)):
+            raise RunError(f"{path}: its rows are not the pairs of the cases of {shortened(name)}.")
+        scores[start:stop] = batch["score"].to_numpy()
+        start = stop
+    if not np.isfinite(scores).all():
+        raise RunError(f"{path}: {shortened(name)} has a score that is not finite.")
+    return scores
+
+
+def _is_of(batch: Any, name: str, ids: pl.Series, pairs: _Pairs) -> bool:
+    """Whether rows are those of these pairs."""
+    if any(column.null_count for column in batch.columns):
+        return False
+    images, captions = batch["image"].to_numpy(), batch["caption"].to_numpy()
+    first = np.flatnonzero(np.diff(pairs.cases, prepend=-1))  # lines with which a case begins
+    begins = offsets(pairs.sizes)[first]
+    return (
+        np.array_equal(images, pairs.images)
+        and np.array_equal(captions, pairs.captions)
+        and _says(batch["benchmark"], np.zeros(1, dtype=np.int64), [name])
+        and _says(batch["case_id"], begins, ids.gather(pairs.cases[first]).to_list())
+    )
+
+
+def _says(column: Any, begins: np.ndarray, texts: list[str]) -> bool:
+    """Whether a column says the first text from the first place on, and so forth."""
+    codes = column.indices.to_numpy()
+    sizes = np.diff(np.append(begins, len(codes)))
+    return (
+        np.array_equal(codes, np.repeat(codes[begins], sizes))
+        and column.dictionary.take(column.indices.take(begins)).to_pylist() == texts
+    )
