@@ -19,7 +19,7 @@ from functools import partial
 from pathlib import Path
 
 TESTS = Path(__file__).resolve().parents[1] / "tests"
-sys.path.insert(0, str(TESTS))
+sys.path[:0] = [str(TESTS / "support"), str(TESTS / "runs")]
 
 import fuzz_targets_core  # noqa: E402
 import fuzz_targets_data  # noqa: E402

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from engine_support import build, complaint, naive
+from engine_support import build, complaint, naive, shares
 from models_for_tests import (
     Judge,
     choice,
@@ -75,21 +75,6 @@ class Announcer(Umpire):
     def announce(self, items: int) -> str:
         self.counts.append(items)
         return f"{items} coins"
-
-
-def shares(cases: Cases) -> list[float]:
-    """In plain loops: of the other captions, how many a caption beats."""
-    found = []
-    for row in range(len(cases)):
-        case = cases.case(row)
-        for image in case.images:
-            shown = pixels(Picture(image, cases.root).open())
-            values = [naive_pair(shown, caption) for caption in case.captions]
-            for i, value in enumerate(values):
-                others = values[:i] + values[i + 1 :]
-                wins = [1.0 if value > other else 0.5 * (value == other) for other in others]
-                found.append(sum(wins) / len(wins))
-    return found
 
 
 @pytest.mark.parametrize("batch", [1, 3, 100])

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-SCRIPT = Path(__file__).parents[1] / "bench" / "annotators.py"
+SCRIPT = Path(__file__).parents[2] / "bench" / "annotators.py"
 
 
 def test_a_killed_server_has_lost_nothing_and_doubled_nothing():

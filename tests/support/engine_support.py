@@ -8,7 +8,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from models_for_tests import choice, is_sentence, naive_vector, pixels, run_engine, write_images
+from models_for_tests import (
+    choice,
+    is_sentence,
+    naive_pair,
+    naive_vector,
+    pixels,
+    run_engine,
+    write_images,
+)
 from support import classes, gallery
 
 from counterpoint._util.errors import ModelError
@@ -26,6 +34,21 @@ def naive(cases: Cases, pair: Callable[[str, str], float]) -> list[float]:
         for image in case.images:
             shown = pixels(Picture(image, cases.root).open())
             found += [pair(shown, caption) for caption in case.captions]
+    return found
+
+
+def shares(cases: Cases) -> list[float]:
+    """In plain loops: of the other captions, how many a caption beats."""
+    found = []
+    for row in range(len(cases)):
+        case = cases.case(row)
+        for image in case.images:
+            shown = pixels(Picture(image, cases.root).open())
+            values = [naive_pair(shown, caption) for caption in case.captions]
+            for i, value in enumerate(values):
+                others = values[:i] + values[i + 1 :]
+                wins = [1.0 if value > other else 0.5 * (value == other) for other in others]
+                found.append(sum(wins) / len(wins))
     return found
 
 

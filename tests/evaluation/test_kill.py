@@ -19,7 +19,7 @@ from counterpoint.runs.folders import find_runs
 
 BENCHMARK = "world-swap:size=250,seed=5"
 BATCH, PAUSE = 16, 0.004
-TESTS = Path(__file__).parent
+SUPPORT = Path(__file__).parents[1] / "support"
 
 EVALUATE = """
 import sys
@@ -42,7 +42,7 @@ cli.main()
 
 def environment(folder: Path) -> dict[str, str]:
     """The tests' own modules can be imported, and the command line's store is here."""
-    paths = os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")])
+    paths = os.pathsep.join([str(SUPPORT), os.environ.get("PYTHONPATH", "")])
     return {**os.environ, "PYTHONPATH": paths, "COUNTERPOINT_CACHE": str(folder)}
 
 

@@ -12,9 +12,8 @@ import numpy as np
 import pytest
 from api_server import KEY, Endpoint
 from api_support import endpoint, load, pair, picture, refusal, score, server, two
-from engine_support import naive
+from engine_support import naive, shares
 from models_for_tests import is_sentence, noise, pixels, ragged, write_images
-from test_engine_choices import shares
 
 from counterpoint import evaluate
 from counterpoint.images.pictures import Picture

@@ -220,7 +220,7 @@ def test_runs_saved_at_once_are_whole(tmp_path: Path) -> None:
         "import sys; from pathlib import Path; from test_writing import _save_often; "
         "_save_often(Path(sys.argv[1]), sys.argv[2])"
     )
-    paths = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
+    paths = os.pathsep.join(sys.path)
     children = [
         subprocess.Popen(
             [sys.executable, "-c", command, str(tmp_path / "run"), name],

@@ -1,7 +1,7 @@
 """A few captions through a real server: set COUNTERPOINT_TEST_LLM_URL to its address.
 
     python scripts/serve_gguf.py MODEL.gguf --port 8080
-    COUNTERPOINT_TEST_LLM_URL=http://127.0.0.1:8080/v1 pytest tests/test_llm_real.py
+    COUNTERPOINT_TEST_LLM_URL=http://127.0.0.1:8080/v1 pytest tests/generation/test_llm_real.py
 
 COUNTERPOINT_TEST_LLM_MODEL is the model's name, if the server cares.
 """
