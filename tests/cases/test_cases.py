@@ -16,8 +16,9 @@ from hypothesis import given, strategies as st
 from support import FEW, case, square, table
 
 from counterpoint._util.errors import CaseError
+from counterpoint.cases import table as module
 from counterpoint.cases.files import read_cases
-from counterpoint.cases.table import SCHEMA, Case, Cases, ImageRef, caption_case, table as module
+from counterpoint.cases.table import SCHEMA, Case, Cases, ImageRef, caption_case
 
 ROW = {
     "id": "bad",

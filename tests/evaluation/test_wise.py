@@ -341,7 +341,7 @@ def test_saving_replaces_its_own_work_and_nothing_else(line, tiny, tmp_path):
 
 def test_a_folder_that_would_load_as_another_model_is_not_kept(line, tmp_path, monkeypatch):
     """As for a tokenizer that only an architecture's name says."""
-    from counterpoint.evaluation.evaluating import wise as wise_saving
+    from counterpoint.evaluation import wise as wise_saving
 
     def without_merges(folder: Path, *rest: object) -> None:
         written(folder, *rest)

@@ -32,7 +32,7 @@ from counterpoint.cases.galleries import (
     without_images,
 )
 from counterpoint.cases.table import Case, Cases, ImageRef
-from counterpoint.metrics.definitions import rankings
+from counterpoint.metrics import rankings
 from counterpoint.metrics.rankings import both_standings, recall, recall_by_chance, standings
 
 SEEDS = st.integers(0, 2**32 - 1)

@@ -17,7 +17,7 @@ from support import gallery, owned
 
 from counterpoint.cases.table import PROMPTS, Case, Cases, ImageRef
 from counterpoint.images.pictures import Picture
-from counterpoint.metrics.definitions import definitions
+from counterpoint.metrics import definitions
 from counterpoint.models.detector.adapter import Detector, Head, Heads, Saved, case_scores
 from counterpoint.scoring.kinds import BenchmarkScorer, Described
 

@@ -20,7 +20,7 @@ from counterpoint._util.progress import Quiet
 from counterpoint._util.store import Store
 from counterpoint.cases.table import Case, ImageRef
 from counterpoint.cli.detector import app
-from counterpoint.metrics.definitions import definitions
+from counterpoint.metrics import definitions
 from counterpoint.models.detector.adapter import (
     CONFIG,
     WEIGHTS,

@@ -25,9 +25,10 @@ from counterpoint._util.errors import CounterpointError, ModelError, NotFoundErr
 from counterpoint._util.progress import Advance
 from counterpoint._util.store import Store
 from counterpoint.cases.table import Cases
+from counterpoint.models import ensemble as ensembles
 from counterpoint.models.blind.baselines import RandomScorer
 from counterpoint.models.ensemble import Ensemble, Member, combined, load, split
-from counterpoint.models.registry import LoadOptions, ensemble as ensembles
+from counterpoint.models.registry import LoadOptions
 from counterpoint.runs.results import rows
 from counterpoint.scoring.engine import score
 from counterpoint.scoring.kinds import BenchmarkScorer, Described, Work

@@ -31,7 +31,8 @@ from counterpoint._util.errors import (
 from counterpoint.cases.table import ImageRef
 from counterpoint.images.pictures import Picture
 from counterpoint.models.registry import LoadOptions
-from counterpoint.models.vqa.adapter import Generative, adapter, load, load_lm, yes_and_no
+from counterpoint.models.vqa import adapter
+from counterpoint.models.vqa.adapter import Generative, load, load_lm, yes_and_no
 from counterpoint.models.vqa.loading import quiet
 from counterpoint.models.vqa.prompts import INSTRUCTION, QUESTION
 from counterpoint.scoring.kinds import Described, PairScorer

@@ -11,8 +11,7 @@ import pytest
 from support import part, random_scores, run_of, table
 from test_wording import tied_run
 
-from counterpoint.cli import tables
-from counterpoint.cli.app import train as outcome_table
+from counterpoint.cli import tables, train as outcome_table
 from counterpoint.evaluation.outcome import outcome
 from counterpoint.reports import formats
 from counterpoint.reports.differences import sides

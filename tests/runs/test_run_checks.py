@@ -16,7 +16,8 @@ from models_for_tests import is_sentence
 from support import gallery, owned, part, run_of
 
 from counterpoint._util.errors import RunError
-from counterpoint.runs.folders import file_digest, load_run, save_run, score_files
+from counterpoint.runs import score_files
+from counterpoint.runs.folders import file_digest, load_run, save_run
 from counterpoint.runs.results import rows
 
 Change = Callable[[Any], Any]

@@ -14,7 +14,8 @@ from support import mixed, part, random_run, random_scores, run_of, table
 from counterpoint._util.errors import RunError
 from counterpoint.cases.table import Cases
 from counterpoint.metrics.protocols import Protocol
-from counterpoint.runs.folders import Run, find_runs, folders, load_run, save_run
+from counterpoint.runs import folders
+from counterpoint.runs.folders import Run, find_runs, load_run, save_run
 from counterpoint.runs.results import rows
 
 ODD = Protocol(

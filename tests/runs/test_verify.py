@@ -19,7 +19,7 @@ from counterpoint._util.errors import NotFoundError
 from counterpoint.benchmarks import completeness
 from counterpoint.cases.table import Cases
 from counterpoint.cli.app import app
-from counterpoint.evaluation.evaluating import verifying
+from counterpoint.evaluation import verifying
 from counterpoint.evaluation.verifying import Check, published_model, verify
 from counterpoint.runs.folders import Part, Run, save_run
 from counterpoint.runs.results import Row, rows, side_by_side

@@ -35,7 +35,8 @@ from counterpoint.cases.galleries import without_images
 from counterpoint.cases.table import Cases
 from counterpoint.evaluation.evaluating import prepare
 from counterpoint.metrics.protocols import PROTOCOLS
-from counterpoint.runs.folders import Run, load_run, save_run, score_files
+from counterpoint.runs import score_files
+from counterpoint.runs.folders import Run, load_run, save_run
 from counterpoint.runs.results import rows
 from counterpoint.scoring import engine, plan
 

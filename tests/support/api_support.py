@@ -17,7 +17,8 @@ from models_for_tests import choice, run_engine, write_images
 from counterpoint._util.errors import CounterpointError
 from counterpoint.cases.table import Cases, ImageRef
 from counterpoint.images.pictures import Picture
-from counterpoint.models.api.adapter import ApiChoice, ApiYes, adapter as family
+from counterpoint.models.api import adapter as family
+from counterpoint.models.api.adapter import ApiChoice, ApiYes
 from counterpoint.models.registry import LoadOptions
 
 CONTEXT = ssl.create_default_context()
