@@ -167,7 +167,7 @@ def _needed_images(benchmark: str, root: Path) -> Callable[[], Iterator[str]]:
     def needed() -> Iterator[str]:
         from counterpoint.benchmarks import load_benchmark
 
-        images = load_benchmark(benchmark, root)[1].frame["images"]
+        images = load_benchmark(benchmark, root).cases.frame["images"]
         for reference in images.explode().struct.field("path").unique(maintain_order=True):
             if reference and (file := _file_behind(reference)):
                 yield file
