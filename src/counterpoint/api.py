@@ -7,14 +7,15 @@ are exported from their rooms as they are; the calls below open files and choose
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, ParamSpec, TypeVar
 
-from counterpoint._util.errors import CounterpointError, NotFoundError
+from counterpoint._util.errors import CounterpointError, NotFoundError, missing_extra
 from counterpoint._util.progress import Progress, shown
 from counterpoint._util.registry import did_you_mean
 from counterpoint._util.writing import whole_file
@@ -28,9 +29,24 @@ if TYPE_CHECKING:
     from counterpoint.scoring import Model
     from counterpoint.training import Trained
 
+P = ParamSpec("P")
+T = TypeVar("T")
 RunLike = Run | str | Path
 Bars = Progress | Literal["auto"] | None
 _AUTO: Final = "auto"
+
+
+def _with_extras(call: Callable[P, T]) -> Callable[P, T]:
+    """A call that names the extra to install where a package is missing."""
+
+    @functools.wraps(call)
+    def run(*args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return call(*args, **kwargs)
+        except ModuleNotFoundError as error:
+            raise missing_extra(error) or error from None
+
+    return run
 
 
 def load_runs(path: str | Path) -> list[Run]:
@@ -70,6 +86,7 @@ def compare(
     return load_run(a).compare(b, protocol=protocol, resamples=resamples)
 
 
+@_with_extras
 def report(
     runs: RunLike | Iterable[RunLike],
     out: str | Path,
@@ -108,6 +125,7 @@ def verify(run: RunLike, model: str | None = None, *, resamples: int = RESAMPLES
     return check(load_run(run), model, resamples=resamples)
 
 
+@_with_extras
 def doctor(benchmark: str | Path, **options: Any) -> Health:
     """The health of a benchmark: what is missing, what is broken, what its words give away."""
     from counterpoint.evaluation import examine
@@ -115,6 +133,7 @@ def doctor(benchmark: str | Path, **options: Any) -> Health:
     return examine(str(benchmark), **options)
 
 
+@_with_extras
 def load_model(
     id: str,
     *,
@@ -136,6 +155,7 @@ def load_model(
     return model
 
 
+@_with_extras
 def generate(
     captions: str | Path,
     out: str | Path,
@@ -180,6 +200,7 @@ def generate(
         return make_pairs(read, asked, Path(out), writers=writers, workers=workers, progress=bars)
 
 
+@_with_extras
 def refine(
     pairs: str | Path,
     out: str | Path,
@@ -217,6 +238,7 @@ def refine(
         )
 
 
+@_with_extras
 def export(
     pairs: str | Path | Sequence[str | Path],
     out: str | Path,
@@ -248,6 +270,7 @@ def export(
     return {"rows": made, **left_out}
 
 
+@_with_extras
 def train(
     recipe: str | Path, *, world: bool = False, progress: Bars = _AUTO, **changes: Any
 ) -> Trained | None:
@@ -266,6 +289,7 @@ def train(
         return run_recipe(chosen, None, bars)
 
 
+@_with_extras
 def wise(
     base: str,
     tuned: str,
