@@ -26,7 +26,7 @@ check: $(VENV)/installed-dev
 
 # The site of docs/, in site/. A broken link is an error.
 docs: $(VENV)/installed-dev
-	$(BIN)/mkdocs build --quiet --strict
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 
 format: $(VENV)/installed-dev
 	$(BIN)/ruff check --fix .

@@ -89,7 +89,8 @@ def train(
 
     counterpoint train --show hp-hn
 
-    Killed or interrupted, the same command goes on from its last checkpoint. See docs/train/index.md.
+    Killed or interrupted, the same command goes on from its last checkpoint.
+    See docs/train/index.md.
     """
     from counterpoint.train.reading import load_recipe
 
