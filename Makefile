@@ -24,9 +24,9 @@ check: $(VENV)/installed-dev
 	$(BIN)/mypy
 	$(MAKE) --no-print-directory docs
 
-# The site of docs/, in site/. A broken link is an error.
+# The site of docs/, in site/. A broken link is an error (not with --quiet, which hides it).
 docs: $(VENV)/installed-dev
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 format: $(VENV)/installed-dev
 	$(BIN)/ruff check --fix .
