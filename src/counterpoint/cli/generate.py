@@ -140,7 +140,7 @@ def _command(kind: Kind, example: str) -> Callable[..., None]:
 
     {example}
 
-    Interrupted or killed, the same command goes on where it was. See docs/generating.md.
+    Interrupted or killed, the same command goes on where it was. See docs/generate/index.md.
     """
     return command
 

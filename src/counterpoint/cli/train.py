@@ -172,7 +172,8 @@ def train(
 
     counterpoint train --show hp-hn
 
-    Killed or interrupted, the same command goes on from its last checkpoint. See docs/training.md.
+    Killed or interrupted, the same command goes on from its last checkpoint.
+    See docs/train/index.md.
     """
     from counterpoint.training import load_recipe
 

@@ -121,7 +121,7 @@ def check_kind(model: object) -> None:
     nearest = min(begun, key=lambda kind: len(absent[kind]))
     raise ModelError(
         f"{name} is not a {nearest.__name__}: it has no {' and no '.join(absent[nearest])}; "
-        "docs/adding-a-model.md lists the members of each kind."
+        "docs/extend/model.md lists the members of each kind."
     )
 
 
