@@ -24,7 +24,7 @@ from counterpoint.runs import Comparison, Results, Row, Run, find_runs, load_run
 
 if TYPE_CHECKING:
     from counterpoint.evaluation import Check, Health
-    from counterpoint.generation import Report
+    from counterpoint.generation import Kind, Report
     from counterpoint.generation.refinement import Refined
     from counterpoint.scoring import Model
     from counterpoint.training import Trained
@@ -157,10 +157,10 @@ def load_model(
 
 @_with_extras
 def generate(
+    kind: Literal["negatives", "positives"],
     captions: str | Path,
     out: str | Path,
     *,
-    kind: Literal["negative", "positive"] = "negative",
     methods: str | Sequence[str] = "rules",
     model: str = "",
     limit: int = 0,
@@ -172,6 +172,8 @@ def generate(
 ) -> Report:
     """Make hard negatives or hard positives from captions: a Parquet file of pairs.
 
+        generate("negatives", "captions_val2017.json", "negatives.parquet", methods="negclip")
+
     `captions` is a file, a benchmark's id or `world`. `methods` are names of `counterpoint ls
     methods`; those of language models need `model`, a model of the server at OPENAI_BASE_URL.
     `columns` are fields of `CaptionOptions`, `settings` those of generation: seed, each, form,
@@ -180,12 +182,17 @@ def generate(
     from counterpoint.generation import Settings, chosen_methods, generate as make_pairs
     from counterpoint.generation.inputs import CaptionOptions, first_of, open_captions
 
-    names = chosen_methods([methods] if isinstance(methods, str) else list(methods), kind)
+    kinds: dict[str, Kind] = {"negatives": "negative", "positives": "positive"}
+    if kind not in kinds:
+        said = did_you_mean("kind of text", str(kind), kinds)
+        raise NotFoundError("E-OPTION-INVALID", said, option="kind")
+    made = kinds[kind]
+    names = chosen_methods([methods] if isinstance(methods, str) else list(methods), made)
     if names.graphs:
         raise CounterpointError(
             "E-METHOD-GRAPHS", "methods for scene graphs: use `counterpoint generate` for these."
         )
-    asked = _settings(Settings, kind=kind, methods=names.rules, **settings)
+    asked = _settings(Settings, kind=made, methods=names.rules, **settings)
     root = None if data is None else Path(data)
     read = open_captions(str(captions), root, options=_settings(CaptionOptions, **(columns or {})))
     read = first_of(read, limit) if limit else read

@@ -463,7 +463,8 @@ def test_the_numbers_are_those_of_the_stored_scores(model, tmp_path):
     name = "world-replace:size=120"
     run = evaluate(model, name, out=tmp_path / "run")
     labels = {
-        id: groups[0] for id, groups in load_benchmark(name).cases.frame.select("id", "groups").rows()
+        id: groups[0]
+        for id, groups in load_benchmark(name).cases.frame.select("id", "groups").rows()
     }
     groups = {"all": list(labels)}
     for id, label in labels.items():
