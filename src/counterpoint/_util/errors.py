@@ -69,7 +69,8 @@ def explain(error: Exception) -> CounterpointError | None:
         )
     if isinstance(error, MemoryError):
         return CounterpointError(
-            "E-MEMORY", "out of memory; a smaller --batch-size or fewer files at a time need less."
+            "E-OUT-OF-MEMORY",
+            "out of memory; a smaller --batch-size or fewer files at a time need less.",
         )
     if (machine := as_os_error(error)) is not None:
         place = f"{machine.filename}: " if machine.filename else ""
@@ -127,6 +128,10 @@ class CounterpointError(Exception):
     def __str__(self) -> str:
         return self.message
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """Subclasses may have an `__init__` of their own, which unpickling must not call."""
+        return Exception.__new__, (type(self), *self.args), self.__dict__
+
 
 class CaseError(CounterpointError):
     """A case table is malformed."""
@@ -149,9 +154,6 @@ class MissingExtraError(CounterpointError):
             f"{feature} needs more packages: pip install 'counterpoint[{extra}]'.",
             extra=extra,
         )
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return Exception.__new__, (type(self), *self.args), self.__dict__
 
 
 class PluginError(CounterpointError):

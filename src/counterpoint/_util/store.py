@@ -7,6 +7,7 @@ damaged on its disk counts as missing, and is computed again.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import logging
 import os
@@ -160,16 +161,20 @@ class Store:
             try:
                 yield
             except OSError as error:
+                code, cause = "E-STORE-UNUSABLE", errno.errorcode.get(error.errno or 0, "")
                 why = f"{reason(error)}, or {_ELSEWHERE}"
             except (sqlite3.Error, UnicodeDecodeError) as error:  # the latter of a damaged schema
-                code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # without its finer kinds
+                kind = getattr(error, "sqlite_errorcode", 0) & 0xFF  # without its finer kinds
+                code = "E-STORE-UNUSABLE" if kind in _REASONS else "E-STORE-DAMAGED"
+                cause = getattr(error, "sqlite_errorname", "")
                 damaged = (
                     f"it is damaged ({shortened(error)}); delete the folder to start a new one"
                 )
-                why = _REASONS.get(code, f"{damaged}, or {_ELSEWHERE}")
+                why = _REASONS.get(kind, f"{damaged}, or {_ELSEWHERE}")
             else:
                 return
-        raise StoreError(f"the store in {self.folder} cannot be {how}: {why}.")
+        said = f"the store in {self.folder} cannot be {how}: {why}."
+        raise StoreError(code, said, path=self.folder, cause=cause)
 
 
 def _checksum(key: bytes, value: bytes) -> bytes:

@@ -26,7 +26,7 @@ class PassingError(DataError):
     def __init__(
         self, reason: str, wait: float | None = None, *, unreachable: bool = False
     ) -> None:
-        super().__init__(reason)
+        super().__init__("E-TRANSFER-BROKEN", reason)
         self.wait, self.unreachable = wait, unreachable
 
 
@@ -45,7 +45,7 @@ class HopelessError(DataError):
         unreachable: bool = False,
         web_page: bool = False,
     ) -> None:
-        super().__init__(reason)
+        super().__init__("E-MIRROR-UNUSABLE", reason)
         self.absent, self.unreachable, self.web_page = absent, unreachable, web_page
 
 

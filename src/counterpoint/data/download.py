@@ -133,8 +133,10 @@ class FetchError(DataError):
     """A file cannot be had. `absent`: every mirror says that there is none of this name;
     `unreachable`: no mirror could be talked to."""
 
-    def __init__(self, message: str, *, absent: bool = False, unreachable: bool = False) -> None:
-        super().__init__(message)
+    def __init__(
+        self, path: Path, message: str, *, absent: bool = False, unreachable: bool = False
+    ) -> None:
+        super().__init__("E-DOWNLOAD-FAILED", message, path=path)
         self.absent, self.unreachable = absent, unreachable
 
 
@@ -171,7 +173,11 @@ def download(wanted: Wanted, client: httpx.Client, pause: Pause, begin: Begin) -
             part.settle(wanted.path)
             return True
     except OSError as error:
-        raise DataError(f"{wanted.path}: cannot be written: {reason(error)}.") from None
+        raise DataError(
+            "E-OUTPUT-UNWRITABLE",
+            f"{wanted.path}: cannot be written: {reason(error)}.",
+            path=wanted.path,
+        ) from None
 
 
 def _from_mirrors(transfer: _Transfer, pause: Pause) -> None:
@@ -187,6 +193,7 @@ def _from_mirrors(transfer: _Transfer, pause: Pause) -> None:
     if any(error.web_page for _, error in errors):
         by_hand = f"; open {transfer.wanted.urls[0]} in a browser and save the file as {path}"
     raise FetchError(
+        path,
         f"{path.name} cannot be fetched: {reasons}{by_hand}.",
         absent=all(error.absent for _, error in errors),
         unreachable=all(error.unreachable for _, error in errors),
@@ -254,12 +261,19 @@ class _Transfer:
         if size is not None and length < size:
             raise PassingError(f"it ended after {length:,} of {size:,} bytes")
         if size is not None and length > size:
-            raise WrongFileError(f"it has {length:,} bytes instead of {size:,}")
+            raise WrongFileError(
+                "E-FILE-WRONG",
+                f"it has {length:,} bytes instead of {size:,}",
+                bytes=length,
+                expected=size,
+            )
         if self.wanted.sha256:
             found = sha256(self.part.place)
             if found != self.wanted.sha256:
                 raise WrongFileError(
-                    f"its sha256 is {found[:12]}..., not {self.wanted.sha256[:12]}..."
+                    "E-FILE-WRONG",
+                    f"its sha256 is {found[:12]}..., not {self.wanted.sha256[:12]}...",
+                    sha256=found,
                 )
 
     def discard(self) -> None:
@@ -297,7 +311,12 @@ class _Transfer:
         coming = announced_length(response)
         total = None if coming is None else self.part.length + coming
         if None not in (total, self.wanted.size) and total != self.wanted.size:
-            raise WrongFileError(f"it has {total:,} bytes instead of {self.wanted.size:,}")
+            raise WrongFileError(
+                "E-FILE-WRONG",
+                f"it has {total:,} bytes instead of {self.wanted.size:,}",
+                bytes=total,
+                expected=self.wanted.size,
+            )
         if self._advance is None:
             self._advance = self._begin(total or 0)
             self._advance(self.part.length)
@@ -308,7 +327,9 @@ class _Transfer:
         most = _LARGEST if self.wanted.size is None else self.wanted.size
         for chunk in response.iter_raw():
             if self.part.length + len(chunk) > most:  # whatever it has announced
-                raise WrongFileError(f"it sends more than {most:,} bytes")
+                raise WrongFileError(
+                    "E-FILE-WRONG", f"it sends more than {most:,} bytes", expected=most
+                )
             self.part.write(chunk)
             self._advance(len(chunk))
 

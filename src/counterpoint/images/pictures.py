@@ -47,7 +47,7 @@ class Picture:
     def _content(self, store: Store) -> bytes:
         reference = self.ref.path
         if reference.startswith(TEXT):
-            raise ImageError(_NO_PICTURE)
+            raise ImageError("E-IMAGE-IS-TEXT", _NO_PICTURE, path=reference)
         if reference.startswith(WORLD):
             from counterpoint.world import PIXELS, VERSION
 
@@ -67,8 +67,10 @@ class Picture:
         if max(image.size) > MAX_RATIO * min(image.size):
             # Preprocessing scales the shorter side up: a line of pixels would fill the memory.
             raise ImageError(
+                "E-IMAGE-NARROW",
                 f"{_named(self.ref.path)}: {image.width} x {image.height} pixels are too "
-                "narrow to be scaled."
+                "narrow to be scaled.",
+                path=self.ref.path,
             )
         return image
 
@@ -83,7 +85,7 @@ class Picture:
             path, cell = self._cell()
             return decode(_cell_bytes(path, *cell), reference)
         if reference.startswith(TEXT):
-            raise ImageError(_NO_PICTURE)
+            raise ImageError("E-IMAGE-IS-TEXT", _NO_PICTURE, path=reference)
         return decode(_read(self.path()), self.path())
 
     def _cell(self) -> tuple[Path, tuple[str, int]]:
@@ -91,7 +93,11 @@ class Picture:
         file, _, cell = self.ref.path.removeprefix(PARQUET).rpartition("#")
         column, _, row = cell.rpartition("/")
         if not file or not column or not _is_number(row):
-            raise ImageError(f"{_named(self.ref.path)}: should be {PARQUET}FILE#COLUMN/ROW.")
+            raise ImageError(
+                "E-IMAGE-REFERENCE",
+                f"{_named(self.ref.path)}: should be {PARQUET}FILE#COLUMN/ROW.",
+                path=self.ref.path,
+            )
         return self._other(file).path(), (column, int(row))
 
     def _other(self, path: str) -> Picture:
@@ -103,7 +109,12 @@ class Picture:
         if path.is_absolute() or self.root is None:
             return path
         if ".." in path.parts:
-            raise ImageError(f"{_named(self.ref.path)}: the path leads out of {self.root}.")
+            raise ImageError(
+                "E-PATH-OUTSIDE",
+                f"{_named(self.ref.path)}: the path leads out of {self.root}.",
+                name=self.ref.path,
+                folder=self.root,
+            )
         return self.root / path
 
     def file(self) -> Path | None:
@@ -120,11 +131,19 @@ class Picture:
         x, y, width, height = self.ref.box
         if x >= image.width or y >= image.height or x + width <= 0 or y + height <= 0:
             raise ImageError(
+                "E-CROP-OUTSIDE",
                 f"{_named(self.ref.path)}: the crop {self.ref.box} lies outside its "
-                f"{image.width} x {image.height} pixels."
+                f"{image.width} x {image.height} pixels.",
+                path=self.ref.path,
+                box=self.ref.box,
             )
         if width * height > MAX_PIXELS:
-            raise ImageError(f"{_named(self.ref.path)}: the crop {self.ref.box} is too large.")
+            raise ImageError(
+                "E-CROP-TOO-LARGE",
+                f"{_named(self.ref.path)}: the crop {self.ref.box} is too large.",
+                path=self.ref.path,
+                box=self.ref.box,
+            )
         return image.crop((x, y, x + width, y + height))  # black where it leaves the image
 
 
@@ -138,7 +157,7 @@ def _draw(reference: str) -> Image.Image:
     try:
         scene = read_scene(reference.removeprefix(WORLD))
     except SceneCodeError as error:
-        raise ImageError(f"image {WORLD}: {error}") from None
+        raise ImageError("E-IMAGE-REFERENCE", f"image {WORLD}: {error}", path=reference) from None
     return Image.fromarray(draw([scene])[0])
 
 
@@ -148,10 +167,14 @@ def _read_shuffle(reference: str) -> tuple[str, int, str]:
     seed, _, inner = rest.partition(":")
     if how not in PIECES or not _is_number(seed) or not inner:
         raise ImageError(
-            f"{_named(reference)}: should be {SHUFFLE}{'|'.join(PIECES)}:SEED:REFERENCE."
+            "E-IMAGE-REFERENCE",
+            f"{_named(reference)}: should be {SHUFFLE}{'|'.join(PIECES)}:SEED:REFERENCE.",
+            path=reference,
         )
     if reference.count(f":{SHUFFLE}") > _SHUFFLES:
-        raise ImageError(f"{_named(reference)}: shuffled too many times.")
+        raise ImageError(
+            "E-IMAGE-REFERENCE", f"{_named(reference)}: shuffled too many times.", path=reference
+        )
     return how, int(seed), inner
 
 
@@ -172,15 +195,17 @@ def _read(path: Path) -> bytes:
     except (OSError, ValueError) as error:  # the latter of a NUL in its name
         raise _unreadable(path, error) from None
     if len(data) > MAX_BYTES:
-        raise ImageError(f"{_named(path)}: larger than {MAX_BYTES >> 30} GiB.")
+        raise ImageError(
+            "E-IMAGE-TOO-LARGE", f"{_named(path)}: larger than {MAX_BYTES >> 30} GiB.", path=path
+        )
     return data
 
 
 def _unreadable(path: Path, error: OSError | ValueError) -> ImageError:
     if isinstance(error, FileNotFoundError):
-        return ImageError(f"{_named(path)}: no such file.")
+        return ImageError("E-IMAGE-MISSING", f"{_named(path)}: no such file.", path=path)
     why = reason(error) if isinstance(error, OSError) else shortened(error)
-    return ImageError(f"{_named(path)}: cannot be read: {why}.")
+    return ImageError("E-IMAGE-UNREADABLE", f"{_named(path)}: cannot be read: {why}.", path=path)
 
 
 @cache
@@ -206,7 +231,9 @@ def decode(
         with Image.open(io.BytesIO(data), formats=formats or _formats()) as image:
             if image.width * image.height > MAX_PIXELS:
                 raise ImageError(
-                    f"{_named(name)}: {image.width} x {image.height} pixels are too many."
+                    "E-IMAGE-TOO-LARGE",
+                    f"{_named(name)}: {image.width} x {image.height} pixels are too many.",
+                    path=name,
                 )
             if side is not None:
                 image.draft("RGB", (side, side))  # does nothing to what is no JPEG
@@ -214,10 +241,12 @@ def decode(
     except (ImageError, MemoryError):
         raise
     except UnidentifiedImageError:
-        raise ImageError(f"{_named(name)}: not an image that can be read.") from None
+        raise ImageError(
+            "E-IMAGE-BROKEN", f"{_named(name)}: not an image that can be read.", path=name
+        ) from None
     except Exception as error:  # a broken file may raise anything in some decoder
         why = shortened(error).rstrip(". ") or type(error).__name__
-        raise ImageError(f"{_named(name)}: broken: {why}.") from None
+        raise ImageError("E-IMAGE-BROKEN", f"{_named(name)}: broken: {why}.", path=name) from None
 
 
 def _to_rgb(image: Image.Image) -> Image.Image:

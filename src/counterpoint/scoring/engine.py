@@ -67,7 +67,11 @@ def score(
 def _table(model: TableScorer, cases: Cases) -> np.ndarray:
     scores = np.asarray(model.score_cases(cases), dtype=np.float32)
     if scores.shape != (cases.pair_offsets[-1],) or not np.isfinite(scores).all():
-        raise ModelError(f"{type(model).__name__} did not return one finite score per pair.")
+        raise ModelError(
+            "E-MODEL-OUTPUT",
+            f"{type(model).__name__} did not return one finite score per pair.",
+            model=type(model).__name__,
+        )
     return scores
 
 
@@ -214,9 +218,12 @@ def stored(keys: list[bytes], store: Store) -> np.ndarray:
     absent = sum(value is None for value in values)
     if absent:
         raise StoreError(
+            "E-STORE-DAMAGED",
             f"{absent:,} results that were in the store in {store.folder} cannot be read again: it "
             "was damaged or deleted during the run; delete the folder to start a new one, or set "
-            "COUNTERPOINT_CACHE to another place."
+            "COUNTERPOINT_CACHE to another place.",
+            path=store.folder,
+            results=absent,
         )
     return np.stack(
         [np.frombuffer(value, dtype=np.float32) for value in values if value is not None]
@@ -227,8 +234,10 @@ def _dot(left: np.ndarray, right: np.ndarray, i: np.ndarray, j: np.ndarray) -> n
     """Dot products of rows i of `left` with rows j of `right`, in float32."""
     if left.shape[1] != right.shape[1]:
         raise ModelError(
+            "E-MODEL-OUTPUT",
             f"the model's image vectors have {left.shape[1]} numbers and its caption vectors "
-            f"{right.shape[1]}; they cannot be compared."
+            f"{right.shape[1]}; they cannot be compared.",
+            sizes=(left.shape[1], right.shape[1]),
         )
     if len(i) > _DENSE and len(left) * len(right) <= 2 * len(i):  # retrieval: nearly all pairs
         products: np.ndarray = (left @ right.T)[i, j]
