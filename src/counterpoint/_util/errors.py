@@ -48,6 +48,11 @@ def reason(error: OSError) -> str:
     return _REASONS.get(error.errno or 0, said)
 
 
+def cause(error: OSError) -> str:
+    """The name of an error of the operating system, such as ENOSPC."""
+    return errno.errorcode.get(error.errno or 0, "OS")
+
+
 # Libraries that read and write files, and name a full disk or a broken file in words of their own.
 _READERS: Final = ("polars", "pyarrow", "safetensors", "safetensors_rust", "sqlite3", "sqlalchemy")
 _FULL: Final = ("no space left on device", "database or disk is full", "file too large")
@@ -74,9 +79,8 @@ def explain(error: Exception) -> CounterpointError | None:
         )
     if (machine := as_os_error(error)) is not None:
         place = f"{machine.filename}: " if machine.filename else ""
-        code = errno.errorcode.get(machine.errno or 0, "OS")
         return CounterpointError(
-            f"E-SYSTEM-{code}", f"{place}{reason(machine)}.", path=machine.filename
+            f"E-SYSTEM-{cause(machine)}", f"{place}{reason(machine)}.", path=machine.filename
         )
     if (library := _library(error)) in _READERS:
         said = " ".join(str(error).split())[:300].rstrip(".")

@@ -7,7 +7,6 @@ damaged on its disk counts as missing, and is computed again.
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import logging
 import os
@@ -21,7 +20,7 @@ from typing import Final
 
 import platformdirs
 
-from counterpoint._util.errors import StoreError, reason
+from counterpoint._util.errors import StoreError, cause, reason
 from counterpoint._util.untrusted import shortened
 
 DIGEST: Final = 16
@@ -161,12 +160,12 @@ class Store:
             try:
                 yield
             except OSError as error:
-                code, cause = "E-STORE-UNUSABLE", errno.errorcode.get(error.errno or 0, "")
+                code, name = "E-STORE-UNUSABLE", cause(error)
                 why = f"{reason(error)}, or {_ELSEWHERE}"
             except (sqlite3.Error, UnicodeDecodeError) as error:  # the latter of a damaged schema
                 kind = getattr(error, "sqlite_errorcode", 0) & 0xFF  # without its finer kinds
                 code = "E-STORE-UNUSABLE" if kind in _REASONS else "E-STORE-DAMAGED"
-                cause = getattr(error, "sqlite_errorname", "")
+                name = getattr(error, "sqlite_errorname", "")
                 damaged = (
                     f"it is damaged ({shortened(error)}); delete the folder to start a new one"
                 )
@@ -174,7 +173,7 @@ class Store:
             else:
                 return
         said = f"the store in {self.folder} cannot be {how}: {why}."
-        raise StoreError(code, said, path=self.folder, cause=cause)
+        raise StoreError(code, said, path=self.folder, cause=name)
 
 
 def _checksum(key: bytes, value: bytes) -> bytes:

@@ -19,7 +19,7 @@ from typing import Final
 
 from filelock import FileLock, Timeout
 
-from counterpoint._util.errors import CounterpointError, DataError, as_os_error, reason
+from counterpoint._util.errors import CounterpointError, DataError, as_os_error, cause, reason
 
 _OLD: Final = ".counterpoint-old"
 _LONGEST: Final = 255  # bytes of a name
@@ -118,7 +118,10 @@ def _writing(
         if (machine := as_os_error(problem)) is None:
             raise
         raise error(
-            "E-OUTPUT-UNWRITABLE", f"{asked}: cannot be written: {reason(machine)}.", path=asked
+            "E-OUTPUT-UNWRITABLE",
+            f"{asked}: cannot be written: {reason(machine)}.",
+            path=asked,
+            cause=cause(machine),
         ) from None
 
 

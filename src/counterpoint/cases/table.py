@@ -206,6 +206,7 @@ def refuse_duplicates(ids: pl.Series, source: str) -> None:
             f"({len(rows)} rows share an id); ids must be unique.",
             source=source,
             id=first,
+            rows=where[:2],
         )
 
 
