@@ -16,8 +16,9 @@ from PIL import Image, features
 from counterpoint._util.errors import ImageError
 from counterpoint._util.store import Store
 from counterpoint.cases.table import ImageRef
-from counterpoint.images import pictures
-from counterpoint.images.pictures import Picture, decode
+from counterpoint.images import decoding
+from counterpoint.images.decoding import decode
+from counterpoint.images.pictures import Picture
 
 LONG = 1_000_000
 
@@ -79,7 +80,7 @@ def test_whatever_a_decoder_raises_is_an_image_error(
     def fail(image: Image.Image) -> Image.Image:
         raise error("x" * LONG)
 
-    monkeypatch.setattr(pictures, "_to_rgb", fail)
+    monkeypatch.setattr(decoding, "_to_rgb", fail)
     with raises("E-IMAGE-BROKEN", path="a.png") as told:
         decode(saved("PNG"), "a.png")
     assert is_sentence(told.value) and len(str(told.value)) < 1000
@@ -89,7 +90,7 @@ def test_a_lack_of_memory_is_not_a_broken_image(monkeypatch: pytest.MonkeyPatch)
     def fail(image: Image.Image) -> Image.Image:
         raise MemoryError
 
-    monkeypatch.setattr(pictures, "_to_rgb", fail)
+    monkeypatch.setattr(decoding, "_to_rgb", fail)
     with pytest.raises(MemoryError):
         decode(saved("PNG"), "a.png")
 
@@ -111,7 +112,7 @@ def test_postscript_is_not_run(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("device", ["/dev/zero", "/dev/tty", "/proc/self/pagemap"])
 def test_a_device_is_not_read(device: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pictures, "MAX_BYTES", 1000)
+    monkeypatch.setattr(decoding, "MAX_BYTES", 1000)
     if not Path(device).exists():
         pytest.skip(f"no {device} here")
     refused(tmp_path, device)
@@ -130,8 +131,8 @@ def test_a_folder_is_not_read(reference: str, tmp_path: Path) -> None:
 
 def test_a_file_too_large_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with (tmp_path / "large.png").open("wb") as file:
-        file.truncate(pictures.MAX_BYTES + 1)
-    monkeypatch.setattr(pictures, "MAX_BYTES", 1 << 20)
+        file.truncate(decoding.MAX_BYTES + 1)
+    monkeypatch.setattr(decoding, "MAX_BYTES", 1 << 20)
     write_images(tmp_path, "a.png")
     with raises("E-IMAGE-TOO-LARGE"):
         Picture(ImageRef("large.png"), tmp_path).open()

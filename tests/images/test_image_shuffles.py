@@ -13,7 +13,7 @@ from PIL import Image
 from support import FEW
 
 from counterpoint._util.store import Store
-from counterpoint.images.shuffles import PIECES, shuffled
+from counterpoint.images.schemes import PIECES, shuffled
 
 __all__ = ["nothing_held", "store"]  # fixtures
 

@@ -21,7 +21,7 @@ from support import FEW
 from counterpoint._util.errors import ImageError
 from counterpoint._util.store import Store
 from counterpoint.cases.table import ImageRef
-from counterpoint.images import pictures
+from counterpoint.images import schemes
 from counterpoint.images.pictures import Picture
 from counterpoint.world import drawing
 from counterpoint.world.scenes import Scene, sample_scene
@@ -124,13 +124,13 @@ def test_a_change_is_seen_although_the_time_is_set_back(root: Path, store: Store
 def test_an_unchanged_file_is_read_once(
     root: Path, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    read, seen = pictures._read, []
+    read, seen = schemes.read_file, []
 
     def counted(path: Path) -> bytes:
         seen.append(path)
         return read(path)
 
-    monkeypatch.setattr(pictures, "_read", counted)
+    monkeypatch.setattr(schemes, "read_file", counted)
     for box in (None, (0, 0, 2, 2), None):
         picture(root, box=box).key(store)
     assert len(seen) == 1

@@ -18,7 +18,7 @@ from counterpoint._util.store import Store
 from counterpoint.cases.table import ImageRef
 from counterpoint.images import tables
 from counterpoint.images.pictures import Picture
-from counterpoint.images.shuffles import PIECES
+from counterpoint.images.schemes import PIECES
 
 Box = tuple[int, int, int, int]
 HOW = list(PIECES)

@@ -228,11 +228,16 @@ CHUNK: Final = 50_000  # rows read and checked at a time
 class ImageRef(NamedTuple):
     """Where an image is: a path under the data root, and a crop box if any.
 
-    A path may have a scheme instead: `world:CODE`, `text:CAPTION`, and those of `scoring.pictures`.
+    A path may be a reference of another kind: `text:CAPTION`, and those of `images`.
     """
 
     path: str
     box: tuple[int, int, int, int] | None = None
+
+    @property
+    def text(self) -> str | None:
+        """The text that stands in the image's place, if one does."""
+        return self.path.removeprefix(TEXT) if self.path.startswith(TEXT) else None
 
 
 class Absent(NamedTuple):
@@ -413,7 +418,7 @@ class Cases:
         """The cases grouped by shape, so that metrics work on dense arrays."""
         images, captions = self.image_counts, self.caption_counts
         starts, truth = self.pair_offsets, self.truth_flat()
-        of_texts = self._are_texts()
+        of_texts = self.of_texts()
         kinds = np.stack([images, captions, of_texts])
         shapes, codes = np.unique(kinds, axis=1, return_inverse=True)
         for code, (k, m, texts) in enumerate(shapes.T):
@@ -425,7 +430,7 @@ class Cases:
         _, k, m = block.truth.shape
         return _gather(scores, self.pair_offsets[block.rows], k, m)
 
-    def _are_texts(self) -> np.ndarray:
+    def of_texts(self) -> np.ndarray:
         """Which cases compare captions with texts instead of images."""
         first = self.frame["images"].list.first().struct.field("path")
         return first.str.starts_with(TEXT).to_numpy()
