@@ -147,23 +147,26 @@ def refuse_table(table: pl.DataFrame, described: Mapping[str, Any], where: objec
         )
 
 
-def refuse_cases(cases: Cases, about: Mapping[str, Any], where: str) -> None:
-    """Raise unless the cases are well-formed, and as many as the run says."""
+def refuse_cases(cases: Cases, name: str, about: Mapping[str, Any], path: Path) -> None:
+    """Raise unless the cases of a benchmark are well-formed, and as many as the run says."""
+    where = f"{path}: {shortened(name)}"
     try:
         # A protocol that rewrites captions may leave nothing of one.
         refuse_malformed(cases.frame, 0, where, allowed=EMPTY_CAPTION)
         refuse_duplicates(cases.ids, where)
     except CaseError as error:
-        raise RunError("E-RUN-DAMAGED", str(error), cause=error.code, **error.data) from None
+        raise RunError(
+            "E-RUN-DAMAGED", str(error), path=path, cause=error.code, id=error.data["id"]
+        ) from None
     pairs = int(cases.pair_offsets[-1])
     found = {"scored": len(cases), "cases": len(cases) + len(about["left_out"]), "pairs": pairs}
-    for name, count in found.items():
-        if about[name] != count:
+    for field, count in found.items():
+        if about[field] != count:
             raise RunError(
                 "E-RUN-DAMAGED",
-                f"{where}: the run says {name!r} is {about[name]:,}, its tables have {count:,}.",
-                source=where,
-                field=name,
+                f"{where}: the run says {field!r} is {about[field]:,}, its tables have {count:,}.",
+                path=path,
+                field=field,
             )
 
 
@@ -354,8 +357,7 @@ def load_run(path: str | Path) -> Run:
     table = pl.concat(parquet_frames(_checked(folder, _CASES, manifest), RunError))
     refuse_table(table, described, folder / _CASES)
     cases = {
-        name: _read_cases(name, about, table, f"{folder / _CASES}: {shortened(name)}")
-        for name, about in described.items()
+        name: _read_cases(name, about, table, folder / _CASES) for name, about in described.items()
     }
     scores = read_scores(_checked(folder, _SCORES, manifest), cases.items())
     parts = {
@@ -406,11 +408,11 @@ def _checked(folder: Path, name: str, manifest: dict[str, Any]) -> Path:
     return path
 
 
-def _read_cases(name: str, about: dict[str, Any], table: pl.DataFrame, where: str) -> Cases:
+def _read_cases(name: str, about: dict[str, Any], table: pl.DataFrame, path: Path) -> Cases:
     root = about["root"]
     chosen = table.filter(pl.col("benchmark") == name).drop("benchmark")
     cases = Cases(chosen, None if root is None else Path(root))
-    refuse_cases(cases, about, where)
+    refuse_cases(cases, name, about, path)
     return cases
 
 
