@@ -186,7 +186,7 @@ class Part:
     left_out: tuple[tuple[str, str], ...] = ()  # case id and reason
     cut_captions: int = 0
     data_hash: str = ""  # of all cases asked for, those left out too
-    lost_images: tuple[tuple[str, str], ...] = ()  # of galleries: case id and reason
+    left_out_images: tuple[tuple[str, str], ...] = ()  # of galleries: case id and reason
     absent: tuple[Absent, ...] = ()  # of the published benchmark: not in the data
 
     @property
@@ -196,7 +196,7 @@ class Part:
         A file with an unknown number of cases counts as one.
         """
         absent = sum(1 if one.cases is None else one.cases for one in self.absent)
-        return len(self.left_out) + len(self.lost_images) + absent
+        return len(self.left_out) + len(self.left_out_images) + absent
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,7 +300,7 @@ def _describe(part: Part) -> dict[str, Any]:
         "pairs": len(part.scores),
         "cut_captions": part.cut_captions,
         "left_out": _reasons(part.left_out),
-        "lost_images": _reasons(part.lost_images),
+        "lost_images": _reasons(part.left_out_images),
         "absent": [one._asdict() for one in part.absent],
         "data_hash": part.data_hash or part.cases.content_hash(),
         "root": None if part.cases.root is None else str(part.cases.root),

@@ -145,7 +145,7 @@ class Scored:
 
     scores: np.ndarray
     left_out: dict[int, str] = field(default_factory=dict)  # row of the case: why
-    lost_images: dict[int, dict[int, str]] = field(default_factory=dict)  # row: image: why
+    left_out_images: dict[int, dict[int, str]] = field(default_factory=dict)  # row: image: why
     cut_captions: int = 0
 
 
@@ -162,7 +162,7 @@ def _kept_lines(share: Share, scored: Scored) -> np.ndarray:
     kept = np.ones(layout.images[-1], dtype=bool)
     if scored.left_out:
         kept[layout.lines(np.array(list(scored.left_out)))] = False
-    for row, images in scored.lost_images.items():
+    for row, images in scored.left_out_images.items():
         kept[layout.images[row] + np.array(list(images))] = False
     return np.flatnonzero(kept)
 
@@ -280,9 +280,9 @@ def _lose(share: Share, row: int, lost: Mapping[int, str], scored: Scored) -> No
     """A gallery goes on without some of its images; any other case is left out."""
     if not lost:
         return
-    count, all_lost = len(share.images_of(row)), {**scored.lost_images.get(row, {}), **lost}
+    count, all_lost = len(share.images_of(row)), {**scored.left_out_images.get(row, {}), **lost}
     if is_gallery(count, len(share.captions_of(row))) and len(all_lost) < count:
-        scored.lost_images[row] = all_lost
+        scored.left_out_images[row] = all_lost
     else:
-        scored.lost_images.pop(row, None)
+        scored.left_out_images.pop(row, None)
         scored.left_out.setdefault(row, next(iter(lost.values())))

@@ -11,7 +11,7 @@ from operator import itemgetter
 from typing import Final, Protocol
 
 # Of columns, in the order in which they stand.
-HEADINGS: Final = {
+METRIC_HEADINGS: Final = {
     "original_accuracy": "original",
     "augmented_accuracy": "augmented",
     "brittleness": "brittleness",
@@ -27,7 +27,7 @@ HEADINGS: Final = {
     "accuracy@5": "top-5",
 }
 # Of axes.
-SAID: Final = {
+AXIS_LABELS: Final = {
     "augmented_accuracy": "augmented accuracy",
     "original_accuracy": "original accuracy",
     "text_only_accuracy": "text-only accuracy",
@@ -35,7 +35,7 @@ SAID: Final = {
     "image_to_text_recall@1": "image-to-text R@1",
     "accuracy@1": "top-1 accuracy",
 }
-MEANINGS: Final = {
+METRIC_MEANINGS: Final = {
     "original_accuracy": "the original caption scores above every negative (a caption that is "
     "false of the image)",
     "augmented_accuracy": "the original and every positive (a true caption in other words) score "
@@ -57,8 +57,13 @@ MEANINGS: Final = {
     "accuracy@5": "the true class is among the five with the highest scores",
 }
 # The metric that says most of a benchmark is the first of these that it has.
-COMPOSITION: Final = ("augmented_accuracy", "group", "text_only_accuracy", "original_accuracy")
-GALLERY: Final = ("image_to_text_recall@1", "accuracy@1")
+COMPOSITION_METRICS: Final = (
+    "augmented_accuracy",
+    "group",
+    "text_only_accuracy",
+    "original_accuracy",
+)
+GALLERY_METRICS: Final = ("image_to_text_recall@1", "accuracy@1")
 _BASELINES: Final = ("blind", "random")  # families of models that see no image
 _REASONS: Final = {
     "caption too long": "caption too long",
@@ -68,13 +73,15 @@ _REASONS: Final = {
 
 
 def heading(metric: str) -> str:
-    return HEADINGS.get(metric, metric.replace("_", " "))
+    return METRIC_HEADINGS.get(metric, metric.replace("_", " "))
 
 
 def headline(metrics: Iterable[str]) -> str | None:
     """The metric that says most of a benchmark."""
     known = set(metrics)
-    return next((metric for metric in (*COMPOSITION, *GALLERY) if metric in known), None)
+    return next(
+        (metric for metric in (*COMPOSITION_METRICS, *GALLERY_METRICS) if metric in known), None
+    )
 
 
 def is_baseline(model: str) -> bool:
@@ -87,14 +94,14 @@ def p_value(p: float) -> str:
 
 # --- ties --------------------------------------------------------------------------------------
 
-TIES: Final = "†"  # behind a number that hangs on ties
-TIES_MEANING: Final = (
+TIES_MARK: Final = "†"  # behind a number that hangs on ties
+TIES_NOTE: Final = (
     "hangs on ties: counted in another way, equal scores would move the value out of its interval, "
     "so it cannot be compared with chance."
 )
 
 
-class Counted(Protocol):
+class NumberWithTies(Protocol):
     """A number with its interval, and how many of its values hang on a tie."""
 
     @property
@@ -122,11 +129,11 @@ def ties_matter(ties: int, n: int, reach: float) -> bool:
     return ties > reach * n
 
 
-def hangs_on_ties(row: Counted) -> bool:
+def depends_on_ties(row: NumberWithTies) -> bool:
     return ties_matter(row.ties, row.n, max(row.ci_high - row.value, row.value - row.ci_low))
 
 
-def ties_by_model(rows: Iterable[Counted]) -> dict[str, str]:
+def ties_by_model(rows: Iterable[NumberWithTies]) -> dict[str, str]:
     """For each model that has ties: how many values of which metrics hang on them.
 
     Metrics of one benchmark with the same count are named together. A metric's ties are its own: a
@@ -143,14 +150,16 @@ def ties_by_model(rows: Iterable[Counted]) -> dict[str, str]:
     return {
         model: "; ".join(
             f"{benchmark} "
-            + ", ".join(f"{listed(names)} {ties:,} of {n:,}" for (ties, n), names in found.items())
+            + ", ".join(
+                f"{join_words(names)} {ties:,} of {n:,}" for (ties, n), names in found.items()
+            )
             for benchmark, found in benchmarks.items()
         )
         for model, benchmarks in counts.items()
     }
 
 
-def listed(names: Sequence[str]) -> str:
+def join_words(names: Sequence[str]) -> str:
     """ "a", "a and b", "a, b and c"."""
     return " and ".join(filter(None, [", ".join(names[:-1]), *names[-1:]]))
 
@@ -175,7 +184,7 @@ def changed_words(original: str, text: str) -> list[tuple[str, bool]]:
     return [("".join(piece for piece, _ in several), changed) for changed, several in found]
 
 
-def reasons(left_out: Sequence[tuple[str, str]]) -> str:
+def count_reasons(left_out: Sequence[tuple[str, str]]) -> str:
     """How often each kind of reason occurs, of (case id, reason)."""
     counts = Counter(
         next((kind for sign, kind in _REASONS.items() if sign in why), "image cannot be read")
