@@ -145,7 +145,7 @@ def inside(folder: Path, name: str) -> Path:
     if outside or odd or "\0" in name or not _is_encodable(name):
         raise DataError(
             "E-PATH-OUTSIDE",
-            f"{shown(name)} is not a name inside {folder}; it is refused.",
+            f"{shown(name)} is not a name inside {folder}; it is not used.",
             name=name,
             folder=folder,
         )

@@ -13,7 +13,7 @@ from rich.table import Table
 from counterpoint.cli.console import AsJson, errors, output, plainly, print_json, progress_bars
 
 if TYPE_CHECKING:
-    from counterpoint.data import Presence, Report, Source
+    from counterpoint.data import DownloadReport, Presence, Source
 
 
 _SHOWN = 5  # failures on the screen; the list has them all
@@ -176,7 +176,7 @@ def _needed_images(benchmark: str, root: Path) -> Callable[[], Iterator[str]]:
     return needed
 
 
-def _print_report(report: Report) -> None:
+def _print_report(report: DownloadReport) -> None:
     if report.complete and not report.fetched:
         said = f"everything is there ({report.there:,} files)."
     else:

@@ -30,7 +30,7 @@ from .presentation import (
 from .protocols import (
     AVERAGES as AVERAGES,
     BEYOND_FIRST as BEYOND_FIRST,
-    FIRST as FIRST,
+    FIRST_ROWS as FIRST_ROWS,
     PROTOCOLS as PROTOCOLS,
     Overlong as Overlong,
     Protocol as Protocol,
@@ -42,8 +42,8 @@ from .statistics import (
     ALL as ALL,
     LEVEL as LEVEL,
     RESAMPLES as RESAMPLES,
-    REST as REST,
     WHOLE as WHOLE,
+    WITHOUT_POSITIVES as WITHOUT_POSITIVES,
     Averaging as Averaging,
     Estimate as Estimate,
     Verdict as Verdict,

@@ -1,4 +1,4 @@
-"""What metrics and reasons are called, wherever people read them: terminal, figures, pages."""
+"""How results are presented in tables, figures and pages: metrics, ties, reasons and texts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Final, Protocol
 
-# Of columns, in the order in which they stand.
+# Headings of columns, in their order.
 METRIC_HEADINGS: Final = {
     "original_accuracy": "original",
     "augmented_accuracy": "augmented",
@@ -26,7 +26,7 @@ METRIC_HEADINGS: Final = {
     "accuracy@1": "top-1",
     "accuracy@5": "top-5",
 }
-# Of axes.
+# Names on axes and in sentences.
 AXIS_LABELS: Final = {
     "augmented_accuracy": "augmented accuracy",
     "original_accuracy": "original accuracy",
@@ -56,7 +56,7 @@ METRIC_MEANINGS: Final = {
     "accuracy@1": "the class with the highest score is the true one",
     "accuracy@5": "the true class is among the five with the highest scores",
 }
-# The metric that says most of a benchmark is the first of these that it has.
+# The main metric of a benchmark is the first of these that it has.
 COMPOSITION_METRICS: Final = (
     "augmented_accuracy",
     "group",
@@ -77,7 +77,7 @@ def heading(metric: str) -> str:
 
 
 def headline(metrics: Iterable[str]) -> str | None:
-    """The metric that says most of a benchmark."""
+    """The main metric of a benchmark."""
     known = set(metrics)
     return next(
         (metric for metric in (*COMPOSITION_METRICS, *GALLERY_METRICS) if metric in known), None
@@ -92,9 +92,9 @@ def p_value(p: float) -> str:
     return "<0.001" if p < 0.001 else f"{p:.3f}"
 
 
-# --- ties --------------------------------------------------------------------------------------
+# --- Ties ---------------------------------------------------------------------------------------
 
-TIES_MARK: Final = "†"  # behind a number that hangs on ties
+TIES_MARK: Final = "†"  # after a number that depends on ties
 TIES_NOTE: Final = (
     "hangs on ties: counted in another way, equal scores would move the value out of its interval, "
     "so it cannot be compared with chance."
@@ -102,7 +102,7 @@ TIES_NOTE: Final = (
 
 
 class NumberWithTies(Protocol):
-    """A number with its interval, and how many of its values hang on a tie."""
+    """A number with its interval, and how many of its values depend on a tie."""
 
     @property
     def model(self) -> str: ...
@@ -134,10 +134,10 @@ def depends_on_ties(row: NumberWithTies) -> bool:
 
 
 def ties_by_model(rows: Iterable[NumberWithTies]) -> dict[str, str]:
-    """For each model that has ties: how many values of which metrics hang on them.
+    """For each model with ties: how many values of which metrics depend on them.
 
-    Metrics of one benchmark with the same count are named together. A metric's ties are its own: a
-    case may be wrong whatever a tie decides, and then its metric does not hang on it.
+    Metrics of one benchmark with the same count are named together. Each metric counts its own
+    ties: if a case is wrong for every tie policy, its value does not depend on the tie.
     """
     from counterpoint.metrics.statistics import ALL
 
@@ -164,14 +164,14 @@ def join_words(names: Sequence[str]) -> str:
     return " and ".join(filter(None, [", ".join(names[:-1]), *names[-1:]]))
 
 
-# --- texts -------------------------------------------------------------------------------------
+# --- Texts --------------------------------------------------------------------------------------
 
 
 _WORDS: Final = re.compile(r"(?:\w+|[^\w\s])\s*|\s+")  # with the space behind them
 
 
 def changed_words(original: str, text: str) -> list[tuple[str, bool]]:
-    """The text in pieces, each with whether its words are other than those of the original."""
+    """The text in pieces, each with whether its words differ from those of the original."""
     words = _WORDS.findall(text)
     theirs = [word.strip() for word in _WORDS.findall(original)]
     ours = [word.strip() for word in words]

@@ -11,8 +11,8 @@ from counterpoint.metrics import (
     ALL,
     METRIC_HEADINGS,
     METRICS,
-    REST,
     WHOLE,
+    WITHOUT_POSITIVES,
     depends_on_ties,
     heading,
     is_baseline,
@@ -64,8 +64,8 @@ class Head:
 
     @property
     def title(self) -> str:
-        if self.group == REST:
-            return f"{self.benchmark}, {REST}"
+        if self.group == WITHOUT_POSITIVES:
+            return f"{self.benchmark}, {WITHOUT_POSITIVES}"
         return self.benchmark if self.group == ALL else self.group
 
 

@@ -4,7 +4,7 @@
     cases.parquet    the cases that were scored, captions as the model saw them
     scores.parquet   the raw score of every pair: benchmark, case_id, image, caption, score
 
-A folder is written beside its place and renamed into it, so it is never half there.
+A folder is written as a draft and renamed, so it is never incomplete.
 """
 
 from __future__ import annotations
@@ -35,11 +35,10 @@ from counterpoint.cases import (
 from counterpoint.metrics import AVERAGES, Overlong, Protocol, Tie
 from counterpoint.runs.score_files import read_scores, write_scores
 
-# --- What makes a run folder malformed although its files are those that it describes -----------
+# --- Checks -------------------------------------------------------------------------------------
 #
-# Runs are sent from one person to another, so nothing in them is taken on trust: every field has
-# the
-# type that the rest of the program expects, and counts agree with the tables.
+# Runs are sent from one person to another and are not trusted: every field must have the type that
+# the rest of the program expects, and counts must agree with the tables.
 
 
 # A shape is a type, a tuple of values, a list of one shape, or an object: shapes by name ("?" marks
@@ -219,7 +218,7 @@ class OtherFormatError(RunError):
 
 
 class Question(NamedTuple):
-    """What a run asks: which model, on what, how. Its answers are the scores."""
+    """What was evaluated: a model, benchmarks with their protocols, and options."""
 
     model: str
     protocols: Mapping[str, str]  # by benchmark
@@ -232,12 +231,12 @@ class Question(NamedTuple):
 
 
 def question(model: str, protocols: Mapping[str, str], options: Mapping[str, Any]) -> Question:
-    """Of all options, those that change what is asked."""
+    """The question of a run, with the options that change its scores."""
     return Question(model, protocols, {name: options.get(name) for name in ("limit", "precision")})
 
 
 def save_run(run: Run, folder: Path, *, overwrite: bool = False) -> Run:
-    """Write a run folder, in place of an older one that asks the same question."""
+    """Write a run folder; it replaces an older run of the same question."""
     protocols = {name: part.protocol.name for name, part in run.parts.items()}
     asked = question(run.model, protocols, run.manifest.get("options", {}))
     with whole_folder(folder, RunError, wait=_WAIT) as draft:
@@ -258,7 +257,7 @@ def save_run(run: Run, folder: Path, *, overwrite: bool = False) -> Run:
 
 
 def refuse_other(folder: Path, asked: Question, *, overwrite: bool = False) -> None:
-    """Raise if something else stands where a run should go, or a run that asks something else."""
+    """Raise if the folder holds something else than a run, or a run of another question."""
     if folder.is_dir():
         other = any(folder.iterdir()) and not (folder / _MANIFEST).is_file()
     else:
@@ -266,7 +265,7 @@ def refuse_other(folder: Path, asked: Question, *, overwrite: bool = False) -> N
     if other:
         raise RunError(
             "E-OUTPUT-EXISTS",
-            f"{folder} exists and is no run folder; choose another --out.",
+            f"{folder} exists and is not a run folder; choose another --out.",
             path=folder,
         )
     if overwrite or not (folder / _MANIFEST).is_file():
@@ -283,7 +282,7 @@ def refuse_other(folder: Path, asked: Question, *, overwrite: bool = False) -> N
         raise RunError(
             "E-OUTPUT-EXISTS",
             f"{folder} holds a run of {shortened(there)}, and this one would be of "
-            f"{shortened(asked)}; choose another --out, or say --overwrite.",
+            f"{shortened(asked)}; choose another --out, or use --overwrite.",
             path=folder,
         )
 
@@ -333,7 +332,7 @@ def find_runs(path: Path) -> list[Path]:
 
 
 def _created(folder: Path) -> str:
-    """When a run was made; whoever loads a damaged one is told."""
+    """When a run was made; empty for a damaged run, which raises when it is loaded."""
     try:
         return str(_read_manifest(folder).get("created", ""))
     except RunError:
