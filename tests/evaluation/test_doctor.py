@@ -494,5 +494,5 @@ def test_the_whole_benchmark_is_examined_whatever_the_protocol(tmp_path: Path) -
     entries.append(["VG_100K/1.jpg", {"POS": ["a"], "NEG": ["a"]}])
     write_json(tmp_path / "vl_checklist/Attribute/vg/state.json", entries)
     found = examine("vl-checklist", tmp_path, images=False)
-    assert found.cases == len(load_benchmark("vl-checklist", tmp_path)[1]) == 1002
+    assert found.cases == len(load_benchmark("vl-checklist", tmp_path).cases) == 1002
     assert [d.first for d in found.defects] == [("Attribute/vg/state/1001",)]

@@ -40,7 +40,7 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory) -> object:
 def cases_of(id: str) -> Cases | None:
     """None if its files are not in the folder; what is there must be readable."""
     try:
-        return load_benchmark(id, ROOT)[1]
+        return load_benchmark(id, ROOT).cases
     except DataError as error:
         if "which is not there" not in str(error):
             raise
@@ -175,7 +175,7 @@ def test_pairs_of_the_same_words() -> None:
 
 def test_the_doctor_and_an_evaluation_agree(tmp_path: Path) -> None:
     real("sugarcrepe")
-    [run] = evaluate("blind:length", "sugarcrepe", data=ROOT, out=tmp_path / "run")
+    run = evaluate("blind:length", "sugarcrepe", data=ROOT, out=tmp_path / "run")
     blind = {found.group: found.length for found in health("sugarcrepe").blind}
     evaluated = {
         row.group: row.value for row in rows(run, resamples=5) if row.metric == "original_accuracy"

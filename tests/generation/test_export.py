@@ -179,7 +179,7 @@ def test_eval_reads_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     file = three(tmp_path)[0]
     out = tmp_path / "elsewhere" / "cases.parquet"
     export_benchmark([file], out, Counter(), images=tmp_path / "data")
-    [run] = evaluate("blind:length", [str(out)], out=tmp_path / "run")
+    run = evaluate("blind:length", [str(out)], out=tmp_path / "run")
     [part] = run.parts.values()
     assert len(part.cases) == 3
     for path in read_cases(out).frame["images"].list.first().struct.field("path"):

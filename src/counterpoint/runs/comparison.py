@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
@@ -24,8 +25,10 @@ from counterpoint.metrics import (
     verdict,
 )
 from counterpoint.runs.columns import columns_of
-from counterpoint.runs.folders import Part, Run
 from counterpoint.runs.results import averaging_of, fitting, means_of, members_in
+
+if TYPE_CHECKING:
+    from counterpoint.runs.folders import Part, Run
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,8 +32,11 @@ from counterpoint.cases import (
     refuse_duplicates,
     refuse_malformed,
 )
-from counterpoint.metrics import AVERAGES, Overlong, Protocol, Tie
+from counterpoint.metrics import AVERAGES, RESAMPLES, Overlong, Protocol, Tie, get_protocol
+from counterpoint.runs.comparison import compare
+from counterpoint.runs.results import rows
 from counterpoint.runs.score_files import read_scores, write_scores
+from counterpoint.runs.tables import Comparison, Results
 
 # --- Checks -------------------------------------------------------------------------------------
 #
@@ -198,7 +201,7 @@ class Part:
         return len(self.left_out) + len(self.left_out_images) + absent
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Run:
     """A model's scores on some benchmarks."""
 
@@ -211,6 +214,42 @@ class Run:
     def left_out(self) -> int:
         """How many cases, and images of galleries, were not scored or are not in the data."""
         return sum(part.missing for part in self.parts.values())
+
+    def results(
+        self,
+        *,
+        groups: bool = False,
+        protocol: str | Protocol | None = None,
+        resamples: int = RESAMPLES,
+    ) -> Results:
+        """Every metric of every benchmark with its interval, and of every group if asked for.
+
+        `protocol` counts the same scores in another way: a tie, an average, an exclusion.
+        """
+        chosen = None if protocol is None else get_protocol(protocol)
+        return Results(rows(self, chosen, groups=groups, resamples=resamples))
+
+    def compare(
+        self,
+        other: Run | str | Path,
+        *,
+        protocol: str | Protocol | None = None,
+        resamples: int = RESAMPLES,
+    ) -> Comparison:
+        """This run (A) against another (B), paired case by case. A path is read as a run folder."""
+        b = load_run(other)
+        chosen = None if protocol is None else get_protocol(protocol)
+        found = compare(self, b, chosen, resamples=resamples)
+        return Comparison(found, self.model, b.model)
+
+    def __repr__(self) -> str:
+        parts = self.parts.values()
+        counts = ", ".join(f"{part.benchmark}: {len(part.cases):,} cases" for part in parts)
+        return f"Run({self.model!r}, {counts}, folder={str(self.folder)!r})"
+
+    def _repr_html_(self) -> str:
+        """For a notebook: the results."""
+        return self.results()._repr_html_()
 
 
 class OtherFormatError(RunError):
@@ -339,8 +378,10 @@ def _created(folder: Path) -> str:
         return ""
 
 
-def load_run(path: str | Path) -> Run:
-    """Read a run folder; what is damaged is refused."""
+def load_run(path: str | Path | Run) -> Run:
+    """Read a run folder; what is damaged is refused. A run is returned as it is."""
+    if isinstance(path, Run):
+        return path
     folders = find_runs(Path(path))
     if len(folders) > 1:
         names = ", ".join(str(folder) for folder in folders[:4])

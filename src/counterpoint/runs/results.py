@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
@@ -27,7 +27,9 @@ from counterpoint.metrics import (
     set_apart,
 )
 from counterpoint.runs.columns import columns_of, without_positives
-from counterpoint.runs.folders import Part, Run
+
+if TYPE_CHECKING:
+    from counterpoint.runs.folders import Part, Run
 
 
 @dataclass(frozen=True, slots=True)

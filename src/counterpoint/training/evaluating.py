@@ -42,7 +42,7 @@ class Judge:
     def _started(self) -> Evaluated:
         if self._start is None:
             recipe, device = self.run.recipe, self.run.ranks.device.type
-            [self._start] = evaluate(
+            self._start = evaluate(
                 recipe.model,
                 recipe.benchmarks,
                 out=self.folder / "start",
