@@ -25,7 +25,7 @@ from counterpoint.benchmarks.sugarcrepe import SUBSETS
 from counterpoint.cases.table import Case
 from counterpoint.cli.app import app
 from counterpoint.data import files as health_file
-from counterpoint.data.sources import Catalogue, File, Files, Needs
+from counterpoint.data.sources import Catalogue, File, FileSource, Needs
 from counterpoint.evaluation.doctor import Blind, Health, examine
 from counterpoint.models.blind.baselines import FOLDS
 
@@ -157,7 +157,7 @@ def known_file(root: Path, name: str, *, right: bool, monkeypatch: pytest.Monkey
     """The catalogue knows one file, by its real sha256 or by another."""
     data = (root / "sugarcrepe" / name).read_bytes() + (b"" if right else b" ")
     files = (File(name, sha256=hashlib.sha256(data).hexdigest()), File("absent.json", sha256="0"))
-    source = Files(id="s", what="annotations", target="sugarcrepe", files=files)
+    source = FileSource(id="s", what="annotations", target="sugarcrepe", files=files)
     listed = Catalogue({"s": source}, {"sugarcrepe": Needs((source,))})
     monkeypatch.setattr(health_file, "catalogue", lambda: listed)
 

@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 from counterpoint._util.errors import CounterpointError, DataError
 from counterpoint.cases.table import ImageRef
 from counterpoint.cli.app import app
-from counterpoint.data.batch import Failure, Report
+from counterpoint.data.batch import DownloadReport, Failure
 from counterpoint.generation.export.benchmark import export_benchmark
 from counterpoint.generation.export.hub import export_hub
 from counterpoint.generation.export.training import export_training
@@ -179,7 +179,7 @@ def test_a_full_disk_is_one_sentence_and_leaves_nothing(
 
 
 def test_a_list_of_failures_that_cannot_be_written_is_done_without(tmp_path: Path) -> None:
-    report = Report("x", failures=[Failure(Path("a"), "b" * 9000)])
+    report = DownloadReport("x", failures=[Failure(Path("a"), "b" * 9000)])
     with full_disk(1000):
         report.list_failures(tmp_path)
     assert report.listed is None and list(tmp_path.iterdir()) == []

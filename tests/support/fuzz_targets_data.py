@@ -27,7 +27,7 @@ from fuzz_support import json_texts, mutations
 
 from counterpoint.cases.table import ImageRef
 from counterpoint.data.archives import extract
-from counterpoint.data.download import Wanted, download, new_client
+from counterpoint.data.download import WantedFile, download, new_client
 from counterpoint.generation.export.benchmark import export_benchmark
 from counterpoint.generation.export.hub import export_hub
 from counterpoint.generation.export.training import export_training
@@ -157,7 +157,7 @@ def answer(data: bytes, folder: Path) -> None:
     with httpcore.ConnectionPool(network_backend=backend) as pool:
         client._transport._pool = pool  # type: ignore[attr-defined] - another network below it
         (folder / "file").unlink(missing_ok=True)
-        wanted = Wanted(folder / "file", ("http://server/a", "http://other/b"), 900)
+        wanted = WantedFile(folder / "file", ("http://server/a", "http://other/b"), 900)
         download(wanted, client, lambda _: None, lambda _: lambda _: None)
 
 

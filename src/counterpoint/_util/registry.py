@@ -20,7 +20,7 @@ _LISTED: Final = 12
 
 
 def did_you_mean(kind: str, name: str, known: Iterable[str]) -> str:
-    """One sentence: what was not found, what may have been meant, what there is.
+    """One sentence: what was not found, the nearest known name, and all known names.
 
     Of names that are equally near, the first is suggested.
     """
@@ -32,10 +32,10 @@ def did_you_mean(kind: str, name: str, known: Iterable[str]) -> str:
 
 
 def near(name: str, known: Iterable[str]) -> list[str]:
-    """The known names that may have been meant, best first.
+    """The known names that are near, best first.
 
-    Those that hold every word of the name, fewest other words first; else the one that is nearest
-    letter by letter.
+    Names with every word of `name`, fewest other words first; if there are none, the name that is
+    nearest letter by letter.
     """
     names = list(known)
     words = _words(name)
@@ -51,7 +51,7 @@ def _words(name: str) -> set[str]:
 
 
 class Registry:
-    """Names of one kind of thing."""
+    """The names of one kind of object."""
 
     def __init__(self, kind: str, group: str, builtin: Mapping[str, str]) -> None:
         self.kind, self.group, self.builtin = kind, group, builtin
@@ -68,11 +68,12 @@ class Registry:
                 raise missing_extra(error) or error from None
         points = entry_points(group=self.group, name=name)
         if not points:
-            raise NotFoundError(did_you_mean(self.kind, name, self.names()))
+            code = f"E-{self.kind.upper().replace(' ', '-')}-UNKNOWN"
+            raise NotFoundError(code, did_you_mean(self.kind, name, self.names()), name=name)
         return self._load(next(iter(points)))
 
     def broken(self) -> dict[str, str]:
-        """The plug-ins that cannot be imported, and why: all of them are tried."""
+        """The plug-ins that cannot be imported, and why. All of them are tried."""
         found = {}
         for name in set(self.names()) - set(self.builtin):
             try:
@@ -84,10 +85,13 @@ class Registry:
     def _load(self, point: EntryPoint) -> Any:
         try:
             return point.load()
-        except CounterpointError:  # it says itself what it lacks
+        except CounterpointError:  # its message says what is missing
             raise
-        except Exception as error:  # whatever another's module does when it is imported
+        except Exception as error:  # importing other code may raise anything
             raise PluginError(
+                "E-PLUGIN-BROKEN",
                 f"the plug-in {point.value!r} of the {self.kind} {point.name!r} cannot be imported "
-                f"({type(error).__name__}: {shortened(error)}); mend or uninstall its package."
+                f"({type(error).__name__}: {shortened(error)}); repair or uninstall its package.",
+                name=point.name,
+                plugin=point.value,
             ) from error

@@ -1,4 +1,4 @@
-"""Tables that users bring: CSV, TSV, JSON Lines or Parquet, by their ending."""
+"""Tables of users: CSV, TSV, JSON Lines or Parquet, by the ending of the file name."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from counterpoint._util.errors import CounterpointError, DataError
 from counterpoint._util.untrusted import shortened, shown
 
 _POLARS: Final = (pl.exceptions.PolarsError, pl.exceptions.PanicException)  # at damaged files
-_MARK: Final = b"\xef\xbb\xbf"  # Windows puts it before the first line of a text
+_MARK: Final = b"\xef\xbb\xbf"  # the byte order mark that Windows writes
 
 
 def parquet_frames(
     path: Path, error: type[CounterpointError] = DataError, *, rows: int = 1 << 20
 ) -> Iterator[pl.DataFrame]:
-    """A Parquet file in pieces of so many rows, at least one. What cannot be read raises `error`.
+    """A Parquet file in pieces of `rows` rows, at least one piece. Raises `error`.
 
-    It is read with pyarrow: on some damaged files polars panics.
+    It is read with pyarrow, since polars panics on some damaged files.
     """
     import pyarrow as pa  # slow to import
     import pyarrow.parquet as pq
@@ -30,32 +30,39 @@ def parquet_frames(
         with pq.ParquetFile(path) as file:
             schema, empty = file.schema_arrow, True
             for batch in file.iter_batches(rows):
-                batch.validate(full=True)  # texts are UTF-8, which polars takes for granted
+                batch.validate(full=True)  # polars assumes that texts are UTF-8
                 yield pl.DataFrame(pa.Table.from_batches([batch]))
                 empty = False
             if empty:
                 yield pl.DataFrame(schema.empty_table())
     except (pa.ArrowException, pl.exceptions.PolarsError, ValueError, OSError) as problem:
         why = shortened(problem).rstrip(". ") or type(problem).__name__
-        raise error(f"{path}: not a readable Parquet file: {why}.") from None
+        raise error(
+            "E-FILE-MALFORMED", f"{path}: not a readable Parquet file: {why}.", path=path
+        ) from None
 
 
 def read_table(path: Path, columns: Mapping[str, pl.DataType]) -> pl.DataFrame:
-    """A table with at least these columns, as these types; others are kept as they are."""
+    """A table with at least these columns in these types; other columns stay as they are."""
     if not path.is_file():
-        raise DataError(f"{path}: no such file.")
+        raise DataError("E-FILE-MISSING", f"{path}: no such file.", path=path)
     try:
         table = _scan(path)
         missing = [name for name in columns if name not in table.columns]
         if missing:
             raise DataError(
+                "E-COLUMN-MISSING",
                 f"{path}: the column {missing[0]!r} is missing; "
-                f"it should have {', '.join(columns)}."
+                f"it should have {', '.join(columns)}.",
+                path=path,
+                column=missing[0],
             )
         return table.with_columns(_cast(table[name], kind, path) for name, kind in columns.items())
     except (*_POLARS, UnicodeDecodeError, OSError) as error:
         why = shortened(error).rstrip(". ") or type(error).__name__
-        raise DataError(f"{path}: not a readable table: {why}.") from None
+        raise DataError(
+            "E-FILE-MALFORMED", f"{path}: not a readable table: {why}.", path=path
+        ) from None
 
 
 def _cast(values: pl.Series, kind: pl.DataType, path: Path) -> pl.Series:
@@ -67,8 +74,12 @@ def _cast(values: pl.Series, kind: pl.DataType, path: Path) -> pl.Series:
         row = int(bad.arg_true()[0])
         wanted = "whole numbers" if kind.is_integer() else "numbers" if kind.is_float() else "texts"
         raise DataError(
+            "E-VALUE-INVALID",
             f"{path}: {values.name!r} should hold {wanted}, in row {row + 1} it is "
-            f"{shown(values[row])}."
+            f"{shown(values[row])}.",
+            path=path,
+            column=values.name,
+            row=row + 1,
         )
     return cast
 
@@ -86,10 +97,12 @@ def _scan(path: Path) -> pl.DataFrame:
             infer_schema=False,
             glob=False,
         )
-    raise DataError(f"{path}: a table ends in .csv, .tsv, .jsonl or .parquet.")
+    raise DataError(
+        "E-FILE-FORMAT", f"{path}: a table ends in .csv, .tsv, .jsonl or .parquet.", path=path
+    )
 
 
 def _without_mark(path: Path) -> Path | io.BytesIO:
-    """polars knows the mark in CSV files only."""
+    """The file without its byte order mark, which polars skips in CSV files only."""
     with path.open("rb") as file:
         return io.BytesIO(file.read()) if file.read(len(_MARK)) == _MARK else path

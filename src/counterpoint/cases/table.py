@@ -26,8 +26,132 @@ import polars as pl
 
 from counterpoint._util.errors import CaseError
 from counterpoint._util.untrusted import shortened, shown
+from counterpoint.cases.checks import refuse_duplicates, refuse_malformed
 
-# --- How images, captions and pairs of many cases lie in flat arrays ----------------------------
+SCHEMA: Final = pl.Schema(
+    {
+        "id": pl.String(),
+        "images": pl.List(pl.Struct({"path": pl.String(), "box": pl.Array(pl.Int32(), 4)})),
+        "captions": pl.List(pl.String()),
+        "truth": pl.List(pl.Int32()),
+        "groups": pl.List(pl.String()),
+        "cluster": pl.String(),
+    }
+)
+TEXT: Final = "text:"  # an "image" that is a text: captions are compared with it
+PROMPTS: Final = "\x1e"  # between the prompts of a caption that stands for their average
+CHUNK: Final = 50_000  # rows read and checked at a time
+
+
+class ImageRef(NamedTuple):
+    """Where an image is: a path under the data root, and a crop box if any.
+
+    A path may be a reference of another kind: `text:CAPTION`, and those of `images`.
+    """
+
+    path: str
+    box: tuple[int, int, int, int] | None = None
+
+    @property
+    def text(self) -> str | None:
+        """The text that stands in the image's place, if one does."""
+        return self.path.removeprefix(TEXT) if self.path.startswith(TEXT) else None
+
+
+class Absent(NamedTuple):
+    """Cases of a published benchmark that are not in its files: `what` is a case id or a file.
+
+    `cases` is the number of cases, None if it is unknown.
+    """
+
+    what: str
+    reason: str
+    cases: int | None = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One row of the table, for benchmarks that build cases one by one.
+
+    `truth` has a row per image and a column per caption.
+    """
+
+    id: str
+    images: tuple[ImageRef, ...]
+    captions: tuple[str, ...]
+    truth: tuple[tuple[bool, ...], ...]
+    groups: tuple[str, ...] = ()
+    cluster: str = ""
+
+    def cells(self) -> list[int]:
+        """The true cells of the block, as the table keeps them."""
+        k, m = len(self.images), len(self.captions)
+        if len(self.truth) != k or any(len(cells) != m for cells in self.truth):
+            shape = shortened(" + ".join(str(len(cells)) for cells in self.truth[:99]))
+            raise CaseError(
+                "E-TRUTH-SHAPE",
+                f"case {shown(self.id)}: truth has {shape} cells, expected {k} rows of {m}.",
+                id=self.id,
+            )
+        return [i for i, cell in enumerate(c for line in self.truth for c in line) if cell]
+
+
+def caption_case(
+    id: str,
+    image: ImageRef,
+    positives: Iterable[str],
+    negatives: Iterable[str],
+    groups: tuple[str, ...] = (),
+    cluster: str = "",
+) -> Case:
+    """A case of one image: the original first, then other positives, then negatives."""
+    true, false = tuple(positives), tuple(negatives)
+    truth = (True,) * len(true) + (False,) * len(false)
+    return Case(id, (image,), true + false, (truth,), groups, cluster)
+
+
+def tabulate(cases: Sequence[Case]) -> pl.DataFrame:
+    """Rows of the table. Raises a CaseError for what the table cannot hold."""
+    import pyarrow as pa  # slow to import
+
+    try:
+        return _tabulate(cases)
+    except (pa.ArrowException, OverflowError, UnicodeEncodeError) as error:
+        if len(cases) > 1:  # which of them is it?
+            for case in cases:
+                tabulate([case])
+        raise CaseError(
+            "E-CASE-MALFORMED",
+            f"case {shown(cases[0].id)}: a number or a text in it cannot be kept "
+            f"({shortened(error).rstrip('.')}).",
+            id=cases[0].id,
+        ) from None
+
+
+def _tabulate(cases: Sequence[Case]) -> pl.DataFrame:
+    """Lists are built flat and then cut, many times as fast as row by row."""
+    import pyarrow as pa
+
+    def lists(parts: list[Sequence[Any]], values: Any) -> pl.Series:
+        ends = offsets(np.array([len(part) for part in parts], dtype=np.int64))
+        return pl.Series(pl.from_arrow(pa.LargeListArray.from_arrays(pa.array(ends), values)))
+
+    def flat(parts: list[Sequence[Any]], kind: Any) -> pl.Series:
+        return lists(parts, pa.array([value for part in parts for value in part], kind))
+
+    images = [image for case in cases for image in case.images]
+    paths = pa.array([image.path for image in images], pa.large_string())
+    boxes = pa.array([image.box for image in images], pa.list_(pa.int32(), 4))
+    structs = pa.StructArray.from_arrays([paths, boxes], ["path", "box"])
+    columns = {
+        "id": [case.id for case in cases],
+        "images": lists([case.images for case in cases], structs),
+        "captions": flat([case.captions for case in cases], pa.large_string()),
+        "truth": flat([case.cells() for case in cases], pa.int32()),
+        "groups": flat([case.groups for case in cases], pa.large_string()),
+        "cluster": [case.cluster or (case.images[0].path if case.images else "") for case in cases],
+    }
+    return pl.DataFrame(columns).cast(dict(SCHEMA))  # type: ignore[arg-type]
 
 
 def offsets(counts: np.ndarray) -> np.ndarray:
@@ -76,185 +200,10 @@ class Layout:
         yield from np.split(lines, np.flatnonzero(np.diff(done)) + 1)
 
 
-# What makes a case table malformed. Each check is a polars expression over all rows at once.
-
-
-def _any(column: str, condition: pl.Expr) -> pl.Expr:
-    """Whether any element of a list column meets a condition."""
-    return pl.col(column).list.eval(condition.fill_null(False)).list.any()
-
-
-_each = pl.element()
-_path, _box = _each.struct.field("path"), _each.struct.field("box").arr
-_cells = pl.col("images").list.len().cast(pl.Int64()) * pl.col("captions").list.len()
-_truth = pl.col("truth").list
-
-EMPTY_CAPTION: Final = "a caption is empty"
-_CHECKS: Final[dict[str, pl.Expr]] = {
-    "it has no id": pl.col("id").is_null() | (pl.col("id") == ""),
-    "it has no image": pl.col("images").is_null() | (pl.col("images").list.len() == 0),
-    "it has no captions": pl.col("captions").is_null() | (pl.col("captions").list.len() == 0),
-    "an image has no path": _any("images", _path.is_null() | (_path == "")),
-    "a crop box is empty": _any("images", (_box.get(2) < 1) | (_box.get(3) < 1)),
-    "a crop box lacks a number": _any(
-        "images",
-        _each.struct.field("box").is_not_null()
-        & pl.any_horizontal(_box.get(side).is_null() for side in range(4)),
-    ),
-    "a caption is null": _any("captions", _each.is_null()),
-    EMPTY_CAPTION: _any("captions", _each.str.strip_chars() == ""),
-    "truth has a cell that is null": _any("truth", _each.is_null()),
-    "truth points outside its images x captions": (_truth.max() >= _cells) | (_truth.min() < 0),
-    "truth is not in ascending order": _truth.diff().list.min() <= 0,
-    "it has no positive: no caption is true of any image": pl.col("truth").is_null()
-    | (_truth.len() == 0),
-    "it has no negative: every caption is true of every image": _truth.len() == _cells,
-    "groups is null: use an empty list": pl.col("groups").is_null(),
-    "a group label is empty": _any("groups", _each.is_null() | (_each == "")),
-    "a group is called 'all', which stands for the whole benchmark": _any("groups", _each == "all"),
-    "a group is called 'without positives', which stands for cases of that kind": _any(
-        "groups", _each.str.starts_with("without positives")
-    ),
-    "it has no cluster": pl.col("cluster").is_null() | (pl.col("cluster") == ""),
-}
-
-
-def refuse_malformed(frame: pl.DataFrame, start: int, source: str, allowed: str = "") -> None:
-    """Raise a CaseError that names the first bad row (counted from `start`) and what is wrong.
-
-    `allowed` names a check that is not made.
-    """
-    firsts = [
-        condition.fill_null(False).arg_true().first().alias(what)
-        for what, condition in _CHECKS.items()
-        if what != allowed
-    ]
-    found = frame.select(firsts).row(0, named=True)
-    bad = {what: row for what, row in found.items() if row is not None}
-    if bad:
-        what, row = min(bad.items(), key=lambda item: item[1])
-        raise CaseError(f"{source}: row {start + row} (id {shown(frame['id'][row])}): {what}.")
-
-
-def refuse_duplicates(ids: pl.Series, source: str) -> None:
-    repeated = ids.is_duplicated()
-    if repeated.any():
-        rows = repeated.arg_true()
-        first = ids[int(rows[0])]
-        where = (ids == first).arg_true().to_list()
-        raise CaseError(
-            f"{source}: rows {where[0]} and {where[1]} have the same id {shown(first)} "
-            f"({len(rows)} rows share an id); ids must be unique."
-        )
-
-
-SCHEMA: Final = pl.Schema(
-    {
-        "id": pl.String(),
-        "images": pl.List(pl.Struct({"path": pl.String(), "box": pl.Array(pl.Int32(), 4)})),
-        "captions": pl.List(pl.String()),
-        "truth": pl.List(pl.Int32()),
-        "groups": pl.List(pl.String()),
-        "cluster": pl.String(),
-    }
-)
-TEXT: Final = "text:"  # an "image" that is a text: captions are compared with it
-PROMPTS: Final = "\x1e"  # between the prompts of a caption that stands for their average
-CHUNK: Final = 50_000  # rows read and checked at a time
-
-
-class ImageRef(NamedTuple):
-    """Where an image is: a path under the data root, and a crop box if any.
-
-    A path may have a scheme instead: `world:CODE`, `text:CAPTION`, and those of `scoring.pictures`.
-    """
-
-    path: str
-    box: tuple[int, int, int, int] | None = None
-
-
-class Absent(NamedTuple):
-    """Cases of a benchmark that its files do not give: `what` is a case id or a file.
-
-    `cases` says how many they are, None if that is unknown.
-    """
-
-    what: str
-    reason: str
-    cases: int | None = 1
-
-
-@dataclass(frozen=True, slots=True)
-class Case:
-    """One row of the table, for benchmarks that build cases one by one.
-
-    `truth` has a row per image and a column per caption.
-    """
-
-    id: str
-    images: tuple[ImageRef, ...]
-    captions: tuple[str, ...]
-    truth: tuple[tuple[bool, ...], ...]
-    groups: tuple[str, ...] = ()
-    cluster: str = ""
-
-    def cells(self) -> list[int]:
-        """The true cells of the block, as the table keeps them."""
-        k, m = len(self.images), len(self.captions)
-        if len(self.truth) != k or any(len(cells) != m for cells in self.truth):
-            shape = shortened(" + ".join(str(len(cells)) for cells in self.truth[:99]))
-            raise CaseError(
-                f"case {shown(self.id)}: truth has {shape} cells, expected {k} rows of {m}."
-            )
-        return [i for i, cell in enumerate(c for line in self.truth for c in line) if cell]
-
-
-def tabulate(cases: Sequence[Case]) -> pl.DataFrame:
-    """Rows of the table. Raises a CaseError for what the table cannot hold."""
-    import pyarrow as pa  # slow to import
-
-    try:
-        return _tabulate(cases)
-    except (pa.ArrowException, OverflowError, UnicodeEncodeError) as error:
-        if len(cases) > 1:  # which of them is it?
-            for case in cases:
-                tabulate([case])
-        raise CaseError(
-            f"case {shown(cases[0].id)}: a number or a text in it cannot be kept "
-            f"({shortened(error).rstrip('.')})."
-        ) from None
-
-
-def _tabulate(cases: Sequence[Case]) -> pl.DataFrame:
-    """Lists are laid out flat and cut, many times as fast as row by row."""
-    import pyarrow as pa
-
-    def lists(parts: list[Sequence[Any]], values: Any) -> pl.Series:
-        ends = offsets(np.array([len(part) for part in parts], dtype=np.int64))
-        return pl.Series(pl.from_arrow(pa.LargeListArray.from_arrays(pa.array(ends), values)))
-
-    def flat(parts: list[Sequence[Any]], kind: Any) -> pl.Series:
-        return lists(parts, pa.array([value for part in parts for value in part], kind))
-
-    images = [image for case in cases for image in case.images]
-    paths = pa.array([image.path for image in images], pa.large_string())
-    boxes = pa.array([image.box for image in images], pa.list_(pa.int32(), 4))
-    structs = pa.StructArray.from_arrays([paths, boxes], ["path", "box"])
-    columns = {
-        "id": [case.id for case in cases],
-        "images": lists([case.images for case in cases], structs),
-        "captions": flat([case.captions for case in cases], pa.large_string()),
-        "truth": flat([case.cells() for case in cases], pa.int32()),
-        "groups": flat([case.groups for case in cases], pa.large_string()),
-        "cluster": [case.cluster or (case.images[0].path if case.images else "") for case in cases],
-    }
-    return pl.DataFrame(columns).cast(dict(SCHEMA))  # type: ignore[arg-type]
-
-
 class Block(NamedTuple):
     """All cases of one shape: their rows in the table, and their truth as (n, k, m) booleans.
 
-    `texts`: their images are texts, which captions are compared with.
+    `texts`: texts stand in the place of their images.
     """
 
     rows: np.ndarray
@@ -264,7 +213,7 @@ class Block(NamedTuple):
 
 def _gather(flat: np.ndarray, starts: np.ndarray, k: int, m: int) -> np.ndarray:
     """The k x m blocks that begin at `starts`: (n, k, m)."""
-    if len(starts) == 1:  # a gallery of a hundred million pairs is not copied
+    if len(starts) == 1:  # not a copy: a gallery may have a hundred million pairs
         return flat[starts[0] : starts[0] + k * m].reshape(1, k, m)
     return flat[starts[:, None] + np.arange(k * m)].reshape(-1, k, m)
 
@@ -272,7 +221,7 @@ def _gather(flat: np.ndarray, starts: np.ndarray, k: int, m: int) -> np.ndarray:
 class Cases:
     """A validated case table. `root` is the folder that relative image paths start from.
 
-    `absent` is what a loader could not make a case of.
+    `absent` are the cases that a loader could not make.
     """
 
     def __init__(
@@ -293,14 +242,14 @@ class Cases:
 
     @classmethod
     def checked(cls, frames: Iterator[pl.DataFrame], root: Path | None, source: str) -> Cases:
-        """A table from pieces of it, each checked as it comes."""
+        """A table from pieces, each of which is checked."""
         checked, start = [], 0
         for frame in frames:
             refuse_malformed(frame, start, source)
             checked.append(frame)
             start += frame.height
         if not start:
-            raise CaseError(f"{source}: no cases.")
+            raise CaseError("E-BENCHMARK-EMPTY", f"{source}: no cases.", source=source)
         table = pl.concat(checked)
         refuse_duplicates(table["id"], source)
         return cls(table, root)
@@ -347,7 +296,7 @@ class Cases:
         """The cases grouped by shape, so that metrics work on dense arrays."""
         images, captions = self.image_counts, self.caption_counts
         starts, truth = self.pair_offsets, self.truth_flat()
-        of_texts = self._are_texts()
+        of_texts = self.of_texts()
         kinds = np.stack([images, captions, of_texts])
         shapes, codes = np.unique(kinds, axis=1, return_inverse=True)
         for code, (k, m, texts) in enumerate(shapes.T):
@@ -359,7 +308,7 @@ class Cases:
         _, k, m = block.truth.shape
         return _gather(scores, self.pair_offsets[block.rows], k, m)
 
-    def _are_texts(self) -> np.ndarray:
+    def of_texts(self) -> np.ndarray:
         """Which cases compare captions with texts instead of images."""
         first = self.frame["images"].list.first().struct.field("path")
         return first.str.starts_with(TEXT).to_numpy()
@@ -399,17 +348,3 @@ class Cases:
         for part in self.frame.iter_slices(CHUNK):
             digest.update(part.select(SCHEMA.names()).write_ndjson().encode())
         return digest.hexdigest()
-
-
-def caption_case(
-    id: str,
-    image: ImageRef,
-    positives: Iterable[str],
-    negatives: Iterable[str],
-    groups: tuple[str, ...] = (),
-    cluster: str = "",
-) -> Case:
-    """A case of one image: the original first, then other positives, then negatives."""
-    true, false = tuple(positives), tuple(negatives)
-    truth = (True,) * len(true) + (False,) * len(false)
-    return Case(id, (image,), true + false, (truth,), groups, cluster)

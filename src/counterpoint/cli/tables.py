@@ -13,15 +13,15 @@ from counterpoint.cases import gallery_rows
 from counterpoint.cli.console import LEFT_OUT, errors, output
 from counterpoint.metrics import (
     ALL,
-    HEADINGS,
     LEVEL,
+    METRIC_HEADINGS,
     METRICS,
-    TIES,
-    TIES_MEANING,
+    TIES_MARK,
+    TIES_NOTE,
     WHOLE,
     Protocol,
-    hangs_on_ties,
-    reasons,
+    count_reasons,
+    depends_on_ties,
     ties_by_model,
     ties_matter,
 )
@@ -80,9 +80,9 @@ def _print_averages(runs: Sequence[Run], protocol: Protocol | None) -> None:
             if usual or not len(part.cases):
                 continue
             found = side_by_side(part, used)
-            metrics = [name for name in HEADINGS if name in next(iter(found.values()))]
+            metrics = [name for name in METRIC_HEADINGS if name in next(iter(found.values()))]
             said = "; ".join(
-                f"{HEADINGS[name]} "
+                f"{METRIC_HEADINGS[name]} "
                 + ", ".join(
                     f"{average} {percent(values[name])}" for average, values in found.items()
                 )
@@ -95,8 +95,8 @@ def _print_averages(runs: Sequence[Run], protocol: Protocol | None) -> None:
 
 def _print_ties(shown: Sequence[Row]) -> None:
     """What the mark means, and for each model how many values of each metric hang on ties."""
-    if any(map(hangs_on_ties, shown)):
-        output.print(f"{TIES} {TIES_MEANING}", style="dim")
+    if any(map(depends_on_ties, shown)):
+        output.print(f"{TIES_MARK} {TIES_NOTE}", style="dim")
     for model, counts in ties_by_model(row for row in shown if row.group in WHOLE).items():
         output.print(f"Ties of {model}: {counts}", style="dim")
 
@@ -117,17 +117,18 @@ def left_out_lines(runs: Sequence[Run]) -> list[str]:
                 total = len(part.left_out) + len(part.cases)
                 lines.append(
                     f"{where}: {len(part.cases):,} of {total:,} cases scored, "
-                    f"{len(part.left_out):,} left out ({reasons(part.left_out)}), all named in "
-                    f"{run.folder}/run.json; the first is {case!r}: {why}"
+                    f"{len(part.left_out):,} left out ({count_reasons(part.left_out)}), all named "
+                    f"in {run.folder}/run.json; the first is {case!r}: {why}"
                 )
-            if part.lost_images:
-                lost = len(part.lost_images)
+            if part.left_out_images:
+                lost = len(part.left_out_images)
                 galleries = gallery_rows(part.cases)
                 total = lost + int(part.cases.image_counts[galleries].sum())
                 lines.append(
                     f"{where}: {total - lost:,} of {total:,} images scored, {lost:,} left out with "
-                    f"the captions that are theirs alone ({reasons(part.lost_images)}), all named "
-                    f"in {run.folder}/run.json; the first: {part.lost_images[0][1]}"
+                    "the captions that are theirs alone "
+                    f"({count_reasons(part.left_out_images)}), all named in "
+                    f"{run.folder}/run.json; the first: {part.left_out_images[0][1]}"
                 )
             if part.cut_captions:
                 lines.append(
@@ -152,7 +153,7 @@ def print_differences(found: Sequence[Difference], a: str, b: str, *, groups: bo
         style="dim",
     )
     if any(ties_matter(ties, d.n, d.reach) for d in shown for ties in (d.ties_a, d.ties_b)):
-        output.print(f"{TIES} {TIES_MEANING}", style="dim")
+        output.print(f"{TIES_MARK} {TIES_NOTE}", style="dim")
 
 
 def averages_table(
@@ -163,9 +164,9 @@ def averages_table(
         title=f"{model} on {benchmark}: averages", header_style="bold", title_justify="left"
     )
     table.add_column("average", no_wrap=True)
-    metrics = [name for name in HEADINGS if name in next(iter(found.values()))]
+    metrics = [name for name in METRIC_HEADINGS if name in next(iter(found.values()))]
     for name in metrics:
-        table.add_column(HEADINGS[name], justify="right")
+        table.add_column(METRIC_HEADINGS[name], justify="right")
     for average, values in found.items():
         mark = " (the protocol's)" if average == protocol.average else ""
         table.add_row(f"{average}{mark}", *(percent(values[name]) for name in metrics))

@@ -1,4 +1,4 @@
-"""What a server's answer means for a download: go on, try again, start over, or give up."""
+"""Answers of servers: whether a download goes on, is tried again, starts over or is given up."""
 
 from __future__ import annotations
 
@@ -12,22 +12,25 @@ import httpx
 
 from counterpoint._util.errors import DataError
 
+HTTP_STATUS: Final = "E-HTTP-STATUS"
+WEB_PAGE: Final = "E-HTTP-WEB-PAGE"
+UNREACHABLE: Final = "E-SERVER-UNREACHABLE"
 _BUSY: Final = {408, 425, 429}
-_ABSENT: Final = {403, 404, 410}  # stores that may not be listed say 403 for what they do not have
-# No more digits than any file's length has: Python refuses to read thousands of them.
+_ABSENT: Final = {403, 404, 410}  # some servers answer 403 for a missing file
+# At most 18 digits: enough for any file, and Python rejects thousands of them.
 _LENGTH: Final = re.compile(r"[0-9]{1,18}")
 _RANGE: Final = re.compile(r"bytes ([0-9]{1,18})-[0-9]{1,18}/([0-9]{1,18}|\*)")
 _VERSION: Final = re.compile(r"[ -~]{1,500}")  # what can be sent back in a header
 
 
 class PassingError(DataError):
-    """Another attempt may do; `wait` is how long the server wants to be left alone."""
+    """Another attempt may succeed; `wait` is how many seconds the server asks for."""
 
     def __init__(
-        self, reason: str, wait: float | None = None, *, unreachable: bool = False
+        self, reason: str, wait: float | None = None, *, code: str = "E-TRANSFER-BROKEN"
     ) -> None:
-        super().__init__(reason)
-        self.wait, self.unreachable = wait, unreachable
+        super().__init__(code, reason)
+        self.wait = wait
 
 
 class WrongFileError(DataError):
@@ -35,32 +38,25 @@ class WrongFileError(DataError):
 
 
 class HopelessError(DataError):
-    """This mirror will not do."""
+    """This mirror cannot be used."""
 
-    def __init__(
-        self,
-        reason: str,
-        *,
-        absent: bool = False,
-        unreachable: bool = False,
-        web_page: bool = False,
-    ) -> None:
-        super().__init__(reason)
-        self.absent, self.unreachable, self.web_page = absent, unreachable, web_page
+    @property
+    def absent(self) -> bool:
+        return self.data.get("status") in _ABSENT
 
 
 def refuse(response: httpx.Response, path: Path) -> None:
     """Raise unless the answer is a file, or a piece of one."""
     status = response.status_code
     if status in _BUSY or status >= 500:
-        raise PassingError(f"HTTP {status}", retry_after(response))
+        raise PassingError(f"HTTP {status}", retry_after(response), code=HTTP_STATUS)
     if status not in (200, 206):
-        raise HopelessError(f"HTTP {status}", absent=status in _ABSENT)
+        raise HopelessError(HTTP_STATUS, f"HTTP {status}", status=status)
     kind = response.headers.get("Content-Type", "")
     if kind.startswith("text/html") and path.suffix not in (".html", ".htm"):
-        raise HopelessError("it sends a web page instead of the file", web_page=True)
+        raise HopelessError(WEB_PAGE, "it sends a web page instead of the file")
     if response.headers.get("Content-Encoding", "identity") != "identity":
-        raise HopelessError("it compresses although it was asked not to")
+        raise HopelessError("E-HTTP-COMPRESSED", "it compresses although it was asked not to")
 
 
 def retry_after(response: httpx.Response) -> float | None:
@@ -77,7 +73,7 @@ def retry_after(response: httpx.Response) -> float | None:
 
 
 def version(response: httpx.Response) -> str | None:
-    """What If-Range may be asked with: a strong ETag, else the date of the last change."""
+    """The value for If-Range: a strong ETag, else the date of the last change."""
     tag: str = response.headers.get("ETag", "")
     found = tag if tag.startswith('"') else response.headers.get("Last-Modified", "")
     return found if _VERSION.fullmatch(found) else None
@@ -89,7 +85,7 @@ def announced_length(response: httpx.Response) -> int | None:
 
 
 def continues(response: httpx.Response, start: int, size: int | None, known: str | None) -> bool:
-    """Whether a 206 goes on at `start` of the version that we have a part of."""
+    """Whether a 206 continues at `start`, in the version of the part that we have."""
     found = _RANGE.fullmatch(response.headers.get("Content-Range", ""))
     if not found or int(found[1]) != start:
         return False

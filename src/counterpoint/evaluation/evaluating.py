@@ -232,13 +232,13 @@ def prepare(cases: Cases, protocol: Protocol, limit: int | None) -> Cases:
 
 
 def _part(name: str, cases: Cases, scored: Scored, protocol: Protocol, data_hash: str) -> Part:
-    kept = without_images(cases, {row: set(gone) for row, gone in scored.lost_images.items()})
+    kept = without_images(cases, {row: set(gone) for row, gone in scored.left_out_images.items()})
     for row in np.flatnonzero(unanswered(kept.cases)).tolist():
-        first = next(iter(scored.lost_images.pop(row).values()))
+        first = next(iter(scored.left_out_images.pop(row).values()))
         scored.left_out[row] = f"no image with a caption of its own is left: {first}"
     lost = tuple(
         (cases.ids[row], why)
-        for row, images in sorted(scored.lost_images.items())
+        for row, images in sorted(scored.left_out_images.items())
         for _, why in sorted(images.items())
     )
     left_out = tuple((cases.ids[row], why) for row, why in sorted(scored.left_out.items()))

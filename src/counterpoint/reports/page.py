@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from counterpoint._util.errors import RunError
 from counterpoint._util.progress import Progress, Quiet
-from counterpoint.metrics import RESAMPLES, TIES, TIES_MEANING, Protocol, heading, is_baseline
+from counterpoint.metrics import RESAMPLES, TIES_MARK, TIES_NOTE, Protocol, heading, is_baseline
 from counterpoint.reports.examples import COUNT, examples
 from counterpoint.reports.findings import findings, meanings
 from counterpoint.reports.formats import as_csv, as_latex, as_markdown, ties_notes
@@ -148,8 +148,8 @@ def _render(
             findings=findings(material, made.numbers, found),
             meanings=meanings(made.metrics),
             ties_notes=ties_notes(made.whole),
-            ties_mark=TIES,
-            ties_meaning=TIES_MEANING,
+            ties_mark=TIES_MARK,
+            ties_meaning=TIES_NOTE,
             tables=made,
             table_csv=as_csv(made),
             beside=_besides(made.papers),

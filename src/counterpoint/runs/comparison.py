@@ -1,4 +1,4 @@
-"""From two runs' scores to verdicts: paired, case by case."""
+"""Comparison of two runs: paired differences, case by case, with verdicts."""
 
 from __future__ import annotations
 
@@ -45,15 +45,15 @@ class Difference:
     ci_high: float
     p: float  # paired cluster bootstrap
     p_holm: float  # the same, corrected over the groups
-    p_mcnemar: float | None  # exact; takes cases as independent
+    p_mcnemar: float | None  # exact; treats cases as independent
     n: int
     verdict: Verdict
-    ties_a: int  # values of A that hang on a tie
+    ties_a: int  # values of A that depend on a tie
     ties_b: int
 
     @property
     def reach(self) -> float:
-        """How far the difference's interval goes to its further side."""
+        """The distance from the difference to the further end of its interval."""
         return max(self.ci_high - self.difference, self.difference - self.ci_low)
 
 
@@ -77,8 +77,10 @@ def compare(
     shared = [name for name in a.parts if name in b.parts]
     if not shared:
         raise RunError(
+            "E-RUNS-DISJOINT",
             f"{a.model} and {b.model} have no benchmark in common: "
-            f"{', '.join(a.parts)} against {', '.join(b.parts)}."
+            f"{', '.join(a.parts)} against {', '.join(b.parts)}.",
+            models=(a.model, b.model),
         )
     return [
         difference
@@ -93,8 +95,11 @@ def _differences(
     chosen, other = fitting(a, protocol), fitting(b, protocol)
     if chosen != other:
         raise RunError(
+            "E-PROTOCOLS-DIFFER",
             f"{a.benchmark}: the runs used the protocols {chosen.name!r} and {other.name!r}; "
-            "choose one with --protocol."
+            "choose one with --protocol.",
+            benchmark=a.benchmark,
+            protocols=(chosen.name, other.name),
         )
     paired = _pair(a, b, chosen)
     members, averaging = paired.members, averaging_of(a, chosen)
@@ -125,7 +130,7 @@ def _differences(
 
 
 def _corrected(gaps: dict[str, list[Estimate]], column: int) -> dict[str, float]:
-    """p-values by label. The whole is one question of its own; the groups are many, and pay."""
+    """p-values by label. Those of groups are Holm-corrected; that of the whole benchmark is not."""
     p = {label: found[column].p for label, found in gaps.items() if found[column].n}
     groups = [label for label in p if label != ALL]
     return {**p, **dict(zip(groups, holm([p[label] for label in groups]), strict=True))}
@@ -174,12 +179,20 @@ def _shared_rows(a: Part, b: Part) -> tuple[np.ndarray, np.ndarray]:
     left, right = (p.cases.frame.select(keys).with_row_index("row") for p in (a, b))
     both = left.join(right, on="id", suffix="_b", maintain_order="left")
     if both.is_empty():
-        raise RunError(f"{a.benchmark}: the two runs scored no case in common.")
+        raise RunError(
+            "E-RUNS-DISJOINT",
+            f"{a.benchmark}: the two runs scored no case in common.",
+            benchmark=a.benchmark,
+        )
     unlike = [pl.col(key) != pl.col(f"{key}_b") for key in keys[1:]]
     differing = both.filter(pl.any_horizontal(unlike))
     if not differing.is_empty():
         raise RunError(
+            "E-CASES-DIFFER",
             f"{a.benchmark}: {differing.height} cases differ between the runs, the first is "
-            f"{differing['id'][0]!r}; evaluate both on the same data."
+            f"{differing['id'][0]!r}; evaluate both on the same data.",
+            benchmark=a.benchmark,
+            id=differing["id"][0],
+            cases=differing.height,
         )
     return both["row"].to_numpy(), both["row_b"].to_numpy()

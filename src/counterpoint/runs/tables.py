@@ -18,12 +18,12 @@ from rich.text import Text
 from counterpoint._util.errors import CounterpointError
 from counterpoint.metrics import (
     ALL,
-    HEADINGS,
     LEVEL,
+    METRIC_HEADINGS,
     METRICS,
-    TIES,
+    TIES_MARK,
     WHOLE,
-    hangs_on_ties,
+    depends_on_ties,
     p_value,
     ties_matter,
 )
@@ -137,14 +137,14 @@ def percent(value: float) -> str:
 def results_table(rows: Sequence[Row], *, groups: bool = False) -> RichTable:
     """Models by main metrics, one section per benchmark, chance last."""
     shown = main_rows(rows, groups=groups)
-    metrics = [name for name in HEADINGS if any(row.metric == name for row in shown)]
+    metrics = [name for name in METRIC_HEADINGS if any(row.metric == name for row in shown)]
     table = RichTable(title=None, header_style="bold")
     table.add_column("benchmark", overflow="fold")  # names give way, numbers stay whole
     table.add_column("model", overflow="fold")
     table.add_column("cases", justify="right", no_wrap=True)
     for name in metrics:
-        table.add_column(HEADINGS[name], justify="right", no_wrap=True)
-    blank = " " if any(map(hangs_on_ties, shown)) else ""  # where others have a mark
+        table.add_column(METRIC_HEADINGS[name], justify="right", no_wrap=True)
+    blank = " " if any(map(depends_on_ties, shown)) else ""  # where others have a mark
     for benchmark, label in dict.fromkeys((row.benchmark, row.group) for row in shown):
         mine = [row for row in shown if (row.benchmark, row.group) == (benchmark, label)]
         _add_section(table, benchmark, label, mine, metrics, blank)
@@ -173,7 +173,7 @@ def _add_section(
 
 def _interval(row: Row, blank: str) -> str:
     """The value, half its interval's width, and a mark if it hangs on ties."""
-    mark = TIES if hangs_on_ties(row) else blank
+    mark = TIES_MARK if depends_on_ties(row) else blank
     return f"{percent(row.value)} ±{percent((row.ci_high - row.ci_low) / 2)}{mark}"
 
 
@@ -193,7 +193,7 @@ def differences_table(title: str, found: Sequence[Difference]) -> RichTable:
     for d in found:
         style = {"A is better": "green", "B is better": "magenta", "tied": ""}[d.verdict]
         table.add_row(
-            HEADINGS[d.metric],
+            METRIC_HEADINGS[d.metric],
             _marked(d.a, d.ties_a, d),
             _marked(d.b, d.ties_b, d),
             f"{100 * d.difference:+.1f} [{100 * d.ci_low:+.1f}, {100 * d.ci_high:+.1f}]",
@@ -206,7 +206,7 @@ def differences_table(title: str, found: Sequence[Difference]) -> RichTable:
 
 
 def _marked(value: float, ties: int, d: Difference) -> str:
-    return percent(value) + (TIES if ties_matter(ties, d.n, d.reach) else " ")
+    return percent(value) + (TIES_MARK if ties_matter(ties, d.n, d.reach) else " ")
 
 
 def _html(table: RichTable) -> str:

@@ -1,7 +1,7 @@
-"""The kinds of model, as Protocols: the engine knows these and nothing of any model.
+"""The kinds of model as Protocols. The engine knows these, and no particular model.
 
-A model also has a `fingerprint`: a digest of all that its outputs depend on (weights, architecture,
-preprocessing, precision), which keys what the store keeps of it.
+A model has a `fingerprint`: a digest of everything that its outputs depend on (weights,
+architecture, preprocessing, precision). It is part of the keys of its stored results.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ class DualEncoder(Protocol):
 
 
 class RefusedInputsError(ModelError):
-    """Some inputs cannot be scored, for reasons of their own; the others were.
+    """The model refused some inputs; the others were scored.
 
-    `reasons` has a sentence for each place that was refused, `values` the results of all others in
-    order. The cases of refused inputs are left out.
+    `reasons` has a sentence for the index of each refused input, `values` the results of all others
+    in order. The cases of refused inputs are left out.
     """
 
     def __init__(self, values: np.ndarray, reasons: Mapping[int, str]) -> None:
-        super().__init__(next(iter(reasons.values())))
+        super().__init__("E-INPUTS-REFUSED", next(iter(reasons.values())))
         self.values, self.reasons = values, reasons
 
 
@@ -71,7 +71,7 @@ class PairScorer(Protocol):
 
 @runtime_checkable
 class BlindScorer(Protocol):
-    """Sees captions only: what a benchmark gives away without its images."""
+    """Sees captions only: it measures what a benchmark gives away without images."""
 
     fingerprint: str
 
@@ -81,7 +81,7 @@ class BlindScorer(Protocol):
 
 @runtime_checkable
 class TableScorer(Protocol):
-    """A baseline computed from a whole case table, without images: cheap, so nothing is stored."""
+    """A baseline that is computed from a whole case table, without images. It is not stored."""
 
     fingerprint: str
 
@@ -91,14 +91,14 @@ class TableScorer(Protocol):
 
 @runtime_checkable
 class BenchmarkScorer(Protocol):
-    """Scores whole benchmarks in its own way: an ensemble of models, a judge of whole cases."""
+    """Scores whole benchmarks itself: an ensemble of models, a judge of whole cases."""
 
     fingerprint: str
 
     def score_benchmarks(
         self, benchmarks: Mapping[str, Cases], overlong: Mapping[str, Overlong], work: Work
     ) -> dict[str, Scored]:
-        """As `engine.score`, which it may ask for the scores of the models it is made of."""
+        """As `engine.score`, which it may call for the models it consists of."""
 
 
 Model = DualEncoder | PairScorer | BlindScorer | TableScorer | BenchmarkScorer
@@ -107,21 +107,36 @@ Model = DualEncoder | PairScorer | BlindScorer | TableScorer | BenchmarkScorer
 def check_kind(model: object) -> None:
     """Raise a ModelError that says what an object lacks, unless it is one of the kinds."""
     if isinstance(model, type):
-        raise ModelError(f"{model.__name__} is a class; give an object of it: {model.__name__}().")
+        raise ModelError(
+            "E-MODEL-INVALID",
+            f"{model.__name__} is a class; give an object of it: {model.__name__}().",
+            model=model.__name__,
+        )
     if isinstance(model, Model):
         if not isinstance(model.fingerprint, str):
-            raise ModelError(f"the fingerprint of {type(model).__name__} must be a text.")
+            raise ModelError(
+                "E-MODEL-INVALID",
+                f"the fingerprint of {type(model).__name__} must be a text.",
+                model=type(model).__name__,
+            )
         return
     name, kinds = type(model).__name__, get_args(Model)
     absent = {kind: [m for m in _members(kind) if not hasattr(model, m)] for kind in kinds}
     begun = [kind for kind in kinds if {*_members(kind)} - {*absent[kind], "fingerprint"}]
     if not begun:
         methods = ", ".join(_members(kind)[-1] for kind in kinds)
-        raise ModelError(f"{name} is not a model: it has none of the methods {methods}.")
+        raise ModelError(
+            "E-MODEL-INVALID",
+            f"{name} is not a model: it has none of the methods {methods}.",
+            model=name,
+        )
     nearest = min(begun, key=lambda kind: len(absent[kind]))
     raise ModelError(
+        "E-MODEL-INVALID",
         f"{name} is not a {nearest.__name__}: it has no {' and no '.join(absent[nearest])}; "
-        "docs/extend/model.md lists the members of each kind."
+        "docs/extend/model.md lists the members of each kind.",
+        model=name,
+        missing=absent[nearest],
     )
 
 
@@ -132,7 +147,7 @@ def _members(kind: type) -> list[str]:
 
 @runtime_checkable
 class Announcing(Protocol):
-    """A model whose work is worth knowing of before it begins, because it costs."""
+    """A model that announces its work before it begins, because it costs money or time."""
 
     def announce(self, items: int) -> str:
         """A few words on what `items` results that are not stored yet will take."""
@@ -140,17 +155,14 @@ class Announcing(Protocol):
 
 @runtime_checkable
 class Described(Protocol):
-    """A model that says what should be recorded of it: device, precision, versions, notes."""
+    """A model with facts to record in the run: device, precision, versions, notes."""
 
     def describe(self) -> Mapping[str, Any]: ...
 
 
-# --- What scoring works with --------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True)
 class Work:
-    """Where results are kept, how many items are tried at a time, and who is told of progress."""
+    """Where results are stored, the batch size, and where progress is shown."""
 
     store: Store
     batch: int
