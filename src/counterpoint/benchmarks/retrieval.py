@@ -68,7 +68,13 @@ def _choice(options: Options, name: str, known: Iterable[str]) -> str:
     chosen = options.text(name)
     names = [_PLAIN, *known]
     if chosen not in names:
-        raise NotFoundError(did_you_mean(f"shuffle of {name}", chosen, names))
+        raise NotFoundError(
+            "E-OPTION-INVALID",
+            did_you_mean(f"shuffle of {name}", chosen, names),
+            benchmark=name,
+            option="shuffle",
+            value=chosen,
+        )
     return chosen
 
 

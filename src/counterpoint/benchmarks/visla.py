@@ -85,7 +85,12 @@ def _column(name: str) -> str:
 def _caption(row: dict[str, str], key: str, where: str) -> str:
     caption = text(row, key, where)
     if "\t" in caption or "\n" in caption:  # a quotation mark without its pair swallows rows
-        raise DataError(f"{where}: {key!r} goes on over several fields; check its quotation marks.")
+        raise DataError(
+            "E-ROW-MALFORMED",
+            f"{where}: {key!r} goes on over several fields; check its quotation marks.",
+            where=where,
+            field=key,
+        )
     return caption
 
 
@@ -93,7 +98,12 @@ def _image(name: str, root: Path, where: str) -> str:
     """Spatial images are of COCO's training and validation sets; the name does not say which."""
     digits = re.fullmatch(r"(\d{1,12})(?:\.jpg)?", name.strip())
     if not digits:
-        raise DataError(f"{where}: {name!r:.60} is not the name of a COCO image.")
+        raise DataError(
+            "E-ROW-MALFORMED",
+            f"{where}: {name!r:.60} is not the name of a COCO image.",
+            where=where,
+            value=name,
+        )
     file = f"{digits[1]:0>12}.jpg"
     held = first_there(root / "coco/val2017" / file, root / "coco/train2017" / file)
     return held.relative_to(root).as_posix()

@@ -46,7 +46,12 @@ def annotated_images(options: Options, name: str, benchmark: str) -> list[Annota
         where = f"{path}: row {number}"
         captions = row.get("caption")
         if not isinstance(captions, list) or not captions:
-            raise DataError(f"{where}: 'caption' should hold a list of texts.")
+            raise DataError(
+                "E-ROW-MALFORMED",
+                f"{where}: 'caption' should hold a list of texts.",
+                where=where,
+                field="caption",
+            )
         texts = [text({"caption": caption}, "caption", where) for caption in captions]
         found.append(Annotated(f"{name}/{text(row, 'image', where)}", texts))
     return found

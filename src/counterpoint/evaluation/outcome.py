@@ -126,8 +126,11 @@ def outcome(start: Run, tuned: Run, *, resamples: int = RESAMPLES) -> Outcome:
     )
     if not one.parts:
         raise RunError(
+            "E-RUNS-UNRELATED",
             f"{start.model} and {tuned.model} have no scored case in common; "
-            "evaluate both on the same benchmarks."
+            "evaluate both on the same benchmarks.",
+            start=start.model,
+            tuned=tuned.model,
         )
     gaps = {**_directed(one, two, resamples), **_of_scores(one, two, resamples)}
     levels = [

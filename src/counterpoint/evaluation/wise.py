@@ -52,7 +52,12 @@ class Line:
     def at(self, alpha: float) -> OpenClip:
         """The model of one alpha. It is good until another alpha is asked for."""
         if not 0 <= alpha <= 1:
-            raise ModelError(f"alpha must be between 0 and 1, not {alpha:g}.")
+            raise ModelError(
+                "E-OPTION-INVALID",
+                f"alpha must be between 0 and 1, not {alpha:g}.",
+                option="alpha",
+                value=alpha,
+            )
         if alpha == 0:
             return self._first
         if self._here[0] != alpha:
@@ -147,7 +152,13 @@ _ASKED: Final = ("data", "limit", "protocol", "batch_size")
 def refuse_unlike(base: OpenClip, tuned: OpenClip, base_id: str, tuned_id: str) -> None:
     """Raise a ModelError that names the first thing in which two models differ but for weights."""
     if why := unlike(base, tuned):
-        raise ModelError(f"{base_id} and {tuned_id} cannot be mixed: {why}.")
+        raise ModelError(
+            "E-MODELS-DIFFER",
+            f"{base_id} and {tuned_id} cannot be mixed: {why}.",
+            base=base_id,
+            tuned=tuned_id,
+            why=why,
+        )
 
 
 def unlike(base: OpenClip, tuned: OpenClip) -> str:
@@ -224,7 +235,11 @@ def _load(id: str, options: LoadOptions) -> OpenClip:
     model = load_model(id, options) if family in FAMILIES else None
     if not isinstance(model, OpenClip):
         known = ", ".join(f"{name}:" for name in FAMILIES)
-        raise ModelError(f"{id} cannot be mixed: only models of {known} are open_clip's own.")
+        raise ModelError(
+            "E-MODEL-UNSUITABLE",
+            f"{id} cannot be mixed: only models of {known} are open_clip's own.",
+            model=id,
+        )
     return model
 
 
@@ -254,8 +269,11 @@ def save_at(line: Line, alpha: float, folder: Path) -> None:
         fill_folder(draft, id, model, model.model.state_dict(), about)
         if why := _other(model, load(f"local-dir:{draft}", line.options)):
             raise ModelError(
+                "E-MODEL-CHANGED",
                 f"{line.name(alpha)} cannot be saved as an open_clip folder: loaded again it is "
-                f"another model: {why}."
+                f"another model: {why}.",
+                model=line.name(alpha),
+                why=why,
             )
 
 
@@ -288,6 +306,14 @@ def refuse_other(folder: Path, line: Line) -> None:
         about = {}
     made = about.get(_WISE) if isinstance(about, dict) else None
     if not isinstance(made, dict):
-        raise ModelError(f"{folder} exists and was not made by wise; choose another --save folder.")
+        raise ModelError(
+            "E-OUTPUT-EXISTS",
+            f"{folder} exists and was not made by wise; choose another --save folder.",
+            path=folder,
+        )
     if any(made.get(name) != end for name, end in _ends(line).items()):
-        raise ModelError(f"{folder} holds a mix of other models; choose another --save folder.")
+        raise ModelError(
+            "E-OUTPUT-EXISTS",
+            f"{folder} holds a mix of other models; choose another --save folder.",
+            path=folder,
+        )

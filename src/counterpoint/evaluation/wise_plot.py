@@ -68,7 +68,9 @@ def draw(along: Along, path: Path, title: str) -> None:
 
     found = panels(along)
     if not any(panel.ys for panel in found):
-        raise RunError(f"{path}: nothing to draw, because no case was scored.")
+        raise RunError(
+            "E-RUN-EMPTY", f"{path}: nothing to draw, because no case was scored.", path=path
+        )
     with matplotlib.rc_context(_SETTINGS):
         figure = Figure(figsize=(5.2 * len(found) + 1, 4.6), layout="constrained")
         figure.suptitle(f"{title}\n{_LEGEND}", fontsize=9)

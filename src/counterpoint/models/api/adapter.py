@@ -93,9 +93,15 @@ def probe(client: Client, name: str, settings: Settings) -> Found:
         return answered[CHOICE]
     if LOGPROBS in answered:
         raise ModelError(
-            f"api:{name}: the endpoint gives no log probabilities of yes and no; use ?mode=choice."
+            "E-LOGPROBS-MISSING",
+            f"api:{name}: the endpoint gives no log probabilities of yes and no; use ?mode=choice.",
+            model=f"api:{name}",
         )
-    raise ModelError(f"{str(rejected).rstrip('.')}; perhaps the model takes no images.")
+    raise ModelError(
+        "E-REQUEST-REJECTED",
+        f"{str(rejected).rstrip('.')}; perhaps the model takes no images.",
+        model=f"api:{name}",
+    )
 
 
 def data_url(image: Image.Image, settings: Settings) -> str:

@@ -41,23 +41,50 @@ def read_settings(rest: str) -> tuple[str, Settings]:
     """The model's name, and what stands behind it."""
     name, _, options = rest.partition("?")
     if not name:
-        raise ModelError("api: needs a model's name, for instance api:gpt-4o-mini.")
+        raise ModelError(
+            "E-MODEL-ID-INVALID",
+            "api: needs a model's name, for instance api:gpt-4o-mini.",
+            model="api:",
+        )
     given = dict(parse_qsl(options, keep_blank_values=True))
     for option in given.keys() - set(Settings._fields):
-        raise NotFoundError(did_you_mean("option of api", option, Settings._fields))
+        raise NotFoundError(
+            "E-OPTION-UNKNOWN",
+            did_you_mean("option of api", option, Settings._fields),
+            model=f"api:{rest}",
+            option=option,
+        )
     found = Settings(
         given.get("mode", ""), _side(rest, given.get("side", "1024")), given.get("image", "jpeg")
     )
     if found.mode not in ("", LOGPROBS, CHOICE):
-        raise NotFoundError(did_you_mean("mode of api", found.mode, (LOGPROBS, CHOICE)))
+        raise NotFoundError(
+            "E-OPTION-INVALID",
+            did_you_mean("mode of api", found.mode, (LOGPROBS, CHOICE)),
+            model=f"api:{rest}",
+            option="mode",
+            value=found.mode,
+        )
     if found.image not in IMAGES:
-        raise NotFoundError(did_you_mean("image of api", found.image, IMAGES))
+        raise NotFoundError(
+            "E-OPTION-INVALID",
+            did_you_mean("image of api", found.image, IMAGES),
+            model=f"api:{rest}",
+            option="image",
+            value=found.image,
+        )
     return name, found
 
 
 def _side(rest: str, said: str) -> int:
     if not said.isdecimal() or int(said) < _SMALLEST:
-        raise ModelError(f"api:{rest}: side should be a number of pixels from {_SMALLEST} on.")
+        raise ModelError(
+            "E-OPTION-INVALID",
+            f"api:{rest}: side should be a number of pixels from {_SMALLEST} on.",
+            model=f"api:{rest}",
+            option="side",
+            value=said,
+        )
     return int(said)
 
 
@@ -84,15 +111,27 @@ def read_endpoint(name: str) -> Endpoint:
     url = _needed(name, "OPENAI_BASE_URL", "for instance http://localhost:8000/v1").rstrip("/")
     key = _needed(name, "OPENAI_API_KEY", "a local server takes any word")
     if not _is_address(url):
-        raise ModelError(f"{name}: OPENAI_BASE_URL should be an http address that ends in /v1.")
+        raise ModelError(
+            "E-VARIABLE-INVALID",
+            f"{name}: OPENAI_BASE_URL should be an http address that ends in /v1.",
+            variable="OPENAI_BASE_URL",
+        )
     if not (key.isascii() and key.isprintable()):
-        raise ModelError(f"{name}: OPENAI_API_KEY holds what cannot be sent in a header.")
+        raise ModelError(
+            "E-VARIABLE-INVALID",
+            f"{name}: OPENAI_API_KEY holds what cannot be sent in a header.",
+            variable="OPENAI_API_KEY",
+        )
     [concurrency] = _numbers(name, "COUNTERPOINT_API_CONCURRENCY", "8")
     [timeout] = _numbers(name, "COUNTERPOINT_API_TIMEOUT", "120")
     if concurrency < 1 or timeout <= 0:
         raise ModelError(
+            "E-VARIABLE-INVALID",
             f"{name}: COUNTERPOINT_API_CONCURRENCY should be at least 1, and "
-            "COUNTERPOINT_API_TIMEOUT more than 0 seconds."
+            "COUNTERPOINT_API_TIMEOUT more than 0 seconds.",
+            variable="COUNTERPOINT_API_CONCURRENCY"
+            if concurrency < 1
+            else "COUNTERPOINT_API_TIMEOUT",
         )
     return Endpoint(name, url, key, int(concurrency), timeout, read_price(name))
 
@@ -116,7 +155,11 @@ def _is_address(url: str) -> bool:
 def _needed(name: str, variable: str, hint: str) -> str:
     value = os.environ.get(variable, "").strip()
     if not value:
-        raise ModelError(f"{name}: the environment variable {variable} is not set; {hint}.")
+        raise ModelError(
+            "E-VARIABLE-MISSING",
+            f"{name}: the environment variable {variable} is not set; {hint}.",
+            variable=variable,
+        )
     return value
 
 
@@ -128,7 +171,11 @@ def _numbers(name: str, variable: str, default: str) -> list[float]:
     except ValueError:
         found = []
     if len(found) != len(default.split(",")) or not all(0 <= n < float("inf") for n in found):
-        raise ModelError(f"{name}: {variable} is {said!r} and should be like {default}.")
+        raise ModelError(
+            "E-VARIABLE-INVALID",
+            f"{name}: {variable} is {said!r} and should be like {default}.",
+            variable=variable,
+        )
     return found
 
 
@@ -312,7 +359,12 @@ class Client:
             response: Any = error.response  # of httpx, or of its successor: the headers are alike
             raise PassingError(f"it answers {said}", retry_after(response)) from None
         if status in (400, 413, 415, 422):
-            raise RequestError(f"{self.endpoint.name}: the endpoint rejects a request: {said}.")
+            raise RequestError(
+                "E-REQUEST-REJECTED",
+                f"{self.endpoint.name}: the endpoint rejects a request: {said}.",
+                endpoint=self.endpoint.shown(),
+                status=status,
+            )
         hints = {
             401: "; check OPENAI_API_KEY",
             403: "; check OPENAI_API_KEY",
@@ -321,7 +373,11 @@ class Client:
         raise self._failed(f"it answers {said}{hints.get(status, '')}")
 
     def _failed(self, why: str) -> ModelError:
-        return ModelError(f"{self.endpoint.name}: {self.endpoint.shown()} cannot be used: {why}.")
+        return ModelError(
+            "E-ENDPOINT-FAILED",
+            f"{self.endpoint.name}: {self.endpoint.shown()} cannot be used: {why}.",
+            endpoint=self.endpoint.shown(),
+        )
 
     def _plain(self, message: str) -> str:
         """A server's words on one line, without the key that it may repeat."""

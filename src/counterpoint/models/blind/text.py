@@ -100,7 +100,11 @@ class Grammar(TextModel):
     def prepare(self, id: str) -> None:
         config = self.model.config
         if config.num_labels != 2:
-            raise ModelError(f"{id} has {config.num_labels} classes; a grammar model has two.")
+            raise ModelError(
+                "E-MODEL-UNSUITABLE",
+                f"{id} has {config.num_labels} classes; a grammar model has two.",
+                model=id,
+            )
         names = {str(name).lower(): int(number) for number, name in config.id2label.items()}
         self.good = next((names[name] for name in _GOOD if name in names), 1)
         self.scored = f"P({config.id2label[self.good]})"
@@ -125,13 +129,19 @@ class Plausible(TextModel):
         rows = self.model.shared.weight.detach()
         if len(rows) <= self._WEIGHT:
             raise ModelError(
+                "E-MODEL-UNSUITABLE",
                 f"{id} has {len(rows)} rows of embedding and Vera's head lies in row "
-                f"{self._WEIGHT}; use Vera's weights, liujch1998/vera."
+                f"{self._WEIGHT}; use Vera's weights, liujch1998/vera.",
+                model=id,
             )
         self.head, self.bias = rows[self._WEIGHT].clone(), float(rows[self._BIAS, 0])
         self.temperature = float(rows[self._TEMPERATURE, 0])
         if not self.temperature > 0:
-            raise ModelError(f"{id} has the temperature {self.temperature:g}, as Vera does not.")
+            raise ModelError(
+                "E-MODEL-UNSUITABLE",
+                f"{id} has the temperature {self.temperature:g}, as Vera does not.",
+                model=id,
+            )
         self.limit = min(self.limit, 128)  # as SugarCrepe's authors cut
 
     def scores(self, ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
@@ -155,14 +165,20 @@ class LanguageModel(TextModel):
         starts = (self.tokenizer.bos_token_id, self.tokenizer.eos_token_id)
         found = [int(token) for token in starts if token is not None]
         if not found:
-            raise ModelError(f"{id}: its tokenizer has neither a start nor an end token.")
+            raise ModelError(
+                "E-MODEL-UNSUITABLE",
+                f"{id}: its tokenizer has neither a start nor an end token.",
+                model=id,
+            )
         self.start = found[0]
         # transformers also opens BERT as a causal model, though it looks ahead.
         with torch.inference_mode():
             first, second = self.model(input_ids=torch.tensor([[0, 0, 0], [0, 0, 1]])).logits[:, :2]
         if not torch.allclose(first, second, atol=1e-4):
             raise ModelError(
-                f"{id} looks ahead, so that it has no likelihoods; use a causal model."
+                "E-MODEL-UNSUITABLE",
+                f"{id} looks ahead, so that it has no likelihoods; use a causal model.",
+                model=id,
             )
 
     def tokens(self, captions: Sequence[str]) -> list[list[int]]:
@@ -224,8 +240,12 @@ def load(name: str, rest: str, options: LoadOptions) -> TextModel:
         )
     if missing := sorted(report["missing_keys"]):
         raise ModelError(
+            "E-WEIGHTS-MISSING",
             f"{id} is no model of this kind: {len(missing)} of the weights of "
-            f"{type(model).__name__} are not in it, for instance {missing[0]}."
+            f"{type(model).__name__} are not in it, for instance {missing[0]}.",
+            model=id,
+            count=len(missing),
+            first=missing[0],
         )
     unread = "has no tokenizer that can be loaded"
     hub = hub_or_cache(id, where)
@@ -234,8 +254,10 @@ def load(name: str, rest: str, options: LoadOptions) -> TextModel:
     words = model.get_input_embeddings().num_embeddings
     if not words / 2 <= tokenizer.vocab_size <= words:  # transformers makes one up where none is
         raise ModelError(
+            "E-TOKENIZER-MISMATCH",
             f"{id}: its tokenizer has {tokenizer.vocab_size} tokens and the model {words}; "
-            "put the model's own tokenizer beside its weights."
+            "put the model's own tokenizer beside its weights.",
+            model=id,
         )
     with explained(id, "does not run"):
         scorer = kind(id, model, tokenizer, place)
@@ -248,7 +270,9 @@ def load(name: str, rest: str, options: LoadOptions) -> TextModel:
 def _where(id: str, rest: str, *, gguf: bool) -> tuple[str, dict[str, str]]:
     """A folder or repository, and the file in it if it is one of llama.cpp's."""
     if not rest:
-        raise NotFoundError(f"{id} needs a model: {id}FOLDER or {id}ORG/REPO.")
+        raise NotFoundError(
+            "E-MODEL-ID-INVALID", f"{id} needs a model: {id}FOLDER or {id}ORG/REPO.", model=id
+        )
     more = {}
     if gguf and rest.endswith(".gguf"):
         joint = ":" if ":" in rest else "/"
@@ -258,11 +282,24 @@ def _where(id: str, rest: str, *, gguf: bool) -> tuple[str, dict[str, str]]:
     folder = Path(rest).expanduser()
     if folder.is_dir():
         if more and not (folder / file).is_file():
-            raise NotFoundError(f"{id}: there is no file {file} in {folder}.")
+            raise NotFoundError(
+                "E-MODEL-MISSING",
+                f"{id}: there is no file {file} in {folder}.",
+                model=id,
+                path=folder / file,
+            )
         files = sorted(path.name for path in folder.glob("*.gguf"))
         if files and gguf and not more and not (folder / "config.json").is_file():
-            raise NotFoundError(f"{id} needs the name of a file, as in {id}:{files[0]}.")
+            raise NotFoundError(
+                "E-MODEL-ID-INVALID",
+                f"{id} needs the name of a file, as in {id}:{files[0]}.",
+                model=id,
+            )
         return str(folder), more
     if rest.count("/") != 1 or rest.startswith(("/", ".", "~")):
-        raise NotFoundError(f"{id}: no such folder, nor a repository's name (ORG/REPO).")
+        raise NotFoundError(
+            "E-MODEL-MISSING",
+            f"{id}: no such folder, nor a repository's name (ORG/REPO).",
+            model=id,
+        )
     return rest, more

@@ -112,8 +112,10 @@ def save(folder: Path, detector: Saved) -> None:
 def read(folder: Path) -> Saved:
     if not (folder / CONFIG).is_file():
         raise NotFoundError(
+            "E-MODEL-MISSING",
             f"detector:{folder}: there is no {CONFIG} in it; `counterpoint detector train` makes "
-            "such a folder."
+            "such a folder.",
+            path=folder,
         )
     try:
         told = parse_json((folder / CONFIG).read_bytes(), CONFIG)
@@ -123,11 +125,18 @@ def read(folder: Path) -> Saved:
             raise TypeError("the encoder is not named by texts")
     except (OSError, DataError, KeyError, AttributeError, TypeError) as error:
         why = f"{type(error).__name__}: {shortened(error)}"
-        raise ModelError(f"detector:{folder}: {CONFIG} is damaged ({why}); train again.") from None
+        raise ModelError(
+            "E-MODEL-DAMAGED",
+            f"detector:{folder}: {CONFIG} is damaged ({why}); train again.",
+            path=folder / CONFIG,
+        ) from None
     if known != _FORMAT:
         raise ModelError(
+            "E-MODEL-FORMAT",
             f"detector:{folder}: {CONFIG} has format {shown(known)}, this version reads {_FORMAT}; "
-            "train again."
+            "train again.",
+            path=folder,
+            format=known,
         )
     return Saved(_read_heads(folder), encoder, fingerprint, told)
 
@@ -138,7 +147,11 @@ def _read_heads(folder: Path) -> Heads:
         heads = Heads(*(_head(tensors, name) for name in Heads._fields))
     except Exception as error:  # a damaged file makes the library raise anything
         why = shortened(error)
-        raise ModelError(f"detector:{folder}: {WEIGHTS} cannot be used ({why}).") from None
+        raise ModelError(
+            "E-MODEL-DAMAGED",
+            f"detector:{folder}: {WEIGHTS} cannot be used ({why}).",
+            path=folder / WEIGHTS,
+        ) from None
     return heads
 
 
@@ -274,12 +287,20 @@ def load(rest: str, options: LoadOptions) -> Detector:
     saved = read(Path(rest))
     id = f"detector:{rest}"
     if saved.encoder.partition(":")[0] in ("detector", "ensemble"):  # or a folder could name itself
-        raise ModelError(f"{id}: its encoder {saved.encoder} is not one of two towers.")
+        raise ModelError(
+            "E-ENCODER-UNSUITABLE",
+            f"{id}: its encoder {saved.encoder} is not one of two towers.",
+            path=rest,
+            encoder=saved.encoder,
+        )
     # The folder names the encoder, not the command: its code is not trusted.
     encoder = load_model(saved.encoder, replace(options, trust_remote_code=False))
     if not isinstance(encoder, DualEncoder) or encoder.fingerprint != saved.fingerprint:
         raise ModelError(
+            "E-ENCODER-CHANGED",
             f"{id}: its encoder {saved.encoder} is not the one it was trained on (weights, "
-            "preprocessing, tokenizer and precision must be the same); train again."
+            "preprocessing, tokenizer and precision must be the same); train again.",
+            path=rest,
+            encoder=saved.encoder,
         )
     return Detector(encoder, saved)

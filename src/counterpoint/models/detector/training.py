@@ -108,11 +108,19 @@ def train(
     """
     settings = settings or Settings()
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise ModelError(f"{out} is there already; choose a new folder for the detector.")
+        raise ModelError(
+            "E-OUTPUT-EXISTS",
+            f"{out} is there already; choose a new folder for the detector.",
+            path=out,
+        )
     table = read_pairs(pairs, pairs.parent if images is None else images)
     encoder = load_model(encoder_id, options)
     if not isinstance(encoder, DualEncoder):
-        raise ModelError(f"{encoder_id} has no two towers; a detector needs vectors to stand on.")
+        raise ModelError(
+            "E-ENCODER-UNSUITABLE",
+            f"{encoder_id} has no two towers; a detector needs vectors to stand on.",
+            encoder=encoder_id,
+        )
     sides = (_encode_images(encoder, table, work), _encode_captions(encoder, table, work))
     for side in sides:
         _refuse_too_few(side, pairs)
@@ -136,11 +144,18 @@ def read_pairs(path: Path, root: Path) -> Table:
         kind = LABELS.get((label or "").strip().lower())
         if kind is None:
             raise DataError(
-                f"{path}: row {number}: the label must be natural or synthetic, not {label!r}."
+                "E-ROW-MALFORMED",
+                f"{path}: row {number}: the label must be natural or synthetic, not {label!r}.",
+                where=f"{path}: row {number}",
+                field="label",
             )
         there = [name is not None and bool(name.strip()) for name in (image, caption)]
         if not any(there):
-            raise DataError(f"{path}: row {number} has neither an image nor a caption.")
+            raise DataError(
+                "E-ROW-MALFORMED",
+                f"{path}: row {number} has neither an image nor a caption.",
+                where=f"{path}: row {number}",
+            )
         if there[0]:
             images[image, kind] = None
         if there[1]:
@@ -183,8 +198,13 @@ def _refuse_too_few(side: Examples, path: Path) -> None:
         if count < _LEAST:
             lost = f" ({side.left_out[0].rstrip('.')})" if side.left_out else ""
             raise DataError(
+                "E-EXAMPLES-FEW",
                 f"{path}: has {count} {kind} {side.name}s that can be used{lost}; the "
-                f"{side.name} head needs at least {_LEAST}."
+                f"{side.name} head needs at least {_LEAST}.",
+                path=path,
+                kind=kind,
+                side=side.name,
+                count=count,
             )
 
 
@@ -257,7 +277,9 @@ def fit(
             best = right, head, epoch
         advance(1)
     if best is None:
-        raise ModelError(f"the {side.name} head needs at least one epoch.")
+        raise ModelError(
+            "E-OPTION-INVALID", f"the {side.name} head needs at least one epoch.", option="epochs"
+        )
     return best[1], best[2]
 
 

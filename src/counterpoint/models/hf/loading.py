@@ -77,7 +77,9 @@ def explained(id: str, what: str) -> Iterator[None]:
         if isinstance(error, ImportError) and not all(map(find_spec, _EXTRA)):
             raise MissingExtraError(id, "vlm") from None
         why = shortened(error).rstrip(".")
-        raise ModelError(f"{id} {what}: {type(error).__name__}: {why}.") from None
+        raise ModelError(
+            "E-MODEL-BROKEN", f"{id} {what}: {type(error).__name__}: {why}.", model=id
+        ) from None
 
 
 @contextlib.contextmanager
@@ -181,7 +183,9 @@ def open_model(
     readers: tuple[Any, ...] = (transformers.AutoTokenizer, transformers.AutoImageProcessor)
     with hub_or_cache(id, source), guarded(id, source, options):
         if kind not in classes and not (trust and said.get("auto_map")):
-            raise ModelError(_misfit(id, rest, kind, classes))
+            raise ModelError(
+                "E-MODEL-UNSUITABLE", _misfit(id, rest, kind, classes), model=id, type=kind
+            )
         shown = not Path(source).is_dir()
         with explained(id, "has weights that cannot be loaded"), bars(shown=shown):
             model = _weights(id, source, name, needed, trust).to(place.device)
@@ -208,8 +212,12 @@ def _weights(id: str, source: str, name: str, needed: tuple[str, ...], trust: bo
     missing = sorted(key for key in report["missing_keys"] if key.startswith(needed))
     if missing:
         raise ModelError(
+            "E-WEIGHTS-MISSING",
             f"{id}: its weights, of {model.config.architectures}, lack {len(missing)} tensors of "
-            f"{type(model).__name__}, for instance {missing[0]}; use another head or model."
+            f"{type(model).__name__}, for instance {missing[0]}; use another head or model.",
+            model=id,
+            count=len(missing),
+            first=missing[0],
         )
     for part, _ in list(model.named_children()):
         if not f"{part}.".startswith(needed):
@@ -224,9 +232,18 @@ def _read_config(id: str, source: str) -> dict[str, Any]:
     folder = Path(source)
     looks_local = folder.is_absolute() or source.startswith((".", "~")) or source.count("/") != 1
     if not source or (looks_local and not folder.is_dir()):
-        raise NotFoundError(f"{id}: no such folder, nor a repository's name (ORG/REPO).")
+        raise NotFoundError(
+            "E-MODEL-MISSING",
+            f"{id}: no such folder, nor a repository's name (ORG/REPO).",
+            model=id,
+        )
     if folder.is_dir() and not (folder / "config.json").is_file():
-        raise ModelError(f"{id}: the folder has no config.json, as models of transformers have.")
+        raise ModelError(
+            "E-CONFIG-MISSING",
+            f"{id}: the folder has no config.json, as models of transformers have.",
+            model=id,
+            path=folder / "config.json",
+        )
     what = "is no folder here, and cannot be had from the hub"
     with hub_or_cache(id, source), explained(id, what):
         config: dict[str, Any] = transformers.PretrainedConfig.get_config_dict(source)[0]
@@ -253,8 +270,10 @@ def _context_length(id: str, tokenizer: Any, tower: torch.nn.Module) -> int | No
     # transformers makes up a tokenizer of a few tokens where a folder has none.
     if not words / 2 <= tokenizer.vocab_size <= words:
         raise ModelError(
+            "E-TOKENIZER-MISMATCH",
             f"{id}: its tokenizer has {tokenizer.vocab_size} tokens and its text tower {words}; "
-            "put the model's own tokenizer beside its weights."
+            "put the model's own tokenizer beside its weights.",
+            model=id,
         )
     # RoBERTa numbers its positions from after the padding token's.
     places = [

@@ -157,8 +157,10 @@ def load(rest: str, options: LoadOptions) -> OpenClip:
         vocabulary = getattr(_embedding(model), "num_embeddings", None)
         if vocabulary is not None and getattr(tokenizer, "vocab_size", 0) > vocabulary:
             raise ModelError(
+                "E-TOKENIZER-MISMATCH",
                 f"open_clip:{rest}: its tokenizer has {tokenizer.vocab_size} tokens and its text "
-                f"tower {vocabulary}; put the matching {MERGES} into the model's folder."
+                f"tower {vocabulary}; put the matching {MERGES} into the model's folder.",
+                model=f"open_clip:{rest}",
             )
         return OpenClip(source, model, tokenizer, place)
 
@@ -180,7 +182,9 @@ def opening(
         raise MissingExtraError(id, "vlm") from None
     except Exception as error:  # open_clip and its loaders raise anything
         raise ModelError(
-            f"{id} cannot be loaded: {type(error).__name__}: {shortened(error)}"
+            "E-MODEL-BROKEN",
+            f"{id} cannot be loaded: {type(error).__name__}: {shortened(error)}",
+            model=id,
         ) from None
 
 
@@ -194,5 +198,5 @@ def load_world(rest: str, options: LoadOptions) -> OpenClip:
     folder = Path(__file__).parents[2] / "world" / "checkpoints"
     names = [path.name for path in folder.iterdir() if path.is_dir()]
     if rest not in names:
-        raise NotFoundError(did_you_mean("world model", rest, names))
+        raise NotFoundError("E-MODEL-UNKNOWN", did_you_mean("world model", rest, names), name=rest)
     return load(f"local-dir:{folder / rest}", options)

@@ -61,14 +61,21 @@ def parse(rest: str) -> Source:
         folder = Path(rest.removeprefix("local-dir:")).expanduser()
         if not (folder / _CONFIG).is_file():
             raise ModelError(
-                f"open_clip:{rest}: {folder} is no open_clip folder: no {_CONFIG} there."
+                "E-CONFIG-MISSING",
+                f"open_clip:{rest}: {folder} is no open_clip folder: no {_CONFIG} there.",
+                model=f"open_clip:{rest}",
+                path=folder / _CONFIG,
             )
         return Source(rest, f"local-dir:{folder}", None, folder)
     if rest.startswith(_HUB):
         return Source(rest, rest, None)
     name, _, pretrained = rest.partition("/")
     if name not in open_clip.list_models():
-        raise NotFoundError(did_you_mean("open_clip architecture", name, open_clip.list_models()))
+        raise NotFoundError(
+            "E-ARCHITECTURE-UNKNOWN",
+            did_you_mean("open_clip architecture", name, open_clip.list_models()),
+            name=name,
+        )
     tags = open_clip.list_pretrained_tags_by_model(name)
     if pretrained in tags:
         return Source(rest, name, pretrained)
@@ -76,8 +83,17 @@ def parse(rest: str) -> Source:
     if pretrained and path.is_file():
         return Source(rest, name, str(path), notes=unknown_activation(name, path))
     if not pretrained:
-        raise NotFoundError(f"open_clip:{name} needs weights: {name}/TAG with {', '.join(tags)}.")
-    raise NotFoundError(did_you_mean(f"tag or weights file for {name}", pretrained, tags))
+        raise NotFoundError(
+            "E-MODEL-ID-INVALID",
+            f"open_clip:{name} needs weights: {name}/TAG with {', '.join(tags)}.",
+            model=f"open_clip:{name}",
+        )
+    raise NotFoundError(
+        "E-WEIGHTS-UNKNOWN",
+        did_you_mean(f"tag or weights file for {name}", pretrained, tags),
+        architecture=name,
+        name=pretrained,
+    )
 
 
 def refuse_tokenizer_options(id: str, name: str, options: LoadOptions) -> None:
@@ -88,9 +104,12 @@ def refuse_tokenizer_options(id: str, name: str, options: LoadOptions) -> None:
     unknown = sorted(set(given) - _SETTINGS) if isinstance(given, dict) else []
     if unknown and not options.trust_remote_code:
         raise ModelError(
+            "E-CODE-REFUSED",
             f"{id}: tokenizer_kwargs in {_CONFIG} has {shown(unknown[0])}, which is no plain "
             "setting of a tokenizer; take it out, or let `counterpoint eval --trust-remote-code` "
-            "use it if you trust the model's authors."
+            "use it if you trust the model's authors.",
+            model=id,
+            setting=unknown[0],
         )
 
 
@@ -105,8 +124,10 @@ def refuse_sizes(id: str, name: str, weights: Path | None) -> None:
     least = sum(_least_weights(tower) for tower in towers if isinstance(tower, dict))
     if least > room:
         raise ModelError(
+            "E-CONFIG-MISMATCH",
             f"{id}: {_CONFIG} describes {least:.1e} weights or more, and its weights are a file of "
-            f"{room:.1e} bytes; it does not belong to them."
+            f"{room:.1e} bytes; it does not belong to them.",
+            model=id,
         )
 
 
@@ -146,15 +167,22 @@ def _check_folder(source: Source) -> None:
     assert source.folder is not None
     model = _read_json(source.folder / _CONFIG).get("model_cfg")
     if not isinstance(model, dict):
-        raise ModelError(f"open_clip:{source.id}: {_CONFIG} has no model_cfg.")
+        raise ModelError(
+            "E-CONFIG-INVALID",
+            f"open_clip:{source.id}: {_CONFIG} has no model_cfg.",
+            model=f"open_clip:{source.id}",
+            path=source.folder / _CONFIG,
+        )
     built = bool(model.get("quick_gelu", False))
     acts = _activations(source.folder / "config.json")
     if acts and acts <= {"quick_gelu", "gelu"} and acts != {"quick_gelu" if built else "gelu"}:
         wanted = "true" if "quick_gelu" in acts else "false"
         raise ModelError(
+            "E-ACTIVATION-MISMATCH",
             f"open_clip:{source.id}: config.json says the weights were trained with "
             f"{' and '.join(sorted(acts))}, {_CONFIG} builds "
-            f'{"quick_gelu" if built else "gelu"}; set "quick_gelu": {wanted} in its model_cfg.'
+            f'{"quick_gelu" if built else "gelu"}; set "quick_gelu": {wanted} in its model_cfg.',
+            path=source.folder / _CONFIG,
         )
 
 
@@ -170,9 +198,12 @@ def _check_named(source: Source) -> None:
         return  # the only architecture of its kind: open_clip's table of tags is incomplete
     kinds = {True: "QuickGELU", False: "GELU"}
     raise ModelError(
+        "E-ACTIVATION-MISMATCH",
         f"open_clip:{source.id}: the weights were trained with {kinds[trained]} and {source.name} "
         f"computes {kinds[built]}, which changes every score; "
-        f"use open_clip:{fitting}/{source.pretrained}."
+        f"use open_clip:{fitting}/{source.pretrained}.",
+        architecture=source.name,
+        fitting=fitting,
     )
 
 
@@ -246,7 +277,9 @@ def _safetensors_metadata(path: Path) -> dict[str, str]:
             return dict(file.metadata() or {})
     except (SafetensorError, OSError) as error:
         raise ModelError(
-            f"{path} is not a readable safetensors file: {shortened(error)}."
+            "E-WEIGHTS-BROKEN",
+            f"{path} is not a readable safetensors file: {shortened(error)}.",
+            path=path,
         ) from None
 
 
@@ -274,7 +307,9 @@ def _read_json(path: Path) -> dict[str, Any]:
     try:
         values = parse_json(path.read_bytes(), path, ModelError)
     except OSError as error:
-        raise ModelError(f"{path}: cannot be read: {reason(error)}.") from None
+        raise ModelError(
+            "E-FILE-UNREADABLE", f"{path}: cannot be read: {reason(error)}.", path=path
+        ) from None
     if not isinstance(values, dict):
-        raise ModelError(f"{path} is not a JSON object.")
+        raise ModelError("E-CONFIG-INVALID", f"{path} is not a JSON object.", path=path)
     return values

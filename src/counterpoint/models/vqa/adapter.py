@@ -87,7 +87,9 @@ def yes_and_no(tokenizer: Any) -> dict[str, list[int]]:
         common = {tokenizer.unk_token_id} | (pieces["yes"] & pieces["no"])
         found = {answer: ids - common for answer, ids in pieces.items()}
     if not all(found.values()):
-        raise ModelError("its tokenizer cannot tell yes from no by their first token.")
+        raise ModelError(
+            "E-TOKENIZER-UNSUITABLE", "its tokenizer cannot tell yes from no by their first token."
+        )
     return {answer: sorted(ids) for answer, ids in found.items()}
 
 
@@ -219,7 +221,12 @@ def load(rest: str, options: LoadOptions) -> Generative:
     """`PATH` or `ORG/REPO`, and `?template=TEXT_OR_FILE`."""
     where, text = read_option("vqa", rest, "template", QUESTION)
     if CAPTION not in text:
-        raise ModelError(f"vqa:{rest}: the template must hold {CAPTION} where the caption goes.")
+        raise ModelError(
+            "E-OPTION-INVALID",
+            f"vqa:{rest}: the template must hold {CAPTION} where the caption goes.",
+            model=f"vqa:{rest}",
+            option="template",
+        )
     return _load("vqa", where, text, options)
 
 
@@ -227,7 +234,12 @@ def load_lm(rest: str, options: LoadOptions) -> Generative:
     """`PATH` or `ORG/REPO`, and `?prompt=TEXT_OR_FILE`."""
     where, text = read_option("lm", rest, "prompt", INSTRUCTION)
     if CAPTION in text:
-        raise ModelError(f"lm:{rest}: the caption is the answer, so no {CAPTION} in the prompt.")
+        raise ModelError(
+            "E-OPTION-INVALID",
+            f"lm:{rest}: the caption is the answer, so no {CAPTION} in the prompt.",
+            model=f"lm:{rest}",
+            option="prompt",
+        )
     return _load("lm", where, text, options)
 
 
@@ -241,4 +253,8 @@ def _load(family: str, where: str, text: str, options: LoadOptions) -> Generativ
     except Exception as error:  # chat templates and processors raise anything
         kind = "" if isinstance(error, ModelError) else f"{type(error).__name__}: "
         why = " ".join(str(error).split())[:300].rstrip(".")
-        raise ModelError(f"{family}:{where} cannot be used: {kind}{why}.") from None
+        raise ModelError(
+            error.code if isinstance(error, ModelError) else "E-MODEL-BROKEN",
+            f"{family}:{where} cannot be used: {kind}{why}.",
+            model=f"{family}:{where}",
+        ) from None
