@@ -71,8 +71,7 @@ def _choice(options: Options, name: str, known: Iterable[str]) -> str:
         raise NotFoundError(
             "E-OPTION-INVALID",
             did_you_mean(f"shuffle of {name}", chosen, names),
-            benchmark=name,
-            option="shuffle",
+            option=name,
             value=chosen,
         )
     return chosen
