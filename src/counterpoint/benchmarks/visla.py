@@ -14,7 +14,7 @@ from counterpoint.benchmarks.completeness import NO_NEGATIVE
 from counterpoint.cases import Absent, Case, Cases, ImageRef, caption_case
 
 
-class _Part(NamedTuple):
+class _VislaFile(NamedTuple):
     """A file, under its names in the paper's and in the first version, and its columns."""
 
     name: str
@@ -25,8 +25,8 @@ class _Part(NamedTuple):
     negative: str
 
 
-_PARTS: Final = (
-    _Part(
+_FILES: Final = (
+    _VislaFile(
         "generic",
         973,
         ("Generic_VISLA.tsv", "SugarCrepe.tsv"),
@@ -34,7 +34,7 @@ _PARTS: Final = (
         ("caption", "second positive"),
         "negative caption",
     ),
-    _Part(
+    _VislaFile(
         "spatial",
         652,
         ("Spatial_VISLA.tsv", "VSR_spatial.tsv"),
@@ -47,20 +47,20 @@ _PARTS: Final = (
 
 def _cases(options: Options) -> Cases:
     folder = options.data / "visla"
-    found = [(part, path) for part in _PARTS if (path := _find(folder, part)).exists()]
+    found = [(part, path) for part in _FILES if (path := _find(folder, part)).exists()]
     if not found:
-        require(_find(folder, _PARTS[0]), "visla")
+        require(_find(folder, _FILES[0]), "visla")
     unfinished: list[Absent] = []
     rows = (case for part, path in found for case in _rows(part, path, options.data, unfinished))
     cases = Cases.build(rows, root=options.data, source=str(folder))
     return Cases(cases.frame, cases.root, unfinished)
 
 
-def _find(folder: Path, part: _Part) -> Path:
+def _find(folder: Path, part: _VislaFile) -> Path:
     return first_there(*(base / file for file in part.files for base in (folder, folder / "data")))
 
 
-def _rows(part: _Part, path: Path, root: Path, unfinished: list[Absent]) -> Iterator[Case]:
+def _rows(part: _VislaFile, path: Path, root: Path, unfinished: list[Absent]) -> Iterator[Case]:
     for number, fields in enumerate(table_rows(path, "visla", separator="\t")):
         id, where = f"{part.name}/{number}", f"{path}: row {number}"
         row = {_column(name): value for name, value in whole(fields, where).items()}
@@ -118,7 +118,7 @@ VISLA: Final = Benchmark(
     paper="Dumpala et al. 2024, VISLA, arXiv 2404.16365",
     licence="not stated",
     images="COCO val2017 and train2017",
-    count=sum(part.rows for part in _PARTS),
+    count=sum(part.rows for part in _FILES),
     ids="part/row, as generic/0 and spatial/0",
-    files=lambda _: {part.name: part.rows for part in _PARTS},
+    files=lambda _: {part.name: part.rows for part in _FILES},
 )

@@ -22,7 +22,7 @@ R = TypeVar("R")
 _HALF: Final = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
-class Place:
+class Runtime:
     """Where and how precisely a model runs."""
 
     def __init__(self, options: LoadOptions) -> None:

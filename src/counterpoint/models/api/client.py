@@ -18,7 +18,7 @@ from counterpoint._util.errors import ModelError, NotFoundError
 from counterpoint._util.registry import did_you_mean
 from counterpoint._util.untrusted import shortened
 from counterpoint.data import PassingError, retry_after
-from counterpoint.models.api.answers import Answer, read_answer
+from counterpoint.models.api.answers import ChatAnswer, read_answer
 
 # How an endpoint is asked: from the environment, and from what stands behind the model's name.
 
@@ -29,7 +29,7 @@ IMAGES: Final = {"jpeg": {"quality": 95, "subsampling": 0}, "png": {}}  # all co
 _SMALLEST: Final = 32  # pixels
 
 
-class Settings(NamedTuple):
+class ApiOptions(NamedTuple):
     """`MODEL?mode=choice&side=512&image=png`."""
 
     mode: str = ""  # empty: whatever the endpoint can do
@@ -37,7 +37,7 @@ class Settings(NamedTuple):
     image: str = "jpeg"
 
 
-def read_settings(rest: str) -> tuple[str, Settings]:
+def read_settings(rest: str) -> tuple[str, ApiOptions]:
     """The model's name, and what stands behind it."""
     name, _, options = rest.partition("?")
     if not name:
@@ -47,14 +47,14 @@ def read_settings(rest: str) -> tuple[str, Settings]:
             model="api:",
         )
     given = dict(parse_qsl(options, keep_blank_values=True))
-    for option in given.keys() - set(Settings._fields):
+    for option in given.keys() - set(ApiOptions._fields):
         raise NotFoundError(
             "E-OPTION-UNKNOWN",
-            did_you_mean("option of api", option, Settings._fields),
+            did_you_mean("option of api", option, ApiOptions._fields),
             model=f"api:{rest}",
             option=option,
         )
-    found = Settings(
+    found = ApiOptions(
         given.get("mode", ""), _side(rest, given.get("side", "1024")), given.get("image", "jpeg")
     )
     if found.mode not in ("", LOGPROBS, CHOICE):
@@ -189,14 +189,14 @@ _FILTERED: Final = {"choices": [{"message": {}, "finish_reason": "content_filter
 Pause = Callable[[float], Awaitable[object]]
 T = TypeVar("T")
 Item = TypeVar("Item")
-A = TypeVar("A", bound=Answer)
+A = TypeVar("A", bound=ChatAnswer)
 
 
 class RequestError(ModelError):
     """The endpoint does not take a request of this form."""
 
 
-class Question(NamedTuple):
+class ChatQuestion(NamedTuple):
     """`image` is whatever `encode` of `Client.ask` makes a data URL of."""
 
     image: Hashable
@@ -213,7 +213,7 @@ class Usage:
     tokens_out: int = 0
     models: set[str] = field(default_factory=set)  # as the endpoint calls what has answered
 
-    def add(self, answer: Answer) -> None:
+    def add(self, answer: ChatAnswer) -> None:
         self.answers += 1
         self.tokens_in += answer.tokens_in
         self.tokens_out += answer.tokens_out
@@ -228,11 +228,11 @@ class Client:
 
     def ask(
         self,
-        questions: Sequence[Question],
+        questions: Sequence[ChatQuestion],
         encode: Callable[[Any], str],
         request: Mapping[str, Any],
         attempts: int = ATTEMPTS,
-    ) -> list[Answer | RequestError]:
+    ) -> list[ChatAnswer | RequestError]:
         """The answers, in order. Ctrl-C ends it at once; what fails for good is a ModelError.
 
         A request that the endpoint does not take is its error, and does not end the others.
@@ -265,14 +265,14 @@ class Client:
 
     async def _ask(
         self,
-        questions: Sequence[Question],
+        questions: Sequence[ChatQuestion],
         encode: Callable[[Any], str],
         request: Mapping[str, Any],
         attempts: int,
-    ) -> list[Answer | RequestError]:
+    ) -> list[ChatAnswer | RequestError]:
         images: dict[Hashable, asyncio.Task[str]] = {}
 
-        async def one(client: Any, question: Question) -> Answer | RequestError:
+        async def one(client: Any, question: ChatQuestion) -> ChatAnswer | RequestError:
             if question.image not in images:
                 work = asyncio.to_thread(encode, question.image)
                 images[question.image] = asyncio.create_task(work)

@@ -23,7 +23,7 @@ from counterpoint._util.errors import MissingExtraError, ModelError, NotFoundErr
 from counterpoint.models.hf.loading import explained
 from counterpoint.models.hub import guarded, hub_or_cache
 from counterpoint.models.registry import LoadOptions
-from counterpoint.models.torch_models import Place, fingerprint, memory_errors, plain
+from counterpoint.models.torch_models import Runtime, fingerprint, memory_errors, plain
 
 _LOGITS: Final = 2**27  # of a language model, kept at a time: half a GiB in float32
 _GOOD: Final = ("label_1", "acceptable", "grammatical")  # names of the class that is counted
@@ -39,8 +39,8 @@ class TextModel(ABC):
     limit: int  # tokens; what is beyond is cut
     notes: tuple[str, ...] = ()
 
-    def __init__(self, id: str, model: Any, tokenizer: Any, place: Place) -> None:
-        self.model, self.tokenizer, self.place = model.eval(), tokenizer, place
+    def __init__(self, id: str, model: Any, tokenizer: Any, runtime: Runtime) -> None:
+        self.model, self.tokenizer, self.runtime = model.eval(), tokenizer, runtime
         tokenizer.truncation_side = "right"
         self.limit = _limit(model, tokenizer)
         self.prepare(id)
@@ -48,7 +48,7 @@ class TextModel(ABC):
             if hasattr(module, "name_or_path"):
                 module.name_or_path = ""  # where it lies is not what it is
         self.fingerprint = fingerprint(model, self.kind, *self._identity())
-        self.model = model.to(place.device)
+        self.model = model.to(runtime.device)
 
     @abstractmethod
     def prepare(self, id: str) -> None:
@@ -67,15 +67,15 @@ class TextModel(ABC):
         if not captions:
             return np.zeros(0, dtype=np.float32)
         rows = [torch.tensor(row, dtype=torch.long) for row in self.tokens(captions)]
-        ids = pad_sequence(rows, batch_first=True).to(self.place.device)
+        ids = pad_sequence(rows, batch_first=True).to(self.runtime.device)
         mask = pad_sequence([torch.ones_like(row) for row in rows], batch_first=True)
-        with self.place.running():
-            found = self.scores(ids, mask.to(self.place.device))
+        with self.runtime.running():
+            found = self.scores(ids, mask.to(self.runtime.device))
         return found.float().cpu().numpy()
 
     def describe(self) -> Mapping[str, Any]:
         return {
-            **self.place.describe(self.model),
+            **self.runtime.describe(self.model),
             "class": type(self.model).__name__,
             "tokenizer": type(self.tokenizer).__name__,
             "context_length": self.limit,
@@ -89,7 +89,7 @@ class TextModel(ABC):
         kept = sorted((k, repr(v)) for k, v in config.items() if k not in _PASSING)
         backend = getattr(self.tokenizer, "backend_tokenizer", None)
         words = backend.to_str() if backend else (plain(self.tokenizer), self.tokenizer.get_vocab())
-        return kept, words, self.limit, self.scored, self.place.precision
+        return kept, words, self.limit, self.scored, self.runtime.precision
 
 
 class Grammar(TextModel):
@@ -150,7 +150,7 @@ class Plausible(TextModel):
         return torch.sigmoid((last @ self.head.to(last.device) + self.bias) / self.temperature)
 
 
-class LanguageModel(TextModel):
+class CausalModel(TextModel):
     """A causal language model: the mean log-likelihood of a caption's tokens, in nats.
 
     The mean and not the sum, which would prefer short captions. The first token counts as well,
@@ -219,14 +219,14 @@ _KINDS: Final[dict[str, tuple[type[TextModel], str, str]]] = {
         "textattack/distilbert-base-uncased-CoLA",
     ),
     "plausible": (Plausible, "T5EncoderModel", "liujch1998/vera"),
-    "lm": (LanguageModel, "AutoModelForCausalLM", ""),
+    "lm": (CausalModel, "AutoModelForCausalLM", ""),
 }
 
 
 def load(name: str, rest: str, options: LoadOptions) -> TextModel:
     """`grammar`, `plausible` or `lm`, each with a folder or ORG/REPO; lm also with a GGUF file."""
     kind, class_name, default = _KINDS[name]
-    id, place = f"blind:{name}:{rest or default}", Place(options)
+    id, runtime = f"blind:{name}:{rest or default}", Runtime(options)
     where, more = _where(id, rest or default, gguf=name == "lm")
     safe = {"trust_remote_code": options.trust_remote_code, **more}
     os.environ.setdefault("DISABLE_SAFETENSORS_CONVERSION", "1")  # or the hub is asked to convert
@@ -260,7 +260,7 @@ def load(name: str, rest: str, options: LoadOptions) -> TextModel:
             model=id,
         )
     with explained(id, "does not run"):
-        scorer = kind(id, model, tokenizer, place)
+        scorer = kind(id, model, tokenizer, runtime)
         if more:
             scorer.notes = (f"weights of {more['gguf_file']}, made float32 from what it holds.",)
         scorer.score_captions(["a", "two red birds"])

@@ -24,7 +24,7 @@ from counterpoint._util.registry import did_you_mean
 from counterpoint._util.untrusted import shortened
 from counterpoint.models.hub import guarded, hub_or_cache
 from counterpoint.models.registry import LoadOptions
-from counterpoint.models.torch_models import Place, fingerprint, quiet
+from counterpoint.models.torch_models import Runtime, fingerprint, quiet
 
 # --- transformers as a library: what it says, what it shows, and what identifies its parts ------
 
@@ -118,14 +118,14 @@ PROBES: Final = ("a", "two red birds sit on the long branch of a tall green tree
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class HfModel:
     """A model of transformers with its own tokenizer and image processor."""
 
     id: str
     model: Any
     tokenizer: Any
     processor: Any
-    place: Place
+    runtime: Runtime
     context_length: int | None
     fingerprint: str
 
@@ -135,7 +135,7 @@ class Opened:
 
     def stack(self, images: Sequence[Tensors]) -> Tensors:
         names = images[0]
-        return {n: torch.stack([i[n] for i in images]).to(self.place.device) for n in names}
+        return {n: torch.stack([i[n] for i in images]).to(self.runtime.device) for n in names}
 
     def tokens(self, captions: Sequence[str]) -> Tensors:
         sees_padding = self.model.config.model_type in _SEES_PADDING
@@ -148,11 +148,11 @@ class Opened:
             return_tensors="pt",
         )
         names = ("input_ids",) if sees_padding else ("input_ids", "attention_mask")
-        return {name: found[name].to(self.place.device) for name in names}
+        return {name: found[name].to(self.runtime.device) for name in names}
 
     def describe(self) -> dict[str, Any]:
         return {
-            **self.place.describe(self.model),
+            **self.runtime.describe(self.model),
             "class": type(self.model).__name__,
             "context_length": self.context_length,
             "tokenizer": type(self.tokenizer).__name__,
@@ -168,13 +168,13 @@ def open_model(
     options: LoadOptions,
     classes: Mapping[str, tuple[str, str]],
     needed: tuple[str, ...] = ("",),
-) -> Opened:
+) -> HfModel:
     """Open a folder or a repository whose model type is one of `classes`.
 
     For each type, `classes` has a class and its module that reads captions. Only weights whose
     names begin with one of `needed` are used, and all of these have to be there.
     """
-    id, place = f"{family}:{rest}", Place(options)
+    id, runtime = f"{family}:{rest}", Runtime(options)
     source = str(Path(rest).expanduser()) if rest.startswith("~") else rest
     trust = options.trust_remote_code
     said = _read_config(id, source)
@@ -188,7 +188,7 @@ def open_model(
             )
         shown = not Path(source).is_dir()
         with explained(id, "has weights that cannot be loaded"), bars(shown=shown):
-            model = _weights(id, source, name, needed, trust).to(place.device)
+            model = _weights(id, source, name, needed, trust).to(runtime.device)
         with explained(id, "has no tokenizer that can be loaded"):
             tokenizer = readers[0].from_pretrained(source, trust_remote_code=trust)
         with explained(id, "has no image processor that can be loaded"):
@@ -197,9 +197,9 @@ def open_model(
     tokenizer.padding_side = tokenizer.truncation_side = "right"
     context = _context_length(id, tokenizer, model.get_submodule(text_tower))
     config = as_text(model.config.to_dict())  # some of it is read while running
-    identity = (config, context, *reading_identity(tokenizer, processor), place.precision)
+    identity = (config, context, *reading_identity(tokenizer, processor), runtime.precision)
     digest = fingerprint(model, family, *identity)
-    return Opened(id, model, tokenizer, processor, place, context, digest)
+    return HfModel(id, model, tokenizer, processor, runtime, context, digest)
 
 
 def _weights(id: str, source: str, name: str, needed: tuple[str, ...], trust: bool) -> Any:

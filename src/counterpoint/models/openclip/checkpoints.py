@@ -24,9 +24,9 @@ from safetensors.torch import load_file
 from counterpoint._util.errors import ModelError, NotFoundError
 from counterpoint._util.registry import did_you_mean
 from counterpoint._util.untrusted import shortened
-from counterpoint.models.openclip.adapter import MERGES, OpenClip, opening
+from counterpoint.models.openclip.adapter import MERGES, OpenClip, guarded_loading
 from counterpoint.models.openclip.ids import (
-    Source,
+    OpenClipSource,
     builds_quick_gelu,
     config_says,
     file_says,
@@ -45,7 +45,7 @@ from counterpoint.models.openclip.state_dicts import (
     unwrap,
 )
 from counterpoint.models.registry import LoadOptions
-from counterpoint.models.torch_models import Place
+from counterpoint.models.torch_models import Runtime
 
 # --- Weights into a model of open_clip: all of them or none, and if none, why -------------------
 
@@ -161,12 +161,12 @@ def _layers(names: Iterable[str], prefix: str) -> int:
 def load(rest: str, options: LoadOptions) -> OpenClip:
     """`PATH@ARCH`: a checkpoint and the open_clip architecture (or `local-dir:FOLDER`) for it."""
     path, name = _parse(rest)
-    id, place = f"checkpoint:{rest}", Place(options)
+    id, runtime = f"checkpoint:{rest}", Runtime(options)
     folder = Path(name.removeprefix("local-dir:")) if name.startswith("local-dir:") else None
     with _of(id):
         state, notes = _state(path)
         notes += _activation(path, name)
-    with opening(id, name, folder, path, options):
+    with guarded_loading(id, name, folder, path, options):
         model, tokenizer = _build(name, folder)
         with _of(id):
             state = place_text_tower(state, inside=not hasattr(model, "positional_embedding"))
@@ -179,8 +179,8 @@ def load(rest: str, options: LoadOptions) -> OpenClip:
                 f"put the matching {MERGES} into the architecture's folder.",
                 model=id,
             )
-        source = Source(rest, name, str(path), notes=tuple(notes))
-        return OpenClip(source, model.to(place.device), tokenizer, place)
+        source = OpenClipSource(rest, name, str(path), notes=tuple(notes))
+        return OpenClip(source, model.to(runtime.device), tokenizer, runtime)
 
 
 @contextmanager

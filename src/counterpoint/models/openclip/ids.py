@@ -33,7 +33,7 @@ _SETTINGS: Final = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class OpenClipSource:
     """Where a model comes from, as open_clip takes it."""
 
     id: str
@@ -43,7 +43,7 @@ class Source:
     notes: tuple[str, ...] = ()
 
     @property
-    def place(self) -> Path | str | None:
+    def origin(self) -> Path | str | None:
         """Its folder, or its repository on the hub; none if open_clip itself has the config."""
         return self.folder or (self.name.removeprefix(_HUB) if self.name.startswith(_HUB) else None)
 
@@ -56,7 +56,7 @@ class Source:
         return str(known.get("hf_hub", "")).rpartition("/")[0] or None
 
 
-def parse(rest: str) -> Source:
+def parse(rest: str) -> OpenClipSource:
     if rest.startswith("local-dir:"):
         folder = Path(rest.removeprefix("local-dir:")).expanduser()
         if not (folder / _CONFIG).is_file():
@@ -66,9 +66,9 @@ def parse(rest: str) -> Source:
                 model=f"open_clip:{rest}",
                 path=folder / _CONFIG,
             )
-        return Source(rest, f"local-dir:{folder}", None, folder)
+        return OpenClipSource(rest, f"local-dir:{folder}", None, folder)
     if rest.startswith(_HUB):
-        return Source(rest, rest, None)
+        return OpenClipSource(rest, rest, None)
     name, _, pretrained = rest.partition("/")
     if name not in open_clip.list_models():
         raise NotFoundError(
@@ -78,10 +78,10 @@ def parse(rest: str) -> Source:
         )
     tags = open_clip.list_pretrained_tags_by_model(name)
     if pretrained in tags:
-        return Source(rest, name, pretrained)
+        return OpenClipSource(rest, name, pretrained)
     path = Path(pretrained).expanduser()
     if pretrained and path.is_file():
-        return Source(rest, name, str(path), notes=unknown_activation(name, path))
+        return OpenClipSource(rest, name, str(path), notes=unknown_activation(name, path))
     if not pretrained:
         raise NotFoundError(
             "E-MODEL-ID-INVALID",
@@ -154,7 +154,7 @@ def weights_of(folder: Path) -> Path | None:
     return max(found, key=lambda path: path.stat().st_size, default=None)
 
 
-def refuse_wrong_activation(source: Source) -> None:
+def refuse_wrong_activation(source: OpenClipSource) -> None:
     """Raise a ModelError that names the fix if the weights want another GELU."""
     if source.folder is not None:
         _check_folder(source)
@@ -162,7 +162,7 @@ def refuse_wrong_activation(source: Source) -> None:
         _check_named(source)
 
 
-def _check_folder(source: Source) -> None:
+def _check_folder(source: OpenClipSource) -> None:
     """A folder that also holds a transformers config says there which activation it was."""
     assert source.folder is not None
     model = _read_json(source.folder / _CONFIG).get("model_cfg")
@@ -186,7 +186,7 @@ def _check_folder(source: Source) -> None:
         )
 
 
-def _check_named(source: Source) -> None:
+def _check_named(source: OpenClipSource) -> None:
     assert source.pretrained is not None
     built = builds_quick_gelu(source.name)
     known = open_clip.get_pretrained_cfg(source.name, source.pretrained)

@@ -21,7 +21,7 @@ from counterpoint._util.untrusted import shortened
 from counterpoint.models import torch_models
 from counterpoint.models.hub import guarded, hub_or_cache
 from counterpoint.models.registry import LoadOptions
-from counterpoint.models.torch_models import Place, plain
+from counterpoint.models.torch_models import Runtime, plain
 
 try:
     transformers: Any = import_module("transformers")  # half typed, which is worse than not at all
@@ -32,7 +32,7 @@ _DTYPES: Final = {"bf16": torch.bfloat16, "fp16": torch.float16}
 _ELSEWHERE: Final = ("_name_or_path", "transformers_version", "dtype", "architectures")
 
 
-def open_model(family: str, where: str, place: Place, options: LoadOptions) -> tuple[Any, Any]:
+def open_model(family: str, where: str, runtime: Runtime, options: LoadOptions) -> tuple[Any, Any]:
     """The model on its device, and its processor.
 
     Half precisions load the weights in half: these models are published in bfloat16, and the
@@ -47,13 +47,13 @@ def open_model(family: str, where: str, place: Place, options: LoadOptions) -> t
             processor = transformers.AutoProcessor.from_pretrained(source, **given)
             model, found = transformers.AutoModelForImageTextToText.from_pretrained(
                 source,
-                dtype=_DTYPES.get(place.precision, torch.float32),
+                dtype=_DTYPES.get(runtime.precision, torch.float32),
                 output_loading_info=True,
                 weights_only=True,
                 **given,
             )
             _refuse_missing_weights(name, sorted(found["missing_keys"]))
-            model = model.to(place.device)
+            model = model.to(runtime.device)
     except CounterpointError:
         raise
     except Exception as error:  # transformers and its loaders raise anything
