@@ -305,7 +305,9 @@ def blind(sugarcrepe: Path) -> dict[str, BlindAccuracy]:
     return {found.group: found for found in examine("sugarcrepe", sugarcrepe).blind}
 
 
-def test_baselines_are_those_of_plain_loops(blind: dict[str, BlindAccuracy], sugarcrepe: Path) -> None:
+def test_baselines_are_those_of_plain_loops(
+    blind: dict[str, BlindAccuracy], sugarcrepe: Path
+) -> None:
     cases = load("sugarcrepe", sugarcrepe)
     length = compared(cases, lambda _, text: -len(text))
     form = compared(cases, neatness)

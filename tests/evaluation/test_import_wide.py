@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
+from errors import raises
 from support import square, write_lines
 
 from counterpoint._util.errors import DataError
@@ -87,7 +88,7 @@ def test_what_is_wrong_is_named(change: tuple[str, str], says: str, benchmark: s
 
 def test_a_text_file_with_uneven_lines_is_refused(benchmark: str) -> None:
     file = write_lines(Path("wide.txt"), "id\tC0I0", "square-0\t1\t2")
-    with pytest.raises(DataError, match=r"line 2 has 3 fields and the header 2"):
+    with raises("E-FILE-MALFORMED", line=2):
         imported(file, benchmark)
 
 

@@ -13,6 +13,7 @@ import open_clip
 import pytest
 import torch
 import typer
+from errors import raises
 from open_clip_models import (
     BASE,
     CAPTIONS,
@@ -31,11 +32,11 @@ from open_clip_models import (
 from safetensors.torch import load_file, save_file
 from typer.testing import CliRunner
 
-from counterpoint._util.errors import ModelError, RunError
+from counterpoint._util.errors import ModelError
 from counterpoint.cli.console import plainly
 from counterpoint.cli.wise import read_alphas, wise
 from counterpoint.evaluation.evaluating import evaluate
-from counterpoint.evaluation.wise import Line, Point, save_mixed, evaluate_line
+from counterpoint.evaluation.wise import Line, Point, evaluate_line, save_mixed
 from counterpoint.evaluation.wise_plot import CurveKey, Panel, draw_line, line_panels
 from counterpoint.models.openclip.adapter import MERGES
 from counterpoint.models.registry import LoadOptions
@@ -148,7 +149,7 @@ def test_points_are_named_after_the_tuned_model(tmp_path, place, name):
 
 @pytest.mark.parametrize("alpha", [-0.1, 1.01, math.nan])
 def test_an_alpha_outside_the_line_is_refused(line, alpha):
-    with pytest.raises(ModelError, match="between 0 and 1"):
+    with raises("E-OPTION-INVALID", option="alpha"):
         line.at(alpha)
 
 
@@ -261,7 +262,12 @@ def test_buffers_must_be_equal(tiny):
         model.model.register_buffer("running_mean", torch.tensor([value]))
     from counterpoint.evaluation.wise import refuse_unlike
 
-    with pytest.raises(ModelError, match="a and b cannot be mixed: running_mean differs"):
+    with raises(
+        "E-MODELS-DIFFER",
+        base="a",
+        tuned="b",
+        why="running_mean differs, and only trained weights can be mixed",
+    ):
         refuse_unlike(base, tuned, "a", "b")
 
 
@@ -328,12 +334,12 @@ def test_saving_replaces_its_own_work_and_nothing_else(line, tiny, tmp_path):
     for alpha in (0.5, 0.6):
         save_mixed(line, alpha, tmp_path / "saved")
         assert load(tmp_path / "saved").fingerprint == line.at(alpha).fingerprint
-    with pytest.raises(ModelError, match="holds a mix of other models; choose another"):
+    with raises("E-OUTPUT-EXISTS", path=tmp_path / "saved"):
         save_mixed(Line(line.base, line.base), 0.5, tmp_path / "saved")
     before = (tiny[0] / CONFIG).read_bytes()
     (tmp_path / "file").write_text("mine")
     for other in (tiny[0], tmp_path / "file"):
-        with pytest.raises(ModelError, match="was not made by wise; choose another"):
+        with raises("E-OUTPUT-EXISTS"):
             save_mixed(line, 0.5, other)
     assert (tiny[0] / CONFIG).read_bytes() == before
     assert (tmp_path / "file").read_text() == "mine"
@@ -351,7 +357,11 @@ def test_a_folder_that_would_load_as_another_model_is_not_kept(line, tmp_path, m
 
     written = wise_saving.fill_folder
     monkeypatch.setattr(wise_saving, "fill_folder", without_merges)
-    with pytest.raises(ModelError, match="loaded again it is another model"):
+    with raises(
+        "E-MODEL-CHANGED",
+        model="tuned@0.5",
+        why="visual.transformer.resblocks.0.mlp.gelu is GELU in the base and QuickGELU in the tuned one",
+    ):
         save_mixed(line, 0.5, tmp_path / "saved")
     assert not [p for p in tmp_path.iterdir() if p.name.startswith((".", "saved"))]
 
@@ -388,7 +398,10 @@ RECALL = ("coco", "image_to_text_recall@1")
                 for kept in (RECALL, ("pets", "accuracy@1"))
             ],
         ),
-        ([*CHOICE, ("bi", "group")], [Panel(None, [CurveKey(*CHOICE[1]), CurveKey("bi", "group")])]),
+        (
+            [*CHOICE, ("bi", "group")],
+            [Panel(None, [CurveKey(*CHOICE[1]), CurveKey("bi", "group")])],
+        ),
         ([RECALL], [Panel(None, [CurveKey(*RECALL)])]),
     ],
     ids=["one", "retrieval", "two-kept", "alpha", "only-kept"],
@@ -412,7 +425,7 @@ def test_the_plot_is_an_svg_with_its_names_as_they_are(tmp_path):
 
 
 def test_a_line_without_a_scored_case_is_not_drawn(tmp_path):
-    with pytest.raises(RunError, match="nothing to draw"):
+    with raises("E-RUN-EMPTY", path=tmp_path / "line.svg"):
         draw_line({0.0: [], 1.0: []}, tmp_path / "line.svg", "nothing")
     assert list(tmp_path.iterdir()) == []
 

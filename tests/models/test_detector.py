@@ -18,7 +18,13 @@ from support import gallery, owned
 from counterpoint.cases.table import PROMPTS, Case, Cases, ImageRef
 from counterpoint.images.pictures import Picture
 from counterpoint.metrics import definitions
-from counterpoint.models.detector.adapter import Detector, LinearHead, DetectorHeads, SavedDetector, case_scores
+from counterpoint.models.detector.adapter import (
+    Detector,
+    DetectorHeads,
+    LinearHead,
+    SavedDetector,
+    case_scores,
+)
 from counterpoint.scoring.kinds import BenchmarkScorer, Described
 
 __all__ = ["families"]  # fixtures

@@ -24,17 +24,17 @@ from counterpoint.metrics import definitions
 from counterpoint.models.detector.adapter import (
     CONFIG,
     WEIGHTS,
-    LinearHead,
     DetectorHeads,
+    LinearHead,
     SavedDetector,
     load,
     read,
     save,
 )
 from counterpoint.models.detector.training import (
-    Examples,
-    Result,
     DetectorSettings,
+    Examples,
+    HeadResult,
     Split,
     fit,
     read_pairs,
@@ -67,7 +67,7 @@ def write_pairs(folder: Path, count: int = 60, *, clue: bool = True) -> Path:
     return path
 
 
-def trained(pairs: Path, out: Path, encoder: str = "lantern:a", **options) -> list[Result]:
+def trained(pairs: Path, out: Path, encoder: str = "lantern:a", **options) -> list[HeadResult]:
     with Store(pairs.parent / "store") as store:
         return train(encoder, pairs, out, Work(store, 16, Quiet()), **{"settings": FAST, **options})
 

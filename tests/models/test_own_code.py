@@ -21,7 +21,12 @@ from open_clip_models import CLIP, CONFIG, TEXT, WEIGHTS, save_model
 from counterpoint import evaluate
 from counterpoint._util.errors import ModelError
 from counterpoint.generation.images import diffusion
-from counterpoint.models.detector.adapter import LinearHead, DetectorHeads, SavedDetector, save as save_detector
+from counterpoint.models.detector.adapter import (
+    DetectorHeads,
+    LinearHead,
+    SavedDetector,
+    save as save_detector,
+)
 from counterpoint.models.registry import LoadOptions, load_model
 
 dynamic: Any = pytest.importorskip("transformers.dynamic_module_utils")

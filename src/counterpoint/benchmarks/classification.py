@@ -175,7 +175,7 @@ def _lines(path: Path) -> list[str]:
         lines = path.read_text(encoding="utf-8-sig").splitlines()
     except ValueError:
         raise DataError(
-            "E-FILE-MALFORMED", f"{path}: not a text file in UTF-8.", path=path
+            "E-TEXT-ENCODING", f"{path}: not a text file in UTF-8.", path=path
         ) from None
     return [line for line in lines if line.strip()]
 

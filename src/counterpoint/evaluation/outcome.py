@@ -126,7 +126,7 @@ def outcome(start: Run, tuned: Run, *, resamples: int = RESAMPLES) -> Outcome:
     )
     if not one.parts:
         raise RunError(
-            "E-RUNS-UNRELATED",
+            "E-RUNS-DISJOINT",
             f"{start.model} and {tuned.model} have no scored case in common; "
             "evaluate both on the same benchmarks.",
             start=start.model,

@@ -1,5 +1,7 @@
-"""What is asked of a chat model, and what its answers mean. Captions are data: they stand in quotes
-and cannot end them."""
+"""The questions to a chat model, and what its answers mean.
+
+Captions are data: they stand in quotation marks and cannot close them.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +23,11 @@ _ANSWER: Final = re.compile(r"\b(?i:answer)\W*(?:is\W*)?([AB])\b(?!\s+\w)")
 
 @dataclass(frozen=True, slots=True)
 class ChatAnswer:
-    """`first` holds the tokens that the first one might have been with their log probabilities, if
-    the endpoint gives any."""
+    """An answer of a chat model.
+
+    `first` holds the candidates for the first token with their log probabilities, if the endpoint
+    gives any.
+    """
 
     text: str = ""
     refused: bool = False

@@ -1,4 +1,8 @@
-"""Questions to an OpenAI-compatible endpoint: some at a time, retried, counted."""
+"""A client of OpenAI-compatible endpoints.
+
+Says which endpoint is asked and how: from the environment, and from the options after the name of a
+model. Asks several questions at a time, retries what may succeed later, and counts tokens.
+"""
 
 from __future__ import annotations
 
@@ -20,25 +24,35 @@ from counterpoint._util.untrusted import shortened
 from counterpoint.data import PassingError, retry_after
 from counterpoint.models.api.answers import ChatAnswer, read_answer
 
-# How an endpoint is asked: from the environment, and from what stands behind the model's name.
-
-
 LOGPROBS: Final = "logprobs"
 CHOICE: Final = "choice"
 IMAGES: Final = {"jpeg": {"quality": 95, "subsampling": 0}, "png": {}}  # all colours are kept
 _SMALLEST: Final = 32  # pixels
+ATTEMPTS: Final = 8  # with the pauses between them about two minutes
+_LONGEST: Final = 60.0  # seconds of a pause that the server did not ask for
+_PATIENCE: Final = (
+    600.0  # seconds that a server may ask for; more, as of a daily limit, is an error
+)
+_BUSY: Final = {408, 409, 425, 429}
+_FILTERS: Final = {"content_filter", "content_policy_violation", "moderation_blocked"}
+_FILTERED: Final = {"choices": [{"message": {}, "finish_reason": "content_filter"}]}
+
+Pause = Callable[[float], Awaitable[object]]
+T = TypeVar("T")
+Item = TypeVar("Item")
+A = TypeVar("A", bound=ChatAnswer)
 
 
 class ApiOptions(NamedTuple):
-    """`MODEL?mode=choice&side=512&image=png`."""
+    """The options after the name of a model: `MODEL?mode=choice&side=512&image=png`."""
 
     mode: str = ""  # empty: whatever the endpoint can do
     side: int = 1024  # the longer side of an image, at most
     image: str = "jpeg"
 
 
-def read_settings(rest: str) -> tuple[str, ApiOptions]:
-    """The model's name, and what stands behind it."""
+def read_options(rest: str) -> tuple[str, ApiOptions]:
+    """The name of a model, and the options after it."""
     name, _, options = rest.partition("?")
     if not name:
         raise ModelError(
@@ -119,7 +133,7 @@ def read_endpoint(name: str) -> Endpoint:
     if not (key.isascii() and key.isprintable()):
         raise ModelError(
             "E-VARIABLE-INVALID",
-            f"{name}: OPENAI_API_KEY holds what cannot be sent in a header.",
+            f"{name}: OPENAI_API_KEY holds characters that cannot be sent in a header.",
             variable="OPENAI_API_KEY",
         )
     [concurrency] = _numbers(name, "COUNTERPOINT_API_CONCURRENCY", "8")
@@ -179,25 +193,12 @@ def _numbers(name: str, variable: str, default: str) -> list[float]:
     return found
 
 
-ATTEMPTS: Final = 8  # with the pauses between them about two minutes
-_LONGEST: Final = 60.0  # seconds of a pause that nobody has asked for
-_PATIENCE: Final = 600.0  # seconds that a server may ask for; a used-up day is not waited for
-_BUSY: Final = {408, 409, 425, 429}
-_FILTERS: Final = {"content_filter", "content_policy_violation", "moderation_blocked"}
-_FILTERED: Final = {"choices": [{"message": {}, "finish_reason": "content_filter"}]}
-
-Pause = Callable[[float], Awaitable[object]]
-T = TypeVar("T")
-Item = TypeVar("Item")
-A = TypeVar("A", bound=ChatAnswer)
-
-
 class RequestError(ModelError):
     """The endpoint does not take a request of this form."""
 
 
 class ChatQuestion(NamedTuple):
-    """`image` is whatever `encode` of `Client.ask` makes a data URL of."""
+    """A text about an image. `encode` of `Client.ask` turns `image` into a data URL."""
 
     image: Hashable
     text: str
@@ -221,7 +222,7 @@ class Usage:
 
 
 class Client:
-    """Asks. `pause(seconds)` is for tests that do not wait."""
+    """Asks an endpoint. Tests give a `pause(seconds)` that does not wait."""
 
     def __init__(self, endpoint: Endpoint, pause: Pause = asyncio.sleep) -> None:
         self.endpoint, self.pause, self.usage = endpoint, pause, Usage()

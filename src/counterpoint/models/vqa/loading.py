@@ -92,7 +92,7 @@ def read_option(family: str, rest: str, name: str, default: str) -> tuple[str, s
     except (OSError, UnicodeDecodeError) as error:
         if isinstance(error, UnicodeDecodeError):
             raise ModelError(
-                "E-FILE-MALFORMED",
+                "E-TEXT-ENCODING",
                 f"{family}:{rest}: {text} is not a text file in UTF-8.",
                 model=f"{family}:{rest}",
                 path=text,
