@@ -15,7 +15,7 @@ from errors import raises
 from PIL import Image
 
 import counterpoint
-from counterpoint._util.errors import CounterpointError, NotFoundError
+from counterpoint._util.errors import CounterpointError
 from counterpoint.benchmarks.registry import load_benchmark
 from counterpoint.cases.captions import aro
 from counterpoint.cases.files import read_cases
@@ -321,19 +321,19 @@ def test_captions_beyond_the_context_are_cut_and_counted_by_others(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "options", "kind"),
+    ("arguments", "options", "code"),
     [
-        (([], ["world-bi"]), {}, CounterpointError),
-        ((["random"], []), {}, CounterpointError),
-        ((["random"], ["world-bi:size=4"]), {"limit": 0}, CounterpointError),
-        ((["random"], ["world-bi:size=4"]), {"batch_size": 0}, CounterpointError),
-        ((["random"], ["world-bi:size=4"]), {"protocol": "stric"}, NotFoundError),
-        ((["rndom"], ["world-bi:size=4"]), {}, NotFoundError),
-        ((["random"], ["nowhere.jsonl"]), {}, CounterpointError),
+        (([], ["world-bi"]), {}, "E-ARGUMENT-MISSING"),
+        ((["random"], []), {}, "E-ARGUMENT-MISSING"),
+        ((["random"], ["world-bi:size=4"]), {"limit": 0}, "E-OPTION-INVALID"),
+        ((["random"], ["world-bi:size=4"]), {"batch_size": 0}, "E-OPTION-INVALID"),
+        ((["random"], ["world-bi:size=4"]), {"protocol": "stric"}, "E-PROTOCOL-UNKNOWN"),
+        ((["rndom"], ["world-bi:size=4"]), {}, "E-MODEL-UNKNOWN"),
+        ((["random"], ["nowhere.jsonl"]), {}, "E-FILE-MISSING"),
     ],
 )
-def test_wrong_questions_are_answered_in_a_line(arguments, options, kind):
-    with pytest.raises(kind) as caught:
+def test_wrong_questions_are_answered_in_a_line(arguments, options, code):
+    with raises(code) as caught:
         evaluate(*arguments, **options)
     assert "\n" not in str(caught.value)
     assert not Path("runs").exists()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -129,7 +128,7 @@ def test_ids_stay_texts(ending: str, mine: str) -> None:
     run = import_scores(write(all_rows(), ending), mine, "m", out="run")
     assert run.parts[mine].cases.ids.to_list() == list(IDS)
     wrong = [row | {"case_id": row["case_id"].lstrip("0")} for row in all_rows()]
-    with raises("E-PAIR-UNKNOWN", count=1):
+    with raises("E-PAIR-UNKNOWN", count=1, first=("7", 0, 2)):
         import_scores(write(wrong, ending), mine, "m", out="run")
 
 
@@ -274,41 +273,34 @@ def changed(number: int, **changes: Any) -> Rows:
     return found
 
 
-WRONG: dict[str, tuple[Rows, str]] = {
+WRONG: dict[str, tuple[Rows, str, dict[str, object]]] = {
     "missing": (
         all_rows()[:3] + all_rows()[5:],
-        "2 of 15 pairs are missing; the first: case_id '7', image 0, caption 0; "
-        "case_id '7', image 0, caption 1.",
+        "E-PAIR-MISSING",
+        {"count": 2, "first": ("7", 0, 0)},
     ),
-    "many missing": (
-        all_rows()[:-5],
-        "5 of 15 pairs are missing; the first: case_id 'a/0', image 1, caption 1; "
-        "case_id 'x', image 0, caption 0; case_id 'x', image 0, caption 1.",
-    ),
+    "many missing": (all_rows()[:-5], "E-PAIR-MISSING", {"count": 5, "first": ("a/0", 1, 1)}),
     "twice": (
         [*all_rows(), all_rows()[4]],
-        "2 rows name a pair more than once; the first: case_id '7', image 0, caption 1, score 0.5; "
-        "case_id '7', image 0, caption 1, score 0.5.",
+        "E-PAIR-REPEATED",
+        {"count": 2, "first": ("7", 0, 1)},
     ),
     "unknown": (
         [*all_rows(), *changed(0, case_id="y")[:1], *changed(0, case_id="07")[:1]],
-        "2 rows have a case_id that is not in it; the first: case_id 'y', image 0, caption 0, "
-        "score 0.0; case_id '07', image 0, caption 0, score 0.0.",
+        "E-CASE-UNKNOWN",
+        {"count": 2, "first": ("y", 0, 0)},
     ),
     "image too large": (
         changed(2, image=1),
-        "1 rows point outside the images or captions; the first: case_id '007', image 1, "
-        "caption 2, score 0.25.",
+        "E-PAIR-UNKNOWN",
+        {"count": 1, "first": ("007", 1, 2)},
     ),
-    "caption too large": (changed(3, caption=2), "1 rows point outside the images or captions"),
-    "image below 0": (changed(3, image=-1), "1 rows point outside the images or captions"),
-    "caption below 0": (changed(3, caption=-1), "1 rows point outside the images or captions"),
-    "no score": (
-        changed(3, score=None),
-        "1 rows lack a value; the first: case_id '7', image 0, caption 0, score None.",
-    ),
-    "no id": (changed(3, case_id=None), "1 rows lack a value; the first: case_id None"),
-    "no image": (changed(3, image=None), "1 rows lack a value"),
+    "caption too large": (changed(3, caption=2), "E-PAIR-UNKNOWN", {"count": 1}),
+    "image below 0": (changed(3, image=-1), "E-PAIR-UNKNOWN", {"count": 1}),
+    "caption below 0": (changed(3, caption=-1), "E-PAIR-UNKNOWN", {"count": 1}),
+    "no score": (changed(3, score=None), "E-VALUE-MISSING", {"count": 1, "first": ("7", 0, 0)}),
+    "no id": (changed(3, case_id=None), "E-VALUE-MISSING", {"count": 1, "first": (None, 0, 0)}),
+    "no image": (changed(3, image=None), "E-VALUE-MISSING", {"count": 1}),
 }
 
 
@@ -317,8 +309,8 @@ WRONG: dict[str, tuple[Rows, str]] = {
 def test_what_is_wrong_is_counted_and_the_first_rows_named(
     what: str, ending: str, mine: str
 ) -> None:
-    found, says = WRONG[what]
-    with pytest.raises(DataError, match=re.escape(f"scores.{ending}: {says}")):
+    found, code, data = WRONG[what]
+    with raises(code, path=Path(f"scores.{ending}"), **data):
         import_scores(write(found, ending), mine, "m", out="run")
     assert not Path("run").exists()
 
@@ -327,7 +319,7 @@ def test_what_is_wrong_is_counted_and_the_first_rows_named(
 @pytest.mark.parametrize("ending", ["csv", "tsv", "parquet"])
 def test_a_score_must_be_a_number(score: str, ending: str, mine: str) -> None:
     found = changed(3, score=float(score) if ending == "parquet" else score)
-    with raises("E-SCORE-NON-FINITE", count=1):
+    with raises("E-SCORE-NON-FINITE", count=1, first=("7", 0, 0)):
         import_scores(write(found, ending), mine, "m", out="run")
 
 
@@ -335,8 +327,7 @@ def test_a_score_must_be_a_number(score: str, ending: str, mine: str) -> None:
     ("column", "value"), [("score", "high"), ("image", "0.5"), ("caption", "b")]
 )
 def test_a_text_in_place_of_a_number_names_its_row(column: str, value: str, mine: str) -> None:
-    why = rf"scores\.csv: '{column}' should hold (whole )?numbers, in row 4 it is '{value}'\.$"
-    with raises("E-VALUE-INVALID", row=4):
+    with raises("E-VALUE-INVALID", column=column, row=4):
         import_scores(write(changed(3, **{column: value})), mine, "m", out="run")
 
 
@@ -360,7 +351,7 @@ def test_a_message_is_short_however_long_its_row_is(mine: str) -> None:
 @pytest.mark.parametrize("column", ["image", "caption"])
 def test_half_an_image_is_refused(column: str, ending: str, mine: str) -> None:
     found = [row | {column: row[column] + 0.5} for row in all_rows()]
-    with raises("E-VALUE-INVALID", row=1):
+    with raises("E-VALUE-INVALID", column=column, row=1):
         import_scores(write(found, ending), mine, "m", out="run")
 
 
@@ -373,8 +364,7 @@ def test_a_score_too_large_for_the_table_is_refused(mine: str) -> None:
 @pytest.mark.parametrize("ending", WRITERS)
 def test_a_missing_column_is_named(missing: str, ending: str, mine: str) -> None:
     found = [{k: v for k, v in row.items() if k != missing} for row in all_rows()]
-    says = f"the column '{missing}' is missing; it should have case_id, image, caption, score"
-    with raises("E-COLUMN-MISSING"):
+    with raises("E-COLUMN-MISSING", path=Path(f"scores.{ending}"), column=missing):
         import_scores(write(found, ending), mine, "m", out="run")
 
 
@@ -383,8 +373,10 @@ def test_a_missing_column_is_named(missing: str, ending: str, mine: str) -> None
 def test_a_file_that_is_no_table_is_refused(content: bytes, ending: str, mine: str) -> None:
     path = Path(f"scores.{ending}")
     path.write_bytes(content)
-    with pytest.raises(DataError, match=rf"scores\.{ending}"):
+    with pytest.raises(DataError) as caught:
         import_scores(path, mine, "m", out="run")
+    assert caught.value.code in ("E-FILE-MALFORMED", "E-COLUMN-MISSING")
+    assert caught.value.data["path"] == path
     assert not Path("run").exists()
 
 
@@ -395,10 +387,10 @@ def test_a_header_alone_lacks_everything(mine: str) -> None:
 
 
 def test_a_file_that_is_not_there_or_of_another_kind(mine: str) -> None:
-    with raises("E-FILE-MISSING"):
+    with raises("E-FILE-MISSING", path=Path("nowhere.csv")):
         import_scores("nowhere.csv", mine, "m", out="run")
     Path("scores.xlsx").write_text("x")
-    with raises("E-FILE-FORMAT"):
+    with raises("E-FILE-FORMAT", path=Path("scores.xlsx")):
         import_scores("scores.xlsx", mine, "m", out="run")
 
 
@@ -484,19 +476,19 @@ def test_the_command_takes_data_protocol_and_groups(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "says"),
+    ("change", "code"),
     [
-        ({"score": None}, "1 rows lack a value"),
-        ({"case_id": "y"}, "1 rows have a case_id that is not in it"),
-        ({"image": 9}, "1 rows point outside"),
+        ({"score": None}, "E-VALUE-MISSING"),
+        ({"case_id": "y"}, "E-CASE-UNKNOWN"),
+        ({"image": 9}, "E-PAIR-UNKNOWN"),
     ],
 )
-def test_errors_are_one_line(change: dict[str, Any], says: str, mine: str) -> None:
+def test_errors_are_one_line(change: dict[str, Any], code: str, mine: str) -> None:
     path = str(write(changed(1, **change)))
     done = invoke(path, "-b", mine, "--name", "m", "--out", "run")
     assert (done.exit_code, done.stdout) == (1, "")
     [line] = done.stderr.splitlines()
-    assert line.startswith("error: scores.csv: ") and says in line
+    assert line.startswith("error: scores.csv: ") and line.endswith(f"[{code}]")
 
 
 @pytest.mark.parametrize("missing", ["-b", "--name"])

@@ -1,4 +1,11 @@
-"""The hub of Hugging Face: models are fetched from it, or taken from what was fetched before."""
+"""The hub of Hugging Face: fetching models safely, and using the cache if the hub does not answer.
+
+Python code that comes with a model is looked for in its configs, and is not run unless the model is
+trusted. transformers and diffusers import Python files of a model's folder or repository where a
+config names them (`auto_map`). They do so if `trust_remote_code` is set, which open_clip takes from
+the model's own config, or if the user types `y` when they ask. Here the option of the command
+decides, and nothing else.
+"""
 
 from __future__ import annotations
 
@@ -19,14 +26,6 @@ from counterpoint._util.errors import ModelError, reason
 from counterpoint._util.untrusted import parse_json, shortened
 from counterpoint.models.registry import LoadOptions
 
-# Python code that comes with a model: looked for in its configs, and not run unless it is trusted.
-#
-# transformers and diffusers import Python files of a model's folder or repository where a config
-# names them (`auto_map`). They do so if `trust_remote_code` is set, which open_clip takes from the
-# model's own config, or if `y` is typed when they ask. Here the option of the command decides, and
-# nothing else.
-
-
 # Both have a function `check_imports`, which they call before they import a file of a model.
 _LIBRARIES: Final = {
     "transformers": "transformers.dynamic_module_utils",
@@ -35,6 +34,7 @@ _LIBRARIES: Final = {
 _KEYS: Final = ("auto_map", "auto_mapping", "trust_remote_code")
 _PATTERNS: Final = ("*config*.json", "model_index.json")
 _LARGEST: Final = 32 * 2**20  # bytes of a config
+_PATIENCE: Final = 5.0  # seconds that the hub has to answer
 
 
 @dataclass(eq=False, slots=True)
@@ -50,7 +50,7 @@ _watched: set[str] = set()
 
 @contextmanager
 def guarded(id: str, source: Path | str | None, options: LoadOptions) -> Iterator[None]:
-    """Load a model inside: no code of its own is run, and nobody is asked, unless it is trusted.
+    """Load a model inside: unless it is trusted, its own code is not run and no question is asked.
 
     `source` is its folder or its repository on the hub, whose configs are examined first. What a
     config leads to (another folder or repository) is covered as well: the libraries' own functions
@@ -187,9 +187,6 @@ def _refuse(what: str) -> None:
         loading.refused = what
     if refused:
         raise ModelError("E-CODE-REFUSED", f"{what}, which is not run.")
-
-
-_PATIENCE: Final = 5.0  # seconds
 
 
 @contextmanager

@@ -1,7 +1,8 @@
-"""Text models that see no image: is a caption grammatical, plausible, likely? Batched, masked.
+"""Text models that see no image: is a caption grammatical, plausible, likely?
 
 `blind:grammar` and `blind:plausible` are the two that SugarCrepe was refined against: a model that
-beats them there has to look. `blind:lm` is any causal language model.
+beats them there has to look at the image. `blind:lm` is any causal language model. A model is a
+folder, a repository of the hub, or (for `blind:lm`) a GGUF file.
 """
 
 from __future__ import annotations
@@ -25,9 +26,14 @@ from counterpoint.models.hub import guarded, hub_or_cache
 from counterpoint.models.registry import LoadOptions
 from counterpoint.models.torch_models import Runtime, fingerprint, memory_errors, plain
 
+try:
+    import transformers
+except ImportError:
+    raise MissingExtraError("blind models of text", "vlm") from None
+
 _LOGITS: Final = 2**27  # of a language model, kept at a time: half a GiB in float32
 _GOOD: Final = ("label_1", "acceptable", "grammatical")  # names of the class that is counted
-# Of a configuration: where it lies and who wrote it, not what it computes.
+# Entries of a configuration that say where a model came from, not what it computes.
 _PASSING: Final = ("_name_or_path", "architectures", "dtype", "torch_dtype", "transformers_version")
 
 
@@ -46,7 +52,7 @@ class TextModel(ABC):
         self.prepare(id)
         for module in model.modules():
             if hasattr(module, "name_or_path"):
-                module.name_or_path = ""  # where it lies is not what it is
+                module.name_or_path = ""  # a copy in another folder is the same model
         self.fingerprint = fingerprint(model, self.kind, *self._identity())
         self.model = model.to(runtime.device)
 
@@ -139,7 +145,7 @@ class Plausible(TextModel):
         if not self.temperature > 0:
             raise ModelError(
                 "E-MODEL-UNSUITABLE",
-                f"{id} has the temperature {self.temperature:g}, as Vera does not.",
+                f"{id} has the temperature {self.temperature:g}, and Vera's is above 0.",
                 model=id,
             )
         self.limit = min(self.limit, 128)  # as SugarCrepe's authors cut
@@ -204,14 +210,6 @@ def _limit(model: Any, tokenizer: Any) -> int:
     return int(min(tokenizer.model_max_length, places or 2**16, 2**16))
 
 
-# --- How the text models of `blind_text` are opened: a folder, a repository, a GGUF file --------
-
-
-try:
-    import transformers
-except ImportError:
-    raise MissingExtraError("blind models of text", "vlm") from None
-
 _KINDS: Final[dict[str, tuple[type[TextModel], str, str]]] = {
     "grammar": (
         Grammar,
@@ -241,7 +239,7 @@ def load(name: str, rest: str, options: LoadOptions) -> TextModel:
     if missing := sorted(report["missing_keys"]):
         raise ModelError(
             "E-WEIGHTS-MISSING",
-            f"{id} is no model of this kind: {len(missing)} of the weights of "
+            f"{id} is not a model of this kind: {len(missing)} of the weights of "
             f"{type(model).__name__} are not in it, for instance {missing[0]}.",
             model=id,
             count=len(missing),

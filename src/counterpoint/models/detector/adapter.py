@@ -1,4 +1,4 @@
-"""`detector:FOLDER`: tells natural from synthetic, and plays the benchmark with that alone.
+"""`detector:FOLDER`: tells natural from synthetic, and answers a benchmark with that alone.
 
 Miranda et al. 2024 (BiVLC) ask whether a model that only detects what was generated would do well:
 a linear head on a frozen encoder for images, another for captions (natural 0, synthetic 1). In a
@@ -54,12 +54,13 @@ from counterpoint.scoring import (
     used_images,
 )
 
-# --- A detector's two heads, and the folder they are kept in ------------------------------------
-
-
 CONFIG: Final = "detector.json"
 WEIGHTS: Final = "detector.safetensors"
 _FORMAT: Final = 1
+_PIECE: Final = 16_384  # vectors in memory at a time
+_OTHER_SHAPE: Final = (
+    "a detector answers cases of one image, or of two images with a caption each, and no others."
+)
 
 
 class LinearHead(NamedTuple):
@@ -82,7 +83,7 @@ class DetectorHeads(NamedTuple):
 
 
 class SavedDetector(NamedTuple):
-    """What a detector's folder holds."""
+    """The content of a detector's folder."""
 
     heads: DetectorHeads
     encoder: str  # a model id
@@ -110,6 +111,7 @@ def save(folder: Path, detector: SavedDetector) -> None:
 
 
 def read(folder: Path) -> SavedDetector:
+    """The detector of a folder."""
     if not (folder / CONFIG).is_file():
         raise NotFoundError(
             "E-MODEL-MISSING",
@@ -162,12 +164,6 @@ def _head(tensors: Mapping[str, np.ndarray], name: str) -> LinearHead:
     if not (np.isfinite(weight).all() and np.isfinite(bias).all()):
         raise ValueError(f"the {name} head has numbers that are not finite")
     return LinearHead(weight.astype(np.float32), bias.astype(np.float32))
-
-
-_PIECE: Final = 16_384  # vectors in memory at a time
-_OTHER_SHAPE: Final = (
-    "a detector answers cases of one image, or of two images with a caption each, and no others."
-)
 
 
 def case_scores(images: np.ndarray, captions: np.ndarray, truth: np.ndarray) -> np.ndarray:
@@ -289,7 +285,7 @@ def load(rest: str, options: LoadOptions) -> Detector:
     if saved.encoder.partition(":")[0] in ("detector", "ensemble"):  # or a folder could name itself
         raise ModelError(
             "E-ENCODER-UNSUITABLE",
-            f"{id}: its encoder {saved.encoder} is not one of two towers.",
+            f"{id}: its encoder {saved.encoder} is not a dual encoder.",
             path=rest,
             encoder=saved.encoder,
         )

@@ -52,7 +52,7 @@ class HeadResult:
 
     name: str
     accuracy: float
-    majority: float  # what calling everything by the commoner label would get
+    majority: float  # the accuracy of always answering the more frequent label
     train: int
     validation: int
     test: int
@@ -75,7 +75,7 @@ class HeadResult:
 
 
 class LabelledItems(NamedTuple):
-    """What there is to learn from: pairs of an item and its label, each once."""
+    """The training data: pairs of an item and its label, each once."""
 
     images: list[tuple[Picture, int]]
     captions: list[tuple[str, int]]
@@ -110,7 +110,7 @@ def train(
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise ModelError(
             "E-OUTPUT-EXISTS",
-            f"{out} is there already; choose a new folder for the detector.",
+            f"{out} exists already; choose a new folder for the detector.",
             path=out,
         )
     table = read_pairs(pairs, pairs.parent if images is None else images)
@@ -118,7 +118,7 @@ def train(
     if not isinstance(encoder, DualEncoder):
         raise ModelError(
             "E-ENCODER-UNSUITABLE",
-            f"{encoder_id} has no two towers; a detector needs vectors to stand on.",
+            f"{encoder_id} is not a dual encoder; a detector needs vectors of images and captions.",
             encoder=encoder_id,
         )
     sides = (_encode_images(encoder, table, work), _encode_captions(encoder, table, work))
@@ -137,6 +137,7 @@ def train(
 
 
 def read_pairs(path: Path, root: Path) -> LabelledItems:
+    """The table of images, captions and labels; `root` is the folder of the images."""
     images: dict[tuple[str, int], None] = {}
     captions: dict[tuple[str, int], None] = {}
     rows = read_table(path, _COLUMNS).select(*_COLUMNS).iter_rows()
@@ -198,10 +199,10 @@ def _refuse_too_few(side: Examples, path: Path) -> None:
     for label, kind in enumerate(("natural", "synthetic")):
         count = int((side.labels == label).sum())
         if count < _LEAST:
-            lost = f" ({side.left_out[0].rstrip('.')})" if side.left_out else ""
+            why = f" ({side.left_out[0].rstrip('.')})" if side.left_out else ""
             raise DataError(
                 "E-EXAMPLES-FEW",
-                f"{path}: has {count} {kind} {side.name}s that can be used{lost}; the "
+                f"{path}: has {count} {kind} {side.name}s that can be used{why}; the "
                 f"{side.name} head needs at least {_LEAST}.",
                 path=path,
                 kind=kind,

@@ -26,7 +26,7 @@ Tower = Callable[[Tensors], torch.Tensor]
 
 
 class HfDual:
-    """A dual encoder. Whatever the towers run in, vectors leave as unit float32."""
+    """A dual encoder. Vectors are unit float32, whatever precision the towers run in."""
 
     def __init__(self, opened: HfModel, see: Tower, read: Tower) -> None:
         self.opened, self.see, self.read = opened, see, read

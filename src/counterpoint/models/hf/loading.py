@@ -1,4 +1,7 @@
-"""Opening models of transformers, for every family of them: weights, tokenizer, processor."""
+"""Opening models of transformers for every family that uses them: weights, tokenizer, processor.
+
+Whatever the library logs or shows is kept quiet, and its errors become one sentence.
+"""
 
 from __future__ import annotations
 
@@ -26,81 +29,14 @@ from counterpoint.models.hub import guarded, hub_or_cache
 from counterpoint.models.registry import LoadOptions
 from counterpoint.models.torch_models import Runtime, fingerprint, quiet
 
-# --- transformers as a library: what it says, what it shows, and what identifies its parts ------
-
-
 try:
     import transformers
 except ImportError:
     raise MissingExtraError("a model of transformers", "vlm") from None
 
-# What a configuration says of its folder and its file, not of the model.
+# Entries of a configuration that say where a model came from, not what it computes.
 _PASSING: Final = ("_name_or_path", "architectures", "dtype", "torch_dtype", "transformers_version")
 _EXTRA: Final = ("accelerate", "sentencepiece")  # what `vlm` brings besides transformers
-
-
-def reading_identity(tokenizer: Any, processor: Any) -> tuple[str, ...]:
-    """What the two are, wherever their files lie."""
-    backend, pieces = (getattr(tokenizer, n, None) for n in ("backend_tokenizer", "sp_model"))
-    words = backend.to_str() if backend else as_text(tokenizer.get_vocab())
-    scores = repr(pieces.serialized_model_proto()) if pieces else ""
-    probe = as_text(tokenizer("A Dog &amp; two  CATS, the long-haired ones: don't!")["input_ids"])
-    kinds = (type(thing).__name__ for thing in (tokenizer, processor))
-    return (*kinds, words, scores, probe, as_text(processor.to_dict()))
-
-
-def as_text(content: Any) -> str:
-    """A configuration as text, without what does not change an output."""
-
-    def kept(part: Any) -> Any:
-        if isinstance(part, dict):
-            return {str(k): kept(v) for k, v in part.items() if k not in _PASSING}
-        return part
-
-    return json.dumps(kept(content), sort_keys=True, default=str)
-
-
-def probe_images() -> list[Image.Image]:
-    """Two shapes: a processor must bring both to one size."""
-    return [Image.new("RGB", size, "gray") for size in ((40, 30), (30, 50))]
-
-
-@contextlib.contextmanager
-def explained(id: str, what: str) -> Iterator[None]:
-    """No log lines or warnings of the library; whatever it raises becomes one sentence."""
-    try:
-        with quiet():
-            yield
-    except CounterpointError:
-        raise
-    except Exception as error:  # transformers and its loaders raise anything
-        if isinstance(error, ImportError) and not all(map(find_spec, _EXTRA)):
-            raise MissingExtraError(id, "vlm") from None
-        why = shortened(error).rstrip(".")
-        raise ModelError(
-            "E-MODEL-BROKEN", f"{id} {what}: {type(error).__name__}: {why}.", model=id
-        ) from None
-
-
-@contextlib.contextmanager
-def bars(*, shown: bool) -> Iterator[None]:
-    """Progress bars of transformers, which are worth their lines while something is downloaded."""
-    bars: Any = transformers.logging
-    before = bars.is_progress_bar_enabled()
-    if not shown:
-        bars.disable_progress_bar()
-    try:
-        yield
-    finally:
-        if before:
-            bars.enable_progress_bar()
-
-
-try:
-    import transformers
-except ImportError:
-    raise MissingExtraError("a model of transformers", "vlm") from None
-
 Tensors = dict[str, torch.Tensor]
 SUPPORTED: Final = (
     *("align", "altclip", "chinese_clip", "clip", "flava", "metaclip_2", "siglip", "siglip2"),
@@ -224,7 +160,7 @@ def _weights(id: str, source: str, name: str, needed: tuple[str, ...], trust: bo
             setattr(model, part, None)
     for module in model.modules():
         if hasattr(module, "name_or_path"):
-            module.name_or_path = ""  # where it lies is not what it is: fingerprints
+            module.name_or_path = ""  # a copy in another folder has the same fingerprint
     return model.float().eval()
 
 
@@ -244,7 +180,7 @@ def _read_config(id: str, source: str) -> dict[str, Any]:
             model=id,
             path=folder / "config.json",
         )
-    what = "is no folder here, and cannot be had from the hub"
+    what = "is not a folder here, and cannot be fetched from the hub"
     with hub_or_cache(id, source), explained(id, what):
         config: dict[str, Any] = transformers.PretrainedConfig.get_config_dict(source)[0]
     return config
@@ -283,3 +219,60 @@ def _context_length(id: str, tokenizer: Any, tower: torch.nn.Module) -> int | No
     ]
     length = min(tokenizer.model_max_length, *places, _ENDLESS)
     return None if length == _ENDLESS else int(length)
+
+
+def reading_identity(tokenizer: Any, processor: Any) -> tuple[str, ...]:
+    """What identifies a tokenizer and an image processor, wherever their files are."""
+    backend, pieces = (getattr(tokenizer, n, None) for n in ("backend_tokenizer", "sp_model"))
+    words = backend.to_str() if backend else as_text(tokenizer.get_vocab())
+    scores = repr(pieces.serialized_model_proto()) if pieces else ""
+    probe = as_text(tokenizer("A Dog &amp; two  CATS, the long-haired ones: don't!")["input_ids"])
+    kinds = (type(thing).__name__ for thing in (tokenizer, processor))
+    return (*kinds, words, scores, probe, as_text(processor.to_dict()))
+
+
+def as_text(content: Any) -> str:
+    """A configuration as text, without what does not change an output."""
+
+    def kept(part: Any) -> Any:
+        if isinstance(part, dict):
+            return {str(k): kept(v) for k, v in part.items() if k not in _PASSING}
+        return part
+
+    return json.dumps(kept(content), sort_keys=True, default=str)
+
+
+def probe_images() -> list[Image.Image]:
+    """Two shapes: a processor must bring both to one size."""
+    return [Image.new("RGB", size, "gray") for size in ((40, 30), (30, 50))]
+
+
+@contextlib.contextmanager
+def explained(id: str, what: str) -> Iterator[None]:
+    """No log lines or warnings of the library; whatever it raises becomes one sentence."""
+    try:
+        with quiet():
+            yield
+    except CounterpointError:
+        raise
+    except Exception as error:  # transformers and its loaders raise anything
+        if isinstance(error, ImportError) and not all(map(find_spec, _EXTRA)):
+            raise MissingExtraError(id, "vlm") from None
+        why = shortened(error).rstrip(".")
+        raise ModelError(
+            "E-MODEL-BROKEN", f"{id} {what}: {type(error).__name__}: {why}.", model=id
+        ) from None
+
+
+@contextlib.contextmanager
+def bars(*, shown: bool) -> Iterator[None]:
+    """Progress bars of transformers, which are worth their lines while something is downloaded."""
+    bars: Any = transformers.logging
+    before = bars.is_progress_bar_enabled()
+    if not shown:
+        bars.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if before:
+            bars.enable_progress_bar()

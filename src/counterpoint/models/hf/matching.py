@@ -1,4 +1,8 @@
-"""BLIP and BLIP-2, by the matching head (`blip-itm`) or the contrastive one (`blip-itc`)."""
+"""BLIP, BLIP-2 and FLAVA by their matching heads, and BLIP by its contrastive head.
+
+`blip-itm` and `flava-itm` score by the probability of a match, `blip-itc` by a cosine. The
+contrastive score of FLAVA is `hf:`.
+"""
 
 from __future__ import annotations
 
@@ -29,6 +33,12 @@ _CLASSES: Final = {
     "blip": ("BlipForImageTextRetrieval", "text_encoder"),
     "blip-2": ("Blip2ForImageTextRetrieval", "embeddings"),
 }
+
+# In the loss of FlavaForPreTraining, labels other than 0 mark the pairs that belong together
+# (`pos_pairs = itm_labels.ne(0)`) and are the targets of a cross entropy over the two logits.
+_FLAVA_MATCH: Final = 1
+_FLAVA_CLASSES: Final = {"flava": ("FlavaForPreTraining", "flava.text_model")}
+_NEEDED: Final = ("flava.", "itm_head.")
 
 
 class Blip:
@@ -166,16 +176,6 @@ def _open(family: str, rest: str, options: LoadOptions) -> tuple[HfModel, Blip]:
     opened = open_model(family, rest, options, _CLASSES)
     parts = Blip if opened.model.config.model_type == "blip" else Blip2
     return opened, parts(opened.model)
-
-
-# --- FLAVA by its matching head (`flava-itm`); its contrastive score is `hf:` -------------------
-
-
-# In the loss of FlavaForPreTraining, labels other than 0 mark the pairs that belong together
-# (`pos_pairs = itm_labels.ne(0)`) and are the targets of a cross entropy over the two logits.
-_FLAVA_MATCH: Final = 1
-_FLAVA_CLASSES: Final = {"flava": ("FlavaForPreTraining", "flava.text_model")}
-_NEEDED: Final = ("flava.", "itm_head.")
 
 
 def load_flava(rest: str, options: LoadOptions) -> PairModel:

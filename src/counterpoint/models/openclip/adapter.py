@@ -1,4 +1,4 @@
-"""open_clip models: CLIP, SigLIP, CoCa and whatever else open_clip builds; scored by cosine."""
+"""open_clip models: CLIP, SigLIP, CoCa and everything else that open_clip builds; scored by cosine."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _PROBES: Final = (
 
 
 class OpenClip:
-    """A dual encoder. Whatever the towers run in, vectors leave as unit float32."""
+    """A dual encoder. Vectors are unit float32, whatever precision the towers run in."""
 
     def __init__(
         self, source: OpenClipSource, model: Any, tokenizer: Any, runtime: Runtime
@@ -123,12 +123,12 @@ class OpenClip:
 
     @torch.inference_mode()
     def _may_cut_padding(self) -> bool:
-        """Try it, in float32: cut captions must come out as uncut ones do, alone and in company."""
+        """Try it, in float32: cut captions must come out as uncut ones do, alone and in a batch."""
         tokens = self.tokenizer(list(_PROBES)).to(self.runtime.device)
         try:
             cut = np.concatenate([self._encode_cut(tokens), self._encode_cut(tokens[:1])])
         except (AttributeError, RuntimeError, TypeError, ValueError, AssertionError):
-            return False  # a tower of another make: give it the full context
+            return False  # a tower of another kind gets the full context
         whole = unit(self.model.encode_text(tokens))
         return bool(np.abs(cut - np.concatenate([whole, whole[:1]])).max() < 1e-5)
 

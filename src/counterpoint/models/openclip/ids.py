@@ -2,8 +2,8 @@
 
 CLIP checkpoints do not carry their activation function. Weights trained with QuickGELU (all of
 OpenAI's, and what was finetuned from them) load without complaint into an architecture with GELU
-and lose points: the most common wrong number of this field. So whatever says which one it was is
-read, and a mismatch is refused.
+and lose points: the most common wrong number of this field. So everything that says which one it was
+is read, and a mismatch is refused.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from counterpoint._util.untrusted import parse_json, shortened, shown
 from counterpoint.models.registry import LoadOptions
 
 _CONFIG: Final = "open_clip_config.json"
-_MOST: Final = 10**12  # weights of the largest model that anybody has
+_MOST: Final = 10**12  # more weights than any model has
 _HUB: Final = "hf-hub:"
 # What a config may say to a tokenizer: settings, and no names of files and repositories.
 _SETTINGS: Final = frozenset(
@@ -62,7 +62,7 @@ def parse(rest: str) -> OpenClipSource:
         if not (folder / _CONFIG).is_file():
             raise ModelError(
                 "E-CONFIG-MISSING",
-                f"open_clip:{rest}: {folder} is no open_clip folder: no {_CONFIG} there.",
+                f"open_clip:{rest}: {folder} is not an open_clip folder: it has no {_CONFIG}.",
                 model=f"open_clip:{rest}",
                 path=folder / _CONFIG,
             )
@@ -105,7 +105,7 @@ def refuse_tokenizer_options(id: str, name: str, options: LoadOptions) -> None:
     if unknown and not options.trust_remote_code:
         raise ModelError(
             "E-CODE-REFUSED",
-            f"{id}: tokenizer_kwargs in {_CONFIG} has {shown(unknown[0])}, which is no plain "
+            f"{id}: tokenizer_kwargs in {_CONFIG} has {shown(unknown[0])}, which is not a plain "
             "setting of a tokenizer; take it out, or let `counterpoint eval --trust-remote-code` "
             "use it if you trust the model's authors.",
             model=id,

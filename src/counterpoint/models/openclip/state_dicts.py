@@ -1,7 +1,8 @@
-"""State dicts as people save them, made into open_clip's: functions on dicts of tensors.
+"""Published state dicts, converted to open_clip's names: functions on dicts of tensors.
 
 Training scripts wrap them (`{"epoch": 5, "state_dict": ...}`), parallel and compiled modules put
-prefixes before the names, and transformers names CLIP's weights otherwise.
+prefixes before the names, transformers has other names for CLIP's weights, and LoRA factors have to
+be merged into the weights that they belong to.
 """
 
 from __future__ import annotations
@@ -28,6 +29,11 @@ _PREFIXES: Final = (
 )
 _INSERTED: Final = ("_orig_mod.", "_fsdp_wrapped_module.", "_checkpoint_wrapped_module.")
 _ROOTS: Final = ("visual.", "vision_model.")  # what open_clip's and transformers' names begin with
+
+# loralib: `mlp.c_fc.lora_A` beside `mlp.c_fc.weight`; its attention, as TSVLC, DAC and FSC-CLIP
+# have it: `attn.in_proj_weight_lora_A`; peft: `mlp.c_fc.lora_A.default.weight`.
+_FACTOR: Final = re.compile(r"(?P<stem>.+)[._]lora_(?P<side>[AB])(\.(?!weight$)[^.]+)?(\.weight)?")
+_ALPHAS: Final = (".lora_alpha", "_lora_alpha", ".alpha")
 
 
 class Unwrapped(NamedTuple):
@@ -175,16 +181,11 @@ def place_text_tower(state: Tensors, inside: bool) -> Tensors:
 
 
 def some(names: Sequence[str]) -> str:
+    """The first five names, for a message."""
     return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
 
 
-# --- LoRA factors in a state dict, merged into the weights they belong to -----------------------
-
-
-# loralib: `mlp.c_fc.lora_A` beside `mlp.c_fc.weight`; its attention, as TSVLC, DAC and FSC-CLIP
-# have it: `attn.in_proj_weight_lora_A`; peft: `mlp.c_fc.lora_A.default.weight`.
-_FACTOR: Final = re.compile(r"(?P<stem>.+)[._]lora_(?P<side>[AB])(\.(?!weight$)[^.]+)?(\.weight)?")
-_ALPHAS: Final = (".lora_alpha", "_lora_alpha", ".alpha")
+# --- LoRA --------------------------------------------------------------------------------------
 
 
 class Merged(NamedTuple):
@@ -197,8 +198,8 @@ def merge_lora(state: Tensors, alpha: float | None = None) -> Merged:
 
     `alpha` is what the checkpoint records as a whole; a tensor `X.lora_alpha` beside the factors
     of X comes before it. Where nothing is recorded it is the library's default: 1 in loralib, 8 in
-    peft. Leaving factors out (as loading with `strict=False` does) gives another model without a
-    word: TSVLC's attention starts with factors that are not zero.
+    peft. Leaving factors out (as loading with `strict=False` does) gives another model without any
+    warning: TSVLC's attention starts with factors that are not zero.
     """
     if not any("lora_" in name for name in state):
         return Merged(state, None)

@@ -44,55 +44,7 @@ from counterpoint.models.vqa.prompts import (
     run_whole,
 )
 
-# --- Scores from the logits of a generative model -----------------------------------------------
-
-
 _BLANKS: Final = "▁Ġ "  # how vocabularies write a blank before a word
-
-
-def chance_of_yes(logits: torch.Tensor, answers: Mapping[str, list[int]]) -> float:
-    """P(yes) / (P(yes) + P(no)) for the next token, from its logits (vocabulary)."""
-    yes, no = (logits.double()[answers[answer]].logsumexp(0) for answer in ("yes", "no"))
-    return float(torch.sigmoid(yes - no))
-
-
-def mean_log_likelihood(logits: torch.Tensor, said: list[int]) -> float:
-    """The mean log-probability of tokens, from the logits before each (tokens, vocabulary)."""
-    chances = logits.double().log_softmax(-1)
-    places = torch.tensor(said, device=logits.device)
-    return float(chances.gather(1, places[:, None]).mean())
-
-
-def yes_and_no(tokenizer: Any) -> dict[str, list[int]]:
-    """The tokens that begin the answers Yes and No.
-
-    Those are the tokens that are the word, with or without a blank before it. A vocabulary without
-    such a token has the word's first pieces instead, less those that yes and no have in common.
-    """
-    words = {"yes": ("Yes", "yes"), "no": ("No", "no")}
-    vocabulary = tokenizer.get_vocab().items()
-    found = {
-        answer: {id for token, id in vocabulary if token.lstrip(_BLANKS) in spellings}
-        for answer, spellings in words.items()
-    }
-    if not all(found.values()):
-        pieces = {
-            answer: {
-                tokenizer(blank + word, add_special_tokens=False)["input_ids"][0]
-                for word in spellings
-                for blank in ("", " ")
-            }
-            for answer, spellings in words.items()
-        }
-        common = {tokenizer.unk_token_id} | (pieces["yes"] & pieces["no"])
-        found = {answer: ids - common for answer, ids in pieces.items()}
-    if not all(found.values()):
-        raise ModelError(
-            "E-TOKENIZER-UNSUITABLE", "its tokenizer cannot tell yes from no by their first token."
-        )
-    return {answer: sorted(ids) for answer, ids in found.items()}
-
-
 _PROBES: Final = ("a dog", "two red birds sit on the long branch of a tall green tree")
 # How far logits may be apart, as a part of their spread, when the same is computed in two ways.
 _TOLERANCE: Final = {"fp32": 1e-4, "tf32": 1e-2, "bf16": 5e-2, "fp16": 1e-2}
@@ -262,3 +214,49 @@ def _load(family: str, where: str, text: str, options: LoadOptions) -> Generativ
             f"{family}:{where} cannot be used: {kind}{why}.",
             model=f"{family}:{where}",
         ) from None
+
+
+# --- scores from logits ------------------------------------------------------------------------
+
+
+def chance_of_yes(logits: torch.Tensor, answers: Mapping[str, list[int]]) -> float:
+    """P(yes) / (P(yes) + P(no)) for the next token, from its logits (vocabulary)."""
+    yes, no = (logits.double()[answers[answer]].logsumexp(0) for answer in ("yes", "no"))
+    return float(torch.sigmoid(yes - no))
+
+
+def mean_log_likelihood(logits: torch.Tensor, said: list[int]) -> float:
+    """The mean log-probability of tokens, from the logits before each (tokens, vocabulary)."""
+    chances = logits.double().log_softmax(-1)
+    places = torch.tensor(said, device=logits.device)
+    return float(chances.gather(1, places[:, None]).mean())
+
+
+def yes_and_no(tokenizer: Any) -> dict[str, list[int]]:
+    """The tokens that begin the answers Yes and No.
+
+    Those are the tokens that are the word, with or without a blank before it. A vocabulary without
+    such a token has the word's first pieces instead, less those that yes and no have in common.
+    """
+    words = {"yes": ("Yes", "yes"), "no": ("No", "no")}
+    vocabulary = tokenizer.get_vocab().items()
+    found = {
+        answer: {id for token, id in vocabulary if token.lstrip(_BLANKS) in spellings}
+        for answer, spellings in words.items()
+    }
+    if not all(found.values()):
+        pieces = {
+            answer: {
+                tokenizer(blank + word, add_special_tokens=False)["input_ids"][0]
+                for word in spellings
+                for blank in ("", " ")
+            }
+            for answer, spellings in words.items()
+        }
+        common = {tokenizer.unk_token_id} | (pieces["yes"] & pieces["no"])
+        found = {answer: ids - common for answer, ids in pieces.items()}
+    if not all(found.values()):
+        raise ModelError(
+            "E-TOKENIZER-UNSUITABLE", "its tokenizer cannot tell yes from no by their first token."
+        )
+    return {answer: sorted(ids) for answer, ids in found.items()}

@@ -24,7 +24,7 @@ from counterpoint.models.registry import LoadOptions
 from counterpoint.models.torch_models import Runtime, plain
 
 try:
-    transformers: Any = import_module("transformers")  # half typed, which is worse than not at all
+    transformers: Any = import_module("transformers")  # its types are incomplete
 except ImportError:
     raise MissingExtraError("a vqa: or lm: model", "vlm") from None
 
