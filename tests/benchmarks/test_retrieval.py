@@ -168,7 +168,7 @@ def test_captions_are_tagged_only_if_that_is_needed(
         asked.append(tagged)
         return [TaggedCaption(c, c.split(), ["NN", "DT", "JJ"] * 3) for c in captions]
 
-    monkeypatch.setattr(retrieval, "read_words", read)
+    monkeypatch.setattr(retrieval, "tag_captions", read)
     write_split(tmp_path, 5, 5)
     found = whole(tmp_path, f":captions={how}")
     assert asked == [needs_tags]

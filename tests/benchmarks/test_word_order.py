@@ -24,7 +24,7 @@ from counterpoint.benchmarks.word_order import (
     TAGGED,
     Shuffler,
     TaggedCaption,
-    read_words,
+    tag_captions,
 )
 from counterpoint.cases.table import Cases, ImageRef, caption_case
 from counterpoint.evaluation.doctor import examine
@@ -53,7 +53,7 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture(scope="module")
 def tagged() -> list[TaggedCaption]:
-    return list(read_words(CAPTIONS))
+    return list(tag_captions(CAPTIONS))
 
 
 def tokens_of(how: str, words: TaggedCaption) -> list[str]:
@@ -186,7 +186,7 @@ def test_trigrams_are_over_treebank_tokens() -> None:
 def shuffled(captions: list[str], seed: int) -> list[list[str]]:
     """As the order benchmarks do it."""
     shuffler = Shuffler(seed)
-    return [[SHUFFLES[how](shuffler, words) for how in ORDER] for words in read_words(captions)]
+    return [[SHUFFLES[how](shuffler, words) for how in ORDER] for words in tag_captions(captions)]
 
 
 def test_the_same_seed_gives_the_same_shuffles_and_another_gives_others() -> None:
@@ -201,7 +201,7 @@ def test_the_stream_does_not_depend_on_how_many_captions_are_read_at_once() -> N
     singly = [
         [SHUFFLES[how](shuffler, words) for how in ORDER]
         for caption in captions
-        for words in read_words([caption])
+        for words in tag_captions([caption])
     ]
     assert shuffled(captions, 1) == singly
     assert shuffled(captions[:5], 1) == singly[:5]
@@ -468,7 +468,7 @@ def test_a_cache_that_cannot_be_written_is_no_error(
     monkeypatch.setattr(pl.DataFrame, "write_parquet", full)
     source = write(tmp_path / "source.json", "[]")
     for _ in range(2):
-        found = aro.remembered("x", source, tmp_path, one_case)
+        found = aro.cached_cases("x", source, tmp_path, one_case)
         assert found.frame.equals(one_case().frame)
     assert kept(own_cache) == []  # nothing half is left behind
 
@@ -476,7 +476,7 @@ def test_a_cache_that_cannot_be_written_is_no_error(
 def test_a_cache_folder_that_is_a_file_is_no_error(tmp_path: Path, own_cache: Path) -> None:
     own_cache.write_text("not a folder")
     source = write(tmp_path / "source.json", "[]")
-    found = aro.remembered("x", source, tmp_path, one_case)
+    found = aro.cached_cases("x", source, tmp_path, one_case)
     assert found.frame.equals(one_case().frame)
 
 
@@ -484,5 +484,5 @@ def test_what_and_source_are_both_in_the_key(tmp_path: Path, own_cache: Path) ->
     sources = [write(tmp_path / f"{n}.json", f"[{n}]") for n in range(2)]
     for what in ("x", "y"):
         for source in (*sources, *sources):
-            aro.remembered(what, source, tmp_path, one_case)
+            aro.cached_cases(what, source, tmp_path, one_case)
     assert len(kept(own_cache)) == 4

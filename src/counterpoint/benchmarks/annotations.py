@@ -1,4 +1,9 @@
-"""Reading published annotation files: found or explained, and never trusted to be well-formed."""
+"""Reading the annotation files of benchmarks: JSON, JSON lines, CSV, Parquet.
+
+A file that is missing or malformed is an error that names the file, and the row and the field if it
+can. Of an image column in a Parquet file of the hub, a struct `{bytes, path}`, only `path` is read:
+the file keeps the two apart, and the bytes of a few thousand images are half a gigabyte.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +12,16 @@ import io
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
-from typing import Any, BinaryIO, Final
+from typing import Any, BinaryIO, Final, NamedTuple
 
 from counterpoint._util.errors import DataError, reason
 from counterpoint._util.untrusted import open_regular, parse_json, shortened, shown
+from counterpoint.benchmarks.benchmark import Options
 from counterpoint.cases import ImageRef
 from counterpoint.images import cell_reference
+
+GENOME_FOLDERS: Final = ("VG_100K", "VG_100K_2")  # the two archives of Visual Genome, unpacked
+KARPATHY_FILES: Final = {"coco": "coco_karpathy_test.json", "flickr30k": "flickr30k_test.json"}
 
 
 def require(path: Path, benchmark: str) -> Path:
@@ -166,10 +175,7 @@ def whole(row: dict[Any, Any], where: str) -> dict[str, str]:
     return row
 
 
-# --- Parquet files from the hub: texts are read, images stay where they are ---------------------
-#
-# There an image column is a struct `{bytes, path}`. Of that, `path` alone is read: a Parquet file
-# keeps the two apart, and the bytes of a few thousand images are half a gigabyte.
+# --- Parquet files of the hub -------------------------------------------------------------------
 
 
 def parquet_image(file: str, column: str, row: int) -> ImageRef:
@@ -230,29 +236,27 @@ def _has_field(kind: Any, name: str) -> bool:
     return bool(pa.types.is_struct(kind)) and kind.get_field_index(name) >= 0
 
 
-# Where a Visual Genome image is: the data set came in two archives, and an id does not say which.
-#
-# Unpacked, they are visual_genome/VG_100K and visual_genome/VG_100K_2.
-
-
-FOLDERS: Final = ("VG_100K", "VG_100K_2")
+# --- images ------------------------------------------------------------------------------------
 
 
 class VisualGenome:
-    """Lists both folders once, since asking the disk for each of a million rows takes minutes."""
+    """Where an image of Visual Genome is: in one of two folders, and its id does not say which.
+
+    Both folders are listed once: asking the disk for each of a million rows takes minutes.
+    """
 
     def __init__(self, root: Path) -> None:
-        self._files = {name: _listing(root / "visual_genome" / name) for name in FOLDERS}
+        self._files = {name: _listing(root / "visual_genome" / name) for name in GENOME_FOLDERS}
 
     def find(self, image_id: int | str) -> str | None:
         """The path of an image that is there; None if it is in neither folder."""
         file = _file_name(image_id)
-        folder = next((name for name in FOLDERS if file in self._files[name]), None)
+        folder = next((name for name in GENOME_FOLDERS if file in self._files[name]), None)
         return f"visual_genome/{folder}/{file}" if folder else None
 
     def path(self, image_id: int | str) -> str:
         """The path of an image; that of the first folder if it is in neither."""
-        return self.find(image_id) or f"visual_genome/{FOLDERS[0]}/{_file_name(image_id)}"
+        return self.find(image_id) or f"visual_genome/{GENOME_FOLDERS[0]}/{_file_name(image_id)}"
 
 
 def _listing(folder: Path) -> frozenset[str]:
@@ -266,3 +270,32 @@ def _file_name(image_id: int | str) -> str:
     """`2.jpg` from 2, "2", "2.0" (a column that was once floats), "2.jpg" or "VG_100K/2.jpg"."""
     name = PurePosixPath(str(image_id).strip()).name.removesuffix(".jpg").removesuffix(".0")
     return f"{name}.jpg"
+
+
+# --- COCO and Flickr30k -------------------------------------------------------------------------
+
+
+class Annotated(NamedTuple):
+    """An image, as a path under the data root, and its captions."""
+
+    image: str
+    captions: list[str]
+
+
+def annotated_images(options: Options, name: str, benchmark: str) -> list[Annotated]:
+    """The test split by Karpathy of `coco` or `flickr30k`: images with five captions each."""
+    path = options.data / name / KARPATHY_FILES[name]
+    found = []
+    for number, row in enumerate(json_rows(path, benchmark)):
+        where = f"{path}: row {number}"
+        captions = row.get("caption")
+        if not isinstance(captions, list) or not captions:
+            raise DataError(
+                "E-ROW-MALFORMED",
+                f"{where}: 'caption' should hold a list of texts.",
+                where=where,
+                field="caption",
+            )
+        texts = [text({"caption": caption}, "caption", where) for caption in captions]
+        found.append(Annotated(f"{name}/{text(row, 'image', where)}", texts))
+    return found

@@ -1,4 +1,4 @@
-"""ARO's caption shuffles: words in another order, seeded.
+"""The caption shuffles of ARO: words in another order, by a random seed.
 
 Tags are those of spaCy's small English model; trigrams are over NLTK's Treebank tokens, as in the
 authors' code. Two streams of random numbers run through a whole file, as theirs do, so that a seed
@@ -17,45 +17,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
-from counterpoint._util.errors import DataError
-from counterpoint.benchmarks.annotations import json_rows, text
-from counterpoint.benchmarks.benchmark import Options
-
 if TYPE_CHECKING:
     from spacy.language import Language
-
-
-# --- Images with five captions each: COCO's and Flickr30k's test split by Karpathy --------------
-
-
-class Annotated(NamedTuple):
-    """An image, as a path under the data root, and its captions."""
-
-    image: str
-    captions: list[str]
-
-
-FILES: Final = {"coco": "coco_karpathy_test.json", "flickr30k": "flickr30k_test.json"}
-
-
-def annotated_images(options: Options, name: str, benchmark: str) -> list[Annotated]:
-    """The test split of `coco` or `flickr30k`."""
-    path = options.data / name / FILES[name]
-    found = []
-    for number, row in enumerate(json_rows(path, benchmark)):
-        where = f"{path}: row {number}"
-        captions = row.get("caption")
-        if not isinstance(captions, list) or not captions:
-            raise DataError(
-                "E-ROW-MALFORMED",
-                f"{where}: 'caption' should hold a list of texts.",
-                where=where,
-                field="caption",
-            )
-        texts = [text({"caption": caption}, "caption", where) for caption in captions]
-        found.append(Annotated(f"{name}/{text(row, 'image', where)}", texts))
-    return found
-
 
 _NOUNS: Final = {"NN", "NNS", "NNP", "NNPS"}
 _ADJECTIVES: Final = {"JJ", "JJR", "JJS"}
@@ -69,8 +32,8 @@ class TaggedCaption(NamedTuple):
     tags: list[str]
 
 
-def read_words(captions: Iterable[str], *, tagged: bool = True) -> Iterator[TaggedCaption]:
-    """Captions as the shuffles take them; only some of these need tags, which cost time."""
+def tag_captions(captions: Iterable[str], *, tagged: bool = True) -> Iterator[TaggedCaption]:
+    """Captions as the shuffles take them. Only some shuffles need tags, which cost time."""
     if not tagged:
         yield from (TaggedCaption(caption, [], []) for caption in captions)
         return

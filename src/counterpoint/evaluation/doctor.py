@@ -1,4 +1,8 @@
-"""The health of a benchmark: what is there, what is broken, what its words alone give away."""
+"""The health of a benchmark: missing images, defects of its cases, what captions alone give away.
+
+Defects are published cases that cannot be solved, that repeat, or that were broken. Official
+protocols keep them in; `with_clean` leaves them out, so that both numbers stand side by side.
+"""
 
 from __future__ import annotations
 
@@ -23,111 +27,15 @@ from counterpoint.models.blind import BagOfWords, Format, Length, by_pair
 from counterpoint.runs import Part, Run, averaging_of, columns_of, means_of, members_in
 from counterpoint.scoring import in_threads
 
-# What is wrong with published cases: rows that cannot be solved, that repeat, that were broken.
-#
-# Official protocols keep them in; a clean run leaves them out, so that both numbers can stand side
-# by
-# side.
-
-
 Finder = Callable[[Cases], np.ndarray]
 
-
-def _any_line(cases: Cases, wrong: Callable[[list[str], list[str]], bool]) -> np.ndarray:
-    """Which cases have an image whose positives and negatives (texts, in order) are `wrong`."""
-    found = np.zeros(len(cases), dtype=bool)
-    skipped = gallery_rows(cases)
-    rows = cases.frame.select("images", "captions", "truth").iter_rows()
-    for number, (images, captions, truth) in enumerate(rows):
-        if skipped[number] or len(set(captions)) == len(captions):
-            continue  # texts that all differ are never wrong, and usual
-        width, true = len(captions), set(truth)
-        for start in range(0, len(images) * width, width):
-            line = [start + place in true for place in range(width)]
-            positives = [text for text, is_true in zip(captions, line, strict=True) if is_true]
-            negatives = [text for text, is_true in zip(captions, line, strict=True) if not is_true]
-            found[number] |= bool(positives) and wrong(positives, negatives)
-    return found
-
-
-def negative_is_original(cases: Cases) -> np.ndarray:
-    """No model can put a caption above itself."""
-    return _any_line(cases, lambda positives, negatives: positives[0] in negatives)
-
-
-def negative_is_positive(cases: Cases) -> np.ndarray:
-    return _any_line(
-        cases, lambda positives, negatives: not set(positives[1:]).isdisjoint(negatives)
-    )
-
-
-def positive_is_original(cases: Cases) -> np.ndarray:
-    """A positive that rewords nothing."""
-    return _any_line(cases, lambda positives, negatives: positives[0] in positives[1:])
-
-
-def duplicates(cases: Cases) -> np.ndarray:
-    """Cases that an earlier one equals in images, captions and truth."""
-    marked = np.zeros(len(cases), dtype=bool)
-    seen: set[bytes] = set()
-    for number, row in enumerate(cases.frame.select("images", "captions", "truth").iter_rows()):
-        key = digest(repr(row))
-        marked[number] = key in seen
-        seen.add(key)
-    return marked
-
-
-GENERAL: Final[Mapping[str, Finder]] = {
-    "a negative equals the original": negative_is_original,
-    "a negative equals another positive": negative_is_positive,
-    "a positive equals the original": positive_is_original,
-    "repeats an earlier case": duplicates,
-}
-
-
-def find_defects(cases: Cases, benchmark: str) -> dict[str, np.ndarray]:
-    """By what is wrong: a mark for each case. Only what occurs is named."""
-    name = base_id(benchmark)
-    known = BENCHMARKS.get(name) if name in BENCHMARKS.names() else None
-    finders = {**GENERAL, **(known.defects if isinstance(known, Benchmark) else {})}
-    found = {what: find(cases) for what, find in finders.items()}
-    return {what: marks for what, marks in found.items() if marks.any()}
-
-
-def with_clean(runs: Sequence[Run]) -> list[Run]:
-    """The runs with every benchmark twice: as published, and `NAME (clean)`, without defects.
-
-    A benchmark in which nothing is wrong stays alone.
-    """
-    return [replace(run, parts=_both(run)) for run in runs]
-
-
-def _both(run: Run) -> dict[str, Part]:
-    both = [each for part in run.parts.values() for each in (part, _clean_part(part))]
-    return {part.benchmark: part for part in both}
-
-
-def _clean_part(part: Part) -> Part:
-    found = find_defects(part.cases, part.benchmark)
-    sound = ~np.logical_or.reduce([*found.values(), np.zeros(len(part.cases), dtype=bool)])
-    pairs = np.repeat(sound, part.cases.image_counts * part.cases.caption_counts)
-    if sound.all():
-        return part
-    return replace(
-        part,
-        benchmark=f"{part.benchmark} (clean)",
-        cases=part.cases.keep(sound),
-        scores=part.scores[pairs],
-    )
-
-
 _TIES: Final[tuple[Tie, ...]] = ("wrong", "half")
-_NAMED: Final = 5  # cases that are named of each defect
+_NAMED: Final = 5  # cases of each defect that are named
 
 
 @dataclass(frozen=True, slots=True)
 class ImageHealth:
-    """The pictures a benchmark needs: how many, and what is wrong with some of them."""
+    """The images of a benchmark: how many it needs, and which are missing or unreadable."""
 
     needed: int
     missing: dict[str, str]
@@ -163,7 +71,7 @@ class BlindAccuracy:
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """Everything the doctor found."""
+    """Everything that was found."""
 
     benchmark: str
     folder: str
@@ -251,7 +159,7 @@ def _gaps(cases: Cases) -> Iterator[str]:
             numbers.setdefault(prefix + slash, set()).add(int(last))
     for prefix, found in numbers.items():
         lacking = max(found) - min(found) + 1 - len(found)
-        if 0 < lacking < len(found):  # else these are no row numbers
+        if 0 < lacking < len(found):  # else the ids are not row numbers
             absent = sorted(set(range(min(found), max(found))) - found)
             yield from (f"{prefix}{number}" for number in absent)
 
@@ -316,3 +224,94 @@ def _same_bag(cases: Cases) -> np.ndarray:
 
 def _bag(text: str) -> Counter[str]:
     return Counter(re.findall(r"[\w']+", text.lower()))
+
+
+# --- defects -----------------------------------------------------------------------------------
+
+
+def find_defects(cases: Cases, benchmark: str) -> dict[str, np.ndarray]:
+    """For each defect that occurs, a mark for each case."""
+    name = base_id(benchmark)
+    known = BENCHMARKS.get(name) if name in BENCHMARKS.names() else None
+    finders = {**GENERAL, **(known.defects if isinstance(known, Benchmark) else {})}
+    found = {what: find(cases) for what, find in finders.items()}
+    return {what: marks for what, marks in found.items() if marks.any()}
+
+
+def with_clean(runs: Sequence[Run]) -> list[Run]:
+    """The runs with every benchmark twice: as published, and `NAME (clean)`, without defects.
+
+    A benchmark in which nothing is wrong stays alone.
+    """
+    return [replace(run, parts=_both(run)) for run in runs]
+
+
+def _both(run: Run) -> dict[str, Part]:
+    both = [each for part in run.parts.values() for each in (part, _clean_part(part))]
+    return {part.benchmark: part for part in both}
+
+
+def _clean_part(part: Part) -> Part:
+    found = find_defects(part.cases, part.benchmark)
+    sound = ~np.logical_or.reduce([*found.values(), np.zeros(len(part.cases), dtype=bool)])
+    pairs = np.repeat(sound, part.cases.image_counts * part.cases.caption_counts)
+    if sound.all():
+        return part
+    return replace(
+        part,
+        benchmark=f"{part.benchmark} (clean)",
+        cases=part.cases.keep(sound),
+        scores=part.scores[pairs],
+    )
+
+
+def _any_line(cases: Cases, wrong: Callable[[list[str], list[str]], bool]) -> np.ndarray:
+    """Which cases have an image whose positives and negatives (texts, in order) are `wrong`."""
+    found = np.zeros(len(cases), dtype=bool)
+    skipped = gallery_rows(cases)
+    rows = cases.frame.select("images", "captions", "truth").iter_rows()
+    for number, (images, captions, truth) in enumerate(rows):
+        if skipped[number] or len(set(captions)) == len(captions):
+            continue  # texts that all differ are never wrong, and usual
+        width, true = len(captions), set(truth)
+        for start in range(0, len(images) * width, width):
+            line = [start + place in true for place in range(width)]
+            positives = [text for text, is_true in zip(captions, line, strict=True) if is_true]
+            negatives = [text for text, is_true in zip(captions, line, strict=True) if not is_true]
+            found[number] |= bool(positives) and wrong(positives, negatives)
+    return found
+
+
+def negative_is_original(cases: Cases) -> np.ndarray:
+    """No model can put a caption above itself."""
+    return _any_line(cases, lambda positives, negatives: positives[0] in negatives)
+
+
+def negative_is_positive(cases: Cases) -> np.ndarray:
+    return _any_line(
+        cases, lambda positives, negatives: not set(positives[1:]).isdisjoint(negatives)
+    )
+
+
+def positive_is_original(cases: Cases) -> np.ndarray:
+    """A positive that rewords nothing."""
+    return _any_line(cases, lambda positives, negatives: positives[0] in positives[1:])
+
+
+def duplicates(cases: Cases) -> np.ndarray:
+    """Cases that an earlier one equals in images, captions and truth."""
+    marked = np.zeros(len(cases), dtype=bool)
+    seen: set[bytes] = set()
+    for number, row in enumerate(cases.frame.select("images", "captions", "truth").iter_rows()):
+        key = digest(repr(row))
+        marked[number] = key in seen
+        seen.add(key)
+    return marked
+
+
+GENERAL: Final[Mapping[str, Finder]] = {
+    "a negative equals the original": negative_is_original,
+    "a negative equals another positive": negative_is_positive,
+    "a positive equals the original": positive_is_original,
+    "repeats an earlier case": duplicates,
+}

@@ -17,21 +17,24 @@ import numpy as np
 import torch
 from PIL import Image
 
-from counterpoint._util.errors import DataError, MissingExtraError, ModelError
+from counterpoint._util.errors import DataError, ModelError
 from counterpoint._util.store import digest
 from counterpoint._util.untrusted import parse_json
 from counterpoint._util.writing import whole_folder
 from counterpoint.evaluation.evaluating import evaluate, slug
 from counterpoint.models import LoadOptions, load_model, plain
-from counterpoint.models.openclip import OpenClip, OpenClipSource, load
+from counterpoint.models.openclip import ABOUT, OpenClip, OpenClipSource, fill_folder, load
 from counterpoint.runs import Run
 
 FAMILIES: Final = ("open_clip", "world", "checkpoint")  # those that load as an `OpenClip`
 ALPHAS: Final = tuple(step / 10 for step in range(11))
+_ASKED: Final = ("data", "limit", "protocol", "batch_size")  # options that make another question
+_WISE: Final = "wise"
+_FOLDERS: Final = ("open_clip:local-dir:", "world:")
 
 
 class Line:
-    """The models between two of one architecture.
+    """The models on the line between two models of one architecture.
 
     One network takes the weights of whatever alpha is asked for, so memory holds three sets of
     weights, not one for each alpha. The ends are the two models themselves, bit for bit.
@@ -143,14 +146,11 @@ def evaluate_line(
     )
 
 
-_ASKED: Final = ("data", "limit", "protocol", "batch_size")
-
-
 # --- what can be mixed -------------------------------------------------------------------------
 
 
 def refuse_unlike(base: OpenClip, tuned: OpenClip, base_id: str, tuned_id: str) -> None:
-    """Raise a ModelError that names the first thing in which two models differ but for weights."""
+    """Raise a ModelError that names the first difference between two models besides weights."""
     if why := unlike(base, tuned):
         raise ModelError(
             "E-MODELS-DIFFER",
@@ -162,7 +162,7 @@ def refuse_unlike(base: OpenClip, tuned: OpenClip, base_id: str, tuned_id: str) 
 
 
 def unlike(base: OpenClip, tuned: OpenClip) -> str:
-    """The first thing but trained weights in which two models differ; nothing if they are alike.
+    """The first difference between two models besides trained weights; empty if there is none.
 
     Fingerprints are stricter: a mean that is a tuple in open_clip's table of architectures is a
     list in a config file, and no other mean.
@@ -222,7 +222,7 @@ def _unlike_tensors(base: torch.nn.Module, tuned: torch.nn.Module) -> str:
             return f"{name} differs, and only trained weights can be mixed"
         if name in trained and not (value.isfinite().all() and other.isfinite().all()):
             whose = "tuned one" if value.isfinite().all() else "base"
-            return f"{name} of the {whose} holds values that are no numbers"
+            return f"{name} of the {whose} holds non-finite values"
     return ""
 
 
@@ -237,22 +237,13 @@ def _load(id: str, options: LoadOptions) -> OpenClip:
         known = ", ".join(f"{name}:" for name in FAMILIES)
         raise ModelError(
             "E-MODEL-UNSUITABLE",
-            f"{id} cannot be mixed: only models of {known} are open_clip's own.",
+            f"{id} cannot be mixed: only models of {known} can be.",
             model=id,
         )
     return model
 
 
-# --- The model of one alpha as a folder that `open_clip:local-dir:` loads -----------------------
-
-
-try:
-    from counterpoint.models.openclip import ABOUT, fill_folder
-except ModuleNotFoundError:  # the loop's settings are pydantic's
-    raise MissingExtraError("counterpoint wise --save", "train") from None
-
-_WISE: Final = "wise"
-_FOLDERS: Final = ("open_clip:local-dir:", "world:")
+# --- saving ------------------------------------------------------------------------------------
 
 
 def save_mixed(line: Line, alpha: float, folder: Path) -> None:
@@ -278,7 +269,7 @@ def save_mixed(line: Line, alpha: float, folder: Path) -> None:
 
 
 def _other(model: OpenClip, again: OpenClip) -> str:
-    """In what a model that was loaded again differs from what was saved."""
+    """The first difference between a saved model and the same model loaded again."""
     if why := unlike(model, again):
         return why
     found = again.model.state_dict()
@@ -297,7 +288,7 @@ def _ends(line: Line) -> dict[str, dict[str, str]]:
 
 
 def refuse_other_model(folder: Path, line: Line) -> None:
-    """Raise if something else than a mix of the line's models stands in the folder's place."""
+    """Raise if the folder holds something other than a mix of the two models of the line."""
     if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
         return
     try:

@@ -1,4 +1,4 @@
-"""A picture of the line: what is gained against what is kept, a point for each alpha."""
+"""A figure of the line between two models: what is gained against what is kept, per alpha."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-# Okabe and Ito's colours, told apart by all kinds of eyes; markers tell them apart in print.
+# The colours of Okabe and Ito, which colour-blind readers can tell apart; markers help in print.
 _COLOURS: Final = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
 _MARKERS: Final = "osD^vPX"
 _SETTINGS: Final[Any] = {

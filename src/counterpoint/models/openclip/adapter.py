@@ -1,4 +1,4 @@
-"""open_clip models: CLIP, SigLIP, CoCa and everything else that open_clip builds; scored by cosine."""
+"""open_clip models: CLIP, SigLIP, CoCa and all others that open_clip builds; scored by cosine."""
 
 from __future__ import annotations
 

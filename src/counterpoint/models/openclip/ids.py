@@ -2,8 +2,8 @@
 
 CLIP checkpoints do not carry their activation function. Weights trained with QuickGELU (all of
 OpenAI's, and what was finetuned from them) load without complaint into an architecture with GELU
-and lose points: the most common wrong number of this field. So everything that says which one it was
-is read, and a mismatch is refused.
+and lose points: the most common wrong number of this field. So everything that says which
+one it was is read, and a mismatch is refused.
 """
 
 from __future__ import annotations
