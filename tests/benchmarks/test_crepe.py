@@ -137,7 +137,7 @@ MALFORMED = {
     "no list": {"hard_negs": "a text"},
     "not only texts": {"hard_negs": "['a', 3]"},
     "an open list": {"hard_negs": "['a', "},
-    "a program": ({"hard_negs": "print('a')"}, "'hard_negs' should hold a list of texts"),
+    "a program": {"hard_negs": "print('a')"},
     "an object": {"hard_negs": "{'a': 'b'}"},
     "no caption": {"caption": ""},
     "no image": {"image_id": ""},

@@ -6,6 +6,7 @@ import importlib
 import json
 import sys
 
+from errors import raises
 import pytest
 from api_server import KEY, Endpoint
 from api_support import endpoint, load, refusal, server
@@ -81,5 +82,5 @@ def test_without_the_client_it_names_the_extra(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setitem(sys.modules, "openai", None)
     for name in ("adapter", "client"):
         monkeypatch.delitem(sys.modules, f"counterpoint.models.api.{name}")
-    with pytest.raises(MissingExtraError, match=r"counterpoint\[vlm\]"):
+    with raises("E-EXTRA-MISSING", extra="vlm"):
         importlib.import_module("counterpoint.models.api.adapter")

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+from errors import raises
 import pytest
 import typer
 from detector_support import HEADS, IDENTITY, families, save_noise
@@ -250,7 +251,7 @@ def test_what_cannot_be_trained_on_is_refused(tmp_path: Path) -> None:
     assert "'caption' is missing" in refused(DataError, trained, tmp_path / "only.csv", out)
     assert "no such file" in refused(DataError, trained, tmp_path / "none.csv", out)
     assert "two towers" in refused(ModelError, trained, pairs, out, "lantern:judge")
-    with pytest.raises(NotFoundError, match="Did you mean 'lantern'"):
+    with raises("E-MODEL-UNKNOWN", name="lantren"):
         trained(pairs, out, "lantren:a")
     assert not out.exists()
     assert "already" in refused(ModelError, trained, pairs, tmp_path)
