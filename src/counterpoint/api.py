@@ -309,13 +309,13 @@ def wise(
     **options: Any,
 ) -> list[Run]:
     """Evaluate the line between a model and its finetuned form (WiSE-FT): one run per alpha."""
-    from counterpoint.evaluation import ALPHAS, Line, walk
+    from counterpoint.evaluation import ALPHAS, Line, evaluate_line
     from counterpoint.models import LoadOptions
 
     line = Line(base, tuned, LoadOptions(device, precision))
     names = [benchmarks] if isinstance(benchmarks, str) else list(benchmarks)
     place = None if out is None else Path(out)
-    return walk(line, names, alphas or ALPHAS, out=place, **options)
+    return evaluate_line(line, names, alphas or ALPHAS, out=place, **options)
 
 
 def _runs(runs: RunLike | Iterable[RunLike]) -> list[Run]:

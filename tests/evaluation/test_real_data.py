@@ -42,7 +42,7 @@ def cases_of(id: str) -> Cases | None:
     try:
         return load_benchmark(id, ROOT).cases
     except DataError as error:
-        if "which is not there" not in str(error):
+        if error.code != "E-FILE-MISSING":
             raise
         return None
 

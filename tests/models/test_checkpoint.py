@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import open_clip
+from errors import raises
 import pytest
 import torch
 from models_for_tests import choice, is_sentence, run_engine
@@ -296,7 +297,7 @@ def test_a_folder_may_give_the_architecture(tmp_path):
     assert model.describe()["notes"] == []
     (folder / MERGES).unlink()
     assert MERGES in refusal(f"{tmp_path / 'w.pt'}@local-dir:{folder}")
-    with pytest.raises(ModelError, match="is no open_clip folder"):
+    with raises("E-CONFIG-MISSING"):
         load(tmp_path / "w.pt", f"local-dir:{BASE.parent}")
 
 
@@ -476,5 +477,5 @@ def test_towers_of_transformers_name_the_extra(config, tmp_path, monkeypatch):
         raise ImportError
 
     monkeypatch.setattr(open_clip, "create_model", refuse)
-    with pytest.raises(MissingExtraError, match=r"pip install 'counterpoint\[vlm\]'"):
+    with raises("E-EXTRA-MISSING", extra="vlm"):
         load(tmp_path / "w.pt")

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import hf_models
+from errors import raises
 import pytest
 from huggingface_hub import constants
 from open_clip_models import save_model
@@ -55,7 +56,7 @@ def connections(listening: socket.socket) -> int:
 def test_a_silent_hub_is_asked_once(
     id: str, repository: str, silent: socket.socket, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    with pytest.raises(ModelError) as error:
+    with raises("E-HUB-UNREACHABLE") as error:
         load_model(id)
     said = str(error.value)
     assert said.startswith(f"{id} cannot be fetched: {constants.ENDPOINT} does not answer (timed")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from errors import raises
 import pytest
 from support import part, run_of
 
@@ -98,7 +99,7 @@ def test_the_seed_is_an_option():
 
 @pytest.mark.parametrize("seed", ["x", "-1", "1.5", " 7", "seed=7"])
 def test_a_seed_that_is_no_number_is_refused(seed):
-    with pytest.raises(NotFoundError) as caught:
+    with raises("E-MODEL-ID-INVALID") as caught:
         load_model(f"random:{seed}")
     message = str(caught.value)
     assert message == f"random:{seed}: the seed must be a whole number, as in random:7."
