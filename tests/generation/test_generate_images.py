@@ -12,11 +12,11 @@ import numpy as np
 import polars as pl
 import pytest
 import typer
+from errors import raises
 from hypothesis import given, strategies as st
 from support import FEW
 from typer.testing import CliRunner
 
-from counterpoint._util.errors import DataError, ModelError
 from counterpoint._util.progress import Quiet
 from counterpoint._util.store import Store
 from counterpoint.cases.table import ImageRef
@@ -183,7 +183,7 @@ class Scorer:
 
 
 def test_a_scorer_must_see_the_image(tmp_path, work):
-    with pytest.raises(ModelError, match="by themselves"):
+    with raises("E-MODEL-UNSUITABLE", model="blind:length"):
         open_chooser("blind:length", None, tmp_path, work)
 
 
@@ -296,7 +296,7 @@ def test_images_that_cannot_be_scored_are_counted(tmp_path, work):
 
 
 def test_the_result_must_be_parquet(tmp_path):
-    with pytest.raises(DataError, match="must end in"):
+    with raises("E-FILE-ENDING", path=tmp_path / "o.csv"):
         make_images(pairs_file(tmp_path), tmp_path / "o.csv", world(), None)
 
 
@@ -350,5 +350,5 @@ def test_wrong_usage_is_told(run, tmp_path, options, said):
 
 def test_a_missing_file_is_one_sentence(run, tmp_path):
     done = run("images", tmp_path / "no.parquet", "-o", tmp_path / "o.parquet", "-m", "world")
-    assert done.exit_code == 1 and "no such file" in done.output
+    assert done.exit_code == 1 and "[E-FILE-MISSING]" in done.output
     assert not (tmp_path / "o.parquet").exists()

@@ -16,8 +16,8 @@ from typing import Any
 import llm_server
 import pytest
 from api_server import KEY, Endpoint, serve
+from errors import raises
 
-from counterpoint._util.errors import DataError
 from counterpoint._util.progress import Quiet
 from counterpoint.generation.llm.method import LanguageModelMethod
 from counterpoint.generation.llm.model import LanguageModel
@@ -151,5 +151,5 @@ def test_work_that_was_begun_with_another_server_is_not_gone_on_with(
             origins.append(LanguageModelMethod("llm/replace-obj", model).origin)
     assert origins[0] == origins[2] != origins[1]
     Parts(tmp_path / "out.parquet", {"origin": origins[0]})
-    with pytest.raises(DataError, match="holds work begun with another origin;"):
+    with raises("E-SETTINGS-CHANGED", setting="origin"):
         Parts(tmp_path / "out.parquet", {"origin": origins[1]})

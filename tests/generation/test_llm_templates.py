@@ -7,10 +7,10 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from errors import raises
 from hypothesis import given, strategies as st
 
 import counterpoint.generation.llm as package
-from counterpoint._util.errors import NotFoundError
 from counterpoint.generation.llm import sentences
 from counterpoint.generation.llm.answers import answered, located, proposed, swapped
 from counterpoint.generation.llm.model import filled, messages, quotable, why_not
@@ -164,9 +164,10 @@ def test_swapping_wants_and_and_fewer_than_15_words() -> None:
 
 
 def test_an_unknown_name_is_one_sentence() -> None:
-    with pytest.raises(NotFoundError, match="Did you mean 'llm/replace-obj'"):
+    with raises("E-METHOD-UNKNOWN", name="llm/replace-obi") as caught:
         read_template("llm/replace-obi")
-    with pytest.raises(NotFoundError):
+    assert "Did you mean 'llm/replace-obj'" in str(caught.value)
+    with raises("E-METHOD-UNKNOWN"):
         read_template("llm/../replace")
 
 

@@ -86,13 +86,13 @@ def test_a_second_command_is_refused_before_its_work(pairs: Path, command: str) 
         done = CliRunner().invoke(app, words)
         assert sorted(pairs.parent.rglob("*")) == before
     assert done.exit_code == 1 and isinstance(done.exception, SystemExit), done.exception
-    assert f"error: {out}: another command is making it; wait for it, or name" in done.stderr
+    assert f"error: {out}: " in done.stderr and "[E-OUTPUT-BUSY]" in done.stderr
 
 
 def test_the_same_images_are_not_drawn_by_two_commands(pairs: Path) -> None:
     with reserved(Path("out-images")):
         done = CliRunner().invoke(app, COMMANDS["images"].split())
-    assert "error: out-images: another command is making it" in done.stderr
+    assert "error: out-images: " in done.stderr and "[E-OUTPUT-BUSY]" in done.stderr
 
 
 # --- places that cannot be written to ----------------------------------------------------------
@@ -116,7 +116,9 @@ def test_an_impossible_place_is_told_before_the_work(pairs: Path, command: str, 
     done = CliRunner().invoke(app, words)
     assert done.exit_code == 1 and isinstance(done.exception, SystemExit), done.exception
     [line] = done.stderr.splitlines()
-    assert re.fullmatch(f"error: {out}: cannot be written: ({reason})\\.", line), line
+    assert re.fullmatch(
+        f"error: {out}: cannot be written: ({reason})\\. \\[E-OUTPUT-UNWRITABLE\\]", line
+    ), line
 
 
 # --- full disks --------------------------------------------------------------------------------

@@ -59,7 +59,7 @@ def generate_from_graphs(
     """
     refuse_ending(out)
     if out.exists():
-        raise DataError(f"{out} exists; name another -o or remove it.")
+        raise DataError("E-OUTPUT-EXISTS", f"{out} exists; name another -o or remove it.", path=out)
     about = {
         "input": str(path),
         "root": str(path.parent.absolute()),

@@ -45,7 +45,11 @@ from counterpoint.cases import ImageRef
 
 def refuse_ending(out: Path, what: str = "pairs") -> None:
     if out.suffix != ".parquet":
-        raise DataError(f"{out}: {what} are written as Parquet; the name must end in .parquet.")
+        raise DataError(
+            "E-FILE-ENDING",
+            f"{out}: {what} are written as Parquet; the name must end in .parquet.",
+            path=out,
+        )
 
 
 @contextmanager
@@ -60,10 +64,14 @@ def reserved(out: Path) -> Iterator[None]:
             out.exists()  # raises if the name is too long
             stack.enter_context(locked(out.with_name(f"{out.name}.parts")))
         except OSError as error:
-            raise DataError(f"{out}: cannot be written: {reason(error)}.") from None
+            raise DataError(
+                "E-OUTPUT-UNWRITABLE", f"{out}: cannot be written: {reason(error)}.", path=out
+            ) from None
         except DataError:
             raise DataError(
-                f"{out}: another command is making it; wait for it, or name another place."
+                "E-OUTPUT-BUSY",
+                f"{out}: another command is writing it; wait for it, or name another place.",
+                path=out,
             ) from None
         yield
 
@@ -236,24 +244,32 @@ def _scan(path: Path) -> pl.LazyFrame:
     missing = [name for name in SCHEMA if name not in there and name != "doubt"]
     if missing:
         raise DataError(
+            "E-COLUMN-MISSING",
             f"{path}: not a pairs file of `counterpoint generate`: "
-            f"the column {missing[0]!r} is missing."
+            f"the column {missing[0]!r} is missing.",
+            path=path,
+            column=missing[0],
         )
     return scan
 
 
 def _check(frame: pl.DataFrame, path: Path, start: int) -> None:
-    """The first row with a value that nothing can be made of."""
+    """Refuse the first row with a value that cannot be used."""
     corners = pl.col("box").arr.to_list()
-    problems = {
-        **{f"{name!r} is missing (null)": pl.col(name).is_null() for name in _NEEDED},
-        f"'kind' is not {' or '.join(KINDS)}": ~pl.col("kind").is_in(KINDS),
-        "'box' has a null in it": corners.list.drop_nulls().list.len() != 4,
-    }
-    for problem, bad in problems.items():
+    faults = [(name, "is missing (null)", pl.col(name).is_null()) for name in _NEEDED]
+    faults.append(("kind", f"is not {' or '.join(KINDS)}", ~pl.col("kind").is_in(KINDS)))
+    faults.append(("box", "has a null in it", corners.list.drop_nulls().list.len() != 4))
+    for name, fault, bad in faults:
         rows = frame.select(bad.fill_null(False)).to_series().arg_true()
         if len(rows):
-            raise DataError(f"{path}: row {start + rows[0]}: {problem}.")
+            row = start + int(rows[0])
+            raise DataError(
+                "E-ROW-INVALID",
+                f"{path}: row {row}: {name!r} {fault}.",
+                path=path,
+                row=row,
+                column=name,
+            )
 
 
 @contextmanager
@@ -261,12 +277,14 @@ def _reading(path: Path) -> Iterator[None]:
     import pyarrow as pa  # slow to import
 
     if not path.is_file():
-        raise DataError(f"{path}: no such file.")
+        raise DataError("E-FILE-MISSING", f"{path}: no such file.", path=path)
     try:
         yield
     except (*_POLARS, pa.ArrowException, UnicodeDecodeError, OSError) as error:
         why = shortened(str(error).partition("\n")[0]).rstrip(".") or type(error).__name__
-        raise DataError(f"{path}: not a readable pairs file: {why}.") from None
+        raise DataError(
+            "E-FILE-MALFORMED", f"{path}: not a readable pairs file: {why}.", path=path
+        ) from None
 
 
 def rebased(frame: pl.DataFrame, before: Path, after: Path) -> pl.DataFrame:
@@ -303,11 +321,20 @@ def read_about(path: Path) -> dict[str, Any]:
         found = (pq.read_metadata(path).metadata or {}).get(_METADATA, b"{}")
     about = parse_json(found, f"{path}: its metadata")
     if not isinstance(about, dict):
-        raise DataError(f"{path}: its metadata should be an object, it is {shown(about)}.")
+        raise DataError(
+            "E-METADATA-INVALID",
+            f"{path}: its metadata should be an object, it is {shown(about)}.",
+            path=path,
+        )
     for key, fits in (("counts", _is_count), ("refined", lambda row: isinstance(row, dict))):
         rows = about.get(key, [])
         if not isinstance(rows, list) or not all(map(fits, rows)):
-            raise DataError(f"{path}: {key!r} of its metadata is not what Counterpoint writes.")
+            raise DataError(
+                "E-METADATA-INVALID",
+                f"{path}: {key!r} of its metadata is not what Counterpoint writes.",
+                path=path,
+                key=key,
+            )
     return about
 
 

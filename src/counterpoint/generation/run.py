@@ -73,14 +73,21 @@ class Parts:
             found = json.loads(path.read_bytes())
             same = {k: found.get(k) == self.about.get(k) for k in {**found, **self.about}}
         except OSError as error:
-            raise DataError(f"{path}: cannot be used: {reason(error)}.") from None
+            raise DataError(
+                "E-FILE-UNREADABLE", f"{path}: cannot be used: {reason(error)}.", path=path
+            ) from None
         except (ValueError, TypeError, AttributeError, RecursionError):
-            raise DataError(f"{path}: cannot be used; remove {self.folder}.") from None
+            raise DataError(
+                "E-FILE-MALFORMED", f"{path}: cannot be used; remove {self.folder}.", path=path
+            ) from None
         if not all(same.values()):
             other = next(key for key, value in same.items() if not value)
             raise DataError(
+                "E-SETTINGS-CHANGED",
                 f"{self.folder} holds work begun with another {shortened(other)}; "
-                "finish that first, name another -o, or remove the folder."
+                "finish that first, name another -o, or remove the folder.",
+                path=self.folder,
+                setting=other,
             )
 
     def path(self, name: str, number: int) -> Path:
@@ -207,7 +214,11 @@ def _made_before(out: Path, about: dict[str, Any]) -> Report:
 
     found = read_about(out)
     if {key: value for key, value in found.items() if key != "counts"} != about:
-        raise DataError(f"{out} exists and was made in another way; name another -o or remove it.")
+        raise DataError(
+            "E-OUTPUT-EXISTS",
+            f"{out} exists and was made with other settings; name another -o or remove it.",
+            path=out,
+        )
     counts = read_counts(found)
     return Report(int(pq.read_metadata(out).num_rows), _captions(counts), counts)
 
@@ -255,8 +266,9 @@ def _take(waiting: dict[Future[None], int], advance: Advance) -> None:
             job.result()
         except BrokenProcessPool:
             raise DataError(
-                "a process that makes texts has died, perhaps for want of memory; "
-                "the same command goes on from there, --workers 1 takes the least."
+                "E-WORKER-DIED",
+                "a worker process died, probably out of memory; run the same command again to "
+                "continue (--workers 1 needs the least memory).",
             ) from None
         advance(size)
 

@@ -50,7 +50,9 @@ def export_benchmark(
     stream = chain.from_iterable(made)
     first = next(stream, None)
     if first is None:
-        raise DataError(f"{pairs[0]}: holds no negative of a caption that has an image.")
+        raise DataError(
+            "E-PAIRS-EMPTY", f"{pairs[0]}: no caption with an image has a negative.", path=pairs[0]
+        )
     unique = UniqueIds()
     named = (_with_id(case, unique(case.id)) for case in chain([first], stream))
     cases = Cases.build(named, source=str(pairs[0]))

@@ -81,8 +81,11 @@ class ImagePaths:
             return full[len(base) + 1 :]
         if self.root is not None:
             raise DataError(
+                "E-IMAGE-OUTSIDE",
                 f"image {shown(path)} is at {shown(full)}, which is not below {self.root!r}; "
-                "name another folder with --root, or say with --images where the images are."
+                "name another folder with --root, or say with --images where the images are.",
+                path=full,
+                root=self.root,
             )
         return full
 

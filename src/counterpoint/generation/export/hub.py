@@ -58,7 +58,9 @@ def image_bytes(path: str, root: Path) -> tuple[bytes, str]:
             return file.read_bytes(), file.name
         except OSError as error:
             raise ImageError(
-                f"image {shown(str(file))}: cannot be read: {reason(error)}."
+                "E-IMAGE-BROKEN",
+                f"image {shown(str(file))}: cannot be read: {reason(error)}.",
+                path=file,
             ) from None
     buffer = io.BytesIO()
     image.save(buffer, "PNG")
@@ -85,7 +87,7 @@ def export_hub(
 ) -> int:
     """Write a folder that is not there yet; the number of rows."""
     if out.exists():
-        raise DataError(f"{out}: is there already; name a new folder.")
+        raise DataError("E-OUTPUT-EXISTS", f"{out} exists; name a new folder.", path=out)
     facts = Facts(name or out.name, licence, embed, left_out=left_out)
     facts.made = [read_about(file) for file in pairs]
     with whole_folder(out) as draft:
@@ -95,7 +97,9 @@ def export_hub(
         )
         facts.files = _write_shards(frames, draft / "data", facts, shard)
         if not facts.rows:
-            raise DataError(f"{pairs[0]}: holds no pairs that passed the checks.")
+            raise DataError(
+                "E-PAIRS-EMPTY", f"{pairs[0]}: no pair passed the checks.", path=pairs[0]
+            )
         (draft / "croissant.json").write_text(croissant(facts), encoding="utf-8")
         (draft / "README.md").write_text(card(facts), encoding="utf-8")
     return facts.rows

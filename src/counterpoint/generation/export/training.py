@@ -52,7 +52,11 @@ def export_training(
 ) -> int:
     """Write a training set in the form that the name asks for; the number of rows."""
     if out.suffix not in _WRITERS:
-        raise DataError(f"{out}: a training set ends in {', '.join(_WRITERS)}.")
+        raise DataError(
+            "E-FILE-ENDING",
+            f"{out}: the name of a training set ends in {', '.join(_WRITERS)}.",
+            path=out,
+        )
     near = {} if neighbours is None else _read_neighbours(neighbours)
     moves = [ImagePaths.of(file, out.parent, images=images, root=root) for file in pairs]
 
@@ -62,7 +66,9 @@ def export_training(
     with whole_file(out) as draft:
         written = _WRITERS[out.suffix](draft, rows, left_out, bool(near))
         if not written:
-            raise DataError(f"{pairs[0]}: holds nothing to train on.")
+            raise DataError(
+                "E-PAIRS-EMPTY", f"{pairs[0]}: has no pairs to train on.", path=pairs[0]
+            )
     return written
 
 

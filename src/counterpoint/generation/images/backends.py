@@ -86,7 +86,12 @@ class ImageFolder:
         # Links are left as they are: people put large folders elsewhere and link them.
         below = Path(os.path.relpath(folder, root))
         if ".." in below.parts or below.is_absolute():
-            raise DataError(f"{folder}: images must lie below {root}, the folder of the result.")
+            raise DataError(
+                "E-FOLDER-OUTSIDE",
+                f"{folder}: images must lie below {root}, the folder of the result.",
+                path=folder,
+                root=root,
+            )
         self.folder, self.prefix = folder, below.as_posix()
 
     def find(self, name: str) -> str | Refusal | None:

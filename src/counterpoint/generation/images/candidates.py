@@ -97,7 +97,9 @@ def open_chooser(
     model = load_model(id, options)
     if not isinstance(model, DualEncoder | PairScorer):
         raise ModelError(
-            f"{id} does not score an image and a text by themselves, so it cannot choose images."
+            "E-MODEL-UNSUITABLE",
+            f"{id} does not score one image with one text, so it cannot choose images.",
+            model=id,
         )
     return Chooser(id, model, least, root, work)
 

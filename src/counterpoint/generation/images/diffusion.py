@@ -79,7 +79,11 @@ def open_pipeline(model: str, device: str = "auto", precision: str = "auto") -> 
     usual = "fp16" if place.device.startswith("cuda") else "fp32"
     chosen = usual if precision == "auto" else precision
     if chosen not in PRECISIONS:
-        raise NotFoundError(did_you_mean("precision", precision, ("auto", *PRECISIONS)))
+        raise NotFoundError(
+            "E-PRECISION-UNKNOWN",
+            did_you_mean("precision", precision, ("auto", *PRECISIONS)),
+            name=precision,
+        )
     recipe = MODELS.get(model, Recipe(model, ""))
     pipeline = _load(model, recipe, PRECISIONS[chosen])
     takes = _takes(pipeline)
@@ -111,7 +115,11 @@ def _load(model: str, recipe: Recipe, dtype: torch.dtype) -> Any:
         # One that changes or mends images may have a sister that draws, of the same parts.
         found = pipeline if _takes(pipeline) else _sister(pipeline)
     if not _takes(found):
-        raise ModelError(f"{model}: {type(pipeline).__name__} makes no image of a text alone.")
+        raise ModelError(
+            "E-MODEL-UNSUITABLE",
+            f"{model}: {type(pipeline).__name__} does not make images from text alone.",
+            model=model,
+        )
     return found
 
 
@@ -135,11 +143,17 @@ def _source(model: str, name: str) -> str:
     looks_local = folder.is_absolute() or name.startswith((".", "~")) or name.count("/") != 1
     if looks_local and not folder.is_dir():
         raise NotFoundError(
+            "E-MODEL-UNKNOWN",
             f"{model}: no such folder, nor a repository's name (ORG/REPO), nor one of "
-            f"{', '.join((*MODELS, 'world'))}."
+            f"{', '.join((*MODELS, 'world'))}.",
+            model=model,
         )
     if folder.is_dir() and not (folder / "model_index.json").is_file():
-        raise ModelError(f"{model}: the folder has no model_index.json, as pipelines have.")
+        raise ModelError(
+            "E-MODEL-BROKEN",
+            f"{model}: the folder has no model_index.json, which a pipeline needs.",
+            model=model,
+        )
     return str(folder) if folder.is_dir() else name
 
 
@@ -147,13 +161,22 @@ def _refuse_code(model: str, config: Any) -> None:
     """A pipeline may name Python files of its own, or any module: none of them is imported."""
     named = config.get("_class_name") if isinstance(config, dict) else None
     if not isinstance(named, str):
-        raise ModelError(f"{model}: its pipeline is code of its own, which is not run here.")
+        raise ModelError(
+            "E-MODEL-CODE",
+            f"{model}: its pipeline is code of its own, which is not run here.",
+            model=model,
+        )
     for name, part in config.items():
         if name.startswith("_") or not isinstance(part, list) or not part or part[0] is None:
             continue
         library = str(part[0])
         if library not in _LIBRARIES and not hasattr(diffusers.pipelines, library):
-            raise ModelError(f"{model}: {name} is code of {library!r}, which is not run here.")
+            raise ModelError(
+                "E-MODEL-CODE",
+                f"{model}: {name} is code of {library!r}, which is not run here.",
+                model=model,
+                part=name,
+            )
 
 
 def _fingerprint(pipeline: Any, precision: str) -> str:
@@ -366,4 +389,6 @@ def explained(id: str, what: str) -> Iterator[None]:
         raise
     except Exception as error:  # diffusers and its loaders raise anything
         why = " ".join(str(error).split())[:300].rstrip(".")
-        raise ModelError(f"{id} {what}: {type(error).__name__}: {why}.") from None
+        raise ModelError(
+            "E-MODEL-FAILED", f"{id} {what}: {type(error).__name__}: {why}.", model=id
+        ) from None

@@ -190,5 +190,9 @@ def write_neighbours(path: Path, table: pl.DataFrame, about: dict[str, Any]) -> 
 
 def need_vectors(id: str, model: object) -> DualEncoder:
     if not isinstance(model, DualEncoder):
-        raise ModelError(f"{id} has no image tower of its own; neighbours need vectors of images.")
+        raise ModelError(
+            "E-MODEL-UNSUITABLE",
+            f"{id} has no image encoder; neighbours need image vectors.",
+            model=id,
+        )
     return model

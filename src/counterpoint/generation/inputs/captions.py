@@ -67,9 +67,13 @@ def open_captions(
     if path.is_file() and path.suffix in READERS and not _is_case_file(path):
         return _of_file(path, chosen)
     if path.suffix in READERS and not path.is_file() and _WITH_POSITIVES not in name:
-        raise DataError(f"{path}: no such file.")
+        raise DataError("E-FILE-MISSING", f"{path}: no such file.", path=path)
     if path.is_file() and path.suffix not in READERS:
-        raise DataError(f"{path}: a file of captions ends in {', '.join(READERS)}.")
+        raise DataError(
+            "E-FILE-ENDING",
+            f"{path}: the name of a caption file ends in {', '.join(READERS)}.",
+            path=path,
+        )
     return _of_benchmark(name, data, chosen)
 
 
@@ -94,11 +98,13 @@ def _of_file(path: Path, options: CaptionOptions) -> Captions:
 
     try:
         if next(read(path, options), None) is None:  # wrong columns are told of at once
-            raise DataError(f"{path}: holds no captions.")
+            raise DataError("E-CAPTIONS-MISSING", f"{path}: has no captions.", path=path)
         with path.open("rb") as file:
             content = hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
-        raise DataError(f"{path}: cannot be read: {reason(error)}.") from None
+        raise DataError(
+            "E-FILE-UNREADABLE", f"{path}: cannot be read: {reason(error)}.", path=path
+        ) from None
     total = _parquet_rows(path, options) if path.suffix == ".parquet" else None
     return Captions(str(path), path.parent, total, _digest(content, asdict(options)), stream)
 
@@ -140,7 +146,11 @@ def _of_benchmark(name: str, data: Path | None, options: CaptionOptions) -> Capt
     from counterpoint.benchmarks import load_benchmark
 
     if options != CaptionOptions():
-        raise DataError(f"{name}: columns, splits and image prefixes are for files, not cases.")
+        raise DataError(
+            "E-OPTION-INVALID",
+            f"{name}: columns, splits and image prefixes are for files, not cases.",
+            input=name,
+        )
     _, cases = load_benchmark(name, data)
     total = int(cases.image_counts.sum())
     fingerprint = _digest(name, cases.content_hash())
@@ -172,10 +182,14 @@ def _of_world(name: str) -> Captions:
     for part in filter(None, name.partition(":")[2].split(",")):
         key, _, value = part.partition("=")
         if key not in values:
-            raise NotFoundError(did_you_mean(f"option of {WORLD}", key, values))
+            raise NotFoundError(
+                "E-OPTION-UNKNOWN", did_you_mean(f"option of {WORLD}", key, values), name=key
+            )
         if not re.fullmatch("[0-9]{1,18}", value):
             what = f"{WORLD}: {key} must be a whole number of at most 18 digits"
-            raise NotFoundError(f"{what}, it is {shown(value)}.")
+            raise NotFoundError(
+                "E-OPTION-INVALID", f"{what}, it is {shown(value)}.", option=key, value=value
+            )
         values[key] = int(value)
     size, seed = values["size"], values["seed"]
     return Captions(name, None, size, _digest(WORLD, size, seed), lambda: _scenes(size, seed))

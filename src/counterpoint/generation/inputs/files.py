@@ -72,14 +72,18 @@ def _form(path: Path) -> Form:
         elif event == "map_key" and (top, depth, value) == ("images", 3, "sentences"):
             return "karpathy"
     raise DataError(
+        "E-CAPTIONS-MISSING",
         f"{path}: no captions were found; a caption file is a list of objects, or has "
-        "'images' and 'annotations' as COCO's, or 'images' with 'sentences' as Karpathy's."
+        "'images' and 'annotations' as COCO's, or 'images' with 'sentences' as Karpathy's.",
+        path=path,
     )
 
 
 def _object(value: Any, where: str) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise DataError(f"{where}: should be an object, it is {shown(value)}.")
+        raise DataError(
+            "E-ROW-INVALID", f"{where}: should be an object, it is {shown(value)}.", where=where
+        )
     return value
 
 
@@ -90,17 +94,32 @@ def _coco(path: Path) -> Iterator[Row]:
         image = _object(value, f"{path}: image {number}")
         name = image.get("file_name")
         if not isinstance(name, str) or "id" not in image:
-            raise DataError(f"{path}: image {number}: should have 'id' and 'file_name'.")
+            raise DataError(
+                "E-FIELD-MISSING",
+                f"{path}: image {number}: should have 'id' and 'file_name'.",
+                path=path,
+                row=number,
+            )
         files[str(image["id"])] = name
     for number, value in enumerate(json_items(path, "annotations.item")):
         where = f"{path}: annotation {number}"
         note = _object(value, where)
         if number == 0 and "caption" not in note:
-            raise DataError(f"{where}: has no 'caption': these are not COCO's captions.")
+            raise DataError(
+                "E-FIELD-MISSING",
+                f"{where}: has no 'caption': these are not COCO's captions.",
+                where=where,
+                field="caption",
+            )
         key = str(note.get("image_id"))
         if key not in files:
             named = shortened(key)
-            raise DataError(f"{where}: names the image {named}, which is not among 'images'.")
+            raise DataError(
+                "E-IMAGE-UNKNOWN",
+                f"{where}: names the image {named}, which is not among 'images'.",
+                where=where,
+                image=key,
+            )
         fields = {"caption": note.get("caption"), "image": files[key], "id": note.get("id")}
         yield Row(where, fields)
 
@@ -111,7 +130,9 @@ def _karpathy(path: Path) -> Iterator[Row]:
         image = _object(value, where)
         sentences, name = image.get("sentences"), image.get("filename")
         if not isinstance(sentences, list) or not isinstance(name, str):
-            raise DataError(f"{where}: should have 'filename' and 'sentences'.")
+            raise DataError(
+                "E-FIELD-MISSING", f"{where}: should have 'filename' and 'sentences'.", where=where
+            )
         rows = [_object(sentence, where) for sentence in sentences]
         folder = image.get("filepath")
         fields: dict[str, Any] = {
@@ -166,13 +187,19 @@ def _delimited(path: Path, options: CaptionOptions, separator: str) -> Iterator[
                     continue  # an empty line
                 if len(values) != len(header):
                     raise DataError(
+                        "E-FILE-MALFORMED",
                         f"{path}: line {line}: has {len(values)} fields, "
-                        f"the header has {len(header)}."
+                        f"the header has {len(header)}.",
+                        path=path,
+                        line=line,
                     )
                 yield Row(f"{path}: line {line}", dict(zip(header, values, strict=True)))
     except (csv.Error, UnicodeDecodeError) as error:
         raise DataError(
-            f"{path}: after line {line}: not a readable table: {shortened(error)}."
+            "E-FILE-MALFORMED",
+            f"{path}: after line {line}: not a readable table: {shortened(error)}.",
+            path=path,
+            line=line,
         ) from None
 
 
@@ -186,11 +213,22 @@ def _jsonl(path: Path, options: CaptionOptions) -> Iterator[Row]:
             try:
                 row = json.loads(line.decode("utf-8-sig" if number == 1 else "utf-8"))
             except RecursionError:
-                raise DataError(f"{where}: it is nested too deeply.") from None
+                raise DataError(
+                    "E-FILE-MALFORMED", f"{where}: it is nested too deeply.", path=path, line=number
+                ) from None
             except ValueError as error:
-                raise DataError(f"{where}: not valid JSON: {shortened(error)}.") from None
+                raise DataError(
+                    "E-FILE-MALFORMED",
+                    f"{where}: not valid JSON: {shortened(error)}.",
+                    path=path,
+                    line=number,
+                ) from None
             if not isinstance(row, dict):
-                raise DataError(f"{where}: should be an object, it is {shown(row)}.")
+                raise DataError(
+                    "E-ROW-INVALID",
+                    f"{where}: should be an object, it is {shown(row)}.",
+                    where=where,
+                )
             if first:
                 check_columns(path, list(row), options)
                 first = False
@@ -223,7 +261,12 @@ def _parquet(path: Path, options: CaptionOptions) -> Iterator[Row]:
                     number += 1
     except (pa.ArrowException, UnicodeDecodeError, OSError) as error:
         why = shortened(str(error).partition("\n")[0]).rstrip(".") or type(error).__name__
-        raise DataError(f"{path}: row {number}: not a readable Parquet file: {why}.") from None
+        raise DataError(
+            "E-FILE-MALFORMED",
+            f"{path}: row {number}: not a readable Parquet file: {why}.",
+            path=path,
+            row=number,
+        ) from None
 
 
 def _holds_images(kind: Any) -> bool:
@@ -241,19 +284,30 @@ def check_columns(path: Path, names: list[str], options: CaptionOptions) -> list
     for kind, name in asked.items():
         if name is not None and name not in names:
             raise DataError(
-                f"{path}: there is no column {shown(name)} for the {kind}, only {listed}."
+                "E-COLUMN-MISSING",
+                f"{path}: there is no column {shown(name)} for the {kind}, only {listed}.",
+                path=path,
+                column=name,
             )
     caption = name_of(options.caption, CAPTION_NAMES, names)
     image = name_of(options.image, IMAGE_NAMES, names)
     id = name_of(options.id, ID_NAMES, names)
     if caption is None:
         raise DataError(
+            "E-COLUMN-MISSING",
             f"{path}: which column holds the captions? None is called "
             f"{', '.join(CAPTION_NAMES[:-1])} or {CAPTION_NAMES[-1]}, but {listed}; "
-            "name it with --caption-column."
+            "name it with --caption-column.",
+            path=path,
+            column="caption",
         )
     if options.split is not None and SPLIT not in names:
-        raise DataError(f"{path}: has no {SPLIT!r}; leave out the choice of a split.")
+        raise DataError(
+            "E-COLUMN-MISSING",
+            f"{path}: has no {SPLIT!r}; do not choose a split.",
+            path=path,
+            column=SPLIT,
+        )
     return [name for name in (caption, image, id, BOX, SPLIT) if name in names]
 
 

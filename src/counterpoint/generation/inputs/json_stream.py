@@ -52,10 +52,16 @@ class JsonFile:
         self._quoted, self._depth = not outside[-1], int(depths[-1])
         self._run = int(edges[-1] - edges[-2]) - 1
         if depths.max() > DEPTH:
-            raise DataError(f"{self.path}: it is nested more than {DEPTH} levels deep; refused.")
+            raise DataError(
+                "E-FILE-MALFORMED",
+                f"{self.path}: it is nested more than {DEPTH} levels deep.",
+                path=self.path,
+            )
         if np.diff(edges).max() > LENGTH:
             raise DataError(
-                f"{self.path}: a text or number has more than {LENGTH:,} bytes; refused."
+                "E-FILE-MALFORMED",
+                f"{self.path}: a text or number has more than {LENGTH:,} bytes.",
+                path=self.path,
             )
 
 
@@ -74,9 +80,13 @@ def json_stream(path: Path) -> Iterator[JsonFile]:
                 # A parser reads ahead by a block: the place is only near.
                 why = shortened(str(error).partition("\n")[0]).rstrip(". ") or type(error).__name__
                 place = f"before byte {file.tell():,}"
-                raise DataError(f"{path}: {place}: not valid JSON: {why}.") from None
+                raise DataError(
+                    "E-FILE-MALFORMED", f"{path}: {place}: not valid JSON: {why}.", path=path
+                ) from None
     except OSError as error:
-        raise DataError(f"{path}: cannot be read: {reason(error)}.") from None
+        raise DataError(
+            "E-FILE-UNREADABLE", f"{path}: cannot be read: {reason(error)}.", path=path
+        ) from None
 
 
 def json_events(path: Path) -> Iterator[tuple[str, Any]]:

@@ -86,7 +86,7 @@ class Graph:
 def read_graphs(path: Path, sizes: Mapping[str, Size] | None = None) -> Iterator[Graph]:
     """The graphs of a file, in its order; `sizes` are of images whose graph does not say it."""
     if not path.is_file():
-        raise DataError(f"{path}: no such file.")
+        raise DataError("E-FILE-MISSING", f"{path}: no such file.", path=path)
     known = sizes or {}
     for graph in _visual_genome(path) if is_list(path) else _gqa(path):
         yield graph if graph.size else replace(graph, size=known.get(graph.image))
@@ -95,7 +95,7 @@ def read_graphs(path: Path, sizes: Mapping[str, Size] | None = None) -> Iterator
 def read_sizes(path: Path) -> dict[str, Size]:
     """How large the images are, by their ids, from Visual Genome's `image_data.json`."""
     if not path.is_file():
-        raise DataError(f"{path}: no such file.")
+        raise DataError("E-FILE-MISSING", f"{path}: no such file.", path=path)
     found = {}
     for place, row in enumerate(json_items(path, "item")):
         where = f"{path}: row {place}"
@@ -110,7 +110,9 @@ def _visual_genome(path: Path) -> Iterator[Graph]:
         where = f"{path}: row {place}"
         fields = _dict(row, where)
         if "image_id" not in fields:
-            raise DataError(f"{where}: has no 'image_id'.")
+            raise DataError(
+                "E-FIELD-MISSING", f"{where}: has no 'image_id'.", where=where, field="image_id"
+            )
         objects = {}
         for value in _list(fields, "objects", where):
             thing = _dict(value, where)
@@ -164,13 +166,20 @@ def plain(value: Any, where: str) -> str:
     if value is None:
         return ""
     if not isinstance(value, str):
-        raise DataError(f"{where}: a name should be a text, it is {shown(value)}.")
+        raise DataError(
+            "E-FIELD-INVALID",
+            f"{where}: a name should be a text, it is {shown(value)}.",
+            where=where,
+            field="name",
+        )
     return " ".join(value.lower().split()).strip(" .,;")
 
 
 def _dict(value: Any, where: str) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise DataError(f"{where}: should be an object, it is {shown(value)}.")
+        raise DataError(
+            "E-ROW-INVALID", f"{where}: should be an object, it is {shown(value)}.", where=where
+        )
     return value
 
 
@@ -179,14 +188,24 @@ def _list(fields: dict[str, Any], key: str, where: str) -> list[Any]:
     if value is None:
         return []
     if not isinstance(value, list):
-        raise DataError(f"{where}: {key!r} should hold a list, it is {shown(value)}.")
+        raise DataError(
+            "E-FIELD-INVALID",
+            f"{where}: {key!r} should be a list, it is {shown(value)}.",
+            where=where,
+            field=key,
+        )
     return value
 
 
 def _number(fields: dict[str, Any], key: str, where: str) -> int:
     value = fields.get(key)
     if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < 1e9:
-        raise DataError(f"{where}: {key!r} should hold a number, it is {shown(value)}.")
+        raise DataError(
+            "E-FIELD-INVALID",
+            f"{where}: {key!r} should be a number, it is {shown(value)}.",
+            where=where,
+            field=key,
+        )
     return round(value)
 
 

@@ -83,7 +83,12 @@ def _text(value: Any, where: str) -> str:
     if value is None or (isinstance(value, float) and math.isnan(value)):  # pandas' null
         return ""
     if not isinstance(value, str):
-        raise DataError(f"{where}: a caption should be a text, it is {shown(value)}.")
+        raise DataError(
+            "E-FIELD-INVALID",
+            f"{where}: a caption should be a text, it is {shown(value)}.",
+            where=where,
+            field="caption",
+        )
     return encodable(value).strip()
 
 
@@ -97,7 +102,12 @@ def encodable(text: str) -> str:
 def _split(row: Row) -> str:
     value = row.fields.get(SPLIT)
     if not isinstance(value, str):
-        raise DataError(f"{row.where}: has no {SPLIT!r}; leave out the choice of a split.")
+        raise DataError(
+            "E-COLUMN-MISSING",
+            f"{row.where}: has no {SPLIT!r}; do not choose a split.",
+            where=row.where,
+            column=SPLIT,
+        )
     return value
 
 
@@ -107,7 +117,12 @@ def _ids(row: Row, number: int, count: int, options: CaptionOptions) -> list[str
     if isinstance(value, list) and len(value) == count:
         return [encodable(str(id)) for id in value]
     if isinstance(value, list | dict):
-        raise DataError(f"{row.where}: an id should be a text or a number, it is {shown(value)}.")
+        raise DataError(
+            "E-FIELD-INVALID",
+            f"{row.where}: an id should be a text or a number, it is {shown(value)}.",
+            where=row.where,
+            field="id",
+        )
     id = str(number) if value in (None, "") else encodable(str(value))
     return [id] if count == 1 else [f"{id}#{place}" for place in range(count)]
 
@@ -121,7 +136,12 @@ def _image(row: Row, options: CaptionOptions) -> ImageRef | None:
     if value in (None, ""):
         return None
     if not isinstance(value, str):
-        raise DataError(f"{row.where}: an image should be a path, it is {shown(value)}.")
+        raise DataError(
+            "E-FIELD-INVALID",
+            f"{row.where}: an image should be a path, it is {shown(value)}.",
+            where=row.where,
+            field="image",
+        )
     return ImageRef(with_prefix(encodable(value), options.image_prefix), _box(box, row.where))
 
 
@@ -131,7 +151,12 @@ def _box(value: Any, where: str) -> tuple[int, int, int, int] | None:
     whole = isinstance(value, list) and all(type(side) is int for side in value)
     if whole and len(value) == 4 and all(abs(side) < 2**31 for side in value):
         return (value[0], value[1], value[2], value[3])
-    raise DataError(f"{where}: the box {shown(value)} is not [x, y, width, height] in pixels.")
+    raise DataError(
+        "E-FIELD-INVALID",
+        f"{where}: the box {shown(value)} is not [x, y, width, height] in pixels.",
+        where=where,
+        field=BOX,
+    )
 
 
 def with_prefix(path: str, prefix: str) -> str:

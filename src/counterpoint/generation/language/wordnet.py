@@ -58,8 +58,10 @@ def find() -> WordNet | None:
             folder = Path(os.environ[name]) / below
             if not _complete(folder):
                 raise DataError(
+                    "E-WORDNET-MISSING",
                     f"{folder}: no WordNet (index.noun, data.noun, ...) is there; "
-                    f"correct {name} or unset it."
+                    f"correct {name} or unset it.",
+                    path=folder,
                 )
             return _open(folder)
     return _open(_USUAL) if _complete(_USUAL) else None
@@ -192,13 +194,19 @@ class WordNet:
                 with (self.folder / name).open("rb") as file:
                     self._maps[name] = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
             except (OSError, ValueError) as error:  # ValueError: the file is empty
-                raise DataError(f"{self.folder / name}: cannot be read: {error}.") from None
+                raise DataError(
+                    "E-FILE-UNREADABLE",
+                    f"{self.folder / name}: cannot be read: {error}.",
+                    path=self.folder / name,
+                ) from None
         return self._maps[name]
 
     def _broken(self, name: str) -> DataError:
         return DataError(
+            "E-FILE-MALFORMED",
             f"{self.folder / name}: not a file of WordNet as its manual describes it; install it "
-            "again, or point WNSEARCHDIR elsewhere."
+            "again, or point WNSEARCHDIR elsewhere.",
+            path=self.folder / name,
         )
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
-from counterpoint._util.errors import MissingExtraError, ModelError
+from counterpoint._util.errors import MissingExtraError
 from counterpoint._util.progress import Advance
 from counterpoint._util.store import Store, default_store, digest
 from counterpoint.generation.llm import sentences
@@ -224,7 +224,8 @@ class LanguageModel:
             if isinstance(reply, Reply):
                 self._keep(self._key(request), reply)
                 return form, reply
-        raise ModelError(str(reply))
+        assert not isinstance(reply, Reply)
+        raise reply
 
     def _body(self, form: Form, request: Request) -> dict[str, Any]:
         messages = [{"role": role, "content": content} for role, content in request.messages]

@@ -91,7 +91,9 @@ def names() -> tuple[str, ...]:
 def read_template(name: str) -> Template:
     """By a method's name."""
     if name not in names():
-        raise NotFoundError(did_you_mean("language model method", name, names()))
+        raise NotFoundError(
+            "E-METHOD-UNKNOWN", did_you_mean("language model method", name, names()), name=name
+        )
     file = resources.files(__package__).joinpath("templates", f"{name.removeprefix(PREFIX)}.toml")
     return parse_template(name, tomllib.loads(file.read_text(encoding="utf-8")))
 

@@ -44,7 +44,9 @@ def gather(path: Path, by: Sequence[str], seed: int) -> Negatives:
     """Read the file once; texts are not kept."""
     for name in by:
         if name not in GROUPING:
-            raise NotFoundError(did_you_mean("column to group by", name, GROUPING))
+            raise NotFoundError(
+                "E-COLUMN-UNKNOWN", did_you_mean("column to group by", name, GROUPING), name=name
+            )
     labels, keys, positives, refused = [], [np.zeros(0, dtype=np.uint64)], 0, 0
     for frame in read_pairs(path, refused=True):
         usable = frame.filter(pl.col("refused") == "")
@@ -99,7 +101,7 @@ def kept_pairs(
 
 
 def changed(path: Path) -> DataError:
-    return DataError(f"{path} has changed while it was read; start again.")
+    return DataError("E-FILE-CHANGED", f"{path} changed while it was read; start again.", path=path)
 
 
 def _with_scores(pairs: pl.DataFrame, scores: Mapping[str, np.ndarray]) -> pl.DataFrame:

@@ -160,7 +160,9 @@ def refine(
     """
     refuse_ending(out)
     if out.exists() and pairs.exists() and out.samefile(pairs):
-        raise DataError(f"{out} is the file to refine, of which much would be lost; name another.")
+        raise DataError(
+            "E-OUTPUT-IS-INPUT", f"{out} is the file to refine; name another -o.", path=out
+        )
     wanted = _wanted(settings)
     about, brought = read_about(pairs), read_scores(tables)
     negatives = gather(pairs, settings.by, settings.seed)
@@ -202,7 +204,9 @@ def _wanted(settings: Settings) -> list[Asked]:
     for one in wanted:
         if names.count(one.name) > 1:
             raise DataError(
-                f"two blind models are called {one.name!r}; give one another name: NAME={one.id}."
+                "E-NAME-REPEATED",
+                f"two blind models are called {one.name!r}; rename one of them: NAME={one.id}.",
+                name=one.name,
             )
     return wanted
 
@@ -230,8 +234,12 @@ def _scored(pairs: Path, source: Scores, total: int) -> np.ndarray:
     bad = int((~np.isfinite(found)).any(axis=1).sum())
     if bad:
         raise DataError(
+            "E-SCORE-MISSING",
             f"{pairs}: {bad:,} of {total:,} negatives have no finite score {source.name!r} for the "
-            "caption or the text; score them, or leave these scores out."
+            "caption or the text; score them, or do not use these scores.",
+            path=pairs,
+            name=source.name,
+            count=bad,
         )
     return found
 

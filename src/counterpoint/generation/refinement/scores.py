@@ -82,7 +82,10 @@ def read_scores(paths: Sequence[Path]) -> Tables:
         for name in names:
             if name in found:
                 raise DataError(
-                    f"{path}: the scores {shown(name)} are in {found[name][0]} as well."
+                    "E-NAME-REPEATED",
+                    f"{path}: the scores {shown(name)} are also in {found[name][0]}.",
+                    path=path,
+                    name=name,
                 )
             found[name] = (path, table)
     return found
@@ -99,12 +102,21 @@ def table_scores(name: str, tables: Tables) -> TableScores:
     try:
         values = table.select("text", value=pl.col(column).cast(pl.Float64)).unique()
     except pl.exceptions.PolarsError:
-        raise DataError(f"{path}: the scores {shown(name)} are not all numbers.") from None
+        raise DataError(
+            "E-SCORE-INVALID",
+            f"{path}: the scores {shown(name)} are not all numbers.",
+            path=path,
+            name=name,
+        ) from None
     twice = values.filter(pl.col("text").is_duplicated())["text"]
     if len(twice):
         raise DataError(
+            "E-SCORE-REPEATED",
             f"{path}: {twice.n_unique():,} texts have several scores {shown(name)}, "
-            f"for instance {shown(twice.min())}."
+            f"for instance {shown(twice.min())}.",
+            path=path,
+            name=name,
+            count=twice.n_unique(),
         )
     return TableScores(name, values)
 
@@ -204,7 +216,9 @@ def load_blind(wanted: Asked, options: LoadOptions) -> BlindScorer:
     model = load_model(wanted.id, options)
     if not isinstance(model, BlindScorer):
         raise ModelError(
+            "E-MODEL-UNSUITABLE",
             f"{wanted.id} does not score a text by itself; refine needs models that see no image "
-            "and no other text, such as length, format, grammar, plausible or lm:FOLDER."
+            "and no other text, such as length, format, grammar, plausible or lm:FOLDER.",
+            model=wanted.id,
         )
     return model

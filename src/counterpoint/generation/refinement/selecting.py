@@ -87,7 +87,11 @@ def cells(gaps: np.ndarray, bins: int = BINS, zero_bins: int = ZERO_BINS) -> np.
     size = np.abs(gaps)
     if not (size <= 1).all():  # NaN is not either
         bad = int((~(size <= 1)).any(axis=1).sum())
-        raise DataError(f"{bad:,} of {len(gaps):,} pairs have a gap outside [-1, 1] or none.")
+        raise DataError(
+            "E-GAP-INVALID",
+            f"{bad:,} of {len(gaps):,} pairs have a gap outside [-1, 1] or none.",
+            count=bad,
+        )
     count = np.where((gaps == 0).any(axis=1), zero_bins, bins)[:, None]
     numbers = np.minimum(np.floor(size * count) + 1, count)
     found: np.ndarray = (np.sign(gaps) * numbers).astype(np.int64)
