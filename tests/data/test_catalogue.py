@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 
 import pytest
+from errors import raises
 
-from counterpoint._util.errors import DataError, NotFoundError
+from counterpoint._util.errors import NotFoundError
 from counterpoint._util.untrusted import inside
 from counterpoint.benchmarks.registry import BENCHMARKS
 from counterpoint.data.files import data_root, presence
@@ -133,7 +134,7 @@ def test_a_sound_catalogue_is_read():
 
 
 def test_a_catalogue_that_is_no_toml_is_named():
-    with pytest.raises(DataError, match=r"mine\.toml: not valid TOML"):
+    with raises("E-CATALOGUE-INVALID", path="mine.toml"):
         read_catalogue("[sources", "mine.toml")
 
 
@@ -161,14 +162,14 @@ def test_a_catalogue_that_is_no_toml_is_named():
 )
 def test_what_is_wrong_is_said(old, new, problem):
     assert old in SOUND
-    with pytest.raises(DataError) as caught:
+    with raises("E-CATALOGUE-INVALID", path="mine.toml") as caught:
         read_catalogue(SOUND.replace(old, new), "mine.toml")
     assert problem in str(caught.value)
 
 
 def test_everything_that_is_wrong_is_said_at_once():
     text = SOUND.replace('what = "a"', "").replace('target = "a"', 'target = ".."')
-    with pytest.raises(DataError) as caught:
+    with raises("E-CATALOGUE-INVALID", path="mine.toml") as caught:
         read_catalogue(text.replace('["a"]', '["a", "z"]'), "mine.toml")
     for problem in ("'what' is missing", "'..' is not", "source 'z' does not exist"):
         assert problem in str(caught.value)
@@ -181,7 +182,7 @@ def test_everything_that_is_wrong_is_said_at_once():
     "name", ["../x", "a/../../x", "/etc/passwd", "..", "", ".", "a\\..\\x", "C:/x", "a\0b"]
 )
 def test_names_that_lead_elsewhere_are_refused(name, tmp_path):
-    with pytest.raises(DataError, match="it is refused"):
+    with raises("E-PATH-OUTSIDE", name=name, folder=tmp_path):
         inside(tmp_path, name)
 
 
