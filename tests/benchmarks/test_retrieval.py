@@ -15,7 +15,7 @@ from support import part, run_of
 from counterpoint._util.errors import DataError, NotFoundError
 from counterpoint.benchmarks import retrieval
 from counterpoint.benchmarks.registry import load_benchmark
-from counterpoint.benchmarks.word_order import Words
+from counterpoint.benchmarks.word_order import TaggedCaption
 from counterpoint.cases.table import Case, ImageRef
 from counterpoint.images.pictures import Picture
 from counterpoint.runs.results import rows
@@ -154,9 +154,9 @@ def test_captions_are_tagged_only_if_that_is_needed(
 ) -> None:
     asked = []
 
-    def read(captions: list[str], *, tagged: bool) -> list[Words]:
+    def read(captions: list[str], *, tagged: bool) -> list[TaggedCaption]:
         asked.append(tagged)
-        return [Words(c, c.split(), ["NN", "DT", "JJ"] * 3) for c in captions]
+        return [TaggedCaption(c, c.split(), ["NN", "DT", "JJ"] * 3) for c in captions]
 
     monkeypatch.setattr(retrieval, "read_words", read)
     write_split(tmp_path, 5, 5)

@@ -18,7 +18,7 @@ from support import FEW
 from counterpoint._util.errors import DataError, NotFoundError
 from counterpoint.benchmarks import aro
 from counterpoint.benchmarks.registry import load_benchmark
-from counterpoint.benchmarks.word_order import ORDER, SHUFFLES, TAGGED, Shuffler, Words, read_words
+from counterpoint.benchmarks.word_order import ORDER, SHUFFLES, TAGGED, Shuffler, TaggedCaption, read_words
 from counterpoint.cases.table import Cases, ImageRef, caption_case
 from counterpoint.evaluation.doctor import examine
 from counterpoint.evaluation.evaluating import evaluate, prepare
@@ -45,11 +45,11 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture(scope="module")
-def tagged() -> list[Words]:
+def tagged() -> list[TaggedCaption]:
     return list(read_words(CAPTIONS))
 
 
-def tokens_of(how: str, words: Words) -> list[str]:
+def tokens_of(how: str, words: TaggedCaption) -> list[str]:
     if how in TAGGED:
         return words.tokens
     return words.text.split(" ") if how == "all" else treebank(words.text)
@@ -70,7 +70,7 @@ def treebank(caption: str) -> list[str]:
 
 
 @pytest.mark.parametrize("how", SHUFFLES)
-def test_every_shuffle_is_a_permutation_of_its_tokens(how: str, tagged: list[Words]) -> None:
+def test_every_shuffle_is_a_permutation_of_its_tokens(how: str, tagged: list[TaggedCaption]) -> None:
     shuffler = Shuffler(3)
     for words in tagged:
         tokens = [token for token in tokens_of(how, words) if token.strip()]
@@ -78,12 +78,12 @@ def test_every_shuffle_is_a_permutation_of_its_tokens(how: str, tagged: list[Wor
 
 
 @pytest.mark.parametrize("how", SHUFFLES)
-def test_every_shuffle_changes_a_long_caption(how: str, tagged: list[Words]) -> None:
+def test_every_shuffle_changes_a_long_caption(how: str, tagged: list[TaggedCaption]) -> None:
     plain = " ".join(tokens_of(how, tagged[0]))
     assert SHUFFLES[how](Shuffler(3), tagged[0]) != plain
 
 
-def test_tags_are_those_of_nouns_and_adjectives(tagged: list[Words]) -> None:
+def test_tags_are_those_of_nouns_and_adjectives(tagged: list[TaggedCaption]) -> None:
     words = tagged[0]
     by_tag = {
         kind: [t for t, tag in zip(words.tokens, words.tags, strict=True) if tag in kinds]
@@ -97,7 +97,7 @@ TAGGED_WORDS = st.lists(
     st.tuples(st.sampled_from("abcdefgh"), st.sampled_from(["NN", "NNS", "JJ", "JJR", "DT", "IN"])),
     min_size=1,
     max_size=12,
-).map(lambda pairs: Words("", [word for word, _ in pairs], [tag for _, tag in pairs]))
+).map(lambda pairs: TaggedCaption("", [word for word, _ in pairs], [tag for _, tag in pairs]))
 
 
 def at(tokens: list[str], tags: list[str], kinds: tuple[str, ...]) -> list[str]:
@@ -106,7 +106,7 @@ def at(tokens: list[str], tags: list[str], kinds: tuple[str, ...]) -> list[str]:
 
 @FEW
 @given(TAGGED_WORDS, st.integers(0, 2**32 - 1))
-def test_nouns_stay_in_places_of_nouns_and_adjectives_in_theirs(words: Words, seed: int) -> None:
+def test_nouns_stay_in_places_of_nouns_and_adjectives_in_theirs(words: TaggedCaption, seed: int) -> None:
     tokens = Shuffler(seed).nouns_and_adjectives(words).split(" ")
     others = ("DT", "IN")
     assert at(tokens, words.tags, others) == at(words.tokens, words.tags, others)
@@ -117,7 +117,7 @@ def test_nouns_stay_in_places_of_nouns_and_adjectives_in_theirs(words: Words, se
 
 @FEW
 @given(TAGGED_WORDS, st.integers(0, 2**32 - 1))
-def test_other_words_leave_nouns_and_adjectives_where_they_are(words: Words, seed: int) -> None:
+def test_other_words_leave_nouns_and_adjectives_where_they_are(words: TaggedCaption, seed: int) -> None:
     tokens = Shuffler(seed).other_words(words).split(" ")
     kept = NOUNS + ADJECTIVES
     assert at(tokens, words.tags, kept) == at(words.tokens, words.tags, kept)
@@ -126,7 +126,7 @@ def test_other_words_leave_nouns_and_adjectives_where_they_are(words: Words, see
 
 LETTERS = st.text("abcdefgh", min_size=1, max_size=4)
 PLAIN = st.lists(LETTERS, min_size=1, max_size=14, unique=True).map(
-    lambda words: Words(" ".join(words), [], [])
+    lambda words: TaggedCaption(" ".join(words), [], [])
 )
 
 
@@ -136,7 +136,7 @@ def threes(tokens: list[str]) -> list[list[str]]:
 
 @FEW
 @given(PLAIN, st.integers(0, 2**32 - 1))
-def test_words_stay_in_their_trigram(words: Words, seed: int) -> None:
+def test_words_stay_in_their_trigram(words: TaggedCaption, seed: int) -> None:
     tokens = Shuffler(seed).within_trigrams(words).split(" ")
     before = words.text.split(" ")
     assert [sorted(three) for three in threes(tokens)] == [sorted(t) for t in threes(before)]
@@ -144,7 +144,7 @@ def test_words_stay_in_their_trigram(words: Words, seed: int) -> None:
 
 @FEW
 @given(PLAIN, st.integers(0, 2**32 - 1))
-def test_trigrams_stay_whole(words: Words, seed: int) -> None:
+def test_trigrams_stay_whole(words: TaggedCaption, seed: int) -> None:
     tokens = Shuffler(seed).trigrams(words).split(" ")
     left = threes(words.text.split(" "))
     while tokens:  # take whole trigrams off the front; a short one may stand anywhere
@@ -159,11 +159,11 @@ def test_trigrams_stay_whole(words: Words, seed: int) -> None:
 def test_trigrams_are_over_treebank_tokens() -> None:
     """The authors' tokens: quotes and clitics are apart, and so is a full stop inside."""
     for caption in CAPTIONS:
-        found = Shuffler(0).within_trigrams(Words(caption, [], []))
+        found = Shuffler(0).within_trigrams(TaggedCaption(caption, [], []))
         assert [sorted(three) for three in threes(found.split(" "))] == [
             sorted(three) for three in threes(treebank(caption))
         ]
-    shown = Shuffler(0).within_trigrams(Words("the owl's tree can't", [], []))
+    shown = Shuffler(0).within_trigrams(TaggedCaption("the owl's tree can't", [], []))
     assert sorted(shown.split()) == ["'s", "ca", "n't", "owl", "the", "tree"]
 
 

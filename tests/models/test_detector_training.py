@@ -24,9 +24,9 @@ from counterpoint.metrics import definitions
 from counterpoint.models.detector.adapter import (
     CONFIG,
     WEIGHTS,
-    Head,
-    Heads,
-    Saved,
+    LinearHead,
+    DetectorHeads,
+    SavedDetector,
     load,
     read,
     save,
@@ -34,7 +34,7 @@ from counterpoint.models.detector.adapter import (
 from counterpoint.models.detector.training import (
     Examples,
     Result,
-    Settings,
+    DetectorSettings,
     Split,
     fit,
     read_pairs,
@@ -46,7 +46,7 @@ from counterpoint.runs.results import rows
 from counterpoint.scoring.kinds import Work
 
 __all__ = ["families"]  # fixtures
-FAST = Settings(image_epochs=10, caption_epochs=10, learning_rate=0.05, batch=8)
+FAST = DetectorSettings(image_epochs=10, caption_epochs=10, learning_rate=0.05, batch=8)
 
 
 # --- training ----------------------------------------------------------------------------------
@@ -131,7 +131,7 @@ def examples(count: int, seed: int = 0, *, clue: float = 1.0) -> Examples:
 def test_a_step_is_adams_on_the_cross_entropy() -> None:
     side = examples(100)
     parts = split(side, 0.2, 0)
-    settings = Settings(batch=1000, learning_rate=0.01)
+    settings = DetectorSettings(batch=1000, learning_rate=0.01)
     head, epoch = fit(side, parts, 1, settings, lambda _: None)
     labels = side.labels[parts.train]
     slope = ((0.5 - labels)[:, None] * side.vectors[parts.train]).mean(axis=0)
@@ -145,7 +145,7 @@ def test_the_epoch_that_does_best_on_the_validation_part_is_kept() -> None:
     side = examples(200, clue=3)
     turned = side._replace(labels=np.where(np.arange(200) < 40, 1 - side.labels, side.labels))
     parts = Split(np.arange(40, 160), np.arange(40), np.arange(160, 200))
-    settings = Settings(batch=120, learning_rate=0.001)
+    settings = DetectorSettings(batch=120, learning_rate=0.001)
     late, epoch = fit(side, parts, 200, settings, lambda _: None)
     early, first = fit(turned, parts, 200, settings, lambda _: None)
     assert epoch > 1 and np.abs(late.weight).max() > 1.5 * np.abs(early.weight).max()
@@ -208,7 +208,7 @@ def test_images_that_cannot_be_read_are_left_out_and_told(tmp_path: Path) -> Non
 
 
 def test_few_steps_are_told(tmp_path: Path) -> None:
-    image, _ = trained(write_pairs(tmp_path), tmp_path / "out", settings=Settings())
+    image, _ = trained(write_pairs(tmp_path), tmp_path / "out", settings=DetectorSettings())
     [note] = image.notes
     assert "1 steps" in note and "--image-epochs" in note
 
@@ -271,7 +271,7 @@ def test_another_encoder_is_refused(tmp_path: Path) -> None:
 def test_damaged_folders_are_refused(tmp_path: Path) -> None:
     folder = tmp_path / "d"
     assert CONFIG in refused(NotFoundError, read, folder)
-    save(folder, Saved(HEADS, "lantern:a", "f", {"settings": {}}))
+    save(folder, SavedDetector(HEADS, "lantern:a", "f", {"settings": {}}))
     back = read(folder)
     assert (back.encoder, back.fingerprint, back.info) == ("lantern:a", "f", {"settings": {}})
     for one, two in zip(back.heads, HEADS, strict=True):
@@ -285,10 +285,10 @@ def test_damaged_folders_are_refused(tmp_path: Path) -> None:
     assert "format 2" in refused(ModelError, read, folder)
     (folder / CONFIG).write_text(good)
 
-    wrong = Head(np.ones((2, 2), np.float32), np.zeros(1, np.float32))
-    nan = Head(np.full(2, np.nan, np.float32), np.zeros(1, np.float32))
-    for heads, said in ((Heads(wrong, wrong), "shapes"), (Heads(nan, nan), "finite")):
-        save(folder, Saved(heads, "lantern:a", "f", {}))
+    wrong = LinearHead(np.ones((2, 2), np.float32), np.zeros(1, np.float32))
+    nan = LinearHead(np.full(2, np.nan, np.float32), np.zeros(1, np.float32))
+    for heads, said in ((DetectorHeads(wrong, wrong), "shapes"), (DetectorHeads(nan, nan), "finite")):
+        save(folder, SavedDetector(heads, "lantern:a", "f", {}))
         assert said in refused(ModelError, read, folder)
     (folder / WEIGHTS).write_bytes(b"nothing")
     assert WEIGHTS in refused(ModelError, read, folder)
@@ -296,7 +296,7 @@ def test_damaged_folders_are_refused(tmp_path: Path) -> None:
     assert WEIGHTS in refused(ModelError, read, folder)
     (tmp_path / "file").write_text("")
     assert "cannot be written" in refused(
-        ModelError, save, tmp_path / "file" / "d", Saved(HEADS, "lantern:a", "f", {})
+        ModelError, save, tmp_path / "file" / "d", SavedDetector(HEADS, "lantern:a", "f", {})
     )
 
 

@@ -21,7 +21,7 @@ from open_clip_models import CLIP, CONFIG, TEXT, WEIGHTS, save_model
 from counterpoint import evaluate
 from counterpoint._util.errors import ModelError
 from counterpoint.generation.images import diffusion
-from counterpoint.models.detector.adapter import Head, Heads, Saved, save as save_detector
+from counterpoint.models.detector.adapter import LinearHead, DetectorHeads, SavedDetector, save as save_detector
 from counterpoint.models.registry import LoadOptions, load_model
 
 dynamic: Any = pytest.importorskip("transformers.dynamic_module_utils")
@@ -129,8 +129,8 @@ def tower_of_a_checkpoint(folder: Path, marker: Path, monkeypatch: pytest.Monkey
 
 def detector(folder: Path, marker: Path, _: pytest.MonkeyPatch) -> str:
     encoder = f"open_clip:local-dir:{clip_folder(folder.with_name('encoder'), marker)}"
-    head = Head(np.zeros(16, dtype=np.float32), np.zeros(1, dtype=np.float32))
-    save_detector(folder, Saved(Heads(head, head), encoder, "any", {}))
+    head = LinearHead(np.zeros(16, dtype=np.float32), np.zeros(1, dtype=np.float32))
+    save_detector(folder, SavedDetector(DetectorHeads(head, head), encoder, "any", {}))
     return f"detector:{folder}"
 
 

@@ -19,8 +19,11 @@ def require(path: Path, benchmark: str) -> Path:
     """The path, if it is there; else an error that says how to get it."""
     if not path.exists():
         raise DataError(
+            "E-FILE-MISSING",
             f"{benchmark} needs {path}, which is not there; "
-            f"see `counterpoint data get {benchmark}`, or name another folder with --data."
+            f"see `counterpoint data get {benchmark}`, or name another folder with --data.",
+            path=path,
+            benchmark=benchmark,
         )
     return path
 
@@ -30,7 +33,9 @@ def opened(path: Path, benchmark: str) -> BinaryIO:
     try:
         return open_regular(require(path, benchmark))
     except OSError as error:
-        raise DataError(f"{path}: cannot be read: {reason(error)}.") from None
+        raise DataError(
+            "E-FILE-UNREADABLE", f"{path}: cannot be read: {reason(error)}.", path=path
+        ) from None
 
 
 def read_json(path: Path, benchmark: str) -> Any:
@@ -38,14 +43,16 @@ def read_json(path: Path, benchmark: str) -> Any:
         try:
             return parse_json(file.read(), path)
         except DataError as error:
-            raise DataError(f"{str(error).rstrip('.')}; get the file again.") from None
+            raise DataError(
+                error.code, f"{str(error).rstrip('.')}; get the file again.", **error.data
+            ) from None
 
 
 def json_rows(path: Path, benchmark: str) -> list[dict[str, Any]]:
     """A JSON list of objects."""
     rows = read_json(path, benchmark)
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-        raise DataError(f"{path}: should hold a list of objects.")
+        raise DataError("E-FILE-MALFORMED", f"{path}: should hold a list of objects.", path=path)
     return rows
 
 
@@ -56,7 +63,9 @@ def table_rows(path: Path, benchmark: str, separator: str = ",") -> Iterator[dic
         try:
             yield from csv.DictReader(file, delimiter=separator)
         except (csv.Error, UnicodeDecodeError) as error:
-            raise DataError(f"{path}: not a readable table: {shortened(error)}.") from None
+            raise DataError(
+                "E-FILE-MALFORMED", f"{path}: not a readable table: {shortened(error)}.", path=path
+            ) from None
 
 
 def text(row: dict[str, Any], key: str, where: str) -> str:
@@ -64,7 +73,12 @@ def text(row: dict[str, Any], key: str, where: str) -> str:
     value = row.get(key)
     if not isinstance(value, str) or not value.strip():
         found = "missing" if key not in row else shown(value)
-        raise DataError(f"{where}: {key!r} should hold a text, it is {found}.")
+        raise DataError(
+            "E-ROW-MALFORMED",
+            f"{where}: {key!r} should hold a text, it is {found}.",
+            where=where,
+            field=key,
+        )
     return value
 
 
@@ -76,7 +90,12 @@ def number(row: dict[str, Any], key: str, where: str) -> int:
             raise ValueError
         return round(float(value))
     except (TypeError, ValueError, OverflowError):  # the last of an infinite one
-        raise DataError(f"{where}: {key!r} should hold a number, it is {shown(value)}.") from None
+        raise DataError(
+            "E-ROW-MALFORMED",
+            f"{where}: {key!r} should hold a number, it is {shown(value)}.",
+            where=where,
+            field=key,
+        ) from None
 
 
 def label(text: str) -> str:
@@ -106,11 +125,17 @@ def named_rows(path: Path, benchmark: str) -> Iterator[tuple[str, dict[str, Any]
     """JSON objects with their ids: of an object, the keys; of a list, `id` or else the position."""
     found = read_json(path, benchmark)
     if not isinstance(found, dict | list):
-        raise DataError(f"{path}: should hold objects, in a list or by their ids.")
+        raise DataError(
+            "E-FILE-MALFORMED",
+            f"{path}: should hold objects, in a list or by their ids.",
+            path=path,
+        )
     for key, row in found.items() if isinstance(found, dict) else enumerate(found):
         if not isinstance(row, dict):
             raise DataError(
-                f"{path}: row {shortened(key)} should be an object, it is {shown(row)}."
+                "E-ROW-MALFORMED",
+                f"{path}: row {shortened(key)} should be an object, it is {shown(row)}.",
+                where=f"{path}: row {shortened(key)}",
             )
         own = None if isinstance(found, dict) else row.get("id")
         yield str(key if own is None else own), row
@@ -124,14 +149,20 @@ def jsonl_rows(path: Path, benchmark: str) -> Iterator[dict[str, Any]]:
                 continue
             row = parse_json(line, f"{path}: line {place}")
             if not isinstance(row, dict):
-                raise DataError(f"{path}: line {place}: not an object but {shown(row)}.")
+                raise DataError(
+                    "E-ROW-MALFORMED",
+                    f"{path}: line {place}: not an object but {shown(row)}.",
+                    where=f"{path}: line {place}",
+                )
             yield row
 
 
 def whole(row: dict[Any, Any], where: str) -> dict[str, str]:
     """A row of a table, if it has as many fields as the header."""
     if None in row or None in row.values():  # how csv marks fields too many and too few
-        raise DataError(f"{where}: has more or fewer fields than the header.")
+        raise DataError(
+            "E-ROW-MALFORMED", f"{where}: has more or fewer fields than the header.", where=where
+        )
     return row
 
 
@@ -162,7 +193,9 @@ def parquet_rows(
         table = pq.ParquetFile(path).read([*wanted, *(f"{name}.path" for name in named)])
     except (pa.ArrowException, OSError) as error:
         why = shortened(error).rstrip(". ")
-        raise DataError(f"{path}: not a readable Parquet file: {why}.") from None
+        raise DataError(
+            "E-FILE-MALFORMED", f"{path}: not a readable Parquet file: {why}.", path=path
+        ) from None
     for row in table.to_pylist():
         names = {name: (row.get(name) or {}).get("path") for name in named}
         yield {**row, **dict.fromkeys(images), **names}
@@ -174,13 +207,21 @@ def _check(path: Path, schema: Any, texts: Sequence[str], images: Sequence[str])
     missing = [name for name in (*texts, *images) if name not in schema.names]
     if missing:
         raise DataError(
-            f"{path}: has no column {missing[0]!r}, only {shortened(', '.join(schema.names))}."
+            "E-COLUMN-MISSING",
+            f"{path}: has no column {missing[0]!r}, only {shortened(', '.join(schema.names))}.",
+            path=path,
+            column=missing[0],
         )
     for name in images:
         kind = schema.field(name).type
         binary = pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
         if not binary and not _has_field(kind, "bytes"):
-            raise DataError(f"{path}: column {name!r} should hold images, it is {shortened(kind)}.")
+            raise DataError(
+                "E-COLUMN-INVALID",
+                f"{path}: column {name!r} should hold images, it is {shortened(kind)}.",
+                path=path,
+                column=name,
+            )
 
 
 def _has_field(kind: Any, name: str) -> bool:

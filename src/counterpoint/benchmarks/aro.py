@@ -100,7 +100,12 @@ def read_attribution(options: Options, benchmark: str) -> Iterator[Case]:
     for case, row, where in _read(options, "visual_genome_attribution.json", benchmark):
         pair = row.get("attributes")
         if not isinstance(pair, list) or len(pair) != 2 or not all(map(_is_text, pair)):
-            raise DataError(f"{where}: 'attributes' should hold two texts, it is {pair!r:.60}.")
+            raise DataError(
+                "E-ROW-MALFORMED",
+                f"{where}: 'attributes' should hold two texts, it is {pair!r:.60}.",
+                where=where,
+                field="attributes",
+            )
         yield _grouped(case, f"{pair[0]}_{pair[1]}")
 
 

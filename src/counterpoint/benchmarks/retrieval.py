@@ -68,7 +68,12 @@ def _choice(options: Options, name: str, known: Iterable[str]) -> str:
     chosen = options.text(name)
     names = [_PLAIN, *known]
     if chosen not in names:
-        raise NotFoundError(did_you_mean(f"shuffle of {name}", chosen, names))
+        raise NotFoundError(
+            "E-OPTION-INVALID",
+            did_you_mean(f"shuffle of {name}", chosen, names),
+            option=name,
+            value=chosen,
+        )
     return chosen
 
 

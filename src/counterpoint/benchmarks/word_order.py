@@ -46,7 +46,12 @@ def annotated_images(options: Options, name: str, benchmark: str) -> list[Annota
         where = f"{path}: row {number}"
         captions = row.get("caption")
         if not isinstance(captions, list) or not captions:
-            raise DataError(f"{where}: 'caption' should hold a list of texts.")
+            raise DataError(
+                "E-ROW-MALFORMED",
+                f"{where}: 'caption' should hold a list of texts.",
+                where=where,
+                field="caption",
+            )
         texts = [text({"caption": caption}, "caption", where) for caption in captions]
         found.append(Annotated(f"{name}/{text(row, 'image', where)}", texts))
     return found
@@ -56,7 +61,7 @@ _NOUNS: Final = {"NN", "NNS", "NNP", "NNPS"}
 _ADJECTIVES: Final = {"JJ", "JJR", "JJS"}
 
 
-class Words(NamedTuple):
+class TaggedCaption(NamedTuple):
     """A caption as spaCy's tokens and tags."""
 
     text: str
@@ -64,13 +69,13 @@ class Words(NamedTuple):
     tags: list[str]
 
 
-def read_words(captions: Iterable[str], *, tagged: bool = True) -> Iterator[Words]:
+def read_words(captions: Iterable[str], *, tagged: bool = True) -> Iterator[TaggedCaption]:
     """Captions as the shuffles take them; only some of these need tags, which cost time."""
     if not tagged:
-        yield from (Words(caption, [], []) for caption in captions)
+        yield from (TaggedCaption(caption, [], []) for caption in captions)
         return
     for doc in _tagger().pipe(captions, batch_size=256):
-        yield Words(doc.text, [token.text for token in doc], [token.tag_ for token in doc])
+        yield TaggedCaption(doc.text, [token.text for token in doc], [token.tag_ for token in doc])
 
 
 @cache
@@ -87,7 +92,7 @@ class Shuffler:
         self._words = np.random.RandomState(seed)
         self._trigrams = random.Random(seed)
 
-    def nouns_and_adjectives(self, words: Words) -> str:
+    def nouns_and_adjectives(self, words: TaggedCaption) -> str:
         """Nouns change places with nouns, adjectives with adjectives."""
         tokens = np.array(words.tokens)
         for kind in (_NOUNS, _ADJECTIVES):
@@ -95,7 +100,7 @@ class Shuffler:
             tokens[places] = self._words.permutation(tokens[places])
         return " ".join(tokens)
 
-    def other_words(self, words: Words) -> str:
+    def other_words(self, words: TaggedCaption) -> str:
         """Everything but nouns and adjectives changes places."""
         tokens = np.array(words.tokens)
         kept = _NOUNS | _ADJECTIVES
@@ -103,24 +108,24 @@ class Shuffler:
         tokens[places] = self._words.permutation(tokens[places])
         return " ".join(tokens)
 
-    def within_trigrams(self, words: Words) -> str:
+    def within_trigrams(self, words: TaggedCaption) -> str:
         """Each three words in a row change places among themselves."""
         trigrams = _trigrams(words.text)
         for trigram in trigrams:
             self._trigrams.shuffle(trigram)
         return _joined(trigrams)
 
-    def trigrams(self, words: Words) -> str:
+    def trigrams(self, words: TaggedCaption) -> str:
         """Threes of words change places, and stay as they are inside."""
         trigrams = _trigrams(words.text)
         self._trigrams.shuffle(trigrams)
         return _joined(trigrams)
 
-    def all_words(self, words: Words) -> str:
+    def all_words(self, words: TaggedCaption) -> str:
         return " ".join(self._words.permutation(words.text.split(" ")))
 
 
-SHUFFLES: Final[dict[str, Callable[[Shuffler, Words], str]]] = {
+SHUFFLES: Final[dict[str, Callable[[Shuffler, TaggedCaption], str]]] = {
     "nouns-adjectives": Shuffler.nouns_and_adjectives,
     "other-words": Shuffler.other_words,
     "within-trigrams": Shuffler.within_trigrams,

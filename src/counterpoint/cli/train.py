@@ -13,7 +13,7 @@ from rich.table import Table
 
 from counterpoint._util.progress import Bars
 from counterpoint.cli.console import AsJson, counted, errors, output, print_json
-from counterpoint.evaluation import MEAN_SCORES, Change, Outcome
+from counterpoint.evaluation import MEAN_SCORES, MetricChange, Outcome
 from counterpoint.metrics import (
     ALL,
     HEADINGS,
@@ -61,11 +61,11 @@ def print_outcome(found: Outcome, *, groups: bool = False) -> None:
         errors.print(f"note: {note}", style="yellow", soft_wrap=True)
 
 
-def is_shown(change: Change) -> bool:
+def is_shown(change: MetricChange) -> bool:
     return METRICS[change.metric].main or change.metric in MEAN_SCORES
 
 
-def _table(changes: Sequence[Change]) -> Table:
+def _table(changes: Sequence[MetricChange]) -> Table:
     table = Table(header_style="bold", box=box.SIMPLE_HEAD)
     table.padding, table.pad_edge = (0, 1, 0, 0), False
     table.add_column("benchmark", overflow="fold")
@@ -82,7 +82,7 @@ def _table(changes: Sequence[Change]) -> Table:
     return table
 
 
-def _cells(c: Change) -> tuple[str, ...]:
+def _cells(c: MetricChange) -> tuple[str, ...]:
     scale, digits = (100, 1) if METRICS[c.metric].unit == "share" else (1, 3)
 
     def side(value: float, low: float, high: float, ties: int) -> str:

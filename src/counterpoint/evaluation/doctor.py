@@ -126,7 +126,7 @@ _NAMED: Final = 5  # cases that are named of each defect
 
 
 @dataclass(frozen=True, slots=True)
-class Images:
+class ImageHealth:
     """The pictures a benchmark needs: how many, and what is wrong with some of them."""
 
     needed: int
@@ -143,7 +143,7 @@ class Defect:
 
 
 @dataclass(frozen=True, slots=True)
-class Blind:
+class BlindAccuracy:
     """What baselines that see no image get right in a group, as shares of its cases.
 
     `*_half` counts a tie as half right. `bow_ceiling` is the most that any bag of words can get,
@@ -171,10 +171,10 @@ class Health:
     expected: int | None
     absent: tuple[Absent, ...]  # of the published benchmark: not in the data
     damaged: tuple[Damage, ...]
-    images: Images
+    images: ImageHealth
     defects: tuple[Defect, ...]
     gaps: tuple[str, ...]  # numbers that are missing from the ids
-    blind: tuple[Blind, ...]
+    blind: tuple[BlindAccuracy, ...]
 
 
 def examine(
@@ -203,13 +203,13 @@ def examine(
     )
 
 
-def _look_at_images(cases: Cases, open_them: bool, progress: Progress) -> Images:
+def _look_at_images(cases: Cases, open_them: bool, progress: Progress) -> ImageHealth:
     fields = cases.frame["images"].explode().struct.unnest()
     paths = fields["path"].unique(maintain_order=True).to_list()
     paths = [path for path in paths if scheme_of(path).in_file]
     pictures = [Picture(ImageRef(path), cases.root) for path in paths]
     if not pictures:
-        return Images(0, {}, {}, 0)
+        return ImageHealth(0, {}, {}, 0)
     advance = progress.start("images", len(pictures))
 
     def look(picture: Picture) -> tuple[bool, str]:
@@ -228,7 +228,7 @@ def _look_at_images(cases: Cases, open_them: bool, progress: Progress) -> Images
     found = dict(zip(paths, in_threads(look, pictures), strict=True))
     missing = {path: why for path, (there, why) in found.items() if not there}
     unreadable = {path: why for path, (there, why) in found.items() if there and why}
-    return Images(len(paths), missing, unreadable, _cases_without(cases, missing | unreadable))
+    return ImageHealth(len(paths), missing, unreadable, _cases_without(cases, missing | unreadable))
 
 
 def _cases_without(cases: Cases, bad: dict[str, str]) -> int:
@@ -256,7 +256,7 @@ def _gaps(cases: Cases) -> Iterator[str]:
             yield from (f"{prefix}{number}" for number in absent)
 
 
-def _blind(known: Benchmark, cases: Cases) -> Iterator[Blind]:
+def _blind(known: Benchmark, cases: Cases) -> Iterator[BlindAccuracy]:
     """Baselines by group, over the cases with one image, whose captions compete."""
     chosen = cases.keep((cases.image_counts == 1) & ~gallery_rows(cases) & ~cases.of_texts())
     if not len(chosen):
@@ -268,7 +268,7 @@ def _blind(known: Benchmark, cases: Cases) -> Iterator[Blind]:
     same = _same_bag(chosen)
     for label, rows in members_in(chosen.frame, protocol).items():
         alike, n = int(same[rows].sum()), len(rows)
-        yield Blind(
+        yield BlindAccuracy(
             label,
             n,
             alike,

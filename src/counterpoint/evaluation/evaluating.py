@@ -58,9 +58,16 @@ def evaluate(
     models = [models] if isinstance(models, str) else _each_once(models)
     benchmarks = [benchmarks] if isinstance(benchmarks, str) else list(dict.fromkeys(benchmarks))
     if not models or not benchmarks:
-        raise CounterpointError("evaluate needs at least one model and one benchmark.")
+        raise CounterpointError(
+            "E-ARGUMENT-MISSING", "evaluate needs at least one model and one benchmark."
+        )
     if batch_size < 1 or (limit is not None and limit < 1):
-        raise CounterpointError("batch size and limit must be at least 1.")
+        raise CounterpointError(
+            "E-OPTION-INVALID",
+            "batch size and limit must be at least 1.",
+            batch_size=batch_size,
+            limit=limit,
+        )
     root = None if data is None else Path(data)
     found = {name: load_benchmark(name, root) for name in benchmarks}
     protocols = {
@@ -107,8 +114,10 @@ def _refuse_shared_names(names: Sequence[str]) -> None:
     for name in names:
         if names.count(name) > 1:
             raise CounterpointError(
+                "E-MODEL-REPEATED",
                 f"{names.count(name)} models are called {shortened(name)}, and each writes a run; "
-                "give every model a name of its own."
+                "give every model a name of its own.",
+                name=name,
             )
 
 

@@ -48,9 +48,18 @@ def read_wide(path: Path) -> pl.DataFrame | None:
     if not places or "score" in names:
         return None
     if id is None:
-        raise DataError(f"{path}: the scores {', '.join(places)} need a column case_id or id.")
+        raise DataError(
+            "E-COLUMN-MISSING",
+            f"{path}: the scores {', '.join(places)} need a column case_id or id.",
+            path=path,
+            column="case_id",
+        )
     if len(set(places.values())) < len(places):
-        raise DataError(f"{path}: two of the columns {', '.join(places)} are of the same pair.")
+        raise DataError(
+            "E-COLUMN-REPEATED",
+            f"{path}: two of the columns {', '.join(places)} are of the same pair.",
+            path=path,
+        )
     pieces = [
         table.select(
             case_id=pl.col(id).cast(pl.String()),
@@ -76,8 +85,12 @@ def _numbers(table: pl.DataFrame, name: str, id: str, path: Path) -> pl.Series:
     bad = table.filter(numbers.is_null() & table[name].is_not_null())
     if not bad.is_empty():
         raise DataError(
+            "E-SCORE-INVALID",
             f"{path}: {bad.height:,} rows have no number in the column {name}; the first: "
-            f"{id} {shown(bad[id][0])}, {shown(bad[name][0])}."
+            f"{id} {shown(bad[id][0])}, {shown(bad[name][0])}.",
+            path=path,
+            column=name,
+            count=bad.height,
         )
     return numbers
 
@@ -86,14 +99,24 @@ def _read_text(path: Path) -> pl.DataFrame:
     try:
         lines = path.read_text(encoding="utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"{path}: not a readable table: {error}.") from None
+        raise DataError(
+            "E-FILE-UNREADABLE", f"{path}: not a readable table: {error}.", path=path
+        ) from None
     rows = [_fields(line) for line in lines if line.strip()]
     if not rows or len(set(rows[0])) < len(rows[0]):
-        raise DataError(f"{path}: the first line should name the columns, each once.")
+        raise DataError(
+            "E-FILE-MALFORMED",
+            f"{path}: the first line should name the columns, each once.",
+            path=path,
+            line=1,
+        )
     for number, row in enumerate(rows, 1):
         if len(row) != len(rows[0]):
             raise DataError(
-                f"{path}: line {number} has {len(row)} fields and the header {len(rows[0])}."
+                "E-FILE-MALFORMED",
+                f"{path}: line {number} has {len(row)} fields and the header {len(rows[0])}.",
+                path=path,
+                line=number,
             )
     return pl.DataFrame(rows[1:], schema=_texts(rows[0]), orient="row")
 
@@ -157,21 +180,43 @@ def import_scores(
 
 def _scores(table: pl.DataFrame, cases: Cases, path: Path) -> np.ndarray:
     """The scores in the order of the cases' pairs."""
-    _refuse(table.filter(pl.any_horizontal(pl.all().is_null())), "lack a value", path)
-    _refuse(table.filter(~pl.col("score").is_finite()), "have a non-finite score", path)
+    _refuse(
+        table.filter(pl.any_horizontal(pl.all().is_null())), "E-VALUE-MISSING", "lack a value", path
+    )
+    _refuse(
+        table.filter(~pl.col("score").is_finite()),
+        "E-SCORE-NON-FINITE",
+        "have a non-finite score",
+        path,
+    )
     large = pl.col("score").abs() > float(np.finfo(np.float32).max)
-    _refuse(table.filter(large), "have a score too large to be kept", path)
+    _refuse(table.filter(large), "E-SCORE-TOO-LARGE", "have a score too large to be kept", path)
     rows = pl.DataFrame({"case_id": cases.ids}).with_row_index("row")
     placed = table.join(rows, on="case_id", how="left", maintain_order="left")
-    _refuse(placed.filter(pl.col("row").is_null()), "have a case_id that is not in it", path)
+    _refuse(
+        placed.filter(pl.col("row").is_null()),
+        "E-CASE-UNKNOWN",
+        "have a case_id that is not in it",
+        path,
+    )
     row = placed["row"].to_numpy()
     image, caption = placed["image"].to_numpy(), placed["caption"].to_numpy()
     k, m = cases.image_counts[row], cases.caption_counts[row]
     outside = (image < 0) | (image >= k) | (caption < 0) | (caption >= m)
-    _refuse(table.filter(pl.Series(outside)), "point outside the images or captions", path)
+    _refuse(
+        table.filter(pl.Series(outside)),
+        "E-PAIR-UNKNOWN",
+        "point outside the images or captions",
+        path,
+    )
     place = cases.pair_offsets[row] + image * m + caption
     counts = np.bincount(place, minlength=cases.pair_offsets[-1])
-    _refuse(table.filter(pl.Series(counts[place] > 1)), "name a pair more than once", path)
+    _refuse(
+        table.filter(pl.Series(counts[place] > 1)),
+        "E-PAIR-REPEATED",
+        "name a pair more than once",
+        path,
+    )
     if (counts == 0).any():
         raise _missing(cases, np.flatnonzero(counts == 0), path)
     scores = np.empty(len(counts), dtype=np.float32)
@@ -179,10 +224,15 @@ def _scores(table: pl.DataFrame, cases: Cases, path: Path) -> np.ndarray:
     return scores
 
 
-def _refuse(bad: pl.DataFrame, what: str, path: Path) -> None:
+def _refuse(bad: pl.DataFrame, code: str, what: str, path: Path) -> None:
     if not bad.is_empty():
         first = "; ".join(_shown(row) for row in bad.select(*COLUMNS).head(3).iter_rows())
-        raise DataError(f"{path}: {bad.height:,} rows {what}; the first: {first}.")
+        raise DataError(
+            code,
+            f"{path}: {bad.height:,} rows {what}; the first: {first}.",
+            path=path,
+            count=bad.height,
+        )
 
 
 def _missing(cases: Cases, places: np.ndarray, path: Path) -> DataError:
@@ -193,8 +243,11 @@ def _missing(cases: Cases, places: np.ndarray, path: Path) -> DataError:
         for row, place in zip(rows, places[:3], strict=True)
     ]
     return DataError(
+        "E-PAIR-MISSING",
         f"{path}: {len(places):,} of {starts[-1]:,} pairs are missing; the first: "
-        f"{'; '.join(named)}."
+        f"{'; '.join(named)}.",
+        path=path,
+        count=len(places),
     )
 
 

@@ -44,7 +44,11 @@ class Ensemble:
 
     def __init__(self, members: Sequence[Member]) -> None:
         if len(members) < 2:
-            raise ModelError(f"an ensemble needs two members or more, not {len(members)}.")
+            raise ModelError(
+                "E-MODEL-ID-INVALID",
+                f"an ensemble needs two members or more, not {len(members)}.",
+                count=len(members),
+            )
         self.members = tuple(members)
         parts = (member.model.fingerprint for member in self.members)
         self.fingerprint = digest("ensemble 1", *parts).hex()
@@ -145,7 +149,9 @@ def load(rest: str, options: LoadOptions) -> Ensemble:
     ids = split(rest)
     if "ensemble" in (id.partition(":")[0] for id in ids):
         raise ModelError(
-            f"ensemble:{rest}: an ensemble cannot be a member of another; name all members at once."
+            "E-MODEL-ID-INVALID",
+            f"ensemble:{rest}: an ensemble cannot be a member of another; name all members.",
+            model=f"ensemble:{rest}",
         )
     if len(ids) < 2:
         raise _too_few(rest)
@@ -164,9 +170,13 @@ def _too_few(rest: str) -> ModelError | NotFoundError:
         family, colon, _ = part.partition(":")
         if colon:
             return NotFoundError(
-                f"ensemble:{rest}: {did_you_mean('model', family, FAMILIES.names())}"
+                "E-MODEL-UNKNOWN",
+                f"ensemble:{rest}: {did_you_mean('model', family, FAMILIES.names())}",
+                name=family,
             )
     return ModelError(
+        "E-MODEL-ID-INVALID",
         f"ensemble:{rest}: two models or more are joined by '+', as in "
-        "ensemble:world:base+blind:length."
+        "ensemble:world:base+blind:length.",
+        model=f"ensemble:{rest}",
     )

@@ -75,8 +75,10 @@ def guarded(id: str, source: Path | str | None, options: LoadOptions) -> Iterato
 
 def _refusal(id: str, what: str) -> ModelError:
     return ModelError(
+        "E-CODE-REFUSED",
         f"{id}: {what}, which is not run; take it out to use the library's own classes, or let "
-        "`counterpoint eval --trust-remote-code` run it if you trust its authors."
+        "`counterpoint eval --trust-remote-code` run it if you trust its authors.",
+        model=id,
     )
 
 
@@ -110,10 +112,20 @@ def _fetched(repo: str) -> Path | None:
 def _read(id: str, path: Path) -> object:
     try:
         if path.stat().st_size > _LARGEST:
-            raise ModelError(f"{id}: {path.name} is too large for a config.")
+            raise ModelError(
+                "E-CONFIG-INVALID",
+                f"{id}: {path.name} is too large for a config.",
+                model=id,
+                path=path,
+            )
         return parse_json(path.read_bytes(), f"{id}: {shortened(path.name)}", ModelError)
     except OSError as error:
-        raise ModelError(f"{id}: {path}: cannot be read: {reason(error)}.") from None
+        raise ModelError(
+            "E-FILE-UNREADABLE",
+            f"{id}: {path}: cannot be read: {reason(error)}.",
+            model=id,
+            path=path,
+        ) from None
 
 
 def _code_in(config: object) -> str:
@@ -174,7 +186,7 @@ def _refuse(what: str) -> None:
     for loading in refused:
         loading.refused = what
     if refused:
-        raise ModelError(f"{what}, which is not run.")
+        raise ModelError("E-CODE-REFUSED", f"{what}, which is not run.")
 
 
 _PATIENCE: Final = 5.0  # seconds
@@ -193,9 +205,12 @@ def hub_or_cache(id: str, source: Path | str | None) -> Iterator[None]:
     if not before and not local and (why := _silence(library.ENDPOINT)):
         if not (Path(library.HF_HUB_CACHE) / _folder(str(source))).is_dir():
             raise ModelError(
+                "E-HUB-UNREACHABLE",
                 f"{id} cannot be fetched: {shortened(library.ENDPOINT)} does not answer ({why}), "
                 f"and {source} is not in the cache; run this again with a network, or give a "
-                "folder that holds the model."
+                "folder that holds the model.",
+                model=id,
+                source=str(source),
             )
         library.HF_HUB_OFFLINE = True
     try:

@@ -104,7 +104,11 @@ class LoadOptions:
 
     def __post_init__(self) -> None:
         if not is_device(self.device):
-            raise NotFoundError(f"no device is called {shown(self.device)}; use {DEVICES}.")
+            raise NotFoundError(
+                "E-DEVICE-UNKNOWN",
+                f"no device is called {shown(self.device)}; use {DEVICES}.",
+                name=self.device,
+            )
 
 
 def load_model(id: str, options: LoadOptions | None = None) -> Model:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from torch import Tensor
 
 from counterpoint._util.progress import Progress
-from counterpoint.evaluation import FILE, Outcome, evaluate, evaluate_outcome
-from counterpoint.models import LoadOptions, Place
-from counterpoint.models.openclip import OpenClip, Source
+from counterpoint.evaluation import OUTCOME_FILE, Outcome, evaluate, evaluate_outcome
+from counterpoint.models import LoadOptions, Runtime
+from counterpoint.models.openclip import OpenClip, OpenClipSource
 from counterpoint.training.model import open_start
 
 if TYPE_CHECKING:
@@ -55,8 +55,10 @@ class Judge:
         recipe, device = self.run.recipe, self.run.ranks.device.type
         fresh = open_start(recipe.model, device)
         fresh.model.load_state_dict(dict(state))
-        place = Place(LoadOptions(device))
-        return OpenClip(Source(recipe.name, recipe.name, None), fresh.model, fresh.tokenizer, place)
+        place = Runtime(LoadOptions(device))
+        return OpenClip(
+            OpenClipSource(recipe.name, recipe.name, None), fresh.model, fresh.tokenizer, place
+        )
 
     def _outcome(
         self, start: Evaluated, tuned: str | tuple[str, OpenClip], out: Path, store: Path | None
@@ -74,7 +76,7 @@ class Judge:
 
 def made(folder: Path, step: int) -> bool:
     """Whether the evaluation after `step` steps has come to its end."""
-    return (_place(folder, step) / FILE).is_file()
+    return (_place(folder, step) / OUTCOME_FILE).is_file()
 
 
 def _place(folder: Path, step: int) -> Path:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from counterpoint._util.errors import RunError
 from counterpoint._util.writing import whole_folder
-from counterpoint.evaluation import mixed
+from counterpoint.evaluation import mix_weights
 from counterpoint.models.openclip import fill_folder
 from counterpoint.training.building import Run
 from counterpoint.training.checkpoints import whole
@@ -36,7 +36,7 @@ def final_state(run: Run) -> dict[str, Tensor]:
     for name, value in own.items():
         parameters[name].copy_(value)
     for name, start in run.origin.items():
-        state[name] = mixed(start.to(state[name].device), state[name], run.recipe.wise)
+        state[name] = mix_weights(start.to(state[name].device), state[name], run.recipe.wise)
     return state
 
 

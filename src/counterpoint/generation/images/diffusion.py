@@ -33,7 +33,7 @@ from counterpoint.generation.images.backends import (
 from counterpoint.generation.registry import Refusal
 from counterpoint.models import (
     LoadOptions,
-    Place,
+    Runtime,
     fingerprint,
     guarded,
     hub_or_cache,
@@ -75,7 +75,7 @@ _LIBRARIES: Final = ("diffusers", "transformers")  # whose classes a pipeline ma
 
 def open_pipeline(model: str, device: str = "auto", precision: str = "auto") -> Opened:
     """Open a model in half precision on a GPU and in full on a CPU, unless told otherwise."""
-    place = Place(LoadOptions(device))
+    place = Runtime(LoadOptions(device))
     usual = "fp16" if place.device.startswith("cuda") else "fp32"
     chosen = usual if precision == "auto" else precision
     if chosen not in PRECISIONS:
@@ -235,7 +235,7 @@ class Opened:
 
     id: str
     pipeline: Any
-    place: Place
+    place: Runtime
     precision: str
     takes: Mapping[str, inspect.Parameter]
     fingerprint: str

@@ -24,7 +24,7 @@ from counterpoint.generation.llm import sentences
 from counterpoint.generation.llm.sentences import words
 from counterpoint.generation.llm.templates import Step, Template
 from counterpoint.generation.registry import Refusal
-from counterpoint.models.api import Answer, Endpoint, read_answer, read_endpoint
+from counterpoint.models.api import ChatAnswer, Endpoint, read_answer, read_endpoint
 
 if TYPE_CHECKING:
     from counterpoint.models.api import Client, Pause
@@ -98,7 +98,7 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class Reply(Answer):
+class Reply(ChatAnswer):
     """An answer that says whether it was cut off."""
 
     cut: bool = False

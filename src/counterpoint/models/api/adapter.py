@@ -28,15 +28,15 @@ from counterpoint._util.store import digest
 from counterpoint.cases import Cases
 from counterpoint.images import Picture
 from counterpoint.metrics import Overlong
-from counterpoint.models.api.answers import Answer, ask_choice, ask_yes, first_wins, yes_share
+from counterpoint.models.api.answers import ChatAnswer, ask_choice, ask_yes, first_wins, yes_share
 from counterpoint.models.api.client import (
     CHOICE,
     IMAGES,
     LOGPROBS,
+    ApiOptions,
+    ChatQuestion,
     Client,
-    Question,
     RequestError,
-    Settings,
     read_endpoint,
     read_settings,
 )
@@ -58,34 +58,34 @@ _REQUESTS: Final[tuple[tuple[str, dict[str, Any]], ...]] = (
 _CAPTIONS: Final = ("a red square", "two blue birds on a branch")
 
 
-class Found(NamedTuple):
+class ProbeAnswer(NamedTuple):
     """The way to ask that worked, and the answer to it."""
 
     mode: str
     request: dict[str, Any]
-    answer: Answer
+    answer: ChatAnswer
     readable: bool
 
 
-def probe(client: Client, name: str, settings: Settings) -> Found:
+def probe(client: Client, name: str, settings: ApiOptions) -> ProbeAnswer:
     """The first way of asking whose answer can be read, else the first that was answered at all.
 
     The image is as large as any that will be sent, so that its tokens are not too low an estimate.
     """
     image = data_url(_drawing(settings.side), settings)
-    answered: dict[str, Found] = {}
+    answered: dict[str, ProbeAnswer] = {}
     rejected: RequestError | None = None
     for mode, more in _REQUESTS:
         if settings.mode not in ("", mode) or (mode == LOGPROBS and mode in answered):
             continue
         request = {"model": name, **more}
         text = ask_yes(_CAPTIONS[0]) if mode == LOGPROBS else ask_choice(*_CAPTIONS)
-        [answer] = client.ask([Question("", text)], lambda _: image, request, _ATTEMPTS)
+        [answer] = client.ask([ChatQuestion("", text)], lambda _: image, request, _ATTEMPTS)
         if isinstance(answer, RequestError):
             rejected = answer
             continue
         value = yes_share(answer) if mode == LOGPROBS else first_wins(answer, *_CAPTIONS)
-        found = Found(mode, request, answer, value is not None)
+        found = ProbeAnswer(mode, request, answer, value is not None)
         if found.readable:
             return found
         answered.setdefault(mode, found)
@@ -93,12 +93,18 @@ def probe(client: Client, name: str, settings: Settings) -> Found:
         return answered[CHOICE]
     if LOGPROBS in answered:
         raise ModelError(
-            f"api:{name}: the endpoint gives no log probabilities of yes and no; use ?mode=choice."
+            "E-LOGPROBS-MISSING",
+            f"api:{name}: the endpoint gives no log probabilities of yes and no; use ?mode=choice.",
+            model=f"api:{name}",
         )
-    raise ModelError(f"{str(rejected).rstrip('.')}; perhaps the model takes no images.")
+    raise ModelError(
+        "E-REQUEST-REJECTED",
+        f"{str(rejected).rstrip('.')}; perhaps the model takes no images.",
+        model=f"api:{name}",
+    )
 
 
-def data_url(image: Image.Image, settings: Settings) -> str:
+def data_url(image: Image.Image, settings: ApiOptions) -> str:
     """The image, made smaller if it is too large, as it is sent."""
     small = image.copy()
     small.thumbnail((settings.side, settings.side), Image.Resampling.LANCZOS, reducing_gap=None)
@@ -119,7 +125,7 @@ try:
 except ImportError:
     raise MissingExtraError("api:...", "vlm") from None
 else:
-    from counterpoint.models.api.client import Client, Pause, Question, RequestError
+    from counterpoint.models.api.client import ChatQuestion, Client, Pause, RequestError
 
 _MIDPOINT: Final = 0.5
 
@@ -129,7 +135,7 @@ class _Api:
 
     requests_each = 1
 
-    def __init__(self, client: Client, settings: Settings, found: Found) -> None:
+    def __init__(self, client: Client, settings: ApiOptions, found: ProbeAnswer) -> None:
         self.client, self.settings, self.found = client, settings, found
         self.estimate, self.refused, self.unread, self.rejected = "", 0, 0, 0
         # A name may come to mean another model: what the endpoint says it runs goes in.
@@ -196,14 +202,14 @@ class _Api:
         price = self.client.endpoint.price
         return f", ${(tokens_in * price[0] + tokens_out * price[1]) / 1e6:,.2f}" if price else ""
 
-    def _ask(self, questions: Sequence[Question]) -> list[Answer | RequestError]:
+    def _ask(self, questions: Sequence[ChatQuestion]) -> list[ChatAnswer | RequestError]:
         return self.client.ask(questions, self._encode, self.found.request)
 
     def _encode(self, picture: Picture) -> str:
         return data_url(picture.open(), self.settings)
 
     def _counted(
-        self, answer: Answer | RequestError, read: Callable[[Answer], float | None]
+        self, answer: ChatAnswer | RequestError, read: Callable[[ChatAnswer], float | None]
     ) -> float | RequestError:
         if isinstance(answer, RequestError):
             self.rejected += 1
@@ -229,7 +235,7 @@ class ApiYes(_Api):
 
     def score_pairs(self, pictures: Sequence[Picture], captions: Sequence[str]) -> np.ndarray:
         pairs = zip(pictures, captions, strict=True)
-        answers = self._ask([Question(picture, ask_yes(caption)) for picture, caption in pairs])
+        answers = self._ask([ChatQuestion(picture, ask_yes(caption)) for picture, caption in pairs])
         return _scores([self._counted(answer, yes_share) for answer in answers])
 
 
@@ -243,7 +249,7 @@ class ApiChoice(_Api):
     ) -> np.ndarray:
         both = [*zip(pictures, firsts, seconds, strict=True)]
         orders = [order for p, a, b in both for order in ((p, a, b), (p, b, a))]
-        answers = self._ask([Question(p, ask_choice(a, b)) for p, a, b in orders])
+        answers = self._ask([ChatQuestion(p, ask_choice(a, b)) for p, a, b in orders])
         wins = [
             self._counted(answer, partial(first_wins, first=a, second=b))
             for answer, (_, a, b) in zip(answers, orders, strict=True)

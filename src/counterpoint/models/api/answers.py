@@ -20,7 +20,7 @@ _ANSWER: Final = re.compile(r"\b(?i:answer)\W*(?:is\W*)?([AB])\b(?!\s+\w)")
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ChatAnswer:
     """`first` holds the tokens that the first one might have been with their log probabilities, if
     the endpoint gives any."""
 
@@ -32,12 +32,12 @@ class Answer:
     model: str = ""
 
 
-def read_answer(data: Mapping[str, Any]) -> Answer:
+def read_answer(data: Mapping[str, Any]) -> ChatAnswer:
     """A chat completion. Raises ValueError and its like if it is none."""
     choice = data["choices"][0]
     message, usage = choice["message"], data.get("usage") or {}
     content = message.get("content")
-    return Answer(
+    return ChatAnswer(
         content if isinstance(content, str) else "",
         bool(message.get("refusal")) or choice.get("finish_reason") == "content_filter",
         _first_token((choice.get("logprobs") or {}).get("content") or ()),
@@ -61,7 +61,7 @@ def ask_yes(caption: str) -> str:
     return f"Does this figure show {_quoted(caption)}? Please answer yes or no."
 
 
-def yes_share(answer: Answer) -> float | None:
+def yes_share(answer: ChatAnswer) -> float | None:
     """P(yes) / (P(yes) + P(no)) for the first token; None if the answer is neither.
 
     Dividing takes away how much a model would rather begin in another way, which differs between
@@ -81,7 +81,7 @@ def ask_choice(first: str, second: str) -> str:
     return f"Which caption fits the image: A or B?\n{captions}\nPlease answer A or B."
 
 
-def first_wins(answer: Answer, first: str, second: str) -> float | None:
+def first_wins(answer: ChatAnswer, first: str, second: str) -> float | None:
     """1 if the answer is A, 0 if it is B; None if it is neither, or both."""
     text = _THOUGHT.sub("", answer.text).strip()
     if alone := _ALONE.fullmatch(text):

@@ -138,7 +138,11 @@ def load(rest: str, options: LoadOptions) -> Blind | BlindScorer:
 
         return load_text(name, where, options)
     if rest not in SCORERS:
-        raise NotFoundError(did_you_mean("blind model", rest, (*SCORERS, *TEXT_MODELS)))
+        raise NotFoundError(
+            "E-MODEL-UNKNOWN",
+            did_you_mean("blind model", rest, (*SCORERS, *TEXT_MODELS)),
+            name=rest,
+        )
     return SCORERS[rest]()
 
 
@@ -196,5 +200,9 @@ def load_random(rest: str, options: LoadOptions) -> RandomScorer:
     """`random`, or `random:SEED`."""
     del options
     if rest and not rest.isdecimal():
-        raise NotFoundError(f"random:{rest}: the seed must be a whole number, as in random:7.")
+        raise NotFoundError(
+            "E-MODEL-ID-INVALID",
+            f"random:{rest}: the seed must be a whole number, as in random:7.",
+            model=f"random:{rest}",
+        )
     return RandomScorer(int(rest or _SEED))

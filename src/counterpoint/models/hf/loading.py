@@ -24,7 +24,7 @@ from counterpoint._util.registry import did_you_mean
 from counterpoint._util.untrusted import shortened
 from counterpoint.models.hub import guarded, hub_or_cache
 from counterpoint.models.registry import LoadOptions
-from counterpoint.models.torch_models import Place, fingerprint, quiet
+from counterpoint.models.torch_models import Runtime, fingerprint, quiet
 
 # --- transformers as a library: what it says, what it shows, and what identifies its parts ------
 
@@ -77,7 +77,9 @@ def explained(id: str, what: str) -> Iterator[None]:
         if isinstance(error, ImportError) and not all(map(find_spec, _EXTRA)):
             raise MissingExtraError(id, "vlm") from None
         why = shortened(error).rstrip(".")
-        raise ModelError(f"{id} {what}: {type(error).__name__}: {why}.") from None
+        raise ModelError(
+            "E-MODEL-BROKEN", f"{id} {what}: {type(error).__name__}: {why}.", model=id
+        ) from None
 
 
 @contextlib.contextmanager
@@ -116,14 +118,14 @@ PROBES: Final = ("a", "two red birds sit on the long branch of a tall green tree
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class HfModel:
     """A model of transformers with its own tokenizer and image processor."""
 
     id: str
     model: Any
     tokenizer: Any
     processor: Any
-    place: Place
+    runtime: Runtime
     context_length: int | None
     fingerprint: str
 
@@ -133,7 +135,7 @@ class Opened:
 
     def stack(self, images: Sequence[Tensors]) -> Tensors:
         names = images[0]
-        return {n: torch.stack([i[n] for i in images]).to(self.place.device) for n in names}
+        return {n: torch.stack([i[n] for i in images]).to(self.runtime.device) for n in names}
 
     def tokens(self, captions: Sequence[str]) -> Tensors:
         sees_padding = self.model.config.model_type in _SEES_PADDING
@@ -146,11 +148,11 @@ class Opened:
             return_tensors="pt",
         )
         names = ("input_ids",) if sees_padding else ("input_ids", "attention_mask")
-        return {name: found[name].to(self.place.device) for name in names}
+        return {name: found[name].to(self.runtime.device) for name in names}
 
     def describe(self) -> dict[str, Any]:
         return {
-            **self.place.describe(self.model),
+            **self.runtime.describe(self.model),
             "class": type(self.model).__name__,
             "context_length": self.context_length,
             "tokenizer": type(self.tokenizer).__name__,
@@ -166,13 +168,13 @@ def open_model(
     options: LoadOptions,
     classes: Mapping[str, tuple[str, str]],
     needed: tuple[str, ...] = ("",),
-) -> Opened:
+) -> HfModel:
     """Open a folder or a repository whose model type is one of `classes`.
 
     For each type, `classes` has a class and its module that reads captions. Only weights whose
     names begin with one of `needed` are used, and all of these have to be there.
     """
-    id, place = f"{family}:{rest}", Place(options)
+    id, runtime = f"{family}:{rest}", Runtime(options)
     source = str(Path(rest).expanduser()) if rest.startswith("~") else rest
     trust = options.trust_remote_code
     said = _read_config(id, source)
@@ -181,10 +183,12 @@ def open_model(
     readers: tuple[Any, ...] = (transformers.AutoTokenizer, transformers.AutoImageProcessor)
     with hub_or_cache(id, source), guarded(id, source, options):
         if kind not in classes and not (trust and said.get("auto_map")):
-            raise ModelError(_misfit(id, rest, kind, classes))
+            raise ModelError(
+                "E-MODEL-UNSUITABLE", _misfit(id, rest, kind, classes), model=id, type=kind
+            )
         shown = not Path(source).is_dir()
         with explained(id, "has weights that cannot be loaded"), bars(shown=shown):
-            model = _weights(id, source, name, needed, trust).to(place.device)
+            model = _weights(id, source, name, needed, trust).to(runtime.device)
         with explained(id, "has no tokenizer that can be loaded"):
             tokenizer = readers[0].from_pretrained(source, trust_remote_code=trust)
         with explained(id, "has no image processor that can be loaded"):
@@ -193,9 +197,9 @@ def open_model(
     tokenizer.padding_side = tokenizer.truncation_side = "right"
     context = _context_length(id, tokenizer, model.get_submodule(text_tower))
     config = as_text(model.config.to_dict())  # some of it is read while running
-    identity = (config, context, *reading_identity(tokenizer, processor), place.precision)
+    identity = (config, context, *reading_identity(tokenizer, processor), runtime.precision)
     digest = fingerprint(model, family, *identity)
-    return Opened(id, model, tokenizer, processor, place, context, digest)
+    return HfModel(id, model, tokenizer, processor, runtime, context, digest)
 
 
 def _weights(id: str, source: str, name: str, needed: tuple[str, ...], trust: bool) -> Any:
@@ -208,8 +212,12 @@ def _weights(id: str, source: str, name: str, needed: tuple[str, ...], trust: bo
     missing = sorted(key for key in report["missing_keys"] if key.startswith(needed))
     if missing:
         raise ModelError(
+            "E-WEIGHTS-MISSING",
             f"{id}: its weights, of {model.config.architectures}, lack {len(missing)} tensors of "
-            f"{type(model).__name__}, for instance {missing[0]}; use another head or model."
+            f"{type(model).__name__}, for instance {missing[0]}; use another head or model.",
+            model=id,
+            count=len(missing),
+            first=missing[0],
         )
     for part, _ in list(model.named_children()):
         if not f"{part}.".startswith(needed):
@@ -224,9 +232,18 @@ def _read_config(id: str, source: str) -> dict[str, Any]:
     folder = Path(source)
     looks_local = folder.is_absolute() or source.startswith((".", "~")) or source.count("/") != 1
     if not source or (looks_local and not folder.is_dir()):
-        raise NotFoundError(f"{id}: no such folder, nor a repository's name (ORG/REPO).")
+        raise NotFoundError(
+            "E-MODEL-MISSING",
+            f"{id}: no such folder, nor a repository's name (ORG/REPO).",
+            model=id,
+        )
     if folder.is_dir() and not (folder / "config.json").is_file():
-        raise ModelError(f"{id}: the folder has no config.json, as models of transformers have.")
+        raise ModelError(
+            "E-CONFIG-MISSING",
+            f"{id}: the folder has no config.json, as models of transformers have.",
+            model=id,
+            path=folder / "config.json",
+        )
     what = "is no folder here, and cannot be had from the hub"
     with hub_or_cache(id, source), explained(id, what):
         config: dict[str, Any] = transformers.PretrainedConfig.get_config_dict(source)[0]
@@ -253,8 +270,10 @@ def _context_length(id: str, tokenizer: Any, tower: torch.nn.Module) -> int | No
     # transformers makes up a tokenizer of a few tokens where a folder has none.
     if not words / 2 <= tokenizer.vocab_size <= words:
         raise ModelError(
+            "E-TOKENIZER-MISMATCH",
             f"{id}: its tokenizer has {tokenizer.vocab_size} tokens and its text tower {words}; "
-            "put the model's own tokenizer beside its weights."
+            "put the model's own tokenizer beside its weights.",
+            model=id,
         )
     # RoBERTa numbers its positions from after the padding token's.
     places = [

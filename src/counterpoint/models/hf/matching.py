@@ -12,7 +12,7 @@ from counterpoint.images import Picture
 from counterpoint.models.hf.dual import HfDual
 from counterpoint.models.hf.loading import (
     PROBES,
-    Opened,
+    HfModel,
     Tensors,
     explained,
     open_model,
@@ -101,14 +101,14 @@ class PairModel:
     `compare` takes images, each caption's place among them, and the captions.
     """
 
-    def __init__(self, opened: Opened, compare: Compare) -> None:
+    def __init__(self, opened: HfModel, compare: Compare) -> None:
         self.opened, self.compare, self.fingerprint = opened, compare, opened.fingerprint
 
     @memory_errors
     def score_pairs(self, pictures: Sequence[Picture], captions: Sequence[str]) -> np.ndarray:
         images, places = once(pictures)
         pixels = list(in_threads(lambda picture: self.opened.preprocess(picture.open()), images))
-        with self.opened.place.running():
+        with self.opened.runtime.running():
             return self.compare(self.opened.stack(pixels), places, captions)
 
     def describe(self) -> Mapping[str, Any]:
@@ -116,7 +116,7 @@ class PairModel:
 
     def tried(self) -> PairModel:
         """Itself, if it runs."""
-        with explained(self.opened.id, "does not run"), self.opened.place.running():
+        with explained(self.opened.id, "does not run"), self.opened.runtime.running():
             pixels = [self.opened.preprocess(image) for image in probe_images()]
             self.compare(self.opened.stack(pixels), [0, 1], PROBES)
         return self
@@ -162,7 +162,7 @@ def load_itc(rest: str, options: LoadOptions) -> HfDual | PairModel:
     return PairModel(opened, compare).tried()
 
 
-def _open(family: str, rest: str, options: LoadOptions) -> tuple[Opened, Blip]:
+def _open(family: str, rest: str, options: LoadOptions) -> tuple[HfModel, Blip]:
     opened = open_model(family, rest, options, _CLASSES)
     parts = Blip if opened.model.config.model_type == "blip" else Blip2
     return opened, parts(opened.model)

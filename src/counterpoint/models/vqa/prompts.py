@@ -185,7 +185,9 @@ class Prompts:
         ids = given["input_ids"][0]
         answer = self.answer(caption)
         if ids[len(ids) - len(answer) :].tolist() != answer:
-            raise ModelError("the caption's tokens cannot be found in the prompt.")
+            raise ModelError(
+                "E-TEMPLATE-UNSUITABLE", "the caption's tokens cannot be found in the prompt."
+            )
         return Prompt(given, self._cut(ids, len(answer)), self._wanted(len(ids), answer))
 
     def suffix(self, caption: str) -> Suffix:
@@ -233,7 +235,10 @@ class Prompts:
         for word in sorted(self.reserved):
             if word in caption:
                 raise ModelError(
-                    f"the caption {caption!r} holds {word}, the model's own image token."
+                    "E-CAPTION-REJECTED",
+                    f"the caption {caption!r} holds {word}, the model's own image token.",
+                    caption=caption,
+                    token=word,
                 )
         if self.answers and self.both_ways:
             ids = self._encode(caption)
@@ -283,7 +288,9 @@ class Prompts:
             chat, tokenize=False, add_generation_prompt=not self.answers
         )
         if _MARK not in rendered:
-            raise ModelError("the model's chat template leaves out what it is given.")
+            raise ModelError(
+                "E-TEMPLATE-UNSUITABLE", "the model's chat template leaves out what it is given."
+            )
         return rendered[: rendered.index(_MARK) + len(_MARK)] if self.answers else rendered
 
 

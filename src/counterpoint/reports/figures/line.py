@@ -68,16 +68,16 @@ def place_of(run: Run) -> tuple[Ends, float] | None:
 
 
 def _drawn(ends: Ends, alphas: dict[float, str], numbers: Sequence[Number]) -> Made:
-    from counterpoint.evaluation import Key, panels
+    from counterpoint.evaluation import CurveKey, line_panels
 
     along = {
         alpha: [_row(n) for n in numbers if n.model == label and n.group == ALL]
         for alpha, label in sorted(alphas.items())
     }
     lines = []
-    for panel in panels(along):
+    for panel in line_panels(along):
         for key in panel.ys:
-            x = Key(key.benchmark, panel.x) if isinstance(panel.x, str) else panel.x
+            x = CurveKey(key.benchmark, panel.x) if isinstance(panel.x, str) else panel.x
             said = "alpha" if x is None else _said(x, panel.x)
             lines += [(said, *key, *values) for values in _points(along, x, key)]
     if not lines:
