@@ -47,7 +47,7 @@ def test_deep_nesting_takes_no_memory(tmp_path: Path, opening: str) -> None:
 @pytest.mark.parametrize("read", [read_sizes, lambda path: list(read_graphs(path))])
 def test_scene_graphs_are_bounded_too(tmp_path: Path, read: Any) -> None:
     (tmp_path / "a.json").write_text("[" * 40_000)
-    with raises("E-FILE-MALFORMED"):
+    with raises("E-JSON-INVALID"):
         read(tmp_path / "a.json")
 
 
@@ -94,7 +94,7 @@ def test_blocks_of_any_size_give_the_same(
         patch.setattr(json_stream, "DEPTH", depth([value]))
         assert list(json_items(path, "item")) == [value]
         patch.setattr(json_stream, "DEPTH", depth([value]) - 1)
-        with raises("E-FILE-MALFORMED"):
+        with raises("E-JSON-INVALID"):
             list(json_items(path, "item"))
 
 

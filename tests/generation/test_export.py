@@ -227,7 +227,7 @@ def test_where_images_are_said_to_be(tmp_path: Path):
     moved = ImagePaths.of(file, tmp_path / "out", root=tmp_path)
     assert moved.image("coco/1.jpg") == "data/coco/1.jpg"
     assert moved.text_image("made/1.png") == "pairs/made/1.png"
-    with raises("E-IMAGE-OUTSIDE"):
+    with raises("E-PATH-OUTSIDE"):
         ImagePaths.of(file, tmp_path, root=tmp_path / "dat").image("coco/1.jpg")
 
 
@@ -285,7 +285,7 @@ def test_negclips_table(tmp_path: Path, ending: str, separator: str):
 
 
 def test_an_ending_that_is_none(tmp_path: Path):
-    with raises("E-FILE-ENDING", path=tmp_path / "t.txt"):
+    with raises("E-FILE-FORMAT", path=tmp_path / "t.txt"):
         export_training(three(tmp_path), tmp_path / "t.txt", Counter())
 
 
@@ -463,4 +463,4 @@ def test_the_command(tmp_path: Path):
     status, said = run(str(tmp_path / "gone"), "--as", "benchmark", "-o", "b.parquet")
     assert status == 1 and "[E-FILE-MISSING]" in said
     status, said = run(*files, "--as", "benchmark", "-o", str(tmp_path / "b.jsonl"))
-    assert status == 1 and "[E-FILE-ENDING]" in said
+    assert status == 1 and "[E-FILE-FORMAT]" in said

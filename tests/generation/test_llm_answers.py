@@ -19,8 +19,8 @@ from counterpoint.generation.llm.sentences import (
     judge,
     words,
 )
-from counterpoint.generation.llm.templates import Change, read_template
-from counterpoint.generation.registry import Refusal
+from counterpoint.generation.llm.templates import ChangeLimit, read_template
+from counterpoint.generation.registry import Rejection
 
 CAPTION = "A cat resting on a laptop next to a person."
 WORDS = st.lists(st.sampled_from(["a", "b", "c", "dog", "cat"]), max_size=7)
@@ -197,12 +197,12 @@ LINES = {
 @pytest.mark.parametrize("text", LINES)
 def test_an_answer_is_one_line(text: str) -> None:
     found = answered(text, "New sentence")
-    assert (found.reason if isinstance(found, Refusal) else found) == LINES[text]
+    assert (found.reason if isinstance(found, Rejection) else found) == LINES[text]
 
 
 def test_without_a_label_an_answer_is_its_only_line() -> None:
     assert answered(" A dog. ", "") == "A dog."
-    assert answered("Sure:\nA dog.", "") == Refusal(sentences.EXTRA_LINES)
+    assert answered("Sure:\nA dog.", "") == Rejection(sentences.EXTRA_LINES)
     assert answered("Nothing on a table", "") == "Nothing on a table"
 
 
@@ -225,7 +225,7 @@ SWAPPED = {
 
 @pytest.mark.parametrize("text", SWAPPED)
 def test_a_swap_is_three_lines(text: str) -> None:
-    assert swapped(text, CAPTION, "New sentence") == Refusal(SWAPPED[text])
+    assert swapped(text, CAPTION, "New sentence") == Rejection(SWAPPED[text])
 
 
 # --- concepts ----------------------------------------------------------------------------------
@@ -234,10 +234,10 @@ def test_a_swap_is_three_lines(text: str) -> None:
 def test_what_is_located_must_be_in_the_caption() -> None:
     assert located("Things: cat, Laptop, dog, cat", CAPTION, "Things") == ["cat", "Laptop"]
     assert located('Things: ["cat", "person"].', CAPTION, "Things") == ["cat", "person"]
-    assert located("Things: lap", CAPTION, "Things") == Refusal(sentences.NOT_IN_CAPTION)
-    assert located("Things: none", CAPTION, "Things") == Refusal(sentences.NOTHING_LOCATED)
-    assert located("Things: ", CAPTION, "Things") == Refusal(sentences.NOTHING_LOCATED)
-    assert located("Things: []", CAPTION, "Things") == Refusal(sentences.NOTHING_LOCATED)
+    assert located("Things: lap", CAPTION, "Things") == Rejection(sentences.NOT_IN_CAPTION)
+    assert located("Things: none", CAPTION, "Things") == Rejection(sentences.NOTHING_LOCATED)
+    assert located("Things: ", CAPTION, "Things") == Rejection(sentences.NOTHING_LOCATED)
+    assert located("Things: []", CAPTION, "Things") == Rejection(sentences.NOTHING_LOCATED)
     assert listed("next to, on") == ["next to", "on"]
 
 
@@ -263,7 +263,7 @@ PROPOSED = {
 def test_a_new_concept_is_new(said: str) -> None:
     step = read_template("llm/replace-obj").steps[1]
     found = proposed(f"New thing: {said}", CAPTION, "laptop", step)
-    assert (found.reason if isinstance(found, Refusal) else found) == PROPOSED[said]
+    assert (found.reason if isinstance(found, Rejection) else found) == PROPOSED[said]
 
 
 # --- sentences ---------------------------------------------------------------------------------
@@ -286,18 +286,20 @@ JUDGED = {
 
 @pytest.mark.parametrize("text", JUDGED)
 def test_a_sentence_is_a_small_change(text: str) -> None:
-    found = judge(CAPTION, text, Change("words", 4, 0.4))
+    found = judge(CAPTION, text, ChangeLimit("words", 4, 0.4))
     assert (found.reason if found else None) == JUDGED[text]
 
 
 def test_how_much_may_change_grows_with_the_caption() -> None:
     long = " ".join(f"word{n}" for n in range(20))
     other = long.replace("word1 ", "x ").replace("word3 ", "x ").replace("word5 ", "x ")
-    assert judge(long, other, Change("words", 2, 0.15)) is None
-    assert judge(long, other, Change("words", 2, 0.14)) == Refusal(sentences.CHANGED_TOO_MUCH)
+    assert judge(long, other, ChangeLimit("words", 2, 0.15)) is None
+    assert judge(long, other, ChangeLimit("words", 2, 0.14)) == Rejection(
+        sentences.CHANGED_TOO_MUCH
+    )
     backwards = " ".join(reversed(long.split()))
-    assert judge(long, backwards, Change("bag", 0, 0.0)) is None
-    assert judge(long, backwards + " x", Change("bag", 0, 0.0)) is not None
+    assert judge(long, backwards, ChangeLimit("bag", 0, 0.0)) is None
+    assert judge(long, backwards + " x", ChangeLimit("bag", 0, 0.0)) is not None
 
 
 @pytest.mark.parametrize(
@@ -326,7 +328,7 @@ def test_any_two_texts_can_be_judged(caption: str, said: str) -> None:
     text = in_format_of(caption, said)
     assert in_format_of(caption, text) == text or '"' in caption or said.startswith(("'", '"'))
     if caption.strip():
-        found = judge(caption, text, Change("words", 1, 0.2))
+        found = judge(caption, text, ChangeLimit("words", 1, 0.2))
         assert (found is None) <= (words(text) != words(caption) and words(text) != [])
 
 

@@ -23,7 +23,7 @@ from counterpoint.generation.llm.templates import (
     parse_template,
     read_template,
 )
-from counterpoint.generation.registry import Refusal
+from counterpoint.generation.registry import Rejection
 
 NAMES = names()
 STEPS = [(name, step) for name in NAMES for step in read_template(name).steps]
@@ -74,7 +74,7 @@ def test_every_shot_is_an_answer_that_would_be_taken(name: str, step: Step, shot
     if step.answer == "list":
         found = located(shot.answer, shot.caption, step.label)
         nothing = shot.answer.endswith("none")
-        assert found == Refusal(sentences.NOTHING_LOCATED) if nothing else len(found) >= 2
+        assert found == Rejection(sentences.NOTHING_LOCATED) if nothing else len(found) >= 2
         return
     if step.answer == "concept":
         new = proposed(shot.answer, shot.caption, shot.chosen, step)
@@ -83,7 +83,7 @@ def test_every_shot_is_an_answer_that_would_be_taken(name: str, step: Step, shot
     read = swapped(shot.answer, shot.caption, step.label)
     sentence = read if step.answer == "swap" else answered(shot.answer, step.label)
     if shot.answer.endswith("No"):
-        assert sentence == Refusal(sentences.ANSWERED_NO)
+        assert sentence == Rejection(sentences.ANSWERED_NO)
         return
     assert isinstance(sentence, str) and in_format_of(shot.caption, sentence) == sentence
     assert judge(shot.caption, sentence, template.change) is None

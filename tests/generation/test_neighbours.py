@@ -149,7 +149,7 @@ def test_a_model_without_vectors_is_refused():
 
 
 def test_the_result_is_parquet(tmp_path):
-    with raises("E-FILE-ENDING"):
+    with raises("E-FILE-FORMAT"):
         write_neighbours(tmp_path / "n.csv", pl.DataFrame(schema=SCHEMA), {})
 
 

@@ -109,7 +109,7 @@ def test_a_file_appears_whole_or_not_at_all(tmp_path: Path) -> None:
 
 
 def test_other_files_are_refused(tmp_path: Path) -> None:
-    with raises("E-FILE-ENDING", path=tmp_path / "p.csv"):
+    with raises("E-FILE-FORMAT", path=tmp_path / "p.csv"):
         write_pairs(tmp_path / "p.csv", [], {})
     with raises("E-FILE-MISSING", path=tmp_path / "none.parquet"):
         list(read_pairs(tmp_path / "none.parquet"))

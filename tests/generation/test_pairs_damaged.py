@@ -20,11 +20,11 @@ from counterpoint.cases.table import ImageRef
 from counterpoint.generation.export.benchmark import export_benchmark
 from counterpoint.generation.export.hub import export_hub
 from counterpoint.generation.export.training import export_training
-from counterpoint.generation.images.backends import Settings as ImageSettings
+from counterpoint.generation.images.backends import DrawSettings
 from counterpoint.generation.images.candidates import make_images
 from counterpoint.generation.images.world import WorldBackend
 from counterpoint.generation.pairs import Pair, read_about, read_pairs, tabulate, write_pairs
-from counterpoint.generation.refinement.refining import Settings, refine
+from counterpoint.generation.refinement.refining import RefineSettings, refine
 from counterpoint.scoring.kinds import Work
 
 SCENE = "world:0.508;small,orange,solid,triangle,0.519,0.505;large,yellow,dotted,heart,0.843,0.817"
@@ -39,11 +39,11 @@ def frame() -> pl.DataFrame:
 
 def _refine(pairs: Path, out: Path) -> None:
     with Store(out.parent / "store") as store:
-        refine(pairs, out, Settings(("length",)), Work(store, 8, Quiet()))
+        refine(pairs, out, RefineSettings(("length",)), Work(store, 8, Quiet()))
 
 
 def _images(pairs: Path, out: Path) -> None:
-    make_images(pairs, out, WorldBackend(ImageSettings(), Quiet()), None)
+    make_images(pairs, out, WorldBackend(DrawSettings(), Quiet()), None)
 
 
 VERBS: dict[str, Callable[[Path, Path], object]] = {
@@ -62,7 +62,7 @@ def test_what_must_be_there_is_named_with_its_row(
 ) -> None:
     bad = pl.when(pl.col("text") == "a cat 2").then(None).otherwise(column)
     write_pairs(tmp_path / "p.parquet", [frame.with_columns(bad.alias(column))], {})
-    with raises("E-ROW-INVALID", path=tmp_path / "p.parquet", row=2, column=column):
+    with raises("E-ROW-MALFORMED", path=tmp_path / "p.parquet", row=2, column=column):
         VERBS[verb](tmp_path / "p.parquet", tmp_path / "out.parquet")
     assert not (tmp_path / "out.parquet").exists()
 
@@ -95,10 +95,10 @@ def test_nulls_in_lists_are_left_out(tmp_path: Path, frame: pl.DataFrame, verb: 
 @pytest.mark.parametrize(
     ("change", "code"),
     [
-        (pl.lit("neutral").alias("kind"), "E-ROW-INVALID"),
+        (pl.lit("neutral").alias("kind"), "E-ROW-MALFORMED"),
         (
             pl.Series("box", [[1, 2, None, 4]] * 4, dtype=pl.Array(pl.Int32, 4)),
-            "E-ROW-INVALID",
+            "E-ROW-MALFORMED",
         ),
         (pl.lit("many").alias("seed"), "E-FILE-MALFORMED"),
         (pl.lit(2**40).alias("start"), "E-FILE-MALFORMED"),

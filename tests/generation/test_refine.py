@@ -17,8 +17,13 @@ from counterpoint.cases.table import ImageRef
 from counterpoint.generation.pairs import Pair, read_about, tabulate, write_pairs
 from counterpoint.generation.refinement import refining
 from counterpoint.generation.refinement.negatives import random_keys
-from counterpoint.generation.refinement.refining import Refined, Settings, refine
-from counterpoint.generation.refinement.scores import ModelScores, asked, read_scores, table_scores
+from counterpoint.generation.refinement.refining import Refined, RefineSettings, refine
+from counterpoint.generation.refinement.scores import (
+    ModelScores,
+    parse_blind_model,
+    read_scores,
+    table_scores,
+)
 from counterpoint.models.blind.baselines import Length
 from counterpoint.scoring.kinds import Work
 
@@ -38,7 +43,7 @@ from counterpoint.scoring.kinds import Work
     ],
 )
 def test_what_a_name_asks_for(spec: str, expected: tuple[str, str]) -> None:
-    assert asked(spec) == expected
+    assert parse_blind_model(spec) == expected
 
 
 def test_tables_may_be_long_or_wide(tmp_path: Path) -> None:
@@ -107,7 +112,7 @@ class Bench:
         tables = more.pop("tables", ())
         with Store(self.folder / "store") as store:
             work = Work(store, 8, Quiet())
-            settings = Settings(blind=blind, **more)
+            settings = RefineSettings(blind=blind, **more)
             return refine(pairs, self.folder / name, settings, work, tables=tables)
 
 
@@ -241,7 +246,7 @@ def test_refining_again_says_so_and_replaces_scores(bench: Bench, tmp_path: Path
 
 
 class Breaks(Length):
-    """Stops after some texts, and remembers what it was asked."""
+    """Stops after some texts, and remembers what it was parse_blind_model."""
 
     fingerprint = "test breaks"
 
@@ -312,7 +317,7 @@ def refusals() -> list[tuple[str, dict, str]]:
     return [
         ("x.parquet", {"by": ("typo",)}, "E-COLUMN-UNKNOWN"),
         ("in.parquet", {}, "E-OUTPUT-IS-INPUT"),
-        ("x.csv", {}, "E-FILE-ENDING"),
+        ("x.csv", {}, "E-FILE-FORMAT"),
         ("x.parquet", {"watch": ("length=format",)}, "E-NAME-REPEATED"),
         ("x.parquet", {"watch": ("bow",)}, "E-MODEL-UNSUITABLE"),
         ("x.parquet", {"watch": ("lenght",)}, "E-MODEL-UNKNOWN"),
@@ -335,5 +340,5 @@ def test_a_text_that_is_missing_is_named(bench: Bench, tmp_path: Path) -> None:
         text=pl.when(pl.col("source") == "3").then(None).otherwise("text")
     )
     write_pairs(source, [frame], {})
-    with raises("E-ROW-INVALID", path=source, row=3, column="text"):
+    with raises("E-ROW-MALFORMED", path=source, row=3, column="text"):
         bench.refine(source, "length")

@@ -255,9 +255,9 @@ def test_both_forms_say_the_same(tmp_path: Path):
 @pytest.mark.parametrize(
     ("text", "code", "data"),
     [
-        ("[", "E-FILE-MALFORMED", {}),
+        ("[", "E-JSON-INVALID", {}),
         ("[{}]", "E-FIELD-MISSING", {"field": "image_id"}),
-        ("[5]", "E-ROW-INVALID", {}),
+        ("[5]", "E-ROW-MALFORMED", {}),
         ('[{"image_id": 1, "objects": 5}]', "E-FIELD-INVALID", {"field": "objects"}),
         (
             '[{"image_id": 1, "objects": [{"names": ["a"], "x": "b"}]}]',
@@ -265,7 +265,7 @@ def test_both_forms_say_the_same(tmp_path: Path):
             {"field": "x"},
         ),
         ('{"1": {"objects": {}}}', "E-FIELD-INVALID", {"field": "width"}),
-        ('{"1": {"objects": []}}', "E-ROW-INVALID", {}),
+        ('{"1": {"objects": []}}', "E-ROW-MALFORMED", {}),
     ],
 )
 def test_a_broken_file_is_named_with_the_place(

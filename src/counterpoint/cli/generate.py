@@ -23,9 +23,9 @@ from counterpoint.cli.console import (
 )
 
 if TYPE_CHECKING:
-    from counterpoint.generation import Kind, Report, Settings
+    from counterpoint.generation import Generated, Kind, TextSettings
     from counterpoint.generation.inputs import CaptionOptions, Captions
-    from counterpoint.generation.llm import LanguageModelMethod
+    from counterpoint.generation.llm import ChatMethod
 
 
 _SAMPLE = 1000  # captions that an estimate looks at
@@ -112,7 +112,7 @@ def _command(kind: Kind, example: str) -> Callable[..., None]:
         data: DataFolder = None,
         as_json: AsJson = False,
     ) -> None:
-        from counterpoint.generation import Settings, chosen_methods
+        from counterpoint.generation import TextSettings, chosen_methods
         from counterpoint.generation.inputs import CaptionOptions
 
         names = chosen_methods(method, kind)
@@ -120,7 +120,7 @@ def _command(kind: Kind, example: str) -> Callable[..., None]:
             raise typer.BadParameter("only llm methods have prompts", param_hint="--dry-run")
         if limit and names.graphs:
             raise typer.BadParameter("scene graphs are read whole", param_hint="--limit")
-        settings = Settings(
+        settings = TextSettings(
             kind, names.rules, seed, checks, each, form, doubtful, wordnet, keep_refused
         )
         options = CaptionOptions(caption_column, image_column, None, split, image_prefix)
@@ -154,29 +154,29 @@ def _captions(name: str, data: Path | None, options: CaptionOptions, limit: int)
 
 def _of_captions(
     captions: Captions,
-    settings: Settings,
+    settings: TextSettings,
     llm: tuple[str, ...],
     model: str,
     out: Path,
     workers: int,
-) -> Report:
+) -> Generated:
     from counterpoint.generation import generate
 
     if not llm:
         with progress_bars() as bars:
             return generate(captions, settings, out, workers=workers or None, progress=bars)
-    from counterpoint.generation.llm import LanguageModel, LanguageModelMethod
+    from counterpoint.generation.llm import ChatMethod, ChatModel
 
     _need_model(model)
-    with LanguageModel(model) as served, progress_bars() as bars:
-        writers = [LanguageModelMethod(name, served) for name in llm]
+    with ChatModel(model) as served, progress_bars() as bars:
+        writers = [ChatMethod(name, served) for name in llm]
         _announce(captions, writers)
         return generate(
             captions, settings, out, writers=writers, workers=workers or None, progress=bars
         )
 
 
-def _announce(captions: Captions, writers: Sequence[LanguageModelMethod]) -> None:
+def _announce(captions: Captions, writers: Sequence[ChatMethod]) -> None:
     """What it will take, from the first captions: printed before anything is asked."""
     from itertools import islice
 
@@ -199,11 +199,11 @@ def _announce(captions: Captions, writers: Sequence[LanguageModelMethod]) -> Non
 def _print_prompts(captions: Captions, names: Sequence[str], model: str, count: int) -> None:
     from itertools import islice
 
-    from counterpoint.generation.llm import LanguageModel, LanguageModelMethod
+    from counterpoint.generation.llm import ChatMethod, ChatModel
 
     chosen = [source.caption for source in islice(captions, count)]
     for name in names:
-        method = LanguageModelMethod(name, LanguageModel(model))
+        method = ChatMethod(name, ChatModel(model))
         for prompt in method.dry_run(chosen, count):
             output.print(prompt, soft_wrap=True)
             output.print()
@@ -216,12 +216,12 @@ def _need_model(model: str) -> None:
 
 def _of_graphs(
     name: str,
-    settings: Settings,
+    settings: TextSettings,
     methods: tuple[str, ...],
     out: Path,
     sizes: Path | None,
     prefix: str,
-) -> Report:
+) -> Generated:
     from dataclasses import replace
 
     from counterpoint.generation import generate_from_graphs, reserved
@@ -237,7 +237,7 @@ def _of_graphs(
         )
 
 
-def _show(report: Report, out: Path, as_json: bool) -> None:
+def _show(report: Generated, out: Path, as_json: bool) -> None:
     from counterpoint.generation import CAPTIONS, MADE
 
     by_method: dict[str, Counter[str]] = {}

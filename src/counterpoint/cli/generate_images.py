@@ -19,7 +19,7 @@ from counterpoint.cli.console import (
 )
 
 if TYPE_CHECKING:
-    from counterpoint.generation.images import Counts, Found, Settings
+    from counterpoint.generation.images import DrawSettings, ImageCounts, NearestImages
 
 
 Out = Annotated[Path, typer.Option("-o", "--out", help="The result, a .parquet file.")]
@@ -127,13 +127,13 @@ def _refuse(model: str, margin: float | None, given: dict[str, Any]) -> None:
             raise typer.BadParameter("means nothing to the world", param_hint=f"--{name}")
 
 
-def _settings(candidates: int, seed: int, given: dict[str, Any]) -> Settings:
-    from counterpoint.generation.images import Settings
+def _settings(candidates: int, seed: int, given: dict[str, Any]) -> DrawSettings:
+    from counterpoint.generation.images import DrawSettings
 
-    return Settings(candidates, seed, **{k: v for k, v in given.items() if v is not None})
+    return DrawSettings(candidates, seed, **{k: v for k, v in given.items() if v is not None})
 
 
-def _print_counts(counts: Counts, out: Path) -> None:
+def _print_counts(counts: ImageCounts, out: Path) -> None:
     output.print(
         f"{counted(counts.negatives, 'negative')}: {counts.with_images:,} with images, "
         f"{counts.chosen:,} with a chosen one; {counted(counts.positives, 'positive')} and "
@@ -170,7 +170,7 @@ def neighbours(
     counterpoint generate neighbours coco.json -o near.parquet -m hf:openai/clip-vit-base-patch32
     """
     from counterpoint._util.store import Store, default_store
-    from counterpoint.generation import refuse_ending, reserved
+    from counterpoint.generation import require_parquet, reserved
     from counterpoint.generation.images import (
         images_of,
         nearest_images,
@@ -180,7 +180,7 @@ def neighbours(
     from counterpoint.models import LoadOptions, load_model
     from counterpoint.scoring import Work
 
-    refuse_ending(out, "neighbours")
+    require_parquet(out, "neighbours")
     paths, root = images_of(captions, data)
     with reserved(out), progress_bars() as bars, Store(default_store()) as store:
         encoder = need_vectors(model, load_model(model, LoadOptions(device, precision)))
@@ -199,7 +199,7 @@ def neighbours(
         errors.print(text, style="yellow", soft_wrap=True)
 
 
-def _print_found(found: Found, out: Path) -> None:
+def _print_found(found: NearestImages, out: Path) -> None:
     output.print(
         f"{counted(found.images, 'image')}: {found.table.height:,} with neighbours "
         f"({found.copies:,} of the same content as another), {len(found.left_out):,} left out",

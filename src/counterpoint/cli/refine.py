@@ -23,7 +23,7 @@ from counterpoint.cli.console import (
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from counterpoint.generation.refinement import Refined, Row
+    from counterpoint.generation.refinement import BlindResult, Refined
 
 
 def refine(
@@ -98,7 +98,7 @@ def refine(
 
     from counterpoint._util.store import Store, default_store
     from counterpoint.generation import reserved
-    from counterpoint.generation.refinement import SCALES, Settings, refine as refine_pairs
+    from counterpoint.generation.refinement import SCALES, RefineSettings, refine as refine_pairs
     from counterpoint.models import LoadOptions
     from counterpoint.scoring import Work
 
@@ -109,7 +109,7 @@ def refine(
     if top is not None and not (blind or select):
         raise typer.BadParameter("needs --blind or --select", param_hint="--top")
     refuse_missing_folder(report)
-    settings = Settings(
+    settings = RefineSettings(
         blind=tuple(blind or ()),
         watch=tuple(watch or ()),
         select=tuple(select or ()),
@@ -149,7 +149,7 @@ def _show(found: Refined, out: Path, *, as_json: bool) -> None:
         errors.print("note: no negative is left: no cell has a counterpart.", style="yellow")
 
 
-def _table(rows: list[Row]) -> Table:
+def _table(rows: list[BlindResult]) -> Table:
     from rich.table import Table
 
     table = Table(header_style="bold")
@@ -181,7 +181,7 @@ def _share(value: float | None) -> str:
     return "" if value is None else percent(value)
 
 
-def _verdict(rows: list[Row]) -> str:
+def _verdict(rows: list[BlindResult]) -> str:
     """Whether the target was reached, for what was balanced and for what was watched."""
     said = []
     for use in dict.fromkeys(row.use for row in rows):

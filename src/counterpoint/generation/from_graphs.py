@@ -20,11 +20,11 @@ from counterpoint.generation.inputs.scene_graphs import (
     read_sizes,
     relation_pairs,
 )
-from counterpoint.generation.inputs.source import Source, with_prefix
-from counterpoint.generation.making import CAPTIONS, MADE, Judge, Settings
-from counterpoint.generation.pairs import Kind, Pair, refuse_ending, tabulate, write_pairs
+from counterpoint.generation.inputs.source import SourceCaption, with_prefix
+from counterpoint.generation.making import CAPTIONS, MADE, DraftChecker, TextSettings
+from counterpoint.generation.pairs import Kind, Pair, require_parquet, tabulate, write_pairs
 from counterpoint.generation.registry import Draft
-from counterpoint.generation.run import Report, with_counts
+from counterpoint.generation.run import Generated, with_counts
 
 
 class GraphMethod(NamedTuple):
@@ -46,18 +46,18 @@ _ROWS: Final = 10_000  # tabulated at a time
 
 def generate_from_graphs(
     path: Path,
-    settings: Settings,
+    settings: TextSettings,
     out: Path,
     *,
     sizes: Path | None = None,
     image_prefix: str = "",
     progress: Progress | None = None,
-) -> Report:
+) -> Generated:
     """Make the pairs file `out` of a scene-graph file; `sizes` is Visual Genome's image_data.json.
 
     It is quick (no language is parsed), so it is done in one go: what is interrupted starts again.
     """
-    refuse_ending(out)
+    require_parquet(out)
     if out.exists():
         raise DataError("E-OUTPUT-EXISTS", f"{out} exists; name another -o or remove it.", path=out)
     about = {
@@ -77,7 +77,9 @@ def generate_from_graphs(
             graphs = _advancing(read_graphs(path, known), shown.start(method, None))
             for source, draft in _drafts(method, graphs, settings, image_prefix, counts):
                 counts[CAPTIONS, MADE] += 1
-                yield from Judge(source, settings, counts).judged(iter((draft,)), method, version)
+                yield from DraftChecker(source, settings, counts).judged(
+                    iter((draft,)), method, version
+                )
 
     def frames() -> Iterator[pl.DataFrame]:
         stream = pairs()
@@ -85,7 +87,7 @@ def generate_from_graphs(
             yield tabulate(some)
 
     written = write_pairs(out, frames(), lambda: with_counts(about, counts))
-    return Report(written, counts[CAPTIONS, MADE], counts)
+    return Generated(written, counts[CAPTIONS, MADE], counts)
 
 
 def _advancing(graphs: Iterable[Graph], advance: Advance) -> Iterator[Graph]:
@@ -97,10 +99,10 @@ def _advancing(graphs: Iterable[Graph], advance: Advance) -> Iterator[Graph]:
 def _drafts(
     method: str,
     graphs: Iterator[Graph],
-    settings: Settings,
+    settings: TextSettings,
     prefix: str,
     counts: Counter[tuple[str, str]],
-) -> Iterator[tuple[Source, Draft]]:
+) -> Iterator[tuple[SourceCaption, Draft]]:
     refusals: Counter[str] = Counter()
     image_path = partial(_image_path, prefix)
     if method == "vg-relation":

@@ -44,10 +44,10 @@ from counterpoint.images import scheme_of
 # --- The file or folder that a command makes: reserved for it from before its work begins -------
 
 
-def refuse_ending(out: Path, what: str = "pairs") -> None:
+def require_parquet(out: Path, what: str = "pairs") -> None:
     if out.suffix != ".parquet":
         raise DataError(
-            "E-FILE-ENDING",
+            "E-FILE-FORMAT",
             f"{out}: {what} are written as Parquet; the name must end in .parquet.",
             path=out,
         )
@@ -70,7 +70,7 @@ def reserved(out: Path) -> Iterator[None]:
             ) from None
         except DataError:
             raise DataError(
-                "E-OUTPUT-BUSY",
+                "E-OUTPUT-LOCKED",
                 f"{out}: another command is writing it; wait for it, or name another place.",
                 path=out,
             ) from None
@@ -200,7 +200,7 @@ def write_pairs(path: Path, frames: Iterable[pl.DataFrame], about: About) -> int
     """
     import pyarrow.parquet as pq  # slow to import
 
-    refuse_ending(path)
+    require_parquet(path)
     schema = pl.DataFrame(schema=SCHEMA).to_arrow().schema
     rows = 0
     with whole_file(path) as draft, pq.ParquetWriter(draft, schema, compression="zstd") as writer:
@@ -265,7 +265,7 @@ def _check(frame: pl.DataFrame, path: Path, start: int) -> None:
         if len(rows):
             row = start + int(rows[0])
             raise DataError(
-                "E-ROW-INVALID",
+                "E-ROW-MALFORMED",
                 f"{path}: row {row}: {name!r} {fault}.",
                 path=path,
                 row=row,

@@ -24,7 +24,7 @@ class Draft(NamedTuple):
     subtype: str = ""
 
 
-class Refusal(NamedTuple):
+class Rejection(NamedTuple):
     """Why a method has made nothing where one might have expected a text; counted."""
 
     reason: str
@@ -50,7 +50,7 @@ class Rule:
     make: Make
 
 
-class Writer(Protocol):
+class BatchMethod(Protocol):
     """A method that is asked for many captions at once, such as a language model."""
 
     @property
@@ -68,7 +68,7 @@ class Writer(Protocol):
 
     def make(
         self, captions: Sequence[str], seeds: Sequence[int], progress: Progress
-    ) -> list[list[Draft | Refusal]]:
+    ) -> list[list[Draft | Rejection]]:
         """What it makes of each caption, and why not more."""
 
 

@@ -26,14 +26,14 @@ from counterpoint._util.progress import Advance, Progress, Quiet
 from counterpoint._util.untrusted import shortened
 from counterpoint._util.writing import whole_file
 from counterpoint.generation.inputs.captions import Captions
-from counterpoint.generation.inputs.source import Source
+from counterpoint.generation.inputs.source import SourceCaption
 from counterpoint.generation.language.tagging import version as language_version
 from counterpoint.generation.making import (
     CAPTIONS,
     MADE,
-    Judge,
-    Made,
-    Settings,
+    DraftChecker,
+    MadePairs,
+    TextSettings,
     make_by_rules,
     readable,
     seed_of,
@@ -42,12 +42,12 @@ from counterpoint.generation.pairs import (
     Pair,
     read_about,
     read_pairs,
-    refuse_ending,
+    require_parquet,
     reserved,
     tabulate,
     write_pairs,
 )
-from counterpoint.generation.registry import Writer
+from counterpoint.generation.registry import BatchMethod
 
 # --- Work in pieces that survive a kill: a finished piece is a file, and is not done again ------
 
@@ -149,7 +149,7 @@ _AHEAD: Final = 2  # pieces waiting for each process
 _ASKED: Final = 64  # captions that a writer is asked about at a time: the bar moves so often
 
 
-class Report(NamedTuple):
+class Generated(NamedTuple):
     """How a pairs file was made. `counts` are by (method, `made` or why not)."""
 
     rows: int
@@ -159,19 +159,19 @@ class Report(NamedTuple):
 
 def generate(
     captions: Captions,
-    settings: Settings,
+    settings: TextSettings,
     out: Path,
     *,
-    writers: Sequence[Writer] = (),
+    writers: Sequence[BatchMethod] = (),
     workers: int | None = None,
     progress: Progress | None = None,
-) -> Report:
+) -> Generated:
     """Make the pairs file `out`. Called again after an end of any kind, it goes on from there.
 
     `settings.methods` are rules; `writers` are other methods, asked one after another.
     """
     shown = progress or Quiet()
-    refuse_ending(out)  # now, not when all is made
+    require_parquet(out)  # now, not when all is made
     about = _about(captions, settings, writers)
     with reserved(out):
         if out.exists():
@@ -187,14 +187,16 @@ def generate(
         frames = parts.frames(names, pieces, counts)
         written = write_pairs(out, frames, lambda: with_counts(about, counts))
         parts.remove()
-    return Report(written, _captions(counts), +counts)
+    return Generated(written, _captions(counts), +counts)
 
 
 def _captions(counts: Counts) -> int:
     return sum(number for (what, _), number in counts.items() if what == CAPTIONS)
 
 
-def _about(captions: Captions, settings: Settings, writers: Sequence[Writer]) -> dict[str, Any]:
+def _about(
+    captions: Captions, settings: TextSettings, writers: Sequence[BatchMethod]
+) -> dict[str, Any]:
     return {
         "input": captions.name,
         "fingerprint": captions.fingerprint,
@@ -208,7 +210,7 @@ def _about(captions: Captions, settings: Settings, writers: Sequence[Writer]) ->
     }
 
 
-def _made_before(out: Path, about: dict[str, Any]) -> Report:
+def _made_before(out: Path, about: dict[str, Any]) -> Generated:
     """A finished file is not made again, and never overwritten by something else."""
     import pyarrow.parquet as pq  # slow to import
 
@@ -220,10 +222,10 @@ def _made_before(out: Path, about: dict[str, Any]) -> Report:
             path=out,
         )
     counts = read_counts(found)
-    return Report(int(pq.read_metadata(out).num_rows), _captions(counts), counts)
+    return Generated(int(pq.read_metadata(out).num_rows), _captions(counts), counts)
 
 
-def _pieces(captions: Captions) -> Iterator[tuple[int, list[Source]]]:
+def _pieces(captions: Captions) -> Iterator[tuple[int, list[SourceCaption]]]:
     stream = iter(captions)
     number = 0
     while piece := list(islice(stream, PIECE)):
@@ -232,7 +234,7 @@ def _pieces(captions: Captions) -> Iterator[tuple[int, list[Source]]]:
 
 
 def _by_rules(
-    captions: Captions, settings: Settings, parts: Parts, workers: int, shown: Progress
+    captions: Captions, settings: TextSettings, parts: Parts, workers: int, shown: Progress
 ) -> int:
     """Every piece by all rules; returns how many pieces there are."""
     advance = shown.start("rules", captions.total)
@@ -273,7 +275,7 @@ def _take(waiting: dict[Future[None], int], advance: Advance) -> None:
         advance(size)
 
 
-def _rules_part(sources: list[Source], settings: Settings, path: Path) -> None:
+def _rules_part(sources: list[SourceCaption], settings: TextSettings, path: Path) -> None:
     made = make_by_rules(sources, settings)
     write_part(path, made.pairs, made.counts)
 
@@ -311,7 +313,7 @@ def _end_with_parent() -> None:
 
 
 def _by_writer(
-    captions: Captions, settings: Settings, writer: Writer, parts: Parts, shown: Progress
+    captions: Captions, settings: TextSettings, writer: BatchMethod, parts: Parts, shown: Progress
 ) -> int:
     """Every piece by one writer. It keeps what it has asked for itself, so that a piece that was
     interrupted costs nothing twice."""
@@ -328,7 +330,9 @@ def _by_writer(
     return count
 
 
-def _written(piece: list[Source], settings: Settings, writer: Writer, advance: Advance) -> Made:
+def _written(
+    piece: list[SourceCaption], settings: TextSettings, writer: BatchMethod, advance: Advance
+) -> MadePairs:
     counts: Counter[tuple[str, str]] = Counter()
     pairs: list[Pair] = []
     wordnet = settings.vocabulary().wordnet
@@ -338,7 +342,7 @@ def _written(piece: list[Source], settings: Settings, writer: Writer, advance: A
         seeds = [seed_of(settings.seed, writer.name, source) for source in kept]
         answers = writer.make([source.caption for source in kept], seeds, Quiet())
         for source, drafts in zip(kept, answers, strict=True):
-            judge = Judge(source, settings, counts, wordnet)
+            judge = DraftChecker(source, settings, counts, wordnet)
             pairs += judge.judged(iter(drafts), writer.name, writer.version)
         advance(len(some))
-    return Made(pairs, counts)
+    return MadePairs(pairs, counts)

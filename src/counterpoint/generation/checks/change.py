@@ -26,7 +26,7 @@ class Exchange(NamedTuple):
     marks: tuple[str, ...]  # the caption's gaps
 
 
-class Change:
+class TextChange:
     """The difference of two texts: the words between what they share at both ends."""
 
     def __init__(self, caption: str, text: str) -> None:
@@ -144,28 +144,28 @@ _SUPPORT: Final = (
 ) - listed("his her its their my your our")
 
 
-def changed(change: Change) -> str:
+def changed(change: TextChange) -> str:
     """Not the caption again, apart from case, blanks, marks and a/an."""
     if not change.new.words:
         return "no words"
     return "the caption itself" if normal(change.caption) == normal(change.text) else ""
 
 
-def duplicate(change: Change, seen: Collection[Part]) -> str:
+def duplicate(change: TextChange, seen: Collection[Part]) -> str:
     """Not one of the texts that this caption already has, as `normal` gives them."""
     return "made before" if seen and normal(change.text) in seen else ""
 
 
-def minimal(change: Change, claimed: Type) -> str:
+def minimal(change: TextChange, claimed: Type) -> str:
     """No more is changed than a text of its type may change."""
     return _RULES[claimed](change)
 
 
-def _reordered(change: Change) -> str:
+def _reordered(change: TextChange) -> str:
     return "" if change.same_bag else "bag changed"
 
 
-def _replaced(change: Change) -> str:
+def _replaced(change: TextChange) -> str:
     if max(len(change.removed), len(change.inserted)) > SLOT:
         return "slot too long"
     if change.same_bag:
@@ -176,7 +176,7 @@ def _replaced(change: Change) -> str:
     return "two slots" if shared - {"the"} else ""
 
 
-def _added(change: Change) -> str:
+def _added(change: TextChange) -> str:
     if not is_within(change.removed, change.inserted):
         return "words lost"
     new = sum(count for word, count in change.gained.items() if word not in _SUPPORT)
@@ -185,7 +185,7 @@ def _added(change: Change) -> str:
     return "addition too long" if new > ADDED else ""
 
 
-def _negated(change: Change) -> str:
+def _negated(change: TextChange) -> str:
     old, new = _split(change.removed), _split(change.inserted)
     if sum(w in NEGATIONS for w in old) == sum(w in NEGATIONS for w in new):
         return "no negation"
@@ -205,7 +205,7 @@ def _split(words: Part) -> list[str]:
     return parts
 
 
-def _paraphrased(change: Change) -> str:
+def _paraphrased(change: TextChange) -> str:
     limit = int(REWORDED * max(len(change.old.words), len(change.new.words)))
     if max(len(change.removed), len(change.inserted)) > _LONGEST:
         return "too much reworded"
@@ -225,7 +225,7 @@ def _turned_back(old: Part, new: Part) -> tuple[Part, Part]:
     return old[first : len(old) - second], new[second : len(new) - first]
 
 
-_RULES: Final[dict[Type, Callable[[Change], str]]] = {
+_RULES: Final[dict[Type, Callable[[TextChange], str]]] = {
     "swap": _reordered,
     "shuffle": _reordered,
     "replace": _replaced,

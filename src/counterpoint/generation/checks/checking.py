@@ -21,13 +21,23 @@ from dataclasses import dataclass
 from typing import Final
 
 from counterpoint.cases import normal
-from counterpoint.generation.checks.change import Change, changed, duplicate, minimal
+from counterpoint.generation.checks.change import TextChange, changed, duplicate, minimal
 from counterpoint.generation.checks.meaning import disguised_negative, disguised_positive
 from counterpoint.generation.checks.slots import Thesaurus, doubt
 from counterpoint.generation.checks.surface import articles, like, looks_alike, uniform, whole_words
 from counterpoint.generation.pairs import Kind, Type
 
-__all__ = ["CHECKS", "Change", "Claim", "Verdict", "check", "like", "normal", "reasons", "uniform"]
+__all__ = [
+    "CHECKS",
+    "CheckResult",
+    "Claim",
+    "TextChange",
+    "check",
+    "like",
+    "normal",
+    "reasons",
+    "uniform",
+]
 
 
 Normal = tuple[str, ...]
@@ -49,7 +59,7 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class CheckResult:
     """The checks that were passed, in order, and the first that was not: `NAME: REASON`.
 
     `doubt` says why a positive that has passed them all may yet be false: `narrower` (crimson for
@@ -61,14 +71,14 @@ class Verdict:
     doubt: str = ""
 
 
-def _meaning(change: Change, claim: Claim) -> str:
+def _meaning(change: TextChange, claim: Claim) -> str:
     if claim.kind == "positive":
         return disguised_negative(change)
     return disguised_positive(change, claim.type, claim.others, claim.thesaurus)
 
 
 # The cheapest first; a reason is one of a few fixed texts, so that refusals can be counted.
-CHECKS: Final[dict[str, Callable[[Change, Claim], str]]] = {
+CHECKS: Final[dict[str, Callable[[TextChange, Claim], str]]] = {
     "changed": lambda change, claim: changed(change),
     "duplicate": lambda change, claim: duplicate(change, claim.seen),
     "minimal": lambda change, claim: minimal(change, claim.type),
@@ -88,18 +98,18 @@ def check(
     others: Collection[Normal] = (),
     seen: Collection[Normal] = (),
     thesaurus: Thesaurus | None = None,
-) -> Verdict:
+) -> CheckResult:
     """Try a text against all checks; the first that it fails decides. See `Claim`."""
-    change, claim = Change(caption, text), Claim(kind, type, others, seen, thesaurus)
+    change, claim = TextChange(caption, text), Claim(kind, type, others, seen, thesaurus)
     for number, (name, find_fault) in enumerate(CHECKS.items()):
         fault = find_fault(change, claim)
         if fault:
-            return Verdict(_ALL[:number], f"{name}: {fault}")
-    return Verdict(_ALL, "", doubt(change) if kind == "positive" else "")
+            return CheckResult(_ALL[:number], f"{name}: {fault}")
+    return CheckResult(_ALL, "", doubt(change) if kind == "positive" else "")
 
 
 def reasons(caption: str, text: str, claim: Claim) -> dict[str, str]:
     """Every check that a text fails, with the reason; for counting what is wrong with a file."""
-    change = Change(caption, text)
+    change = TextChange(caption, text)
     faults = {name: find_fault(change, claim) for name, find_fault in CHECKS.items()}
     return {name: fault for name, fault in faults.items() if fault}

@@ -27,7 +27,7 @@ from counterpoint.generation.checks.borders import (
     stand_alone,
     two_adjectives,
 )
-from counterpoint.generation.checks.change import Change, Exchange
+from counterpoint.generation.checks.change import Exchange, TextChange
 from counterpoint.generation.checks.words import (
     AUXILIARIES,
     COORDINATORS,
@@ -191,7 +191,7 @@ def _context(change: Exchange, known: int, middle: Part, shared: int) -> Context
     )
 
 
-def same_list(change: Change) -> Same | None:
+def same_list(change: TextChange) -> Same | None:
     """Whether only the items of a list were put in another order: of the whole text, or a part."""
     marks = change.old.gaps[change.start : len(change.old.words) - change.tail]
     if COORDINATORS.isdisjoint(change.removed) and not any(map(is_mark, marks)):

@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import Final, NamedTuple
 
 from counterpoint.cases import read_words
-from counterpoint.generation.checks.change import Change, shared_ends
+from counterpoint.generation.checks.change import TextChange, shared_ends
 from counterpoint.generation.checks.words import is_known, lexicon
 from counterpoint.generation.pairs import Type
 
@@ -56,7 +56,7 @@ def like(caption: str, text: str) -> str:
     return lead + body[: own.start()] + final[0]
 
 
-def looks_alike(change: Change) -> str:
+def looks_alike(change: TextChange) -> str:
     """The same initial, the same end, no blank or capital that the caption would not have."""
     caption, text = _look(change.caption), _look(change.text)
     if caption != text:
@@ -83,14 +83,14 @@ def _look(text: str) -> _Look:
     return _Look(_shouts(text), _starts_high(text), _final(text), _blanks(text))
 
 
-def _named(change: Change) -> bool:
+def _named(change: TextChange) -> bool:
     """Whether a text starts with a number, or a name that has its capital anywhere."""
     first = change.new.raw[0] if change.new.raw else ""
     known = first[:1].isupper() and first in change.old.raw[1:]
     return known or not first[:1].isalpha() or _is_name(first)
 
 
-def _capital_inside(change: Change) -> bool:
+def _capital_inside(change: TextChange) -> bool:
     """A capital that was carried along from the start of the caption, or left at a new start."""
     old, new = change.old, change.new
     high = [word for word in new.raw[1:] if word[0].isupper() and word != "I"]
@@ -158,7 +158,7 @@ _LOST_BLANK: Final = re.compile(r"[,;:!?](?=[^\W\d_])|(?<=[^\W\d_.]{2})\.(?=[^\W
 _SHARED: Final = 3  # letters that a damaged word has from the word it was
 
 
-def articles(change: Change, claimed: Type) -> str:
+def articles(change: TextChange, claimed: Type) -> str:
     """No wrong a/an, doubled word or lost blank that the caption had not.
 
     A shuffle claims no grammar, so nothing is asked of it.
@@ -228,7 +228,7 @@ def _article(word: str) -> str:
     return "an" if word[0] in "aeiou" or _SILENT.match(word) else "a"
 
 
-def whole_words(change: Change) -> str:
+def whole_words(change: TextChange) -> str:
     """No word was cut into: "covered" did not become "covecrimson", nor "wetsuit" "dampsuit"."""
     if change.same_bag:
         return ""

@@ -21,20 +21,20 @@ from counterpoint._util.progress import Progress
 from counterpoint.cases import Case, Cases, ImageRef, caption_case, write_cases
 from counterpoint.generation.export.groups import (
     QUIET,
-    Counts,
     Group,
     ImagePaths,
+    LeftOut,
     Text,
     read_groups,
 )
 from counterpoint.generation.inputs.source import UniqueIds
-from counterpoint.generation.pairs import refuse_ending
+from counterpoint.generation.pairs import require_parquet
 
 
 def export_benchmark(
     pairs: Sequence[Path],
     out: Path,
-    left_out: Counts,
+    left_out: LeftOut,
     *,
     images: Path | None = None,
     root: Path | None = None,
@@ -43,7 +43,7 @@ def export_benchmark(
     progress: Progress = QUIET,
 ) -> int:
     """Write a case file; the number of cases. What became no case is counted in `left_out`."""
-    refuse_ending(out, "cases")
+    require_parquet(out, "cases")
     moves = [ImagePaths.of(file, out.parent, images=images, root=root) for file in pairs]
     groups = read_groups(pairs, left_out, moves, progress)
     made = (_cases(group, left_out, all_negatives, seed) for group in groups)
@@ -64,7 +64,7 @@ def _with_id(case: Case, id: str) -> Case:
     return Case(id, case.images, case.captions, case.truth, case.groups, case.cluster)
 
 
-def _cases(group: Group, left_out: Counts, together: bool, seed: int) -> Iterator[Case]:
+def _cases(group: Group, left_out: LeftOut, together: bool, seed: int) -> Iterator[Case]:
     if group.image is None:
         left_out["captions without an image"] += 1
         return

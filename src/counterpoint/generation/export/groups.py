@@ -70,7 +70,7 @@ class ImagePaths:
             return full[len(base) + 1 :]
         if self.root is not None:
             raise DataError(
-                "E-IMAGE-OUTSIDE",
+                "E-PATH-OUTSIDE",
                 f"image {shown(path)} is at {shown(full)}, which is not below {self.root!r}; "
                 "name another folder with --root, or say with --images where the images are.",
                 path=full,
@@ -88,7 +88,7 @@ _KEY: Final = ("source", "caption", "image")  # sources of two inputs may have t
 _COLUMNS: Final = (*_KEY, "box", "text", "kind", "type", "subtype", "text_image")
 
 QUIET: Final = Quiet()
-Counts = Counter[str]
+LeftOut = Counter[str]
 Key = tuple[str, str, str | None]
 
 
@@ -121,7 +121,7 @@ class Group:
 
 def read_groups(
     files: Sequence[Path],
-    left_out: Counts,
+    left_out: LeftOut,
     moves: Sequence[ImagePaths],
     progress: Progress = QUIET,
 ) -> Iterator[Group]:
@@ -179,7 +179,7 @@ def _side_by_side(files: Sequence[Path]) -> Iterator[tuple[int, pl.DataFrame, li
         yield number, frame.select(_COLUMNS), expected.tolist()
 
 
-def _group(rows: list[tuple[Any, ...]], left_out: Counts, moves: Sequence[ImagePaths]) -> Group:
+def _group(rows: list[tuple[Any, ...]], left_out: LeftOut, moves: Sequence[ImagePaths]) -> Group:
     number, source, caption, image, box, *_ = rows[0]
     reference = None
     if image is not None:

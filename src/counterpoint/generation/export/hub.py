@@ -36,7 +36,7 @@ from counterpoint.generation.export.card import (
     card,
     croissant,
 )
-from counterpoint.generation.export.groups import QUIET, Counts, ImagePaths
+from counterpoint.generation.export.groups import QUIET, ImagePaths, LeftOut
 from counterpoint.generation.pairs import SCHEMA, count_pairs, read_about, read_pairs
 
 # --- Images as bytes, to put into a table -------------------------------------------------------
@@ -58,7 +58,7 @@ def image_bytes(path: str, root: Path) -> tuple[bytes, str]:
             return file.read_bytes(), file.name
         except OSError as error:
             raise ImageError(
-                "E-IMAGE-BROKEN",
+                "E-IMAGE-UNREADABLE",
                 f"image {shown(str(file))}: cannot be read: {reason(error)}.",
                 path=file,
             ) from None
@@ -76,7 +76,7 @@ _PLAIN_ROWS: Final = 50_000
 def export_hub(
     pairs: Sequence[Path],
     out: Path,
-    left_out: Counts,
+    left_out: LeftOut,
     *,
     name: str = "",
     licence: str = "",
@@ -139,7 +139,7 @@ def _count(row: dict[str, Any], facts: Facts) -> None:
 
 
 def _embedded(
-    rows: list[dict[str, Any]], paths: ImagePaths, left_out: Counts
+    rows: list[dict[str, Any]], paths: ImagePaths, left_out: LeftOut
 ) -> Iterator[dict[str, Any]]:
     """Rows with their images; without those whose image cannot be read."""
     known: dict[tuple[str, str], Any] = {}

@@ -33,7 +33,7 @@ from counterpoint._util.errors import DataError
 from counterpoint._util.progress import Progress
 from counterpoint._util.tables import read_table
 from counterpoint._util.writing import whole_file
-from counterpoint.generation.export.groups import QUIET, Counts, Group, ImagePaths, read_groups
+from counterpoint.generation.export.groups import QUIET, Group, ImagePaths, LeftOut, read_groups
 
 Row = dict[str, Any]
 Neighbours = dict[str, list[str]]
@@ -43,7 +43,7 @@ _CHUNK: Final = 20_000
 def export_training(
     pairs: Sequence[Path],
     out: Path,
-    left_out: Counts,
+    left_out: LeftOut,
     *,
     images: Path | None = None,
     root: Path | None = None,
@@ -53,14 +53,14 @@ def export_training(
     """Write a training set in the form that the name asks for; the number of rows."""
     if out.suffix not in _WRITERS:
         raise DataError(
-            "E-FILE-ENDING",
+            "E-FILE-FORMAT",
             f"{out}: the name of a training set ends in {', '.join(_WRITERS)}.",
             path=out,
         )
     near = {} if neighbours is None else _read_neighbours(neighbours)
     moves = [ImagePaths.of(file, out.parent, images=images, root=root) for file in pairs]
 
-    def rows(counts: Counts) -> Iterator[Row]:
+    def rows(counts: LeftOut) -> Iterator[Row]:
         return _rows(read_groups(pairs, counts, moves, progress), counts, moves[0], near)
 
     with whole_file(out) as draft:
@@ -79,7 +79,7 @@ def _read_neighbours(path: Path) -> Neighbours:
 
 
 def _rows(
-    groups: Iterator[Group], left_out: Counts, paths: ImagePaths, near: Neighbours
+    groups: Iterator[Group], left_out: LeftOut, paths: ImagePaths, near: Neighbours
 ) -> Iterator[Row]:
     for group in groups:
         image, found = group.image, near.get(group.path or "", [])
@@ -99,10 +99,10 @@ def _rows(
         }
 
 
-Rows = Callable[[Counts], Iterator[Row]]
+Rows = Callable[[LeftOut], Iterator[Row]]
 
 
-def _parquet(path: Path, rows: Rows, left_out: Counts, near: bool) -> int:
+def _parquet(path: Path, rows: Rows, left_out: LeftOut, near: bool) -> int:
     import pyarrow as pa  # slow to import
     import pyarrow.parquet as pq
 
@@ -126,7 +126,7 @@ def _parquet(path: Path, rows: Rows, left_out: Counts, near: bool) -> int:
     return written
 
 
-def _jsonl(path: Path, rows: Rows, left_out: Counts, near: bool) -> int:
+def _jsonl(path: Path, rows: Rows, left_out: LeftOut, near: bool) -> int:
     del near
     written = 0
     with path.open("w", encoding="utf-8", newline="\n") as file:
@@ -136,19 +136,19 @@ def _jsonl(path: Path, rows: Rows, left_out: Counts, near: bool) -> int:
     return written
 
 
-def _csv(path: Path, rows: Rows, left_out: Counts, near: bool) -> int:
+def _csv(path: Path, rows: Rows, left_out: LeftOut, near: bool) -> int:
     return _negclip(path, rows, left_out, near, ",")
 
 
-def _tsv(path: Path, rows: Rows, left_out: Counts, near: bool) -> int:
+def _tsv(path: Path, rows: Rows, left_out: LeftOut, near: bool) -> int:
     return _negclip(path, rows, left_out, near, "\t")
 
 
-def _negclip(path: Path, rows: Rows, left_out: Counts, near: bool, separator: str) -> int:
+def _negclip(path: Path, rows: Rows, left_out: LeftOut, near: bool, separator: str) -> int:
     """In two passes: `neg_image` names rows of the file itself, by their numbers."""
     numbers: dict[str, int] = {}
     if near:
-        for number, row in enumerate(_fit(rows(Counts()), Counts())):
+        for number, row in enumerate(_fit(rows(LeftOut()), LeftOut())):
             numbers.setdefault(row["image"], number)
     written = 0
     with path.open("w", encoding="utf-8", newline="") as file:
@@ -162,7 +162,7 @@ def _negclip(path: Path, rows: Rows, left_out: Counts, near: bool, separator: st
     return written
 
 
-def _fit(rows: Iterator[Row], left_out: Counts) -> Iterator[Row]:
+def _fit(rows: Iterator[Row], left_out: LeftOut) -> Iterator[Row]:
     """Those that NegCLIP's columns can hold."""
     for row in rows:
         if row["image"] is None:
@@ -175,7 +175,7 @@ def _fit(rows: Iterator[Row], left_out: Counts) -> Iterator[Row]:
             yield row
 
 
-_WRITERS: Final[dict[str, Callable[[Path, Rows, Counts, bool], int]]] = {
+_WRITERS: Final[dict[str, Callable[[Path, Rows, LeftOut, bool], int]]] = {
     ".parquet": _parquet,
     ".jsonl": _jsonl,
     ".csv": _csv,

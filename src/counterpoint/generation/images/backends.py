@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 from counterpoint._util.errors import DataError
 from counterpoint._util.store import digest
 from counterpoint._util.writing import whole_file
-from counterpoint.generation.registry import Refusal
+from counterpoint.generation.registry import Rejection
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -25,7 +25,7 @@ _SEED_BYTES: Final = 4  # other programs that draw take no larger seeds
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class DrawSettings:
     """How images are drawn. `steps` of None are as many as the pipeline takes by itself."""
 
     candidates: int = 1
@@ -44,14 +44,14 @@ class Want(NamedTuple):
     image: str | None = None
 
 
-class Made(NamedTuple):
+class DrawnImage(NamedTuple):
     """An image: a path below the folder of the pairs file, or a reference like `world:CODE`."""
 
     path: str
     seed: int
 
 
-Drawn = Made | Refusal
+Drawn = DrawnImage | Rejection
 
 
 class Backend(Protocol):
@@ -87,18 +87,18 @@ class ImageFolder:
         below = Path(os.path.relpath(folder, root))
         if ".." in below.parts or below.is_absolute():
             raise DataError(
-                "E-FOLDER-OUTSIDE",
+                "E-PATH-OUTSIDE",
                 f"{folder}: images must lie below {root}, the folder of the result.",
                 path=folder,
                 root=root,
             )
         self.folder, self.prefix = folder, below.as_posix()
 
-    def find(self, name: str) -> str | Refusal | None:
+    def find(self, name: str) -> str | Rejection | None:
         """The reference of an image that is whole, or why it was refused, or nothing."""
         refused = self._place(name, ".refused")
         if refused.is_file():
-            return Refusal(refused.read_text(encoding="utf-8"))
+            return Rejection(refused.read_text(encoding="utf-8"))
         return self._reference(name) if _is_whole(self._place(name, ".png")) else None
 
     def keep(self, name: str, image: Image.Image) -> str:
@@ -106,7 +106,7 @@ class ImageFolder:
             image.save(draft, format="PNG")
         return self._reference(name)
 
-    def refuse(self, name: str, refusal: Refusal) -> Refusal:
+    def refuse(self, name: str, refusal: Rejection) -> Rejection:
         """Remember that nothing comes of it, or a second run would draw it again."""
         with whole_file(self._place(name, ".refused")) as draft:
             draft.write_text(refusal.reason, encoding="utf-8")

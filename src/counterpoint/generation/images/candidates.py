@@ -13,16 +13,16 @@ import polars as pl
 
 from counterpoint._util.errors import ModelError
 from counterpoint.cases import Case, Cases, ImageRef
-from counterpoint.generation.images.backends import Backend, Drawn, Made, Want
+from counterpoint.generation.images.backends import Backend, Drawn, DrawnImage, Want
 from counterpoint.generation.pairs import (
     SCHEMA,
     read_about,
     read_pairs,
     rebased,
-    refuse_ending,
+    require_parquet,
     write_pairs,
 )
-from counterpoint.generation.registry import Refusal
+from counterpoint.generation.registry import Rejection
 from counterpoint.models import LoadOptions, load_model
 from counterpoint.scoring import DualEncoder, PairScorer, Work, score
 
@@ -33,7 +33,7 @@ from counterpoint.scoring import DualEncoder, PairScorer, Work, score
 # show the text better than the caption by more than it are out, and there may be none left.
 
 
-NOT_SHOWN: Final = Refusal("no image shows the text")
+NOT_SHOWN: Final = Rejection("no image shows the text")
 _NAME: Final = "images"
 
 
@@ -58,7 +58,7 @@ def pick(judged: Sequence[Judged], least: float | None) -> int | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Chooser:
+class ImageChooser:
     """A scorer; `root` is where paths of candidates start."""
 
     id: str
@@ -67,7 +67,9 @@ class Chooser:
     root: Path
     work: Work
 
-    def judge(self, items: Sequence[tuple[Want, Made]]) -> tuple[list[Judged], dict[int, str]]:
+    def judge(
+        self, items: Sequence[tuple[Want, DrawnImage]]
+    ) -> tuple[list[Judged], dict[int, str]]:
         """What the scorer says of each image for its text and caption, and why it cannot."""
         able = [n for n, (want, _) in enumerate(items) if want.caption.strip()]
         failures = dict.fromkeys(range(len(items)), "the pair has no caption to compare with")
@@ -93,7 +95,7 @@ class Chooser:
 
 def open_chooser(
     id: str, least: float | None, root: Path, work: Work, options: LoadOptions | None = None
-) -> Chooser:
+) -> ImageChooser:
     model = load_model(id, options)
     if not isinstance(model, DualEncoder | PairScorer):
         raise ModelError(
@@ -101,14 +103,14 @@ def open_chooser(
             f"{id} does not score one image with one text, so it cannot choose images.",
             model=id,
         )
-    return Chooser(id, model, least, root, work)
+    return ImageChooser(id, model, least, root, work)
 
 
 MARGIN: Final = "image_margin"  # among a pair's scores: s(image, text) - s(image, caption)
 
 
 @dataclass(slots=True)
-class Counts:
+class ImageCounts:
     """Rows of the file by what became of them, and candidates by why there are none."""
 
     negatives: int = 0
@@ -126,7 +128,7 @@ class Counts:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class _ImageColumns:
     """What a row of the table gets."""
 
     images: list[dict[str, Any]]
@@ -134,12 +136,14 @@ class Row:
     margin: float | None
 
 
-def make_images(pairs: Path, out: Path, backend: Backend, chooser: Chooser | None) -> Counts:
+def make_images(
+    pairs: Path, out: Path, backend: Backend, chooser: ImageChooser | None
+) -> ImageCounts:
     """Give every negative of `pairs` its candidates and write `out`; all else passes as it is.
 
     What is drawn is kept at once. The same call again draws only what is not there.
     """
-    about, counts = check(pairs, out), Counts()
+    about, counts = check(pairs, out), ImageCounts()
 
     def said() -> dict[str, Any]:
         made = {**backend.describe(), "counts": counts.as_json()}
@@ -154,12 +158,12 @@ def make_images(pairs: Path, out: Path, backend: Backend, chooser: Chooser | Non
 
 def check(pairs: Path, out: Path) -> dict[str, Any]:
     """How `pairs` was made. Raises what can be wrong before a model is loaded or anything drawn."""
-    refuse_ending(out)
+    require_parquet(out)
     return read_about(pairs)
 
 
 def _with_images(
-    frame: pl.DataFrame, backend: Backend, chooser: Chooser | None, counts: Counts
+    frame: pl.DataFrame, backend: Backend, chooser: ImageChooser | None, counts: ImageCounts
 ) -> pl.DataFrame:
     checked = frame["refused"] == ""
     chosen = (checked & (frame["kind"] == "negative")).arg_true().to_list()
@@ -184,22 +188,22 @@ def _with_images(
 
 
 def _rows(
-    wants: list[Want], drawn: list[list[Drawn]], chooser: Chooser | None, counts: Counts
-) -> Iterator[Row]:
+    wants: list[Want], drawn: list[list[Drawn]], chooser: ImageChooser | None, counts: ImageCounts
+) -> Iterator[_ImageColumns]:
     items = list(
         dict.fromkeys(
             (want, made)
             for want, candidates in zip(wants, drawn, strict=True)
             for made in candidates
-            if isinstance(made, Made)
+            if isinstance(made, DrawnImage)
         )
     )
     judged, failures = chooser.judge(items) if chooser else ([Judged(None)] * len(items), {})
     said = dict(zip(items, judged, strict=True))
     reasons = {items[number]: why for number, why in failures.items()}
     for want, candidates in zip(wants, drawn, strict=True):
-        made = [each for each in candidates if isinstance(each, Made)]
-        counts.refused.update(each.reason for each in candidates if isinstance(each, Refusal))
+        made = [each for each in candidates if isinstance(each, DrawnImage)]
+        counts.refused.update(each.reason for each in candidates if isinstance(each, Rejection))
         counts.unscored.update(reasons[want, each] for each in made if (want, each) in reasons)
         row = _row(made, [said[want, each] for each in made], len(candidates), chooser)
         counts.with_images += bool(made)
@@ -209,15 +213,17 @@ def _rows(
         yield row
 
 
-def _row(made: list[Made], judged: list[Judged], asked: int, chooser: Chooser | None) -> Row:
+def _row(
+    made: list[DrawnImage], judged: list[Judged], asked: int, chooser: ImageChooser | None
+) -> _ImageColumns:
     """Of one candidate that was asked for there is nothing to choose, unless a margin is asked."""
     images = [
         {"path": each.path, "seed": each.seed, "score": said.score}
         for each, said in zip(made, judged, strict=True)
     ]
     if chooser is None:
-        return Row(images, made[0].path if made and asked == 1 else None, None)
+        return _ImageColumns(images, made[0].path if made and asked == 1 else None, None)
     best, least = pick(judged, None), pick(judged, chooser.least)
     told = best if least is None else least
     margin = None if told is None else judged[told].margin
-    return Row(images, None if least is None else made[least].path, margin)
+    return _ImageColumns(images, None if least is None else made[least].path, margin)

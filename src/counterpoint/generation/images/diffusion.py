@@ -24,13 +24,13 @@ from counterpoint._util.store import digest
 from counterpoint.generation.images.backends import (
     DEFAULT,
     Drawn,
+    DrawnImage,
+    DrawSettings,
     ImageFolder,
-    Made,
-    Settings,
     Want,
     seed_of,
 )
-from counterpoint.generation.registry import Refusal
+from counterpoint.generation.registry import Rejection
 from counterpoint.models import (
     LoadOptions,
     Runtime,
@@ -58,7 +58,7 @@ except ImportError:
     raise MissingExtraError("generate images", "generate") from None
 
 
-class Recipe(NamedTuple):
+class PipelineParts(NamedTuple):
     """A pipeline, and the UNet that takes the place of its own."""
 
     pipeline: str
@@ -66,14 +66,16 @@ class Recipe(NamedTuple):
 
 
 MODELS: Final = {
-    DEFAULT: Recipe("stabilityai/stable-diffusion-xl-base-1.0", "mhdang/dpo-sdxl-text2image-v1")
+    DEFAULT: PipelineParts(
+        "stabilityai/stable-diffusion-xl-base-1.0", "mhdang/dpo-sdxl-text2image-v1"
+    )
 }
 PRECISIONS: Final = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 _NEEDED: Final = ("prompt", "generator", "num_inference_steps")
 _LIBRARIES: Final = ("diffusers", "transformers")  # whose classes a pipeline may name
 
 
-def open_pipeline(model: str, device: str = "auto", precision: str = "auto") -> Opened:
+def open_pipeline(model: str, device: str = "auto", precision: str = "auto") -> LoadedPipeline:
     """Open a model in half precision on a GPU and in full on a CPU, unless told otherwise."""
     place = Runtime(LoadOptions(device))
     usual = "fp16" if place.device.startswith("cuda") else "fp32"
@@ -84,16 +86,16 @@ def open_pipeline(model: str, device: str = "auto", precision: str = "auto") -> 
             did_you_mean("precision", precision, ("auto", *PRECISIONS)),
             name=precision,
         )
-    recipe = MODELS.get(model, Recipe(model, ""))
+    recipe = MODELS.get(model, PipelineParts(model, ""))
     pipeline = _load(model, recipe, PRECISIONS[chosen])
     takes = _takes(pipeline)
     pipeline.set_progress_bar_config(disable=True)
     with explained(model, "cannot be put on its device"):
         pipeline.to(place.device)
-    return Opened(model, pipeline, place, chosen, takes, _fingerprint(pipeline, chosen))
+    return LoadedPipeline(model, pipeline, place, chosen, takes, _fingerprint(pipeline, chosen))
 
 
-def _load(model: str, recipe: Recipe, dtype: torch.dtype) -> Any:
+def _load(model: str, recipe: PipelineParts, dtype: torch.dtype) -> Any:
     source = _source(model, recipe.pipeline)
     what = "is no folder here, and cannot be had from the hub"
     with hub_or_cache(model, source), explained(model, what):
@@ -162,7 +164,7 @@ def _refuse_code(model: str, config: Any) -> None:
     named = config.get("_class_name") if isinstance(config, dict) else None
     if not isinstance(named, str):
         raise ModelError(
-            "E-MODEL-CODE",
+            "E-CODE-REFUSED",
             f"{model}: its pipeline is code of its own, which is not run here.",
             model=model,
         )
@@ -172,7 +174,7 @@ def _refuse_code(model: str, config: Any) -> None:
         library = str(part[0])
         if library not in _LIBRARIES and not hasattr(diffusers.pipelines, library):
             raise ModelError(
-                "E-MODEL-CODE",
+                "E-CODE-REFUSED",
                 f"{model}: {name} is code of {library!r}, which is not run here.",
                 model=model,
                 part=name,
@@ -222,15 +224,17 @@ def bars(*, shown: bool) -> Iterator[None]:
             told.enable_progress_bar()
 
 
-UNSAFE: Final = Refusal("the model's safety checker held the image back")
-BLACK: Final = Refusal("the image is all black (half precision may overflow: try --precision fp32)")
-EMPTY: Final = Refusal("the text is empty")
+UNSAFE: Final = Rejection("the model's safety checker held the image back")
+BLACK: Final = Rejection(
+    "the image is all black (half precision may overflow: try --precision fp32)"
+)
+EMPTY: Final = Rejection("the text is empty")
 _TOKENIZERS: Final = ("tokenizer", "tokenizer_2", "tokenizer_3")
 _ENDLESS: Final = 10**6  # what transformers says of a tokenizer without a limit is larger
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class LoadedPipeline:
     """A pipeline on its device, in one precision; `takes` are the arguments of a call."""
 
     id: str
@@ -263,7 +267,9 @@ class _Order(NamedTuple):
 class Diffusion:
     """Draws with a pipeline, and keeps what it draws in a folder."""
 
-    def __init__(self, opened: Opened, settings: Settings, folder: ImageFolder, work: Work) -> None:
+    def __init__(
+        self, opened: LoadedPipeline, settings: DrawSettings, folder: ImageFolder, work: Work
+    ) -> None:
         self.opened, self.folder, self.progress = opened, folder, work.progress
         self.settings, self.fingerprint = settings, opened.fingerprint
         self.call = _call(opened, settings)
@@ -310,7 +316,9 @@ class Diffusion:
             if found is None:
                 missing.append(order)
             else:
-                made[order.name] = Made(found, order.seed) if isinstance(found, str) else found
+                made[order.name] = (
+                    DrawnImage(found, order.seed) if isinstance(found, str) else found
+                )
         self.found += len(made)
         advance(len(made))
         return made | self._all(missing, advance)
@@ -332,15 +340,15 @@ class Diffusion:
             return self._all(orders, lambda _: None)
         made: dict[str, Drawn] = {}
         for order, image in zip(orders, found, strict=True):
-            if isinstance(image, Refusal):
+            if isinstance(image, Rejection):
                 made[order.name] = self.folder.refuse(order.name, image)
             else:
-                made[order.name] = Made(self.folder.keep(order.name, image), order.seed)
+                made[order.name] = DrawnImage(self.folder.keep(order.name, image), order.seed)
         self.drawn += len(orders)
         return made
 
     @memory_errors
-    def _run(self, orders: Sequence[_Order]) -> list[Image.Image | Refusal]:
+    def _run(self, orders: Sequence[_Order]) -> list[Image.Image | Rejection]:
         # On the CPU: the noise is then the same on every device.
         chances = [torch.Generator("cpu").manual_seed(order.seed) for order in orders]
         with explained(self.opened.id, "does not draw"), self.opened.place.running():
@@ -367,7 +375,7 @@ class Diffusion:
         return sum(len(ids) > longest for ids in found)
 
 
-def _call(opened: Opened, settings: Settings) -> dict[str, Any]:
+def _call(opened: LoadedPipeline, settings: DrawSettings) -> dict[str, Any]:
     """The settings as this pipeline takes them; what it does not take is not passed."""
     default = opened.takes["num_inference_steps"].default
     wanted = {

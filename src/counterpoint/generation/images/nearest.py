@@ -18,7 +18,7 @@ import polars as pl
 from counterpoint._util.errors import ModelError
 from counterpoint._util.writing import whole_file
 from counterpoint.cases import ImageRef
-from counterpoint.generation.pairs import refuse_ending
+from counterpoint.generation.pairs import require_parquet
 from counterpoint.images import Picture
 from counterpoint.scoring import DualEncoder, Work, encode_images, stored
 
@@ -121,7 +121,7 @@ SCHEMA: Final = pl.Schema(
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class NearestImages:
     """A row for every image that could be read, and what was left out, with the reasons."""
 
     table: pl.DataFrame
@@ -138,7 +138,7 @@ def nearest_images(
     *,
     k: int = K,
     block: int = BLOCK,
-) -> Found:
+) -> NearestImages:
     """The `k` nearest of all `paths` to each of them, by the cosine of the model's vectors.
 
     Vectors are kept in the store. An image that cannot be read is left out on both sides. Of
@@ -163,7 +163,9 @@ def nearest_images(
         rows["similarities"] = similarities[order].tolist()
     else:
         rows |= {"neighbours": [], "similarities": []}
-    return Found(pl.DataFrame(rows, schema=SCHEMA), len(unique), len(kept) - len(first), left_out)
+    return NearestImages(
+        pl.DataFrame(rows, schema=SCHEMA), len(unique), len(kept) - len(first), left_out
+    )
 
 
 def images_of(name: str, data: Path | None) -> tuple[Iterator[str], Path | None]:
@@ -181,7 +183,7 @@ def write_neighbours(path: Path, table: pl.DataFrame, about: dict[str, Any]) -> 
     """Write the table, whole or not at all; `about` goes into its metadata."""
     import pyarrow.parquet as pq  # slow to import
 
-    refuse_ending(path, "neighbours")
+    require_parquet(path, "neighbours")
     arrow = table.to_arrow()
     arrow = arrow.replace_schema_metadata({b"counterpoint": json.dumps(about, sort_keys=True)})
     with whole_file(path) as draft:

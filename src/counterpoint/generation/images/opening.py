@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from counterpoint.generation.images.backends import WORLD, Backend, ImageFolder, Settings
+from counterpoint.generation.images.backends import WORLD, Backend, DrawSettings, ImageFolder
 
 if TYPE_CHECKING:
     from counterpoint.scoring import Work
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 def open_backend(
     model: str,
-    settings: Settings,
+    settings: DrawSettings,
     *,
     folder: Path,
     root: Path,

@@ -10,8 +10,15 @@ from typing import Any, Final
 import numpy as np
 
 from counterpoint._util.progress import Progress
-from counterpoint.generation.images.backends import WORLD, Drawn, Made, Settings, Want, seed_of
-from counterpoint.generation.registry import Refusal
+from counterpoint.generation.images.backends import (
+    WORLD,
+    Drawn,
+    DrawnImage,
+    DrawSettings,
+    Want,
+    seed_of,
+)
+from counterpoint.generation.registry import Rejection
 from counterpoint.images import scene_of, world_reference
 from counterpoint.world import (
     ATTRIBUTES,
@@ -155,15 +162,15 @@ def _made(thing: Thing, phrase: Phrase) -> Thing:
     return made
 
 
-NOT_A_TEXT: Final = Refusal("the text is not a caption of the world")
-NOT_A_CAPTION: Final = Refusal("the caption is not one of the world, so it cannot be made false")
-ENTAILED: Final = Refusal("the caption is true wherever the text is")
+NOT_A_TEXT: Final = Rejection("the text is not a caption of the world")
+NOT_A_CAPTION: Final = Rejection("the caption is not one of the world, so it cannot be made false")
+ENTAILED: Final = Rejection("the caption is true wherever the text is")
 
 
 class WorldBackend:
     """Draws scenes: the caption's own, changed as little as may be, or new ones."""
 
-    def __init__(self, settings: Settings, progress: Progress) -> None:
+    def __init__(self, settings: DrawSettings, progress: Progress) -> None:
         self.settings, self.progress = settings, progress
         self.fingerprint = f"{WORLD}-{VERSION}-{PIXELS}"
         self.drawn = 0
@@ -202,7 +209,7 @@ class WorldBackend:
             stream = scenes(text, caption, start, np.random.default_rng(seed))
             drawn = (world_reference(scene) for scene in stream)
             reference = next(one for one in drawn if one not in made)
-            made[reference] = Made(reference, seed)
+            made[reference] = DrawnImage(reference, seed)
         self.drawn += number
         return list(made.values())
 

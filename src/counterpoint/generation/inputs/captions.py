@@ -21,9 +21,14 @@ from counterpoint._util.registry import did_you_mean
 from counterpoint._util.untrusted import shown
 from counterpoint.cases import PROMPTS, SCHEMA as CASE_SCHEMA, Cases, ImageRef
 from counterpoint.generation.inputs.files import READERS, check_columns
-from counterpoint.generation.inputs.source import CaptionOptions, Source, UniqueIds, sources_of
+from counterpoint.generation.inputs.source import (
+    CaptionOptions,
+    SourceCaption,
+    UniqueIds,
+    sources_of,
+)
 
-__all__ = ["CaptionOptions", "Captions", "Source", "first_of", "open_captions"]
+__all__ = ["CaptionOptions", "Captions", "SourceCaption", "first_of", "open_captions"]
 
 WORLD: Final = "world"
 _WORLD_DEFAULTS: Final = {"size": 2000, "seed": 1}
@@ -43,9 +48,9 @@ class Captions:
     root: Path | None
     total: int | None
     fingerprint: str
-    stream: Callable[[], Iterator[Source]]
+    stream: Callable[[], Iterator[SourceCaption]]
 
-    def __iter__(self) -> Iterator[Source]:
+    def __iter__(self) -> Iterator[SourceCaption]:
         """Every id once: repeated ones become `ID~2`."""
         unique = UniqueIds()
         for source in self.stream():
@@ -70,7 +75,7 @@ def open_captions(
         raise DataError("E-FILE-MISSING", f"{path}: no such file.", path=path)
     if path.is_file() and path.suffix not in READERS:
         raise DataError(
-            "E-FILE-ENDING",
+            "E-FILE-FORMAT",
             f"{path}: the name of a caption file ends in {', '.join(READERS)}.",
             path=path,
         )
@@ -92,7 +97,7 @@ def first_of(captions: Captions, count: int) -> Captions:
 def _of_file(path: Path, options: CaptionOptions) -> Captions:
     read = READERS[path.suffix]
 
-    def stream() -> Iterator[Source]:
+    def stream() -> Iterator[SourceCaption]:
         for number, row in enumerate(read(path, options)):
             yield from sources_of(row, number, options)
 
@@ -157,7 +162,7 @@ def _of_benchmark(name: str, data: Path | None, options: CaptionOptions) -> Capt
     return Captions(name, cases.root, total, fingerprint, lambda: _originals(cases))
 
 
-def _originals(cases: Cases) -> Iterator[Source]:
+def _originals(cases: Cases) -> Iterator[SourceCaption]:
     for case in cases.frame.iter_rows(named=True):
         width = len(case["captions"])
         true: list[list[str]] = [[] for _ in case["images"]]
@@ -167,7 +172,7 @@ def _originals(cases: Cases) -> Iterator[Source]:
         for place, (image, captions) in enumerate(zip(case["images"], true, strict=True)):
             id = case["id"] if len(true) == 1 else f"{case['id']}#{place}"
             original, *others = captions or [""]
-            yield Source(id, _reference(image), original, tuple(others))
+            yield SourceCaption(id, _reference(image), original, tuple(others))
 
 
 def _reference(image: dict[str, Any]) -> ImageRef | None:
@@ -194,7 +199,7 @@ def _of_world(name: str) -> Captions:
     return Captions(name, None, size, _digest(WORLD, size, seed), lambda: _scenes(size, seed))
 
 
-def _scenes(size: int, seed: int) -> Iterator[Source]:
+def _scenes(size: int, seed: int) -> Iterator[SourceCaption]:
     import numpy as np
 
     from counterpoint.images import world_reference
@@ -205,7 +210,7 @@ def _scenes(size: int, seed: int) -> Iterator[Source]:
     for number in range(size):
         scene = sample_scene(rng)
         image = ImageRef(world_reference(scene))
-        yield Source(str(number), image, sample_caption(scene, style, rng))
+        yield SourceCaption(str(number), image, sample_caption(scene, style, rng))
 
 
 def _digest(*parts: Any) -> str:

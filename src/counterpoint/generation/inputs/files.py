@@ -26,7 +26,7 @@ from counterpoint.generation.inputs.source import (
     IMAGE_NAMES,
     SPLIT,
     CaptionOptions,
-    Row,
+    CaptionRow,
     name_of,
 )
 from counterpoint.images import cell_reference
@@ -42,7 +42,7 @@ from counterpoint.images import cell_reference
 Form = Literal["coco", "karpathy", "list", "ids"]
 
 
-def json_rows(path: Path) -> Iterator[Row]:
+def json_rows(path: Path) -> Iterator[CaptionRow]:
     """The captions' rows, in the order of the file."""
     form = _form(path)
     if form == "coco":
@@ -83,12 +83,12 @@ def _form(path: Path) -> Form:
 def _object(value: Any, where: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise DataError(
-            "E-ROW-INVALID", f"{where}: should be an object, it is {shown(value)}.", where=where
+            "E-ROW-MALFORMED", f"{where}: should be an object, it is {shown(value)}.", where=where
         )
     return value
 
 
-def _coco(path: Path) -> Iterator[Row]:
+def _coco(path: Path) -> Iterator[CaptionRow]:
     """In two passes: captions may come before the images that they name."""
     files: dict[str, str] = {}
     for number, value in enumerate(json_items(path, "images.item")):
@@ -122,10 +122,10 @@ def _coco(path: Path) -> Iterator[Row]:
                 image=key,
             )
         fields = {"caption": note.get("caption"), "image": files[key], "id": note.get("id")}
-        yield Row(where, fields)
+        yield CaptionRow(where, fields)
 
 
-def _karpathy(path: Path) -> Iterator[Row]:
+def _karpathy(path: Path) -> Iterator[CaptionRow]:
     for number, value in enumerate(json_items(path, "images.item")):
         where = f"{path}: image {number}"
         image = _object(value, where)
@@ -144,37 +144,37 @@ def _karpathy(path: Path) -> Iterator[Row]:
         ids = [row.get("sentid") for row in rows]
         if rows and None not in ids:
             fields["id"] = ids
-        yield Row(where, fields)
+        yield CaptionRow(where, fields)
 
 
-def _list(path: Path) -> Iterator[Row]:
+def _list(path: Path) -> Iterator[CaptionRow]:
     for number, value in enumerate(json_items(path, "item")):
         where = f"{path}: row {number}"
-        yield Row(where, _object(value, where))
+        yield CaptionRow(where, _object(value, where))
 
 
-def _by_id(path: Path) -> Iterator[Row]:
+def _by_id(path: Path) -> Iterator[CaptionRow]:
     for key, value in json_pairs(path):
         where = f"{path}: row {shown(key)}"
         row = _object(value, where)
-        yield Row(where, row if "id" in row else {**row, "id": key})
+        yield CaptionRow(where, row if "id" in row else {**row, "id": key})
 
 
 _FIELD: Final = 1 << 24  # characters; Python's own limit is too low for lists of negatives
 _BATCH: Final = 4096
 
-Rows = Callable[[Path, CaptionOptions], Iterator[Row]]
+Rows = Callable[[Path, CaptionOptions], Iterator[CaptionRow]]
 
 
-def _tsv(path: Path, options: CaptionOptions) -> Iterator[Row]:
+def _tsv(path: Path, options: CaptionOptions) -> Iterator[CaptionRow]:
     return _delimited(path, options, "\t")
 
 
-def _csv(path: Path, options: CaptionOptions) -> Iterator[Row]:
+def _csv(path: Path, options: CaptionOptions) -> Iterator[CaptionRow]:
     return _delimited(path, options, ",")
 
 
-def _delimited(path: Path, options: CaptionOptions, separator: str) -> Iterator[Row]:
+def _delimited(path: Path, options: CaptionOptions, separator: str) -> Iterator[CaptionRow]:
     csv.field_size_limit(_FIELD)
     line = 0
     try:
@@ -194,7 +194,7 @@ def _delimited(path: Path, options: CaptionOptions, separator: str) -> Iterator[
                         path=path,
                         line=line,
                     )
-                yield Row(f"{path}: line {line}", dict(zip(header, values, strict=True)))
+                yield CaptionRow(f"{path}: line {line}", dict(zip(header, values, strict=True)))
     except (csv.Error, UnicodeDecodeError) as error:
         raise DataError(
             "E-FILE-MALFORMED",
@@ -204,7 +204,7 @@ def _delimited(path: Path, options: CaptionOptions, separator: str) -> Iterator[
         ) from None
 
 
-def _jsonl(path: Path, options: CaptionOptions) -> Iterator[Row]:
+def _jsonl(path: Path, options: CaptionOptions) -> Iterator[CaptionRow]:
     first = True
     with path.open("rb") as file:
         for number, line in enumerate(file, 1):
@@ -215,28 +215,28 @@ def _jsonl(path: Path, options: CaptionOptions) -> Iterator[Row]:
                 row = json.loads(line.decode("utf-8-sig" if number == 1 else "utf-8"))
             except RecursionError:
                 raise DataError(
-                    "E-FILE-MALFORMED", f"{where}: it is nested too deeply.", path=path, line=number
+                    "E-JSON-INVALID", f"{where}: it is nested too deeply.", path=path, line=number
                 ) from None
             except ValueError as error:
                 raise DataError(
-                    "E-FILE-MALFORMED",
+                    "E-JSON-INVALID",
                     f"{where}: not valid JSON: {shortened(error)}.",
                     path=path,
                     line=number,
                 ) from None
             if not isinstance(row, dict):
                 raise DataError(
-                    "E-ROW-INVALID",
+                    "E-ROW-MALFORMED",
                     f"{where}: should be an object, it is {shown(row)}.",
                     where=where,
                 )
             if first:
                 check_columns(path, list(row), options)
                 first = False
-            yield Row(where, row)
+            yield CaptionRow(where, row)
 
 
-def _json(path: Path, options: CaptionOptions) -> Iterator[Row]:
+def _json(path: Path, options: CaptionOptions) -> Iterator[CaptionRow]:
     first = True
     for row in json_rows(path):
         if first:
@@ -245,7 +245,7 @@ def _json(path: Path, options: CaptionOptions) -> Iterator[Row]:
         yield row
 
 
-def _parquet(path: Path, options: CaptionOptions) -> Iterator[Row]:
+def _parquet(path: Path, options: CaptionOptions) -> Iterator[CaptionRow]:
     import pyarrow as pa  # slow to import
     import pyarrow.parquet as pq
 
@@ -258,7 +258,7 @@ def _parquet(path: Path, options: CaptionOptions) -> Iterator[Row]:
             for batch in file.iter_batches(_BATCH, columns=wanted):
                 for row in batch.to_pylist():
                     cells = {name: cell_reference(path.name, name, number) for name in images}
-                    yield Row(f"{path}: row {number}", {**row, **cells})
+                    yield CaptionRow(f"{path}: row {number}", {**row, **cells})
                     number += 1
     except (pa.ArrowException, UnicodeDecodeError, OSError) as error:
         why = shortened(str(error).partition("\n")[0]).rstrip(".") or type(error).__name__

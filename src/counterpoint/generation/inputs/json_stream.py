@@ -53,13 +53,13 @@ class JsonFile:
         self._run = int(edges[-1] - edges[-2]) - 1
         if depths.max() > DEPTH:
             raise DataError(
-                "E-FILE-MALFORMED",
+                "E-JSON-INVALID",
                 f"{self.path}: it is nested more than {DEPTH} levels deep.",
                 path=self.path,
             )
         if np.diff(edges).max() > LENGTH:
             raise DataError(
-                "E-FILE-MALFORMED",
+                "E-JSON-INVALID",
                 f"{self.path}: a text or number has more than {LENGTH:,} bytes.",
                 path=self.path,
             )
@@ -81,7 +81,7 @@ def json_stream(path: Path) -> Iterator[JsonFile]:
                 why = shortened(str(error).partition("\n")[0]).rstrip(". ") or type(error).__name__
                 place = f"before byte {file.tell():,}"
                 raise DataError(
-                    "E-FILE-MALFORMED", f"{path}: {place}: not valid JSON: {why}.", path=path
+                    "E-JSON-INVALID", f"{path}: {place}: not valid JSON: {why}.", path=path
                 ) from None
     except OSError as error:
         raise DataError(

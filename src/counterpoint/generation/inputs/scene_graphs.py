@@ -25,7 +25,7 @@ from counterpoint._util.errors import DataError
 from counterpoint._util.untrusted import shown
 from counterpoint.cases import ImageRef
 from counterpoint.generation.inputs.json_stream import is_list, json_items, json_pairs
-from counterpoint.generation.inputs.source import Source
+from counterpoint.generation.inputs.source import SourceCaption
 from counterpoint.generation.pairs import Kind
 from counterpoint.generation.registry import Draft
 
@@ -178,7 +178,7 @@ def plain(value: Any, where: str) -> str:
 def _dict(value: Any, where: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise DataError(
-            "E-ROW-INVALID", f"{where}: should be an object, it is {shown(value)}.", where=where
+            "E-ROW-MALFORMED", f"{where}: should be an object, it is {shown(value)}.", where=where
         )
     return value
 
@@ -238,7 +238,7 @@ def relation_pairs(
     *,
     image_path: ImagePath = "{}.jpg".format,
     symmetric: Callable[[str], bool] = SYMMETRIC.__contains__,
-) -> Iterator[tuple[Source, Draft]]:
+) -> Iterator[tuple[SourceCaption, Draft]]:
     """True captions "the X is REL the Y", each with the negative that swaps X and Y.
 
     `image_path` makes a path of an image's id. A source's id is `IMAGE/RELATION`.
@@ -258,7 +258,7 @@ def relation_pairs(
             said.add(caption)
             image = ImageRef(image_path(graph.image), _around(graph, one, two))
             negative = Draft(f"the {two.name} is {name} the {one.name}", "swap", "rel")
-            yield Source(f"{graph.image}/{relation.id}", image, caption), negative
+            yield SourceCaption(f"{graph.image}/{relation.id}", image, caption), negative
 
 
 def attribution_pairs(
@@ -268,7 +268,7 @@ def attribution_pairs(
     kind: Kind = "negative",
     image_path: ImagePath = "{}.jpg".format,
     limit: int = 1,
-) -> Iterator[tuple[Source, Draft]]:
+) -> Iterator[tuple[SourceCaption, Draft]]:
     """True captions "the A1 O1 and the A2 O2", each with one text.
 
     As a negative, the attributes swapped; as a positive, the conjuncts reversed, which says the
@@ -295,7 +295,7 @@ def attribution_pairs(
                 swapped = f"the {a2} {one.name} and the {a1} {two.name}"
                 id = f"{graph.image}/{first}-{second}" + (f"#{place}" if place else "")
                 text = swapped if kind == "negative" else reverse
-                yield Source(id, image, caption), Draft(text, "swap", "att")
+                yield SourceCaption(id, image, caption), Draft(text, "swap", "att")
 
 
 def _after_is(relation: str) -> str:

@@ -21,7 +21,7 @@ BOX: Final = "box"
 SPLIT: Final = "split"
 
 
-class Source(NamedTuple):
+class SourceCaption(NamedTuple):
     """A caption to make texts from. An empty `caption` is one that the input lacks: refuse it.
 
     `others` are the image's other true captions, where the input gives them together.
@@ -48,7 +48,7 @@ class CaptionOptions:
     image_prefix: str = ""
 
 
-class Row(NamedTuple):
+class CaptionRow(NamedTuple):
     """A row of a file: its fields, and where it is, for messages."""
 
     where: str
@@ -60,7 +60,7 @@ def name_of(given: str | None, known: Iterable[str], names: Container[str]) -> s
     return given or next((name for name in known if name in names), None)
 
 
-def sources_of(row: Row, number: int, options: CaptionOptions) -> Iterator[Source]:
+def sources_of(row: CaptionRow, number: int, options: CaptionOptions) -> Iterator[SourceCaption]:
     """A row's captions. Several in one row get ids of their own, `ID#0`, `ID#1` and so on."""
     if options.split is not None and _split(row) not in options.split.split(","):
         return
@@ -71,7 +71,9 @@ def sources_of(row: Row, number: int, options: CaptionOptions) -> Iterator[Sourc
     ids = _ids(row, number, len(captions), options)
     for place, (id, text) in enumerate(zip(ids, captions, strict=True)):
         rest = dict.fromkeys(captions[:place] + captions[place + 1 :])
-        yield Source(id, image, text, tuple(other for other in rest if other not in ("", text)))
+        yield SourceCaption(
+            id, image, text, tuple(other for other in rest if other not in ("", text))
+        )
 
 
 def _listed(value: Any) -> list[Any]:
@@ -100,7 +102,7 @@ def encodable(text: str) -> str:
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
-def _split(row: Row) -> str:
+def _split(row: CaptionRow) -> str:
     value = row.fields.get(SPLIT)
     if not isinstance(value, str):
         raise DataError(
@@ -112,7 +114,7 @@ def _split(row: Row) -> str:
     return value
 
 
-def _ids(row: Row, number: int, count: int, options: CaptionOptions) -> list[str]:
+def _ids(row: CaptionRow, number: int, count: int, options: CaptionOptions) -> list[str]:
     name = name_of(options.id, ID_NAMES, row.fields)
     value = row.fields.get(name) if name else None
     if isinstance(value, list) and len(value) == count:
@@ -128,7 +130,7 @@ def _ids(row: Row, number: int, count: int, options: CaptionOptions) -> list[str
     return [id] if count == 1 else [f"{id}#{place}" for place in range(count)]
 
 
-def _image(row: Row, options: CaptionOptions) -> ImageRef | None:
+def _image(row: CaptionRow, options: CaptionOptions) -> ImageRef | None:
     name = name_of(options.image, IMAGE_NAMES, row.fields)
     value: Any = row.fields.get(name) if name else None
     box = row.fields.get(BOX)

@@ -8,7 +8,7 @@ from typing import Final
 from counterpoint.generation.llm import sentences
 from counterpoint.generation.llm.sentences import ARTICLES, holds, trade_places, words
 from counterpoint.generation.llm.templates import Step
-from counterpoint.generation.registry import Refusal
+from counterpoint.generation.registry import Rejection
 
 _THOUGHT: Final = re.compile(r"<think>.*?(</think>|\Z)", re.DOTALL)
 _NO: Final = re.compile(r"(?:Possible:\s*)?No\W*", re.IGNORECASE)
@@ -17,52 +17,52 @@ _NONE: Final = frozenset({"", "none", "no", "nothing", "n/a"})
 _MOST_NEW: Final = 4  # words of a new concept
 
 
-def answered(text: str, label: str) -> str | Refusal:
+def answered(text: str, label: str) -> str | Rejection:
     """What stands behind the label on the one line of an answer; without a label, the line."""
     lines = _lines(text)
     if not lines:
-        return Refusal(sentences.EMPTY)
+        return Rejection(sentences.EMPTY)
     if _NO.fullmatch(lines[0]):
-        return Refusal(sentences.ANSWERED_NO)
+        return Rejection(sentences.ANSWERED_NO)
     labelled = [line for line in lines if _starts(line, label)]
     if not labelled:
-        return Refusal(sentences.no_line(label))
+        return Rejection(sentences.no_line(label))
     if len(lines) > 1:
-        return Refusal(sentences.EXTRA_LINES)
+        return Rejection(sentences.EXTRA_LINES)
     return _behind(lines[0], label)
 
 
-def swapped(text: str, caption: str, label: str) -> str | Refusal:
+def swapped(text: str, caption: str, label: str) -> str | Rejection:
     """The sentence of an answer of three lines: `Possible: Yes`, `Swapped: x, y`, the sentence."""
     lines = _lines(text)
     if not lines:
-        return Refusal(sentences.EMPTY)
+        return Rejection(sentences.EMPTY)
     if _NO.fullmatch(lines[0]):
-        return Refusal(sentences.ANSWERED_NO)
+        return Rejection(sentences.ANSWERED_NO)
     if not any(_starts(line, label) for line in lines):
-        return Refusal(sentences.no_line(label))
+        return Rejection(sentences.no_line(label))
     first, second, third, *more = [*lines, "", ""]
     shape = (
         first.lower() == "possible: yes" and _starts(second, "Swapped") and _starts(third, label)
     )
     if not shape or any(more):
-        return Refusal(sentences.EXTRA_LINES)
+        return Rejection(sentences.EXTRA_LINES)
     parts = listed(_behind(second, "Swapped"))
     if len(parts) != 2 or not all(holds(caption, part) for part in parts):
-        return Refusal(sentences.NOT_IN_CAPTION)
+        return Rejection(sentences.NOT_IN_CAPTION)
     sentence = _behind(third, label)
-    return sentence if trade_places(caption, sentence, *parts) else Refusal(sentences.NOT_SWAPPED)
+    return sentence if trade_places(caption, sentence, *parts) else Rejection(sentences.NOT_SWAPPED)
 
 
-def located(text: str, caption: str, label: str) -> list[str] | Refusal:
+def located(text: str, caption: str, label: str) -> list[str] | Rejection:
     """The parts that are listed and are in the caption, each once, in the order of the answer."""
     line = answered(text, label)
-    if isinstance(line, Refusal):
+    if isinstance(line, Rejection):
         return line
     parts = listed(line)
     if not parts:
-        return Refusal(sentences.NOTHING_LOCATED)
-    return [part for part in parts if holds(caption, part)] or Refusal(sentences.NOT_IN_CAPTION)
+        return Rejection(sentences.NOTHING_LOCATED)
+    return [part for part in parts if holds(caption, part)] or Rejection(sentences.NOT_IN_CAPTION)
 
 
 def listed(line: str) -> list[str]:
@@ -70,20 +70,20 @@ def listed(line: str) -> list[str]:
     return list(dict.fromkeys(part for part in parts if part.lower() not in _NONE))
 
 
-def proposed(text: str, caption: str, chosen: str, step: Step) -> str | Refusal:
+def proposed(text: str, caption: str, chosen: str, step: Step) -> str | Rejection:
     """The new concept: a few words that are neither the old ones nor in the caption."""
     line = answered(text, step.label)
-    if isinstance(line, Refusal):
+    if isinstance(line, Rejection):
         return line
     new = line.strip(_MARKS)
     if new.lower() in _NONE or not words(new):
-        return Refusal(sentences.NEW_EMPTY)
+        return Rejection(sentences.NEW_EMPTY)
     if len(words(new)) > _MOST_NEW or "," in new:
-        return Refusal(sentences.NEW_TOO_LONG)
+        return Rejection(sentences.NEW_TOO_LONG)
     if _core(new) == _core(chosen):
-        return Refusal(sentences.NEW_SAME)
+        return Rejection(sentences.NEW_SAME)
     if holds(caption, new) or holds(" ".join(_core(caption)), " ".join(_core(new))):
-        return Refusal(sentences.NEW_KNOWN)
+        return Rejection(sentences.NEW_KNOWN)
     return new
 
 

@@ -1,7 +1,7 @@
 """A language model's method: its template's steps, for many captions at once.
 
-with LanguageModel("some-model") as model:
-    method = LanguageModelMethod("llm/replace-obj", model)
+with ChatModel("some-model") as model:
+    method = ChatMethod("llm/replace-obj", model)
     made = method.make(captions, seeds, Quiet())
 """
 
@@ -18,7 +18,7 @@ from counterpoint._util.store import digest
 from counterpoint.generation.llm import sentences
 from counterpoint.generation.llm.answers import answered, located, proposed, swapped
 from counterpoint.generation.llm.model import (
-    LanguageModel,
+    ChatModel,
     Reply,
     Request,
     messages,
@@ -29,7 +29,7 @@ from counterpoint.generation.llm.model import (
 from counterpoint.generation.llm.sentences import holds, in_format_of, judge, occurrences
 from counterpoint.generation.llm.templates import Step, Template, read_template
 from counterpoint.generation.pairs import Kind
-from counterpoint.generation.registry import Draft, Refusal
+from counterpoint.generation.registry import Draft, Rejection
 from counterpoint.models.api import read_price
 
 # --- What asking about captions takes, before anything is asked ---------------------------------
@@ -44,7 +44,7 @@ _CHARACTERS: Final = 4  # a token
 _FRAME: Final = 4  # tokens around a message
 
 
-class Estimate(NamedTuple):
+class CostEstimate(NamedTuple):
     """`cost` is in whatever the price is in; None without a price."""
 
     requests: int
@@ -53,7 +53,7 @@ class Estimate(NamedTuple):
     cost: float | None
 
 
-def estimate(template: Template, captions: Sequence[str]) -> Estimate:
+def estimate(template: Template, captions: Sequence[str]) -> CostEstimate:
     asked = [caption for caption in captions if why_not(template, caption) is None]
     tokens_in, tokens_out = 0.0, 0.0
     characters = sum(map(len, asked))
@@ -66,7 +66,7 @@ def estimate(template: Template, captions: Sequence[str]) -> Estimate:
     cost = None
     if price is not None:
         cost = (tokens_in * price[0] + tokens_out * price[1]) / 1e6
-    return Estimate(len(asked) * len(template.steps), round(tokens_in), round(tokens_out), cost)
+    return CostEstimate(len(asked) * len(template.steps), round(tokens_in), round(tokens_out), cost)
 
 
 def _prompt_characters(step: Step) -> tuple[int, bool]:
@@ -117,13 +117,13 @@ class _Work:
     caption: str
     seed: int
     values: dict[str, str] = field(default_factory=dict)  # caption, chosen, new: as asked
-    result: Draft | Refusal | None = None
+    result: Draft | Rejection | None = None
 
 
-class LanguageModelMethod:
+class ChatMethod:
     """`llm/...`. Only `make` needs a server."""
 
-    def __init__(self, name: str, model: LanguageModel) -> None:
+    def __init__(self, name: str, model: ChatModel) -> None:
         self.template: Template = read_template(name)
         self.name, self.model = name, model
         self.kind: Kind = self.template.kind
@@ -143,18 +143,18 @@ class LanguageModelMethod:
 
     def make(
         self, captions: Sequence[str], seeds: Sequence[int], progress: Progress
-    ) -> list[list[Draft | Refusal]]:
+    ) -> list[list[Draft | Rejection]]:
         """A text, or why there is none, for each caption. Texts depend on the seed where the
         template has a temperature."""
         works = [_Work(c, s, {"caption": c}) for c, s in zip(captions, seeds, strict=True)]
         for work in works:
             if reason := why_not(self.template, work.caption):
-                work.result = Refusal(reason)
+                work.result = Rejection(reason)
         for number, step in enumerate(self.template.steps):
             self._ask(step, number, [work for work in works if work.result is None], progress)
-        return [[work.result or Refusal(sentences.EMPTY)] for work in works]
+        return [[work.result or Rejection(sentences.EMPTY)] for work in works]
 
-    def estimate(self, captions: Sequence[str]) -> Estimate:
+    def estimate(self, captions: Sequence[str]) -> CostEstimate:
         """What asking about all of them takes at most, without what is kept already."""
         return estimate(self.template, captions)
 
@@ -179,24 +179,24 @@ class LanguageModelMethod:
         prompt = messages(step, work.values)
         return request_of(prompt, step.temperature, step.max_tokens, seed)
 
-    def _read(self, step: Step, work: _Work, reply: Reply | Refusal) -> Draft | Refusal | None:
+    def _read(self, step: Step, work: _Work, reply: Reply | Rejection) -> Draft | Rejection | None:
         """What a step has led to; None if another follows."""
-        if isinstance(reply, Refusal):
+        if isinstance(reply, Rejection):
             return reply
         if reply.refused:
-            return Refusal(sentences.REFUSED)
+            return Rejection(sentences.REFUSED)
         if reply.cut:
-            return Refusal(sentences.CUT_OFF)
+            return Rejection(sentences.CUT_OFF)
         caption = quotable(work.caption)
         if step.answer == "list":
             parts = located(reply.text, caption, step.label)
-            if isinstance(parts, Refusal):
+            if isinstance(parts, Rejection):
                 return parts
             work.values["chosen"] = Random(_derived(work.seed, self.name, "chosen")).choice(parts)
             return None
         if step.answer == "concept":
             new = proposed(reply.text, caption, work.values["chosen"], step)
-            if isinstance(new, Refusal):
+            if isinstance(new, Rejection):
                 return new
             work.values["new"] = new
             return None
@@ -205,20 +205,20 @@ class LanguageModelMethod:
             if step.answer == "swap"
             else answered(reply.text, step.label)
         )
-        return sentence if isinstance(sentence, Refusal) else self._draft(work, sentence)
+        return sentence if isinstance(sentence, Rejection) else self._draft(work, sentence)
 
-    def _draft(self, work: _Work, sentence: str) -> Draft | Refusal:
+    def _draft(self, work: _Work, sentence: str) -> Draft | Rejection:
         text = in_format_of(work.caption, sentence)
         if refusal := judge(work.caption, text, self.template.change):
             return refusal
         chosen, new = work.values.get("chosen", ""), work.values.get("new", "")
         if new and not holds(text, new):
-            return Refusal(sentences.NEW_UNUSED)
+            return Rejection(sentences.NEW_UNUSED)
         replaces = chosen and self.template.type == "replace"
         if replaces and occurrences(text, chosen) >= occurrences(work.caption, chosen):
-            return Refusal(sentences.OLD_KEPT)
+            return Rejection(sentences.OLD_KEPT)
         if chosen and self.template.type == "add" and not holds(text, chosen):
-            return Refusal(sentences.OLD_LOST)
+            return Rejection(sentences.OLD_LOST)
         return Draft(text, self.template.type, self.template.subtype)
 
 

@@ -23,7 +23,7 @@ from counterpoint._util.store import Store, default_store, digest
 from counterpoint.generation.llm import sentences
 from counterpoint.generation.llm.sentences import words
 from counterpoint.generation.llm.templates import Step, Template
-from counterpoint.generation.registry import Refusal
+from counterpoint.generation.registry import Rejection
 from counterpoint.models.api import ChatAnswer, Endpoint, read_answer, read_endpoint
 
 if TYPE_CHECKING:
@@ -143,7 +143,7 @@ def _thinking(request: Request) -> dict[str, Any]:
 _FORMS: Final[tuple[Form, ...]] = (_usual, _seedless, _thinking)
 
 
-class LanguageModel:
+class ChatModel:
     """A model by its name at OPENAI_BASE_URL. Nothing is opened or asked before the first `ask`.
 
     All methods of a run share one: a folder of answers can be open once in a process. `pause` is
@@ -160,7 +160,7 @@ class LanguageModel:
         self._client: Client | None = None
         self._store: Store | None = None
 
-    def __enter__(self) -> LanguageModel:
+    def __enter__(self) -> ChatModel:
         return self
 
     def __exit__(
@@ -173,7 +173,7 @@ class LanguageModel:
             self._store.__exit__(kind, error, trace)
             self._store = None
 
-    def ask(self, requests: Sequence[Request], advance: Advance) -> list[Reply | Refusal]:
+    def ask(self, requests: Sequence[Request], advance: Advance) -> list[Reply | Rejection]:
         """An answer each, in order: kept ones, then the others, as many at a time as is allowed."""
         keys = [self._key(request) for request in requests]
         found = self._kept(keys)
@@ -198,9 +198,9 @@ class LanguageModel:
 
     def _asked(
         self, missing: Mapping[bytes, Request], done: Callable[[bytes], None]
-    ) -> dict[bytes, Reply | Refusal]:
+    ) -> dict[bytes, Reply | Rejection]:
         client, keys = self._opened(), list(missing)
-        found: dict[bytes, Reply | Refusal] = {}
+        found: dict[bytes, Reply | Rejection] = {}
         if self.form is None:
             self.form, found[keys[0]] = self._first(missing[keys[0]])
             done(keys[0])
@@ -212,7 +212,7 @@ class LanguageModel:
 
         bodies = [self._body(form, missing[key]) for key in rest]
         for key, reply in zip(rest, client.chat(bodies, read_reply, keep), strict=True):
-            found[key] = reply if isinstance(reply, Reply) else Refusal(sentences.REJECTED)
+            found[key] = reply if isinstance(reply, Reply) else Rejection(sentences.REJECTED)
         return found
 
     def _first(self, request: Request) -> tuple[Form, Reply]:
@@ -238,7 +238,7 @@ class LanguageModel:
     def _key(self, request: Request) -> bytes:
         return digest("llm 2", self.where(), self.name, json.dumps(asdict(request)))
 
-    def _kept(self, keys: Sequence[bytes]) -> dict[bytes, Reply | Refusal]:
+    def _kept(self, keys: Sequence[bytes]) -> dict[bytes, Reply | Rejection]:
         values = zip(keys, self._opened_store().get(keys), strict=True)
         return {key: Reply(**json.loads(value)) for key, value in values if value is not None}
 

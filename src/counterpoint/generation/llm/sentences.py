@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from math import floor
 from typing import Final
 
-from counterpoint.generation.llm.templates import Change
-from counterpoint.generation.registry import Refusal
+from counterpoint.generation.llm.templates import ChangeLimit
+from counterpoint.generation.registry import Rejection
 
 # --- Why a language model has made no text of a caption: every reason that is counted -----------
 
@@ -115,7 +115,7 @@ def bag_distance(first: Sequence[str], second: Sequence[str]) -> int:
     return max((left - right).total(), (right - left).total())
 
 
-def changes_too_much(caption: str, text: str, change: Change) -> bool:
+def changes_too_much(caption: str, text: str, change: ChangeLimit) -> bool:
     before, after = words(caption), words(text)
     measure = bag_distance if change.measure == "bag" else distance
     return measure(before, after) > max(change.least, floor(change.share * len(before)))
@@ -166,19 +166,19 @@ def _restored(plain: str, text: str) -> str:
     return " ".join(given.get(word, word) for word in text.split())
 
 
-def judge(caption: str, text: str, change: Change) -> Refusal | None:
+def judge(caption: str, text: str, change: ChangeLimit) -> Rejection | None:
     """`text` in the caption's format: why it will not do, if it will not."""
     plain = caption.strip()
     if not words(text):
-        return Refusal(EMPTY)
+        return Rejection(EMPTY)
     if text == plain or words(text) == words(plain):
-        return Refusal(UNCHANGED)
+        return Rejection(UNCHANGED)
     if text.endswith("?") and not plain.endswith("?"):
-        return Refusal(QUESTION)
+        return Rejection(QUESTION)
     if plain[-1] in _MARKS and text[-1] not in _MARKS:
-        return Refusal(NO_PUNCTUATION)
+        return Rejection(NO_PUNCTUATION)
     if change.measure == "words" and brings_nothing(plain, text):
-        return Refusal(NOTHING_NEW)
+        return Rejection(NOTHING_NEW)
     if changes_too_much(plain, text, change):
-        return Refusal(CHANGED_TOO_MUCH)
+        return Rejection(CHANGED_TOO_MUCH)
     return None

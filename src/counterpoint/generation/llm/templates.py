@@ -25,7 +25,7 @@ from counterpoint.generation.pairs import KINDS, SUBTYPES, TYPES, Kind, Type
 
 PREFIX: Final = "llm/"
 MOST_WORDS: Final = 60  # a caption's; with room for the change they fit into any answer
-Answer = Literal["list", "concept", "sentence", "swap"]
+AnswerForm = Literal["list", "concept", "sentence", "swap"]
 Measure = Literal["words", "bag"]
 
 
@@ -44,7 +44,7 @@ class Step:
     """One question to the model."""
 
     name: str
-    answer: Answer
+    answer: AnswerForm
     label: str  # what the answer's line starts with; empty: it is the sentence alone
     temperature: float
     max_tokens: int
@@ -54,7 +54,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class ChangeLimit:
     """At most `least` words may change, or this share of the caption's if that is more."""
 
     measure: Measure
@@ -72,7 +72,7 @@ class Template:
     type: Type
     subtype: str
     summary: str
-    change: Change
+    change: ChangeLimit
     steps: tuple[Step, ...]
     fewest_words: int = 1
     most_words: int = MOST_WORDS
@@ -105,7 +105,7 @@ def parse_template(name: str, data: Mapping[str, Any]) -> Template:
         name=name,
         **more,
         **data.get("caption", {}),
-        change=Change(**data["change"]),
+        change=ChangeLimit(**data["change"]),
         steps=tuple(_step(step) for step in data["steps"]),
     )
     known = found.kind in KINDS and found.type in TYPES and found.subtype in SUBTYPES
@@ -119,6 +119,6 @@ def parse_template(name: str, data: Mapping[str, Any]) -> Template:
 def _step(data: Mapping[str, Any]) -> Step:
     texts = {key: data[key].strip() for key in ("instruction", "ask")}
     step = Step(**{**data, **texts, "shots": tuple(Shot(**shot) for shot in data["shots"])})
-    if step.answer not in get_args(Answer):
+    if step.answer not in get_args(AnswerForm):
         raise ValueError(f"{step.name}: no answer is a {step.answer!r}")
     return step

@@ -10,7 +10,7 @@ from typing import Any, Final, Literal
 import numpy as np
 
 from counterpoint._util.errors import DataError
-from counterpoint.generation.pairs import read_about, rebased, refuse_ending, write_pairs
+from counterpoint.generation.pairs import read_about, rebased, require_parquet, write_pairs
 from counterpoint.generation.refinement.negatives import (
     BY,
     Negatives,
@@ -21,13 +21,13 @@ from counterpoint.generation.refinement.negatives import (
 )
 from counterpoint.generation.refinement.scores import (
     COLUMN,
-    Asked,
+    BlindModel,
     ColumnScores,
     ModelScores,
-    Scores,
+    ScoreSource,
     Tables,
-    asked,
     load_blind,
+    parse_blind_model,
     read_scores,
     table_scores,
 )
@@ -53,7 +53,7 @@ Use = Literal["balanced", "selected", "watched"]
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class BlindResult:
     """One blind model on one group of negatives, before and after.
 
     Its accuracy is the share of pairs whose caption it scores above the text, half of a tie: 0.5 is
@@ -83,7 +83,7 @@ def rows(
     groups: np.ndarray,
     names: Sequence[str],
     kept: np.ndarray,
-) -> list[Row]:
+) -> list[BlindResult]:
     """A row for each model on all pairs together, then for each group and model.
 
     `groups` are numbers into `names`; `gaps` are each model's, unscaled.
@@ -98,10 +98,10 @@ def rows(
     ]
 
 
-def _row(group: str, model: str, use: Use, gaps: np.ndarray, kept: np.ndarray) -> Row:
+def _row(group: str, model: str, use: Use, gaps: np.ndarray, kept: np.ndarray) -> BlindResult:
     left = gaps[kept]
     after = accuracy(left)
-    return Row(
+    return BlindResult(
         group=group,
         model=model,
         use=use,
@@ -116,8 +116,8 @@ def _row(group: str, model: str, use: Use, gaps: np.ndarray, kept: np.ndarray) -
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
-    """What is asked of a refinement. Blind models are named as in `blind_scores`."""
+class RefineSettings:
+    """What is parse_blind_model of a refinement. Blind models are named as in `blind_scores`."""
 
     blind: tuple[str, ...]  # balanced against
     watch: tuple[str, ...] = ()  # only reported
@@ -141,13 +141,13 @@ class Refined:
     positives: int  # passed on as they were
     refused: int  # left out: the checks had refused them
     scales: dict[str, str]  # of each balanced model's gaps: probability, max or rank
-    rows: list[Row]
+    rows: list[BlindResult]
 
 
 def refine(
     pairs: Path,
     out: Path,
-    settings: Settings,
+    settings: RefineSettings,
     work: Work,
     *,
     tables: Sequence[Path] = (),
@@ -158,7 +158,7 @@ def refine(
     What models compute is kept in the store: a run that was killed goes on where it was. `tables`
     hold scores for `column:NAME`; a name that is in none of them is one of the file's own.
     """
-    refuse_ending(out)
+    require_parquet(out)
     if out.exists() and pairs.exists() and out.samefile(pairs):
         raise DataError(
             "E-OUTPUT-IS-INPUT", f"{out} is the file to refine; name another -o.", path=out
@@ -190,16 +190,18 @@ def refine(
     return found
 
 
-def record(settings: Settings, wanted: Sequence[Asked], found: Refined) -> dict[str, Any]:
+def record(
+    settings: RefineSettings, wanted: Sequence[BlindModel], found: Refined
+) -> dict[str, Any]:
     """What the file's metadata says of a refinement."""
     ids = {one.name: one.id for one in wanted}
     return {"settings": asdict(settings), "models": ids, **asdict(found)}
 
 
-def _wanted(settings: Settings) -> list[Asked]:
+def _wanted(settings: RefineSettings) -> list[BlindModel]:
     """Every model once; no two under one name."""
     specs = (*settings.blind, *settings.select, *settings.watch)
-    wanted = list(dict.fromkeys(asked(spec) for spec in specs))
+    wanted = list(dict.fromkeys(parse_blind_model(spec) for spec in specs))
     names = [one.name for one in wanted]
     for one in wanted:
         if names.count(one.name) > 1:
@@ -211,15 +213,17 @@ def _wanted(settings: Settings) -> list[Asked]:
     return wanted
 
 
-def _source(wanted: Asked, tables: Tables, options: LoadOptions, work: Work, total: int) -> Scores:
+def _source(
+    wanted: BlindModel, tables: Tables, options: LoadOptions, work: Work, total: int
+) -> ScoreSource:
     family, _, column = wanted.id.partition(":")
     if family != COLUMN:
         return ModelScores(wanted.name, load_blind(wanted, options), work, total)
     return table_scores(column, tables) if column in tables else ColumnScores(column)
 
 
-def _scored(pairs: Path, source: Scores, total: int) -> np.ndarray:
-    """Scores (n, 2) of all negatives, as precise as the file will hold them."""
+def _scored(pairs: Path, source: ScoreSource, total: int) -> np.ndarray:
+    """ScoreSource (n, 2) of all negatives, as precise as the file will hold them."""
     found = np.full((total, 2), np.nan, dtype=np.float32)
     start = 0
     for piece in pieces(pairs):
@@ -245,13 +249,13 @@ def _scored(pairs: Path, source: Scores, total: int) -> np.ndarray:
 
 
 def _selected(
-    negatives: Negatives, scores: Mapping[str, np.ndarray], settings: Settings
+    negatives: Negatives, scores: Mapping[str, np.ndarray], settings: RefineSettings
 ) -> tuple[np.ndarray, list[str]]:
     """Which negatives are among the best, and by whose scores."""
     everything = np.ones(len(negatives), dtype=bool)
     if settings.top is None:
         return everything, []
-    names = [asked(spec).name for spec in settings.select or settings.blind]
+    names = [parse_blind_model(spec).name for spec in settings.select or settings.blind]
     values = np.column_stack([scores[name][:, 1] for name in names])
     return top(values, negatives.groups, settings.top), names
 
@@ -261,10 +265,10 @@ def _balanced(
     gaps: Mapping[str, np.ndarray],
     scores: Mapping[str, np.ndarray],
     selected: np.ndarray,
-    settings: Settings,
+    settings: RefineSettings,
 ) -> tuple[np.ndarray, dict[str, str]]:
     """Which of the selected negatives are kept, and how each balanced model's gaps were scaled."""
-    names = list(dict.fromkeys(asked(spec).name for spec in settings.blind))
+    names = list(dict.fromkeys(parse_blind_model(spec).name for spec in settings.blind))
     if not settings.balance or not names:
         return selected, {}
     groups, columns, scales = negatives.groups[selected], [], {}

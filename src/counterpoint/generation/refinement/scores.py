@@ -1,4 +1,4 @@
-"""Scores of captions and texts by models that see no image, from whatever can give them.
+"""ScoreSource of captions and texts by models that see no image, from whatever can give them.
 
 `length`, `format`, `grammar`, `plausible`, `lm:WHERE` and any other id of a model that scores texts
 alone; `column:NAME` for scores that a table or the pairs have already. `NAME=` before it gives the
@@ -23,7 +23,7 @@ from counterpoint.models import LoadOptions, load_model
 from counterpoint.models.blind import SCORERS, TEXT_MODELS, Format, Length
 from counterpoint.scoring import BlindScorer, Work, caption_keys, fill, stored
 
-# --- Scores that users bring: in a table of texts, or in the `scores` column of the pairs -------
+# --- ScoreSource that users bring: in a table of texts, or in the `scores` column of the pairs -------
 
 
 SIDES: Final = ("caption", "text")
@@ -38,7 +38,7 @@ class TableScores:
         self.name, self.values = name, values
 
     def of(self, pairs: pl.DataFrame) -> np.ndarray:
-        """Scores (n, 2) of captions and texts; NaN where the table does not have one."""
+        """ScoreSource (n, 2) of captions and texts; NaN where the table does not have one."""
         found = [
             pairs.select(text=side)
             .join(self.values, on="text", how="left", maintain_order="left")["value"]
@@ -56,7 +56,7 @@ class ColumnScores:
         self.name = name
 
     def of(self, pairs: pl.DataFrame) -> np.ndarray:
-        """Scores (n, 2) of captions and texts; NaN where a pair does not have one."""
+        """ScoreSource (n, 2) of captions and texts; NaN where a pair does not have one."""
         found = np.full((len(pairs), 2), np.nan)
         rows = pairs.select(row=pl.int_range(pl.len()), score="scores").explode("score")
         rows = rows.select("row", pl.col("score").struct.unnest())
@@ -70,7 +70,7 @@ def read_scores(paths: Sequence[Path]) -> Tables:
     """The tables' names, each with the table that has it; two tables may not share a name.
 
     A table has the column text, and either name and value, or a column for each name. Columns that
-    are not asked for may hold anything.
+    are not parse_blind_model for may hold anything.
     """
     found: dict[str, tuple[Path, pl.DataFrame]] = {}
     for path in paths:
@@ -126,34 +126,34 @@ _FAMILY: Final = "blind"
 _CHEAP: Final = (Length, Format)  # done before the store has looked them up
 
 
-class Asked(NamedTuple):
+class BlindModel(NamedTuple):
     """A blind model: what its scores are called, and its id."""
 
     name: str
     id: str
 
 
-def asked(spec: str) -> Asked:
+def parse_blind_model(spec: str) -> BlindModel:
     """What `grammar`, `blind:grammar:FOLDER`, `column:NAME` or `NAME=ID` ask for."""
     named = re.fullmatch(r"([A-Za-z][\w.-]*)=(.+)", spec, re.DOTALL)
     name, id = named.groups() if named else ("", spec)
     family, _, rest = id.partition(":")
     if family in (*SCORERS, *TEXT_MODELS):  # `lm:` as well: the family of that name needs images
         id = f"{_FAMILY}:{id}"
-    return Asked(name or (rest if family == COLUMN else id.removeprefix(f"{_FAMILY}:")), id)
+    return BlindModel(name or (rest if family == COLUMN else id.removeprefix(f"{_FAMILY}:")), id)
 
 
-class Scores(Protocol):
+class ScoreSource(Protocol):
     """Where the scores of one name come from."""
 
     name: str
 
     def of(self, pairs: pl.DataFrame) -> np.ndarray:
-        """Scores (n, 2) of captions and texts."""
+        """ScoreSource (n, 2) of captions and texts."""
 
 
 class ModelScores:
-    """Scores by a model: each different text once, kept in the store, so that a run goes on.
+    """ScoreSource by a model: each different text once, kept in the store, so that a run goes on.
 
     Those of `length` and `format` are not kept.
     """
@@ -168,7 +168,7 @@ class ModelScores:
         texts = pl.concat([pairs[side].alias("text") for side in SIDES])
         # By length, so that a model that pads does little more work than the words ask for.
         order = texts.unique().to_frame().sort(pl.col("text").str.len_chars(), "text")
-        unique, bar = order["text"].to_list(), _Part(self.advance, len(pairs))
+        unique, bar = order["text"].to_list(), _PartialProgress(self.advance, len(pairs))
         values = order.with_columns(value=self._values(unique, bar))
         found = texts.to_frame().join(values, on="text", how="left", maintain_order="left")
         return found["value"].to_numpy().reshape(2, len(pairs)).T
@@ -190,7 +190,7 @@ class ModelScores:
         return stored(keys, self.work.store)[:, 0]
 
 
-class _Part:
+class _PartialProgress:
     """Steps of a part of the work, counted in the steps of the whole: a bar for both."""
 
     def __init__(self, advance: Advance, steps: int) -> None:
@@ -211,7 +211,7 @@ class _Part:
         return advance
 
 
-def load_blind(wanted: Asked, options: LoadOptions) -> BlindScorer:
+def load_blind(wanted: BlindModel, options: LoadOptions) -> BlindScorer:
     """The model of that id; refused unless it scores a text by itself."""
     model = load_model(wanted.id, options)
     if not isinstance(model, BlindScorer):
