@@ -29,8 +29,8 @@ from counterpoint.cli import generate_images
 from counterpoint.cli.console import plainly
 from counterpoint.generation.images import diffusion as opening
 from counterpoint.generation.images.backends import DrawnImage, DrawSettings, Want, seed_of
+from counterpoint.generation.images.candidates import open_backend
 from counterpoint.generation.images.diffusion import BLACK, EMPTY, UNSAFE, Diffusion
-from counterpoint.generation.images.opening import open_backend
 from counterpoint.generation.pairs import Pair, read_about, read_pairs, tabulate, write_pairs
 from counterpoint.scoring.kinds import Work
 

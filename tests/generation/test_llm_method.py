@@ -20,7 +20,7 @@ from llm_server import MARK, Asked
 
 from counterpoint._util.errors import ModelError
 from counterpoint._util.progress import Quiet
-from counterpoint.generation.llm import sentences
+from counterpoint.generation.llm import answers
 from counterpoint.generation.llm.method import ChatMethod
 from counterpoint.generation.llm.model import ChatModel, messages
 from counterpoint.generation.llm.templates import names, read_template
@@ -192,10 +192,10 @@ def test_another_model_is_another_question(endpoint: Endpoint) -> None:
 @pytest.mark.parametrize(
     ("says", "reason"),
     [
-        ("Possible: No", sentences.ANSWERED_NO),
-        ("Sure, I can!", sentences.no_line("New sentence")),
-        ("", sentences.CUT_OFF),
-        ("Possible: Yes\nSwapped: tin, can\nNew sentence: A tin.", sentences.NOT_IN_CAPTION),
+        ("Possible: No", answers.ANSWERED_NO),
+        ("Sure, I can!", answers.no_line("New sentence")),
+        ("", answers.CUT_OFF),
+        ("Possible: Yes\nSwapped: tin, can\nNew sentence: A tin.", answers.NOT_IN_CAPTION),
     ],
 )
 def test_a_useless_answer_is_counted_and_kept(endpoint: Endpoint, says: str, reason: str) -> None:
@@ -206,7 +206,7 @@ def test_a_useless_answer_is_counted_and_kept(endpoint: Endpoint, says: str, rea
 
 def test_a_step_that_ends_a_caption_asks_no_more(endpoint: Endpoint) -> None:
     endpoint.says = "Things: none"
-    assert why(make("llm/replace-obj")) == {sentences.NOTHING_LOCATED: 12}
+    assert why(make("llm/replace-obj")) == {answers.NOTHING_LOCATED: 12}
     assert len(endpoint.asked) == 12
 
 
@@ -230,21 +230,21 @@ def test_a_rewrite_must_use_the_new_words_and_drop_the_old(
     monkeypatch.setattr(llm_server, "reply", badly)
     made = make("llm/replace-obj", CAPTIONS[:3])
     monkeypatch.setattr(llm_server, "reply", replacing)
-    assert make("llm/add-obj", CAPTIONS[:3]) == [Rejection(sentences.OLD_LOST)] * 3
-    assert made == [Rejection(sentences.NEW_UNUSED), *[Rejection(sentences.OLD_KEPT)] * 2]
+    assert make("llm/add-obj", CAPTIONS[:3]) == [Rejection(answers.OLD_LOST)] * 3
+    assert made == [Rejection(answers.NEW_UNUSED), *[Rejection(answers.OLD_KEPT)] * 2]
 
 
 def test_refusals_and_filters_are_counted(endpoint: Endpoint) -> None:
     endpoint.refuses = "cat3"
-    assert why(make("llm/swap-obj")) == {"": 11, sentences.REFUSED: 1}
+    assert why(make("llm/swap-obj")) == {"": 11, answers.REFUSED: 1}
     endpoint.refuses = None
     endpoint.faults.extend(["filtered"] * 2)
-    assert why(make("llm/swap-att")) == {"": 10, sentences.REFUSED: 2}
+    assert why(make("llm/swap-att")) == {"": 10, answers.REFUSED: 2}
 
 
 def test_one_rejected_request_does_not_end_the_others(endpoint: Endpoint) -> None:
     captions = [*CAPTIONS[:3], "a dog with too much and a cat"]
-    assert why(make("llm/swap-obj", captions)) == {"": 3, sentences.REJECTED: 1}
+    assert why(make("llm/swap-obj", captions)) == {"": 3, answers.REJECTED: 1}
     before = len(endpoint.asked)
     with raises("E-REQUEST-REJECTED"):  # nothing has been answered yet
         make("llm/swap-obj", captions[::-1])
@@ -335,7 +335,7 @@ def test_a_server_that_resets_is_one_sentence(
         thread.start()
         monkeypatch.setenv("OPENAI_BASE_URL", f"http://127.0.0.1:{listening.getsockname()[1]}/v1")
         pauses = Pauses()
-        with raises("E-SERVER-UNREACHABLE"):
+        with raises("E-ENDPOINT-FAILED"):
             make("llm/swap-obj", pauses=pauses)
         thread.join()
     assert len(pauses) == 2
@@ -444,4 +444,4 @@ def test_a_dry_run_needs_no_server_and_names_what_is_not_asked(
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
     method = ChatMethod("llm/swap", ChatModel("m"))
     [line] = method.dry_run(["a dog"], 5)
-    assert line.endswith(sentences.needs("and")) and "a dog" in line
+    assert line.endswith(answers.needs("and")) and "a dog" in line

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from counterpoint._util.progress import Quiet
+from counterpoint.generation.llm.answers import words
 from counterpoint.generation.llm.method import ChatMethod
 from counterpoint.generation.llm.model import ChatModel
-from counterpoint.generation.llm.sentences import words
 from counterpoint.generation.llm.templates import names
 from counterpoint.generation.registry import Draft
 

@@ -11,10 +11,16 @@ from errors import raises
 from hypothesis import given, strategies as st
 
 import counterpoint.generation.llm as package
-from counterpoint.generation.llm import sentences
-from counterpoint.generation.llm.answers import answered, located, proposed, swapped
+from counterpoint.generation.llm import answers
+from counterpoint.generation.llm.answers import (
+    answered,
+    in_format_of,
+    judge,
+    located,
+    proposed,
+    swapped,
+)
 from counterpoint.generation.llm.model import filled, messages, quotable, why_not
-from counterpoint.generation.llm.sentences import in_format_of, judge
 from counterpoint.generation.llm.templates import (
     Shot,
     Step,
@@ -74,7 +80,7 @@ def test_every_shot_is_an_answer_that_would_be_taken(name: str, step: Step, shot
     if step.answer == "list":
         found = located(shot.answer, shot.caption, step.label)
         nothing = shot.answer.endswith("none")
-        assert found == Rejection(sentences.NOTHING_LOCATED) if nothing else len(found) >= 2
+        assert found == Rejection(answers.NOTHING_LOCATED) if nothing else len(found) >= 2
         return
     if step.answer == "concept":
         new = proposed(shot.answer, shot.caption, shot.chosen, step)
@@ -83,7 +89,7 @@ def test_every_shot_is_an_answer_that_would_be_taken(name: str, step: Step, shot
     read = swapped(shot.answer, shot.caption, step.label)
     sentence = read if step.answer == "swap" else answered(shot.answer, step.label)
     if shot.answer.endswith("No"):
-        assert sentence == Rejection(sentences.ANSWERED_NO)
+        assert sentence == Rejection(answers.ANSWERED_NO)
         return
     assert isinstance(sentence, str) and in_format_of(shot.caption, sentence) == sentence
     assert judge(shot.caption, sentence, template.change) is None
@@ -141,10 +147,10 @@ def refused(name: str, caption: str) -> str | None:
 @pytest.mark.parametrize("name", NAMES)
 def test_odd_captions_are_refused_without_asking(name: str) -> None:
     for caption in ("", "   ", "...", "😀😀 🐶", "1 2 3"):
-        assert refused(name, caption) == sentences.NO_WORDS
-    assert refused(name, "собака и кошка на улице") == sentences.OTHER_LETTERS
-    assert refused(name, "一只狗和一只猫") == sentences.OTHER_LETTERS
-    assert refused(name, "a dog and " * 250) == sentences.TOO_MANY_WORDS
+        assert refused(name, caption) == answers.NO_WORDS
+    assert refused(name, "собака и кошка на улице") == answers.OTHER_LETTERS
+    assert refused(name, "一只狗和一只猫") == answers.OTHER_LETTERS
+    assert refused(name, "a dog and " * 250) == answers.TOO_MANY_WORDS
     assert refused(name, "a café and a jalapeño") is None
 
 
@@ -152,12 +158,12 @@ def test_swapping_wants_and_and_fewer_than_15_words() -> None:
     """Hard positives' generate_hard_positives.py."""
     assert refused("llm/swap", "a dog and a cat") is None
     assert refused("llm/swap", "A dog AND a cat") is None
-    assert refused("llm/swap", "sand on a beach") == sentences.needs("and")
+    assert refused("llm/swap", "sand on a beach") == answers.needs("and")
     fourteen = "a dog and " + " ".join(["x"] * 11)
     assert refused("llm/swap", fourteen) is None
-    assert refused("llm/swap", fourteen + " x") == sentences.TOO_MANY_WORDS
+    assert refused("llm/swap", fourteen + " x") == answers.TOO_MANY_WORDS
     assert refused("llm/replace", fourteen + " x") is None
-    assert refused("llm/replace", " ".join(["word"] * 31)) == sentences.TOO_MANY_WORDS
+    assert refused("llm/replace", " ".join(["word"] * 31)) == answers.TOO_MANY_WORDS
 
 
 # --- files -------------------------------------------------------------------------------------

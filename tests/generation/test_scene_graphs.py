@@ -12,16 +12,14 @@ from hypothesis import assume, given, strategies as st
 from support import FEW
 
 from counterpoint.cases.table import ImageRef
+from counterpoint.generation.from_graphs import SYMMETRIC, attribution_pairs, relation_pairs
 from counterpoint.generation.inputs.scene_graphs import (
-    SYMMETRIC,
     Box,
     Graph,
     Object,
     Relation,
-    attribution_pairs,
     read_graphs,
     read_sizes,
-    relation_pairs,
 )
 from counterpoint.metrics.protocols import UNCOUNTED_RELATIONS
 

@@ -78,8 +78,8 @@ RULES: Final = Registry(
     "rule",
     "counterpoint.rules",
     {
-        "conjuncts": f"{_HOME}.conjuncts:CONJUNCTS",
-        "converse": f"{_HOME}.converse:CONVERSE",
+        "conjuncts": f"{_HOME}.reversal:CONJUNCTS",
+        "converse": f"{_HOME}.reversal:CONVERSE",
         "crepe-negate": f"{_HOME}.negation:NEGATE",
         "crepe-replace": f"{_HOME}.replacement:CREPE",
         "crepe-swap": f"{_HOME}.swaps:CREPE",

@@ -3,6 +3,7 @@ from .candidates import (
     ImageCounts as ImageCounts,
     check as check,
     make_images as make_images,
+    open_backend as open_backend,
     open_chooser as open_chooser,
 )
 from .nearest import (
@@ -12,4 +13,3 @@ from .nearest import (
     need_vectors as need_vectors,
     write_neighbours as write_neighbours,
 )
-from .opening import open_backend as open_backend

@@ -6,14 +6,22 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 import polars as pl
 
 from counterpoint._util.errors import ModelError
 from counterpoint.cases import Case, Cases, ImageRef
-from counterpoint.generation.images.backends import Backend, Drawn, DrawnImage, Want
+from counterpoint.generation.images.backends import (
+    WORLD,
+    Backend,
+    Drawn,
+    DrawnImage,
+    DrawSettings,
+    ImageFolder,
+    Want,
+)
 from counterpoint.generation.pairs import (
     SCHEMA,
     read_about,
@@ -25,6 +33,9 @@ from counterpoint.generation.pairs import (
 from counterpoint.generation.registry import Rejection
 from counterpoint.models import LoadOptions, load_model
 from counterpoint.scoring import DualEncoder, PairScorer, Work, score
+
+if TYPE_CHECKING:
+    from counterpoint.scoring import Work
 
 # Which candidate shows the text: a scorer's choice, and the margin by which it beats the caption.
 #
@@ -227,3 +238,27 @@ def _row(
     told = best if least is None else least
     margin = None if told is None else judged[told].margin
     return _ImageColumns(images, None if least is None else made[least].path, margin)
+
+
+def open_backend(
+    model: str,
+    settings: DrawSettings,
+    *,
+    folder: Path,
+    root: Path,
+    work: Work,
+    device: str = "auto",
+    precision: str = "auto",
+) -> Backend:
+    """`world`, or a diffusion model by name, hub id or folder, which writes into `folder`.
+
+    `folder` lies below `root`, the folder of the pairs file, which paths start from.
+    """
+    if model == WORLD:
+        from counterpoint.generation.images.world import WorldBackend
+
+        return WorldBackend(settings, work.progress)
+    from counterpoint.generation.images.diffusion import Diffusion, open_pipeline
+
+    images = ImageFolder(folder, root)  # before a model is loaded in vain
+    return Diffusion(open_pipeline(model, device, precision), settings, images, work)

@@ -15,8 +15,17 @@ from typing import Final, NamedTuple
 
 from counterpoint._util.progress import Progress
 from counterpoint._util.store import digest
-from counterpoint.generation.llm import sentences
-from counterpoint.generation.llm.answers import answered, located, proposed, swapped
+from counterpoint.generation.llm import answers
+from counterpoint.generation.llm.answers import (
+    answered,
+    holds,
+    in_format_of,
+    judge,
+    located,
+    occurrences,
+    proposed,
+    swapped,
+)
 from counterpoint.generation.llm.model import (
     ChatModel,
     Reply,
@@ -26,7 +35,6 @@ from counterpoint.generation.llm.model import (
     request_of,
     why_not,
 )
-from counterpoint.generation.llm.sentences import holds, in_format_of, judge, occurrences
 from counterpoint.generation.llm.templates import Step, Template, read_template
 from counterpoint.generation.pairs import Kind
 from counterpoint.generation.registry import Draft, Rejection
@@ -152,7 +160,7 @@ class ChatMethod:
                 work.result = Rejection(reason)
         for number, step in enumerate(self.template.steps):
             self._ask(step, number, [work for work in works if work.result is None], progress)
-        return [[work.result or Rejection(sentences.EMPTY)] for work in works]
+        return [[work.result or Rejection(answers.EMPTY)] for work in works]
 
     def estimate(self, captions: Sequence[str]) -> CostEstimate:
         """What asking about all of them takes at most, without what is kept already."""
@@ -184,9 +192,9 @@ class ChatMethod:
         if isinstance(reply, Rejection):
             return reply
         if reply.refused:
-            return Rejection(sentences.REFUSED)
+            return Rejection(answers.REFUSED)
         if reply.cut:
-            return Rejection(sentences.CUT_OFF)
+            return Rejection(answers.CUT_OFF)
         caption = quotable(work.caption)
         if step.answer == "list":
             parts = located(reply.text, caption, step.label)
@@ -213,12 +221,12 @@ class ChatMethod:
             return refusal
         chosen, new = work.values.get("chosen", ""), work.values.get("new", "")
         if new and not holds(text, new):
-            return Rejection(sentences.NEW_UNUSED)
+            return Rejection(answers.NEW_UNUSED)
         replaces = chosen and self.template.type == "replace"
         if replaces and occurrences(text, chosen) >= occurrences(work.caption, chosen):
-            return Rejection(sentences.OLD_KEPT)
+            return Rejection(answers.OLD_KEPT)
         if chosen and self.template.type == "add" and not holds(text, chosen):
-            return Rejection(sentences.OLD_LOST)
+            return Rejection(answers.OLD_LOST)
         return Draft(text, self.template.type, self.template.subtype)
 
 

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any, Final
 from counterpoint._util.errors import MissingExtraError
 from counterpoint._util.progress import Advance
 from counterpoint._util.store import Store, default_store, digest
-from counterpoint.generation.llm import sentences
-from counterpoint.generation.llm.sentences import words
+from counterpoint.generation.llm import answers
+from counterpoint.generation.llm.answers import words
 from counterpoint.generation.llm.templates import Step, Template
 from counterpoint.generation.registry import Rejection
 from counterpoint.models.api import ChatAnswer, Endpoint, read_answer, read_endpoint
@@ -44,16 +44,16 @@ def why_not(template: Template, caption: str) -> str | None:
     found = words(caption)
     letters = [letter for letter in caption if letter.isalpha()]
     if not found or not letters:
-        return sentences.NO_WORDS
+        return answers.NO_WORDS
     if sum(letter < "\u0250" for letter in letters) < _LATIN * len(letters):
-        return sentences.OTHER_LETTERS
+        return answers.OTHER_LETTERS
     if len(found) < template.fewest_words:
-        return sentences.TOO_FEW_WORDS
+        return answers.TOO_FEW_WORDS
     # An answer is as long as the caption, and a word is a token at least.
     if len(found) > min(template.most_words, template.steps[-1].max_tokens):
-        return sentences.TOO_MANY_WORDS
+        return answers.TOO_MANY_WORDS
     if template.needs and template.needs not in found:
-        return sentences.needs(template.needs)
+        return answers.needs(template.needs)
     return None
 
 
@@ -212,7 +212,7 @@ class ChatModel:
 
         bodies = [self._body(form, missing[key]) for key in rest]
         for key, reply in zip(rest, client.chat(bodies, read_reply, keep), strict=True):
-            found[key] = reply if isinstance(reply, Reply) else Rejection(sentences.REJECTED)
+            found[key] = reply if isinstance(reply, Reply) else Rejection(answers.REJECTED)
         return found
 
     def _first(self, request: Request) -> tuple[Form, Reply]:
