@@ -294,7 +294,7 @@ def test_replaced_words_of_a_positive(caption: str, text: str, reason: str) -> N
 )
 def test_a_positive_that_passes_may_be_doubtful(caption: str, text: str, doubt: str) -> None:
     verdict = check(caption, text, "positive", "paraphrase")
-    assert (verdict.refused, verdict.doubt) == ("", doubt)
+    assert (verdict.rejected, verdict.doubt) == ("", doubt)
     assert check(caption, text, "negative", "paraphrase").doubt == ""
 
 

@@ -77,7 +77,7 @@ def bag(text: str) -> Counter[str]:
 def test_the_caption_itself_is_always_refused(batch: Batch, kind: Kind, type_: Type) -> None:
     for caption, _ in batch:
         for text in (caption, caption.upper(), f"  {caption.lower()} .", caption + "."):
-            assert check(caption, text, kind, type_).refused == "changed: the caption itself"
+            assert check(caption, text, kind, type_).rejected == "changed: the caption itself"
 
 
 @FEW
@@ -102,7 +102,7 @@ def test_a_swap_that_passes_has_the_caption_s_words(batch: Batch, type_: Type) -
         for text in (caption_of(chance), shuffled, " ".join(words[1:]), f"{shuffled} dog"):
             fault = CHECKS["minimal"](TextChange(caption, text), Claim("negative", type_))
             assert (fault == "") == (bag(text) == bag(caption))
-            if check(caption, text, "negative", type_).refused == "":
+            if check(caption, text, "negative", type_).rejected == "":
                 assert bag(text) == bag(caption)
 
 
@@ -132,7 +132,7 @@ def test_a_replaced_slot_is_the_only_difference(batch: Batch) -> None:
 def test_no_text_crashes_a_check(caption: str, text: str, kind: Kind, type_: Type) -> None:
     verdict = check(caption, text, kind, type_)
     assert verdict.passed == tuple(CHECKS)[: len(verdict.passed)]
-    assert (verdict.refused == "") == (len(verdict.passed) == len(CHECKS))
+    assert (verdict.rejected == "") == (len(verdict.passed) == len(CHECKS))
     reasons(caption, text, Claim(kind, type_))
     like(caption, text)
     uniform(text)

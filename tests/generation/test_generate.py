@@ -46,7 +46,7 @@ def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def table(path: Path) -> pl.DataFrame:
-    return pl.concat(read_pairs(path, refused=True))
+    return pl.concat(read_pairs(path, rejected=True))
 
 
 def test_the_file_is_what_the_schema_says(file: Path, tmp_path: Path) -> None:

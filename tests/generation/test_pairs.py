@@ -68,7 +68,7 @@ def test_pairs_come_back_as_they_were(tmp_path: Path) -> None:
     )
     rows = write_pairs(path, [tabulate([PAIR]), tabulate([]), tabulate([other])], {"seed": 5})
     assert rows == 2
-    table = pl.concat(read_pairs(path, refused=True))
+    table = pl.concat(read_pairs(path, rejected=True))
     assert table.schema == SCHEMA
     assert table["box"].to_list() == [[1, 2, 3, 4], None]
     assert table["image"].to_list() == ["a.jpg", None]

@@ -89,7 +89,7 @@ def pairs_metadata(data: bytes, folder: Path) -> None:
 
 def _use(path: Path, folder: Path) -> None:
     read_about(path)
-    for frame in read_pairs(path, refused=True):
+    for frame in read_pairs(path, rejected=True):
         frame.to_dicts()
     gather(path, ("type", "subtype"), 0)
     out = Path(tempfile.mkdtemp(dir=folder))

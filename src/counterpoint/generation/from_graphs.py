@@ -44,7 +44,7 @@ from counterpoint.generation.run import Generated, with_counts
 
 ImagePath = Callable[[str], str]  # from an image's id
 
-SHARE: Final = 4  # a side of an object is at least a fourth of the image's
+SHARE: Final = 4  # each side of an object is at least 1/4 of the image's side
 # "Next to" holds both ways, and so, as far as one can tell, does "sitting next to". "Covered by"
 # and "filled with" do not.
 _POSTURES: Final = ("", "sitting", "standing", "parked", "walking", "lying", "laying", "leaning")
@@ -56,8 +56,8 @@ SYMMETRIC: Final = frozenset(
     *("connected to", "facing", "hugging", "kissing", "mixed with", "on the other side of"),
     *("opposite", "playing with", "similar to", "talking to", "touching"),
 }
-# Visual Genome's annotators wrote what they liked: "has", "wears", "is on". After "the X is" a
-# finite verb is not English, and the error would tell nothing of the picture.
+# Visual Genome's annotators wrote free text: "has", "wears", "is on". After "the X is" a finite
+# verb is not English, and the error would say nothing about the image.
 _COPULAS: Final = frozenset({"is", "are", "was", "were"})
 _BARE_VERBS: Final = frozenset({"have", "wear", "hold", "ride", "eat", "sit", "stand", "had"})
 _NO_VERBS: Final = frozenset({"across", "towards", "besides", "versus", "less", "as"})
@@ -65,7 +65,7 @@ _ROWS: Final = 10_000  # tabulated at a time
 
 
 class GraphMethod(NamedTuple):
-    """A template of ARO's."""
+    """One of ARO's templates."""
 
     kinds: tuple[Kind, ...]
     version: str
@@ -91,7 +91,7 @@ def generate_from_graphs(
 ) -> Generated:
     """Make the pairs file `out` of a scene-graph file; `sizes` is Visual Genome's image_data.json.
 
-    It is quick (no language is parsed), so it is done in one go: what is interrupted starts again.
+    This is fast, because no language is parsed. So an interrupted run is not resumed.
     """
     require_parquet(out)
     if out.exists():
@@ -113,7 +113,7 @@ def generate_from_graphs(
             graphs = _advancing(read_graphs(path, known), shown.start(method, None))
             for source, draft in _drafts(method, graphs, settings, image_prefix, counts):
                 counts[CAPTIONS, MADE] += 1
-                yield from DraftChecker(source, settings, counts).judged(
+                yield from DraftChecker(source, settings, counts).accepted(
                     iter((draft,)), method, version
                 )
 

@@ -1,4 +1,4 @@
-"""From captions to checked pairs: what one piece of the input gives, and what was refused."""
+"""From captions to checked pairs, with counts of what was made and what was rejected."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from counterpoint.generation.language.wordnet import Vocabulary, WordNet, find a
 from counterpoint.generation.pairs import Kind, Pair
 from counterpoint.generation.registry import RULES, Draft, Rejection, Rule, Ways
 
-_TRIES: Final = 8  # ways of one thing that are tried before it is given up
+_TRIES: Final = 8  # drafts of one kind that are tried at most
 
 CAPTIONS: Final = "captions"
 MADE: Final = "made"
@@ -27,10 +27,10 @@ MADE: Final = "made"
 
 @dataclass(frozen=True, slots=True)
 class TextSettings:
-    """What decides, with the captions, which pairs come out.
+    """How texts are made. With the captions, these settings decide which pairs come out.
 
-    `each` is how many texts a method may make by one way of going about it; `form` is how texts
-    are written: as their captions are, or (`uniform`) both alike.
+    `each` is the maximum number of texts per method and kind of change. `form` says how texts are
+    written: like their captions, or both in one format (`uniform`).
     """
 
     kind: Kind
@@ -57,7 +57,7 @@ class MadePairs(NamedTuple):
 def readable(
     sources: Sequence[SourceCaption], counts: Counter[tuple[str, str]]
 ) -> list[SourceCaption]:
-    """The captions that can be worked on; the others are counted."""
+    """The captions that can be used; the others are counted by the reason."""
     kept = []
     for source in sources:
         reason = unreadable(source.caption)
@@ -68,7 +68,7 @@ def readable(
 
 
 def make_by_rules(sources: Sequence[SourceCaption], settings: TextSettings) -> MadePairs:
-    """All rules of the settings on all captions, each tagged once."""
+    """Apply all rules of the settings to all captions. Each caption is tagged once."""
     counts: Counter[tuple[str, str]] = Counter()
     kept = readable(sources, counts)
     rules: list[Rule] = [RULES.get(name) for name in settings.methods]
@@ -77,10 +77,10 @@ def make_by_rules(sources: Sequence[SourceCaption], settings: TextSettings) -> M
     pairs: list[Pair] = []
     sentences = tagged(source.caption for source in kept)
     for source, sentence in zip(kept, sentences, strict=True):
-        judge = DraftChecker(source, settings, counts, words.wordnet)
+        checker = DraftChecker(source, settings, counts, words.wordnet)
         for rule in rules:
             for ways in _ways(rule, source, sentence, words, settings):
-                pairs += judge.judged(ways, rule.name, versions[rule.name])
+                pairs += checker.accepted(ways, rule.name, versions[rule.name])
     return MadePairs(pairs, counts)
 
 
@@ -92,14 +92,14 @@ def _ways(
 
 
 def seed_of(seed: int, method: str, source: SourceCaption) -> int:
-    """A seed of its own for every caption and method: no text depends on what else is made."""
+    """One random seed per caption and method: a text does not depend on what else is made."""
     said = f"{seed}\0{method}\0{source.id}\0{source.caption}".encode("utf-8", "surrogatepass")
     return int.from_bytes(blake2b(said, digest_size=7).digest())
 
 
 @dataclass(slots=True)
 class DraftChecker:
-    """Has the checks decide on drafts of one caption, and counts."""
+    """Runs the checks on the drafts of one caption, and counts the results."""
 
     source: SourceCaption
     settings: TextSettings
@@ -111,10 +111,10 @@ class DraftChecker:
     def __post_init__(self) -> None:
         self.others = frozenset(map(normal, self.source.others))
 
-    def judged(
+    def accepted(
         self, ways: Iterator[Draft | Rejection] | Ways, method: str, version: str
     ) -> Iterator[Pair]:
-        """The first drafts that pass, as many as the settings allow."""
+        """The first drafts that pass, as many as the settings allow; rejected ones if kept."""
         taken = 0
         for draft in islice(ways, _TRIES):
             if isinstance(draft, Rejection):
@@ -133,9 +133,9 @@ class DraftChecker:
     def _pair(self, draft: Draft, method: str, version: str) -> Pair:
         source, settings = self.source, self.settings
         caption, text = source.caption, draft.text
-        verdict = CheckResult((), "")
+        found = CheckResult((), "")
         if settings.checks:
-            verdict = check(
+            found = check(
                 caption,
                 text,
                 settings.kind,
@@ -157,7 +157,7 @@ class DraftChecker:
             method,
             version,
             settings.seed,
-            verdict.passed,
-            verdict.refused,
-            verdict.doubt,
+            found.passed,
+            found.rejected,
+            found.doubt,
         )

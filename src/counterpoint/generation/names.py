@@ -1,4 +1,4 @@
-"""Methods by the names that users give."""
+"""The methods that users can name: `counterpoint ls methods`, `-M NAME`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Method(NamedTuple):
 
 
 class Chosen(NamedTuple):
-    """The methods that were asked for, by how they work."""
+    """The chosen methods, by how they work."""
 
     rules: tuple[str, ...]
     llm: tuple[str, ...]
@@ -34,7 +34,7 @@ class Chosen(NamedTuple):
 
 
 def methods(without: Collection[str] = ()) -> list[Method]:
-    """All there are, less some rules."""
+    """All methods, without the named rules."""
     rules = [RULES.get(name) for name in RULES.names() if name not in without]
     asked = [templates.read_template(name) for name in templates.names()]
     return [

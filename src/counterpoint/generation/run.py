@@ -1,4 +1,8 @@
-"""`generate`: a stream of captions into one pairs file, on all cores, resumable at any moment."""
+"""`generate`: a stream of captions becomes one pairs file, on all cores, resumable at any time.
+
+The captions are worked on in pieces. A finished piece is a file in the folder `OUT.parts`, and is
+not made again after a stop.
+"""
 
 from __future__ import annotations
 
@@ -49,10 +53,7 @@ from counterpoint.generation.pairs import (
 )
 from counterpoint.generation.registry import BatchMethod
 
-# --- Work in pieces that survive a kill: a finished piece is a file, and is not done again ------
-
-
-Counts = Counter[tuple[str, str]]  # by (what, `made` or why not)
+Counts = Counter[tuple[str, str]]  # by (method or `captions`, `made` or the reason why not)
 REPEATED: Final = "duplicate: made before"
 
 _ENDING: Final = ".parts"
@@ -97,14 +98,14 @@ class Parts:
         return self.path(name, number).is_file()
 
     def frames(self, names: list[str], count: int, counts: Counts) -> Iterator[pl.DataFrame]:
-        """The rows of all parts, a piece of the input after another.
+        """The rows of all parts, in the order of the input.
 
-        What two makers made of one caption alike is kept once; `counts` is put right.
+        A text that two methods made from one caption is kept once; `counts` is corrected.
         """
         for number in range(count):
             paths = [self.path(name, number) for name in names]
             piece = pl.concat(
-                [tabulate([]), *(f for path in paths for f in read_pairs(path, refused=True))]
+                [tabulate([]), *(f for path in paths for f in read_pairs(path, rejected=True))]
             )
             first = pl.struct("source", "text", "refused").is_first_distinct()
             again = piece.select(~first & (pl.col("refused") == "")).to_series()
@@ -114,7 +115,7 @@ class Parts:
             yield piece.filter(~again)
 
     def counts(self, names: list[str], count: int) -> Counts:
-        """What all parts together have counted; captions, which every maker sees, only once."""
+        """The sum of the counts of all parts. Captions are counted once, not once per method."""
         total: Counts = Counter()
         for name in names:
             for number in range(count):
@@ -129,12 +130,12 @@ class Parts:
 
 
 def write_part(path: Path, pairs: list[Pair], counts: Counts) -> None:
-    """A part with its counts in one file, so that one is never there without the other."""
+    """Write a part and its counts into one file, so that neither exists without the other."""
     write_pairs(path, [tabulate(pairs)], with_counts({}, counts))
 
 
 def with_counts(about: Mapping[str, Any], counts: Counts) -> dict[str, Any]:
-    """What a file says of itself, with the counts in a form that JSON has."""
+    """The metadata of a file, with the counts as JSON."""
     rows = [[what, reason, number] for (what, reason), number in sorted(counts.items()) if number]
     return {**about, "counts": rows}
 
@@ -145,12 +146,12 @@ def read_counts(about: Mapping[str, Any]) -> Counts:
 
 PIECE: Final = 1000  # captions
 _RULES: Final = "rules"
-_AHEAD: Final = 2  # pieces waiting for each process
-_ASKED: Final = 64  # captions that a writer is asked about at a time: the bar moves so often
+_AHEAD: Final = 2  # pieces that wait per process
+_ASKED: Final = 64  # captions per call of a batch method: the progress bar moves this often
 
 
 class Generated(NamedTuple):
-    """How a pairs file was made. `counts` are by (method, `made` or why not)."""
+    """What went into a pairs file. `counts` are by (method, `made` or the reason why not)."""
 
     rows: int
     captions: int
@@ -166,12 +167,12 @@ def generate(
     workers: int | None = None,
     progress: Progress | None = None,
 ) -> Generated:
-    """Make the pairs file `out`. Called again after an end of any kind, it goes on from there.
+    """Make the pairs file `out`. After a stop of any kind, the same call resumes.
 
-    `settings.methods` are rules; `writers` are other methods, asked one after another.
+    `settings.methods` are rules; `writers` are other methods, called one after another.
     """
     shown = progress or Quiet()
-    require_parquet(out)  # now, not when all is made
+    require_parquet(out)  # now, not after all the work
     about = _about(captions, settings, writers)
     with reserved(out):
         if out.exists():
@@ -211,7 +212,7 @@ def _about(
 
 
 def _made_before(out: Path, about: dict[str, Any]) -> Generated:
-    """A finished file is not made again, and never overwritten by something else."""
+    """A finished file is not made again, and is never overwritten."""
     import pyarrow.parquet as pq  # slow to import
 
     found = read_about(out)
@@ -282,7 +283,7 @@ def _rules_part(sources: list[SourceCaption], settings: TextSettings, path: Path
 
 @contextmanager
 def _pool(workers: int) -> Iterator[ProcessPoolExecutor | None]:
-    """Processes that are spawned, for forking copies locks of threads that are held."""
+    """Worker processes. They are spawned: forking copies locks that other threads hold."""
     if workers == 1:
         yield None
         return
@@ -296,9 +297,10 @@ def _pool(workers: int) -> Iterator[ProcessPoolExecutor | None]:
 
 
 def _begin() -> None:
-    """Ctrl-C is for the parent; and if the parent is killed, nobody waits for us.
+    """Leave Ctrl-C to the parent, and end when the parent ends.
 
-    spaCy imports torch if it finds it, and tags without it: three seconds and 400 MB a process.
+    spaCy imports torch if it is installed, but tags without it: that saves three seconds and 400 MB
+    per process.
     """
     sys.modules.setdefault("torch", None)  # type: ignore[arg-type]
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -315,8 +317,10 @@ def _end_with_parent() -> None:
 def _by_writer(
     captions: Captions, settings: TextSettings, writer: BatchMethod, parts: Parts, shown: Progress
 ) -> int:
-    """Every piece by one writer. It keeps what it has asked for itself, so that a piece that was
-    interrupted costs nothing twice."""
+    """Every piece by one batch method; returns the number of pieces.
+
+    The method itself stores its answers, so an interrupted piece is not paid for twice.
+    """
     advance = shown.start(writer.name, captions.total)
     count = 0
     for number, piece in _pieces(captions):
@@ -342,7 +346,7 @@ def _written(
         seeds = [seed_of(settings.seed, writer.name, source) for source in kept]
         answers = writer.make([source.caption for source in kept], seeds, Quiet())
         for source, drafts in zip(kept, answers, strict=True):
-            judge = DraftChecker(source, settings, counts, wordnet)
-            pairs += judge.judged(iter(drafts), writer.name, writer.version)
+            checker = DraftChecker(source, settings, counts, wordnet)
+            pairs += checker.accepted(iter(drafts), writer.name, writer.version)
         advance(len(some))
     return MadePairs(pairs, counts)

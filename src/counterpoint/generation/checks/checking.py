@@ -1,9 +1,10 @@
-"""Checks of what was made from a caption, whatever made it: rules, a language model, a file.
+"""All checks of a text that was made from a caption, in order.
 
 Each check is a pure function of the two texts and of what the pair claims to be. It never sees how
-the text was made, so no check is decided by the code that it checks.
+the text was made (by rules, a language model, a file), so no check depends on the code that it
+checks.
 
-| check         | refuses |
+| check         | rejects |
 |---------------|---------|
 | `changed`     | the caption again |
 | `duplicate`   | a text that this caption already has |
@@ -45,7 +46,7 @@ Normal = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What a pair says that it is, and what else is known of its caption.
+    """What a pair claims to be, and what else is known about its caption.
 
     `others` are other true captions of the same image, `seen` the texts that this caption has
     already, both as `normal` gives them; `thesaurus` is a second opinion on words, such as WordNet.
@@ -62,12 +63,12 @@ class Claim:
 class CheckResult:
     """The checks that were passed, in order, and the first that was not: `NAME: REASON`.
 
-    `doubt` says why a positive that has passed them all may yet be false: `narrower` (crimson for
+    `doubt` says why a positive that passed them all may still be false: `narrower` (crimson for
     red), or what the lexicon says of the new word.
     """
 
     passed: tuple[str, ...]
-    refused: str
+    rejected: str
     doubt: str = ""
 
 
@@ -77,7 +78,7 @@ def _meaning(change: TextChange, claim: Claim) -> str:
     return disguised_positive(change, claim.type, claim.others, claim.thesaurus)
 
 
-# The cheapest first; a reason is one of a few fixed texts, so that refusals can be counted.
+# The cheapest first; a reason is one of a few fixed texts, so that rejections can be counted.
 CHECKS: Final[dict[str, Callable[[TextChange, Claim], str]]] = {
     "changed": lambda change, claim: changed(change),
     "duplicate": lambda change, claim: duplicate(change, claim.seen),
@@ -99,7 +100,7 @@ def check(
     seen: Collection[Normal] = (),
     thesaurus: Thesaurus | None = None,
 ) -> CheckResult:
-    """Try a text against all checks; the first that it fails decides. See `Claim`."""
+    """Run the checks on a text until one fails. See `Claim`."""
     change, claim = TextChange(caption, text), Claim(kind, type, others, seen, thesaurus)
     for number, (name, find_fault) in enumerate(CHECKS.items()):
         fault = find_fault(change, claim)
@@ -109,7 +110,7 @@ def check(
 
 
 def reasons(caption: str, text: str, claim: Claim) -> dict[str, str]:
-    """Every check that a text fails, with the reason; for counting what is wrong with a file."""
+    """Every check that a text fails, with the reason; to count what is wrong with a file."""
     change = TextChange(caption, text)
     faults = {name: find_fault(change, claim) for name, find_fault in CHECKS.items()}
     return {name: fault for name, fault in faults.items() if fault}

@@ -113,7 +113,7 @@ def _frames(
     for file in pairs:
         paths = ImagePaths.of(file, file.parent, images=images)
         counted = "counts" in read_about(file)  # then refused rows were counted by their maker
-        for frame in read_pairs(file, refused=True):
+        for frame in read_pairs(file, rejected=True):
             why = pl.col("refused")
             if not counted:
                 refused = frame.filter(why != "")["refused"].str.split(":").list.first()

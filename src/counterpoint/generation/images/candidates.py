@@ -1,4 +1,9 @@
-"""From a pairs file to one with images: every negative gets candidates, perhaps a chosen one."""
+"""From a pairs file to one with images: every negative gets candidates, and a scorer may choose one.
+
+The score of a candidate is s(image, text). Its margin is s(image, text) - s(image, caption).
+Without a minimum margin the best score wins, however low it is. With one, only candidates with a
+margin above it can be chosen, and there may be none.
+"""
 
 from __future__ import annotations
 
@@ -37,28 +42,19 @@ from counterpoint.scoring import DualEncoder, PairScorer, Work, score
 if TYPE_CHECKING:
     from counterpoint.scoring import Work
 
-# Which candidate shows the text: a scorer's choice, and the margin by which it beats the caption.
-#
-# A candidate's score is s(image, text); its margin is s(image, text) - s(image, caption). Without a
-# least margin the best score wins, however bad the best may be. With one, candidates that do not
-# show the text better than the caption by more than it are out, and there may be none left.
-
-
 NOT_SHOWN: Final = Rejection("no image shows the text")
 _NAME: Final = "images"
 
 
 class Judged(NamedTuple):
-    """What the scorer says of one candidate; None where it could not be asked."""
+    """The score of one candidate; None if it could not be scored."""
 
     score: float | None
     margin: float | None = None
 
 
 def pick(judged: Sequence[Judged], least: float | None) -> int | None:
-    """The candidate with the best score among those with a margin above `least`; the first of
-    equals.
-    """
+    """The candidate with the best score among those with a margin above `least`; the first of a tie."""
     able = [
         (found.score, -number)
         for number, found in enumerate(judged)
@@ -70,7 +66,7 @@ def pick(judged: Sequence[Judged], least: float | None) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class ImageChooser:
-    """A scorer; `root` is where paths of candidates start."""
+    """A scorer that chooses images. Paths of candidates start at `root`."""
 
     id: str
     model: DualEncoder | PairScorer
@@ -81,7 +77,7 @@ class ImageChooser:
     def judge(
         self, items: Sequence[tuple[Want, DrawnImage]]
     ) -> tuple[list[Judged], dict[int, str]]:
-        """What the scorer says of each image for its text and caption, and why it cannot."""
+        """The scores of each image with its text and caption, and why some have none."""
         able = [n for n, (want, _) in enumerate(items) if want.caption.strip()]
         failures = dict.fromkeys(range(len(items)), "the pair has no caption to compare with")
         judged = [Judged(None)] * len(items)
@@ -122,14 +118,14 @@ MARGIN: Final = "image_margin"  # among a pair's scores: s(image, text) - s(imag
 
 @dataclass(slots=True)
 class ImageCounts:
-    """Rows of the file by what became of them, and candidates by why there are none."""
+    """Counts of the rows of the file, and of the reasons for missing candidates."""
 
     negatives: int = 0
     positives: int = 0
-    refused_pairs: int = 0  # refused by a check: passed on as they are
+    refused_pairs: int = 0  # rejected by a check: copied unchanged
     with_images: int = 0
     chosen: int = 0
-    refused: Counter[str] = field(default_factory=Counter)  # candidates, a row's each
+    refused: Counter[str] = field(default_factory=Counter)  # candidates, counted per row
     unscored: Counter[str] = field(default_factory=Counter)
 
     def as_json(self) -> dict[str, Any]:
@@ -140,7 +136,7 @@ class ImageCounts:
 
 @dataclass(frozen=True, slots=True)
 class _ImageColumns:
-    """What a row of the table gets."""
+    """The new values of one row."""
 
     images: list[dict[str, Any]]
     chosen: str | None
@@ -150,9 +146,9 @@ class _ImageColumns:
 def make_images(
     pairs: Path, out: Path, backend: Backend, chooser: ImageChooser | None
 ) -> ImageCounts:
-    """Give every negative of `pairs` its candidates and write `out`; all else passes as it is.
+    """Give every negative of `pairs` its candidates and write `out`; other rows are copied.
 
-    What is drawn is kept at once. The same call again draws only what is not there.
+    Images are stored as they are drawn. The same call again draws only what is missing.
     """
     about, counts = check(pairs, out), ImageCounts()
 
@@ -162,13 +158,13 @@ def make_images(
             made["choose"] = chooser.describe()
         return {**about, "images": made}
 
-    frames = (rebased(frame, pairs, out) for frame in read_pairs(pairs, refused=True))
+    frames = (rebased(frame, pairs, out) for frame in read_pairs(pairs, rejected=True))
     write_pairs(out, (_with_images(frame, backend, chooser, counts) for frame in frames), said)
     return counts
 
 
 def check(pairs: Path, out: Path) -> dict[str, Any]:
-    """How `pairs` was made. Raises what can be wrong before a model is loaded or anything drawn."""
+    """How `pairs` was made. Errors are raised here, before a model is loaded."""
     require_parquet(out)
     return read_about(pairs)
 
@@ -227,7 +223,7 @@ def _rows(
 def _row(
     made: list[DrawnImage], judged: list[Judged], asked: int, chooser: ImageChooser | None
 ) -> _ImageColumns:
-    """Of one candidate that was asked for there is nothing to choose, unless a margin is asked."""
+    """A single candidate is taken without a choice, unless there is a chooser."""
     images = [
         {"path": each.path, "seed": each.seed, "score": said.score}
         for each, said in zip(made, judged, strict=True)
@@ -250,9 +246,9 @@ def open_backend(
     device: str = "auto",
     precision: str = "auto",
 ) -> Backend:
-    """`world`, or a diffusion model by name, hub id or folder, which writes into `folder`.
+    """The backend: `world`, or a diffusion model by name, hub id or folder.
 
-    `folder` lies below `root`, the folder of the pairs file, which paths start from.
+    A diffusion model writes into `folder`, which lies below `root`, the folder of the pairs file.
     """
     if model == WORLD:
         from counterpoint.generation.images.world import WorldBackend
@@ -260,5 +256,5 @@ def open_backend(
         return WorldBackend(settings, work.progress)
     from counterpoint.generation.images.diffusion import Diffusion, open_pipeline
 
-    images = ImageFolder(folder, root)  # before a model is loaded in vain
+    images = ImageFolder(folder, root)  # errors before a model is loaded
     return Diffusion(open_pipeline(model, device, precision), settings, images, work)

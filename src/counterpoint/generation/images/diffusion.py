@@ -1,4 +1,7 @@
-"""Images by a diffusion pipeline: batched, each with a seed of its own, kept as they are made."""
+"""Images by a text-to-image pipeline of diffusers: opened by name, hub id or folder; safetensors only.
+
+Images are drawn in batches, each with its own seed, and stored as they are made.
+"""
 
 from __future__ import annotations
 
@@ -46,10 +49,6 @@ from counterpoint.scoring import BatchSize, Work
 if TYPE_CHECKING:
     from PIL import Image
 
-
-# Opening a text-to-image pipeline of diffusers: by name, hub id or folder; safetensors only.
-
-
 try:
     import diffusers
     import torch
@@ -59,7 +58,7 @@ except ImportError:
 
 
 class PipelineParts(NamedTuple):
-    """A pipeline, and the UNet that takes the place of its own."""
+    """A pipeline, and the UNet that replaces its own."""
 
     pipeline: str
     unet: str
@@ -76,7 +75,7 @@ _LIBRARIES: Final = ("diffusers", "transformers")  # whose classes a pipeline ma
 
 
 def open_pipeline(model: str, device: str = "auto", precision: str = "auto") -> LoadedPipeline:
-    """Open a model in half precision on a GPU and in full on a CPU, unless told otherwise."""
+    """Open a model, by default in half precision on a GPU and in full precision on a CPU."""
     place = Runtime(LoadOptions(device))
     usual = "fp16" if place.device.startswith("cuda") else "fp32"
     chosen = usual if precision == "auto" else precision
@@ -97,7 +96,7 @@ def open_pipeline(model: str, device: str = "auto", precision: str = "auto") -> 
 
 def _load(model: str, recipe: PipelineParts, dtype: torch.dtype) -> Any:
     source = _source(model, recipe.pipeline)
-    what = "is no folder here, and cannot be had from the hub"
+    what = "is not a local folder and cannot be loaded from the hub"
     with hub_or_cache(model, source), explained(model, what):
         _refuse_code(model, diffusers.DiffusionPipeline.load_config(source))
     plain: Any = diffusers.DiffusionPipeline
@@ -114,7 +113,7 @@ def _load(model: str, recipe: PipelineParts, dtype: torch.dtype) -> Any:
                 recipe.unet, subfolder="unet", torch_dtype=dtype, use_safetensors=True
             )
         pipeline = plain.from_pretrained(source, **options, **parts)
-        # One that changes or mends images may have a sister that draws, of the same parts.
+        # A pipeline that edits images may have a sister that draws, with the same parts.
         found = pipeline if _takes(pipeline) else _sister(pipeline)
     if not _takes(found):
         raise ModelError(
@@ -134,7 +133,7 @@ def _sister(pipeline: Any) -> Any:
 
 
 def _takes(pipeline: Any) -> Mapping[str, inspect.Parameter]:
-    """What a call takes; nothing if it cannot draw from a text alone."""
+    """The parameters of a call; empty if it cannot draw from a text alone."""
     found = inspect.signature(type(pipeline).__call__).parameters
     able = "image" not in found and all(name in found for name in _NEEDED)
     return found if able else {}
@@ -160,7 +159,7 @@ def _source(model: str, name: str) -> str:
 
 
 def _refuse_code(model: str, config: Any) -> None:
-    """A pipeline may name Python files of its own, or any module: none of them is imported."""
+    """A pipeline may name its own Python files, or any module: none of them is imported."""
     named = config.get("_class_name") if isinstance(config, dict) else None
     if not isinstance(named, str):
         raise ModelError(
@@ -182,7 +181,7 @@ def _refuse_code(model: str, config: Any) -> None:
 
 
 def _fingerprint(pipeline: Any, precision: str) -> str:
-    """A digest of weights, configurations and tokenizers, wherever the files lie."""
+    """A digest of weights, configurations and tokenizers, independent of paths."""
     parts = [precision, type(pipeline).__name__, _settings(pipeline)]
     parts.append(str(getattr(pipeline, "watermark", None) is not None))
     modules = torch.nn.Module()
@@ -199,19 +198,19 @@ def _fingerprint(pipeline: Any, precision: str) -> str:
 
 
 def _settings(part: Any) -> str:
-    """The configuration of a part, without where it was and what wrote it."""
+    """The configuration of a part, without paths and versions."""
     found = getattr(part, "config", None)
     if found is None:
         found = part if hasattr(part, "to_dict") and not hasattr(part, "get_vocab") else {}
     content = found.to_dict() if hasattr(found, "to_dict") else dict(found)
-    parts = (torch.nn.Module, list, tuple)  # of a pipeline: named here, and told by themselves
+    parts = (torch.nn.Module, list, tuple)  # parts of a pipeline have their own entries
     kept = {k: v for k, v in content.items() if not k.startswith("_") and type(v) not in parts}
     return as_text(kept)
 
 
 @contextlib.contextmanager
 def bars(*, shown: bool) -> Iterator[None]:
-    """Progress bars of the libraries, which are worth their lines while something is downloaded."""
+    """Progress bars of the libraries; shown only while something may be downloaded."""
     told: Any = diffusers.utils.logging
     before = told.is_progress_bar_enabled()
     if not shown:
@@ -230,7 +229,7 @@ BLACK: Final = Rejection(
 )
 EMPTY: Final = Rejection("the text is empty")
 _TOKENIZERS: Final = ("tokenizer", "tokenizer_2", "tokenizer_3")
-_ENDLESS: Final = 10**6  # what transformers says of a tokenizer without a limit is larger
+_ENDLESS: Final = 10**6  # transformers gives a larger number for a tokenizer without a limit
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,7 +256,7 @@ class LoadedPipeline:
 
 
 class _Order(NamedTuple):
-    """One image to draw; `name` is a digest of all that it depends on."""
+    """One image to draw; `name` is a digest of everything that it depends on."""
 
     prompt: str
     seed: int
@@ -265,7 +264,7 @@ class _Order(NamedTuple):
 
 
 class Diffusion:
-    """Draws with a pipeline, and keeps what it draws in a folder."""
+    """Draws with a pipeline, and stores the images in a folder."""
 
     def __init__(
         self, opened: LoadedPipeline, settings: DrawSettings, folder: ImageFolder, work: Work
@@ -278,7 +277,7 @@ class Diffusion:
         self.drawn = self.found = self.cut = 0
 
     def draw(self, wants: Sequence[Want]) -> list[list[Drawn]]:
-        """A text that several wants share is drawn once."""
+        """A text of several wants is drawn once."""
         numbers = range(self.settings.candidates)
         texts = dict.fromkeys(want.text for want in wants if want.text.strip())
         orders = {text: [self._order(text, number) for number in numbers] for text in texts}
@@ -332,7 +331,7 @@ class Diffusion:
         return made
 
     def _batch(self, orders: Sequence[_Order]) -> dict[str, Drawn]:
-        """Draw and keep, in halves where memory runs out."""
+        """Draw and store a batch; when memory runs out, in halves."""
         try:
             found = self._run(orders)
         except MemoryError as error:
@@ -341,7 +340,7 @@ class Diffusion:
         made: dict[str, Drawn] = {}
         for order, image in zip(orders, found, strict=True):
             if isinstance(image, Rejection):
-                made[order.name] = self.folder.refuse(order.name, image)
+                made[order.name] = self.folder.reject(order.name, image)
             else:
                 made[order.name] = DrawnImage(self.folder.keep(order.name, image), order.seed)
         self.drawn += len(orders)
@@ -349,12 +348,12 @@ class Diffusion:
 
     @memory_errors
     def _run(self, orders: Sequence[_Order]) -> list[Image.Image | Rejection]:
-        # On the CPU: the noise is then the same on every device.
-        chances = [torch.Generator("cpu").manual_seed(order.seed) for order in orders]
+        # On the CPU, so that the noise is the same on every device.
+        generators = [torch.Generator("cpu").manual_seed(order.seed) for order in orders]
         with explained(self.opened.id, "does not draw"), self.opened.place.running():
             answer = self.opened.pipeline(
                 prompt=[order.prompt for order in orders],
-                generator=chances,
+                generator=generators,
                 output_type="pil",
                 **self.call,
             )
@@ -365,7 +364,7 @@ class Diffusion:
         ]
 
     def _count_cut(self, prompts: Sequence[str]) -> int:
-        """How many prompts no text encoder sees to the end."""
+        """The number of prompts that are too long for every text encoder."""
         readers = [getattr(self.opened.pipeline, name, None) for name in _TOKENIZERS]
         limits = {reader.model_max_length: reader for reader in readers if reader is not None}
         if not prompts or not limits or max(limits) >= _ENDLESS:
@@ -376,7 +375,7 @@ class Diffusion:
 
 
 def _call(opened: LoadedPipeline, settings: DrawSettings) -> dict[str, Any]:
-    """The settings as this pipeline takes them; what it does not take is not passed."""
+    """The settings as parameters of this pipeline; others are not passed."""
     default = opened.takes["num_inference_steps"].default
     wanted = {
         "num_inference_steps": default if settings.steps is None else settings.steps,
@@ -389,13 +388,13 @@ def _call(opened: LoadedPipeline, settings: DrawSettings) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def explained(id: str, what: str) -> Iterator[None]:
-    """No log lines or warnings of the library; whatever it raises becomes one sentence."""
+    """Silence the library's logs and warnings; every error becomes one sentence."""
     try:
         with quiet():
             yield
     except (CounterpointError, MemoryError, torch.OutOfMemoryError):
         raise
-    except Exception as error:  # diffusers and its loaders raise anything
+    except Exception as error:  # diffusers raises errors of many kinds
         why = " ".join(str(error).split())[:300].rstrip(".")
         raise ModelError(
             "E-MODEL-FAILED", f"{id} {what}: {type(error).__name__}: {why}.", model=id

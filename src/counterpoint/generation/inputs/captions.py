@@ -1,6 +1,6 @@
 """The input of `generate`: captions of a file, of a benchmark or of drawn scenes, as a stream.
 
-open_captions("captions_val2017.json")              a file: see caption_files.py
+open_captions("captions_val2017.json")              a file: see files.py
 open_captions("sugarcrepe", Path("data"))           a benchmark's original captions
 open_captions("world:size=1000,seed=1")             captions of drawn scenes
 """
@@ -32,16 +32,16 @@ __all__ = ["CaptionOptions", "Captions", "SourceCaption", "first_of", "open_capt
 
 WORLD: Final = "world"
 _WORLD_DEFAULTS: Final = {"size": 2000, "seed": 1}
-_WORLD_STREAM: Final = 2  # beside the seed: other scenes than the benchmarks' of the world
+_WORLD_STREAM: Final = 2  # beside the seed: not the scenes of the world's benchmarks
 _WITH_POSITIVES: Final = "+hp"
 
 
 @dataclass(frozen=True, slots=True)
 class Captions:
-    """Captions that can be gone through as often as one likes, each time in the same order.
+    """Captions that can be read several times, each time in the same order.
 
-    `total` is their number where that is known without reading them all; `root` is where relative
-    image paths start; `fingerprint` is the same as long as the captions and how they are read are.
+    `total` is their number if it is known without reading them all. Relative image paths start at
+    `root`. `fingerprint` changes with the captions and with how they are read.
     """
 
     name: str
@@ -51,7 +51,7 @@ class Captions:
     stream: Callable[[], Iterator[SourceCaption]]
 
     def __iter__(self) -> Iterator[SourceCaption]:
-        """Every id once: repeated ones become `ID~2`."""
+        """Ids are made unique: a repeated one becomes `ID~2`."""
         unique = UniqueIds()
         for source in self.stream():
             yield source._replace(id=unique(source.id))
@@ -63,7 +63,7 @@ def open_captions(
     """Captions by the path of a file, by a benchmark's id, or `world`.
 
     `data` is the folder of the benchmarks' data sets. A file's images are found relative to its
-    folder. What is wrong with the file's head is said here, the rest where it is met.
+    folder. Errors at the start of the file are raised here, others while it is read.
     """
     chosen = options or CaptionOptions()
     if name.partition(":")[0] == WORLD:
@@ -83,7 +83,7 @@ def open_captions(
 
 
 def first_of(captions: Captions, count: int) -> Captions:
-    """The first so many."""
+    """The first `count` captions."""
     total = None if captions.total is None else min(count, captions.total)
     fingerprint = _digest(captions.fingerprint, count)
     return replace(
@@ -102,7 +102,7 @@ def _of_file(path: Path, options: CaptionOptions) -> Captions:
             yield from sources_of(row, number, options)
 
     try:
-        if next(read(path, options), None) is None:  # wrong columns are told of at once
+        if next(read(path, options), None) is None:  # wrong columns are reported now
             raise DataError("E-CAPTIONS-MISSING", f"{path}: has no captions.", path=path)
         with path.open("rb") as file:
             content = hashlib.file_digest(file, "sha256").hexdigest()
@@ -121,7 +121,7 @@ def _parquet_rows(path: Path, options: CaptionOptions) -> int | None:
     schema = pq.read_schema(path)
     caption = schema.field(check_columns(path, schema.names, options)[0]).type
     if pa.types.is_nested(caption) or options.split is not None:
-        return None  # a row may hold several captions, or none that is asked for
+        return None  # a row may hold several captions, or none of the split
     return int(pq.read_metadata(path).num_rows)
 
 
@@ -147,7 +147,7 @@ def _is_case_file(path: Path) -> bool:
 
 
 def _of_benchmark(name: str, data: Path | None, options: CaptionOptions) -> Captions:
-    """Of every image of a case its original caption: the first that is true of it."""
+    """The original caption of every image of a case: the first that is true of it."""
     from counterpoint.benchmarks import load_benchmark
 
     if options != CaptionOptions():

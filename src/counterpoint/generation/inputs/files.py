@@ -1,11 +1,16 @@
-"""Files of captions as rows, one after another, however long the file is.
+"""Caption files as rows, one after another, of any length.
 
 | ending            | form |
 |-------------------|------|
 | .csv, .tsv        | a table with a header |
-| .jsonl, .ndjson   | an object a line |
+| .jsonl, .ndjson   | one object per line |
 | .parquet          | a table; a column of images (`{bytes, path}`) is referred to, not read |
-| .json             | COCO's captions, Karpathy's splits, objects in a list or by their ids |
+| .json             | one JSON document, in any of the four forms below |
+
+    {"images": [{"id", "file_name"}], "annotations": [{"id", "image_id", "caption"}]}   COCO
+    {"images": [{"filepath", "filename", "split", "sentences": [{"raw", "sentid"}]}]}   Karpathy
+    [{"image", "caption"}]                     a list; `caption` may be a list of captions
+    {"ID": {"image", "caption"}}               objects by their ids, such as SugarCrepe's
 """
 
 from __future__ import annotations
@@ -31,19 +36,11 @@ from counterpoint.generation.inputs.source import (
 )
 from counterpoint.images import cell_reference
 
-# --- Captions in one JSON document, read as a stream: in any of four forms ----------------------
-#
-# {"images": [{"id", "file_name"}], "annotations": [{"id", "image_id", "caption"}]}   COCO
-# {"images": [{"filepath", "filename", "split", "sentences": [{"raw", "sentid"}]}]}   Karpathy
-# [{"image", "caption"}]                     a list; `caption` may be a list of captions
-# {"ID": {"image", "caption"}}               objects by their ids, as SugarCrepe's
-
-
-Form = Literal["coco", "karpathy", "list", "ids"]
+JsonForm = Literal["coco", "karpathy", "list", "ids"]
 
 
 def json_rows(path: Path) -> Iterator[CaptionRow]:
-    """The captions' rows, in the order of the file."""
+    """The rows of a JSON document, in the order of the file."""
     form = _form(path)
     if form == "coco":
         return _coco(path)
@@ -52,8 +49,8 @@ def json_rows(path: Path) -> Iterator[CaptionRow]:
     return _list(path) if form == "list" else _by_id(path)
 
 
-def _form(path: Path) -> Form:
-    """Found by reading no more than the first image."""
+def _form(path: Path) -> JsonForm:
+    """Which of the four forms; reads no more than the first image."""
     depth, top = 0, ""
     for event, value in json_events(path):
         if event in ("end_map", "end_array"):
@@ -89,7 +86,7 @@ def _object(value: Any, where: str) -> dict[str, Any]:
 
 
 def _coco(path: Path) -> Iterator[CaptionRow]:
-    """In two passes: captions may come before the images that they name."""
+    """In two passes, because captions may come before the images that they name."""
     files: dict[str, str] = {}
     for number, value in enumerate(json_items(path, "images.item")):
         image = _object(value, f"{path}: image {number}")
@@ -160,7 +157,7 @@ def _by_id(path: Path) -> Iterator[CaptionRow]:
         yield CaptionRow(where, row if "id" in row else {**row, "id": key})
 
 
-_FIELD: Final = 1 << 24  # characters; Python's own limit is too low for lists of negatives
+_FIELD: Final = 1 << 24  # characters; Python's default is too low for lists of negatives
 _BATCH: Final = 4096
 
 Rows = Callable[[Path, CaptionOptions], Iterator[CaptionRow]]
@@ -279,7 +276,7 @@ def _holds_images(kind: Any) -> bool:
 
 
 def check_columns(path: Path, names: list[str], options: CaptionOptions) -> list[str]:
-    """The columns to read; an error if there are no captions, or not those that were asked for."""
+    """The columns to read. Raises if there are no captions, or if a named column is missing."""
     listed = shortened(", ".join(names))
     asked = {"caption": options.caption, "image": options.image, "id": options.id}
     for kind, name in asked.items():

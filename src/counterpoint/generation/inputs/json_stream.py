@@ -1,7 +1,7 @@
-"""One JSON document of any length, read as a stream within bounds.
+"""One JSON document of any length, read as a stream with bounded memory and time.
 
-ijson takes memory in the square of the nesting and time in the square of a text's length. So what
-is nested beyond any caption file, and texts that are no captions, are refused before it sees them.
+The memory of ijson grows with the square of the nesting, and its time with the square of the length
+of a text. So documents that are nested too deeply, or have very long texts, are refused first.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _ESCAPE: Final = re.compile(rb"\\.", re.DOTALL)
 
 
 class JsonFile:
-    """A file that refuses to be read on where its JSON is beyond the bounds."""
+    """A file whose reading ends with an error where its JSON exceeds the bounds."""
 
     def __init__(self, path: Path, file: BinaryIO) -> None:
         self.path, self.file = path, file
-        self._rest = b""  # a backslash whose letter is still to come
+        self._rest = b""  # a backslash whose next character was not read yet
         self._quoted = False
         self._depth = self._run = 0  # the run: bytes since the last mark
 
@@ -67,7 +67,7 @@ class JsonFile:
 
 @contextmanager
 def json_stream(path: Path) -> Iterator[JsonFile]:
-    """The file, past a byte order mark; what is wrong with its JSON becomes one sentence."""
+    """The file, after a byte order mark. Invalid JSON becomes one DataError."""
     import ijson
 
     try:
@@ -77,7 +77,7 @@ def json_stream(path: Path) -> Iterator[JsonFile]:
             try:
                 yield JsonFile(path, file)
             except (ijson.JSONError, ValueError, OverflowError, RecursionError) as error:
-                # A parser reads ahead by a block: the place is only near.
+                # The parser reads ahead by one block, so the position is approximate.
                 why = shortened(str(error).partition("\n")[0]).rstrip(". ") or type(error).__name__
                 place = f"before byte {file.tell():,}"
                 raise DataError(
@@ -90,7 +90,7 @@ def json_stream(path: Path) -> Iterator[JsonFile]:
 
 
 def json_events(path: Path) -> Iterator[tuple[str, Any]]:
-    """What the parser meets, one after another."""
+    """The events of the parser, one after another."""
     import ijson
 
     with json_stream(path) as file:

@@ -33,7 +33,7 @@ class Box(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Object:
-    """Something in an image: what it is called, how it looks and where it is.
+    """An object in an image: its name, its attributes and its place.
 
     `category` is its WordNet synset where the file has one, else its name.
     """
@@ -55,7 +55,7 @@ class Relation(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """What is in one image. `size` is None where no file has said it."""
+    """What is in one image. `size` is None if it is unknown."""
 
     image: str
     size: Size | None
@@ -64,7 +64,7 @@ class Graph:
 
 
 def read_graphs(path: Path, sizes: Mapping[str, Size] | None = None) -> Iterator[Graph]:
-    """The graphs of a file, in its order; `sizes` are of images whose graph does not say it."""
+    """The graphs of a file, in its order. `sizes` are used where a graph has no size."""
     if not path.is_file():
         raise DataError("E-FILE-MISSING", f"{path}: no such file.", path=path)
     known = sizes or {}
@@ -73,7 +73,7 @@ def read_graphs(path: Path, sizes: Mapping[str, Size] | None = None) -> Iterator
 
 
 def read_sizes(path: Path) -> dict[str, Size]:
-    """How large the images are, by their ids, from Visual Genome's `image_data.json`."""
+    """The sizes of images by their ids, from Visual Genome's `image_data.json`."""
     if not path.is_file():
         raise DataError("E-FILE-MISSING", f"{path}: no such file.", path=path)
     found = {}
@@ -142,7 +142,7 @@ def _object(thing: dict[str, Any], names: list[Any], synsets: list[Any], where: 
 
 
 def plain(value: Any, where: str) -> str:
-    """Words in lower case with single blanks; annotators' capitals and stops are left out."""
+    """Words in lower case with single spaces, without capitals and full stops."""
     if value is None:
         return ""
     if not isinstance(value, str):

@@ -1,4 +1,4 @@
-"""One true caption with its image: what texts are made from. And how a row of a file holds it."""
+"""A true caption with its image, from which texts are made, and how a row of a file becomes one."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ SPLIT: Final = "split"
 
 
 class SourceCaption(NamedTuple):
-    """A caption to make texts from. An empty `caption` is one that the input lacks: refuse it.
+    """A caption to make texts from. An empty `caption` is missing in the input; it is rejected.
 
-    `others` are the image's other true captions, where the input gives them together.
+    `others` are the image's other true captions, if the input has them in the same row.
     """
 
     id: str
@@ -35,10 +35,10 @@ class SourceCaption(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CaptionOptions:
-    """How to read a file: names of columns that are not among those above, and what to read.
+    """How to read a file: the names of columns that are not found by themselves, and what to read.
 
-    `split` is one name or several with commas between; `image_prefix` is a folder put before
-    every image's path.
+    `split` is one name, or several with commas between. `image_prefix` is a folder that is put
+    before every image path.
     """
 
     caption: str | None = None
@@ -49,19 +49,19 @@ class CaptionOptions:
 
 
 class CaptionRow(NamedTuple):
-    """A row of a file: its fields, and where it is, for messages."""
+    """A row of a file: its fields, and its place for error messages."""
 
     where: str
     fields: Mapping[str, Any]
 
 
 def name_of(given: str | None, known: Iterable[str], names: Container[str]) -> str | None:
-    """What a field is called: as given, or by the first known name that is there."""
+    """The name of a field: as given, or the first known name that exists."""
     return given or next((name for name in known if name in names), None)
 
 
 def sources_of(row: CaptionRow, number: int, options: CaptionOptions) -> Iterator[SourceCaption]:
-    """A row's captions. Several in one row get ids of their own, `ID#0`, `ID#1` and so on."""
+    """The captions of a row. Several in one row get the ids `ID#0`, `ID#1` and so on."""
     if options.split is not None and _split(row) not in options.split.split(","):
         return
     fields = row.fields
@@ -96,7 +96,7 @@ def _text(value: Any, where: str) -> str:
 
 
 def encodable(text: str) -> str:
-    """The text without half characters, which JSON can spell and no file can hold."""
+    """The text without halves of surrogate pairs, which JSON can write and UTF-8 cannot."""
     if text.isascii():
         return text
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
@@ -172,8 +172,8 @@ def with_prefix(path: str, prefix: str) -> str:
 class UniqueIds:
     """Makes repeated ids unique: the second `7` is `7~2`.
 
-    A million ids must not cost a hundred megabytes: small numbers are kept as bits, others as
-    digests, of which two that collide cost no more than a needless `~2`.
+    To save memory, small numbers are kept as bits and other ids as digests. A collision of digests
+    only causes an unnecessary `~2`.
     """
 
     _BITS: Final = 1 << 27  # 16 MiB at most
@@ -191,7 +191,7 @@ class UniqueIds:
         return unique
 
     def _seen(self, id: str) -> bool:
-        """Whether the id was asked for before; from now on it was."""
+        """Whether the id was seen before; remembers it."""
         if id.isascii() and id.isdecimal() and len(id) < 10 and str(int(id)) == id:
             return self._seen_number(int(id), id)
         return self._seen_text(id)

@@ -16,13 +16,13 @@ from typing import Final
 from counterpoint.generation.llm.templates import ChangeLimit, Step
 from counterpoint.generation.registry import Rejection
 
-# The caption; nothing is asked.
+# Reasons about the caption: no request is sent.
 NO_WORDS: Final = "the caption has no words"
 TOO_FEW_WORDS: Final = "the caption has too few words"
 TOO_MANY_WORDS: Final = "the caption has too many words"
 OTHER_LETTERS: Final = "the caption is not in Latin letters"
 
-# Any answer.
+# Reasons about any answer.
 REFUSED: Final = "the server refused to answer"
 REJECTED: Final = "the server rejected the request"
 EMPTY: Final = "the answer is empty"
@@ -30,7 +30,7 @@ CUT_OFF: Final = "the answer is cut off at the token limit"
 EXTRA_LINES: Final = "the answer has more than the lines asked for"
 ANSWERED_NO: Final = "the answer is No"
 
-# The steps before the sentence.
+# Reasons about the steps before the sentence.
 NOTHING_LOCATED: Final = "nothing was located"
 NOT_IN_CAPTION: Final = "what was located is not in the caption"
 NEW_EMPTY: Final = "the new words are missing"
@@ -38,7 +38,7 @@ NEW_TOO_LONG: Final = "the new words are too many"
 NEW_SAME: Final = "the new words are the old ones"
 NEW_KNOWN: Final = "the new words are in the caption already"
 
-# The sentence.
+# Reasons about the sentence.
 QUESTION: Final = "the new sentence is a question"
 UNCHANGED: Final = "the new sentence is the caption"
 NOTHING_NEW: Final = "the new sentence has no new word"
@@ -70,7 +70,7 @@ _MOST_NEW: Final = 4  # words of a new concept
 
 
 def answered(text: str, label: str) -> str | Rejection:
-    """What stands behind the label on the one line of an answer; without a label, the line."""
+    """The text after the label on the only line of an answer; without a label, the whole line."""
     lines = _lines(text)
     if not lines:
         return Rejection(EMPTY)
@@ -107,7 +107,7 @@ def swapped(text: str, caption: str, label: str) -> str | Rejection:
 
 
 def located(text: str, caption: str, label: str) -> list[str] | Rejection:
-    """The parts that are listed and are in the caption, each once, in the order of the answer."""
+    """The listed parts that are in the caption, each once, in the order of the answer."""
     line = answered(text, label)
     if isinstance(line, Rejection):
         return line
@@ -140,7 +140,7 @@ def proposed(text: str, caption: str, chosen: str, step: Step) -> str | Rejectio
 
 
 def _core(text: str) -> list[str]:
-    """Without articles, and without the s of a plural: "a dog" is no other thing than "dogs"."""
+    """The words without articles and without a plural s: "a dog" and "dogs" are the same."""
     found = [word for word in words(text) if word not in ARTICLES]
     return [word.removesuffix("s") if len(word) > 3 else word for word in found]
 
@@ -159,7 +159,7 @@ def _behind(line: str, label: str) -> str:
 
 
 def words(text: str) -> list[str]:
-    """In lower case, without punctuation."""
+    """The words in lower case, without punctuation."""
     return _WORD.findall(text.lower())
 
 
@@ -182,7 +182,7 @@ def _places(found: Sequence[str], part: Sequence[str]) -> list[int]:
 def trade_places(caption: str, text: str, first: str, second: str) -> bool:
     """Whether both are in the text, and in the other order.
 
-    The order of what stands in the caption more than once cannot be told, and is not asked for.
+    The order of parts that occur more than once is not checked.
     """
     parts = (words(first), words(second))
     before = [_places(words(caption), part) for part in parts]
@@ -195,7 +195,7 @@ def trade_places(caption: str, text: str, first: str, second: str) -> bool:
 
 
 def distance(first: Sequence[str], second: Sequence[str]) -> int:
-    """Words to put in, take out or replace (Levenshtein)."""
+    """Words to insert, delete or replace (Levenshtein)."""
     row = list(range(len(second) + 1))
     for count, word in enumerate(first, 1):
         above, row = row, [count]
@@ -206,7 +206,7 @@ def distance(first: Sequence[str], second: Sequence[str]) -> int:
 
 
 def bag_distance(first: Sequence[str], second: Sequence[str]) -> int:
-    """Words that have no partner on the other side, wherever they stand: 0 for a pure swap."""
+    """Words without a partner on the other side, in any order: 0 for a pure swap."""
     left, right = Counter(first), Counter(second)
     return max((left - right).total(), (right - left).total())
 
@@ -218,16 +218,16 @@ def changes_too_much(caption: str, text: str, change: ChangeLimit) -> bool:
 
 
 def brings_nothing(caption: str, text: str) -> bool:
-    """Whether no word of the text is new, articles aside: words were left out, or put together."""
+    """Whether no word of the text is new, apart from articles."""
     before, after = (" ".join(words(each)).replace("-", " ").split() for each in (caption, text))
     return not set(after) - set(before) - ARTICLES
 
 
 def in_format_of(caption: str, sentence: str) -> str:
-    """With the caption's first capital, final mark and quotation marks.
+    """The sentence with the caption's first capital, final mark and quotation marks.
 
-    Models write sentences; captions often are none. A full stop that the caption has not is taken
-    away, and one that is missing is not added: the sentence may be cut.
+    Models write sentences; many captions are not. A full stop that the caption does not have is
+    removed. A missing one is not added: the sentence may be cut off.
     """
     text = _without_quotes(" ".join(sentence.split()))
     plain = caption.strip()
@@ -255,7 +255,7 @@ def _first_letter(plain: str, text: str) -> str:
 
 
 def _restored(plain: str, text: str) -> str:
-    """The prompt has the caption's double quotation marks as single ones (prompts.quotable)."""
+    """The prompt has the caption's double quotation marks as single ones (model.quotable)."""
     if '"' not in plain:
         return text
     given = {word.replace('"', "'"): word for word in plain.split() if '"' in word}
@@ -263,7 +263,7 @@ def _restored(plain: str, text: str) -> str:
 
 
 def judge(caption: str, text: str, change: ChangeLimit) -> Rejection | None:
-    """`text` in the caption's format: why it will not do, if it will not."""
+    """Why a text in the caption's format is not accepted; None if it is."""
     plain = caption.strip()
     if not words(text):
         return Rejection(EMPTY)

@@ -1,8 +1,11 @@
-"""A language model's method: its template's steps, for many captions at once.
+"""A method that asks a language model: the steps of its template, for many captions at once.
 
-with ChatModel("some-model") as model:
-    method = ChatMethod("llm/replace-obj", model)
-    made = method.make(captions, seeds, Quiet())
+    with ChatModel("some-model") as model:
+        method = ChatMethod("llm/replace-obj", model)
+        made = method.make(captions, seeds, Quiet())
+
+It can also say what the requests will cost (`estimate`) and show the prompts (`dry_run`), both
+without a server.
 """
 
 from __future__ import annotations
@@ -40,20 +43,18 @@ from counterpoint.generation.pairs import Kind
 from counterpoint.generation.registry import Draft, Rejection
 from counterpoint.models.api import read_price
 
-# --- What asking about captions takes, before anything is asked ---------------------------------
-#
-# Requests: a caption that is asked about takes one a step, and fewer if a step ends it: an upper
-# bound. Tokens: four characters each, which is about right for English, and four a message for its
-# frame. The answer to a step is taken to be as long as its shots' answers are on average; where it
-# repeats the caption, as much longer or shorter as the caption is.
-
-
 _CHARACTERS: Final = 4  # a token
 _FRAME: Final = 4  # tokens around a message
 
 
 class CostEstimate(NamedTuple):
-    """`cost` is in whatever the price is in; None without a price."""
+    """An upper bound for a number of captions. `cost` is in the unit of the price, if there is one.
+
+    Requests: one per caption and step; a caption may end before its last step. Tokens: one per four
+    characters, which is about right for English, and four per message for its frame. The answer to
+    a step is taken to be as long as the answers of its shots on average; where it repeats the
+    caption, its length changes with the caption's.
+    """
 
     requests: int
     tokens_in: int
@@ -78,21 +79,18 @@ def estimate(template: Template, captions: Sequence[str]) -> CostEstimate:
 
 
 def _prompt_characters(step: Step) -> tuple[int, bool]:
-    """Without the caption; and whether the answer repeats it."""
+    """The length of a prompt without the caption, and whether the answer repeats the caption."""
     example = max((shot.chosen for shot in step.shots), key=len, default="")
     empty = messages(step, {"caption": "", "chosen": example, "new": example})
     return sum(len(m["content"]) for m in empty), step.answer in ("sentence", "swap")
 
 
 def _extra(step: Step) -> float:
-    """Characters of an answer beside the caption."""
+    """The characters of an answer in addition to the caption."""
     shots = [shot for shot in step.shots if not shot.answer.endswith("No")]
     if step.answer in ("sentence", "swap"):
         return fmean([len(shot.answer) - len(shot.caption) for shot in shots] or [0])
     return fmean([len(shot.answer) for shot in shots] or [0])
-
-
-# --- The prompts as they would be sent: what `--dry-run` prints ---------------------------------
 
 
 _CHOSEN: Final = "<one of the answers to {}>"
@@ -100,7 +98,7 @@ _NEW: Final = "<the answer to {}>"
 
 
 def preview(template: Template, caption: str) -> Iterator[str]:
-    """One text a step; what depends on an answer stands in angle brackets."""
+    """One prompt per step, as it would be sent; what depends on an answer is in angle brackets."""
     if reason := why_not(template, caption):
         yield f"# {template.name}: nothing is asked about {quotable(caption)!r:.80}: {reason}"
         return
@@ -120,7 +118,7 @@ def preview(template: Template, caption: str) -> Iterator[str]:
 
 @dataclass(slots=True)
 class _Work:
-    """What is known of a caption so far."""
+    """The state of one caption."""
 
     caption: str
     seed: int
@@ -129,7 +127,7 @@ class _Work:
 
 
 class ChatMethod:
-    """`llm/...`. Only `make` needs a server."""
+    """A method `llm/...`. Only `make` needs a server."""
 
     def __init__(self, name: str, model: ChatModel) -> None:
         self.template: Template = read_template(name)
@@ -140,20 +138,21 @@ class ChatMethod:
 
     @property
     def version(self) -> str:
-        """Of the template, with the model as the server calls what has answered: that is known
-        once something has been made."""
+        """The version of the template, and the model's name as the server answers it."""
         return f"{self.template.version} {'+'.join(sorted(self._served)) or self.model.name}"
 
     @property
     def origin(self) -> str:
-        """Of the server and the model's name. A digest: addresses are nobody else's business."""
+        """A digest of the server's address and the model's name: addresses are private."""
         return digest("llm origin", self.model.where(), self.model.name).hex()[:16]
 
     def make(
         self, captions: Sequence[str], seeds: Sequence[int], progress: Progress
     ) -> list[list[Draft | Rejection]]:
-        """A text, or why there is none, for each caption. Texts depend on the seed where the
-        template has a temperature."""
+        """A text, or the reason why there is none, for each caption.
+
+        Texts depend on the seed if the template has a temperature.
+        """
         works = [_Work(c, s, {"caption": c}) for c, s in zip(captions, seeds, strict=True)]
         for work in works:
             if reason := why_not(self.template, work.caption):
@@ -163,7 +162,7 @@ class ChatMethod:
         return [[work.result or Rejection(answers.EMPTY)] for work in works]
 
     def estimate(self, captions: Sequence[str]) -> CostEstimate:
-        """What asking about all of them takes at most, without what is kept already."""
+        """An upper bound for these captions. Stored answers are not subtracted."""
         return estimate(self.template, captions)
 
     def dry_run(self, captions: Sequence[str], limit: int) -> Iterator[str]:
@@ -188,7 +187,7 @@ class ChatMethod:
         return request_of(prompt, step.temperature, step.max_tokens, seed)
 
     def _read(self, step: Step, work: _Work, reply: Reply | Rejection) -> Draft | Rejection | None:
-        """What a step has led to; None if another follows."""
+        """The result of a step; None if another step follows."""
         if isinstance(reply, Rejection):
             return reply
         if reply.refused:
@@ -231,5 +230,5 @@ class ChatMethod:
 
 
 def _derived(seed: int, *parts: object) -> int:
-    """A seed of its own for every use; 31 bits, which every server takes."""
+    """One seed per use, of 31 bits, which every server accepts."""
     return int.from_bytes(digest(str(seed), *map(str, parts))[:4], "little") >> 1

@@ -1,12 +1,12 @@
-"""What a language model is told, a TOML file a method: readable, versioned, checked when read.
+"""What a language model is asked: one TOML file per method, versioned, and checked when it is read.
 
     version, kind, type, subtype, summary
     [caption]   fewest_words, most_words, needs: which captions are asked about
-    [change]    measure, least, share: how much of the caption may change (sentences.py)
+    [change]    measure, least, share: how much of the caption may change (answers.py)
     [[steps]]   name, answer, label, temperature, max_tokens, instruction, ask, shots
 
 `ask` and the instruction hold `{caption}`, `{chosen}` and `{new}`: the caption, what was located
-in it, and what was proposed instead. `answer` is what the answer must be (answers.py): a `list` of
+in it, and what was proposed instead. `answer` is the form of the answer (answers.py): a `list` of
 parts of the caption, a new `concept`, a `sentence`, or a `swap`.
 """
 
@@ -24,14 +24,14 @@ from counterpoint._util.registry import did_you_mean
 from counterpoint.generation.pairs import KINDS, SUBTYPES, TYPES, Kind, Type
 
 PREFIX: Final = "llm/"
-MOST_WORDS: Final = 60  # a caption's; with room for the change they fit into any answer
+MOST_WORDS: Final = 60  # of a caption: with the change, they fit into any answer
 AnswerForm = Literal["list", "concept", "sentence", "swap"]
 Measure = Literal["words", "bag"]
 
 
 @dataclass(frozen=True, slots=True)
 class Shot:
-    """A question that was answered rightly, shown before the real one."""
+    """An example of a question with its correct answer."""
 
     answer: str
     caption: str
@@ -81,7 +81,7 @@ class Template:
 
 @cache
 def names() -> tuple[str, ...]:
-    """Of all methods, sorted: `llm/add-att`, ..."""
+    """The names of all methods, sorted: `llm/add-att`, ..."""
     files = resources.files(__package__).joinpath("templates").iterdir()
     found = [file.name.removesuffix(".toml") for file in files if file.name.endswith(".toml")]
     return tuple(sorted(PREFIX + name for name in found))
@@ -89,7 +89,7 @@ def names() -> tuple[str, ...]:
 
 @cache
 def read_template(name: str) -> Template:
-    """By a method's name."""
+    """The template of a method."""
     if name not in names():
         raise NotFoundError(
             "E-METHOD-UNKNOWN", did_you_mean("language model method", name, names()), name=name
@@ -99,7 +99,7 @@ def read_template(name: str) -> Template:
 
 
 def parse_template(name: str, data: Mapping[str, Any]) -> Template:
-    """ValueError, TypeError or KeyError if it is none: the files are ours, and tested."""
+    """Raises ValueError, TypeError or KeyError if malformed: the files belong to this package."""
     more = {key: value for key, value in data.items() if key not in ("caption", "change", "steps")}
     found = Template(
         name=name,

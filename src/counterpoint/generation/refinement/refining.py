@@ -1,4 +1,7 @@
-"""Refine a pairs file: score, select, balance, report, write."""
+"""Refine a pairs file: score, select, balance, write, and report.
+
+The report has one row per blind model and group of pairs, before and after.
+"""
 
 from __future__ import annotations
 
@@ -44,9 +47,6 @@ from counterpoint.metrics import ALL
 from counterpoint.models import LoadOptions
 from counterpoint.scoring import Work
 
-# --- What refinement did to each blind model, in every group of pairs ---------------------------
-
-
 TARGET: Final = 0.5
 WITHIN: Final = 0.01  # of the target: reached
 Use = Literal["balanced", "selected", "watched"]
@@ -56,13 +56,13 @@ Use = Literal["balanced", "selected", "watched"]
 class BlindResult:
     """One blind model on one group of negatives, before and after.
 
-    Its accuracy is the share of pairs whose caption it scores above the text, half of a tie: 0.5 is
-    chance. None where there are no pairs.
+    Its accuracy is the share of pairs whose caption scores above the text; a tie counts half, so
+    0.5 is chance. None if there are no pairs.
     """
 
     group: str
     model: str
-    use: Use  # what its scores were used for; `watched` is for nothing
+    use: Use  # what its scores were used for; `watched`: only reported
     before: int
     after: int
     accuracy_before: float | None
@@ -84,7 +84,7 @@ def rows(
     names: Sequence[str],
     kept: np.ndarray,
 ) -> list[BlindResult]:
-    """A row for each model on all pairs together, then for each group and model.
+    """One row per model on all pairs together, then one row per group and model.
 
     `groups` are numbers into `names`; `gaps` are each model's, unscaled.
     """
@@ -133,13 +133,13 @@ class RefineSettings:
 
 @dataclass(frozen=True, slots=True)
 class Refined:
-    """What a refinement did. Counts are of negatives, except for the two last."""
+    """What a refinement did. Counts are of negatives, except for the last two."""
 
     before: int
     selected: int
     after: int
     positives: int  # passed on as they were
-    refused: int  # left out: the checks had refused them
+    refused: int  # left out: rejected by the checks
     scales: dict[str, str]  # of each balanced model's gaps: probability, max or rank
     rows: list[BlindResult]
 
@@ -155,8 +155,8 @@ def refine(
 ) -> Refined:
     """Write to `out` the negatives of `pairs` that are kept, with their scores, and all positives.
 
-    What models compute is kept in the store: a run that was killed goes on where it was. `tables`
-    hold scores for `column:NAME`; a name that is in none of them is one of the file's own.
+    Scores of models are kept in the store, so a killed run resumes. `tables` hold scores for
+    `column:NAME`; a name that is in none of them is a score of the file itself.
     """
     require_parquet(out)
     if out.exists() and pairs.exists() and out.samefile(pairs):
@@ -170,7 +170,7 @@ def refine(
     for one in wanted:
         source = _source(one, brought, options or LoadOptions(), work, len(negatives))
         scores[one.name] = _scored(pairs, source, len(negatives))
-        del source  # a large model makes room for the next
+        del source  # free a large model before the next one is loaded
     gaps = {name: found[:, 0].astype(float) - found[:, 1] for name, found in scores.items()}
     selected, selecting = _selected(negatives, scores, settings)
     kept, scales = _balanced(negatives, gaps, scores, selected, settings)
@@ -180,7 +180,7 @@ def refine(
         selected=int(selected.sum()),
         after=int(kept.sum()),
         positives=negatives.positives,
-        refused=negatives.refused,
+        refused=negatives.rejected,
         scales=scales,
         rows=rows(gaps, uses, negatives.groups, negatives.names, kept),
     )
@@ -193,13 +193,13 @@ def refine(
 def record(
     settings: RefineSettings, wanted: Sequence[BlindModel], found: Refined
 ) -> dict[str, Any]:
-    """What the file's metadata says of a refinement."""
+    """The record of a refinement in the file's metadata."""
     ids = {one.name: one.id for one in wanted}
     return {"settings": asdict(settings), "models": ids, **asdict(found)}
 
 
 def _wanted(settings: RefineSettings) -> list[BlindModel]:
-    """Every model once; no two under one name."""
+    """Every model once. Two models with one name are an error."""
     specs = (*settings.blind, *settings.select, *settings.watch)
     wanted = list(dict.fromkeys(parse_blind_model(spec) for spec in specs))
     names = [one.name for one in wanted]
@@ -230,7 +230,7 @@ def _scored(pairs: Path, source: ScoreSource, total: int) -> np.ndarray:
         end = start + len(piece)
         if end > total:
             raise changed(pairs)
-        with np.errstate(over="ignore"):  # refused below
+        with np.errstate(over="ignore"):  # an error below
             found[start:end] = source.of(piece)
         start = end
     if start != total:
@@ -251,7 +251,7 @@ def _scored(pairs: Path, source: ScoreSource, total: int) -> np.ndarray:
 def _selected(
     negatives: Negatives, scores: Mapping[str, np.ndarray], settings: RefineSettings
 ) -> tuple[np.ndarray, list[str]]:
-    """Which negatives are among the best, and by whose scores."""
+    """Which negatives are selected, and by which models."""
     everything = np.ones(len(negatives), dtype=bool)
     if settings.top is None:
         return everything, []

@@ -1,8 +1,8 @@
-"""ScoreSource of captions and texts by models that see no image, from whatever can give them.
+"""Scores of captions and texts by models that see no image, or from tables of the user.
 
 `length`, `format`, `grammar`, `plausible`, `lm:WHERE` and any other id of a model that scores texts
-alone; `column:NAME` for scores that a table or the pairs have already. `NAME=` before it gives the
-scores another name.
+alone; `column:NAME` for scores in a table or in the `scores` column of the pairs. `NAME=` before it
+gives the scores another name.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from counterpoint.scoring import BlindScorer, Work, caption_keys, fill, stored
 
 
 SIDES: Final = ("caption", "text")
-_LONG: Final = ("name", "value")  # with `text`: a score a row; else a column a name
+_LONG: Final = ("name", "value")  # with `text`: one score per row; else one column per name
 Tables = Mapping[str, tuple[Path, pl.DataFrame]]  # by the names of their scores
 
 
@@ -67,7 +67,7 @@ class ColumnScores:
 
 
 def read_scores(paths: Sequence[Path]) -> Tables:
-    """The tables' names, each with the table that has it; two tables may not share a name.
+    """The names of the scores, each with its table; two tables may not share a name.
 
     A table has the column text, and either name and value, or a column for each name. Columns that
     are not parse_blind_model for may hold anything.
@@ -92,7 +92,7 @@ def read_scores(paths: Sequence[Path]) -> Tables:
 
 
 def table_scores(name: str, tables: Tables) -> TableScores:
-    """The scores of one of the tables' names, a number for each text."""
+    """The scores of one name: one number per text."""
     path, table = tables[name]
     if set(_LONG) <= set(table.columns):
         table = table.filter(pl.col("name").cast(pl.String) == name)
@@ -123,18 +123,18 @@ def table_scores(name: str, tables: Tables) -> TableScores:
 
 COLUMN: Final = "column"
 _FAMILY: Final = "blind"
-_CHEAP: Final = (Length, Format)  # done before the store has looked them up
+_CHEAP: Final = (Length, Format)  # computed faster than the store finds them
 
 
 class BlindModel(NamedTuple):
-    """A blind model: what its scores are called, and its id."""
+    """A blind model: the name of its scores, and its id."""
 
     name: str
     id: str
 
 
 def parse_blind_model(spec: str) -> BlindModel:
-    """What `grammar`, `blind:grammar:FOLDER`, `column:NAME` or `NAME=ID` ask for."""
+    """The model of `grammar`, `blind:grammar:FOLDER`, `column:NAME` or `NAME=ID`."""
     named = re.fullmatch(r"([A-Za-z][\w.-]*)=(.+)", spec, re.DOTALL)
     name, id = named.groups() if named else ("", spec)
     family, _, rest = id.partition(":")
@@ -144,7 +144,7 @@ def parse_blind_model(spec: str) -> BlindModel:
 
 
 class ScoreSource(Protocol):
-    """Where the scores of one name come from."""
+    """Something that gives the scores of one name."""
 
     name: str
 
@@ -155,7 +155,7 @@ class ScoreSource(Protocol):
 class ModelScores:
     """ScoreSource by a model: each different text once, kept in the store, so that a run goes on.
 
-    Those of `length` and `format` are not kept.
+    Scores of `length` and `format` are not stored.
     """
 
     def __init__(self, name: str, model: BlindScorer, work: Work, total: int) -> None:
@@ -166,7 +166,7 @@ class ModelScores:
         if not len(pairs):
             return np.zeros((0, 2))
         texts = pl.concat([pairs[side].alias("text") for side in SIDES])
-        # By length, so that a model that pads does little more work than the words ask for.
+        # Sorted by length, so that little is padded.
         order = texts.unique().to_frame().sort(pl.col("text").str.len_chars(), "text")
         unique, bar = order["text"].to_list(), _PartialProgress(self.advance, len(pairs))
         values = order.with_columns(value=self._values(unique, bar))
@@ -191,7 +191,7 @@ class ModelScores:
 
 
 class _PartialProgress:
-    """Steps of a part of the work, counted in the steps of the whole: a bar for both."""
+    """Counts the steps of a part of the work in steps of the whole, for one progress bar."""
 
     def __init__(self, advance: Advance, steps: int) -> None:
         self.whole, self.steps = advance, steps
@@ -212,7 +212,7 @@ class _PartialProgress:
 
 
 def load_blind(wanted: BlindModel, options: LoadOptions) -> BlindScorer:
-    """The model of that id; refused unless it scores a text by itself."""
+    """The model of that id. Raises unless it scores a text by itself."""
     model = load_model(wanted.id, options)
     if not isinstance(model, BlindScorer):
         raise ModelError(
