@@ -246,7 +246,7 @@ def test_refining_again_says_so_and_replaces_scores(bench: Bench, tmp_path: Path
 
 
 class Breaks(Length):
-    """Stops after some texts, and remembers what it was parse_blind_model."""
+    """Stops after some texts, and remembers what it was asked."""
 
     fingerprint = "test breaks"
 

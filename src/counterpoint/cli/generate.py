@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from counterpoint.generation.llm import ChatMethod
 
 
-_SAMPLE = 1000  # captions that an estimate looks at
+_SAMPLE = 1000  # captions used for an estimate
 
 app = typer.Typer(
     name="generate",
@@ -50,39 +50,44 @@ MethodNames = Annotated[
     typer.Option(
         "-M",
         "--method",
-        help="A method (`counterpoint ls methods`), repeatable; `rules` and `llm` are all of them.",
+        help="A method (`counterpoint ls methods`), repeatable; `rules` or `llm`: all of that kind.",
     ),
 ]
 Seed = Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Random seed.")]
-Each = Annotated[int, typer.Option(min=1, max=4, help="Texts a way of making them may give.")]
+Each = Annotated[
+    int, typer.Option(min=1, max=4, help="Maximum number of texts per method and kind of change.")
+]
 Form = Annotated[
     Literal["caption", "uniform"],
     typer.Option(
-        "--format", help="Write texts as their captions are, or both alike (`A dog.`), as BiVLC."
+        "--format",
+        help="Write texts like their captions, or both in one format (`A dog.`), as in BiVLC.",
     ),
 ]
-Checks = Annotated[bool, typer.Option("--checks/--no-checks", help="Have the checks refuse texts.")]
+Checks = Annotated[bool, typer.Option("--checks/--no-checks", help="Let the checks reject texts.")]
 KeepRefused = Annotated[
-    bool, typer.Option("--keep-refused", help="Keep refused texts, marked with the reason.")
+    bool, typer.Option("--keep-refused", help="Keep rejected texts, marked with the reason.")
 ]
 Doubtful = Annotated[
-    bool, typer.Option("--doubtful", help="Also words that may be false: narrower, or noted.")
+    bool,
+    typer.Option("--doubtful", help="Also use words that may be false: narrower or doubtful ones."),
 ]
-WordNet = Annotated[
+UseWordNet = Annotated[
     bool, typer.Option("--wordnet/--no-wordnet", help="Use WordNet if it is installed.")
 ]
 Model = Annotated[
     str, typer.Option("--model", help="For llm/...: a model of the server at OPENAI_BASE_URL.")
 ]
 DryRun = Annotated[
-    int, typer.Option("--dry-run", min=0, help="Print the prompts of the first N captions and end.")
+    int,
+    typer.Option("--dry-run", min=0, help="Print the prompts of the first N captions and stop."),
 ]
 Limit = Annotated[int, typer.Option(min=0, help="Only the first N captions; 0: all.")]
-Workers = Annotated[int, typer.Option(min=0, help="Processes for rules; 0: one a core.")]
-CaptionColumn = Annotated[str | None, typer.Option(help="Name of the file's column of captions.")]
-ImageColumn = Annotated[str | None, typer.Option(help="Name of its column of images.")]
+Workers = Annotated[int, typer.Option(min=0, help="Processes for rules; 0: one per core.")]
+CaptionColumn = Annotated[str | None, typer.Option(help="Name of the column with the captions.")]
+ImageColumn = Annotated[str | None, typer.Option(help="Name of the column with the images.")]
 Split = Annotated[str | None, typer.Option(help="Only these splits of a Karpathy file.")]
-ImagePrefix = Annotated[str, typer.Option(help="Folder put before every image's path.")]
+ImagePrefix = Annotated[str, typer.Option(help="Folder to put before every image path.")]
 Sizes = Annotated[
     Path | None, typer.Option(help="Visual Genome's image_data.json, for its scene graphs.")
 ]
@@ -99,7 +104,7 @@ def _command(kind: Kind, example: str) -> Callable[..., None]:
         checks: Checks = True,
         keep_refused: KeepRefused = False,
         doubtful: Doubtful = False,
-        wordnet: WordNet = True,
+        wordnet: UseWordNet = True,
         model: Model = "",
         dry_run: DryRun = 0,
         limit: Limit = 0,
@@ -119,7 +124,7 @@ def _command(kind: Kind, example: str) -> Callable[..., None]:
         if dry_run and not names.llm:
             raise typer.BadParameter("only llm methods have prompts", param_hint="--dry-run")
         if limit and names.graphs:
-            raise typer.BadParameter("scene graphs are read whole", param_hint="--limit")
+            raise typer.BadParameter("not possible with scene graphs", param_hint="--limit")
         settings = TextSettings(
             kind, names.rules, seed, checks, each, form, doubtful, wordnet, keep_refused
         )
@@ -140,7 +145,7 @@ def _command(kind: Kind, example: str) -> Callable[..., None]:
 
     {example}
 
-    Interrupted or killed, the same command goes on where it was. See docs/generating.md.
+    After an interrupt or a kill, the same command resumes. See docs/generating.md.
     """
     return command
 
@@ -177,7 +182,7 @@ def _of_captions(
 
 
 def _announce(captions: Captions, writers: Sequence[ChatMethod]) -> None:
-    """What it will take, from the first captions: printed before anything is asked."""
+    """Print what the requests will cost, estimated from the first captions."""
     from itertools import islice
 
     sample = [source.caption for source in islice(captions, _SAMPLE)]
@@ -191,7 +196,7 @@ def _announce(captions: Captions, writers: Sequence[ChatMethod]) -> None:
         errors.print(
             f"{writer.name}: at most {round(found.requests * share):,} requests, about "
             f"{round((found.tokens_in + found.tokens_out) * share):,} tokens{cost}, "
-            "less what was asked before",
+            "less what was already answered",
             soft_wrap=True,
         )
 
@@ -211,7 +216,7 @@ def _print_prompts(captions: Captions, names: Sequence[str], model: str, count: 
 
 def _need_model(model: str) -> None:
     if not model:
-        raise typer.BadParameter("llm methods need a model's name", param_hint="--model")
+        raise typer.BadParameter("llm methods need the name of a model", param_hint="--model")
 
 
 def _of_graphs(
@@ -268,7 +273,7 @@ def _show(report: Generated, out: Path, as_json: bool) -> None:
         soft_wrap=True,
     )
     for reason, number in unread.items():
-        errors.print(f"note: {counted(number, 'caption')} refused: {reason}", style="yellow")
+        errors.print(f"note: {counted(number, 'caption')} rejected: {reason}", style="yellow")
 
 
 app.command("negatives")(

@@ -1,4 +1,4 @@
-"""From a pairs file to one with images: every negative gets candidates, and a scorer may choose one.
+"""From a pairs file to one with images: every negative gets candidates, and perhaps a chosen one.
 
 The score of a candidate is s(image, text). Its margin is s(image, text) - s(image, caption).
 Without a minimum margin the best score wins, however low it is. With one, only candidates with a
@@ -54,7 +54,7 @@ class Judged(NamedTuple):
 
 
 def pick(judged: Sequence[Judged], least: float | None) -> int | None:
-    """The candidate with the best score among those with a margin above `least`; the first of a tie."""
+    """The candidate with the best score and a margin above `least`; the first of a tie."""
     able = [
         (found.score, -number)
         for number, found in enumerate(judged)

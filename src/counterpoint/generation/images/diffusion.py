@@ -1,4 +1,4 @@
-"""Images by a text-to-image pipeline of diffusers: opened by name, hub id or folder; safetensors only.
+"""Images by a text-to-image pipeline of diffusers: by name, hub id or folder; safetensors only.
 
 Images are drawn in batches, each with its own seed, and stored as they are made.
 """

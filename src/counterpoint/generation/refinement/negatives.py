@@ -1,4 +1,4 @@
-"""The negatives of a pairs file: what refinement needs to know about all of them, and which are kept."""
+"""The negatives of a pairs file: what refinement needs to know about them, and which are kept."""
 
 from __future__ import annotations
 

@@ -117,7 +117,7 @@ def _row(group: str, model: str, use: Use, gaps: np.ndarray, kept: np.ndarray) -
 
 @dataclass(frozen=True, slots=True)
 class RefineSettings:
-    """What is parse_blind_model of a refinement. Blind models are named as in `blind_scores`."""
+    """How to refine. Blind models are named as in scores.py."""
 
     blind: tuple[str, ...]  # balanced against
     watch: tuple[str, ...] = ()  # only reported
@@ -223,7 +223,7 @@ def _source(
 
 
 def _scored(pairs: Path, source: ScoreSource, total: int) -> np.ndarray:
-    """ScoreSource (n, 2) of all negatives, as precise as the file will hold them."""
+    """Scores (n, 2) of all negatives, in the precision of the file."""
     found = np.full((total, 2), np.nan, dtype=np.float32)
     start = 0
     for piece in pieces(pairs):

@@ -23,9 +23,6 @@ from counterpoint.models import LoadOptions, load_model
 from counterpoint.models.blind import SCORERS, TEXT_MODELS, Format, Length
 from counterpoint.scoring import BlindScorer, Work, caption_keys, fill, stored
 
-# --- ScoreSource that users bring: in a table of texts, or in the `scores` column of the pairs -------
-
-
 SIDES: Final = ("caption", "text")
 _LONG: Final = ("name", "value")  # with `text`: one score per row; else one column per name
 Tables = Mapping[str, tuple[Path, pl.DataFrame]]  # by the names of their scores
@@ -38,7 +35,7 @@ class TableScores:
         self.name, self.values = name, values
 
     def of(self, pairs: pl.DataFrame) -> np.ndarray:
-        """ScoreSource (n, 2) of captions and texts; NaN where the table does not have one."""
+        """Scores (n, 2) of captions and texts; NaN where the table does not have one."""
         found = [
             pairs.select(text=side)
             .join(self.values, on="text", how="left", maintain_order="left")["value"]
@@ -56,7 +53,7 @@ class ColumnScores:
         self.name = name
 
     def of(self, pairs: pl.DataFrame) -> np.ndarray:
-        """ScoreSource (n, 2) of captions and texts; NaN where a pair does not have one."""
+        """Scores (n, 2) of captions and texts; NaN where a pair does not have one."""
         found = np.full((len(pairs), 2), np.nan)
         rows = pairs.select(row=pl.int_range(pl.len()), score="scores").explode("score")
         rows = rows.select("row", pl.col("score").struct.unnest())
@@ -69,8 +66,8 @@ class ColumnScores:
 def read_scores(paths: Sequence[Path]) -> Tables:
     """The names of the scores, each with its table; two tables may not share a name.
 
-    A table has the column text, and either name and value, or a column for each name. Columns that
-    are not parse_blind_model for may hold anything.
+    A table has the column `text`, and either `name` and `value`, or one column per name. Columns
+    that are not used may hold anything.
     """
     found: dict[str, tuple[Path, pl.DataFrame]] = {}
     for path in paths:
@@ -149,11 +146,11 @@ class ScoreSource(Protocol):
     name: str
 
     def of(self, pairs: pl.DataFrame) -> np.ndarray:
-        """ScoreSource (n, 2) of captions and texts."""
+        """Scores (n, 2) of captions and texts."""
 
 
 class ModelScores:
-    """ScoreSource by a model: each different text once, kept in the store, so that a run goes on.
+    """Scores by a model. Each different text is scored once and stored, so that a run resumes.
 
     Scores of `length` and `format` are not stored.
     """
