@@ -342,7 +342,7 @@ def test_the_world_chooses_its_own_images(run, tmp_path):
         (("--candidates", "5"), "candidates"),
         (("--side", "100"), "multiple of 8"),
         (("--device", "tpu"), "auto, cpu, cuda, cuda:N or mps"),
-        (("-m", "world", "--guidance", "3"), "means nothing to the world"),
+        (("-m", "world", "--guidance", "3"), "no effect with -m world"),
     ],
 )
 def test_wrong_usage_is_told(run, tmp_path, options, said):

@@ -41,7 +41,7 @@ def test_the_example_of_the_help_runs() -> None:
     assert (
         "50 ± 1" in result.stdout and "Within 50 ± 1 (groups x models): balanced: " in result.stdout
     )
-    assert re.search(r"120 negatives, \d+ kept; 1 positive passed on", result.stdout)
+    assert re.search(r"120 negatives, \d+ kept; 1 positive copied", result.stdout)
     assert Path("refined.parquet").is_file()
 
 

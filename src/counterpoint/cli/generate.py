@@ -50,7 +50,8 @@ MethodNames = Annotated[
     typer.Option(
         "-M",
         "--method",
-        help="A method (`counterpoint ls methods`), repeatable; `rules` or `llm`: all of that kind.",
+        help="A method (`counterpoint ls methods`), repeatable; `rules` or `llm`: all of that "
+        "kind.",
     ),
 ]
 Seed = Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Random seed.")]

@@ -1,4 +1,4 @@
-"""Two parts of a caption have changed places: does it still say the same?
+"""Two parts of a caption were exchanged: is the meaning the same?
 
     a dog and a cat                    conjuncts of one coordination: the same
     a small dog next to a big dog      arguments of a symmetric relation: the same
@@ -6,7 +6,9 @@
     a black dog and a white cat        (black, white) belong to different nouns: not the same
 
 Without a parse some cases stay open ("a dog and a cat with a hat": whose hat?). They are *doubtful*
-and refused whatever the pair claims to be: neither a sure negative nor a sure positive.
+and rejected whatever the pair claims to be: neither a sure negative nor a sure positive.
+
+Each judge answers why the meaning may be the same, and whether that is sure; None means no.
 """
 
 from __future__ import annotations
@@ -41,11 +43,6 @@ from counterpoint.generation.checks.words import (
     listed,
     role,
 )
-
-# Two parts that a joint connects have changed places: does what stands around them let them?
-#
-# Each judge answers with why the meaning may be the same, and whether that is sure; None is no.
-
 
 _LINKS: Final = AUXILIARIES | {"that", "which", "who"}
 

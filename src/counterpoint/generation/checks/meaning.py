@@ -1,7 +1,7 @@
 """Is a negative a positive in disguise, or a positive a negative in disguise?
 
-What cannot be told is refused on both sides: the cost of a refusal is a candidate, the cost of a
-wrong label is a wrong benchmark.
+Doubtful cases are rejected on both sides: a rejection costs one candidate, but a wrong label makes
+a benchmark wrong.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from counterpoint.generation.checks.slots import (
 from counterpoint.generation.checks.words import forms, key, lexicon, negations, numbers, role
 from counterpoint.generation.pairs import Type
 
-_WHOLE: Final = 40  # changed words beyond which no single slot or exchange is looked for
+_WHOLE: Final = 40  # with more changed words, no single slot or exchange is searched
 _CONTENT: Final = frozenset({"noun", "adjective", "verb", "number"})
 
 
@@ -49,7 +49,7 @@ def disguised_positive(
     if change.same_bag or _same_keys(change):
         same = _reordered(change)
         if same and claimed == "shuffle" and same.reason == "perhaps same phrase":
-            return ""  # a shuffle may be no more than bad grammar
+            return ""  # a shuffle may only be bad grammar
         return same.reason if same else ""
     if max(len(change.removed), len(change.inserted)) > _WHOLE:
         return ""

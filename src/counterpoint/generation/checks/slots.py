@@ -1,4 +1,4 @@
-"""One run of words stands in the place of another: may both be true of the same thing?"""
+"""One run of words replaces another: may both be true of the same thing?"""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _FORMS: Final = 24  # readings of a phrase that are looked up
 
 
 class Thesaurus(Protocol):
-    """Where else to look for words of one meaning, such as WordNet."""
+    """Another source of synonyms, such as WordNet."""
 
     def may_be_same(self, a: str, b: str) -> bool:
         """Whether two lemmas may name the same thing."""
 
 
 def same_slot(change: TextChange, thesaurus: Thesaurus | None = None) -> str:
-    """Why the words put in may say what the words taken out said; empty if they do not."""
+    """Why the inserted words may mean the same as the removed ones; empty if they do not."""
     old, new = _plain(change.removed), _plain(change.inserted)
     if not old and not new:
         return "article"
@@ -57,14 +57,14 @@ def same_slot(change: TextChange, thesaurus: Thesaurus | None = None) -> str:
 
 
 def excluded_slot(change: TextChange) -> bool:
-    """Whether what was put in contradicts what was taken out."""
+    """Whether the inserted words contradict the removed ones."""
     old, new = readings(change.removed, change), readings(change.inserted, change)
     exclude = lexicon().exclude
     return any(exclude(a, b) for a, b in product(old, new)) and not any_same(old, new, None)
 
 
 def unrelated_slot(change: TextChange) -> bool:
-    """Whether the lexicon has both, and knows no link between them."""
+    """Whether the lexicon has both and no link between them."""
     old, new = readings(change.removed, change), readings(change.inserted, change)
     return unrelated(old, new)
 
@@ -80,13 +80,13 @@ def unrelated(old: Part, new: Part) -> bool:
 
 
 def narrower_slot(change: TextChange) -> bool:
-    """Whether a kind was put in for its genus: a puppy is a dog, a dog need not be a puppy."""
+    """Whether a narrower word replaces a wider one: a dog need not be a puppy."""
     old, new = forms(_bare(change.removed)), forms(_bare(change.inserted))
     return bool(genera(new) & set(old)) and not genera(old) & set(new)
 
 
 def near_slot(change: TextChange) -> bool:
-    """Whether what was put in is close to what was taken out, but neither a synonym nor wider."""
+    """Whether the inserted words are near to the removed ones, but neither a synonym nor wider."""
     old, new = readings(change.removed, change), readings(change.inserted, change)
     if not any_same(old, new, None) or set(old) & set(new) or genera(old) & set(new):
         return False
@@ -94,7 +94,7 @@ def near_slot(change: TextChange) -> bool:
 
 
 def doubt(change: TextChange) -> str:
-    """Why words that were put in may be false of what the words taken out are true of."""
+    """Why the inserted words may be false where the removed ones are true."""
     whole = _doubt(readings(change.removed, change), readings(change.inserted, change))
     if whole is not None:
         return whole

@@ -1,7 +1,11 @@
-"""Reversed conjuncts: "a sink, toilet and shower", "a sink, shower and toilet".
+"""Reversals, which keep the meaning: conjuncts and the two sides of a relation.
 
-What stands on either side of "and" changes places where that cannot change the meaning: two
-adjectives, two noun phrases, two participles with their objects.
+`conjuncts`: "a sink, toilet and shower", "a sink, shower and toilet". What stands on either side of
+"and" is exchanged if that cannot change the meaning: two adjectives, two noun phrases, two
+participles with their objects.
+
+`converse`: "a cup left of a plate", "a plate right of a cup"; the two sides of a symmetric relation
+are exchanged without another change: "a dog next to a cat", "a cat next to a dog".
 """
 
 from __future__ import annotations
@@ -57,6 +61,8 @@ _AMOUNTS: Final = word_set(
 _LEADING: Final = frozenset({"VBG", "VBN", "VBZ", "VBP", "VBD", "VB", ",", "CC", "DT", "EX"})
 _VERBS: Final = frozenset({"stand", "walk", "look", "play", "rest", "graze", "watch", "run", "sit"})
 _PARTICIPLES: Final = frozenset({"VBG", "VBN"})
+_COPULAS: Final = frozenset({"is", "are", "was", "were"})
+_NUMBER: Final = {"is": "are", "are": "is", "was": "were", "were": "was"}
 
 
 def _conjuncts(sentence: Sentence, words: Vocabulary, rng: Random) -> Iterator[Ways]:
@@ -73,7 +79,7 @@ def _conjuncts(sentence: Sentence, words: Vocabulary, rng: Random) -> Iterator[W
 
 
 def _reversed(sentence: Sentence, joint: int) -> str:
-    """The caption with what stands around a joint reversed; empty if that may change it."""
+    """The caption with both sides of a conjunction reversed; empty if that may change it."""
     tokens = sentence.tokens
     before, after = tokens[joint - 1], tokens[joint + 1]
     if (before.lower, after.lower) in _IDIOMS:
@@ -86,7 +92,7 @@ def _reversed(sentence: Sentence, joint: int) -> str:
 
 
 def _adjectives(sentence: Sentence, joint: int) -> str:
-    """ "a blue and white clock"; of "red and white striped" nobody knows what the red is."""
+    """ "a blue and white clock"; in "red and white striped" it is unclear what is red."""
     tokens = sentence.tokens
     end = joint + 2
     if end < len(tokens) and tokens[end].tag not in (*NOUNS, ".", "VBN", "VBG"):
@@ -180,9 +186,11 @@ def _shares_noun(sentence: Sentence, right: Range) -> bool:
 
 
 def _part_of_more(sentence: Sentence, left: Range, right: Range) -> bool:
-    """Whether the left phrase is the end of a longer one: in "next to a bench and a man" the man
-    may be where the bench is, or be what the caption is about. In "in a white shirt and black tie"
-    both are the preposition's, for they have one form."""
+    """Whether the left phrase is the end of a longer one.
+
+    In "next to a bench and a man" the man may be beside the bench, or the subject of the caption.
+    In "in a white shirt and black tie" both belong to the preposition, because they have one form.
+    """
     tokens = sentence.tokens
     if left[0] == 0:
         return False
@@ -240,12 +248,6 @@ CONJUNCTS: Final = Rule(
 )
 
 
-_COPULAS: Final = frozenset({"is", "are", "was", "were"})
-
-
-_NUMBER: Final = {"is": "are", "are": "is", "was": "were", "were": "was"}
-
-
 def _converse(sentence: Sentence, words: Vocabulary, rng: Random) -> Iterator[Ways]:
     del words, rng
     for place in range(1, len(sentence.tokens) - 1):
@@ -254,12 +256,11 @@ def _converse(sentence: Sentence, words: Vocabulary, rng: Random) -> Iterator[Wa
             draft = _turned(sentence, where)
             if draft:
                 yield [draft]
-            return  # with two relations it is not sure what stands in them
+            return  # with two relations it is unclear what belongs to which
 
 
 def _turned(sentence: Sentence, relation: Range) -> Draft | None:
-    """Only of a caption that is nothing but the two things and the relation: of more, the rest
-    might belong to one of them."""
+    """Only for a caption of two things and a relation: other words might belong to one of them."""
     tokens = sentence.tokens
     name = " ".join(token.lower for token in tokens[relation[0] : relation[1]])
     symmetric = lexicon.is_symmetric(name)
