@@ -32,12 +32,8 @@ from counterpoint.generation.export.benchmark import export_benchmark
 from counterpoint.generation.export.hub import export_hub
 from counterpoint.generation.export.training import export_training
 from counterpoint.generation.inputs.captions import open_captions
-from counterpoint.generation.inputs.scene_graphs import (
-    attribution_pairs,
-    read_graphs,
-    read_sizes,
-    relation_pairs,
-)
+from counterpoint.generation.inputs.scene_graphs import read_graphs, read_sizes
+from counterpoint.generation.from_graphs import attribution_pairs, relation_pairs
 from counterpoint.generation.pairs import Pair, read_about, read_pairs, tabulate, write_pairs
 from counterpoint.generation.refinement.negatives import gather
 from counterpoint.generation.refinement.scores import read_scores, table_scores
@@ -93,7 +89,7 @@ def pairs_metadata(data: bytes, folder: Path) -> None:
 
 def _use(path: Path, folder: Path) -> None:
     read_about(path)
-    for frame in read_pairs(path, refused=True):
+    for frame in read_pairs(path, rejected=True):
         frame.to_dicts()
     gather(path, ("type", "subtype"), 0)
     out = Path(tempfile.mkdtemp(dir=folder))
