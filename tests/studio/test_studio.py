@@ -19,7 +19,7 @@ from counterpoint.cli.console import plainly
 from counterpoint.cli.studio import studio as studio_command
 from counterpoint.studio.browse.library import find, readable, refusal
 from counterpoint.studio.database import open_database
-from counterpoint.studio.security import Guard, Refused, kept_key, same
+from counterpoint.studio.security import Guard, RequestError, kept_key, same
 from counterpoint.studio.serving import bound, is_loopback
 
 
@@ -307,7 +307,7 @@ def test_the_key_is_kept_and_nobody_else_can_read_it(tmp_path):
     path.chmod(0o644)  # by an older version, or by hand
     assert (kept_key(path), mode(path)) == (key, 0o600)
     path.write_bytes(b"short")
-    with pytest.raises(Refused, match="no key of the studio"):
+    with pytest.raises(RequestError, match="no key of the studio"):
         kept_key(path)
 
 

@@ -176,8 +176,11 @@ def _refuse_unlike(features: Features) -> None:
     name = (*_NAMES, *(f"hard {name}" for name in _NAMES))[at].replace("_", " ")
     first, second = (_words(found[rank], at) for rank in (0, other))
     raise DataError(
+        "E-BATCH-MISMATCH",
         f"the ranks' batches do not fit together: {name} is {first} on rank 0 and {second} on rank "
-        f"{other}; every rank must load batches of one size with the same parts."
+        f"{other}; every rank must load batches of one size with the same parts.",
+        field=name,
+        rank=other,
     )
 
 

@@ -89,8 +89,10 @@ def load_last(run: Path, device: torch.device) -> Checkpoint | None:
     except Exception as error:  # readers of damaged files raise anything
         why = reason(error) if isinstance(error, OSError) else shortened(error)
         raise RunError(
+            "E-CHECKPOINT-DAMAGED",
             f"{folder} is damaged ({why.rstrip('.')}); remove it, and the run goes on from the one "
-            "before it."
+            "before it.",
+            path=folder,
         ) from None
 
 
@@ -106,7 +108,9 @@ def _remove(folder: Path) -> None:
     try:
         folder.rename(gone)
     except OSError as error:
-        raise RunError(f"{folder}: cannot be removed: {reason(error)}.") from None
+        raise RunError(
+            "E-OUTPUT-UNWRITABLE", f"{folder}: cannot be removed: {reason(error)}.", path=folder
+        ) from None
     shutil.rmtree(gone, ignore_errors=True)
 
 
@@ -181,9 +185,12 @@ def restore(run: Run, saved: Checkpoint) -> None:
         raise
     except Exception as error:  # of values that are not those which were saved, anything comes
         raise RunError(
+            "E-CHECKPOINT-DAMAGED",
             f"{run.recipe.folder}: the checkpoint of step {saved.step:,} does not fit this run "
             f"({type(error).__name__}: {shortened(error)}); remove it, and the run goes on from "
-            "the one before it."
+            "the one before it.",
+            path=run.recipe.folder,
+            step=saved.step,
         ) from None
 
 
@@ -259,13 +266,19 @@ def _of_all_ranks(own: dict[str, Any]) -> list[dict[str, Any]]:
 def _refuse_other_start(run: Run, saved: Checkpoint) -> None:
     if saved.state["start"] != run.fingerprint:
         raise RunError(
+            "E-OUTPUT-EXISTS",
             f"{run.recipe.folder} was begun from other weights than {run.recipe.model} has now; "
-            "name another folder: out=FOLDER."
+            "name another folder: out=FOLDER.",
+            path=run.recipe.folder,
+            key="model",
         )
     if saved.state["steps"] != run.steps or set(run.parameters) - set(saved.weights):
         raise RunError(
+            "E-OUTPUT-EXISTS",
             f"{run.recipe.folder} was begun for {shown(saved.state['steps'])} steps and it would "
-            f"be {run.steps} now: the data has changed; name another folder: out=FOLDER."
+            f"be {run.steps} now: the data has changed; name another folder: out=FOLDER.",
+            path=run.recipe.folder,
+            key="steps",
         )
 
 
@@ -285,7 +298,9 @@ def claimed(recipe: Recipe, folder: Path) -> Iterator[None]:
             stack.enter_context(locked(place))
             _claim(recipe, folder)
         except OSError as error:
-            raise RunError(f"{folder}: cannot be used: {reason(error)}.") from None
+            raise RunError(
+                "E-OUTPUT-UNWRITABLE", f"{folder}: cannot be used: {reason(error)}.", path=folder
+            ) from None
         yield
 
 
@@ -298,12 +313,16 @@ def _claim(recipe: Recipe, folder: Path) -> None:
             _refuse_other(begun, settled, folder)
         except (AttributeError, KeyError, RecursionError, TypeError):
             raise RunError(
-                f"{path}: not the recipe of a run; name another folder: out=FOLDER."
+                "E-RUN-DAMAGED",
+                f"{path}: not the recipe of a run; name another folder: out=FOLDER.",
+                path=path,
             ) from None
         return
     if folder.is_dir() and any(not p.name.startswith(".") for p in folder.iterdir()):
         raise RunError(
-            f"{folder} exists and holds something else; name another folder: out=FOLDER."
+            "E-OUTPUT-EXISTS",
+            f"{folder} exists and holds something else; name another folder: out=FOLDER.",
+            path=folder,
         )
     with whole_file(path, RunError) as draft:
         draft.write_text(json.dumps(settled, indent=1) + "\n", encoding="utf-8")
@@ -315,8 +334,11 @@ def _refuse_other(begun: Mapping[str, Any], asked: Mapping[str, Any], folder: Pa
         if before.get(key) != now.get(key):
             name = shortened(key)
             raise RunError(
+                "E-OUTPUT-EXISTS",
                 f"{folder} holds a run with {name}={_told(before.get(key))}, and this recipe has "
-                f"{name}={_told(now.get(key))}; name another folder (out=FOLDER), or set it back."
+                f"{name}={_told(now.get(key))}; name another folder (out=FOLDER), or set it back.",
+                path=folder,
+                key=name,
             )
 
 

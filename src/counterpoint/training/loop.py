@@ -99,13 +99,17 @@ def _refuse_missing(recipe: Recipe) -> None:
         find_benchmark(id)
     data = recipe.data
     if data.images is not None and not data.images.is_dir():
-        raise DataError(f"data.images={data.images}: no such folder.")
+        raise DataError(
+            "E-FOLDER-MISSING", f"data.images={data.images}: no such folder.", path=data.images
+        )
     if data.kind == "pairs" and (lost := [p for p in data.paths if not p.is_file()]):
-        raise DataError(f"data.path={lost[0]}: no such file.")
+        raise DataError("E-FILE-MISSING", f"data.path={lost[0]}: no such file.", path=lost[0])
     if data.kind != "world" and not data.path:
         raise DataError(
+            "E-DATA-MISSING",
             f"recipe {recipe.name} needs data: data.path=FILE (`counterpoint export PAIRS --as "
-            "training` makes one), or --world for the world's."
+            "training` makes one), or --world for the world's.",
+            kind=data.kind,
         )
 
 
@@ -219,8 +223,10 @@ def _refuse_infinite(finite: Tensor, folder: Path, step: int) -> None:
     kept = steps_in(folder)
     last = f"the checkpoint of step {kept[-1]:,} is kept" if kept else "no checkpoint was made yet"
     raise RunError(
+        "E-LOSS-NON-FINITE",
         f"the loss is no longer a finite number (step {step:,} or shortly before); {last}: "
-        "a smaller lr, more warmup, grad_clip=1 or precision=bf16 may help, in another folder."
+        "a smaller lr, more warmup, grad_clip=1 or precision=bf16 may help, in another folder.",
+        step=step,
     )
 
 

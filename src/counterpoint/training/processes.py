@@ -53,7 +53,8 @@ def processes(recipe: Recipe) -> Iterator[Ranks]:
         started = True
     elif recipe.sharded and not distributed.is_initialized():
         raise ModelError(
-            "sharded=true needs torchrun: torchrun --nproc-per-node N -m counterpoint ..."
+            "E-TORCHRUN-MISSING",
+            "sharded=true needs torchrun: torchrun --nproc-per-node N -m counterpoint ...",
         )
     try:
         yield Ranks(rank, size, device)
@@ -69,7 +70,12 @@ def _device(name: str, processes: int) -> torch.device:
     if device.index is None:
         device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
     elif processes > 1:
-        raise ModelError(f"device={name} is one GPU for {processes} processes; use device=cuda.")
+        raise ModelError(
+            "E-DEVICE-SHARED",
+            f"device={name} is one GPU for {processes} processes; use device=cuda.",
+            device=name,
+            processes=processes,
+        )
     torch.cuda.set_device(device)
     return device
 

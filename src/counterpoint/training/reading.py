@@ -51,21 +51,33 @@ def recipe_text(name: str) -> str:
     if path.suffix not in (".yaml", ".yml"):
         if name == "detector":
             raise NotFoundError(
-                "the detector has a verb of its own: counterpoint detector train ENCODER PAIRS."
+                "E-RECIPE-UNKNOWN",
+                "the detector has a verb of its own: counterpoint detector train ENCODER PAIRS.",
+                name=name,
             )
         if name not in recipe_names():
-            raise NotFoundError(did_you_mean("recipe", name, recipe_names()))
+            raise NotFoundError(
+                "E-RECIPE-UNKNOWN", did_you_mean("recipe", name, recipe_names()), name=name
+            )
         path = FOLDER / f"{name}.yaml"
     try:
         with path.open("rb") as file:
             text = file.read(_LARGEST + 1)
         if len(text) > _LARGEST:
-            raise DataError(f"{path}: not a recipe: it is larger than {_LARGEST:,} bytes.")
+            raise DataError(
+                "E-FILE-MALFORMED",
+                f"{path}: not a recipe: it is larger than {_LARGEST:,} bytes.",
+                path=path,
+            )
         return text.decode("utf-8")
     except OSError as error:
-        raise DataError(f"{path}: not a readable recipe: {reason(error)}.") from None
+        raise DataError(
+            "E-FILE-UNREADABLE", f"{path}: not a readable recipe: {reason(error)}.", path=path
+        ) from None
     except ValueError as error:
-        raise DataError(f"{path}: not a readable recipe: {shortened(error)}.") from None
+        raise DataError(
+            "E-FILE-MALFORMED", f"{path}: not a readable recipe: {shortened(error)}.", path=path
+        ) from None
 
 
 def load_recipe(name: str, changes: Sequence[str] = (), *, world: bool = False) -> Recipe:
@@ -86,7 +98,11 @@ def merged(name: str, changes: Sequence[str] = (), *, world: bool = False) -> di
     for change in changes:
         key, equals, text = change.partition("=")
         if not equals or not key:
-            raise DataError(f"{shown(change)} is not a change: write key=value, as in lr=1e-5.")
+            raise DataError(
+                "E-RECIPE-CHANGE",
+                f"{shown(change)} is not a change: write key=value, as in lr=1e-5.",
+                change=change,
+            )
         try:
             _set(values, str(knobs.get(key, key)).split("."), _value(text), shortened(change))
         except DataError as error:
@@ -96,7 +112,7 @@ def merged(name: str, changes: Sequence[str] = (), *, world: bool = False) -> di
             check(name, values)  # all mistakes at once
         except DataError as error:
             faults.append(str(error))
-        raise DataError(" ".join(faults))
+        raise DataError("E-RECIPE-INVALID", " ".join(faults), recipe=name, mistakes=len(faults))
     return values
 
 
@@ -112,7 +128,12 @@ def check(name: str, values: Mapping[str, Any]) -> Recipe:
     count = "1 mistake" if len(problems) == 1 else f"{len(problems)} mistakes"
     more = len(problems) - _LISTED
     told = "; ".join(problems[:_LISTED]) + (f"; and {more:,} more" if more > 0 else "")
-    raise DataError(f"recipe {name}: {count}: {told}" + ("" if told.endswith("?") else "."))
+    raise DataError(
+        "E-RECIPE-INVALID",
+        f"recipe {name}: {count}: {told}" + ("" if told.endswith("?") else "."),
+        recipe=name,
+        mistakes=len(problems),
+    )
 
 
 def _knobs(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -134,7 +155,11 @@ def as_yaml(values: Mapping[str, Any]) -> str:
 def _parse(text: str, name: str) -> dict[str, Any]:
     values = _yaml(text, f"recipe {name}")
     if not isinstance(values, dict):
-        raise DataError(f"recipe {name}: a recipe is a list of keys and values.")
+        raise DataError(
+            "E-RECIPE-INVALID",
+            f"recipe {name}: a recipe is a list of keys and values.",
+            recipe=name,
+        )
     return values
 
 
@@ -176,9 +201,13 @@ def _yaml(text: str, where: str) -> Any:
     try:
         return yaml.load(text, Loader)
     except RecursionError:
-        raise DataError(f"{where} is not valid YAML: it is nested too deeply.") from None
+        raise DataError(
+            "E-YAML-INVALID", f"{where} is not valid YAML: it is nested too deeply.", where=where
+        ) from None
     except Exception as error:  # the library raises anything where a tag does not fit its value
-        raise DataError(f"{where} is not valid YAML: {shortened(error)}.") from None
+        raise DataError(
+            "E-YAML-INVALID", f"{where} is not valid YAML: {shortened(error)}.", where=where
+        ) from None
 
 
 def _over(values: Mapping[str, Any], upper: Mapping[str, Any]) -> dict[str, Any]:
@@ -207,19 +236,25 @@ def _set(values: dict[str, Any], path: Sequence[str], value: Any, change: str) -
         if other and value is not None:
             place.pop(other, None)
     else:
-        raise DataError(f"{change}: {'.'.join(path[:-1])} has no keys.")
+        raise DataError(
+            "E-RECIPE-CHANGE", f"{change}: {'.'.join(path[:-1])} has no keys.", change=change
+        )
 
 
 def _item(place: Any, part: str, change: str) -> Any:
     """An element of a list by its number, or a term of the loss by its name."""
     if not isinstance(place, list):
-        raise DataError(f"{change}: there is no {part} there.")
+        raise DataError("E-RECIPE-CHANGE", f"{change}: there is no {part} there.", change=change)
     if part.isdecimal() and len(part) < 10 and int(part) < len(place):
         return place[int(part)]
     named = {shortened(t.get("term")): t for t in place if isinstance(t, dict)}
     if part in named:
         return named[part]
-    raise DataError(f"{change}: {did_you_mean('term of this loss', part, named)}")
+    raise DataError(
+        "E-RECIPE-CHANGE",
+        f"{change}: {did_you_mean('term of this loss', part, named)}",
+        change=change,
+    )
 
 
 # --- mistakes ----------------------------------------------------------------------------------

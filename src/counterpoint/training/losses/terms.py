@@ -158,7 +158,9 @@ def loss(
 def total(values: Mapping[str, Tensor], terms: Sequence[Term]) -> Tensor:
     weighted = [term.weight * values[term.name] for term in terms if term.weight]
     if not weighted:
-        raise ModelError("the loss has no term with a weight; give at least one, such as clip.")
+        raise ModelError(
+            "E-LOSS-EMPTY", "the loss has no term with a weight; give at least one, such as clip."
+        )
     return sum(weighted[1:], weighted[0])
 
 
@@ -234,10 +236,18 @@ def _read(sources: Mapping[str, Features | None], prefix: str, name: str) -> Ten
 def _missing(term: str, name: str) -> DataError:
     what = name.replace("_", " ")
     if name.startswith("start_"):
-        return DataError(f"the loss term {term!r} needs the vectors of the start ({what}).")
+        return DataError(
+            "E-LOSS-INPUT-MISSING",
+            f"the loss term {term!r} needs the vectors of the start ({what}).",
+            term=term,
+            field=name,
+        )
     return DataError(
+        "E-LOSS-INPUT-MISSING",
         f"the loss term {term!r} needs {what}, and the data has none; use data that has, or give "
-        "the term the weight 0."
+        "the term the weight 0.",
+        term=term,
+        field=name,
     )
 
 
