@@ -12,7 +12,7 @@ from image_support import HOW, encoded, nothing_held, picture, refusal, store, w
 from models_for_tests import Judge, Towers, choice, noise, pixels, run_engine
 
 from counterpoint._util.store import Store
-from counterpoint.images import pictures
+from counterpoint.images import schemes
 
 __all__ = ["nothing_held", "store"]  # fixtures
 
@@ -68,7 +68,7 @@ class Reads:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.names: list[str] = []
-        read, cell = pictures._read, pictures._cell_bytes
+        read, cell = schemes.read_file, schemes._read_cell
 
         def of_file(path: Path) -> bytes:
             self.names.append(path.name)
@@ -78,8 +78,8 @@ class Reads:
             self.names.append(f"{path.name} {row}")
             return cell(path, column, row)
 
-        monkeypatch.setattr(pictures, "_read", of_file)
-        monkeypatch.setattr(pictures, "_cell_bytes", of_cell)
+        monkeypatch.setattr(schemes, "read_file", of_file)
+        monkeypatch.setattr(schemes, "_read_cell", of_cell)
 
 
 def test_a_warm_store_reads_nothing_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,6 +117,5 @@ def test_the_seeds_of_a_picture_are_read_for_one_digest(
 
 @pytest.mark.parametrize("text", ["a dog", "a/b", "..", "one\nand two", "x" * 5000, "ends here."])
 def test_a_text_is_no_picture(tmp_path: Path, store: Store, text: str) -> None:
-    found = refusal(tmp_path, f"text:{text}", store)
-    assert "text" in found and "no such file" not in found
+    assert refusal(tmp_path, f"text:{text}", store) == "E-IMAGE-IS-TEXT"
     assert picture(tmp_path, f"text:{text}").file() is None

@@ -12,15 +12,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from errors import raises
 from hypothesis import given, strategies as st
 from models_for_tests import is_sentence, noise
 from PIL import Image
 from support import FEW
 
-from counterpoint._util.errors import CounterpointError, ImageError
+from counterpoint._util.errors import ImageError
 from counterpoint._util.store import Store
 from counterpoint.cases.table import ImageRef
-from counterpoint.images import pictures
+from counterpoint.images import schemes
 from counterpoint.images.pictures import Picture
 from counterpoint.world import drawing
 from counterpoint.world.scenes import Scene, sample_scene
@@ -55,11 +56,11 @@ def opened(root: Path | None, path: str = "a.png", box: Box | None = None) -> np
 
 
 def refusal(root: Path | None, path: str, box: Box | None = None) -> str:
-    """Why an image cannot be opened; the message must name it."""
+    """The code of the error; the message must name the image."""
     with pytest.raises(ImageError) as error:
         picture(root, path, box).open()
     assert is_sentence(error.value) and path in str(error.value)
-    return str(error.value)
+    return error.value.code
 
 
 def scene(seed: int) -> Scene:
@@ -123,13 +124,13 @@ def test_a_change_is_seen_although_the_time_is_set_back(root: Path, store: Store
 def test_an_unchanged_file_is_read_once(
     root: Path, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    read, seen = pictures._read, []
+    read, seen = schemes.read_file, []
 
     def counted(path: Path) -> bytes:
         seen.append(path)
         return read(path)
 
-    monkeypatch.setattr(pictures, "_read", counted)
+    monkeypatch.setattr(schemes, "read_file", counted)
     for box in (None, (0, 0, 2, 2), None):
         picture(root, box=box).key(store)
     assert len(seen) == 1
@@ -168,7 +169,7 @@ def encoded(format: str, image: Image.Image | None = None) -> bytes:
 def test_a_truncated_file_is_refused(root: Path, format: str, share: float) -> None:
     data = encoded(format)
     (root / "cut.jpg").write_bytes(data[: int(len(data) * share)])
-    refusal(root, "cut.jpg")
+    assert refusal(root, "cut.jpg") == "E-IMAGE-BROKEN"
 
 
 @FEW
@@ -190,12 +191,12 @@ def test_bytes_that_are_off_give_an_image_or_a_sentence(
 @pytest.mark.parametrize("content", [b"", b"this is a text\n", b"\xff\xd8\xff"])
 def test_what_is_no_image_is_refused(root: Path, content: bytes) -> None:
     (root / "b.jpg").write_bytes(content)
-    refusal(root, "b.jpg")
+    assert refusal(root, "b.jpg") == "E-IMAGE-BROKEN"
 
 
 def test_a_missing_file_is_refused(root: Path) -> None:
-    assert "no such file" in refusal(root, "none.jpg")
-    assert "no such file" in refusal(None, str(root / "none.jpg"))
+    assert refusal(root, "none.jpg") == "E-IMAGE-MISSING"
+    assert refusal(None, str(root / "none.jpg")) == "E-IMAGE-MISSING"
     refusal(root, "a.png/none.jpg")
 
 
@@ -205,7 +206,7 @@ def test_a_folder_is_refused(root: Path) -> None:
 
 
 def test_a_name_that_is_too_long_is_refused(root: Path) -> None:
-    with pytest.raises(ImageError, match="name is too long") as error:
+    with raises("E-IMAGE-UNREADABLE") as error:
         picture(root, "n" * 300 + ".jpg").open()
     assert is_sentence(error.value)
 
@@ -214,7 +215,7 @@ def test_a_name_that_is_too_long_is_refused(root: Path) -> None:
 def test_a_name_with_a_null_character_is_refused(root: Path, store: Store, relative: bool) -> None:
     wrong = picture(root if relative else None, "a\0.png")
     for use in (lambda: wrong.key(store), wrong.open):
-        with pytest.raises(ImageError) as error:
+        with raises("E-IMAGE-UNREADABLE") as error:
             use()
         assert is_sentence(error.value)
 
@@ -222,7 +223,7 @@ def test_a_name_with_a_null_character_is_refused(root: Path, store: Store, relat
 def test_a_link_to_itself_is_refused(root: Path, store: Store) -> None:
     (root / "loop.png").symlink_to("loop.png")
     refusal(root, "loop.png")
-    with pytest.raises(ImageError):
+    with raises("E-IMAGE-UNREADABLE"):
         picture(root, "loop.png").key(store)
 
 
@@ -240,7 +241,7 @@ def test_an_image_that_would_fill_the_memory_is_refused(root: Path) -> None:
 @pytest.mark.parametrize("path", ["../outside.png", "deep/../../outside.png", "../data-2/a.png"])
 def test_a_path_out_of_the_root_is_refused(root: Path, path: str) -> None:
     shutil.copytree(root, root.with_name("data-2"))  # a name that starts like the root's
-    assert "leads out of" in refusal(root, path)
+    assert refusal(root, path) == "E-PATH-OUTSIDE"
 
 
 def test_links_in_the_root_lead_where_their_maker_wants(root: Path, store: Store) -> None:
@@ -261,8 +262,8 @@ def test_two_dots_are_refused_even_where_they_stay_inside(
     """Behind a link they would lead somewhere else than they seem to."""
     (root / "deep").mkdir()
     (root / "link").symlink_to(root.parent)
-    assert "leads out of" in refusal(root, path)
-    with pytest.raises(ImageError, match="leads out of"):
+    assert refusal(root, path) == "E-PATH-OUTSIDE"
+    with raises("E-PATH-OUTSIDE"):
         picture(root, path).key(store)
 
 
@@ -295,13 +296,12 @@ def test_a_crop_partly_outside_is_black_there(root: Path, box: Box) -> None:
 
 @pytest.mark.parametrize("box", [(9, 0, 2, 2), (0, 7, 2, 2), (-2, 0, 2, 2), (0, -2, 2, 2)])
 def test_a_crop_outside_is_refused(root: Path, box: Box) -> None:
-    why = refusal(root, "a.png", box)
-    assert str(box) in why and "9 x 7" in why
+    assert refusal(root, "a.png", box) == "E-CROP-OUTSIDE"
 
 
 @pytest.mark.parametrize("box", [(0, 0, 100_000, 100_000), (1, 1, 2**31 - 1, 3)])
 def test_a_crop_that_would_fill_the_memory_is_refused(root: Path, box: Box) -> None:
-    refusal(root, "a.png", box)
+    assert refusal(root, "a.png", box) == "E-CROP-TOO-LARGE"
 
 
 # --- formats -----------------------------------------------------------------------------------
@@ -364,6 +364,6 @@ BROKEN = ["", "0.5", "half;small,red,solid,circle,0.5,0.5", "0.5;small,red", "0.
 
 @pytest.mark.parametrize("code", [*BROKEN, "0.5;small,red,solid,circle,nan,0.5", "0.5\n;x"])
 def test_a_broken_code_is_refused(code: str) -> None:
-    with pytest.raises(CounterpointError) as error:
+    with raises("E-IMAGE-REFERENCE") as error:
         picture(None, f"world:{code}").open()
     assert "\n" not in str(error.value) and repr(code) in str(error.value)

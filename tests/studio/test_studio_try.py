@@ -15,7 +15,7 @@ from studio_runs import client, key_of, png_header, studio, write_runs
 
 from counterpoint._util.errors import ModelError
 from counterpoint.cases.table import ImageRef
-from counterpoint.images.pictures import WORLD, Picture
+from counterpoint.images.pictures import Picture
 from counterpoint.models.registry import load_model
 from counterpoint.studio.pictures import Gallery
 from counterpoint.studio.playground import scores as trying_models, uploads as trying_uploads
@@ -179,7 +179,7 @@ def test_texts_are_made_by_the_rules_and_say_what_they_changed():
 
 def test_the_world_model_scores_an_image_as_an_evaluation_does():
     edit = next(replacements(3))
-    picture = Picture(ImageRef(f"{WORLD}{edit.scene.code()}"))
+    picture = Picture(ImageRef(f"world:{edit.scene.code()}"))
     captions = [edit.original, edit.negative]
     found = Models(["world:base"]).scores("world:base", picture, captions)
     model = load_model("world:base")

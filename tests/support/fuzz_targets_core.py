@@ -19,7 +19,8 @@ from counterpoint._util.tables import read_table
 from counterpoint.cases.files import read_cases
 from counterpoint.cases.table import Case, Cases, ImageRef
 from counterpoint.evaluation.importing import COLUMNS, _scores
-from counterpoint.images.pictures import Picture, decode
+from counterpoint.images.decoding import decode
+from counterpoint.images.pictures import Picture
 from counterpoint.metrics.protocols import PROTOCOLS
 from counterpoint.runs.folders import Part, Run, file_digest, load_run, save_run
 from counterpoint.runs.results import rows

@@ -18,7 +18,7 @@ from counterpoint._util.store import Store
 from counterpoint.cases.table import ImageRef
 from counterpoint.images import tables
 from counterpoint.images.pictures import Picture
-from counterpoint.images.shuffles import PIECES
+from counterpoint.images.schemes import PIECES
 
 Box = tuple[int, int, int, int]
 HOW = list(PIECES)
@@ -72,7 +72,7 @@ def same(found: np.ndarray, image: Image.Image) -> bool:
 
 
 def refusal(root: Path, path: str, store: Store, *, key: bool = True) -> str:
-    """Why there is no such image; `key` says whether its key is refused for the same reason."""
+    """The code of the error; `key` says whether its key is refused for the same reason."""
     with pytest.raises(ImageError) as error:
         picture(root, path).open()
     assert is_sentence(error.value), str(error.value)
@@ -80,4 +80,4 @@ def refusal(root: Path, path: str, store: Store, *, key: bool = True) -> str:
         with pytest.raises(ImageError) as no_key:
             picture(root, path).key(store)
         assert str(no_key.value) == str(error.value)
-    return str(error.value)
+    return error.value.code

@@ -12,11 +12,12 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from errors import raises
 from models_for_tests import is_sentence
 from support import random_run, table
 
 from counterpoint._util import writing
-from counterpoint._util.errors import DataError, RunError
+from counterpoint._util.errors import RunError
 from counterpoint._util.writing import left_by_kills, locked, recover, whole_file, whole_folder
 from counterpoint.runs.folders import find_runs, load_run, save_run
 
@@ -112,16 +113,17 @@ def test_a_link_is_followed(write: Write, tmp_path: Path) -> None:
 # --- places that cannot be written ---------------------------------------------------------------
 
 
-def refusal(write: Write, place: Path) -> str:
-    with pytest.raises(DataError) as error:
+def refusal(write: Write, place: Path) -> object:
+    """Why a place cannot be written: the system's name of the error."""
+    with raises("E-OUTPUT-UNWRITABLE", path=place) as error:
         write(place, "new")
     assert is_sentence(error.value) and str(error.value).startswith(f"{place}: ")
-    return str(error.value)
+    return error.value.data["cause"]
 
 
 def test_a_name_too_long_is_refused(tmp_path: Path) -> None:
     for write in (write_file, write_folder):
-        assert "name is too long" in refusal(write, tmp_path / (LONG + "n"))
+        assert refusal(write, tmp_path / (LONG + "n")) == "ENAMETOOLONG"
     assert names(tmp_path) == []
 
 
@@ -129,16 +131,16 @@ def test_something_of_another_kind_is_not_replaced(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     (tmp_path / "file").write_text("mine")
     os.mkfifo(tmp_path / "pipe")
-    assert "it is a folder" in refusal(write_file, tmp_path / "folder")
-    assert "something else" in refusal(write_file, tmp_path / "pipe")
-    assert "not a folder" in refusal(write_folder, tmp_path / "file")
+    assert refusal(write_file, tmp_path / "folder") == "EISDIR"
+    assert refusal(write_file, tmp_path / "pipe") == "EEXIST"
+    assert refusal(write_folder, tmp_path / "file") == "ENOTDIR"
     refusal(write_folder, tmp_path / "file" / "below")
     assert (tmp_path / "pipe").is_fifo() and (tmp_path / "file").read_text() == "mine"
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
 def test_a_device_is_not_replaced() -> None:
-    assert "something else" in refusal(write_file, Path("/dev/full"))
+    assert refusal(write_file, Path("/dev/full")) == "EEXIST"
     assert Path("/dev/full").is_char_device()
 
 
@@ -147,7 +149,7 @@ def test_a_full_disk_is_said_with_the_place(write: Write, tmp_path: Path) -> Non
     write(tmp_path / "place", "old")
     opened = whole_file if write is write_file else whole_folder
     with (
-        pytest.raises(RunError, match="place: cannot be written: the disk is full"),
+        raises("E-OUTPUT-UNWRITABLE", path=tmp_path / "place", cause="ENOSPC"),
         opened(tmp_path / "place", RunError),
         Path("/dev/full").open("w") as file,
     ):
@@ -175,7 +177,8 @@ def test_a_folder_that_takes_no_lock_is_refused(
 def test_a_second_writer_is_refused_until_the_first_is_done(write: Write, tmp_path: Path) -> None:
     place = tmp_path / "place"
     with locked(place):
-        assert "another process is writing it" in refusal(write, place)
+        with raises("E-OUTPUT-LOCKED", path=place):
+            write(place, "new")
         write(tmp_path / "other", "free")
     write(place, "new")
     assert read(place) == "new"

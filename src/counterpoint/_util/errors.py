@@ -48,6 +48,11 @@ def reason(error: OSError) -> str:
     return _REASONS.get(error.errno or 0, said)
 
 
+def cause(error: OSError) -> str:
+    """The name of an error of the operating system, such as ENOSPC."""
+    return errno.errorcode.get(error.errno or 0, "OS")
+
+
 # Libraries that read and write files, and name a full disk or a broken file in words of their own.
 _READERS: Final = ("polars", "pyarrow", "safetensors", "safetensors_rust", "sqlite3", "sqlalchemy")
 _FULL: Final = ("no space left on device", "database or disk is full", "file too large")
@@ -69,13 +74,13 @@ def explain(error: Exception) -> CounterpointError | None:
         )
     if isinstance(error, MemoryError):
         return CounterpointError(
-            "E-MEMORY", "out of memory; a smaller --batch-size or fewer files at a time need less."
+            "E-OUT-OF-MEMORY",
+            "out of memory; a smaller --batch-size or fewer files at a time need less.",
         )
     if (machine := as_os_error(error)) is not None:
         place = f"{machine.filename}: " if machine.filename else ""
-        code = errno.errorcode.get(machine.errno or 0, "OS")
         return CounterpointError(
-            f"E-SYSTEM-{code}", f"{place}{reason(machine)}.", path=machine.filename
+            f"E-SYSTEM-{cause(machine)}", f"{place}{reason(machine)}.", path=machine.filename
         )
     if (library := _library(error)) in _READERS:
         said = " ".join(str(error).split())[:300].rstrip(".")
@@ -127,6 +132,10 @@ class CounterpointError(Exception):
     def __str__(self) -> str:
         return self.message
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """Subclasses may have an `__init__` of their own, which unpickling must not call."""
+        return Exception.__new__, (type(self), *self.args), self.__dict__
+
 
 class CaseError(CounterpointError):
     """A case table is malformed."""
@@ -149,9 +158,6 @@ class MissingExtraError(CounterpointError):
             f"{feature} needs more packages: pip install 'counterpoint[{extra}]'.",
             extra=extra,
         )
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return Exception.__new__, (type(self), *self.args), self.__dict__
 
 
 class PluginError(CounterpointError):

@@ -65,7 +65,8 @@ class Registry:
             return getattr(importlib.import_module(module), attribute)
         points = entry_points(group=self.group, name=name)
         if not points:
-            raise NotFoundError(did_you_mean(self.kind, name, self.names()))
+            code = f"E-{self.kind.upper().replace(' ', '-')}-UNKNOWN"
+            raise NotFoundError(code, did_you_mean(self.kind, name, self.names()), name=name)
         return self._load(next(iter(points)))
 
     def broken(self) -> dict[str, str]:
@@ -85,6 +86,9 @@ class Registry:
             raise
         except Exception as error:  # whatever another's module does when it is imported
             raise PluginError(
+                "E-PLUGIN-BROKEN",
                 f"the plug-in {point.value!r} of the {self.kind} {point.name!r} cannot be imported "
-                f"({type(error).__name__}: {shortened(error)}); mend or uninstall its package."
+                f"({type(error).__name__}: {shortened(error)}); mend or uninstall its package.",
+                name=point.name,
+                plugin=point.value,
             ) from error

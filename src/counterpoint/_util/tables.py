@@ -37,25 +37,32 @@ def parquet_frames(
                 yield pl.DataFrame(schema.empty_table())
     except (pa.ArrowException, pl.exceptions.PolarsError, ValueError, OSError) as problem:
         why = shortened(problem).rstrip(". ") or type(problem).__name__
-        raise error(f"{path}: not a readable Parquet file: {why}.") from None
+        raise error(
+            "E-FILE-MALFORMED", f"{path}: not a readable Parquet file: {why}.", path=path
+        ) from None
 
 
 def read_table(path: Path, columns: Mapping[str, pl.DataType]) -> pl.DataFrame:
     """A table with at least these columns, as these types; others are kept as they are."""
     if not path.is_file():
-        raise DataError(f"{path}: no such file.")
+        raise DataError("E-FILE-MISSING", f"{path}: no such file.", path=path)
     try:
         table = _scan(path)
         missing = [name for name in columns if name not in table.columns]
         if missing:
             raise DataError(
+                "E-COLUMN-MISSING",
                 f"{path}: the column {missing[0]!r} is missing; "
-                f"it should have {', '.join(columns)}."
+                f"it should have {', '.join(columns)}.",
+                path=path,
+                column=missing[0],
             )
         return table.with_columns(_cast(table[name], kind, path) for name, kind in columns.items())
     except (*_POLARS, UnicodeDecodeError, OSError) as error:
         why = shortened(error).rstrip(". ") or type(error).__name__
-        raise DataError(f"{path}: not a readable table: {why}.") from None
+        raise DataError(
+            "E-FILE-MALFORMED", f"{path}: not a readable table: {why}.", path=path
+        ) from None
 
 
 def _cast(values: pl.Series, kind: pl.DataType, path: Path) -> pl.Series:
@@ -67,8 +74,12 @@ def _cast(values: pl.Series, kind: pl.DataType, path: Path) -> pl.Series:
         row = int(bad.arg_true()[0])
         wanted = "whole numbers" if kind.is_integer() else "numbers" if kind.is_float() else "texts"
         raise DataError(
+            "E-VALUE-INVALID",
             f"{path}: {values.name!r} should hold {wanted}, in row {row + 1} it is "
-            f"{shown(values[row])}."
+            f"{shown(values[row])}.",
+            path=path,
+            column=values.name,
+            row=row + 1,
         )
     return cast
 
@@ -86,7 +97,9 @@ def _scan(path: Path) -> pl.DataFrame:
             infer_schema=False,
             glob=False,
         )
-    raise DataError(f"{path}: a table ends in .csv, .tsv, .jsonl or .parquet.")
+    raise DataError(
+        "E-FILE-FORMAT", f"{path}: a table ends in .csv, .tsv, .jsonl or .parquet.", path=path
+    )
 
 
 def _without_mark(path: Path) -> Path | io.BytesIO:

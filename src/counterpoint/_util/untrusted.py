@@ -46,13 +46,25 @@ def parse_json(text: str | bytes, where: object, error: type[CounterpointError] 
         if "\\ud" in text or "\\uD" in text or _SURROGATE.search(text):
             json.dumps(value, ensure_ascii=False).encode()
     except RecursionError:
-        raise error(f"{where}: not readable JSON: it is nested too deeply.") from None
+        raise error(
+            "E-JSON-INVALID",
+            f"{where}: not readable JSON: it is nested too deeply.",
+            where=str(where),
+        ) from None
     except UnicodeEncodeError:
-        raise error(f"{where}: a text holds half of a surrogate pair, which is no text.") from None
+        raise error(
+            "E-JSON-INVALID",
+            f"{where}: a text holds half of a surrogate pair, which is no text.",
+            where=str(where),
+        ) from None
     except UnicodeDecodeError as problem:
-        raise error(f"{where}: not a text in UTF-8: {problem.reason}.") from None
+        raise error(
+            "E-TEXT-ENCODING", f"{where}: not a text in UTF-8: {problem.reason}.", where=str(where)
+        ) from None
     except ValueError as problem:
-        raise error(f"{where}: not valid JSON: {shortened(problem)}.") from None
+        raise error(
+            "E-JSON-INVALID", f"{where}: not valid JSON: {shortened(problem)}.", where=str(where)
+        ) from None
     return value
 
 
@@ -128,7 +140,12 @@ def inside(folder: Path, name: str) -> Path:
     outside = path.is_absolute() or ".." in path.parts or PureWindowsPath(name).anchor
     odd = not 0 < len(path.parts) <= _DEPTH or "\\" in name or ":" in path.parts[0]
     if outside or odd or "\0" in name or not _is_encodable(name):
-        raise DataError(f"{shown(name)} is not a name inside {folder}; it is refused.")
+        raise DataError(
+            "E-PATH-OUTSIDE",
+            f"{shown(name)} is not a name inside {folder}; it is refused.",
+            name=name,
+            folder=folder,
+        )
     return folder / path
 
 

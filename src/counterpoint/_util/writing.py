@@ -19,7 +19,7 @@ from typing import Final
 
 from filelock import FileLock, Timeout
 
-from counterpoint._util.errors import CounterpointError, DataError, as_os_error, reason
+from counterpoint._util.errors import CounterpointError, DataError, as_os_error, cause, reason
 
 _OLD: Final = ".counterpoint-old"
 _LONGEST: Final = 255  # bytes of a name
@@ -72,7 +72,9 @@ def locked(
         lock.acquire()
     except Timeout:
         raise error(
-            f"{place}: another process is writing it; wait for it, or name another place."
+            "E-OUTPUT-LOCKED",
+            f"{place}: another process is writing it; wait for it, or name another place.",
+            path=place,
         ) from None
     try:
         yield
@@ -115,7 +117,12 @@ def _writing(
     except Exception as problem:
         if (machine := as_os_error(problem)) is None:
             raise
-        raise error(f"{asked}: cannot be written: {reason(machine)}.") from None
+        raise error(
+            "E-OUTPUT-UNWRITABLE",
+            f"{asked}: cannot be written: {reason(machine)}.",
+            path=asked,
+            cause=cause(machine),
+        ) from None
 
 
 def _exchange(draft: Path, folder: Path) -> None:

@@ -12,6 +12,7 @@ from typing import Any, BinaryIO, Final
 from counterpoint._util.errors import DataError, reason
 from counterpoint._util.untrusted import open_regular, parse_json, shortened, shown
 from counterpoint.cases import ImageRef
+from counterpoint.images import cell_reference
 
 
 def require(path: Path, benchmark: str) -> Path:
@@ -142,7 +143,7 @@ def whole(row: dict[Any, Any], where: str) -> dict[str, str]:
 
 def parquet_image(file: str, column: str, row: int) -> ImageRef:
     """An image inside a Parquet file, which is named by its path under the data root."""
-    return ImageRef(f"parquet:{file}#{column}/{row}")
+    return ImageRef(cell_reference(file, column, row))
 
 
 def parquet_rows(

@@ -18,7 +18,7 @@ from counterpoint.benchmarks.word_order import (
     read_words,
 )
 from counterpoint.cases import SCHEMA, Cases
-from counterpoint.images import PIECES, SHUFFLE
+from counterpoint.images import PIECES, shuffle_reference
 
 _PLAIN: Final = "plain"
 _CAPTIONS: Final = 5  # of each image, as is usual: some COCO images have six or seven
@@ -61,7 +61,7 @@ def _shuffle_images(images: list[str], options: Options) -> list[str]:
         return images
     # Every image has an order of its own, which does not depend on the others.
     first = options.number("seed") * 1_000_000
-    return [f"{SHUFFLE}{how}:{first + number}:{image}" for number, image in enumerate(images)]
+    return [shuffle_reference(how, first + number, image) for number, image in enumerate(images)]
 
 
 def _choice(options: Options, name: str, known: Iterable[str]) -> str:

@@ -11,7 +11,7 @@ import numpy as np
 from counterpoint._util.errors import CaseError
 from counterpoint.benchmarks.benchmark import Benchmark, Options
 from counterpoint.cases import PROMPTS, Case, Cases, ImageRef, caption_case
-from counterpoint.images import WORLD
+from counterpoint.images import world_reference
 from counterpoint.world import (
     ATTRIBUTES,
     KINDS,
@@ -33,7 +33,7 @@ _FEW: Final = 100  # objects of 576 classes: with fewer, no two may share one, a
 
 
 def _image(scene: Scene) -> ImageRef:
-    return ImageRef(f"{WORLD}{scene.code()}")
+    return ImageRef(world_reference(scene))
 
 
 def _one_image(make: Callable[[int], Iterator[Edit]]) -> Callable[[Options], Cases]:

@@ -26,17 +26,23 @@ def read_cases(path: str | Path) -> Cases:
     """Read and check a case file, piece by piece."""
     path = Path(path)
     if not path.is_file():
-        raise CaseError(f"{path}: no such file.")
+        raise CaseError("E-FILE-MISSING", f"{path}: no such file.", path=path)
     readers = {".parquet": _parquet_frames, ".jsonl": _json_frames}
     if path.suffix not in readers:
-        raise CaseError(f"{path}: a case file ends in .parquet or .jsonl.")
+        raise CaseError(
+            "E-FILE-FORMAT", f"{path}: a case file ends in .parquet or .jsonl.", path=path
+        )
     return Cases.checked(readers[path.suffix](path), path.parent, str(path))
 
 
 def write_cases(cases: Cases, path: str | Path) -> None:
     """Write a case table as Parquet, into a file that ends so."""
     if Path(path).suffix != ".parquet":
-        raise CaseError(f"{path}: cases are written as Parquet; the name must end in .parquet.")
+        raise CaseError(
+            "E-FILE-FORMAT",
+            f"{path}: cases are written as Parquet; the name must end in .parquet.",
+            path=path,
+        )
     with whole_file(Path(path), CaseError) as draft:
         cases.frame.write_parquet(draft)
 
@@ -45,43 +51,65 @@ def _parquet_frames(path: Path) -> Iterator[pl.DataFrame]:
     for frame in parquet_frames(path, CaseError, rows=CHUNK):
         missing = [name for name in SCHEMA.names() if name not in frame.columns]
         if missing:
-            raise CaseError(f"{path}: the column {missing[0]!r} is missing.")
+            raise CaseError(
+                "E-COLUMN-MISSING",
+                f"{path}: the column {missing[0]!r} is missing.",
+                path=path,
+                column=missing[0],
+            )
         try:
             yield frame.select(pl.col(name).cast(kind) for name, kind in SCHEMA.items())
         except pl.exceptions.PolarsError as error:
             why = shortened(error).rstrip(". ") or type(error).__name__
-            raise CaseError(f"{path}: not a readable case table: {why}.") from None
+            raise CaseError(
+                "E-FILE-MALFORMED", f"{path}: not a readable case table: {why}.", path=path
+            ) from None
 
 
 def _json_frames(path: Path) -> Iterator[pl.DataFrame]:
     with path.open(encoding="utf-8-sig") as lines:  # Windows puts a mark before the first line
         numbered = ((n, line) for n, line in enumerate(lines, 1) if line.strip())
         try:
-            while rows := [_read(line, f"{path}: line {n}") for n, line in islice(numbered, CHUNK)]:
+            while rows := [_read(line, path, n) for n, line in islice(numbered, CHUNK)]:
                 yield tabulate(rows)
         except UnicodeDecodeError as error:
-            raise CaseError(f"{path}: not a text file in UTF-8: {error.reason}.") from None
+            raise CaseError(
+                "E-TEXT-ENCODING", f"{path}: not a text file in UTF-8: {error.reason}.", path=path
+            ) from None
 
 
-def _read(line: str, where: str) -> Case:
+def _read(line: str, path: Path, number: int) -> Case:
+    where = f"{path}: line {number}"
     values = parse_json(line, where, CaseError)
     try:
         case = _case(values)
         case.cells()  # says what is wrong with the shape of its truth
     except _NotACaseError as error:
-        raise CaseError(f"{where} is not a case: {error}") from None
+        raise CaseError(
+            "E-CASE-MALFORMED",
+            f"{where} is not a case: {error}",
+            path=path,
+            line=number,
+            field=error.field,
+        ) from None
     except CaseError as error:
-        raise CaseError(f"{where}: {error}") from None
+        raise CaseError(
+            error.code, f"{where}: {error}", path=path, line=number, **error.data
+        ) from None
     return case
 
 
 class _NotACaseError(Exception):
     """A field is missing or of the wrong kind."""
 
+    def __init__(self, field: str, what: str) -> None:
+        super().__init__(what)
+        self.field = field
+
 
 def _case(values: Any) -> Case:
     if not isinstance(values, dict):
-        raise _NotACaseError("a case is an object with id, images, captions and truth.")
+        raise _NotACaseError("", "a case is an object with id, images, captions and truth.")
     images = tuple(_image(image) for image in _list(values, "images"))
     truth = tuple(
         tuple(_truth(cell) for cell in _check(cells, list, "truth"))
@@ -102,7 +130,9 @@ def _truth(cell: Any) -> bool:
         return cell
     if type(cell) is int and cell in (0, 1):
         return bool(cell)
-    raise _NotACaseError(f"a cell of 'truth' should be true or false, it is {shown(cell)}.")
+    raise _NotACaseError(
+        "truth", f"a cell of 'truth' should be true or false, it is {shown(cell)}."
+    )
 
 
 def _image(value: Any) -> ImageRef:
@@ -113,7 +143,9 @@ def _image(value: Any) -> ImageRef:
     if box is None:
         return ImageRef(path)
     if not (isinstance(box, list) and len(box) == 4 and all(type(side) is int for side in box)):
-        raise _NotACaseError(f"the box {shown(box)} is not [x, y, width, height] in whole pixels.")
+        raise _NotACaseError(
+            "box", f"the box {shown(box)} is not [x, y, width, height] in whole pixels."
+        )
     return ImageRef(path, (box[0], box[1], box[2], box[3]))
 
 
@@ -132,5 +164,5 @@ def _check(value: Any, kind: type, key: str) -> Any:
     if not isinstance(value, kind):
         found = "missing or null" if value is None else shown(value)
         names = {"str": "a text", "list": "a list", "dict": "a path or an object"}
-        raise _NotACaseError(f"{key!r} should hold {names[kind.__name__]}, it is {found}.")
+        raise _NotACaseError(key, f"{key!r} should hold {names[kind.__name__]}, it is {found}.")
     return value

@@ -18,6 +18,7 @@ import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -89,51 +90,108 @@ _path, _box = _each.struct.field("path"), _each.struct.field("box").arr
 _cells = pl.col("images").list.len().cast(pl.Int64()) * pl.col("captions").list.len()
 _truth = pl.col("truth").list
 
-EMPTY_CAPTION: Final = "a caption is empty"
-_CHECKS: Final[dict[str, pl.Expr]] = {
-    "it has no id": pl.col("id").is_null() | (pl.col("id") == ""),
-    "it has no image": pl.col("images").is_null() | (pl.col("images").list.len() == 0),
-    "it has no captions": pl.col("captions").is_null() | (pl.col("captions").list.len() == 0),
-    "an image has no path": _any("images", _path.is_null() | (_path == "")),
-    "a crop box is empty": _any("images", (_box.get(2) < 1) | (_box.get(3) < 1)),
-    "a crop box lacks a number": _any(
-        "images",
-        _each.struct.field("box").is_not_null()
-        & pl.any_horizontal(_box.get(side).is_null() for side in range(4)),
+
+class _Check(NamedTuple):
+    """A mistake that a row can have: its code, its description, and which rows have it."""
+
+    code: str
+    what: str
+    rows: pl.Expr
+
+
+EMPTY_CAPTION: Final = "E-CAPTION-EMPTY"
+_CHECKS: Final = (
+    _Check("E-CASE-NO-ID", "it has no id", pl.col("id").is_null() | (pl.col("id") == "")),
+    _Check(
+        "E-CASE-NO-IMAGE",
+        "it has no image",
+        pl.col("images").is_null() | (pl.col("images").list.len() == 0),
     ),
-    "a caption is null": _any("captions", _each.is_null()),
-    EMPTY_CAPTION: _any("captions", _each.str.strip_chars() == ""),
-    "truth has a cell that is null": _any("truth", _each.is_null()),
-    "truth points outside its images x captions": (_truth.max() >= _cells) | (_truth.min() < 0),
-    "truth is not in ascending order": _truth.diff().list.min() <= 0,
-    "it has no positive: no caption is true of any image": pl.col("truth").is_null()
-    | (_truth.len() == 0),
-    "it has no negative: every caption is true of every image": _truth.len() == _cells,
-    "groups is null: use an empty list": pl.col("groups").is_null(),
-    "a group label is empty": _any("groups", _each.is_null() | (_each == "")),
-    "a group is called 'all', which stands for the whole benchmark": _any("groups", _each == "all"),
-    "a group is called 'without positives', which stands for cases of that kind": _any(
-        "groups", _each.str.starts_with("without positives")
+    _Check(
+        "E-CASE-NO-CAPTION",
+        "it has no captions",
+        pl.col("captions").is_null() | (pl.col("captions").list.len() == 0),
     ),
-    "it has no cluster": pl.col("cluster").is_null() | (pl.col("cluster") == ""),
-}
+    _Check(
+        "E-IMAGE-NO-PATH", "an image has no path", _any("images", _path.is_null() | (_path == ""))
+    ),
+    _Check(
+        "E-CROP-EMPTY",
+        "a crop box is empty",
+        _any("images", (_box.get(2) < 1) | (_box.get(3) < 1)),
+    ),
+    _Check(
+        "E-CROP-INCOMPLETE",
+        "a crop box lacks a number",
+        _any(
+            "images",
+            _each.struct.field("box").is_not_null()
+            & pl.any_horizontal(_box.get(side).is_null() for side in range(4)),
+        ),
+    ),
+    _Check("E-CAPTION-NULL", "a caption is null", _any("captions", _each.is_null())),
+    _Check(EMPTY_CAPTION, "a caption is empty", _any("captions", _each.str.strip_chars() == "")),
+    _Check("E-TRUTH-NULL", "truth has a cell that is null", _any("truth", _each.is_null())),
+    _Check(
+        "E-TRUTH-OUTSIDE",
+        "truth points outside its images x captions",
+        (_truth.max() >= _cells) | (_truth.min() < 0),
+    ),
+    _Check("E-TRUTH-ORDER", "truth is not in ascending order", _truth.diff().list.min() <= 0),
+    _Check(
+        "E-CASE-NO-POSITIVE",
+        "it has no positive: no caption is true of any image",
+        pl.col("truth").is_null() | (_truth.len() == 0),
+    ),
+    _Check(
+        "E-CASE-NO-NEGATIVE",
+        "it has no negative: every caption is true of every image",
+        _truth.len() == _cells,
+    ),
+    _Check("E-GROUPS-NULL", "groups is null: use an empty list", pl.col("groups").is_null()),
+    _Check(
+        "E-GROUP-EMPTY", "a group label is empty", _any("groups", _each.is_null() | (_each == ""))
+    ),
+    _Check(
+        "E-GROUP-RESERVED",
+        "a group is called 'all', which stands for the whole benchmark",
+        _any("groups", _each == "all"),
+    ),
+    _Check(
+        "E-GROUP-RESERVED",
+        "a group is called 'without positives', which stands for cases of that kind",
+        _any("groups", _each.str.starts_with("without positives")),
+    ),
+    _Check(
+        "E-CASE-NO-CLUSTER",
+        "it has no cluster",
+        pl.col("cluster").is_null() | (pl.col("cluster") == ""),
+    ),
+)
 
 
 def refuse_malformed(frame: pl.DataFrame, start: int, source: str, allowed: str = "") -> None:
     """Raise a CaseError that names the first bad row (counted from `start`) and what is wrong.
 
-    `allowed` names a check that is not made.
+    `allowed` is the code of a check that is not made.
     """
+    checks = [check for check in _CHECKS if check.code != allowed]
     firsts = [
-        condition.fill_null(False).arg_true().first().alias(what)
-        for what, condition in _CHECKS.items()
-        if what != allowed
+        check.rows.fill_null(False).arg_true().first().alias(str(number))
+        for number, check in enumerate(checks)
     ]
-    found = frame.select(firsts).row(0, named=True)
-    bad = {what: row for what, row in found.items() if row is not None}
+    found = frame.select(firsts).row(0)
+    bad = [(row, check) for row, check in zip(found, checks, strict=True) if row is not None]
     if bad:
-        what, row = min(bad.items(), key=lambda item: item[1])
-        raise CaseError(f"{source}: row {start + row} (id {shown(frame['id'][row])}): {what}.")
+        row, check = min(bad, key=itemgetter(0))
+        id, where = frame["id"][row], start + row
+        raise CaseError(
+            check.code,
+            f"{source}: row {where} (id {shown(id)}): {check.what}.",
+            source=source,
+            row=where,
+            id=id,
+        )
 
 
 def refuse_duplicates(ids: pl.Series, source: str) -> None:
@@ -143,8 +201,12 @@ def refuse_duplicates(ids: pl.Series, source: str) -> None:
         first = ids[int(rows[0])]
         where = (ids == first).arg_true().to_list()
         raise CaseError(
+            "E-CASE-DUPLICATE",
             f"{source}: rows {where[0]} and {where[1]} have the same id {shown(first)} "
-            f"({len(rows)} rows share an id); ids must be unique."
+            f"({len(rows)} rows share an id); ids must be unique.",
+            source=source,
+            id=first,
+            rows=where[:2],
         )
 
 
@@ -166,11 +228,16 @@ CHUNK: Final = 50_000  # rows read and checked at a time
 class ImageRef(NamedTuple):
     """Where an image is: a path under the data root, and a crop box if any.
 
-    A path may have a scheme instead: `world:CODE`, `text:CAPTION`, and those of `scoring.pictures`.
+    A path may be a reference of another kind: `text:CAPTION`, and those of `images`.
     """
 
     path: str
     box: tuple[int, int, int, int] | None = None
+
+    @property
+    def text(self) -> str | None:
+        """The text that stands in the image's place, if one does."""
+        return self.path.removeprefix(TEXT) if self.path.startswith(TEXT) else None
 
 
 class Absent(NamedTuple):
@@ -204,7 +271,9 @@ class Case:
         if len(self.truth) != k or any(len(cells) != m for cells in self.truth):
             shape = shortened(" + ".join(str(len(cells)) for cells in self.truth[:99]))
             raise CaseError(
-                f"case {shown(self.id)}: truth has {shape} cells, expected {k} rows of {m}."
+                "E-TRUTH-SHAPE",
+                f"case {shown(self.id)}: truth has {shape} cells, expected {k} rows of {m}.",
+                id=self.id,
             )
         return [i for i, cell in enumerate(c for line in self.truth for c in line) if cell]
 
@@ -220,8 +289,10 @@ def tabulate(cases: Sequence[Case]) -> pl.DataFrame:
             for case in cases:
                 tabulate([case])
         raise CaseError(
+            "E-CASE-MALFORMED",
             f"case {shown(cases[0].id)}: a number or a text in it cannot be kept "
-            f"({shortened(error).rstrip('.')})."
+            f"({shortened(error).rstrip('.')}).",
+            id=cases[0].id,
         ) from None
 
 
@@ -300,7 +371,7 @@ class Cases:
             checked.append(frame)
             start += frame.height
         if not start:
-            raise CaseError(f"{source}: no cases.")
+            raise CaseError("E-BENCHMARK-EMPTY", f"{source}: no cases.", source=source)
         table = pl.concat(checked)
         refuse_duplicates(table["id"], source)
         return cls(table, root)
@@ -347,7 +418,7 @@ class Cases:
         """The cases grouped by shape, so that metrics work on dense arrays."""
         images, captions = self.image_counts, self.caption_counts
         starts, truth = self.pair_offsets, self.truth_flat()
-        of_texts = self._are_texts()
+        of_texts = self.of_texts()
         kinds = np.stack([images, captions, of_texts])
         shapes, codes = np.unique(kinds, axis=1, return_inverse=True)
         for code, (k, m, texts) in enumerate(shapes.T):
@@ -359,7 +430,7 @@ class Cases:
         _, k, m = block.truth.shape
         return _gather(scores, self.pair_offsets[block.rows], k, m)
 
-    def _are_texts(self) -> np.ndarray:
+    def of_texts(self) -> np.ndarray:
         """Which cases compare captions with texts instead of images."""
         first = self.frame["images"].list.first().struct.field("path")
         return first.str.starts_with(TEXT).to_numpy()

@@ -166,25 +166,14 @@ def _needed_images(benchmark: str, root: Path) -> Callable[[], Iterator[str]]:
 
     def needed() -> Iterator[str]:
         from counterpoint.benchmarks import load_benchmark
+        from counterpoint.images import scheme_of
 
         images = load_benchmark(benchmark, root)[1].frame["images"]
         for reference in images.explode().struct.field("path").unique(maintain_order=True):
-            if reference and (file := _file_behind(reference)):
+            if reference and (file := scheme_of(reference).image_path(reference)):
                 yield file
 
     return needed
-
-
-def _file_behind(reference: str) -> str | None:
-    """The file of an image reference; None if it has none of its own.
-
-    A scheme stands for something that is drawn, or that lies in another file (`world:`,
-    `parquet:`, `text:`); only `shuffle-KIND:SEED:PATH` has a path behind it.
-    """
-    scheme, colon, rest = reference.partition(":")
-    if not colon:
-        return reference
-    return _file_behind(rest.partition(":")[2]) if scheme.startswith("shuffle-") else None
 
 
 def _print_report(report: Report) -> None:

@@ -12,6 +12,9 @@ import httpx
 
 from counterpoint._util.errors import DataError
 
+HTTP_STATUS: Final = "E-HTTP-STATUS"
+WEB_PAGE: Final = "E-HTTP-WEB-PAGE"
+UNREACHABLE: Final = "E-SERVER-UNREACHABLE"
 _BUSY: Final = {408, 425, 429}
 _ABSENT: Final = {403, 404, 410}  # stores that may not be listed say 403 for what they do not have
 # No more digits than any file's length has: Python refuses to read thousands of them.
@@ -21,13 +24,13 @@ _VERSION: Final = re.compile(r"[ -~]{1,500}")  # what can be sent back in a head
 
 
 class PassingError(DataError):
-    """Another attempt may do; `wait` is how long the server wants to be left alone."""
+    """Another attempt may succeed; `wait` is how many seconds the server asks for."""
 
     def __init__(
-        self, reason: str, wait: float | None = None, *, unreachable: bool = False
+        self, reason: str, wait: float | None = None, *, code: str = "E-TRANSFER-BROKEN"
     ) -> None:
-        super().__init__(reason)
-        self.wait, self.unreachable = wait, unreachable
+        super().__init__(code, reason)
+        self.wait = wait
 
 
 class WrongFileError(DataError):
@@ -35,32 +38,25 @@ class WrongFileError(DataError):
 
 
 class HopelessError(DataError):
-    """This mirror will not do."""
+    """This mirror cannot be used."""
 
-    def __init__(
-        self,
-        reason: str,
-        *,
-        absent: bool = False,
-        unreachable: bool = False,
-        web_page: bool = False,
-    ) -> None:
-        super().__init__(reason)
-        self.absent, self.unreachable, self.web_page = absent, unreachable, web_page
+    @property
+    def absent(self) -> bool:
+        return self.data.get("status") in _ABSENT
 
 
 def refuse(response: httpx.Response, path: Path) -> None:
     """Raise unless the answer is a file, or a piece of one."""
     status = response.status_code
     if status in _BUSY or status >= 500:
-        raise PassingError(f"HTTP {status}", retry_after(response))
+        raise PassingError(f"HTTP {status}", retry_after(response), code=HTTP_STATUS)
     if status not in (200, 206):
-        raise HopelessError(f"HTTP {status}", absent=status in _ABSENT)
+        raise HopelessError(HTTP_STATUS, f"HTTP {status}", status=status)
     kind = response.headers.get("Content-Type", "")
     if kind.startswith("text/html") and path.suffix not in (".html", ".htm"):
-        raise HopelessError("it sends a web page instead of the file", web_page=True)
+        raise HopelessError(WEB_PAGE, "it sends a web page instead of the file")
     if response.headers.get("Content-Encoding", "identity") != "identity":
-        raise HopelessError("it compresses although it was asked not to")
+        raise HopelessError("E-HTTP-COMPRESSED", "it compresses although it was asked not to")
 
 
 def retry_after(response: httpx.Response) -> float | None:

@@ -51,9 +51,17 @@ def extract(archive: Path, folder: Path, *, limit: int | None = None) -> None:
                 shutil.rmtree(waiting, ignore_errors=True)
     except _BROKEN as error:
         why = shortened(str(error).partition("\n")[0]).rstrip(".:") or "it is cut off"
-        raise DataError(f"{archive}: cannot be extracted: {why}; get it again.") from None
+        raise DataError(
+            "E-ARCHIVE-BROKEN",
+            f"{archive}: cannot be extracted: {why}; get it again.",
+            path=archive,
+        ) from None
     except OSError as error:
-        raise DataError(f"{archive}: cannot be extracted: {reason(error)}.") from None
+        raise DataError(
+            "E-ARCHIVE-EXTRACTION",
+            f"{archive}: cannot be extracted: {reason(error)}.",
+            path=archive,
+        ) from None
 
 
 def _unpack(file: BinaryIO, archive: Path, folder: Path, left: int) -> None:
@@ -61,7 +69,12 @@ def _unpack(file: BinaryIO, archive: Path, folder: Path, left: int) -> None:
     for name, content in _members(file, archive, folder):
         place = inside(folder, name)
         if not place.resolve().is_relative_to(real):
-            raise DataError(f"{archive}: {shown(name)} leads out of the folder; it is refused.")
+            raise DataError(
+                "E-PATH-OUTSIDE",
+                f"{archive}: {shown(name)} leads out of the folder; it is refused.",
+                path=archive,
+                name=name,
+            )
         left -= _BLOCK
         if content is None:
             place.mkdir(parents=True, exist_ok=True)
@@ -72,7 +85,11 @@ def _unpack(file: BinaryIO, archive: Path, folder: Path, left: int) -> None:
                     left -= len(chunk)
                     out.write(chunk)
         if left < 0:
-            raise DataError(f"{archive}: extracts to far too much; it is refused.")
+            raise DataError(
+                "E-ARCHIVE-TOO-LARGE",
+                f"{archive}: extracts to far too much; it is refused.",
+                path=archive,
+            )
 
 
 def _members(file: BinaryIO, archive: Path, folder: Path) -> Iterator[Member]:
@@ -88,7 +105,12 @@ def _zip_members(file: BinaryIO, archive: Path) -> Iterator[Member]:
         for info in opened.infolist():
             mode = info.external_attr >> 16
             if stat.S_IFMT(mode) not in (0, stat.S_IFREG, stat.S_IFDIR):
-                raise DataError(f"{archive}: {shown(info.filename)} is a link; it is refused.")
+                raise DataError(
+                    "E-ARCHIVE-LINK",
+                    f"{archive}: {shown(info.filename)} is a link; it is refused.",
+                    path=archive,
+                    name=info.filename,
+                )
             yield info.filename, None if info.is_dir() else opened.open(info)
 
 
@@ -107,7 +129,12 @@ def _tar_members(file: BinaryIO, archive: Path, folder: Path) -> Iterator[Member
     with tarfile.open(fileobj=file, tarinfo=_Header) as opened:
         for info in opened:
             if not (info.isfile() or info.isdir()):
-                raise DataError(f"{archive}: {shown(info.name)} is a link; it is refused.")
+                raise DataError(
+                    "E-ARCHIVE-LINK",
+                    f"{archive}: {shown(info.name)} is a link; it is refused.",
+                    path=archive,
+                    name=info.name,
+                )
             inside(folder, info.name)  # before the filter, which makes "/x" a harmless "x"
             if hasattr(tarfile, "data_filter"):  # Python 3.11.4
                 tarfile.data_filter(info, str(folder))

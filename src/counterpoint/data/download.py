@@ -10,7 +10,7 @@ import hashlib
 import json
 import os
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from http.cookiejar import CookieJar, DefaultCookiePolicy
@@ -25,6 +25,8 @@ from counterpoint._util.progress import Advance
 from counterpoint._util.untrusted import parse_json
 from counterpoint._util.writing import locked
 from counterpoint.data.answers import (
+    UNREACHABLE,
+    WEB_PAGE,
     HopelessError,
     PassingError,
     WrongFileError,
@@ -133,9 +135,11 @@ class FetchError(DataError):
     """A file cannot be had. `absent`: every mirror says that there is none of this name;
     `unreachable`: no mirror could be talked to."""
 
-    def __init__(self, message: str, *, absent: bool = False, unreachable: bool = False) -> None:
-        super().__init__(message)
-        self.absent, self.unreachable = absent, unreachable
+    def __init__(self, path: Path, message: str, errors: Sequence[HopelessError]) -> None:
+        causes = [error.code for error in errors]
+        super().__init__("E-DOWNLOAD-FAILED", message, path=path, causes=causes)
+        self.absent = all(error.absent for error in errors)
+        self.unreachable = all(cause == UNREACHABLE for cause in causes)
 
 
 def sha256(path: Path) -> str:
@@ -171,7 +175,11 @@ def download(wanted: Wanted, client: httpx.Client, pause: Pause, begin: Begin) -
             part.settle(wanted.path)
             return True
     except OSError as error:
-        raise DataError(f"{wanted.path}: cannot be written: {reason(error)}.") from None
+        raise DataError(
+            "E-OUTPUT-UNWRITABLE",
+            f"{wanted.path}: cannot be written: {reason(error)}.",
+            path=wanted.path,
+        ) from None
 
 
 def _from_mirrors(transfer: _Transfer, pause: Pause) -> None:
@@ -184,12 +192,12 @@ def _from_mirrors(transfer: _Transfer, pause: Pause) -> None:
     path = transfer.wanted.path
     reasons = "; ".join(f"{urlsplit(url).hostname}: {error}" for url, error in errors)
     by_hand = ""
-    if any(error.web_page for _, error in errors):
+    if any(error.code == WEB_PAGE for _, error in errors):
         by_hand = f"; open {transfer.wanted.urls[0]} in a browser and save the file as {path}"
     raise FetchError(
+        path,
         f"{path.name} cannot be fetched: {reasons}{by_hand}.",
-        absent=all(error.absent for _, error in errors),
-        unreachable=all(error.unreachable for _, error in errors),
+        [error for _, error in errors],
     )
 
 
@@ -204,14 +212,12 @@ def _from_mirror(transfer: _Transfer, url: str, pause: Pause) -> None:
             transfer.discard()
             wrong += 1
             if wrong == 2:
-                raise HopelessError(str(error)) from None
+                raise HopelessError(error.code, str(error)) from None
         except PassingError as error:
             failures = 1 if transfer.part.length >= furthest + _PROGRESS else failures + 1
             furthest = max(furthest, transfer.part.length)
             if failures == ATTEMPTS:
-                raise HopelessError(
-                    f"{error}, {ATTEMPTS} times in a row", unreachable=error.unreachable
-                ) from None
+                raise HopelessError(error.code, f"{error}, {ATTEMPTS} times in a row") from None
             pause(min(error.wait or _backoff(failures), _LONGEST))
 
 
@@ -238,14 +244,19 @@ class _Transfer:
                 if self._accept(response, url):
                     self._read(response)
         except httpx.TooManyRedirects:
-            raise HopelessError("too many redirects") from None
+            raise HopelessError("E-HTTP-REDIRECTS", "too many redirects") from None
         except httpx.UnsupportedProtocol:
-            raise HopelessError("it leads to an address that is not http") from None
+            raise HopelessError(
+                "E-HTTP-ADDRESS", "it leads to an address that is not http"
+            ) from None
         except httpx.TransportError as error:
             unreachable = isinstance(error, httpx.ConnectError | httpx.ConnectTimeout)
-            raise PassingError(_said(error), unreachable=unreachable) from None
+            code = UNREACHABLE if unreachable else "E-TRANSFER-BROKEN"
+            raise PassingError(_said(error), code=code) from None
         except (httpx.HTTPError, httpx.InvalidURL, ValueError):  # such as an impossible host name
-            raise HopelessError("it answers with headers that make no sense") from None
+            raise HopelessError(
+                "E-HTTP-HEADERS", "it answers with headers that make no sense"
+            ) from None
 
     def check(self) -> None:
         """That this is the file, as far as anything is known of it."""
@@ -254,12 +265,19 @@ class _Transfer:
         if size is not None and length < size:
             raise PassingError(f"it ended after {length:,} of {size:,} bytes")
         if size is not None and length > size:
-            raise WrongFileError(f"it has {length:,} bytes instead of {size:,}")
+            raise WrongFileError(
+                "E-FILE-WRONG",
+                f"it has {length:,} bytes instead of {size:,}",
+                bytes=length,
+                expected=size,
+            )
         if self.wanted.sha256:
             found = sha256(self.part.place)
             if found != self.wanted.sha256:
                 raise WrongFileError(
-                    f"its sha256 is {found[:12]}..., not {self.wanted.sha256[:12]}..."
+                    "E-FILE-WRONG",
+                    f"its sha256 is {found[:12]}..., not {self.wanted.sha256[:12]}...",
+                    sha256=found,
                 )
 
     def discard(self) -> None:
@@ -297,7 +315,12 @@ class _Transfer:
         coming = announced_length(response)
         total = None if coming is None else self.part.length + coming
         if None not in (total, self.wanted.size) and total != self.wanted.size:
-            raise WrongFileError(f"it has {total:,} bytes instead of {self.wanted.size:,}")
+            raise WrongFileError(
+                "E-FILE-WRONG",
+                f"it has {total:,} bytes instead of {self.wanted.size:,}",
+                bytes=total,
+                expected=self.wanted.size,
+            )
         if self._advance is None:
             self._advance = self._begin(total or 0)
             self._advance(self.part.length)
@@ -308,7 +331,9 @@ class _Transfer:
         most = _LARGEST if self.wanted.size is None else self.wanted.size
         for chunk in response.iter_raw():
             if self.part.length + len(chunk) > most:  # whatever it has announced
-                raise WrongFileError(f"it sends more than {most:,} bytes")
+                raise WrongFileError(
+                    "E-FILE-WRONG", f"it sends more than {most:,} bytes", expected=most
+                )
             self.part.write(chunk)
             self._advance(len(chunk))
 

@@ -58,33 +58,53 @@ def fetch_dataset(repo: str, patterns: Sequence[str], folder: Path) -> None:
         )
     except GatedRepoError:
         raise DataError(
+            "E-DATASET-GATED",
             f"{repo} is given to those who accept its terms: accept them at {page}, log in with "
-            f"`hf auth login` and run this again, {or_by_hand}."
+            f"`hf auth login` and run this again, {or_by_hand}.",
+            repo=repo,
         ) from None
     except RepositoryNotFoundError:
         raise DataError(
+            "E-DATASET-MISSING",
             f"{page} is not there or not open to you: log in with `hf auth login` and run this "
-            f"again, {or_by_hand}."
+            f"again, {or_by_hand}.",
+            repo=repo,
         ) from None
     except (LocalEntryNotFoundError, OfflineModeIsEnabled):
         raise DataError(
-            f"{page} cannot be reached: run this again with a network, {or_by_hand}."
+            "E-DATASET-UNREACHABLE",
+            f"{page} cannot be reached: run this again with a network, {or_by_hand}.",
+            repo=repo,
         ) from None
     except HfHubHTTPError as error:
         status = error.response.status_code
         raise DataError(
-            f"{page} answers HTTP {status}: run this again later, {or_by_hand}."
+            "E-DATASET-UNREACHABLE",
+            f"{page} answers HTTP {status}: run this again later, {or_by_hand}.",
+            repo=repo,
+            status=status,
         ) from None
     except OSError as error:
-        raise DataError(f"{repo} cannot be fetched into {folder}: {reason(error)}.") from None
+        raise DataError(
+            "E-OUTPUT-UNWRITABLE",
+            f"{repo} cannot be fetched into {folder}: {reason(error)}.",
+            path=folder,
+            repo=repo,
+        ) from None
     except client_error:
         raise DataError(
-            f"{page} cannot be reached: run this again with a network, {or_by_hand}."
+            "E-DATASET-UNREACHABLE",
+            f"{page} cannot be reached: run this again with a network, {or_by_hand}.",
+            repo=repo,
         ) from None
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
         # Names that lead out of the folder, and answers that are not the hub's.
         why = shortened(error).rstrip(".") or type(error).__name__
-        raise DataError(f"{page} gives what makes no sense ({why}); {or_by_hand[3:]}.") from None
+        raise DataError(
+            "E-DATASET-MALFORMED",
+            f"{page} gives what makes no sense ({why}); {or_by_hand[3:]}.",
+            repo=repo,
+        ) from None
 
 
 def get(
@@ -247,7 +267,11 @@ class _Job:
             mark.parent.mkdir(parents=True, exist_ok=True)
             mark.touch()
         except OSError as error:
-            raise DataError(f"{mark.parent}: cannot be written: {reason(error)}.") from None
+            raise DataError(
+                "E-OUTPUT-UNWRITABLE",
+                f"{mark.parent}: cannot be written: {reason(error)}.",
+                path=mark.parent,
+            ) from None
         try:
             yield
         except DataError:
@@ -262,8 +286,11 @@ class _Job:
         if not presence(source, self.root).complete:
             done(source, self.root).unlink()
             raise DataError(
+                "E-DOWNLOAD-INCOMPLETE",
                 f"{mark.parent} still lacks {' and '.join(source.holds)} after {source.what} was "
-                f"fetched: run this again with a network, or put it there by hand."
+                f"fetched: run this again with a network, or put it there by hand.",
+                path=mark.parent,
+                source=source.id,
             )
 
     def _download(self, wanted: Sequence[Wanted], what: str) -> bool:

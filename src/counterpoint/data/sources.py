@@ -155,7 +155,7 @@ def catalogue() -> Catalogue:
 def get_source(id: str) -> Source:
     sources = catalogue().sources
     if id not in sources:
-        raise NotFoundError(did_you_mean("source", id, sources))
+        raise NotFoundError("E-SOURCE-UNKNOWN", did_you_mean("source", id, sources), name=id)
     return sources[id]
 
 
@@ -163,7 +163,11 @@ def needs(benchmark: str) -> Needs:
     """What a benchmark needs, by its id without options."""
     known = catalogue().benchmarks
     if benchmark not in known:
-        raise NotFoundError(did_you_mean("benchmark with files to get", benchmark, known))
+        raise NotFoundError(
+            "E-BENCHMARK-UNKNOWN",
+            did_you_mean("benchmark with files to get", benchmark, known),
+            name=benchmark,
+        )
     return known[benchmark]
 
 
@@ -175,7 +179,9 @@ def read_catalogue(text: str, name: str) -> Catalogue:
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise DataError(f"{name}: not valid TOML: {error}.") from None
+        raise DataError(
+            "E-CATALOGUE-INVALID", f"{name}: not valid TOML: {error}.", path=name
+        ) from None
     problems: list[str] = []
     sources = {}
     for id, row in document.get("sources", {}).items():
@@ -192,7 +198,9 @@ def read_catalogue(text: str, name: str) -> Catalogue:
             benchmarks[id] = Needs(**parts)
     problems += [f"{key!r} is not known" for key in document.keys() - {"sources", "benchmarks"}]
     if problems:
-        raise DataError(f"{name}: {'; '.join(problems)}.")
+        raise DataError(
+            "E-CATALOGUE-INVALID", f"{name}: {'; '.join(problems)}.", path=name, problems=problems
+        )
     return Catalogue(sources, benchmarks)
 
 

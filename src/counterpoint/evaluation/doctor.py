@@ -15,9 +15,9 @@ from counterpoint._util.errors import ImageError
 from counterpoint._util.progress import Progress, Quiet
 from counterpoint._util.store import digest
 from counterpoint.benchmarks import BENCHMARKS, Benchmark, absent_from, base_id, load_benchmark
-from counterpoint.cases import TEXT, Absent, Cases, ImageRef, formatted, gallery_rows
+from counterpoint.cases import Absent, Cases, ImageRef, formatted, gallery_rows
 from counterpoint.data import Damage, damaged_files, data_root
-from counterpoint.images import WORLD, Picture
+from counterpoint.images import Picture, scheme_of
 from counterpoint.metrics import PROTOCOLS, Protocol, Tie
 from counterpoint.models.blind import BagOfWords, Format, Length, by_pair
 from counterpoint.runs import Part, Run, averaging_of, columns_of, means_of, members_in
@@ -206,7 +206,7 @@ def examine(
 def _look_at_images(cases: Cases, open_them: bool, progress: Progress) -> Images:
     fields = cases.frame["images"].explode().struct.unnest()
     paths = fields["path"].unique(maintain_order=True).to_list()
-    paths = [path for path in paths if not path.startswith((TEXT, WORLD))]
+    paths = [path for path in paths if scheme_of(path).in_file]
     pictures = [Picture(ImageRef(path), cases.root) for path in paths]
     if not pictures:
         return Images(0, {}, {}, 0)
@@ -258,9 +258,7 @@ def _gaps(cases: Cases) -> Iterator[str]:
 
 def _blind(known: Benchmark, cases: Cases) -> Iterator[Blind]:
     """Baselines by group, over the cases with one image, whose captions compete."""
-    first = cases.frame["images"].list.first().struct.field("path")
-    texts = first.str.starts_with(TEXT).to_numpy()
-    chosen = cases.keep((cases.image_counts == 1) & ~gallery_rows(cases) & ~texts)
+    chosen = cases.keep((cases.image_counts == 1) & ~gallery_rows(cases) & ~cases.of_texts())
     if not len(chosen):
         return
     protocol = replace(PROTOCOLS["strict"], exclude=frozenset())

@@ -39,6 +39,7 @@ from counterpoint._util.errors import DataError, reason
 from counterpoint._util.untrusted import parse_json, shortened, shown
 from counterpoint._util.writing import locked, whole_file
 from counterpoint.cases import ImageRef
+from counterpoint.images import scheme_of
 
 # --- The file or folder that a command makes: reserved for it from before its work begins -------
 
@@ -278,11 +279,14 @@ def rebased(frame: pl.DataFrame, before: Path, after: Path) -> pl.DataFrame:
     if old == new or not (frame["text_images"].list.len() > 0).any():
         return frame
 
-    def moved(path: str | None) -> str | None:
-        if path is None or path.startswith("world:") or Path(path).is_absolute():
+    def moved_file(path: str) -> str:
+        if Path(path).is_absolute():
             return path
         full = old / path
         return str(full.relative_to(new) if full.is_relative_to(new) else full)
+
+    def moved(path: str | None) -> str | None:
+        return path if path is None else scheme_of(path).with_path(path, moved_file)
 
     lists = [
         [{**image, "path": moved(image["path"])} for image in images or ()]

@@ -1,6 +1,6 @@
-"""Images by reference: what an image is called, its content key, and opening it.
+"""Images by reference: the schemes of references, content keys, and opening images.
 
-Knows cases, the world's drawings, and how archives and tables hold images.
+Knows cases, the world's drawings, and how tables hold images.
 """
 
 import lazy_loader

@@ -1,9 +1,11 @@
-from .pictures import (
-    MAX_RATIO as MAX_RATIO,
-    PARQUET as PARQUET,
-    SHUFFLE as SHUFFLE,
-    WORLD as WORLD,
-    Picture as Picture,
-    decode as decode,
+from .decoding import decode as decode
+from .pictures import MAX_RATIO as MAX_RATIO, Picture as Picture
+from .schemes import (
+    PIECES as PIECES,
+    PLAIN as PLAIN,
+    cell_reference as cell_reference,
+    scene_of as scene_of,
+    scheme_of as scheme_of,
+    shuffle_reference as shuffle_reference,
+    world_reference as world_reference,
 )
-from .shuffles import PIECES as PIECES

@@ -179,5 +179,7 @@ PROTOCOLS: Final[dict[str, Protocol]] = {
 
 def get_protocol(name: str) -> Protocol:
     if name not in PROTOCOLS:
-        raise NotFoundError(did_you_mean("protocol", name, PROTOCOLS))
+        raise NotFoundError(
+            "E-PROTOCOL-UNKNOWN", did_you_mean("protocol", name, PROTOCOLS), name=name
+        )
     return PROTOCOLS[name]

@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar
 from PIL import Image
 
 from counterpoint._util.errors import ImageError
-from counterpoint.cases import PROMPTS, TEXT, ImageRef
+from counterpoint.cases import PROMPTS, ImageRef
 from counterpoint.images import Picture
 from counterpoint.metrics import is_baseline
 from counterpoint.reports.gathering import Scored, without_folders
@@ -50,8 +50,8 @@ class Album:
     _made: dict[tuple[ImageRef, str], Thumbnail] = field(default_factory=dict)
 
     def picture(self, ref: ImageRef, root: Path | None) -> Thumbnail:
-        if ref.path.startswith(TEXT):
-            return Thumbnail(text=ref.path.removeprefix(TEXT))
+        if ref.text is not None:
+            return Thumbnail(text=ref.text)
         key = (ref, str(root))
         if key not in self._made:
             self._made[key] = self._make(ref, root)

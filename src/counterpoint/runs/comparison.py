@@ -74,8 +74,10 @@ def compare(
     shared = [name for name in a.parts if name in b.parts]
     if not shared:
         raise RunError(
+            "E-RUNS-DISJOINT",
             f"{a.model} and {b.model} have no benchmark in common: "
-            f"{', '.join(a.parts)} against {', '.join(b.parts)}."
+            f"{', '.join(a.parts)} against {', '.join(b.parts)}.",
+            models=(a.model, b.model),
         )
     return [
         difference
@@ -90,8 +92,11 @@ def _differences(
     chosen, other = fitting(a, protocol), fitting(b, protocol)
     if chosen != other:
         raise RunError(
+            "E-PROTOCOLS-DIFFER",
             f"{a.benchmark}: the runs used the protocols {chosen.name!r} and {other.name!r}; "
-            "choose one with --protocol."
+            "choose one with --protocol.",
+            benchmark=a.benchmark,
+            protocols=(chosen.name, other.name),
         )
     paired = _pair(a, b, chosen)
     members, averaging = paired.members, averaging_of(a, chosen)
@@ -171,12 +176,20 @@ def _shared_rows(a: Part, b: Part) -> tuple[np.ndarray, np.ndarray]:
     left, right = (p.cases.frame.select(keys).with_row_index("row") for p in (a, b))
     both = left.join(right, on="id", suffix="_b", maintain_order="left")
     if both.is_empty():
-        raise RunError(f"{a.benchmark}: the two runs scored no case in common.")
+        raise RunError(
+            "E-RUNS-DISJOINT",
+            f"{a.benchmark}: the two runs scored no case in common.",
+            benchmark=a.benchmark,
+        )
     unlike = [pl.col(key) != pl.col(f"{key}_b") for key in keys[1:]]
     differing = both.filter(pl.any_horizontal(unlike))
     if not differing.is_empty():
         raise RunError(
+            "E-CASES-DIFFER",
             f"{a.benchmark}: {differing.height} cases differ between the runs, the first is "
-            f"{differing['id'][0]!r}; evaluate both on the same data."
+            f"{differing['id'][0]!r}; evaluate both on the same data.",
+            benchmark=a.benchmark,
+            id=differing["id"][0],
+            cases=differing.height,
         )
     return both["row"].to_numpy(), both["row_b"].to_numpy()

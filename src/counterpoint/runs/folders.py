@@ -92,7 +92,9 @@ def refuse_manifest(manifest: Any, where: object) -> None:
     """Raise a RunError that names the first field that is missing or of another type."""
     wrong = _misfit(manifest, _RUN, "")
     if wrong is not None:
-        raise RunError(f"{where} is damaged ({wrong}); run the evaluation again.")
+        raise RunError(
+            "E-RUN-DAMAGED", f"{where} is damaged ({wrong}); run the evaluation again.", path=where
+        )
 
 
 def _misfit(value: Any, shape: Any, name: str) -> str | None:
@@ -133,10 +135,16 @@ def refuse_table(table: pl.DataFrame, described: Mapping[str, Any], where: objec
     """Raise unless the table has the columns of a run's cases, and no other benchmarks."""
     if table.schema != _CASE_COLUMNS:
         raise RunError(
-            f"{where}: should have the columns {', '.join(_CASE_COLUMNS)} of their types."
+            "E-RUN-DAMAGED",
+            f"{where}: should have the columns {', '.join(_CASE_COLUMNS)} of their types.",
+            path=where,
         )
     if table["benchmark"].null_count() or set(table["benchmark"].unique()) - set(described):
-        raise RunError(f"{where}: has cases of a benchmark that the run does not name.")
+        raise RunError(
+            "E-RUN-DAMAGED",
+            f"{where}: has cases of a benchmark that the run does not name.",
+            path=where,
+        )
 
 
 def refuse_cases(cases: Cases, about: Mapping[str, Any], where: str) -> None:
@@ -146,13 +154,16 @@ def refuse_cases(cases: Cases, about: Mapping[str, Any], where: str) -> None:
         refuse_malformed(cases.frame, 0, where, allowed=EMPTY_CAPTION)
         refuse_duplicates(cases.ids, where)
     except CaseError as error:
-        raise RunError(str(error)) from None
+        raise RunError("E-RUN-DAMAGED", str(error), cause=error.code, **error.data) from None
     pairs = int(cases.pair_offsets[-1])
     found = {"scored": len(cases), "cases": len(cases) + len(about["left_out"]), "pairs": pairs}
     for name, count in found.items():
         if about[name] != count:
             raise RunError(
-                f"{where}: the run says {name!r} is {about[name]:,}, its tables have {count:,}."
+                "E-RUN-DAMAGED",
+                f"{where}: the run says {name!r} is {about[name]:,}, its tables have {count:,}.",
+                source=where,
+                field=name,
             )
 
 
@@ -250,7 +261,11 @@ def refuse_other(folder: Path, asked: Question, *, overwrite: bool = False) -> N
     else:
         other = folder.exists()
     if other:
-        raise RunError(f"{folder} exists and is no run folder; choose another --out.")
+        raise RunError(
+            "E-OUTPUT-EXISTS",
+            f"{folder} exists and is no run folder; choose another --out.",
+            path=folder,
+        )
     if overwrite or not (folder / _MANIFEST).is_file():
         return
     try:
@@ -263,8 +278,10 @@ def refuse_other(folder: Path, asked: Question, *, overwrite: bool = False) -> N
     there = question(manifest["model"], protocols, manifest.get("options", {}))
     if there != asked:
         raise RunError(
+            "E-OUTPUT-EXISTS",
             f"{folder} holds a run of {shortened(there)}, and this one would be of "
-            f"{shortened(asked)}; choose another --out, or say --overwrite."
+            f"{shortened(asked)}; choose another --out, or say --overwrite.",
+            path=folder,
         )
 
 
@@ -308,7 +325,7 @@ def find_runs(path: Path) -> list[Path]:
     found = sorted(file.parent for file in path.glob(f"**/{_MANIFEST}") if file.is_file())
     found = [folder for folder in found if not folder.name.startswith(".")]
     if not found:
-        raise RunError(f"{path}: no run folder there (no {_MANIFEST}).")
+        raise RunError("E-RUN-MISSING", f"{path}: no run folder there (no {_MANIFEST}).", path=path)
     return sorted(found, key=_created)
 
 
@@ -325,7 +342,12 @@ def load_run(path: str | Path) -> Run:
     folders = find_runs(Path(path))
     if len(folders) > 1:
         names = ", ".join(str(folder) for folder in folders[:4])
-        raise RunError(f"{path} holds {len(folders)} runs; name one of them: {names} ...")
+        raise RunError(
+            "E-RUN-AMBIGUOUS",
+            f"{path} holds {len(folders)} runs; name one of them: {names} ...",
+            path=path,
+            runs=folders,
+        )
     [folder] = folders
     manifest = _read_manifest(folder)
     described = manifest["benchmarks"]
@@ -347,13 +369,20 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
     try:
         manifest = parse_json(path.read_bytes(), "it", RunError)
     except RunError as error:
-        raise RunError(f"{path} is damaged ({error}); run the evaluation again.") from None
+        raise RunError(
+            "E-RUN-DAMAGED", f"{path} is damaged ({error}); run the evaluation again.", path=path
+        ) from None
     except OSError as error:
-        raise RunError(f"{path}: cannot be read: {reason(error)}.") from None
+        raise RunError(
+            "E-FILE-UNREADABLE", f"{path}: cannot be read: {reason(error)}.", path=path
+        ) from None
     version = manifest.get("format", FORMAT) if isinstance(manifest, dict) else FORMAT
     if version != FORMAT:
         raise OtherFormatError(
-            f"{folder} has run format {shown(version)}, this version reads {FORMAT}."
+            "E-RUN-FORMAT",
+            f"{folder} has run format {shown(version)}, this version reads {FORMAT}.",
+            path=folder,
+            format=version,
         )
     refuse_manifest(manifest, path)
     return dict(manifest)
@@ -363,10 +392,16 @@ def _checked(folder: Path, name: str, manifest: dict[str, Any]) -> Path:
     """The path of a run's file, if it is the file that the manifest describes."""
     path = folder / name
     if not path.is_file():
-        raise RunError(f"{folder} is damaged: {name} is missing; run the evaluation again.")
+        raise RunError(
+            "E-RUN-DAMAGED",
+            f"{folder} is damaged: {name} is missing; run the evaluation again.",
+            path=path,
+        )
     if file_digest(path) != manifest["files"].get(name):
         raise RunError(
-            f"{path} is not the file that {_MANIFEST} describes; run the evaluation again."
+            "E-RUN-DAMAGED",
+            f"{path} is not the file that {_MANIFEST} describes; run the evaluation again.",
+            path=path,
         )
     return path
 

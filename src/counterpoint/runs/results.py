@@ -68,15 +68,21 @@ def fitting(part: Part, protocol: Protocol | None) -> Protocol:
         return part.protocol
     if protocol.caption_format != part.protocol.caption_format:
         raise RunError(
+            "E-PROTOCOL-MISFIT",
             f"{part.benchmark} was scored with {part.protocol.caption_format!r} captions and the "
             f"protocol {protocol.name!r} wants {protocol.caption_format!r}; "
-            f"evaluate again with --protocol {protocol.name}."
+            f"evaluate again with --protocol {protocol.name}.",
+            benchmark=part.benchmark,
+            protocol=protocol.name,
         )
     if not part.protocol.skip <= protocol.skip:
         raise RunError(
+            "E-PROTOCOL-MISFIT",
             f"{part.benchmark} was scored under the protocol {part.protocol.name!r}, which does "
             f"not score every case that {protocol.name!r} counts; "
-            f"evaluate again with --protocol {protocol.name}."
+            f"evaluate again with --protocol {protocol.name}.",
+            benchmark=part.benchmark,
+            protocol=protocol.name,
         )
     return protocol
 

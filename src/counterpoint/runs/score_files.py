@@ -106,9 +106,13 @@ def read_scores(path: Path, parts: Iterable[tuple[str, Cases]]) -> dict[str, np.
             rows = _Rows(file.iter_batches(_READ, columns=list(_COLUMNS)))
             found = {name: _read_part(name, cases, rows, path) for name, cases in parts}
             if rows.take(1) is not None:
-                raise RunError(f"{path}: has more rows than its cases have pairs.")
+                raise RunError(
+                    "E-RUN-DAMAGED", f"{path}: has more rows than its cases have pairs.", path=path
+                )
     except (pa.ArrowException, ValueError, OSError) as error:  # ValueError: texts not in UTF-8
-        raise RunError(f"{path}: cannot be read: {shortened(error).rstrip('. ')}.") from None
+        raise RunError(
+            "E-RUN-DAMAGED", f"{path}: cannot be read: {shortened(error).rstrip('. ')}.", path=path
+        ) from None
     return found
 
 
@@ -123,7 +127,11 @@ def _refuse_columns(schema: Any, path: Path) -> None:
         schema.names.count(name) == 1 and fits(schema.field(name).type)
         for name, fits in zip(_COLUMNS, kinds, strict=True)
     ):
-        raise RunError(f"{path}: should have the columns {', '.join(_COLUMNS)} of their types.")
+        raise RunError(
+            "E-RUN-DAMAGED",
+            f"{path}: should have the columns {', '.join(_COLUMNS)} of their types.",
+            path=path,
+        )
 
 
 class _Rows:
@@ -149,11 +157,21 @@ def _read_part(name: str, cases: Cases, rows: _Rows, path: Path) -> np.ndarray:
         batch = rows.take(total - start)
         stop = start + (batch.num_rows if batch is not None else 0)
         if batch is None or not _is_of(batch, name, ids, _pairs(layout, start, stop)):
-            raise RunError(f"{path}: its rows are not the pairs of the cases of {shortened(name)}.")
+            raise RunError(
+                "E-RUN-DAMAGED",
+                f"{path}: its rows are not the pairs of the cases of {shortened(name)}.",
+                path=path,
+                benchmark=name,
+            )
         scores[start:stop] = batch["score"].to_numpy()
         start = stop
     if not np.isfinite(scores).all():
-        raise RunError(f"{path}: {shortened(name)} has a score that is not finite.")
+        raise RunError(
+            "E-RUN-DAMAGED",
+            f"{path}: {shortened(name)} has a score that is not finite.",
+            path=path,
+            benchmark=name,
+        )
     return scores
 
 

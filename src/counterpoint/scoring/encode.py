@@ -39,8 +39,9 @@ class BatchSize:
         """`tried` items were too many."""
         if tried == 1:
             raise ModelError(
+                "E-OUT-OF-MEMORY",
                 f"the model does not fit into memory with a single item ({why}); "
-                "use a lower --precision or another --device."
+                "use a lower --precision or another --device.",
             )
         self.size = min(self.size, tried // 2)
         self._store.put({self._key: self.size.to_bytes(8, "little")})
@@ -194,18 +195,29 @@ def _commit(
         items = {k: item for n, (k, item) in enumerate(items.items()) if n not in error.reasons}
         values = np.asarray(error.values, dtype=np.float32)
     if values.ndim and len(values) != len(items):
-        raise ModelError(f"the model returned {len(values)} results for {len(items)} inputs.")
+        raise ModelError(
+            "E-MODEL-OUTPUT",
+            f"the model returned {len(values)} results for {len(items)} inputs.",
+            results=len(values),
+            inputs=len(items),
+        )
     if values.ndim != dimensions:
         wanted = "one number" if dimensions == _NUMBERS else "one vector"
         raise ModelError(
+            "E-MODEL-OUTPUT",
             f"the model returned an array of shape {values.shape} for {len(items)} inputs; "
-            f"it should be {wanted} for each."
+            f"it should be {wanted} for each.",
+            shape=values.shape,
+            inputs=len(items),
         )
     if not np.isfinite(values).all():
         bad = int((~np.isfinite(values.reshape(len(values), -1)).all(axis=1)).sum())
         raise ModelError(
+            "E-MODEL-OUTPUT",
             f"the model returned NaN or infinity for {bad} of {len(values)} inputs; "
-            "try a higher precision, or check its weights."
+            "try a higher precision, or check its weights.",
+            nonfinite=bad,
+            inputs=len(values),
         )
     store.put({key: value.tobytes() for key, value in zip(items, values, strict=True)})
 

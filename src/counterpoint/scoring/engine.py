@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
 import numpy as np
 
 from counterpoint._util.errors import ModelError, StoreError
 from counterpoint._util.store import Store
-from counterpoint.cases import TEXT, Cases
+from counterpoint.cases import Cases
 from counterpoint.metrics import Overlong
 from counterpoint.scoring.encode import caption_keys, encode_captions, encode_images, fill
 from counterpoint.scoring.items import fill_items
@@ -67,7 +67,11 @@ def score(
 def _table(model: TableScorer, cases: Cases) -> np.ndarray:
     scores = np.asarray(model.score_cases(cases), dtype=np.float32)
     if scores.shape != (cases.pair_offsets[-1],) or not np.isfinite(scores).all():
-        raise ModelError(f"{type(model).__name__} did not return one finite score per pair.")
+        raise ModelError(
+            "E-MODEL-OUTPUT",
+            f"{type(model).__name__} did not return one finite score per pair.",
+            model=type(model).__name__,
+        )
     return scores
 
 
@@ -104,14 +108,14 @@ def encode_plan(
     foretell(plan, scored, work.progress)
 
     numbers = [int(i) for i in used_images(plan, scored)]
-    pictures = [i for i in numbers if not _is_text(plan, i)]
+    as_images = _texts(plan, numbers)
+    pictures = [i for i in numbers if i not in as_images]
     encoded = encode_images(
         model, [plan.pictures[i] for i in pictures], work.store, work.batch, work.progress
     )
     leave_out_images(plan, {pictures[i]: why for i, why in encoded.failures.items()}, scored)
     images = dict(zip(pictures, encoded.keys, strict=True))
 
-    as_images = {i: _text_of(plan, i) for i in numbers if _is_text(plan, i)}
     prompts = plan.prompts_of(used_captions(plan, scored))[0]
     texts = [plan.texts[i] for i in np.unique(prompts)]
     texts += sorted(set(as_images.values()) - set(texts))
@@ -125,18 +129,16 @@ def encode_plan(
 def _token_counts(model: DualEncoder, plan: Plan) -> TokenCounts:
     lengths = np.asarray(model.count_tokens(plan.texts))
     images = np.zeros(len(plan.pictures), dtype=np.int64)
-    texts = [i for i in range(len(plan.pictures)) if _is_text(plan, i)]
+    texts = _texts(plan, range(len(plan.pictures)))
     if texts:
-        images[texts] = model.count_tokens([_text_of(plan, i) for i in texts])
+        images[list(texts)] = model.count_tokens(list(texts.values()))
     return TokenCounts(np.maximum.reduceat(lengths[plan.prompts], plan.starts[:-1]), images)
 
 
-def _is_text(plan: Plan, image: int) -> bool:
-    return plan.pictures[image].ref.path.startswith(TEXT)
-
-
-def _text_of(plan: Plan, image: int) -> str:
-    return plan.pictures[image].ref.path.removeprefix(TEXT)
+def _texts(plan: Plan, images: Iterable[int]) -> dict[int, str]:
+    """Of some images, those in whose place a text stands."""
+    found = ((image, plan.pictures[image].ref.text) for image in images)
+    return {image: text for image, text in found if text is not None}
 
 
 def _caption_vectors(
@@ -214,9 +216,12 @@ def stored(keys: list[bytes], store: Store) -> np.ndarray:
     absent = sum(value is None for value in values)
     if absent:
         raise StoreError(
+            "E-STORE-DAMAGED",
             f"{absent:,} results that were in the store in {store.folder} cannot be read again: it "
             "was damaged or deleted during the run; delete the folder to start a new one, or set "
-            "COUNTERPOINT_CACHE to another place."
+            "COUNTERPOINT_CACHE to another place.",
+            path=store.folder,
+            results=absent,
         )
     return np.stack(
         [np.frombuffer(value, dtype=np.float32) for value in values if value is not None]
@@ -227,8 +232,10 @@ def _dot(left: np.ndarray, right: np.ndarray, i: np.ndarray, j: np.ndarray) -> n
     """Dot products of rows i of `left` with rows j of `right`, in float32."""
     if left.shape[1] != right.shape[1]:
         raise ModelError(
+            "E-MODEL-OUTPUT",
             f"the model's image vectors have {left.shape[1]} numbers and its caption vectors "
-            f"{right.shape[1]}; they cannot be compared."
+            f"{right.shape[1]}; they cannot be compared.",
+            sizes=(left.shape[1], right.shape[1]),
         )
     if len(i) > _DENSE and len(left) * len(right) <= 2 * len(i):  # retrieval: nearly all pairs
         products: np.ndarray = (left @ right.T)[i, j]

@@ -94,8 +94,10 @@ class _Asking:
             self.refused |= {items[place]: why for place, why in error.reasons.items()}
             if self._hopeless():
                 raise ModelError(
+                    "E-MODEL-REFUSES",
                     f"the model refuses all of the first {len(self.refused):,} questions, so no "
-                    f"more are asked: {error}"
+                    f"more are asked: {error}",
+                    questions=len(self.refused),
                 ) from None
             raise
         self.answered += len(items)

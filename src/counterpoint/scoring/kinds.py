@@ -52,7 +52,7 @@ class RefusedInputsError(ModelError):
     """
 
     def __init__(self, values: np.ndarray, reasons: Mapping[int, str]) -> None:
-        super().__init__(next(iter(reasons.values())))
+        super().__init__("E-INPUTS-REFUSED", next(iter(reasons.values())))
         self.values, self.reasons = values, reasons
 
 
@@ -107,21 +107,36 @@ Model = DualEncoder | PairScorer | BlindScorer | TableScorer | BenchmarkScorer
 def check_kind(model: object) -> None:
     """Raise a ModelError that says what an object lacks, unless it is one of the kinds."""
     if isinstance(model, type):
-        raise ModelError(f"{model.__name__} is a class; give an object of it: {model.__name__}().")
+        raise ModelError(
+            "E-MODEL-INVALID",
+            f"{model.__name__} is a class; give an object of it: {model.__name__}().",
+            model=model.__name__,
+        )
     if isinstance(model, Model):
         if not isinstance(model.fingerprint, str):
-            raise ModelError(f"the fingerprint of {type(model).__name__} must be a text.")
+            raise ModelError(
+                "E-MODEL-INVALID",
+                f"the fingerprint of {type(model).__name__} must be a text.",
+                model=type(model).__name__,
+            )
         return
     name, kinds = type(model).__name__, get_args(Model)
     absent = {kind: [m for m in _members(kind) if not hasattr(model, m)] for kind in kinds}
     begun = [kind for kind in kinds if {*_members(kind)} - {*absent[kind], "fingerprint"}]
     if not begun:
         methods = ", ".join(_members(kind)[-1] for kind in kinds)
-        raise ModelError(f"{name} is not a model: it has none of the methods {methods}.")
+        raise ModelError(
+            "E-MODEL-INVALID",
+            f"{name} is not a model: it has none of the methods {methods}.",
+            model=name,
+        )
     nearest = min(begun, key=lambda kind: len(absent[kind]))
     raise ModelError(
+        "E-MODEL-INVALID",
         f"{name} is not a {nearest.__name__}: it has no {' and no '.join(absent[nearest])}; "
-        "docs/adding-a-model.md lists the members of each kind."
+        "docs/adding-a-model.md lists the members of each kind.",
+        model=name,
+        missing=absent[nearest],
     )
 
 

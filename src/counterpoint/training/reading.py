@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from counterpoint._util.errors import DataError, MissingExtraError, NotFoundError, reason
 from counterpoint._util.registry import did_you_mean
@@ -94,25 +94,28 @@ def merged(name: str, changes: Sequence[str] = (), *, world: bool = False) -> di
     values = _parse(recipe_text(name), name)
     if world:
         values = _over(values, _parse(recipe_text(str(FOLDER / f"{_WORLD}.yaml")), _WORLD))
-    knobs, faults = _knobs(values), []
+    knobs, mistakes = _knobs(values), []
     for change in changes:
         key, equals, text = change.partition("=")
         if not equals or not key:
             raise DataError(
                 "E-RECIPE-CHANGE",
                 f"{shown(change)} is not a change: write key=value, as in lr=1e-5.",
-                change=change,
+                keys=[key],
             )
+        path = str(knobs.get(key, key))
         try:
-            _set(values, str(knobs.get(key, key)).split("."), _value(text), shortened(change))
+            _set(values, path.split("."), _value(text), shortened(change))
         except DataError as error:
-            faults.append(str(error))
-    if faults:
+            mistakes.append((path, str(error)))
+    if mistakes:
+        keys, told = [key for key, _ in mistakes], [sentence for _, sentence in mistakes]
         try:
             check(name, values)  # all mistakes at once
         except DataError as error:
-            faults.append(str(error))
-        raise DataError("E-RECIPE-INVALID", " ".join(faults), recipe=name, mistakes=len(faults))
+            keys += cast("list[str]", error.data["keys"])
+            told.append(str(error))
+        raise DataError("E-RECIPE-INVALID", " ".join(told), recipe=name, keys=keys)
     return values
 
 
@@ -124,15 +127,18 @@ def check(name: str, values: Mapping[str, Any]) -> Recipe:
     try:
         return Recipe.model_validate(values)
     except ValidationError as error:
-        problems = [_told(problem, values) for problem in error.errors(include_url=False)]
-    count = "1 mistake" if len(problems) == 1 else f"{len(problems)} mistakes"
-    more = len(problems) - _LISTED
-    told = "; ".join(problems[:_LISTED]) + (f"; and {more:,} more" if more > 0 else "")
+        found = error.errors(include_url=False)
+    keys = [shortened(".".join(_named(mistake["loc"], values))) for mistake in found]
+    count = "1 mistake" if len(found) == 1 else f"{len(found)} mistakes"
+    more = len(found) - _LISTED
+    told = "; ".join(
+        _told(key, mistake, values)
+        for key, mistake in zip(keys[:_LISTED], found[:_LISTED], strict=True)
+    )
+    told += f"; and {more:,} more" if more > 0 else ""
+    end = "" if told.endswith("?") else "."
     raise DataError(
-        "E-RECIPE-INVALID",
-        f"recipe {name}: {count}: {told}" + ("" if told.endswith("?") else "."),
-        recipe=name,
-        mistakes=len(problems),
+        "E-RECIPE-INVALID", f"recipe {name}: {count}: {told}{end}", recipe=name, keys=keys
     )
 
 
@@ -260,8 +266,7 @@ def _item(place: Any, part: str, change: str) -> Any:
 # --- mistakes ----------------------------------------------------------------------------------
 
 
-def _told(problem: ErrorDetails, values: Mapping[str, Any]) -> str:
-    where = shortened(".".join(_named(problem["loc"], values)))
+def _told(where: str, problem: ErrorDetails, values: Mapping[str, Any]) -> str:
     if problem["type"] == "extra_forbidden":
         *above, name = problem["loc"]
         known = _keys_at([str(part) for part in above])

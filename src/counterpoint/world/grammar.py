@@ -114,7 +114,11 @@ def read(text: str) -> Statement:
     """Parse a caption; synonyms become the words they stand for."""
     match = _SENTENCE.fullmatch(text)
     if match is None:
-        raise GrammarError(f"{text!r} is not a caption of the world: no 'and' and no relation.")
+        raise GrammarError(
+            "E-CAPTION-NOT-WORLD",
+            f"{text!r} is not a caption of the world: no 'and' and no relation.",
+            caption=text,
+        )
     joint = match["joint"]
     article = "the" if joint == "and" else "a"
     first, second = (_read_phrase(match[part], article, text) for part in ("first", "second"))
@@ -125,16 +129,31 @@ def _read_phrase(text: str, article: str, caption: str) -> Phrase:
     found_article, *words = text.split(" ")
     noun = CANONICAL.get(words[-1]) if words else None
     if noun not in SHAPES:
-        raise GrammarError(f"{caption!r} is not a caption of the world: {text!r} names no shape.")
+        raise GrammarError(
+            "E-CAPTION-NOT-WORLD",
+            f"{caption!r} is not a caption of the world: {text!r} names no shape.",
+            caption=caption,
+            phrase=text,
+        )
     if article == "a" and words[0].startswith(_VOWELS):
         article = "an"
     if found_article != article:
-        raise GrammarError(f"{caption!r} is not a caption of the world: expected {article!r}.")
+        raise GrammarError(
+            "E-CAPTION-NOT-WORLD",
+            f"{caption!r} is not a caption of the world: expected {article!r}.",
+            caption=caption,
+            expected=article,
+        )
     values: dict[str, str] = {}
     for word in words[:-1]:
         kind = _KIND.get(CANONICAL.get(word, ""))
         if kind is None or kind in values:
-            raise GrammarError(f"{caption!r} is not a caption of the world: {word!r} is misplaced.")
+            raise GrammarError(
+                "E-CAPTION-NOT-WORLD",
+                f"{caption!r} is not a caption of the world: {word!r} is misplaced.",
+                caption=caption,
+                word=word,
+            )
         values[kind] = CANONICAL[word]
     return Phrase(noun, **values)
 

@@ -148,7 +148,11 @@ def read_scene(code: str) -> Scene:
             raise ValueError(f"it should have 1 to {_MOST} objects")
         return Scene(tuple(_read_thing(row) for row in rows), _read_share(ground))
     except ValueError as error:
-        raise SceneCodeError(f"{shown(code)} is not the code of a world scene: {error}.") from None
+        raise SceneCodeError(
+            "E-SCENE-INVALID",
+            f"{shown(code)} is not the code of a world scene: {error}.",
+            scene=code,
+        ) from None
 
 
 def _read_thing(row: str) -> Thing:

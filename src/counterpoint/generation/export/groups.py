@@ -12,6 +12,7 @@ import os
 from collections import Counter, OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -21,8 +22,9 @@ import polars as pl
 from counterpoint._util.errors import DataError
 from counterpoint._util.progress import Progress, Quiet
 from counterpoint._util.untrusted import shown
-from counterpoint.cases import TEXT, ImageRef
+from counterpoint.cases import ImageRef
 from counterpoint.generation.pairs import count_pairs, read_about, read_pairs
+from counterpoint.images import scheme_of
 
 # --- Where an exported file says its images are -------------------------------------------------
 #
@@ -32,11 +34,6 @@ from counterpoint.generation.pairs import count_pairs, read_about, read_pairs
 # but
 # only on this machine. With `root`, paths are written relative to it, for a file that will lie
 # there.
-
-
-WORLD: Final = "world:"
-PARQUET: Final = "parquet:"
-SHUFFLE: Final = "shuffle-"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,20 +56,12 @@ class ImagePaths:
         return cls(_full(found), own, _full(out), below)
 
     def image(self, path: str) -> str:
-        return self._moved(path, self.images)
+        return scheme_of(path).with_path(path, partial(self._moved, self.images))
 
     def text_image(self, path: str) -> str:
-        return self._moved(path, self.text_images)
+        return scheme_of(path).with_path(path, partial(self._moved, self.text_images))
 
-    def _moved(self, path: str, folder: str) -> str:
-        if path.startswith((WORLD, TEXT)):
-            return path
-        if path.startswith(PARQUET):
-            file, mark, cell = path.removeprefix(PARQUET).rpartition("#")
-            return f"{PARQUET}{self._moved(file, folder)}{mark}{cell}"
-        if path.startswith(SHUFFLE):
-            how, seed, inner = [*path.split(":", 2), "", ""][:3]
-            return f"{how}:{seed}:{self._moved(inner, folder)}"
+    def _moved(self, folder: str, path: str) -> str:
         if ".." in path.split("/"):
             return path  # nobody opens it: a path may not lead out of its folder
         full = os.path.normpath(f"{folder}/{path}" if path[:1] != "/" else path)

@@ -26,7 +26,7 @@ from counterpoint._util.errors import DataError, ImageError, reason
 from counterpoint._util.progress import Advance, Progress
 from counterpoint._util.untrusted import shown
 from counterpoint._util.writing import whole_folder
-from counterpoint.cases import TEXT, ImageRef
+from counterpoint.cases import ImageRef
 from counterpoint.generation.export.card import (
     COLUMNS,
     IMAGES,
@@ -36,7 +36,7 @@ from counterpoint.generation.export.card import (
     card,
     croissant,
 )
-from counterpoint.generation.export.groups import PARQUET, QUIET, SHUFFLE, WORLD, Counts, ImagePaths
+from counterpoint.generation.export.groups import QUIET, Counts, ImagePaths
 from counterpoint.generation.pairs import SCHEMA, count_pairs, read_about, read_pairs
 
 # --- Images as bytes, to put into a table -------------------------------------------------------
@@ -48,11 +48,11 @@ def image_bytes(path: str, root: Path) -> tuple[bytes, str]:
     The image is opened, so that what cannot be read is found here and not by whoever loads the
     data set: raises ImageError.
     """
-    from counterpoint.images import Picture
+    from counterpoint.images import PLAIN, Picture
 
     picture = Picture(ImageRef(path), root)
     image = picture.open()
-    if not path.startswith((WORLD, PARQUET, SHUFFLE, TEXT)):
+    if picture.scheme is PLAIN:
         file = picture.path()
         try:
             return file.read_bytes(), file.name

@@ -12,7 +12,7 @@ import numpy as np
 from counterpoint._util.progress import Progress
 from counterpoint.generation.images.backends import WORLD, Drawn, Made, Settings, Want, seed_of
 from counterpoint.generation.registry import Refusal
-from counterpoint.images import WORLD as REFERENCE
+from counterpoint.images import scene_of, world_reference
 from counterpoint.world import (
     ATTRIBUTES,
     CONVERSE,
@@ -23,13 +23,11 @@ from counterpoint.world import (
     GrammarError,
     Phrase,
     Scene,
-    SceneCodeError,
     Statement,
     Thing,
     free_places,
     holds,
     read,
-    read_scene,
     related,
     sample_scene,
 )
@@ -197,13 +195,14 @@ class WorldBackend:
             return [NOT_A_CAPTION] * number
         if entails(text, caption):
             return [ENTAILED] * number
-        start = _scene(want.image)
+        start = None if want.image is None else scene_of(want.image)
         made: dict[str, Drawn] = {}
         for candidate in range(number):
             seed = seed_of(self.settings.seed, want.text, candidate)
             stream = scenes(text, caption, start, np.random.default_rng(seed))
-            code = next(code for scene in stream if (code := scene.code()) not in made)
-            made[code] = Made(f"{REFERENCE}{code}", seed)
+            drawn = (world_reference(scene) for scene in stream)
+            reference = next(one for one in drawn if one not in made)
+            made[reference] = Made(reference, seed)
         self.drawn += number
         return list(made.values())
 
@@ -214,14 +213,4 @@ def _read(text: str) -> Statement | None:
     try:
         return read(said[:1].lower() + said[1:])
     except GrammarError:
-        return None
-
-
-def _scene(image: str | None) -> Scene | None:
-    """The scene of a reference; nothing to start from if it is of another kind."""
-    if image is None or not image.startswith(REFERENCE):
-        return None
-    try:
-        return read_scene(image.removeprefix(REFERENCE))
-    except SceneCodeError:
         return None

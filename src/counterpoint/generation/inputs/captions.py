@@ -19,7 +19,7 @@ from typing import Any, Final
 from counterpoint._util.errors import DataError, NotFoundError, reason
 from counterpoint._util.registry import did_you_mean
 from counterpoint._util.untrusted import shown
-from counterpoint.cases import PROMPTS, SCHEMA as CASE_SCHEMA, TEXT, Cases, ImageRef
+from counterpoint.cases import PROMPTS, SCHEMA as CASE_SCHEMA, Cases, ImageRef
 from counterpoint.generation.inputs.files import READERS, check_columns
 from counterpoint.generation.inputs.source import CaptionOptions, Source, UniqueIds, sources_of
 
@@ -161,10 +161,9 @@ def _originals(cases: Cases) -> Iterator[Source]:
 
 
 def _reference(image: dict[str, Any]) -> ImageRef | None:
-    if image["path"].startswith(TEXT):
-        return None  # a text stands in the image's place
     box = image["box"]
-    return ImageRef(image["path"], None if box is None else (box[0], box[1], box[2], box[3]))
+    found = ImageRef(image["path"], None if box is None else (box[0], box[1], box[2], box[3]))
+    return found if found.text is None else None
 
 
 def _of_world(name: str) -> Captions:
@@ -184,13 +183,14 @@ def _of_world(name: str) -> Captions:
 def _scenes(size: int, seed: int) -> Iterator[Source]:
     import numpy as np
 
+    from counterpoint.images import world_reference
     from counterpoint.world import CaptionStyle, sample_caption, sample_scene
 
     style = CaptionStyle(grammar=1.0, synonym=0.0)
     rng = np.random.default_rng((seed, _WORLD_STREAM))
     for number in range(size):
         scene = sample_scene(rng)
-        image = ImageRef(f"{WORLD}:{scene.code()}")
+        image = ImageRef(world_reference(scene))
         yield Source(str(number), image, sample_caption(scene, style, rng))
 
 

@@ -29,6 +29,7 @@ from counterpoint.generation.inputs.source import (
     Row,
     name_of,
 )
+from counterpoint.images import cell_reference
 
 # --- Captions in one JSON document, read as a stream: in any of four forms ----------------------
 #
@@ -218,7 +219,7 @@ def _parquet(path: Path, options: CaptionOptions) -> Iterator[Row]:
             wanted = [name for name in names if name not in images]
             for batch in file.iter_batches(_BATCH, columns=wanted):
                 for row in batch.to_pylist():
-                    cells = {name: f"parquet:{path.name}#{name}/{number}" for name in images}
+                    cells = {name: cell_reference(path.name, name, number) for name in images}
                     yield Row(f"{path}: row {number}", {**row, **cells})
                     number += 1
     except (pa.ArrowException, UnicodeDecodeError, OSError) as error:

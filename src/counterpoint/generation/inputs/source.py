@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 from counterpoint._util.errors import DataError
 from counterpoint._util.untrusted import shown
 from counterpoint.cases import ImageRef
+from counterpoint.images import PLAIN, scheme_of
 
 CAPTION_NAMES: Final = ("caption", "captions", "text", "title", "sentence", "raw")
 IMAGE_NAMES: Final = ("image", "filepath", "filename", "image_path", "file_name")
@@ -136,7 +137,7 @@ def _box(value: Any, where: str) -> tuple[int, int, int, int] | None:
 
 def with_prefix(path: str, prefix: str) -> str:
     """The path below the folder; what is no path (`world:...`) stays as it is."""
-    if not prefix or path.startswith(("world:", "parquet:", "shuffle-", "text:")):
+    if not prefix or scheme_of(path) is not PLAIN:
         return path
     return str(PurePosixPath(prefix) / path)
 

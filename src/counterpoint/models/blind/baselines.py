@@ -12,7 +12,7 @@ from scipy.sparse import csr_matrix
 
 from counterpoint._util.errors import NotFoundError
 from counterpoint._util.registry import did_you_mean
-from counterpoint.cases import TEXT, Cases
+from counterpoint.cases import Cases, ImageRef
 from counterpoint.models.registry import LoadOptions
 from counterpoint.scoring import BlindScorer
 
@@ -160,7 +160,7 @@ class RandomScorer:
         images = cases.frame["images"].explode().to_list()
         left = self._numbers(_name(image) for image in images)
         right = self._numbers(cases.frame["captions"].explode().to_list())
-        texts = np.array([image["path"].startswith(TEXT) for image in images])
+        texts = np.array([ImageRef(image["path"]).text is not None for image in images])
         layout = cases.layout()
         scores = np.empty(cases.pair_offsets[-1], dtype=np.float32)
         for lines in layout.pieces(np.arange(len(left)), _PAIRS_AT_ONCE, _PAIRS_AT_ONCE):
@@ -181,9 +181,8 @@ class RandomScorer:
 
 
 def _name(image: dict[str, Any]) -> str:
-    if image["path"].startswith(TEXT):
-        return str(image["path"].removeprefix(TEXT))
-    return f"{image['path']} {image['box']}"
+    text = ImageRef(image["path"]).text
+    return f"{image['path']} {image['box']}" if text is None else text
 
 
 def _mix(values: np.ndarray) -> np.ndarray:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from counterpoint._util.errors import CaseError
-from counterpoint.cases import TEXT, Case, ImageRef
+from counterpoint.cases import Case, ImageRef
 from counterpoint.images import Picture
 from counterpoint.studio.annotate.kinds import BEST, RANK, TO_TEXT, WHICH, Ask
 
@@ -107,7 +107,7 @@ def questions_of(subject: Subject, ask: Ask) -> Iterator[Placed]:
     case = subject.case
     if "\0" in case.id:
         raise CaseError("E-CASE-ID", "the id holds a NUL character, which no database keeps")
-    if any(image.path.startswith(TEXT) for image in case.images):
+    if any(image.text is not None for image in case.images):
         raise CaseError("E-CASE-LAYOUT", "a text stands in the image's place")
     shown = tuple(subject.shown(number) for number in range(len(case.images)))
     for image in shown:

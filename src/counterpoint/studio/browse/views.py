@@ -7,8 +7,8 @@ from typing import Final
 
 import numpy as np
 
-from counterpoint.cases import PROMPTS, TEXT, Case, Cases, is_gallery
-from counterpoint.images import WORLD
+from counterpoint.cases import PROMPTS, Case, Cases, ImageRef, is_gallery
+from counterpoint.images import scheme_of
 from counterpoint.studio.browse.index import Index, name_of
 from counterpoint.studio.browse.library import Listed
 from counterpoint.studio.web import url
@@ -117,18 +117,18 @@ def head(cases: Cases, row: int) -> Case:
 
 
 def image_views(run: Listed, index: Index, row: int, case: Case) -> list[ImageView]:
-    return [image_view(run, index, row, i, image.path) for i, image in enumerate(case.images)]
+    return [image_view(run, index, row, i, image) for i, image in enumerate(case.images)]
 
 
-def image_view(run: Listed, index: Index, row: int, number: int, path: str) -> ImageView:
+def image_view(run: Listed, index: Index, row: int, number: int, image: ImageRef) -> ImageView:
     """An image by its number from 0. Its address names the case, never the path."""
     place = f"/browse/picture/{run.key}/{row}/{number}"
     return ImageView(
         number + 1,
         url(place, benchmark=index.part.benchmark),
-        path.removeprefix(TEXT) if path.startswith(TEXT) else None,
+        image.text,
         f"Image {number + 1} of case {index.part.cases.ids[row]}",
-        path.startswith(WORLD),
+        scheme_of(image.path).drawn,
     )
 
 
@@ -235,7 +235,7 @@ def gallery_query(run: Listed, index: Index, row: int, number: int) -> Query:
     return Query(
         number,
         images,
-        image_view(run, index, row, number, values["images"][0][number]["path"]),
+        image_view(run, index, row, number, ImageRef(values["images"][0][number]["path"])),
         [
             (
                 int(places[c]) + 1,

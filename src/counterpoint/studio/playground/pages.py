@@ -15,7 +15,7 @@ from starlette.responses import Response
 
 from counterpoint._util.errors import ImageError
 from counterpoint.cases import ImageRef
-from counterpoint.images import WORLD, Picture
+from counterpoint.images import Picture, scheme_of, world_reference
 from counterpoint.studio.browse.library import Library
 from counterpoint.studio.browse.pages import held_picture
 from counterpoint.studio.browse.views import spoken
@@ -56,7 +56,7 @@ class Choice:
 
     @property
     def drawn(self) -> bool:
-        return self.picture.ref.path.startswith(WORLD)
+        return scheme_of(self.picture.ref.path).drawn
 
     @property
     def address(self) -> str:
@@ -75,7 +75,7 @@ def choose(query: Mapping[str, str], library: Library, uploads: Uploads) -> Choi
 
 def _scene(number: int) -> Choice:
     edit = _edit(number)
-    picture = Picture(ImageRef(f"{WORLD}{edit.scene.code()}"))
+    picture = Picture(ImageRef(world_reference(edit.scene)))
     return Choice(picture, {"scene": number}, f"Drawn scene {number}", (edit.original,), number)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import torch
@@ -10,17 +10,14 @@ from PIL import Image
 from torch import Tensor
 
 from counterpoint._util.errors import ImageError
-from counterpoint.cases import TEXT
-from counterpoint.images import MAX_RATIO, PARQUET, SHUFFLE, WORLD, Picture, decode as decode_image
+from counterpoint.images import MAX_RATIO, PLAIN, Picture, decode as decode_image
 from counterpoint.training.data.base import Preprocess
 from counterpoint.training.data.loading import seeded
-
-_OTHER: Final = (TEXT, WORLD, PARQUET, SHUFFLE)  # references that are no plain files
 
 
 def open_picture(picture: Picture, side: int) -> Image.Image:
     """A picture for a model that looks at `side` x `side` pixels. Raises ImageError."""
-    if picture.ref.box is not None or picture.ref.path.startswith(_OTHER):
+    if picture.ref.box is not None or picture.scheme is not PLAIN:
         return picture.open()
     try:
         data = picture.path().read_bytes()

@@ -1,0 +1,266 @@
+"""The registry of image schemes: what an image reference can be, and how each kind is used.
+
+    a/b.jpg                        a file, relative to the data root
+    world:CODE                     a scene of the synthetic world, drawn when it is opened
+    parquet:FILE#COLUMN/ROW        an image inside a table
+    shuffle-rows:SEED:REFERENCE    the pieces of another image in random order; also -columns and
+                                   -patches
+    text:CAPTION                   no image: a text in its place, which captions are compared with
+
+`scheme_of` finds the scheme of a reference. No other place looks at how a reference begins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NoReturn
+
+import numpy as np
+from PIL import Image
+
+from counterpoint._util.errors import ImageError
+from counterpoint._util.store import Store, digest
+from counterpoint.cases import TEXT
+from counterpoint.images.decoding import decode, file_content, named, read_file
+
+if TYPE_CHECKING:
+    from counterpoint.world import Scene
+
+PIECES: Final = {"rows": (4, 1), "columns": (1, 4), "patches": (3, 3)}  # down, across
+_DIGITS: Final = 40  # of a row or a seed
+_MOST_SHUFFLES: Final = 9  # of one image
+
+
+class Scheme:
+    """The images of one kind of reference. This class itself is for plain files.
+
+    `prefix` is how its references begin. `in_file` says that they name a file, `drawn` that the
+    image is drawn by this program.
+    """
+
+    prefix = ""
+    in_file, drawn = True, False
+
+    def content(self, reference: str, root: Path | None, store: Store) -> bytes:
+        """A digest of the image's content. Raises ImageError if there is no such image."""
+        path = path_below(root, reference)
+        return file_content(path, "", lambda: read_file(path), store)
+
+    def open(self, reference: str, root: Path | None) -> Image.Image:
+        """The image as RGB. Raises ImageError."""
+        path = path_below(root, reference)
+        return decode(read_file(path), path)
+
+    def file(self, reference: str, root: Path | None) -> Path | None:
+        """The file that holds the image, if it is in one."""
+        return path_below(root, reference)
+
+    def image_path(self, reference: str) -> str | None:
+        """The path of the image file that the reference names, None if it names none."""
+        return reference
+
+    def with_path(self, reference: str, change: Callable[[str], str]) -> str:
+        """The reference with the path of its file changed; itself if it names no file."""
+        return change(reference)
+
+
+class _World(Scheme):
+    prefix = "world:"
+    in_file, drawn = False, True
+
+    def content(self, reference: str, root: Path | None, store: Store) -> bytes:
+        from counterpoint.world import PIXELS, VERSION
+
+        return digest(f"{self.prefix}{VERSION}:{PIXELS}", reference)
+
+    def open(self, reference: str, root: Path | None) -> Image.Image:
+        from counterpoint.world import SceneCodeError, draw, read_scene
+
+        try:
+            scene = read_scene(reference.removeprefix(self.prefix))
+        except SceneCodeError as error:
+            what = f"image {self.prefix}: {error}"
+            raise ImageError("E-IMAGE-REFERENCE", what, path=reference) from None
+        return Image.fromarray(draw([scene])[0])
+
+    def file(self, reference: str, root: Path | None) -> None:
+        return None
+
+    def image_path(self, reference: str) -> None:
+        return None
+
+    def with_path(self, reference: str, change: Callable[[str], str]) -> str:
+        return reference
+
+
+class _Parquet(Scheme):
+    prefix = "parquet:"
+
+    def content(self, reference: str, root: Path | None, store: Store) -> bytes:
+        path, cell = self._cell(reference, root)
+        return file_content(path, repr(cell), lambda: _read_cell(path, *cell), store)
+
+    def open(self, reference: str, root: Path | None) -> Image.Image:
+        path, cell = self._cell(reference, root)
+        return decode(_read_cell(path, *cell), reference)
+
+    def file(self, reference: str, root: Path | None) -> Path | None:
+        return self._cell(reference, root)[0]
+
+    def image_path(self, reference: str) -> None:
+        return None  # the table comes with the annotations
+
+    def with_path(self, reference: str, change: Callable[[str], str]) -> str:
+        file, mark, cell = reference.removeprefix(self.prefix).rpartition("#")
+        return f"{self.prefix}{change(file)}{mark}{cell}"
+
+    def _cell(self, reference: str, root: Path | None) -> tuple[Path, tuple[str, int]]:
+        """`parquet:a.parquet#image/7` is the file's path and (image, 7)."""
+        file, _, cell = reference.removeprefix(self.prefix).rpartition("#")
+        column, _, row = cell.rpartition("/")
+        if not file or not column or not _is_number(row):
+            _refuse(reference, f"should be {self.prefix}FILE#COLUMN/ROW")
+        return path_below(root, file), (column, int(row))
+
+
+class _Shuffle(Scheme):
+    prefix = "shuffle-"
+
+    def content(self, reference: str, root: Path | None, store: Store) -> bytes:
+        how, seed, inner = self._read(reference)
+        return digest(how, str(seed), scheme_of(inner).content(inner, root, store))
+
+    def open(self, reference: str, root: Path | None) -> Image.Image:
+        how, seed, inner = self._read(reference)
+        return shuffled(scheme_of(inner).open(inner, root), how, seed)
+
+    def file(self, reference: str, root: Path | None) -> Path | None:
+        inner = self._read(reference)[2]
+        return scheme_of(inner).file(inner, root)
+
+    def image_path(self, reference: str) -> str | None:
+        inner = reference.partition(":")[2].partition(":")[2]
+        return scheme_of(inner).image_path(inner)
+
+    def with_path(self, reference: str, change: Callable[[str], str]) -> str:
+        how, seed, inner = [*reference.split(":", 2), "", ""][:3]
+        return f"{how}:{seed}:{scheme_of(inner).with_path(inner, change)}"
+
+    def _read(self, reference: str) -> tuple[str, int, str]:
+        """`shuffle-rows:1:a.jpg` is rows, 1, a.jpg."""
+        how, _, rest = reference.removeprefix(self.prefix).partition(":")
+        seed, _, inner = rest.partition(":")
+        if how not in PIECES or not _is_number(seed) or not inner:
+            _refuse(reference, f"should be {self.prefix}{'|'.join(PIECES)}:SEED:REFERENCE")
+        if reference.count(f":{self.prefix}") > _MOST_SHUFFLES:
+            _refuse(reference, "shuffled too many times")
+        return how, int(seed), inner
+
+
+class _Text(Scheme):
+    prefix = TEXT
+    in_file = False
+
+    def content(self, reference: str, root: Path | None, store: Store) -> NoReturn:
+        self.open(reference, root)
+
+    def open(self, reference: str, root: Path | None) -> NoReturn:
+        what = "a text stands in the image's place, and this model compares no texts."
+        raise ImageError("E-IMAGE-IS-TEXT", what, path=reference)
+
+    def file(self, reference: str, root: Path | None) -> None:
+        return None
+
+    def image_path(self, reference: str) -> None:
+        return None
+
+    def with_path(self, reference: str, change: Callable[[str], str]) -> str:
+        return reference
+
+
+PLAIN: Final = Scheme()
+_WORLD, _PARQUET, _SHUFFLE = _World(), _Parquet(), _Shuffle()
+SCHEMES: Final[tuple[Scheme, ...]] = (_WORLD, _PARQUET, _SHUFFLE, _Text())
+
+
+def scheme_of(reference: str) -> Scheme:
+    return next((scheme for scheme in SCHEMES if reference.startswith(scheme.prefix)), PLAIN)
+
+
+def world_reference(scene: Scene) -> str:
+    return f"{_WORLD.prefix}{scene.code()}"
+
+
+def scene_of(reference: str) -> Scene | None:
+    """The scene of a reference to the world; None for any other reference."""
+    from counterpoint.world import SceneCodeError, read_scene
+
+    if scheme_of(reference) is not _WORLD:
+        return None
+    try:
+        return read_scene(reference.removeprefix(_WORLD.prefix))
+    except SceneCodeError:
+        return None
+
+
+def cell_reference(file: str, column: str, row: int) -> str:
+    """An image inside a Parquet file."""
+    return f"{_PARQUET.prefix}{file}#{column}/{row}"
+
+
+def shuffle_reference(how: str, seed: int, reference: str) -> str:
+    """Another image with its pieces shuffled; `how` is one of PIECES."""
+    return f"{_SHUFFLE.prefix}{how}:{seed}:{reference}"
+
+
+def path_below(root: Path | None, reference: str) -> Path:
+    """The path of a plain file. Links may lead out of the root, `..` may not."""
+    path = Path(reference)
+    if path.is_absolute() or root is None:
+        return path
+    if ".." in path.parts:
+        what = f"{named(reference)}: the path leads out of {root}."
+        raise ImageError("E-PATH-OUTSIDE", what, name=reference, folder=root)
+    return root / path
+
+
+def shuffled(image: Image.Image, how: str, seed: int) -> Image.Image:
+    """ARO's image shuffles: the pieces of the image's middle square in random order.
+
+    The order depends on `seed` alone. The authors shuffle the square that the model's preprocessing
+    made. Here the square is cut out first and preprocessing follows: the same but for a pixel at
+    the seams, and it works for every model.
+    """
+    down, across = PIECES[how]
+    side = min(image.size)
+    left, top = (image.width - side) // 2, (image.height - side) // 2
+    square = np.asarray(image.crop((left, top, left + side, top + side)))
+    height, width = side // down, side // across
+    order = np.random.default_rng(seed).permutation(down * across)
+    result = np.zeros_like(square)  # what does not divide stays black, as in the authors' code
+    for place, source in enumerate(order.tolist()):
+        to_y, to_x = divmod(place, across)
+        from_y, from_x = divmod(source, across)
+        result[_span(to_y, height), _span(to_x, width)] = square[
+            _span(from_y, height), _span(from_x, width)
+        ]
+    return Image.fromarray(result)
+
+
+def _span(place: int, size: int) -> slice:
+    return slice(place * size, (place + 1) * size)
+
+
+def _is_number(text: str) -> bool:
+    return text.isdecimal() and len(text) <= _DIGITS
+
+
+def _refuse(reference: str, what: str) -> NoReturn:
+    raise ImageError("E-IMAGE-REFERENCE", f"{named(reference)}: {what}.", path=reference)
+
+
+def _read_cell(path: Path, column: str, row: int) -> bytes:
+    from counterpoint.images.tables import read_cell  # pyarrow is slow to import
+
+    return read_cell(path, column, row)

@@ -1,0 +1,36 @@
+"""Errors keep their sentence, code and data, also from another process."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from counterpoint._util.errors import CounterpointError, ImageError, MissingExtraError
+from counterpoint.data.answers import PassingError
+from counterpoint.data.download import FetchError
+from counterpoint.scoring.kinds import RefusedInputsError
+
+ERRORS = [
+    ImageError("E-IMAGE-MISSING", "image a.png: no such file.", path=Path("a.png")),
+    MissingExtraError("training", "train"),
+    PassingError("HTTP 503", 3.0, code="E-HTTP-STATUS"),
+    FetchError(Path("a.zip"), "a.zip cannot be fetched: no connection.", []),
+    RefusedInputsError(np.zeros(1), {1: "the image was refused."}),
+]
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
+def test_an_error_survives_pickling(error: CounterpointError) -> None:
+    found = pickle.loads(pickle.dumps(error))
+    assert type(found) is type(error)
+    assert (str(found), found.code, found.data) == (str(error), error.code, error.data)
+    assert found.__dict__.keys() == error.__dict__.keys()
+
+
+def test_the_sentence_is_what_is_printed() -> None:
+    assert str(ERRORS[0]) == "image a.png: no such file."
+    assert (ERRORS[0].code, ERRORS[0].data) == ("E-IMAGE-MISSING", {"path": Path("a.png")})
+    assert all(error.code.startswith("E-") and error.code != "E-UNCODED" for error in ERRORS)
