@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 import torch
+from errors import raises
 from open_clip_models import CLIP, load, save_model
 from torch._dynamo.utils import counters
 from training import last_checkpoint, run_small, same, small_recipe, weights
 
-from counterpoint._util.errors import ModelError
 from counterpoint.training import loop
 from counterpoint.training.building import build
 from counterpoint.training.data.images import Pixels
@@ -57,14 +57,14 @@ def test_compiled_blocks_train_the_same(tmp_path, monkeypatch, extra):
 
 def test_compiling_needs_a_compiler(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(ModelError, match="needs a C compiler"):
+    with raises("E-COMPILER-MISSING"):
         run_small(tmp_path, "steps=1", "compile=true")
 
 
 def test_compiling_needs_blocks(tmp_path):
     towers = Towers(load(save_model(tmp_path / "model", CLIP)))
     towers.clip.visual = towers.clip.transformer = torch.nn.Identity()
-    with pytest.raises(ModelError, match="some/model has no transformer blocks"):
+    with raises("E-MODEL-UNSUITABLE", model="some/model"):
         compile_blocks(towers, "some/model")
 
 

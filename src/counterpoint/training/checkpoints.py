@@ -25,7 +25,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, distributed
 from torch.distributed.tensor import DTensor, distribute_tensor
 
-from counterpoint._util.errors import CounterpointError, RunError, reason
+from counterpoint._util.errors import CounterpointError, RunError, cause, reason
 from counterpoint._util.untrusted import parse_json, shortened, shown
 from counterpoint._util.writing import locked, whole_file, whole_folder
 from counterpoint.training.data.base import Problems
@@ -93,6 +93,7 @@ def load_last(run: Path, device: torch.device) -> Checkpoint | None:
             f"{folder} is damaged ({why.rstrip('.')}); remove it, and the run goes on from the one "
             "before it.",
             path=folder,
+            step=steps[-1],
         ) from None
 
 
@@ -109,7 +110,10 @@ def _remove(folder: Path) -> None:
         folder.rename(gone)
     except OSError as error:
         raise RunError(
-            "E-OUTPUT-UNWRITABLE", f"{folder}: cannot be removed: {reason(error)}.", path=folder
+            "E-OUTPUT-UNWRITABLE",
+            f"{folder}: cannot be removed: {reason(error)}.",
+            path=folder,
+            cause=cause(error),
         ) from None
     shutil.rmtree(gone, ignore_errors=True)
 
@@ -299,7 +303,10 @@ def claimed(recipe: Recipe, folder: Path) -> Iterator[None]:
             _claim(recipe, folder)
         except OSError as error:
             raise RunError(
-                "E-OUTPUT-UNWRITABLE", f"{folder}: cannot be used: {reason(error)}.", path=folder
+                "E-OUTPUT-UNWRITABLE",
+                f"{folder}: cannot be used: {reason(error)}.",
+                path=folder,
+                cause=cause(error),
             ) from None
         yield
 

@@ -227,6 +227,7 @@ def _refuse_infinite(finite: Tensor, folder: Path, step: int) -> None:
         f"the loss is no longer a finite number (step {step:,} or shortly before); {last}: "
         "a smaller lr, more warmup, grad_clip=1 or precision=bf16 may help, in another folder.",
         step=step,
+        kept=kept[-1] if kept else None,
     )
 
 

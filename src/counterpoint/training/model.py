@@ -258,7 +258,7 @@ def prepare(recipe: Recipe, start: OpenClip) -> Trained:
             "E-RECIPE-INVALID",
             f"recipe {recipe.name}: freeze={recipe.freeze} leaves nothing to train.",
             recipe=recipe.name,
-            key="freeze",
+            keys=["freeze"],
         )
     _refuse_statistics(recipe, clip)
     if recipe.checkpoint_activations:
@@ -277,7 +277,7 @@ def _refuse_statistics(recipe: Recipe, clip: nn.Module) -> None:
                 f"{key} does not go with {recipe.model}, which normalises over the batch: leave it "
                 "out, or freeze=image.",
                 recipe=recipe.name,
-                key=key,
+                keys=[key],
             )
 
 

@@ -212,7 +212,7 @@ def _refuse(name: str, settings: Settings, annotators: int) -> None:
     if annotators < settings.overlap:
         raise CampaignError(
             "E-CAMPAIGN-INVALID",
-            f"an overlap of {settings.overlap} needs at least as many annotators, not {annotators}.",
+            f"an overlap of {settings.overlap} needs that many annotators, not {annotators}.",
             field="overlap",
         )
     if not 0 <= settings.checks <= 0.5:

@@ -33,7 +33,7 @@ def decode(data: bytes, name: str, side: int) -> Image.Image:
         raise ImageError(
             "E-IMAGE-NARROW",
             f"image {name}: {image.width} x {image.height} pixels are too narrow.",
-            image=name,
+            path=name,
         )
     return image
 

@@ -126,7 +126,7 @@ def _read_training(path: Path) -> pa.Table:
         missing = [name for name in ("image", "caption") if name not in found.column_names]
         if missing:
             raise DataError(
-                "E-FILE-MALFORMED",
+                "E-COLUMN-MISSING",
                 f"{path}: the column {missing[0]!r} is missing; "
                 "write a training file with `counterpoint export PAIRS --as training`.",
                 path=path,
@@ -219,6 +219,7 @@ def _refuse_empty(table: pa.Table, config: DataConfig, path: Path) -> None:
                 f"{path}: holds no {column}{of}; turn {setting} off or add them.",
                 path=path,
                 field=setting,
+                only=config.only,
             )
 
 
