@@ -119,4 +119,7 @@ def test_instructions_that_cannot_be_read_are_a_sentence(tmp_path, content):
         path.write_bytes(content)
     words = ["new", "c", "world-bi:size=4", "--as", "image-to-text", "--instructions", str(path)]
     done = CliRunner().invoke(commands, [*words, "--db", str(tmp_path / "studio.db")])
-    assert done.exit_code == 1 and "own.txt" in done.output.replace("\n", "")
+    assert (
+        done.exit_code == 1
+        and ("[E-FILE-MALFORMED]" if content else "[E-FILE-UNREADABLE]") in done.output
+    )
