@@ -21,7 +21,7 @@ from counterpoint.training.reading import (
     recipe_names,
     recipe_text,
 )
-from counterpoint.training.updating import learning_rate
+from counterpoint.training.steps import learning_rate
 
 PATH = "data.path=train.parquet"
 ISSUE = (

@@ -21,7 +21,7 @@ from safetensors.torch import load_file
 from train_data_support import SIZE, opened, rows_of, training_file
 from training import last_checkpoint, run_small, tiny_start, weights, written
 
-from counterpoint.training import evaluating, loop
+from counterpoint.training import loop
 from counterpoint.training.logs import Log
 from counterpoint.training.loop import train
 from counterpoint.training.losses import published
@@ -191,7 +191,7 @@ def test_an_evaluation_that_was_interrupted_is_made_after_all(tmp_path, monkeypa
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(evaluating.Judge, "now", stopped)
+        patch.setattr(loop.Evaluator, "evaluate_now", stopped)
         with pytest.raises(KeyboardInterrupt):
             run_small(tmp_path, *given)
     run_small(tmp_path, *given)

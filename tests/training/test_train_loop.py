@@ -88,8 +88,8 @@ def test_the_folder_scores_as_the_trained_model_did(tmp_path):
     assert saved is not None
     restore(run, saved)
     with torch.no_grad():
-        towers = run.trained.towers.eval()
-        expected = towers(None, run.trained.start.tokenizer(CAPTIONS))[1].numpy()
+        towers = run.model.towers.eval()
+        expected = towers(None, run.model.start.tokenizer(CAPTIONS))[1].numpy()
     assert np.abs(load(recipe.folder / "model").encode_captions(CAPTIONS) - expected).max() < 1e-5
 
 

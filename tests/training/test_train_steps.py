@@ -36,8 +36,16 @@ from counterpoint.training.batches import Batch, Features
 from counterpoint.training.building import build
 from counterpoint.training.losses import terms as losses
 from counterpoint.training.model import Towers, decayed, groups, open_start, prepare
-from counterpoint.training.steps import Loss, Stepper, only, pack, split, unpack
-from counterpoint.training.updating import clip_gradients, update
+from counterpoint.training.steps import (
+    Loss,
+    Stepper,
+    clip_gradients,
+    only,
+    pack,
+    split,
+    unpack,
+    update,
+)
 
 __all__ = ["one_thread"]  # fixtures
 TERMS = [
@@ -339,7 +347,7 @@ def test_moving_averages_and_the_clamp(tmp_path):
         update(run, step)
         for name, p in run.parameters.items():
             expected[name] = 0.75 * expected[name] + 0.25 * p.detach()
-    assert float(run.trained.scale.detach().exp()) <= 5.0001
+    assert float(run.model.scale.detach().exp()) <= 5.0001
     assert all(torch.allclose(run.averaged[n], expected[n], atol=1e-6) for n in expected)
     done = loop.train(recipe)
     assert done is not None

@@ -20,7 +20,7 @@ from counterpoint.training.data.images import Pixels
 from counterpoint.training.logs import Meter
 from counterpoint.training.model import Towers, compile_blocks
 from counterpoint.training.processes import Ranks
-from counterpoint.training.updating import update
+from counterpoint.training.steps import update
 
 FEW_STEPS = ("steps=3", "batch=4", "lr=1e-3")  # a CPU is slow in half precision
 CPU = Ranks(0, 1, torch.device("cpu"))

@@ -32,7 +32,7 @@ from counterpoint.training.data.base import Problems
 from counterpoint.training.recipe import Recipe
 
 if TYPE_CHECKING:
-    from counterpoint.training.building import Run
+    from counterpoint.training.building import TrainingRun
 
 
 FOLDER: Final = "checkpoints"
@@ -160,10 +160,10 @@ _AVERAGE: Final = "average/"
 _BUFFER: Final = "buffer/"
 
 
-def capture(run: Run, step: int) -> Checkpoint:
+def capture(run: TrainingRun, step: int) -> Checkpoint:
     """The state after `step` steps. Every rank must call it: shards are put together."""
     weights = {name: whole(p) for name, p in run.parameters.items()}
-    weights |= {_BUFFER + name: b for name, b in run.trained.buffers().items()}
+    weights |= {_BUFFER + name: b for name, b in run.model.buffers().items()}
     weights |= {_AVERAGE + name: whole(a) for name, a in run.averaged.items()}
     optimiser = {
         f"{name}/{key}": whole(value)
@@ -182,7 +182,7 @@ def capture(run: Run, step: int) -> Checkpoint:
     return Checkpoint(step, state, weights, optimiser)
 
 
-def restore(run: Run, saved: Checkpoint) -> None:
+def restore(run: TrainingRun, saved: Checkpoint) -> None:
     try:
         _restore(run, saved)
     except CounterpointError:
@@ -199,11 +199,11 @@ def restore(run: Run, saved: Checkpoint) -> None:
 
 
 @torch.no_grad()
-def _restore(run: Run, saved: Checkpoint) -> None:
+def _restore(run: TrainingRun, saved: Checkpoint) -> None:
     _refuse_other_start(run, saved)
     for name, parameter in run.parameters.items():
         _fill(parameter, saved.weights[name])
-    for name, buffer in run.trained.buffers().items():
+    for name, buffer in run.model.buffers().items():
         buffer.copy_(saved.weights[_BUFFER + name])
     for name, average in run.averaged.items():
         _fill(average, saved.weights[_AVERAGE + name])
@@ -244,14 +244,14 @@ def _like(value: Tensor, target: Tensor) -> Tensor:
     return value
 
 
-def _names_by_number(run: Run) -> dict[int, str]:
+def _names_by_number(run: TrainingRun) -> dict[int, str]:
     """torch numbers parameters by their order in the groups."""
     names = {id(p): name for name, p in run.parameters.items()}
     ordered = [p for group in run.optimiser.param_groups for p in group["params"]]
     return {number: names[id(p)] for number, p in enumerate(ordered)}
 
 
-def problems_of(run: Run) -> Problems:
+def problems_of(run: TrainingRun) -> Problems:
     """What the data had to leave out or replace, of all ranks. Every rank must call it."""
     found = Problems()
     for own in _of_all_ranks(run.data.problems.as_json()):
@@ -267,7 +267,7 @@ def _of_all_ranks(own: dict[str, Any]) -> list[dict[str, Any]]:
     return states
 
 
-def _refuse_other_start(run: Run, saved: Checkpoint) -> None:
+def _refuse_other_start(run: TrainingRun, saved: Checkpoint) -> None:
     if saved.state["start"] != run.fingerprint:
         raise RunError(
             "E-OUTPUT-EXISTS",

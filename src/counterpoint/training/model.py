@@ -200,7 +200,7 @@ def _hint(module: nn.Module, args: Any, kwargs: dict[str, Any]) -> tuple[Any, di
 
 
 @dataclass(slots=True)
-class Trained:
+class TrainableModel:
     """A model in training. `start` brings preprocessing, tokenizer and the start's fingerprint."""
 
     start: OpenClip
@@ -236,7 +236,7 @@ def open_start(id: str, device: str) -> OpenClip:
     return model
 
 
-def prepare(recipe: Recipe, start: OpenClip) -> Trained:
+def prepare(recipe: Recipe, start: OpenClip) -> TrainableModel:
     """Freeze, add factors, switch activation checkpointing on: as the recipe says."""
     clip = start.model.train()
     clip.requires_grad_(recipe.lora is None)
@@ -263,7 +263,7 @@ def prepare(recipe: Recipe, start: OpenClip) -> Trained:
     _refuse_statistics(recipe, clip)
     if recipe.checkpoint_activations:
         clip.set_grad_checkpointing(True)
-    return Trained(start, Towers(start), clip.logit_scale)
+    return TrainableModel(start, Towers(start), clip.logit_scale)
 
 
 def _refuse_statistics(recipe: Recipe, clip: nn.Module) -> None:

@@ -29,7 +29,7 @@ from counterpoint.images import Picture
 from counterpoint.training.data.base import DataConfig
 from counterpoint.training.data.images import open_picture
 from counterpoint.training.data.loading import Setting
-from counterpoint.training.data.samples import Record, Samples, Source
+from counterpoint.training.data.samples import Record, Samples, SampleSource
 
 _TEXTS: Final = pa.list_(pa.string())
 _LISTS: Final = ("positives", "negatives", "negative_images", "neighbours")
@@ -223,7 +223,7 @@ def _refuse_empty(table: pa.Table, config: DataConfig, path: Path) -> None:
             )
 
 
-class _Table(Source):
+class _Table(SampleSource):
     """Rows of a training table. Arrow keeps them: a million Python objects would be copied by
     every worker as soon as it counts references to them."""
 

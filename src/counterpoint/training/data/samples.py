@@ -42,7 +42,7 @@ class Record:
     dense_negatives: list[str | None] = field(default_factory=list)
 
 
-class Source(ABC):
+class SampleSource(ABC):
     """Numbered samples, 0 to size - 1. Must survive a fork: no threads, no open handles."""
 
     size: int
@@ -96,7 +96,7 @@ class _Drawn:
 class Samples(Stepwise):
     """A `TrainingData` of a source's samples."""
 
-    def __init__(self, setting: Setting, source: Source) -> None:
+    def __init__(self, setting: Setting, source: SampleSource) -> None:
         super().__init__(setting, source.size, source.name)
         if setting.config.hard_images and source.size < 2:
             raise DataError(

@@ -31,7 +31,7 @@ from counterpoint.cases import offsets
 from counterpoint.training.data.base import DataConfig
 from counterpoint.training.data.images import decode
 from counterpoint.training.data.loading import Setting
-from counterpoint.training.data.samples import Record, Samples, Source
+from counterpoint.training.data.samples import Record, Samples, SampleSource
 
 try:
     from webdataset.shardlists import expand_urls
@@ -137,7 +137,7 @@ def _part(ending: str) -> int | None:
     return 0 if ending in _PICTURES else {"json": 1, "txt": 2}.get(ending)
 
 
-class _Shards(Source):
+class _Shards(SampleSource):
     """Samples of shards, by number."""
 
     def __init__(
