@@ -206,7 +206,7 @@ def test_an_interrupted_run_says_that_it_can_go_on(counterpoint, monkeypatch):
     def interrupt(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("counterpoint.evaluation.evaluating.evaluate", interrupt)
+    monkeypatch.setattr("counterpoint.evaluation.evaluate", interrupt)
     done = counterpoint("eval", "-m", "random", "-b", "world-bi:size=4")
     assert done.code == 130
     assert "the same command goes on from there" in done.err

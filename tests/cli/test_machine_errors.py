@@ -126,7 +126,7 @@ def run():
     app.command()(plainly(verb))
     app([])
 
-counterpoint.cli.app.main = run
+counterpoint.cli.main = run
 main()
 """
 
@@ -178,7 +178,7 @@ def test_a_stop_that_a_compiled_module_hides_is_one(monkeypatch, stop, status):
         raise ImportError("initialization failed") from stop()
 
     monkeypatch.setattr(signal, "signal", lambda *_: None)
-    monkeypatch.setattr("counterpoint.cli.app.main", run)
+    monkeypatch.setattr("counterpoint.cli.main", run)
     with pytest.raises(SystemExit) as caught:
         main()
     assert caught.value.code == status
@@ -189,7 +189,7 @@ def test_a_module_that_is_missing_is_not_taken_for_a_stop(monkeypatch):
         raise ImportError("no such module")
 
     monkeypatch.setattr(signal, "signal", lambda *_: None)
-    monkeypatch.setattr("counterpoint.cli.app.main", run)
+    monkeypatch.setattr("counterpoint.cli.main", run)
     with pytest.raises(ImportError, match="no such module"):
         main()
 

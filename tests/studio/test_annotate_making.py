@@ -80,7 +80,7 @@ def test_own_instructions_are_text_in_place_of_the_usual_ones(admin, database):
         ({"source": "/etc/passwd"}, ""),
         ({"source": "/"}, "no run folder"),
         ({"kind": "guess"}, "kind of campaign"),
-        ({"annotators": "1"}, "at least as many annotators"),
+        ({"annotators": "1"}, "needs that many annotators"),
         ({"annotators": "9" * 5000}, "whole number"),
         ({"overlap": "-1"}, "whole number"),
         ({"checks": "many"}, "per cent"),

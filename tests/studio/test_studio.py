@@ -342,7 +342,7 @@ def command(monkeypatch, tmp_path):
         served["app"] = app
         announce(f"http://{host}:{port or 1}")
 
-    monkeypatch.setattr("counterpoint.studio.serving.serve", serve)
+    monkeypatch.setattr("counterpoint.studio.serve", serve)
     verbs = typer.Typer()
     verbs.command()(plainly(studio_command))
 

@@ -154,10 +154,9 @@ def join(features: Features) -> Features:
     Two exchanges for the vectors and their masks, and as many for the hard images. Every rank must
     bring as many samples, and the same fields in the same shapes: else all ranks refuse alike.
     """
-    if (
-        not (distributed.is_available() and distributed.is_initialized())
-        or distributed.get_world_size() == 1
-    ):
+    if not (distributed.is_available() and distributed.is_initialized()):
+        return features
+    if distributed.get_world_size() == 1:
         return features
     _refuse_unlike(features)
     return _joined(features)
