@@ -124,7 +124,7 @@ def gather(
 ) -> Material:
     """Name the runs and compute every metric of every case."""
     if not runs:
-        raise RunError("a report needs at least one run.")
+        raise RunError("E-RUN-MISSING", "a report needs at least one run.")
     named = dict(zip(_labels(runs), runs, strict=True))
     parts = [
         (label, run, part)
@@ -142,8 +142,10 @@ def gather(
         advance(1)
     if not benchmarks:
         raise RunError(
+            "E-RUN-EMPTY",
             f"{', '.join(named)}: no case was scored, so there is nothing to report; "
-            "see `left_out` in run.json."
+            "see `left_out` in run.json.",
+            runs=named,
         )
     return Material(named, benchmarks)
 

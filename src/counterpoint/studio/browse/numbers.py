@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from counterpoint.metrics import ALL, METRICS, TIES_MARK, depends_on_ties, heading
 from counterpoint.runs import Row
 from counterpoint.studio.browse.library import Library, Listed
-from counterpoint.studio.security import Refused
+from counterpoint.studio.security import RequestError
 from counterpoint.studio.web import url
 
 
@@ -51,7 +51,7 @@ def numbers_table(library: Library, benchmark: str) -> Table:
     for run in library.having(benchmark):
         try:
             rows = [row for row in library.numbers(run, benchmark) if METRICS[row.metric].main]
-        except Refused as error:
+        except RequestError as error:
             address = url("/browse", run=run.key, benchmark=benchmark)
             lines.append(Line(run, address, run.cases(benchmark), {}, failure=str(error)))
             continue
