@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-from errors import raises
 import pytest
 from api_server import KEY, Endpoint
 from api_support import Pauses, endpoint, load, pair, picture, score, server, two
 from engine_support import naive
+from errors import raises
 from models_for_tests import is_sentence, write_images
 
 from counterpoint._util.errors import ModelError

@@ -6,12 +6,12 @@ import importlib
 import json
 import sys
 
-from errors import raises
 import pytest
 from api_server import KEY, Endpoint
 from api_support import endpoint, load, refusal, server
+from errors import raises
 
-from counterpoint._util.errors import MissingExtraError, ModelError
+from counterpoint._util.errors import ModelError
 
 __all__ = ["endpoint", "server"]  # fixtures
 

@@ -10,9 +10,9 @@ import sys
 from pathlib import Path
 
 import numpy as np
-from errors import raises
 import pytest
 import torch
+from errors import raises
 from models_for_tests import choice, is_sentence, run_engine, write_images
 
 from counterpoint._util.errors import (

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 import open_clip
-from errors import raises
 import pytest
 import torch
+from errors import raises
 from models_for_tests import choice, is_sentence, run_engine
 from open_clip_models import (
     BASE,
@@ -26,7 +26,7 @@ from open_clip_models import (
 )
 from safetensors.torch import save_file
 
-from counterpoint._util.errors import MissingExtraError, ModelError, NotFoundError
+from counterpoint._util.errors import ModelError, NotFoundError
 from counterpoint.cases.table import Cases
 from counterpoint.models.openclip.adapter import MERGES, OpenClip
 from counterpoint.models.openclip.checkpoints import load as load_checkpoint

@@ -7,11 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-from errors import raises
 import pytest
 import typer
 from detector_support import HEADS, IDENTITY, families, save_noise
 from engine_support import build
+from errors import raises
 from models_for_tests import is_sentence, run_engine
 from typer.testing import CliRunner
 
@@ -288,7 +288,10 @@ def test_damaged_folders_are_refused(tmp_path: Path) -> None:
 
     wrong = LinearHead(np.ones((2, 2), np.float32), np.zeros(1, np.float32))
     nan = LinearHead(np.full(2, np.nan, np.float32), np.zeros(1, np.float32))
-    for heads, said in ((DetectorHeads(wrong, wrong), "shapes"), (DetectorHeads(nan, nan), "finite")):
+    for heads, said in (
+        (DetectorHeads(wrong, wrong), "shapes"),
+        (DetectorHeads(nan, nan), "finite"),
+    ):
         save(folder, SavedDetector(heads, "lantern:a", "f", {}))
         assert said in refused(ModelError, read, folder)
     (folder / WEIGHTS).write_bytes(b"nothing")

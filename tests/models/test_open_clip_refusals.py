@@ -9,9 +9,9 @@ import sys
 from pathlib import Path
 
 import open_clip
-from errors import raises
 import pytest
 import torch
+from errors import raises
 from open_clip_models import (
     CLIP,
     CONFIG,
@@ -26,7 +26,7 @@ from open_clip_models import (
 )
 from safetensors.torch import load_file, save_file
 
-from counterpoint._util.errors import MissingExtraError, ModelError, NotFoundError
+from counterpoint._util.errors import ModelError, NotFoundError
 from counterpoint.models.openclip.adapter import MERGES
 from counterpoint.models.openclip.ids import parse, refuse_wrong_activation
 from counterpoint.models.registry import LoadOptions, load_model

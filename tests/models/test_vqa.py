@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from errors import raises
 import pytest
 import torch
 import transformers
 from engine_support import build
+from errors import raises
 from models_for_tests import choice, is_sentence, run_engine
 from PIL import Image
 from safetensors.torch import load_file, save_file
@@ -25,7 +25,6 @@ from vqa_models import ALL, CAPTIONS, TEXT, Parts, blip2, llava, noise, pictures
 
 from counterpoint._util.errors import (
     CounterpointError,
-    MissingExtraError,
     ModelError,
     NotFoundError,
 )

@@ -31,9 +31,9 @@ from counterpoint.data.download import WantedFile, download, new_client
 from counterpoint.generation.export.benchmark import export_benchmark
 from counterpoint.generation.export.hub import export_hub
 from counterpoint.generation.export.training import export_training
+from counterpoint.generation.from_graphs import attribution_pairs, relation_pairs
 from counterpoint.generation.inputs.captions import open_captions
 from counterpoint.generation.inputs.scene_graphs import read_graphs, read_sizes
-from counterpoint.generation.from_graphs import attribution_pairs, relation_pairs
 from counterpoint.generation.pairs import Pair, read_about, read_pairs, tabulate, write_pairs
 from counterpoint.generation.refinement.negatives import gather
 from counterpoint.generation.refinement.scores import read_scores, table_scores
