@@ -100,7 +100,7 @@ def _refuse_configs(id: str, source: Path | str) -> None:
 
 
 def _fetched(repo: str) -> Path | None:
-    """The folder of a repository's configs; None if it cannot be fetched, which loading explains."""
+    """The folder of a repository's configs; None if it cannot be fetched: loading says why."""
     from huggingface_hub import snapshot_download
 
     try:
