@@ -6,9 +6,9 @@ import math
 from pathlib import Path
 
 import numpy as np
-from errors import raises
 import pytest
 from engine_support import build
+from errors import raises
 from models_for_tests import (
     Counter,
     Judge,
@@ -335,7 +335,9 @@ def test_an_ensemble_is_no_member(monkeypatch: pytest.MonkeyPatch) -> None:
 
     families = {**FAMILIES.builtin, "ensemble": "counterpoint.models.ensemble:load"}
     monkeypatch.setattr(FAMILIES, "builtin", families)
-    with raises("E-MODEL-ID-INVALID", model="ensemble:blind:length+ensemble:random+random:2") as caught:
+    with raises(
+        "E-MODEL-ID-INVALID", model="ensemble:blind:length+ensemble:random+random:2"
+    ) as caught:
         load("blind:length+ensemble:random+random:2", LoadOptions("cpu"))
     assert is_sentence(caught.value)
     with raises("E-MODEL-ID-INVALID", count=1) as caught:

@@ -29,8 +29,8 @@ from counterpoint.evaluation.wise import refuse_other_model
 from counterpoint.models.detector.adapter import (
     CONFIG as DETECTOR,
     WEIGHTS as HEADS,
-    LinearHead,
     DetectorHeads,
+    LinearHead,
     SavedDetector,
     read,
     save,
