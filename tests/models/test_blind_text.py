@@ -15,9 +15,6 @@ import torch
 from errors import raises
 from models_for_tests import choice, is_sentence, run_engine, write_images
 
-from counterpoint._util.errors import (
-    MissingExtraError,
-)
 from counterpoint.cases.table import Cases
 from counterpoint.models.registry import LoadOptions, load_model
 from counterpoint.scoring.kinds import BlindScorer, Described
@@ -430,10 +427,10 @@ def test_the_hub_that_cannot_be_reached_is_one_sentence(monkeypatch):
 
 
 def test_a_missing_package_names_the_extra(monkeypatch):
-    for name in ("hf", "blind_text_loading"):
+    for name in ("hf.loading", "blind.text"):
         monkeypatch.delitem(sys.modules, f"counterpoint.models.{name}", raising=False)
     monkeypatch.setitem(sys.modules, "transformers", None)
-    with pytest.raises(MissingExtraError, match=r"pip install 'counterpoint\[vlm\]'"):
+    with raises("E-EXTRA-MISSING", extra="vlm"):
         load_model("blind:grammar")
 
 

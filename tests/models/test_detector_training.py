@@ -16,7 +16,6 @@ from models_for_tests import is_sentence, run_engine
 from typer.testing import CliRunner
 
 from counterpoint import evaluate
-from counterpoint._util.errors import ModelError
 from counterpoint._util.progress import Quiet
 from counterpoint._util.store import Store
 from counterpoint.cases.table import Case, ImageRef
@@ -254,19 +253,20 @@ def test_what_cannot_be_trained_on_is_refused(tmp_path: Path) -> None:
     with raises("E-MODEL-UNKNOWN", name="lantren"):
         trained(pairs, out, "lantren:a")
     assert not out.exists()
-    assert "already" in refused(ModelError, trained, pairs, tmp_path)
-    assert "already" in refused(ModelError, trained, pairs, pairs)
+    refused("E-OUTPUT-EXISTS", trained, pairs, tmp_path)
+    refused("E-OUTPUT-EXISTS", trained, pairs, pairs)
 
 
 def test_another_encoder_is_refused(tmp_path: Path) -> None:
     out = tmp_path / "out"
     trained(write_pairs(tmp_path, 12), out)
     said = refused("E-ENCODER-CHANGED", load, str(out), LoadOptions(precision="bf16"))
-    assert "not the one it was trained on" in said and "lantern:a" in said
+    assert "lantern:a" in said
     told = json.loads((out / CONFIG).read_text())
     for encoder in ("lantern:b", "lantern:judge", f"detector:{out}", f"ensemble:detector:{out}"):
         (out / CONFIG).write_text(json.dumps({**told, "encoder": encoder}))
-        assert encoder in refused(ModelError, load, str(out), LoadOptions())
+        code = "E-ENCODER-CHANGED" if encoder.startswith("lantern") else "E-ENCODER-UNSUITABLE"
+        assert encoder in refused(code, load, str(out), LoadOptions())
 
 
 def test_damaged_folders_are_refused(tmp_path: Path) -> None:

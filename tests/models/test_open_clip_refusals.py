@@ -222,20 +222,20 @@ def test_a_folder_without_weights_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("text", "code"),
     [
-        "{ not json",
-        "[]",
-        "{}",
-        '{"model_cfg": null}',
-        '{"model_cfg": []}',
-        '{"model_cfg": {"embed_dim": 16}}',
+        ("{ not json", "E-JSON-INVALID"),
+        ("[]", "E-CONFIG-INVALID"),
+        ("{}", "E-CONFIG-INVALID"),
+        ('{"model_cfg": null}', "E-CONFIG-INVALID"),
+        ('{"model_cfg": []}', "E-CONFIG-INVALID"),
+        ('{"model_cfg": {"embed_dim": 16}}', "E-MODEL-BROKEN"),
     ],
 )
-def test_a_broken_config_is_refused(text, tmp_path):
+def test_a_broken_config_is_refused(text, code, tmp_path):
     folder = save_model(tmp_path / "m")
     (folder / CONFIG).write_text(text)
-    assert str(folder) in refusal(f"open_clip:local-dir:{folder}")
+    assert str(folder) in refusal(f"open_clip:local-dir:{folder}", code)
 
 
 @pytest.mark.parametrize("text", ["{ not json", "[]", '{"text_config": null}'])
