@@ -21,7 +21,7 @@ from counterpoint.cli.console import (
 
 if TYPE_CHECKING:
     from counterpoint.studio import Database
-    from counterpoint.studio.annotate import Outcome
+    from counterpoint.studio.annotate import CampaignResults
 
 
 app = typer.Typer(
@@ -97,11 +97,13 @@ def new(
     The links start at the address that `counterpoint studio` prints.
     """
     database = _open(db)
-    from counterpoint.studio.annotate import Order, Settings, Wanted, make_campaign
+    from counterpoint.studio.annotate import CampaignDesign, Order, SourceSelection, make_campaign
 
     try:
-        settings = Settings(overlap, checks, seed, _read(instructions) if instructions else "")
-        wanted = Wanted(limit, seed, data, images, benchmark)
+        settings = CampaignDesign(
+            overlap, checks, seed, _read(instructions) if instructions else ""
+        )
+        wanted = SourceSelection(limit, seed, data, images, benchmark)
         order = Order(name, source, kind, settings, annotators, wanted)
         made = make_campaign(database, order)
     finally:
@@ -211,7 +213,7 @@ def results(
     _save(found, human, export)
 
 
-def _save(found: Outcome, human: Path | None, out: Path | None) -> None:
+def _save(found: CampaignResults, human: Path | None, out: Path | None) -> None:
     if human:
         from counterpoint.runs import save_run
         from counterpoint.studio.annotate import human_run
@@ -228,7 +230,7 @@ def _save(found: Outcome, human: Path | None, out: Path | None) -> None:
             errors.print(f"left out: {count:,} {reason}", style="yellow", soft_wrap=True)
 
 
-def _agreement_rows(found: Outcome) -> list[dict[str, object]]:
+def _agreement_rows(found: CampaignResults) -> list[dict[str, object]]:
     """A row a pair, then one for all: JSON has no NaN, so a missing kappa is null."""
 
     def number(value: float) -> float | None:
@@ -252,7 +254,7 @@ def _agreement_rows(found: Outcome) -> list[dict[str, object]]:
     return rows
 
 
-def _print(found: Outcome) -> None:
+def _print(found: CampaignResults) -> None:
     def number(value: float) -> str:
         return "-" if value != value else f"{value:.3f}"
 

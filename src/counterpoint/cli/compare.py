@@ -93,10 +93,10 @@ def _write_page(
 
     from counterpoint._util.writing import whole_file
     from counterpoint.cli.report import made_now
-    from counterpoint.reports import Options, compare_page
+    from counterpoint.reports import ReportOptions, compare_page
 
     with progress_bars() as bars:
-        options = Options(protocol=protocol, made=made_now(), progress=bars)
+        options = ReportOptions(protocol=protocol, made=made_now(), progress=bars)
         text = compare_page(*runs, options, found)
     with whole_file(path) as partial:
         partial.write_text(text, encoding="utf-8")

@@ -18,7 +18,7 @@ from counterpoint.cli.console import (
 )
 
 if TYPE_CHECKING:
-    from counterpoint.reports import Made, Options
+    from counterpoint.reports import Provenance, ReportOptions
     from counterpoint.runs import Run
 
 
@@ -73,7 +73,7 @@ def report(
 
     from counterpoint._util.writing import whole_file
     from counterpoint.metrics import get_protocol
-    from counterpoint.reports import Options
+    from counterpoint.reports import ReportOptions
     from counterpoint.runs import find_runs, load_run
 
     with progress_bars() as bars:
@@ -86,7 +86,7 @@ def report(
         text = _text(
             chosen,
             loaded,
-            Options(
+            ReportOptions(
                 protocol=get_protocol(protocol) if protocol else None,
                 title=title,
                 all_metrics=all_metrics,
@@ -106,13 +106,13 @@ def report(
         errors.print("Cases were left out of these runs; the html report names them.")
 
 
-def made_now() -> Made:
+def made_now() -> Provenance:
     """By this command, at this moment."""
     from counterpoint._util.untrusted import recorded_command
-    from counterpoint.reports import Made
+    from counterpoint.reports import Provenance
 
     words = ("counterpoint", *recorded_command()[1:])
-    return Made(words, datetime.now(UTC).isoformat(timespec="seconds"))
+    return Provenance(words, datetime.now(UTC).isoformat(timespec="seconds"))
 
 
 def _format_of(out: Path | None) -> Format:
@@ -123,7 +123,7 @@ def _format_of(out: Path | None) -> Format:
     return _ENDINGS[out.suffix.lower()]
 
 
-def _text(chosen: Format, runs: list[Run], options: Options) -> str:
+def _text(chosen: Format, runs: list[Run], options: ReportOptions) -> str:
     from counterpoint.reports import as_csv, as_latex, as_markdown, report_page, report_tables
 
     if chosen == "html":
