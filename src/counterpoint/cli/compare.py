@@ -34,7 +34,7 @@ def compare(
     groups: Groups = False,
     as_json: AsJson = False,
     html: Annotated[
-        Path | None, typer.Option(help="Write the two runs side by side as a page.")
+        Path | None, typer.Option(help="Write the comparison as an HTML page to this file.")
     ] = None,
     open_page: Annotated[
         bool, typer.Option("--open", help=f"Show that page in the browser; else as {_PAGE}.")

@@ -36,28 +36,33 @@ def report(
     runs: Annotated[list[Path], typer.Argument(help="Run folders, or folders of run folders.")],
     out: Annotated[
         Path | None,
-        typer.Option("-o", "--out", help="The file to write; a table without it is printed."),
+        typer.Option("-o", "--out", help="The file to write. Without it, a table is printed."),
     ] = None,
     format: Annotated[
         Format | None,
-        typer.Option("--format", help="Else as the file ends: .html, .md, .tex or .csv."),
+        typer.Option(
+            "--format", help="Default: by the ending of the file, .html, .md, .tex or .csv."
+        ),
     ] = None,
     protocol: ProtocolName = None,
-    title: Annotated[str, typer.Option(help="The page's title.")] = "",
+    title: Annotated[str, typer.Option(help="Title of the page.")] = "",
     all_metrics: Annotated[
-        bool, typer.Option("--all-metrics", help="Every metric, not only the main ones.")
+        bool, typer.Option("--all-metrics", help="Show every metric, not only the main ones.")
     ] = False,
-    examples: Annotated[int, typer.Option(min=0, help="Examples of each kind and group.")] = 2,
+    examples: Annotated[
+        int, typer.Option(min=0, help="Number of examples per kind and group.")
+    ] = 2,
     called: Annotated[
         list[str] | None,
         typer.Option(
-            "--as", help="MODEL=PUBLISHED: what papers call a run's model; repeat for several."
+            "--as",
+            help="MODEL=PUBLISHED: the name of a run's model in the papers; repeat for several.",
         ),
     ] = None,
 ) -> None:
-    """Write one self-contained page from runs: table, figures, examples, how it was made.
+    """Write a report of runs as one self-contained page: table, figures, examples.
 
-    It needs no server and no network, and opens from disk. Other formats have the table alone.
+    The page opens from disk, without server or network. Other formats have only the table.
 
     Examples:
 
