@@ -11,14 +11,21 @@ import numpy as np
 import polars as pl
 import pytest
 from benchmark_fixtures import load, write, write_json
+from errors import raises
 from hypothesis import given, strategies as st
 from nltk.tokenize import word_tokenize
 from support import FEW
 
-from counterpoint._util.errors import DataError, NotFoundError
 from counterpoint.benchmarks import aro
 from counterpoint.benchmarks.registry import load_benchmark
-from counterpoint.benchmarks.word_order import ORDER, SHUFFLES, TAGGED, Shuffler, Words, read_words
+from counterpoint.benchmarks.word_order import (
+    ORDER,
+    SHUFFLES,
+    TAGGED,
+    Shuffler,
+    TaggedCaption,
+    tag_captions,
+)
 from counterpoint.cases.table import Cases, ImageRef, caption_case
 from counterpoint.evaluation.doctor import examine
 from counterpoint.evaluation.evaluating import evaluate, prepare
@@ -45,11 +52,11 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture(scope="module")
-def tagged() -> list[Words]:
-    return list(read_words(CAPTIONS))
+def tagged() -> list[TaggedCaption]:
+    return list(tag_captions(CAPTIONS))
 
 
-def tokens_of(how: str, words: Words) -> list[str]:
+def tokens_of(how: str, words: TaggedCaption) -> list[str]:
     if how in TAGGED:
         return words.tokens
     return words.text.split(" ") if how == "all" else treebank(words.text)
@@ -70,7 +77,9 @@ def treebank(caption: str) -> list[str]:
 
 
 @pytest.mark.parametrize("how", SHUFFLES)
-def test_every_shuffle_is_a_permutation_of_its_tokens(how: str, tagged: list[Words]) -> None:
+def test_every_shuffle_is_a_permutation_of_its_tokens(
+    how: str, tagged: list[TaggedCaption]
+) -> None:
     shuffler = Shuffler(3)
     for words in tagged:
         tokens = [token for token in tokens_of(how, words) if token.strip()]
@@ -78,12 +87,12 @@ def test_every_shuffle_is_a_permutation_of_its_tokens(how: str, tagged: list[Wor
 
 
 @pytest.mark.parametrize("how", SHUFFLES)
-def test_every_shuffle_changes_a_long_caption(how: str, tagged: list[Words]) -> None:
+def test_every_shuffle_changes_a_long_caption(how: str, tagged: list[TaggedCaption]) -> None:
     plain = " ".join(tokens_of(how, tagged[0]))
     assert SHUFFLES[how](Shuffler(3), tagged[0]) != plain
 
 
-def test_tags_are_those_of_nouns_and_adjectives(tagged: list[Words]) -> None:
+def test_tags_are_those_of_nouns_and_adjectives(tagged: list[TaggedCaption]) -> None:
     words = tagged[0]
     by_tag = {
         kind: [t for t, tag in zip(words.tokens, words.tags, strict=True) if tag in kinds]
@@ -97,7 +106,7 @@ TAGGED_WORDS = st.lists(
     st.tuples(st.sampled_from("abcdefgh"), st.sampled_from(["NN", "NNS", "JJ", "JJR", "DT", "IN"])),
     min_size=1,
     max_size=12,
-).map(lambda pairs: Words("", [word for word, _ in pairs], [tag for _, tag in pairs]))
+).map(lambda pairs: TaggedCaption("", [word for word, _ in pairs], [tag for _, tag in pairs]))
 
 
 def at(tokens: list[str], tags: list[str], kinds: tuple[str, ...]) -> list[str]:
@@ -106,7 +115,9 @@ def at(tokens: list[str], tags: list[str], kinds: tuple[str, ...]) -> list[str]:
 
 @FEW
 @given(TAGGED_WORDS, st.integers(0, 2**32 - 1))
-def test_nouns_stay_in_places_of_nouns_and_adjectives_in_theirs(words: Words, seed: int) -> None:
+def test_nouns_stay_in_places_of_nouns_and_adjectives_in_theirs(
+    words: TaggedCaption, seed: int
+) -> None:
     tokens = Shuffler(seed).nouns_and_adjectives(words).split(" ")
     others = ("DT", "IN")
     assert at(tokens, words.tags, others) == at(words.tokens, words.tags, others)
@@ -117,7 +128,9 @@ def test_nouns_stay_in_places_of_nouns_and_adjectives_in_theirs(words: Words, se
 
 @FEW
 @given(TAGGED_WORDS, st.integers(0, 2**32 - 1))
-def test_other_words_leave_nouns_and_adjectives_where_they_are(words: Words, seed: int) -> None:
+def test_other_words_leave_nouns_and_adjectives_where_they_are(
+    words: TaggedCaption, seed: int
+) -> None:
     tokens = Shuffler(seed).other_words(words).split(" ")
     kept = NOUNS + ADJECTIVES
     assert at(tokens, words.tags, kept) == at(words.tokens, words.tags, kept)
@@ -126,7 +139,7 @@ def test_other_words_leave_nouns_and_adjectives_where_they_are(words: Words, see
 
 LETTERS = st.text("abcdefgh", min_size=1, max_size=4)
 PLAIN = st.lists(LETTERS, min_size=1, max_size=14, unique=True).map(
-    lambda words: Words(" ".join(words), [], [])
+    lambda words: TaggedCaption(" ".join(words), [], [])
 )
 
 
@@ -136,7 +149,7 @@ def threes(tokens: list[str]) -> list[list[str]]:
 
 @FEW
 @given(PLAIN, st.integers(0, 2**32 - 1))
-def test_words_stay_in_their_trigram(words: Words, seed: int) -> None:
+def test_words_stay_in_their_trigram(words: TaggedCaption, seed: int) -> None:
     tokens = Shuffler(seed).within_trigrams(words).split(" ")
     before = words.text.split(" ")
     assert [sorted(three) for three in threes(tokens)] == [sorted(t) for t in threes(before)]
@@ -144,7 +157,7 @@ def test_words_stay_in_their_trigram(words: Words, seed: int) -> None:
 
 @FEW
 @given(PLAIN, st.integers(0, 2**32 - 1))
-def test_trigrams_stay_whole(words: Words, seed: int) -> None:
+def test_trigrams_stay_whole(words: TaggedCaption, seed: int) -> None:
     tokens = Shuffler(seed).trigrams(words).split(" ")
     left = threes(words.text.split(" "))
     while tokens:  # take whole trigrams off the front; a short one may stand anywhere
@@ -159,11 +172,11 @@ def test_trigrams_stay_whole(words: Words, seed: int) -> None:
 def test_trigrams_are_over_treebank_tokens() -> None:
     """The authors' tokens: quotes and clitics are apart, and so is a full stop inside."""
     for caption in CAPTIONS:
-        found = Shuffler(0).within_trigrams(Words(caption, [], []))
+        found = Shuffler(0).within_trigrams(TaggedCaption(caption, [], []))
         assert [sorted(three) for three in threes(found.split(" "))] == [
             sorted(three) for three in threes(treebank(caption))
         ]
-    shown = Shuffler(0).within_trigrams(Words("the owl's tree can't", [], []))
+    shown = Shuffler(0).within_trigrams(TaggedCaption("the owl's tree can't", [], []))
     assert sorted(shown.split()) == ["'s", "ca", "n't", "owl", "the", "tree"]
 
 
@@ -173,7 +186,7 @@ def test_trigrams_are_over_treebank_tokens() -> None:
 def shuffled(captions: list[str], seed: int) -> list[list[str]]:
     """As the order benchmarks do it."""
     shuffler = Shuffler(seed)
-    return [[SHUFFLES[how](shuffler, words) for how in ORDER] for words in read_words(captions)]
+    return [[SHUFFLES[how](shuffler, words) for how in ORDER] for words in tag_captions(captions)]
 
 
 def test_the_same_seed_gives_the_same_shuffles_and_another_gives_others() -> None:
@@ -188,7 +201,7 @@ def test_the_stream_does_not_depend_on_how_many_captions_are_read_at_once() -> N
     singly = [
         [SHUFFLES[how](shuffler, words) for how in ORDER]
         for caption in captions
-        for words in read_words([caption])
+        for words in tag_captions([caption])
     ]
     assert shuffled(captions, 1) == singly
     assert shuffled(captions[:5], 1) == singly[:5]
@@ -269,16 +282,16 @@ def test_the_seed_is_an_option(tmp_path: Path) -> None:
     assert load(f"{COCO}:seed=1", tmp_path) == load(COCO, tmp_path)
     other = load(f"{COCO}:seed=5", tmp_path)
     assert [list(case.captions[1:]) for case in other] == shuffled(CAPTIONS, 5)
-    with pytest.raises(NotFoundError, match=r"seed must be a whole number"):
+    with raises("E-OPTION-INVALID", benchmark="aro/coco-order", option="seed", value="x"):
         load(f"{COCO}:seed=x", tmp_path)
-    with pytest.raises(NotFoundError, match=r"Did you mean 'seed'\?"):
+    with raises("E-OPTION-UNKNOWN", benchmark="aro/coco-order", option="sead"):
         load(f"{COCO}:sead=1", tmp_path)
 
 
 def test_captions_are_cleaned_after_shuffling_and_cut_to_30_words(tmp_path: Path) -> None:
     long = " ".join(f"Word{n}" for n in range(40))
     write_order(tmp_path, [['A "Red" mole; (a newt)!', long]])
-    cases = load_benchmark(COCO, tmp_path)[1]
+    cases = load_benchmark(COCO, tmp_path).cases
     clean = prepare(cases, PROTOCOLS["aro-order"], None)
     for row in range(2):
         for raw, cleaned in zip(cases.case(row).captions, clean.case(row).captions, strict=True):
@@ -309,7 +322,7 @@ def test_a_tie_is_right_from_file_to_number(tmp_path: Path) -> None:
     model = Hash()
     [run] = evaluate([("hash", model)], COCO, data=tmp_path, out=tmp_path / "run")
     found = run.parts[COCO]
-    clean = prepare(load_benchmark(COCO, tmp_path)[1], PROTOCOLS["aro-order"], None)
+    clean = prepare(load_benchmark(COCO, tmp_path).cases, PROTOCOLS["aro-order"], None)
     captions = [clean.case(row).captions for row in range(len(clean))]
     assert model.seen == {text for texts in captions for text in texts}
     scored = [model.score_captions(list(texts)) for texts in captions]
@@ -327,7 +340,7 @@ def test_a_tie_is_right_from_file_to_number(tmp_path: Path) -> None:
 def test_the_doctor_sees_captions_as_models_do(tmp_path: Path) -> None:
     """Mole! and its tokens differ by a blank, which cleaning takes away."""
     write_order(tmp_path, [["Mole!", CAPTIONS[0]]])
-    raw = load_benchmark(COCO, tmp_path)[1]
+    raw = load_benchmark(COCO, tmp_path).cases
     assert "Mole!" not in raw.case(0).captions[1:]
     found = examine(COCO, tmp_path, images=False)
     assert [(d.what, d.first) for d in found.defects] == [
@@ -337,24 +350,26 @@ def test_the_doctor_sees_captions_as_models_do(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("id", ORDERS)
 def test_missing_files_are_named(id: str, tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=rf"_test\.json.*counterpoint data get {id}"):
+    with raises("E-FILE-MISSING", benchmark=id, path=tmp_path / ORDERS[id]):
         load(id, tmp_path)
 
 
 @pytest.mark.parametrize(
-    ("row", "says"),
+    ("row", "field"),
     [
-        ({"image": "1.jpg", "caption": "a text"}, "'caption' should hold a list"),
-        ({"image": "1.jpg", "caption": []}, "'caption' should hold a list"),
-        ({"image": "1.jpg"}, "'caption' should hold a list"),
-        ({"image": "1.jpg", "caption": ["a", ""]}, "'caption' should hold a text"),
-        ({"image": "1.jpg", "caption": ["a", 3]}, "'caption' should hold a text"),
-        ({"caption": ["a mole"]}, "'image' should hold a text"),
+        ({"image": "1.jpg", "caption": "a text"}, "caption"),
+        ({"image": "1.jpg", "caption": []}, "caption"),
+        ({"image": "1.jpg"}, "caption"),
+        ({"image": "1.jpg", "caption": ["a", ""]}, "caption"),
+        ({"image": "1.jpg", "caption": ["a", 3]}, "caption"),
+        ({"caption": ["a mole"]}, "image"),
     ],
 )
-def test_a_malformed_row_is_named(row: dict[str, object], says: str, tmp_path: Path) -> None:
+def test_a_malformed_row_is_named(row: dict[str, object], field: str, tmp_path: Path) -> None:
     write_json(tmp_path / ORDERS[COCO], [{"image": "0.jpg", "caption": ["a mole"]}, row])
-    with pytest.raises(DataError, match=rf"coco_karpathy_test\.json: row 1: {says}"):
+    with raises(
+        "E-ROW-MALFORMED", where=f"{tmp_path}/coco/coco_karpathy_test.json: row 1", field=field
+    ):
         load(COCO, tmp_path)
 
 
@@ -383,8 +398,8 @@ def test_a_second_load_is_read_and_equal(
 ) -> None:
     made = made_again(monkeypatch)
     write_order(tmp_path, [CAPTIONS])
-    first = load_benchmark(COCO, tmp_path)[1]
-    second = load_benchmark(COCO, tmp_path)[1]
+    first = load_benchmark(COCO, tmp_path).cases
+    second = load_benchmark(COCO, tmp_path).cases
     assert len(made) == 1
     assert second.frame.equals(first.frame) and second.content_hash() == first.content_hash()
     assert second.root == first.root == tmp_path
@@ -394,7 +409,7 @@ def test_a_second_load_is_read_and_equal(
 def test_the_same_file_elsewhere_has_its_own_root(tmp_path: Path) -> None:
     for name in "ab":
         write_order(tmp_path / name, [CAPTIONS])
-    found = [load_benchmark(COCO, tmp_path / name)[1] for name in "ab"]
+    found = [load_benchmark(COCO, tmp_path / name).cases for name in "ab"]
     assert found[0].frame.equals(found[1].frame)
     assert [cases.root for cases in found] == [tmp_path / "a", tmp_path / "b"]
 
@@ -424,7 +439,7 @@ def test_a_damaged_table_is_made_anew(
     how: str, tmp_path: Path, own_cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_order(tmp_path, [CAPTIONS])
-    first = load_benchmark(COCO, tmp_path)[1]
+    first = load_benchmark(COCO, tmp_path).cases
     [path] = kept(own_cache)
     damaged = DAMAGES[how](path.read_bytes())
     if damaged is None:
@@ -432,8 +447,8 @@ def test_a_damaged_table_is_made_anew(
     else:
         path.write_bytes(damaged)
     made = made_again(monkeypatch)
-    assert load_benchmark(COCO, tmp_path)[1].frame.equals(first.frame)
-    assert load_benchmark(COCO, tmp_path)[1].frame.equals(first.frame)
+    assert load_benchmark(COCO, tmp_path).cases.frame.equals(first.frame)
+    assert load_benchmark(COCO, tmp_path).cases.frame.equals(first.frame)
     assert len(made) == 1  # and then it is whole again
 
 
@@ -453,7 +468,7 @@ def test_a_cache_that_cannot_be_written_is_no_error(
     monkeypatch.setattr(pl.DataFrame, "write_parquet", full)
     source = write(tmp_path / "source.json", "[]")
     for _ in range(2):
-        found = aro.remembered("x", source, tmp_path, one_case)
+        found = aro.cached_cases("x", source, tmp_path, one_case)
         assert found.frame.equals(one_case().frame)
     assert kept(own_cache) == []  # nothing half is left behind
 
@@ -461,7 +476,7 @@ def test_a_cache_that_cannot_be_written_is_no_error(
 def test_a_cache_folder_that_is_a_file_is_no_error(tmp_path: Path, own_cache: Path) -> None:
     own_cache.write_text("not a folder")
     source = write(tmp_path / "source.json", "[]")
-    found = aro.remembered("x", source, tmp_path, one_case)
+    found = aro.cached_cases("x", source, tmp_path, one_case)
     assert found.frame.equals(one_case().frame)
 
 
@@ -469,5 +484,5 @@ def test_what_and_source_are_both_in_the_key(tmp_path: Path, own_cache: Path) ->
     sources = [write(tmp_path / f"{n}.json", f"[{n}]") for n in range(2)]
     for what in ("x", "y"):
         for source in (*sources, *sources):
-            aro.remembered(what, source, tmp_path, one_case)
+            aro.cached_cases(what, source, tmp_path, one_case)
     assert len(kept(own_cache)) == 4

@@ -12,8 +12,8 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from errors import raises
 
-from counterpoint._util.errors import DataError
 from counterpoint.data.archives import extract
 
 FILES = {"images/1.jpg": b"one", "images/deep/2.jpg": b"two", "read me.txt": b""}
@@ -88,7 +88,7 @@ ELSEWHERE = ["../evil", "/evil", "//ROOT/evil", "///ROOT/evil", "a/../../evil", 
 def test_names_that_lead_elsewhere_are_refused(tmp_path, target, make, name):
     """Two slashes are a root of their own to pathlib; ROOT is where the test may write."""
     bad = name.replace("ROOT", str(tmp_path).lstrip("/"))
-    with pytest.raises(DataError, match="it is refused"):
+    with raises("E-PATH-OUTSIDE"):
         extract(make(tmp_path / "a", {"good.jpg": b"good", bad: b"evil"}), target)
     assert contents(target) == {} and not list(tmp_path.rglob("evil"))
 
@@ -105,7 +105,7 @@ def test_a_folder_that_the_user_has_linked_is_used(tmp_path, target):
 def test_links_and_devices_in_a_tar_are_refused(tmp_path, target, kind):
     info = tarfile.TarInfo("link")
     info.type, info.linkname = kind, "/etc/passwd"
-    with pytest.raises(DataError, match="'link' is a link"):
+    with raises("E-ARCHIVE-LINK", name="link"):
         extract(make_tar(tmp_path / "a.tar.gz", FILES, info), target)
     assert contents(target) == {}
 
@@ -113,7 +113,7 @@ def test_links_and_devices_in_a_tar_are_refused(tmp_path, target, kind):
 def test_links_in_a_zip_are_refused(tmp_path, target):
     info = zipfile.ZipInfo("link")
     info.external_attr = (stat.S_IFLNK | 0o777) << 16
-    with pytest.raises(DataError, match="'link' is a link"):
+    with raises("E-ARCHIVE-LINK", name="link"):
         extract(make_zip(tmp_path / "a.zip", FILES, infos=[info]), target)
     assert contents(target) == {}
 
@@ -122,14 +122,14 @@ def test_links_in_a_zip_are_refused(tmp_path, target):
 def test_bombs_are_refused(tmp_path, target, make):
     archive = make(tmp_path / "a", {"big": b"\0" * 1_000_000})
     assert archive.stat().st_size < 10_000
-    with pytest.raises(DataError, match="extracts to far too much"):
+    with raises("E-ARCHIVE-TOO-LARGE"):
         extract(archive, target, limit=100_000)
     assert contents(target) == {}
 
 
 def test_empty_members_without_end_are_a_bomb_too(tmp_path, target):
     archive = make_zip(tmp_path / "a.zip", {f"{number}": b"" for number in range(30)})
-    with pytest.raises(DataError, match="extracts to far too much"):
+    with raises("E-ARCHIVE-TOO-LARGE"):
         extract(archive, target, limit=100_000)
     assert contents(target) == {}
 
@@ -142,7 +142,7 @@ def test_a_name_of_many_megabytes_is_not_read(tmp_path, target):
     (tmp_path / "a.tar.gz").write_bytes(gzip.compress(content, 1))
     tracemalloc.start()
     try:
-        with pytest.raises(DataError, match="a header is too large"):
+        with raises("E-ARCHIVE-BROKEN"):
             extract(tmp_path / "a.tar.gz", target)
         assert tracemalloc.get_traced_memory()[1] < 10_000_000
     finally:
@@ -156,7 +156,7 @@ def test_a_damaged_header_is_not_taken_for_the_end(tmp_path, target, codec):
     for bad in (plain[:second], plain[:second] + b"?" + plain[second + 1 :]):
         path = tmp_path / "bad.tar"
         path.write_bytes(gzip.compress(bad) if codec else bad)
-        with pytest.raises(DataError, match="damaged or cut off; get it again"):
+        with raises("E-ARCHIVE-BROKEN", path=path):
             extract(path, target)
     assert contents(target) == {}
 
@@ -167,20 +167,18 @@ def test_a_damaged_header_is_not_taken_for_the_end(tmp_path, target, codec):
 def test_archives_that_are_cut_off_are_one_sentence(tmp_path, target, make, name, cut):
     archive = make(tmp_path / name, FILES)
     archive.write_bytes(archive.read_bytes()[:-cut])
-    with pytest.raises(DataError, match=r"cannot be extracted: .+\.$"):
+    with raises("E-ARCHIVE-BROKEN", path=archive):
         extract(archive, target)
     assert contents(target) == {}
 
 
 def test_what_is_no_archive_is_one_sentence(tmp_path, target):
     (tmp_path / "a.zip").write_text("<html>")
-    with pytest.raises(DataError, match=r"a\.zip: cannot be extracted: "):
+    with raises("E-ARCHIVE-BROKEN", path=tmp_path / "a.zip"):
         extract(tmp_path / "a.zip", target)
 
 
 def test_a_file_where_a_folder_should_be_is_one_sentence(tmp_path, target):
     target.write_text("")
-    with pytest.raises(
-        DataError, match="cannot be extracted: something else of that name is in the way"
-    ):
+    with raises("E-ARCHIVE-EXTRACTION", path=tmp_path / "a.zip"):
         extract(make_zip(tmp_path / "a.zip", FILES), target)

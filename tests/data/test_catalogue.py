@@ -5,18 +5,19 @@ from __future__ import annotations
 import hashlib
 
 import pytest
+from errors import raises
 
-from counterpoint._util.errors import DataError, NotFoundError
+from counterpoint._util.errors import NotFoundError
 from counterpoint._util.untrusted import inside
 from counterpoint.benchmarks.registry import BENCHMARKS
 from counterpoint.data.files import data_root, presence
 from counterpoint.data.sources import (
-    Archive,
+    ArchiveSource,
     File,
-    Files,
-    Hub,
-    Images,
-    Manual,
+    FileSource,
+    HubSource,
+    ImageSource,
+    ManualSource,
     catalogue,
     get_source,
     needs,
@@ -33,7 +34,9 @@ def test_every_published_benchmark_is_in_it():
 
 def test_every_source_is_needed_by_something():
     used = {source.id for needed in catalogue().benchmarks.values() for source in needed.all()}
-    elsewhere = {source.or_else for source in SOURCES if isinstance(source, Files | Images)}
+    elsewhere = {
+        source.or_else for source in SOURCES if isinstance(source, FileSource | ImageSource)
+    }
     spare = {"coco-train2014"}  # named in the layout, so that it can be got for other uses
     assert set(catalogue().sources) - used - elsewhere == spare
 
@@ -41,14 +44,14 @@ def test_every_source_is_needed_by_something():
 def test_every_source_says_what_to_do_or_where_it_is():
     for source in SOURCES:
         assert source.what
-        if isinstance(source, Manual):
+        if isinstance(source, ManualSource):
             assert "https://" in source.by_hand and not source.by_hand.endswith(".")
-        elif isinstance(source, Files):
+        elif isinstance(source, FileSource):
             assert all(source.urls(file) for file in source.files)
-        elif isinstance(source, Archive | Images):
+        elif isinstance(source, ArchiveSource | ImageSource):
             assert source.mirrors
         else:
-            assert isinstance(source, Hub) and "/" in source.repo
+            assert isinstance(source, HubSource) and "/" in source.repo
 
 
 @pytest.mark.parametrize(
@@ -70,13 +73,13 @@ def test_every_source_says_what_to_do_or_where_it_is():
 )
 def test_addresses(benchmark, file, url):
     [source] = needs(benchmark).annotations
-    assert isinstance(source, Files)
+    assert isinstance(source, FileSource)
     [chosen] = [one for one in source.files if one.name == file]
     assert source.urls(chosen)[0] == url
 
 
 def test_names_are_quoted_in_addresses():
-    source = Files(
+    source = FileSource(
         id="s", what="w", target="t", files=(File("a b#c.json"),), mirrors=("http://h/{name}",)
     )
     assert source.urls(source.files[0]) == ("http://h/a%20b%23c.json",)
@@ -87,7 +90,7 @@ def test_sums_are_those_of_files_that_are_at_hand():
     folder = data_root()
     found = 0
     for source in SOURCES:
-        for file in source.files if isinstance(source, Files) else ():
+        for file in source.files if isinstance(source, FileSource) else ():
             path = folder / source.target / file.name
             if file.sha256 and path.exists():
                 assert hashlib.sha256(path.read_bytes()).hexdigest() == file.sha256
@@ -122,7 +125,7 @@ annotations = ["a"]
 def test_a_sound_catalogue_is_read():
     found = read_catalogue(SOUND, "mine.toml")
     [source] = found.benchmarks["b"].annotations
-    assert source == Files(
+    assert source == FileSource(
         id="a",
         what="a",
         target="a",
@@ -133,7 +136,7 @@ def test_a_sound_catalogue_is_read():
 
 
 def test_a_catalogue_that_is_no_toml_is_named():
-    with pytest.raises(DataError, match=r"mine\.toml: not valid TOML"):
+    with raises("E-CATALOGUE-INVALID", path="mine.toml"):
         read_catalogue("[sources", "mine.toml")
 
 
@@ -161,14 +164,14 @@ def test_a_catalogue_that_is_no_toml_is_named():
 )
 def test_what_is_wrong_is_said(old, new, problem):
     assert old in SOUND
-    with pytest.raises(DataError) as caught:
+    with raises("E-CATALOGUE-INVALID", path="mine.toml") as caught:
         read_catalogue(SOUND.replace(old, new), "mine.toml")
     assert problem in str(caught.value)
 
 
 def test_everything_that_is_wrong_is_said_at_once():
     text = SOUND.replace('what = "a"', "").replace('target = "a"', 'target = ".."')
-    with pytest.raises(DataError) as caught:
+    with raises("E-CATALOGUE-INVALID", path="mine.toml") as caught:
         read_catalogue(text.replace('["a"]', '["a", "z"]'), "mine.toml")
     for problem in ("'what' is missing", "'..' is not", "source 'z' does not exist"):
         assert problem in str(caught.value)
@@ -181,7 +184,7 @@ def test_everything_that_is_wrong_is_said_at_once():
     "name", ["../x", "a/../../x", "/etc/passwd", "..", "", ".", "a\\..\\x", "C:/x", "a\0b"]
 )
 def test_names_that_lead_elsewhere_are_refused(name, tmp_path):
-    with pytest.raises(DataError, match="it is refused"):
+    with raises("E-PATH-OUTSIDE", name=name, folder=tmp_path):
         inside(tmp_path, name)
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from errors import raises
 from typer.testing import CliRunner
 
 from counterpoint import evaluate, load_run
-from counterpoint._util.errors import NotFoundError
 from counterpoint.benchmarks.registry import load_benchmark
 from counterpoint.cli.app import app
 from counterpoint.evaluation.precision import check_precision
@@ -38,7 +38,7 @@ def test_the_run_records_it(tmp_path):
     manifest = load_run(tmp_path / "run").manifest
     assert manifest["options"]["precision"] == manifest["model_info"]["precision"] == "bf16"
     assert manifest["model_info"]["dtype"] == "float32"  # of the weights
-    with pytest.raises(NotFoundError, match="no precision is called 'fp8'"):
+    with raises("E-PRECISION-UNKNOWN", name="fp8"):
         evaluate("world:base", BENCH, precision="fp8", store=tmp_path)
 
 

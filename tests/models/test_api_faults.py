@@ -9,6 +9,7 @@ import pytest
 from api_server import KEY, Endpoint
 from api_support import Pauses, endpoint, load, pair, picture, score, server, two
 from engine_support import naive
+from errors import raises
 from models_for_tests import is_sentence, write_images
 
 from counterpoint._util.errors import ModelError
@@ -103,6 +104,6 @@ def test_one_hopeless_request_ends_the_others(endpoint: Endpoint, tmp_path: Path
     before, endpoint.delay = len(endpoint.asked), 0.02
     endpoint.faults.append("401")
     write_images(tmp_path, "a.png")
-    with pytest.raises(ModelError, match="OPENAI_API_KEY"):
+    with raises("E-ENDPOINT-FAILED", endpoint="http://127.0.0.1:47793/v1"):
         model.score_pairs([picture(tmp_path, "a.png")] * 500, [f"x {n}" for n in range(500)])
     assert len(endpoint.asked) - before < 100

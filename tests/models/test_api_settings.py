@@ -9,8 +9,9 @@ import sys
 import pytest
 from api_server import KEY, Endpoint
 from api_support import endpoint, load, refusal, server
+from errors import raises
 
-from counterpoint._util.errors import MissingExtraError, ModelError
+from counterpoint._util.errors import ModelError
 
 __all__ = ["endpoint", "server"]  # fixtures
 
@@ -79,7 +80,7 @@ def test_a_password_in_the_address_is_not_recorded(
 
 def test_without_the_client_it_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "openai", None)
-    for name in ("api", "api_client", "api_probe"):
-        monkeypatch.delitem(sys.modules, f"counterpoint.models.{name}")
-    with pytest.raises(MissingExtraError, match=r"counterpoint\[vlm\]"):
+    for name in ("adapter", "client"):
+        monkeypatch.delitem(sys.modules, f"counterpoint.models.api.{name}")
+    with raises("E-EXTRA-MISSING", extra="vlm"):
         importlib.import_module("counterpoint.models.api.adapter")

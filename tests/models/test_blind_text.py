@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from errors import raises
 from models_for_tests import choice, is_sentence, run_engine, write_images
 
 from counterpoint._util.errors import (
@@ -404,7 +405,7 @@ def test_what_is_not_there_is_said_in_a_sentence(tmp_path, saved):
     assert "cannot be loaded" in refusal(f"blind:lm:{tmp_path}:model.gguf")
     assert "cannot be loaded" in refusal(f"blind:lm:{tmp_path / 'model.gguf'}")
     assert "cannot be loaded" in refusal(f"blind:lm:{saved['plausible'][0]}")  # T5 is no such model
-    with pytest.raises(NotFoundError, match="Did you mean 'grammar'"):
+    with raises("E-MODEL-UNKNOWN", name="gramar"):
         load_model("blind:gramar")
 
 

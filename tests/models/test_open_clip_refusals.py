@@ -11,6 +11,7 @@ from pathlib import Path
 import open_clip
 import pytest
 import torch
+from errors import raises
 from open_clip_models import (
     CLIP,
     CONFIG,
@@ -25,11 +26,11 @@ from open_clip_models import (
 )
 from safetensors.torch import load_file, save_file
 
-from counterpoint._util.errors import MissingExtraError, ModelError, NotFoundError
+from counterpoint._util.errors import ModelError, NotFoundError
 from counterpoint.models.openclip.adapter import MERGES
 from counterpoint.models.openclip.ids import parse, refuse_wrong_activation
 from counterpoint.models.registry import LoadOptions, load_model
-from counterpoint.models.torch_models import Place
+from counterpoint.models.torch_models import Runtime
 
 # --- QuickGELU ---------------------------------------------------------------------------------
 
@@ -286,27 +287,27 @@ def test_cuda_without_a_gpu_is_refused_in_a_sentence(monkeypatch, tmp_path):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     message = refusal(f"open_clip:local-dir:{save_model(tmp_path / 'm')}", device="cuda")
     assert message.startswith("there is no device cuda here") and "cpu or auto" in message
-    assert Place(LoadOptions("auto")).device == "cpu"
+    assert Runtime(LoadOptions("auto")).device == "cpu"
 
 
 def test_devices_by_number_and_those_that_are_not_there(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
-    assert [Place(LoadOptions(name)).device for name in ("cuda:1", "mps")] == ["cuda:1", "mps"]
-    with pytest.raises(ModelError, match="no device cuda:2 here: torch sees 2 of the kind cuda"):
-        Place(LoadOptions("cuda:2"))
+    assert [Runtime(LoadOptions(name)).device for name in ("cuda:1", "mps")] == ["cuda:1", "mps"]
+    with raises("E-DEVICE-MISSING", name="cuda:2"):
+        Runtime(LoadOptions("cuda:2"))
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
-    with pytest.raises(ModelError, match="no device mps here"):
-        Place(LoadOptions("mps"))
+    with raises("E-DEVICE-MISSING", name="mps"):
+        Runtime(LoadOptions("mps"))
     for wrong in ("tpu", "cuda:", "cuda:x", "cpu:1"):
-        with pytest.raises(NotFoundError, match="auto, cpu, cuda, cuda:N or mps"):
+        with raises("E-DEVICE-UNKNOWN"):
             LoadOptions(wrong)
 
 
 def test_half_precision_runs_on_a_numbered_device():
     """torch's autocast takes a kind of device and no number."""
-    place = Place(LoadOptions("cpu", "bf16"))
+    place = Runtime(LoadOptions("cpu", "bf16"))
     place.device = "cpu:0"
     with place.running():
         assert (torch.ones(2, 2) @ torch.ones(2, 2)).dtype == torch.bfloat16
@@ -326,10 +327,10 @@ def rounding():
 
 def test_auto_takes_the_gpu_that_there_is_and_makes_float32_mean_it(monkeypatch, rounding):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    assert Place(LoadOptions("cpu")).device == "cpu"
-    assert Place(LoadOptions("auto")).device == "cuda"
+    assert Runtime(LoadOptions("cpu")).device == "cpu"
+    assert Runtime(LoadOptions("auto")).device == "cuda"
     for precision, rounds in (("fp32", False), ("tf32", True), ("bf16", False)):
-        with Place(LoadOptions("cpu", precision)).running():
+        with Runtime(LoadOptions("cpu", precision)).running():
             assert all(switch.allow_tf32 == rounds for switch in rounding)
 
 
@@ -338,7 +339,7 @@ def test_a_missing_package_names_the_extra(tmp_path, monkeypatch):
     text = {**TEXT, "hf_tokenizer_name": "own"}
     folder = save_model(tmp_path / "m", {**CUSTOM, "text_cfg": text})
     monkeypatch.setitem(sys.modules, "transformers", None)
-    with pytest.raises(MissingExtraError, match=r"pip install 'counterpoint\[vlm\]'"):
+    with raises("E-EXTRA-MISSING", extra="vlm"):
         load_model(f"open_clip:local-dir:{folder}")
 
 

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from columns_support import CLASSES, RETRIEVAL, SEEDS, by_name, differences, values_by_hand, zoo_run
 from engine_support import build
+from errors import raises
 from hypothesis import given
 from support import FEW, gallery, owned, part, random_scores, random_truth, run_of
 
-from counterpoint._util.errors import RunError
 from counterpoint.cases.table import Cases
 from counterpoint.metrics.registry import METRICS
 from counterpoint.runs.comparison import compare
@@ -94,7 +94,7 @@ def test_cases_and_galleries_are_matched_by_id_in_any_order(seed: int) -> None:
 def test_galleries_that_lost_different_images_are_not_compared() -> None:
     whole, less = build(gallery(owned(6, 1))), build(gallery(owned(7, 1)))
     runs = [run_of(part(cases, random_scores(cases, 0))) for cases in (whole, less)]
-    with pytest.raises(RunError, match=r"1 cases differ.*'gallery'"):
+    with raises("E-CASES-DIFFER", benchmark="bench", id="gallery", cases=1):
         compare(*runs)
 
 

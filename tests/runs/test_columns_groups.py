@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from columns_support import STRICT, differences
 from engine_support import build
+from errors import raises
 from support import case, part, random_scores, run_of
 
-from counterpoint._util.errors import RunError
 from counterpoint.metrics.protocols import Protocol
 from counterpoint.runs.comparison import compare
 from counterpoint.runs.folders import Run
@@ -141,7 +141,7 @@ def test_a_run_that_did_not_score_what_a_protocol_counts_is_refused() -> None:
     short, whole = (
         run_of(part(cases, random_scores(cases, 0), protocol)) for protocol in (skipping, STRICT)
     )
-    with pytest.raises(RunError, match=r"'short'.*'strict' counts.*--protocol strict"):
+    with raises("E-PROTOCOL-MISFIT", benchmark="bench", protocol="strict"):
         rows(short, STRICT, resamples=20)
     assert rows(whole, skipping, resamples=20) == rows(short, skipping, resamples=20)
     more = replace(skipping, skip=frozenset({"odd", "even"}))

@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
+from errors import raises
 from support import mixed, part, random_run, random_scores, run_of, table
 
-from counterpoint._util.errors import RunError
 from counterpoint.cases.table import Cases
 from counterpoint.metrics.protocols import Protocol
 from counterpoint.runs import folders
@@ -108,7 +108,7 @@ def test_a_run_of_which_everything_was_left_out_is_kept(tmp_path: Path) -> None:
 
 def test_an_older_run_is_replaced_and_nothing_else_stays(folder: Path) -> None:
     newer = random_run(table(4), seed=9, model="newer")
-    with pytest.raises(RunError, match="--overwrite"):
+    with raises("E-OUTPUT-EXISTS", path=folder):
         save_run(newer, folder)
     assert_same(load_run(folder), full_run())
     save_run(newer, folder, overwrite=True)
@@ -127,7 +127,7 @@ def test_a_failure_leaves_the_older_run(folder: Path, monkeypatch: pytest.Monkey
         raise OSError("disk full")
 
     monkeypatch.setattr(folders, "write_scores", fail)
-    with pytest.raises(RunError, match="disk full"):
+    with raises("E-OUTPUT-UNWRITABLE", path=folder):
         save_run(random_run(table(4), seed=9), folder, overwrite=True)
     assert_same(load_run(folder), full_run())
     assert find_runs(folder.parent) == [folder]
@@ -135,14 +135,14 @@ def test_a_failure_leaves_the_older_run(folder: Path, monkeypatch: pytest.Monkey
 
 def test_a_folder_of_something_else_is_not_overwritten(tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("years of work")
-    with pytest.raises(RunError, match="is no run folder"):
+    with raises("E-OUTPUT-EXISTS", path=tmp_path):
         save_run(random_run(table(4), seed=0), tmp_path)
     assert (tmp_path / "thesis.txt").read_text() == "years of work"
 
 
 def test_a_file_is_not_overwritten(tmp_path: Path) -> None:
     (tmp_path / "out").write_text("years of work")
-    with pytest.raises(RunError, match="out"):
+    with raises("E-OUTPUT-UNWRITABLE", path=tmp_path / "out"):
         save_run(random_run(table(4), seed=0), tmp_path / "out")
     assert (tmp_path / "out").read_text() == "years of work"
 
@@ -162,10 +162,10 @@ def test_a_damaged_table_is_refused(name: str, folder: Path) -> None:
     flipped = whole[:middle] + bytes([whole[middle] ^ 1]) + whole[middle + 1 :]
     for damaged in (whole[:-10], flipped, b""):
         path.write_bytes(damaged)
-        with pytest.raises(RunError, match=name):
+        with raises("E-RUN-DAMAGED", path=path):
             load_run(folder)
     path.unlink()
-    with pytest.raises(RunError, match=f"{name} is missing"):
+    with raises("E-RUN-DAMAGED", path=path):
         load_run(folder)
 
 
@@ -174,13 +174,13 @@ def test_a_damaged_table_is_refused(name: str, folder: Path) -> None:
 )
 def test_a_damaged_manifest_is_refused(text: str, folder: Path) -> None:
     (folder / "run.json").write_text(text)
-    with pytest.raises(RunError, match=r"run\.json is damaged"):
+    with raises("E-RUN-DAMAGED", path=folder / "run.json"):
         load_run(folder)
 
 
 def test_a_manifest_of_another_format_is_refused(folder: Path) -> None:
     (folder / "run.json").write_text(json.dumps({**manifest_of(folder), "format": 99}))
-    with pytest.raises(RunError, match="run format 99"):
+    with raises("E-RUN-FORMAT", format=99):
         load_run(folder)
 
 
@@ -189,7 +189,7 @@ def test_a_manifest_that_lost_a_part_is_refused(key: str, folder: Path) -> None:
     manifest = manifest_of(folder)
     del manifest["benchmarks"]["captions"][key]
     (folder / "run.json").write_text(json.dumps(manifest))
-    with pytest.raises(RunError, match=r"run\.json"):
+    with raises("E-RUN-DAMAGED", path=folder / "run.json"):
         load_run(folder)
 
 
@@ -197,16 +197,16 @@ def test_a_manifest_of_an_unknown_choice_is_refused(folder: Path) -> None:
     manifest = manifest_of(folder)
     manifest["benchmarks"]["captions"]["protocol"]["colour"] = "red"
     (folder / "run.json").write_text(json.dumps(manifest))
-    with pytest.raises(RunError, match=r"run\.json"):
+    with raises("E-RUN-DAMAGED", path=folder / "run.json"):
         load_run(folder)
 
 
 def test_no_run_and_several_runs_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(RunError, match="no run folder"):
+    with raises("E-RUN-MISSING", path=tmp_path / "nowhere"):
         load_run(tmp_path / "nowhere")
     for name in ("one", "two"):
         save_run(random_run(table(4), seed=0, model=name), tmp_path / name)
-    with pytest.raises(RunError, match=r"holds 2 runs.*one.*two"):
+    with raises("E-RUN-AMBIGUOUS", runs=[tmp_path / "one", tmp_path / "two"]):
         load_run(tmp_path)
     assert find_runs(tmp_path) == [tmp_path / "one", tmp_path / "two"]
     assert load_run(tmp_path / "two").model == "two"

@@ -267,7 +267,7 @@ def test_a_run_without_a_name_is_not_every_model_without_an_id(papers: Papers) -
 def test_an_unknown_model_is_explained(papers: Papers) -> None:
     papers.say(paper(), paper(model="NegCLIP", id=""))
     run = run_of(sugarcrepe())
-    with pytest.raises(NotFoundError, match=r"no published model is called 'NegClipp'.*'NegCLIP'"):
+    with pytest.raises(NotFoundError, match="'NegCLIP'"):
         verify(run, "NegClipp", resamples=FAST)
 
 
@@ -311,7 +311,7 @@ def test_every_benchmark_of_the_run_is_looked_at(papers: Papers) -> None:
 def test_what_was_left_out_is_told(papers: Papers) -> None:
     papers.say(paper())
     holes = replace(
-        sugarcrepe(), left_out=(("a", "no such file"),), lost_images=(("b", "x"), ("c", "y"))
+        sugarcrepe(), left_out=(("a", "no such file"),), left_out_images=(("b", "x"), ("c", "y"))
     )
     assert {c.left_out for c in verify(run_of(holes, model=CLIP_ID), resamples=FAST)} == {3}
 
@@ -399,7 +399,7 @@ def test_nothing_published_is_said(papers: Papers) -> None:
     ("arguments", "says"),
     [
         (["run", "--as", "CLIP of the tests"], f"Did you mean '{CLIP}'?"),
-        (["nowhere"], "nowhere: no run folder there"),
+        (["nowhere"], "[E-RUN-MISSING]"),
     ],
 )
 def test_errors_are_one_line(arguments: list[str], says: str, papers: Papers) -> None:

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from engine_support import ROUNDING, build
+from errors import raises
 from models_for_tests import Judge, Reader, Towers, choice, run_engine, write_images
 
-from counterpoint._util.errors import ModelError
 from counterpoint._util.store import Store
 from counterpoint.cases.table import Cases
 from counterpoint.scoring.encode import BatchSize
@@ -84,7 +84,7 @@ def test_a_single_item_that_does_not_fit_is_one_sentence(tmp_path: Path) -> None
     class Full(Tight):
         room = 0
 
-    with pytest.raises(ModelError, match=r"single item \(no room\); use a lower --precision"):
+    with raises("E-OUT-OF-MEMORY"):
         run_engine(Full(), {"bench": cases(tmp_path)}, tmp_path / "store", batch=4)
 
 

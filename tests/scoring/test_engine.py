@@ -250,7 +250,7 @@ def test_a_wrong_table_is_refused(
             with np.errstate(all="ignore"):
                 return change(super().score_cases(cases))
 
-    assert "Wrong" in complaint(Wrong(), tmp_path)
+    assert complaint("E-MODEL-OUTPUT", Wrong(), tmp_path) == {"model": "Wrong"}
 
 
 # --- retrieval ---------------------------------------------------------------------------------

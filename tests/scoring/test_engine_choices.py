@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from engine_support import build, complaint, naive, shares
+from errors import raises
 from models_for_tests import (
     Judge,
     choice,
@@ -21,7 +22,6 @@ from models_for_tests import (
 )
 
 from counterpoint import evaluate
-from counterpoint._util.errors import ModelError
 from counterpoint._util.progress import Quiet
 from counterpoint._util.store import Store
 from counterpoint.cases.table import PROMPTS, Case, Cases, ImageRef
@@ -171,7 +171,7 @@ def test_cases_that_it_cannot_choose_in_are_refused(tmp_path: Path, count: int) 
     truth = ((True,) * count, (False,) * count)
     table = build(Case("0", (ImageRef("a.png"), ImageRef("b.png")), captions, truth), root=tmp_path)
     model = Umpire()
-    with pytest.raises(ModelError, match="bench: a case has") as error:
+    with raises("E-CHOICE-CAPTIONS", benchmark="bench", captions=count) as error:
         run_engine(model, {"bench": table}, tmp_path / "store")
     assert is_sentence(error.value) and model.asked == []
 
@@ -181,7 +181,7 @@ def test_a_wrong_number_of_answers_is_refused(tmp_path: Path) -> None:
         def score_choices(self, *asked: Sequence) -> np.ndarray:
             return super().score_choices(*asked)[:-1]
 
-    assert "results for" in complaint(Wrong(), tmp_path)
+    assert "results" in complaint("E-MODEL-OUTPUT", Wrong(), tmp_path)
 
 
 class Labels(Quiet):

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from engine_support import ROUNDING, build, complaint, cosine, naive, one_file
+from errors import raises
 from models_for_tests import (
     WIDTH,
     Judge,
@@ -23,7 +24,6 @@ from models_for_tests import (
 from support import gallery, write_lines
 
 from counterpoint import evaluate, load_run
-from counterpoint._util.errors import ModelError, StoreError
 from counterpoint._util.progress import Named, Quiet
 from counterpoint._util.store import Store
 from counterpoint.cases.table import Case, Cases, ImageRef
@@ -277,11 +277,11 @@ def test_what_is_not_finite_is_refused(
         values[0] = value
         return values
 
-    why = complaint(spoil(method, change, kind()), tmp_path, batch=2)
-    assert "NaN or infinity for 1 of 2 inputs" in why
+    found = complaint("E-MODEL-OUTPUT", spoil(method, change, kind()), tmp_path, batch=2)
+    assert found == {"nonfinite": 1, "inputs": 2}
     # Nothing of that batch was kept: a model that has been mended starts afresh.
-    found = run_engine(kind(), {"bench": one_file(tmp_path)}, tmp_path / "store")["bench"]
-    assert np.isfinite(found.scores).all()
+    scored = run_engine(kind(), {"bench": one_file(tmp_path)}, tmp_path / "store")["bench"]
+    assert np.isfinite(scored.scores).all()
 
 
 def test_one_bad_number_in_a_vector_is_enough(tmp_path: Path) -> None:
@@ -289,7 +289,8 @@ def test_one_bad_number_in_a_vector_is_enough(tmp_path: Path) -> None:
         vectors[1, WIDTH - 1] = np.nan
         return vectors
 
-    assert "for 1 of 2" in complaint(spoil("encode_images", change, Towers()), tmp_path)
+    found = complaint("E-MODEL-OUTPUT", spoil("encode_images", change, Towers()), tmp_path)
+    assert found == {"nonfinite": 1, "inputs": 2}
 
 
 @pytest.mark.parametrize(("method", "kind"), METHODS)
@@ -297,33 +298,35 @@ def test_one_bad_number_in_a_vector_is_enough(tmp_path: Path) -> None:
 def test_a_wrong_number_of_results_is_refused(
     tmp_path: Path, method: str, kind: type[Towers], change: Callable[[np.ndarray], np.ndarray]
 ) -> None:
-    why = complaint(spoil(method, change, kind()), tmp_path, batch=2)
-    assert "for 2 inputs" in why and ("returned 1" in why or "returned 3" in why)
+    found = complaint("E-MODEL-OUTPUT", spoil(method, change, kind()), tmp_path, batch=2)
+    assert found["inputs"] == 2 and found["results"] in (1, 3)
 
 
 @pytest.mark.parametrize(("method", "kind"), METHODS)
 def test_results_that_are_no_array_are_refused(
     tmp_path: Path, method: str, kind: type[Towers]
 ) -> None:
-    complaint(spoil(method, lambda _: 0.5, kind()), tmp_path)
+    complaint("E-MODEL-OUTPUT", spoil(method, lambda _: 0.5, kind()), tmp_path)
 
 
 def test_towers_of_different_widths_are_refused(tmp_path: Path) -> None:
-    complaint(spoil("encode_captions", lambda v: v[:, :-1], Towers()), tmp_path)
+    complaint("E-MODEL-OUTPUT", spoil("encode_captions", lambda v: v[:, :-1], Towers()), tmp_path)
 
 
 @pytest.mark.parametrize(("method", "kind"), METHODS[2:])
 def test_two_scores_for_a_pair_are_refused(tmp_path: Path, method: str, kind: type[Judge]) -> None:
     """A matching head has two outputs; to take the first of them would be to guess."""
-    complaint(spoil(method, lambda v: np.stack([v, -v], axis=1), kind()), tmp_path)
+    complaint(
+        "E-MODEL-OUTPUT", spoil(method, lambda v: np.stack([v, -v], axis=1), kind()), tmp_path
+    )
 
 
 def test_an_object_of_no_kind_is_refused(tmp_path: Path) -> None:
     class Nothing:
         fingerprint = "nothing"
 
-    assert "Nothing" in complaint(Nothing(), tmp_path)
-    with pytest.raises(ModelError):
+    assert complaint("E-MODEL-INVALID", Nothing(), tmp_path) == {"model": "Nothing"}
+    with raises("E-MODEL-INVALID", model="Nothing"):
         evaluate([("x", Nothing())], "world-swap:size=2", store=tmp_path, out=tmp_path / "run")  # type: ignore
     assert not (tmp_path / "run").exists()
 
@@ -331,7 +334,7 @@ def test_an_object_of_no_kind_is_refused(tmp_path: Path) -> None:
 def test_results_that_vanish_are_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As when somebody deletes the store during a run."""
     monkeypatch.setattr(Store, "put", lambda self, items: None)
-    with pytest.raises(StoreError) as error:
+    with raises("E-STORE-DAMAGED", path=tmp_path / "store") as error:
         run_engine(Towers(), {"bench": one_file(tmp_path)}, tmp_path / "store")
     assert is_sentence(error.value)
 
@@ -353,15 +356,14 @@ class Incomplete:
 
 
 def test_a_missing_member_is_named(tmp_path: Path) -> None:
-    said = complaint(Incomplete("context_length"), tmp_path)
-    assert "Incomplete is not a DualEncoder: it has no context_length;" in said
-    said = complaint(Incomplete("fingerprint", "encode_images"), tmp_path)
-    assert "it has no fingerprint and no encode_images;" in said
+    for names in (["context_length"], ["fingerprint", "encode_images"]):
+        found = complaint("E-MODEL-INVALID", Incomplete(*names), tmp_path)
+        assert found == {"model": "Incomplete", "missing": names}
 
 
 def test_what_is_no_model_at_all(tmp_path: Path) -> None:
-    assert "it has none of the methods encode_captions, score_pairs," in complaint(3, tmp_path)
-    assert complaint(Towers, tmp_path) == "Towers is a class; give an object of it: Towers()."
+    assert complaint("E-MODEL-INVALID", 3, tmp_path) == {"model": "int"}
+    assert complaint("E-MODEL-INVALID", Towers, tmp_path) == {"model": "Towers"}
     towers = Towers()
     towers.fingerprint = 7  # type: ignore[assignment]
-    assert complaint(towers, tmp_path) == "the fingerprint of Towers must be a text."
+    assert complaint("E-MODEL-INVALID", towers, tmp_path) == {"model": "Towers"}

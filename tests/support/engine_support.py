@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from errors import raises
 from models_for_tests import (
     choice,
     is_sentence,
@@ -19,7 +20,6 @@ from models_for_tests import (
 )
 from support import classes, gallery
 
-from counterpoint._util.errors import ModelError
 from counterpoint.cases.table import PROMPTS, Case, Cases
 from counterpoint.images.pictures import Picture
 
@@ -68,11 +68,12 @@ def one_file(root: Path) -> Cases:
     return build(*cases, root=root)
 
 
-def complaint(model: object, root: Path, **options: int) -> str:
-    with pytest.raises(ModelError) as error:
+def complaint(code: str, model: object, root: Path, **options: int) -> dict[str, object]:
+    """What the engine says of a model: the data of the error."""
+    with raises(code) as error:
         run_engine(model, {"bench": one_file(root)}, root / "store", **options)
     assert is_sentence(error.value)
-    return str(error.value)
+    return error.value.data
 
 
 @pytest.fixture(autouse=True)

@@ -25,13 +25,13 @@ from safetensors.numpy import save as to_safetensors
 from train_data_support import opened
 from training import CPU as ALONE, small_recipe
 
-from counterpoint.evaluation.wise import refuse_other
+from counterpoint.evaluation.wise import refuse_other_model
 from counterpoint.models.detector.adapter import (
     CONFIG as DETECTOR,
     WEIGHTS as HEADS,
-    Head,
-    Heads,
-    Saved,
+    DetectorHeads,
+    LinearHead,
+    SavedDetector,
     read,
     save,
 )
@@ -137,7 +137,7 @@ def about(data: bytes, folder: Path) -> None:
     """`training.json` of a folder that `wise --save` would write to."""
     (folder / ABOUT).write_bytes(data)
     ends: Any = SimpleNamespace(base="a", tuned="b", fingerprints=("1", "2"))
-    refuse_other(folder, ends)
+    refuse_other_model(folder, ends)
 
 
 def detector(name: str) -> Callable[[bytes, Path], None]:
@@ -145,8 +145,8 @@ def detector(name: str) -> Callable[[bytes, Path], None]:
 
     def target(data: bytes, folder: Path) -> None:
         if not (folder / "d").exists():
-            head = Head(np.ones(4, np.float32), np.zeros(1, np.float32))
-            save(folder / "d", Saved(Heads(head, head), "world:base", "f", {}))
+            head = LinearHead(np.ones(4, np.float32), np.zeros(1, np.float32))
+            save(folder / "d", SavedDetector(DetectorHeads(head, head), "world:base", "f", {}))
         (folder / "d" / name).write_bytes(data)
         read(folder / "d")
 

@@ -37,7 +37,7 @@ def compare(
         Path | None, typer.Option(help="Write the comparison as an HTML page to this file.")
     ] = None,
     open_page: Annotated[
-        bool, typer.Option("--open", help=f"Show that page in the browser; else as {_PAGE}.")
+        bool, typer.Option("--open", help=f"Open that page in the browser. Default file: {_PAGE}.")
     ] = False,
 ) -> None:
     """Compare two runs case by case: paired cluster bootstrap, exact McNemar, Holm over the groups.

@@ -190,10 +190,6 @@ def _rounded(value: Any) -> Any:
     return [_rounded(one) for one in value] if isinstance(value, list | tuple) else value
 
 
-def percent(value: float) -> str:
-    return f"{100 * value:.1f}"
-
-
 def counted(number: int, what: str) -> str:
     """ "1 case", "2 cases"."""
     return f"{number:,} {what}" + ("" if number == 1 else "s")

@@ -13,11 +13,11 @@ from counterpoint.cli.console import (
     Device,
     errors,
     output,
-    percent,
     plainly,
     print_json,
     progress_bars,
 )
+from counterpoint.runs import percent
 
 app = typer.Typer(
     name="detector",
@@ -72,12 +72,14 @@ def train(
     """
     from counterpoint._util.store import Store, default_store
     from counterpoint.models import LoadOptions
-    from counterpoint.models.detector import Settings, train as train_detector
+    from counterpoint.models.detector import DetectorSettings, train as train_detector
     from counterpoint.scoring import Work
 
     if not 0 < learning_rate < 1:
         raise typer.BadParameter("between 0 and 1", param_hint="--lr")
-    settings = Settings(image_epochs, caption_epochs, learning_rate, train_batch, held_out, seed)
+    settings = DetectorSettings(
+        image_epochs, caption_epochs, learning_rate, train_batch, held_out, seed
+    )
     options = LoadOptions(device, precision)
     with progress_bars() as bars, Store(default_store()) as store:
         work = Work(store, batch_size, bars)

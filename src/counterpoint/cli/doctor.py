@@ -16,10 +16,10 @@ from counterpoint.cli.console import (
     counted,
     errors,
     output,
-    percent,
     print_json,
     progress_bars,
 )
+from counterpoint.runs import percent
 
 if TYPE_CHECKING:
     from counterpoint.evaluation import Health

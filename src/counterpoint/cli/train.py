@@ -13,14 +13,14 @@ from rich.table import Table
 
 from counterpoint._util.progress import Bars
 from counterpoint.cli.console import AsJson, counted, errors, output, print_json
-from counterpoint.evaluation import MEAN_SCORES, Change, Outcome
+from counterpoint.evaluation import MEAN_SCORES, MetricChange, Outcome
 from counterpoint.metrics import (
     ALL,
-    HEADINGS,
     LEVEL,
+    METRIC_HEADINGS,
     METRICS,
-    TIES,
-    TIES_MEANING,
+    TIES_MARK,
+    TIES_NOTE,
     WHOLE,
     p_value,
     ties_matter,
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 _NAMES: Final = {
-    **HEADINGS,
+    **METRIC_HEADINGS,
     "mean_score_original": "score, originals",
     "mean_score_positive": "score, positives",
     "mean_score_negative": "score, negatives",
@@ -53,19 +53,19 @@ def print_outcome(found: Outcome, *, groups: bool = False) -> None:
         "better.",
         style="dim",
     )
-    if any(TIES in cell for change in shown for cell in _cells(change)):
-        output.print(f"{TIES} {TIES_MEANING}", style="dim")
+    if any(TIES_MARK in cell for change in shown for cell in _cells(change)):
+        output.print(f"{TIES_MARK} {TIES_NOTE}", style="dim")
     for line in found.warnings:
         output.print(f"warning: {line}", style="yellow", soft_wrap=True)
     for note in found.notes:
         errors.print(f"note: {note}", style="yellow", soft_wrap=True)
 
 
-def is_shown(change: Change) -> bool:
+def is_shown(change: MetricChange) -> bool:
     return METRICS[change.metric].main or change.metric in MEAN_SCORES
 
 
-def _table(changes: Sequence[Change]) -> Table:
+def _table(changes: Sequence[MetricChange]) -> Table:
     table = Table(header_style="bold", box=box.SIMPLE_HEAD)
     table.padding, table.pad_edge = (0, 1, 0, 0), False
     table.add_column("benchmark", overflow="fold")
@@ -82,11 +82,11 @@ def _table(changes: Sequence[Change]) -> Table:
     return table
 
 
-def _cells(c: Change) -> tuple[str, ...]:
+def _cells(c: MetricChange) -> tuple[str, ...]:
     scale, digits = (100, 1) if METRICS[c.metric].unit == "share" else (1, 3)
 
     def side(value: float, low: float, high: float, ties: int) -> str:
-        mark = TIES if ties_matter(ties, c.n, max(high - value, value - low)) else " "
+        mark = TIES_MARK if ties_matter(ties, c.n, max(high - value, value - low)) else " "
         return f"{scale * value:.{digits}f} ±{scale * (high - low) / 2:.{digits}f}{mark}"
 
     gap, low, high = (f"{scale * v:+.{digits}f}" for v in (c.difference, c.ci_low, c.ci_high))
@@ -175,7 +175,8 @@ def train(
 
     counterpoint train --show hp-hn
 
-    After an interruption the same command continues from the last checkpoint. See docs/train/index.md.
+    After an interruption the same command continues from the last checkpoint.
+    See docs/train/index.md.
     """
     from counterpoint.training import load_recipe
 

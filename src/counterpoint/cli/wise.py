@@ -82,18 +82,18 @@ def wise(
 
     refuse_missing_folder(plot)
 
-    from counterpoint.evaluation import Line, draw, walk
+    from counterpoint.evaluation import Line, draw_line, evaluate_line
     from counterpoint.models import LoadOptions
 
     line = Line(base, tuned, LoadOptions(device, precision))
     if save is not None:
-        from counterpoint.evaluation import refuse_other, save_at
+        from counterpoint.evaluation import refuse_other_model, save_mixed
 
-        refuse_other(save[1], line)  # now, and not after the evaluation
+        refuse_other_model(save[1], line)  # now, and not after the evaluation
     runs: list[Run] = []
     if benchmark:
         with progress_bars() as bars:
-            runs = walk(
+            runs = evaluate_line(
                 line,
                 benchmark,
                 chosen,
@@ -108,10 +108,10 @@ def wise(
             found = _found(chosen, runs, groups=groups or as_json)
         _print(found, runs, (base, tuned), groups=groups, as_json=as_json)
         if plot is not None:
-            draw(found, plot, f"from {base} to {tuned}")
+            draw_line(found, plot, f"from {base} to {tuned}")
             _say(f"drawn {plot}", as_json)
     if save is not None:
-        save_at(line, *save)
+        save_mixed(line, *save)
         _say(f"saved {save[1]}: use it as -m open_clip:local-dir:{save[1]}", as_json)
     _print_left_out(runs, allow_missing)
 

@@ -80,7 +80,11 @@ def published_model(name: str) -> str:
     if found.is_empty():
         names = published()["model"].value_counts(sort=True)["model"].to_list()
         ids = published()["id"].unique(maintain_order=True).to_list()
-        raise NotFoundError(did_you_mean("published model", name, [*names, *filter(None, ids)]))
+        raise NotFoundError(
+            "E-MODEL-UNKNOWN",
+            did_you_mean("published model", name, [*names, *filter(None, ids)]),
+            name=name,
+        )
     return str(found["model"][0])
 
 

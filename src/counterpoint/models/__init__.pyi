@@ -5,10 +5,11 @@ from .registry import (
     FAMILIES as FAMILIES,
     LoadOptions as LoadOptions,
     is_device as is_device,
+    list_models as list_models,
     load_model as load_model,
 )
 from .torch_models import (
-    Place as Place,
+    Runtime as Runtime,
     fingerprint as fingerprint,
     memory_errors as memory_errors,
     pick_device as pick_device,

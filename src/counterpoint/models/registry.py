@@ -104,7 +104,11 @@ class LoadOptions:
 
     def __post_init__(self) -> None:
         if not is_device(self.device):
-            raise NotFoundError(f"no device is called {shown(self.device)}; use {DEVICES}.")
+            raise NotFoundError(
+                "E-DEVICE-UNKNOWN",
+                f"no device is called {shown(self.device)}; use {DEVICES}.",
+                name=self.device,
+            )
 
 
 def load_model(id: str, options: LoadOptions | None = None) -> Model:
@@ -113,3 +117,8 @@ def load_model(id: str, options: LoadOptions | None = None) -> Model:
     model: Model = FAMILIES.get(family)(rest, options or LoadOptions())
     check_kind(model)
     return model
+
+
+def list_models() -> dict[str, str]:
+    """An example id of every family of models, and what it is."""
+    return {id: example.what for id, example in EXAMPLES.items()}

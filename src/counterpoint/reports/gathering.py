@@ -73,9 +73,9 @@ def _names(names: Iterable[str]) -> dict[str, str]:
 def _part(name: str, part: Part) -> Part:
     lost = [
         tuple((without_folders(id), without_folders(why)) for id, why in reasons)
-        for reasons in (part.left_out, part.lost_images)
+        for reasons in (part.left_out, part.left_out_images)
     ]
-    return replace(part, benchmark=name, left_out=lost[0], lost_images=lost[1])
+    return replace(part, benchmark=name, left_out=lost[0], left_out_images=lost[1])
 
 
 def _cleaned(value: Any) -> Any:

@@ -22,7 +22,7 @@ from starlette.formparsers import FormParser, MultiPartException, MultiPartParse
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from counterpoint.metrics import TIES, TIES_MEANING
+from counterpoint.metrics import TIES_MARK, TIES_NOTE
 from counterpoint.studio.security import CSRF_FIELD, Guard, StudioError
 
 # --- Where htmx is: a file of the package `django-htmx`, of which nothing else is used ----------
@@ -74,8 +74,8 @@ class Web:
             static=static,
             has_htmx=has_htmx(),
             has_campaigns=False,
-            ties_sign=TIES,
-            ties_meaning=TIES_MEANING,
+            ties_sign=TIES_MARK,
+            ties_meaning=TIES_NOTE,
         )
 
     def page(

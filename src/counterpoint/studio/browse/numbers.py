@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from counterpoint.metrics import ALL, METRICS, TIES, hangs_on_ties, heading
+from counterpoint.metrics import ALL, METRICS, TIES_MARK, depends_on_ties, heading
 from counterpoint.runs import Row
 from counterpoint.studio.browse.library import Library, Listed
 from counterpoint.studio.security import StudioError
@@ -61,7 +61,7 @@ def numbers_table(library: Library, benchmark: str) -> NumbersTable:
     names = {row.metric for row in found}
     headings = {name: heading(name) for name in METRICS if name in names}
     chance = {r.metric: f"{100 * r.chance:.1f}" for r in found if r.chance and r.group == ALL}
-    return NumbersTable(benchmark, headings, lines, chance, any(map(hangs_on_ties, found)))
+    return NumbersTable(benchmark, headings, lines, chance, any(map(depends_on_ties, found)))
 
 
 def _line(run: Listed, part: str, rows: list[Row]) -> RunLine:
@@ -69,7 +69,7 @@ def _line(run: Listed, part: str, rows: list[Row]) -> RunLine:
     place = {"run": run.key, "benchmark": rows[0].benchmark, "group": group}
     numbers = {
         row.metric: LinkedNumber(
-            f"{100 * row.value:.1f}{TIES if hangs_on_ties(row) else ''}",
+            f"{100 * row.value:.1f}{TIES_MARK if depends_on_ties(row) else ''}",
             f"{100 * (row.ci_high - row.ci_low) / 2:.1f}",
             # Of a gallery, which is one case with many queries, this is the case.
             url("/browse", **place, metric=row.metric),

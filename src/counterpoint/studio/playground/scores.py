@@ -12,8 +12,8 @@ import numpy as np
 
 from counterpoint._util.errors import CounterpointError, ModelError
 from counterpoint.cases import Cases, ImageRef, caption_case
-from counterpoint.generation import KINDS, RULES, Kind, Rule, Settings, make_by_rules
-from counterpoint.generation.inputs import Source
+from counterpoint.generation import KINDS, RULES, Kind, Rule, TextSettings, make_by_rules
+from counterpoint.generation.inputs import SourceCaption
 from counterpoint.metrics import changed_words
 from counterpoint.models import load_model
 from counterpoint.scoring import BlindScorer, DualEncoder, Model, PairScorer, TableScorer
@@ -124,11 +124,11 @@ def read_captions(text: str) -> list[str]:
 
 def families(captions: list[str]) -> list[Family]:
     """Each caption with its positives and negatives, always the same for the same caption."""
-    sources = [Source(f"{i}", None, caption) for i, caption in enumerate(captions)]
+    sources = [SourceCaption(f"{i}", None, caption) for i, caption in enumerate(captions)]
     found: dict[str, dict[tuple[Kind, str], str]] = {caption: {} for caption in captions}
     for kind in KINDS:
         with _LOCK:
-            pairs = make_by_rules(sources, Settings(kind, _methods(kind))).pairs
+            pairs = make_by_rules(sources, TextSettings(kind, _methods(kind))).pairs
         for pair in pairs:
             found[pair.caption].setdefault((kind, pair.text), pair.method)
     return [Family(caption, _few(caption, texts)) for caption, texts in found.items()]

@@ -1,4 +1,4 @@
-"""What metrics and reasons are called, wherever people read them: terminal, figures, pages."""
+"""How results are presented in tables, figures and pages: metrics, ties, reasons and texts."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Final, Protocol
 
-# Of columns, in the order in which they stand.
-HEADINGS: Final = {
+# Headings of columns, in their order.
+METRIC_HEADINGS: Final = {
     "original_accuracy": "original",
     "augmented_accuracy": "augmented",
     "brittleness": "brittleness",
@@ -26,8 +26,8 @@ HEADINGS: Final = {
     "accuracy@1": "top-1",
     "accuracy@5": "top-5",
 }
-# Of axes.
-SAID: Final = {
+# Names on axes and in sentences.
+AXIS_LABELS: Final = {
     "augmented_accuracy": "augmented accuracy",
     "original_accuracy": "original accuracy",
     "text_only_accuracy": "text-only accuracy",
@@ -35,7 +35,7 @@ SAID: Final = {
     "image_to_text_recall@1": "image-to-text R@1",
     "accuracy@1": "top-1 accuracy",
 }
-MEANINGS: Final = {
+METRIC_MEANINGS: Final = {
     "original_accuracy": "the original caption scores above every negative (a caption that is "
     "false of the image)",
     "augmented_accuracy": "the original and every positive (a true caption in other words) score "
@@ -56,9 +56,14 @@ MEANINGS: Final = {
     "accuracy@1": "the class with the highest score is the true one",
     "accuracy@5": "the true class is among the five with the highest scores",
 }
-# The metric that says most of a benchmark is the first of these that it has.
-COMPOSITION: Final = ("augmented_accuracy", "group", "text_only_accuracy", "original_accuracy")
-GALLERY: Final = ("image_to_text_recall@1", "accuracy@1")
+# The main metric of a benchmark is the first of these that it has.
+COMPOSITION_METRICS: Final = (
+    "augmented_accuracy",
+    "group",
+    "text_only_accuracy",
+    "original_accuracy",
+)
+GALLERY_METRICS: Final = ("image_to_text_recall@1", "accuracy@1")
 _BASELINES: Final = ("blind", "random")  # families of models that see no image
 _REASONS: Final = {
     "caption too long": "caption too long",
@@ -68,13 +73,15 @@ _REASONS: Final = {
 
 
 def heading(metric: str) -> str:
-    return HEADINGS.get(metric, metric.replace("_", " "))
+    return METRIC_HEADINGS.get(metric, metric.replace("_", " "))
 
 
 def headline(metrics: Iterable[str]) -> str | None:
-    """The metric that says most of a benchmark."""
+    """The main metric of a benchmark."""
     known = set(metrics)
-    return next((metric for metric in (*COMPOSITION, *GALLERY) if metric in known), None)
+    return next(
+        (metric for metric in (*COMPOSITION_METRICS, *GALLERY_METRICS) if metric in known), None
+    )
 
 
 def is_baseline(model: str) -> bool:
@@ -85,17 +92,17 @@ def p_value(p: float) -> str:
     return "<0.001" if p < 0.001 else f"{p:.3f}"
 
 
-# --- ties --------------------------------------------------------------------------------------
+# --- Ties ---------------------------------------------------------------------------------------
 
-TIES: Final = "†"  # behind a number that hangs on ties
-TIES_MEANING: Final = (
+TIES_MARK: Final = "†"  # after a number that depends on ties
+TIES_NOTE: Final = (
     "hangs on ties: counted in another way, equal scores would move the value out of its interval, "
     "so it cannot be compared with chance."
 )
 
 
-class Counted(Protocol):
-    """A number with its interval, and how many of its values hang on a tie."""
+class NumberWithTies(Protocol):
+    """A number with its interval, and how many of its values depend on a tie."""
 
     @property
     def model(self) -> str: ...
@@ -122,15 +129,15 @@ def ties_matter(ties: int, n: int, reach: float) -> bool:
     return ties > reach * n
 
 
-def hangs_on_ties(row: Counted) -> bool:
+def depends_on_ties(row: NumberWithTies) -> bool:
     return ties_matter(row.ties, row.n, max(row.ci_high - row.value, row.value - row.ci_low))
 
 
-def ties_by_model(rows: Iterable[Counted]) -> dict[str, str]:
-    """For each model that has ties: how many values of which metrics hang on them.
+def ties_by_model(rows: Iterable[NumberWithTies]) -> dict[str, str]:
+    """For each model with ties: how many values of which metrics depend on them.
 
-    Metrics of one benchmark with the same count are named together. A metric's ties are its own: a
-    case may be wrong whatever a tie decides, and then its metric does not hang on it.
+    Metrics of one benchmark with the same count are named together. Each metric counts its own
+    ties: if a case is wrong for every tie policy, its value does not depend on the tie.
     """
     from counterpoint.metrics.statistics import ALL
 
@@ -143,26 +150,28 @@ def ties_by_model(rows: Iterable[Counted]) -> dict[str, str]:
     return {
         model: "; ".join(
             f"{benchmark} "
-            + ", ".join(f"{listed(names)} {ties:,} of {n:,}" for (ties, n), names in found.items())
+            + ", ".join(
+                f"{join_words(names)} {ties:,} of {n:,}" for (ties, n), names in found.items()
+            )
             for benchmark, found in benchmarks.items()
         )
         for model, benchmarks in counts.items()
     }
 
 
-def listed(names: Sequence[str]) -> str:
+def join_words(names: Sequence[str]) -> str:
     """ "a", "a and b", "a, b and c"."""
     return " and ".join(filter(None, [", ".join(names[:-1]), *names[-1:]]))
 
 
-# --- texts -------------------------------------------------------------------------------------
+# --- Texts --------------------------------------------------------------------------------------
 
 
 _WORDS: Final = re.compile(r"(?:\w+|[^\w\s])\s*|\s+")  # with the space behind them
 
 
 def changed_words(original: str, text: str) -> list[tuple[str, bool]]:
-    """The text in pieces, each with whether its words are other than those of the original."""
+    """The text in pieces, each with whether its words differ from those of the original."""
     words = _WORDS.findall(text)
     theirs = [word.strip() for word in _WORDS.findall(original)]
     ours = [word.strip() for word in words]
@@ -175,7 +184,7 @@ def changed_words(original: str, text: str) -> list[tuple[str, bool]]:
     return [("".join(piece for piece, _ in several), changed) for changed, several in found]
 
 
-def reasons(left_out: Sequence[tuple[str, str]]) -> str:
+def count_reasons(left_out: Sequence[tuple[str, str]]) -> str:
     """How often each kind of reason occurs, of (case id, reason)."""
     counts = Counter(
         next((kind for sign, kind in _REASONS.items() if sign in why), "image cannot be read")

@@ -1,7 +1,11 @@
-"""Reversed conjuncts: "a sink, toilet and shower", "a sink, shower and toilet".
+"""Reversals, which keep the meaning: conjuncts and the two sides of a relation.
 
-What stands on either side of "and" changes places where that cannot change the meaning: two
-adjectives, two noun phrases, two participles with their objects.
+`conjuncts`: "a sink, toilet and shower", "a sink, shower and toilet". What stands on either side of
+"and" is exchanged if that cannot change the meaning: two adjectives, two noun phrases, two
+participles with their objects.
+
+`converse`: "a cup left of a plate", "a plate right of a cup"; the two sides of a symmetric relation
+are exchanged without another change: "a dog next to a cat", "a cat next to a dog".
 """
 
 from __future__ import annotations
@@ -20,6 +24,7 @@ from counterpoint.generation.rules.phrases import (
     is_worn,
     noun_phrase_after,
     noun_phrase_before,
+    prepositions,
 )
 
 _JOINTS: Final = frozenset({"and", "&", "or"})
@@ -56,6 +61,8 @@ _AMOUNTS: Final = word_set(
 _LEADING: Final = frozenset({"VBG", "VBN", "VBZ", "VBP", "VBD", "VB", ",", "CC", "DT", "EX"})
 _VERBS: Final = frozenset({"stand", "walk", "look", "play", "rest", "graze", "watch", "run", "sit"})
 _PARTICIPLES: Final = frozenset({"VBG", "VBN"})
+_COPULAS: Final = frozenset({"is", "are", "was", "were"})
+_NUMBER: Final = {"is": "are", "are": "is", "was": "were", "were": "was"}
 
 
 def _conjuncts(sentence: Sentence, words: Vocabulary, rng: Random) -> Iterator[Ways]:
@@ -72,7 +79,7 @@ def _conjuncts(sentence: Sentence, words: Vocabulary, rng: Random) -> Iterator[W
 
 
 def _reversed(sentence: Sentence, joint: int) -> str:
-    """The caption with what stands around a joint reversed; empty if that may change it."""
+    """The caption with both sides of a conjunction reversed; empty if that may change it."""
     tokens = sentence.tokens
     before, after = tokens[joint - 1], tokens[joint + 1]
     if (before.lower, after.lower) in _IDIOMS:
@@ -85,7 +92,7 @@ def _reversed(sentence: Sentence, joint: int) -> str:
 
 
 def _adjectives(sentence: Sentence, joint: int) -> str:
-    """ "a blue and white clock"; of "red and white striped" nobody knows what the red is."""
+    """ "a blue and white clock"; in "red and white striped" it is unclear what is red."""
     tokens = sentence.tokens
     end = joint + 2
     if end < len(tokens) and tokens[end].tag not in (*NOUNS, ".", "VBN", "VBG"):
@@ -179,9 +186,11 @@ def _shares_noun(sentence: Sentence, right: Range) -> bool:
 
 
 def _part_of_more(sentence: Sentence, left: Range, right: Range) -> bool:
-    """Whether the left phrase is the end of a longer one: in "next to a bench and a man" the man
-    may be where the bench is, or be what the caption is about. In "in a white shirt and black tie"
-    both are the preposition's, for they have one form."""
+    """Whether the left phrase is the end of a longer one.
+
+    In "next to a bench and a man" the man may be beside the bench, or the subject of the caption.
+    In "in a white shirt and black tie" both belong to the preposition, because they have one form.
+    """
     tokens = sentence.tokens
     if left[0] == 0:
         return False
@@ -236,4 +245,50 @@ def _exchange(sentence: Sentence, left: Range, right: Range) -> str:
 
 CONJUNCTS: Final = Rule(
     "conjuncts", "positive", "2", 'what stands around "and" reversed', _conjuncts
+)
+
+
+def _converse(sentence: Sentence, words: Vocabulary, rng: Random) -> Iterator[Ways]:
+    del words, rng
+    for place in range(1, len(sentence.tokens) - 1):
+        where = prepositions().at(sentence, place)
+        if where is not None:
+            draft = _turned(sentence, where)
+            if draft:
+                yield [draft]
+            return  # with two relations it is unclear what belongs to which
+
+
+def _turned(sentence: Sentence, relation: Range) -> Draft | None:
+    """Only for a caption of two things and a relation: other words might belong to one of them."""
+    tokens = sentence.tokens
+    name = " ".join(token.lower for token in tokens[relation[0] : relation[1]])
+    symmetric = lexicon.is_symmetric(name)
+    other = name if symmetric else lexicon.converse(name)
+    copula = relation[0] - 1 if tokens[relation[0] - 1].lower in _COPULAS else None
+    left = noun_phrase_before(sentence, relation[0] if copula is None else copula)
+    right = noun_phrase_after(sentence, relation[1])
+    end = len(tokens) - (tokens[-1].tag == ".")
+    if not other or left is None or right is None or left[0] != 0 or right[1] != end:
+        return None
+    if any(token.tag == "PRP$" for token in tokens[right[0] : right[1]]):
+        return None  # "a man next to his dog"
+    loud = tokens[relation[0]].text.isupper() and len(tokens[relation[0]].text) > 1
+    puts = [
+        Put(*left, span_text(sentence, *right)),
+        Put(*relation, other.upper() if loud else other),
+        Put(*right, span_text(sentence, *left)),
+    ]
+    plural = [tokens[where[1] - 1].tag == "NNS" for where in (left, right)]
+    if copula is not None and plural[0] != plural[1]:
+        puts.append(Put(copula, copula + 1, _NUMBER[tokens[copula].lower]))
+    return Draft(rewrite(sentence, puts), "swap" if symmetric else "paraphrase", "rel")
+
+
+CONVERSE: Final = Rule(
+    "converse",
+    "positive",
+    "1",
+    "the two sides of a relation turned around, with its converse",
+    _converse,
 )
