@@ -24,7 +24,7 @@ from counterpoint.runs import Comparison, Results, Row, Run, find_runs, load_run
 
 if TYPE_CHECKING:
     from counterpoint.evaluation import Check, Health
-    from counterpoint.generation import Kind, Report
+    from counterpoint.generation import Generated, Kind
     from counterpoint.generation.refinement import Refined
     from counterpoint.scoring import Model
     from counterpoint.training import Trained
@@ -169,7 +169,7 @@ def generate(
     columns: Mapping[str, Any] | None = None,
     progress: Bars = _AUTO,
     **settings: Any,
-) -> Report:
+) -> Generated:
     """Make hard negatives or hard positives from captions: a Parquet file of pairs.
 
         generate("negatives", "captions_val2017.json", "negatives.parquet", methods="negclip")
@@ -179,7 +179,7 @@ def generate(
     `columns` are fields of `CaptionOptions`, `settings` those of generation: seed, each, form,
     checks, doubtful, wordnet. Called again after an end of any kind, it goes on from there.
     """
-    from counterpoint.generation import Settings, chosen_methods, generate as make_pairs
+    from counterpoint.generation import TextSettings, chosen_methods, generate as make_pairs
     from counterpoint.generation.inputs import CaptionOptions, first_of, open_captions
 
     kinds: dict[str, Kind] = {"negatives": "negative", "positives": "positive"}
@@ -192,17 +192,17 @@ def generate(
         raise CounterpointError(
             "E-METHOD-GRAPHS", "methods for scene graphs: use `counterpoint generate` for these."
         )
-    asked = _settings(Settings, kind=made, methods=names.rules, **settings)
+    asked = _settings(TextSettings, kind=made, methods=names.rules, **settings)
     root = None if data is None else Path(data)
     read = open_captions(str(captions), root, options=_settings(CaptionOptions, **(columns or {})))
     read = first_of(read, limit) if limit else read
     with ExitStack() as stack:
         writers = []
         if names.llm:
-            from counterpoint.generation.llm import LanguageModel, LanguageModelMethod
+            from counterpoint.generation.llm import ChatMethod, ChatModel
 
-            served = stack.enter_context(LanguageModel(model))
-            writers = [LanguageModelMethod(name, served) for name in names.llm]
+            served = stack.enter_context(ChatModel(model))
+            writers = [ChatMethod(name, served) for name in names.llm]
         bars = stack.enter_context(shown(progress))
         return make_pairs(read, asked, Path(out), writers=writers, workers=workers, progress=bars)
 
@@ -231,7 +231,7 @@ def refine(
     from counterpoint.scoring import Work
 
     names = (blind,) if isinstance(blind, str) else tuple(blind)
-    asked = _settings(refinement.Settings, blind=names, **settings)
+    asked = _settings(refinement.RefineSettings, blind=names, **settings)
     place = Path(out)
     kept = Path(store) if store else default_store()
     with reserved(place), shown(progress) as bars, Store(kept) as opened:
