@@ -225,7 +225,7 @@ _PROGRAM = """
 import sys, torch
 torch.set_num_threads(1)
 from torch import distributed
-from counterpoint.train import loop
+from counterpoint.training import loop
 from counterpoint.training.reading import load_recipe
 distributed.init_process_group("gloo", init_method=sys.argv[1], rank=int(sys.argv[2]), world_size=2)
 inner = loop.update

@@ -109,7 +109,7 @@ def test_losses_go_on_where_they_were(tmp_path, monkeypatch):
 _PROGRAM = """
 import sys, time, torch
 torch.set_num_threads(1)
-from counterpoint.train import loop
+from counterpoint.training import loop
 from counterpoint.training.reading import load_recipe
 inner = loop.update
 def slowly(run, step):

@@ -35,7 +35,7 @@ from counterpoint.cli.console import plainly
 
 app = typer.Typer(
     name="counterpoint",
-    help="Measure whether a vision-language model notices what matters, and only that.",
+    help="Measure and train compositional vision-language models: hard negatives, hard positives.",
     no_args_is_help=True,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
