@@ -165,6 +165,10 @@ def _pickled(**more: Any) -> bytes:
     return file.getvalue()
 
 
+def _safetensors() -> bytes:
+    return to_safetensors({k: v.numpy() for k, v in build(CLIP).state_dict().items()})
+
+
 def _shard() -> bytes:
     from PIL import Image
 
