@@ -26,7 +26,7 @@ from open_clip_models import (
 )
 from safetensors.torch import save_file
 
-from counterpoint._util.errors import ModelError, NotFoundError
+from counterpoint._util.errors import NotFoundError
 from counterpoint.cases.table import Cases
 from counterpoint.models.openclip.adapter import MERGES, OpenClip
 from counterpoint.models.openclip.checkpoints import load as load_checkpoint

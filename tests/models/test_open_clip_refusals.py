@@ -26,7 +26,7 @@ from open_clip_models import (
 )
 from safetensors.torch import load_file, save_file
 
-from counterpoint._util.errors import ModelError, NotFoundError
+from counterpoint._util.errors import ModelError
 from counterpoint.models.openclip.adapter import MERGES
 from counterpoint.models.openclip.ids import parse, refuse_wrong_activation
 from counterpoint.models.registry import LoadOptions, load_model

@@ -23,11 +23,6 @@ from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer, models, pre_tokenizers
 from vqa_models import ALL, CAPTIONS, TEXT, Parts, blip2, llava, noise, pictures, save, tokenizer
 
-from counterpoint._util.errors import (
-    CounterpointError,
-    ModelError,
-    NotFoundError,
-)
 from counterpoint.cases.table import ImageRef
 from counterpoint.images.pictures import Picture
 from counterpoint.models.registry import LoadOptions
