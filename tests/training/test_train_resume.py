@@ -12,7 +12,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from counterpoint.train.reading import load_recipe
 from errors import raises
 from processes import ended, start
 from safetensors.torch import load_file
@@ -28,6 +27,7 @@ from counterpoint.training.checkpoints import (
     save,
     steps_in,
 )
+from counterpoint.training.reading import load_recipe
 
 CPU = torch.device("cpu")
 ODD = ("accumulate=2", "ema=0.9", "cached_batch=3")  # everything that has a state of its own
