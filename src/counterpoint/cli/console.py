@@ -1,4 +1,7 @@
-"""Where the command line prints: results to standard output, everything else to standard error."""
+"""What the verbs share: options, printing, and errors as one line.
+
+Results go to standard output, everything else to standard error.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ from counterpoint._util.errors import CounterpointError, DataError, explain, sto
 from counterpoint._util.progress import Bars, bars_on
 from counterpoint._util.untrusted import without_controls
 
-# --- Options that several verbs share -----------------------------------------------------------
+# --- options that several verbs share -----------------------------------------------------------
 
 
 LEFT_OUT: Final = 3  # the exit status of work that is done, but not on all cases
@@ -79,7 +82,7 @@ def refuse_missing_folder(file: Path | None) -> None:
         )
 
 
-# --- Commands that the program suggests, as they can be typed here ------------------------------
+# --- commands that the program suggests ---------------------------------------------------------
 
 
 _NAME: Final = "counterpoint"

@@ -1,4 +1,4 @@
-"""Tables of results for a terminal."""
+"""Tables of results for a terminal; what a run lacks, and the exit status for it."""
 
 from __future__ import annotations
 
@@ -173,7 +173,7 @@ def averages_table(
     return table
 
 
-# --- What a run lacks, printed, and the exit status that follows from it ------------------------
+# --- what a run lacks ---------------------------------------------------------------------------
 
 
 def report_left_out(runs: Sequence[Run], allow_missing: bool) -> None:

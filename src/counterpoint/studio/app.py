@@ -1,4 +1,4 @@
-"""The studio as an application: what is mounted where, and what holds for every request."""
+"""The studio as an application: its routers, and what holds for every request."""
 
 from __future__ import annotations
 

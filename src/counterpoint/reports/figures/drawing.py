@@ -1,7 +1,7 @@
-"""What all figures share: colours that every eye tells apart, and SVG that suits any page.
+"""What all figures share: colours for colour-blind readers, and SVG that suits any page.
 
-The page's style sheet says what `currentColor`, `--grid` and `--c0` to `--c6` are, so that one SVG
-serves a light page, a dark one and paper.
+The page's style sheet defines `currentColor`, `--grid` and `--c0` to `--c6`, so that one SVG serves
+a light page, a dark page and paper.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What an annotator sees, behind a personal link: how it is done, one item at a time, the end."""
+"""Pages for annotators, behind a personal link: instructions, one item at a time, the end."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from counterpoint.studio.pictures import Gallery
 from counterpoint.studio.security import StudioError, same
 from counterpoint.studio.web import Number, Web, checked_form, see_other
 
-# What a page of a question shows, from what the database has; and a form's answer read back.
+# --- one item: its page, and the answer in its form ---------------------------------------------
 
 
 NOTE: Final = 500  # characters

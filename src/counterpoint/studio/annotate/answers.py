@@ -1,4 +1,4 @@
-"""Taking answers, and reading them back."""
+"""Writes answers to the database, and reads them."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""Who gets which item next. It is decided when somebody asks, so nobody waits for anybody.
+"""Which item an annotator gets next. It is decided at each request, so no annotator waits.
 
 Of the items that an annotator has not seen and that need more judgements, those with the fewest
-come first; among these, the order is the annotator's own, random by the seed. What was shown stays
+come first. Among these, the order is random by the seed and the annotator. What was shown stays
 shown: until it is answered, the same item comes again.
 
-A transaction that two people's requests meet in is done again for one of them: an item's count
-goes up by comparing and setting it, and an annotator's showings are numbered without a gap.
+If two requests conflict, one transaction is repeated: the count of an item is incremented by
+compare-and-set, and the showings of an annotator are numbered without a gap.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the answers of a campaign come to: who took part, how far they agree, what they accept."""
+"""Results of a campaign: annotators, agreement beyond chance, accepted items."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from counterpoint.studio.annotate.kinds import ASKS, CampaignKind, any_or_none, 
 from counterpoint.studio.annotate.questions import JudgedCase
 from counterpoint.studio.database import Annotator, Campaign, Item, Subject
 
-# --- How far annotators agree beyond chance. Pure functions of what each said of each item ------
+# --- agreement beyond chance --------------------------------------------------------------------
 
 
 Judgements = Mapping[int, Mapping[int, Hashable]]  # annotator -> item -> what was said

@@ -1,4 +1,4 @@
-"""Cases as questions: what one screen shows, and which of its options is right."""
+"""Cases as questions: what one screen shows, and which of its options are right."""
 
 from __future__ import annotations
 

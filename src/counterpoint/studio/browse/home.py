@@ -1,4 +1,4 @@
-"""The first page: what there is, and how every run does. The admin's link ends here."""
+"""The home page: all runs and their numbers. The admin's link leads here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The main numbers of every run on a benchmark, each a link to the cases behind it."""
+"""The main numbers of every run on a benchmark; each number links to its cases."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The pages of Browse, for the admin alone: they show what lies on this machine."""
+"""The pages of Browse: the list of cases and one case. Only for the admin, because they show
+files of this machine.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,7 @@ from counterpoint.studio.web import (
     whole_number,
 )
 
-# --- The list of cases: what passes the filter, a page at a time --------------------------------
+# --- the list of cases --------------------------------------------------------------------------
 
 
 def fitted(library: Library, asked: Filter) -> tuple[Filter, Listed, Index]:
@@ -126,7 +128,7 @@ def list_context(library: Library, asked: Filter) -> dict[str, Any]:
     }
 
 
-# --- One case: its images, its captions, and the scores of every run that has it ----------------
+# --- one case -----------------------------------------------------------------------------------
 
 
 def case_context(library: Library, asked: Filter, case_id: str, image: str) -> dict[str, Any]:

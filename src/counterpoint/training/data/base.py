@@ -1,12 +1,13 @@
-"""Training data: what may be asked for, and what the loop gets.
+"""Training data: its section of a recipe (`DataConfig`), and what the loop gets (`TrainingData`).
 
-    data = open_data(config, preprocess, tokenize, batch=256, seed=0)   # data_opening.py
-    for batch in data.stream(start=step):   # from that step on, for ever; epoch after epoch
+    data = open_data(config, preprocess, tokenize, batch=256, seed=0)   # opening.py
+    for batch in data.stream(start=step):   # from that step on, epoch after epoch, without end
         ...
 
 A step's batch is a pure function of the data, the seed and the step's number. So a run that was
-killed goes on with `stream(start)`: there is no sampler state to keep. Ranks take consecutive,
-disjoint parts of each batch: joined in the order of the ranks they are what one process would get.
+stopped continues with `stream(start)`: there is no state of a sampler to keep. Ranks take
+consecutive, disjoint parts of each batch: joined in the order of the ranks they are the batch of
+one process.
 """
 
 from __future__ import annotations
@@ -26,11 +27,10 @@ if TYPE_CHECKING:
     from counterpoint.training.batches import Batch
 
 
-# --- What the data had to leave out or replace: counted by kind, with a few examples of each ----
+# --- what the data had to leave out or replace ---------------------------------------------------
 #
-# A data set of millions of samples may have as many broken ones, and every checkpoint holds this:
-# it
-# must not grow with them.
+# Counted by kind, with a few examples of each. A data set of millions of samples may have as many
+# broken ones, and every checkpoint holds these counts: they must not grow with the data.
 
 
 UNREADABLE: Final = "samples that cannot be read: replaced by another sample"
