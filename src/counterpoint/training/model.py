@@ -21,11 +21,6 @@ from counterpoint.models import LoadOptions, load_model, set_arithmetic
 from counterpoint.models.openclip import OpenClip
 
 if TYPE_CHECKING:
-    pass
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from counterpoint.training.recipe import Lora, Recipe
 
 

@@ -1,5 +1,6 @@
-"""The pages of Browse: the list of cases and one case. Only for the admin, because they show
-files of this machine.
+"""The pages of Browse: home, the list of cases, one case.
+
+Only for the admin, because they show files of this machine. The admin's link leads to home.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from counterpoint.studio.browse.filters import (
 )
 from counterpoint.studio.browse.index import Index, name_of
 from counterpoint.studio.browse.library import Library, Listed
-from counterpoint.studio.browse.numbers import numbers_table
+from counterpoint.studio.browse.numbers import NumbersTable, numbers_table
 from counterpoint.studio.browse.views import (
     Matrix,
     caption_views,
@@ -39,12 +40,14 @@ from counterpoint.studio.browse.views import (
     matrix,
 )
 from counterpoint.studio.pictures import LARGE, SMALL, Gallery
-from counterpoint.studio.security import StudioError
+from counterpoint.studio.security import StudioError, same
 from counterpoint.studio.web import (
     Number,
     Web,
+    has_htmx,
     push_url,
     require_admin,
+    see_other,
     url,
     wants_fragment,
     whole_number,
@@ -243,3 +246,34 @@ def held_picture(library: Library, key: str, benchmark: str, row: int, number: i
     value = cases.frame["images"][row][number]
     box = None if value["box"] is None else tuple(value["box"])
     return Picture(ImageRef(value["path"], box), cases.root)
+
+
+def home_router(web: Web, library: Library) -> APIRouter:
+    router = APIRouter()
+
+    @router.get("/")
+    def home(request: Request, token: str = "", show: str = "") -> Response:
+        if token and same(token, web.guard.admin_token):
+            response = see_other("/")  # the token leaves the address at once
+            web.guard.welcome(request, response)
+            return response
+        require_admin(request)
+        runs = library.runs()
+        names = sorted({name for run in runs for name in run.benchmarks})
+        tables: dict[str, NumbersTable | None] = {
+            name: numbers_table(library, name)
+            if name == show or library.knows_numbers(name) or not has_htmx()
+            else None
+            for name in names
+        }
+        return web.page(
+            request,
+            "browse_home.html",
+            runs=runs,
+            models=len({run.model for run in runs}),
+            tables=tables,
+            having={name: library.having(name) for name in names},
+            refused=library.refused(),
+        )
+
+    return router
