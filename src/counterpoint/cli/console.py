@@ -73,7 +73,7 @@ Limit = Annotated[int | None, typer.Option(min=1, help="Maximum number of cases 
 
 
 def refuse_missing_folder(file: Path | None) -> None:
-    """Raise if a file that the user named would need a new folder: nobody asked for one."""
+    """Raise if a file that the user named is in a folder that does not exist."""
     if file is not None and not file.parent.is_dir():
         raise DataError(
             "E-FOLDER-MISSING",
@@ -177,7 +177,7 @@ def plainly(verb: Callable[P, None], *, resumes: bool = False) -> Callable[P, No
 
 
 def print_json(rows: Sequence[dict[str, Any]]) -> None:
-    """One JSON array, a row a line; numbers to six significant digits."""
+    """One JSON array, one row per line; numbers to six significant digits."""
     lines = ",\n".join(
         json.dumps(_rounded(row), ensure_ascii=False, allow_nan=False) for row in rows
     )

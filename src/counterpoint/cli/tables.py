@@ -94,7 +94,7 @@ def _print_averages(runs: Sequence[Run], protocol: Protocol | None) -> None:
 
 
 def _print_ties(shown: Sequence[Row]) -> None:
-    """What the mark means, and for each model how many values of each metric hang on ties."""
+    """What the mark means, and for each model how many values of each metric depend on ties."""
     if any(map(depends_on_ties, shown)):
         output.print(f"{TIES_MARK} {TIES_NOTE}", style="dim")
     for model, counts in ties_by_model(row for row in shown if row.group in WHOLE).items():

@@ -176,7 +176,7 @@ def _notes(run: Run) -> list[str]:
 
 
 def _unlike(material: ReportData) -> Iterator[Notice]:
-    """Numbers that stand in one column and were not made from the same question."""
+    """Numbers in one column that do not measure the same thing."""
     for benchmark, several in material.benchmarks.items():
         if len({scored.protocol for scored in several}) > 1:
             names = ", ".join(f"{s.label}: {s.protocol.name}" for s in several)

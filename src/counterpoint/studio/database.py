@@ -118,7 +118,7 @@ class Item(Base):
 class Showing(Base):
     """An item as an annotator got it: the `number`-th, with its options in the order `layout`.
 
-    A released one was skipped, or waited too long for its answer: somebody else gets the item.
+    A released one was skipped, or waited too long for its answer: another annotator gets the item.
     """
 
     __tablename__ = "showing"
@@ -179,7 +179,7 @@ class Database:
     def write(self, work: Callable[[Session], T]) -> T:
         """Do `work` in one transaction, which is on the disk when this returns.
 
-        It is done again from the start if somebody else got in between.
+        It is repeated from the start if another transaction came in between.
         """
         for left in reversed(range(_TRIES)):
             try:

@@ -64,7 +64,7 @@ def same(a: str, b: str) -> bool:
 
 
 def kept_key(path: Path) -> bytes:
-    """The key in a file that nobody else can read, made if there is none.
+    """The key in a file that only its owner can read, made if there is none.
 
     Forms that were open when the server was restarted can still be sent, because the key stays.
     """
@@ -87,7 +87,7 @@ def kept_key(path: Path) -> bytes:
 
 
 def keep_private(path: Path) -> None:
-    """Let nobody but its owner read or write a file, which is made if there is none."""
+    """Let only its owner read and write a file, which is made if there is none."""
     os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
     with suppress(PermissionError):  # the file of another user, who may do this alone
         path.chmod(0o600)

@@ -91,7 +91,7 @@ class PatientProtocol(H11Protocol):
 
 
 def is_loopback(host: str) -> bool:
-    """Whether nobody but this machine can reach the address."""
+    """Whether only this machine can reach the address."""
     if host == "localhost":
         return True
     try:

@@ -172,7 +172,7 @@ def named(label: str, tied: bool, length: int = 34) -> str:
 
 
 def ties_caption(drawn: Sequence[RankedRow]) -> str:
-    """The end of a caption, if a number of the figure hangs on ties."""
+    """The end of a caption, if a number of the figure depends on ties."""
     return f" {TIES_MARK} has values that hang on ties." if any(map(depends_on_ties, drawn)) else ""
 
 

@@ -56,7 +56,7 @@ class Seat:
 
 
 def seat_of(session: Session, token: str) -> Seat:
-    """Whose personal link it is; nobody's is answered like any page that is not there."""
+    """The annotator of a personal link; an unknown link is answered as a missing page."""
     found = session.execute(
         select(Annotator, Campaign)
         .join(Campaign, Campaign.id == Annotator.campaign_id)
@@ -183,7 +183,7 @@ def read_note(form: Mapping[str, Any]) -> str | None:
 
 
 def annotator_router(web: Web, database: Database) -> APIRouter:
-    """The pages below /a. Whoever knows a link may answer under its name, and see nothing else."""
+    """The pages below /a. A personal link lets its annotator answer, and shows nothing else."""
     router = APIRouter()
 
     @router.get("/{token}")

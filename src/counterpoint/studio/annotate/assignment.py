@@ -67,7 +67,7 @@ def _needed(session: Session, campaign: Campaign, annotator: Annotator) -> Item 
 
 
 def _abandoned(session: Session, campaign: Campaign, annotator: Annotator) -> Item | None:
-    """An item that somebody has had for long without an answer. They may still answer it."""
+    """An item that another annotator got long ago, without an answer; it may still come."""
     old = and_(~Showing.answered, ~Showing.released, Showing.shown < now() - HOLD)
     found = session.execute(
         select(Item, Showing)
@@ -102,16 +102,16 @@ def take_again(session: Session, item: Item, showing: Showing) -> None:
 
 
 def _count(session: Session, item: Item, more: int) -> None:
-    """Change how many showings of an item count, if nobody else has just done so."""
+    """Change how many showings of an item count, unless another request has just done so."""
     counted = update(Item).where(Item.id == item.id, Item.taken == item.taken)
     _must_change(session, counted.values(taken=Item.taken + more))
 
 
 def _must_change(session: Session, statement: object) -> None:
-    """Do an update; if somebody has been quicker, the transaction is done again."""
+    """Do an update; if another request was faster, the transaction is repeated."""
     changed = session.execute(statement)  # type: ignore[call-overload]
     if changed.rowcount != 1:
-        raise IntegrityError("somebody was quicker", None, RuntimeError())
+        raise IntegrityError("another request was faster", None, RuntimeError())
 
 
 def _check_due(

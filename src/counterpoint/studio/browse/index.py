@@ -209,6 +209,6 @@ def split(words: str) -> list[str]:
     """The words and quoted phrases of a search, in lower case."""
     try:
         found = shlex.split(words.replace("'", "\\'").lower())
-    except ValueError:  # a quotation mark that is not closed yet: somebody is typing
+    except ValueError:  # a quotation mark that is not closed yet, while typing
         found = words.lower().replace('"', " ").split()
     return found[:_WORDS]

@@ -41,7 +41,7 @@ class NumbersTable:
     headings: dict[str, str]  # by metric
     lines: list[RunLine]
     chance: dict[str, str]
-    ties: bool  # whether some number hangs on them
+    ties: bool  # whether some number depends on them
 
 
 def numbers_table(library: Library, benchmark: str) -> NumbersTable:

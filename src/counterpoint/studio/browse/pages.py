@@ -59,7 +59,7 @@ from counterpoint.studio.web import (
 def fitted(library: Library, asked: Filter) -> tuple[Filter, Listed, Index]:
     """The filter with run and benchmark filled in, without what no longer fits these.
 
-    Somebody who chooses another benchmark still has the old one's group in the form.
+    When another benchmark is chosen, the form still has the group of the old one.
     """
     run = library.run(asked.run) if asked.run else None
     if run is None or (asked.benchmark and asked.benchmark not in run.benchmarks):
