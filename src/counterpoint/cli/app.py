@@ -1,9 +1,4 @@
-"""The command line: one file a verb; parse, call, print.
-
-Exit status: 0 done; 1 an error a user can mend; 2 wrong usage; 3 done, but cases were left out
-(unless --allow-missing); 4 published values were not confirmed (verify --strict); 130 interrupted;
-143 terminated.
-"""
+"""The command line: one file per verb; parse, call, print."""
 
 from __future__ import annotations
 

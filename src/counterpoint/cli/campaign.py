@@ -1,4 +1,4 @@
-"""`counterpoint campaign`: people judge images and captions in the studio's pages."""
+"""`counterpoint campaign`: human annotation in the studio."""
 
 from __future__ import annotations
 

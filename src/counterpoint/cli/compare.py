@@ -1,4 +1,4 @@
-"""`counterpoint compare`: is one run better than another, and how sure is that?"""
+"""`counterpoint compare`: paired tests of two runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`counterpoint data`: what the benchmarks need, getting it, and where it lies."""
+"""`counterpoint data`: list and download the files of benchmarks."""
 
 from __future__ import annotations
 

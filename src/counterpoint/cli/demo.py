@@ -1,4 +1,4 @@
-"""`counterpoint demo`: the main job with nothing but the package."""
+"""`counterpoint demo`: an evaluation that needs only the package, with example cases."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from counterpoint.runs import Row
 
 
-# --- Example cases in the terminal: the picture, the captions, the scores, the outcome ----------
+# --- example cases ------------------------------------------------------------------------------
 
 
 _WIDTH: Final = 28  # characters; a character shows two pixels, one above the other

@@ -1,4 +1,4 @@
-"""`counterpoint detector`: train the natural-or-synthetic detectors that BiVLC is checked with."""
+"""`counterpoint detector`: train the detectors of synthetic inputs for BiVLC's shortcut check."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`counterpoint doctor`: the health of a benchmark."""
+"""`counterpoint doctor`: check the files and the captions of a benchmark."""
 
 from __future__ import annotations
 

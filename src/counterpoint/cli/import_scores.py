@@ -1,4 +1,4 @@
-"""`counterpoint import`: scores from elsewhere."""
+"""`counterpoint import`: make a run from scores of another program."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`counterpoint ls`: what there is."""
+"""`counterpoint ls`: list benchmarks, methods, models, protocols and recipes."""
 
 from __future__ import annotations
 

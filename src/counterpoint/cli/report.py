@@ -1,4 +1,4 @@
-"""`counterpoint report`: runs as one page that can be sent, or as a table for a paper."""
+"""`counterpoint report`: runs as one self-contained page, or as a table for a paper."""
 
 from __future__ import annotations
 

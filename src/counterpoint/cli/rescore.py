@@ -1,4 +1,4 @@
-"""`counterpoint rescore`: every number again from stored scores, without the model."""
+"""`counterpoint rescore`: compute every number again from stored scores, without the model."""
 
 from __future__ import annotations
 

@@ -75,4 +75,7 @@ def studio(
 
 def _announce(base: str, token: str) -> None:
     output.print(f"Studio: {base}/?token={token}", soft_wrap=True)
-    output.print("Whoever opens the link is the admin; Ctrl-C ends the studio.", soft_wrap=True)
+    output.print(
+        "The link opens the studio as admin: do not share it. Ctrl-C ends the studio.",
+        soft_wrap=True,
+    )

@@ -1,4 +1,4 @@
-"""`counterpoint train`: finetune a model by a recipe."""
+"""`counterpoint train`: finetune a model by a recipe, and print what training changed."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from counterpoint.training import Trained
 
 
-# --- The table of what training did, for a terminal ---------------------------------------------
+# --- the table of what training changed ---------------------------------------------------------
 
 
 _NAMES: Final = {

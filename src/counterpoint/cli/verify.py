@@ -1,4 +1,4 @@
-"""`counterpoint verify`: ours beside the published value."""
+"""`counterpoint verify`: measured values beside published ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`counterpoint wise`: evaluate the line between a model and its finetuned form."""
+"""`counterpoint wise`: evaluate mixtures of a model and its finetuned form."""
 
 from __future__ import annotations
 

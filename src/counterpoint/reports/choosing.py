@@ -1,4 +1,4 @@
-"""Which cases to show of a benchmark: those that say most about the models."""
+"""Chooses the cases that a report shows: those that say most about the models."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two runs side by side: every paired difference, and a picture of them."""
+"""Two runs side by side: every paired difference, and a figure of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""The cases behind the numbers: pictures, captions, scores, and what a blind baseline would say."""
+"""Examples of a report: images, captions, scores, and the answers of blind baselines.
+
+Cases with few images are shown with all their scores; galleries (retrieval, classification) with
+what each model ranks first.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +32,7 @@ from counterpoint.reports.showing import (
     caption_text,
 )
 
-# Examples of galleries: images of a retrieval or classification, and what models put first.
+# --- galleries ----------------------------------------------------------------------------------
 
 
 _GALLERY_CAPTIONS: Final = 5

@@ -1,8 +1,8 @@
-"""What a report found, in sentences made from its numbers, and what its metrics mean.
+"""The findings of a report: sentences made from its numbers, and what its metrics mean.
 
-A sentence claims no more than the numbers bear: "best" names all that the paired test cannot tell
-from the best, "most brittle" all whose intervals overlap, and a value that hangs on ties is not
-compared with chance.
+A sentence claims no more than the numbers support. "Best" names all models that the paired test
+cannot tell from the best, "most brittle" all whose intervals overlap. A value that depends on ties
+is not compared with chance.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Runs as a report needs them: a name for each, and the values of every case, once."""
+"""The data of a report: a label for each run, and the values of every case, computed once.
+
+Paths of the machine that made a run are removed from what others may see.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from counterpoint._util.progress import Progress, Quiet
 from counterpoint.metrics import Protocol
 from counterpoint.runs import Columns, Difference, Part, Run, columns_of, fitting
 
-# --- Runs as they may be shown to others: without the folders of the machine that made them -----
+# --- runs without the folders of the machine that made them -------------------------------------
 
 
 # From where an absolute path begins to its last separator. An address with a host, a relative path

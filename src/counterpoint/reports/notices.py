@@ -1,4 +1,8 @@
-"""What a reader must know before the first number: what was not scored, and what does not match."""
+"""Notices at the top of a report, and facts at its end.
+
+Notices say what was not scored and what does not match. Facts say how runs and page were made:
+command, versions and hashes.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +22,7 @@ from counterpoint.metrics import count_reasons
 from counterpoint.reports.gathering import ReportData, without_folders
 from counterpoint.runs import Part, Run
 
-# How a report was made: of each run its command, versions and hashes, and of the page its own.
+# --- facts --------------------------------------------------------------------------------------
 
 
 _PACKAGES: Final = ("counterpoint", "numpy", "polars", "pillow", "scipy", "matplotlib", "jinja2")
@@ -172,7 +176,7 @@ def _notes(run: Run) -> list[str]:
 
 
 def _unlike(material: ReportData) -> Iterator[Notice]:
-    """Numbers that stand in one column and were not made from the same question."""
+    """Numbers in one column that do not measure the same thing."""
     for benchmark, several in material.benchmarks.items():
         if len({scored.protocol for scored in several}) > 1:
             names = ", ".join(f"{s.label}: {s.protocol.name}" for s in several)

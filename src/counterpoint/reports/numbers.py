@@ -1,7 +1,7 @@
 """The numbers of all runs at once: intervals, and which are as good as the best of their column.
 
-`results.rows` and `comparison.compare` say what each of them is. Runs that scored the same cases
-are resampled together, in one draw, which makes the same numbers many times as fast.
+`runs.rows` and `runs.compare` define each number. Runs that scored the same cases are resampled
+together, in one draw, which gives the same numbers in a fraction of the time.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from counterpoint.metrics import (
 from counterpoint.reports.gathering import ReportData, ScoredPart
 from counterpoint.runs import Row, Run, averaging_of, compare, means_of, members_in
 
-# --- What numbers and names are called and how they are written, in tables and figures alike ----
+# --- how numbers and names are written ----------------------------------------------------------
 
 
 HUMAN: Final = "human"

@@ -1,4 +1,4 @@
-"""What papers say beside what was measured: published values, and how well people do."""
+"""Published values beside measured ones, and human accuracy."""
 
 from __future__ import annotations
 

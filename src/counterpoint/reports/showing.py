@@ -1,4 +1,4 @@
-"""Examples as a page shows them."""
+"""Examples as a page shows them, with small copies of their images."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from counterpoint.images import Picture
 from counterpoint.metrics import is_baseline
 from counterpoint.reports.gathering import ScoredPart, without_folders
 
-# --- Small copies of images inside a page, as long as there is room -----------------------------
+# --- small copies of images ---------------------------------------------------------------------
 
 
 _SIDE: Final = 288  # pixels of the longer side

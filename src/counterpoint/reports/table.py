@@ -35,7 +35,7 @@ class TableCell:
     value: str = ""
     reach: str = ""  # half of the interval's width
     standing: Standing = ""
-    ties: bool = False  # the number hangs on them
+    ties: bool = False  # the number depends on them
     published: str = ""
     differs: bool = False
     says: str = ""  # all of it in words
@@ -77,7 +77,7 @@ class Sheet:
 
     @property
     def marked(self) -> bool:
-        """Whether a number of it hangs on ties."""
+        """Whether one of its numbers depends on ties."""
         return any(cell.ties for line in self.lines for cell in line.cells)
 
     @property

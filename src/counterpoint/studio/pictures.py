@@ -1,7 +1,7 @@
-"""Pictures for pages: looked up by whoever holds the reference, made small, and kept for a while.
+"""Pictures for pages: made small, and cached for a while.
 
-No address of the studio holds a path: a page names a case and the number of one of its images, and
-what the case refers to is what is shown.
+No URL of the studio holds a path: a page names a case and the number of one of its images, and the
+studio looks up the reference in the case.
 """
 
 from __future__ import annotations

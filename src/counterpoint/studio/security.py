@@ -1,8 +1,11 @@
-"""What stands before every route: which names the server answers to, and the headers of answers.
+"""Security of the studio: tokens, the admin's cookie, forms, host names and headers.
 
-A page of another site can make its own name point to this machine (DNS rebinding) and would then
-read everything that a browser here may read. So a request must call the server by a name of its
-own.
+Forms are checked twice. A form carries a token that belongs to a cookie of the same browser (a
+signed double submit). And where a browser says which site a request comes from, it must be this
+one.
+
+A page of another site can make its own name point to this machine (DNS rebinding) and could then
+read everything that a browser here may read. So a request must use a known host name.
 """
 
 from __future__ import annotations
@@ -24,12 +27,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from counterpoint._util.errors import CounterpointError, DataError
 from counterpoint._util.writing import whole_file
-
-# Who may do what: tokens, the admin's cookie, forms that only our own pages can send, headers.
-#
-# Forms are checked twice. A form carries a token that belongs to a cookie of the same browser (a
-# signed double submit), and a browser that says where a request comes from must say: from here.
-
 
 CSRF_FIELD: Final = "csrf"
 _KEY_BYTES: Final = 32
@@ -67,7 +64,7 @@ def same(a: str, b: str) -> bool:
 
 
 def kept_key(path: Path) -> bytes:
-    """The key in a file that nobody else can read, made if there is none.
+    """The key in a file that only its owner can read, made if there is none.
 
     Forms that were open when the server was restarted can still be sent, because the key stays.
     """
@@ -90,7 +87,7 @@ def kept_key(path: Path) -> bytes:
 
 
 def keep_private(path: Path) -> None:
-    """Let nobody but its owner read or write a file, which is made if there is none."""
+    """Let only its owner read and write a file, which is made if there is none."""
     os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
     with suppress(PermissionError):  # the file of another user, who may do this alone
         path.chmod(0o600)

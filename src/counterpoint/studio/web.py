@@ -1,7 +1,10 @@
-"""Pages from templates, and forms that can be trusted: what every part of the studio uses.
+"""Pages from templates, forms that can be trusted, and htmx: used by every part of the studio.
 
 Templates are Jinja2 with autoescape always on. The content security policy allows no inline
 script and no `style` attribute: colours and sizes are classes of a stylesheet.
+
+htmx is a file of the package `django-htmx`, of which nothing else is used. No JavaScript library is
+kept in this repository. Without the file the pages still work: every link and form is a plain one.
 """
 
 from __future__ import annotations
@@ -25,10 +28,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from counterpoint.metrics import TIES_MARK, TIES_NOTE
 from counterpoint.studio.security import CSRF_FIELD, Guard, StudioError
 
-# --- Where htmx is: a file of the package `django-htmx`, of which nothing else is used ----------
-#
-# No JavaScript library is kept in this repository. Without the file, pages still work: every link
-# and form is a plain one that htmx only makes smoother.
+# --- htmx ---------------------------------------------------------------------------------------
 
 
 _PLACE: Final = Path("static/django_htmx/htmx-2.min.js")

@@ -1,4 +1,4 @@
-"""How high originals, positives and negatives are scored: finetuning may lower them all."""
+"""Distributions of the scores of originals, positives and negatives: finetuning may lower all."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What all figures share: colours that every eye tells apart, and SVG that suits any page.
+"""What all figures share: colours for colour-blind readers, and SVG that suits any page.
 
-The page's style sheet says what `currentColor`, `--grid` and `--c0` to `--c6` are, so that one SVG
-serves a light page, a dark one and paper.
+The page's style sheet defines `currentColor`, `--grid` and `--c0` to `--c6`, so that one SVG serves
+a light page, a dark page and paper.
 """
 
 from __future__ import annotations
@@ -172,7 +172,7 @@ def named(label: str, tied: bool, length: int = 34) -> str:
 
 
 def ties_caption(drawn: Sequence[RankedRow]) -> str:
-    """The end of a caption, if a number of the figure hangs on ties."""
+    """The end of a caption, if a number of the figure depends on ties."""
     return f" {TIES_MARK} has values that hang on ties." if any(map(depends_on_ties, drawn)) else ""
 
 

@@ -1,4 +1,4 @@
-"""Original against augmented accuracy: what is lost when a true caption is said in other words."""
+"""Original against augmented accuracy: what is lost when a true caption is reworded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every figure that runs can make, and for the others why they cannot."""
+"""All figures that the runs allow, and the reasons why the others are missing."""
 
 from __future__ import annotations
 

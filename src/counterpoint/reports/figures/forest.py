@@ -1,4 +1,4 @@
-"""The groups of a benchmark under each other, every model with its interval."""
+"""The groups of a benchmark, one row per group: every model with its interval."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The WiSE-FT line: models between a start and what finetuning made of it, if runs are of one."""
+"""The WiSE-FT line: models between a start and its finetuned form, if the runs are of one line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Points with intervals in both directions, one panel per question: two figures are made so."""
+"""Points with intervals in both directions, one panel per question.
+
+Two figures: brittleness against augmented accuracy, and retrieval or zero-shot classification
+against compositionality.
+"""
 
 from __future__ import annotations
 
@@ -89,7 +93,7 @@ def _point(axes: Any, row: dict[str, Any], look: Look) -> Any:
     )
 
 
-# --- Brittleness against augmented accuracy: two models may be as right, and not as steady ------
+# --- brittleness against augmented accuracy -----------------------------------------------------
 
 
 BRITTLE_TITLE: Final = "Brittleness and augmented accuracy"
@@ -134,7 +138,7 @@ def brittle(material: ReportData, numbers: Sequence[RankedRow]) -> list[Made]:
     ]
 
 
-# Retrieval and zero-shot classification against compositionality: what was gained, and kept.
+# --- retrieval and classification against compositionality --------------------------------------
 
 
 TRADEOFF_TITLE: Final = "Retrieval and zero-shot against compositionality"

@@ -1,3 +1,5 @@
+from .admin_pages import admin_router as admin_router
+from .annotator_pages import annotator_router as annotator_router
 from .campaigns import (
     CampaignDesign as CampaignDesign,
     Order as Order,

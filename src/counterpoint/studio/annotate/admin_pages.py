@@ -1,4 +1,4 @@
-"""What the admin sees of campaigns: how far they are, the personal links, the results."""
+"""Pages of campaigns for the admin: progress, personal links, results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an annotator sees, behind a personal link: how it is done, one item at a time, the end."""
+"""Pages for annotators, behind a personal link: instructions, one item at a time, the end."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from counterpoint.studio.pictures import Gallery
 from counterpoint.studio.security import StudioError, same
 from counterpoint.studio.web import Number, Web, checked_form, see_other
 
-# What a page of a question shows, from what the database has; and a form's answer read back.
+# --- one item: its page, and the answer in its form ---------------------------------------------
 
 
 NOTE: Final = 500  # characters
@@ -56,7 +56,7 @@ class Seat:
 
 
 def seat_of(session: Session, token: str) -> Seat:
-    """Whose personal link it is; nobody's is answered like any page that is not there."""
+    """The annotator of a personal link; an unknown link is answered as a missing page."""
     found = session.execute(
         select(Annotator, Campaign)
         .join(Campaign, Campaign.id == Annotator.campaign_id)
@@ -183,7 +183,7 @@ def read_note(form: Mapping[str, Any]) -> str | None:
 
 
 def annotator_router(web: Web, database: Database) -> APIRouter:
-    """The pages below /a. Whoever knows a link may answer under its name, and see nothing else."""
+    """The pages below /a. A personal link lets its annotator answer, and shows nothing else."""
     router = APIRouter()
 
     @router.get("/{token}")

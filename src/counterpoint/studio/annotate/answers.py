@@ -1,4 +1,4 @@
-"""Taking answers, and reading them back."""
+"""Writes answers to the database, and reads them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def give(session: Session, showing: Showing, value: str) -> bool:
     """Keep an answer; whether anything was new.
 
     The same answer sent again (twice, or after a broken connection) changes nothing. Another one
-    is kept behind the first, and counts from then on. An item that was skipped goes to somebody
+    is kept behind the first, and counts from then on. An item that was skipped goes to someone
     else, unless it is answered after all.
     """
     last = last_answer(session, showing)

@@ -1,4 +1,4 @@
-"""Making a campaign, finding it again, and the people who take part."""
+"""Makes a campaign with its attention checks, finds it again, and adds annotators."""
 
 from __future__ import annotations
 
@@ -33,10 +33,11 @@ from counterpoint.studio.database import (
 )
 from counterpoint.studio.security import new_token
 
-# --- Attention checks: questions whose answer is beyond doubt, made from the campaign's own -----
+# --- attention checks ----------------------------------------------------------------------------
 #
-# The true answer stands beside something from elsewhere. Elsewhere is another source image, and of
-# some drawn at random the one whose words have least in common with the caption.
+# Questions with an obvious answer, made from the campaign's own cases: the true option beside one
+# of another source image. Of some that are drawn at random, it is the one that has the fewest words
+# in common with the caption.
 
 
 _DRAWN: Final = 40

@@ -1,4 +1,4 @@
-"""What most people accepted, as a file of the sort that the campaign was made from; and a CSV."""
+"""What the majority accepted, as a file of the campaign's source type; all answers as CSV."""
 
 from __future__ import annotations
 

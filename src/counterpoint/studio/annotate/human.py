@@ -1,6 +1,6 @@
-"""People as a model: a campaign's answers as the scores of a run named `human`.
+"""Annotators as a model: a campaign's answers as the scores of a run named `human`.
 
-An answer gives each option a score, and a score is the mean over those who judged the item:
+An answer gives each option a score; a score is the mean over those who judged the item:
 
 | answer        | scores |
 |---------------|--------|
@@ -9,14 +9,13 @@ An answer gives each option a score, and a score is the mean over those who judg
 | `none`        | 0 for all |
 | ranks         | minus the rank |
 
-So two people who disagree on a choice make a tie, which strict protocols count as wrong.
+So two annotators who disagree on a choice make a tie, which strict protocols count as wrong.
 
 A question about one image becomes a row of its case's scores, one about a caption a column. Where
-both were asked (`both-ways`), four scores are found that stand to each other as the answers say;
-two patterns of answers run in a circle, and such a case gets four equal scores. Where only one
-direction was asked of a case with several images and captions, every question becomes a case of
-its own, under the benchmark's name with the direction behind it: the other direction was not
-measured.
+both were asked (`both-ways`), four scores are found in the order that the answers give; two
+patterns of answers are circular, and such a case gets four equal scores. Where only one direction
+was asked of a case with several images and captions, every question becomes a case of its own,
+under the benchmark's name followed by the direction: the other direction was not measured.
 """
 
 from __future__ import annotations

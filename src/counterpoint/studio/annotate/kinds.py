@@ -1,11 +1,11 @@
-"""The kinds of campaign: what is asked, how it is explained, what an answer is worth.
+"""The kinds of campaign: what is asked, the instructions, and what an answer means.
 
 They are the three campaigns of BiVLC (Miranda et al. 2024, appendix I) and the ranking of the
-hard-positives paper (Kamath et al. 2024, section 4), explained in our own words.
+hard-positives paper (Kamath et al. 2024, section 4), with instructions in our own words.
 
-An answer is kept as a text. `2` is the option of that number, counted from 0 as the item has them
-(not as they were shown); `none` and `both` are what they say; `1,1,2` is a rank for each option,
-1 the best, without gaps. `skip` is no judgement: the item goes to somebody else.
+An answer is stored as a text. `2` is the option of that number, counted from 0 in the item's order
+(not the order on the screen). `none` and `both` are answers. `1,1,2` is one rank per option, 1 the
+best, without gaps. `skip` is no judgement: the item goes to another annotator.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a campaign is made of: a benchmark, a case file or a run, or else a pairs file."""
+"""The source of a campaign: a benchmark, a case file, a run or a pairs file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the answers of a campaign come to: who took part, how far they agree, what they accept."""
+"""Results of a campaign: annotators, agreement beyond chance, accepted items."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from counterpoint.studio.annotate.kinds import ASKS, CampaignKind, any_or_none, 
 from counterpoint.studio.annotate.questions import JudgedCase
 from counterpoint.studio.database import Annotator, Campaign, Item, Subject
 
-# --- How far annotators agree beyond chance. Pure functions of what each said of each item ------
+# --- agreement beyond chance --------------------------------------------------------------------
 
 
 Judgements = Mapping[int, Mapping[int, Hashable]]  # annotator -> item -> what was said
@@ -87,7 +87,7 @@ def krippendorff_alpha(judgements: Judgements) -> float:
 
 
 def by_item(judgements: Judgements) -> dict[int, list[Hashable]]:
-    """What was said of each item, whoever said it."""
+    """All answers to each item."""
     said: dict[int, list[Hashable]] = {}
     for own in judgements.values():
         for item, value in own.items():
@@ -159,16 +159,16 @@ class Tally:
     judged: int
     accepted: int
     right: int  # answers that agree with the source
-    all_right: int  # items that everybody who judged them got right
+    all_right: int  # items that all their annotators got right
     answers: int
 
 
 @dataclass(frozen=True, slots=True)
 class CampaignResults:
-    """Everything about a campaign. `kept` are the answers that count: no checks, nobody excluded.
+    """Everything about a campaign.
 
-    `wanted` has, for each subject, the ids of its items. `remarks` are what anybody skipped or
-    flagged.
+    `kept` are the answers that count: without checks and excluded annotators. `wanted` has, for
+    each subject, the ids of its items. `remarks` are what annotators skipped or flagged.
     """
 
     campaign: Campaign

@@ -1,4 +1,4 @@
-"""Cases as questions: what one screen shows, and which of its options is right."""
+"""Cases as questions: what one screen shows, and which of its options are right."""
 
 from __future__ import annotations
 
@@ -151,6 +151,6 @@ def lasting(case: Case) -> Case:
 
 
 def chance(seed: int, *parts: object) -> np.random.Generator:
-    """Random numbers that hang on nothing but these."""
+    """Random numbers that depend only on these values."""
     digest = hashlib.sha256(repr((seed, *parts)).encode()).digest()
     return np.random.default_rng(int.from_bytes(digest[:16], "big"))

@@ -1,4 +1,4 @@
-"""Which cases are looked at: all of it is in the address, so that a link can be sent on."""
+"""Filters of the case list. They are part of the URL, so that a link can be shared."""
 
 from __future__ import annotations
 

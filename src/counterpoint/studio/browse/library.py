@@ -1,4 +1,7 @@
-"""The runs of a folder, read when somebody looks at them and kept while there is room."""
+"""The runs of a folder: listed without reading their scores, loaded on demand, cached.
+
+Names of runs are data: a name that could be more than a name is rejected.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ from counterpoint.runs import FORMAT, Row, Run, load_run, rows
 from counterpoint.studio.browse.index import Index, make_index
 from counterpoint.studio.security import StudioError
 
-# --- The runs of a folder. Names are data: one that could be more than a name is refused --------
+# --- the runs of a folder -----------------------------------------------------------------------
 
 
 DEPTH: Final = 3  # folders below the one that was given

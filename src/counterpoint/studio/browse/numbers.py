@@ -1,4 +1,4 @@
-"""The main numbers of every run on a benchmark, each a link to the cases behind it."""
+"""The main numbers of every run on a benchmark; each number links to its cases."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class NumbersTable:
     headings: dict[str, str]  # by metric
     lines: list[RunLine]
     chance: dict[str, str]
-    ties: bool  # whether some number hangs on them
+    ties: bool  # whether some number depends on them
 
 
 def numbers_table(library: Library, benchmark: str) -> NumbersTable:

@@ -1,4 +1,4 @@
-"""What templates show of a case: letters for captions, numbers for images, colours for scores."""
+"""A case for the templates: letters for captions, numbers for images, colours for scores."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The pages of Try, for the admin alone."""
+"""The pages of the playground. Only for the admin.
+
+The image is a drawn scene, an image of a case, or an upload; the URL names it.
+"""
 
 from __future__ import annotations
 
@@ -36,9 +39,6 @@ from counterpoint.studio.web import (
     whole_number,
 )
 from counterpoint.world import Edit, replacements
-
-# Which image is tried: a drawn scene, an image of a case, or an upload. It is in the address.
-
 
 SCENES: Final = 1_000_000
 _FEW: Final = 4  # captions of a case that are filled in

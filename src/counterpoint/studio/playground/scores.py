@@ -1,4 +1,7 @@
-"""Scores of captions and of what was made from them, as the page shows them."""
+"""Scores in the playground: of captions, and of positives and negatives made from them.
+
+Models are loaded at their first request. Each scores one request at a time.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ from counterpoint.studio.browse.views import HeatCell, digits_for, shades_of, wr
 from counterpoint.studio.playground.uploads import AnyPicture
 from counterpoint.studio.security import StudioError
 
-# --- The models that can be tried: loaded when first asked, one question at a time each ---------
+# --- models -------------------------------------------------------------------------------------
 
 
 _BATCH: Final = 64
@@ -76,7 +79,7 @@ def _scores(model: Model, picture: Any, captions: Sequence[str]) -> np.ndarray:
     raise ModelError("E-MODEL-UNSUITABLE", "this model scores whole benchmarks, no single image.")
 
 
-# --- What rules make of the captions that somebody types: positives and negatives of each -------
+# --- positives and negatives of a caption -------------------------------------------------------
 
 
 MAX_CAPTIONS: Final = 10

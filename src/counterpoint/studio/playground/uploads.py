@@ -1,4 +1,4 @@
-"""Images that somebody uploads: looked at before they are decoded, and kept in memory alone."""
+"""Uploaded images: checked before they are decoded, and kept only in memory."""
 
 from __future__ import annotations
 
