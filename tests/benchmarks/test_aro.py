@@ -83,7 +83,7 @@ def test_boxes_may_be_texts_or_fractions(tmp_path: Path) -> None:
 @pytest.mark.parametrize("id", FILES)
 def test_a_box_must_be_numbers(id: str, value: object, tmp_path: Path) -> None:
     write_items(tmp_path, id, item(), item(bbox_h=value))
-    with raises("E-ROW-MALFORMED", where=f"{tmp_path / "aro" / FILES[id]}: row 1", field="bbox_h"):
+    with raises("E-ROW-MALFORMED", where=f"{tmp_path}/aro/{FILES[id]}: row 1", field="bbox_h"):
         load(id, tmp_path)
 
 
@@ -106,7 +106,7 @@ MALFORMED = {
 def test_a_malformed_row_is_named(key: str, tmp_path: Path) -> None:
     id, value = MALFORMED[key]
     write_items(tmp_path, id, item(), item(**{key: value}))
-    with raises("E-ROW-MALFORMED", where=f"{tmp_path / "aro" / FILES[id]}: row 1", field=key):
+    with raises("E-ROW-MALFORMED", where=f"{tmp_path}/aro/{FILES[id]}: row 1", field=key):
         load(id, tmp_path)
 
 

@@ -212,7 +212,7 @@ def found(tmp_path_factory) -> dict[tuple[str, str, str], float]:
     models = [f"world:{name}" for name in MODELS]
     runs = evaluate(
         models,
-        ["world-swap:size=240", "world-replace:size=240"],
+        ["world-swap:size=120", "world-replace:size=120"],
         out=folder / "runs",
         store=folder / "store",
         device="cpu",

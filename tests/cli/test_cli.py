@@ -13,7 +13,7 @@ import pytest
 from cli_support import COLOURS, Result, counterpoint, own_place, run_folder, write_cases
 
 from counterpoint.benchmarks.registry import BENCHMARKS
-from counterpoint.cli.ls import Kind
+from counterpoint.cli.ls import Listing
 from counterpoint.metrics.protocols import PROTOCOLS
 from counterpoint.models.registry import EXAMPLES
 from counterpoint.runs.comparison import compare
@@ -234,7 +234,7 @@ def test_ls_names_everything_there_is(counterpoint, kind, names):
 
 def test_ls_without_a_kind_lists_everything(counterpoint):
     everything = json.loads(counterpoint("ls", "--json").out)
-    each = [row for kind in Kind for row in json.loads(counterpoint("ls", kind, "--json").out)]
+    each = [row for kind in Listing for row in json.loads(counterpoint("ls", kind, "--json").out)]
     assert everything == each
     shown = counterpoint("ls").out
     for title, name in (

@@ -394,10 +394,10 @@ PROGRAM = """
 import sys
 from pathlib import Path
 from counterpoint.data.batch import download_all
-from counterpoint.data.download import Wanted
+from counterpoint.data.download import WantedFile
 from counterpoint._util.progress import Quiet
 
-sys.exit(len(download_all([Wanted(Path(sys.argv[1]), (sys.argv[2],))], "file", Quiet())))
+sys.exit(len(download_all([WantedFile(Path(sys.argv[1]), (sys.argv[2],))], "file", Quiet())))
 """
 
 

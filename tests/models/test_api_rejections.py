@@ -6,16 +6,15 @@ import json
 from pathlib import Path
 
 import numpy as np
-from errors import raises
 import pytest
 from api_server import KEY, Endpoint
 from api_support import endpoint, load, pair, score, server
 from engine_support import build, naive
+from errors import raises
 from models_for_tests import choice, is_sentence, run_engine, write_images
 from support import gallery
 from typer.testing import CliRunner
 
-from counterpoint._util.errors import ModelError
 from counterpoint.cases.table import Cases
 from counterpoint.cli.app import app
 

@@ -8,12 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import hf_models
-from errors import raises
 import pytest
+from errors import raises
 from huggingface_hub import constants
 from open_clip_models import save_model
 
-from counterpoint._util.errors import ModelError
 from counterpoint.models import hub
 from counterpoint.models.registry import load_model
 

@@ -13,14 +13,13 @@ from typing import Any
 import hf_models
 import numpy as np
 import open_clip
-from errors import raises
 import pytest
 import vqa_models
 from diffusion_models import save_models as save_pipelines
+from errors import raises
 from open_clip_models import CLIP, CONFIG, TEXT, WEIGHTS, save_model
 
 from counterpoint import evaluate
-from counterpoint._util.errors import ModelError
 from counterpoint.generation.images import diffusion
 from counterpoint.models.detector.adapter import (
     DetectorHeads,

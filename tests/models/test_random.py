@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from errors import raises
 import pytest
+from errors import raises
 from support import part, run_of
 
-from counterpoint._util.errors import NotFoundError
 from counterpoint.benchmarks.registry import load_benchmark
 from counterpoint.cases.table import Cases, ImageRef, caption_case
 from counterpoint.metrics.protocols import get_protocol

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from argparse import Namespace
 
-from errors import raises
 import pytest
 import torch
+from errors import raises
 from hypothesis import given, settings, strategies as st
 
-from counterpoint._util.errors import ModelError
 from counterpoint.models.openclip.state_dicts import (
     from_transformers,
     merge_lora,

@@ -142,7 +142,7 @@ def test_the_default_folder_follows_the_environment(monkeypatch: pytest.MonkeyPa
 CHILD = """
 import sys, time
 from pathlib import Path
-from counterpoint.scoring import store
+from counterpoint._util import store
 key = lambda *parts: store.digest(*map(str, parts))
 with store.Store(Path(sys.argv[1])) as opened:
     print("ready", flush=True)

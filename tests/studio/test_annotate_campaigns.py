@@ -25,7 +25,7 @@ from counterpoint.runs.results import rows
 from counterpoint.studio.annotate.exporting import answers_csv, export
 from counterpoint.studio.annotate.human import both_ways, human_run
 from counterpoint.studio.annotate.kinds import ASKS, BEST, RANK, TO_TEXT, WHICH
-from counterpoint.studio.annotate.questions import Question
+from counterpoint.studio.annotate.questions import AnnotationQuestion
 from counterpoint.studio.database import Item
 
 
@@ -68,7 +68,7 @@ def pairs_file(folder: Path, *, images: bool = True) -> Path:
 def questions(database):
     with database.reading() as session:
         items = session.scalars(select(Item).where(~Item.is_check).order_by(Item.id)).all()
-    return [(item.key, Question.of(item.question)) for item in items]
+    return [(item.key, AnnotationQuestion.of(item.question)) for item in items]
 
 
 # --- answers -----------------------------------------------------------------------------------
@@ -198,7 +198,7 @@ def test_checks_are_beyond_doubt(database, tmp_path, kind):
         checks = session.scalars(select(Item).where(Item.is_check)).all()
     assert checks
     for check in checks:
-        question = Question.of(check.question)
+        question = AnnotationQuestion.of(check.question)
         words = [caption.split()[1] for caption in question.captions]
         names = [Path(image.ref.path).stem.partition("-")[0] for image in question.images]
         if kind == "best-image":

@@ -10,7 +10,7 @@ import pytest
 from models_for_tests import Judge, Towers, pixels
 from PIL import Image
 
-from counterpoint.models.detector.adapter import LinearHead, DetectorHeads
+from counterpoint.models.detector.adapter import DetectorHeads, LinearHead
 from counterpoint.models.registry import FAMILIES, LoadOptions
 
 IDENTITY = np.eye(2, dtype=bool)

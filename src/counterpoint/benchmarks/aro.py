@@ -50,7 +50,7 @@ class AroImages:
         }
 
     def path(self, name: str) -> str:
-        """The image of this name, which may stand behind folders (`data/VG_100K_2/1.jpg`)."""
+        """The image of this name, which may include folders (`data/VG_100K_2/1.jpg`)."""
         plain = name.rpartition("/")[2]
         for folder, names in self._there.items():
             if plain in names:

@@ -1,9 +1,9 @@
-"""Zero-shot classification: a folder of images for each class, or a hub table; prompts averaged.
+"""Zero-shot classification: one folder of images per class, or a hub table; prompts are averaged.
 
-classification/NAME/CLASS/*.jpg          a folder a class (also below test/ or val/)
+classification/NAME/CLASS/*.jpg          one folder per class (also below test/ or val/)
 classification/NAME/*.parquet            or tables with an image column and a label column
 classification/NAME/classes.txt          class names in the order of the folders (or labels)
-classification/NAME/templates.txt        prompts, a line each, with {} for the class name
+classification/NAME/templates.txt        prompts, one per line, with {} for the class name
 """
 
 from __future__ import annotations

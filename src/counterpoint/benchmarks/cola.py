@@ -71,7 +71,7 @@ def _rows(path: Path, root: Path) -> Iterator[Case]:
 
 
 def _image(url: str, root: Path, genome: VisualGenome) -> str:
-    """The file of an image's address; they are Visual Genome's, so that copy will do as well."""
+    """The file of an image's address, in cola/images or, since they are the same, Visual Genome."""
     name = PurePosixPath(urlsplit(url).path).name
     path = f"cola/images/{name}"
     return path if (root / path).exists() else genome.find(name) or path

@@ -7,8 +7,8 @@ Columns: case_id, text, and two that may be left out: `caption`, where a case ha
 captions, is the number of the one that is reworded (0 if left out); `doubt` says why a positive may
 be false ("narrower": crimson for red). A case may have several positives, or none.
 
-A pairs file of `counterpoint generate positives NAME` will do as well: of every caption's positives
-one is taken, so that all cases have one shape.
+A pairs file of `counterpoint generate positives NAME` can be used too: one positive of each caption
+is taken, so that all cases have one shape.
 
 Doubtful positives are used only if the option `doubtful` is 1. A positive that is a negative of its
 own case, apart from case, blanks, marks and a/an, is never used. Both are counted and logged.
@@ -172,7 +172,7 @@ def _names(path: Path) -> list[str]:
     try:
         return list(pl.read_parquet_schema(path))
     except (pl.exceptions.PolarsError, OSError):
-        return []  # whoever reads it says what is wrong
+        return []  # `read_table` will say what is wrong
 
 
 def _read_pairs(path: Path, ids: set[str]) -> _Given:

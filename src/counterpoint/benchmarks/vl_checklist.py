@@ -119,7 +119,7 @@ def _row(row: Any, where: str) -> tuple[str, str, str]:
         ) from None
     if not all(isinstance(value, str) and value.strip() for value in (image, positive, negative)):
         raise DataError(
-            "E-ROW-MALFORMED", f"{where}: the image or a caption is no text.", where=where
+            "E-ROW-MALFORMED", f"{where}: the image or a caption is not a text.", where=where
         )
     return image, positive, negative
 

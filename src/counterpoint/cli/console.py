@@ -43,30 +43,30 @@ DataFolder = Annotated[
     Path | None,
     typer.Option(
         "--data",
-        help="Folder of the data sets; else in your cache folder.",
+        help="Folder of the data sets. Default: in the cache folder.",
         envvar="COUNTERPOINT_DATA",
     ),
 ]
 Clean = Annotated[
-    bool, typer.Option("--clean", help="Also without the cases that have defects: both numbers.")
+    bool, typer.Option("--clean", help="Show the numbers without defective cases, too.")
 ]
-Groups = Annotated[bool, typer.Option("--groups", help="Show every group, not only the whole.")]
+Groups = Annotated[bool, typer.Option("--groups", help="Show every group, not only the total.")]
 ProtocolName = Annotated[
-    str | None, typer.Option("--protocol", help="Another protocol than the official one.")
+    str | None, typer.Option("--protocol", help="Use this protocol instead of the official one.")
 ]
 AllowMissing = Annotated[
-    bool, typer.Option("--allow-missing", help="Exit with 0 although cases were left out.")
+    bool, typer.Option("--allow-missing", help="Exit with status 0 even if cases were left out.")
 ]
 Overwrite = Annotated[
-    bool, typer.Option("--overwrite", help="Replace a run of another model or benchmark in --out.")
+    bool, typer.Option("--overwrite", help="Replace a run of another model or benchmark at --out.")
 ]
-BatchSize = Annotated[int, typer.Option(min=1, help="Images, captions or pairs at a time.")]
+BatchSize = Annotated[
+    int, typer.Option(min=1, help="Number of images, captions or pairs per batch.")
+]
 Device = Annotated[
     str, typer.Option(help="auto, cpu, cuda, cuda:N or mps.", callback=_known_device)
 ]
-Limit = Annotated[
-    int | None, typer.Option(min=1, help="Score only so many cases of each benchmark.")
-]
+Limit = Annotated[int | None, typer.Option(min=1, help="Maximum number of cases per benchmark.")]
 
 
 def refuse_missing_folder(file: Path | None) -> None:

@@ -97,8 +97,8 @@ BENCHMARKS = ("world-replace", "world-swap", "world-bi")
 
 
 def demo(
-    out: Annotated[Path, typer.Option(help="Where the runs go.")] = Path("runs/demo"),
-    size: Annotated[int, typer.Option(min=1, help="Cases of each benchmark.")] = 1000,
+    out: Annotated[Path, typer.Option(help="Folder of the runs.")] = Path("runs/demo"),
+    size: Annotated[int, typer.Option(min=1, help="Number of cases per benchmark.")] = 1000,
 ) -> None:
     """Evaluate the bundled models and the blind baselines on the synthetic world.
 

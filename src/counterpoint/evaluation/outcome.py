@@ -1,7 +1,7 @@
-"""What training did: the start and the tuned model in one table, with paired verdicts.
+"""The effect of training: the start and the tuned model in one table, with paired verdicts.
 
-Beside every benchmark's main metrics stand the mean scores of originals, positives and negatives:
-a model may rank captions better and yet say of every true one that it fits less than before.
+Besides the main metrics of a benchmark, the table has the mean scores of originals, positives and
+negatives: a model may rank captions better and still score every true caption lower than before.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ Verdict = Literal[
     "same to the digit", "within the interval", "differs", "cannot be compared", "no value"
 ]
 _UNSTATED: Final = ""
-_NOT_PUBLISHED: Final = ("blind", "random", "world")  # families that no paper measured
+_NOT_PUBLISHED: Final = ("blind", "random", "world")  # families without published values
 
 
 @dataclass(frozen=True, slots=True)

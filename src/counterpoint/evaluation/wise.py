@@ -91,7 +91,7 @@ def mix_weights(start: torch.Tensor, end: torch.Tensor, alpha: float) -> torch.T
 
 
 class Point:
-    """The dual encoder of one alpha, whichever alpha its line stands at."""
+    """The dual encoder of one alpha of a line."""
 
     def __init__(self, line: Line, alpha: float) -> None:
         self.line, self.alpha, self.context_length = line, alpha, line.context_length

@@ -49,7 +49,10 @@ def line_panels(along: Along) -> list[Panel]:
     known = {(row.benchmark, row.metric) for rows in along.values() for row in rows}
     names = dict.fromkeys(row.benchmark for rows in along.values() for row in rows)
     kept = [
-        CurveKey(name, metric) for name in names for metric in GALLERY_METRICS if (name, metric) in known
+        CurveKey(name, metric)
+        for name in names
+        for metric in GALLERY_METRICS
+        if (name, metric) in known
     ]
     gained = [
         CurveKey(name, next(metric for metric in COMPOSITION_METRICS if (name, metric) in known))

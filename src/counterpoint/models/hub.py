@@ -100,7 +100,7 @@ def _refuse_configs(id: str, source: Path | str) -> None:
 
 
 def _fetched(repo: str) -> Path | None:
-    """The folder of a repository's configs; none if it cannot be had: loading it will say why."""
+    """The folder of a repository's configs; None if it cannot be fetched: loading says why."""
     from huggingface_hub import snapshot_download
 
     try:
@@ -129,7 +129,7 @@ def _read(id: str, path: Path) -> object:
 
 
 def _code_in(config: object) -> str:
-    """The key by which a config leads to code, wherever it stands; nothing if there is none."""
+    """The key in a config, at any depth, that leads to code; empty if there is none."""
     left = [config]
     while left:
         value = left.pop()

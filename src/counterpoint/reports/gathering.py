@@ -89,7 +89,7 @@ def _cleaned(value: Any) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class Scored:
+class ScoredPart:
     """One benchmark of one run, with the values of its cases.
 
     Of runs with the same cases `part.cases` is the same object.
@@ -108,11 +108,11 @@ class Scored:
 
 
 @dataclass(frozen=True, slots=True)
-class Material:
+class ReportData:
     """What a report is made from: runs by label, and by benchmark those that scored cases of it."""
 
     runs: dict[str, Run]
-    benchmarks: dict[str, list[Scored]]
+    benchmarks: dict[str, list[ScoredPart]]
 
     @property
     def labels(self) -> list[str]:
@@ -121,7 +121,7 @@ class Material:
 
 def gather(
     runs: Sequence[Run], protocol: Protocol | None = None, progress: Progress | None = None
-) -> Material:
+) -> ReportData:
     """Name the runs and compute every metric of every case."""
     if not runs:
         raise RunError("E-RUN-MISSING", "a report needs at least one run.")
@@ -133,12 +133,12 @@ def gather(
         if len(part.cases)
     ]
     advance = (progress or Quiet()).start("computing metrics", len(parts))
-    benchmarks: dict[str, list[Scored]] = {}
+    benchmarks: dict[str, list[ScoredPart]] = {}
     for label, run, part in parts:
         used = fitting(part, protocol)
         several = benchmarks.setdefault(part.benchmark, [])
         shared = _sharing(part, several)
-        several.append(Scored(label, run, shared, used, columns_of(part, used.tie)))
+        several.append(ScoredPart(label, run, shared, used, columns_of(part, used.tie)))
         advance(1)
     if not benchmarks:
         raise RunError(
@@ -147,10 +147,10 @@ def gather(
             "see `left_out` in run.json.",
             runs=named,
         )
-    return Material(named, benchmarks)
+    return ReportData(named, benchmarks)
 
 
-def _sharing(part: Part, several: Sequence[Scored]) -> Part:
+def _sharing(part: Part, several: Sequence[ScoredPart]) -> Part:
     """The part with the very table of a run before it, if the cases are the same.
 
     Tables are then kept and compared once: the same cases are the same object.

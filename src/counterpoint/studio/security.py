@@ -48,7 +48,7 @@ HEADERS: Final = {
 }
 
 
-class RequestError(CounterpointError):
+class StudioError(CounterpointError):
     """A request that is not answered as asked. `status` is its HTTP status."""
 
     def __init__(self, code: str, message: str, status: int = 403, **data: object) -> None:
@@ -81,7 +81,7 @@ def kept_key(path: Path) -> bytes:
     keep_private(path)
     key = path.read_bytes()
     if len(key) != _KEY_BYTES:
-        raise RequestError(
+        raise StudioError(
             "E-KEY-INVALID",
             f"{path} is no key of the studio; remove it and start again.",
             path=path,
@@ -137,7 +137,7 @@ class Guard:
         refuse_elsewhere(request)
         known = bool(request.cookies.get(self._csrf_cookie))
         if not known or not same(token, self.csrf_token(request)):
-            raise RequestError(
+            raise StudioError(
                 "E-FORM-EXPIRED",
                 "This form is out of date or was not made here: load the page again.",
             )
@@ -154,7 +154,7 @@ def refuse_elsewhere(request: Request) -> None:
     host = request.headers.get("host", "")
     elsewhere = bool(origin) and origin.partition("://")[2] != host
     if site not in ("same-origin", "none") or elsewhere:
-        raise RequestError("E-FORM-FOREIGN", "This form was sent from another site.")
+        raise StudioError("E-FORM-FOREIGN", "This form was sent from another site.")
 
 
 LOOPBACK: Final = ("127.0.0.1", "localhost", "[::1]")

@@ -25,9 +25,9 @@ from counterpoint._util.errors import DataError, RunError
 from counterpoint._util.progress import Progress
 from counterpoint._util.writing import whole_folder
 from counterpoint.benchmarks import find_benchmark
-from counterpoint.evaluation import FILE, Outcome, evaluate, evaluate_outcome, mixed
-from counterpoint.models import LoadOptions, Place
-from counterpoint.models.openclip import OpenClip, Source, fill_folder
+from counterpoint.evaluation import OUTCOME_FILE, Outcome, evaluate, evaluate_outcome, mix_weights
+from counterpoint.models import LoadOptions, Runtime
+from counterpoint.models.openclip import OpenClip, OpenClipSource, fill_folder
 from counterpoint.training.batches import Batch
 from counterpoint.training.building import TrainingRun, build
 from counterpoint.training.checkpoints import (
@@ -299,7 +299,7 @@ def final_state(run: TrainingRun) -> dict[str, Tensor]:
     for name, value in own.items():
         parameters[name].copy_(value)
     for name, start in run.origin.items():
-        state[name] = mixed(start.to(state[name].device), state[name], run.recipe.wise)
+        state[name] = mix_weights(start.to(state[name].device), state[name], run.recipe.wise)
     return state
 
 
@@ -341,7 +341,7 @@ class Evaluator:
     def _evaluated_start(self) -> Run:
         if self._start is None:
             recipe, device = self.run.recipe, self.run.ranks.device.type
-            [self._start] = evaluate(
+            self._start = evaluate(
                 recipe.model,
                 recipe.benchmarks,
                 out=self.folder / "start",
@@ -354,8 +354,9 @@ class Evaluator:
         recipe, device = self.run.recipe, self.run.ranks.device.type
         fresh = open_start(recipe.model, device)
         fresh.model.load_state_dict(dict(state))
-        place = Place(LoadOptions(device))
-        return OpenClip(Source(recipe.name, recipe.name, None), fresh.model, fresh.tokenizer, place)
+        source = OpenClipSource(recipe.name, recipe.name, None)
+        runtime = Runtime(LoadOptions(device))
+        return OpenClip(source, fresh.model, fresh.tokenizer, runtime)
 
     def _outcome(
         self, start: Run, tuned: str | tuple[str, OpenClip], out: Path, store: Path | None
@@ -396,7 +397,7 @@ def _tuned_values(outcome: Outcome) -> dict[str, float]:
 
 def evaluated(folder: Path, step: int) -> bool:
     """Whether the evaluation after `step` steps was finished."""
-    return (_evaluation_folder(folder, step) / FILE).is_file()
+    return (_evaluation_folder(folder, step) / OUTCOME_FILE).is_file()
 
 
 def _evaluation_folder(folder: Path, step: int) -> Path:

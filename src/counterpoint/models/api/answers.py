@@ -38,7 +38,7 @@ class ChatAnswer:
 
 
 def read_answer(data: Mapping[str, Any]) -> ChatAnswer:
-    """A chat completion. Raises ValueError and its like if it is none."""
+    """A chat completion. Raises ValueError, KeyError and the like for anything else."""
     choice = data["choices"][0]
     message, usage = choice["message"], data.get("usage") or {}
     content = message.get("content")

@@ -136,7 +136,7 @@ class Plausible(TextModel):
         if len(rows) <= self._WEIGHT:
             raise ModelError(
                 "E-MODEL-UNSUITABLE",
-                f"{id} has {len(rows)} rows of embedding and Vera's head lies in row "
+                f"{id} has {len(rows)} rows of embedding and Vera's head is in row "
                 f"{self._WEIGHT}; use Vera's weights, liujch1998/vera.",
                 model=id,
             )

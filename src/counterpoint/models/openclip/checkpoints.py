@@ -48,7 +48,7 @@ from counterpoint.models.registry import LoadOptions
 from counterpoint.models.torch_models import Runtime
 
 _SUFFIXES: Final = (".safetensors", ".pt", ".pth", ".bin", ".ckpt")
-# Training arguments and numbers of NumPy lie beside many weights. They are values and run nothing.
+# Many checkpoints hold training arguments and NumPy numbers. These are values and run no code.
 _SCALAR: Final = np.float64(0).__reduce__()[0]
 _VALUES: Final[tuple[Any, ...]] = (
     *(Namespace, np.dtype, _SCALAR, (_SCALAR, "numpy.core.multiarray.scalar")),  # before NumPy 2

@@ -66,7 +66,7 @@ class Prompts:
 
     @property
     def shown(self) -> str:
-        """The prompt for people to read."""
+        """The prompt as it is shown to users."""
         return self.text.replace(_MARK, CAPTION)
 
     def whole(self, image: Image.Image, caption: str) -> Prompt:
@@ -84,7 +84,7 @@ class Prompts:
             )
         )
         given.pop("labels", None)
-        if apart:  # the processor ends the answer with a token that is no part of the caption
+        if apart:  # the processor ends the answer with a token that is not part of the caption
             given = shortened(given, given["input_ids"].shape[1] - 1)
         ids = given["input_ids"][0]
         answer = self.answer(caption)
@@ -134,7 +134,7 @@ class Prompts:
         """Tokens of the text after the anchor, and those of them that are the answer.
 
         A tokenizer splits a text at its special tokens before anything else, so what follows one of
-        them is tokenised alike with whatever stands before it.
+        them is tokenised in the same way, whatever comes before it.
         """
         for word in sorted(self.reserved):
             if word in caption:

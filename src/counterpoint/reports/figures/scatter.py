@@ -23,8 +23,8 @@ from counterpoint.reports.figures.drawing import (
     svg_of,
     ties_caption,
 )
-from counterpoint.reports.gathering import Material
-from counterpoint.reports.numbers import Number, shortened
+from counterpoint.reports.gathering import ReportData
+from counterpoint.reports.numbers import RankedRow, shortened
 
 COLUMNS: Final = (
     "panel",
@@ -95,10 +95,10 @@ def _point(axes: Any, row: dict[str, Any], look: Look) -> Any:
 BRITTLE_TITLE: Final = "Brittleness and augmented accuracy"
 
 
-def brittle(material: Material, numbers: Sequence[Number]) -> list[Made]:
+def brittle(material: ReportData, numbers: Sequence[RankedRow]) -> list[Made]:
     known = {(n.benchmark, n.model, n.metric): n for n in numbers if n.group == ALL}
     lines: list[tuple[Any, ...]] = []
-    drawn: list[Number] = []
+    drawn: list[RankedRow] = []
     chances: dict[str, tuple[float, float]] = {}
     for benchmark in material.benchmarks:
         for model in material.labels:
@@ -140,12 +140,12 @@ def brittle(material: Material, numbers: Sequence[Number]) -> list[Made]:
 TRADEOFF_TITLE: Final = "Retrieval and zero-shot against compositionality"
 
 
-def tradeoff(material: Material, numbers: Sequence[Number]) -> list[Made]:
+def tradeoff(material: ReportData, numbers: Sequence[RankedRow]) -> list[Made]:
     whole = {(n.benchmark, n.metric, n.model): n for n in numbers if n.group == ALL}
     kept = _first(material, whole, GALLERY_METRICS)
     gained = _first(material, whole, COMPOSITION_METRICS)
     lines: list[tuple[Any, ...]] = []
-    drawn: list[Number] = []
+    drawn: list[RankedRow] = []
     for x_name, x_metric in kept:
         for y_name, y_metric in gained:
             for model in material.labels:
@@ -185,7 +185,7 @@ _NEVER_BOTH: Final = (
 
 
 def _first(
-    material: Material, whole: dict[tuple[str, str, str], Number], metrics: Sequence[str]
+    material: ReportData, whole: dict[tuple[str, str, str], RankedRow], metrics: Sequence[str]
 ) -> list[tuple[str, str]]:
     """The benchmarks that have one of the metrics, with the first that they have."""
     known = {(benchmark, metric) for benchmark, metric, _ in whole}

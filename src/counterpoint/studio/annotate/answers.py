@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session, aliased
 
 from counterpoint.studio.annotate.assignment import give_back, take_again
 from counterpoint.studio.annotate.kinds import ASKS, SKIP
-from counterpoint.studio.annotate.questions import Question
+from counterpoint.studio.annotate.questions import AnnotationQuestion
 from counterpoint.studio.database import Annotator, Answer, Campaign, Flag, Item, Showing
 
 
@@ -71,7 +71,7 @@ class Judgement:
     subject: int | None
     key: str
     ask: str
-    question: Question
+    question: AnnotationQuestion
     is_check: bool
     number: int
     layout: tuple[int, ...]
@@ -101,7 +101,7 @@ def judgements(session: Session, campaign: Campaign) -> Iterator[Judgement]:
             item.subject_id,
             item.key,
             item.ask,
-            Question.of(item.question),
+            AnnotationQuestion.of(item.question),
             item.is_check,
             showing.number,
             tuple(showing.layout),

@@ -19,7 +19,7 @@ from sqlalchemy.orm import Session, aliased
 
 from counterpoint.studio.annotate.campaigns import PRIME, block_length
 from counterpoint.studio.annotate.kinds import ASKS
-from counterpoint.studio.annotate.questions import Question, chance
+from counterpoint.studio.annotate.questions import AnnotationQuestion, chance
 from counterpoint.studio.database import Annotator, Campaign, Item, Showing, now
 
 HOLD: Final = timedelta(hours=1)  # how long an item waits for who has it, once nothing else is left
@@ -141,7 +141,7 @@ def _check_place(campaign: Campaign, annotator: Annotator, block: int) -> int:
 def _show(
     session: Session, campaign: Campaign, annotator: Annotator, item: Item, number: int
 ) -> Showing:
-    options = Question.of(item.question).options(ASKS[item.ask])
+    options = AnnotationQuestion.of(item.question).options(ASKS[item.ask])
     rng = chance(campaign.settings["seed"], "layout", annotator.number, item.key)
     layout = [int(option) for option in rng.permutation(options)]
     showing = Showing(

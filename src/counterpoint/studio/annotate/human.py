@@ -39,8 +39,8 @@ from counterpoint.metrics import get_protocol
 from counterpoint.runs import Part, Run
 from counterpoint.studio.annotate.answers import Judgement
 from counterpoint.studio.annotate.kinds import ASKS, BOTH, NONE, Ask, ranks_of
-from counterpoint.studio.annotate.outcomes import Outcome, votes
-from counterpoint.studio.annotate.questions import Subject
+from counterpoint.studio.annotate.outcomes import CampaignResults, votes
+from counterpoint.studio.annotate.questions import JudgedCase
 
 MODEL: Final = "human"
 UNANSWERED: Final = "not all that was asked of it was answered"
@@ -67,7 +67,7 @@ def _one(answer: Judgement) -> list[float]:
     return [float(option == int(answer.value)) for option in range(options)]
 
 
-def human_run(outcome: Outcome) -> Run:
+def human_run(outcome: CampaignResults) -> Run:
     """The answers as a run, which is not saved yet; cases that lack an answer are left out."""
     said = votes(outcome.kept)
     whole = len(outcome.kind.asks) > 1 or all(
@@ -94,7 +94,7 @@ def human_run(outcome: Outcome) -> Run:
 
 
 def _run(
-    outcome: Outcome,
+    outcome: CampaignResults,
     scored: list[_Scored],
     left_out: list[tuple[str, str]],
     whole: bool,
@@ -129,7 +129,7 @@ def _says_nothing(case: Case) -> bool:
     return all(cells) or not any(cells)
 
 
-def _whole(subject: Subject, answers: list[list[Judgement]]) -> tuple[np.ndarray, bool]:
+def _whole(subject: JudgedCase, answers: list[list[Judgement]]) -> tuple[np.ndarray, bool]:
     case = subject.case
     rows = [option_scores(said) for said in answers if ASKS[said[0].ask].options == "captions"]
     columns = [option_scores(said) for said in answers if ASKS[said[0].ask].options == "images"]
@@ -160,7 +160,7 @@ def both_ways(wanted: tuple[int, ...]) -> tuple[float, ...] | None:
     return None
 
 
-def _single(subject: Subject, answers: list[list[Judgement]], ask: Ask) -> Iterator[_Scored]:
+def _single(subject: JudgedCase, answers: list[list[Judgement]], ask: Ask) -> Iterator[_Scored]:
     """A case for each question, without scores if it was not answered."""
     case = subject.case
     for place, said in enumerate(answers):
@@ -204,7 +204,7 @@ def in_full(case: Case, roots: Sequence[str | None], out: str = "\0") -> Case:
     return replace(case, images=images)
 
 
-def _manifest(outcome: Outcome, circles: int) -> dict[str, Any]:
+def _manifest(outcome: CampaignResults, circles: int) -> dict[str, Any]:
     campaign = outcome.campaign
     counted = [person for person in outcome.people if not person.excluded]
     return {

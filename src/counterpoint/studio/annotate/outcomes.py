@@ -14,9 +14,9 @@ from sqlalchemy.orm import Session
 
 from counterpoint.studio.annotate.answers import Judgement, Remark, judgements, remarks
 from counterpoint.studio.annotate.campaigns import Standing, standing
-from counterpoint.studio.annotate.kinds import ASKS, Kind, any_or_none, find_kind
-from counterpoint.studio.annotate.questions import Subject
-from counterpoint.studio.database import Annotator, Campaign, Item, Subject as SubjectRow
+from counterpoint.studio.annotate.kinds import ASKS, CampaignKind, any_or_none, find_kind
+from counterpoint.studio.annotate.questions import JudgedCase
+from counterpoint.studio.database import Annotator, Campaign, Item, Subject
 
 # --- How far annotators agree beyond chance. Pure functions of what each said of each item ------
 
@@ -164,7 +164,7 @@ class Tally:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class CampaignResults:
     """Everything about a campaign. `kept` are the answers that count: no checks, nobody excluded.
 
     `wanted` has, for each subject, the ids of its items. `remarks` are what anybody skipped or
@@ -172,13 +172,13 @@ class Outcome:
     """
 
     campaign: Campaign
-    kind: Kind
+    kind: CampaignKind
     standing: Standing
     people: list[Person]
     kept: list[Judgement]
     agreement: list[Agreement]
     tally: Tally
-    subjects: dict[int, Subject]
+    subjects: dict[int, JudgedCase]
     wanted: dict[int, list[int]]
     remarks: list[Remark]
 
@@ -191,7 +191,7 @@ class Outcome:
         return sum(remark.note is not None for remark in self.remarks)
 
 
-def outcome_of(session: Session, campaign: Campaign, least: float = 0.0) -> Outcome:
+def outcome_of(session: Session, campaign: Campaign, least: float = 0.0) -> CampaignResults:
     """`least` is the share of attention checks that an annotator must pass to be counted."""
     kind = find_kind(campaign.kind)
     said = list(judgements(session, campaign))
@@ -200,9 +200,9 @@ def outcome_of(session: Session, campaign: Campaign, least: float = 0.0) -> Outc
     out = {person.number for person in people if person.excluded}
     kept = [one for one in said if not one.is_check and one.annotator not in out]
     rows = session.scalars(
-        select(SubjectRow).where(SubjectRow.campaign_id == campaign.id).order_by(SubjectRow.number)
+        select(Subject).where(Subject.campaign_id == campaign.id).order_by(Subject.number)
     )
-    subjects = {row.id: Subject.of(row.case, row.origin) for row in rows}
+    subjects = {row.id: JudgedCase.of(row.case, row.origin) for row in rows}
     wanted: dict[int, list[int]] = {number: [] for number in subjects}
     items = session.execute(
         select(Item.id, Item.subject_id)
@@ -211,7 +211,7 @@ def outcome_of(session: Session, campaign: Campaign, least: float = 0.0) -> Outc
     ).all()
     for item, subject in items:
         wanted[subject or 0].append(item)  # only checks have none
-    return Outcome(
+    return CampaignResults(
         campaign,
         kind,
         standing(session, campaign),
@@ -249,7 +249,7 @@ def _people(
     return found
 
 
-def _agreements(kept: Sequence[Judgement], kind: Kind, overlap: int) -> list[Agreement]:
+def _agreements(kept: Sequence[Judgement], kind: CampaignKind, overlap: int) -> list[Agreement]:
     if not kind.any_or_none:
         return [_agreement("the answer", kept, overlap, lambda value: value)]
     return [

@@ -7,7 +7,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from counterpoint.studio.browse.library import Library
-from counterpoint.studio.browse.numbers import Table, numbers_table
+from counterpoint.studio.browse.numbers import NumbersTable, numbers_table
 from counterpoint.studio.security import same
 from counterpoint.studio.web import Web, has_htmx, require_admin, see_other
 
@@ -24,7 +24,7 @@ def home_router(web: Web, library: Library) -> APIRouter:
         require_admin(request)
         runs = library.runs()
         names = sorted({name for run in runs for name in run.benchmarks})
-        tables: dict[str, Table | None] = {
+        tables: dict[str, NumbersTable | None] = {
             name: numbers_table(library, name)
             if name == show or library.knows_numbers(name) or not has_htmx()
             else None

@@ -120,7 +120,7 @@ class Samples(Stepwise):
         numbers = self.source.order(setting.seed, epoch)[start : start + setting.batch]
         mine = part(numbers, setting.rank, setting.world_size).tolist()
         with seeded() as seed:
-            draw = _Draw(self, epoch, seed, problems)
+            draw = _Sampler(self, epoch, seed, problems)
             drawn = [draw(number) for number in mine]
             hard = None
             if setting.config.hard_images:
@@ -182,7 +182,7 @@ class Samples(Stepwise):
         ]
 
 
-class _Draw:
+class _Sampler:
     """Draws what an epoch takes of a sample."""
 
     def __init__(self, data: Samples, epoch: int, seed: Any, problems: Problems) -> None:
