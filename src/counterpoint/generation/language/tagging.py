@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 _BATCH: Final = 256
 _CAPITALS: Final = re.compile(r"\b[A-Z]{2,}\b")
 
+MOST_WORDS: Final = 80  # CLIP reads 77 tokens: a later edit might be cut off
+_WORD: Final = re.compile(r"[^\W\d_]+", re.UNICODE)
+_LATIN: Final = re.compile(r"[a-z]+")
+_SHARE: Final = 0.6  # minimum share of English words: captions have names and typos
 NOUNS: Final = frozenset({"NN", "NNS"})
 ADJECTIVES: Final = frozenset({"JJ", "JJR", "JJS"})
 FINITE: Final = frozenset({"VBZ", "VBP", "VBD"})
@@ -180,12 +184,6 @@ _FUNCTION_WORDS: Final = word_set(
 def version() -> str:
     """The versions of what tags and forms depend on."""
     return english_versions("lemminflect")
-
-
-MOST_WORDS: Final = 80  # CLIP reads 77 tokens: a later edit might be cut off
-_WORD: Final = re.compile(r"[^\W\d_]+", re.UNICODE)
-_LATIN: Final = re.compile(r"[a-z]+")
-_SHARE: Final = 0.6  # minimum share of English words: captions have names and typos
 
 
 def _is_known(word: str) -> bool:
