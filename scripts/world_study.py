@@ -41,7 +41,8 @@ TWINS: Final = [
     "data.negative_images=true",
 ]
 # The rows: a name, and what stands behind `counterpoint train`. NegCLIP's published negatives are
-# flagged as perhaps true in 12 % of cases (docs/checks.md): hence the share that is disguised.
+# flagged as perhaps true in 12 % of cases (docs/generate/checks.md): hence the share that is
+# disguised.
 ROWS: Final[dict[str, list[str]]] = {
     "clip-ft": ["clip-ft"],
     "hn": ["hn"],
@@ -106,7 +107,7 @@ def score_model(model: str, name: str, out: Path) -> None:
     """Every metric of every case, as it is before any mean, into one file."""
     arrays: dict[str, np.ndarray] = {}
     with tempfile.TemporaryDirectory() as store:
-        [run] = evaluate(model, BENCHMARKS, out=out / "runs" / name, store=store, batch_size=512)
+        run = evaluate(model, BENCHMARKS, out=out / "runs" / name, store=store, batch_size=512)
     for key, part in run.parts.items():
         columns = columns_of(part, part.protocol.tie)
         members = columns.members(members_in(part.cases.frame, part.protocol))

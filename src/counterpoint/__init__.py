@@ -1,14 +1,18 @@
 """Counterpoint: measure whether a vision-language model notices what matters and only that.
 
-    import counterpoint
+    import counterpoint as cp
 
-    [run] = counterpoint.evaluate("world:base", ["world-swap", "world-replace"])
-    for row in counterpoint.rows(run):
-        print(row.benchmark, row.group, row.metric, row.value, row.ci_low, row.ci_high)
+    run = cp.evaluate("world:base", "world-swap:size=200")
+    run.results()                                 # a table: .to_polars(), .to_pandas()
+    run.compare(cp.evaluate("random", "world-swap:size=200"))
+    cp.report(run, "report.html")
 
 Nothing heavy is imported until it is used.
 """
 
+from importlib.metadata import version as _version
+
 import lazy_loader
 
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+__version__ = _version("counterpoint")

@@ -1,5 +1,25 @@
 from ._util.errors import CounterpointError as CounterpointError
-from .benchmarks import load_benchmark as load_benchmark
+from .api import (
+    compare as compare,
+    doctor as doctor,
+    export as export,
+    generate as generate,
+    load_model as load_model,
+    load_runs as load_runs,
+    refine as refine,
+    report as report,
+    rescore as rescore,
+    rows as rows,
+    train as train,
+    verify as verify,
+    wise as wise,
+)
+from .benchmarks import (
+    Benchmark as Benchmark,
+    LoadedBenchmark as LoadedBenchmark,
+    list_benchmarks as list_benchmarks,
+    load_benchmark as load_benchmark,
+)
 from .cases import (
     Case as Case,
     Cases as Cases,
@@ -8,10 +28,16 @@ from .cases import (
     read_cases as read_cases,
     write_cases as write_cases,
 )
-from .evaluation import (
-    evaluate as evaluate,
-    examine as examine,
-    import_scores as import_scores,
-    verify as verify,
+from .evaluation import evaluate as evaluate, examine as examine, import_scores as import_scores
+from .models import list_models as list_models
+from .runs import Comparison as Comparison, Results as Results, Run as Run, load_run as load_run
+from .scoring import (
+    BenchmarkScorer as BenchmarkScorer,
+    BlindScorer as BlindScorer,
+    DualEncoder as DualEncoder,
+    PairScorer as PairScorer,
+    TableScorer as TableScorer,
 )
-from .runs import Run as Run, compare as compare, load_run as load_run, rows as rows
+
+__version__: str
+__all__: list[str]

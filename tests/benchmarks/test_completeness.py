@@ -36,7 +36,7 @@ def write_cola(root: Path, count: int) -> None:
 
 
 def part_of(benchmark: str, root: Path, **options: Any) -> tuple[Run, Part]:
-    [run] = evaluate(LENGTH, benchmark, data=root, out=root / "run", overwrite=True, **options)
+    run = evaluate(LENGTH, benchmark, data=root, out=root / "run", overwrite=True, **options)
     [part] = run.parts.values()
     return run, part
 

@@ -58,7 +58,7 @@ def test_the_split_is_one_case_of_first_five_captions(name: str, tmp_path: Path)
 
 def test_recalls_are_those_of_a_sorted_list(tmp_path: Path) -> None:
     write_split(tmp_path, *[5] * 9)
-    cases = load_benchmark(COCO, tmp_path)[1]
+    cases = load_benchmark(COCO, tmp_path).cases
     scores = np.random.default_rng(0).permutation(9 * 45).reshape(9, 45).astype(float)
     owner = np.repeat(np.arange(9), 5)
     expected = {}

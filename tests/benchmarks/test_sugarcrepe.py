@@ -112,7 +112,7 @@ def test_a_row_that_is_no_object_is_named(row: object, tmp_path: Path) -> None:
 
 def test_the_four_averages_are_those_of_plain_loops(tmp_path: Path) -> None:
     write_all(tmp_path, add_att=5, add_obj=11, replace_att=4, replace_obj=9, swap_obj=3)
-    cases = load_benchmark("sugarcrepe", tmp_path)[1]
+    cases = load_benchmark("sugarcrepe", tmp_path).cases
     scores = random_scores(cases, seed=3, values=4)  # with ties, which are wrong
     right: dict[str, list[bool]] = {subset: [] for subset in SUBSETS}
     for id, positive, negative in zip(cases.ids, scores[::2], scores[1::2], strict=True):

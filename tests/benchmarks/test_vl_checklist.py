@@ -102,7 +102,7 @@ def test_of_several_captions_the_first_counts(tmp_path: Path) -> None:
 def test_rows_whose_captions_are_equal_are_kept(tmp_path: Path) -> None:
     """The authors have some: nobody can be right on them, and they count."""
     write_file(tmp_path, "Attribute/vg/color", entry(5, POS=["a"], NEG=["a"]), entry(7))
-    cases = load_benchmark(VL, tmp_path)[1]
+    cases = load_benchmark(VL, tmp_path).cases
     assert cases.case(0).captions == ("a", "a")
     [run] = evaluate(
         [("towers", Constant())], VL, data=tmp_path, out=tmp_path / "run", store=tmp_path / "store"
@@ -188,7 +188,7 @@ def test_only_the_first_thousand_of_each_file_are_scored(tmp_path: Path) -> None
     write_file(tmp_path, "Attribute/vg/color", *(entry(n) for n in range(1003)))
     write_file(tmp_path, "Attribute/vg/size", *(entry(n) for n in range(1000)))
     write_file(tmp_path, "Relation/vg_action", *(entry(n) for n in range(4)))
-    cases = load_benchmark(VL, tmp_path)[1]
+    cases = load_benchmark(VL, tmp_path).cases
     assert len(cases) == 2007
     found = [cases.case(row) for row in range(len(cases))]
     beyond = [case.id for case in found if BEYOND_FIRST in case.groups]
@@ -224,7 +224,7 @@ def nested_mean(values: dict[tuple[str, ...], list[bool]]) -> float:
 def test_means_of_means_are_those_of_a_plain_loop(tmp_path: Path) -> None:
     for name, size in SIZES.items():
         write_file(tmp_path, name, *(entry(n) for n in range(size)))
-    cases = load_benchmark(VL, tmp_path)[1]
+    cases = load_benchmark(VL, tmp_path).cases
     scores = random_scores(cases, seed=5, values=3)
     values: dict[tuple[str, ...], list[bool]] = {}
     for row in range(len(cases)):

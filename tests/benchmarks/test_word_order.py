@@ -291,7 +291,7 @@ def test_the_seed_is_an_option(tmp_path: Path) -> None:
 def test_captions_are_cleaned_after_shuffling_and_cut_to_30_words(tmp_path: Path) -> None:
     long = " ".join(f"Word{n}" for n in range(40))
     write_order(tmp_path, [['A "Red" mole; (a newt)!', long]])
-    cases = load_benchmark(COCO, tmp_path)[1]
+    cases = load_benchmark(COCO, tmp_path).cases
     clean = prepare(cases, PROTOCOLS["aro-order"], None)
     for row in range(2):
         for raw, cleaned in zip(cases.case(row).captions, clean.case(row).captions, strict=True):
@@ -322,7 +322,7 @@ def test_a_tie_is_right_from_file_to_number(tmp_path: Path) -> None:
     model = Hash()
     [run] = evaluate([("hash", model)], COCO, data=tmp_path, out=tmp_path / "run")
     found = run.parts[COCO]
-    clean = prepare(load_benchmark(COCO, tmp_path)[1], PROTOCOLS["aro-order"], None)
+    clean = prepare(load_benchmark(COCO, tmp_path).cases, PROTOCOLS["aro-order"], None)
     captions = [clean.case(row).captions for row in range(len(clean))]
     assert model.seen == {text for texts in captions for text in texts}
     scored = [model.score_captions(list(texts)) for texts in captions]
@@ -340,7 +340,7 @@ def test_a_tie_is_right_from_file_to_number(tmp_path: Path) -> None:
 def test_the_doctor_sees_captions_as_models_do(tmp_path: Path) -> None:
     """Mole! and its tokens differ by a blank, which cleaning takes away."""
     write_order(tmp_path, [["Mole!", CAPTIONS[0]]])
-    raw = load_benchmark(COCO, tmp_path)[1]
+    raw = load_benchmark(COCO, tmp_path).cases
     assert "Mole!" not in raw.case(0).captions[1:]
     found = examine(COCO, tmp_path, images=False)
     assert [(d.what, d.first) for d in found.defects] == [
@@ -398,8 +398,8 @@ def test_a_second_load_is_read_and_equal(
 ) -> None:
     made = made_again(monkeypatch)
     write_order(tmp_path, [CAPTIONS])
-    first = load_benchmark(COCO, tmp_path)[1]
-    second = load_benchmark(COCO, tmp_path)[1]
+    first = load_benchmark(COCO, tmp_path).cases
+    second = load_benchmark(COCO, tmp_path).cases
     assert len(made) == 1
     assert second.frame.equals(first.frame) and second.content_hash() == first.content_hash()
     assert second.root == first.root == tmp_path
@@ -409,7 +409,7 @@ def test_a_second_load_is_read_and_equal(
 def test_the_same_file_elsewhere_has_its_own_root(tmp_path: Path) -> None:
     for name in "ab":
         write_order(tmp_path / name, [CAPTIONS])
-    found = [load_benchmark(COCO, tmp_path / name)[1] for name in "ab"]
+    found = [load_benchmark(COCO, tmp_path / name).cases for name in "ab"]
     assert found[0].frame.equals(found[1].frame)
     assert [cases.root for cases in found] == [tmp_path / "a", tmp_path / "b"]
 
@@ -439,7 +439,7 @@ def test_a_damaged_table_is_made_anew(
     how: str, tmp_path: Path, own_cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_order(tmp_path, [CAPTIONS])
-    first = load_benchmark(COCO, tmp_path)[1]
+    first = load_benchmark(COCO, tmp_path).cases
     [path] = kept(own_cache)
     damaged = DAMAGES[how](path.read_bytes())
     if damaged is None:
@@ -447,8 +447,8 @@ def test_a_damaged_table_is_made_anew(
     else:
         path.write_bytes(damaged)
     made = made_again(monkeypatch)
-    assert load_benchmark(COCO, tmp_path)[1].frame.equals(first.frame)
-    assert load_benchmark(COCO, tmp_path)[1].frame.equals(first.frame)
+    assert load_benchmark(COCO, tmp_path).cases.frame.equals(first.frame)
+    assert load_benchmark(COCO, tmp_path).cases.frame.equals(first.frame)
     assert len(made) == 1  # and then it is whole again
 
 

@@ -28,7 +28,7 @@ BASE = Path(counterpoint.__file__).parent / "world" / "checkpoints" / "base"
 
 @cache
 def cases_of(id: str) -> Cases:
-    return load_benchmark(id)[1]
+    return load_benchmark(id).cases
 
 
 def images_of(id: str) -> list[str]:
@@ -116,7 +116,7 @@ def test_swapped_captions_have_the_words_of_the_original():
 
 @pytest.mark.parametrize("name", WORLDS)
 def test_a_benchmark_is_the_same_every_time(name):
-    again = load_benchmark(f"{name}:size=2000,seed=1")[1]
+    again = load_benchmark(f"{name}:size=2000,seed=1").cases
     assert again.content_hash() == cases_of(name).content_hash()
 
 

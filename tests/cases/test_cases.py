@@ -303,7 +303,7 @@ def many(count: int) -> pl.DataFrame:
             "images"
         ),
         pl.concat_list(captions).alias("captions"),
-        pl.concat_list(pl.lit(i, dtype=pl.Int32()) for i in (0, 1)).alias("E-TRUTH-NULL"),
+        pl.concat_list(pl.lit(i, dtype=pl.Int32()) for i in (0, 1)).alias("truth"),
         pl.concat_list(pl.format("replace/{}", number % 5)).alias("groups"),
         pl.format("image-{}", image).alias("cluster"),
     )

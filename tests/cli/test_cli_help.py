@@ -17,7 +17,7 @@ from cli_support import Result, counterpoint, own_place
 
 from counterpoint.cli.app import app
 from counterpoint.cli.demo import BENCHMARKS as DEMO_BENCHMARKS, MODELS as DEMO_MODELS
-from counterpoint.metrics.words import HEADINGS
+from counterpoint.metrics.presentation import METRIC_HEADINGS
 from counterpoint.runs.folders import load_run
 from counterpoint.runs.results import rows
 
@@ -74,7 +74,7 @@ def test_the_demo_prints_every_main_number_with_interval_and_chance(demo):
     for run in DEMO_MODELS:
         loaded = load_run(demo.place / "runs" / "demo" / run.replace(":", "-"))
         for row in rows(loaded, groups=False):
-            if row.metric in HEADINGS:
+            if row.metric in METRIC_HEADINGS:
                 half = (row.ci_high - row.ci_low) / 2
                 assert f"{100 * row.value:.1f} ±{100 * half:.1f}" in out
     assert {"50.0", "33.3", "25.0", "16.7"} <= set(re.findall(r"\b\d+\.\d\b", out))

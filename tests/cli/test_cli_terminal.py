@@ -11,7 +11,7 @@ from cli_support import counterpoint, own_place, run_folder, write_cases
 from rich.console import Console
 
 from counterpoint.cli import demo, tables
-from counterpoint.metrics.words import HEADINGS
+from counterpoint.metrics.presentation import METRIC_HEADINGS
 from counterpoint.runs.comparison import compare
 from counterpoint.runs.folders import Run, load_run
 from counterpoint.runs.results import rows
@@ -77,7 +77,7 @@ def cells(run: Run, *, groups: bool) -> list[str]:
     return [
         f"{100 * row.value:.1f} ±{100 * (row.ci_high - row.ci_low) / 2:.1f}"
         for row in rows(run, groups=groups)
-        if row.metric in HEADINGS
+        if row.metric in METRIC_HEADINGS
     ]
 
 
@@ -109,7 +109,7 @@ def test_a_narrow_terminal_shows_whole_differences(groups, narrow):
     numbers = [
         f"{100 * d.difference:+.1f} [{100 * d.ci_low:+.1f}, {100 * d.ci_high:+.1f}]"
         for d in found
-        if d.metric in HEADINGS and (groups or d.group == "all")
+        if d.metric in METRIC_HEADINGS and (groups or d.group == "all")
     ]
     verdicts = [d.verdict for d in found if d.group == "all"]
     assert_whole(narrow, numbers + verdicts)

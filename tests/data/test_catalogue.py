@@ -12,12 +12,12 @@ from counterpoint._util.untrusted import inside
 from counterpoint.benchmarks.registry import BENCHMARKS
 from counterpoint.data.files import data_root, presence
 from counterpoint.data.sources import (
-    Archive,
+    ArchiveSource,
     File,
-    Files,
-    Hub,
-    Images,
-    Manual,
+    FileSource,
+    HubSource,
+    ImageSource,
+    ManualSource,
     catalogue,
     get_source,
     needs,
@@ -34,7 +34,9 @@ def test_every_published_benchmark_is_in_it():
 
 def test_every_source_is_needed_by_something():
     used = {source.id for needed in catalogue().benchmarks.values() for source in needed.all()}
-    elsewhere = {source.or_else for source in SOURCES if isinstance(source, Files | Images)}
+    elsewhere = {
+        source.or_else for source in SOURCES if isinstance(source, FileSource | ImageSource)
+    }
     spare = {"coco-train2014"}  # named in the layout, so that it can be got for other uses
     assert set(catalogue().sources) - used - elsewhere == spare
 
@@ -42,14 +44,14 @@ def test_every_source_is_needed_by_something():
 def test_every_source_says_what_to_do_or_where_it_is():
     for source in SOURCES:
         assert source.what
-        if isinstance(source, Manual):
+        if isinstance(source, ManualSource):
             assert "https://" in source.by_hand and not source.by_hand.endswith(".")
-        elif isinstance(source, Files):
+        elif isinstance(source, FileSource):
             assert all(source.urls(file) for file in source.files)
-        elif isinstance(source, Archive | Images):
+        elif isinstance(source, ArchiveSource | ImageSource):
             assert source.mirrors
         else:
-            assert isinstance(source, Hub) and "/" in source.repo
+            assert isinstance(source, HubSource) and "/" in source.repo
 
 
 @pytest.mark.parametrize(
@@ -71,13 +73,13 @@ def test_every_source_says_what_to_do_or_where_it_is():
 )
 def test_addresses(benchmark, file, url):
     [source] = needs(benchmark).annotations
-    assert isinstance(source, Files)
+    assert isinstance(source, FileSource)
     [chosen] = [one for one in source.files if one.name == file]
     assert source.urls(chosen)[0] == url
 
 
 def test_names_are_quoted_in_addresses():
-    source = Files(
+    source = FileSource(
         id="s", what="w", target="t", files=(File("a b#c.json"),), mirrors=("http://h/{name}",)
     )
     assert source.urls(source.files[0]) == ("http://h/a%20b%23c.json",)
@@ -88,7 +90,7 @@ def test_sums_are_those_of_files_that_are_at_hand():
     folder = data_root()
     found = 0
     for source in SOURCES:
-        for file in source.files if isinstance(source, Files) else ():
+        for file in source.files if isinstance(source, FileSource) else ():
             path = folder / source.target / file.name
             if file.sha256 and path.exists():
                 assert hashlib.sha256(path.read_bytes()).hexdigest() == file.sha256
@@ -123,7 +125,7 @@ annotations = ["a"]
 def test_a_sound_catalogue_is_read():
     found = read_catalogue(SOUND, "mine.toml")
     [source] = found.benchmarks["b"].annotations
-    assert source == Files(
+    assert source == FileSource(
         id="a",
         what="a",
         target="a",

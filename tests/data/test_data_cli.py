@@ -9,7 +9,8 @@ from data_catalogue import SUBSETS, lay, no_server, server
 from http_server import Server
 from typer.testing import CliRunner
 
-from counterpoint.cli.data import _file_behind, app
+from counterpoint.cli.data import app
+from counterpoint.images import scheme_of
 
 __all__ = ["no_server", "server"]  # fixtures
 
@@ -102,4 +103,4 @@ def test_ls_shows_what_is_there(tmp_path):
     ],
 )
 def test_references_with_a_scheme_have_no_file_of_their_own(reference, file):
-    assert _file_behind(reference) == file
+    assert scheme_of(reference).image_path(reference) == file

@@ -14,13 +14,13 @@ from http_server import Server, says
 
 from counterpoint._util.errors import DataError
 from counterpoint.data import getting as get_module
-from counterpoint.data.batch import Report
+from counterpoint.data.batch import DownloadReport
 from counterpoint.data.getting import get
 
 __all__ = ["no_server", "server"]  # fixtures
 
 
-def run(benchmark: str, root: Path, *images: str, **more: object) -> Report:
+def run(benchmark: str, root: Path, *images: str, **more: object) -> DownloadReport:
     return get(benchmark, root, lambda: images, pause=lambda _: None, **more)
 
 

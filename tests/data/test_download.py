@@ -31,7 +31,7 @@ from http_server import (
 from counterpoint._util.progress import Advance, Quiet
 from counterpoint.data.answers import retry_after
 from counterpoint.data.batch import Failure, download_all
-from counterpoint.data.download import ATTEMPTS, Wanted, download, new_client
+from counterpoint.data.download import ATTEMPTS, WantedFile, download, new_client
 
 pytestmark = pytest.mark.usefixtures("local_network")
 CONTENT = bytes(range(256)) * 1200  # 307,200 bytes
@@ -60,7 +60,7 @@ class Fetch:
         self.steps: list[int] = []
 
     def __call__(self, *urls: str, **known: object) -> bytes:
-        wanted = Wanted(self.path, urls, **known)
+        wanted = WantedFile(self.path, urls, **known)
         download(wanted, self.client, self.pauses.append, lambda total: self.steps.append)
         assert sorted(path.name for path in self.path.parent.iterdir()) == ["file.bin"]
         return self.path.read_bytes()
@@ -323,7 +323,9 @@ class Bars:
 
 
 def test_few_files_have_a_bar_each_and_many_have_one(server, tmp_path):
-    wanted = [Wanted(tmp_path / f"{i}.jpg", (server.put(f"{i}", b"x" * i),)) for i in range(1, 13)]
+    wanted = [
+        WantedFile(tmp_path / f"{i}.jpg", (server.put(f"{i}", b"x" * i),)) for i in range(1, 13)
+    ]
     bars = Bars()
     assert download_all(wanted[:2], "images", bars) == []
     assert bars.shown == {"1.jpg, bytes": [1, 1], "2.jpg, bytes": [2, 2]}
@@ -334,7 +336,7 @@ def test_few_files_have_a_bar_each_and_many_have_one(server, tmp_path):
 
 
 def test_failures_are_collected_in_order(server, tmp_path):
-    wanted = [Wanted(tmp_path / f"{i:02}.jpg", (f"{server.url}/{i}",)) for i in range(20)]
+    wanted = [WantedFile(tmp_path / f"{i:02}.jpg", (f"{server.url}/{i}",)) for i in range(20)]
     for i in range(0, 20, 2):
         server.put(f"{i}", b"image")
     failures = download_all(wanted, "images", Quiet(), pause=lambda _: None)
@@ -347,7 +349,7 @@ def test_failures_are_collected_in_order(server, tmp_path):
 def test_without_a_network_it_does_not_try_thousands(tmp_path):
     with serving() as gone:
         url = gone.url
-    wanted = [Wanted(tmp_path / f"{i:03}" / "x", (f"{url}/{i}",)) for i in range(300)]
+    wanted = [WantedFile(tmp_path / f"{i:03}" / "x", (f"{url}/{i}",)) for i in range(300)]
     failures = download_all(wanted, "images", Quiet(), pause=lambda _: None, workers=2)
     assert len(failures) == 300
     untried = [failure for failure in failures if "was not tried" in failure.reason]
@@ -357,9 +359,9 @@ def test_without_a_network_it_does_not_try_thousands(tmp_path):
 
 
 def test_ctrl_c_ends_it_and_leaves_the_parts(server, tmp_path):
-    wanted = [Wanted(tmp_path / "quick", (server.put("quick", b"x"),))]
+    wanted = [WantedFile(tmp_path / "quick", (server.put("quick", b"x"),))]
     wanted += [
-        Wanted(tmp_path / f"{i}", (server.put(f"{i}", CONTENT, slow(1000, 0.01)),))
+        WantedFile(tmp_path / f"{i}", (server.put(f"{i}", CONTENT, slow(1000, 0.01)),))
         for i in range(9)
     ]
 

@@ -13,7 +13,7 @@ from errors import raises
 from http_server import Server, breaks, says, sends, serving
 
 from counterpoint.data.answers import announced_length, continues, retry_after, version
-from counterpoint.data.download import FetchError, Wanted, download, new_client
+from counterpoint.data.download import FetchError, WantedFile, download, new_client
 
 pytestmark = pytest.mark.usefixtures("local_network")
 CONTENT = bytes(range(256)) * 1200
@@ -29,7 +29,9 @@ def server() -> Iterator[Server]:
 
 def fetch(path: Path, url: str, **known: object) -> bytes:
     with new_client() as client:
-        download(Wanted(path, (url,), **known), client, lambda _: None, lambda _: lambda _: None)
+        download(
+            WantedFile(path, (url,), **known), client, lambda _: None, lambda _: lambda _: None
+        )
     return path.read_bytes()
 
 

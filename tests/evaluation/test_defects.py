@@ -285,7 +285,7 @@ def test_eval_and_rescore_show_both_numbers() -> None:
 def test_a_benchmark_of_defects_alone_has_no_clean_number(averages: list[str]) -> None:
     bad = {"id": "0", "images": ["0.jpg"], "captions": ["a", "a"], "truth": [[True, False]]}
     Path("bad.jsonl").write_text(json.dumps(bad))
-    [run] = evaluate("random", "bad.jsonl", out="run")
+    run = evaluate("random", "bad.jsonl", out="run")
     [clean] = with_clean([run])
     assert len(clean.parts["bad.jsonl (clean)"].cases) == 0
     assert {row.benchmark for row in rows(clean, resamples=10)} == {"bad.jsonl"}

@@ -25,7 +25,7 @@ from counterpoint.benchmarks.sugarcrepe import SUBSETS
 from counterpoint.cases.table import Case
 from counterpoint.cli.app import app
 from counterpoint.data import files as health_file
-from counterpoint.data.sources import Catalogue, File, Files, Needs
+from counterpoint.data.sources import Catalogue, File, FileSource, Needs
 from counterpoint.evaluation.doctor import BlindAccuracy, Health, examine
 from counterpoint.models.blind.baselines import FOLDS
 
@@ -157,7 +157,7 @@ def known_file(root: Path, name: str, *, right: bool, monkeypatch: pytest.Monkey
     """The catalogue knows one file, by its real sha256 or by another."""
     data = (root / "sugarcrepe" / name).read_bytes() + (b"" if right else b" ")
     files = (File(name, sha256=hashlib.sha256(data).hexdigest()), File("absent.json", sha256="0"))
-    source = Files(id="s", what="annotations", target="sugarcrepe", files=files)
+    source = FileSource(id="s", what="annotations", target="sugarcrepe", files=files)
     listed = Catalogue({"s": source}, {"sugarcrepe": Needs((source,))})
     monkeypatch.setattr(health_file, "catalogue", lambda: listed)
 
@@ -496,5 +496,5 @@ def test_the_whole_benchmark_is_examined_whatever_the_protocol(tmp_path: Path) -
     entries.append(["VG_100K/1.jpg", {"POS": ["a"], "NEG": ["a"]}])
     write_json(tmp_path / "vl_checklist/Attribute/vg/state.json", entries)
     found = examine("vl-checklist", tmp_path, images=False)
-    assert found.cases == len(load_benchmark("vl-checklist", tmp_path)[1]) == 1002
+    assert found.cases == len(load_benchmark("vl-checklist", tmp_path).cases) == 1002
     assert [d.first for d in found.defects] == [("Attribute/vg/state/1001",)]

@@ -185,7 +185,7 @@ def test_names_become_folders_that_stay_inside(name, folder):
 
 
 def test_the_default_folder_is_the_same_for_the_same_question(good):
-    [first], [again] = (evaluate("random", good) for _ in range(2))
+    first, again = (evaluate("random", good) for _ in range(2))
     assert first.folder == again.folder
     assert first.folder.parent == Path("runs")
     assert first.folder.name.startswith("random-")
@@ -223,14 +223,14 @@ def test_an_older_run_is_replaced_and_other_things_are_not(good, tmp_path):
 )
 def test_a_run_of_another_question_is_not_replaced(good, tmp_path, other):
     asked = {"models": "random", "benchmarks": good, "out": tmp_path / "run"}
-    [before] = evaluate(**asked)
+    before = evaluate(**asked)
     with raises("E-OUTPUT-EXISTS", path=tmp_path / "run"):
         evaluate(**{**asked, **other})
     assert manifest_of(before) == json.loads((tmp_path / "run" / "run.json").read_text())
 
 
 def test_a_run_of_a_newer_version_is_not_replaced_and_a_damaged_one_is(good, tmp_path):
-    [run] = evaluate("random", good, out=tmp_path / "run")
+    run = evaluate("random", good, out=tmp_path / "run")
     path = tmp_path / "run" / "run.json"
     path.write_text(json.dumps({**manifest_of(run), "format": 99}))
     with raises("E-RUN-FORMAT", path=tmp_path / "run", format=99):
@@ -252,24 +252,24 @@ def test_two_models_of_one_name_are_refused(good, tmp_path):
 
 
 def test_limit_takes_so_many_of_each_benchmark():
-    [run] = evaluate("random", ["world-swap:size=80", "world-bi:size=80"], limit=8, out="run")
+    run = evaluate("random", ["world-swap:size=80", "world-bi:size=80"], limit=8, out="run")
     assert [len(part.cases) for part in run.parts.values()] == [8, 8]
     groups = run.parts["world-bi:size=80"].cases.frame["groups"].list.first()
     assert groups.str.starts_with("swap").sum() == 4  # shares are kept
-    [whole] = evaluate("random", "world-swap:size=5", limit=100, out="whole")
+    whole = evaluate("random", "world-swap:size=5", limit=100, out="whole")
     assert len(whole.parts["world-swap:size=5"].cases) == 5
 
 
 def test_a_benchmark_asked_for_twice_is_scored_once(good, tmp_path):
-    [run] = evaluate("random", [good, good], out=tmp_path / "run")
+    run = evaluate("random", [good, good], out=tmp_path / "run")
     assert list(run.parts) == [good]
 
 
 def test_the_protocol_is_the_benchmarks_own_unless_told(tmp_path, good):
-    [run] = evaluate("random", ["world-swap:size=4", "world-bi:size=4", good], out=tmp_path / "a")
+    run = evaluate("random", ["world-swap:size=4", "world-bi:size=4", good], out=tmp_path / "a")
     used = [part.protocol.name for part in run.parts.values()]
     assert used == ["hard-positives", "bivlc", "strict"]
-    [run] = evaluate("random", "world-swap:size=4", protocol="vg-relation", out=tmp_path / "b")
+    run = evaluate("random", "world-swap:size=4", protocol="vg-relation", out=tmp_path / "b")
     assert run.parts["world-swap:size=4"].protocol == PROTOCOLS["vg-relation"]
 
 
@@ -369,7 +369,7 @@ def test_a_benchmark_of_which_nothing_can_be_scored_is_still_a_run(tmp_path):
 
 
 def test_blind_models_need_no_image(bad, tmp_path):
-    [run] = evaluate("blind:length", bad, out=tmp_path / "run")
+    run = evaluate("blind:length", bad, out=tmp_path / "run")
     assert run.left_out == 0
 
 
@@ -404,7 +404,7 @@ def test_run_json_says_what_was_done(bad, tmp_path):
 
 def test_the_data_hash_follows_the_data(good, bad, tmp_path):
     def hash_of(file: str) -> str:
-        [run] = evaluate("random", file, out=tmp_path / "run", overwrite=True)
+        run = evaluate("random", file, out=tmp_path / "run", overwrite=True)
         return manifest_of(run)["benchmarks"][file]["data_hash"]
 
     before = hash_of(good)
@@ -415,7 +415,7 @@ def test_the_data_hash_follows_the_data(good, bad, tmp_path):
 
 
 def test_the_bundled_model_says_where_and_how_it_ran(tmp_path):
-    [run] = evaluate("world:base", "world-swap:size=4", out=tmp_path / "run", device="cpu")
+    run = evaluate("world:base", "world-swap:size=4", out=tmp_path / "run", device="cpu")
     said = manifest_of(run)
     info = said["model_info"]
     assert (info["device"], info["dtype"]) == ("cpu", "float32")
@@ -462,9 +462,10 @@ def by_hand(scores: pl.DataFrame, ids: list[str]) -> dict[str, float]:
 @pytest.mark.parametrize("model", ["random:5", "blind:length"])
 def test_the_numbers_are_those_of_the_stored_scores(model, tmp_path):
     name = "world-replace:size=120"
-    [run] = evaluate(model, name, out=tmp_path / "run")
+    run = evaluate(model, name, out=tmp_path / "run")
     labels = {
-        id: groups[0] for id, groups in load_benchmark(name)[1].frame.select("id", "groups").rows()
+        id: groups[0]
+        for id, groups in load_benchmark(name).cases.frame.select("id", "groups").rows()
     }
     groups = {"all": list(labels)}
     for id, label in labels.items():
@@ -494,7 +495,7 @@ def test_a_loaded_run_gives_the_same_rows(bad, tmp_path):
 
 
 def test_the_example_of_the_package_works(tmp_path):
-    [run] = counterpoint.evaluate("random", ["world-swap:size=20", "world-replace:size=20"])
+    run = counterpoint.evaluate("random", ["world-swap:size=20", "world-replace:size=20"])
     found = counterpoint.rows(run, resamples=FEW)
     assert {row.benchmark for row in found} == {"world-swap:size=20", "world-replace:size=20"}
     assert counterpoint.load_run(run.folder).model == "random"

@@ -160,7 +160,7 @@ def test_whole_numbers_are_scores_too(mine: str) -> None:
 @pytest.mark.parametrize("name", ["world-bi:size=8", "world-swap:size=12"])
 def test_the_run_equals_one_that_was_evaluated(name: str) -> None:
     """A run's own scores.parquet can be imported."""
-    [evaluated] = evaluate("random", name, out="first")
+    evaluated = evaluate("random", name, out="first")
     import_scores("first/scores.parquet", name, "random", out="second")
     imported = load_run("second")
     assert as_json(rows(imported, resamples=50)) == as_json(rows(evaluated, resamples=50))
@@ -472,7 +472,7 @@ def test_the_command_takes_data_protocol_and_groups(tmp_path: Path) -> None:
     assert done.exit_code == 0
     assert "replace/rel" in done.stdout and "Protocol half" in done.stdout
     [cases] = [part.cases for part in load_run("run").parts.values()]
-    assert cases.frame.equals(load_benchmark("sugarcrepe", tmp_path)[1].frame)
+    assert cases.frame.equals(load_benchmark("sugarcrepe", tmp_path).cases.frame)
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,7 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory) -> object:
 def cases_of(id: str) -> Cases | None:
     """None if its files are not in the folder; what is there must be readable."""
     try:
-        return load_benchmark(id, ROOT)[1]
+        return load_benchmark(id, ROOT).cases
     except DataError as error:
         if error.code != "E-FILE-MISSING":
             raise
@@ -175,7 +175,7 @@ def test_pairs_of_the_same_words() -> None:
 
 def test_the_doctor_and_an_evaluation_agree(tmp_path: Path) -> None:
     real("sugarcrepe")
-    [run] = evaluate("blind:length", "sugarcrepe", data=ROOT, out=tmp_path / "run")
+    run = evaluate("blind:length", "sugarcrepe", data=ROOT, out=tmp_path / "run")
     blind = {found.group: found.length for found in health("sugarcrepe").blind}
     evaluated = {
         row.group: row.value for row in rows(run, resamples=5) if row.metric == "original_accuracy"
@@ -264,12 +264,12 @@ def test_coco_order() -> None:
 def test_every_rule_takes_real_captions(source: str, kind: str) -> None:
     """A part of each, spread over the whole of it: noun phrases in mixed case are among them."""
     from counterpoint.generation.inputs.captions import open_captions
-    from counterpoint.generation.making import MADE, Settings, make_by_rules
+    from counterpoint.generation.making import MADE, TextSettings, make_by_rules
     from counterpoint.generation.registry import RULES
 
     names = tuple(name for name in RULES.names() if RULES.get(name).kind == kind)
     captions = list(open_captions(source, ROOT))
-    made = make_by_rules(captions[:: len(captions) // 400], Settings(kind, names))  # type: ignore[arg-type]
+    made = make_by_rules(captions[:: len(captions) // 400], TextSettings(kind, names))  # type: ignore[arg-type]
     for name in names:
         assert made.counts[name, MADE] or name in ("crepe-negate", "converse", "conjuncts")
     for pair in made.pairs:

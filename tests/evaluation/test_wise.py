@@ -175,7 +175,7 @@ def test_the_runs_of_the_ends_are_the_models_own(tmp_path):
     for run, id in zip((runs[0], runs[2]), ("world:base", tuned), strict=True):
         # Another store: nothing of what the line computed is used.
         out = tmp_path / "own" / id.replace("/", "-")
-        [own] = evaluate(id, SWAP, out=out, store=tmp_path / "s", batch_size=64)
+        own = evaluate(id, SWAP, out=out, store=tmp_path / "s", batch_size=64)
         assert own.manifest["fingerprint"] == run.manifest["fingerprint"]
         assert own.parts[SWAP].scores.tobytes() == run.parts[SWAP].scores.tobytes()
     half = load_run(runs[1].folder)
@@ -287,7 +287,7 @@ def test_a_saved_model_scores_as_its_point_of_the_line(tmp_path):
     line = Line("world:base", id_of(shaken(BASE, tmp_path / "tuned", size=0.01)), CPU)
     [run] = evaluate_line(line, [SWAP], [0.4], out=tmp_path / "line")
     save_mixed(line, 0.4, tmp_path / "saved")
-    [own] = evaluate(id_of(tmp_path / "saved"), SWAP, out=tmp_path / "own", store=tmp_path / "s")
+    own = evaluate(id_of(tmp_path / "saved"), SWAP, out=tmp_path / "own", store=tmp_path / "s")
     assert own.parts[SWAP].scores.tobytes() == run.parts[SWAP].scores.tobytes()
 
 

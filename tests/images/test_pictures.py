@@ -144,7 +144,7 @@ def test_a_scene_has_its_own_key(store: Store, monkeypatch: pytest.MonkeyPatch) 
     keys = [picture(None, path).key(store) for path in paths]
     assert len(set(keys)) == len(keys)
     assert [picture(Path("anywhere"), path).key(store) for path in paths] == keys
-    monkeypatch.setattr(drawing, "VERSION", drawing.VERSION + 1)
+    monkeypatch.setattr("counterpoint.world.VERSION", drawing.VERSION + 1)
     assert set(keys).isdisjoint(picture(None, path).key(store) for path in paths)
 
 

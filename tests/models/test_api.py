@@ -51,7 +51,7 @@ def test_the_registry_and_a_run_know_it(
     monkeypatch.setenv("COUNTERPOINT_API_PRICE", "2.5,10")
     assert isinstance(load_model("api:m"), ApiYes)
     before = endpoint.answered
-    [run] = evaluate("api:m", "world-swap:size=3", store=tmp_path / "store", out=tmp_path / "run")
+    run = evaluate("api:m", "world-swap:size=3", store=tmp_path / "store", out=tmp_path / "run")
     part = run.parts["world-swap:size=3"]
     info = json.loads((tmp_path / "run" / "run.json").read_text())["model_info"]
     assert info["mode"] == "logprobs" and info["served"] == ["snapshot-1"]

@@ -98,7 +98,7 @@ def test_one_image_that_is_rejected_with_every_text_is_no_bad_model(
     model = load("m?image=png")
     endpoint.faults.extend(["400"] * 40)
     found = run_engine(model, {"bench": cases}, tmp_path / "store", batch=40)["bench"]
-    assert list(found.lost_images[0]) == [0] and not found.left_out
+    assert list(found.left_out_images[0]) == [0] and not found.left_out
     np.testing.assert_allclose(found.scores[40:], naive(cases, pair)[40:], rtol=1e-6)
     assert np.isnan(found.scores[:40]).all()
 

@@ -187,7 +187,7 @@ def test_other_shapes_missing_images_and_texts_are_left_out(tmp_path: Path) -> N
     )
     model = detector(Towers(context=5))
     found = run_engine(model, {"x": cases}, tmp_path / "store", overlong="leave out")["x"]
-    assert sorted(found.left_out) == [1, 2, 4, 5, 6] and found.lost_images == {}
+    assert sorted(found.left_out) == [1, 2, 4, 5, 6] and found.left_out_images == {}
     assert all(is_sentence(why) for why in found.left_out.values())
     assert "two images with a caption each" in found.left_out[1]
     assert "gone.png" in found.left_out[4] and "too long" in found.left_out[6]

@@ -341,7 +341,7 @@ def test_a_detector_of_the_world_plays_a_benchmark(tmp_path: Path) -> None:
     """World images of original and negative scenes are alike: the check finds no shortcut there."""
     from counterpoint.benchmarks.registry import load_benchmark
 
-    cases = load_benchmark("world-bi:size=15,seed=3")[1]
+    cases = load_benchmark("world-bi:size=15,seed=3").cases
     lines = [
         {"image": ref.path, "caption": text, "label": label}
         for row in range(len(cases))
@@ -351,7 +351,7 @@ def test_a_detector_of_the_world_plays_a_benchmark(tmp_path: Path) -> None:
     (tmp_path / "w.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     done = command("train", "world:base", "w.jsonl", "-o", "det", "--device", "cpu")
     assert done.exit_code == 0, done.output
-    [run] = evaluate("detector:det", "world-bi:size=10", device="cpu", out="run")
+    run = evaluate("detector:det", "world-bi:size=10", device="cpu", out="run")
     found = {row.metric: row.value for row in rows(run, groups=False, resamples=10)}
     assert found["group"] <= min(found["image_to_text"], found["text_to_image"]) < 0.9
     assert not run.left_out and run.manifest["model_info"]["detector"]["heads"][0]["test"] == 4

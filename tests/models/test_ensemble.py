@@ -210,7 +210,7 @@ def test_galleries_lose_the_images_that_any_member_loses(tmp_path: Path) -> None
     members = [losing(1, 3), losing(), losing(3, 6)]
     found = combined(members, cases)
     assert found.left_out == {}
-    assert found.lost_images == {1: {1: "(1, 3).", 3: "(1, 3).", 6: "(3, 6)."}}
+    assert found.left_out_images == {1: {1: "(1, 3).", 3: "(1, 3).", 6: "(3, 6)."}}
     gone = np.isnan(found.scores[2:]).reshape(truth.shape)
     assert gone.all(axis=1).tolist() == [i in (1, 3, 6) for i in range(8)]
     assert gone.sum() == 3 * truth.shape[1] and not np.isnan(found.scores[:2]).any()
@@ -219,7 +219,7 @@ def test_galleries_lose_the_images_that_any_member_loses(tmp_path: Path) -> None
 
     # Four images each: together they lose all eight, and a gallery of no images is left out.
     none = combined([losing(0, 1, 2, 3), losing(4, 5, 6, 7)], cases)
-    assert none.left_out == {1: "(0, 1, 2, 3)."} and none.lost_images == {}
+    assert none.left_out == {1: "(0, 1, 2, 3)."} and none.left_out_images == {}
     assert np.isnan(none.scores[2:]).all() and not np.isnan(none.scores[:2]).any()
 
 
@@ -232,7 +232,7 @@ def test_a_gallery_through_the_engine(tmp_path: Path) -> None:
     found, *alone = (
         run_engine(m, {"x": cases}, tmp_path / "s")["x"] for m in (ensemble(*models), *models)
     )
-    assert set(found.lost_images[0]) == {5} and not np.isnan(alone[2].scores).any()
+    assert set(found.left_out_images[0]) == {5} and not np.isnan(alone[2].scores).any()
     expected = by_hand(*(one.scores for one in alone))
     np.testing.assert_allclose(found.scores, expected, rtol=0, atol=4 * HALF)
 

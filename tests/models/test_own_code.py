@@ -230,7 +230,7 @@ def test_a_part_of_a_pipeline_that_is_code(tmp_path, marker):
 def test_trusted_code_runs_and_the_run_says_so(tmp_path, marker):
     id = f"open_clip:local-dir:{clip_folder(tmp_path / 'model', marker, vocab_size=400)}"
     settings = {"out": tmp_path / "run", "store": tmp_path / "store", "limit": 4, "device": "cpu"}
-    [run] = evaluate(id, "world-swap:size=4", trust_remote_code=True, **settings)
+    run = evaluate(id, "world-swap:size=4", trust_remote_code=True, **settings)
     assert marker.exists()
     assert json.loads((run.folder / "run.json").read_text())["options"]["trust_remote_code"] is True
 

@@ -54,7 +54,7 @@ def test_the_seed_is_the_first_one():
 
 
 def small() -> Cases:
-    return load_benchmark("world-bi:size=50")[1]
+    return load_benchmark("world-bi:size=50").cases
 
 
 def test_random_is_the_same_every_time():
@@ -81,7 +81,7 @@ def test_crops_of_an_image_are_different_images():
 
 
 def test_scores_are_uniform_and_not_tied():
-    scores = load_model("random:11").score_cases(load_benchmark("world-bi:size=500")[1])
+    scores = load_model("random:11").score_cases(load_benchmark("world-bi:size=500").cases)
     assert scores.dtype == np.float32
     assert scores.min() >= 0 and scores.max() < 1
     assert scores.mean() == pytest.approx(0.5, abs=0.03)

@@ -9,9 +9,9 @@ from itertools import permutations
 
 import numpy as np
 import pytest
+from errors import raises
 from support import case, gallery, mixed, owned, part, random_run, random_scores, run_of, table
 
-from counterpoint._util.errors import NotFoundError, RunError
 from counterpoint.benchmarks import completeness
 from counterpoint.cases.table import Absent, Cases
 from counterpoint.metrics.registry import METRICS
@@ -140,11 +140,11 @@ def test_runs_of_one_model_are_told_apart(models):
 
 
 def test_a_report_of_nothing_is_refused(models):
-    with pytest.raises(RunError, match="at least one run"):
+    with raises("E-RUN-MISSING"):
         gather([])
     [mine] = models[0].parts.values()
     nothing = replace(mine, cases=Cases(mine.cases.frame[:0]), scores=mine.scores[:0])
-    with pytest.raises(RunError, match="no case was scored"):
+    with raises("E-RUN-EMPTY"):
         gather([replace(models[0], parts={"bench": nothing})])
 
 
@@ -185,7 +185,7 @@ def test_a_model_without_published_values_has_none_and_an_unknown_name_is_refuse
     material = gather([published_run("ours")])
     found = numbers_of(material, resamples=FEW)
     assert beside_papers(material, found).all() == []
-    with pytest.raises(NotFoundError, match="published model"):
+    with raises("E-MODEL-UNKNOWN", name="NegKLIP"):
         beside_papers(material, found, {"ours": "NegKLIP"})
 
 

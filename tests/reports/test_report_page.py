@@ -426,7 +426,7 @@ def test_no_folder_is_made_that_was_not_asked_for(tmp_path, monkeypatch):
         done = CliRunner().invoke(app, words)
         assert done.exit_code == 1
         [line] = done.stderr.splitlines()
-        assert line.endswith("no folder deep/er; create it, or name another file.")
+        assert line.endswith("[E-FOLDER-MISSING]") and "deep/er" in line
         assert not (tmp_path / "deep").exists()
 
 
@@ -436,7 +436,7 @@ def test_wrong_usage_is_one_line(tmp_path, command):
         ([tmp_path / "run"], "a file for the page"),
         ([tmp_path / "run", "-o", "report.pdf"], "or say --format"),
         ([tmp_path / "run", "-o", "x.html", "--as", "name"], "MODEL=PUBLISHED"),
-        ([tmp_path / "nothing", "-o", "x.html"], "no run folder there"),
+        ([tmp_path / "nothing", "-o", "x.html"], "[E-RUN-MISSING]"),
     ):
         done = command(*words)
         assert done.exit_code in (1, 2) and why in done.output

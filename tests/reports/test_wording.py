@@ -10,8 +10,13 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from support import FEW, part, run_of, table
 
+from counterpoint.metrics.presentation import (
+    changed_words,
+    depends_on_ties,
+    join_words,
+    ties_by_model,
+)
 from counterpoint.metrics.registry import METRICS
-from counterpoint.metrics.words import changed_words, hangs_on_ties, listed, ties_by_model
 from counterpoint.reports.findings import meanings
 from counterpoint.runs.results import rows
 
@@ -45,7 +50,7 @@ def test_pieces_make_up_the_text_and_what_is_unmarked_stood_in_the_original(one,
 
 
 def test_listed():
-    assert [listed(names) for names in ([], ["a"], ["a", "b"], ["a", "b", "c"])] == [
+    assert [join_words(names) for names in ([], ["a"], ["a", "b"], ["a", "b", "c"])] == [
         "",
         "a",
         "a and b",
@@ -84,7 +89,7 @@ def test_a_number_is_marked_where_another_way_of_counting_ties_moves_it_out_of_i
         if row.metric in ("original_accuracy", "augmented_accuracy"):
             assert row.value + row.ties / row.n == pytest.approx(other[row.group, row.metric])
             # The longer side of the interval counts: where the shorter one is left, it may stay.
-            if hangs_on_ties(row):
+            if depends_on_ties(row):
                 assert other[row.group, row.metric] > row.ci_high
             else:
                 reach = max(row.ci_high - row.value, row.value - row.ci_low)

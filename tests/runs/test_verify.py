@@ -311,7 +311,7 @@ def test_every_benchmark_of_the_run_is_looked_at(papers: Papers) -> None:
 def test_what_was_left_out_is_told(papers: Papers) -> None:
     papers.say(paper())
     holes = replace(
-        sugarcrepe(), left_out=(("a", "no such file"),), lost_images=(("b", "x"), ("c", "y"))
+        sugarcrepe(), left_out=(("a", "no such file"),), left_out_images=(("b", "x"), ("c", "y"))
     )
     assert {c.left_out for c in verify(run_of(holes, model=CLIP_ID), resamples=FAST)} == {3}
 

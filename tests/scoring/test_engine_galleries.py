@@ -58,8 +58,8 @@ def test_a_gallery_loses_images_and_not_its_place(tmp_path: Path) -> None:
     one = photos(tmp_path, truth, missing="16", broken="3")
     cases = build(choice("plain", "0.png", "yes", "no"), one, root=tmp_path)
     found = run_engine(Towers(), {"bench": cases}, tmp_path / "store")["bench"]
-    assert found.left_out == {} and set(found.lost_images) == {1}
-    reasons = found.lost_images[1]
+    assert found.left_out == {} and set(found.left_out_images) == {1}
+    reasons = found.left_out_images[1]
     assert set(reasons) == {1, 3, 6}
     assert all(is_sentence(why) and f"{i}.png" in why for i, why in reasons.items())
     assert "no such file" in reasons[1] and "not an image" in reasons[3]
@@ -99,9 +99,9 @@ def test_numbers_are_those_of_a_gallery_without_the_lost_images(
     pair = cosine if kind is Towers else naive_pair
     expected = loop(less, lambda shown, prompts: pair(shown, prompts[0]))
     np.testing.assert_allclose(parts["whole"].scores, expected, rtol=1e-5, atol=ROUNDING)
-    assert runs["less"].left_out == 0 and parts["less"].lost_images == ()
+    assert runs["less"].left_out == 0 and parts["less"].left_out_images == ()
     # The run says exactly which images are not there, and why.
-    lost = parts["whole"].lost_images
+    lost = parts["whole"].left_out_images
     assert runs["whole"].left_out == len(lost) == 3 and parts["whole"].left_out == ()
     assert [case_id for case_id, _ in lost] == ["photos"] * 3
     assert [f"{i}.png" in why for i, (_, why) in zip((1, 3, 6), lost, strict=True)] == [True] * 3
@@ -127,7 +127,7 @@ def test_a_case_that_is_no_gallery_is_left_out_as_a_whole(tmp_path: Path) -> Non
     cases = build(four, three, root=tmp_path)
     found = run_engine(Towers(), {"bench": cases}, tmp_path / "store")["bench"]
     assert set(found.left_out) == {0} and "3.png" in found.left_out[0]
-    assert set(found.lost_images) == {1} and set(found.lost_images[1]) == {2}
+    assert set(found.left_out_images) == {1} and set(found.left_out_images[1]) == {2}
 
 
 @pytest.mark.parametrize("kind", [Towers, Judge])
@@ -141,7 +141,7 @@ def test_a_gallery_without_any_image_is_left_out(
     [run] = evaluate([("m", kind())], saved(cases, tmp_path), out=tmp_path / "run")
     [p] = run.parts.values()
     assert len(p.cases) == len(p.scores) == 0
-    assert [case_id for case_id, _ in p.left_out] == ["photos"] and p.lost_images == ()
+    assert [case_id for case_id, _ in p.left_out] == ["photos"] and p.left_out_images == ()
     assert is_sentence(p.left_out[0][1])
     assert rows(load_run(tmp_path / "run"), resamples=20) == []
 
@@ -153,7 +153,7 @@ def test_an_image_that_only_a_lost_one_needs_costs_nothing_else(tmp_path: Path) 
     cases = build(one, choice("plain", "2.png", "yes", "no"), two, root=tmp_path)
     found = run_engine(Towers(), {"bench": cases}, tmp_path / "store")["bench"]
     assert set(found.left_out) == {1}
-    assert {row: set(lost) for row, lost in found.lost_images.items()} == {0: {2}, 2: {3}}
+    assert {row: set(lost) for row, lost in found.left_out_images.items()} == {0: {2}, 2: {3}}
 
 
 # --- limit -------------------------------------------------------------------------------------
@@ -168,7 +168,7 @@ def test_a_limit_cuts_galleries_to_their_first_images(tmp_path: Path, limit: int
     count = min(8, limit)
     assert p.cases.image_counts.tolist() == [count] and len(model.images) == count
     assert p.cases.caption_counts.tolist() == [2 * count + 2]
-    assert run.left_out == 0 and p.lost_images == ()
+    assert run.left_out == 0 and p.left_out_images == ()
     assert {row.n for row in rows(run, resamples=20) if "image_to" in row.metric} == {count}
 
 
@@ -217,7 +217,7 @@ def test_a_blind_scorer_on_a_gallery_needs_no_image(tmp_path: Path) -> None:
     one = gallery(owned(5, 1, 1))
     found = run_engine(Reader(), {"bench": build(one, root=tmp_path)}, tmp_path / "store")["bench"]
     line = [np.float32(features(caption)[0]) for caption in one.captions]
-    assert found.scores.tolist() == line * 5 and found.lost_images == {}
+    assert found.scores.tolist() == line * 5 and found.left_out_images == {}
 
 
 @pytest.mark.parametrize("model", ["random", "blind:length", "blind:bow", ("counter", Counter())])
@@ -280,7 +280,7 @@ def test_results_do_not_depend_on_the_sizes_of_pieces(
         np.testing.assert_array_equal(judged[name].scores, once[name].scores)
         for a, b in ((cut, whole), (judged, once)):
             assert a[name].left_out == b[name].left_out
-            assert a[name].lost_images == b[name].lost_images
+            assert a[name].left_out_images == b[name].left_out_images
     assert sum(np.isnan(found.scores).sum() for found in whole.values()) == 16 + 2 + 4
 
 
@@ -299,7 +299,7 @@ def test_a_run_of_galleries_survives_its_folder(tmp_path: Path) -> None:
     [one], [two] = run.parts.values(), again.parts.values()
     assert two.cases.frame.equals(one.cases.frame)
     np.testing.assert_array_equal(two.scores, one.scores)
-    assert two.lost_images == one.lost_images and len(two.lost_images) == 1
+    assert two.left_out_images == one.left_out_images and len(two.left_out_images) == 1
     assert again.left_out == run.left_out == 1
     assert rows(again, resamples=20) == rows(run, resamples=20)
     save_run(again, tmp_path / "copy")
@@ -379,7 +379,7 @@ def test_a_picture_is_read_from_a_shuffle_in_a_gallery(tmp_path: Path) -> None:
     cases = build(gallery(np.eye(5), images=names), root=tmp_path)
     model = Towers()
     found = run_engine(model, {"bench": cases}, tmp_path / "store")["bench"]
-    assert set(found.lost_images[0]) == {4}
+    assert set(found.left_out_images[0]) == {4}
     assert len(model.images) == 3  # the same bytes in a file and in a table are one picture
     scores = found.scores.reshape(5, 5)
     np.testing.assert_array_equal(scores[0], scores[3])

@@ -21,13 +21,13 @@ IDENTITY = ((True, False), (False, True))
 
 
 def load(id: str, root: Path) -> list[Case]:
-    cases = load_benchmark(id, root)[1]
+    cases = load_benchmark(id, root).cases
     return [cases.case(row) for row in range(len(cases))]
 
 
 def absent(id: str, root: Path) -> tuple[Absent, ...]:
     """What the loader could not make a case of."""
-    return load_benchmark(id, root)[1].absent
+    return load_benchmark(id, root).cases.absent
 
 
 def real(id: str) -> Cases:
@@ -35,7 +35,7 @@ def real(id: str) -> Cases:
     folder = Path(REAL or "") / id.partition("/")[0].replace("-", "_")
     if not folder.exists():
         pytest.skip(f"no {folder}")
-    return load_benchmark(id, Path(REAL or ""))[1]
+    return load_benchmark(id, Path(REAL or "")).cases
 
 
 def group_counts(cases: Cases) -> Counter[str]:

@@ -105,5 +105,4 @@ def write_cases(name: str, *, count: int = 60, missing: int = 0, before: str = "
 
 
 def run_folder(model: str, *benchmarks: str, out: str) -> Run:
-    [run] = evaluate(model, benchmarks, out=out)
-    return run
+    return evaluate(model, benchmarks, out=out)

@@ -27,17 +27,13 @@ from fuzz_support import json_texts, mutations
 
 from counterpoint.cases.table import ImageRef
 from counterpoint.data.archives import extract
-from counterpoint.data.download import Wanted, download, new_client
+from counterpoint.data.download import WantedFile, download, new_client
 from counterpoint.generation.export.benchmark import export_benchmark
 from counterpoint.generation.export.hub import export_hub
 from counterpoint.generation.export.training import export_training
+from counterpoint.generation.from_graphs import attribution_pairs, relation_pairs
 from counterpoint.generation.inputs.captions import open_captions
-from counterpoint.generation.inputs.scene_graphs import (
-    attribution_pairs,
-    read_graphs,
-    read_sizes,
-    relation_pairs,
-)
+from counterpoint.generation.inputs.scene_graphs import read_graphs, read_sizes
 from counterpoint.generation.pairs import Pair, read_about, read_pairs, tabulate, write_pairs
 from counterpoint.generation.refinement.negatives import gather
 from counterpoint.generation.refinement.scores import read_scores, table_scores
@@ -93,7 +89,7 @@ def pairs_metadata(data: bytes, folder: Path) -> None:
 
 def _use(path: Path, folder: Path) -> None:
     read_about(path)
-    for frame in read_pairs(path, refused=True):
+    for frame in read_pairs(path, rejected=True):
         frame.to_dicts()
     gather(path, ("type", "subtype"), 0)
     out = Path(tempfile.mkdtemp(dir=folder))
@@ -157,7 +153,7 @@ def answer(data: bytes, folder: Path) -> None:
     with httpcore.ConnectionPool(network_backend=backend) as pool:
         client._transport._pool = pool  # type: ignore[attr-defined] - another network below it
         (folder / "file").unlink(missing_ok=True)
-        wanted = Wanted(folder / "file", ("http://server/a", "http://other/b"), 900)
+        wanted = WantedFile(folder / "file", ("http://server/a", "http://other/b"), 900)
         download(wanted, client, lambda _: None, lambda _: lambda _: None)
 
 

@@ -38,7 +38,7 @@ from counterpoint.models.detector.adapter import (
 from counterpoint.models.hub import guarded
 from counterpoint.models.openclip.folders import ABOUT
 from counterpoint.models.registry import LoadOptions, load_model
-from counterpoint.training.building import Run, build as build_run
+from counterpoint.training.building import TrainingRun, build as build_run
 from counterpoint.training.checkpoints import (
     RECIPE,
     capture,
@@ -157,7 +157,7 @@ def detector(name: str) -> Callable[[bytes, Path], None]:
 
 
 @functools.cache
-def small_run() -> Run:
+def small_run() -> TrainingRun:
     """A run to put checkpoints into."""
     with tempfile.TemporaryDirectory() as folder:
         return build_run(small_recipe(Path(folder)), ALONE)

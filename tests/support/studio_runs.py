@@ -32,7 +32,7 @@ MARKUP = '<script>window.caught = 1</script> a <b>red</b> star & "more"'
 
 
 def world(benchmark: str, size: int) -> Cases:
-    return load_benchmark(f"{benchmark}:size={size}")[1]
+    return load_benchmark(f"{benchmark}:size={size}").cases
 
 
 def repeated(cases: Cases, outcomes: tuple[str, ...] = OUTCOMES) -> np.ndarray:

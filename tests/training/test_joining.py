@@ -17,8 +17,9 @@ import torch.distributed as dist
 from torch import nn
 
 from counterpoint._util.errors import DataError
-from counterpoint.training.batches import Features, join
+from counterpoint.training.batches import Features
 from counterpoint.training.losses.terms import TERMS, Term, loss, total
+from counterpoint.training.processes import join
 
 torch.set_num_threads(1)
 

@@ -11,6 +11,7 @@ import sys
 import numpy as np
 import pytest
 import torch
+from errors import raises
 from open_clip_models import CAPTIONS, load
 from training import (
     CPU,
@@ -24,7 +25,6 @@ from training import (
     written,
 )
 
-from counterpoint._util.errors import CounterpointError, DataError, ModelError, RunError
 from counterpoint.evaluation.evaluating import evaluate
 from counterpoint.training import loop
 from counterpoint.training.building import build
@@ -88,8 +88,8 @@ def test_the_folder_scores_as_the_trained_model_did(tmp_path):
     assert saved is not None
     restore(run, saved)
     with torch.no_grad():
-        towers = run.trained.towers.eval()
-        expected = towers(None, run.trained.start.tokenizer(CAPTIONS))[1].numpy()
+        towers = run.model.towers.eval()
+        expected = towers(None, run.model.start.tokenizer(CAPTIONS))[1].numpy()
     assert np.abs(load(recipe.folder / "model").encode_captions(CAPTIONS) - expected).max() < 1e-5
 
 
@@ -156,7 +156,7 @@ def test_a_loss_that_is_no_number_stops_the_run_and_keeps_the_last_good_checkpoi
         return {n: v * math.nan for n, v in values.items()} if len(calls) > 5 else values
 
     monkeypatch.setattr(terms, "loss", broken)
-    with pytest.raises(RunError, match="step 4 is kept"):
+    with raises("E-LOSS-NON-FINITE", kept=4):
         run_small(tmp_path, "steps=9", "log_every=3")
     steps = sorted(p.name for p in (tmp_path / "run" / "checkpoints").iterdir())
     assert steps == ["step-00000002", "step-00000004"]
@@ -168,23 +168,23 @@ def test_a_loss_that_is_no_number_stops_the_run_and_keeps_the_last_good_checkpoi
 def test_a_folder_of_something_else_is_not_touched(tmp_path):
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "thesis.txt").write_text("mine")
-    with pytest.raises(RunError, match="something else"):
+    with raises("E-OUTPUT-EXISTS", path=tmp_path / "run"):
         run_small(tmp_path)
     assert [p.name for p in (tmp_path / "run").iterdir()] == ["thesis.txt"]
 
 
 def test_data_without_what_a_term_needs(tmp_path):
-    with pytest.raises(DataError, match="negatives"):
+    with raises("E-LOSS-INPUT-MISSING", field="negatives"):
         run_small(tmp_path, "data.negatives=0")
 
 
 def test_a_batch_larger_than_the_data(tmp_path):
-    with pytest.raises(CounterpointError, match="batch"):
+    with raises("E-SAMPLES-FEW", batch=64):
         run_small(tmp_path, "batch=64")
 
 
 def test_sharding_alone_needs_torchrun(tmp_path):
-    with pytest.raises(ModelError, match="torchrun"):
+    with raises("E-TORCHRUN-MISSING"):
         run_small(tmp_path, "sharded=true")
 
 
@@ -214,7 +214,7 @@ def test_tensorboard_files_hold_the_terms(tmp_path):
 
 def test_wandb_is_asked_for_by_name(tmp_path, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "wandb", None)
-    with pytest.raises(RunError, match="pip install wandb"):
+    with raises("E-PACKAGE-MISSING", package="wandb"):
         run_small(tmp_path, "wandb=true")
 
 

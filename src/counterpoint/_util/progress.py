@@ -1,4 +1,4 @@
-"""How long work reports itself, without the engine knowing of any terminal."""
+"""Progress of long work: a protocol, and bars in a terminal or a notebook."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ Advance = Callable[[int], None]
 
 
 class Progress(Protocol):
-    """Something that can show a bar, and a line of text."""
+    """Shows bars and lines of text."""
 
     def start(self, what: str, total: int | None) -> Advance:
         """Show a new bar of `total` steps, None if their number is unknown.
 
-        What is returned is called with the number of steps done.
+        Returns a function that is called with the number of steps done.
         """
 
     def note(self, text: str) -> None:
-        """Tell something that should be known before the work is done."""
+        """Show a line of text before the work is done."""
 
 
 class Quiet:
@@ -41,7 +41,7 @@ class Quiet:
 
 
 class Named:
-    """Puts a name before what is shown."""
+    """Puts a name before everything that is shown."""
 
     def __init__(self, progress: Progress, name: str) -> None:
         self.progress, self.name = progress, name
@@ -54,13 +54,13 @@ class Named:
 
 
 class Bars:
-    """Bars of rich."""
+    """Progress bars drawn by rich."""
 
     def __init__(self, bars: RichProgress) -> None:
         self.bars = bars
 
     def start(self, what: str, total: int | None) -> Advance:
-        self.bars.start()  # only now: what never starts leaves no empty line behind
+        self.bars.start()  # only now: without a bar no empty line is left behind
         task = self.bars.add_task(without_controls(what), total=total)
         return lambda steps: self.bars.update(task, advance=steps)
 
@@ -88,8 +88,10 @@ def bars_on(console: Console) -> Iterator[Bars]:
 
 @contextmanager
 def shown(progress: Progress | Literal["auto"] | None) -> Iterator[Progress]:
-    """What a caller asked for: `auto` is bars on standard error if a person may be looking at it,
-    on a terminal or in a notebook; None is nothing."""
+    """The progress that a caller asked for.
+
+    `auto` is bars on standard error if it is a terminal or a notebook; None is no progress.
+    """
     if progress == "auto":
         from rich.console import Console
 

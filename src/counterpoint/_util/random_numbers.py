@@ -1,8 +1,8 @@
-"""Chance by number: what is drawn depends on the seed and on what it is drawn for, on nothing else.
+"""Counter-based random numbers: a draw depends on the seed and its address, and on nothing else.
 
-A generator that is asked in turn would make a sample depend on the samples before it, and on how
-many processes share the work. Here every draw has an address (a seed, a sample, an epoch, ...),
-which is hashed, many at once.
+With an ordinary generator, a sample would depend on the samples before it and on the number of
+processes. Here every draw has an address (a seed, a sample, an epoch, ...), which is hashed, many
+at once.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ _SECOND: Final = np.uint64(0x94D049BB133111EB)
 
 
 def key(*words: int) -> np.ndarray:
-    """The start of a stream of its own: an array of one number."""
+    """The start of an independent stream: an array of one number."""
     return np.random.SeedSequence(words).generate_state(1, np.uint64)
 
 
 def fold(state: np.ndarray, numbers: np.ndarray | int) -> np.ndarray:
-    """The stream's branch for each number (SplitMix64 at that place); arrays broadcast."""
+    """The stream's branch for each number (SplitMix64 at that position); arrays broadcast."""
     mixed = state + np.asarray(numbers, dtype=np.uint64) * _STEP
     mixed = (mixed ^ (mixed >> np.uint64(30))) * _FIRST
     mixed = (mixed ^ (mixed >> np.uint64(27))) * _SECOND
@@ -31,28 +31,28 @@ def fold(state: np.ndarray, numbers: np.ndarray | int) -> np.ndarray:
 
 
 def uniforms(state: np.ndarray, count: int) -> np.ndarray:
-    """So many numbers in [0, 1) for each stream, along a new last axis."""
+    """`count` numbers in [0, 1) for each stream, along a new last axis."""
     bits = fold(state[..., None], np.arange(1, count + 1))
     return (bits >> np.uint64(11)) * 2.0**-53
 
 
 @lru_cache(maxsize=4)
 def order(seed: int, epoch: int, size: int) -> np.ndarray:
-    """The samples of an epoch, each once, shuffled."""
+    """The samples of an epoch, each exactly once, in random order."""
     return np.random.default_rng((seed, epoch)).permutation(size)
 
 
 def part(numbers: np.ndarray, rank: int, world_size: int) -> np.ndarray:
-    """The numbers of one rank: joined in the order of the ranks they are `numbers` again."""
+    """The numbers of one rank; joined in the order of the ranks they are `numbers`."""
     each = len(numbers) // world_size
     return numbers[rank * each : (rank + 1) * each]
 
 
 def take(state: np.ndarray, epoch: int, size: int, count: int) -> list[int]:
-    """`count` of `size` things, others each epoch; all, if there are no more.
+    """`count` of `size` items, different ones in each epoch; all, if there are no more.
 
-    The things are shuffled once and dealt round and round, so none comes twice in an epoch, and
-    each has come after `size / count` epochs: independent draws would miss a third by then.
+    The items are shuffled once and taken in turn. So no item comes twice in an epoch, and each has
+    come after `size / count` epochs; independent draws would miss a third by then.
     """
     if size <= count:
         return list(range(size))

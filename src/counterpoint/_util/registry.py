@@ -13,14 +13,14 @@ from difflib import get_close_matches
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Final
 
-from counterpoint._util.errors import CounterpointError, NotFoundError, PluginError
+from counterpoint._util.errors import CounterpointError, NotFoundError, PluginError, missing_extra
 from counterpoint._util.untrusted import shortened, shown
 
 _LISTED: Final = 12
 
 
 def did_you_mean(kind: str, name: str, known: Iterable[str]) -> str:
-    """One sentence: what was not found, what may have been meant, what there is.
+    """One sentence: what was not found, the nearest known name, and all known names.
 
     Of names that are equally near, the first is suggested.
     """
@@ -32,10 +32,10 @@ def did_you_mean(kind: str, name: str, known: Iterable[str]) -> str:
 
 
 def near(name: str, known: Iterable[str]) -> list[str]:
-    """The known names that may have been meant, best first.
+    """The known names that are near, best first.
 
-    Those that hold every word of the name, fewest other words first; else the one that is nearest
-    letter by letter.
+    Names with every word of `name`, fewest other words first; if there are none, the name that is
+    nearest letter by letter.
     """
     names = list(known)
     words = _words(name)
@@ -51,7 +51,7 @@ def _words(name: str) -> set[str]:
 
 
 class Registry:
-    """Names of one kind of thing."""
+    """The names of one kind of object."""
 
     def __init__(self, kind: str, group: str, builtin: Mapping[str, str]) -> None:
         self.kind, self.group, self.builtin = kind, group, builtin
@@ -62,7 +62,10 @@ class Registry:
     def get(self, name: str) -> Any:
         if name in self.builtin:
             module, _, attribute = self.builtin[name].partition(":")
-            return getattr(importlib.import_module(module), attribute)
+            try:
+                return getattr(importlib.import_module(module), attribute)
+            except ModuleNotFoundError as error:
+                raise missing_extra(error) or error from None
         points = entry_points(group=self.group, name=name)
         if not points:
             code = f"E-{self.kind.upper().replace(' ', '-')}-UNKNOWN"
@@ -70,7 +73,7 @@ class Registry:
         return self._load(next(iter(points)))
 
     def broken(self) -> dict[str, str]:
-        """The plug-ins that cannot be imported, and why: all of them are tried."""
+        """The plug-ins that cannot be imported, and why. All of them are tried."""
         found = {}
         for name in set(self.names()) - set(self.builtin):
             try:
@@ -82,13 +85,13 @@ class Registry:
     def _load(self, point: EntryPoint) -> Any:
         try:
             return point.load()
-        except CounterpointError:  # it says itself what it lacks
+        except CounterpointError:  # its message says what is missing
             raise
-        except Exception as error:  # whatever another's module does when it is imported
+        except Exception as error:  # importing other code may raise anything
             raise PluginError(
                 "E-PLUGIN-BROKEN",
                 f"the plug-in {point.value!r} of the {self.kind} {point.name!r} cannot be imported "
-                f"({type(error).__name__}: {shortened(error)}); mend or uninstall its package.",
+                f"({type(error).__name__}: {shortened(error)}); repair or uninstall its package.",
                 name=point.name,
                 plugin=point.value,
             ) from error

@@ -1,8 +1,8 @@
-"""A crash-safe, content-addressed store of what models computed: one SQLite file for all runs.
+"""A crash-safe, content-addressed store of model outputs: one SQLite file for all runs.
 
-A commit is atomic and on disk when it returns, so a killed process loses at most the batch it was
-working on and can never leave half of one. Every value carries a checksum: one that has been
-damaged on its disk counts as missing, and is computed again.
+A commit is atomic and on disk when it returns, so a killed process loses at most its current batch
+and never leaves half of one. Every value has a checksum: a value that was damaged on disk counts as
+missing and is computed again.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from counterpoint._util.errors import StoreError, cause, reason
 from counterpoint._util.untrusted import shortened
 
 DIGEST: Final = 16
-_FILE: Final = "results.sqlite"  # another format gets another name, and finds none of these values
+_FILE: Final = "results.sqlite"  # a new format needs a new name
 _CHECKSUM: Final = 8
 _PATIENCE: Final = 600  # seconds that another process may hold the file
 _LOG: Final = logging.getLogger(__name__)
@@ -46,7 +46,7 @@ _REASONS: Final = {
     sqlite3.SQLITE_PERM: f"permission denied; {_ELSEWHERE}",
     sqlite3.SQLITE_CANTOPEN: f"its file cannot be opened; check its permissions, or {_ELSEWHERE}",
     sqlite3.SQLITE_IOERR: f"its disk reports an error; check the disk, or {_ELSEWHERE}",
-    sqlite3.SQLITE_BUSY: f"another process does not let go of it; end that one, or {_ELSEWHERE}",
+    sqlite3.SQLITE_BUSY: f"another process holds its lock; end that process, or {_ELSEWHERE}",
 }
 
 
@@ -57,7 +57,7 @@ def default_store() -> Path:
 
 
 def digest(*parts: str | bytes) -> bytes:
-    """A key from its parts; lengths go in, so that no two lists of parts share a key."""
+    """A key from its parts. Their lengths are hashed too, so two lists of parts never collide."""
     state = hashlib.blake2b(digest_size=DIGEST)
     for part in parts:
         data = part.encode() if isinstance(part, str) else part
@@ -98,7 +98,7 @@ class Store:
     ) -> None:
         if kind is None:
             with suppress(StoreError):
-                self.put({})  # what was only remembered
+                self.put({})  # values that wait for the next `put`
         for note in self.notes():
             _LOG.warning(note)
         self._connection.close()
@@ -138,12 +138,12 @@ class Store:
             self._waiting = {}
 
     def remember(self, key: bytes, value: bytes) -> None:
-        """Write with the next `put`: for what may be lost without harm."""
+        """Write with the next `put`: for values that may be lost without harm."""
         with self._lock:
             self._waiting[key] = value
 
     def notes(self) -> list[str]:
-        """What has to be told of the store, once: values that were damaged since it was asked."""
+        """Messages about values that were damaged since the last call."""
         with self._lock:
             count, self._damaged = len(self._damaged), set()
         if not count:
@@ -155,7 +155,7 @@ class Store:
 
     @contextmanager
     def _using(self, how: str) -> Iterator[None]:
-        """One thread at a time; what goes wrong is said with the folder."""
+        """One thread at a time; errors name the folder."""
         with self._lock:
             try:
                 yield

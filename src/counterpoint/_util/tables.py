@@ -1,4 +1,4 @@
-"""Tables that users bring: CSV, TSV, JSON Lines or Parquet, by their ending."""
+"""Tables of users: CSV, TSV, JSON Lines or Parquet, by the ending of the file name."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from counterpoint._util.errors import CounterpointError, DataError
 from counterpoint._util.untrusted import shortened, shown
 
 _POLARS: Final = (pl.exceptions.PolarsError, pl.exceptions.PanicException)  # at damaged files
-_MARK: Final = b"\xef\xbb\xbf"  # Windows puts it before the first line of a text
+_MARK: Final = b"\xef\xbb\xbf"  # the byte order mark that Windows writes
 
 
 def parquet_frames(
     path: Path, error: type[CounterpointError] = DataError, *, rows: int = 1 << 20
 ) -> Iterator[pl.DataFrame]:
-    """A Parquet file in pieces of so many rows, at least one. What cannot be read raises `error`.
+    """A Parquet file in pieces of `rows` rows, at least one piece. Raises `error`.
 
-    It is read with pyarrow: on some damaged files polars panics.
+    It is read with pyarrow, since polars panics on some damaged files.
     """
     import pyarrow as pa  # slow to import
     import pyarrow.parquet as pq
@@ -30,7 +30,7 @@ def parquet_frames(
         with pq.ParquetFile(path) as file:
             schema, empty = file.schema_arrow, True
             for batch in file.iter_batches(rows):
-                batch.validate(full=True)  # texts are UTF-8, which polars takes for granted
+                batch.validate(full=True)  # polars assumes that texts are UTF-8
                 yield pl.DataFrame(pa.Table.from_batches([batch]))
                 empty = False
             if empty:
@@ -43,7 +43,7 @@ def parquet_frames(
 
 
 def read_table(path: Path, columns: Mapping[str, pl.DataType]) -> pl.DataFrame:
-    """A table with at least these columns, as these types; others are kept as they are."""
+    """A table with at least these columns in these types; other columns stay as they are."""
     if not path.is_file():
         raise DataError("E-FILE-MISSING", f"{path}: no such file.", path=path)
     try:
@@ -103,6 +103,6 @@ def _scan(path: Path) -> pl.DataFrame:
 
 
 def _without_mark(path: Path) -> Path | io.BytesIO:
-    """polars knows the mark in CSV files only."""
+    """The file without its byte order mark, which polars skips in CSV files only."""
     with path.open("rb") as file:
         return io.BytesIO(file.read()) if file.read(len(_MARK)) == _MARK else path

@@ -1,4 +1,7 @@
-"""What other people's files say, read within bounds and shown in messages without harm."""
+"""Values from outside: read within limits, shown safely in messages, used safely as paths.
+
+Also the command line as runs and reports record it, without secrets.
+"""
 
 from __future__ import annotations
 
@@ -34,10 +37,10 @@ _repr.maxstring = _repr.maxother = _repr.maxlong = _SHOWN
 
 
 def parse_json(text: str | bytes, where: object, error: type[CounterpointError] = DataError) -> Any:
-    """The value of a JSON text. Whatever is wrong with it is one sentence that begins with `where`.
+    """The value of a JSON text. Errors are one sentence that begins with `where`.
 
-    Refused besides what is not JSON: nesting beyond Python's limit, numbers of thousands of digits,
-    and halves of surrogate pairs, which no file can hold as UTF-8.
+    Besides invalid JSON this rejects nesting beyond Python's limit, numbers of thousands of digits
+    and lone surrogates, which cannot be written as UTF-8.
     """
     try:
         if isinstance(text, bytes):
@@ -54,7 +57,7 @@ def parse_json(text: str | bytes, where: object, error: type[CounterpointError] 
     except UnicodeEncodeError:
         raise error(
             "E-JSON-INVALID",
-            f"{where}: a text holds half of a surrogate pair, which is no text.",
+            f"{where}: a text holds half of a surrogate pair, which is not valid text.",
             where=str(where),
         ) from None
     except UnicodeDecodeError as problem:
@@ -69,8 +72,8 @@ def parse_json(text: str | bytes, where: object, error: type[CounterpointError] 
 
 
 def open_regular(path: Path) -> BinaryIO:
-    """A file to read. Raises an OSError for a pipe or a device, which may have no end."""
-    # Without O_NONBLOCK, to open a pipe would be to wait for its writer.
+    """A regular file to read. Raises an OSError for a pipe or a device, which may never end."""
+    # Without O_NONBLOCK, opening a pipe would wait for its writer.
     handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
     try:
         if not stat.S_ISREG(os.fstat(handle).st_mode):
@@ -82,7 +85,7 @@ def open_regular(path: Path) -> BinaryIO:
 
 
 def shown(value: object) -> str:
-    """A value for a message: like `repr`, but never long, however large or entangled it is."""
+    """A value for a message: like `repr`, but always short."""
     return shortened(_repr.repr(value))
 
 
@@ -98,13 +101,13 @@ def without_controls(text: str) -> str:
     return _CONTROL.sub(lambda found: ascii(found[0])[1:-1], text)
 
 
-# --- The command line as runs and reports keep it: without passwords, keys and tokens -----------
+# --- The command line without passwords, keys and tokens ----------------------------------------
 
 
 HIDDEN: Final = "***"
 _NAME: Final = r"(?:[\w-]*[_-])?(?:password|passwd|pwd|pass|token|api[_-]?key|key|secret)"
-# Who logs in, and with what. A password may hold any character, though it should not; a number
-# before a slash is a port.
+# User name and password in an address. A password may hold any character; a number before a slash
+# is a port.
 _LOGIN: Final = re.compile(r"(?<=://)(?:[^\s/?#:@]*:(?!\d{1,5}(?:[/?#]|$))\S*|[^\s/?#]*)@")
 _SETTING: Final = re.compile(rf"(?i)(?<![\w-])(-*{_NAME}=)[^\s&;,]+")
 _OPTION: Final = re.compile(rf"(?i)--?{_NAME}")
@@ -113,8 +116,8 @@ _OPTION: Final = re.compile(rf"(?i)--?{_NAME}")
 def recorded_command(words: Iterable[object] | None = None) -> list[str]:
     """The words of a command, `sys.argv` if none are given, with every secret as `***`.
 
-    A secret is what stands before the `@` of an address, and the value of an option or a setting
-    that is called a password, a key, a token or a secret.
+    Secrets are the part of an address before the `@`, and the value of an option or a setting with
+    password, key, token or secret in its name.
     """
     found: list[str] = []
     for word in map(str, sys.argv if words is None else words):
@@ -125,16 +128,16 @@ def recorded_command(words: Iterable[object] | None = None) -> list[str]:
     return found
 
 
-# --- Names that come from outside, as paths that cannot leave a folder --------------------------
+# --- Names from outside as paths that stay inside a folder --------------------------------------
 
 
 _DEPTH: Final = 100  # folders of a name; some programs cannot remove what is nested much deeper
 
 
 def inside(folder: Path, name: str) -> Path:
-    """`folder / name`, refused if it could lie elsewhere on any operating system.
+    """`folder / name`. Raises if the path could be outside the folder on any operating system.
 
-    Only the name is looked at: a folder of the data root may be a link to a bigger disk.
+    Only the name is checked: a folder of the data root may be a link to a bigger disk.
     """
     path = PurePosixPath(name)
     outside = path.is_absolute() or ".." in path.parts or PureWindowsPath(name).anchor
@@ -142,7 +145,7 @@ def inside(folder: Path, name: str) -> Path:
     if outside or odd or "\0" in name or not _is_encodable(name):
         raise DataError(
             "E-PATH-OUTSIDE",
-            f"{shown(name)} is not a name inside {folder}; it is refused.",
+            f"{shown(name)} is not a name inside {folder}; it is not used.",
             name=name,
             folder=folder,
         )

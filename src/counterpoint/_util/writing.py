@@ -1,8 +1,8 @@
-"""The one atomic writer: files and folders that appear when they are whole, or not at all.
+"""The atomic writer: files and folders appear complete or not at all.
 
-Every writer has a draft of its own beside the place, and holds a lock on the place while it writes:
-a second process that writes there at the same time waits or is refused. What a killed process left
-behind is removed by the next one that writes to the same place.
+Every writer has its own draft beside the target and holds a lock on the target while it writes. A
+second process that writes there at the same time waits, or gets an error. The drafts of a killed
+process are removed by the next process that writes to the same target.
 """
 
 from __future__ import annotations
@@ -61,10 +61,10 @@ def whole_folder(
 def locked(
     place: Path, error: type[CounterpointError] = DataError, *, wait: float = 0
 ) -> Iterator[None]:
-    """Hold a place for this process, after `wait` seconds at most (-1: however long it takes).
+    """Lock a path for this process; wait at most `wait` seconds for it (-1: without limit).
 
-    The lock is a hidden file beside the place, which goes when it is released. It goes with a
-    killed process, too: what is left of it then locks nothing.
+    The lock is a hidden file beside the path, removed when it is released. If a process is killed,
+    the system releases its lock: the file that is left locks nothing.
     """
     path = _beside(place, ".lock")
     lock = FileLock(path, timeout=wait)
@@ -73,7 +73,7 @@ def locked(
     except Timeout:
         raise error(
             "E-OUTPUT-LOCKED",
-            f"{place}: another process is writing it; wait for it, or name another place.",
+            f"{place}: another process is writing it; wait for it, or choose another path.",
             path=place,
         ) from None
     try:
@@ -85,14 +85,14 @@ def locked(
 
 
 def recover(folder: Path) -> None:
-    """Put back the folder that a process moved away for a new one and then was killed."""
+    """Put back a folder that a process had moved away for a new one before it was killed."""
     with suppress(OSError):  # not there, or another process was faster
         if not folder.exists():
             _old(folder).rename(folder)
 
 
 def left_by_kills(folder: Path) -> Iterator[Path]:
-    """The folders below this one that `recover` would bring back."""
+    """The folders below this one that `recover` would put back."""
     for old in folder.glob(f"**/.*{_OLD}"):
         yield old.with_name(old.name[1 : -len(_OLD)])
 
@@ -101,7 +101,7 @@ def left_by_kills(folder: Path) -> Iterator[Path]:
 def _writing(
     asked: Path, error: type[CounterpointError], wait: float
 ) -> Iterator[tuple[Path, Path]]:
-    """A draft's path, and the place it is for: where a link leads, not the link."""
+    """The path of a draft and the path it is for: the target of a link, not the link."""
     try:
         place = Path(os.path.realpath(asked))
         place.parent.mkdir(parents=True, exist_ok=True)
@@ -126,7 +126,7 @@ def _writing(
 
 
 def _exchange(draft: Path, folder: Path) -> None:
-    """Two renames, since no portable call does both; `recover` mends a kill between them."""
+    """Two renames, since no portable call does both; `recover` repairs a kill between them."""
     old = _old(folder)
     _remove(old)
     while True:
@@ -139,13 +139,13 @@ def _exchange(draft: Path, folder: Path) -> None:
             if not folder.exists():
                 recover(folder)
                 raise
-            # A reader has just put the old one back.
+            # Another process has just put the old one back.
     _to_disk(folder.parent)
     _remove(old)
 
 
 def _beside(place: Path, ending: str) -> Path:
-    """A hidden name that belongs to a place, short enough however long the place's own name is."""
+    """A hidden name that belongs to a path, short even if the path's own name is long."""
     name = hashlib.sha256(os.fsencode(place.name)).hexdigest()[:16]
     return place.with_name(f".draft-{name}{ending}")
 
@@ -165,7 +165,7 @@ def _remove(path: Path) -> None:
 
 
 def _to_disk(path: Path) -> None:
-    """A rename must not come to the disk before what it renames."""
+    """Contents must be on the disk before the rename is."""
     if os.name == "nt":
         return
     handle = os.open(path, os.O_RDONLY)

@@ -1,4 +1,8 @@
-from .benchmark import Benchmark as Benchmark
+from .benchmark import (
+    Benchmark as Benchmark,
+    LoadedBenchmark as LoadedBenchmark,
+    Options as Options,
+)
 from .completeness import (
     absent_from as absent_from,
     counted as counted,
@@ -10,5 +14,7 @@ from .registry import (
     BENCHMARKS as BENCHMARKS,
     base_id as base_id,
     find_benchmark as find_benchmark,
+    list_benchmarks as list_benchmarks,
     load_benchmark as load_benchmark,
+    own_cases as own_cases,
 )

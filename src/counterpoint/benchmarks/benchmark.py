@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -64,3 +64,19 @@ class Benchmark:
     def chance(self) -> str:
         """In per cent, what guessing gives; where shapes vary, every table says it."""
         return _CHANCE.get(self.shape, "")
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedBenchmark:
+    """A benchmark with its cases. `name` is the id it was asked for by, options included."""
+
+    name: str
+    benchmark: Benchmark
+    cases: Cases
+
+    def __iter__(self) -> Iterator[Any]:
+        """`benchmark, cases = load_benchmark(id)`."""
+        return iter((self.benchmark, self.cases))
+
+    def __len__(self) -> int:
+        return len(self.cases)

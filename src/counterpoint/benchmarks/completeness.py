@@ -87,7 +87,7 @@ def why_incomplete(part: Part, protocol: Protocol, options: dict[str, Any]) -> s
     if absent:
         more = f" and {len(absent) - 1:,} more" if len(absent) > 1 else ""
         return f"{absent[0].what}: {absent[0].reason}{more}"
-    if left := len(part.left_out) + len(part.lost_images):
+    if left := len(part.left_out) + len(part.left_out_images):
         return f"{left:,} cases or images were left out"
     scored = int(_weights(counted(part.cases, protocol)).sum())
     unusable = sum(one.cases or 0 for one in part.absent)

@@ -13,7 +13,13 @@ from typing import Final
 
 from counterpoint._util.errors import NotFoundError
 from counterpoint._util.registry import Registry, did_you_mean
-from counterpoint.benchmarks.benchmark import WITH_POSITIVES, Benchmark, Options, Value
+from counterpoint.benchmarks.benchmark import (
+    WITH_POSITIVES,
+    Benchmark,
+    LoadedBenchmark,
+    Options,
+    Value,
+)
 from counterpoint.cases import Cases, read_cases
 from counterpoint.data import data_root
 
@@ -94,11 +100,28 @@ def find_benchmark(id: str) -> Benchmark:
     return with_positives(found)
 
 
-def load_benchmark(id: str, data: Path | None = None) -> tuple[Benchmark, Cases]:
-    """A benchmark and its cases, by id or by the path of a case file."""
-    benchmark = find_benchmark(id)
-    options = Options(data_root(data), _read_options(benchmark, _split(id)[1]))
-    return benchmark, benchmark.cases(options)
+def load_benchmark(id: str | Path, data: str | Path | None = None) -> LoadedBenchmark:
+    """A benchmark and its cases, by id or by the path of a case file.
+
+    benchmark, cases = load_benchmark("world-swap:size=200")
+    """
+    name = str(id)
+    benchmark = find_benchmark(name)
+    root = data_root(None if data is None else Path(data))
+    options = Options(root, _read_options(benchmark, _split(name)[1]))
+    return LoadedBenchmark(name, benchmark, benchmark.cases(options))
+
+
+def own_cases(cases: Cases, name: str = "cases") -> LoadedBenchmark:
+    """A case table of the user's own as a benchmark."""
+    return LoadedBenchmark(
+        name, Benchmark(name, "your own cases", "any", "strict", lambda _: cases), cases
+    )
+
+
+def list_benchmarks() -> list[str]:
+    """The ids of all benchmarks, those of plug-ins included."""
+    return BENCHMARKS.names()
 
 
 def published_files(id: str) -> Mapping[str, int | None]:

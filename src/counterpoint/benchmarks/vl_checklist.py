@@ -10,7 +10,7 @@ from counterpoint._util.errors import DataError
 from counterpoint.benchmarks.annotations import read_json, require
 from counterpoint.benchmarks.benchmark import Benchmark, Options
 from counterpoint.cases import Case, Cases, ImageRef, caption_case
-from counterpoint.metrics import BEYOND_FIRST, FIRST
+from counterpoint.metrics import BEYOND_FIRST, FIRST_ROWS
 
 _KINDS: Final = ("Object", "Attribute", "Relation")
 
@@ -100,7 +100,7 @@ def _file(path: Path, relative: Path) -> Iterator[Case]:
     name, group = relative.with_suffix("").as_posix(), group_of(relative)
     for number, row in enumerate(rows):
         image, positive, negative = _row(row, f"{path}: row {number}")
-        groups = (group,) if number < FIRST else (group, BEYOND_FIRST)
+        groups = (group,) if number < FIRST_ROWS else (group, BEYOND_FIRST)
         yield caption_case(
             f"{name}/{number}", ImageRef(_image(image)), (positive,), (negative,), groups
         )

@@ -1,4 +1,4 @@
-"""Cases: k images x m captions x truth. The table, its checks, its files.
+"""Cases: k images x m captions x truth. The table, its checks and its files.
 
 Knows NumPy and polars. Nothing here opens an image or knows a metric.
 """

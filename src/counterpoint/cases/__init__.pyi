@@ -4,6 +4,11 @@ from .captions import (
     normal as normal,
     read_words as read_words,
 )
+from .checks import (
+    EMPTY_CAPTION as EMPTY_CAPTION,
+    refuse_duplicates as refuse_duplicates,
+    refuse_malformed as refuse_malformed,
+)
 from .files import read_cases as read_cases, write_cases as write_cases
 from .galleries import (
     gallery_rows as gallery_rows,
@@ -15,7 +20,6 @@ from .galleries import (
     without_images as without_images,
 )
 from .table import (
-    EMPTY_CAPTION as EMPTY_CAPTION,
     PROMPTS as PROMPTS,
     SCHEMA as SCHEMA,
     TEXT as TEXT,
@@ -27,6 +31,4 @@ from .table import (
     Layout as Layout,
     caption_case as caption_case,
     offsets as offsets,
-    refuse_duplicates as refuse_duplicates,
-    refuse_malformed as refuse_malformed,
 )

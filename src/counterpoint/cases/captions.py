@@ -1,4 +1,4 @@
-"""Captions cut into words, to compare them: by checks of pairs, and where positives join a case."""
+"""Captions as texts: the formats that protocols ask for, and captions cut into words."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import polars as pl
 
 from counterpoint.cases.table import Cases
 
-# --- How a protocol writes captions before a model sees them ------------------------------------
+_WORD: Final = re.compile(r"(\w+(?:['’-]\w+)*)")
+_REMEMBERED: Final = 4096  # texts: a caption is compared with every text that was made from it
 
 
 def raw(caption: str) -> str:
@@ -26,7 +27,7 @@ def aro(caption: str) -> str:
 
 
 def formatted(cases: Cases, name: str) -> Cases:
-    """The cases with their captions written so."""
+    """The cases with their captions in the format of this name."""
     if name == "raw":
         return cases
     rewrite = CAPTION_FORMATS[name]
@@ -38,14 +39,10 @@ def formatted(cases: Cases, name: str) -> Cases:
 CAPTION_FORMATS: Final[dict[str, Callable[[str], str]]] = {"raw": raw, "aro": aro}
 
 
-_WORD: Final = re.compile(r"(\w+(?:['’-]\w+)*)")
-_REMEMBERED: Final = 4096  # texts: a caption is compared with all that was made from it
-
-
-class Words(NamedTuple):
+class CaptionWords(NamedTuple):
     """A text cut into words, case-folded, with `a` for `an`.
 
-    `raw` has them as they are written, `gaps` what stands before each and after the last.
+    `raw` has the words as they are written, `gaps` the texts before each word and after the last.
     """
 
     words: tuple[str, ...]
@@ -54,20 +51,20 @@ class Words(NamedTuple):
 
 
 @lru_cache(maxsize=_REMEMBERED)
-def read_words(text: str) -> Words:
+def read_words(text: str) -> CaptionWords:
     """Cut a text at everything that is not part of a word."""
     parts = _WORD.split(text)
     raw = tuple(parts[1::2])
-    # In one go, since it is done for every text; no word has a line end in it.
+    # All words at once, since this is done for every text; no word contains a line end.
     words = "\n".join(raw).casefold().replace("’", "'").split("\n") if raw else []
     if "an" in words:
         words = ["a" if word == "an" else word for word in words]
-    return Words(tuple(words), raw, tuple(parts[0::2]))
+    return CaptionWords(tuple(words), raw, tuple(parts[0::2]))
 
 
 def normal(text: str) -> tuple[str, ...]:
-    """What two texts have in common that differ only in case, blanks, marks and a/an.
+    """A normal form: equal for texts that differ only in case, blanks, punctuation and a/an.
 
-    A text without words is its own characters.
+    For a text without words, it is its characters.
     """
     return read_words(text).words or tuple("".join(text.split()))

@@ -36,7 +36,7 @@ def read_cases(path: str | Path) -> Cases:
 
 
 def write_cases(cases: Cases, path: str | Path) -> None:
-    """Write a case table as Parquet, into a file that ends so."""
+    """Write a case table as Parquet."""
     if Path(path).suffix != ".parquet":
         raise CaseError(
             "E-FILE-FORMAT",
@@ -67,7 +67,7 @@ def _parquet_frames(path: Path) -> Iterator[pl.DataFrame]:
 
 
 def _json_frames(path: Path) -> Iterator[pl.DataFrame]:
-    with path.open(encoding="utf-8-sig") as lines:  # Windows puts a mark before the first line
+    with path.open(encoding="utf-8-sig") as lines:  # Windows writes a byte order mark
         numbered = ((n, line) for n, line in enumerate(lines, 1) if line.strip())
         try:
             while rows := [_read(line, path, n) for n, line in islice(numbered, CHUNK)]:
@@ -83,7 +83,7 @@ def _read(line: str, path: Path, number: int) -> Case:
     values = parse_json(line, where, CaseError)
     try:
         case = _case(values)
-        case.cells()  # says what is wrong with the shape of its truth
+        case.cells()  # checks the shape of its truth
     except _NotACaseError as error:
         raise CaseError(
             "E-CASE-MALFORMED",

@@ -1,8 +1,8 @@
 """Galleries: cases of many images (retrieval, classification), counted query by query.
 
-In a case of two images and two captions the whole case is right or wrong. In a gallery each image
-asks for its captions and each caption for its images, so it has a number of values: its queries. A
-gallery that lacks an image loses that image and its captions, not everything.
+A case of two images and two captions is right or wrong as a whole. In a gallery, each image and
+each caption is a query, and each query has a value of its own. If an image of a gallery is missing,
+only that image and its captions are left out.
 """
 
 from __future__ import annotations
@@ -54,12 +54,12 @@ class Kept(NamedTuple):
     pairs: np.ndarray
 
 
-def without_images(cases: Cases, lost: dict[int, set[int]]) -> Kept:
-    """The table without the `lost` images (by row) and the captions that were true of them alone.
+def without_images(cases: Cases, left_out: dict[int, set[int]]) -> Kept:
+    """The table without some images (by row) and the captions that were true of them alone.
 
-    No row may lose all of its images.
+    Every row must keep an image.
     """
-    rows = {row: _prune(cases.frame.row(row, named=True), gone) for row, gone in lost.items()}
+    rows = {row: _prune(cases.frame.row(row, named=True), gone) for row, gone in left_out.items()}
     starts, pairs = cases.pair_offsets, np.ones(cases.pair_offsets[-1], dtype=bool)
     frames, done = [], 0
     for row, (values, cells) in sorted(rows.items()):
@@ -70,14 +70,14 @@ def without_images(cases: Cases, lost: dict[int, set[int]]) -> Kept:
 
 
 def smaller_galleries(cases: Cases, count: int) -> Cases:
-    """The table with about `count` images in each gallery, spread evenly, but as many as make one.
+    """The table with about `count` images in each gallery, spread evenly, and at least `MANY`.
 
-    Images with captions come before those without.
+    Images with captions are preferred to those without.
     """
     count = max(count, MANY)
     large = np.flatnonzero(gallery_rows(cases) & (cases.image_counts > count)).tolist()
-    lost = {row: _surplus(cases.frame.row(row, named=True), count) for row in large}
-    return without_images(cases, lost).cases
+    surplus = {row: _surplus(cases.frame.row(row, named=True), count) for row in large}
+    return without_images(cases, surplus).cases
 
 
 def _surplus(case: dict[str, Any], count: int) -> set[int]:
@@ -93,7 +93,7 @@ def _spread(items: list[int], count: int) -> list[int]:
 
 
 def unanswered(cases: Cases) -> np.ndarray:
-    """Cases in which nothing is true any more, or everything is: they ask nothing."""
+    """Marks cases without a positive or without a negative."""
     true = cases.frame["truth"].list.len().to_numpy()
     return np.asarray((true == 0) | (true == cases.image_counts * cases.caption_counts))
 
@@ -103,7 +103,7 @@ def _prune(case: dict[str, Any], gone: set[int]) -> tuple[dict[str, Any], np.nda
     truth = np.zeros((len(images), len(captions)), dtype=bool)
     truth.reshape(-1)[case["truth"]] = True
     stay = np.array([number not in gone for number in range(len(images))])
-    # A caption of no image is a distractor, and a class is an answer whether it occurs or not.
+    # A caption of no image is a distractor; a class stays an answer even if no image has it.
     keep = truth[stay].any(axis=0) | ~truth.any(axis=0) | is_classification(truth)
     pruned = {
         **case,

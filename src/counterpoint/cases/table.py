@@ -18,7 +18,6 @@ import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from operator import itemgetter
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -27,8 +26,132 @@ import polars as pl
 
 from counterpoint._util.errors import CaseError
 from counterpoint._util.untrusted import shortened, shown
+from counterpoint.cases.checks import refuse_duplicates, refuse_malformed
 
-# --- How images, captions and pairs of many cases lie in flat arrays ----------------------------
+SCHEMA: Final = pl.Schema(
+    {
+        "id": pl.String(),
+        "images": pl.List(pl.Struct({"path": pl.String(), "box": pl.Array(pl.Int32(), 4)})),
+        "captions": pl.List(pl.String()),
+        "truth": pl.List(pl.Int32()),
+        "groups": pl.List(pl.String()),
+        "cluster": pl.String(),
+    }
+)
+TEXT: Final = "text:"  # an "image" that is a text: captions are compared with it
+PROMPTS: Final = "\x1e"  # between the prompts of a caption that stands for their average
+CHUNK: Final = 50_000  # rows read and checked at a time
+
+
+class ImageRef(NamedTuple):
+    """Where an image is: a path under the data root, and a crop box if any.
+
+    A path may be a reference of another kind: `text:CAPTION`, and those of `images`.
+    """
+
+    path: str
+    box: tuple[int, int, int, int] | None = None
+
+    @property
+    def text(self) -> str | None:
+        """The text that stands in the image's place, if one does."""
+        return self.path.removeprefix(TEXT) if self.path.startswith(TEXT) else None
+
+
+class Absent(NamedTuple):
+    """Cases of a published benchmark that are not in its files: `what` is a case id or a file.
+
+    `cases` is the number of cases, None if it is unknown.
+    """
+
+    what: str
+    reason: str
+    cases: int | None = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One row of the table, for benchmarks that build cases one by one.
+
+    `truth` has a row per image and a column per caption.
+    """
+
+    id: str
+    images: tuple[ImageRef, ...]
+    captions: tuple[str, ...]
+    truth: tuple[tuple[bool, ...], ...]
+    groups: tuple[str, ...] = ()
+    cluster: str = ""
+
+    def cells(self) -> list[int]:
+        """The true cells of the block, as the table keeps them."""
+        k, m = len(self.images), len(self.captions)
+        if len(self.truth) != k or any(len(cells) != m for cells in self.truth):
+            shape = shortened(" + ".join(str(len(cells)) for cells in self.truth[:99]))
+            raise CaseError(
+                "E-TRUTH-SHAPE",
+                f"case {shown(self.id)}: truth has {shape} cells, expected {k} rows of {m}.",
+                id=self.id,
+            )
+        return [i for i, cell in enumerate(c for line in self.truth for c in line) if cell]
+
+
+def caption_case(
+    id: str,
+    image: ImageRef,
+    positives: Iterable[str],
+    negatives: Iterable[str],
+    groups: tuple[str, ...] = (),
+    cluster: str = "",
+) -> Case:
+    """A case of one image: the original first, then other positives, then negatives."""
+    true, false = tuple(positives), tuple(negatives)
+    truth = (True,) * len(true) + (False,) * len(false)
+    return Case(id, (image,), true + false, (truth,), groups, cluster)
+
+
+def tabulate(cases: Sequence[Case]) -> pl.DataFrame:
+    """Rows of the table. Raises a CaseError for what the table cannot hold."""
+    import pyarrow as pa  # slow to import
+
+    try:
+        return _tabulate(cases)
+    except (pa.ArrowException, OverflowError, UnicodeEncodeError) as error:
+        if len(cases) > 1:  # which of them is it?
+            for case in cases:
+                tabulate([case])
+        raise CaseError(
+            "E-CASE-MALFORMED",
+            f"case {shown(cases[0].id)}: a number or a text in it cannot be kept "
+            f"({shortened(error).rstrip('.')}).",
+            id=cases[0].id,
+        ) from None
+
+
+def _tabulate(cases: Sequence[Case]) -> pl.DataFrame:
+    """Lists are built flat and then cut, many times as fast as row by row."""
+    import pyarrow as pa
+
+    def lists(parts: list[Sequence[Any]], values: Any) -> pl.Series:
+        ends = offsets(np.array([len(part) for part in parts], dtype=np.int64))
+        return pl.Series(pl.from_arrow(pa.LargeListArray.from_arrays(pa.array(ends), values)))
+
+    def flat(parts: list[Sequence[Any]], kind: Any) -> pl.Series:
+        return lists(parts, pa.array([value for part in parts for value in part], kind))
+
+    images = [image for case in cases for image in case.images]
+    paths = pa.array([image.path for image in images], pa.large_string())
+    boxes = pa.array([image.box for image in images], pa.list_(pa.int32(), 4))
+    structs = pa.StructArray.from_arrays([paths, boxes], ["path", "box"])
+    columns = {
+        "id": [case.id for case in cases],
+        "images": lists([case.images for case in cases], structs),
+        "captions": flat([case.captions for case in cases], pa.large_string()),
+        "truth": flat([case.cells() for case in cases], pa.int32()),
+        "groups": flat([case.groups for case in cases], pa.large_string()),
+        "cluster": [case.cluster or (case.images[0].path if case.images else "") for case in cases],
+    }
+    return pl.DataFrame(columns).cast(dict(SCHEMA))  # type: ignore[arg-type]
 
 
 def offsets(counts: np.ndarray) -> np.ndarray:
@@ -77,255 +200,10 @@ class Layout:
         yield from np.split(lines, np.flatnonzero(np.diff(done)) + 1)
 
 
-# What makes a case table malformed. Each check is a polars expression over all rows at once.
-
-
-def _any(column: str, condition: pl.Expr) -> pl.Expr:
-    """Whether any element of a list column meets a condition."""
-    return pl.col(column).list.eval(condition.fill_null(False)).list.any()
-
-
-_each = pl.element()
-_path, _box = _each.struct.field("path"), _each.struct.field("box").arr
-_cells = pl.col("images").list.len().cast(pl.Int64()) * pl.col("captions").list.len()
-_truth = pl.col("truth").list
-
-
-class _Check(NamedTuple):
-    """A mistake that a row can have: its code, its description, and which rows have it."""
-
-    code: str
-    what: str
-    rows: pl.Expr
-
-
-EMPTY_CAPTION: Final = "E-CAPTION-EMPTY"
-_CHECKS: Final = (
-    _Check("E-CASE-NO-ID", "it has no id", pl.col("id").is_null() | (pl.col("id") == "")),
-    _Check(
-        "E-CASE-NO-IMAGE",
-        "it has no image",
-        pl.col("images").is_null() | (pl.col("images").list.len() == 0),
-    ),
-    _Check(
-        "E-CASE-NO-CAPTION",
-        "it has no captions",
-        pl.col("captions").is_null() | (pl.col("captions").list.len() == 0),
-    ),
-    _Check(
-        "E-IMAGE-NO-PATH", "an image has no path", _any("images", _path.is_null() | (_path == ""))
-    ),
-    _Check(
-        "E-CROP-EMPTY",
-        "a crop box is empty",
-        _any("images", (_box.get(2) < 1) | (_box.get(3) < 1)),
-    ),
-    _Check(
-        "E-CROP-INCOMPLETE",
-        "a crop box lacks a number",
-        _any(
-            "images",
-            _each.struct.field("box").is_not_null()
-            & pl.any_horizontal(_box.get(side).is_null() for side in range(4)),
-        ),
-    ),
-    _Check("E-CAPTION-NULL", "a caption is null", _any("captions", _each.is_null())),
-    _Check(EMPTY_CAPTION, "a caption is empty", _any("captions", _each.str.strip_chars() == "")),
-    _Check("E-TRUTH-NULL", "truth has a cell that is null", _any("truth", _each.is_null())),
-    _Check(
-        "E-TRUTH-OUTSIDE",
-        "truth points outside its images x captions",
-        (_truth.max() >= _cells) | (_truth.min() < 0),
-    ),
-    _Check("E-TRUTH-ORDER", "truth is not in ascending order", _truth.diff().list.min() <= 0),
-    _Check(
-        "E-CASE-NO-POSITIVE",
-        "it has no positive: no caption is true of any image",
-        pl.col("truth").is_null() | (_truth.len() == 0),
-    ),
-    _Check(
-        "E-CASE-NO-NEGATIVE",
-        "it has no negative: every caption is true of every image",
-        _truth.len() == _cells,
-    ),
-    _Check("E-GROUPS-NULL", "groups is null: use an empty list", pl.col("groups").is_null()),
-    _Check(
-        "E-GROUP-EMPTY", "a group label is empty", _any("groups", _each.is_null() | (_each == ""))
-    ),
-    _Check(
-        "E-GROUP-RESERVED",
-        "a group is called 'all', which stands for the whole benchmark",
-        _any("groups", _each == "all"),
-    ),
-    _Check(
-        "E-GROUP-RESERVED",
-        "a group is called 'without positives', which stands for cases of that kind",
-        _any("groups", _each.str.starts_with("without positives")),
-    ),
-    _Check(
-        "E-CASE-NO-CLUSTER",
-        "it has no cluster",
-        pl.col("cluster").is_null() | (pl.col("cluster") == ""),
-    ),
-)
-
-
-def refuse_malformed(frame: pl.DataFrame, start: int, source: str, allowed: str = "") -> None:
-    """Raise a CaseError that names the first bad row (counted from `start`) and what is wrong.
-
-    `allowed` is the code of a check that is not made.
-    """
-    checks = [check for check in _CHECKS if check.code != allowed]
-    firsts = [
-        check.rows.fill_null(False).arg_true().first().alias(str(number))
-        for number, check in enumerate(checks)
-    ]
-    found = frame.select(firsts).row(0)
-    bad = [(row, check) for row, check in zip(found, checks, strict=True) if row is not None]
-    if bad:
-        row, check = min(bad, key=itemgetter(0))
-        id, where = frame["id"][row], start + row
-        raise CaseError(
-            check.code,
-            f"{source}: row {where} (id {shown(id)}): {check.what}.",
-            source=source,
-            row=where,
-            id=id,
-        )
-
-
-def refuse_duplicates(ids: pl.Series, source: str) -> None:
-    repeated = ids.is_duplicated()
-    if repeated.any():
-        rows = repeated.arg_true()
-        first = ids[int(rows[0])]
-        where = (ids == first).arg_true().to_list()
-        raise CaseError(
-            "E-CASE-DUPLICATE",
-            f"{source}: rows {where[0]} and {where[1]} have the same id {shown(first)} "
-            f"({len(rows)} rows share an id); ids must be unique.",
-            source=source,
-            id=first,
-            rows=where[:2],
-        )
-
-
-SCHEMA: Final = pl.Schema(
-    {
-        "id": pl.String(),
-        "images": pl.List(pl.Struct({"path": pl.String(), "box": pl.Array(pl.Int32(), 4)})),
-        "captions": pl.List(pl.String()),
-        "truth": pl.List(pl.Int32()),
-        "groups": pl.List(pl.String()),
-        "cluster": pl.String(),
-    }
-)
-TEXT: Final = "text:"  # an "image" that is a text: captions are compared with it
-PROMPTS: Final = "\x1e"  # between the prompts of a caption that stands for their average
-CHUNK: Final = 50_000  # rows read and checked at a time
-
-
-class ImageRef(NamedTuple):
-    """Where an image is: a path under the data root, and a crop box if any.
-
-    A path may be a reference of another kind: `text:CAPTION`, and those of `images`.
-    """
-
-    path: str
-    box: tuple[int, int, int, int] | None = None
-
-    @property
-    def text(self) -> str | None:
-        """The text that stands in the image's place, if one does."""
-        return self.path.removeprefix(TEXT) if self.path.startswith(TEXT) else None
-
-
-class Absent(NamedTuple):
-    """Cases of a benchmark that its files do not give: `what` is a case id or a file.
-
-    `cases` says how many they are, None if that is unknown.
-    """
-
-    what: str
-    reason: str
-    cases: int | None = 1
-
-
-@dataclass(frozen=True, slots=True)
-class Case:
-    """One row of the table, for benchmarks that build cases one by one.
-
-    `truth` has a row per image and a column per caption.
-    """
-
-    id: str
-    images: tuple[ImageRef, ...]
-    captions: tuple[str, ...]
-    truth: tuple[tuple[bool, ...], ...]
-    groups: tuple[str, ...] = ()
-    cluster: str = ""
-
-    def cells(self) -> list[int]:
-        """The true cells of the block, as the table keeps them."""
-        k, m = len(self.images), len(self.captions)
-        if len(self.truth) != k or any(len(cells) != m for cells in self.truth):
-            shape = shortened(" + ".join(str(len(cells)) for cells in self.truth[:99]))
-            raise CaseError(
-                "E-TRUTH-SHAPE",
-                f"case {shown(self.id)}: truth has {shape} cells, expected {k} rows of {m}.",
-                id=self.id,
-            )
-        return [i for i, cell in enumerate(c for line in self.truth for c in line) if cell]
-
-
-def tabulate(cases: Sequence[Case]) -> pl.DataFrame:
-    """Rows of the table. Raises a CaseError for what the table cannot hold."""
-    import pyarrow as pa  # slow to import
-
-    try:
-        return _tabulate(cases)
-    except (pa.ArrowException, OverflowError, UnicodeEncodeError) as error:
-        if len(cases) > 1:  # which of them is it?
-            for case in cases:
-                tabulate([case])
-        raise CaseError(
-            "E-CASE-MALFORMED",
-            f"case {shown(cases[0].id)}: a number or a text in it cannot be kept "
-            f"({shortened(error).rstrip('.')}).",
-            id=cases[0].id,
-        ) from None
-
-
-def _tabulate(cases: Sequence[Case]) -> pl.DataFrame:
-    """Lists are laid out flat and cut, many times as fast as row by row."""
-    import pyarrow as pa
-
-    def lists(parts: list[Sequence[Any]], values: Any) -> pl.Series:
-        ends = offsets(np.array([len(part) for part in parts], dtype=np.int64))
-        return pl.Series(pl.from_arrow(pa.LargeListArray.from_arrays(pa.array(ends), values)))
-
-    def flat(parts: list[Sequence[Any]], kind: Any) -> pl.Series:
-        return lists(parts, pa.array([value for part in parts for value in part], kind))
-
-    images = [image for case in cases for image in case.images]
-    paths = pa.array([image.path for image in images], pa.large_string())
-    boxes = pa.array([image.box for image in images], pa.list_(pa.int32(), 4))
-    structs = pa.StructArray.from_arrays([paths, boxes], ["path", "box"])
-    columns = {
-        "id": [case.id for case in cases],
-        "images": lists([case.images for case in cases], structs),
-        "captions": flat([case.captions for case in cases], pa.large_string()),
-        "truth": flat([case.cells() for case in cases], pa.int32()),
-        "groups": flat([case.groups for case in cases], pa.large_string()),
-        "cluster": [case.cluster or (case.images[0].path if case.images else "") for case in cases],
-    }
-    return pl.DataFrame(columns).cast(dict(SCHEMA))  # type: ignore[arg-type]
-
-
 class Block(NamedTuple):
     """All cases of one shape: their rows in the table, and their truth as (n, k, m) booleans.
 
-    `texts`: their images are texts, which captions are compared with.
+    `texts`: texts stand in the place of their images.
     """
 
     rows: np.ndarray
@@ -335,7 +213,7 @@ class Block(NamedTuple):
 
 def _gather(flat: np.ndarray, starts: np.ndarray, k: int, m: int) -> np.ndarray:
     """The k x m blocks that begin at `starts`: (n, k, m)."""
-    if len(starts) == 1:  # a gallery of a hundred million pairs is not copied
+    if len(starts) == 1:  # not a copy: a gallery may have a hundred million pairs
         return flat[starts[0] : starts[0] + k * m].reshape(1, k, m)
     return flat[starts[:, None] + np.arange(k * m)].reshape(-1, k, m)
 
@@ -343,7 +221,7 @@ def _gather(flat: np.ndarray, starts: np.ndarray, k: int, m: int) -> np.ndarray:
 class Cases:
     """A validated case table. `root` is the folder that relative image paths start from.
 
-    `absent` is what a loader could not make a case of.
+    `absent` are the cases that a loader could not make.
     """
 
     def __init__(
@@ -364,7 +242,7 @@ class Cases:
 
     @classmethod
     def checked(cls, frames: Iterator[pl.DataFrame], root: Path | None, source: str) -> Cases:
-        """A table from pieces of it, each checked as it comes."""
+        """A table from pieces, each of which is checked."""
         checked, start = [], 0
         for frame in frames:
             refuse_malformed(frame, start, source)
@@ -470,17 +348,3 @@ class Cases:
         for part in self.frame.iter_slices(CHUNK):
             digest.update(part.select(SCHEMA.names()).write_ndjson().encode())
         return digest.hexdigest()
-
-
-def caption_case(
-    id: str,
-    image: ImageRef,
-    positives: Iterable[str],
-    negatives: Iterable[str],
-    groups: tuple[str, ...] = (),
-    cluster: str = "",
-) -> Case:
-    """A case of one image: the original first, then other positives, then negatives."""
-    true, false = tuple(positives), tuple(negatives)
-    truth = (True,) * len(true) + (False,) * len(false)
-    return Case(id, (image,), true + false, (truth,), groups, cluster)

@@ -126,9 +126,13 @@ def _read(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8-sig")
     except OSError as error:
-        raise DataError(f"{path}: cannot be read: {reason(error)}.") from None
+        raise DataError(
+            "E-FILE-UNREADABLE", f"{path}: cannot be read: {reason(error)}.", path=path
+        ) from None
     except UnicodeDecodeError:
-        raise DataError(f"{path}: the instructions are not a text in UTF-8.") from None
+        raise DataError(
+            "E-FILE-MALFORMED", f"{path}: the instructions are not a text in UTF-8.", path=path
+        ) from None
 
 
 def ls(db: Db = DEFAULT_DB, as_json: AsJson = False) -> None:

@@ -73,7 +73,9 @@ def refuse_missing_folder(file: Path | None) -> None:
     """Raise if a file that the user named would need a new folder: nobody asked for one."""
     if file is not None and not file.parent.is_dir():
         raise DataError(
-            f"{file}: there is no folder {file.parent}; create it, or name another file."
+            "E-FOLDER-MISSING",
+            f"{file}: there is no folder {file.parent}; create it, or name another file.",
+            path=file.parent,
         )
 
 
@@ -186,10 +188,6 @@ def _rounded(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _rounded(one) for key, one in value.items()}
     return [_rounded(one) for one in value] if isinstance(value, list | tuple) else value
-
-
-def percent(value: float) -> str:
-    return f"{100 * value:.1f}"
 
 
 def counted(number: int, what: str) -> str:

@@ -13,7 +13,7 @@ from rich.table import Table
 from counterpoint.cli.console import AsJson, errors, output, plainly, print_json, progress_bars
 
 if TYPE_CHECKING:
-    from counterpoint.data import Presence, Report, Source
+    from counterpoint.data import DownloadReport, Presence, Source
 
 
 _SHOWN = 5  # failures on the screen; the list has them all
@@ -168,7 +168,7 @@ def _needed_images(benchmark: str, root: Path) -> Callable[[], Iterator[str]]:
         from counterpoint.benchmarks import load_benchmark
         from counterpoint.images import scheme_of
 
-        images = load_benchmark(benchmark, root)[1].frame["images"]
+        images = load_benchmark(benchmark, root).cases.frame["images"]
         for reference in images.explode().struct.field("path").unique(maintain_order=True):
             if reference and (file := scheme_of(reference).image_path(reference)):
                 yield file
@@ -176,7 +176,7 @@ def _needed_images(benchmark: str, root: Path) -> Callable[[], Iterator[str]]:
     return needed
 
 
-def _print_report(report: Report) -> None:
+def _print_report(report: DownloadReport) -> None:
     if report.complete and not report.fetched:
         said = f"everything is there ({report.there:,} files)."
     else:

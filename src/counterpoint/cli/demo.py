@@ -19,10 +19,10 @@ from counterpoint.cases import Case
 from counterpoint.cli.console import command, errors, output, progress_bars
 from counterpoint.images import Picture
 from counterpoint.metrics import (
-    TIES,
+    TIES_MARK,
     augmented_accuracy,
     brittle_original_above,
-    listed,
+    join_words,
     negative_above_both,
 )
 from counterpoint.runs import Part, Run
@@ -155,8 +155,8 @@ def _lessons(rows: Sequence[Row], benchmark: str) -> tuple[str, str, str]:
         f"{OVERSENSITIVE} was tuned on hard negatives only. On {benchmark} it is right for "
         f"{original:.1f}% of the original captions and for {augmented:.1f}% when the reworded ones "
         f"must be right too: {loss(OVERSENSITIVE)} points less, against {loss(base)} of {base}.",
-        f"{listed(with_positives)} were tuned on hard positives too: "
-        f"{listed([loss(model) for model in with_positives])} points less.",
-        f"The blind baselines see no image. Their 0.0 with {TIES} means equal scores, which "
+        f"{join_words(with_positives)} were tuned on hard positives too: "
+        f"{join_words([loss(model) for model in with_positives])} points less.",
+        f"The blind baselines see no image. Their 0.0 with {TIES_MARK} means equal scores, which "
         "the protocol counts as wrong, and not guesses worse than chance.",
     )

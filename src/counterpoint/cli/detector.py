@@ -13,11 +13,11 @@ from counterpoint.cli.console import (
     Device,
     errors,
     output,
-    percent,
     plainly,
     print_json,
     progress_bars,
 )
+from counterpoint.runs import percent
 
 app = typer.Typer(
     name="detector",

@@ -16,10 +16,10 @@ from counterpoint.cli.console import (
     counted,
     errors,
     output,
-    percent,
     print_json,
     progress_bars,
 )
+from counterpoint.runs import percent
 
 if TYPE_CHECKING:
     from counterpoint.evaluation import Health
@@ -71,7 +71,9 @@ def _write_list(bad: dict[str, str], path: Path) -> None:
     from counterpoint._util.writing import whole_file
 
     if not path.absolute().parent.is_dir():
-        raise DataError(f"{path}: there is no such folder; make it first.")
+        raise DataError(
+            "E-FOLDER-MISSING", f"{path}: there is no such folder; make it first.", path=path
+        )
     with whole_file(path) as draft:
         lines = "".join(f"{image}\t{why}\n" for image, why in bad.items())
         draft.write_text(lines, encoding="utf-8")

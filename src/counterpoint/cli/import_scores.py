@@ -40,7 +40,8 @@ def import_scores(
 ) -> None:
     """Make a run from scores that were computed elsewhere; no model and no image is needed.
 
-    image and caption count from 0 within the case; docs/benchmarks.md has each benchmark's ids.
+    image and caption count from 0 within the case; docs/benchmarks/index.md has each
+    benchmark's ids.
 
     Example:
 

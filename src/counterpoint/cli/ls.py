@@ -79,7 +79,7 @@ def _benchmarks() -> list[dict[str, str]]:
     found = [BENCHMARKS.get(name) for name in BENCHMARKS.names() if name not in broken]
     own = Benchmark(
         "FILE.jsonl",
-        "your own cases (see docs/cases.md)",
+        "your own cases (see docs/concepts/cases.md)",
         "any",
         "strict",
         lambda _: read_cases("FILE.jsonl"),

@@ -43,7 +43,11 @@ def studio(
     from counterpoint.studio import Guard, is_loopback, kept_key, serve
 
     if not runs.is_dir():
-        raise DataError(f"{runs}: no such folder of runs; `{command('demo')}` makes one.")
+        raise DataError(
+            "E-FOLDER-MISSING",
+            f"{runs}: no such folder of runs; `{command('demo')}` makes one.",
+            path=runs,
+        )
     guard = Guard(key=kept_key(runs / ".studio-key"))
     database = open_database(db)
     names = [*(allow_host or ()), f"[{host}]" if ":" in host else host]

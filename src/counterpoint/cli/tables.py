@@ -2,83 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import typer
-from rich import box
 from rich.measure import Measurement
 from rich.table import Table
 
 from counterpoint.benchmarks import describe_absent
 from counterpoint.cases import gallery_rows
-from counterpoint.cli.console import LEFT_OUT, errors, output, percent
+from counterpoint.cli.console import LEFT_OUT, errors, output
 from counterpoint.metrics import (
     ALL,
-    HEADINGS,
     LEVEL,
+    METRIC_HEADINGS,
     METRICS,
-    TIES,
-    TIES_MEANING,
+    TIES_MARK,
+    TIES_NOTE,
     WHOLE,
     Protocol,
-    hangs_on_ties,
-    p_value,
-    reasons,
+    count_reasons,
+    depends_on_ties,
     ties_by_model,
     ties_matter,
 )
-from counterpoint.runs import Difference, Row, Run, fitting, side_by_side
-
-
-def results_table(rows: Sequence[Row], *, groups: bool = False) -> Table:
-    """Models by main metrics, one section per benchmark, chance last."""
-    shown = _shown(rows, groups=groups)
-    metrics = [name for name in HEADINGS if any(row.metric == name for row in shown)]
-    table = Table(title=None, header_style="bold")
-    table.add_column("benchmark", overflow="fold")  # names give way, numbers stay whole
-    table.add_column("model", overflow="fold")
-    table.add_column("cases", justify="right", no_wrap=True)
-    for name in metrics:
-        table.add_column(HEADINGS[name], justify="right", no_wrap=True)
-    blank = " " if any(map(hangs_on_ties, shown)) else ""  # where others have a mark
-    for benchmark, label in dict.fromkeys((row.benchmark, row.group) for row in shown):
-        mine = [row for row in shown if (row.benchmark, row.group) == (benchmark, label)]
-        _add_section(table, benchmark, label, mine, metrics, blank)
-    return table
-
-
-def _shown(rows: Sequence[Row], *, groups: bool) -> list[Row]:
-    return [row for row in rows if METRICS[row.metric].main and (groups or row.group in WHOLE)]
-
-
-def _add_section(
-    table: Table, benchmark: str, label: str, rows: list[Row], metrics: list[str], blank: str
-) -> None:
-    title = benchmark if label == ALL else f"  {label}"
-    for model in _ordered(row.model for row in rows):
-        cells = {row.metric: row for row in rows if row.model == model}
-        n = max(row.n for row in cells.values())
-        values = [_interval(cells[name], blank) if name in cells else "" for name in metrics]
-        table.add_row(title, model, f"{n:,}", *values)
-        title = ""
-    chances = {row.metric: row.chance for row in rows}
-    levels = [_chance(chances.get(name), blank) for name in metrics]
-    table.add_row("", "chance", "", *levels, style="dim", end_section=True)
-
-
-def _interval(row: Row, blank: str) -> str:
-    """The value, half its interval's width, and a mark if it hangs on ties."""
-    mark = TIES if hangs_on_ties(row) else blank
-    return f"{percent(row.value)} ±{percent((row.ci_high - row.ci_low) / 2)}{mark}"
-
-
-def _chance(value: float | None, blank: str) -> str:
-    # Padded as if "±0.0" followed, so that the numbers of a column stand under each other.
-    return "" if value is None else f"{percent(value)}     {blank}"
-
-
-def _ordered(values: Iterable[str]) -> list[str]:
-    return list(dict.fromkeys(values))
+from counterpoint.runs import (
+    Difference,
+    Row,
+    Run,
+    differences_table,
+    fitting,
+    main_rows,
+    percent,
+    results_table,
+    side_by_side,
+)
 
 
 def print_results(
@@ -94,7 +51,7 @@ def print_results(
     if Measurement.get(output, unbounded, table).maximum <= output.width:
         output.print(table)
     else:
-        for benchmark in _ordered(row.benchmark for row in rows):
+        for benchmark in dict.fromkeys(row.benchmark for row in rows):
             mine = [row for row in rows if row.benchmark == benchmark]
             output.print(results_table(mine, groups=groups))
     output.print(
@@ -111,7 +68,7 @@ def print_results(
     for description, users in protocols.items():
         output.print(f"Protocol {description} ({', '.join(users)})", style="dim")
     _print_averages(runs, protocol)
-    _print_ties(_shown(rows, groups=groups))
+    _print_ties(main_rows(rows, groups=groups))
 
 
 def _print_averages(runs: Sequence[Run], protocol: Protocol | None) -> None:
@@ -123,9 +80,9 @@ def _print_averages(runs: Sequence[Run], protocol: Protocol | None) -> None:
             if usual or not len(part.cases):
                 continue
             found = side_by_side(part, used)
-            metrics = [name for name in HEADINGS if name in next(iter(found.values()))]
+            metrics = [name for name in METRIC_HEADINGS if name in next(iter(found.values()))]
             said = "; ".join(
-                f"{HEADINGS[name]} "
+                f"{METRIC_HEADINGS[name]} "
                 + ", ".join(
                     f"{average} {percent(values[name])}" for average, values in found.items()
                 )
@@ -138,8 +95,8 @@ def _print_averages(runs: Sequence[Run], protocol: Protocol | None) -> None:
 
 def _print_ties(shown: Sequence[Row]) -> None:
     """What the mark means, and for each model how many values of each metric hang on ties."""
-    if any(map(hangs_on_ties, shown)):
-        output.print(f"{TIES} {TIES_MEANING}", style="dim")
+    if any(map(depends_on_ties, shown)):
+        output.print(f"{TIES_MARK} {TIES_NOTE}", style="dim")
     for model, counts in ties_by_model(row for row in shown if row.group in WHOLE).items():
         output.print(f"Ties of {model}: {counts}", style="dim")
 
@@ -160,17 +117,18 @@ def left_out_lines(runs: Sequence[Run]) -> list[str]:
                 total = len(part.left_out) + len(part.cases)
                 lines.append(
                     f"{where}: {len(part.cases):,} of {total:,} cases scored, "
-                    f"{len(part.left_out):,} left out ({reasons(part.left_out)}), all named in "
-                    f"{run.folder}/run.json; the first is {case!r}: {why}"
+                    f"{len(part.left_out):,} left out ({count_reasons(part.left_out)}), all named "
+                    f"in {run.folder}/run.json; the first is {case!r}: {why}"
                 )
-            if part.lost_images:
-                lost = len(part.lost_images)
+            if part.left_out_images:
+                lost = len(part.left_out_images)
                 galleries = gallery_rows(part.cases)
                 total = lost + int(part.cases.image_counts[galleries].sum())
                 lines.append(
                     f"{where}: {total - lost:,} of {total:,} images scored, {lost:,} left out with "
-                    f"the captions that are theirs alone ({reasons(part.lost_images)}), all named "
-                    f"in {run.folder}/run.json; the first: {part.lost_images[0][1]}"
+                    "the captions that are theirs alone "
+                    f"({count_reasons(part.left_out_images)}), all named in "
+                    f"{run.folder}/run.json; the first: {part.left_out_images[0][1]}"
                 )
             if part.cut_captions:
                 lines.append(
@@ -187,7 +145,7 @@ def print_differences(found: Sequence[Difference], a: str, b: str, *, groups: bo
     for benchmark, label in dict.fromkeys((d.benchmark, d.group) for d in shown):
         mine = [d for d in shown if (d.benchmark, d.group) == (benchmark, label)]
         where = benchmark if label == ALL else f"{benchmark}, {label}"
-        output.print(_differences_table(f"{where} ({mine[0].n:,} cases in both)", mine))
+        output.print(differences_table(f"{where} ({mine[0].n:,} cases in both)", mine))
     output.print(
         f"A - B in points with its {LEVEL:.0%} interval (paired bootstrap over source images); "
         "p, from it and corrected over groups (Holm), decides the verdict; McNemar's exact test "
@@ -195,33 +153,7 @@ def print_differences(found: Sequence[Difference], a: str, b: str, *, groups: bo
         style="dim",
     )
     if any(ties_matter(ties, d.n, d.reach) for d in shown for ties in (d.ties_a, d.ties_b)):
-        output.print(f"{TIES} {TIES_MEANING}", style="dim")
-
-
-def _differences_table(title: str, found: Sequence[Difference]) -> Table:
-    table = Table(title=title, title_justify="left", header_style="bold", box=box.SIMPLE_HEAD)
-    table.padding, table.pad_edge = (0, 1, 0, 0), False
-    table.add_column("metric", no_wrap=True)
-    for name in ("A", "B", "A - B", "p", "McNemar"):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("verdict", no_wrap=True)
-    for d in found:
-        style = {"A is better": "green", "B is better": "magenta", "tied": ""}[d.verdict]
-        table.add_row(
-            HEADINGS[d.metric],
-            _marked(d.a, d.ties_a, d),
-            _marked(d.b, d.ties_b, d),
-            f"{100 * d.difference:+.1f} [{100 * d.ci_low:+.1f}, {100 * d.ci_high:+.1f}]",
-            p_value(d.p_holm),
-            "" if d.p_mcnemar is None else p_value(d.p_mcnemar),
-            d.verdict,
-            style=style,
-        )
-    return table
-
-
-def _marked(value: float, ties: int, d: Difference) -> str:
-    return percent(value) + (TIES if ties_matter(ties, d.n, d.reach) else " ")
+        output.print(f"{TIES_MARK} {TIES_NOTE}", style="dim")
 
 
 def averages_table(
@@ -232,9 +164,9 @@ def averages_table(
         title=f"{model} on {benchmark}: averages", header_style="bold", title_justify="left"
     )
     table.add_column("average", no_wrap=True)
-    metrics = [name for name in HEADINGS if name in next(iter(found.values()))]
+    metrics = [name for name in METRIC_HEADINGS if name in next(iter(found.values()))]
     for name in metrics:
-        table.add_column(HEADINGS[name], justify="right")
+        table.add_column(METRIC_HEADINGS[name], justify="right")
     for average, values in found.items():
         mark = " (the protocol's)" if average == protocol.average else ""
         table.add_row(f"{average}{mark}", *(percent(values[name]) for name in metrics))

@@ -16,11 +16,11 @@ from counterpoint.cli.console import AsJson, counted, errors, output, print_json
 from counterpoint.evaluation import MEAN_SCORES, MetricChange, Outcome
 from counterpoint.metrics import (
     ALL,
-    HEADINGS,
     LEVEL,
+    METRIC_HEADINGS,
     METRICS,
-    TIES,
-    TIES_MEANING,
+    TIES_MARK,
+    TIES_NOTE,
     WHOLE,
     p_value,
     ties_matter,
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 _NAMES: Final = {
-    **HEADINGS,
+    **METRIC_HEADINGS,
     "mean_score_original": "score, originals",
     "mean_score_positive": "score, positives",
     "mean_score_negative": "score, negatives",
@@ -53,8 +53,8 @@ def print_outcome(found: Outcome, *, groups: bool = False) -> None:
         "better.",
         style="dim",
     )
-    if any(TIES in cell for change in shown for cell in _cells(change)):
-        output.print(f"{TIES} {TIES_MEANING}", style="dim")
+    if any(TIES_MARK in cell for change in shown for cell in _cells(change)):
+        output.print(f"{TIES_MARK} {TIES_NOTE}", style="dim")
     for line in found.warnings:
         output.print(f"warning: {line}", style="yellow", soft_wrap=True)
     for note in found.notes:
@@ -86,7 +86,7 @@ def _cells(c: MetricChange) -> tuple[str, ...]:
     scale, digits = (100, 1) if METRICS[c.metric].unit == "share" else (1, 3)
 
     def side(value: float, low: float, high: float, ties: int) -> str:
-        mark = TIES if ties_matter(ties, c.n, max(high - value, value - low)) else " "
+        mark = TIES_MARK if ties_matter(ties, c.n, max(high - value, value - low)) else " "
         return f"{scale * value:.{digits}f} ±{scale * (high - low) / 2:.{digits}f}{mark}"
 
     gap, low, high = (f"{scale * v:+.{digits}f}" for v in (c.difference, c.ci_low, c.ci_high))
@@ -172,7 +172,8 @@ def train(
 
     counterpoint train --show hp-hn
 
-    Killed or interrupted, the same command goes on from its last checkpoint. See docs/training.md.
+    Killed or interrupted, the same command goes on from its last checkpoint.
+    See docs/train/index.md.
     """
     from counterpoint.training import load_recipe
 

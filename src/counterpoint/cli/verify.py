@@ -112,7 +112,7 @@ def _warnings(run: Run, model: str | None, found: list[Check]) -> Iterator[str]:
 
 
 def _table(model: str, found: list[Check]) -> Table:
-    from counterpoint.metrics import HEADINGS
+    from counterpoint.metrics import METRIC_HEADINGS
 
     theirs = ", ".join(dict.fromkeys(c.model for c in found if c.model))
     title = f"{model} on {found[0].benchmark}" + (f" beside {theirs}" if theirs else "")
@@ -126,7 +126,7 @@ def _table(model: str, found: list[Check]) -> Table:
     for check, sources in _merged(found):
         table.add_row(
             check.group,
-            HEADINGS.get(check.metric, check.metric),
+            METRIC_HEADINGS.get(check.metric, check.metric),
             check.average,
             _interval(check),
             f"{check.n:,}",

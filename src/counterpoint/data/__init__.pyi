@@ -1,5 +1,5 @@
 from .answers import PassingError as PassingError, retry_after as retry_after
-from .batch import Report as Report
+from .batch import DownloadReport as DownloadReport
 from .files import (
     Damage as Damage,
     Presence as Presence,

@@ -1,4 +1,4 @@
-"""What a server's answer means for a download: go on, try again, start over, or give up."""
+"""Answers of servers: whether a download goes on, is tried again, starts over or is given up."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ HTTP_STATUS: Final = "E-HTTP-STATUS"
 WEB_PAGE: Final = "E-HTTP-WEB-PAGE"
 UNREACHABLE: Final = "E-SERVER-UNREACHABLE"
 _BUSY: Final = {408, 425, 429}
-_ABSENT: Final = {403, 404, 410}  # stores that may not be listed say 403 for what they do not have
-# No more digits than any file's length has: Python refuses to read thousands of them.
+_ABSENT: Final = {403, 404, 410}  # some servers answer 403 for a missing file
+# At most 18 digits: enough for any file, and Python rejects thousands of them.
 _LENGTH: Final = re.compile(r"[0-9]{1,18}")
 _RANGE: Final = re.compile(r"bytes ([0-9]{1,18})-[0-9]{1,18}/([0-9]{1,18}|\*)")
 _VERSION: Final = re.compile(r"[ -~]{1,500}")  # what can be sent back in a header
@@ -73,7 +73,7 @@ def retry_after(response: httpx.Response) -> float | None:
 
 
 def version(response: httpx.Response) -> str | None:
-    """What If-Range may be asked with: a strong ETag, else the date of the last change."""
+    """The value for If-Range: a strong ETag, else the date of the last change."""
     tag: str = response.headers.get("ETag", "")
     found = tag if tag.startswith('"') else response.headers.get("Last-Modified", "")
     return found if _VERSION.fullmatch(found) else None
@@ -85,7 +85,7 @@ def announced_length(response: httpx.Response) -> int | None:
 
 
 def continues(response: httpx.Response, start: int, size: int | None, known: str | None) -> bool:
-    """Whether a 206 goes on at `start` of the version that we have a part of."""
+    """Whether a 206 continues at `start`, in the version of the part that we have."""
     found = _RANGE.fullmatch(response.headers.get("Content-Range", ""))
     if not found or int(found[1]) != start:
         return False

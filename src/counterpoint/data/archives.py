@@ -1,4 +1,4 @@
-"""Archives, extracted without trusting them: no way out of the folder, no links, no bombs."""
+"""Archives, extracted without trust: no paths outside the folder, no links, no bombs."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from counterpoint._util.untrusted import inside, shortened, shown
 from counterpoint._util.writing import locked
 
 _CHUNK: Final = 1 << 20
-_FLOOR: Final = 1 << 30  # bytes that any archive may extract to
-_RATIO: Final = 100  # and above that, how many times its own size
-_BLOCK: Final = 4096  # bytes that a member takes on a disk at least, be it empty
+_FLOOR: Final = 1 << 30  # bytes that every archive may extract to
+_RATIO: Final = 100  # a larger archive may extract to this many times its own size
+_BLOCK: Final = 4096  # bytes that a member takes on the disk at least, even if it is empty
 _HEADER: Final = 1 << 20  # bytes of a tar header; they are read into memory
 _BROKEN: Final = (
     *(tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, EOFError),
@@ -32,14 +32,14 @@ Member = tuple[str, IO[bytes] | None]  # a folder has no content
 
 
 def extract(archive: Path, folder: Path, *, limit: int | None = None) -> None:
-    """Extract into a temporary folder first; only a whole archive gets into the real one.
+    """Extract into a temporary folder first; only a complete archive is moved to the real one.
 
-    Files that are there already are replaced. `limit` is the most bytes that may come out.
+    Existing files are replaced. `limit` is the maximum number of extracted bytes.
     """
     waiting = folder / f".{archive.name}.extracting"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        # Opened first: another process that extracts it may remove it when it is done.
+        # Opened first: another process may remove the archive after it has extracted it.
         with archive.open("rb") as file, locked(waiting, wait=-1):
             shutil.rmtree(waiting, ignore_errors=True)  # of a process that was killed
             waiting.mkdir()
@@ -71,7 +71,7 @@ def _unpack(file: BinaryIO, archive: Path, folder: Path, left: int) -> None:
         if not place.resolve().is_relative_to(real):
             raise DataError(
                 "E-PATH-OUTSIDE",
-                f"{archive}: {shown(name)} leads out of the folder; it is refused.",
+                f"{archive}: {shown(name)} leads out of the folder; the archive is not extracted.",
                 path=archive,
                 name=name,
             )
@@ -81,13 +81,15 @@ def _unpack(file: BinaryIO, archive: Path, folder: Path, left: int) -> None:
         else:
             place.parent.mkdir(parents=True, exist_ok=True)
             with content, place.open("wb") as out:
-                while left >= 0 and (chunk := content.read(_CHUNK)):  # headers are not believed
+                while left >= 0 and (
+                    chunk := content.read(_CHUNK)
+                ):  # sizes in headers may be wrong
                     left -= len(chunk)
                     out.write(chunk)
         if left < 0:
             raise DataError(
                 "E-ARCHIVE-TOO-LARGE",
-                f"{archive}: extracts to far too much; it is refused.",
+                f"{archive}: extracts to far too many bytes; it is not extracted.",
                 path=archive,
             )
 
@@ -107,7 +109,7 @@ def _zip_members(file: BinaryIO, archive: Path) -> Iterator[Member]:
             if stat.S_IFMT(mode) not in (0, stat.S_IFREG, stat.S_IFDIR):
                 raise DataError(
                     "E-ARCHIVE-LINK",
-                    f"{archive}: {shown(info.filename)} is a link; it is refused.",
+                    f"{archive}: {shown(info.filename)} is a link; the archive is not extracted.",
                     path=archive,
                     name=info.filename,
                 )
@@ -115,7 +117,7 @@ def _zip_members(file: BinaryIO, archive: Path) -> Iterator[Member]:
 
 
 class _Header(tarfile.TarInfo):
-    """A header of a tar file. Those that hold long names are read into memory: not any length."""
+    """A header of a tar file. Headers with long names are read into memory, so they are limited."""
 
     @classmethod
     def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
@@ -131,7 +133,7 @@ def _tar_members(file: BinaryIO, archive: Path, folder: Path) -> Iterator[Member
             if not (info.isfile() or info.isdir()):
                 raise DataError(
                     "E-ARCHIVE-LINK",
-                    f"{archive}: {shown(info.name)} is a link; it is refused.",
+                    f"{archive}: {shown(info.name)} is a link; the archive is not extracted.",
                     path=archive,
                     name=info.name,
                 )
@@ -143,9 +145,9 @@ def _tar_members(file: BinaryIO, archive: Path, folder: Path) -> Iterator[Member
 
 
 def _need_end(opened: tarfile.TarFile) -> None:
-    """To tarfile, a damaged header is an end like any other; a real one is zeros to the last byte.
+    """Check that the file ends in zeros: tarfile takes a damaged header for the end.
 
-    Only there does a compressed stream say whether it is whole, too.
+    Reading to the end also shows whether a compressed stream is complete.
     """
     assert opened.fileobj is not None
     opened.fileobj.seek(opened.offset)
@@ -159,7 +161,7 @@ def _need_end(opened: tarfile.TarFile) -> None:
 
 
 def _move(source: Path, target: Path) -> None:
-    """Children by one rename each, as high up as the target does not have them."""
+    """One rename per child; folders that the target has already are merged."""
     for child in source.iterdir():
         place = target / child.name
         if child.is_dir() and place.is_dir():

@@ -1,4 +1,7 @@
-"""Many files at a time. What fails is collected; what breaks off is gone on with next time."""
+"""Downloads of many files at a time, and the report of a benchmark's files.
+
+Failures are collected, not raised. Interrupted downloads are continued next time.
+"""
 
 from __future__ import annotations
 
@@ -15,16 +18,16 @@ import httpx
 from counterpoint._util.errors import DataError
 from counterpoint._util.progress import Advance, Progress
 from counterpoint._util.writing import whole_file
-from counterpoint.data.download import Begin, FetchError, Pause, Wanted, download, new_client
+from counterpoint.data.download import Begin, FetchError, Pause, WantedFile, download, new_client
 
 WORKERS: Final = 8
-_FEW: Final = 8  # up to so many files have a bar each, in bytes; more have one bar that counts them
-_PATIENCE: Final = 8  # files in a row whose hosts do not answer, until the rest is not tried
+_FEW: Final = 8  # up to this many files have their own bar, in bytes; more share one bar
+_PATIENCE: Final = 8  # files in a row without an answer, until the others are not tried
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A file that could not be had. `absent`: there is none of this name."""
+    """A file that could not be fetched. `absent`: there is no file of this name."""
 
     path: Path
     reason: str
@@ -32,20 +35,20 @@ class Failure:
 
 
 class _StoppedError(Exception):
-    """This worker is to leave everything as it is."""
+    """The worker was asked to stop."""
 
 
 def download_all(
-    wanted: Sequence[Wanted],
+    wanted: Sequence[WantedFile],
     what: str,
     progress: Progress,
     *,
     workers: int = WORKERS,
     pause: Pause | None = None,
 ) -> list[Failure]:
-    """Fetch what is not there. Returns what failed by path, and last what was not tried.
+    """Fetch the files that are not there. Returns failures by path; files not tried come last.
 
-    Ctrl-C ends it within a moment; parts stay. `pause(seconds)` is for tests that do not wait.
+    Ctrl-C stops it at once; partial files stay. `pause(seconds)` is for tests that do not wait.
     """
     crew = _Crew(progress, few=len(wanted) <= _FEW, pause=pause)
     count = (lambda steps: None) if crew.few else progress.start(what, len(wanted))
@@ -59,7 +62,7 @@ def download_all(
             raise
 
 
-def _collect(futures: dict[Future[None], Wanted], crew: _Crew, count: Advance) -> list[Failure]:
+def _collect(futures: dict[Future[None], WantedFile], crew: _Crew, count: Advance) -> list[Failure]:
     failures, untried, silent = [], [], 0
     for future in as_completed(futures):
         path = futures[future].path
@@ -82,14 +85,14 @@ def _collect(futures: dict[Future[None], Wanted], crew: _Crew, count: Advance) -
 
 
 class _Crew:
-    """What the workers share: how they wait, report themselves, and are stopped."""
+    """What the workers share: how they wait, show progress and are stopped."""
 
     def __init__(self, progress: Progress, *, few: bool, pause: Pause | None) -> None:
         self.stop = threading.Event()
         self.progress, self.few = progress, few
         self._sleep: Callable[[float], object] = pause or self.stop.wait
 
-    def fetch(self, item: Wanted, client: httpx.Client) -> None:
+    def fetch(self, item: WantedFile, client: httpx.Client) -> None:
         self._check()
         download(item, client, self.pause, self._begin(item))
 
@@ -98,7 +101,7 @@ class _Crew:
         self._sleep(seconds)
         self._check()
 
-    def _begin(self, item: Wanted) -> Begin:
+    def _begin(self, item: WantedFile) -> Begin:
         def start(total: int) -> Advance:
             self._check()
             bar = self.progress.start(f"{item.path.name}, bytes", total) if self.few else None
@@ -117,15 +120,12 @@ class _Crew:
             raise _StoppedError
 
 
-# --- What came of getting a benchmark's files ---------------------------------------------------
-
-
 @dataclass(slots=True)
-class Report:
-    """What was done: files and archives that were fetched and that were there already.
+class DownloadReport:
+    """The files and archives of a benchmark: how many were fetched, how many were there already.
 
-    `by_hand` are instructions for what only a person can get, `notes` those for what a benchmark
-    can do without. `listed` is a file that names all failures.
+    `by_hand` are instructions for files that only a person can get, `notes` those for optional
+    files. `listed` is a file that lists all failures.
     """
 
     benchmark: str
@@ -141,7 +141,7 @@ class Report:
         return not self.failures and not self.by_hand
 
     def list_failures(self, root: Path) -> None:
-        """All of them into a file; that of an earlier run goes once nothing fails."""
+        """Write all failures to a file; without failures, remove the file of an earlier run."""
         path = root / f"failed-{self.benchmark.replace('/', '-')}.txt"
         lines = (f"{failure.path}\t{failure.reason}\n" for failure in self.failures)
         try:
@@ -151,5 +151,5 @@ class Report:
                 self.listed = path
             else:
                 path.unlink(missing_ok=True)
-        except (OSError, DataError):  # a root that cannot be written to is a failure of its own
+        except (OSError, DataError):  # that the root cannot be written is reported as a failure
             self.listed = None

@@ -1,7 +1,7 @@
-"""One file over HTTP: resumed after a break, checked, and put in its place whole or not at all.
+"""One file over HTTP: resumed after an interruption, checked, and moved to its place when complete.
 
-While it comes, it is `NAME.part` beside its place, and `NAME.part.from` says of which version it
-is a part.
+While it is being fetched, it is `NAME.part` in the same folder, and `NAME.part.from` says of which
+version. The partial file is locked, so two processes can fetch the same file.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ from counterpoint.data.answers import (
     version,
 )
 
-# --- The part of a file that has come so far, and which version it is of ------------------------
-#
-# It is locked: two processes that want the same file do not get into each other's way.
-
-
-_POLL: Final = 0.2  # seconds until a part that another process holds is asked for again
+ATTEMPTS: Final = 5  # in a row without progress, for each mirror
+_POLL: Final = 0.2  # seconds between attempts to lock a partial file
+_PROGRESS: Final = 1 << 16  # bytes that count as progress
+_LONGEST: Final = 60.0  # seconds between attempts, even if the server asks for more
+_LARGEST: Final = 1 << 36  # bytes of a file whose length is not in the catalogue
 
 Pause = Callable[[float], None]
+Begin = Callable[[int], Advance]
 
 
-class Part:
-    """An open, locked part. `length` counts what was written to it."""
+class PartialFile:
+    """An open, locked partial file. `length` is its number of bytes."""
 
     def __init__(self, place: Path, file: BinaryIO) -> None:
         self.place, self.file = place, file
@@ -59,7 +59,7 @@ class Part:
         self.length += len(chunk)
 
     def clear(self) -> None:
-        self.file.flush()  # what is still buffered would come after the cut
+        self.file.flush()  # or buffered bytes would be written after the cut
         self.file.truncate(0)
         self.length = 0
         self._note.unlink(missing_ok=True)
@@ -69,7 +69,7 @@ class Part:
             self._note.write_text(json.dumps({"url": url, "version": version}), encoding="utf-8")
 
     def version(self, url: str) -> str | None:
-        """The version of what has come, if it came from this address."""
+        """The version of the bytes so far, if they are from this address."""
         try:
             note = parse_json(self._note.read_bytes(), self._note)
             return str(note["version"]) if note["url"] == url else None
@@ -77,7 +77,7 @@ class Part:
             return None
 
     def settle(self, path: Path) -> None:
-        """Into its place, in one step, once it is safely on the disk."""
+        """Move the file to its place, in one step, after it is safely on the disk."""
         self.file.flush()
         os.fsync(self.file.fileno())
         self.file.close()  # Windows renames no open file
@@ -90,18 +90,18 @@ class Part:
 
 
 @contextmanager
-def locked_part(path: Path, pause: Pause) -> Iterator[Part]:
-    """The part of a file, for this process alone, once no other has it."""
+def locked_partial_file(path: Path, pause: Pause) -> Iterator[PartialFile]:
+    """The partial file, for this process alone, once no other process has it."""
     place = path.with_name(f"{path.name}.part")
     with ExitStack() as stack:
         while not _entered(stack, place):
             pause(_POLL)  # which may raise: a worker that waits can be stopped
-        part = Part(place, stack.enter_context(place.open("ab")))
+        part = PartialFile(place, stack.enter_context(place.open("ab")))
         try:
             yield part
         finally:
             part.file.close()
-            if not part.length:  # it is no use to anybody
+            if not part.length:  # nothing to resume
                 part.remove()
 
 
@@ -113,16 +113,8 @@ def _entered(stack: ExitStack, place: Path) -> bool:
     return True
 
 
-ATTEMPTS: Final = 5  # in a row without progress, for each mirror
-_PROGRESS: Final = 1 << 16  # bytes that count as progress
-_LONGEST: Final = 60.0  # seconds between attempts, whatever the server asks for
-_LARGEST: Final = 1 << 36  # bytes of a file whose length is not in the catalogue
-
-Begin = Callable[[int], Advance]
-
-
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class WantedFile:
     """A file: where it goes, its addresses in order, and what is known of it."""
 
     path: Path
@@ -132,8 +124,9 @@ class Wanted:
 
 
 class FetchError(DataError):
-    """A file cannot be had. `absent`: every mirror says that there is none of this name;
-    `unreachable`: no mirror could be talked to."""
+    """A file cannot be fetched. `absent`: no mirror has a file of this name; `unreachable`: no
+    mirror could be reached.
+    """
 
     def __init__(self, path: Path, message: str, errors: Sequence[HopelessError]) -> None:
         causes = [error.code for error in errors]
@@ -148,7 +141,7 @@ def sha256(path: Path) -> str:
 
 
 def new_client() -> httpx.Client:
-    """Compression is declined, since a range counts the bytes that are sent. So are cookies."""
+    """Without compression, since a range counts the bytes that are sent, and without cookies."""
     return httpx.Client(
         cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),
         follow_redirects=True,
@@ -158,17 +151,17 @@ def new_client() -> httpx.Client:
     )
 
 
-def download(wanted: Wanted, client: httpx.Client, pause: Pause, begin: Begin) -> bool:
-    """Fetch a file into its place; False if it is there already.
+def download(wanted: WantedFile, client: httpx.Client, pause: Pause, begin: Begin) -> bool:
+    """Fetch a file to its place; False if it is there already.
 
-    `pause` is called with the seconds to wait before another attempt, `begin` once with the bytes
-    to come (0 if nobody knows). Raises FetchError. Whatever stops it, the part stays.
+    `pause` is called with the seconds to wait before another attempt, `begin` once with the number
+    of bytes (0 if unknown). Raises FetchError. The partial file stays after every error.
     """
     if wanted.path.exists():
         return False
     try:
         wanted.path.parent.mkdir(parents=True, exist_ok=True)
-        with locked_part(wanted.path, pause) as part:
+        with locked_partial_file(wanted.path, pause) as part:
             if wanted.path.exists():  # another process was quicker
                 return False
             _from_mirrors(_Transfer(wanted, client, part, begin), pause)
@@ -202,7 +195,7 @@ def _from_mirrors(transfer: _Transfer, pause: Pause) -> None:
 
 
 def _from_mirror(transfer: _Transfer, url: str, pause: Pause) -> None:
-    """Until it is there, or hopeless: too often without progress, or wrong twice."""
+    """Try until the file is complete, ATTEMPTS times without progress, or it was wrong twice."""
     failures = wrong = furthest = 0
     while True:
         try:
@@ -222,14 +215,16 @@ def _from_mirror(transfer: _Transfer, url: str, pause: Pause) -> None:
 
 
 def _backoff(failures: int) -> float:
-    """1, 2, 4, ... seconds, less up to a half: many workers must not come back all at once."""
+    """1, 2, 4, ... seconds, minus up to a half, so that workers do not all retry at once."""
     return float(2 ** (failures - 1)) * random.uniform(0.5, 1.0)
 
 
 class _Transfer:
-    """One file on its way, over as many requests as it takes."""
+    """The transfer of one file, over several requests if needed."""
 
-    def __init__(self, wanted: Wanted, client: httpx.Client, part: Part, begin: Begin) -> None:
+    def __init__(
+        self, wanted: WantedFile, client: httpx.Client, part: PartialFile, begin: Begin
+    ) -> None:
         self.wanted, self.client, self.part = wanted, client, part
         self._begin = begin
         self._advance: Advance | None = None
@@ -238,7 +233,7 @@ class _Transfer:
         """One request: the rest of the file, or all of it."""
         headers = self._range(url)
         if self.part.length and self.part.length == self.wanted.size:
-            return  # it was whole before, and only not yet in its place
+            return  # it was complete before, but not yet in its place
         try:
             with self.client.stream("GET", url, headers=headers) as response:
                 if self._accept(response, url):
@@ -259,7 +254,7 @@ class _Transfer:
             ) from None
 
     def check(self) -> None:
-        """That this is the file, as far as anything is known of it."""
+        """Check the size and the checksum, if they are known."""
         self.part.file.flush()
         size, length = self.wanted.size, self.part.length
         if size is not None and length < size:
@@ -286,7 +281,7 @@ class _Transfer:
         self.part.clear()
 
     def _range(self, url: str) -> dict[str, str]:
-        """A part is continued if a version or a checksum protects against gluing two files."""
+        """A part is continued only if a version or a checksum shows that it is of the same file."""
         known = self.part.version(url)
         too_long = self.wanted.size is not None and self.part.length > self.wanted.size
         if too_long or not (known or self.wanted.sha256):
@@ -297,7 +292,7 @@ class _Transfer:
         return headers | ({"If-Range": known} if known else {})
 
     def _accept(self, response: httpx.Response, url: str) -> bool:
-        """Whether bytes that fit will come. False: the part was whole already."""
+        """Whether the answer continues the part. False: the part was complete already."""
         if response.status_code == 416 and self.part.length:
             if response.headers.get("Content-Range") == f"bytes */{self.part.length}":
                 return False
@@ -309,7 +304,7 @@ class _Transfer:
         ):
             self.discard()
             raise PassingError("it went on at another place of the file")
-        if response.status_code == 200:  # from the beginning: asked for, or changed meanwhile
+        if response.status_code == 200:  # from the beginning: asked for, or the file has changed
             self.discard()
             self.part.remember(url, version(response))
         coming = announced_length(response)
@@ -330,7 +325,7 @@ class _Transfer:
         assert self._advance
         most = _LARGEST if self.wanted.size is None else self.wanted.size
         for chunk in response.iter_raw():
-            if self.part.length + len(chunk) > most:  # whatever it has announced
+            if self.part.length + len(chunk) > most:  # even if it announced less
                 raise WrongFileError(
                     "E-FILE-WRONG", f"it sends more than {most:,} bytes", expected=most
                 )

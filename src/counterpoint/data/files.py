@@ -1,4 +1,4 @@
-"""The data root: one folder that holds every data set, each in its own sub-folder."""
+"""The data root, a folder with one sub-folder per data set, and which files of a source it has."""
 
 from __future__ import annotations
 
@@ -11,7 +11,15 @@ import platformdirs
 
 from counterpoint._util.untrusted import inside
 from counterpoint.data.download import sha256
-from counterpoint.data.sources import Archive, Files, Hub, Images, Manual, Source, catalogue
+from counterpoint.data.sources import (
+    ArchiveSource,
+    FileSource,
+    HubSource,
+    ImageSource,
+    ManualSource,
+    Source,
+    catalogue,
+)
 
 
 def data_root(given: str | Path | None = None) -> Path:
@@ -22,12 +30,9 @@ def data_root(given: str | Path | None = None) -> Path:
     return Path(platformdirs.user_cache_dir("counterpoint")) / "data"
 
 
-# --- What of a source lies in the data root already, however it came there ----------------------
-
-
 @dataclass(frozen=True, slots=True)
 class Presence:
-    """`files` that are there, `of` so many (None: nobody knows); `complete` if nothing lacks."""
+    """`files` of `of` files are there (None: unknown); `complete` if none is missing."""
 
     files: int
     of: int | None
@@ -35,27 +40,27 @@ class Presence:
 
 
 def presence(source: Source, root: Path) -> Presence:
-    """Looks at names only; nothing is read."""
+    """What of a source is in the data root. Only names are looked at; nothing is read."""
     folder = inside(root, source.target)
-    if isinstance(source, Files):
+    if isinstance(source, FileSource):
         there = sum(inside(folder, file.name).exists() for file in source.files)
         return Presence(there, len(source.files), there == len(source.files))
-    if isinstance(source, Images):
+    if isinstance(source, ImageSource):
         there = _count(folder)
         return Presence(there, None, there > 0)
-    assert isinstance(source, Archive | Hub | Manual)
+    assert isinstance(source, ArchiveSource | HubSource | ManualSource)
     whole = all(_holds(folder, pattern) for pattern in source.holds)
     whole = whole and not begun(source, root).exists()
     return Presence(int(whole), 1, whole)
 
 
 def begun(source: Source, root: Path) -> Path:
-    """A file that is there while an archive or a set of the hub has come only in part."""
+    """A marker file: an archive or a data set of the hub has been fetched only in part."""
     return inside(root, source.target) / f".{source.id}.partial"
 
 
 def done(source: Source, root: Path) -> Path:
-    """A file that says that such a source came whole: what it lacks, it will not bring."""
+    """A marker file: such a source has been fetched completely. Missing images are not in it."""
     return inside(root, source.target) / f".{source.id}.done"
 
 
@@ -72,9 +77,6 @@ def _count(folder: Path) -> int:
     return sum(name[0] != "." and not name.endswith((".part", ".from")) for name in names)
 
 
-# --- Annotation files that are there and are not what was published -----------------------------
-
-
 class Damage(NamedTuple):
     """A file and what is wrong with it."""
 
@@ -87,7 +89,7 @@ def damaged_files(benchmark: str, root: Path) -> tuple[Damage, ...]:
     known = catalogue().benchmarks.get(benchmark)
     found = []
     for source in known.all() if known else ():
-        for file in source.files if isinstance(source, Files) else ():
+        for file in source.files if isinstance(source, FileSource) else ():
             path = inside(inside(root, source.target), file.name)
             if path.is_file() and file.sha256 and sha256(path) != file.sha256:
                 where = path.relative_to(root).as_posix()

@@ -1,4 +1,4 @@
-"""Getting what a benchmark needs, and only that. Failures are reported, not raised."""
+"""Fetch the files that a benchmark needs, and only those. Failures are reported, not raised."""
 
 from __future__ import annotations
 
@@ -14,26 +14,24 @@ from counterpoint._util.errors import DataError, reason
 from counterpoint._util.progress import Progress, Quiet
 from counterpoint._util.untrusted import inside, shortened
 from counterpoint.data.archives import extract
-from counterpoint.data.batch import WORKERS, Failure, Report, download_all
-from counterpoint.data.download import Pause, Wanted, sha256
+from counterpoint.data.batch import WORKERS, DownloadReport, Failure, download_all
+from counterpoint.data.download import Pause, WantedFile, sha256
 from counterpoint.data.files import begun, done, presence
 from counterpoint.data.sources import (
-    Archive,
-    Files,
-    Hub,
-    Images,
-    Manual,
+    ArchiveSource,
+    FileSource,
+    HubSource,
+    ImageSource,
+    ManualSource,
     Source,
     addresses,
     get_source,
     needs,
 )
 
-# --- Data sets of the Hugging Face hub ----------------------------------------------------------
-
 
 def fetch_dataset(repo: str, patterns: Sequence[str], folder: Path) -> None:
-    """The files of a data set that match, into a folder; those which are there are not fetched."""
+    """Fetch the matching files of a data set of the Hugging Face hub that are not there yet."""
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import (
         GatedRepoError,
@@ -43,7 +41,7 @@ def fetch_dataset(repo: str, patterns: Sequence[str], folder: Path) -> None:
         RepositoryNotFoundError,
     )
 
-    # Of the library's HTTP client, which is not the same in all its versions.
+    # The error of the library's HTTP client, which differs between its versions.
     client_error = cast(type[Exception], HfHubHTTPError.__bases__[0])
     endpoint = os.environ.get("HF_ENDPOINT")  # now, not when the library was first imported
     page = f"{endpoint or 'https://huggingface.co'}/datasets/{repo}"
@@ -59,14 +57,14 @@ def fetch_dataset(repo: str, patterns: Sequence[str], folder: Path) -> None:
     except GatedRepoError:
         raise DataError(
             "E-DATASET-GATED",
-            f"{repo} is given to those who accept its terms: accept them at {page}, log in with "
-            f"`hf auth login` and run this again, {or_by_hand}.",
+            f"{repo} needs an account that has accepted its terms: accept them at {page}, log in "
+            f"with `hf auth login` and run this again, {or_by_hand}.",
             repo=repo,
         ) from None
     except RepositoryNotFoundError:
         raise DataError(
             "E-DATASET-MISSING",
-            f"{page} is not there or not open to you: log in with `hf auth login` and run this "
+            f"{page} does not exist or is private: log in with `hf auth login` and run this "
             f"again, {or_by_hand}.",
             repo=repo,
         ) from None
@@ -102,7 +100,7 @@ def fetch_dataset(repo: str, patterns: Sequence[str], folder: Path) -> None:
         why = shortened(error).rstrip(".") or type(error).__name__
         raise DataError(
             "E-DATASET-MALFORMED",
-            f"{page} gives what makes no sense ({why}); {or_by_hand[3:]}.",
+            f"{page} sends an invalid answer ({why}); {or_by_hand[3:]}.",
             repo=repo,
         ) from None
 
@@ -116,16 +114,16 @@ def get(
     workers: int = WORKERS,
     images: bool = True,
     pause: Pause | None = None,
-) -> Report:
-    """Annotations first, then those images which they name and which are not there.
+) -> DownloadReport:
+    """Fetch the annotations first, then the images that they name and that are not there.
 
-    `needed_images` gives paths under the data root; it is asked once the annotations are there.
+    `needed_images` gives paths below the data root; it is called once the annotations are there.
     Nothing is requested if nothing is missing.
     """
     found = needs(benchmark)
-    job = _Job(root, Report(benchmark), progress or Quiet(), workers, pause)
+    job = _Job(root, DownloadReport(benchmark), progress or Quiet(), workers, pause)
     for source in found.annotations:
-        if isinstance(source, Files) or not presence(source, root).complete:
+        if isinstance(source, FileSource) or not presence(source, root).complete:
             job.fetch(source)
         else:
             job.report.there += 1
@@ -146,20 +144,20 @@ def instructions(source: Source, root: Path) -> str:
 @dataclass(frozen=True, slots=True)
 class _Job:
     root: Path
-    report: Report
+    report: DownloadReport
     progress: Progress
     workers: int
     pause: Pause | None
 
     def fetch(self, source: Source) -> None:
-        """A whole source; what cannot be had goes into the report."""
-        if isinstance(source, Files):
+        """A whole source; failures go into the report."""
+        if isinstance(source, FileSource):
             self._files(source)
-        elif isinstance(source, Archive):
+        elif isinstance(source, ArchiveSource):
             self._archive(source)
-        elif isinstance(source, Hub):
+        elif isinstance(source, HubSource):
             self._hub(source)
-        elif isinstance(source, Manual):
+        elif isinstance(source, ManualSource):
             self.report.by_hand.append(instructions(source, self.root))
 
     def fetch_images(self, sources: Sequence[Source], needed: Sequence[str]) -> None:
@@ -169,7 +167,7 @@ class _Job:
             mine = [name for name in missing if _belongs(name, source)]
             if not mine:
                 continue
-            if isinstance(source, Images):
+            if isinstance(source, ImageSource):
                 self._images(source, mine)
             elif not done(source, self.root).exists():
                 self.fetch(source)
@@ -180,7 +178,7 @@ class _Job:
             reason = f"{name}: the catalogue has no source for it."
             self.report.failures.append(Failure(self.root / name, reason))
 
-    def _files(self, source: Files) -> None:
+    def _files(self, source: FileSource) -> None:
         other = get_source(source.or_else) if source.or_else else None
         if other and presence(other, self.root).complete:
             self.fetch(other)
@@ -193,13 +191,13 @@ class _Job:
             del self.report.failures[known:]
             self.fetch(other)
 
-    def _lacking(self, source: Files) -> list[Wanted]:
-        """A file of another size than the published one is somebody's, and not overwritten."""
+    def _lacking(self, source: FileSource) -> list[WantedFile]:
+        """A file of another size than the published one is not overwritten."""
         wanted = []
         for file in source.files:
             path = inside(inside(self.root, source.target), file.name)
             if not path.exists():
-                wanted.append(Wanted(path, source.urls(file), file.size, file.sha256))
+                wanted.append(WantedFile(path, source.urls(file), file.size, file.sha256))
             elif file.size is not None and path.stat().st_size != file.size:
                 reason = f"{path} is not the published file; move it away and run this again."
                 self.report.failures.append(Failure(path, reason))
@@ -207,31 +205,33 @@ class _Job:
                 self.report.there += 1
         return wanted
 
-    def _images(self, source: Images, names: Sequence[str]) -> None:
-        """Those which turn out to be elsewhere are asked for there."""
+    def _images(self, source: ImageSource, names: Sequence[str]) -> None:
+        """Images that turn out to be in the other source are fetched from there."""
         wanted = {name: self._image(source, name) for name in names}
         known = len(self.report.failures)
         self._download(list(wanted.values()), source.id)
         absent = {failure.path for failure in self.report.failures[known:] if failure.absent}
         if absent and source.or_else:
             other = get_source(source.or_else)
-            assert isinstance(other, Images)
+            assert isinstance(other, ImageSource)
             kept = [f for f in self.report.failures[known:] if f.path not in absent]
             self.report.failures[known:] = kept
             names = [name for name in names if wanted[name].path in absent]
             moved = [f"{other.target}/{_below(name, source)}" for name in names]
             self._images(other, [n for n in moved if not inside(self.root, n).exists()])
 
-    def _image(self, source: Images, name: str) -> Wanted:
-        return Wanted(inside(self.root, name), addresses(source.mirrors, _below(name, source)))
+    def _image(self, source: ImageSource, name: str) -> WantedFile:
+        return WantedFile(inside(self.root, name), addresses(source.mirrors, _below(name, source)))
 
-    def _archive(self, source: Archive) -> None:
-        """An archive that somebody put into the target is used, and left there."""
+    def _archive(self, source: ArchiveSource) -> None:
+        """An archive that is in the target already is used, and stays there."""
         folder = inside(self.root, source.target)
         path = inside(folder, source.name)
         brought = path.exists()
-        size = source.size if source.sha256 else None  # without a sum it is only about right
-        wanted = Wanted(path, source.mirrors, size, source.sha256)
+        size = (
+            source.size if source.sha256 else None
+        )  # without a checksum the size is only approximate
+        wanted = WantedFile(path, source.mirrors, size, source.sha256)
         if not self._download([wanted], source.id):
             self.report.by_hand.append(
                 f"Save {source.mirrors[0]} as {path}, and run this again to have it extracted."
@@ -247,7 +247,7 @@ class _Job:
             if not brought:
                 path.unlink(missing_ok=True)
 
-    def _hub(self, source: Hub) -> None:
+    def _hub(self, source: HubSource) -> None:
         folder = inside(self.root, source.target)
         try:
             with self._whole(source):
@@ -260,8 +260,8 @@ class _Job:
             self.report.by_hand.append(str(error))
 
     @contextmanager
-    def _whole(self, source: Archive | Hub) -> Iterator[None]:
-        """What comes in many files is marked while it comes: half of it must not pass for it."""
+    def _whole(self, source: ArchiveSource | HubSource) -> Iterator[None]:
+        """Mark a source of many files while it is fetched, so that half of it is not used."""
         mark = begun(source, self.root)
         try:
             mark.parent.mkdir(parents=True, exist_ok=True)
@@ -276,9 +276,9 @@ class _Job:
             yield
         except DataError:
             mark.unlink(missing_ok=True)
-            if presence(source, self.root).complete:  # it only seems so
+            if presence(source, self.root).complete:  # it only looks complete
                 mark.touch()
-            elif not any(mark.parent.iterdir()):  # an empty folder would only puzzle people
+            elif not any(mark.parent.iterdir()):  # leave no empty folder
                 mark.parent.rmdir()
             raise
         mark.unlink(missing_ok=True)  # another process may have been quicker
@@ -293,7 +293,7 @@ class _Job:
                 source=source.id,
             )
 
-    def _download(self, wanted: Sequence[Wanted], what: str) -> bool:
+    def _download(self, wanted: Sequence[WantedFile], what: str) -> bool:
         """Whether all of it is there now."""
         if not wanted:
             return True
@@ -302,8 +302,8 @@ class _Job:
         self.report.failures += failures
         return not failures
 
-    def _note_sums(self, wanted: Sequence[Wanted]) -> None:
-        """What the catalogue knows no sum of can be compared by the user, and with other copies."""
+    def _note_sums(self, wanted: Sequence[WantedFile]) -> None:
+        """Note the checksums of files that have none in the catalogue, to be compared by users."""
         for item in wanted:
             if item.sha256 is None and item.path.is_file():
                 self.report.notes.append(
@@ -312,8 +312,8 @@ class _Job:
                 )
 
     def _still_missing(self, source: Source, names: Sequence[str]) -> None:
-        """Images that a source was to bring whole, and did not."""
-        if not isinstance(source, Archive | Hub) or not self.report.complete:
+        """Images that should be in a source and are not."""
+        if not isinstance(source, ArchiveSource | HubSource) or not self.report.complete:
             return
         for name in names:
             if not inside(self.root, name).exists():
@@ -323,7 +323,7 @@ class _Job:
 
 def _belongs(name: str, source: Source) -> bool:
     path = PurePosixPath(name)
-    pattern = source.names if isinstance(source, Images) else "*"
+    pattern = source.names if isinstance(source, ImageSource) else "*"
     return path.is_relative_to(source.target) and fnmatchcase(path.name, pattern)
 
 

@@ -1,6 +1,6 @@
 """The catalogue: where each data set comes from, and what each benchmark needs.
 
-It is read from `catalogue.toml`, which is meant to be read by people too.
+First the kinds of sources, then what a benchmark needs, then reading `catalogue.toml`.
 """
 
 from __future__ import annotations
@@ -18,8 +18,6 @@ from counterpoint._util.errors import DataError, NotFoundError
 from counterpoint._util.registry import did_you_mean
 from counterpoint._util.untrusted import inside
 
-# --- The kinds of sources that a data set can come from -----------------------------------------
-
 
 @dataclass(frozen=True, slots=True)
 class File:
@@ -33,9 +31,9 @@ class File:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """Something that lies in one folder. `target` is that folder, under the data root.
+    """Files of a data set in one folder: `target`, below the data root.
 
-    `by_hand` says what to do where it cannot be fetched, `size` is in bytes, where known.
+    `by_hand` says what to do if it cannot be fetched; `size` is in bytes, if known.
     """
 
     id: str
@@ -46,7 +44,7 @@ class Source:
 
     @property
     def kind(self) -> str:
-        return type(self).__name__.lower()
+        return next(name for name, kind in KINDS.items() if type(self) is kind)
 
     def sums(self) -> str:
         """Whether the catalogue has checksums: yes, no, or of how many files."""
@@ -54,10 +52,10 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Files(Source):
+class FileSource(Source):
     """Single files; a mirror is an address with {name}.
 
-    `or_else` is a source of files that will do as well.
+    `or_else` is a source of files that can be used instead.
     """
 
     files: tuple[File, ...]
@@ -74,11 +72,11 @@ class Files(Source):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Images(Source):
-    """Images that can be had one by one; a mirror is an address with {name}.
+class ImageSource(Source):
+    """Images that are fetched one by one; a mirror is an address with {name}.
 
-    `names` is a pattern of those it has. What it turns out not to have, `or_else` may: a source
-    whose images lie in another folder, where a name does not say in which.
+    `names` is a pattern of their names. Images that turn out to be missing are asked for at
+    `or_else`, a source in another folder: a name does not always show its folder.
     """
 
     mirrors: tuple[str, ...]
@@ -87,7 +85,7 @@ class Images(Source):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Archive(Source):
+class ArchiveSource(Source):
     """A zip or tar file, called `name`, extracted into the target; it brings what it `holds`."""
 
     name: str
@@ -100,7 +98,7 @@ class Archive(Source):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Hub(Source):
+class HubSource(Source):
     """A data set of the Hugging Face hub; archives in it that match `unpack` are extracted."""
 
     repo: str
@@ -111,15 +109,19 @@ class Hub(Source):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Manual(Source):
-    """What only a person can get."""
+class ManualSource(Source):
+    """Files that only a person can get."""
 
     by_hand: str
     holds: tuple[str, ...]
 
 
 KINDS: Final[Mapping[str, type[Source]]] = {
-    kind.__name__.lower(): kind for kind in (Files, Images, Archive, Hub, Manual)
+    "files": FileSource,
+    "images": ImageSource,
+    "archive": ArchiveSource,
+    "hub": HubSource,
+    "manual": ManualSource,
 }
 
 
@@ -129,7 +131,7 @@ def addresses(mirrors: tuple[str, ...], name: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """The sources of a benchmark. What is `optional` is told of, but not missed."""
+    """The sources of a benchmark. Without the `optional` ones it is complete."""
 
     annotations: tuple[Source, ...]
     images: tuple[Source, ...] = ()
@@ -171,11 +173,11 @@ def needs(benchmark: str) -> Needs:
     return known[benchmark]
 
 
-# --- reading -----------------------------------------------------------------------------------
+# --- Reading the catalogue ----------------------------------------------------------------------
 
 
 def read_catalogue(text: str, name: str) -> Catalogue:
-    """A catalogue from TOML. One error names everything that is wrong with it."""
+    """A catalogue from TOML. One error names all mistakes."""
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -207,7 +209,7 @@ def read_catalogue(text: str, name: str) -> Catalogue:
 def _source(id: str, row: Mapping[str, Any]) -> Source:
     values: dict[str, Any] = {key: tuple(v) if isinstance(v, list) else v for key, v in row.items()}
     kind = KINDS[values.pop("kind")]
-    if kind is Files:
+    if kind is FileSource:
         values["files"] = tuple(_file(entry) for entry in values["files"])
         sizes = [file.size for file in values["files"]]
         if None not in sizes:
@@ -234,7 +236,7 @@ def _source_problems(row: Any, sources: Mapping[str, Any]) -> Iterator[str]:
         return
     yield from _field_problems(kind, row, given={"id", "kind"})
     targets = [row.get("target"), row.get("name", "-"), *_lists(row, "holds")]
-    if kind is Files:
+    if kind is FileSource:
         for entry in _lists(row, "files"):
             table = {"name": entry} if isinstance(entry, str) else entry
             problems = list(_field_problems(File, table, given=set()))
@@ -250,7 +252,7 @@ def _source_problems(row: Any, sources: Mapping[str, Any]) -> Iterator[str]:
     for mirror in _lists(row, "mirrors"):
         if urlsplit(str(mirror)).scheme not in ("http", "https"):
             yield f"{mirror!r} is not an http address"
-        elif kind in (Files, Images) and "{name}" not in mirror:
+        elif kind in (FileSource, ImageSource) and "{name}" not in mirror:
             yield f"{mirror!r} has no {{name}}"
 
 

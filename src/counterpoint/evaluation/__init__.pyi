@@ -20,6 +20,7 @@ from .verifying import (
     verify as verify,
 )
 from .wise import (
+    ALPHAS as ALPHAS,
     Line as Line,
     evaluate_line as evaluate_line,
     mix_weights as mix_weights,

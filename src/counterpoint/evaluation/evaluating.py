@@ -4,32 +4,77 @@ from __future__ import annotations
 
 import platform
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, overload
 
 import numpy as np
 
-from counterpoint._util.errors import CounterpointError
+from counterpoint._util.errors import CounterpointError, NotFoundError
 from counterpoint._util.progress import Named, Progress, shown
 from counterpoint._util.store import Store, default_store, digest
 from counterpoint._util.untrusted import recorded_command, shortened
-from counterpoint.benchmarks import absent_from, counted, load_benchmark
-from counterpoint.cases import Cases, formatted, smaller_galleries, unanswered, without_images
+from counterpoint.benchmarks import LoadedBenchmark, absent_from, counted, load_benchmark, own_cases
+from counterpoint.cases import (
+    Absent,
+    Cases,
+    formatted,
+    smaller_galleries,
+    unanswered,
+    without_images,
+)
 from counterpoint.metrics import Protocol, get_protocol
 from counterpoint.models import LoadOptions, load_model
 from counterpoint.runs import Part, Run, question, refuse_other, save_run
-from counterpoint.scoring import Described, Model, Scored, Work, score
+from counterpoint.scoring import Described, Model, Scored, Work, check_kind, score
 
 BATCH = 128
 
 
+OneModel = str | Model | tuple[str, Model]
+OneBenchmark = str | Path | Cases | LoadedBenchmark
+
+
+@overload
+def evaluate(  # type: ignore[overload-overlap]  # a str is a sequence of str, too
+    models: OneModel,
+    benchmarks: OneBenchmark | Sequence[OneBenchmark],
+    *,
+    data: str | Path | None = ...,
+    out: str | Path | None = ...,
+    limit: int | None = ...,
+    protocol: str | None = ...,
+    batch_size: int = ...,
+    device: str = ...,
+    precision: str = ...,
+    trust_remote_code: bool = ...,
+    overwrite: bool = ...,
+    store: str | Path | None = ...,
+    progress: Progress | Literal["auto"] | None = ...,
+) -> Run: ...
+@overload
 def evaluate(
-    models: Sequence[str | tuple[str, Model]] | str,
-    benchmarks: Sequence[str] | str,
+    models: Sequence[OneModel],
+    benchmarks: OneBenchmark | Sequence[OneBenchmark],
+    *,
+    data: str | Path | None = ...,
+    out: str | Path | None = ...,
+    limit: int | None = ...,
+    protocol: str | None = ...,
+    batch_size: int = ...,
+    device: str = ...,
+    precision: str = ...,
+    trust_remote_code: bool = ...,
+    overwrite: bool = ...,
+    store: str | Path | None = ...,
+    progress: Progress | Literal["auto"] | None = ...,
+) -> list[Run]: ...
+def evaluate(
+    models: OneModel | Sequence[OneModel],
+    benchmarks: OneBenchmark | Sequence[OneBenchmark],
     *,
     data: str | Path | None = None,
     out: str | Path | None = None,
@@ -42,25 +87,26 @@ def evaluate(
     overwrite: bool = False,
     store: str | Path | None = None,
     progress: Progress | Literal["auto"] | None = "auto",
-) -> list[Run]:
-    """Score every model on every benchmark and write a run folder for each model.
+) -> Run | list[Run]:
+    """Score models on benchmarks. Every model gives a run: a folder with every raw score.
 
-    `models` are ids, or pairs of a name and an object of one of the kinds in `scoring.kinds`.
-    `out` is the run folder itself for one model, and holds a folder per model for several; without
-    it, runs go to `runs/`. A folder that holds a run of another question (model, benchmarks,
-    protocol, limit, precision) is refused unless `overwrite` says so. `trust_remote_code` runs
-    Python code that comes with the models and can do whatever you can do; the run records it.
+        run = evaluate("world:base", "world-swap")
+        runs = evaluate(["world:base", my_model], ["world-swap", "my_cases.jsonl"])
 
-    Cases that could not be scored are named in `Run.parts[...].left_out`, what the data lack of the
-    published benchmark in `Run.parts[...].absent`. On a terminal and in a notebook, bars show what
-    it does; `progress=None` shows nothing.
+    A model is an id, an object of one of the kinds (`DualEncoder`, `PairScorer`, ...), or a pair of
+    a name and such an object. One model gives a run, a list gives a list of runs. A benchmark is an
+    id, the path of a case file, a `Cases` table, or what `load_benchmark` returned.
+
+    `out` is the run folder itself for one model, and holds one folder per model for several;
+    without it, runs go to `runs/`. A folder that holds a run of another question (model,
+    benchmarks, protocol, limit, precision) is refused unless `overwrite` is set.
+    `trust_remote_code` runs Python code that comes with the models and can do whatever you can do;
+    the run records it.
+
+    Cases that could not be scored are named in `run.parts[...].left_out`, cases of the published
+    benchmark that are not in the data in `run.parts[...].absent`. Progress bars are shown on a
+    terminal and in a notebook; `progress=None` shows none.
     """
-    models = [models] if isinstance(models, str) else _each_once(models)
-    benchmarks = [benchmarks] if isinstance(benchmarks, str) else list(dict.fromkeys(benchmarks))
-    if not models or not benchmarks:
-        raise CounterpointError(
-            "E-ARGUMENT-MISSING", "evaluate needs at least one model and one benchmark."
-        )
     if batch_size < 1 or (limit is not None and limit < 1):
         raise CounterpointError(
             "E-OPTION-INVALID",
@@ -68,46 +114,109 @@ def evaluate(
             batch_size=batch_size,
             limit=limit,
         )
-    root = None if data is None else Path(data)
-    found = {name: load_benchmark(name, root) for name in benchmarks}
-    protocols = {
-        name: get_protocol(protocol or benchmark.protocol) for name, (benchmark, _) in found.items()
-    }
-    tables = {name: prepare(cases, protocols[name], limit) for name, (_, cases) in found.items()}
-    absent = {name: absent_from(name, cases, protocols[name]) for name, (_, cases) in found.items()}
+    one = isinstance(models, str | tuple) or not isinstance(models, Sequence)
+    chosen = _each_once([models] if one else models)  # type: ignore[arg-type, list-item]
+    tables = _Tables(_loaded(benchmarks, data), protocol, limit)
+    if not chosen or not tables.cases:
+        raise CounterpointError(
+            "E-ARGUMENT-MISSING", "evaluate needs at least one model and one benchmark."
+        )
     loading = LoadOptions(device, precision, trust_remote_code)
     options = {"limit": limit, "batch_size": batch_size, **asdict(loading)}
-    names = [model if isinstance(model, str) else model[0] for model in models]
-    asked = repr((benchmarks, options, str(data), sorted(p.name for p in protocols.values())))
+    used = {name: protocol.name for name, protocol in tables.protocols.items()}
+    asked = repr((list(used), options, str(data), sorted(used.values())))
+    names = [name for name, _ in chosen]
     _refuse_shared_names(names)
     folders = _folders(names, None if out is None else Path(out), asked)
-    used = {name: chosen.name for name, chosen in protocols.items()}
     for name, folder in zip(names, folders, strict=True):
         refuse_other(folder, question(name, used, options), overwrite=overwrite)
-    hashes = {name: cases.content_hash() for name, cases in tables.items()}
-    overlong = {name: chosen.overlong for name, chosen in protocols.items()}
+    overlong = {name: protocol.overlong for name, protocol in tables.protocols.items()}
     runs = []
     with shown(progress) as bars, Store(Path(store) if store else default_store()) as opened:
-        for model, name, folder in zip(models, names, folders, strict=True):
-            loaded = load_model(model, loading) if isinstance(model, str) else model[1]
+        for (name, model), folder in zip(chosen, folders, strict=True):
+            loaded = load_model(name, loading) if model is None else model
             work = Work(opened, batch_size, Named(bars, name))
-            scored = score(loaded, tables, overlong, work)
-            parts = {
-                key: replace(
-                    _part(key, tables[key], scored[key], protocols[key], hashes[key]),
-                    absent=absent[key],
-                )
-                for key in tables
-            }
+            parts = tables.parts(score(loaded, tables.cases, overlong, work))
             manifest = _manifest(loaded, options, opened.notes())
             runs.append(save_run(Run(name, parts, manifest), folder, overwrite=overwrite))
-    return runs
+    return runs[0] if one else runs
 
 
-def _each_once(models: Sequence[str | tuple[str, Model]]) -> list[str | tuple[str, Model]]:
-    """An object is the same model only if it is the same object: it need not be hashable."""
-    keys = (model if isinstance(model, str) else (model[0], id(model[1])) for model in models)
-    return list(dict(zip(keys, models, strict=True)).values())
+def _loaded(
+    benchmarks: OneBenchmark | Sequence[OneBenchmark], data: str | Path | None
+) -> list[LoadedBenchmark]:
+    """Each benchmark once, in the order given."""
+    single = isinstance(benchmarks, str) or not isinstance(benchmarks, Sequence)
+    asked: Any = [benchmarks] if single else benchmarks
+    found: dict[str, LoadedBenchmark] = {}
+    for one in asked:
+        match one:
+            case str() | Path():
+                if str(one) not in found:
+                    found[str(one)] = load_benchmark(one, data)
+            case Cases():
+                found["cases"] = own_cases(one)
+            case LoadedBenchmark():
+                found[one.name] = one
+            case _:
+                raise CounterpointError(
+                    "E-BENCHMARK-INVALID",
+                    f"{type(one).__name__} is not a benchmark; give an id, the path of a case "
+                    "file, a Cases table, or what load_benchmark returned.",
+                )
+    return list(found.values())
+
+
+class _Tables:
+    """The benchmarks of an evaluation: their cases as the protocols score them."""
+
+    def __init__(
+        self, found: Sequence[LoadedBenchmark], protocol: str | None, limit: int | None
+    ) -> None:
+        self.protocols = {
+            one.name: get_protocol(protocol or one.benchmark.protocol) for one in found
+        }
+        self.cases = {
+            one.name: prepare(one.cases, self.protocols[one.name], limit) for one in found
+        }
+        self._absent = {one.name: self._lacking(one) for one in found}
+        self._hashes = {name: cases.content_hash() for name, cases in self.cases.items()}
+
+    def _lacking(self, one: LoadedBenchmark) -> tuple[Absent, ...]:
+        try:
+            return absent_from(one.name, one.cases, self.protocols[one.name])
+        except NotFoundError:  # a table of the user's own: nothing is known of it
+            return one.cases.absent
+
+    def parts(self, scored: Mapping[str, Scored]) -> dict[str, Part]:
+        return {
+            name: replace(
+                _part(name, cases, scored[name], self.protocols[name], self._hashes[name]),
+                absent=self._absent[name],
+            )
+            for name, cases in self.cases.items()
+        }
+
+
+def _each_once(models: Sequence[OneModel]) -> list[tuple[str, Model | None]]:
+    """Names and models; None for a model that is loaded by its name.
+
+    An object is the same model only if it is the same object: it need not be hashable.
+    """
+    found: dict[object, tuple[str, Model | None]] = {}
+    for model in models:
+        if isinstance(model, str):
+            found.setdefault(model, (model, None))
+            continue
+        name, loaded = model if isinstance(model, tuple) else (_name_of(model), model)
+        check_kind(loaded)
+        found.setdefault((name, id(loaded)), (name, loaded))
+    return list(found.values())
+
+
+def _name_of(model: object) -> str:
+    name = getattr(model, "name", None)
+    return name if isinstance(name, str) else type(model).__name__
 
 
 def _refuse_shared_names(names: Sequence[str]) -> None:
@@ -130,13 +239,13 @@ def prepare(cases: Cases, protocol: Protocol, limit: int | None) -> Cases:
 
 
 def _part(name: str, cases: Cases, scored: Scored, protocol: Protocol, data_hash: str) -> Part:
-    kept = without_images(cases, {row: set(gone) for row, gone in scored.lost_images.items()})
+    kept = without_images(cases, {row: set(gone) for row, gone in scored.left_out_images.items()})
     for row in np.flatnonzero(unanswered(kept.cases)).tolist():
-        first = next(iter(scored.lost_images.pop(row).values()))
+        first = next(iter(scored.left_out_images.pop(row).values()))
         scored.left_out[row] = f"no image with a caption of its own is left: {first}"
     lost = tuple(
         (cases.ids[row], why)
-        for row, images in sorted(scored.lost_images.items())
+        for row, images in sorted(scored.left_out_images.items())
         for _, why in sorted(images.items())
     )
     left_out = tuple((cases.ids[row], why) for row, why in sorted(scored.left_out.items()))

@@ -95,8 +95,8 @@ def evaluate_outcome(
         if isinstance(side, Run):
             runs[name] = side
             continue
-        [runs[name]] = evaluate(
-            [side],
+        runs[name] = evaluate(
+            side,
             benchmarks,
             data=data,
             out=Path(out) / name,

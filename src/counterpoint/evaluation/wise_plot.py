@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from counterpoint._util.errors import RunError
 from counterpoint._util.writing import whole_file
-from counterpoint.metrics import ALL, COMPOSITION, GALLERY, LEVEL, SAID
+from counterpoint.metrics import ALL, AXIS_LABELS, COMPOSITION_METRICS, GALLERY_METRICS, LEVEL
 from counterpoint.runs import Row
 
 if TYPE_CHECKING:
@@ -49,12 +49,15 @@ def line_panels(along: Along) -> list[Panel]:
     known = {(row.benchmark, row.metric) for rows in along.values() for row in rows}
     names = dict.fromkeys(row.benchmark for rows in along.values() for row in rows)
     kept = [
-        CurveKey(name, metric) for name in names for metric in GALLERY if (name, metric) in known
+        CurveKey(name, metric)
+        for name in names
+        for metric in GALLERY_METRICS
+        if (name, metric) in known
     ]
     gained = [
-        CurveKey(name, next(metric for metric in COMPOSITION if (name, metric) in known))
+        CurveKey(name, next(metric for metric in COMPOSITION_METRICS if (name, metric) in known))
         for name in names
-        if any((name, metric) in known for metric in COMPOSITION)
+        if any((name, metric) in known for metric in COMPOSITION_METRICS)
     ]
     if gained and kept:
         return [Panel(key, gained) for key in kept]
@@ -89,14 +92,14 @@ def _draw_panel(axes: Axes, panel: Panel, along: Along) -> None:
     for number, key in enumerate(panel.ys):
         x = CurveKey(key.benchmark, panel.x) if isinstance(panel.x, str) else panel.x
         drawn.append(_draw_line(axes, _points(along, x, key), number))
-    metrics = dict.fromkeys(SAID[key.metric] for key in panel.ys)
+    metrics = dict.fromkeys(AXIS_LABELS[key.metric] for key in panel.ys)
     axes.set_ylabel(f"{', '.join(metrics)} (%)")
     axes.set_xlabel(_x_label(panel.x))
     axes.grid(color="#dddddd", linewidth=0.6)
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
     names = [
-        key.benchmark if len(metrics) == 1 else f"{key.benchmark}: {SAID[key.metric]}"
+        key.benchmark if len(metrics) == 1 else f"{key.benchmark}: {AXIS_LABELS[key.metric]}"
         for key in panel.ys
     ]
     axes.legend(drawn, names, fontsize=8, frameon=False)
@@ -105,7 +108,11 @@ def _draw_panel(axes: Axes, panel: Panel, along: Along) -> None:
 def _x_label(x: CurveKey | str | None) -> str:
     if x is None:
         return "alpha"
-    return f"{SAID[x]} (%)" if isinstance(x, str) else f"{x.benchmark}: {SAID[x.metric]} (%)"
+    return (
+        f"{AXIS_LABELS[x]} (%)"
+        if isinstance(x, str)
+        else f"{x.benchmark}: {AXIS_LABELS[x.metric]} (%)"
+    )
 
 
 class _Points(NamedTuple):

@@ -13,8 +13,8 @@ and averaged over the images of the case (for most benchmarks there is one).
 outcomes are counted it is `tied`. With `"right"` equal scores count as above the negative. With
 `"half"` the value is the mean of counting them as above and as below.
 
-**Chance**, what scores drawn at random give, is in `chance`; which metrics a shape of case defines,
-in `metric_registry`.
+**Chance**, the expected value for random scores, and which metrics a shape of case defines, are in
+`registry`.
 
 Papers: Kamath et al. 2024 (Hard Positives), Miranda et al. 2024 (BiVLC), Thrush et al. 2022
 (Winoground), Ma et al. 2023 (CREPE), Zhu et al. 2025 (group matching).
@@ -39,7 +39,7 @@ _Equal = Literal["apart", "above", "below"]
 class _Sides:
     """For each image of each case (n, k): how its positives stand to its best negative.
 
-    `defined` is False where an image has no positive or no negative, which says nothing.
+    `defined` is False where an image has no positive or no negative.
     """
 
     original_above: Array
@@ -50,7 +50,7 @@ class _Sides:
 
 
 def _sides(scores: Array, truth: Array, equal: _Equal) -> _Sides:
-    """Compare; `equal` says what an equal score is: a thing apart, or above, or below."""
+    """Compare; `equal` says how equal scores count: separately, as above, or as below."""
     best_negative = np.where(truth, -np.inf, scores).max(axis=2, keepdims=True)
     above = (scores >= best_negative if equal == "above" else scores > best_negative) & truth
     same = (scores == best_negative) & truth & (equal == "apart")

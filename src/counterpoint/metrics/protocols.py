@@ -13,9 +13,6 @@ from counterpoint._util.errors import NotFoundError
 from counterpoint._util.registry import did_you_mean
 from counterpoint.metrics.definitions import Tie
 
-# --- Long lists that belong to an official protocol ---------------------------------------------
-
-
 # The relations that ARO's notebook removes before it averages VG-Relation. It calls them symmetric;
 # some are ("next to"), many are only rare ("skiing down").
 UNCOUNTED_RELATIONS: Final = frozenset(
@@ -47,10 +44,9 @@ in, by, of, near, next to, with, beside, on the side of, around
 
 
 DEEPEST: Final = -1
-
 # An average is a nested mean over the levels of the group label (`replace/obj` has two levels):
 # () is over cases; (1,) over the first level's means; (1, DEEPEST) over the first level's means of
-# their subgroups' means. All four are in use for SugarCrepe, and differ by points.
+# their subgroups' means. All four are used for SugarCrepe, and differ by several points.
 AVERAGES: Final[dict[str, tuple[int, ...]]] = {
     "micro": (),
     "macro": (DEEPEST,),
@@ -60,7 +56,7 @@ AVERAGES: Final[dict[str, tuple[int, ...]]] = {
 }
 
 # Labels that loaders give to cases which an official protocol does not count.
-FIRST: Final = 1_000  # rows of a file
+FIRST_ROWS: Final = 1_000  # rows of a file
 BEYOND_FIRST: Final = "beyond the first 1,000"
 UNCONFIRMED: Final = "unconfirmed"
 
@@ -71,9 +67,9 @@ Overlong = Literal["leave out", "cut"]
 class Protocol:
     """How scores become a number.
 
-    `exclude` names groups that are scored and not counted, `skip` groups that are not even scored,
-    `min_count` the cases a group must have to enter an average. `overlong` says whether a caption
-    beyond the model's context is cut (and counted) or its case is left out (and named).
+    `exclude` names groups that are scored and not counted, `skip` groups that are not scored,
+    `min_count` the number of cases that a group needs to enter an average. `overlong` says whether
+    a caption beyond the model's context is cut (and counted) or its case is left out (and named).
     """
 
     name: str
@@ -89,7 +85,7 @@ class Protocol:
 
     def most_of(self, count: int | None) -> int | None:
         """How many cases of a file are scored, if it holds `count`; None if that is unknown."""
-        return min(count, FIRST) if count is not None and BEYOND_FIRST in self.skip else count
+        return min(count, FIRST_ROWS) if count is not None and BEYOND_FIRST in self.skip else count
 
     def describe(self) -> str:
         parts = [f"ties {self.tie}", f"{self.average} average", f"{self.caption_format} captions"]
@@ -177,7 +173,10 @@ PROTOCOLS: Final[dict[str, Protocol]] = {
 }
 
 
-def get_protocol(name: str) -> Protocol:
+def get_protocol(name: str | Protocol) -> Protocol:
+    """A protocol by its name; a protocol itself is returned as it is."""
+    if isinstance(name, Protocol):
+        return name
     if name not in PROTOCOLS:
         raise NotFoundError(
             "E-PROTOCOL-UNKNOWN", did_you_mean("protocol", name, PROTOCOLS), name=name

@@ -1,4 +1,4 @@
-"""The ranking half of galleries: where the right answers of each query stand among the others."""
+"""Rankings of galleries: the rank of the right answers of each query among the wrong ones."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _CELLS: Final = 8_000_000  # scores compared at a time
 class Standings(NamedTuple):
     """For each query, the wrong answers above and equal to its best right one.
 
-    `wrong` and `right` count its answers. A query without a right or a wrong answer says nothing.
+    `wrong` and `right` count its answers. A query is defined if it has both kinds of answers.
     """
 
     above: Array
@@ -35,7 +35,7 @@ def standings(scores: Array, truth: Array) -> Standings:
 
 
 def both_standings(scores: Array, truth: Array) -> dict[str, Standings]:
-    """By side: what images find among the captions, and captions among the images."""
+    """By side: images that rank captions, and captions that rank images."""
     across = flip(scores[None])[0], flip(truth[None])[0]
     return {"images": standings(scores, truth), "captions": standings(*across)}
 
@@ -57,7 +57,7 @@ def _standing(scores: Array, truth: Array) -> Standings:
 
 
 def recall(found: Standings, k: int, tie: Tie) -> Array:
-    """Whether a right answer is among the k best; NaN for queries that say nothing."""
+    """Whether a right answer is among the k best; NaN for queries that are not defined."""
     if tie == "half":
         return (recall(found, k, "wrong") + recall(found, k, "right")) / 2
     rank = found.above + (found.equal if tie == "wrong" else 0)

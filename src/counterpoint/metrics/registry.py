@@ -1,4 +1,9 @@
-"""The metrics by name, with what a table must know of them: direction, chance, where they apply."""
+"""The metrics by name: direction, chance level, and the cases that define them.
+
+A chance level is the expected value of a metric if all orders of the scores are equally likely. Its
+function takes `truth` (n, k, m) and returns one value per case, NaN where it is not known. In their
+code, an image has p positives and n negatives.
+"""
 
 from __future__ import annotations
 
@@ -16,11 +21,7 @@ from counterpoint.metrics import definitions, rankings
 from counterpoint.metrics.definitions import Array, Function, Tie, flip, image_mean
 from counterpoint.metrics.rankings import Standings
 
-# Chance levels: what a metric gives in expectation if all orders of the scores are equally likely.
-#
-# Each function takes `truth` (n, k, m) and returns a value for each case, NaN where it is not
-# known.
-# In the comments, an image has p positives and n negatives.
+# --- Chance levels ------------------------------------------------------------------------------
 
 
 def _counts(truth: Array) -> tuple[Array, Array]:
@@ -31,41 +32,41 @@ def _all_above(p: Array, n: Array) -> Array:
     return np.exp(gammaln(p + 1) + gammaln(n + 1) - gammaln(p + n + 1))
 
 
-def original(truth: Array) -> Array:
+def _original_chance(truth: Array) -> Array:
     return image_mean(1 / (1 + _counts(truth)[1]), truth)
 
 
-def augmented(truth: Array) -> Array:
+def _augmented_chance(truth: Array) -> Array:
     return image_mean(_all_above(*_counts(truth)), truth)
 
 
-def negative_above(truth: Array) -> Array:
+def _negative_above_chance(truth: Array) -> Array:
     p, n = _counts(truth)
     return image_mean(n / (p + n), truth)
 
 
-def brittle(truth: Array) -> Array:
-    return 1 - augmented(truth) - negative_above(truth)
+def _brittle_chance(truth: Array) -> Array:
+    return 1 - _augmented_chance(truth) - _negative_above_chance(truth)
 
 
-def brittle_original_above(truth: Array) -> Array:
-    return original(truth) - augmented(truth)
+def _brittle_original_above_chance(truth: Array) -> Array:
+    return _original_chance(truth) - _augmented_chance(truth)
 
 
-def brittle_original_below(truth: Array) -> Array:
-    return brittle(truth) - brittle_original_above(truth)
+def _brittle_original_below_chance(truth: Array) -> Array:
+    return _brittle_chance(truth) - _brittle_original_above_chance(truth)
 
 
-def every_image(truth: Array) -> Array:
+def _every_image_chance(truth: Array) -> Array:
     p, n = _counts(truth)
     return np.where((p > 0) & (n > 0), _all_above(p, n), 1).prod(axis=1)
 
 
-def every_caption(truth: Array) -> Array:
-    return every_image(flip(truth))
+def _every_caption_chance(truth: Array) -> Array:
+    return _every_image_chance(flip(truth))
 
 
-def recall(k: int) -> Callable[[Array], Array]:
+def _recall_chance(k: int) -> Callable[[Array], Array]:
     def chance(truth: Array) -> Array:
         p, n = _counts(truth)
         missed = np.ones_like(n)  # the k highest are all negatives
@@ -76,12 +77,12 @@ def recall(k: int) -> Callable[[Array], Array]:
     return chance
 
 
-def mean_rank(truth: Array) -> Array:
+def _mean_rank_chance(truth: Array) -> Array:
     p, n = _counts(truth)
     return (1 + n / (p + 1)).mean(axis=1)
 
 
-def by_counting(function: Function) -> Callable[[Array], Array]:
+def _chance_by_counting(function: Function) -> Callable[[Array], Array]:
     """Chance of small blocks by trying every order of the scores; NaN for blocks over 6 cells."""
 
     def chance(truth: Array) -> Array:
@@ -95,21 +96,24 @@ def by_counting(function: Function) -> Callable[[Array], Array]:
     return chance
 
 
-def matching(truth: Array) -> Array:
+def _matching_chance(truth: Array) -> Array:
     return np.full(len(truth), 1 / math.factorial(truth.shape[1]))
 
 
-def third(truth: Array) -> Array:
+def _one_third(truth: Array) -> Array:
     return np.full(len(truth), 1 / 3)
 
 
-def never(truth: Array) -> Array:
+def _zero(truth: Array) -> Array:
     return np.zeros(len(truth))
+
+
+# --- Metrics ------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """A metric with what a table must know of it."""
+    """A metric of cases, as tables need it."""
 
     name: str
     values: Function
@@ -118,11 +122,11 @@ class Metric:
     applies: Callable[[Array], Array]  # which cases of a block define it
     unit: Literal["share", "rank", "score"] = "share"
     main: bool = False  # shown in the short table
-    partition: bool = False  # one of the outcomes that sum to 1, where `tied` is one of its own
-    texts: bool = False  # of cases that compare captions with texts
+    partition: bool = False  # one of the outcomes that sum to 1; `tied` is an outcome too
+    texts: bool = False  # for cases that compare captions with texts
 
     def ties(self, scores: Array, truth: Array) -> Array:
-        """The cases in which a tie is at stake: with another policy they would be another value."""
+        """The cases whose value depends on a tie: another tie policy gives another value."""
         if self.partition:
             return definitions.any_ties(scores, truth)
         strict, lenient = (self.values(scores, truth, tie) for tie in ("wrong", "right"))
@@ -131,7 +135,7 @@ class Metric:
 
 @dataclass(frozen=True, slots=True)
 class QueryMetric:
-    """Recall@k of a gallery's images (or captions): a value for each of them."""
+    """Recall@k of a gallery's images (or captions): one value for each of them."""
 
     name: str
     side: Literal["images", "captions"]
@@ -152,7 +156,7 @@ class QueryMetric:
         return ((strict != lenient) & found.defined).astype(float)
 
 
-# Which cases of a block define a metric: truth (n, k, m) -> n marks.
+# --- Which cases of a block define a metric: truth (n, k, m) -> n booleans ----------------------
 
 
 def _all(truth: Array, marked: bool) -> Array:
@@ -215,7 +219,7 @@ _ALL: Final[tuple[Metric | QueryMetric, ...]] = (
     Metric(
         "original_accuracy",
         definitions.original_accuracy,
-        original,
+        _original_chance,
         "higher",
         _caption_choice,
         main=True,
@@ -223,7 +227,7 @@ _ALL: Final[tuple[Metric | QueryMetric, ...]] = (
     Metric(
         "augmented_accuracy",
         definitions.augmented_accuracy,
-        augmented,
+        _augmented_chance,
         "higher",
         _with_positives,
         main=True,
@@ -231,7 +235,7 @@ _ALL: Final[tuple[Metric | QueryMetric, ...]] = (
     Metric(
         "brittleness",
         definitions.brittleness,
-        brittle,
+        _brittle_chance,
         "lower",
         _with_positives,
         main=True,
@@ -240,7 +244,7 @@ _ALL: Final[tuple[Metric | QueryMetric, ...]] = (
     Metric(
         "brittle_original_above",
         definitions.brittle_original_above,
-        brittle_original_above,
+        _brittle_original_above_chance,
         "lower",
         _with_positives,
         partition=True,
@@ -248,7 +252,7 @@ _ALL: Final[tuple[Metric | QueryMetric, ...]] = (
     Metric(
         "brittle_original_below",
         definitions.brittle_original_below,
-        brittle_original_below,
+        _brittle_original_below_chance,
         "lower",
         _with_positives,
         partition=True,
@@ -256,16 +260,16 @@ _ALL: Final[tuple[Metric | QueryMetric, ...]] = (
     Metric(
         "negative_above_both",
         definitions.negative_above_both,
-        negative_above,
+        _negative_above_chance,
         "lower",
         _with_positives,
         partition=True,
     ),
-    Metric("tied", definitions.tied, never, "lower", _with_positives, partition=True),
+    Metric("tied", definitions.tied, _zero, "lower", _with_positives, partition=True),
     Metric(
         "image_to_text",
         definitions.image_to_text,
-        every_image,
+        _every_image_chance,
         "higher",
         _several_images,
         main=True,
@@ -273,7 +277,7 @@ _ALL: Final[tuple[Metric | QueryMetric, ...]] = (
     Metric(
         "text_to_image",
         definitions.text_to_image,
-        every_caption,
+        _every_caption_chance,
         "higher",
         _several_images,
         main=True,
@@ -281,13 +285,13 @@ _ALL: Final[tuple[Metric | QueryMetric, ...]] = (
     Metric(
         "group",
         definitions.group,
-        by_counting(definitions.group),
+        _chance_by_counting(definitions.group),
         "higher",
         _several_images,
         main=True,
     ),
     *(
-        Metric(name, function, by_counting(function), "higher", _square)
+        Metric(name, function, _chance_by_counting(function), "higher", _square)
         for name, function in (
             ("image_to_text_0", definitions.image_to_text_0),
             ("image_to_text_1", definitions.image_to_text_1),
@@ -298,15 +302,19 @@ _ALL: Final[tuple[Metric | QueryMetric, ...]] = (
     Metric(
         "group_matching",
         definitions.group_matching,
-        matching,
+        _matching_chance,
         "higher",
         _square,
     ),
     *(
-        Metric(f"recall@{k}", definitions.recall_at(k), recall(k), "higher", _many_negatives)
+        Metric(
+            f"recall@{k}", definitions.recall_at(k), _recall_chance(k), "higher", _many_negatives
+        )
         for k in (1, 3, 5, 10)
     ),
-    Metric("mean_rank", definitions.mean_rank, mean_rank, "lower", _many_negatives, unit="rank"),
+    Metric(
+        "mean_rank", definitions.mean_rank, _mean_rank_chance, "lower", _many_negatives, unit="rank"
+    ),
     *(
         QueryMetric(f"image_to_text_recall@{k}", "images", k, _retrieval, main=k < 10)
         for k in (1, 5, 10)
@@ -319,13 +327,13 @@ _ALL: Final[tuple[Metric | QueryMetric, ...]] = (
     Metric(
         "text_only_accuracy",
         definitions.text_only_accuracy,
-        third,
+        _one_third,
         "higher",
         _two_texts,
         main=True,
         texts=True,
     ),
-    Metric("tie_rate", definitions.tie_rate, never, "lower", _caption_choice, partition=True),
+    Metric("tie_rate", definitions.tie_rate, _zero, "lower", _caption_choice, partition=True),
     Metric(
         "mean_score_original",
         definitions.mean_score_original,

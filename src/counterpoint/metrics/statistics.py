@@ -17,8 +17,10 @@ from counterpoint.metrics.protocols import DEEPEST
 RESAMPLES: Final = 10_000
 LEVEL: Final = 0.95
 ALL: Final = "all"
-REST: Final = "without positives"  # cases that cannot stand in the rows of those with positives
-WHOLE: Final = (ALL, REST)  # what is shown without its groups
+WITHOUT_POSITIVES: Final = (
+    "without positives"  # cases that cannot stand in the rows of those with positives
+)
+WHOLE: Final = (ALL, WITHOUT_POSITIVES)  # what is shown without its groups
 _LABELS: Final = 200  # whose resamples are held at a time
 _CELLS: Final = 20_000_000  # resample x cluster weights held at a time
 
@@ -38,8 +40,8 @@ class Estimate(NamedTuple):
 class Averaging(NamedTuple):
     """A nested average over group labels (see `protocols.AVERAGES`).
 
-    Groups in `exclude`, with all below them, and groups of fewer than `min_count` cases stay out;
-    so do labels that are not in `labels`, if it is given.
+    It does not count groups in `exclude`, with all groups below them, groups of fewer than
+    `min_count` cases, and labels that are not in `labels`, if that is given.
     """
 
     levels: tuple[int, ...]
@@ -111,27 +113,27 @@ def prefixes(label: str) -> list[str]:
 
 
 def split_label(label: str) -> tuple[str, str]:
-    """A label as what it is a part of, `all` or `without positives`, and its group there, if any.
+    """A label as the set of cases it belongs to, `all` or `without positives`, and its group.
 
     `replace/obj` is (`all`, `replace/obj`); `without positives/replace` is the group `replace` of
     the cases without positives.
     """
     if label in WHOLE:
         return label, ""
-    group = label.removeprefix(f"{REST}/")
-    return (ALL if group == label else REST), group
+    group = label.removeprefix(f"{WITHOUT_POSITIVES}/")
+    return (ALL if group == label else WITHOUT_POSITIVES), group
 
 
 def set_apart(members: Mapping[str, np.ndarray], rest: np.ndarray) -> dict[str, np.ndarray]:
-    """The labels without the rows marked in `rest`, which have the same labels of their own.
+    """The labels without the rows marked in `rest`; those rows get labels of their own.
 
-    Nothing changes if no row is marked. A label without rows is left out.
+    Nothing changes if no row is marked. A label without rows is dropped.
     """
     if not rest.any():
         return dict(members)
     kept = {label: rows[~rest[rows]] for label, rows in members.items()}
     apart = {
-        REST if label == ALL else f"{REST}/{label}": rows[rest[rows]]
+        WITHOUT_POSITIVES if label == ALL else f"{WITHOUT_POSITIVES}/{label}": rows[rest[rows]]
         for label, rows in members.items()
     }
     return {label: rows for label, rows in (kept | apart).items() if len(rows) or label == ALL}
@@ -149,15 +151,15 @@ def estimate(
 ) -> dict[str, list[Estimate]]:
     """Means of the columns of `values` (cases, columns) for each label, with 95 % intervals.
 
-    `clusters` numbers each case's cluster from 0. A NaN is left out of its column. The number of
-    `all`, and of groups with groups below them, follows `averaging`; other labels are plain means
-    over their cases. `shares` marks the columns that are shares of cases, whose intervals have a
-    width even if all cases are alike.
+    `clusters` is the number of each case's cluster, from 0. NaN is not counted. The value of `all`,
+    and of groups with groups below them, follows `averaging`; other labels are plain means over
+    their cases. `shares` marks the columns that are shares of cases: their intervals have a width
+    even if all cases are equal.
     """
     share = [False] * values.shape[1] if shares is None else shares
     sums = {label: _cluster_sums(values, clusters, rows) for label, rows in members.items()}
     points = {label: _ratio(s.total.sum(0), s.number.sum(0)) for label, s in sums.items()}
-    draw = _Draw(int(clusters.max(initial=-1)) + 1, resamples, seed)
+    draw = _Resampling(int(clusters.max(initial=-1)) + 1, resamples, seed)
     needed = [*(label for label in WHOLE if label in members), *averaging.needed(members)]
     held = _resampled({label: sums[label] for label in needed}, draw)
 
@@ -204,13 +206,13 @@ def _cluster_sums(values: np.ndarray, clusters: np.ndarray, rows: np.ndarray) ->
     return _Sums(found, total, count)
 
 
-class _Draw(NamedTuple):
+class _Resampling(NamedTuple):
     clusters: int
     resamples: int
     seed: int
 
 
-def _resampled(sums: Mapping[str, _Sums], draw: _Draw) -> dict[str, np.ndarray]:
+def _resampled(sums: Mapping[str, _Sums], draw: _Resampling) -> dict[str, np.ndarray]:
     """The labels' means in every resample: (resamples, columns) each."""
     parts: dict[str, list[np.ndarray]] = {label: [] for label in sums}
     for weights in draw_weights(*draw):
@@ -236,7 +238,7 @@ def nested(
 
     def below(prefix: str, levels: tuple[int, ...]) -> np.ndarray:
         labels = _labels_at(members, prefix, levels[0], averaging) if levels else []
-        if not labels:  # as deep as the labels go
+        if not labels:  # no deeper labels
             return means[prefix]
         counted = [label for label in labels if _counts(label, members, averaging)]
         if not counted:
@@ -268,7 +270,7 @@ def _counts(label: str, members: Mapping[str, np.ndarray], averaging: Averaging)
 
 
 def nan_mean(parts: list[np.ndarray] | np.ndarray) -> np.ndarray:
-    """The mean over the first axis without NaN; NaN, not a warning, where nothing else is."""
+    """The mean over the first axis without NaN; NaN (and no warning) if there is nothing else."""
     stacked = np.asarray(parts)
     return _ratio(np.nansum(stacked, axis=0), np.isfinite(stacked).sum(axis=0))
 
@@ -288,7 +290,7 @@ def _summary(value: float, samples: np.ndarray, n: int, share_of: int) -> Estima
 
 
 def _all_alike(value: float, clusters: int) -> tuple[float, float]:
-    """Clopper-Pearson on clusters: a bootstrap of cases that are all alike has no width."""
+    """Clopper-Pearson on clusters: the bootstrap interval of equal cases would have no width."""
     bound = float(stats.beta.ppf((1 - LEVEL) / 2, clusters, 1))
     return (bound, 1.0) if value == 1.0 else (0.0, 1 - bound)
 
@@ -302,7 +304,7 @@ def mcnemar(a: np.ndarray, b: np.ndarray) -> float:
 
 
 def holm(p: Sequence[float]) -> list[float]:
-    """Holm's correction: p-values that may be read as if there were one test."""
+    """p-values with Holm's correction for several tests."""
     order = np.argsort(p)
     adjusted = np.empty(len(p))
     running = 0.0
@@ -313,7 +315,7 @@ def holm(p: Sequence[float]) -> list[float]:
 
 
 def verdict(difference: float, p: float, better: Literal["higher", "lower"]) -> Verdict:
-    """In plain words: `difference` is A minus B, `p` its corrected p-value."""
+    """The result in words: `difference` is A minus B, `p` its corrected p-value."""
     if not p < 1 - LEVEL:
         return "tied"
     return "A is better" if (difference > 0) == (better == "higher") else "B is better"

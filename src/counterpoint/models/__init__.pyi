@@ -5,6 +5,7 @@ from .registry import (
     FAMILIES as FAMILIES,
     LoadOptions as LoadOptions,
     is_device as is_device,
+    list_models as list_models,
     load_model as load_model,
 )
 from .torch_models import (

@@ -126,7 +126,7 @@ def _left_out(
     lost: dict[int, dict[int, str]] = {}
     for member in members:
         cases |= {row: why for row, why in member.left_out.items() if row not in cases}
-        for row, reasons in member.lost_images.items():
+        for row, reasons in member.left_out_images.items():
             known = lost.setdefault(row, {})
             known |= {image: why for image, why in reasons.items() if image not in known}
     for row, reasons in lost.items():

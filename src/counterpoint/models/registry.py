@@ -117,3 +117,8 @@ def load_model(id: str, options: LoadOptions | None = None) -> Model:
     model: Model = FAMILIES.get(family)(rest, options or LoadOptions())
     check_kind(model)
     return model
+
+
+def list_models() -> dict[str, str]:
+    """An example id of every family of models, and what it is."""
+    return {id: example.what for id, example in EXAMPLES.items()}

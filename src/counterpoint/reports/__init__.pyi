@@ -5,4 +5,5 @@ from .page import (
     compare_page as compare_page,
     report_page as report_page,
     report_tables as report_tables,
+    report_text as report_text,
 )

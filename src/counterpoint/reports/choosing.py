@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from counterpoint.cases import Cases, gallery_rows
-from counterpoint.metrics import ALL, COMPOSITION, Protocol, Tie
+from counterpoint.metrics import ALL, COMPOSITION_METRICS, Protocol, Tie
 from counterpoint.models.blind import SCORERS, BagOfWords, by_pair
 from counterpoint.reports.gathering import Scored
 from counterpoint.runs import Part, columns_of
@@ -67,7 +67,7 @@ def outcomes(several: Sequence[Scored]) -> Outcomes | None:
     """Of the cases with few images; None if there are none, or no metric that counts them."""
     largest = max(several, key=lambda scored: len(scored.part.cases))
     known = {m.name for m in largest.columns.metrics}
-    metric = next((name for name in COMPOSITION if name in known), None)
+    metric = next((name for name in COMPOSITION_METRICS if name in known), None)
     normal = ~gallery_rows(largest.part.cases)
     if metric is None or not normal.any():
         return None

@@ -8,9 +8,9 @@ from typing import Any, Final
 
 from counterpoint.metrics import (
     ALL,
-    HEADINGS,
+    METRIC_HEADINGS,
     METRICS,
-    TIES,
+    TIES_MARK,
     heading,
     headline,
     p_value,
@@ -90,7 +90,7 @@ def as_data(found: Sequence[Difference]) -> Data:
 def sides(found: Sequence[Difference], *, every: bool = False) -> list[Side]:
     """The tables; `every` metric, or the main ones."""
     shown = [d for d in found if every or METRICS[d.metric].main]
-    order = {name: place for place, name in enumerate(HEADINGS)}
+    order = {name: place for place, name in enumerate(METRIC_HEADINGS)}
     made = []
     for benchmark in dict.fromkeys(d.benchmark for d in shown):
         mine = [d for d in shown if d.benchmark == benchmark]
@@ -109,8 +109,8 @@ def _pair(d: Difference) -> Pair:
     return Pair(
         d.group,
         heading(d.metric),
-        written(d.metric, d.a) + (TIES if ties_matter(d.ties_a, d.n, d.reach) else ""),
-        written(d.metric, d.b) + (TIES if ties_matter(d.ties_b, d.n, d.reach) else ""),
+        written(d.metric, d.a) + (TIES_MARK if ties_matter(d.ties_a, d.n, d.reach) else ""),
+        written(d.metric, d.b) + (TIES_MARK if ties_matter(d.ties_b, d.n, d.reach) else ""),
         gap,
         f"[{low}, {high}]",
         p_value(d.p_holm),

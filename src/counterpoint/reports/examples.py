@@ -10,7 +10,7 @@ import numpy as np
 
 from counterpoint._util.progress import Progress, Quiet
 from counterpoint.cases import Case, Cases, ImageRef, gallery_rows
-from counterpoint.metrics import ALL, GALLERY, changed_words
+from counterpoint.metrics import ALL, GALLERY_METRICS, changed_words
 from counterpoint.models.blind import SCORERS, BagOfWords
 from counterpoint.reports.choosing import Choice, Outcomes, blind_right, outcomes, telling
 from counterpoint.reports.gathering import Material, Scored, without_folders
@@ -50,7 +50,7 @@ def gallery_examples(
     """Images on which the models disagree, and images that all of them fail."""
     same = _most_alike(several)
     cases = same[0].part.cases
-    metric = next((m for m in GALLERY if same[0].metric(m) is not None), None)
+    metric = next((m for m in GALLERY_METRICS if same[0].metric(m) is not None), None)
     rows = np.flatnonzero(gallery_rows(cases)).tolist()
     if metric is None or not rows:
         return [], []

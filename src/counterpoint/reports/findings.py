@@ -13,14 +13,14 @@ from dataclasses import dataclass
 
 from counterpoint.metrics import (
     ALL,
-    MEANINGS,
+    AXIS_LABELS,
+    METRIC_MEANINGS,
     METRICS,
-    SAID,
     Metric,
-    hangs_on_ties,
+    depends_on_ties,
     heading,
     headline,
-    listed,
+    join_words,
 )
 from counterpoint.reports.gathering import Material
 from counterpoint.reports.numbers import Number, competing, written
@@ -51,7 +51,7 @@ class _Benchmark:
     @property
     def brittleness(self) -> list[Number]:
         """Empty if its cases have no positives beside the original."""
-        return [n for n in self.numbers.get(BRITTLENESS, []) if not hangs_on_ties(n)]
+        return [n for n in self.numbers.get(BRITTLENESS, []) if not depends_on_ties(n)]
 
     @property
     def best(self) -> list[Number]:
@@ -101,7 +101,7 @@ def _sentences(benchmark: _Benchmark, *, alone: bool) -> list[str]:
 
 def _best(benchmark: _Benchmark) -> str:
     first, *tied = benchmark.best
-    said = f"{_value(first)} {SAID[first.metric]}, {_against_chance(first)}"
+    said = f"{_value(first)} {AXIS_LABELS[first.metric]}, {_against_chance(first)}"
     if len(benchmark.numbers[benchmark.metric]) == 1:
         return f"{first.model} reaches {said} on {benchmark.name}."
     rest = f"; the paired test cannot tell {_models(tied)} from it" if tied else ""
@@ -154,7 +154,7 @@ def _best_overall(benchmarks: Sequence[_Benchmark]) -> Iterator[str]:
     rest = (
         f"; on {shared} of them the paired test cannot tell another model from it" if shared else ""
     )
-    metrics = listed(list(dict.fromkeys(SAID[b.metric] for b in tested)))
+    metrics = join_words(list(dict.fromkeys(AXIS_LABELS[b.metric] for b in tested)))
     yield f"{model} is best on {wins[model]} of {len(tested)} benchmarks by {metrics}{rest}."
 
 
@@ -164,7 +164,7 @@ def _above_chance(benchmarks: Sequence[_Benchmark]) -> Iterator[str]:
     above = Counter(
         n.model
         for n in mine
-        if n.chance is not None and n.ci_low > n.chance and not hangs_on_ties(n)
+        if n.chance is not None and n.ci_low > n.chance and not depends_on_ties(n)
     )
     for model, count in Counter(n.model for n in mine).items():
         yield f"{model} is above chance on {above[model]} of {count} benchmarks."
@@ -193,7 +193,7 @@ def _differences(material: Material, found: Sequence[Difference]) -> Iterator[st
             continue
         d = mine[metric]
         gap = (
-            f"{written(metric, d.a)}% against {written(metric, d.b)}% {SAID[metric]}, "
+            f"{written(metric, d.a)}% against {written(metric, d.b)}% {AXIS_LABELS[metric]}, "
             f"{100 * d.difference:+.1f} points [{100 * d.ci_low:+.1f}, {100 * d.ci_high:+.1f}]"
         )
         if d.verdict == "tied":
@@ -213,11 +213,11 @@ def _value(number: Number) -> str:
 
 
 def _models(numbers: Sequence[Number]) -> str:
-    return listed([number.model for number in numbers])
+    return join_words([number.model for number in numbers])
 
 
 def _against_chance(number: Number) -> str:
-    if hangs_on_ties(number):
+    if depends_on_ties(number):
         return f"which hangs on ties ({number.ties:,} of {number.n:,})"
     if number.chance is None:
         return "for which no chance level is known"
@@ -237,4 +237,4 @@ def meanings(metrics: Sequence[str]) -> dict[str, str]:
 def _meaning(metric: str) -> str:
     known = METRICS[metric]
     described = known.values.__doc__ if isinstance(known, Metric) else None
-    return MEANINGS.get(metric) or " ".join((described or "").split())
+    return METRIC_MEANINGS.get(metric) or " ".join((described or "").split())

@@ -7,7 +7,7 @@ import io
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from counterpoint.metrics import LEVEL, TIES, TIES_MEANING, hangs_on_ties
+from counterpoint.metrics import LEVEL, TIES_MARK, TIES_NOTE, depends_on_ties
 from counterpoint.reports.numbers import Number, one_line
 from counterpoint.reports.table import Cell, Line, Sheet, Tables
 
@@ -46,7 +46,7 @@ def as_csv(tables: Tables) -> str:
         human = tables.papers.human.get((number.benchmark, number.group, number.metric))
         beside = tables.papers.main(number)
         known = {
-            "hangs_on_ties": "yes" if hangs_on_ties(number) else "no",
+            "hangs_on_ties": "yes" if depends_on_ties(number) else "no",
             "human": None if human is None else human.published,
             "published": None if beside is None else beside.published,
         }
@@ -78,7 +78,7 @@ def _markdown_sheet(sheet: Sheet) -> str:
 
 def _markdown_cell(cell: Cell) -> str:
     marks = {"best": "**", "tied": "_"}.get(cell.standing, "")
-    reach = f" ±{cell.reach}{TIES if cell.ties else ''}" if cell.reach else ""
+    reach = f" ±{cell.reach}{TIES_MARK if cell.ties else ''}" if cell.reach else ""
     paper = f" ({cell.published})" if cell.published else ""
     return f"{marks}{cell.value}{marks}{reach}{paper}" if cell.value else ""
 
@@ -97,7 +97,7 @@ _LATEX: Final = {
     "<": r"\textless{}",
     ">": r"\textgreater{}",
     "|": r"\textbar{}",
-    TIES: r"$^{\dagger}$",
+    TIES_MARK: r"$^{\dagger}$",
     '"': r"\textquotedbl{}",
     **{c: f"\\{c}" for c in "&%$#_{}"},
 }
@@ -160,7 +160,7 @@ def _latex_cell(cell: Cell) -> str:
         return "--"
     shown = {"best": r"\textbf{%s}", "tied": r"\underline{%s}"}.get(cell.standing, "%s")
     reach = rf" {{\scriptsize $\pm${cell.reach}}}" if cell.reach else ""
-    ties = _latex(TIES) if cell.ties else ""
+    ties = _latex(TIES_MARK) if cell.ties else ""
     paper = rf" {{\scriptsize ({cell.published})}}" if cell.published else ""
     return f"{shown % cell.value}{reach}{ties}{paper}"
 
@@ -190,7 +190,7 @@ def ties_notes(sheets: Sequence[Sheet]) -> list[str]:
         for model, found in sheet.ties.items():
             counts.setdefault(model, []).append(found)
     notes = [f"Ties of {model}: {'; '.join(found)}." for model, found in counts.items()]
-    return [f"{TIES} {TIES_MEANING}", *notes] if marked else []
+    return [f"{TIES_MARK} {TIES_NOTE}", *notes] if marked else []
 
 
 def _legend(best: str, tied: str) -> str:

@@ -73,9 +73,9 @@ def _names(names: Iterable[str]) -> dict[str, str]:
 def _part(name: str, part: Part) -> Part:
     lost = [
         tuple((without_folders(id), without_folders(why)) for id, why in reasons)
-        for reasons in (part.left_out, part.lost_images)
+        for reasons in (part.left_out, part.left_out_images)
     ]
-    return replace(part, benchmark=name, left_out=lost[0], lost_images=lost[1])
+    return replace(part, benchmark=name, left_out=lost[0], left_out_images=lost[1])
 
 
 def _cleaned(value: Any) -> Any:
@@ -124,7 +124,7 @@ def gather(
 ) -> Material:
     """Name the runs and compute every metric of every case."""
     if not runs:
-        raise RunError("a report needs at least one run.")
+        raise RunError("E-RUN-MISSING", "a report needs at least one run.")
     named = dict(zip(_labels(runs), runs, strict=True))
     parts = [
         (label, run, part)
@@ -142,8 +142,10 @@ def gather(
         advance(1)
     if not benchmarks:
         raise RunError(
+            "E-RUN-EMPTY",
             f"{', '.join(named)}: no case was scored, so there is nothing to report; "
-            "see `left_out` in run.json."
+            "see `left_out` in run.json.",
+            runs=named,
         )
     return Material(named, benchmarks)
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 from counterpoint._util.untrusted import recorded_command
 from counterpoint.benchmarks import describe_absent
 from counterpoint.cases import gallery_rows
-from counterpoint.metrics import reasons
+from counterpoint.metrics import count_reasons
 from counterpoint.reports.gathering import Material, without_folders
 from counterpoint.runs import Part, Run
 
@@ -142,16 +142,17 @@ def _of_part(part: Part) -> Iterator[Notice]:
         total = len(part.left_out) + len(part.cases)
         yield _named(
             f"{where}, {len(part.left_out):,} of {total:,} cases were left out "
-            f"({reasons(part.left_out)}); the numbers are those of the other {len(part.cases):,}.",
+            f"({count_reasons(part.left_out)}); the numbers are those of the other "
+            f"{len(part.cases):,}.",
             part.left_out,
         )
-    if part.lost_images:
-        lost = len(part.lost_images)
+    if part.left_out_images:
+        lost = len(part.left_out_images)
         total = lost + int(part.cases.image_counts[gallery_rows(part.cases)].sum())
         yield _named(
             f"{where}, {lost:,} of {total:,} images were left out, with the captions that are "
-            f"theirs alone ({reasons(part.lost_images)}).",
-            part.lost_images,
+            f"theirs alone ({count_reasons(part.left_out_images)}).",
+            part.left_out_images,
         )
     if part.cut_captions:
         yield Notice(

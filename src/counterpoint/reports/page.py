@@ -9,11 +9,12 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
+from counterpoint._util.errors import RunError
 from counterpoint._util.progress import Progress, Quiet
-from counterpoint.metrics import RESAMPLES, TIES, TIES_MEANING, Protocol, heading, is_baseline
+from counterpoint.metrics import RESAMPLES, TIES_MARK, TIES_NOTE, Protocol, heading, is_baseline
 from counterpoint.reports.examples import COUNT, examples
 from counterpoint.reports.findings import findings, meanings
-from counterpoint.reports.formats import as_csv, ties_notes
+from counterpoint.reports.formats import as_csv, as_latex, as_markdown, ties_notes
 from counterpoint.reports.gathering import Material, Shared, gather, shared
 from counterpoint.reports.notices import Made, Notice, notices, page_facts, run_facts
 from counterpoint.reports.numbers import is_main, numbers_of, written
@@ -53,6 +54,19 @@ def report_page(runs: Sequence[Run], options: Options | None = None) -> str:
     chosen = options or Options()
     material, made = _numbers(shared(_baselines_last(runs)), chosen)
     return _render(material, made, chosen, chosen.title or _title(material))
+
+
+def report_text(runs: Sequence[Run], ending: str, options: Options | None = None) -> str:
+    """A report in the format of a file's ending: .html, .md, .tex or .csv."""
+    write = {".md": as_markdown, ".tex": as_latex, ".csv": as_csv}
+    if ending == ".html":
+        return report_page(runs, options)
+    if ending not in write:
+        raise RunError(
+            "E-OUTPUT-ENDING",
+            f"a report ends in .html, {', '.join(write)}, not in {ending or 'nothing'!r}.",
+        )
+    return write[ending](report_tables(runs, options))
 
 
 def compare_page(
@@ -134,8 +148,8 @@ def _render(
             findings=findings(material, made.numbers, found),
             meanings=meanings(made.metrics),
             ties_notes=ties_notes(made.whole),
-            ties_mark=TIES,
-            ties_meaning=TIES_MEANING,
+            ties_mark=TIES_MARK,
+            ties_meaning=TIES_NOTE,
             tables=made,
             table_csv=as_csv(made),
             beside=_besides(made.papers),

@@ -9,11 +9,11 @@ from typing import Final, Literal
 
 from counterpoint.metrics import (
     ALL,
-    HEADINGS,
+    METRIC_HEADINGS,
     METRICS,
-    REST,
     WHOLE,
-    hangs_on_ties,
+    WITHOUT_POSITIVES,
+    depends_on_ties,
     heading,
     is_baseline,
     ties_by_model,
@@ -64,8 +64,8 @@ class Head:
 
     @property
     def title(self) -> str:
-        if self.group == REST:
-            return f"{self.benchmark}, {REST}"
+        if self.group == WITHOUT_POSITIVES:
+            return f"{self.benchmark}, {WITHOUT_POSITIVES}"
         return self.benchmark if self.group == ALL else self.group
 
 
@@ -152,8 +152,8 @@ def _head(
     place: tuple[str, str], mine: list[Number], marks: dict[str, list[tuple[str, str]]]
 ) -> Head:
     present = dict.fromkeys(number.metric for number in mine)
-    metrics = [name for name in HEADINGS if name in present]
-    metrics += [name for name in present if name not in HEADINGS]
+    metrics = [name for name in METRIC_HEADINGS if name in present]
+    metrics += [name for name in present if name not in METRIC_HEADINGS]
     counts = sorted({number.n for number in mine if number.metric == metrics[0]})
     cases = " to ".join(f"{count:,}" for count in dict.fromkeys((counts[0], counts[-1])))
     return Head(*place, metrics, ", ".join(mark for mark, _ in marks[place[0]]), cases)
@@ -225,7 +225,7 @@ def _cell(number: Number | None, papers: Papers) -> Cell:
         written(name, number.value),
         written(name, (number.ci_high - number.ci_low) / 2),
         number.standing,
-        hangs_on_ties(number),
+        depends_on_ties(number),
         "" if beside is None else written(name, beside.published),
         beside is not None and beside.verdict == "differs",
         "; ".join(says),

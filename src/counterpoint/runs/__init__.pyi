@@ -21,3 +21,12 @@ from .results import (
     rows as rows,
     side_by_side as side_by_side,
 )
+from .tables import (
+    Comparison as Comparison,
+    NumberTable as NumberTable,
+    Results as Results,
+    differences_table as differences_table,
+    main_rows as main_rows,
+    percent as percent,
+    results_table as results_table,
+)

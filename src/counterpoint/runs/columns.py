@@ -1,20 +1,22 @@
 """Per-case values of every metric: the table that averages, intervals and tests are made from.
 
-A row is a case, or, of a gallery, one of its queries. Rows of one cluster are not independent.
-Which metrics a case defines is a matter of its own truth, not of the cases beside it.
+A row is a case or, for a gallery, one of its queries. Rows of one cluster are not independent.
+Which metrics a case defines depends on its own truth only.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from counterpoint.cases import Block, Cases, gallery_rows, is_gallery, query_clusters
 from counterpoint.metrics import METRICS, Metric, QueryMetric, Tie, both_standings
-from counterpoint.runs.folders import Part
+
+if TYPE_CHECKING:
+    from counterpoint.runs.folders import Part
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,10 +80,10 @@ def _defines(metric: Metric | QueryMetric, block: Block) -> np.ndarray:
 
 
 def without_positives(cases: Cases) -> np.ndarray:
-    """Marks cases that have no positive and share a metric with cases that have one.
+    """Marks cases without positives that share a metric with cases that have positives.
 
-    Original accuracy of all of them beside the augmented accuracy of some would be two populations
-    in one row.
+    Original accuracy over all cases next to augmented accuracy over some of them would mix two
+    populations in one row.
     """
     marks = np.zeros(len(cases), dtype=bool)
     rows = np.flatnonzero(~gallery_rows(cases))
@@ -129,7 +131,7 @@ def _gallery_values(
     metrics: list[Metric | QueryMetric],
     tie: Tie,
 ) -> _Values:
-    """A row for each image, then one for each caption."""
+    """One row per image, then one row per caption."""
     images, captions = scores.shape
     empty = _empty(images + captions, len(metrics))
     found = _Values(np.full(images + captions, row), query_clusters(cases, row), *empty)

@@ -1,9 +1,10 @@
-"""From two runs' scores to verdicts: paired, case by case."""
+"""Comparison of two runs: paired differences, case by case, with verdicts."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
@@ -24,8 +25,10 @@ from counterpoint.metrics import (
     verdict,
 )
 from counterpoint.runs.columns import columns_of
-from counterpoint.runs.folders import Part, Run
 from counterpoint.runs.results import averaging_of, fitting, means_of, members_in
+
+if TYPE_CHECKING:
+    from counterpoint.runs.folders import Part, Run
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,15 +45,15 @@ class Difference:
     ci_high: float
     p: float  # paired cluster bootstrap
     p_holm: float  # the same, corrected over the groups
-    p_mcnemar: float | None  # exact; takes cases as independent
+    p_mcnemar: float | None  # exact; treats cases as independent
     n: int
     verdict: Verdict
-    ties_a: int  # values of A that hang on a tie
+    ties_a: int  # values of A that depend on a tie
     ties_b: int
 
     @property
     def reach(self) -> float:
-        """How far the difference's interval goes to its further side."""
+        """The distance from the difference to the further end of its interval."""
         return max(self.ci_high - self.difference, self.difference - self.ci_low)
 
 
@@ -127,7 +130,7 @@ def _differences(
 
 
 def _corrected(gaps: dict[str, list[Estimate]], column: int) -> dict[str, float]:
-    """p-values by label. The whole is one question of its own; the groups are many, and pay."""
+    """p-values by label. Those of groups are Holm-corrected; that of the whole benchmark is not."""
     p = {label: found[column].p for label, found in gaps.items() if found[column].n}
     groups = [label for label in p if label != ALL]
     return {**p, **dict(zip(groups, holm([p[label] for label in groups]), strict=True))}

@@ -4,7 +4,7 @@
     cases.parquet    the cases that were scored, captions as the model saw them
     scores.parquet   the raw score of every pair: benchmark, case_id, image, caption, score
 
-A folder is written beside its place and renamed into it, so it is never half there.
+A folder is written as a draft and renamed, so it is never incomplete.
 """
 
 from __future__ import annotations
@@ -14,161 +14,22 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Final, NamedTuple, get_args
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import polars as pl
 
-from counterpoint._util.errors import CaseError, RunError, reason
+from counterpoint._util.errors import RunError, reason
 from counterpoint._util.tables import parquet_frames
 from counterpoint._util.untrusted import parse_json, shortened, shown
 from counterpoint._util.writing import left_by_kills, recover, whole_folder
-from counterpoint.cases import (
-    CAPTION_FORMATS,
-    EMPTY_CAPTION,
-    SCHEMA,
-    Absent,
-    Cases,
-    refuse_duplicates,
-    refuse_malformed,
-)
-from counterpoint.metrics import AVERAGES, Overlong, Protocol, Tie
+from counterpoint.cases import SCHEMA, Absent, Cases
+from counterpoint.metrics import RESAMPLES, Protocol, get_protocol
+from counterpoint.runs.checks import refuse_cases, refuse_manifest, refuse_table
+from counterpoint.runs.comparison import compare
+from counterpoint.runs.results import rows
 from counterpoint.runs.score_files import read_scores, write_scores
-
-# --- What makes a run folder malformed although its files are those that it describes -----------
-#
-# Runs are sent from one person to another, so nothing in them is taken on trust: every field has
-# the
-# type that the rest of the program expects, and counts agree with the tables.
-
-
-# A shape is a type, a tuple of values, a list of one shape, or an object: shapes by name ("?" marks
-# a field that may be missing), and under `...` the shape of fields of any other name.
-_ANYTHING: Final = {...: object}
-_REASONS: Final = [{"case_id": str, "reason": str}]
-_PROTOCOL: Final = {
-    "name": str,
-    "summary": str,
-    "tie": get_args(Tie),
-    "average": tuple(AVERAGES),
-    "averages": [tuple(AVERAGES)],
-    "caption_format": tuple(CAPTION_FORMATS),
-    "exclude": [str],
-    "?skip": [str],  # not in the first runs
-    "min_count": int,
-    "overlong": get_args(Overlong),
-}
-_BENCHMARK: Final = {
-    "protocol": _PROTOCOL,
-    "cases": int,
-    "scored": int,
-    "pairs": int,
-    "cut_captions": int,
-    "left_out": _REASONS,
-    "?lost_images": _REASONS,  # not in the first runs
-    "?absent": [{"what": str, "reason": str, "cases": int | None}],  # not in the first runs
-    "data_hash": str,
-    "root": str | None,
-    ...: object,
-}
-_RUN: Final = {
-    "format": int,
-    "model": str,
-    "files": {...: str},
-    "benchmarks": {...: _BENCHMARK},
-    "?created": str,
-    "?command": [str],
-    "?options": _ANYTHING,
-    "?fingerprint": str,
-    "?model_info": {"?notes": [str], ...: object},
-    "?versions": {...: str},
-    "?platform": str,
-    ...: object,
-}
-_CASE_COLUMNS: Final = pl.Schema({"benchmark": pl.String(), **SCHEMA})
-
-
-def refuse_manifest(manifest: Any, where: object) -> None:
-    """Raise a RunError that names the first field that is missing or of another type."""
-    wrong = _misfit(manifest, _RUN, "")
-    if wrong is not None:
-        raise RunError(
-            "E-RUN-DAMAGED", f"{where} is damaged ({wrong}); run the evaluation again.", path=where
-        )
-
-
-def _misfit(value: Any, shape: Any, name: str) -> str | None:
-    """What does not fit; None if all does."""
-    if isinstance(shape, Mapping):
-        return _misfit_object(value, shape, name)
-    if isinstance(shape, list) and isinstance(value, list):
-        found = (_misfit(item, shape[0], f"an item of {name}") for item in value)
-        return next((wrong for wrong in found if wrong is not None), None)
-    if isinstance(shape, list):
-        fits = False
-    elif isinstance(shape, tuple):
-        fits = isinstance(value, str) and value in shape
-    else:
-        fits = isinstance(value, shape)
-        if isinstance(value, int) and shape is not object:  # a count, which true is not
-            fits = fits and type(value) is int and 0 <= value < 2**63
-    return None if fits else f"{name or 'it'} is {shown(value)}"
-
-
-def _misfit_object(value: Any, shape: Mapping[Any, Any], name: str) -> str | None:
-    if not isinstance(value, dict):
-        return f"{name or 'it'} is {shown(value)}"
-    named = {key.removeprefix("?"): key for key in shape if key is not ...}
-    missing = [key for key, said in named.items() if key == said and key not in value]
-    if missing:
-        return f"{missing[0]} is missing" + (f" from {name}" if name else "")
-    for key, item in value.items():
-        if key not in named and ... not in shape:
-            return f"{name} has an unknown field {shown(key)}"
-        wrong = _misfit(item, shape[named.get(key, ...)], key if key in named else shown(key))
-        if wrong is not None:
-            return wrong
-    return None
-
-
-def refuse_table(table: pl.DataFrame, described: Mapping[str, Any], where: object) -> None:
-    """Raise unless the table has the columns of a run's cases, and no other benchmarks."""
-    if table.schema != _CASE_COLUMNS:
-        raise RunError(
-            "E-RUN-DAMAGED",
-            f"{where}: should have the columns {', '.join(_CASE_COLUMNS)} of their types.",
-            path=where,
-        )
-    if table["benchmark"].null_count() or set(table["benchmark"].unique()) - set(described):
-        raise RunError(
-            "E-RUN-DAMAGED",
-            f"{where}: has cases of a benchmark that the run does not name.",
-            path=where,
-        )
-
-
-def refuse_cases(cases: Cases, name: str, about: Mapping[str, Any], path: Path) -> None:
-    """Raise unless the cases of a benchmark are well-formed, and as many as the run says."""
-    where = f"{path}: {shortened(name)}"
-    try:
-        # A protocol that rewrites captions may leave nothing of one.
-        refuse_malformed(cases.frame, 0, where, allowed=EMPTY_CAPTION)
-        refuse_duplicates(cases.ids, where)
-    except CaseError as error:
-        raise RunError(
-            "E-RUN-DAMAGED", str(error), path=path, cause=error.code, id=error.data["id"]
-        ) from None
-    pairs = int(cases.pair_offsets[-1])
-    found = {"scored": len(cases), "cases": len(cases) + len(about["left_out"]), "pairs": pairs}
-    for field, count in found.items():
-        if about[field] != count:
-            raise RunError(
-                "E-RUN-DAMAGED",
-                f"{where}: the run says {field!r} is {about[field]:,}, its tables have {count:,}.",
-                path=path,
-                field=field,
-            )
-
+from counterpoint.runs.tables import Comparison, Results
 
 FORMAT: Final = 1
 _WAIT: Final = 600  # seconds that another process may take to write its run to the same folder
@@ -186,7 +47,7 @@ class Part:
     left_out: tuple[tuple[str, str], ...] = ()  # case id and reason
     cut_captions: int = 0
     data_hash: str = ""  # of all cases asked for, those left out too
-    lost_images: tuple[tuple[str, str], ...] = ()  # of galleries: case id and reason
+    left_out_images: tuple[tuple[str, str], ...] = ()  # of galleries: case id and reason
     absent: tuple[Absent, ...] = ()  # of the published benchmark: not in the data
 
     @property
@@ -196,10 +57,10 @@ class Part:
         A file with an unknown number of cases counts as one.
         """
         absent = sum(1 if one.cases is None else one.cases for one in self.absent)
-        return len(self.left_out) + len(self.lost_images) + absent
+        return len(self.left_out) + len(self.left_out_images) + absent
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Run:
     """A model's scores on some benchmarks."""
 
@@ -213,13 +74,49 @@ class Run:
         """How many cases, and images of galleries, were not scored or are not in the data."""
         return sum(part.missing for part in self.parts.values())
 
+    def results(
+        self,
+        *,
+        groups: bool = False,
+        protocol: str | Protocol | None = None,
+        resamples: int = RESAMPLES,
+    ) -> Results:
+        """Every metric of every benchmark with its interval, and of every group if asked for.
+
+        `protocol` counts the same scores in another way: a tie, an average, an exclusion.
+        """
+        chosen = None if protocol is None else get_protocol(protocol)
+        return Results(rows(self, chosen, groups=groups, resamples=resamples))
+
+    def compare(
+        self,
+        other: Run | str | Path,
+        *,
+        protocol: str | Protocol | None = None,
+        resamples: int = RESAMPLES,
+    ) -> Comparison:
+        """This run (A) against another (B), paired case by case. A path is read as a run folder."""
+        b = load_run(other)
+        chosen = None if protocol is None else get_protocol(protocol)
+        found = compare(self, b, chosen, resamples=resamples)
+        return Comparison(found, self.model, b.model)
+
+    def __repr__(self) -> str:
+        parts = self.parts.values()
+        counts = ", ".join(f"{part.benchmark}: {len(part.cases):,} cases" for part in parts)
+        return f"Run({self.model!r}, {counts}, folder={str(self.folder)!r})"
+
+    def _repr_html_(self) -> str:
+        """For a notebook: the results."""
+        return self.results()._repr_html_()
+
 
 class OtherFormatError(RunError):
     """A run folder of another version of Counterpoint."""
 
 
 class Question(NamedTuple):
-    """What a run asks: which model, on what, how. Its answers are the scores."""
+    """What was evaluated: a model, benchmarks with their protocols, and options."""
 
     model: str
     protocols: Mapping[str, str]  # by benchmark
@@ -232,12 +129,12 @@ class Question(NamedTuple):
 
 
 def question(model: str, protocols: Mapping[str, str], options: Mapping[str, Any]) -> Question:
-    """Of all options, those that change what is asked."""
+    """The question of a run, with the options that change its scores."""
     return Question(model, protocols, {name: options.get(name) for name in ("limit", "precision")})
 
 
 def save_run(run: Run, folder: Path, *, overwrite: bool = False) -> Run:
-    """Write a run folder, in place of an older one that asks the same question."""
+    """Write a run folder; it replaces an older run of the same question."""
     protocols = {name: part.protocol.name for name, part in run.parts.items()}
     asked = question(run.model, protocols, run.manifest.get("options", {}))
     with whole_folder(folder, RunError, wait=_WAIT) as draft:
@@ -258,7 +155,7 @@ def save_run(run: Run, folder: Path, *, overwrite: bool = False) -> Run:
 
 
 def refuse_other(folder: Path, asked: Question, *, overwrite: bool = False) -> None:
-    """Raise if something else stands where a run should go, or a run that asks something else."""
+    """Raise if the folder holds something else than a run, or a run of another question."""
     if folder.is_dir():
         other = any(folder.iterdir()) and not (folder / _MANIFEST).is_file()
     else:
@@ -266,7 +163,7 @@ def refuse_other(folder: Path, asked: Question, *, overwrite: bool = False) -> N
     if other:
         raise RunError(
             "E-OUTPUT-EXISTS",
-            f"{folder} exists and is no run folder; choose another --out.",
+            f"{folder} exists and is not a run folder; choose another --out.",
             path=folder,
         )
     if overwrite or not (folder / _MANIFEST).is_file():
@@ -283,7 +180,7 @@ def refuse_other(folder: Path, asked: Question, *, overwrite: bool = False) -> N
         raise RunError(
             "E-OUTPUT-EXISTS",
             f"{folder} holds a run of {shortened(there)}, and this one would be of "
-            f"{shortened(asked)}; choose another --out, or say --overwrite.",
+            f"{shortened(asked)}; choose another --out, or use --overwrite.",
             path=folder,
         )
 
@@ -300,7 +197,7 @@ def _describe(part: Part) -> dict[str, Any]:
         "pairs": len(part.scores),
         "cut_captions": part.cut_captions,
         "left_out": _reasons(part.left_out),
-        "lost_images": _reasons(part.lost_images),
+        "lost_images": _reasons(part.left_out_images),
         "absent": [one._asdict() for one in part.absent],
         "data_hash": part.data_hash or part.cases.content_hash(),
         "root": None if part.cases.root is None else str(part.cases.root),
@@ -333,15 +230,17 @@ def find_runs(path: Path) -> list[Path]:
 
 
 def _created(folder: Path) -> str:
-    """When a run was made; whoever loads a damaged one is told."""
+    """When a run was made; empty for a damaged run, which raises when it is loaded."""
     try:
         return str(_read_manifest(folder).get("created", ""))
     except RunError:
         return ""
 
 
-def load_run(path: str | Path) -> Run:
-    """Read a run folder; what is damaged is refused."""
+def load_run(path: str | Path | Run) -> Run:
+    """Read a run folder; what is damaged is refused. A run is returned as it is."""
+    if isinstance(path, Run):
+        return path
     folders = find_runs(Path(path))
     if len(folders) > 1:
         names = ", ".join(str(folder) for folder in folders[:4])

@@ -1,11 +1,11 @@
-"""From a run's scores to rows of numbers."""
+"""The numbers of a run: every metric of every benchmark and group, with intervals."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
@@ -27,7 +27,9 @@ from counterpoint.metrics import (
     set_apart,
 )
 from counterpoint.runs.columns import columns_of, without_positives
-from counterpoint.runs.folders import Part, Run
+
+if TYPE_CHECKING:
+    from counterpoint.runs.folders import Part, Run
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +55,7 @@ def rows(
     groups: bool = True,
     resamples: int = RESAMPLES,
 ) -> list[Row]:
-    """Every metric of every benchmark of a run, and of each group unless told not to."""
+    """Every metric of every benchmark of a run, and of its groups if `groups`."""
     return [
         row
         for part in run.parts.values()
@@ -88,7 +90,7 @@ def fitting(part: Part, protocol: Protocol | None) -> Protocol:
 
 
 def averaging_of(part: Part, protocol: Protocol, average: str | None = None) -> Averaging:
-    """An average over the first label of each case: others are shown, but no average uses them."""
+    """An average over the first label of each case. Other labels are shown but not averaged."""
     first = part.cases.frame["groups"].list.first().drop_nulls().unique()
     labels = frozenset(prefix for label in first for prefix in prefixes(label))
     levels = AVERAGES[average or protocol.average]
@@ -98,8 +100,8 @@ def averaging_of(part: Part, protocol: Protocol, average: str | None = None) -> 
 def members_in(frame: pl.DataFrame, protocol: Protocol) -> dict[str, np.ndarray]:
     """The cases of each group, and of all that the protocol counts.
 
-    Where some cases have positives, those without are in labels of their own, so that original
-    accuracy, augmented accuracy and brittleness of a label always stand on the same cases.
+    If some cases have positives, those without are in separate labels, so that original accuracy,
+    augmented accuracy and brittleness of a label are always of the same cases.
     """
     members = members_of(frame["groups"].to_list(), protocol.exclude | protocol.skip)
     return set_apart(members, without_positives(Cases(frame)))
@@ -115,7 +117,7 @@ def _part_rows(
         needed = averaging.needed(members)
         wanted = {*WHOLE, *needed}
         if averaging.levels and not needed:
-            wanted = set(members)  # no group counts, which must show
+            wanted = set(members)  # show that no group counts
         members = {label: index for label, index in members.items() if label in wanted}
     found = estimate(
         columns.values,
@@ -170,7 +172,7 @@ def side_by_side(part: Part, protocol: Protocol | None = None) -> dict[str, dict
 
 
 def as_json(found: Sequence[Any]) -> list[dict[str, Any]]:
-    """Rows (or other dataclasses) as plain dictionaries; what is not a number is null."""
+    """Rows (or other dataclasses) as plain dictionaries; non-finite numbers are null."""
     return [
         {
             name: None if isinstance(value, float) and not math.isfinite(value) else value

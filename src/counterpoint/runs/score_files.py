@@ -1,4 +1,4 @@
-"""Score tables on disk: a row for every pair, written and read in pieces."""
+"""Score files: one row per pair, written and read in pieces."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _TEXTS: Final = ("benchmark", "case_id")
 _COLUMNS: Final = (*_TEXTS, "image", "caption", "score")
 
 
-class _Pairs(NamedTuple):
+class _PairRows(NamedTuple):
     """Pairs of images and captions, each counted within its case.
 
     Lines of pairs, or parts of lines: the case of each, and how many pairs of it these are.
@@ -44,8 +44,8 @@ def write_scores(path: Path, parts: Iterable[tuple[str, Cases, np.ndarray]]) -> 
     )
     nothing = _table("", pl.Series([], dtype=pl.String()), _NO_PAIRS, np.zeros(0))
     first = next(pieces, nothing.to_arrow())
-    # Scores of one kind share their high bytes, and indices count up: written so, a table of many
-    # millions of pairs is smaller than its scores alone.
+    # Similar scores share their high bytes, and indices count up: with these encodings a table of
+    # many millions of pairs is smaller than its scores alone.
     with pq.ParquetWriter(
         path,
         first.schema,
@@ -62,7 +62,7 @@ def write_scores(path: Path, parts: Iterable[tuple[str, Cases, np.ndarray]]) -> 
             writer.write_table(piece)
 
 
-_NO_PAIRS: Final = _Pairs(*[np.zeros(0, dtype=np.int64)] * 4)
+_NO_PAIRS: Final = _PairRows(*[np.zeros(0, dtype=np.int64)] * 4)
 
 
 def _tables(
@@ -73,7 +73,7 @@ def _tables(
         yield _table(name, ids, _pairs(layout, start, stop), scores[start:stop])
 
 
-def _table(name: str, ids: pl.Series, pairs: _Pairs, scores: np.ndarray) -> pl.DataFrame:
+def _table(name: str, ids: pl.Series, pairs: _PairRows, scores: np.ndarray) -> pl.DataFrame:
     columns = (
         pl.repeat(name, len(scores), dtype=pl.String(), eager=True),
         ids.gather(np.repeat(pairs.cases, pairs.sizes)),
@@ -84,7 +84,7 @@ def _table(name: str, ids: pl.Series, pairs: _Pairs, scores: np.ndarray) -> pl.D
     return pl.DataFrame(dict(zip(_COLUMNS, columns, strict=True)))
 
 
-def _pairs(layout: Layout, start: int, stop: int) -> _Pairs:
+def _pairs(layout: Layout, start: int, stop: int) -> _PairRows:
     """The pairs from `start` to `stop`."""
     first = int(np.searchsorted(layout.line_pairs, start, side="right")) - 1
     last = int(np.searchsorted(layout.line_pairs, stop, side="left"))
@@ -92,11 +92,11 @@ def _pairs(layout: Layout, start: int, stop: int) -> _Pairs:
     cases, sizes = layout.line_cases[first:last], np.diff(begins.clip(start, stop))
     images = (np.arange(first, last) - layout.images[cases]).astype(np.int32)
     captions = np.arange(start, stop) - np.repeat(begins[:-1], sizes)
-    return _Pairs(np.repeat(images, sizes), captions, cases, sizes)
+    return _PairRows(np.repeat(images, sizes), captions, cases, sizes)
 
 
 def read_scores(path: Path, parts: Iterable[tuple[str, Cases]]) -> dict[str, np.ndarray]:
-    """The scores of each part, if the table has the parts' pairs, all of them, in their order."""
+    """The scores of each part. The table must have exactly the pairs of the parts, in order."""
     import pyarrow as pa  # slow to import
     import pyarrow.parquet as pq
 
@@ -175,7 +175,7 @@ def _read_part(name: str, cases: Cases, rows: _Rows, path: Path) -> np.ndarray:
     return scores
 
 
-def _is_of(batch: Any, name: str, ids: pl.Series, pairs: _Pairs) -> bool:
+def _is_of(batch: Any, name: str, ids: pl.Series, pairs: _PairRows) -> bool:
     """Whether rows are those of these pairs."""
     if any(column.null_count for column in batch.columns):
         return False
@@ -185,13 +185,13 @@ def _is_of(batch: Any, name: str, ids: pl.Series, pairs: _Pairs) -> bool:
     return (
         np.array_equal(images, pairs.images)
         and np.array_equal(captions, pairs.captions)
-        and _says(batch["benchmark"], np.zeros(1, dtype=np.int64), [name])
-        and _says(batch["case_id"], begins, ids.gather(pairs.cases[first]).to_list())
+        and _repeats(batch["benchmark"], np.zeros(1, dtype=np.int64), [name])
+        and _repeats(batch["case_id"], begins, ids.gather(pairs.cases[first]).to_list())
     )
 
 
-def _says(column: Any, begins: np.ndarray, texts: list[str]) -> bool:
-    """Whether a column says the first text from the first place on, and so forth."""
+def _repeats(column: Any, begins: np.ndarray, texts: list[str]) -> bool:
+    """Whether a column repeats each text from its place in `begins` up to the next."""
     codes = column.indices.to_numpy()
     sizes = np.diff(np.append(begins, len(codes)))
     return (

@@ -1,6 +1,6 @@
-"""From cases to scores: plan what is unique, encode it once, keep it, compare in float32.
+"""From cases to scores: find what is unique, encode it once, store it, compare in float32.
 
-Knows the kinds of model (`kinds`), and no model.
+Knows the kinds of model (`kinds`), and no particular model.
 """
 
 import lazy_loader

@@ -9,6 +9,7 @@ from .encode import (
 )
 from .engine import encode_plan as encode_plan, score as score, stored as stored
 from .kinds import (
+    BenchmarkScorer as BenchmarkScorer,
     BlindScorer as BlindScorer,
     Described as Described,
     DualEncoder as DualEncoder,

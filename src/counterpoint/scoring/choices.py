@@ -1,12 +1,12 @@
-"""Forced choice: models that say which of two captions fits an image, and give no number.
+"""Forced choice: models that say which of two captions fits an image, without a score.
 
-A caption's score is its mean share against the other captions of its case. That depends on which
-captions these are, so it is not what is kept: kept is the choice between two captions of an image,
-which depends on nothing else and is asked once wherever the two meet, in any benchmark.
+A caption's score is its mean share against the other captions of its case. It depends on these
+captions, so it is not stored. The choice between two captions of an image is stored: it depends on
+nothing else and is asked once for all benchmarks.
 
-Captions with equal shares have a coin thrown: a tie would be a wrong answer, and a model that
-always says "A" has no opinion, which is worth a guess. The coin depends on the image and the
-caption alone and is smaller than any difference of shares.
+Equal shares are decided by a pseudo-random number: a tie would be a wrong answer, and a model that
+always says "A" should be as good as a guess. The number depends on the image and the caption alone
+and is smaller than any difference of shares.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class ChoiceScorer(Protocol):
         """
 
 
-class _Line(NamedTuple):
+class _ImageLine(NamedTuple):
     """An image with the captions of its case, and the places of their scores."""
 
     image: int
@@ -53,7 +53,7 @@ class _Line(NamedTuple):
     places: np.ndarray
 
 
-class _Choice(NamedTuple):
+class _CaptionChoice(NamedTuple):
     """Two captions by their place in the line, and the texts that are compared for them."""
 
     left: int
@@ -64,7 +64,7 @@ class _Choice(NamedTuple):
 def score_by_choices(
     model: ChoiceScorer, benchmarks: Mapping[str, Cases], work: Work
 ) -> dict[str, Scored]:
-    """As `engine.score`. A caption's scores over images are shares too, with the same captions."""
+    """As `engine.score`. The scores of a caption over images are shares among the same captions."""
     for name, cases in benchmarks.items():
         _refuse(name, cases.caption_counts)
     plan = make_plan(benchmarks)
@@ -90,7 +90,7 @@ def score_by_choices(
     return scored
 
 
-def _coins(plan: Plan, line: _Line) -> np.ndarray:
+def _coins(plan: Plan, line: _ImageLine) -> np.ndarray:
     """A number between -1/2 and 1/2 for each caption of an image."""
     image = repr(plan.pictures[line.image].ref)
     heads = (digest("coin", image, plan.captions[i])[:4] for i in line.captions.tolist())
@@ -116,35 +116,39 @@ def _refuse(name: str, captions: np.ndarray) -> None:
         )
 
 
-def _lines(plan: Plan, scored: Mapping[str, Scored]) -> Iterator[tuple[str, _Line]]:
+def _lines(plan: Plan, scored: Mapping[str, Scored]) -> Iterator[tuple[str, _ImageLine]]:
     """Every image of every case that is not left out, with its benchmark's name."""
     for name, pairs in kept_pairs(plan, scored):
         begins = np.isin(pairs.places, plan.shares[name].layout.line_pairs)
         columns = (np.split(column, np.flatnonzero(begins)[1:]) for column in pairs)
         for images, captions, places in zip(*columns, strict=True):
-            yield name, _Line(int(images[0]), captions, places)
+            yield name, _ImageLine(int(images[0]), captions, places)
 
 
-def _choices(plan: Plan, line: _Line) -> list[_Choice]:
+def _choices(plan: Plan, line: _ImageLine) -> list[_CaptionChoice]:
     """Every two texts of different captions, in an order that depends on the texts alone."""
     texts, begins = plan.prompts_of(line.captions)
     owners = np.searchsorted(begins, np.arange(len(texts)), side="right") - 1
     both = sorted(
         zip(texts.tolist(), owners.tolist(), strict=True), key=lambda found: plan.texts[found[0]]
     )
-    return [_Choice(i, j, (line.image, s, t)) for (s, i), (t, j) in combinations(both, 2) if i != j]
+    return [
+        _CaptionChoice(i, j, (line.image, s, t))
+        for (s, i), (t, j) in combinations(both, 2)
+        if i != j
+    ]
 
 
-def _differ(choice: _Choice) -> bool:
+def _differ(choice: _CaptionChoice) -> bool:
     return choice.item[1] != choice.item[2]
 
 
-def _asked(plan: Plan, line: _Line) -> list[_Choice]:
-    """A caption that stands twice in its case ties with itself, unasked."""
+def _asked(plan: Plan, line: _ImageLine) -> list[_CaptionChoice]:
+    """The choices between different texts: a repeated caption ties with itself."""
     return [choice for choice in _choices(plan, line) if _differ(choice)]
 
 
-def _mean_shares(captions: int, choices: Sequence[tuple[_Choice, float]]) -> np.ndarray:
+def _mean_shares(captions: int, choices: Sequence[tuple[_CaptionChoice, float]]) -> np.ndarray:
     total, count = np.zeros(captions), np.zeros(captions)
     for choice, share in choices:
         total[[choice.left, choice.right]] += share, 1 - share

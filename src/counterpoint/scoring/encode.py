@@ -1,8 +1,8 @@
-"""Fill the store: compute what is missing, in batches, each committed before the next begins.
+"""Fill the store: compute missing results in batches, each committed before the next begins.
 
-The order of the work depends only on what was asked and on what is stored. A killed run leaves a
-whole number of batches, so when it is started again the rest falls into the same batches as before,
-and the results are the same to the byte.
+The order of the work depends only on what was asked and on what is stored. A killed run leaves
+complete batches. When it is started again, the rest is divided into the same batches as before, and
+the results are the same to the byte. The batch size is found by trying, and stored.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import islice
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -22,12 +22,18 @@ from counterpoint._util.store import Store, digest
 from counterpoint.images import Picture
 from counterpoint.scoring.kinds import DualEncoder, RefusedInputsError
 
-# --- How many items a model takes at a time: found by trying, and remembered --------------------
+T = TypeVar("T")
+R = TypeVar("R")
+# Reading waits for the disk and decoding releases the interpreter: more threads than cores.
+WORKERS: Final = max(4, min(16, os.cpu_count() or 4))
+_NUMBERS, _VECTORS = 1, 2  # dimensions of the results of a model
 
 
 class BatchSize:
-    """Halved when memory runs out. What fits is remembered in the store under `owner`, a model and
-    what it is given, so that the next run starts with it.
+    """The number of items that a model takes at a time. It is halved when memory runs out.
+
+    The size that fits is stored under `owner` (a model and its kind of items), so that the next run
+    starts with it.
     """
 
     def __init__(self, most: int, store: Store, owner: str) -> None:
@@ -47,12 +53,6 @@ class BatchSize:
         self._store.put({self._key: self.size.to_bytes(8, "little")})
 
 
-T = TypeVar("T")
-R = TypeVar("R")
-# Reading waits for the disk and decoding lets go of the interpreter: more threads than few cores.
-WORKERS = max(4, min(16, os.cpu_count() or 4))
-
-
 class Encoded(NamedTuple):
     """Each image's key in the store (empty where it failed), and why the others failed."""
 
@@ -69,7 +69,7 @@ class _Prepared(NamedTuple):
 def encode_images(
     model: DualEncoder, pictures: Sequence[Picture], store: Store, batch: int, progress: Progress
 ) -> Encoded:
-    """Make sure that every image is in the store; read, decode and preprocess in threads."""
+    """Store the vectors of all images; read, decode and preprocess in threads."""
 
     def prepare(picture: Picture) -> _Prepared:
         try:
@@ -122,10 +122,10 @@ def encode_captions(
     batch: int,
     progress: Progress,
 ) -> list[bytes]:
-    """Make sure that every caption is in the store, shortest first; returns their keys.
+    """Store the vectors of all captions, shortest first; returns their keys.
 
     Sorting puts captions of one length together, so that a model that can cut its padding does
-    little more work than the words ask for.
+    little unnecessary work.
     """
     keys = caption_keys(model.fingerprint, captions)
     order = np.argsort(lengths, kind="stable").tolist()
@@ -151,10 +151,10 @@ def fill(
     vectors: bool = False,
     may_refuse: bool = False,
 ) -> None:
-    """Make sure that a number (or a vector) for every item is in the store, in the order given.
+    """Store a number (or a vector) for every item, in the order given.
 
-    The batch size that fits is remembered under `owner`. `compute` may raise RefusedInputsError if
-    `may_refuse`: refused items are not stored, so that they are asked for again the next time.
+    The batch size that fits is stored under `owner`. `compute` may raise RefusedInputsError if
+    `may_refuse`: refused items are not stored, so they are tried again the next time.
     """
     size = BatchSize(batch, store, owner or what)
     advance = progress.start(what, len(items))
@@ -166,9 +166,6 @@ def fill(
         chosen = {key: items[key] for key in keys}
         _commit(compute, chosen, store, size, dimensions, may_refuse=may_refuse)
         advance(len(keys))
-
-
-_NUMBERS, _VECTORS = 1, 2  # dimensions of what a model returns
 
 
 def _commit(

@@ -1,4 +1,4 @@
-"""Score every pair of every case, computing nothing twice."""
+"""The scores of every pair of every case; nothing is computed twice."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from counterpoint.scoring.plan import (
     Plan,
     Scored,
     TokenCounts,
-    foretell,
+    announce_left_out,
     kept_pairs,
     leave_out_images,
     leave_out_overlong,
@@ -37,8 +37,8 @@ from counterpoint.scoring.plan import (
     used_images,
 )
 
-_PIECE = 16_384  # pairs whose vectors are laid side by side at a time
-_DENSE = 1_000_000  # pairs from which a matrix product pays
+_PIECE = 16_384  # pairs whose vectors are gathered at a time
+_DENSE = 1_000_000  # from this many pairs on, a matrix product is faster
 
 
 def score(
@@ -100,12 +100,12 @@ def encode_plan(
     scored: dict[str, Scored],
     work: Work,
 ) -> tuple[dict[int, bytes], dict[str, bytes]]:
-    """Have all images and texts in the store, and leave out what cannot be had.
+    """Store the vectors of all images and texts, and leave out what cannot be encoded.
 
-    Returns the keys of the vectors: of the images by their number, of the texts by what they say.
+    Returns the keys of the vectors: those of images by their number, those of texts by the text.
     """
     leave_out_overlong(model.context_length, plan, _token_counts(model, plan), overlong, scored)
-    foretell(plan, scored, work.progress)
+    announce_left_out(plan, scored, work.progress)
 
     numbers = [int(i) for i in used_images(plan, scored)]
     as_images = _texts(plan, numbers)
@@ -154,7 +154,7 @@ def _caption_vectors(
 
 
 def _score_pairs(model: PairScorer, plan: Plan, scored: dict[str, Scored], work: Work) -> None:
-    foretell(plan, scored, work.progress)
+    announce_left_out(plan, scored, work.progress)
     wanted, owner = partial(_unique_pairs, plan, scored), (model, model.fingerprint, "pair")
     key = fill_items(model.score_pairs, wanted, owner, plan, scored, work)
 
@@ -211,7 +211,7 @@ def _numbered(numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def stored(keys: list[bytes], store: Store) -> np.ndarray:
-    """What the store has under the keys, a row each."""
+    """The stored results, one row per key."""
     values = store.get(keys)
     absent = sum(value is None for value in values)
     if absent:

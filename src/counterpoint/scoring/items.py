@@ -1,4 +1,4 @@
-"""Fill the store for models that see an image and texts together: pairs, and choices."""
+"""Fill the store for models that see an image and texts together: pairs and choices."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from counterpoint.scoring.kinds import Work
 
 
-_HOPELESS: Final = 32  # questions
-_IMAGES: Final = 4  # with so many images: one may be refused with every text
+_HOPELESS: Final = 32  # refused questions after which the model is given up
+_IMAGES: Final = 4  # if they are of this many images: a single image may be refused with every text
 
 Item = tuple[int, ...]  # numbers into a plan: an image, and the texts that are seen with it
 
@@ -31,11 +31,11 @@ def fill_items(
     scored: dict[str, Scored],
     work: Work,
 ) -> Callable[[Item], bytes]:
-    """Make sure that a number for every item is stored; returns what makes an item's key.
+    """Store a number for every item; returns the function that makes an item's key.
 
-    `ask` takes pictures, and as many lists of texts as an item has. `wanted` lists the items of
-    what is not left out: images that cannot be had, and items that the model refuses, are left out
-    here. `owner` is the model, its fingerprint and what an item is called.
+    `ask` takes pictures, and as many lists of texts as an item has. `wanted` lists the items of all
+    cases that are not left out. Images that cannot be read and items that the model refuses are
+    left out here. `owner` is the model, its fingerprint and the word for an item.
     """
     model, fingerprint, what = owner
     pictures = _picture_keys(plan, scored, work)
@@ -44,8 +44,8 @@ def fill_items(
         texts = (plan.texts[text] for text in item[1:])
         return digest(fingerprint, what, pictures[item[0]], *texts)
 
-    # A model opens its images itself: those it will have to open are tried first, so that one that
-    # cannot be opened costs its cases and not the run.
+    # The model opens its images itself. They are tried first, so that a broken image costs its
+    # cases and not the run.
     keys = {item: key(item) for item in wanted()}
     missing = set(work.store.missing(list(keys.values())))
     numbers = sorted({image for (image, *_), found in keys.items() if found in missing})
@@ -65,7 +65,7 @@ def fill_items(
 
 
 def _picture_keys(plan: Plan, scored: dict[str, Scored], work: Work) -> dict[int, bytes]:
-    """Of the images that are needed; those that cannot be had are left out."""
+    """The keys of the images that are needed; images that cannot be read are left out."""
     found: dict[int, bytes] = {}
     failures: dict[int, str] = {}
     for number in used_images(plan, scored).tolist():
@@ -78,7 +78,7 @@ def _picture_keys(plan: Plan, scored: dict[str, Scored], work: Work) -> dict[int
 
 
 class _Asking:
-    """Asks a model, and remembers what it refuses. `answered` counts from runs before this one."""
+    """Asks a model and collects what it refuses. `answered` starts with those of earlier runs."""
 
     def __init__(self, ask: Callable[..., np.ndarray], plan: Plan, answered: int) -> None:
         self.ask, self.plan, self.answered = ask, plan, answered
@@ -104,6 +104,6 @@ class _Asking:
         return values
 
     def _hopeless(self) -> bool:
-        """So much refused and nothing answered: it is the model, not what it is asked."""
+        """Many refusals and no answer: the model is the reason, not the items."""
         images = {image for image, *_ in self.refused}
         return not self.answered and len(self.refused) >= _HOPELESS and len(images) >= _IMAGES

@@ -1,7 +1,7 @@
-"""The kinds of model, as Protocols: the engine knows these and nothing of any model.
+"""The kinds of model as Protocols. The engine knows these, and no particular model.
 
-A model also has a `fingerprint`: a digest of all that its outputs depend on (weights, architecture,
-preprocessing, precision), which keys what the store keeps of it.
+A model has a `fingerprint`: a digest of everything that its outputs depend on (weights,
+architecture, preprocessing, precision). It is part of the keys of its stored results.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ class DualEncoder(Protocol):
 
 
 class RefusedInputsError(ModelError):
-    """Some inputs cannot be scored, for reasons of their own; the others were.
+    """The model refused some inputs; the others were scored.
 
-    `reasons` has a sentence for each place that was refused, `values` the results of all others in
-    order. The cases of refused inputs are left out.
+    `reasons` has a sentence for the index of each refused input, `values` the results of all others
+    in order. The cases of refused inputs are left out.
     """
 
     def __init__(self, values: np.ndarray, reasons: Mapping[int, str]) -> None:
@@ -71,7 +71,7 @@ class PairScorer(Protocol):
 
 @runtime_checkable
 class BlindScorer(Protocol):
-    """Sees captions only: what a benchmark gives away without its images."""
+    """Sees captions only: it measures what a benchmark gives away without images."""
 
     fingerprint: str
 
@@ -81,7 +81,7 @@ class BlindScorer(Protocol):
 
 @runtime_checkable
 class TableScorer(Protocol):
-    """A baseline computed from a whole case table, without images: cheap, so nothing is stored."""
+    """A baseline that is computed from a whole case table, without images. It is not stored."""
 
     fingerprint: str
 
@@ -91,14 +91,14 @@ class TableScorer(Protocol):
 
 @runtime_checkable
 class BenchmarkScorer(Protocol):
-    """Scores whole benchmarks in its own way: an ensemble of models, a judge of whole cases."""
+    """Scores whole benchmarks itself: an ensemble of models, a judge of whole cases."""
 
     fingerprint: str
 
     def score_benchmarks(
         self, benchmarks: Mapping[str, Cases], overlong: Mapping[str, Overlong], work: Work
     ) -> dict[str, Scored]:
-        """As `engine.score`, which it may ask for the scores of the models it is made of."""
+        """As `engine.score`, which it may call for the models it consists of."""
 
 
 Model = DualEncoder | PairScorer | BlindScorer | TableScorer | BenchmarkScorer
@@ -134,7 +134,7 @@ def check_kind(model: object) -> None:
     raise ModelError(
         "E-MODEL-INVALID",
         f"{name} is not a {nearest.__name__}: it has no {' and no '.join(absent[nearest])}; "
-        "docs/adding-a-model.md lists the members of each kind.",
+        "docs/extend/model.md lists the members of each kind.",
         model=name,
         missing=absent[nearest],
     )
@@ -147,7 +147,7 @@ def _members(kind: type) -> list[str]:
 
 @runtime_checkable
 class Announcing(Protocol):
-    """A model whose work is worth knowing of before it begins, because it costs."""
+    """A model that announces its work before it begins, because it costs money or time."""
 
     def announce(self, items: int) -> str:
         """A few words on what `items` results that are not stored yet will take."""
@@ -155,17 +155,14 @@ class Announcing(Protocol):
 
 @runtime_checkable
 class Described(Protocol):
-    """A model that says what should be recorded of it: device, precision, versions, notes."""
+    """A model with facts to record in the run: device, precision, versions, notes."""
 
     def describe(self) -> Mapping[str, Any]: ...
 
 
-# --- What scoring works with --------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True)
 class Work:
-    """Where results are kept, how many items are tried at a time, and who is told of progress."""
+    """Where results are stored, the batch size, and where progress is shown."""
 
     store: Store
     batch: int

@@ -1,4 +1,7 @@
-"""What has to be computed: the unique images and captions of all benchmarks asked for."""
+"""What has to be computed, the unique images and captions of all benchmarks, and what is left out.
+
+First the plan, then the scores of a benchmark with the cases that are left out, and the reasons.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,9 @@ from counterpoint._util.progress import Progress
 from counterpoint.cases import PROMPTS, Cases, ImageRef, Layout, is_gallery, offsets
 from counterpoint.images import Picture
 from counterpoint.metrics import Overlong
+
+_LINES: Final = 20_000  # images whose vectors are in memory at a time
+_PAIRS: Final = 2_000_000  # pairs that are numbered at a time
 
 
 class Pairs(NamedTuple):
@@ -56,8 +62,8 @@ class Share:
 class Plan:
     """The unique images and captions, and where each benchmark uses them.
 
-    `texts` are what a model reads: the captions, those made of several prompts taken apart. The
-    prompts of caption i are `prompts[starts[i] : starts[i + 1]]`, numbers into `texts`.
+    `texts` are the texts that a model reads: the captions, split into prompts if they have several.
+    The prompts of caption i are `prompts[starts[i] : starts[i + 1]]`, numbers into `texts`.
     """
 
     pictures: list[Picture]
@@ -129,23 +135,19 @@ def _any_in(marks: np.ndarray, starts: np.ndarray) -> np.ndarray:
     return np.logical_or.reduceat(marks, starts[:-1])
 
 
-# --- What a benchmark's scores will be, and what has to be left out of them, with the reason ----
-
-
-_LINES: Final = 20_000  # images whose vectors are in memory at a time
-_PAIRS: Final = 2_000_000  # pairs that are numbered at a time
+# --- Scores, and what is left out ---------------------------------------------------------------
 
 
 @dataclass(slots=True)
 class Scored:
     """A benchmark's scores: one per pair, flat, NaN where something is left out.
 
-    A gallery loses images that cannot be had; any other case is left out as a whole.
+    Of a gallery, single images can be left out; any other case is left out as a whole.
     """
 
     scores: np.ndarray
     left_out: dict[int, str] = field(default_factory=dict)  # row of the case: why
-    lost_images: dict[int, dict[int, str]] = field(default_factory=dict)  # row: image: why
+    left_out_images: dict[int, dict[int, str]] = field(default_factory=dict)  # row: image: why
     cut_captions: int = 0
 
 
@@ -162,7 +164,7 @@ def _kept_lines(share: Share, scored: Scored) -> np.ndarray:
     kept = np.ones(layout.images[-1], dtype=bool)
     if scored.left_out:
         kept[layout.lines(np.array(list(scored.left_out)))] = False
-    for row, images in scored.lost_images.items():
+    for row, images in scored.left_out_images.items():
         kept[layout.images[row] + np.array(list(images))] = False
     return np.flatnonzero(kept)
 
@@ -210,24 +212,24 @@ def leave_out_overlong(
             )
 
 
-def foretell(plan: Plan, scored: Mapping[str, Scored], progress: Progress) -> None:
-    """Tell before the work of benchmarks that will lose most of their cases, or gallery images."""
+def announce_left_out(plan: Plan, scored: Mapping[str, Scored], progress: Progress) -> None:
+    """Announce the benchmarks of which most cases, or images of a gallery, will be left out."""
     gone = np.array([_is_missing(picture) for picture in plan.pictures], dtype=bool)
     for name, share in plan.shares.items():
         images, missing = len(share.images), int(gone[share.images].sum())
-        lost = np.zeros(len(share.layout.images) - 1, dtype=bool)
-        lost[list(scored[name].left_out)] = True
-        overlong = int(lost.sum())
-        if is_gallery(images, len(share.captions)) and len(lost) == 1:
+        left_out = np.zeros(len(share.layout.images) - 1, dtype=bool)
+        left_out[list(scored[name].left_out)] = True
+        overlong = int(left_out.sum())
+        if is_gallery(images, len(share.captions)) and len(left_out) == 1:
             if missing * 2 > images:
                 progress.note(f"on {name}: {missing:,} of {images:,} images are not there.")
             continue
-        lost |= share.cases_with_image(gone)
-        if lost.sum() * 2 > len(lost):
+        left_out |= share.cases_with_image(gone)
+        if left_out.sum() * 2 > len(left_out):
             progress.note(
-                f"on {name}: {lost.sum():,} of {len(lost):,} cases will be left out (cases with a "
-                f"caption too long for the model: {overlong:,}; images that are not there: "
-                f"{missing:,} of {images:,})."
+                f"on {name}: {left_out.sum():,} of {len(left_out):,} cases will be left out "
+                f"(cases with a caption too long for the model: {overlong:,}; images that are not "
+                f"there: {missing:,} of {images:,})."
             )
 
 
@@ -249,7 +251,7 @@ class TokenCounts(NamedTuple):
 def leave_out_items(
     plan: Plan, refused: Mapping[tuple[int, ...], str], scored: Mapping[str, Scored]
 ) -> None:
-    """`refused` says why the model does not score an image (the first number) with some texts."""
+    """`refused`: why the model does not score an image (the first number) with some texts."""
     items_of: dict[int, list[tuple[int, ...]]] = {}
     for item in refused:
         items_of.setdefault(item[0], []).append(item)
@@ -262,27 +264,28 @@ def leave_out_items(
                 (place, next((i for i in items_of.get(image, ()) if texts.issuperset(i[1:])), None))
                 for place, image in enumerate(share.images_of(row).tolist())
             )
-            _lose(share, row, {n: refused[item] for n, item in found if item}, scored[name])
+            reasons = {n: refused[item] for n, item in found if item}
+            _leave_out(share, row, reasons, scored[name])
 
 
 def leave_out_images(plan: Plan, failures: Mapping[int, str], scored: Mapping[str, Scored]) -> None:
-    """`failures` says of the plan's images why they cannot be had."""
+    """`failures`: why some of the plan's images cannot be read."""
     failed = np.zeros(len(plan.pictures), dtype=bool)
     failed[list(failures)] = True
     for name, share in plan.shares.items():
         for row in np.flatnonzero(share.cases_with_image(failed)).tolist():
             images = enumerate(share.images_of(row).tolist())
-            lost = {place: failures[i] for place, i in images if i in failures}
-            _lose(share, row, lost, scored[name])
+            failed_here = {place: failures[i] for place, i in images if i in failures}
+            _leave_out(share, row, failed_here, scored[name])
 
 
-def _lose(share: Share, row: int, lost: Mapping[int, str], scored: Scored) -> None:
-    """A gallery goes on without some of its images; any other case is left out."""
-    if not lost:
+def _leave_out(share: Share, row: int, reasons: Mapping[int, str], scored: Scored) -> None:
+    """Leave out some images of a gallery, or any other case as a whole; `reasons` by image."""
+    if not reasons:
         return
-    count, all_lost = len(share.images_of(row)), {**scored.lost_images.get(row, {}), **lost}
-    if is_gallery(count, len(share.captions_of(row))) and len(all_lost) < count:
-        scored.lost_images[row] = all_lost
+    count, images = len(share.images_of(row)), {**scored.left_out_images.get(row, {}), **reasons}
+    if is_gallery(count, len(share.captions_of(row))) and len(images) < count:
+        scored.left_out_images[row] = images
     else:
-        scored.lost_images.pop(row, None)
-        scored.left_out.setdefault(row, next(iter(lost.values())))
+        scored.left_out_images.pop(row, None)
+        scored.left_out.setdefault(row, next(iter(reasons.values())))

@@ -20,7 +20,7 @@ from counterpoint.studio.browse.pages import browse_router
 from counterpoint.studio.pictures import Gallery
 from counterpoint.studio.playground.pages import try_router
 from counterpoint.studio.playground.scores import Models
-from counterpoint.studio.security import HEADERS, Guard, Refused, Shield
+from counterpoint.studio.security import HEADERS, Guard, RequestError, Shield
 from counterpoint.studio.web import STATIC, Web, htmx_file
 
 _TITLES: Final = {
@@ -107,7 +107,7 @@ def _add_errors(app: FastAPI, web: Web) -> None:
         response.headers.update(HEADERS)  # this answer is made outside of the shield
         return response
 
-    app.add_exception_handler(Refused, refused)
+    app.add_exception_handler(RequestError, refused)
     app.add_exception_handler(CounterpointError, known)
     app.add_exception_handler(HTTPException, missing)
     app.add_exception_handler(ClientDisconnect, gone)

@@ -210,9 +210,13 @@ def open_database(url: str) -> Database:
         address = make_url(database_url(url))
         dialect = address.get_backend_name()
         if dialect not in ("sqlite", "postgresql"):
-            raise DatabaseError(f"--db {_hidden(url)}: a SQLite file or a postgresql:// URL.")
+            raise DatabaseError(
+                "E-DATABASE-URL", f"--db {_hidden(url)}: a SQLite file or a postgresql:// URL."
+            )
         if dialect == "sqlite" and address.database in (None, "", ":memory:"):
-            raise DatabaseError(f"--db {_hidden(url)}: answers must be kept in a file.")
+            raise DatabaseError(
+                "E-DATABASE-URL", f"--db {_hidden(url)}: answers must be kept in a file."
+            )
         if dialect == "sqlite":
             _keep_private(Path(str(address.database)).absolute())
         engine = create_engine(address, pool_size=20, max_overflow=20)
@@ -228,7 +232,9 @@ def open_database(url: str) -> Database:
             if isinstance(error, OSError)
             else shortened(str(error).partition("\n")[0])
         )
-        raise DatabaseError(f"--db {_hidden(url)}: cannot be opened: {why}.") from None
+        raise DatabaseError(
+            "E-DATABASE-UNREACHABLE", f"--db {_hidden(url)}: cannot be opened: {why}."
+        ) from None
     return database
 
 

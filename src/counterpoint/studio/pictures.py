@@ -20,7 +20,7 @@ from starlette.responses import Response
 
 from counterpoint._util.errors import ImageError
 from counterpoint.images import Picture
-from counterpoint.studio.security import Refused
+from counterpoint.studio.security import RequestError
 
 T = TypeVar("T")
 SMALL, LARGE = 320, 1024  # the longer side of what is shown
@@ -66,7 +66,7 @@ class Gallery:
         self._limiter: CapacityLimiter | None = None
 
     async def response(self, request: Request, picture: Picture, side: int = LARGE) -> Response:
-        """The picture as an answer; Refused (404) if it cannot be shown.
+        """The picture as an answer; RequestError (404) if it cannot be shown.
 
         Within a page, an image that cannot be shown is a drawing that says so.
         """
@@ -75,7 +75,9 @@ class Gallery:
         except ImageError as error:
             if request.headers.get("accept", "").startswith("image/"):
                 return Response(_NOTHING, 404, media_type="image/svg+xml")
-            raise Refused(f"The image cannot be shown: {error}", 404) from None
+            raise RequestError(
+                "E-IMAGE-UNAVAILABLE", f"The image cannot be shown: {error}", 404
+            ) from None
         mark = f'"{hashlib.sha256(found.data).hexdigest()[:20]}"'
         headers = {"Cache-Control": "private, max-age=300", "ETag": mark}
         if request.headers.get("if-none-match") == mark:

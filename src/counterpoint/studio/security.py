@@ -48,11 +48,11 @@ HEADERS: Final = {
 }
 
 
-class Refused(CounterpointError):  # noqa: N818 (an answer, no failure)
-    """A request that is turned down, with the HTTP status that says how."""
+class RequestError(CounterpointError):
+    """A request that is not answered as asked. `status` is its HTTP status."""
 
-    def __init__(self, message: str, status: int = 403) -> None:
-        super().__init__(message)
+    def __init__(self, code: str, message: str, status: int = 403, **data: object) -> None:
+        super().__init__(code, message, **data)
         self.status = status
 
 
@@ -81,7 +81,11 @@ def kept_key(path: Path) -> bytes:
     keep_private(path)
     key = path.read_bytes()
     if len(key) != _KEY_BYTES:
-        raise Refused(f"{path} is no key of the studio; remove it and start again.")
+        raise RequestError(
+            "E-KEY-INVALID",
+            f"{path} is no key of the studio; remove it and start again.",
+            path=path,
+        )
     return key
 
 
@@ -129,11 +133,14 @@ class Guard:
             self._set(request, response, self._csrf_cookie, nonce)
 
     def check_csrf(self, request: Request, token: str) -> None:
-        """Raise Refused unless the token is the one that our page gave this browser."""
+        """Raise RequestError unless the token is the one that our page gave this browser."""
         refuse_elsewhere(request)
         known = bool(request.cookies.get(self._csrf_cookie))
         if not known or not same(token, self.csrf_token(request)):
-            raise Refused("This form is out of date or was not made here: load the page again.")
+            raise RequestError(
+                "E-FORM-EXPIRED",
+                "This form is out of date or was not made here: load the page again.",
+            )
 
     def _set(self, request: Request, response: Response, name: str, value: str) -> None:
         secure = request.url.scheme == "https"
@@ -141,13 +148,13 @@ class Guard:
 
 
 def refuse_elsewhere(request: Request) -> None:
-    """Raise Refused if the browser says that another site makes the request."""
+    """Raise RequestError if the browser says that another site makes the request."""
     site = request.headers.get("sec-fetch-site", "same-origin")
     origin = request.headers.get("origin", "")
     host = request.headers.get("host", "")
     elsewhere = bool(origin) and origin.partition("://")[2] != host
     if site not in ("same-origin", "none") or elsewhere:
-        raise Refused("This form was sent from another site.")
+        raise RequestError("E-FORM-FOREIGN", "This form was sent from another site.")
 
 
 LOOPBACK: Final = ("127.0.0.1", "localhost", "[::1]")

@@ -143,6 +143,9 @@ def bound(host: str, port: int) -> socket.socket:
         held.close()
         why = getattr(error, "strerror", None) or str(error)
         raise CounterpointError(
-            f"cannot listen at {host} port {port} ({why}); choose another with --port."
+            "E-PORT-UNAVAILABLE",
+            f"cannot listen at {host} port {port} ({why}); choose another with --port.",
+            host=host,
+            port=port,
         ) from None
     return held

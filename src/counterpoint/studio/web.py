@@ -22,8 +22,8 @@ from starlette.formparsers import FormParser, MultiPartException, MultiPartParse
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from counterpoint.metrics import TIES, TIES_MEANING
-from counterpoint.studio.security import CSRF_FIELD, Guard, Refused
+from counterpoint.metrics import TIES_MARK, TIES_NOTE
+from counterpoint.studio.security import CSRF_FIELD, Guard, RequestError
 
 # --- Where htmx is: a file of the package `django-htmx`, of which nothing else is used ----------
 #
@@ -74,8 +74,8 @@ class Web:
             static=static,
             has_htmx=has_htmx(),
             has_campaigns=False,
-            ties_sign=TIES,
-            ties_meaning=TIES_MEANING,
+            ties_sign=TIES_MARK,
+            ties_meaning=TIES_NOTE,
         )
 
     def page(
@@ -115,14 +115,17 @@ def wants_fragment(request: Request) -> bool:
 
 
 def require_admin(request: Request) -> None:
-    """Raise Refused unless the admin's browser asks; fit to be a dependency of a route."""
+    """Raise RequestError unless the admin's browser asks; fit to be a dependency of a route."""
     if not web_of(request).guard.is_admin(request):
-        raise Refused("This page is for the admin: open the link that was printed at the start.")
+        raise RequestError(
+            "E-ADMIN-ONLY",
+            "This page is for the admin: open the link that was printed at the start.",
+        )
 
 
 @asynccontextmanager
 async def checked_form(request: Request, limit: int = FORM_BYTES) -> AsyncGenerator[FormData]:
-    """The form of a POST that one of our pages sent; Refused (403, 413, 400) if it is not.
+    """The form of a POST that one of our pages sent; RequestError (403, 413, 400) if it is not.
 
     Files are kept in memory, and let go at the end. A larger `limit` in bytes is for forms that
     upload one.
@@ -136,9 +139,9 @@ async def checked_form(request: Request, limit: int = FORM_BYTES) -> AsyncGenera
         elif kind == "application/x-www-form-urlencoded":
             form = await FormParser(headers, stream).parse()
         else:
-            raise Refused("A form was expected.", 400)
+            raise RequestError("E-FORM-MALFORMED", "A form was expected.", 400)
     except (MultiPartException, UnicodeDecodeError):
-        raise Refused("The form is malformed.", 400) from None
+        raise RequestError("E-FORM-MALFORMED", "The form is malformed.", 400) from None
     try:
         token = form.get(CSRF_FIELD, "")
         web_of(request).guard.check_csrf(request, token if isinstance(token, str) else "")
@@ -178,7 +181,12 @@ async def _limited(request: Request, limit: int) -> AsyncGenerator[bytes, None]:
     async for chunk in request.stream():
         sent += len(chunk)
         if sent > limit:
-            raise Refused(f"More than {limit // 1024:,} KiB were sent; that is too much.", 413)
+            raise RequestError(
+                "E-REQUEST-TOO-LARGE",
+                f"More than {limit // 1024:,} KiB were sent; that is too much.",
+                413,
+                limit=limit,
+            )
         yield chunk
 
 

@@ -1,14 +1,15 @@
-"""The world's edits (`counterpoint.world.edits`) for arrays: each sample has an address.
+"""The edits of `edits` for arrays, to train on: each sample has its own random stream.
 
-Sample s of a seed is the first valid one of its attempts, each drawn by its own address: it does
-not depend on the batch, the rank or the samples before it. No seed of training gives a stream of
-the evaluation benchmarks: those are drawn by another generator.
+Sample s of a seed is the first valid one of its attempts. It does not depend on the batch, the rank
+or other samples. No seed of training gives a stream of the evaluation benchmarks: those are drawn
+by another generator.
 
-One thing is not as in the benchmarks. There, originals are worded either way as often; here they
-are as people word them: a rare name now and then (`synonym`), the object further left first
-(LEFT_FIRST). Negatives are made by a rule that knows no such habits. So a model that learns from
-originals and negatives alone may take an unusual wording for a false one, which is the
-oversensitivity that the hard-positives paper found; positives, worded unusually and true, undo it.
+One thing differs from the benchmarks. There, both wordings of an original are equally frequent.
+Here originals are like captions of people: seldom a rare name (`synonym`), the object further left
+first (LEFT_FIRST). Negatives are made by a rule without such habits. So a model that learns from
+originals and negatives alone may take an unusual wording for a false one. This is the
+oversensitivity that the hard-positives paper found. Positives, which are worded unusually and true,
+remove it.
 """
 
 from __future__ import annotations
@@ -86,7 +87,7 @@ def draw_edits(
     waiting, attempt = np.arange(len(samples)), 0
     parts, rows = [], []
     while len(waiting):
-        # As many attempts at once as keep the arrays long: most of the last few fail.
+        # Several attempts at once keep the arrays long: most of the last few fail.
         tries = max(1, min(64, len(samples) // len(waiting)))
         address = fold(stream[waiting][:, None], np.arange(attempt, attempt + tries)).ravel()
         edits, valid = _draft(
@@ -101,7 +102,7 @@ def draw_edits(
 
 
 def _draft(draws: np.ndarray, maker: np.ndarray, synonym: float) -> tuple[Edits, np.ndarray]:
-    """One attempt a row, and which are valid; rows are made by kind and put back in order."""
+    """One attempt per row, and which are valid; rows are made by kind and put back in order."""
     scenes = draw_scenes(draws[:, :SCENE_DRAWS])
     parts, rows, possible = [], [], []
     for number, make in enumerate(_MAKERS):
@@ -113,7 +114,7 @@ def _draft(draws: np.ndarray, maker: np.ndarray, synonym: float) -> tuple[Edits,
             possible.append(may)
     back = np.argsort(np.concatenate(rows))
     edits, may = _join(parts)[back], np.concatenate(possible)[back]
-    # Captions are about the first two, which must be told apart by their nouns.
+    # Captions are about the first two, which must have different nouns.
     valid = may & (scenes.things[:, 0, SHAPE] != scenes.things[:, 1, SHAPE])
     for said, of, truth in (
         ("originals", "scenes", True),
@@ -131,7 +132,9 @@ _Maker = Callable[[Scenes, np.ndarray, float], _Made]
 
 
 def _rare(draws: np.ndarray, synonym: float) -> np.ndarray:
-    """Who says the rare name: the original by habit, the positive if not, the negative by rule."""
+    """Which texts use the rare name: the original by habit, the positive otherwise, the negative by
+    rule.
+    """
     original = draws[:, _HABIT] < synonym
     return np.stack([original, ~original, draws[:, _RULE] < 0.5], axis=1)
 
@@ -148,7 +151,7 @@ def _some_kinds(half: np.ndarray, which: np.ndarray) -> np.ndarray:
 
 
 def _other(old: np.ndarray, draws: np.ndarray, count: np.ndarray | int) -> np.ndarray:
-    """Another value than the old one, all of them as likely."""
+    """A value other than the old one, all of them equally likely."""
     return (old + 1 + below(draws, count - 1)) % count
 
 

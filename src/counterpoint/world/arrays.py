@@ -1,10 +1,11 @@
-"""Scenes and statements of the world as arrays, many at once.
+"""Scenes, statements and texts of the world as arrays, many at once.
 
-`counterpoint.world` makes a thousand edits a second on a core, a GPU learns from tens of thousands.
-So its sampling and its truth are written here again for arrays; the tests read the texts back with
-`world.grammar` and judge them against the scenes.
+`edits` makes a thousand edits per second on one core, and a GPU learns from tens of thousands. So
+sampling and truth are written here again for arrays. The tests read the texts back with `grammar`
+and judge them against the scenes.
 
-Words are numbers: a shape's place in SHAPES, a colour's in COLOURS, and so on; -1 is "not said".
+Words are numbers: the index of a shape in SHAPES, of a colour in COLOURS, and so on; -1 means that
+a phrase does not have the word.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ SCENE_DRAWS: Final = CELLS + 1 + 4 * MOST + 2 * MOST + 1
 _DIFFERENT: Final = ~np.eye(MOST, dtype=bool)
 _RADII: Final = np.array(list(SIZES.values()), dtype=np.float32)
 _UNSAID: Final[Any] = None
-_GROUNDS: Final = (0.42, 0.62)  # as `world.scene` draws them
+_GROUNDS: Final = (0.42, 0.62)  # as `scenes.sample_scene` draws them
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +67,7 @@ class Scenes:
         return replace(self, places=places)
 
     def table(self) -> tuple[np.ndarray, np.ndarray]:
-        """As `world.draw.paint` takes them."""
+        """As `drawing.paint` takes them."""
         number, slot = np.nonzero(np.arange(MOST) < self.counts[:, None])
         things, places = self.things[number, slot], self.places[number, slot]
         columns = (number, things[:, 0], _RADII[things[:, 1]], things[:, 2], things[:, 3])
@@ -118,7 +119,7 @@ def place(cells: np.ndarray, draws: np.ndarray) -> np.ndarray:
 
 
 def leads(spots: np.ndarray) -> np.ndarray:
-    """Of two places (n, 2, 2), whether the first is mostly named first: `world.captions.leads`."""
+    """Of two places (n, 2, 2), whether the first is usually named first: `grammar.leads`."""
     column, height = (spots[..., 0] * GRID).astype(np.int64), spots[..., 1]
     same = column[:, 0] == column[:, 1]
     return np.where(same, height[:, 0] < height[:, 1], column[:, 0] < column[:, 1])
@@ -136,7 +137,7 @@ def statements(first: np.ndarray, second: np.ndarray, relation: np.ndarray) -> n
 
 
 def along(places: np.ndarray, relation: np.ndarray) -> np.ndarray:
-    """How far places (..., 2) lie in the direction that a relation speaks of."""
+    """The coordinates of places (..., 2) along the direction of a relation."""
     distance = np.where(relation < 2, places[..., 0], places[..., 1])
     return np.where(relation % 2 == 0, distance, -distance)  # left of, right of, above, below
 
@@ -146,14 +147,14 @@ def holds_each(said: np.ndarray, scenes: Scenes) -> np.ndarray:
     relation = said[:, RELATION, None]
     place = along(scenes.places, relation)
     gaps = place[:, None, :] - place[:, :, None]  # from the first to the second
-    # Nowhere is in no relation: a NaN compares as false.
+    # An absent object is in no relation: a NaN compares as false.
     possible = (gaps >= RELATION_MARGIN) | ((relation < 0)[..., None] & _DIFFERENT)
     first, second = (_fits(said[:, words], scenes) for words in (FIRST, SECOND))
     return (possible & first[:, :, None] & second[:, None, :]).any(axis=(1, 2))
 
 
 def _fits(phrase: np.ndarray, scenes: Scenes) -> np.ndarray:
-    """(n, 4): which objects a phrase is true of: no absent one, for phrases say the shape."""
+    """(n, 4): which objects a phrase is true of. Absent objects never fit."""
     fits = scenes.things[..., SHAPE] == phrase[:, SHAPE, None]
     for feature in (1, 2, 3):
         word = phrase[:, feature, None]
@@ -170,7 +171,7 @@ def statement(said: np.ndarray) -> Statement:
     return Statement(first, second, None if said[RELATION] < 0 else RELATIONS[said[RELATION]])
 
 
-# --- The world's texts as word numbers, and as token ids, many at once --------------------------
+# --- Texts as numbers of words and as token ids --------------------------------------------------
 
 
 # texts to (n, context) token ids, padded at the end
@@ -191,7 +192,7 @@ STATEMENT_DRAWS: Final = MOST + 6 + 1 + len(RELATIONS) + 1
 
 
 def statement_words(said: np.ndarray, rare: np.ndarray) -> np.ndarray:
-    """Statements (n, 9) as words (n, 11), -1 where none stands; `rare` says which places reword."""
+    """Statements (n, 9) as words (n, 11), -1 for no word; `rare` marks the places to reword."""
     words = np.where(said < 0, -1, said + _STARTS)
     words = np.where(rare & (words >= 0), _OTHER[words], words)
     relation = words[:, RELATION]
@@ -214,7 +215,7 @@ def reworded(places: np.ndarray) -> np.ndarray:
 
 
 def draw_statements(scenes: Scenes, draws: np.ndarray) -> np.ndarray:
-    """True statements about two objects each, as `world.captions` makes them."""
+    """True statements about two objects each, as `grammar.sample_caption` draws them."""
     rows = np.arange(len(draws))
     present = np.arange(MOST) < scenes.counts[:, None]
     pair = np.argsort(np.where(present, draws[:, :MOST], 2.0), axis=1)[:, :2]
@@ -233,7 +234,7 @@ def draw_statements(scenes: Scenes, draws: np.ndarray) -> np.ndarray:
 
 
 def draw_false(said: np.ndarray, draws: np.ndarray) -> np.ndarray:
-    """Statements with one of their words replaced: most are false, which the caller must check."""
+    """Statements with one word replaced. Most of them are false; the caller must check."""
     rows = np.arange(len(said))
     place = np.argmax(np.where(said >= 0, draws[:, :9], -1.0), axis=1)
     counts = np.array([*COUNTS, *COUNTS, len(RELATIONS)])[place]
@@ -243,7 +244,7 @@ def draw_false(said: np.ndarray, draws: np.ndarray) -> np.ndarray:
 
 
 def draw_plain(scenes: Scenes, stream: np.ndarray, grammar: float, synonym: float) -> np.ndarray:
-    """Captions (n, 16) like those the base was trained on: see `world.captions.CaptionStyle`."""
+    """Captions (n, 16) like those the base was trained on: see `grammar.CaptionStyle`."""
     n, slots = len(stream), 4 * MOST
     cuts = np.cumsum([1, len(WORDS), slots, slots])
     parts = np.split(uniforms(stream, int(cuts[-1]) + STATEMENT_DRAWS), cuts, axis=1)
@@ -268,10 +269,10 @@ def texts(words: np.ndarray) -> list[str]:
 
 
 class WorldTokens:
-    """Token ids of texts of the world, put together from the tokens of its words.
+    """Token ids of texts of the world, assembled from the tokens of its words.
 
-    Most tokenizers split texts at words first; whether this one does is tried, and one that does
-    not is given whole texts (many times slower).
+    Most tokenizers split texts into words first. Whether this one does is tested; if not, it gets
+    whole texts (many times slower).
     """
 
     def __init__(self, tokenize: Tokenize, pad: int) -> None:

@@ -1,7 +1,7 @@
 """Pictures of scenes: anti-aliased signed-distance shapes, many scenes at once.
 
 Each object is painted in a square patch just large enough for it. Objects never overlap (see
-`scene`), so all patches of a batch go onto the canvases in one step. The functions take the array
+`scenes`), so all patches of a batch go onto the canvases in one step. The functions take the array
 library as `xp`: NumPy here, torch where training draws on its device.
 """
 
@@ -18,7 +18,7 @@ from counterpoint.world.scenes import COLOURS, SHAPES, SIZES, TEXTURES, Scene
 
 VERSION: Final = 1  # part of every picture's content key: raise it when any pixel changes
 PIXELS: Final = 64
-_BATCH: Final = 64  # as many scenes as stay in a core's cache: twice as fast as a thousand
+_BATCH: Final = 64  # scenes that fit into a core's cache: twice as fast as a thousand
 
 Array = Any  # a NumPy array or a torch tensor
 

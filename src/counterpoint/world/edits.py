@@ -7,13 +7,13 @@ An `Edit` starts from a scene and a caption that is true of it (the original) an
 - the negative's scene: the least change of the scene that makes the negative true and the original
   false, for two-image benchmarks.
 
-Edits that fail any of this are drawn again, so what is returned is right by construction.
+Edits that fail any of these conditions are drawn again, so every returned edit is correct.
 
-Neither a rare word nor the order of a text tells whether it is true: of a replaced word, original
-and negative each say the common or the rare name as often, and the positive the name that the
-original does not say; of two phrases, the original names either first, and the negative has the
-attributes or the nouns swapped. `usual` says whether the original is as most captions are (the
-common name; the object further left first).
+Neither a rare word nor the order of a text shows whether it is true. Of a replaced word, original
+and negative use the common or the rare name equally often, and the positive uses the name that the
+original does not use. Of two phrases, the original names either one first, and the negative has the
+attributes or the nouns swapped. `usual` says whether the original is like most captions (the common
+name; the object further left first).
 """
 
 from __future__ import annotations
@@ -52,11 +52,11 @@ class Edit:
     negative: str
     negative_scene: Scene
     group: str
-    usual: bool | None = None  # None where captions have no habit
+    usual: bool | None = None  # None where no order or name is more usual
 
 
 @dataclass(frozen=True, slots=True)
-class _Draft:
+class _EditDraft:
     original: Statement
     negative: Statement
     texts: tuple[str, str, str]  # original, positive, negative
@@ -65,7 +65,7 @@ class _Draft:
     usual: bool | None = None
 
 
-_Maker = Callable[[Scene, np.random.Generator], _Draft | None]
+_Maker = Callable[[Scene, np.random.Generator], _EditDraft | None]
 
 
 def replacements(seed: int) -> Iterator[Edit]:
@@ -91,13 +91,13 @@ def _first_valid(make: _Maker, rng: np.random.Generator) -> Edit:
     while True:
         scene = sample_scene(rng)
         if scene.things[0].shape == scene.things[1].shape:
-            continue  # captions are about the first two, which must be told apart by their nouns
+            continue  # captions are about the first two, which must have different nouns
         draft = make(scene, rng)
         if draft is not None and _valid(scene, draft):
             return Edit(scene, *draft.texts, draft.negative_scene, draft.group, draft.usual)
 
 
-def _valid(scene: Scene, draft: _Draft) -> bool:
+def _valid(scene: Scene, draft: _EditDraft) -> bool:
     return (
         holds(draft.original, scene)
         and not holds(draft.negative, scene)
@@ -106,21 +106,21 @@ def _valid(scene: Scene, draft: _Draft) -> bool:
     )
 
 
-def _replace_size(scene: Scene, rng: np.random.Generator) -> _Draft | None:
+def _replace_size(scene: Scene, rng: np.random.Generator) -> _EditDraft | None:
     return _replace_attribute(scene, "size", rng)
 
 
-def _replace_colour(scene: Scene, rng: np.random.Generator) -> _Draft | None:
+def _replace_colour(scene: Scene, rng: np.random.Generator) -> _EditDraft | None:
     return _replace_attribute(scene, "colour", rng)
 
 
-def _replace_texture(scene: Scene, rng: np.random.Generator) -> _Draft | None:
+def _replace_texture(scene: Scene, rng: np.random.Generator) -> _EditDraft | None:
     return _replace_attribute(scene, "texture", rng)
 
 
 def _replace_attribute(
     scene: Scene, attribute: Attribute, rng: np.random.Generator
-) -> _Draft | None:
+) -> _EditDraft | None:
     """Of "a red circle above a heart": "a sapphire circle ..." (false), "a crimson circle ..."."""
     relation = None if rng.random() < 0.5 else _choose(RELATIONS, rng)
     first, second = _phrase(scene.things[0], (attribute,)), _phrase(scene.things[1], ())
@@ -140,12 +140,12 @@ def _replace_attribute(
         return Statement(*pair, relation=relation)
 
     original, negative = state(first), state(changed)
-    texts, usual = _said(original, negative, (old, new), rng)
+    texts, usual = _texts(original, negative, (old, new), rng)
     moved = scene.replaced(0, scene.things[0].with_value(attribute, new))
-    return _Draft(original, negative, texts, moved, f"attributes/{attribute}", usual)
+    return _EditDraft(original, negative, texts, moved, f"attributes/{attribute}", usual)
 
 
-def _replace_relation(scene: Scene, rng: np.random.Generator) -> _Draft | None:
+def _replace_relation(scene: Scene, rng: np.random.Generator) -> _EditDraft | None:
     """Of "a circle left of a heart": "... above ..." (false), "... to the left of ..."."""
     first, second = (_phrase(t, _some_kinds(rng)) for t in scene.things[:2])
     relation, new = rng.permutation(RELATIONS)[:2].tolist()
@@ -157,14 +157,14 @@ def _replace_relation(scene: Scene, rng: np.random.Generator) -> _Draft | None:
     moved = next((s for s in moves if holds(negative, s) and not holds(original, s)), None)
     if moved is None:
         return None
-    texts, usual = _said(original, negative, (relation, new), rng)
-    return _Draft(original, negative, texts, moved, _relation_group(relation), usual)
+    texts, usual = _texts(original, negative, (relation, new), rng)
+    return _EditDraft(original, negative, texts, moved, _relation_group(relation), usual)
 
 
-def _said(
+def _texts(
     original: Statement, negative: Statement, words: tuple[str, str], rng: np.random.Generator
 ) -> tuple[tuple[str, str, str], bool]:
-    """Original, positive and negative with their word in its common or its rare way."""
+    """Original, positive and negative, each with the common or the rare name of its word."""
     old, new = ({word: SYNONYMS[word]} for word in words)
     common, rare = write(original), write(original, old)
     usual = bool(rng.random() < 0.5)
@@ -172,19 +172,19 @@ def _said(
     return (common, rare, false) if usual else (rare, common, false), usual
 
 
-def _swap_same(scene: Scene, rng: np.random.Generator) -> _Draft:
+def _swap_same(scene: Scene, rng: np.random.Generator) -> _EditDraft:
     kind = _choose(KINDS, rng)
     return _swap_attributes(scene, (kind, kind), f"attributes/{kind}", rng)
 
 
-def _swap_mixed(scene: Scene, rng: np.random.Generator) -> _Draft:
+def _swap_mixed(scene: Scene, rng: np.random.Generator) -> _EditDraft:
     first, second = rng.permutation(KINDS)[:2].tolist()
     return _swap_attributes(scene, (first, second), "attributes/mixed", rng)
 
 
 def _swap_attributes(
     scene: Scene, kinds: tuple[Attribute, Attribute], group: str, rng: np.random.Generator
-) -> _Draft:
+) -> _EditDraft:
     """Of "the red circle and the striped square": "the striped circle and the red square".
 
     Or with the nouns swapped, which says the same: "the red square and the striped circle".
@@ -203,10 +203,10 @@ def _swap_attributes(
         )
     texts = (write(original), write(positive), write(swapped))
     changed = scene.replaced(0, a_changed).replaced(1, b_changed)
-    return _Draft(original, swapped, texts, changed, group, leads(a, b))
+    return _EditDraft(original, swapped, texts, changed, group, leads(a, b))
 
 
-def _swap_relation(scene: Scene, rng: np.random.Generator) -> _Draft:
+def _swap_relation(scene: Scene, rng: np.random.Generator) -> _EditDraft:
     """Of "a circle above a heart": "a heart above a circle" (false), "a heart below a circle"."""
     a, b = scene.things[:2]
     kinds = _some_kinds(rng)
@@ -216,7 +216,7 @@ def _swap_relation(scene: Scene, rng: np.random.Generator) -> _Draft:
     positive = Statement(second, first, CONVERSE[relation])
     texts = (write(original), write(positive), write(negative))
     moved = scene.replaced(0, a.at((b.x, b.y))).replaced(1, b.at((a.x, a.y)))
-    return _Draft(original, negative, texts, moved, _relation_group(relation))
+    return _EditDraft(original, negative, texts, moved, _relation_group(relation))
 
 
 def _relation_group(relation: str) -> str:

@@ -1,10 +1,14 @@
-"""Captions of the world: statements that can be written, read back and judged against a scene.
+"""Captions of the world: statements that are written, read back and judged against a scene.
 
     the red circle and the striped square        two phrases joined by "and": both are in the scene
     a large ivory star above a small heart       two phrases and a relation between them
 
 `write` and `read` are independent of each other (one assembles words, the other parses text), so
-that judging the text of a caption also checks the generator that wrote it.
+judging the text of a caption also checks the generator that wrote it.
+
+`sample_caption` draws captions to pretrain on. Like web text, they seldom need word order and
+seldom use rare words. Where a sentence leaves the order free, the object further left mostly comes
+first. A caption that says where things are says less about what they are.
 """
 
 from __future__ import annotations
@@ -31,6 +35,14 @@ from counterpoint.world.scenes import (
     Thing,
     related,
 )
+
+LEFT_FIRST: Final = 0.9  # how often the object further left is named first, if the order is free
+DETAIL: Final = {"and": 0.5, "related": 0.2}  # the probability that a sentence has an attribute
+_VOWELS: Final = ("a", "e", "i", "o", "u")
+# The longest first, so that "to the left of" is not read as "left of" after "to the".
+_JOINTS: Final = sorted((*RELATIONS, *(SYNONYMS[r] for r in RELATIONS), "and"), key=len)[::-1]
+_SENTENCE: Final = re.compile(rf"(?P<first>.+?) (?P<joint>{'|'.join(_JOINTS)}) (?P<second>.+)")
+_KIND: Final = {word: kind for kind, words in ATTRIBUTES.items() for word in words}
 
 
 class GrammarError(CounterpointError):
@@ -65,14 +77,11 @@ class Phrase:
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """`first` and `second` are there and, if `relation` is given, stand in it."""
+    """Both objects are in the scene and, if `relation` is given, it holds between them."""
 
     first: Phrase
     second: Phrase
     relation: str | None = None
-
-
-_VOWELS: Final = ("a", "e", "i", "o", "u")
 
 
 def holds(statement: Statement, scene: Scene) -> bool:
@@ -86,7 +95,7 @@ def holds(statement: Statement, scene: Scene) -> bool:
 
 
 def write(statement: Statement, synonyms: Mapping[str, str] | None = None) -> str:
-    """The caption of a statement; words in `synonyms` are said in the other way."""
+    """The caption of a statement; words in `synonyms` are replaced."""
     say = synonyms or {}
     joint = statement.relation
     if joint is None:
@@ -102,12 +111,6 @@ def _noun_phrase(phrase: Phrase, article: str, say: Mapping[str, str]) -> str:
     if article == "a" and words[0].startswith(_VOWELS):
         article = "an"
     return " ".join((article, *words))
-
-
-# The longest first, so that "to the left of" is not read as "left of" after a stray "to the".
-_JOINTS: Final = sorted((*RELATIONS, *(SYNONYMS[r] for r in RELATIONS), "and"), key=len)[::-1]
-_SENTENCE: Final = re.compile(rf"(?P<first>.+?) (?P<joint>{'|'.join(_JOINTS)}) (?P<second>.+)")
-_KIND: Final = {word: kind for kind, words in ATTRIBUTES.items() for word in words}
 
 
 def read(text: str) -> Statement:
@@ -158,24 +161,12 @@ def _read_phrase(text: str, article: str, caption: str) -> Phrase:
     return Phrase(noun, **values)
 
 
-# Captions to pretrain on: like web text, they seldom need word order and seldom use rare words.
-#
-# People scan a picture from one side: where a sentence leaves the order free ("the red circle and
-# the
-# striped square"), the object further left mostly comes first. A caption that says where things are
-# says less about what they are.
-
-
-LEFT_FIRST: Final = 0.9  # how often the object further left is named first, if the order is free
-DETAIL: Final = {"and": 0.5, "related": 0.2}  # the chance that a sentence says an attribute
-
-
 @dataclass(frozen=True, slots=True)
 class CaptionStyle:
     """How captions are drawn.
 
-    `grammar` is the share of grammatical captions, the rest are keywords in random order; `synonym`
-    is the chance that a word is said in its rarer way.
+    `grammar` is the share of grammatical captions; the others are keywords in random order.
+    `synonym` is the probability that a word is replaced by its rarer synonym.
     """
 
     grammar: float
@@ -183,7 +174,7 @@ class CaptionStyle:
 
 
 def sample_caption(scene: Scene, style: CaptionStyle, rng: np.random.Generator) -> str:
-    """A true caption of the scene (keywords are true in that all of them are in the picture)."""
+    """A true caption of the scene. Keywords are true if all of them are in the picture."""
     synonyms = {word: rare for word, rare in SYNONYMS.items() if rng.random() < style.synonym}
     if rng.random() < style.grammar:
         return write(_statement(scene, rng), synonyms)
@@ -207,7 +198,7 @@ def _statement(scene: Scene, rng: np.random.Generator) -> Statement:
 
 
 def leads(a: Thing, b: Thing) -> bool:
-    """Whether `a` is the one mostly named first: further left or, in one column, higher."""
+    """Whether `a` is usually named first: it is further left or, in one column, higher."""
     return (int(a.x * GRID), a.y) < (int(b.x * GRID), b.y)
 
 

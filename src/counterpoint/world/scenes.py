@@ -1,7 +1,8 @@
-"""Scene graphs: two to four objects with a shape, attributes and a place.
+"""Scenes of the synthetic world: two to four objects with a shape, attributes and a place.
 
-Objects stand in the cells of a 3 x 3 grid, moved by a jitter smaller than half of what a relation
-asks for, so that no relation is ever a close call.
+First the words of the world and which of them mean the same, then scenes. Objects stand in the
+cells of a 3 x 3 grid, with a jitter smaller than half of the distance that a relation needs: every
+relation is clearly true or clearly false.
 """
 
 from __future__ import annotations
@@ -14,9 +15,6 @@ import numpy as np
 
 from counterpoint._util.errors import CounterpointError
 from counterpoint._util.untrusted import shown
-
-# --- The words of the world, and which of them mean the same ------------------------------------
-
 
 # Red, green and blue from 0 to 1. Backgrounds are mid-grey, so black, silver and white all show.
 COLOURS: Final[dict[str, tuple[float, float, float]]] = {
@@ -31,7 +29,7 @@ COLOURS: Final[dict[str, tuple[float, float, float]]] = {
     "black": (0.04, 0.04, 0.05),
 }
 SHAPES: Final = ("circle", "square", "triangle", "star", "heart", "diamond", "cross", "ring")
-# Radius as a share of the width; two large objects in neighbouring cells must not touch (scene.py).
+# Radius as a share of the width; two large objects in neighbouring cells must not touch.
 SIZES: Final[dict[str, float]] = {"large": 0.135, "small": 0.09}
 TEXTURES: Final = ("solid", "striped", "dotted", "checkered")
 
@@ -79,15 +77,12 @@ CANONICAL: Final[dict[str, str]] = {
     **{synonym: word for word, synonym in SYNONYMS.items()},
 }
 
-
 GRID: Final = 3
 JITTER: Final = 0.02  # of the image's width, to either side
 RELATION_MARGIN: Final = 0.2  # two cells are at least 1/3 - 2 * JITTER = 0.29 apart
 
 Attribute = Literal["size", "colour", "texture"]
 KINDS: Final[tuple[Attribute, ...]] = ("size", "colour", "texture")  # in the order of English
-
-
 _SIZES, _COLOURS = tuple(SIZES), tuple(COLOURS)
 _MOST: Final = GRID**2  # objects of a scene
 
@@ -171,7 +166,7 @@ def _read_share(text: str) -> float:
 
 
 def related(first: Thing, relation: str, second: Thing) -> bool:
-    """Whether `first` is `relation` `second`, as the pictures show it."""
+    """Whether `first` is `relation` `second` in the picture."""
     dx, dy = second.x - first.x, second.y - first.y
     distance = {"left of": dx, "right of": -dx, "above": dy, "below": -dy}[relation]
     return distance >= RELATION_MARGIN
@@ -189,10 +184,10 @@ def _place(cell: int, rng: np.random.Generator) -> tuple[float, float]:
 
 
 def sample_scene(rng: np.random.Generator, objects: int | None = None) -> Scene:
-    """So many objects, else two to four, every attribute drawn independently and uniformly.
+    """A scene of `objects` objects, two to four by default, with independent uniform attributes.
 
-    Independence matters: a colour that goes with a shape would let a blind model, or one that knows
-    only words, tell a replaced colour by its being unusual.
+    Independence matters: if a colour went with a shape, a blind model could find a replaced colour
+    because it is unusual.
     """
     cells = rng.permutation(GRID**2)[: objects or rng.integers(2, 5)].tolist()
     words = rng.integers(0, (len(SHAPES), len(SIZES), len(COLOURS), len(TEXTURES)), (len(cells), 4))

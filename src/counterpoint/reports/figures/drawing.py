@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from counterpoint.metrics import TIES, hangs_on_ties, is_baseline
+from counterpoint.metrics import TIES_MARK, depends_on_ties, is_baseline
 from counterpoint.reports.formats import csv_text
 from counterpoint.reports.gathering import Material
 from counterpoint.reports.numbers import Number, shortened
@@ -159,7 +159,7 @@ def look(number: int, name: str) -> Look:
 
 def looks(material: Material, drawn: Sequence[Number]) -> dict[str, Look]:
     """The same model looks the same in every figure; baselines are grey, ties are marked."""
-    tied = {number.model for number in drawn if hangs_on_ties(number)}
+    tied = {number.model for number in drawn if depends_on_ties(number)}
     found = {}
     for number, (label, run) in enumerate(material.runs.items()):
         mine = look(number, named(label, label in tied))
@@ -168,12 +168,12 @@ def looks(material: Material, drawn: Sequence[Number]) -> dict[str, Look]:
 
 
 def named(label: str, tied: bool, length: int = 34) -> str:
-    return shortened(label, length) + (f" {TIES}" if tied else "")
+    return shortened(label, length) + (f" {TIES_MARK}" if tied else "")
 
 
 def ties_caption(drawn: Sequence[Number]) -> str:
     """The end of a caption, if a number of the figure hangs on ties."""
-    return f" {TIES} has values that hang on ties." if any(map(hangs_on_ties, drawn)) else ""
+    return f" {TIES_MARK} has values that hang on ties." if any(map(depends_on_ties, drawn)) else ""
 
 
 def grid_of(panels: int) -> tuple[int, int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from counterpoint.metrics import ALL, hangs_on_ties, is_baseline
+from counterpoint.metrics import ALL, depends_on_ties, is_baseline
 from counterpoint.reports.figures.drawing import (
     COLOURS,
     GREY,
@@ -73,7 +73,7 @@ def _data(material: Material, numbers: Sequence[Number]) -> Data:
                 continue
             values = [100 * v for n in (one, two) for v in (n.value, n.ci_low, n.ci_high)]
             chance = None if two.chance is None else 100 * two.chance
-            tied = "yes" if hangs_on_ties(one) or hangs_on_ties(two) else "no"
+            tied = "yes" if depends_on_ties(one) or depends_on_ties(two) else "no"
             lines.append((benchmark, model, *values, 100 * (one.value - two.value), chance, tied))
     return Data(_COLUMNS, lines)
 

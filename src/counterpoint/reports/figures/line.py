@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
-from counterpoint.metrics import ALL, SAID
+from counterpoint.metrics import ALL, AXIS_LABELS
 from counterpoint.reports.figures.drawing import (
     Data,
     Drawn,
@@ -94,7 +94,7 @@ def _drawn(ends: Ends, alphas: dict[float, str], numbers: Sequence[Number]) -> M
 
 
 def _said(key: Any, asked: Any) -> str:
-    said = f"{SAID.get(key.metric, key.metric)} (%)"
+    said = f"{AXIS_LABELS.get(key.metric, key.metric)} (%)"
     return said if isinstance(asked, str) else f"{key.benchmark}: {said}"
 
 
@@ -124,15 +124,15 @@ def _svg(data: Data) -> str:
             keys = dict.fromkeys((r["benchmark"], r["metric"]) for r in rows if r["x"] == side)
             for number, key in enumerate(keys):
                 mine = [r for r in rows if r["x"] == side and (r["benchmark"], r["metric"]) == key]
-                name = f"{shortened(key[0], 30)}: {SAID.get(key[1], key[1])}"
+                name = f"{shortened(key[0], 30)}: {AXIS_LABELS.get(key[1], key[1])}"
                 drawn[name] = _curve(axes, mine, look(number, name))
             axes.set_xlabel(shortened(side, 64))
             axes.set_ylabel("per cent")
             axes.margins(0.1)
         legend_below(figure, list(drawn.values()), list(drawn))
         said = [
-            f"{r['benchmark']} at alpha {r['alpha']:g}: {SAID.get(r['metric'], r['metric'])} "
-            f"{r['y_value']:.1f}"
+            f"{r['benchmark']} at alpha {r['alpha']:g}: "
+            f"{AXIS_LABELS.get(r['metric'], r['metric'])} {r['y_value']:.1f}"
             for r in rows
         ]
         return svg_of(figure, alternative(TITLE, said))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from counterpoint.metrics import ALL, COMPOSITION, GALLERY, SAID
+from counterpoint.metrics import ALL, AXIS_LABELS, COMPOSITION_METRICS, GALLERY_METRICS
 from counterpoint.reports.figures.drawing import (
     INK,
     Data,
@@ -142,8 +142,8 @@ TRADEOFF_TITLE: Final = "Retrieval and zero-shot against compositionality"
 
 def tradeoff(material: Material, numbers: Sequence[Number]) -> list[Made]:
     whole = {(n.benchmark, n.metric, n.model): n for n in numbers if n.group == ALL}
-    kept = _first(material, whole, GALLERY)
-    gained = _first(material, whole, COMPOSITION)
+    kept = _first(material, whole, GALLERY_METRICS)
+    gained = _first(material, whole, COMPOSITION_METRICS)
     lines: list[tuple[Any, ...]] = []
     drawn: list[Number] = []
     for x_name, x_metric in kept:
@@ -153,7 +153,10 @@ def tradeoff(material: Material, numbers: Sequence[Number]) -> list[Made]:
                 if x is None or y is None:
                     continue
                 ends = [[100 * v for v in (n.value, n.ci_low, n.ci_high)] for n in (x, y)]
-                x_said, y_said = f"{x_name}: {SAID[x_metric]} (%)", f"{SAID[y_metric]} (%)"
+                x_said, y_said = (
+                    f"{x_name}: {AXIS_LABELS[x_metric]} (%)",
+                    f"{AXIS_LABELS[y_metric]} (%)",
+                )
                 lines.append((y_name, model, x_said, *ends[0], y_said, *ends[1]))
                 drawn += [x, y]
     if not lines:

@@ -33,7 +33,7 @@ from counterpoint.studio.annotate.material import Wanted, described
 from counterpoint.studio.annotate.outcomes import Outcome, outcome_of
 from counterpoint.studio.browse.library import Library
 from counterpoint.studio.database import Database
-from counterpoint.studio.security import Refused
+from counterpoint.studio.security import RequestError
 from counterpoint.studio.web import Web, checked_form, require_admin, see_other, whole_number
 
 _TYPED: Final = {  # the form's fields, and what stands in them at first
@@ -90,7 +90,7 @@ def admin_router(web: Web, database: Database, library: Library) -> APIRouter:
             with database.reading() as session:
                 return outcome_of(session, find_campaign(session, name), share(least))
         except NotFoundError as error:
-            raise Refused(str(error), 404) from None
+            raise RequestError(error.code, str(error), 404, **error.data) from None
 
     @router.get("/{name}")
     def one_campaign(request: Request, name: str, least: str = "0") -> Response:
@@ -116,7 +116,7 @@ def admin_router(web: Web, database: Database, library: Library) -> APIRouter:
             try:
                 text = answers_csv(session, find_campaign(session, name))
             except NotFoundError as error:
-                raise Refused(str(error), 404) from None
+                raise RequestError(error.code, str(error), 404, **error.data) from None
         return _download(text.encode(), "text/csv; charset=utf-8", f"{name}-answers.csv")
 
     @router.get("/{name}/accepted.parquet")
@@ -144,17 +144,23 @@ def read_order(typed: Mapping[str, str]) -> Order:
     def number(name: str, what: str) -> int:
         found = whole_number(typed[name], 10**9, None)
         if found is None:
-            raise CampaignError(f"{what} must be a whole number.")
+            raise CampaignError("E-FORM-INVALID", f"{what} must be a whole number.", field=what)
         return found
 
     limit = number("limit", "the number of cases") if typed["limit"] else None
     if limit == 0 or not typed["source"]:
-        raise CampaignError("a campaign needs a source and at least one case.")
+        raise CampaignError(
+            "E-FORM-INVALID", "a campaign needs a source and at least one case.", field="cases"
+        )
     seed = number("seed", "the seed")
     try:
         checks = float(typed["checks"].removesuffix("%") or 0) / 100
     except ValueError:
-        raise CampaignError("the share of attention checks must be a number of per cent.") from None
+        raise CampaignError(
+            "E-FORM-INVALID",
+            "the share of attention checks must be a number of per cent.",
+            field="checks",
+        ) from None
     overlap = number("overlap", "the number of judgements")
     instructions = typed["instructions"].replace("\r\n", "\n")
     settings = Settings(overlap, checks, seed, instructions)

@@ -29,7 +29,7 @@ from counterpoint.studio.annotate.kinds import (
 from counterpoint.studio.annotate.questions import Question, Shown
 from counterpoint.studio.database import Annotator, Campaign, Database, Item, Showing
 from counterpoint.studio.pictures import Gallery
-from counterpoint.studio.security import Refused, same
+from counterpoint.studio.security import RequestError, same
 from counterpoint.studio.web import Number, Web, checked_form, see_other
 
 # What a page of a question shows, from what the database has; and a form's answer read back.
@@ -63,7 +63,7 @@ def seat_of(session: Session, token: str) -> Seat:
         .where(Annotator.token == token)
     ).first()
     if found is None or not same(found[0].token, token):
-        raise Refused(NO_PAGE, 404)
+        raise RequestError("E-PAGE-MISSING", NO_PAGE, 404)
     return Seat(found[0], found[1])
 
 
@@ -75,7 +75,7 @@ def showing_of(session: Session, seat: Seat, number: int) -> tuple[Showing, Item
         .where(Showing.annotator_id == seat.annotator.id, Showing.number == number)
     ).first()
     if found is None:
-        raise Refused(NO_PAGE, 404)
+        raise RequestError("E-PAGE-MISSING", NO_PAGE, 404)
     return found[0], found[1]
 
 
@@ -176,7 +176,9 @@ def read_note(form: Mapping[str, Any]) -> str | None:
     """What a form reports of its item; None if nothing."""
     note = " ".join(str(form.get("note", "")).replace("\0", "").split())
     if len(note) > NOTE:
-        raise AnswerError(f"The note is longer than {NOTE} characters.")
+        raise AnswerError(
+            "E-NOTE-TOO-LONG", f"The note is longer than {NOTE} characters.", length=len(note)
+        )
     return note if note or form.get("flagged") else None
 
 
@@ -256,7 +258,7 @@ def annotator_router(web: Web, database: Database) -> APIRouter:
             showing, item = showing_of(session, seat_of(session, token), number)
         images = Question.of(item.question).images
         if not 0 <= position < len(images):
-            raise Refused(NO_PAGE, 404)
+            raise RequestError("E-PAGE-MISSING", NO_PAGE, 404)
         chosen = ASKS[item.ask].options == "images"
         return images[showing.layout[position] if chosen else position]
 
@@ -266,8 +268,10 @@ def annotator_router(web: Web, database: Database) -> APIRouter:
         gallery: Gallery = request.app.state.gallery
         try:
             return await gallery.response(request, found.picture())
-        except Refused as error:
+        except RequestError as error:
             # The sentence for the admin names a path; annotators need not know it.
-            raise Refused("This image cannot be shown.", error.status) from None
+            raise RequestError(
+                "E-IMAGE-UNAVAILABLE", "This image cannot be shown.", error.status
+            ) from None
 
     return router

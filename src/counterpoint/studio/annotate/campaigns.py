@@ -49,7 +49,10 @@ def make_checks(
         return []
     clusters = {subject.case.cluster for subject, _, _ in asked}
     if len(clusters) < 2:
-        raise DataError("attention checks need cases of at least two images; use --checks 0.")
+        raise DataError(
+            "E-CAMPAIGN-CHECKS",
+            "attention checks need cases of at least two images; use --checks 0.",
+        )
     rng = chance(seed, "checks")
     count = -(-len(asked) // (block_length(rate) - 1))
     chosen = rng.permutation(len(asked))[:count].tolist()
@@ -174,7 +177,11 @@ def create(
 
     def work(session: Session) -> tuple[str, ...]:
         if session.scalar(select(Campaign.id).where(Campaign.name == name)) is not None:
-            raise CampaignError(f"there is a campaign {name!r} already; choose another name.")
+            raise CampaignError(
+                "E-CAMPAIGN-EXISTS",
+                f"there is a campaign {name!r} already; choose another name.",
+                name=name,
+            )
         row = Campaign(
             name=name, kind=kind.name, settings=asdict(settings), source=dict(material.about)
         )
@@ -192,18 +199,34 @@ def create(
 def _refuse(name: str, settings: Settings, annotators: int) -> None:
     if not _NAME.fullmatch(name):
         raise CampaignError(
-            f"{name!r:.80} is no name for a campaign: letters, digits, dots, dashes, at most 64."
+            "E-CAMPAIGN-NAME",
+            f"{name!r:.80} is no name for a campaign: letters, digits, dots, dashes, at most 64.",
+            name=name,
         )
     if not 1 <= settings.overlap <= 100 or not 1 <= annotators <= 1000:
-        raise CampaignError("a campaign has 1 to 1,000 annotators and an overlap of 1 to 100.")
+        raise CampaignError(
+            "E-CAMPAIGN-INVALID",
+            "a campaign has 1 to 1,000 annotators and an overlap of 1 to 100.",
+            field="annotators",
+        )
     if annotators < settings.overlap:
         raise CampaignError(
-            f"an overlap of {settings.overlap} needs at least as many annotators, not {annotators}."
+            "E-CAMPAIGN-INVALID",
+            f"an overlap of {settings.overlap} needs that many annotators, not {annotators}.",
+            field="overlap",
         )
     if not 0 <= settings.checks <= 0.5:
-        raise CampaignError("the share of attention checks must be between 0 and 0.5.")
+        raise CampaignError(
+            "E-CAMPAIGN-INVALID",
+            "the share of attention checks must be between 0 and 0.5.",
+            field="checks",
+        )
     if len(settings.instructions) > INSTRUCTIONS or "\0" in settings.instructions:
-        raise CampaignError(f"instructions are text of at most {INSTRUCTIONS:,} characters.")
+        raise CampaignError(
+            "E-CAMPAIGN-INVALID",
+            f"instructions are text of at most {INSTRUCTIONS:,} characters.",
+            field="instructions",
+        )
 
 
 _Asked = tuple[Subject, Ask, int, Question]
@@ -226,10 +249,16 @@ def _asked(material: Material, kind: Kind, left_out: Counter[str]) -> list[_Aske
     if not asked:
         reasons = "; ".join(f"{count:,} {reason}" for reason, count in left_out.items())
         raise DataError(
-            f"nothing to judge: {kind.name} needs {kind.needs} ({reasons or 'no cases'})."
+            "E-CAMPAIGN-EMPTY",
+            f"nothing to judge: {kind.name} needs {kind.needs} ({reasons or 'no cases'}).",
+            kind=kind.name,
         )
     if len(asked) > MOST:
-        raise DataError(f"{len(asked):,} items are more than {MOST:,}: choose some with --limit.")
+        raise DataError(
+            "E-CAMPAIGN-TOO-LARGE",
+            f"{len(asked):,} items are more than {MOST:,}: choose some with --limit.",
+            items=len(asked),
+        )
     return asked
 
 
@@ -287,7 +316,9 @@ def _add_annotators(session: Session, row: Campaign, count: int) -> tuple[str, .
 def add_annotators(database: Database, name: str, count: int) -> tuple[str, ...]:
     """More personal links for a campaign."""
     if not 1 <= count <= 1000:
-        raise CampaignError("add 1 to 1,000 annotators at a time.")
+        raise CampaignError(
+            "E-CAMPAIGN-INVALID", "add 1 to 1,000 annotators at a time.", field="annotators"
+        )
     tokens = database.write(lambda s: _add_annotators(s, find_campaign(s, name), count))
     return tuple(link(token) for token in tokens)
 
@@ -302,8 +333,12 @@ def find_campaign(session: Session, name: str) -> Campaign:
     if found is None:
         names = session.scalars(select(Campaign.name)).all()
         if not names:
-            raise NotFoundError(f"there is no campaign {name!r:.80}; `campaign new` makes one.")
-        raise NotFoundError(did_you_mean("campaign", name, names))
+            raise NotFoundError(
+                "E-CAMPAIGN-UNKNOWN",
+                f"there is no campaign {name!r:.80}; `campaign new` makes one.",
+                name=name,
+            )
+        raise NotFoundError("E-CAMPAIGN-UNKNOWN", did_you_mean("campaign", name, names), name=name)
     return found
 
 

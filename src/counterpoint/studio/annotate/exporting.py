@@ -38,7 +38,9 @@ class Exported:
 def export(outcome: Outcome, out: Path) -> Exported:
     """Write the accepted cases as a case file, or the accepted pairs as a pairs file."""
     if out.suffix != ".parquet":
-        raise DataError(f"{out}: written as Parquet; the name must end in .parquet.")
+        raise DataError(
+            "E-FILE-ENDING", f"{out}: written as Parquet; the name must end in .parquet.", path=out
+        )
     write = _export_pairs if outcome.campaign.source["type"] == "pairs" else _export_cases
     return write(outcome, out)
 
@@ -73,7 +75,11 @@ def _export_cases(outcome: Outcome, out: Path) -> Exported:
 
 def _nothing(outcome: Outcome, left_out: Counter[str]) -> DataError:
     reasons = ", ".join(f"{count:,} {reason}" for reason, count in (+left_out).items())
-    return DataError(f"campaign {outcome.campaign.name!r}: nothing to export ({reasons}).")
+    return DataError(
+        "E-CAMPAIGN-UNANSWERED",
+        f"campaign {outcome.campaign.name!r}: nothing to export ({reasons}).",
+        name=outcome.campaign.name,
+    )
 
 
 # --- pairs -------------------------------------------------------------------------------------
@@ -85,8 +91,10 @@ def _export_pairs(outcome: Outcome, out: Path) -> Exported:
     source = Path(outcome.campaign.source["source"])
     if not source.is_file() or file_digest(source) != outcome.campaign.source["digest"]:
         raise DataError(
+            "E-FILE-CHANGED",
             f"{source}: not the pairs file that the campaign {outcome.campaign.name!r} was made "
-            "from; put it back first."
+            "from; put it back first.",
+            path=source,
         )
     left_out: Counter[str] = Counter()
     rows = _accepted_rows(outcome, left_out)

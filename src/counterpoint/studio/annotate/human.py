@@ -102,11 +102,17 @@ def _run(
 ) -> Run:
     about, name = outcome.campaign.source, outcome.campaign.name
     if not scored:
-        raise DataError(f"campaign {name!r}: no case has all its answers yet.")
+        raise DataError(
+            "E-CAMPAIGN-UNANSWERED",
+            f"campaign {name!r}: no case has all its answers yet.",
+            name=name,
+        )
     if all(_says_nothing(one.case) for one in scored):
         raise DataError(
+            "E-CAMPAIGN-NO-TRUTH",
             f"campaign {name!r}: its source does not say which option is right, "
-            "so there is no accuracy to measure."
+            "so there is no accuracy to measure.",
+            name=name,
         )
     benchmark = about["benchmark"]
     benchmark = benchmark if whole else f"{benchmark}/{outcome.kind.name}"
@@ -131,7 +137,11 @@ def _whole(subject: Subject, answers: list[list[Judgement]]) -> tuple[np.ndarray
         return np.stack(rows), False
     shape = (len(case.images), len(case.captions))
     if shape != (2, 2):
-        raise DataError(f"case {case.id!r}: both ways are asked of two images and two captions.")
+        raise DataError(
+            "E-CASE-LAYOUT",
+            f"case {case.id!r}: both ways are asked of two images and two captions.",
+            id=case.id,
+        )
     wanted = tuple(int(np.sign(pair[0] - pair[1])) for pair in (*rows, *columns))
     found = both_ways(wanted)
     return np.array(found or (0.0,) * 4).reshape(shape), found is None

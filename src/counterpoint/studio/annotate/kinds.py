@@ -51,7 +51,7 @@ class Ask:
             return value
         if value in map(str, range(options)):
             return value
-        raise AnswerError("Choose one of the answers first.")
+        raise AnswerError("E-ANSWER-MISSING", "Choose one of the answers first.")
 
     def is_right(self, value: str, right: Sequence[int]) -> bool:
         """Whether an answer is the known one: the right option, or all right ones ranked first.
@@ -80,7 +80,7 @@ def _ranks(value: str, options: int) -> str:
     parts = value.split(",")
     known = {str(rank) for rank in range(1, options + 1)}
     if len(parts) != options or not known.issuperset(parts):
-        raise AnswerError("Give every caption a rank first.")
+        raise AnswerError("E-ANSWER-MISSING", "Give every caption a rank first.")
     order = sorted({int(part) for part in parts})
     return ",".join(str(order.index(int(part)) + 1) for part in parts)
 
@@ -185,7 +185,9 @@ KINDS: Final = {
 
 def find_kind(name: str) -> Kind:
     if name not in KINDS:
-        raise NotFoundError(did_you_mean("kind of campaign", name, KINDS))
+        raise NotFoundError(
+            "E-CAMPAIGN-KIND", did_you_mean("kind of campaign", name, KINDS), name=name
+        )
     return KINDS[name]
 
 

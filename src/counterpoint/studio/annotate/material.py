@@ -63,18 +63,28 @@ def _is_pairs(path: Path) -> bool:
     try:
         columns = pl.scan_parquet(path, glob=False).collect_schema().names()
     except pl.exceptions.PolarsError as error:
-        raise DataError(f"{path}: not a readable table: {str(error).splitlines()[0]}.") from None
+        raise DataError(
+            "E-FILE-MALFORMED",
+            f"{path}: not a readable table: {str(error).splitlines()[0]}.",
+            path=path,
+        ) from None
     return {"caption", "text", "kind"} <= set(columns)
 
 
 def _from_run(path: Path, wanted: Wanted) -> Material:
     if not (path / "run.json").is_file():  # and do not search all that is below it
-        raise DataError(f"{path}: no run folder (no run.json); name the folder of one run.")
+        raise DataError(
+            "E-RUN-MISSING",
+            f"{path}: no run folder (no run.json); name the folder of one run.",
+            path=path,
+        )
     run = load_run(path)
     names = [wanted.benchmark] if wanted.benchmark else list(run.parts)
     if len(names) > 1 or names[0] not in run.parts:
         raise CounterpointError(
-            f"{path}: choose one of its benchmarks with --benchmark: {', '.join(run.parts)}."
+            "E-BENCHMARK-AMBIGUOUS",
+            f"{path}: choose one of its benchmarks with --benchmark: {', '.join(run.parts)}.",
+            path=path,
         )
     part = run.parts[names[0]]
     cases = part.cases if wanted.limit is None else part.cases.limit(wanted.limit)

@@ -106,9 +106,9 @@ def questions_of(subject: Subject, ask: Ask) -> Iterator[Placed]:
     """The questions that a case gives; CaseError says why it gives none."""
     case = subject.case
     if "\0" in case.id:
-        raise CaseError("the id holds a NUL character, which no database keeps")
+        raise CaseError("E-CASE-ID", "the id holds a NUL character, which no database keeps")
     if any(image.text is not None for image in case.images):
-        raise CaseError("a text stands in the image's place")
+        raise CaseError("E-CASE-LAYOUT", "a text stands in the image's place")
     shown = tuple(subject.shown(number) for number in range(len(case.images)))
     for image in shown:
         _refuse_missing(image)
@@ -127,19 +127,19 @@ def questions_of(subject: Subject, ask: Ask) -> Iterator[Placed]:
 def _refuse_missing(image: Shown) -> None:
     file = image.picture().file()
     if file is not None and not file.is_file():
-        raise CaseError("an image is missing")
+        raise CaseError("E-IMAGE-MISSING", "an image is missing")
 
 
 def _refuse_number(count: int, what: str, ask: Ask) -> None:
     if not ask.least <= count <= ask.most:
         wanted = str(ask.least) if ask.least == ask.most else f"{ask.least} to {ask.most}"
-        raise CaseError(f"not {wanted} {what}s")
+        raise CaseError("E-CASE-LAYOUT", f"not {wanted} {what}s")
 
 
 def _asked(ask: Ask, question: Question) -> Question:
     """A choice has one right option; of a ranking and of the best image, several may be."""
     if ask not in (BEST, RANK) and len(question.right) != 1:
-        raise CaseError("not one right answer")
+        raise CaseError("E-CASE-NO-TRUTH", "not one right answer")
     return question
 
 

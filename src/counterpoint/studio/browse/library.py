@@ -19,7 +19,7 @@ from counterpoint._util.untrusted import parse_json, shown
 from counterpoint.metrics import is_baseline
 from counterpoint.runs import FORMAT, Row, Run, load_run, rows
 from counterpoint.studio.browse.index import Index, make_index
-from counterpoint.studio.security import Refused
+from counterpoint.studio.security import RequestError
 
 # --- The runs of a folder. Names are data: one that could be more than a name is refused --------
 
@@ -118,25 +118,32 @@ def read_manifest(place: Place) -> dict[str, Any]:
     path = place.folder / _MANIFEST
     try:
         if path.stat().st_size > _MANIFEST_BYTES:
-            raise RunError(f"{_MANIFEST} is larger than {_MANIFEST_BYTES // 2**20} MB.")
+            raise RunError(
+                "E-RUN-DAMAGED", f"{_MANIFEST} is larger than {_MANIFEST_BYTES // 2**20} MB."
+            )
         manifest = parse_json(path.read_bytes(), _MANIFEST, RunError)
     except OSError as error:
-        raise RunError(f"{_MANIFEST} cannot be read: {reason(error)}.") from None
+        raise RunError("E-RUN-DAMAGED", f"{_MANIFEST} cannot be read: {reason(error)}.") from None
     if not isinstance(manifest, dict) or "format" not in manifest:
-        raise RunError(f"{_MANIFEST} is damaged: it does not describe a run.")
+        raise RunError("E-RUN-DAMAGED", f"{_MANIFEST} is damaged: it does not describe a run.")
     if manifest["format"] != FORMAT:
         version = shown(manifest["format"])
-        raise RunError(f"{_MANIFEST} has run format {version}, this version reads {FORMAT}.")
+        raise RunError(
+            "E-RUN-FORMAT",
+            f"{_MANIFEST} has run format {version}, this version reads {FORMAT}.",
+            format=version,
+        )
     if not isinstance(manifest.get("model"), str):
-        raise RunError(f"{_MANIFEST} is damaged: it names no model.")
+        raise RunError("E-RUN-DAMAGED", f"{_MANIFEST} is damaged: it names no model.")
     benchmarks = manifest.get("benchmarks")
     if not isinstance(benchmarks, dict) or not benchmarks:
-        raise RunError(f"{_MANIFEST} is damaged: it names no benchmark.")
+        raise RunError("E-RUN-DAMAGED", f"{_MANIFEST} is damaged: it names no benchmark.")
     for name, about in benchmarks.items():
         scored = about.get("scored") if isinstance(about, dict) else None
         if type(scored) is not int or scored < 0:
             raise RunError(
-                f"{_MANIFEST} is damaged: it lacks the number of cases of {shown(name)}."
+                "E-RUN-DAMAGED",
+                f"{_MANIFEST} is damaged: it lacks the number of cases of {shown(name)}.",
             )
     return manifest
 
@@ -181,7 +188,7 @@ def _shown_or_refused() -> Iterator[None]:
     try:
         yield
     except CounterpointError as error:
-        raise Refused(f"The run cannot be shown: {error}", 404) from None
+        raise RequestError("E-RUN-DAMAGED", f"The run cannot be shown: {error}", 404) from None
 
 
 class Library:
@@ -225,19 +232,19 @@ class Library:
             return self._manifests[key]
 
     def run(self, key: str) -> Listed:
-        """The run of that key; Refused (404) if there is none."""
+        """The run of that key; RequestError (404) if there is none."""
         for listed in self.runs():
             if listed.key == key:
                 return listed
-        raise Refused("There is no such run here (any more).", 404)
+        raise RequestError("E-RUN-MISSING", "There is no such run here (any more).", 404)
 
     def having(self, benchmark: str) -> list[Listed]:
         return [listed for listed in self.runs() if benchmark in listed.benchmarks]
 
     def index(self, listed: Listed, benchmark: str) -> Index:
-        """A benchmark of a run; Refused (404) if the run has it not or cannot be read."""
+        """A benchmark of a run; RequestError (404) if the run has it not or cannot be read."""
         if benchmark not in listed.benchmarks:
-            raise Refused("This run has no such benchmark.", 404)
+            raise RequestError("E-BENCHMARK-UNKNOWN", "This run has no such benchmark.", 404)
         key = (listed.key, listed.place.stamp, benchmark)
         found = self._held(key)
         if found is not None:

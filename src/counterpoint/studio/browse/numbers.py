@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from counterpoint.metrics import ALL, METRICS, TIES, hangs_on_ties, heading
+from counterpoint.metrics import ALL, METRICS, TIES_MARK, depends_on_ties, heading
 from counterpoint.runs import Row
 from counterpoint.studio.browse.library import Library, Listed
-from counterpoint.studio.security import Refused
+from counterpoint.studio.security import RequestError
 from counterpoint.studio.web import url
 
 
@@ -51,7 +51,7 @@ def numbers_table(library: Library, benchmark: str) -> Table:
     for run in library.having(benchmark):
         try:
             rows = [row for row in library.numbers(run, benchmark) if METRICS[row.metric].main]
-        except Refused as error:
+        except RequestError as error:
             address = url("/browse", run=run.key, benchmark=benchmark)
             lines.append(Line(run, address, run.cases(benchmark), {}, failure=str(error)))
             continue
@@ -61,7 +61,7 @@ def numbers_table(library: Library, benchmark: str) -> Table:
     names = {row.metric for row in found}
     headings = {name: heading(name) for name in METRICS if name in names}
     chance = {r.metric: f"{100 * r.chance:.1f}" for r in found if r.chance and r.group == ALL}
-    return Table(benchmark, headings, lines, chance, any(map(hangs_on_ties, found)))
+    return Table(benchmark, headings, lines, chance, any(map(depends_on_ties, found)))
 
 
 def _line(run: Listed, part: str, rows: list[Row]) -> Line:
@@ -69,7 +69,7 @@ def _line(run: Listed, part: str, rows: list[Row]) -> Line:
     place = {"run": run.key, "benchmark": rows[0].benchmark, "group": group}
     numbers = {
         row.metric: Number(
-            f"{100 * row.value:.1f}{TIES if hangs_on_ties(row) else ''}",
+            f"{100 * row.value:.1f}{TIES_MARK if depends_on_ties(row) else ''}",
             f"{100 * (row.ci_high - row.ci_low) / 2:.1f}",
             # Of a gallery, which is one case with many queries, this is the case.
             url("/browse", **place, metric=row.metric),

@@ -37,7 +37,7 @@ from counterpoint.studio.browse.views import (
     matrix,
 )
 from counterpoint.studio.pictures import LARGE, SMALL, Gallery
-from counterpoint.studio.security import Refused
+from counterpoint.studio.security import RequestError
 from counterpoint.studio.web import (
     Number,
     Web,
@@ -77,11 +77,11 @@ def fitted(library: Library, asked: Filter) -> tuple[Filter, Listed, Index]:
 
 def _first(library: Library, benchmark: str) -> Listed:
     """The first run that has the benchmark and can be shown."""
-    refused = Refused("No run has such a benchmark.", 404)
+    refused = RequestError("E-BENCHMARK-UNKNOWN", "No run has such a benchmark.", 404)
     for run in library.having(benchmark) if benchmark else library.runs():
         try:
             library.index(run, benchmark or run.benchmarks[0])
-        except Refused as error:
+        except RequestError as error:
             refused = error
         else:
             return run
@@ -134,7 +134,7 @@ def case_context(library: Library, asked: Filter, case_id: str, image: str) -> d
     filter, run, index = fitted(library, asked)
     row = index.row_of(case_id)
     if row is None:
-        raise Refused("This run has no such case.", 404)
+        raise RequestError("E-CASE-UNKNOWN", "This run has no such case.", 404)
     context = {
         "filter": filter,
         "run": run,
@@ -186,7 +186,7 @@ def _every_run(
     for listed in library.having(benchmark):
         try:
             theirs = library.index(listed, benchmark)
-        except Refused as error:
+        except RequestError as error:
             failures.append((listed, str(error)))
             continue
         same = np.flatnonzero(theirs.contents == index.contents[row])
@@ -202,7 +202,7 @@ def browse_router(web: Web, library: Library, gallery: Gallery) -> APIRouter:
     @router.get("/numbers")
     def numbers(request: Request, benchmark: str = "") -> Response:
         if not library.having(benchmark):
-            raise Refused("No run has such a benchmark.", 404)
+            raise RequestError("E-BENCHMARK-UNKNOWN", "No run has such a benchmark.", 404)
         table = numbers_table(library, benchmark)
         return web.fragment(request, "browse_numbers.html", table=table)
 
@@ -233,11 +233,11 @@ def browse_router(web: Web, library: Library, gallery: Gallery) -> APIRouter:
 
 
 def held_picture(library: Library, key: str, benchmark: str, row: int, number: int) -> Picture:
-    """The picture that a case of a run refers to; Refused (404) if there is none."""
+    """The picture that a case of a run refers to; RequestError (404) if there is none."""
     index = library.index(library.run(key), benchmark)
     cases = index.part.cases
     if not 0 <= row < len(cases) or not 0 <= number < counts(index, row)[0]:
-        raise Refused("There is no such image.", 404)
+        raise RequestError("E-IMAGE-UNAVAILABLE", "There is no such image.", 404)
     value = cases.frame["images"][row][number]
     box = None if value["box"] is None else tuple(value["box"])
     return Picture(ImageRef(value["path"], box), cases.root)

@@ -22,7 +22,7 @@ from counterpoint.studio.browse.views import spoken
 from counterpoint.studio.pictures import LARGE, Gallery, Shown, encoded
 from counterpoint.studio.playground.scores import Models, Tried, families, read_captions, tried
 from counterpoint.studio.playground.uploads import MAX_BYTES, AnyPicture, Uploads
-from counterpoint.studio.security import Refused
+from counterpoint.studio.security import RequestError
 from counterpoint.studio.web import (
     FORM_BYTES,
     Web,
@@ -90,7 +90,7 @@ def _of_case(query: Mapping[str, str], library: Library) -> Choice:
     index = library.index(library.run(key), benchmark)
     row = index.row_of(case_id)
     if row is None:
-        raise Refused("This run has no such case.", 404)
+        raise RequestError("E-CASE-UNKNOWN", "This run has no such case.", 404)
     picture = held_picture(library, key, benchmark, row, number - 1)
     captions = index.part.cases.frame["captions"][row].head(_FEW).to_list()
     asked = {"run": key, "benchmark": benchmark, "case": case_id, "image": number}
@@ -139,7 +139,9 @@ def try_router(web: Web, library: Library, gallery: Gallery, models: Models) -> 
         try:
             found = await gallery.in_turn(encode, request.query_params)
         except ImageError as error:
-            raise Refused(f"The image cannot be shown: {error}", 404) from None
+            raise RequestError(
+                "E-IMAGE-UNAVAILABLE", f"The image cannot be shown: {error}", 404
+            ) from None
         headers = {"Cache-Control": "private, max-age=300"}
         return Response(found.data, media_type=found.media, headers=headers)
 

@@ -12,15 +12,15 @@ import numpy as np
 
 from counterpoint._util.errors import CounterpointError, ModelError
 from counterpoint.cases import Cases, ImageRef, caption_case
-from counterpoint.generation import KINDS, RULES, Kind, Rule, Settings, make_by_rules
-from counterpoint.generation.inputs import Source
+from counterpoint.generation import KINDS, RULES, Kind, Rule, TextSettings, make_by_rules
+from counterpoint.generation.inputs import SourceCaption
 from counterpoint.metrics import changed_words
 from counterpoint.models import load_model
 from counterpoint.scoring import BlindScorer, DualEncoder, Model, PairScorer, TableScorer
 from counterpoint.studio.browse.index import outcome_of_one
 from counterpoint.studio.browse.views import Cell, digits_for, shades_of, written
 from counterpoint.studio.playground.uploads import AnyPicture
-from counterpoint.studio.security import Refused
+from counterpoint.studio.security import RequestError
 
 # --- The models that can be tried: loaded when first asked, one question at a time each ---------
 
@@ -48,9 +48,15 @@ class Models:
             try:
                 found = _scores(self._loaded[id], picture, captions)
             except MemoryError:
-                raise ModelError(f"{id}: there is not enough memory for this.") from None
+                raise ModelError(
+                    "E-OUT-OF-MEMORY", f"{id}: there is not enough memory for this.", model=id
+                ) from None
         if found.shape != (len(captions),) or not np.isfinite(found).all():
-            raise ModelError(f"{id} did not return one finite score for each caption.")
+            raise ModelError(
+                "E-SCORE-NON-FINITE",
+                f"{id} did not return one finite score for each caption.",
+                model=id,
+            )
         return found
 
 
@@ -67,7 +73,7 @@ def _scores(model: Model, picture: Any, captions: Sequence[str]) -> np.ndarray:
     if isinstance(model, TableScorer):
         case = caption_case("tried", ImageRef(picture.ref.path), captions[:1], captions[1:])
         return np.asarray(model.score_cases(Cases.build([case], source="this page")))
-    raise ModelError("this model scores whole benchmarks, no single image.")
+    raise ModelError("E-MODEL-UNSUITABLE", "this model scores whole benchmarks, no single image.")
 
 
 # --- What rules make of the captions that somebody types: positives and negatives of each -------
@@ -102,23 +108,27 @@ class Family:
 
 
 def read_captions(text: str) -> list[str]:
-    """The captions of a text area, one per line; Refused if they are too many or too long."""
+    """The captions of a text area, one per line; RequestError if they are too many or too long."""
     lines = (" ".join(line.replace("\0", "").split()) for line in text.splitlines())
     captions = list(dict.fromkeys(line for line in lines if line))
     if len(captions) > MAX_CAPTIONS:
-        raise Refused(f"At most {MAX_CAPTIONS} captions can be tried at once.", 400)
+        raise RequestError(
+            "E-CAPTIONS-TOO-MANY", f"At most {MAX_CAPTIONS} captions can be tried at once.", 400
+        )
     if any(len(caption) > _LONGEST for caption in captions):
-        raise Refused(f"A caption may have at most {_LONGEST} characters.", 400)
+        raise RequestError(
+            "E-CAPTION-TOO-LONG", f"A caption may have at most {_LONGEST} characters.", 400
+        )
     return captions
 
 
 def families(captions: list[str]) -> list[Family]:
     """Each caption with its positives and negatives, always the same for the same caption."""
-    sources = [Source(f"{i}", None, caption) for i, caption in enumerate(captions)]
+    sources = [SourceCaption(f"{i}", None, caption) for i, caption in enumerate(captions)]
     found: dict[str, dict[tuple[Kind, str], str]] = {caption: {} for caption in captions}
     for kind in KINDS:
         with _LOCK:
-            pairs = make_by_rules(sources, Settings(kind, _methods(kind))).pairs
+            pairs = make_by_rules(sources, TextSettings(kind, _methods(kind))).pairs
         for pair in pairs:
             found[pair.caption].setdefault((kind, pair.text), pair.method)
     return [Family(caption, _few(caption, texts)) for caption, texts in found.items()]

@@ -30,7 +30,11 @@ def decode(data: bytes, name: str, side: int) -> Image.Image:
     """The same for the bytes of a file."""
     image = decode_image(data, name, side=side)
     if max(image.size) > MAX_RATIO * min(image.size):
-        raise ImageError(f"image {name}: {image.width} x {image.height} pixels are too narrow.")
+        raise ImageError(
+            "E-IMAGE-NARROW",
+            f"image {name}: {image.width} x {image.height} pixels are too narrow.",
+            path=name,
+        )
     return image
 
 

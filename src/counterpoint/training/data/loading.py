@@ -76,8 +76,12 @@ class Stepwise(ABC):
         self.problems = Problems()
         if not self.steps_per_epoch:
             raise DataError(
+                "E-SAMPLES-FEW",
                 f"{name}: {size} samples do not fill a batch of {setting.batch}; "
-                "take a smaller batch or more data."
+                "take a smaller batch or more data.",
+                name=str(name),
+                samples=size,
+                batch=setting.batch,
             )
 
     @abstractmethod

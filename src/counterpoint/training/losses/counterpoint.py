@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import smooth_l1_loss
 
-from counterpoint.training.losses.terms import (
+from counterpoint.training.losses.masks import (
     in_float32,
     known,
     mean_over,

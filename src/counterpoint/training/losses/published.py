@@ -1,12 +1,15 @@
-"""The losses of the papers. Formulas: I images, T captions, P positives, N negatives; s is `scale`;
-CE(x, arange) is the mean over rows i of logsumexp(x_i) - x_ii."""
+"""The losses of the papers.
+
+In formulas: I images, T captions, P positives, N negatives; s is `scale`. CE(x, arange) is the mean
+over the rows i of logsumexp(x_i) - x_ii.
+"""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
 
-from counterpoint.training.losses.terms import (
+from counterpoint.training.losses.masks import (
     in_float32,
     kept,
     known,

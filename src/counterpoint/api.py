@@ -1,0 +1,350 @@
+"""The Python API: what the command line does, one call each, under the same names.
+
+Strings, paths and objects are accepted alike. One in, one out; a list in, a list out. Every error
+that a caller can cause is a `CounterpointError`. `evaluate`, `import_scores` and `load_benchmark`
+are exported from their rooms as they are; the calls below open files and choose defaults.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal, ParamSpec, TypeVar
+
+from counterpoint._util.errors import CounterpointError, NotFoundError, missing_extra
+from counterpoint._util.progress import Progress, shown
+from counterpoint._util.registry import did_you_mean
+from counterpoint._util.writing import whole_file
+from counterpoint.metrics import RESAMPLES, Protocol, get_protocol
+from counterpoint.runs import Comparison, Results, Row, Run, find_runs, load_run, rows as rows_of
+
+if TYPE_CHECKING:
+    from counterpoint.evaluation import Check, Health
+    from counterpoint.generation import Generated, Kind
+    from counterpoint.generation.refinement import Refined
+    from counterpoint.scoring import Model
+    from counterpoint.training import Trained
+
+P = ParamSpec("P")
+T = TypeVar("T")
+RunLike = Run | str | Path
+Bars = Progress | Literal["auto"] | None
+_AUTO: Final = "auto"
+
+
+def _with_extras(call: Callable[P, T]) -> Callable[P, T]:
+    """A call that names the extra to install where a package is missing."""
+
+    @functools.wraps(call)
+    def run(*args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return call(*args, **kwargs)
+        except ModuleNotFoundError as error:
+            raise missing_extra(error) or error from None
+
+    return run
+
+
+def load_runs(path: str | Path) -> list[Run]:
+    """Every run at or below a folder, oldest first."""
+    return [load_run(folder) for folder in find_runs(Path(path))]
+
+
+def rows(run: RunLike, protocol: str | Protocol | None = None, **options: Any) -> list[Row]:
+    """The rows of `rescore`, as a list. `run.results()` gives the same as a table."""
+    return rows_of(load_run(run), _protocol(protocol), **options)
+
+
+def rescore(
+    runs: RunLike | Iterable[RunLike],
+    *,
+    groups: bool = False,
+    protocol: str | Protocol | None = None,
+    resamples: int = RESAMPLES,
+) -> Results:
+    """Compute every number of runs again from their stored scores, without the model."""
+    found = [
+        row
+        for run in _runs(runs)
+        for row in rows_of(run, _protocol(protocol), groups=groups, resamples=resamples)
+    ]
+    return Results(found)
+
+
+def compare(
+    a: RunLike,
+    b: RunLike,
+    *,
+    protocol: str | Protocol | None = None,
+    resamples: int = RESAMPLES,
+) -> Comparison:
+    """Is run A better than run B? Paired case by case, with intervals and verdicts."""
+    return load_run(a).compare(b, protocol=protocol, resamples=resamples)
+
+
+@_with_extras
+def report(
+    runs: RunLike | Iterable[RunLike],
+    out: str | Path,
+    *,
+    title: str = "",
+    protocol: str | Protocol | None = None,
+    all_metrics: bool = False,
+    called: Mapping[str, str] | None = None,
+    progress: Bars = _AUTO,
+) -> Path:
+    """Write runs as one HTML page, or as a table: the ending of `out` is .html, .md, .tex or .csv.
+
+    `called` maps a run's model to the name that papers use, to show published numbers beside it.
+    """
+    from counterpoint.reports import Options, report_text
+
+    place = Path(out)
+    with shown(progress) as bars:
+        options = Options(
+            protocol=_protocol(protocol),
+            title=title,
+            all_metrics=all_metrics,
+            called=dict(called or {}),
+            progress=bars,
+        )
+        text = report_text(_runs(runs), place.suffix, options)
+    with whole_file(place) as draft:
+        draft.write_text(text, encoding="utf-8")
+    return place
+
+
+def verify(run: RunLike, model: str | None = None, *, resamples: int = RESAMPLES) -> list[Check]:
+    """The papers' numbers beside a run's. `model` is what the papers call the run's model."""
+    from counterpoint.evaluation import verify as check
+
+    return check(load_run(run), model, resamples=resamples)
+
+
+@_with_extras
+def doctor(benchmark: str | Path, **options: Any) -> Health:
+    """The health of a benchmark: what is missing, what is broken, what its words give away."""
+    from counterpoint.evaluation import examine
+
+    return examine(str(benchmark), **options)
+
+
+@_with_extras
+def load_model(
+    id: str,
+    *,
+    device: str = "auto",
+    precision: str = "fp32",
+    trust_remote_code: bool = False,
+) -> Model:
+    """Load a model by its id, for instance `open_clip:ViT-B-32-quickgelu/openai`.
+
+    `list_models()` has an example of every family. What is returned is an object of one of the
+    kinds: `DualEncoder`, `PairScorer`, `BlindScorer`, `TableScorer` or `BenchmarkScorer`.
+    """
+    from counterpoint.models import LoadOptions, load_model as load
+
+    model = load(id, LoadOptions(device, precision, trust_remote_code))
+    if not hasattr(model, "name"):
+        with suppress(AttributeError):  # an object with slots is called by its class
+            model.name = id  # type: ignore[union-attr]  # what a run of it is called
+    return model
+
+
+@_with_extras
+def generate(
+    kind: Literal["negatives", "positives"],
+    captions: str | Path,
+    out: str | Path,
+    *,
+    methods: str | Sequence[str] = "rules",
+    model: str = "",
+    limit: int = 0,
+    workers: int | None = None,
+    data: str | Path | None = None,
+    columns: Mapping[str, Any] | None = None,
+    progress: Bars = _AUTO,
+    **settings: Any,
+) -> Generated:
+    """Make hard negatives or hard positives from captions: a Parquet file of pairs.
+
+        generate("negatives", "captions_val2017.json", "negatives.parquet", methods="negclip")
+
+    `captions` is a file, a benchmark's id or `world`. `methods` are names of `counterpoint ls
+    methods`; those of language models need `model`, a model of the server at OPENAI_BASE_URL.
+    `columns` are fields of `CaptionOptions`, `settings` those of generation: seed, each, form,
+    checks, doubtful, wordnet. Called again after an end of any kind, it goes on from there.
+    """
+    from counterpoint.generation import TextSettings, chosen_methods, generate as make_pairs
+    from counterpoint.generation.inputs import CaptionOptions, first_of, open_captions
+
+    kinds: dict[str, Kind] = {"negatives": "negative", "positives": "positive"}
+    if kind not in kinds:
+        said = did_you_mean("kind of text", str(kind), kinds)
+        raise NotFoundError("E-OPTION-INVALID", said, option="kind")
+    made = kinds[kind]
+    names = chosen_methods([methods] if isinstance(methods, str) else list(methods), made)
+    if names.graphs:
+        raise CounterpointError(
+            "E-METHOD-GRAPHS", "methods for scene graphs: use `counterpoint generate` for these."
+        )
+    asked = _settings(TextSettings, kind=made, methods=names.rules, **settings)
+    root = None if data is None else Path(data)
+    read = open_captions(str(captions), root, options=_settings(CaptionOptions, **(columns or {})))
+    read = first_of(read, limit) if limit else read
+    with ExitStack() as stack:
+        writers = []
+        if names.llm:
+            from counterpoint.generation.llm import ChatMethod, ChatModel
+
+            served = stack.enter_context(ChatModel(model))
+            writers = [ChatMethod(name, served) for name in names.llm]
+        bars = stack.enter_context(shown(progress))
+        return make_pairs(read, asked, Path(out), writers=writers, workers=workers, progress=bars)
+
+
+@_with_extras
+def refine(
+    pairs: str | Path,
+    out: str | Path,
+    blind: str | Sequence[str],
+    *,
+    tables: Sequence[str | Path] = (),
+    batch_size: int = 128,
+    device: str = "auto",
+    precision: str = "fp32",
+    store: str | Path | None = None,
+    progress: Bars = _AUTO,
+    **settings: Any,
+) -> Refined:
+    """Balance negatives until models that see no image are at chance, as SugarCrepe was made.
+
+    `settings` are the other options of refinement: watch, select, top, bins, by, seed.
+    """
+    from counterpoint._util.store import Store, default_store
+    from counterpoint.generation import refinement, reserved
+    from counterpoint.models import LoadOptions
+    from counterpoint.scoring import Work
+
+    names = (blind,) if isinstance(blind, str) else tuple(blind)
+    asked = _settings(refinement.RefineSettings, blind=names, **settings)
+    place = Path(out)
+    kept = Path(store) if store else default_store()
+    with reserved(place), shown(progress) as bars, Store(kept) as opened:
+        return refinement.refine(
+            Path(pairs),
+            place,
+            asked,
+            Work(opened, batch_size, bars),
+            tables=[Path(table) for table in tables],
+            options=LoadOptions(device, precision),
+        )
+
+
+@_with_extras
+def export(
+    pairs: str | Path | Sequence[str | Path],
+    out: str | Path,
+    *,
+    form: Literal["benchmark", "training", "hf"],
+    progress: Bars = _AUTO,
+    **options: Any,
+) -> dict[str, int]:
+    """Make a benchmark, a training set or a data set folder of pairs.
+
+    Returns the number of rows written under "rows", and of what was left out under its reason.
+    """
+    from counterpoint.generation import export as ways, reserved
+
+    writers: dict[str, Callable[..., int]] = {
+        "benchmark": ways.export_benchmark,
+        "training": ways.export_training,
+        "hf": ways.export_hub,
+    }
+    if form not in writers:
+        raise CounterpointError(
+            "E-OPTION-INVALID", f"form is benchmark, training or hf, not {form!r}.", option="form"
+        )
+    files = [pairs] if isinstance(pairs, str | Path) else pairs
+    left_out: Counter[str] = Counter()
+    with reserved(Path(out)), shown(progress) as bars:
+        write, read = writers[form], [Path(file) for file in files]
+        made = write(read, Path(out), left_out, progress=bars, **options)
+    return {"rows": made, **left_out}
+
+
+@_with_extras
+def train(
+    recipe: str | Path, *, world: bool = False, progress: Bars = _AUTO, **changes: Any
+) -> Trained | None:
+    """Finetune a model by a recipe; start and tuned model in one table.
+
+        train("hp-hn", world=True, steps=200, out="runs/hp-hn")
+        train("negclip", data={"path": "train.parquet", "images": "coco/train2014"})
+
+    `changes` are keys of the recipe. Stopped in any way, the same call goes on from the last
+    checkpoint. Under torchrun all processes but the first get None.
+    """
+    from counterpoint.training import load_recipe, train as run_recipe
+
+    chosen = load_recipe(str(recipe), list(_changes(changes)), world=world)
+    with shown(progress) as bars:
+        return run_recipe(chosen, None, bars)
+
+
+@_with_extras
+def wise(
+    base: str,
+    tuned: str,
+    benchmarks: str | Sequence[str],
+    *,
+    alphas: Sequence[float] | None = None,
+    device: str = "auto",
+    precision: str = "fp32",
+    out: str | Path | None = None,
+    **options: Any,
+) -> list[Run]:
+    """Evaluate the line between a model and its finetuned form (WiSE-FT): one run per alpha."""
+    from counterpoint.evaluation import ALPHAS, Line, evaluate_line
+    from counterpoint.models import LoadOptions
+
+    line = Line(base, tuned, LoadOptions(device, precision))
+    names = [benchmarks] if isinstance(benchmarks, str) else list(benchmarks)
+    place = None if out is None else Path(out)
+    return evaluate_line(line, names, alphas or ALPHAS, out=place, **options)
+
+
+def _runs(runs: RunLike | Iterable[RunLike]) -> list[Run]:
+    """A folder may hold several runs."""
+    given = [runs] if isinstance(runs, Run | str | Path) else list(runs)
+    return [run for one in given for run in ([one] if isinstance(one, Run) else load_runs(one))]
+
+
+def _protocol(protocol: str | Protocol | None) -> Protocol | None:
+    return None if protocol is None else get_protocol(protocol)
+
+
+def _settings(made: type[Any], /, **values: Any) -> Any:
+    known = [field.name for field in fields(made)]
+    for name in values:
+        if name not in known:
+            raise NotFoundError(
+                "E-OPTION-UNKNOWN", did_you_mean("option", name, known), option=name
+            )
+    return made(**values)
+
+
+def _changes(values: Mapping[str, Any], before: str = "") -> Iterable[str]:
+    """Nested keys as `key=value` changes of a recipe; values are JSON, which YAML can read."""
+    import json
+
+    for key, value in values.items():
+        if isinstance(value, Mapping):
+            yield from _changes(value, f"{before}{key}.")
+        else:
+            plain = str(value) if isinstance(value, Path) else value
+            yield f"{before}{key}={json.dumps(plain)}"

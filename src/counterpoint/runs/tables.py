@@ -1,0 +1,220 @@
+"""Numbers as tables: for a program (polars, pandas), a terminal (rich) and a notebook (HTML)."""
+
+from __future__ import annotations
+
+import io
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import fields
+from html import escape
+from typing import TYPE_CHECKING, Any, TypeVar, overload
+
+import polars as pl
+from rich import box
+from rich.console import Console, RenderableType
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from counterpoint._util.errors import CounterpointError
+from counterpoint.metrics import (
+    ALL,
+    LEVEL,
+    METRIC_HEADINGS,
+    METRICS,
+    TIES_MARK,
+    WHOLE,
+    depends_on_ties,
+    p_value,
+    ties_matter,
+)
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from counterpoint.runs.comparison import Difference
+    from counterpoint.runs.results import Row
+
+T = TypeVar("T")
+_WIDTH = 100
+
+
+class NumberTable(Sequence[T]):
+    """Rows of numbers. It is a sequence of rows, and shows itself as a table."""
+
+    def __init__(self, rows: Sequence[T]) -> None:
+        self.rows = tuple(rows)
+
+    @overload
+    def __getitem__(self, index: int) -> T: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[T]: ...
+    def __getitem__(self, index: int | slice) -> T | Sequence[T]:
+        return self.rows[index]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def to_dicts(self) -> list[dict[str, Any]]:
+        """One dictionary per row."""
+        return [
+            {field.name: getattr(row, field.name) for field in fields(row)}  # type: ignore[arg-type]
+            for row in self.rows
+        ]
+
+    def to_polars(self) -> pl.DataFrame:
+        """A polars data frame, one row per number, with every column."""
+        return pl.DataFrame(self.to_dicts(), infer_schema_length=None)
+
+    def to_pandas(self) -> pd.DataFrame:
+        """The same as a pandas data frame; pandas must be installed."""
+        try:
+            import pandas as pd
+        except ModuleNotFoundError:
+            raise CounterpointError(
+                "E-EXTRA-MISSING", "to_pandas needs pandas: pip install pandas.", extra="pandas"
+            ) from None
+        return pd.DataFrame(self.to_dicts())
+
+    @abstractmethod
+    def tables(self) -> Iterator[RichTable]:
+        """What is shown: main metrics, in per cent."""
+
+    note = ""
+
+    def __rich_console__(self, *_: object) -> Iterator[RenderableType]:
+        yield from self.tables()
+        yield Text(self.note, style="dim")
+
+    def __repr__(self) -> str:
+        screen = Console(file=io.StringIO(), width=_WIDTH, color_system=None)
+        screen.print(self)
+        written: str = screen.file.getvalue()  # type: ignore[attr-defined]
+        return written.rstrip()
+
+    def _repr_html_(self) -> str:
+        """For a notebook. Names and captions are escaped."""
+        return "".join(map(_html, self.tables())) + f"<p><small>{escape(self.note)}</small></p>"
+
+
+class Results(NumberTable["Row"]):
+    """The numbers of some runs: every metric of every benchmark, with its interval."""
+
+    note = (
+        f"Per cent, \u00b1 half of the {LEVEL:.0%} interval (bootstrap over source images). "
+        "Brittleness: lower is better."
+    )
+
+    def tables(self) -> Iterator[RichTable]:
+        for benchmark in dict.fromkeys(row.benchmark for row in self.rows):
+            mine = [row for row in self.rows if row.benchmark == benchmark]
+            yield results_table(mine, groups=True)
+
+
+class Comparison(NumberTable["Difference"]):
+    """Two runs, paired case by case: A - B, its interval, and the verdict."""
+
+    note = (
+        f"A - B in points with its {LEVEL:.0%} interval (paired bootstrap over source images). "
+        "The verdict follows from p; group p-values are Holm-corrected."
+    )
+
+    def __init__(self, rows: Sequence[Difference], a: str, b: str) -> None:
+        super().__init__(rows)
+        self.a, self.b = a, b
+
+    def tables(self) -> Iterator[RichTable]:
+        shown = [d for d in self.rows if METRICS[d.metric].main and d.group in WHOLE]
+        for benchmark, label in dict.fromkeys((d.benchmark, d.group) for d in shown):
+            mine = [d for d in shown if (d.benchmark, d.group) == (benchmark, label)]
+            where = benchmark if label == ALL else f"{benchmark}, {label}"
+            yield differences_table(f"{where}: A = {self.a}, B = {self.b}", mine)
+
+
+def percent(value: float) -> str:
+    return f"{100 * value:.1f}"
+
+
+def results_table(rows: Sequence[Row], *, groups: bool = False) -> RichTable:
+    """Models by main metrics, one section per benchmark, chance last."""
+    shown = main_rows(rows, groups=groups)
+    metrics = [name for name in METRIC_HEADINGS if any(row.metric == name for row in shown)]
+    table = RichTable(title=None, header_style="bold")
+    table.add_column("benchmark", overflow="fold")  # names give way, numbers stay whole
+    table.add_column("model", overflow="fold")
+    table.add_column("cases", justify="right", no_wrap=True)
+    for name in metrics:
+        table.add_column(METRIC_HEADINGS[name], justify="right", no_wrap=True)
+    blank = " " if any(map(depends_on_ties, shown)) else ""  # where others have a mark
+    for benchmark, label in dict.fromkeys((row.benchmark, row.group) for row in shown):
+        mine = [row for row in shown if (row.benchmark, row.group) == (benchmark, label)]
+        _add_section(table, benchmark, label, mine, metrics, blank)
+    return table
+
+
+def main_rows(rows: Sequence[Row], *, groups: bool) -> list[Row]:
+    """The rows of a table: main metrics, of whole benchmarks unless groups are wanted too."""
+    return [row for row in rows if METRICS[row.metric].main and (groups or row.group in WHOLE)]
+
+
+def _add_section(
+    table: RichTable, benchmark: str, label: str, rows: list[Row], metrics: list[str], blank: str
+) -> None:
+    title = benchmark if label == ALL else f"  {label}"
+    for model in dict.fromkeys(row.model for row in rows):
+        cells = {row.metric: row for row in rows if row.model == model}
+        n = max(row.n for row in cells.values())
+        values = [_interval(cells[name], blank) if name in cells else "" for name in metrics]
+        table.add_row(title, model, f"{n:,}", *values)
+        title = ""
+    chances = {row.metric: row.chance for row in rows}
+    levels = [_chance(chances.get(name), blank) for name in metrics]
+    table.add_row("", "chance", "", *levels, style="dim", end_section=True)
+
+
+def _interval(row: Row, blank: str) -> str:
+    """The value, half its interval's width, and a mark if it hangs on ties."""
+    mark = TIES_MARK if depends_on_ties(row) else blank
+    return f"{percent(row.value)} ±{percent((row.ci_high - row.ci_low) / 2)}{mark}"
+
+
+def _chance(value: float | None, blank: str) -> str:
+    # Padded as if "±0.0" followed, so that the numbers of a column stand under each other.
+    return "" if value is None else f"{percent(value)}     {blank}"
+
+
+def differences_table(title: str, found: Sequence[Difference]) -> RichTable:
+    """Two runs on one benchmark or group: one row per metric."""
+    table = RichTable(title=title, title_justify="left", header_style="bold", box=box.SIMPLE_HEAD)
+    table.padding, table.pad_edge = (0, 1, 0, 0), False
+    table.add_column("metric", no_wrap=True)
+    for name in ("A", "B", "A - B", "p", "McNemar"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("verdict", no_wrap=True)
+    for d in found:
+        style = {"A is better": "green", "B is better": "magenta", "tied": ""}[d.verdict]
+        table.add_row(
+            METRIC_HEADINGS[d.metric],
+            _marked(d.a, d.ties_a, d),
+            _marked(d.b, d.ties_b, d),
+            f"{100 * d.difference:+.1f} [{100 * d.ci_low:+.1f}, {100 * d.ci_high:+.1f}]",
+            p_value(d.p_holm),
+            "" if d.p_mcnemar is None else p_value(d.p_mcnemar),
+            d.verdict,
+            style=style,
+        )
+    return table
+
+
+def _marked(value: float, ties: int, d: Difference) -> str:
+    return percent(value) + (TIES_MARK if ties_matter(ties, d.n, d.reach) else " ")
+
+
+def _html(table: RichTable) -> str:
+    title = f"<caption>{escape(str(table.title))}</caption>" if table.title else ""
+    names = "".join(f"<th>{escape(str(column.header))}</th>" for column in table.columns)
+    lines = zip(*(column.cells for column in table.columns), strict=True)
+    body = "".join(
+        "<tr>" + "".join(f"<td>{escape(str(cell))}</td>" for cell in line) + "</tr>"
+        for line in lines
+    )
+    return f"<table>{title}<thead><tr>{names}</tr></thead><tbody>{body}</tbody></table>"
