@@ -23,6 +23,8 @@ from counterpoint.runs import load_run
 from counterpoint.wording import HEADINGS
 
 __all__ = ["counterpoint", "own_place"]  # fixtures
+
+pytestmark = pytest.mark.slow
 VERBS = typer.main.get_command(app).commands
 # `data` has commands of its own: `data ls` is one.
 COMMANDS = {

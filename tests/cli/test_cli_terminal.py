@@ -17,6 +17,8 @@ from counterpoint.runs import Run, load_run
 from counterpoint.wording import HEADINGS
 
 __all__ = ["counterpoint", "own_place"]  # fixtures
+
+pytestmark = pytest.mark.slow
 ODD = "[red]x[/red] :bow: "
 PLAIN = {"markup": False, "emoji": False, "highlight": False}
 

@@ -1,89 +1,38 @@
-"""Scores from elsewhere: every row in its place, or an error that names it."""
+"""Scores from elsewhere: every row in its place, and the run that they make."""
 
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from import_support import (
+    IDS,
+    WRITERS,
+    all_rows,
+    changed,
+    in_csv,
+    mine,
+    own_place,
+    scores_of,
+    write,
+)
 from support import FEW
 from typer.testing import CliRunner
 
 from counterpoint.benchmarks import load_benchmark
 from counterpoint.cli import app
-from counterpoint.errors import DataError, NotFoundError, RunError
+from counterpoint.errors import DataError, RunError
 from counterpoint.evaluation import evaluate
 from counterpoint.importing import import_scores
 from counterpoint.results import as_json, rows
 from counterpoint.runs import Run, load_run
 
-Rows = list[dict[str, Any]]
-IDS = ("007", "7", "a/0", "x")
-
-
-@pytest.fixture(autouse=True)
-def own_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COUNTERPOINT_CACHE", str(tmp_path / "cache"))
-    monkeypatch.delenv("COUNTERPOINT_DATA", raising=False)
-    monkeypatch.chdir(tmp_path)
-
-
-@pytest.fixture
-def mine(tmp_path: Path) -> str:
-    """A case of one image, and three of two; no image is there."""
-    square = [[True, False], [False, True]]
-    cases = [
-        {"id": "007", "images": ["0.jpg"], "captions": ["a", "b", "c"], "truth": [[1, 1, 0]]},
-        *(
-            {"id": id, "images": ["1.jpg", "2.jpg"], "captions": ["a", "b"], "truth": square}
-            for id in IDS[1:]
-        ),
-    ]
-    (tmp_path / "mine.jsonl").write_text("\n".join(json.dumps(case) for case in cases))
-    return "mine.jsonl"
-
-
-def all_rows(first: float = 0.0) -> Rows:
-    """A score for every pair of `mine`, which counts up."""
-    shapes = {"007": (1, 3), "7": (2, 2), "a/0": (2, 2), "x": (2, 2)}
-    pairs = [(id, i, c) for id, (k, m) in shapes.items() for i in range(k) for c in range(m)]
-    return [
-        {"case_id": id, "image": i, "caption": c, "score": first + n / 8}
-        for n, (id, i, c) in enumerate(pairs)
-    ]
-
-
-def in_csv(found: Rows, separator: str = ",") -> str:
-    lines = [separator.join(found[0])]
-    lines += [separator.join("" if v is None else str(v) for v in row.values()) for row in found]
-    return "\n".join(lines) + "\n"
-
-
-WRITERS: dict[str, Callable[[Path, Rows], object]] = {
-    "csv": lambda path, found: path.write_text(in_csv(found)),
-    "tsv": lambda path, found: path.write_text(in_csv(found, "\t")),
-    "jsonl": lambda path, found: path.write_text("\n".join(map(json.dumps, found))),
-    "parquet": lambda path, found: pl.DataFrame(found).write_parquet(path),
-}
-
-
-def write(found: Rows, ending: str = "csv") -> Path:
-    path = Path(f"scores.{ending}")
-    WRITERS[ending](path, found)
-    return path
-
-
-def scores_of(run: Run) -> list[float]:
-    [part] = run.parts.values()
-    return part.scores.tolist()
-
+__all__ = ["mine", "own_place"]  # fixtures
 
 # --- every row in its place --------------------------------------------------------------------
 
@@ -102,6 +51,7 @@ def test_rows_may_come_in_any_form_and_order(ending: str, order: str, mine: str)
     assert scores_of(run) == [n / 8 for n in range(15)]
 
 
+@pytest.mark.slow
 @FEW
 @given(st.permutations(range(15)), st.sampled_from(sorted(WRITERS)))
 def test_any_order_gives_the_same_scores(order: list[int], ending: str) -> None:
@@ -265,157 +215,6 @@ def test_only_what_the_protocol_scores_is_asked_for(tmp_path: Path) -> None:
         import_scores(write(found), "vl-checklist", "m", data=tmp_path, out="run")
 
 
-# --- what is wrong -----------------------------------------------------------------------------
-
-
-def changed(number: int, **changes: Any) -> Rows:
-    found = all_rows()
-    found[number] |= changes
-    return found
-
-
-WRONG: dict[str, tuple[Rows, str]] = {
-    "missing": (
-        all_rows()[:3] + all_rows()[5:],
-        "2 of 15 pairs are missing; the first: case_id '7', image 0, caption 0; "
-        "case_id '7', image 0, caption 1.",
-    ),
-    "many missing": (
-        all_rows()[:-5],
-        "5 of 15 pairs are missing; the first: case_id 'a/0', image 1, caption 1; "
-        "case_id 'x', image 0, caption 0; case_id 'x', image 0, caption 1.",
-    ),
-    "twice": (
-        [*all_rows(), all_rows()[4]],
-        "2 rows name a pair more than once; the first: case_id '7', image 0, caption 1, score 0.5; "
-        "case_id '7', image 0, caption 1, score 0.5.",
-    ),
-    "unknown": (
-        [*all_rows(), *changed(0, case_id="y")[:1], *changed(0, case_id="07")[:1]],
-        "2 rows have a case_id that is not in it; the first: case_id 'y', image 0, caption 0, "
-        "score 0.0; case_id '07', image 0, caption 0, score 0.0.",
-    ),
-    "image too large": (
-        changed(2, image=1),
-        "1 rows point outside the images or captions; the first: case_id '007', image 1, "
-        "caption 2, score 0.25.",
-    ),
-    "caption too large": (changed(3, caption=2), "1 rows point outside the images or captions"),
-    "image below 0": (changed(3, image=-1), "1 rows point outside the images or captions"),
-    "caption below 0": (changed(3, caption=-1), "1 rows point outside the images or captions"),
-    "no score": (
-        changed(3, score=None),
-        "1 rows lack a value; the first: case_id '7', image 0, caption 0, score None.",
-    ),
-    "no id": (changed(3, case_id=None), "1 rows lack a value; the first: case_id None"),
-    "no image": (changed(3, image=None), "1 rows lack a value"),
-}
-
-
-@pytest.mark.parametrize("ending", WRITERS)
-@pytest.mark.parametrize("what", WRONG)
-def test_what_is_wrong_is_counted_and_the_first_rows_named(
-    what: str, ending: str, mine: str
-) -> None:
-    found, says = WRONG[what]
-    with pytest.raises(DataError, match=re.escape(f"scores.{ending}: {says}")):
-        import_scores(write(found, ending), mine, "m", out="run")
-    assert not Path("run").exists()
-
-
-@pytest.mark.parametrize("score", ["NaN", "inf", "-inf"])
-@pytest.mark.parametrize("ending", ["csv", "tsv", "parquet"])
-def test_a_score_must_be_a_number(score: str, ending: str, mine: str) -> None:
-    found = changed(3, score=float(score) if ending == "parquet" else score)
-    with pytest.raises(DataError, match=r"1 rows have a non-finite score; .*case_id '7'"):
-        import_scores(write(found, ending), mine, "m", out="run")
-
-
-@pytest.mark.parametrize(
-    ("column", "value"), [("score", "high"), ("image", "0.5"), ("caption", "b")]
-)
-def test_a_text_in_place_of_a_number_names_its_row(column: str, value: str, mine: str) -> None:
-    why = rf"scores\.csv: '{column}' should hold (whole )?numbers, in row 4 it is '{value}'\.$"
-    with pytest.raises(DataError, match=why):
-        import_scores(write(changed(3, **{column: value})), mine, "m", out="run")
-
-
-@pytest.mark.parametrize("ending", ["csv", "tsv", "jsonl"])
-def test_a_mark_before_the_first_line_is_accepted(ending: str, mine: str) -> None:
-    path = Path(write(all_rows(), ending))
-    expected = import_scores(path, mine, "m", out="run").parts[mine].scores
-    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
-    found = import_scores(path, mine, "m", out="run").parts[mine].scores
-    np.testing.assert_array_equal(found, expected)
-
-
-def test_a_message_is_short_however_long_its_row_is(mine: str) -> None:
-    found = [row | {"case_id": "x" * 1_000_000} for row in all_rows()]
-    with pytest.raises(DataError, match="case_id that is not in it") as error:
-        import_scores(write(found, "parquet"), mine, "m", out="run")
-    assert len(str(error.value)) < 2000
-
-
-@pytest.mark.parametrize("ending", ["jsonl", "parquet"])
-@pytest.mark.parametrize("column", ["image", "caption"])
-def test_half_an_image_is_refused(column: str, ending: str, mine: str) -> None:
-    found = [row | {column: row[column] + 0.5} for row in all_rows()]
-    with pytest.raises(DataError, match=column):
-        import_scores(write(found, ending), mine, "m", out="run")
-
-
-def test_a_score_too_large_for_the_table_is_refused(mine: str) -> None:
-    with pytest.raises(DataError, match="score"):
-        import_scores(write(changed(3, score=1e39)), mine, "m", out="run")
-
-
-@pytest.mark.parametrize("missing", ["case_id", "image", "caption", "score"])
-@pytest.mark.parametrize("ending", WRITERS)
-def test_a_missing_column_is_named(missing: str, ending: str, mine: str) -> None:
-    found = [{k: v for k, v in row.items() if k != missing} for row in all_rows()]
-    says = f"the column '{missing}' is missing; it should have case_id, image, caption, score"
-    with pytest.raises(DataError, match=says):
-        import_scores(write(found, ending), mine, "m", out="run")
-
-
-@pytest.mark.parametrize("ending", WRITERS)
-@pytest.mark.parametrize("content", [b"", b"\x00\xff\xfe broken \x00", b"{"])
-def test_a_file_that_is_no_table_is_refused(content: bytes, ending: str, mine: str) -> None:
-    path = Path(f"scores.{ending}")
-    path.write_bytes(content)
-    with pytest.raises(DataError, match=rf"scores\.{ending}"):
-        import_scores(path, mine, "m", out="run")
-    assert not Path("run").exists()
-
-
-def test_a_header_alone_lacks_everything(mine: str) -> None:
-    Path("scores.csv").write_text("case_id,image,caption,score\n")
-    with pytest.raises(DataError, match="15 of 15 pairs are missing"):
-        import_scores("scores.csv", mine, "m", out="run")
-
-
-def test_a_file_that_is_not_there_or_of_another_kind(mine: str) -> None:
-    with pytest.raises(DataError, match=r"nowhere\.csv: no such file"):
-        import_scores("nowhere.csv", mine, "m", out="run")
-    Path("scores.xlsx").write_text("x")
-    with pytest.raises(DataError, match=r"a table ends in \.csv, \.tsv, \.jsonl or \.parquet"):
-        import_scores("scores.xlsx", mine, "m", out="run")
-
-
-@pytest.mark.parametrize("ending", ["csv", "parquet"])
-def test_a_name_with_brackets_is_a_name(ending: str, mine: str) -> None:
-    path = write(all_rows(), ending).rename(f"scores[1].{ending}")
-    assert len(scores_of(import_scores(path, mine, "m", out="run"))) == 15
-
-
-def test_unknown_names_are_explained(mine: str) -> None:
-    path = write(all_rows())
-    with pytest.raises(NotFoundError, match=r"Did you mean 'strict'\?"):
-        import_scores(path, mine, "m", out="run", protocol="stric")
-    with pytest.raises(NotFoundError, match=r"Did you mean 'sugarcrepe'\?"):
-        import_scores(path, "sugarcrep", "m", out="run")
-
-
 # --- what stands where the run goes ------------------------------------------------------------
 
 
@@ -449,6 +248,7 @@ def invoke(*arguments: str) -> Any:
     return CliRunner().invoke(app, ["import", *arguments])
 
 
+@pytest.mark.slow
 def test_the_command_prints_what_rescore_prints(mine: str) -> None:
     path = str(write(all_rows()))
     done = invoke(path, "-b", mine, "--name", "elsewhere", "--out", "run", "--json")

@@ -21,6 +21,8 @@ from counterpoint import evaluate, load_run, runs, writing
 from counterpoint.errors import RunError
 from counterpoint.runs import find_runs
 
+pytestmark = pytest.mark.faults
+
 BENCHMARK = "world-swap:size=250,seed=5"
 BATCH, PAUSE = 16, 0.004
 SUPPORT = Path(__file__).parents[1] / "support"

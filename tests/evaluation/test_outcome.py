@@ -27,6 +27,8 @@ from counterpoint.train.outcome import (
     write_outcome,
 )
 
+pytestmark = pytest.mark.slow
+
 FEW = 500  # resamples
 
 

@@ -14,6 +14,8 @@ from counterpoint.models import PRECISIONS, LoadOptions, load_model
 from counterpoint.precision import check_precision
 from counterpoint.protocols import get_protocol
 
+pytestmark = pytest.mark.slow
+
 BENCH = "world-swap:size=40"
 
 

@@ -44,6 +44,8 @@ from counterpoint.train.wise import Line, Point, walk
 from counterpoint.train.wise_plot import Key, Panel, draw, panels
 from counterpoint.train.wise_saving import save_at
 
+pytestmark = pytest.mark.slow
+
 CPU = LoadOptions("cpu")
 SWAP = "world-swap:size=12"
 

@@ -28,6 +28,8 @@ from counterpoint.generate.readable import unreadable
 from counterpoint.generate.run import generate
 from counterpoint.progress import Progress, Quiet
 
+pytestmark = pytest.mark.slow
+
 RULES = ("negclip", "crepe-replace", "shuffle")
 SETTINGS = Settings("negative", RULES, wordnet=False)
 

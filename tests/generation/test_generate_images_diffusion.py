@@ -38,6 +38,8 @@ from counterpoint.progress import Quiet
 from counterpoint.scoring.store import Store
 from counterpoint.scoring.work import Work
 
+pytestmark = pytest.mark.slow
+
 SETTINGS = Settings(candidates=2, steps=2, side=SIDE)
 TEXTS = ("a red circle.", "a dog & a cat", "heart")
 

@@ -23,6 +23,8 @@ from counterpoint.generate.llm.model import LanguageModel
 from counterpoint.generate.parts import Parts
 from counterpoint.progress import Quiet
 
+pytestmark = pytest.mark.faults
+
 MAKE = """
 import json, sys
 from pathlib import Path

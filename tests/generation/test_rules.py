@@ -20,6 +20,8 @@ from counterpoint.world.captions import CaptionStyle, sample_caption
 from counterpoint.world.grammar import GrammarError, holds, read
 from counterpoint.world.scene import Scene, sample_scene
 
+pytestmark = pytest.mark.slow
+
 WORDS = re.compile(r"[\w'-]+")
 MANY = captions(600, seed=3)
 

@@ -19,6 +19,8 @@ from counterpoint.errors import CounterpointError, MissingExtraError, ModelError
 from counterpoint.models import LoadOptions, load_model
 from counterpoint.scoring.kinds import BlindScorer, Described
 
+pytestmark = pytest.mark.slow
+
 tf = pytest.importorskip("transformers")
 
 WORDS = [

@@ -34,6 +34,8 @@ from counterpoint.errors import NotFoundError
 from counterpoint.scoring.kinds import Described, DualEncoder, PairScorer
 from counterpoint.scoring.pictures import Picture
 
+pytestmark = pytest.mark.slow
+
 WEIGHTS = "model.safetensors"
 BUILD = {"blip": blip, "blip-2": blip_2}
 CLASSES = {"blip": tf.BlipForImageTextRetrieval, "blip-2": tf.Blip2ForImageTextRetrieval}

@@ -37,6 +37,8 @@ from counterpoint.scoring.store import Store
 from counterpoint.scoring.work import Work
 
 __all__ = ["families"]  # fixtures
+
+pytestmark = pytest.mark.slow
 FAST = Settings(image_epochs=10, caption_epochs=10, learning_rate=0.05, batch=8)
 
 

@@ -33,6 +33,8 @@ from counterpoint.errors import NotFoundError
 from counterpoint.scoring.kinds import Described, PairScorer
 from counterpoint.scoring.pictures import Picture
 
+pytestmark = pytest.mark.slow
+
 WEIGHTS = "model.safetensors"
 
 

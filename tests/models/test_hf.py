@@ -37,6 +37,8 @@ from counterpoint.cases import Cases
 from counterpoint.errors import MissingExtraError, ModelError, NotFoundError
 from counterpoint.scoring.kinds import Described, DualEncoder, PairScorer
 
+pytestmark = pytest.mark.slow
+
 WEIGHTS, PIXELS = "model.safetensors", "preprocessor_config.json"
 SIGLIPS = ("siglip", "siglip2")
 

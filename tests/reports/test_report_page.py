@@ -37,6 +37,8 @@ from counterpoint.results import rows
 from counterpoint.runs import Run, save_run
 
 __all__ = ["chromium", "visit"]  # fixtures
+
+pytestmark = pytest.mark.slow
 QUICK = Options(resamples=FEW)
 
 

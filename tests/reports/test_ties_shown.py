@@ -20,6 +20,8 @@ from counterpoint.report.page import Options, report_page, report_tables
 from counterpoint.results import rows
 from counterpoint.train.outcome import outcome
 
+pytestmark = pytest.mark.slow
+
 QUICK = Options(resamples=100)
 MEANING = "hangs on ties: counted in another way"
 

@@ -16,6 +16,8 @@ from counterpoint.train.batches import Features
 from counterpoint.train.joining import join
 from counterpoint.train.losses import TERMS, Term, loss, total
 
+pytestmark = pytest.mark.slow
+
 torch.set_num_threads(1)
 
 RANKS, LOCAL, K, M, WIDTH = 2, 3, 2, 2, 4

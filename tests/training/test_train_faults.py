@@ -26,6 +26,8 @@ from counterpoint.train.loop import train
 from counterpoint.train.reading import load_recipe
 from counterpoint.train.recipe import Recipe
 
+pytestmark = pytest.mark.faults
+
 RESNET = {
     "embed_dim": 16,
     "vision_cfg": {"image_size": 64, "layers": [1, 1, 1, 1], "width": 8, "head_width": 16},

@@ -22,6 +22,8 @@ from counterpoint.train.state import RECIPE
 
 __all__ = ["one_thread"]  # fixtures
 
+pytestmark = pytest.mark.faults
+
 _SAVE = """
 import sys
 from pathlib import Path

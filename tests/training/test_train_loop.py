@@ -32,6 +32,8 @@ from counterpoint.train.reading import load_recipe
 
 __all__ = ["one_thread"]  # fixtures
 
+pytestmark = pytest.mark.slow
+
 # --- whole runs --------------------------------------------------------------------------------
 
 

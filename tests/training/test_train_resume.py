@@ -28,6 +28,8 @@ from counterpoint.train.checkpoints import (
 )
 from counterpoint.train.reading import load_recipe
 
+pytestmark = pytest.mark.faults
+
 CPU = torch.device("cpu")
 ODD = ("accumulate=2", "ema=0.9", "cached_batch=3")  # everything that has a state of its own
 

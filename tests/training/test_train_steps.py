@@ -40,6 +40,8 @@ from counterpoint.train.steps import Stepper, only, pack, split, unpack
 from counterpoint.train.updating import clip_gradients, update
 
 __all__ = ["one_thread"]  # fixtures
+
+pytestmark = pytest.mark.slow
 TERMS = [
     losses.Term(name, weight)
     for name, weight in (

@@ -42,6 +42,8 @@ from counterpoint.world.grammar import GrammarError, holds, read, write
 from counterpoint.world.lexicon import CANONICAL, RELATIONS, SYNONYMS
 from counterpoint.world.scene import sample_scene
 
+pytestmark = pytest.mark.slow
+
 TOKENIZER = open_clip.SimpleTokenizer(str(BASE / MERGES), context_length=24)
 MEAN, STD = (0.5, 0.4, 0.3), (0.2, 0.25, 0.3)
 

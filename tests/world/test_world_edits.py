@@ -22,6 +22,8 @@ from counterpoint.world.grammar import Phrase, Statement, holds, read
 from counterpoint.world.lexicon import ATTRIBUTES, COLOURS, CONVERSE, RELATIONS, SHAPES, SYNONYMS
 from counterpoint.world.scene import JITTER, KINDS, Scene, Thing, read_scene
 
+pytestmark = pytest.mark.slow
+
 FEW = settings(derandomize=True, deadline=None, max_examples=15)
 SEEDS = st.integers(0, 2**32 - 1)
 MAKERS = {"replacements": replacements, "swaps": swaps}
