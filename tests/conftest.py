@@ -14,6 +14,12 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 _CONNECT, _GETADDRINFO = socket.socket.connect, socket.getaddrinfo
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if "chromium" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.browser)
+
+
 @pytest.fixture(autouse=True)
 def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing may ask for the network, not even what is going to be refused."""

@@ -43,6 +43,7 @@ def test_importing_the_package_imports_nothing_heavy():
     assert in_a_fresh_process(program) == ""
 
 
+@pytest.mark.slow
 def test_torch_is_imported_by_nothing_but_models_that_need_it():
     """One process imports them all: whichever pulls torch in is named."""
     program = (
@@ -55,6 +56,7 @@ def test_torch_is_imported_by_nothing_but_models_that_need_it():
     assert in_a_fresh_process(program) == ""
 
 
+@pytest.mark.slow
 def test_no_module_needs_unix_to_be_imported():
     """On Windows these do not exist: whichever module asks for one when it is imported is named."""
     program = (

@@ -21,6 +21,8 @@ from counterpoint.training.reading import load_recipe
 from counterpoint.world.grammar import holds, read
 from counterpoint.world.scenes import KINDS, read_scene
 
+pytestmark = pytest.mark.slow
+
 WORLDS = ("world-replace", "world-swap", "world-bi")
 MODELS = ("base", "hn", "hp-hn", "counterpoint")
 BASE = Path(counterpoint.__file__).parent / "world" / "checkpoints" / "base"

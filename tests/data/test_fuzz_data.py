@@ -8,6 +8,8 @@ import pytest
 from fuzz_support import ends
 from fuzz_targets_data import TARGETS
 
+pytestmark = pytest.mark.faults
+
 
 @pytest.mark.parametrize("name", TARGETS)
 def test_mutated_data(name: str, tmp_path: Path) -> None:

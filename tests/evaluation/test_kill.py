@@ -23,6 +23,8 @@ from counterpoint._util.errors import RunError
 from counterpoint.runs import folders as runs
 from counterpoint.runs.folders import find_runs
 
+pytestmark = pytest.mark.faults
+
 BENCHMARK = "world-swap:size=250,seed=5"
 BATCH, PAUSE = 16, 0.004
 SUPPORT = Path(__file__).parents[1] / "support"

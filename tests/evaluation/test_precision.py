@@ -14,6 +14,8 @@ from counterpoint.evaluation.precision import check_precision
 from counterpoint.metrics.protocols import get_protocol
 from counterpoint.models.registry import PRECISIONS, LoadOptions, load_model
 
+pytestmark = pytest.mark.slow
+
 BENCH = "world-swap:size=40"
 
 

@@ -44,6 +44,8 @@ from counterpoint.models.torch_models import Runtime
 from counterpoint.scoring.kinds import Work
 
 SETTINGS = DrawSettings(candidates=2, steps=2, side=SIDE)
+pytestmark = pytest.mark.slow
+
 TEXTS = ("a red circle.", "a dog & a cat", "heart")
 
 

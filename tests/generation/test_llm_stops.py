@@ -23,6 +23,8 @@ from counterpoint.generation.llm.method import ChatMethod
 from counterpoint.generation.llm.model import ChatModel
 from counterpoint.generation.run import Parts
 
+pytestmark = pytest.mark.faults
+
 MAKE = """
 import json, sys
 from pathlib import Path

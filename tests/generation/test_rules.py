@@ -19,6 +19,8 @@ from counterpoint.generation.registry import RULES, Draft
 from counterpoint.world.grammar import CaptionStyle, GrammarError, holds, read, sample_caption
 from counterpoint.world.scenes import Scene, sample_scene
 
+pytestmark = pytest.mark.slow
+
 WORDS = re.compile(r"[\w'-]+")
 MANY = captions(600, seed=3)
 

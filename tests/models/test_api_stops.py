@@ -11,7 +11,10 @@ import time
 from collections import Counter
 from pathlib import Path
 
+import pytest
 from api_server import KEY, Endpoint, serve
+
+pytestmark = pytest.mark.faults
 
 EVALUATE = """
 from counterpoint import cli, models

@@ -8,6 +8,8 @@ import pytest
 from fuzz_support import ends
 from fuzz_targets_models import TARGETS
 
+pytestmark = pytest.mark.faults
+
 
 @pytest.mark.parametrize("name", TARGETS)
 @pytest.mark.filterwarnings("ignore")

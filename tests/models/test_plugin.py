@@ -14,6 +14,8 @@ from cli_support import Command, counterpoint, own_place
 
 __all__ = ["counterpoint", "own_place"]  # fixtures
 
+pytestmark = pytest.mark.slow
+
 MODULE = '''
 """A matching model with no maintained package, in thirty lines."""
 

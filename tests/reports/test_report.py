@@ -47,6 +47,7 @@ def models():
     ]
 
 
+@pytest.mark.slow
 def test_numbers_are_those_of_results(models):
     found = numbers_of(gather(models), lambda metric: True, resamples=FEW)
     ours = {(n.model, n.group, n.metric): n for n in found}
@@ -69,6 +70,7 @@ def test_galleries_and_mixed_shapes_have_the_same_numbers_too():
             assert ours[row.model, row.group, row.metric] == row.value
 
 
+@pytest.mark.slow
 def test_ties_are_those_of_the_paired_test(models):
     found = numbers_of(gather(models), resamples=FEW)
     rivals = ("good", "as good", "bad")
@@ -156,6 +158,7 @@ def published_run(model: str):
     return run_of(part(cases, random_scores(cases, 1), "sugarcrepe", "sugarcrepe"), model=model)
 
 
+@pytest.mark.slow
 def test_published_and_human_values_stand_beside_ours(monkeypatch):
     monkeypatch.setattr(completeness, "published_files", lambda id: {"": 100})
     tables = report_tables([published_run("ours")], ReportOptions(called={"ours": "NegCLIP"}))

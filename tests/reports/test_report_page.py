@@ -39,6 +39,8 @@ from counterpoint.runs.results import rows
 __all__ = ["chromium", "visit"]  # fixtures
 QUICK = ReportOptions(resamples=FEW)
 
+pytestmark = pytest.mark.slow
+
 
 def wise(run: Run, alpha: float) -> Run:
     about = {"wise": {"base": "start", "tuned": "end", "alpha": alpha}}

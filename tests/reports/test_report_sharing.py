@@ -77,6 +77,7 @@ def whole(page: str) -> str:
     return page + "".join(base64.b64decode(file).decode() for file in files)
 
 
+@pytest.mark.slow
 def test_no_folder_of_the_machine_is_shown(tmp_path):
     folder = tmp_path / "a secret" / "project"
     folder.mkdir(parents=True)
@@ -99,6 +100,7 @@ def test_no_folder_of_the_machine_is_shown(tmp_path):
     assert "<dd>counterpoint eval --data &#39;…/project&#39;</dd>" in texts[0]
 
 
+@pytest.mark.slow
 def test_what_papers_call_a_model_is_said_of_its_whole_name(tmp_path):
     cases = table(40, positives=1)
     name = f"checkpoint:{tmp_path}/negclip.pt"

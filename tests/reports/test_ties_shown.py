@@ -20,6 +20,8 @@ from counterpoint.runs.comparison import compare
 from counterpoint.runs.results import rows
 
 QUICK = ReportOptions(resamples=100)
+pytestmark = pytest.mark.slow
+
 MEANING = "hangs on ties: counted in another way"
 
 

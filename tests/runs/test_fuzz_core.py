@@ -8,6 +8,8 @@ import pytest
 from fuzz_support import ends, json_mutations, mutations
 from fuzz_targets_core import TARGETS, pictures
 
+pytestmark = pytest.mark.faults
+
 INPUTS = 200
 
 

@@ -269,6 +269,7 @@ def in_one_piece(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Any, An
     return tables, towers, run_engine(Judge(), tables, root / "store")
 
 
+@pytest.mark.slow
 @FEW
 @given(st.integers(1, 40), st.integers(1, 40), st.integers(0, 60), st.integers(1, 50))
 def test_results_do_not_depend_on_the_sizes_of_pieces(

@@ -216,6 +216,7 @@ def values(run):
     return {row.metric: row.value for row in rows(run, groups=False, resamples=10)}
 
 
+@pytest.mark.slow
 def test_people_who_are_right_get_everything_right(database, tmp_path):
     campaign(database, "world-bi:size=6", "both-ways", checks=0.1)
     answer_all(database, rightly)
@@ -311,6 +312,7 @@ def test_cases_without_all_their_answers_are_left_out_and_named(database):
     assert len(part.cases) == 2
 
 
+@pytest.mark.slow
 def test_who_fails_the_checks_can_be_left_out(database):
     campaign(database, "world-bi:size=10", "both-ways", checks=0.2)
 

@@ -16,6 +16,8 @@ from counterpoint.training.batches import Features
 from counterpoint.training.losses.terms import TERMS, Term, loss, total
 from counterpoint.training.processes import join
 
+pytestmark = pytest.mark.slow
+
 torch.set_num_threads(1)
 
 RANKS, LOCAL, K, M, WIDTH = 2, 3, 2, 2, 4

@@ -172,6 +172,7 @@ def test_ranks_share_the_batch_of_one_process(tmp_path):
         opened(path, batch=4, ranks=3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [0, 2])
 def test_a_stream_starts_anywhere_and_equals_the_batches(tmp_path, worker_sockets, workers):
     data = opened(training_file(tmp_path), workers=workers, negatives=2)

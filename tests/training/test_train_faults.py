@@ -27,6 +27,8 @@ from counterpoint.training.losses import published
 from counterpoint.training.reading import load_recipe
 from counterpoint.training.recipe import Recipe
 
+pytestmark = pytest.mark.faults
+
 RESNET = {
     "embed_dim": 16,
     "vision_cfg": {"image_size": 64, "layers": [1, 1, 1, 1], "width": 8, "head_width": 16},

@@ -33,6 +33,8 @@ from counterpoint.training.reading import load_recipe
 
 __all__ = ["one_thread"]  # fixtures
 
+pytestmark = pytest.mark.slow
+
 # --- whole runs --------------------------------------------------------------------------------
 
 

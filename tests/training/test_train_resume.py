@@ -29,6 +29,8 @@ from counterpoint.training.checkpoints import (
 )
 from counterpoint.training.reading import load_recipe
 
+pytestmark = pytest.mark.faults
+
 CPU = torch.device("cpu")
 ODD = ("accumulate=2", "ema=0.9", "cached_batch=3")  # everything that has a state of its own
 
