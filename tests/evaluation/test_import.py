@@ -426,7 +426,7 @@ def test_what_is_no_run_is_not_overwritten(what: str, mine: str) -> None:
     else:
         place.mkdir()
         (place / "precious.txt").write_text("precious")
-    with pytest.raises(RunError, match="exists and is no run folder"):
+    with pytest.raises(RunError, match="is not a run folder"):
         import_scores(write(all_rows()), mine, "m", out="run")
     kept = place if what == "a file" else place / "precious.txt"
     assert kept.read_text() == "precious"
