@@ -25,9 +25,9 @@ from counterpoint._util.progress import Quiet
 from counterpoint._util.store import Store
 from counterpoint.cases.table import Cases, ImageRef, caption_case
 from counterpoint.models.openclip.adapter import OpenClip
-from counterpoint.models.openclip.ids import Source
+from counterpoint.models.openclip.ids import OpenClipSource
 from counterpoint.models.registry import LoadOptions
-from counterpoint.models.torch_models import Place
+from counterpoint.models.torch_models import Runtime
 from counterpoint.scoring.engine import score
 from counterpoint.scoring.kinds import Work
 
@@ -69,7 +69,10 @@ def load(seed: int) -> OpenClip:
     logging.disable(logging.WARNING)  # open_clip warns that the weights are random: they shall be
     model = open_clip.create_model(NAME, pretrained=None)
     return OpenClip(
-        Source(NAME, NAME, None), model, open_clip.get_tokenizer(NAME), Place(LoadOptions("cpu"))
+        OpenClipSource(NAME, NAME, None),
+        model,
+        open_clip.get_tokenizer(NAME),
+        Runtime(LoadOptions("cpu")),
     )
 
 

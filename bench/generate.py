@@ -18,7 +18,7 @@ from resource import RUSAGE_CHILDREN, getrusage
 
 from counterpoint.generation.inputs.captions import Captions, first_of, open_captions
 from counterpoint.generation.language.tagging import tagged
-from counterpoint.generation.making import Settings
+from counterpoint.generation.making import TextSettings
 from counterpoint.generation.names import chosen_methods
 from counterpoint.generation.pairs import KINDS, Kind
 from counterpoint.generation.run import generate
@@ -55,7 +55,7 @@ def _tagging(texts: list[str]) -> float:
 def _all_rules(captions: Captions, kind: Kind) -> tuple[float, int]:
     """The start of the processes and the writing included."""
     start = time.perf_counter()
-    settings = Settings(kind, chosen_methods(["rules"], kind).rules)
+    settings = TextSettings(kind, chosen_methods(["rules"], kind).rules)
     with tempfile.TemporaryDirectory() as folder:
         texts = generate(captions, settings, Path(folder) / "pairs.parquet").rows
     return time.perf_counter() - start, texts

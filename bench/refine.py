@@ -21,7 +21,7 @@ import polars as pl
 from counterpoint._util.progress import Quiet
 from counterpoint._util.store import Store
 from counterpoint.generation.pairs import SCHEMA, write_pairs
-from counterpoint.generation.refinement.refining import Settings, refine
+from counterpoint.generation.refinement.refining import RefineSettings, refine
 from counterpoint.generation.refinement.selecting import BINS, ZERO_BINS, balanced
 from counterpoint.scoring.kinds import Work
 
@@ -97,7 +97,7 @@ def whole_file(pairs: int, seed: int) -> None:
         write_pairs(folder / "in.parquet", frames, {})
         with Store(folder / "store") as store:
             start = time.perf_counter()
-            settings = Settings(blind=("length", "format"))
+            settings = RefineSettings(blind=("length", "format"))
             work = Work(store, 8192, Quiet())
             found = refine(folder / "in.parquet", folder / "out.parquet", settings, work)
             seconds = time.perf_counter() - start

@@ -46,7 +46,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from training_data import photo
 
 from counterpoint.training.batches import Batch, Features
-from counterpoint.training.building import Run, build
+from counterpoint.training.building import TrainingRun, build
 from counterpoint.training.logs import Meter
 from counterpoint.training.loop import _gradients
 from counterpoint.training.losses import terms as losses
@@ -54,8 +54,7 @@ from counterpoint.training.model import arithmetic, compile_blocks
 from counterpoint.training.processes import Ranks
 from counterpoint.training.reading import load_recipe
 from counterpoint.training.recipe import terms_of
-from counterpoint.training.steps import pack, unpack
-from counterpoint.training.updating import update
+from counterpoint.training.steps import pack, unpack, update
 
 WORDS = (
     *("a", "the", "two", "of", "on", "in", "near", "old", "red", "green", "small", "man", "woman"),
@@ -130,12 +129,14 @@ def write_data(folder: Path, count: int) -> Path:
 # --- the two loops -----------------------------------------------------------------------------
 
 
-def ours(start: str, data: Path, changes: list[str], device: str) -> Run:
+def ours(start: str, data: Path, changes: list[str], device: str) -> TrainingRun:
     values = [f"model={start}", f"data.path={data}", f"device={device}", "steps=100000"]
     return build(load_recipe("hp-hn", [*values, *changes]), Ranks(0, 1, torch.device(device)))
 
 
-def our_step(run: Run, batches: Iterator[Batch], meter: Meter) -> Callable[[int], torch.Tensor]:
+def our_step(
+    run: TrainingRun, batches: Iterator[Batch], meter: Meter
+) -> Callable[[int], torch.Tensor]:
     def step(number: int) -> torch.Tensor:
         loss, _ = _gradients(run, number, batches, meter)
         update(run, number)
@@ -145,10 +146,12 @@ def our_step(run: Run, batches: Iterator[Batch], meter: Meter) -> Callable[[int]
     return step
 
 
-def plain_step(run: Run, batches: list[Batch], precision: str) -> Callable[[int], torch.Tensor]:
+def plain_step(
+    run: TrainingRun, batches: list[Batch], precision: str
+) -> Callable[[int], torch.Tensor]:
     """A step as open_clip's trainer takes it, with the terms of the recipe as its loss."""
     device = run.ranks.device
-    model = deepcopy(run.trained.start.model)
+    model = deepcopy(run.model.start.model)
     whole = [padded(batch) for batch in batches]
     named = list(model.named_parameters())
     free = [p for n, p in named if p.ndim < 2 or any(k in n for k in ("bn", "ln", "bias", "scale"))]
@@ -208,7 +211,7 @@ def wait(device: torch.device) -> None:
 def measure(
     name: str,
     step: Callable[[int], torch.Tensor],
-    run: Run,
+    run: TrainingRun,
     steps: int,
     beside: int = 0,
     operations: float = 0,
@@ -286,7 +289,7 @@ def drop(stream: Iterator[Batch], count: int) -> None:
         pass
 
 
-def loaded(run: Run, steps: int, workers: int) -> str:
+def loaded(run: TrainingRun, steps: int, workers: int) -> str:
     """The recipe's own data: how fast it comes without a step, then with."""
     batch, device = run.recipe.batch, run.ranks.device
     stream = run.data.stream(0)
@@ -317,13 +320,13 @@ def loaded(run: Run, steps: int, workers: int) -> str:
 # --- all of it ---------------------------------------------------------------------------------
 
 
-def compared(run: Run, batches: list[Batch], given: argparse.Namespace) -> None:
+def compared(run: TrainingRun, batches: list[Batch], given: argparse.Namespace) -> None:
     device = run.ranks.device
     gpu = device.type == "cuda"
     most = ceiling(device)
     print_head(most)
     plain, mine = list[Speed](), list[Speed]()
-    towers = run.trained.towers
+    towers = run.model.towers
     beside = sum(p.numel() * p.element_size() for p in towers.parameters())
     for precision in PLAIN if gpu else ["fp32"]:
         torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True

@@ -25,7 +25,7 @@ from typing import Final, get_args
 
 import numpy as np
 
-from counterpoint.generation.checks.checking import CHECKS, Change, Claim, like, reasons
+from counterpoint.generation.checks.checking import CHECKS, Claim, TextChange, like, reasons
 from counterpoint.generation.pairs import Type
 from counterpoint.world.grammar import (
     CaptionStyle,
@@ -85,7 +85,7 @@ def count_file(name: str, rows: Iterable[Row], examples: int, seed: int) -> None
     total = 0
     for row in rows:
         total += 1
-        as_given = CHECKS["format"](Change(row.caption, row.text), Claim("negative", row.type))
+        as_given = CHECKS["format"](TextChange(row.caption, row.text), Claim("negative", row.type))
         counts["as given, format"] += bool(as_given)
         text = like(row.caption, row.text)
         faults = reasons(row.caption, text, Claim("negative", row.type))
@@ -288,7 +288,7 @@ def measure_world(size: int, examples: int, seed: int) -> None:
         one, two = read(caption), read(text)
         same = _canonical(one) == _canonical(two)
         disagreements += same != _agree(one, two, rng)
-        change = Change(caption, text)
+        change = TextChange(caption, text)
         for claimed, fault in (("negative", same), ("positive", not same)):
             said = CHECKS["meaning"](
                 change, Claim("negative" if claimed == "negative" else "positive", kind)

@@ -41,7 +41,8 @@ TWINS: Final = [
     "data.negative_images=true",
 ]
 # The rows: a name, and what stands behind `counterpoint train`. NegCLIP's published negatives are
-# flagged as perhaps true in 12 % of cases (docs/checks.md): hence the share that is disguised.
+# flagged as perhaps true in 12 % of cases (docs/generate/checks.md): hence the share that is
+# disguised.
 ROWS: Final[dict[str, list[str]]] = {
     "clip-ft": ["clip-ft"],
     "hn": ["hn"],

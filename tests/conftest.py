@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from typing import Any
 
 import pytest
+
+# Tests run side by side, so a test works on one core; before torch is imported.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 _CONNECT, _GETADDRINFO = socket.socket.connect, socket.getaddrinfo
 

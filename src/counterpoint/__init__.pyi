@@ -40,3 +40,4 @@ from .scoring import (
 )
 
 __version__: str
+__all__: list[str]

@@ -24,7 +24,7 @@ from counterpoint.runs import Comparison, Results, Row, Run, find_runs, load_run
 
 if TYPE_CHECKING:
     from counterpoint.evaluation import Check, Health
-    from counterpoint.generation import Report
+    from counterpoint.generation import Generated, Kind
     from counterpoint.generation.refinement import Refined
     from counterpoint.scoring import Model
     from counterpoint.training import Trained
@@ -101,11 +101,11 @@ def report(
 
     `called` maps a run's model to the name that papers use, to show published numbers beside it.
     """
-    from counterpoint.reports import Options, report_text
+    from counterpoint.reports import ReportOptions, report_text
 
     place = Path(out)
     with shown(progress) as bars:
-        options = Options(
+        options = ReportOptions(
             protocol=_protocol(protocol),
             title=title,
             all_metrics=all_metrics,
@@ -157,10 +157,10 @@ def load_model(
 
 @_with_extras
 def generate(
+    kind: Literal["negatives", "positives"],
     captions: str | Path,
     out: str | Path,
     *,
-    kind: Literal["negative", "positive"] = "negative",
     methods: str | Sequence[str] = "rules",
     model: str = "",
     limit: int = 0,
@@ -169,33 +169,40 @@ def generate(
     columns: Mapping[str, Any] | None = None,
     progress: Bars = _AUTO,
     **settings: Any,
-) -> Report:
+) -> Generated:
     """Make hard negatives or hard positives from captions: a Parquet file of pairs.
+
+        generate("negatives", "captions_val2017.json", "negatives.parquet", methods="negclip")
 
     `captions` is a file, a benchmark's id or `world`. `methods` are names of `counterpoint ls
     methods`; those of language models need `model`, a model of the server at OPENAI_BASE_URL.
     `columns` are fields of `CaptionOptions`, `settings` those of generation: seed, each, form,
     checks, doubtful, wordnet. Called again after an end of any kind, it goes on from there.
     """
-    from counterpoint.generation import Settings, chosen_methods, generate as make_pairs
+    from counterpoint.generation import TextSettings, chosen_methods, generate as make_pairs
     from counterpoint.generation.inputs import CaptionOptions, first_of, open_captions
 
-    names = chosen_methods([methods] if isinstance(methods, str) else list(methods), kind)
+    kinds: dict[str, Kind] = {"negatives": "negative", "positives": "positive"}
+    if kind not in kinds:
+        said = did_you_mean("kind of text", str(kind), kinds)
+        raise NotFoundError("E-OPTION-INVALID", said, option="kind")
+    made = kinds[kind]
+    names = chosen_methods([methods] if isinstance(methods, str) else list(methods), made)
     if names.graphs:
         raise CounterpointError(
             "E-METHOD-GRAPHS", "methods for scene graphs: use `counterpoint generate` for these."
         )
-    asked = _settings(Settings, kind=kind, methods=names.rules, **settings)
+    asked = _settings(TextSettings, kind=made, methods=names.rules, **settings)
     root = None if data is None else Path(data)
     read = open_captions(str(captions), root, options=_settings(CaptionOptions, **(columns or {})))
     read = first_of(read, limit) if limit else read
     with ExitStack() as stack:
         writers = []
         if names.llm:
-            from counterpoint.generation.llm import LanguageModel, LanguageModelMethod
+            from counterpoint.generation.llm import ChatMethod, ChatModel
 
-            served = stack.enter_context(LanguageModel(model))
-            writers = [LanguageModelMethod(name, served) for name in names.llm]
+            served = stack.enter_context(ChatModel(model))
+            writers = [ChatMethod(name, served) for name in names.llm]
         bars = stack.enter_context(shown(progress))
         return make_pairs(read, asked, Path(out), writers=writers, workers=workers, progress=bars)
 
@@ -224,7 +231,7 @@ def refine(
     from counterpoint.scoring import Work
 
     names = (blind,) if isinstance(blind, str) else tuple(blind)
-    asked = _settings(refinement.Settings, blind=names, **settings)
+    asked = _settings(refinement.RefineSettings, blind=names, **settings)
     place = Path(out)
     kept = Path(store) if store else default_store()
     with reserved(place), shown(progress) as bars, Store(kept) as opened:
@@ -302,13 +309,13 @@ def wise(
     **options: Any,
 ) -> list[Run]:
     """Evaluate the line between a model and its finetuned form (WiSE-FT): one run per alpha."""
-    from counterpoint.evaluation import ALPHAS, Line, walk
+    from counterpoint.evaluation import ALPHAS, Line, evaluate_line
     from counterpoint.models import LoadOptions
 
     line = Line(base, tuned, LoadOptions(device, precision))
     names = [benchmarks] if isinstance(benchmarks, str) else list(benchmarks)
     place = None if out is None else Path(out)
-    return walk(line, names, alphas or ALPHAS, out=place, **options)
+    return evaluate_line(line, names, alphas or ALPHAS, out=place, **options)
 
 
 def _runs(runs: RunLike | Iterable[RunLike]) -> list[Run]:

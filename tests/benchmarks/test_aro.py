@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 from benchmark_fixtures import load, write, write_json
+from errors import raises
 from support import part, random_scores, run_of
 
-from counterpoint._util.errors import CaseError, DataError
 from counterpoint.benchmarks.aro import AroImages
 from counterpoint.benchmarks.registry import load_benchmark
 from counterpoint.cases.table import Cases, ImageRef
@@ -83,13 +83,13 @@ def test_boxes_may_be_texts_or_fractions(tmp_path: Path) -> None:
 @pytest.mark.parametrize("id", FILES)
 def test_a_box_must_be_numbers(id: str, value: object, tmp_path: Path) -> None:
     write_items(tmp_path, id, item(), item(bbox_h=value))
-    with pytest.raises(DataError, match=r"\.json: row 1: 'bbox_h' should hold a number"):
+    with raises("E-ROW-MALFORMED", where=f"{tmp_path}/aro/{FILES[id]}: row 1", field="bbox_h"):
         load(id, tmp_path)
 
 
 def test_an_empty_box_is_named(tmp_path: Path) -> None:
     write_items(tmp_path, RELATION, item(), item(bbox_h=0))
-    with pytest.raises(CaseError, match=r"row 1 .*crop box is empty"):
+    with raises("E-CROP-EMPTY", row=1):
         load(RELATION, tmp_path)
 
 
@@ -106,20 +106,24 @@ MALFORMED = {
 def test_a_malformed_row_is_named(key: str, tmp_path: Path) -> None:
     id, value = MALFORMED[key]
     write_items(tmp_path, id, item(), item(**{key: value}))
-    with pytest.raises(DataError, match=rf"{FILES[id]}: row 1: '{key}' should hold"):
+    with raises("E-ROW-MALFORMED", where=f"{tmp_path}/aro/{FILES[id]}: row 1", field=key):
         load(id, tmp_path)
 
 
 @pytest.mark.parametrize("pair", [None, "wet red", ["wet", "red", "old"], {"wet": "red"}])
 def test_attributes_are_a_list_of_two(pair: object, tmp_path: Path) -> None:
     write_items(tmp_path, ATTRIBUTION, item(attributes=pair))
-    with pytest.raises(DataError, match="row 0: 'attributes' should hold two texts"):
+    with raises(
+        "E-ROW-MALFORMED",
+        where=f"{tmp_path}/aro/visual_genome_attribution.json: row 0",
+        field="attributes",
+    ):
         load(ATTRIBUTION, tmp_path)
 
 
 @pytest.mark.parametrize("id", FILES)
 def test_missing_files_are_named(id: str, tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=rf"{FILES[id]}.*counterpoint data get {id}"):
+    with raises("E-FILE-MISSING", benchmark=id, path=tmp_path / "aro" / FILES[id]):
         load(id, tmp_path)
 
 
@@ -175,7 +179,7 @@ def by_group(cases: Cases, scores: np.ndarray) -> dict[str, list[bool]]:
 def table(root: Path, id: str, sizes: dict[str, int], made: Callable[[str], Any]) -> Cases:
     items = [item(n, **made(name)) for name, size in sizes.items() for n in range(size)]
     write_items(root, id, *items)
-    return load_benchmark(id, root).cases
+    return load_benchmark(id, root)[1]
 
 
 SIZES = {"wearing": 7, "to the left of": 30, "eating": 3, "near": 40, "skiing down": 2, "in": 1}
@@ -224,7 +228,7 @@ def test_attribute_pairs_of_25_cases_are_averaged(tmp_path: Path) -> None:
 def test_a_tie_is_wrong(id: str, tmp_path: Path) -> None:
     made = {"relation_name": "wearing"} if id == RELATION else {"attributes": ["a", "b"]}
     cases = table(tmp_path, id, {"a_b": 30}, lambda _: made)
-    benchmark = load_benchmark(id, tmp_path).benchmark
+    benchmark = load_benchmark(id, tmp_path)[0]
     scores = np.zeros(60)
     assert number(cases, scores, benchmark.protocol).value == 0
     scores[:30:2] = 1e-7

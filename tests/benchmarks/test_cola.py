@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 from benchmark_fixtures import IDENTITY, load, needs_real_files, real, write, write_json
+from errors import raises
 
-from counterpoint._util.errors import DataError
 from counterpoint.benchmarks.cola import FILE
 from counterpoint.benchmarks.registry import BENCHMARKS
 
@@ -61,7 +61,7 @@ def test_the_published_name_comes_before_the_form(tmp_path: Path) -> None:
 def test_two_files_of_the_form_are_refused(tmp_path: Path) -> None:
     for name in ("one", "two"):
         write_json(tmp_path / f"cola/{name}.json", ROWS)
-    with pytest.raises(DataError, match=r"one\.json and .*two\.json.*keep one"):
+    with raises("E-FILE-AMBIGUOUS"):
         load("cola", tmp_path)
 
 
@@ -77,19 +77,27 @@ MALFORMED = {
 @pytest.mark.parametrize("what", MALFORMED)
 def test_a_malformed_row_is_named(what: str, tmp_path: Path) -> None:
     write_json(tmp_path / "cola" / FILE, [ROWS[0], MALFORMED[what]])
-    with pytest.raises(DataError, match=rf"{FILE}: row 1: should be \[image, caption"):
+    with raises(
+        "E-ROW-MALFORMED", where=f"{tmp_path}/cola/COLA_multiobjects_matching_benchmark.json: row 1"
+    ):
         load("cola", tmp_path)
 
 
 def test_a_file_of_another_form_is_named(tmp_path: Path) -> None:
     write_json(tmp_path / "cola" / FILE, {"rows": ROWS})
-    with pytest.raises(DataError, match=rf"{FILE}: should hold a list"):
+    with raises(
+        "E-FILE-MALFORMED", path=tmp_path / "cola/COLA_multiobjects_matching_benchmark.json"
+    ):
         load("cola", tmp_path)
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     write_json(tmp_path / "cola/single.json", SINGLE)
-    with pytest.raises(DataError, match=rf"{FILE}.*counterpoint data get cola"):
+    with raises(
+        "E-FILE-MISSING",
+        path=tmp_path / "cola/COLA_multiobjects_matching_benchmark.json",
+        benchmark="cola",
+    ):
         load("cola", tmp_path)
 
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 from benchmark_fixtures import load, write, write_json
+from errors import raises
 from hypothesis import given, strategies as st
 from support import FEW
 
-from counterpoint._util.errors import CaseError, DataError
 from counterpoint.benchmarks.hard_positives import (
     SYNONYMS,
     inside_words,
@@ -90,7 +90,9 @@ def test_halves_of_unequal_length_are_refused(kind: str, tmp_path: Path) -> None
     write_replace(tmp_path, [MOLE], [NEWT])
     rows = [MOLE[1], MOLE[1]] if kind == "relations" else [NEWT[1], NEWT[1]]
     write_json(tmp_path / f"hard_positives/swapped_data/vl_checklist_{kind}.json", rows)
-    with pytest.raises(DataError, match=rf"{kind}\.json has 1 rows and .*{kind}\.json 2; get both"):
+    name = f"vl_checklist_{kind}.json"
+    paths = [tmp_path / f"hard_positives/{half}" / name for half in ("data", "swapped_data")]
+    with raises("E-FILES-MISMATCH", paths=paths):
         load(REPLACE, tmp_path)
 
 
@@ -100,7 +102,7 @@ def test_halves_of_unequal_length_are_refused(kind: str, tmp_path: Path) -> None
 def test_rows_that_do_not_belong_together_are_named(key: str, value: str, tmp_path: Path) -> None:
     other = [MOLE[0], MOLE[1] | {key: value}]
     write_replace(tmp_path, [MOLE, other], [NEWT])
-    with pytest.raises(DataError, match=rf"swapped_data.*row 1 has another '{key}' than in .*data"):
+    with raises("E-FILES-MISMATCH", row=1, field=key):
         load(REPLACE, tmp_path)
 
 
@@ -108,24 +110,47 @@ def test_rows_that_do_not_belong_together_are_named(key: str, value: str, tmp_pa
 @pytest.mark.parametrize("value", [None, "", "  ", 3, ["a"]])
 def test_a_malformed_row_is_named(key: str, value: object, tmp_path: Path) -> None:
     write_replace(tmp_path, [MOLE, [row | {key: value} for row in MOLE]], [NEWT])
-    with pytest.raises(DataError, match=rf"relations\.json: row 1: '{key}' should hold a text"):
+    with raises(
+        "E-ROW-MALFORMED",
+        where=f"{tmp_path}/hard_positives/data/vl_checklist_relations.json: row 1",
+        field=key,
+    ):
         load(REPLACE, tmp_path)
 
 
-@pytest.mark.parametrize("content", ["{", '{"0": {}}', "[3]", "null", b"\xff\xfe\xff"])
-def test_a_malformed_file_is_named(content: str | bytes, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("content", "code"),
+    [
+        ("{", "E-JSON-INVALID"),
+        ('{"0": {}}', "E-FILE-MALFORMED"),
+        ("[3]", "E-FILE-MALFORMED"),
+        ("null", "E-FILE-MALFORMED"),
+        (b"\xff\xfe\xff", "E-TEXT-ENCODING"),
+    ],
+)
+def test_a_malformed_file_is_named(content: str | bytes, code: str, tmp_path: Path) -> None:
     write_replace(tmp_path, [MOLE], [NEWT])
-    write(tmp_path / "hard_positives/swapped_data/vl_checklist_attributes.json", content)
-    with pytest.raises(DataError, match=r"swapped_data.*attributes\.json"):
+    path = tmp_path / "hard_positives/swapped_data/vl_checklist_attributes.json"
+    write(path, content)
+    with raises(code) as caught:
         load(REPLACE, tmp_path)
+    assert str(caught.value).startswith(str(path))
 
 
 def test_missing_files_are_named(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"relations\.json.*data get hard-positives/replace"):
+    with raises(
+        "E-FILE-MISSING",
+        path=tmp_path / "hard_positives/data/vl_checklist_relations.json",
+        benchmark="hard-positives/replace",
+    ):
         load(REPLACE, tmp_path)
     write_replace(tmp_path, [MOLE], [NEWT])
     (tmp_path / "hard_positives/swapped_data/vl_checklist_attributes.json").unlink()
-    with pytest.raises(DataError, match=r"swapped_data/vl_checklist_attributes\.json"):
+    with raises(
+        "E-FILE-MISSING",
+        path=tmp_path / "hard_positives/swapped_data/vl_checklist_attributes.json",
+        benchmark="hard-positives/replace",
+    ):
         load(REPLACE, tmp_path)
 
 
@@ -316,7 +341,7 @@ def test_published_files_come_before_rebuilding(tmp_path: Path) -> None:
 def test_published_halves_must_belong_together(tmp_path: Path) -> None:
     write_swap(tmp_path, [swap_row(5)])
     write_json(tmp_path / "hard_positives/swapped_data" / FILE, [published(swap_row(7))[1]])
-    with pytest.raises(DataError, match="row 0 has another 'image_path'"):
+    with raises("E-FILES-MISMATCH", row=0, field="image_path"):
         load(SWAP, tmp_path)
 
 
@@ -325,13 +350,14 @@ def test_published_halves_must_belong_together(tmp_path: Path) -> None:
 def test_a_box_must_be_numbers(which: str, side: str, tmp_path: Path) -> None:
     bad = [swap_row(5), swap_row(7, **{f"bbox_{side}": "wide"})]
     write_swap(tmp_path, bad) if which != "aro" else write_json(tmp_path / "aro" / FILE, bad)
-    with pytest.raises(DataError, match=rf"{which}.*row 1: 'bbox_{side}' should hold a number"):
+    where = f"{tmp_path / which / FILE}: row 1"
+    with raises("E-ROW-MALFORMED", where=where, field=f"bbox_{side}"):
         load(SWAP, tmp_path)
 
 
 def test_an_empty_box_is_refused(tmp_path: Path) -> None:
     write_json(tmp_path / "aro" / FILE, [swap_row(bbox_w=0)])
-    with pytest.raises(CaseError, match=r"row 0 .*crop box is empty"):
+    with raises("E-CROP-EMPTY", row=0):
         load(SWAP, tmp_path)
 
 
@@ -350,7 +376,9 @@ def test_captions_of_another_form_are_refused(caption: str, tmp_path: Path) -> N
     with pytest.raises(ValueError, match="is not of the form 'the A and the B'"):
         reverse_conjuncts(caption)
     write_json(tmp_path / "aro" / FILE, [swap_row(5), swap_row(7, true_caption=caption)])
-    with pytest.raises(DataError, match=r"visual_genome_attribution\.json: row 1: .*of the form"):
+    with raises(
+        "E-ROW-MALFORMED", where="aro/visual_genome_attribution.json: row 1", field="true_caption"
+    ):
         load(SWAP, tmp_path)
 
 

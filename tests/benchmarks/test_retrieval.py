@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import random
-import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 from benchmark_fixtures import load, write_json
+from errors import raises
 from models_for_tests import noise
 from support import part, run_of
 
-from counterpoint._util.errors import DataError, NotFoundError
 from counterpoint.benchmarks import retrieval
 from counterpoint.benchmarks.registry import load_benchmark
-from counterpoint.benchmarks.word_order import Words
+from counterpoint.benchmarks.word_order import TaggedCaption
 from counterpoint.cases.table import Case, ImageRef
 from counterpoint.images.pictures import Picture
 from counterpoint.runs.results import rows
@@ -80,22 +79,31 @@ def test_recalls_are_those_of_a_sorted_list(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "says"),
+    ("options", "option", "value", "says"),
     [
-        (":captions=al", "no shuffle of captions is called 'al'. Did you mean 'all'?"),
-        (":images=row", "no shuffle of images is called 'row'. Did you mean 'rows'?"),
-        (":images=trigrams", "no shuffle of images is called 'trigrams'."),
-        (":captions=patches", "no shuffle of captions is called 'patches'."),
-        (":caption=all", "Did you mean 'captions'?"),
-        (":seed=one", "seed must be a whole number"),
-        (":seed=-1", "seed must be a whole number"),
-        (":seed=", "seed must be a whole number"),
+        (":captions=al", "captions", "al", "Did you mean 'all'?"),
+        (":images=row", "images", "row", "Did you mean 'rows'?"),
+        (":images=trigrams", "images", "trigrams", ""),
+        (":captions=patches", "captions", "patches", ""),
+        (":seed=one", "seed", "one", ""),
+        (":seed=-1", "seed", "-1", ""),
+        (":seed=", "seed", "", ""),
     ],
 )
-def test_unknown_options_are_explained(options: str, says: str, tmp_path: Path) -> None:
+def test_wrong_values_of_options_are_explained(
+    options: str, option: str, value: str, says: str, tmp_path: Path
+) -> None:
     write_split(tmp_path, 5)
-    with pytest.raises(NotFoundError, match=re.escape(says)):
+    with raises("E-OPTION-INVALID", option=option, value=value) as caught:
         load(f"{COCO}{options}", tmp_path)
+    assert says in str(caught.value)
+
+
+def test_an_unknown_option_is_explained(tmp_path: Path) -> None:
+    write_split(tmp_path, 5)
+    with raises("E-OPTION-UNKNOWN", benchmark=COCO, option="caption") as caught:
+        load(f"{COCO}:caption=all", tmp_path)
+    assert "Did you mean 'captions'?" in str(caught.value)
 
 
 def test_plain_is_the_default(tmp_path: Path) -> None:
@@ -104,7 +112,9 @@ def test_plain_is_the_default(tmp_path: Path) -> None:
 
 
 def test_missing_files_are_named(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"coco_karpathy_test\.json.*data get retrieval/coco"):
+    with raises(
+        "E-FILE-MISSING", path=tmp_path / "coco/coco_karpathy_test.json", benchmark="retrieval/coco"
+    ):
         load(COCO, tmp_path)
 
 
@@ -154,11 +164,11 @@ def test_captions_are_tagged_only_if_that_is_needed(
 ) -> None:
     asked = []
 
-    def read(captions: list[str], *, tagged: bool) -> list[Words]:
+    def read(captions: list[str], *, tagged: bool) -> list[TaggedCaption]:
         asked.append(tagged)
-        return [Words(c, c.split(), ["NN", "DT", "JJ"] * 3) for c in captions]
+        return [TaggedCaption(c, c.split(), ["NN", "DT", "JJ"] * 3) for c in captions]
 
-    monkeypatch.setattr(retrieval, "read_words", read)
+    monkeypatch.setattr(retrieval, "tag_captions", read)
     write_split(tmp_path, 5, 5)
     found = whole(tmp_path, f":captions={how}")
     assert asked == [needs_tags]

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 from benchmark_fixtures import load, write, write_json
+from errors import raises
 from support import part, random_scores
 
-from counterpoint._util.errors import DataError
 from counterpoint.benchmarks.registry import load_benchmark
 from counterpoint.cases.table import ImageRef
 from counterpoint.runs.results import side_by_side
@@ -58,7 +58,7 @@ def test_numbers_may_have_gaps_and_any_order(tmp_path: Path) -> None:
 def test_every_subset_must_be_there(subset: str, tmp_path: Path) -> None:
     write_all(tmp_path)
     (tmp_path / f"sugarcrepe/{subset}.json").unlink()
-    with pytest.raises(DataError, match=rf"{subset}\.json.*counterpoint data get sugarcrepe"):
+    with raises("E-FILE-MISSING", path=tmp_path / f"sugarcrepe/{subset}.json"):
         load("sugarcrepe", tmp_path)
 
 
@@ -68,30 +68,45 @@ def test_a_malformed_case_is_named(key: str, value: object, tmp_path: Path) -> N
     write_all(tmp_path)
     rows = {"0": item(), "5": item(**{key: value})}
     write_json(tmp_path / "sugarcrepe/swap_att.json", rows)
-    with pytest.raises(DataError, match=rf"swap_att\.json: case 5: '{key}' should hold a text"):
+    with raises("E-ROW-MALFORMED", where=f"{tmp_path}/sugarcrepe/swap_att.json: case 5", field=key):
         load("sugarcrepe", tmp_path)
 
 
 def test_a_missing_field_is_named(tmp_path: Path) -> None:
     write_all(tmp_path)
     write_json(tmp_path / "sugarcrepe/add_obj.json", {"0": {"filename": "1.jpg", "caption": "a"}})
-    with pytest.raises(DataError, match=r"add_obj\.json: case 0: 'negative_caption'.*missing"):
+    with raises(
+        "E-ROW-MALFORMED",
+        where=f"{tmp_path}/sugarcrepe/add_obj.json: case 0",
+        field="negative_caption",
+    ):
         load("sugarcrepe", tmp_path)
 
 
-@pytest.mark.parametrize("content", ["[]", "4", "{", "null", b"\xff\x00"])
-def test_a_malformed_file_is_named(content: str | bytes, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("content", "code"),
+    [
+        ("[]", "E-FILE-MALFORMED"),
+        ("4", "E-FILE-MALFORMED"),
+        ("{", "E-JSON-INVALID"),
+        ("null", "E-FILE-MALFORMED"),
+        (b"\xff\x00", "E-TEXT-ENCODING"),
+    ],
+)
+def test_a_malformed_file_is_named(content: str | bytes, code: str, tmp_path: Path) -> None:
     write_all(tmp_path)
-    write(tmp_path / "sugarcrepe/add_obj.json", content)
-    with pytest.raises(DataError, match=r"add_obj\.json"):
+    path = tmp_path / "sugarcrepe/add_obj.json"
+    write(path, content)
+    with raises(code) as caught:
         load("sugarcrepe", tmp_path)
+    assert str(caught.value).startswith(str(path))
 
 
 @pytest.mark.parametrize("row", ["a text", None, [1], 3])
 def test_a_row_that_is_no_object_is_named(row: object, tmp_path: Path) -> None:
     write_all(tmp_path)
     write_json(tmp_path / "sugarcrepe/add_obj.json", {"0": item(), "3": row})
-    with pytest.raises(DataError, match=r"add_obj\.json.* 3"):
+    with raises("E-ROW-MALFORMED", where=f"{tmp_path}/sugarcrepe/add_obj.json: case 3"):
         load("sugarcrepe", tmp_path)
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 from benchmark_fixtures import group_counts, load, needs_real_files, real, write, write_json
+from errors import raises
 
-from counterpoint._util.errors import DataError, NotFoundError
 from counterpoint.benchmarks.sugarcrepe_pp import SUBSETS
 from counterpoint.cases.table import ImageRef
 
@@ -73,7 +73,7 @@ def test_both_tests_are_the_default(tmp_path: Path) -> None:
 
 def test_an_unknown_test_is_refused(tmp_path: Path) -> None:
     write_all(tmp_path / "sugarcrepe_pp")
-    with pytest.raises(NotFoundError, match=r"'ot'.*Did you mean 'tot'"):
+    with raises("E-OPTION-INVALID", benchmark="sugarcrepe-pp", option="tests", value="ot"):
         load("sugarcrepe-pp:tests=ot", tmp_path)
 
 
@@ -93,32 +93,36 @@ def test_a_field_that_is_no_text_is_named(key: str, value: object, tmp_path: Pat
     write_all(tmp_path / "sugarcrepe_pp")
     rows = [triple(0, "x"), triple(1, "x") | {key: value}]
     write_json(tmp_path / "sugarcrepe_pp/replace_rel.json", rows)
-    with pytest.raises(DataError, match=rf"replace_rel\.json: case 1: '{key}'"):
+    with raises(
+        "E-ROW-MALFORMED", where=f"{tmp_path}/sugarcrepe_pp/replace_rel.json: case 1", field=key
+    ):
         load("sugarcrepe-pp", tmp_path)
 
 
 MALFORMED = {
-    "not JSON": ('[{"id": 0', r"swap_obj\.json: not valid JSON"),
-    "a text": ('"none"', r"swap_obj\.json: should hold objects"),
-    "a row that is no object": ('[{"id": 0}, 4]', r"swap_obj\.json: (case 0|row 1)"),
-    "another encoding": ('["é"]'.encode("latin-1"), r"swap_obj\.json: not a text in UTF-8"),
+    "not JSON": ('[{"id": 0', "E-JSON-INVALID"),
+    "a text": ('"none"', "E-FILE-MALFORMED"),
+    "a row that is no object": ('[{"id": 0}, 4]', "E-ROW-MALFORMED"),
+    "another encoding": ('["é"]'.encode("latin-1"), "E-TEXT-ENCODING"),
 }
 
 
 @pytest.mark.parametrize("what", MALFORMED)
 def test_a_malformed_file_is_named(what: str, tmp_path: Path) -> None:
-    content, message = MALFORMED[what]
+    content, code = MALFORMED[what]
     write_all(tmp_path / "sugarcrepe_pp")
-    write(tmp_path / "sugarcrepe_pp/swap_obj.json", content)
-    with pytest.raises(DataError, match=message):
+    path = tmp_path / "sugarcrepe_pp/swap_obj.json"
+    write(path, content)
+    with raises(code) as caught:
         load("sugarcrepe-pp", tmp_path)
+    assert str(caught.value).startswith(str(path))
 
 
 @pytest.mark.parametrize("subset", SUBSETS)
 def test_a_missing_file_is_named(subset: str, tmp_path: Path) -> None:
     write_all(tmp_path / "sugarcrepe_pp")
     (tmp_path / f"sugarcrepe_pp/{subset}.json").unlink()
-    with pytest.raises(DataError, match=rf"{subset}\.json.*counterpoint data get sugarcrepe-pp"):
+    with raises("E-FILE-MISSING", path=tmp_path / f"sugarcrepe_pp/{subset}.json"):
         load("sugarcrepe-pp", tmp_path)
 
 

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 from benchmark_fixtures import group_counts, load, needs_real_files, real, write, write_json
-
-from counterpoint._util.errors import DataError
+from errors import raises
 
 PIECES = {"actant-swap": 1042, "action-replacement": 779, "coreference-hard": 141}
 PIECES |= {"coreference-standard": 916, "counting-adversarial": 756, "counting-hard": 1000}
@@ -136,26 +135,39 @@ MALFORMED = {
 def test_a_malformed_item_is_named(what: str, tmp_path: Path) -> None:
     changes = MALFORMED[what]
     write_piece(tmp_path, item(), item(**changes))
-    with pytest.raises(DataError, match=rf"existence\.json: case k_1: '{next(iter(changes))}'"):
+    where = f"{tmp_path}/valse/existence.json: case k_1"
+    with raises("E-ROW-MALFORMED", where=where, field=next(iter(changes))):
         load("valse", tmp_path)
 
 
 @pytest.mark.parametrize("votes", ["many", []])
 def test_votes_that_are_no_number_are_named(votes: object, tmp_path: Path) -> None:
     write_piece(tmp_path, item(mturk={"caption": votes}))
-    with pytest.raises(DataError, match=r"existence\.json: case k_0, mturk: 'caption'"):
+    with raises(
+        "E-ROW-MALFORMED",
+        where=f"{tmp_path}/valse/existence.json: case k_0, mturk",
+        field="caption",
+    ):
         load("valse", tmp_path)
 
 
-@pytest.mark.parametrize("content", ["4", '{"k_0": "a text"}', "{"])
-def test_a_malformed_file_is_named(content: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("content", "code"),
+    [
+        ("4", "E-FILE-MALFORMED"),
+        ('{"k_0": "a text"}', "E-ROW-MALFORMED"),
+        ("{", "E-JSON-INVALID"),
+    ],
+)
+def test_a_malformed_file_is_named(content: str, code: str, tmp_path: Path) -> None:
     write(tmp_path / "valse/existence.json", content)
-    with pytest.raises(DataError, match=r"existence\.json"):
+    with raises(code) as caught:
         load("valse", tmp_path)
+    assert str(caught.value).startswith(str(tmp_path / "valse/existence.json"))
 
 
 def test_missing_files_are_named(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"valse.*\.json.*counterpoint data get valse"):
+    with raises("E-FILE-MISSING", path=tmp_path / "valse/*.json", benchmark="valse"):
         load("valse", tmp_path)
 
 

@@ -14,8 +14,8 @@ from benchmark_fixtures import (
     write,
     write_table,
 )
+from errors import raises
 
-from counterpoint._util.errors import DataError
 from counterpoint.cases.table import Absent
 
 GENERIC = {
@@ -119,24 +119,25 @@ def test_whole_files_lack_nothing(tmp_path: Path) -> None:
 
 
 MALFORMED = {
-    "no first caption": (lines(SPATIAL, SPATIAL | {"sent1": ""}), "'sent1'"),
-    "no second caption": (lines(SPATIAL, SPATIAL | {"sent2": " "}), "'sent2'"),
-    "no image": (lines(SPATIAL, SPATIAL | {"image": ""}), "'image'"),
-    "another image": (lines(SPATIAL, SPATIAL | {"image": "mole.png"}), "name of a COCO image"),
-    "a field too few": (lines(SPATIAL) + "8.jpg\tThe mole is in.\n", "more or fewer fields"),
-    "a field too many": (lines(SPATIAL, SPATIAL | {"more": "x"}), "more or fewer fields"),
+    "no first caption": (lines(SPATIAL, SPATIAL | {"sent1": ""}), "sent1"),
+    "no second caption": (lines(SPATIAL, SPATIAL | {"sent2": " "}), "sent2"),
+    "no image": (lines(SPATIAL, SPATIAL | {"image": ""}), "image"),
+    "another image": (lines(SPATIAL, SPATIAL | {"image": "mole.png"}), None),
+    "a field too few": (lines(SPATIAL) + "8.jpg\tThe mole is in.\n", None),
+    "a field too many": (lines(SPATIAL, SPATIAL | {"more": "x"}), None),
     "a quote without its pair": (
         lines(SPATIAL, SPATIAL | {"sent1": '"The mole'}, SPATIAL | {"sent1": '"The mole'}),
-        "fields",
+        None,
     ),
 }
 
 
 @pytest.mark.parametrize("what", MALFORMED)
 def test_a_malformed_row_is_named(what: str, tmp_path: Path) -> None:
-    content, message = MALFORMED[what]
+    content, field = MALFORMED[what]
     write(tmp_path / "visla/Spatial_VISLA.tsv", content)
-    with pytest.raises(DataError, match=rf"Spatial_VISLA\.tsv: row 1: .*{message}"):
+    where = f"{tmp_path}/visla/Spatial_VISLA.tsv: row 1"
+    with raises("E-ROW-MALFORMED", where=where, **({"field": field} if field else {})):
         load("visla", tmp_path)
 
 
@@ -145,12 +146,14 @@ def test_a_missing_column_is_named(column: str, tmp_path: Path) -> None:
     row = {key: value for key, value in GENERIC.items() if key != column}
     write(tmp_path / "visla/Generic_VISLA.tsv", lines(row))
     expected = column.replace("_", " ")
-    with pytest.raises(DataError, match=rf"row 0: '{expected}' should hold a text, it is missing"):
+    with raises(
+        "E-ROW-MALFORMED", where=f"{tmp_path}/visla/Generic_VISLA.tsv: row 0", field=expected
+    ):
         load("visla", tmp_path)
 
 
 def test_missing_files_are_named(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"Generic_VISLA\.tsv.*counterpoint data get visla"):
+    with raises("E-FILE-MISSING", path=tmp_path / "visla/Generic_VISLA.tsv", benchmark="visla"):
         load("visla", tmp_path)
 
 

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 from benchmark_fixtures import load, write, write_json
+from errors import raises
 from support import part, random_scores, run_of
 
-from counterpoint._util.errors import DataError
 from counterpoint.benchmarks.registry import load_benchmark
 from counterpoint.benchmarks.vl_checklist import group_of
 from counterpoint.cases.table import Cases, ImageRef
@@ -145,13 +145,13 @@ MALFORMED: dict[str, Any] = {
 @pytest.mark.parametrize("what", MALFORMED)
 def test_a_malformed_row_is_named(what: str, tmp_path: Path) -> None:
     write_file(tmp_path, "Attribute/vg/color", entry(), MALFORMED[what])
-    with pytest.raises(DataError, match=r"Attribute/vg/color\.json: row 1"):
+    with raises("E-ROW-MALFORMED", where=f"{tmp_path}/vl_checklist/Attribute/vg/color.json: row 1"):
         load(VL, tmp_path)
 
 
 def test_captions_must_be_in_a_list(tmp_path: Path) -> None:
     write_file(tmp_path, "Attribute/vg/color", ["VG_100K/1.jpg", {"POS": "wet", "NEG": "dry"}])
-    with pytest.raises(DataError, match=r"Attribute/vg/color\.json: row 0"):
+    with raises("E-ROW-MALFORMED", where=f"{tmp_path}/vl_checklist/Attribute/vg/color.json: row 0"):
         load(VL, tmp_path)
 
 
@@ -161,18 +161,23 @@ def test_files_of_a_mac_do_not_count(tmp_path: Path) -> None:
     assert len(load(VL, tmp_path)) == 1
 
 
-@pytest.mark.parametrize("content", ["{", '{"a": 1}', "3"])
-def test_a_malformed_file_is_named(content: str, tmp_path: Path) -> None:
-    write(tmp_path / "vl_checklist/Attribute/vg/color.json", content)
-    with pytest.raises(DataError, match=r"Attribute/vg/color\.json"):
+@pytest.mark.parametrize(
+    ("content", "code"),
+    [("{", "E-JSON-INVALID"), ('{"a": 1}', "E-FILE-MALFORMED"), ("3", "E-FILE-MALFORMED")],
+)
+def test_a_malformed_file_is_named(content: str, code: str, tmp_path: Path) -> None:
+    path = tmp_path / "vl_checklist/Attribute/vg/color.json"
+    write(path, content)
+    with raises(code) as caught:
         load(VL, tmp_path)
+    assert str(caught.value).startswith(str(path))
 
 
 def test_missing_files_are_named(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"vl_checklist, which is not there.*get vl-checklist"):
+    with raises("E-FILE-MISSING", path=tmp_path / "vl_checklist", benchmark="vl-checklist"):
         load(VL, tmp_path)
     (tmp_path / "vl_checklist").mkdir()
-    with pytest.raises(DataError, match="no Object, Attribute or Relation folder"):
+    with raises("E-FILE-MISSING", path=tmp_path / "vl_checklist", benchmark="vl-checklist"):
         load(VL, tmp_path)
 
 

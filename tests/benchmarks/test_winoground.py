@@ -17,8 +17,7 @@ from benchmark_fixtures import (
     write,
     write_parquet,
 )
-
-from counterpoint._util.errors import DataError
+from errors import raises
 
 
 def row(number: int, **changes: Any) -> dict[str, Any]:
@@ -120,27 +119,30 @@ def test_blank_lines_line_ends_and_a_byte_order_mark_are_no_matter(tmp_path: Pat
 
 
 MALFORMED = {
-    "not JSON": ('{"id": 1', r"examples\.jsonl: line 2: not valid JSON"),
-    "no object": ("[1]", r"examples\.jsonl: line 2: not an object"),
-    "another encoding": ('{"id": "é"}'.encode("latin-1"), r"line 2: not a text in UTF-8"),
-    "no caption": (json.dumps(row(1, caption_1="")), r"examples\.jsonl: row 1: 'caption_1'"),
-    "no image": (json.dumps(row(1, image_0=None)), r"examples\.jsonl: row 1: 'image_0'"),
-    "no tag": (json.dumps(row(1, collapsed_tag="")), r"row 1: 'collapsed_tag'"),
-    "no id": (json.dumps(row(1, id=None)), r"examples\.jsonl: row 1: 'id'"),
+    "not JSON": ('{"id": 1', "E-JSON-INVALID", "line 2", None),
+    "no object": ("[1]", "E-ROW-MALFORMED", "line 2", None),
+    "another encoding": ('{"id": "é"}'.encode("latin-1"), "E-TEXT-ENCODING", "line 2", None),
+    "no caption": (json.dumps(row(1, caption_1="")), "E-ROW-MALFORMED", "row 1", "caption_1"),
+    "no image": (json.dumps(row(1, image_0=None)), "E-ROW-MALFORMED", "row 1", "image_0"),
+    "no tag": (json.dumps(row(1, collapsed_tag="")), "E-ROW-MALFORMED", "row 1", "collapsed_tag"),
+    "no id": (json.dumps(row(1, id=None)), "E-ROW-MALFORMED", "row 1", "id"),
 }
 
 
 @pytest.mark.parametrize("what", MALFORMED)
 def test_a_malformed_line_is_named(what: str, tmp_path: Path) -> None:
-    line, message = MALFORMED[what]
+    line, code, place, field = MALFORMED[what]
     line = line.encode() if isinstance(line, str) else line
     write(tmp_path / "winoground/examples.jsonl", json.dumps(row(0)).encode() + b"\n" + line)
-    with pytest.raises(DataError, match=message):
+    where = f"{tmp_path}/winoground/examples.jsonl: {place}"
+    with raises(code, where=where, **({"field": field} if field else {})):
         load("winoground", tmp_path)
 
 
 def test_missing_files_are_named(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"examples\.jsonl.*counterpoint data get winoground"):
+    with raises(
+        "E-FILE-MISSING", path=tmp_path / "winoground/**/examples.jsonl", benchmark="winoground"
+    ):
         load("winoground", tmp_path)
 
 

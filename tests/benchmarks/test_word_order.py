@@ -11,14 +11,21 @@ import numpy as np
 import polars as pl
 import pytest
 from benchmark_fixtures import load, write, write_json
+from errors import raises
 from hypothesis import given, strategies as st
 from nltk.tokenize import word_tokenize
 from support import FEW
 
-from counterpoint._util.errors import DataError, NotFoundError
 from counterpoint.benchmarks import aro
 from counterpoint.benchmarks.registry import load_benchmark
-from counterpoint.benchmarks.word_order import ORDER, SHUFFLES, TAGGED, Shuffler, Words, read_words
+from counterpoint.benchmarks.word_order import (
+    ORDER,
+    SHUFFLES,
+    TAGGED,
+    Shuffler,
+    TaggedCaption,
+    tag_captions,
+)
 from counterpoint.cases.table import Cases, ImageRef, caption_case
 from counterpoint.evaluation.doctor import examine
 from counterpoint.evaluation.evaluating import evaluate, prepare
@@ -45,11 +52,11 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture(scope="module")
-def tagged() -> list[Words]:
-    return list(read_words(CAPTIONS))
+def tagged() -> list[TaggedCaption]:
+    return list(tag_captions(CAPTIONS))
 
 
-def tokens_of(how: str, words: Words) -> list[str]:
+def tokens_of(how: str, words: TaggedCaption) -> list[str]:
     if how in TAGGED:
         return words.tokens
     return words.text.split(" ") if how == "all" else treebank(words.text)
@@ -70,7 +77,9 @@ def treebank(caption: str) -> list[str]:
 
 
 @pytest.mark.parametrize("how", SHUFFLES)
-def test_every_shuffle_is_a_permutation_of_its_tokens(how: str, tagged: list[Words]) -> None:
+def test_every_shuffle_is_a_permutation_of_its_tokens(
+    how: str, tagged: list[TaggedCaption]
+) -> None:
     shuffler = Shuffler(3)
     for words in tagged:
         tokens = [token for token in tokens_of(how, words) if token.strip()]
@@ -78,12 +87,12 @@ def test_every_shuffle_is_a_permutation_of_its_tokens(how: str, tagged: list[Wor
 
 
 @pytest.mark.parametrize("how", SHUFFLES)
-def test_every_shuffle_changes_a_long_caption(how: str, tagged: list[Words]) -> None:
+def test_every_shuffle_changes_a_long_caption(how: str, tagged: list[TaggedCaption]) -> None:
     plain = " ".join(tokens_of(how, tagged[0]))
     assert SHUFFLES[how](Shuffler(3), tagged[0]) != plain
 
 
-def test_tags_are_those_of_nouns_and_adjectives(tagged: list[Words]) -> None:
+def test_tags_are_those_of_nouns_and_adjectives(tagged: list[TaggedCaption]) -> None:
     words = tagged[0]
     by_tag = {
         kind: [t for t, tag in zip(words.tokens, words.tags, strict=True) if tag in kinds]
@@ -97,7 +106,7 @@ TAGGED_WORDS = st.lists(
     st.tuples(st.sampled_from("abcdefgh"), st.sampled_from(["NN", "NNS", "JJ", "JJR", "DT", "IN"])),
     min_size=1,
     max_size=12,
-).map(lambda pairs: Words("", [word for word, _ in pairs], [tag for _, tag in pairs]))
+).map(lambda pairs: TaggedCaption("", [word for word, _ in pairs], [tag for _, tag in pairs]))
 
 
 def at(tokens: list[str], tags: list[str], kinds: tuple[str, ...]) -> list[str]:
@@ -106,7 +115,9 @@ def at(tokens: list[str], tags: list[str], kinds: tuple[str, ...]) -> list[str]:
 
 @FEW
 @given(TAGGED_WORDS, st.integers(0, 2**32 - 1))
-def test_nouns_stay_in_places_of_nouns_and_adjectives_in_theirs(words: Words, seed: int) -> None:
+def test_nouns_stay_in_places_of_nouns_and_adjectives_in_theirs(
+    words: TaggedCaption, seed: int
+) -> None:
     tokens = Shuffler(seed).nouns_and_adjectives(words).split(" ")
     others = ("DT", "IN")
     assert at(tokens, words.tags, others) == at(words.tokens, words.tags, others)
@@ -117,7 +128,9 @@ def test_nouns_stay_in_places_of_nouns_and_adjectives_in_theirs(words: Words, se
 
 @FEW
 @given(TAGGED_WORDS, st.integers(0, 2**32 - 1))
-def test_other_words_leave_nouns_and_adjectives_where_they_are(words: Words, seed: int) -> None:
+def test_other_words_leave_nouns_and_adjectives_where_they_are(
+    words: TaggedCaption, seed: int
+) -> None:
     tokens = Shuffler(seed).other_words(words).split(" ")
     kept = NOUNS + ADJECTIVES
     assert at(tokens, words.tags, kept) == at(words.tokens, words.tags, kept)
@@ -126,7 +139,7 @@ def test_other_words_leave_nouns_and_adjectives_where_they_are(words: Words, see
 
 LETTERS = st.text("abcdefgh", min_size=1, max_size=4)
 PLAIN = st.lists(LETTERS, min_size=1, max_size=14, unique=True).map(
-    lambda words: Words(" ".join(words), [], [])
+    lambda words: TaggedCaption(" ".join(words), [], [])
 )
 
 
@@ -136,7 +149,7 @@ def threes(tokens: list[str]) -> list[list[str]]:
 
 @FEW
 @given(PLAIN, st.integers(0, 2**32 - 1))
-def test_words_stay_in_their_trigram(words: Words, seed: int) -> None:
+def test_words_stay_in_their_trigram(words: TaggedCaption, seed: int) -> None:
     tokens = Shuffler(seed).within_trigrams(words).split(" ")
     before = words.text.split(" ")
     assert [sorted(three) for three in threes(tokens)] == [sorted(t) for t in threes(before)]
@@ -144,7 +157,7 @@ def test_words_stay_in_their_trigram(words: Words, seed: int) -> None:
 
 @FEW
 @given(PLAIN, st.integers(0, 2**32 - 1))
-def test_trigrams_stay_whole(words: Words, seed: int) -> None:
+def test_trigrams_stay_whole(words: TaggedCaption, seed: int) -> None:
     tokens = Shuffler(seed).trigrams(words).split(" ")
     left = threes(words.text.split(" "))
     while tokens:  # take whole trigrams off the front; a short one may stand anywhere
@@ -159,11 +172,11 @@ def test_trigrams_stay_whole(words: Words, seed: int) -> None:
 def test_trigrams_are_over_treebank_tokens() -> None:
     """The authors' tokens: quotes and clitics are apart, and so is a full stop inside."""
     for caption in CAPTIONS:
-        found = Shuffler(0).within_trigrams(Words(caption, [], []))
+        found = Shuffler(0).within_trigrams(TaggedCaption(caption, [], []))
         assert [sorted(three) for three in threes(found.split(" "))] == [
             sorted(three) for three in threes(treebank(caption))
         ]
-    shown = Shuffler(0).within_trigrams(Words("the owl's tree can't", [], []))
+    shown = Shuffler(0).within_trigrams(TaggedCaption("the owl's tree can't", [], []))
     assert sorted(shown.split()) == ["'s", "ca", "n't", "owl", "the", "tree"]
 
 
@@ -173,7 +186,7 @@ def test_trigrams_are_over_treebank_tokens() -> None:
 def shuffled(captions: list[str], seed: int) -> list[list[str]]:
     """As the order benchmarks do it."""
     shuffler = Shuffler(seed)
-    return [[SHUFFLES[how](shuffler, words) for how in ORDER] for words in read_words(captions)]
+    return [[SHUFFLES[how](shuffler, words) for how in ORDER] for words in tag_captions(captions)]
 
 
 def test_the_same_seed_gives_the_same_shuffles_and_another_gives_others() -> None:
@@ -188,7 +201,7 @@ def test_the_stream_does_not_depend_on_how_many_captions_are_read_at_once() -> N
     singly = [
         [SHUFFLES[how](shuffler, words) for how in ORDER]
         for caption in captions
-        for words in read_words([caption])
+        for words in tag_captions([caption])
     ]
     assert shuffled(captions, 1) == singly
     assert shuffled(captions[:5], 1) == singly[:5]
@@ -269,9 +282,9 @@ def test_the_seed_is_an_option(tmp_path: Path) -> None:
     assert load(f"{COCO}:seed=1", tmp_path) == load(COCO, tmp_path)
     other = load(f"{COCO}:seed=5", tmp_path)
     assert [list(case.captions[1:]) for case in other] == shuffled(CAPTIONS, 5)
-    with pytest.raises(NotFoundError, match=r"seed must be a whole number"):
+    with raises("E-OPTION-INVALID", benchmark="aro/coco-order", option="seed", value="x"):
         load(f"{COCO}:seed=x", tmp_path)
-    with pytest.raises(NotFoundError, match=r"Did you mean 'seed'\?"):
+    with raises("E-OPTION-UNKNOWN", benchmark="aro/coco-order", option="sead"):
         load(f"{COCO}:sead=1", tmp_path)
 
 
@@ -337,24 +350,26 @@ def test_the_doctor_sees_captions_as_models_do(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("id", ORDERS)
 def test_missing_files_are_named(id: str, tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=rf"_test\.json.*counterpoint data get {id}"):
+    with raises("E-FILE-MISSING", benchmark=id, path=tmp_path / ORDERS[id]):
         load(id, tmp_path)
 
 
 @pytest.mark.parametrize(
-    ("row", "says"),
+    ("row", "field"),
     [
-        ({"image": "1.jpg", "caption": "a text"}, "'caption' should hold a list"),
-        ({"image": "1.jpg", "caption": []}, "'caption' should hold a list"),
-        ({"image": "1.jpg"}, "'caption' should hold a list"),
-        ({"image": "1.jpg", "caption": ["a", ""]}, "'caption' should hold a text"),
-        ({"image": "1.jpg", "caption": ["a", 3]}, "'caption' should hold a text"),
-        ({"caption": ["a mole"]}, "'image' should hold a text"),
+        ({"image": "1.jpg", "caption": "a text"}, "caption"),
+        ({"image": "1.jpg", "caption": []}, "caption"),
+        ({"image": "1.jpg"}, "caption"),
+        ({"image": "1.jpg", "caption": ["a", ""]}, "caption"),
+        ({"image": "1.jpg", "caption": ["a", 3]}, "caption"),
+        ({"caption": ["a mole"]}, "image"),
     ],
 )
-def test_a_malformed_row_is_named(row: dict[str, object], says: str, tmp_path: Path) -> None:
+def test_a_malformed_row_is_named(row: dict[str, object], field: str, tmp_path: Path) -> None:
     write_json(tmp_path / ORDERS[COCO], [{"image": "0.jpg", "caption": ["a mole"]}, row])
-    with pytest.raises(DataError, match=rf"coco_karpathy_test\.json: row 1: {says}"):
+    with raises(
+        "E-ROW-MALFORMED", where=f"{tmp_path}/coco/coco_karpathy_test.json: row 1", field=field
+    ):
         load(COCO, tmp_path)
 
 
@@ -453,7 +468,7 @@ def test_a_cache_that_cannot_be_written_is_no_error(
     monkeypatch.setattr(pl.DataFrame, "write_parquet", full)
     source = write(tmp_path / "source.json", "[]")
     for _ in range(2):
-        found = aro.remembered("x", source, tmp_path, one_case)
+        found = aro.cached_cases("x", source, tmp_path, one_case)
         assert found.frame.equals(one_case().frame)
     assert kept(own_cache) == []  # nothing half is left behind
 
@@ -461,7 +476,7 @@ def test_a_cache_that_cannot_be_written_is_no_error(
 def test_a_cache_folder_that_is_a_file_is_no_error(tmp_path: Path, own_cache: Path) -> None:
     own_cache.write_text("not a folder")
     source = write(tmp_path / "source.json", "[]")
-    found = aro.remembered("x", source, tmp_path, one_case)
+    found = aro.cached_cases("x", source, tmp_path, one_case)
     assert found.frame.equals(one_case().frame)
 
 
@@ -469,5 +484,5 @@ def test_what_and_source_are_both_in_the_key(tmp_path: Path, own_cache: Path) ->
     sources = [write(tmp_path / f"{n}.json", f"[{n}]") for n in range(2)]
     for what in ("x", "y"):
         for source in (*sources, *sources):
-            aro.remembered(what, source, tmp_path, one_case)
+            aro.cached_cases(what, source, tmp_path, one_case)
     assert len(kept(own_cache)) == 4

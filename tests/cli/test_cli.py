@@ -13,7 +13,7 @@ import pytest
 from cli_support import COLOURS, Result, counterpoint, own_place, run_folder, write_cases
 
 from counterpoint.benchmarks.registry import BENCHMARKS
-from counterpoint.cli.ls import Kind
+from counterpoint.cli.ls import Listing
 from counterpoint.metrics.protocols import PROTOCOLS
 from counterpoint.models.registry import EXAMPLES
 from counterpoint.runs.comparison import compare
@@ -115,53 +115,60 @@ def broken_run(how: str) -> str:
     return str(folder)
 
 
-def assert_one_line(done: Result, *says: str) -> None:
+def assert_one_line(done: Result, code: str, *says: str) -> None:
     assert done.code == 1
     assert done.out == ""
     lines = done.err.splitlines()
     assert len(lines) == 1, lines
-    assert lines[0].startswith("error: ")
+    assert lines[0].startswith("error: ") and lines[0].endswith(f" [{code}]"), lines[0]
     for text in says:
         assert text in lines[0]
 
 
 @pytest.mark.parametrize(
-    ("arguments", "says"),
+    ("model", "benchmark", "code", "says"),
     [
-        (["-m", "randm", "-b", "world-bi"], "Did you mean 'random'?"),
-        (["-m", "[red]x[/red]", "-b", "world-bi:size=4"], "'[red]x[/red]'"),
-        (["-m", "random", "-b", "world-by"], "Did you mean 'world-bi'?"),
-        (["-m", "random", "-b", "world-bi:sise=3"], "Did you mean 'size'?"),
-        (["-m", "random", "-b", "world-bi", "--protocol", "stric"], "Did you mean 'strict'?"),
-        (["-m", "random", "-b", "nowhere.jsonl"], "nowhere.jsonl: no such file"),
+        ("randm", "world-bi", "E-MODEL-UNKNOWN", "Did you mean 'random'?"),
+        ("[red]x[/red]", "world-bi:size=4", "E-MODEL-UNKNOWN", "'[red]x[/red]'"),
+        ("random", "world-by", "E-BENCHMARK-UNKNOWN", "Did you mean 'world-bi'?"),
+        ("random", "world-bi:sise=3", "E-OPTION-UNKNOWN", "Did you mean 'size'?"),
+        ("random", "nowhere.jsonl", "E-FILE-MISSING", "nowhere.jsonl"),
     ],
 )
-def test_what_is_not_there_is_one_line_on_stderr(counterpoint, arguments, says):
-    assert_one_line(counterpoint("eval", *arguments), says)
+def test_what_is_not_there_is_one_line_on_stderr(counterpoint, model, benchmark, code, says):
+    assert_one_line(counterpoint("eval", "-m", model, "-b", benchmark), code, says)
+
+
+def test_an_unknown_protocol_is_one_line_on_stderr(counterpoint):
+    done = counterpoint("eval", "-m", "random", "-b", "world-bi", "--protocol", "stric")
+    assert_one_line(done, "E-PROTOCOL-UNKNOWN", "Did you mean 'strict'?")
 
 
 def test_a_broken_line_of_a_case_file_is_named(counterpoint):
     file = Path(write_cases("walls", count=3))
     file.write_text(file.read_text() + "\n{broken\n")
-    assert_one_line(counterpoint("eval", "-m", "random", "-b", str(file)), "line 4", "JSON")
+    done = counterpoint("eval", "-m", "random", "-b", str(file))
+    assert_one_line(done, "E-JSON-INVALID", "line 4")
 
 
 @pytest.mark.parametrize("how", ["json", "scores", "gone"])
 def test_a_damaged_run_is_one_line_on_stderr(counterpoint, how):
     folder = broken_run(how)
-    assert_one_line(counterpoint("rescore", folder), "broken", "run the evaluation again")
-    assert_one_line(counterpoint("compare", folder, folder), "broken")
+    assert_one_line(counterpoint("rescore", folder), "E-RUN-DAMAGED", "broken")
+    assert_one_line(counterpoint("compare", folder, folder), "E-RUN-DAMAGED", "broken")
 
 
 def test_a_folder_without_runs_is_one_line_on_stderr(counterpoint):
-    assert_one_line(counterpoint("rescore", "nowhere"), "nowhere: no run folder there")
-    assert_one_line(counterpoint("rescore", "nowhere", "--protocol", "x"), "nowhere")
+    assert_one_line(counterpoint("rescore", "nowhere"), "E-RUN-MISSING", "nowhere")
+    assert_one_line(
+        counterpoint("rescore", "nowhere", "--protocol", "x"), "E-RUN-MISSING", "nowhere"
+    )
 
 
 def test_an_unknown_protocol_for_a_run_is_one_line(counterpoint):
     run_folder("random", "world-bi:size=4", out="runs/a")
     done = counterpoint("rescore", "runs/a", "--protocol", "sugarcrep")
-    assert_one_line(done, "Did you mean 'sugarcrepe'?")
+    assert_one_line(done, "E-PROTOCOL-UNKNOWN", "Did you mean 'sugarcrepe'?")
 
 
 def test_errors_of_the_installed_program_are_one_line_without_traceback(tmp_path):
@@ -173,7 +180,7 @@ def test_errors_of_the_installed_program_are_one_line_without_traceback(tmp_path
         check=False,
     )
     assert (done.returncode, done.stdout) == (1, "")
-    assert re.fullmatch(r"error: nowhere: no run folder there .*\n", done.stderr)
+    assert re.fullmatch(r"error: nowhere: .* \[E-RUN-MISSING\]\n", done.stderr)
 
 
 @pytest.mark.parametrize(
@@ -199,7 +206,7 @@ def test_an_interrupted_run_says_that_it_can_go_on(counterpoint, monkeypatch):
     def interrupt(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("counterpoint.evaluation.evaluating.evaluate", interrupt)
+    monkeypatch.setattr("counterpoint.evaluation.evaluate", interrupt)
     done = counterpoint("eval", "-m", "random", "-b", "world-bi:size=4")
     assert done.code == 130
     assert "the same command goes on from there" in done.err
@@ -227,7 +234,7 @@ def test_ls_names_everything_there_is(counterpoint, kind, names):
 
 def test_ls_without_a_kind_lists_everything(counterpoint):
     everything = json.loads(counterpoint("ls", "--json").out)
-    each = [row for kind in Kind for row in json.loads(counterpoint("ls", kind, "--json").out)]
+    each = [row for kind in Listing for row in json.loads(counterpoint("ls", kind, "--json").out)]
     assert everything == each
     shown = counterpoint("ls").out
     for title, name in (
@@ -269,7 +276,7 @@ def test_rescore_under_another_protocol(counterpoint):
     assert accuracy("--protocol", "vg-relation") == pytest.approx(np.mean(groups)) != accuracy()
     # The scores were made from other captions than this protocol's.
     refused = counterpoint("rescore", "runs/x", "--protocol", "aro-order")
-    assert_one_line(refused, "captions", "--protocol aro-order")
+    assert_one_line(refused, "E-PROTOCOL-MISFIT", "--protocol aro-order")
 
 
 def test_rescore_shows_groups_and_averages(counterpoint):
@@ -324,7 +331,7 @@ def test_compare_of_runs_with_nothing_in_common(counterpoint):
     run_folder("random", "world-bi:size=4", out="runs/a")
     run_folder("random", "world-swap:size=4", out="runs/b")
     done = counterpoint("compare", "runs/a", "runs/b")
-    assert_one_line(done, "no benchmark in common", "world-bi:size=4 against world-swap:size=4")
+    assert_one_line(done, "E-RUNS-DISJOINT", "world-bi:size=4 against world-swap:size=4")
 
 
 def test_models_stay_in_the_order_given(counterpoint):

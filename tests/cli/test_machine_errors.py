@@ -29,22 +29,22 @@ ESCAPE = "\x1b[31mred\x1b[0m\x1b]0;title\x9c"
 
 
 @pytest.mark.parametrize(
-    ("error", "sentence"),
+    ("error", "code", "data"),
     [
-        (OSError(errno.ENOSPC, "x", "/a/b"), "/a/b: the disk is full; free some space."),
-        (OSError(errno.EROFS, "x", "/a"), "/a: the file system is read-only"),
-        (PermissionError(errno.EACCES, "x", "/a"), "/a: permission denied"),
-        (OSError(errno.ENAMETOOLONG, "x", "n" * 300), "the name is too long"),
-        (OSError("cannot write mode"), "cannot write mode."),
-        (MemoryError(), "out of memory"),
-        (pl.exceptions.ComputeError("No space left on device (os error 28)"), "the disk is full"),
-        (pl.exceptions.ComputeError("odd\nfile"), "polars: odd file."),
+        (OSError(errno.ENOSPC, "x", "/a/b"), "E-SYSTEM-ENOSPC", {"path": "/a/b"}),
+        (OSError(errno.EROFS, "x", "/a"), "E-SYSTEM-EROFS", {"path": "/a"}),
+        (PermissionError(errno.EACCES, "x", "/a"), "E-SYSTEM-EACCES", {"path": "/a"}),
+        (OSError(errno.ENAMETOOLONG, "x", "n"), "E-SYSTEM-ENAMETOOLONG", {"path": "n"}),
+        (OSError("cannot write mode"), "E-SYSTEM-OS", {"path": None}),
+        (MemoryError(), "E-OUT-OF-MEMORY", {}),
+        (pl.exceptions.ComputeError("No space left on device"), "E-SYSTEM-ENOSPC", {"path": None}),
+        (pl.exceptions.ComputeError("odd\nfile"), "E-FILE-BROKEN", {"library": "polars"}),
     ],
 )
-def test_errors_of_the_machine_are_one_sentence(error, sentence):
-    said = explain(error)
-    assert said is not None and sentence in said
-    assert "\n" not in said and said.endswith(".")
+def test_errors_of_the_machine_are_one_sentence(error, code, data):
+    found = explain(error)
+    assert found is not None and (found.code, found.data) == (code, data)
+    assert "\n" not in str(found) and str(found).endswith(".")
 
 
 def test_an_error_of_the_program_is_not_explained_away():
@@ -58,9 +58,8 @@ def test_a_current_folder_that_is_gone(tmp_path, monkeypatch):
     gone.mkdir()
     monkeypatch.chdir(gone)
     gone.rmdir()
-    assert explain(FileNotFoundError(errno.ENOENT, "x")) == (
-        "the current folder no longer exists; change to another one."
-    )
+    found = explain(FileNotFoundError(errno.ENOENT, "x"))
+    assert found is not None and found.code == "E-FOLDER-GONE"
 
 
 def test_every_verb_explains_what_the_machine_did(counterpoint, tmp_path):
@@ -86,7 +85,7 @@ def test_a_traceback_can_be_asked_for(monkeypatch, capsys):
 
     with pytest.raises(typer.Exit):
         console.plainly(verb)()
-    assert "error: /a: the disk is full" in capsys.readouterr().err
+    assert "[E-SYSTEM-ENOSPC]" in capsys.readouterr().err
     monkeypatch.setenv("COUNTERPOINT_TRACEBACK", "1")
     with pytest.raises(OSError, match="x"):
         console.plainly(verb)()
@@ -113,7 +112,7 @@ from pathlib import Path
 import counterpoint.cli
 from counterpoint.__main__ import main
 from counterpoint.cli.console import plainly
-from counterpoint.writing import whole_file
+from counterpoint._util.writing import whole_file
 
 def verb():
     with whole_file(Path(sys.argv[1])) as draft:
@@ -127,7 +126,7 @@ def run():
     app.command()(plainly(verb))
     app([])
 
-counterpoint.cli.app.main = run
+counterpoint.cli.main = run
 main()
 """
 
@@ -179,7 +178,7 @@ def test_a_stop_that_a_compiled_module_hides_is_one(monkeypatch, stop, status):
         raise ImportError("initialization failed") from stop()
 
     monkeypatch.setattr(signal, "signal", lambda *_: None)
-    monkeypatch.setattr("counterpoint.cli.app.main", run)
+    monkeypatch.setattr("counterpoint.cli.main", run)
     with pytest.raises(SystemExit) as caught:
         main()
     assert caught.value.code == status
@@ -190,7 +189,7 @@ def test_a_module_that_is_missing_is_not_taken_for_a_stop(monkeypatch):
         raise ImportError("no such module")
 
     monkeypatch.setattr(signal, "signal", lambda *_: None)
-    monkeypatch.setattr("counterpoint.cli.app.main", run)
+    monkeypatch.setattr("counterpoint.cli.main", run)
     with pytest.raises(ImportError, match="no such module"):
         main()
 

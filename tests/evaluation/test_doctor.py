@@ -26,7 +26,7 @@ from counterpoint.cases.table import Case
 from counterpoint.cli.app import app
 from counterpoint.data import files as health_file
 from counterpoint.data.sources import Catalogue, File, FileSource, Needs
-from counterpoint.evaluation.doctor import Blind, Health, examine
+from counterpoint.evaluation.doctor import BlindAccuracy, Health, examine
 from counterpoint.models.blind.baselines import FOLDS
 
 
@@ -301,11 +301,13 @@ def tokens(text: str) -> list[str]:
 
 
 @pytest.fixture
-def blind(sugarcrepe: Path) -> dict[str, Blind]:
+def blind(sugarcrepe: Path) -> dict[str, BlindAccuracy]:
     return {found.group: found for found in examine("sugarcrepe", sugarcrepe).blind}
 
 
-def test_baselines_are_those_of_plain_loops(blind: dict[str, Blind], sugarcrepe: Path) -> None:
+def test_baselines_are_those_of_plain_loops(
+    blind: dict[str, BlindAccuracy], sugarcrepe: Path
+) -> None:
     cases = load("sugarcrepe", sugarcrepe)
     length = compared(cases, lambda _, text: -len(text))
     form = compared(cases, neatness)
@@ -323,7 +325,7 @@ def test_baselines_are_those_of_plain_loops(blind: dict[str, Blind], sugarcrepe:
     assert 0 < everything.bow < 1
 
 
-def test_the_ceiling_of_a_bag_of_words(blind: dict[str, Blind], sugarcrepe: Path) -> None:
+def test_the_ceiling_of_a_bag_of_words(blind: dict[str, BlindAccuracy], sugarcrepe: Path) -> None:
     cases = load("sugarcrepe", sugarcrepe)
     same = [sorted(tokens(c.captions[0])) == sorted(tokens(c.captions[1])) for c in cases]
     assert (blind["all"].n, blind["all"].same_bag) == (64, sum(same)) == (64, 29)
@@ -384,7 +386,7 @@ def test_json_is_valid_and_complete(sugarcrepe: Path) -> None:
     assert {b["group"]: b["length"] for b in found["blind"]} == pytest.approx(
         {b.group: b.length for b in expected.blind}, rel=1e-5
     )
-    assert list(found["blind"][0]) == [field.name for field in fields(Blind)]
+    assert list(found["blind"][0]) == [field.name for field in fields(BlindAccuracy)]
     assert found["gaps"] == ["swap_obj/9"]
     assert (found["cases"], found["expected"]) == (64, 7511)
     assert {"what": "add_obj", "reason": "rows missing"}.items() <= found["absent"][1].items()
@@ -461,18 +463,18 @@ def test_a_sound_benchmark_has_no_defect(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "says"),
+    ("arguments", "code"),
     [
-        (["sugarcrep"], "Did you mean 'sugarcrepe'?"),
-        (["sugarcrepe", "--data", "nowhere"], "counterpoint data get sugarcrepe"),
-        (["nowhere.jsonl"], "nowhere.jsonl: no such file"),
+        (["sugarcrep"], "E-BENCHMARK-UNKNOWN"),
+        (["sugarcrepe", "--data", "nowhere"], "E-FILE-MISSING"),
+        (["nowhere.jsonl"], "E-FILE-MISSING"),
     ],
 )
-def test_errors_are_one_line(arguments: list[str], says: str) -> None:
+def test_errors_are_one_line(arguments: list[str], code: str) -> None:
     done = CliRunner().invoke(app, ["doctor", *arguments])
     assert (done.exit_code, done.stdout) == (1, "")
     [line] = done.stderr.splitlines()
-    assert line.startswith("error: ") and says in line
+    assert line.startswith("error: ") and line.endswith(f"[{code}]")
 
 
 def test_progress_is_told(sugarcrepe: Path) -> None:

@@ -11,10 +11,11 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
+from errors import raises
 from PIL import Image
 
 import counterpoint
-from counterpoint._util.errors import CounterpointError, NotFoundError, RunError
+from counterpoint._util.errors import CounterpointError
 from counterpoint.benchmarks.registry import load_benchmark
 from counterpoint.cases.captions import aro
 from counterpoint.cases.files import read_cases
@@ -204,7 +205,7 @@ def test_an_older_run_is_replaced_and_other_things_are_not(good, tmp_path):
     assert load_run(tmp_path / "run").model == "blind:length"
     (tmp_path / "letters").mkdir()
     (tmp_path / "letters" / "mother.txt").write_text("dear")
-    with pytest.raises(RunError, match="no run folder"):
+    with raises("E-OUTPUT-EXISTS", path=tmp_path / "letters"):
         evaluate("random", good, out=tmp_path / "letters")
     assert (tmp_path / "letters" / "mother.txt").read_text() == "dear"
     assert not list(tmp_path.glob(".*tmp")) and not list(tmp_path.glob(".*old"))
@@ -223,7 +224,7 @@ def test_an_older_run_is_replaced_and_other_things_are_not(good, tmp_path):
 def test_a_run_of_another_question_is_not_replaced(good, tmp_path, other):
     asked = {"models": "random", "benchmarks": good, "out": tmp_path / "run"}
     before = evaluate(**asked)
-    with pytest.raises(RunError, match=r"holds a run of random on .*--overwrite"):
+    with raises("E-OUTPUT-EXISTS", path=tmp_path / "run"):
         evaluate(**{**asked, **other})
     assert manifest_of(before) == json.loads((tmp_path / "run" / "run.json").read_text())
 
@@ -232,7 +233,7 @@ def test_a_run_of_a_newer_version_is_not_replaced_and_a_damaged_one_is(good, tmp
     run = evaluate("random", good, out=tmp_path / "run")
     path = tmp_path / "run" / "run.json"
     path.write_text(json.dumps({**manifest_of(run), "format": 99}))
-    with pytest.raises(RunError, match="run format 99"):
+    with raises("E-RUN-FORMAT", path=tmp_path / "run", format=99):
         evaluate("random", good, out=tmp_path / "run")
     path.write_text("{")
     evaluate("random", good, out=tmp_path / "run")
@@ -241,7 +242,7 @@ def test_a_run_of_a_newer_version_is_not_replaced_and_a_damaged_one_is(good, tmp
 
 def test_two_models_of_one_name_are_refused(good, tmp_path):
     models = [("m", Colours()), ("m", Colours())]
-    with pytest.raises(CounterpointError, match="2 models are called m"):
+    with raises("E-MODEL-REPEATED", name="m"):
         evaluate(models, good, out=tmp_path / "runs")
     [run] = evaluate([models[0], models[0]], good, out=tmp_path / "runs")  # the same one twice
     assert run.model == "m"
@@ -320,19 +321,19 @@ def test_captions_beyond_the_context_are_cut_and_counted_by_others(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "options", "kind"),
+    ("arguments", "options", "code"),
     [
-        (([], ["world-bi"]), {}, CounterpointError),
-        ((["random"], []), {}, CounterpointError),
-        ((["random"], ["world-bi:size=4"]), {"limit": 0}, CounterpointError),
-        ((["random"], ["world-bi:size=4"]), {"batch_size": 0}, CounterpointError),
-        ((["random"], ["world-bi:size=4"]), {"protocol": "stric"}, NotFoundError),
-        ((["rndom"], ["world-bi:size=4"]), {}, NotFoundError),
-        ((["random"], ["nowhere.jsonl"]), {}, CounterpointError),
+        (([], ["world-bi"]), {}, "E-ARGUMENT-MISSING"),
+        ((["random"], []), {}, "E-ARGUMENT-MISSING"),
+        ((["random"], ["world-bi:size=4"]), {"limit": 0}, "E-OPTION-INVALID"),
+        ((["random"], ["world-bi:size=4"]), {"batch_size": 0}, "E-OPTION-INVALID"),
+        ((["random"], ["world-bi:size=4"]), {"protocol": "stric"}, "E-PROTOCOL-UNKNOWN"),
+        ((["rndom"], ["world-bi:size=4"]), {}, "E-MODEL-UNKNOWN"),
+        ((["random"], ["nowhere.jsonl"]), {}, "E-FILE-MISSING"),
     ],
 )
-def test_wrong_questions_are_answered_in_a_line(arguments, options, kind):
-    with pytest.raises(kind) as caught:
+def test_wrong_questions_are_answered_in_a_line(arguments, options, code):
+    with raises(code) as caught:
         evaluate(*arguments, **options)
     assert "\n" not in str(caught.value)
     assert not Path("runs").exists()

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
+from errors import raises
 from support import square, write_lines
 
-from counterpoint._util.errors import DataError
 from counterpoint.cases.table import Cases
 from counterpoint.evaluation.importing import import_scores
 
@@ -68,26 +68,28 @@ def test_the_order_of_the_columns_does_not_matter(benchmark: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "says"),
+    ("change", "code", "data"),
     [
-        (("square-1", "square-9"), r"case_id that is not in it.*square-9"),
-        (("0.3", "n/a"), r"no number in the column C0I1.*square-1.*n/a"),
-        (("C1I1", "C1I7"), "point outside the images or captions"),
-        (("C1I1", "c1_i0"), "are of the same pair"),
-        (("id,", "name,"), "need a column case_id or id"),
-        ((",C1I1", ",other"), "2 of 8 pairs are missing"),
+        (("square-1", "square-9"), "E-CASE-UNKNOWN", {"first": ("square-9", 0, 0)}),
+        (("0.3", "n/a"), "E-SCORE-INVALID", {"column": "C0I1", "case": "square-1"}),
+        (("C1I1", "C1I7"), "E-PAIR-UNKNOWN", {"count": 2}),
+        (("C1I1", "c1_i0"), "E-COLUMN-REPEATED", {}),
+        (("id,", "name,"), "E-COLUMN-MISSING", {"column": "case_id"}),
+        ((",C1I1", ",other"), "E-PAIR-MISSING", {"count": 2}),
     ],
 )
-def test_what_is_wrong_is_named(change: tuple[str, str], says: str, benchmark: str) -> None:
+def test_what_is_wrong_is_named(
+    change: tuple[str, str], code: str, data: dict[str, object], benchmark: str
+) -> None:
     file = written("wide.csv")
     file.write_text(file.read_text().replace(*change))
-    with pytest.raises(DataError, match=says):
+    with raises(code, path=file, **data):
         imported(file, benchmark)
 
 
 def test_a_text_file_with_uneven_lines_is_refused(benchmark: str) -> None:
     file = write_lines(Path("wide.txt"), "id\tC0I0", "square-0\t1\t2")
-    with pytest.raises(DataError, match=r"line 2 has 3 fields and the header 2"):
+    with raises("E-FILE-MALFORMED", line=2):
         imported(file, benchmark)
 
 

@@ -7,16 +7,16 @@ import math
 
 import numpy as np
 import pytest
+from errors import raises
 from models_for_tests import Towers
 from support import GROUPS, case, gallery, owned, part, run_of, square, table
 
-from counterpoint._util.errors import RunError
 from counterpoint.cases.table import Cases
 from counterpoint.cli.train import print_outcome
 from counterpoint.evaluation.outcome import (
-    FILE,
     MEAN_SCORES,
-    Change,
+    OUTCOME_FILE,
+    MetricChange,
     Outcome,
     evaluate_outcome,
     outcome,
@@ -43,7 +43,7 @@ def run(scores: np.ndarray, model: str, cases: Cases | None = None, name: str = 
     return run_of(part(cases or table(len(scores) // 3), scores, name=name), model=model)
 
 
-def found(start: Run, tuned: Run) -> dict[tuple[str, str], Change]:
+def found(start: Run, tuned: Run) -> dict[tuple[str, str], MetricChange]:
     """The changes over everything, by benchmark and metric."""
     changes = outcome(start, tuned, resamples=FEW).changes
     return {(c.benchmark, c.metric): c for c in changes if c.group == ALL}
@@ -221,7 +221,7 @@ def test_what_cannot_be_compared_is_noted_and_the_rest_shown():
         "apart: 4 cases were scored by one model only, 0 by both.",
         "apart: no case was scored by both models, so it is not shown.",
     ]
-    with pytest.raises(RunError, match="no scored case in common"):
+    with raises("E-RUNS-DISJOINT", start="model", tuned="model"):
         outcome(run_of(start.parts["apart"]), run_of(tuned.parts["apart"]))
 
 
@@ -230,7 +230,7 @@ def test_runs_on_other_data_are_refused():
     other = Cases.build([case(i, group="swap/obj") for i in range(10)], source="t")
     changed = other.frame.with_columns(captions=other.frame["captions"].list.reverse())
     start = run(block(10, 5), "a", Cases.build(cases, source="t"))
-    with pytest.raises(RunError, match="10 cases differ"):
+    with raises("E-CASES-DIFFER", benchmark="bench", id="case-0", cases=10):
         outcome(start, run(block(10, 5), "b", Cases(changed)))
 
 
@@ -242,7 +242,7 @@ def test_models_are_evaluated_and_the_outcome_lies_beside_their_runs(tmp_path):
     start, tuned = Towers("towers 1"), Towers("towers 2")
     settings = {"store": tmp_path / "store", "batch_size": 16}
     done = evaluate_outcome(("a", start), ("b", tuned), names, tmp_path / "out", **settings)
-    assert sorted(p.name for p in (tmp_path / "out").iterdir()) == [FILE, "start", "tuned"]
+    assert sorted(p.name for p in (tmp_path / "out").iterdir()) == [OUTCOME_FILE, "start", "tuned"]
     runs = [load_run(tmp_path / "out" / name) for name in ("start", "tuned")]
     assert [run.model for run in runs] == [done.start, done.tuned] == ["a", "b"]
     assert outcome(*runs) == done
@@ -251,7 +251,7 @@ def test_models_are_evaluated_and_the_outcome_lies_beside_their_runs(tmp_path):
     asked = len(start.captions)
     again = evaluate_outcome(runs[0], ("b", tuned), names, tmp_path / "later", **settings)
     assert again == done and len(start.captions) == asked
-    assert sorted(p.name for p in (tmp_path / "later").iterdir()) == [FILE, "tuned"]
+    assert sorted(p.name for p in (tmp_path / "later").iterdir()) == [OUTCOME_FILE, "tuned"]
 
 
 def test_ids_are_models_too(tmp_path):
@@ -259,20 +259,20 @@ def test_ids_are_models_too(tmp_path):
         "random", "blind:length", ["world-replace:size=20"], tmp_path, store=tmp_path / "s"
     )
     assert (done.start, done.tuned) == ("random", "blind:length")
-    assert json.loads((tmp_path / FILE).read_text())["tuned"] == "blind:length"
+    assert json.loads((tmp_path / OUTCOME_FILE).read_text())["tuned"] == "blind:length"
 
 
 def test_the_file_holds_everything_and_only_json(tmp_path):
     done = outcome(run(block(40, 10), "a"), run(block(40, 20, level=0.2), "b é"), resamples=FEW)
     first = done.changes[0]
     odd = Outcome(*[getattr(done, n) for n in ("start", "tuned")], [first], done.warnings, ["n"])
-    write_outcome(odd, tmp_path / "deep" / FILE)
-    values = json.loads((tmp_path / "deep" / FILE).read_text(encoding="utf-8"))
+    write_outcome(odd, tmp_path / "deep" / OUTCOME_FILE)
+    values = json.loads((tmp_path / "deep" / OUTCOME_FILE).read_text(encoding="utf-8"))
     assert (values["format"], values["start"], values["tuned"]) == (1, "a", "b é")
     assert values["warnings"] == done.warnings and values["notes"] == ["n"]
     [change] = values["changes"]
-    assert change == {name: getattr(first, name) for name in Change.__slots__}
-    assert [p.name for p in (tmp_path / "deep").iterdir()] == [FILE]
+    assert change == {name: getattr(first, name) for name in MetricChange.__slots__}
+    assert [p.name for p in (tmp_path / "deep").iterdir()] == [OUTCOME_FILE]
 
 
 def test_the_table_shows_levels_difference_and_verdict(capsys):

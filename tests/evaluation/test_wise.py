@@ -13,6 +13,7 @@ import open_clip
 import pytest
 import torch
 import typer
+from errors import raises
 from open_clip_models import (
     BASE,
     CAPTIONS,
@@ -31,12 +32,11 @@ from open_clip_models import (
 from safetensors.torch import load_file, save_file
 from typer.testing import CliRunner
 
-from counterpoint._util.errors import ModelError, RunError
 from counterpoint.cli.console import plainly
 from counterpoint.cli.wise import read_alphas, wise
 from counterpoint.evaluation.evaluating import evaluate
-from counterpoint.evaluation.wise import Line, Point, save_at, walk
-from counterpoint.evaluation.wise_plot import Key, Panel, draw, panels
+from counterpoint.evaluation.wise import Line, Point, evaluate_line, save_mixed
+from counterpoint.evaluation.wise_plot import CurveKey, Panel, draw_line, line_panels
 from counterpoint.models.openclip.adapter import MERGES
 from counterpoint.models.registry import LoadOptions
 from counterpoint.runs.folders import load_run
@@ -148,7 +148,7 @@ def test_points_are_named_after_the_tuned_model(tmp_path, place, name):
 
 @pytest.mark.parametrize("alpha", [-0.1, 1.01, math.nan])
 def test_an_alpha_outside_the_line_is_refused(line, alpha):
-    with pytest.raises(ModelError, match="between 0 and 1"):
+    with raises("E-OPTION-INVALID", option="alpha"):
         line.at(alpha)
 
 
@@ -169,7 +169,7 @@ def test_weights_in_half_precision_are_mixed_in_float32(tmp_path):
 def test_the_runs_of_the_ends_are_the_models_own(tmp_path):
     tuned = id_of(shaken(BASE, tmp_path / "my-hn", size=0.01))
     line = Line("world:base", tuned, CPU)
-    runs = walk(line, [SWAP], [0, 0.5, 1], out=tmp_path / "line", batch_size=64)
+    runs = evaluate_line(line, [SWAP], [0, 0.5, 1], out=tmp_path / "line", batch_size=64)
     assert [run.model for run in runs] == ["my-hn@0", "my-hn@0.5", "my-hn@1"]
     assert [run.folder.name for run in runs] == ["my-hn-0", "my-hn-0.5", "my-hn-1"]
     for run, id in zip((runs[0], runs[2]), ("world:base", tuned), strict=True):
@@ -190,7 +190,7 @@ def test_the_runs_of_the_ends_are_the_models_own(tmp_path):
 
 def test_without_out_the_same_question_goes_to_the_same_place(line):
     first, again, other = (
-        walk(line, [SWAP], alphas, limit=limit)[0].folder
+        evaluate_line(line, [SWAP], alphas, limit=limit)[0].folder
         for alphas, limit in (([0.5], 4), ([0.5], 4), ([0.5], 5))
     )
     assert first == again != other
@@ -201,14 +201,14 @@ def test_without_out_the_same_question_goes_to_the_same_place(line):
 # --- refusals ----------------------------------------------------------------------------------
 
 
-def refused(base: Path | str, tuned: Path | str) -> str:
+def refused(base: Path | str, tuned: Path | str, code: str = "E-MODELS-DIFFER") -> str:
+    """Why two models cannot be mixed."""
     ids = [id_of(end) if isinstance(end, Path) else end for end in (base, tuned)]
-    with pytest.raises(ModelError) as caught:
+    with raises(code) as caught:
         Line(*ids, CPU)
     message = str(caught.value)
     assert "\n" not in message and len(message) < 600 and message.endswith(".")
-    assert "cannot be mixed" in message
-    return message
+    return str(caught.value.data.get("why", caught.value.data.get("model")))
 
 
 @pytest.mark.parametrize(
@@ -261,13 +261,14 @@ def test_buffers_must_be_equal(tiny):
         model.model.register_buffer("running_mean", torch.tensor([value]))
     from counterpoint.evaluation.wise import refuse_unlike
 
-    with pytest.raises(ModelError, match="a and b cannot be mixed: running_mean differs"):
+    with raises("E-MODELS-DIFFER", base="a", tuned="b") as caught:
         refuse_unlike(base, tuned, "a", "b")
+    assert str(caught.value.data["why"]).startswith("running_mean differs")
 
 
 def test_models_that_are_not_open_clips_are_refused(tiny):
-    assert "random cannot be mixed" in refused(tiny[0], "random")
-    assert "blind:length cannot be mixed" in refused("blind:length", tiny[0])
+    assert refused(tiny[0], "random", "E-MODEL-UNSUITABLE") == "random"
+    assert refused("blind:length", tiny[0], "E-MODEL-UNSUITABLE") == "blind:length"
 
 
 # --- saving ------------------------------------------------------------------------------------
@@ -275,7 +276,7 @@ def test_models_that_are_not_open_clips_are_refused(tiny):
 
 @pytest.mark.parametrize("alpha", [0, 0.3, 1])
 def test_the_saved_folder_is_the_same_model(line, tmp_path, alpha):
-    save_at(line, alpha, tmp_path / "deep" / "saved")
+    save_mixed(line, alpha, tmp_path / "deep" / "saved")
     saved = load(tmp_path / "deep" / "saved")
     assert saved.fingerprint == line.at(alpha).fingerprint
     assert vectors(saved).tobytes() == vectors(line.at(alpha)).tobytes()
@@ -284,14 +285,14 @@ def test_the_saved_folder_is_the_same_model(line, tmp_path, alpha):
 
 def test_a_saved_model_scores_as_its_point_of_the_line(tmp_path):
     line = Line("world:base", id_of(shaken(BASE, tmp_path / "tuned", size=0.01)), CPU)
-    [run] = walk(line, [SWAP], [0.4], out=tmp_path / "line")
-    save_at(line, 0.4, tmp_path / "saved")
+    [run] = evaluate_line(line, [SWAP], [0.4], out=tmp_path / "line")
+    save_mixed(line, 0.4, tmp_path / "saved")
     own = evaluate(id_of(tmp_path / "saved"), SWAP, out=tmp_path / "own", store=tmp_path / "s")
     assert own.parts[SWAP].scores.tobytes() == run.parts[SWAP].scores.tobytes()
 
 
 def test_what_is_saved_says_how_it_was_made(line, tiny, tmp_path):
-    save_at(line, 0.5, tmp_path / "saved")
+    save_mixed(line, 0.5, tmp_path / "saved")
     [made] = [
         about["wise"]
         for path in (tmp_path / "saved").glob("*.json")
@@ -311,7 +312,7 @@ def test_an_architecture_of_open_clips_own_gets_a_config(tmp_path):
         folders = [save_model(tmp_path / "a", cfg)]
         folders.append(shaken(folders[0], tmp_path / "b"))
         line = Line(*(f"open_clip:tiny-wise/{folder / WEIGHTS}" for folder in folders), CPU)
-        save_at(line, 0.5, tmp_path / "saved")
+        save_mixed(line, 0.5, tmp_path / "saved")
         saved = load(tmp_path / "saved")
         assert vectors(saved).tobytes() == vectors(line.at(0.5)).tobytes()
         assert not (tmp_path / "saved" / MERGES).exists()
@@ -326,15 +327,15 @@ def test_an_architecture_of_open_clips_own_gets_a_config(tmp_path):
 
 def test_saving_replaces_its_own_work_and_nothing_else(line, tiny, tmp_path):
     for alpha in (0.5, 0.6):
-        save_at(line, alpha, tmp_path / "saved")
+        save_mixed(line, alpha, tmp_path / "saved")
         assert load(tmp_path / "saved").fingerprint == line.at(alpha).fingerprint
-    with pytest.raises(ModelError, match="holds a mix of other models; choose another"):
-        save_at(Line(line.base, line.base), 0.5, tmp_path / "saved")
+    with raises("E-OUTPUT-EXISTS", path=tmp_path / "saved"):
+        save_mixed(Line(line.base, line.base), 0.5, tmp_path / "saved")
     before = (tiny[0] / CONFIG).read_bytes()
     (tmp_path / "file").write_text("mine")
     for other in (tiny[0], tmp_path / "file"):
-        with pytest.raises(ModelError, match="was not made by wise; choose another"):
-            save_at(line, 0.5, other)
+        with raises("E-OUTPUT-EXISTS", path=other):
+            save_mixed(line, 0.5, other)
     assert (tiny[0] / CONFIG).read_bytes() == before
     assert (tmp_path / "file").read_text() == "mine"
 
@@ -351,8 +352,8 @@ def test_a_folder_that_would_load_as_another_model_is_not_kept(line, tmp_path, m
 
     written = wise_saving.fill_folder
     monkeypatch.setattr(wise_saving, "fill_folder", without_merges)
-    with pytest.raises(ModelError, match="loaded again it is another model"):
-        save_at(line, 0.5, tmp_path / "saved")
+    with raises("E-MODEL-CHANGED", model="tuned@0.5"):
+        save_mixed(line, 0.5, tmp_path / "saved")
     assert not [p for p in tmp_path.iterdir() if p.name.startswith((".", "saved"))]
 
 
@@ -379,41 +380,44 @@ RECALL = ("coco", "image_to_text_recall@1")
 @pytest.mark.parametrize(
     ("metrics", "expected"),
     [
-        (CHOICE, [Panel("original_accuracy", [Key(*CHOICE[1])])]),
-        ([*CHOICE, RECALL], [Panel(Key(*RECALL), [Key(*CHOICE[1])])]),
+        (CHOICE, [Panel("original_accuracy", [CurveKey(*CHOICE[1])])]),
+        ([*CHOICE, RECALL], [Panel(CurveKey(*RECALL), [CurveKey(*CHOICE[1])])]),
         (
             [*CHOICE, RECALL, ("pets", "accuracy@1"), ("bi", "group")],
             [
-                Panel(Key(*kept), [Key(*CHOICE[1]), Key("bi", "group")])
+                Panel(CurveKey(*kept), [CurveKey(*CHOICE[1]), CurveKey("bi", "group")])
                 for kept in (RECALL, ("pets", "accuracy@1"))
             ],
         ),
-        ([*CHOICE, ("bi", "group")], [Panel(None, [Key(*CHOICE[1]), Key("bi", "group")])]),
-        ([RECALL], [Panel(None, [Key(*RECALL)])]),
+        (
+            [*CHOICE, ("bi", "group")],
+            [Panel(None, [CurveKey(*CHOICE[1]), CurveKey("bi", "group")])],
+        ),
+        ([RECALL], [Panel(None, [CurveKey(*RECALL)])]),
     ],
     ids=["one", "retrieval", "two-kept", "alpha", "only-kept"],
 )
 def test_what_is_drawn_against_what(metrics, expected):
-    assert panels(rows_along(*metrics)) == expected
+    assert line_panels(rows_along(*metrics)) == expected
 
 
 def test_the_plot_is_an_svg_with_its_names_as_they_are(tmp_path):
     name = "_my $cases$ <b>.jsonl"
     along = rows_along((name, "original_accuracy"), (name, "augmented_accuracy"), RECALL)
-    draw(along, tmp_path / "new" / "line.svg", "base to tuned")
+    draw_line(along, tmp_path / "new" / "line.svg", "base to tuned")
     text = (tmp_path / "new" / "line.svg").read_text()
     assert text.lstrip().startswith("<?xml") and "</svg>" in text
     assert "_my $cases$ &lt;b&gt;.jsonl" in text
     assert "coco: image-to-text R@1 (%)" in text
     assert {">0<", ">0.5<", ">1<"} <= set(re.findall(r">[\d.]+<", text))
-    draw(along, tmp_path / "again.svg", "base to tuned")
+    draw_line(along, tmp_path / "again.svg", "base to tuned")
     assert (tmp_path / "again.svg").read_text() == text  # the same numbers, the same file
     assert sorted(p.name for p in tmp_path.iterdir()) == ["again.svg", "new"]
 
 
 def test_a_line_without_a_scored_case_is_not_drawn(tmp_path):
-    with pytest.raises(RunError, match="nothing to draw"):
-        draw({0.0: [], 1.0: []}, tmp_path / "line.svg", "nothing")
+    with raises("E-RUN-EMPTY", path=tmp_path / "line.svg"):
+        draw_line({0.0: [], 1.0: []}, tmp_path / "line.svg", "nothing")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -482,7 +486,7 @@ def test_wrong_usage_is_status_2(arguments):
 
 
 def test_a_taken_folder_is_said_before_the_work(tiny, monkeypatch):
-    monkeypatch.setattr("counterpoint.evaluation.wise.walk", None)  # would be a TypeError
+    monkeypatch.setattr("counterpoint.evaluation.wise.evaluate_line", None)  # would be a TypeError
     ids = [id_of(folder) for folder in tiny]
     taken = command(*ids, "-b", SWAP, "--save", "0.5", str(tiny[0]))
     assert (taken.exit_code, taken.stdout) == (1, "")

@@ -7,13 +7,13 @@ from itertools import islice
 import pytest
 
 from counterpoint.benchmarks.hard_positives import SYNONYMS
-from counterpoint.generation.checks.checking import CHECKS, Change, Claim, check
+from counterpoint.generation.checks.checking import CHECKS, Claim, TextChange, check
 from counterpoint.generation.pairs import Kind, Type
 from counterpoint.world.edits import replacements, swaps
 
 
 def fault(caption: str, text: str, kind: Kind, type_: Type) -> str:
-    return CHECKS["meaning"](Change(caption, text), Claim(kind, type_))
+    return CHECKS["meaning"](TextChange(caption, text), Claim(kind, type_))
 
 
 # --- order -------------------------------------------------------------------------------------
@@ -294,7 +294,7 @@ def test_replaced_words_of_a_positive(caption: str, text: str, reason: str) -> N
 )
 def test_a_positive_that_passes_may_be_doubtful(caption: str, text: str, doubt: str) -> None:
     verdict = check(caption, text, "positive", "paraphrase")
-    assert (verdict.refused, verdict.doubt) == ("", doubt)
+    assert (verdict.rejected, verdict.doubt) == ("", doubt)
     assert check(caption, text, "negative", "paraphrase").doubt == ""
 
 

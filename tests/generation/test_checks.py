@@ -12,9 +12,9 @@ from counterpoint.cases.captions import read_words
 from counterpoint.generation.checks.change import distance, is_within
 from counterpoint.generation.checks.checking import (
     CHECKS,
-    Change,
+    CheckResult,
     Claim,
-    Verdict,
+    TextChange,
     check,
     like,
     normal,
@@ -77,7 +77,7 @@ def bag(text: str) -> Counter[str]:
 def test_the_caption_itself_is_always_refused(batch: Batch, kind: Kind, type_: Type) -> None:
     for caption, _ in batch:
         for text in (caption, caption.upper(), f"  {caption.lower()} .", caption + "."):
-            assert check(caption, text, kind, type_).refused == "changed: the caption itself"
+            assert check(caption, text, kind, type_).rejected == "changed: the caption itself"
 
 
 @FEW
@@ -100,9 +100,9 @@ def test_a_swap_that_passes_has_the_caption_s_words(batch: Batch, type_: Type) -
         words = caption.split()
         shuffled = " ".join(chance.sample(words, len(words)))
         for text in (caption_of(chance), shuffled, " ".join(words[1:]), f"{shuffled} dog"):
-            fault = CHECKS["minimal"](Change(caption, text), Claim("negative", type_))
+            fault = CHECKS["minimal"](TextChange(caption, text), Claim("negative", type_))
             assert (fault == "") == (bag(text) == bag(caption))
-            if check(caption, text, "negative", type_).refused == "":
+            if check(caption, text, "negative", type_).rejected == "":
                 assert bag(text) == bag(caption)
 
 
@@ -113,11 +113,13 @@ def test_a_replaced_slot_is_the_only_difference(batch: Batch) -> None:
         words = caption.split()
         i, j = chance.sample(range(len(words)), 2)
         one = [*words[:i], chance.choice(NOUNS + ADJECTIVES), *words[i + 1 :]]
-        found = CHECKS["minimal"](Change(caption, " ".join(one)), Claim("negative", "replace"))
+        found = CHECKS["minimal"](TextChange(caption, " ".join(one)), Claim("negative", "replace"))
         assert found in ("", "words moved")  # moved: it is the caption itself
         if abs(i - j) > 4:
             words[i] = words[j] = "giraffe"
-            two = CHECKS["minimal"](Change(caption, " ".join(words)), Claim("negative", "replace"))
+            two = CHECKS["minimal"](
+                TextChange(caption, " ".join(words)), Claim("negative", "replace")
+            )
             assert two == "slot too long"
 
 
@@ -130,7 +132,7 @@ def test_a_replaced_slot_is_the_only_difference(batch: Batch) -> None:
 def test_no_text_crashes_a_check(caption: str, text: str, kind: Kind, type_: Type) -> None:
     verdict = check(caption, text, kind, type_)
     assert verdict.passed == tuple(CHECKS)[: len(verdict.passed)]
-    assert (verdict.refused == "") == (len(verdict.passed) == len(CHECKS))
+    assert (verdict.rejected == "") == (len(verdict.passed) == len(CHECKS))
     reasons(caption, text, Claim(kind, type_))
     like(caption, text)
     uniform(text)
@@ -146,7 +148,7 @@ def test_like_and_uniform_settle(batch: Batch) -> None:
         assert uniform(uniform(text)) == uniform(text)
         assert uniform(caption) == uniform(f"  {caption} ")
         for one, two in ((caption, like(caption, text)), (uniform(caption), uniform(text))):
-            assert not CHECKS["format"](Change(one, two), Claim("negative", "swap"))
+            assert not CHECKS["format"](TextChange(one, two), Claim("negative", "swap"))
 
 
 @FEW
@@ -165,7 +167,7 @@ def test_distance_is_levenshtein_s(old: list[str], new: list[str]) -> None:
 
 
 def test_checks_name_what_was_passed() -> None:
-    assert check("a red dog", "a blue dog", "negative", "replace") == Verdict(tuple(CHECKS), "")
+    assert check("a red dog", "a blue dog", "negative", "replace") == CheckResult(tuple(CHECKS), "")
     refused = check("A red dog", "a blue dog", "negative", "replace")
     assert refused.refused == "format: initial capital"
     assert refused.passed == ("changed", "duplicate", "minimal", "whole-words", "articles")
@@ -229,7 +231,7 @@ def test_duplicates_and_other_captions() -> None:
     ],
 )
 def test_minimal(type_: str, caption: str, text: str, fault: str) -> None:
-    assert CHECKS["minimal"](Change(caption, text), Claim("negative", type_)) == fault
+    assert CHECKS["minimal"](TextChange(caption, text), Claim("negative", type_)) == fault
 
 
 # The damaged words of the hard-positives data, and replacements that are none.
@@ -253,7 +255,7 @@ def test_minimal(type_: str, caption: str, text: str, fault: str) -> None:
     ],
 )
 def test_whole_words(caption: str, text: str, broken: bool) -> None:
-    fault = CHECKS["whole-words"](Change(caption, text), Claim("positive", "replace"))
+    fault = CHECKS["whole-words"](TextChange(caption, text), Claim("positive", "replace"))
     assert fault == ("a word is broken" if broken else "")
 
 
@@ -285,8 +287,8 @@ def test_articles_fit(article: str, words: str) -> None:
     ],
 )
 def test_articles(caption: str, text: str, fault: str) -> None:
-    assert CHECKS["articles"](Change(caption, text), Claim("negative", "replace")) == fault
-    assert not CHECKS["articles"](Change(caption, text), Claim("negative", "shuffle"))
+    assert CHECKS["articles"](TextChange(caption, text), Claim("negative", "replace")) == fault
+    assert not CHECKS["articles"](TextChange(caption, text), Claim("negative", "shuffle"))
 
 
 @pytest.mark.parametrize(
@@ -310,7 +312,7 @@ def test_articles(caption: str, text: str, fault: str) -> None:
     ],
 )
 def test_format(caption: str, text: str, fault: str) -> None:
-    assert CHECKS["format"](Change(caption, text), Claim("negative", "replace")) == fault
+    assert CHECKS["format"](TextChange(caption, text), Claim("negative", "replace")) == fault
 
 
 @pytest.mark.parametrize(

@@ -16,12 +16,12 @@ import polars as pl
 import pyarrow.parquet as pq
 import pytest
 import typer
+from errors import raises
 from hypothesis import given, strategies as st
 from PIL import Image
 from support import FEW
 from typer.testing import CliRunner
 
-from counterpoint._util.errors import DataError
 from counterpoint.cases.files import read_cases
 from counterpoint.cases.table import ImageRef
 from counterpoint.cli.console import plainly
@@ -158,7 +158,7 @@ def test_what_is_no_case_is_counted(tmp_path: Path):
         "captions without an image": 1,
     }
     nothing = written(tmp_path / "none.parquet", [pair("a", "yes", "positive")])
-    with pytest.raises(DataError, match="no negative"):
+    with raises("E-PAIRS-EMPTY", path=nothing):
         export_benchmark([nothing], tmp_path / "x.parquet", Counter())
     assert not (tmp_path / "x.parquet").exists()
 
@@ -227,7 +227,7 @@ def test_where_images_are_said_to_be(tmp_path: Path):
     moved = ImagePaths.of(file, tmp_path / "out", root=tmp_path)
     assert moved.image("coco/1.jpg") == "data/coco/1.jpg"
     assert moved.text_image("made/1.png") == "pairs/made/1.png"
-    with pytest.raises(DataError, match="not below"):
+    with raises("E-PATH-OUTSIDE"):
         ImagePaths.of(file, tmp_path, root=tmp_path / "dat").image("coco/1.jpg")
 
 
@@ -285,7 +285,7 @@ def test_negclips_table(tmp_path: Path, ending: str, separator: str):
 
 
 def test_an_ending_that_is_none(tmp_path: Path):
-    with pytest.raises(DataError, match=r"ends in \.parquet"):
+    with raises("E-FILE-FORMAT", path=tmp_path / "t.txt"):
         export_training(three(tmp_path), tmp_path / "t.txt", Counter())
 
 
@@ -426,14 +426,14 @@ def test_many_shards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 
 def test_a_folder_is_not_overwritten_and_a_failure_leaves_none(tmp_path: Path):
     (tmp_path / "set").mkdir()
-    with pytest.raises(DataError, match="is there already"):
+    with raises("E-OUTPUT-EXISTS", path=tmp_path / "set"):
         export_hub(three(tmp_path), tmp_path / "set", Counter())
     refused = pair("a", "x", refused="format: odd")
     nothing = written(tmp_path / "none.parquet", [refused])
     some = written(tmp_path / "some.parquet", [refused, pair("a", "y")])
     export_hub([some], tmp_path / "some", Counter())
     assert "| pairs | format | 1 |" in (tmp_path / "some" / "README.md").read_text()
-    with pytest.raises(DataError, match="no pairs"):
+    with raises("E-PAIRS-EMPTY", path=nothing):
         export_hub([nothing], tmp_path / "new", Counter())
     assert not list(tmp_path.glob("*new*")) and not list(tmp_path.glob(".*"))
 
@@ -455,12 +455,12 @@ def test_the_command(tmp_path: Path):
     status, said = run(*files, "--as", "training", "-o", str(tmp_path / "t.tsv"), "--json")
     assert status == 0 and json.loads(said[said.index("[") :])[0]["rows"] == 2
     status, said = run(*files, "--as", "hf", "-o", str(tmp_path / "h"), "--embed-images")
-    assert status == 1 and "no pairs" in said  # not one of the photographs is there
+    assert status == 1 and "[E-PAIRS-EMPTY]" in said  # not one of the photographs is there
     photographs(tmp_path, ("a", "b"))
     status, said = run(*files, "--as", "hf", "-o", str(tmp_path / "h"), "--embed-images")
     assert status == 3 and "5 pairs" in said and "missing or broken" in said
     assert run(*files, "--as", "benchmark", "-o", "b.parquet", "--embed-images")[0] == 2
     status, said = run(str(tmp_path / "gone"), "--as", "benchmark", "-o", "b.parquet")
-    assert status == 1 and "no such file" in said
+    assert status == 1 and "[E-FILE-MISSING]" in said
     status, said = run(*files, "--as", "benchmark", "-o", str(tmp_path / "b.jsonl"))
-    assert status == 1 and ".parquet" in said
+    assert status == 1 and "[E-FILE-FORMAT]" in said

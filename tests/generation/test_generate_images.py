@@ -12,21 +12,21 @@ import numpy as np
 import polars as pl
 import pytest
 import typer
+from errors import raises
 from hypothesis import given, strategies as st
 from support import FEW
 from typer.testing import CliRunner
 
-from counterpoint._util.errors import DataError, ModelError
 from counterpoint._util.progress import Quiet
 from counterpoint._util.store import Store
 from counterpoint.cases.table import ImageRef
 from counterpoint.cli import generate_images
 from counterpoint.cli.console import plainly
-from counterpoint.generation.images.backends import Made, Settings, Want
+from counterpoint.generation.images.backends import DrawnImage, DrawSettings, Want
 from counterpoint.generation.images.candidates import (
     MARGIN,
     NOT_SHOWN,
-    Chooser,
+    ImageChooser,
     Judged,
     make_images,
     open_chooser,
@@ -34,7 +34,7 @@ from counterpoint.generation.images.candidates import (
 )
 from counterpoint.generation.images.world import ENTAILED, NOT_A_CAPTION, NOT_A_TEXT, WorldBackend
 from counterpoint.generation.pairs import Pair, read_about, read_pairs, tabulate, write_pairs
-from counterpoint.generation.registry import Refusal
+from counterpoint.generation.registry import Rejection
 from counterpoint.images.pictures import Picture
 from counterpoint.models.registry import load_model
 from counterpoint.scoring.kinds import Work
@@ -59,11 +59,11 @@ def want(edit: Edit) -> Want:
 
 
 def world(candidates: int = 1, seed: int = 0) -> WorldBackend:
-    return WorldBackend(Settings(candidates=candidates, seed=seed), Quiet())
+    return WorldBackend(DrawSettings(candidates=candidates, seed=seed), Quiet())
 
 
 def scene_of(drawn: Any) -> Scene:
-    assert isinstance(drawn, Made)
+    assert isinstance(drawn, DrawnImage)
     return read_scene(drawn.path.removeprefix("world:"))
 
 
@@ -183,7 +183,7 @@ class Scorer:
 
 
 def test_a_scorer_must_see_the_image(tmp_path, work):
-    with pytest.raises(ModelError, match="by themselves"):
+    with raises("E-MODEL-UNSUITABLE", model="blind:length"):
         open_chooser("blind:length", None, tmp_path, work)
 
 
@@ -210,7 +210,7 @@ def pairs_file(folder: Path, made: list[Pair] | None = None) -> Path:
 
 
 def table(path: Path) -> pl.DataFrame:
-    return pl.concat(read_pairs(path, refused=True))
+    return pl.concat(read_pairs(path, rejected=True))
 
 
 def test_only_negatives_that_passed_get_images(tmp_path):
@@ -249,7 +249,7 @@ class Fixed:
 
     def draw(self, wants: Sequence[Want]) -> list[list[Any]]:
         a, b = self.images
-        return [[Made(a, 1), Refusal("too dark"), Made(b, 3)] for _ in wants]
+        return [[DrawnImage(a, 1), Rejection("too dark"), DrawnImage(b, 3)] for _ in wants]
 
     def describe(self) -> dict[str, Any]:
         return {"model": "fixed"}
@@ -265,7 +265,7 @@ def test_the_scorers_choice_stands_in_the_file(tmp_path, work, least, chosen, ma
     a, b = Fixed.images
     text, caption = pair.text, pair.caption
     scores = {(a, text): 0.25, (a, caption): 0.0, (b, text): 0.5, (b, caption): 1.0}
-    chooser = Chooser("scorer", Scorer(scores), least, tmp_path, work)
+    chooser = ImageChooser("scorer", Scorer(scores), least, tmp_path, work)
     out = tmp_path / "o.parquet"
     counts = make_images(pairs_file(tmp_path, [pair]), out, Fixed(), chooser)
     [row] = table(out).to_dicts()
@@ -285,7 +285,9 @@ def test_images_that_cannot_be_scored_are_counted(tmp_path, work):
 
     [pair] = rows(1)[:1]
     b = Fixed.images[1]
-    chooser = Chooser("s", Scorer({(b, pair.text): 1, (b, pair.caption): 0}), 0, tmp_path, work)
+    chooser = ImageChooser(
+        "s", Scorer({(b, pair.text): 1, (b, pair.caption): 0}), 0, tmp_path, work
+    )
     out = tmp_path / "o.parquet"
     counts = make_images(pairs_file(tmp_path, [pair]), out, Gone(), chooser)
     [row] = table(out).to_dicts()
@@ -296,7 +298,7 @@ def test_images_that_cannot_be_scored_are_counted(tmp_path, work):
 
 
 def test_the_result_must_be_parquet(tmp_path):
-    with pytest.raises(DataError, match="must end in"):
+    with raises("E-FILE-FORMAT", path=tmp_path / "o.csv"):
         make_images(pairs_file(tmp_path), tmp_path / "o.csv", world(), None)
 
 
@@ -340,7 +342,7 @@ def test_the_world_chooses_its_own_images(run, tmp_path):
         (("--candidates", "5"), "candidates"),
         (("--side", "100"), "multiple of 8"),
         (("--device", "tpu"), "auto, cpu, cuda, cuda:N or mps"),
-        (("-m", "world", "--guidance", "3"), "means nothing to the world"),
+        (("-m", "world", "--guidance", "3"), "no effect with -m world"),
     ],
 )
 def test_wrong_usage_is_told(run, tmp_path, options, said):
@@ -350,5 +352,5 @@ def test_wrong_usage_is_told(run, tmp_path, options, said):
 
 def test_a_missing_file_is_one_sentence(run, tmp_path):
     done = run("images", tmp_path / "no.parquet", "-o", tmp_path / "o.parquet", "-m", "world")
-    assert done.exit_code == 1 and "no such file" in done.output
+    assert done.exit_code == 1 and "[E-FILE-MISSING]" in done.output
     assert not (tmp_path / "o.parquet").exists()

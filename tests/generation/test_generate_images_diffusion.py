@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import shutil
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -19,22 +19,31 @@ import pytest
 import torch
 import typer
 from diffusion_models import SIDE, save_models, unet, xl_unet
+from errors import raises
 from PIL import Image
+from processes import ended, start
 from typer.testing import CliRunner
 
-from counterpoint._util.errors import DataError, MissingExtraError, ModelError, NotFoundError
 from counterpoint._util.progress import Quiet
 from counterpoint._util.store import Store
 from counterpoint.cli import generate_images
 from counterpoint.cli.console import plainly
 from counterpoint.generation.images import diffusion as opening
-from counterpoint.generation.images.backends import Made, Settings, Want, seed_of
-from counterpoint.generation.images.diffusion import BLACK, EMPTY, UNSAFE, Diffusion
-from counterpoint.generation.images.opening import open_backend
+from counterpoint.generation.images.backends import (
+    DrawnImage,
+    DrawSettings,
+    ImageFolder,
+    Want,
+    seed_of,
+)
+from counterpoint.generation.images.candidates import open_backend
+from counterpoint.generation.images.diffusion import BLACK, EMPTY, UNSAFE, Diffusion, LoadedPipeline
 from counterpoint.generation.pairs import Pair, read_about, read_pairs, tabulate, write_pairs
+from counterpoint.models.registry import LoadOptions
+from counterpoint.models.torch_models import Runtime
 from counterpoint.scoring.kinds import Work
 
-SETTINGS = Settings(candidates=2, steps=2, side=SIDE)
+SETTINGS = DrawSettings(candidates=2, steps=2, side=SIDE)
 TEXTS = ("a red circle.", "a dog & a cat", "heart")
 
 
@@ -57,7 +66,7 @@ def backend(tmp_path: Path, store: Store) -> Open:
     """A backend that draws into a folder of that name below tmp_path."""
 
     def opened(
-        model: Path | str, name: str, batch: int = 3, settings: Settings = SETTINGS
+        model: Path | str, name: str, batch: int = 3, settings: DrawSettings = SETTINGS
     ) -> Diffusion:
         root = tmp_path / name
         found = open_backend(
@@ -114,7 +123,9 @@ def test_the_recorded_seed_draws_the_image_again(
 
     made = backend(models["xl"], "here")
     [[_, second]] = made.draw(wants("a red circle."))
-    assert isinstance(second, Made) and second.path.startswith("im/") and ".." not in second.path
+    assert (
+        isinstance(second, DrawnImage) and second.path.startswith("im/") and ".." not in second.path
+    )
     told = made.describe()["settings"]
     pipeline = diffusers.StableDiffusionXLPipeline.from_pretrained(models["xl"])
     pipeline.set_progress_bar_config(disable=True)
@@ -169,10 +180,10 @@ def test_memory_that_runs_out_halves_the_batch(
         return SimpleNamespace(images=[Image.new("RGB", (8, 8), "red")] * len(prompt))
 
     change(made, tight)
-    assert all(isinstance(each, Made) for row in made.draw(wants()) for each in row)
+    assert all(isinstance(each, DrawnImage) for row in made.draw(wants()) for each in row)
     assert sizes == [6, 3, 1, 1, 1, 1, 1, 1]
     room = 0
-    with pytest.raises(ModelError, match="single item"):
+    with raises("E-OUT-OF-MEMORY"):
         made.draw(wants("zebra"))
     room = 9
     change(made, lambda prompt, **_: SimpleNamespace(images=[Image.new("RGB", (8, 8))]))
@@ -183,7 +194,7 @@ def test_the_default_is_a_pipeline_with_another_unet(
     models: dict[str, Path], backend: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert opening.MODELS["sdxl-dpo"].unet == "mhdang/dpo-sdxl-text2image-v1"
-    recipe = opening.Recipe(str(models["xl"]), str(models["dpo"]))
+    recipe = opening.PipelineParts(str(models["xl"]), str(models["dpo"]))
     monkeypatch.setitem(opening.MODELS, "sdxl-dpo", recipe)
     plain, mixed = backend(models["xl"], "plain"), backend("sdxl-dpo", "mixed")
     assert plain.fingerprint != mixed.fingerprint
@@ -211,38 +222,38 @@ def test_pickles_and_code_are_refused(models: dict[str, Path], tmp_path: Path) -
     weights = tmp_path / "m" / "unet" / "diffusion_pytorch_model.safetensors"
     torch.save(unet(cross_attention_dim=16).state_dict(), weights.with_suffix(".bin"))
     weights.unlink()
-    with pytest.raises(ModelError, match="weights that cannot be loaded"):
+    with raises("E-MODEL-FAILED"):
         opening.open_pipeline(str(tmp_path / "m"), "cpu")
     index = tmp_path / "m" / "model_index.json"
     said = json.loads(index.read_text())
     (tmp_path / "m" / "unet" / "evil.py").write_text("raise SystemExit('it was run')")
     index.write_text(json.dumps({**said, "unet": ["evil", "Net"]}))
-    with pytest.raises(ModelError, match="unet is code of 'evil'"):
+    with raises("E-CODE-REFUSED", part="unet"):
         opening.open_pipeline(str(tmp_path / "m"), "cpu")
     index.write_text(json.dumps({**said, "_class_name": ["evil", "Pipeline"]}))
-    with pytest.raises(ModelError, match="code of its own"):
+    with raises("E-CODE-REFUSED"):
         opening.open_pipeline(str(tmp_path / "m"), "cpu")
 
 
 def test_models_that_are_not_there_are_one_sentence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(NotFoundError, match="nor one of sdxl-dpo, world"):
+    with raises("E-MODEL-UNKNOWN", model="sdxl-dop"):
         opening.open_pipeline("sdxl-dop", "cpu")
-    with pytest.raises(ModelError, match=r"no model_index\.json"):
+    with raises("E-MODEL-BROKEN", model=str(tmp_path)):
         opening.open_pipeline(str(tmp_path), "cpu")
-    with pytest.raises(NotFoundError, match="precision"):
+    with raises("E-PRECISION-UNKNOWN", name="fp61"):
         opening.open_pipeline(str(tmp_path), "cpu", "fp61")
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-    with pytest.raises(ModelError, match="cannot be had from the hub") as error:
+    with raises("E-HUB-UNREACHABLE") as error:
         opening.open_pipeline("nobody/nothing", "cpu")
     assert "\n" not in str(error.value)
-    with pytest.raises(DataError, match="images must lie below"):
+    with raises("E-PATH-OUTSIDE", root=tmp_path):
         open_backend("x/y", SETTINGS, folder=tmp_path.parent, root=tmp_path, work=None)  # type: ignore[arg-type]
     monkeypatch.setitem(sys.modules, "diffusers", None)
     monkeypatch.delitem(sys.modules, opening.__name__)
-    with pytest.raises(MissingExtraError, match=r"generate images .* 'counterpoint\[generate\]'"):
+    with raises("E-EXTRA-MISSING", extra="generate"):
         open_backend("x/y", SETTINGS, folder=tmp_path, root=tmp_path, work=None)  # type: ignore[arg-type]
 
 
@@ -264,7 +275,7 @@ def test_a_pipeline_that_mends_images_is_made_to_draw(
         up_block_types=("UpBlock2D",) * 2,
     )
     diffusers.DDPMPipeline(net, diffusers.DDPMScheduler()).save_pretrained(tmp_path / "blind")
-    with pytest.raises(ModelError, match="DDPMPipeline makes no image of a text alone"):
+    with raises("E-MODEL-UNSUITABLE"):
         opening.open_pipeline(str(tmp_path / "blind"), "cpu")
 
 
@@ -298,54 +309,40 @@ def test_the_command_line_draws_into_a_folder_beside_the_result(
 
 # --- killed ------------------------------------------------------------------------------------
 
-SLOW = """
-import inspect, time
-from pathlib import Path
-from types import SimpleNamespace
-import torch
-from PIL import Image
-from counterpoint.generation.images.backends import Settings, Want
-from counterpoint.generation.images.diffusion import Diffusion, Opened
-from counterpoint.generation.images.backends import ImageFolder
-from counterpoint.models.registry import LoadOptions
-from counterpoint.models.torch_models import Place
-from counterpoint._util.progress import Quiet
-from counterpoint._util.store import Store
-from counterpoint.scoring.kinds import Work
 
-def draw(root, count, pause):
-    def noise(prompt, generator, output_type, num_inference_steps=1):
+def draw_slowly(root: Path, count: int, pause: float) -> tuple[Diffusion, list[str]]:
+    def noise(
+        prompt: Any, generator: Any, output_type: Any, num_inference_steps: int = 1
+    ) -> SimpleNamespace:
         time.sleep(pause)
         numbers = [torch.randint(256, (64, 64, 3), generator=g).byte().numpy() for g in generator]
         return SimpleNamespace(images=[Image.fromarray(each) for each in numbers])
+
     takes = inspect.signature(noise).parameters
-    opened = Opened("noise", noise, Place(LoadOptions("cpu")), "fp32", takes, "noise")
+    opened = LoadedPipeline("noise", noise, Runtime(LoadOptions("cpu")), "fp32", takes, "noise")
     with Store(root / "store") as store:
         work = Work(store, 2, Quiet())
-        made = Diffusion(opened, Settings(), ImageFolder(root / "im", root), work)
+        made = Diffusion(opened, DrawSettings(), ImageFolder(root / "im", root), work)
         return made, made.draw([Want(str(number), "") for number in range(count)])
-"""
 
 
 def test_a_killed_run_goes_on_where_it_was(tmp_path: Path) -> None:
-    root, names = tmp_path / "killed", dict[str, Any]()
-    program = f"{SLOW}\nimport sys\ndraw(Path(sys.argv[1]), 1000, 0.02)"
-    child = subprocess.Popen([sys.executable, "-c", program, str(root)])
+    root = tmp_path / "killed"
+    child = start(draw_slowly, root, 1000, 0.02)
     limit = time.monotonic() + 60
     try:
         while len(list(root.glob("im/*/[!.]*.png"))) < 7:
-            assert child.poll() is None and time.monotonic() < limit
+            assert child.is_alive() and time.monotonic() < limit
             time.sleep(0.001)
     finally:
         child.kill()
-    assert child.wait() == -signal.SIGKILL
+    assert ended(child) == -signal.SIGKILL
     before = {path: path.stat().st_mtime_ns for path in root.glob("im/*/[!.]*.png")}
     assert 7 <= len(before) < 1000
-    exec(SLOW, names)
-    made, drawn = names["draw"](root, len(before) + 9, 0)
+    made, drawn = draw_slowly(root, len(before) + 9, 0)
     assert (made.found, made.drawn) == (len(before), 9)
     assert all(path.stat().st_mtime_ns == then for path, then in before.items())
-    _, undisturbed = names["draw"](tmp_path / "whole", len(before) + 9, 0)
+    _, undisturbed = draw_slowly(tmp_path / "whole", len(before) + 9, 0)
     assert drawn == undisturbed
     assert (pixels(root, drawn) == pixels(tmp_path / "whole", drawn)).all()
     assert {path.suffix for path in root.glob("im/*/*")} == {".png"}

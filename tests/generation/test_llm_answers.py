@@ -9,18 +9,22 @@ from functools import cache
 import pytest
 from hypothesis import given, strategies as st
 
-from counterpoint.generation.llm import sentences
-from counterpoint.generation.llm.answers import answered, listed, located, proposed, swapped
-from counterpoint.generation.llm.sentences import (
+from counterpoint.generation.llm import answers
+from counterpoint.generation.llm.answers import (
+    answered,
     bag_distance,
     distance,
     holds,
     in_format_of,
     judge,
+    listed,
+    located,
+    proposed,
+    swapped,
     words,
 )
-from counterpoint.generation.llm.templates import Change, read_template
-from counterpoint.generation.registry import Refusal
+from counterpoint.generation.llm.templates import ChangeLimit, read_template
+from counterpoint.generation.registry import Rejection
 
 CAPTION = "A cat resting on a laptop next to a person."
 WORDS = st.lists(st.sampled_from(["a", "b", "c", "dog", "cat"]), max_size=7)
@@ -179,53 +183,53 @@ LINES = {
     "New sentence: A dog.": "A dog.",
     "\n  new sentence:   A   dog. \n": "A dog.",
     "<think>New sentence: no</think>\nNew sentence: A dog.": "A dog.",
-    "": sentences.EMPTY,
-    " \n ": sentences.EMPTY,
-    "<think>I wonder": sentences.EMPTY,
-    "No": sentences.ANSWERED_NO,
-    "No.": sentences.ANSWERED_NO,
-    "Possible: No\nSwapped: none": sentences.ANSWERED_NO,
-    "A dog.": sentences.no_line("New sentence"),
-    "Sure! Here it is: New sentence": sentences.no_line("New sentence"),
-    "New sentences: A dog.": sentences.no_line("New sentence"),
-    "Sure!\nNew sentence: A dog.": sentences.EXTRA_LINES,
-    "New sentence: A dog.\nI hope this helps.": sentences.EXTRA_LINES,
-    "New sentence: A dog.\nNew sentence: A cat.": sentences.EXTRA_LINES,
+    "": answers.EMPTY,
+    " \n ": answers.EMPTY,
+    "<think>I wonder": answers.EMPTY,
+    "No": answers.ANSWERED_NO,
+    "No.": answers.ANSWERED_NO,
+    "Possible: No\nSwapped: none": answers.ANSWERED_NO,
+    "A dog.": answers.no_line("New sentence"),
+    "Sure! Here it is: New sentence": answers.no_line("New sentence"),
+    "New sentences: A dog.": answers.no_line("New sentence"),
+    "Sure!\nNew sentence: A dog.": answers.EXTRA_LINES,
+    "New sentence: A dog.\nI hope this helps.": answers.EXTRA_LINES,
+    "New sentence: A dog.\nNew sentence: A cat.": answers.EXTRA_LINES,
 }
 
 
 @pytest.mark.parametrize("text", LINES)
 def test_an_answer_is_one_line(text: str) -> None:
     found = answered(text, "New sentence")
-    assert (found.reason if isinstance(found, Refusal) else found) == LINES[text]
+    assert (found.reason if isinstance(found, Rejection) else found) == LINES[text]
 
 
 def test_without_a_label_an_answer_is_its_only_line() -> None:
     assert answered(" A dog. ", "") == "A dog."
-    assert answered("Sure:\nA dog.", "") == Refusal(sentences.EXTRA_LINES)
+    assert answered("Sure:\nA dog.", "") == Rejection(answers.EXTRA_LINES)
     assert answered("Nothing on a table", "") == "Nothing on a table"
 
 
 SWAP = "Possible: Yes\nSwapped: {}\nNew sentence: {}"
 SWAPPED = {
-    SWAP.format("laptop, person", "A cat."): sentences.NOT_SWAPPED,
-    SWAP.format("laptop, person", CAPTION): sentences.NOT_SWAPPED,
-    SWAP.format("laptop", "A cat."): sentences.NOT_IN_CAPTION,
-    SWAP.format("laptop, dog", "A cat."): sentences.NOT_IN_CAPTION,
-    SWAP.format("laptop, person, cat", "A cat."): sentences.NOT_IN_CAPTION,
-    "Possible: No": sentences.ANSWERED_NO,
-    "No, it is not.": sentences.no_line("New sentence"),
-    "Possible: Yes\nSwapped: laptop, person": sentences.no_line("New sentence"),
-    "Swapped: laptop, person\nNew sentence: A cat.": sentences.EXTRA_LINES,
-    "Possible: Yes\nNew sentence: A cat.": sentences.EXTRA_LINES,
-    SWAP.format("laptop, person", "A cat.\nDone."): sentences.EXTRA_LINES,
-    "": sentences.EMPTY,
+    SWAP.format("laptop, person", "A cat."): answers.NOT_SWAPPED,
+    SWAP.format("laptop, person", CAPTION): answers.NOT_SWAPPED,
+    SWAP.format("laptop", "A cat."): answers.NOT_IN_CAPTION,
+    SWAP.format("laptop, dog", "A cat."): answers.NOT_IN_CAPTION,
+    SWAP.format("laptop, person, cat", "A cat."): answers.NOT_IN_CAPTION,
+    "Possible: No": answers.ANSWERED_NO,
+    "No, it is not.": answers.no_line("New sentence"),
+    "Possible: Yes\nSwapped: laptop, person": answers.no_line("New sentence"),
+    "Swapped: laptop, person\nNew sentence: A cat.": answers.EXTRA_LINES,
+    "Possible: Yes\nNew sentence: A cat.": answers.EXTRA_LINES,
+    SWAP.format("laptop, person", "A cat.\nDone."): answers.EXTRA_LINES,
+    "": answers.EMPTY,
 }
 
 
 @pytest.mark.parametrize("text", SWAPPED)
 def test_a_swap_is_three_lines(text: str) -> None:
-    assert swapped(text, CAPTION, "New sentence") == Refusal(SWAPPED[text])
+    assert swapped(text, CAPTION, "New sentence") == Rejection(SWAPPED[text])
 
 
 # --- concepts ----------------------------------------------------------------------------------
@@ -234,28 +238,28 @@ def test_a_swap_is_three_lines(text: str) -> None:
 def test_what_is_located_must_be_in_the_caption() -> None:
     assert located("Things: cat, Laptop, dog, cat", CAPTION, "Things") == ["cat", "Laptop"]
     assert located('Things: ["cat", "person"].', CAPTION, "Things") == ["cat", "person"]
-    assert located("Things: lap", CAPTION, "Things") == Refusal(sentences.NOT_IN_CAPTION)
-    assert located("Things: none", CAPTION, "Things") == Refusal(sentences.NOTHING_LOCATED)
-    assert located("Things: ", CAPTION, "Things") == Refusal(sentences.NOTHING_LOCATED)
-    assert located("Things: []", CAPTION, "Things") == Refusal(sentences.NOTHING_LOCATED)
+    assert located("Things: lap", CAPTION, "Things") == Rejection(answers.NOT_IN_CAPTION)
+    assert located("Things: none", CAPTION, "Things") == Rejection(answers.NOTHING_LOCATED)
+    assert located("Things: ", CAPTION, "Things") == Rejection(answers.NOTHING_LOCATED)
+    assert located("Things: []", CAPTION, "Things") == Rejection(answers.NOTHING_LOCATED)
     assert listed("next to, on") == ["next to", "on"]
 
 
 PROPOSED = {
     "dog": "dog",
     '"a dog".': "a dog",
-    "": sentences.NEW_EMPTY,
-    "none": sentences.NEW_EMPTY,
-    "!!!": sentences.NEW_EMPTY,
-    "a very big and hairy dog": sentences.NEW_TOO_LONG,
-    "dog, cow": sentences.NEW_TOO_LONG,
-    "laptop": sentences.NEW_SAME,
-    "Laptops": sentences.NEW_SAME,
-    "the laptop": sentences.NEW_SAME,
-    "cat": sentences.NEW_KNOWN,
+    "": answers.NEW_EMPTY,
+    "none": answers.NEW_EMPTY,
+    "!!!": answers.NEW_EMPTY,
+    "a very big and hairy dog": answers.NEW_TOO_LONG,
+    "dog, cow": answers.NEW_TOO_LONG,
+    "laptop": answers.NEW_SAME,
+    "Laptops": answers.NEW_SAME,
+    "the laptop": answers.NEW_SAME,
+    "cat": answers.NEW_KNOWN,
     "two cats": "two cats",
-    "a person": sentences.NEW_KNOWN,
-    "persons": sentences.NEW_KNOWN,
+    "a person": answers.NEW_KNOWN,
+    "persons": answers.NEW_KNOWN,
 }
 
 
@@ -263,7 +267,7 @@ PROPOSED = {
 def test_a_new_concept_is_new(said: str) -> None:
     step = read_template("llm/replace-obj").steps[1]
     found = proposed(f"New thing: {said}", CAPTION, "laptop", step)
-    assert (found.reason if isinstance(found, Refusal) else found) == PROPOSED[said]
+    assert (found.reason if isinstance(found, Rejection) else found) == PROPOSED[said]
 
 
 # --- sentences ---------------------------------------------------------------------------------
@@ -271,33 +275,33 @@ def test_a_new_concept_is_new(said: str) -> None:
 JUDGED = {
     "A dog resting on a laptop next to a person.": None,
     "A dog resting on a laptop next to a person!": None,
-    CAPTION: sentences.UNCHANGED,
-    "a cat, resting on a laptop next to a person.": sentences.UNCHANGED,
-    "The cat resting on a laptop next to a person.": sentences.NOTHING_NEW,
-    "A cat on a laptop next to a person.": sentences.NOTHING_NEW,
-    "A cat resting on a laptop-person.": sentences.NOTHING_NEW,
-    "Is a dog resting on a laptop next to a person?": sentences.QUESTION,
-    "A dog resting on a laptop next to a person": sentences.NO_PUNCTUATION,
-    "A dog resting on a laptop next to": sentences.NO_PUNCTUATION,
-    "Two men ride a wild horse over the hills.": sentences.CHANGED_TOO_MUCH,
-    "...": sentences.EMPTY,
+    CAPTION: answers.UNCHANGED,
+    "a cat, resting on a laptop next to a person.": answers.UNCHANGED,
+    "The cat resting on a laptop next to a person.": answers.NOTHING_NEW,
+    "A cat on a laptop next to a person.": answers.NOTHING_NEW,
+    "A cat resting on a laptop-person.": answers.NOTHING_NEW,
+    "Is a dog resting on a laptop next to a person?": answers.QUESTION,
+    "A dog resting on a laptop next to a person": answers.NO_PUNCTUATION,
+    "A dog resting on a laptop next to": answers.NO_PUNCTUATION,
+    "Two men ride a wild horse over the hills.": answers.CHANGED_TOO_MUCH,
+    "...": answers.EMPTY,
 }
 
 
 @pytest.mark.parametrize("text", JUDGED)
 def test_a_sentence_is_a_small_change(text: str) -> None:
-    found = judge(CAPTION, text, Change("words", 4, 0.4))
+    found = judge(CAPTION, text, ChangeLimit("words", 4, 0.4))
     assert (found.reason if found else None) == JUDGED[text]
 
 
 def test_how_much_may_change_grows_with_the_caption() -> None:
     long = " ".join(f"word{n}" for n in range(20))
     other = long.replace("word1 ", "x ").replace("word3 ", "x ").replace("word5 ", "x ")
-    assert judge(long, other, Change("words", 2, 0.15)) is None
-    assert judge(long, other, Change("words", 2, 0.14)) == Refusal(sentences.CHANGED_TOO_MUCH)
+    assert judge(long, other, ChangeLimit("words", 2, 0.15)) is None
+    assert judge(long, other, ChangeLimit("words", 2, 0.14)) == Rejection(answers.CHANGED_TOO_MUCH)
     backwards = " ".join(reversed(long.split()))
-    assert judge(long, backwards, Change("bag", 0, 0.0)) is None
-    assert judge(long, backwards + " x", Change("bag", 0, 0.0)) is not None
+    assert judge(long, backwards, ChangeLimit("bag", 0, 0.0)) is None
+    assert judge(long, backwards + " x", ChangeLimit("bag", 0, 0.0)) is not None
 
 
 @pytest.mark.parametrize(
@@ -326,7 +330,7 @@ def test_any_two_texts_can_be_judged(caption: str, said: str) -> None:
     text = in_format_of(caption, said)
     assert in_format_of(caption, text) == text or '"' in caption or said.startswith(("'", '"'))
     if caption.strip():
-        found = judge(caption, text, Change("words", 1, 0.2))
+        found = judge(caption, text, ChangeLimit("words", 1, 0.2))
         assert (found is None) <= (words(text) != words(caption) and words(text) != [])
 
 

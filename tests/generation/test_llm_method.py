@@ -6,6 +6,7 @@ import asyncio
 import re
 import socket
 import struct
+import sys
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -14,15 +15,16 @@ from pathlib import Path
 import llm_server
 import pytest
 from api_server import KEY, Endpoint, Server, serve
+from errors import raises
 from llm_server import MARK, Asked
 
-from counterpoint._util.errors import MissingExtraError, ModelError
+from counterpoint._util.errors import ModelError
 from counterpoint._util.progress import Quiet
-from counterpoint.generation.llm import sentences
-from counterpoint.generation.llm.method import LanguageModelMethod
-from counterpoint.generation.llm.model import LanguageModel, messages
+from counterpoint.generation.llm import answers
+from counterpoint.generation.llm.method import ChatMethod
+from counterpoint.generation.llm.model import ChatModel, messages
 from counterpoint.generation.llm.templates import names, read_template
-from counterpoint.generation.registry import Draft, Refusal
+from counterpoint.generation.registry import Draft, Rejection
 
 CAPTIONS = [f"cat{n} sits by the red box and a dog{n}" for n in range(12)]
 SEEDS = list(range(100, 112))
@@ -74,16 +76,16 @@ def make(
     *,
     model: str = "m",
     pauses: Pauses | None = None,
-) -> list[Draft | Refusal]:
+) -> list[Draft | Rejection]:
     seeds = SEEDS[: len(captions)] if seeds is None else seeds
-    with LanguageModel(model, pause=Pauses() if pauses is None else pauses) as served:
-        made = LanguageModelMethod(name, served).make(captions, seeds, Quiet())
+    with ChatModel(model, pause=Pauses() if pauses is None else pauses) as served:
+        made = ChatMethod(name, served).make(captions, seeds, Quiet())
     assert all(len(each) == 1 for each in made)
     return [each for [each] in made]
 
 
-def why(made: list[Draft | Refusal]) -> Counter[str]:
-    return Counter(each.reason if isinstance(each, Refusal) else "" for each in made)
+def why(made: list[Draft | Rejection]) -> Counter[str]:
+    return Counter(each.reason if isinstance(each, Rejection) else "" for each in made)
 
 
 def questions(endpoint: Endpoint) -> list[Asked]:
@@ -144,13 +146,13 @@ def test_every_method_makes_its_kind(endpoint: Endpoint, name: str) -> None:
 
 
 def test_the_version_names_the_template_and_what_answered(endpoint: Endpoint) -> None:
-    with LanguageModel("m") as model:
-        method = LanguageModelMethod("llm/swap-obj", model)
+    with ChatModel("m") as model:
+        method = ChatMethod("llm/swap-obj", model)
         assert (method.name, method.kind, method.version) == ("llm/swap-obj", "negative", "1 m")
         method.make(CAPTIONS[:1], [1], Quiet())
         assert method.version == "1 snapshot-1"
         endpoint.model = "snapshot-2"
-        again = LanguageModelMethod("llm/swap-obj", model)
+        again = ChatMethod("llm/swap-obj", model)
         again.make(CAPTIONS[:1], [1], Quiet())
         assert again.version == "1 snapshot-1"  # kept with the answer
         again.make(CAPTIONS[:2], [1, 1], Quiet())
@@ -160,8 +162,8 @@ def test_the_version_names_the_template_and_what_answered(endpoint: Endpoint) ->
 def test_progress_is_told_of_every_step(endpoint: Endpoint) -> None:
     for _ in range(2):  # new, and kept
         progress = Counting()
-        with LanguageModel("m") as model:
-            method = LanguageModelMethod("llm/add-obj", model)
+        with ChatModel("m") as model:
+            method = ChatMethod("llm/add-obj", model)
             method.make([*CAPTIONS, CAPTIONS[0], ""], [*SEEDS, SEEDS[0], 1], progress)
         assert list(progress.bars) == [f"llm/add-obj {n}" for n in ("locate", "propose", "rewrite")]
         assert all(sum(steps) == total == 13 for total, steps in progress.bars.values())
@@ -190,10 +192,10 @@ def test_another_model_is_another_question(endpoint: Endpoint) -> None:
 @pytest.mark.parametrize(
     ("says", "reason"),
     [
-        ("Possible: No", sentences.ANSWERED_NO),
-        ("Sure, I can!", sentences.no_line("New sentence")),
-        ("", sentences.CUT_OFF),
-        ("Possible: Yes\nSwapped: tin, can\nNew sentence: A tin.", sentences.NOT_IN_CAPTION),
+        ("Possible: No", answers.ANSWERED_NO),
+        ("Sure, I can!", answers.no_line("New sentence")),
+        ("", answers.CUT_OFF),
+        ("Possible: Yes\nSwapped: tin, can\nNew sentence: A tin.", answers.NOT_IN_CAPTION),
     ],
 )
 def test_a_useless_answer_is_counted_and_kept(endpoint: Endpoint, says: str, reason: str) -> None:
@@ -204,7 +206,7 @@ def test_a_useless_answer_is_counted_and_kept(endpoint: Endpoint, says: str, rea
 
 def test_a_step_that_ends_a_caption_asks_no_more(endpoint: Endpoint) -> None:
     endpoint.says = "Things: none"
-    assert why(make("llm/replace-obj")) == {sentences.NOTHING_LOCATED: 12}
+    assert why(make("llm/replace-obj")) == {answers.NOTHING_LOCATED: 12}
     assert len(endpoint.asked) == 12
 
 
@@ -228,23 +230,23 @@ def test_a_rewrite_must_use_the_new_words_and_drop_the_old(
     monkeypatch.setattr(llm_server, "reply", badly)
     made = make("llm/replace-obj", CAPTIONS[:3])
     monkeypatch.setattr(llm_server, "reply", replacing)
-    assert make("llm/add-obj", CAPTIONS[:3]) == [Refusal(sentences.OLD_LOST)] * 3
-    assert made == [Refusal(sentences.NEW_UNUSED), *[Refusal(sentences.OLD_KEPT)] * 2]
+    assert make("llm/add-obj", CAPTIONS[:3]) == [Rejection(answers.OLD_LOST)] * 3
+    assert made == [Rejection(answers.NEW_UNUSED), *[Rejection(answers.OLD_KEPT)] * 2]
 
 
 def test_refusals_and_filters_are_counted(endpoint: Endpoint) -> None:
     endpoint.refuses = "cat3"
-    assert why(make("llm/swap-obj")) == {"": 11, sentences.REFUSED: 1}
+    assert why(make("llm/swap-obj")) == {"": 11, answers.REFUSED: 1}
     endpoint.refuses = None
     endpoint.faults.extend(["filtered"] * 2)
-    assert why(make("llm/swap-att")) == {"": 10, sentences.REFUSED: 2}
+    assert why(make("llm/swap-att")) == {"": 10, answers.REFUSED: 2}
 
 
 def test_one_rejected_request_does_not_end_the_others(endpoint: Endpoint) -> None:
     captions = [*CAPTIONS[:3], "a dog with too much and a cat"]
-    assert why(make("llm/swap-obj", captions)) == {"": 3, sentences.REJECTED: 1}
+    assert why(make("llm/swap-obj", captions)) == {"": 3, answers.REJECTED: 1}
     before = len(endpoint.asked)
-    with pytest.raises(ModelError, match="exceeds the context"):  # nobody has been heard yet
+    with raises("E-REQUEST-REJECTED"):  # nothing has been answered yet
         make("llm/swap-obj", captions[::-1])
     assert len(endpoint.asked) == before
 
@@ -252,7 +254,7 @@ def test_one_rejected_request_does_not_end_the_others(endpoint: Endpoint) -> Non
 def test_odd_captions_ask_nothing(endpoint: Endpoint) -> None:
     odd = ["", "😀", "a dog and " * 250, "собака и кошка"]
     for name in names():
-        assert all(isinstance(each, Refusal) for each in make(name, odd))
+        assert all(isinstance(each, Rejection) for each in make(name, odd))
     assert make("llm/swap", []) == []
     assert endpoint.asked == []
 
@@ -307,7 +309,7 @@ def test_what_does_not_pass_is_one_sentence(endpoint: Endpoint, fault: str, word
 
 def test_a_hopeless_fault_keeps_what_was_answered(endpoint: Endpoint) -> None:
     endpoint.faults.extend([*[""] * 6, "401"])
-    with pytest.raises(ModelError, match="OPENAI_API_KEY"):
+    with raises("E-ENDPOINT-FAILED"):
         make("llm/swap-obj")
     answered = endpoint.answered
     assert why(make("llm/swap-obj")) == {"": 12}
@@ -333,7 +335,7 @@ def test_a_server_that_resets_is_one_sentence(
         thread.start()
         monkeypatch.setenv("OPENAI_BASE_URL", f"http://127.0.0.1:{listening.getsockname()[1]}/v1")
         pauses = Pauses()
-        with pytest.raises(ModelError, match="cannot be reached, 3 times"):
+        with raises("E-ENDPOINT-FAILED"):
             make("llm/swap-obj", pauses=pauses)
         thread.join()
     assert len(pauses) == 2
@@ -344,15 +346,16 @@ def test_without_an_endpoint_it_says_what_is_missing(
     endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     monkeypatch.delenv(name)
-    with pytest.raises(ModelError, match=f"{name} is not set"):
+    with raises("E-VARIABLE-MISSING", variable=name):
         make("llm/swap-obj")
 
 
 def test_without_the_client_it_names_the_extra(
     endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "counterpoint.models.api.client", None)
-    with pytest.raises(MissingExtraError, match="generate"):
+    monkeypatch.delattr("counterpoint.models.api.Client")  # the door remembers it
+    monkeypatch.setitem(sys.modules, "counterpoint.models.api.client", None)
+    with raises("E-EXTRA-MISSING", extra="generate"):
         make("llm/swap-obj")
 
 
@@ -369,7 +372,7 @@ def test_a_model_that_thinks_is_given_room(endpoint: Endpoint) -> None:
 
 
 def test_it_runs_inside_a_running_loop(endpoint: Endpoint) -> None:
-    async def notebook() -> list[Draft | Refusal]:
+    async def notebook() -> list[Draft | Rejection]:
         return make("llm/swap-obj", CAPTIONS[:2])
 
     assert why(asyncio.run(notebook())) == {"": 2}
@@ -390,8 +393,8 @@ def test_the_estimate_bounds_the_requests(
 ) -> None:
     monkeypatch.setenv("COUNTERPOINT_API_PRICE", "3,15")
     captions = [*CAPTIONS[:5], "", "😀"]
-    with LanguageModel("m") as model:
-        method = LanguageModelMethod(name, model)
+    with ChatModel("m") as model:
+        method = ChatMethod(name, model)
         before = method.estimate(captions)
         assert before == method.estimate([*captions, ""]) and endpoint.asked == []
         made = method.make(captions, list(range(7)), Quiet())
@@ -408,19 +411,19 @@ def test_the_estimate_bounds_the_requests(
 
 
 def test_without_a_price_there_is_no_cost(monkeypatch: pytest.MonkeyPatch) -> None:
-    method = LanguageModelMethod("llm/swap", LanguageModel("m"))
+    method = ChatMethod("llm/swap", ChatModel("m"))
     monkeypatch.delenv("COUNTERPOINT_API_PRICE", raising=False)
     assert method.estimate(CAPTIONS).cost is None
     for wrong in ("5", "a,b", "1,-1", "nan,1", "1,2,3"):
         monkeypatch.setenv("COUNTERPOINT_API_PRICE", wrong)
-        with pytest.raises(ModelError, match=r"should be like 0\.15,0\.6\.$"):
+        with raises("E-VARIABLE-INVALID", variable="COUNTERPOINT_API_PRICE"):
             method.estimate(CAPTIONS)
 
 
 @pytest.mark.parametrize("name", names())
 def test_a_dry_run_prints_what_would_be_sent(endpoint: Endpoint, name: str) -> None:
-    with LanguageModel("m") as model:
-        method = LanguageModelMethod(name, model)
+    with ChatModel("m") as model:
+        method = ChatMethod(name, model)
         printed = list(method.dry_run(CAPTIONS, 2))
         assert endpoint.asked == [] and not model.folder.exists()
         assert len(printed) == 2 * len(method.template.steps)
@@ -439,6 +442,6 @@ def test_a_dry_run_needs_no_server_and_names_what_is_not_asked(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
-    method = LanguageModelMethod("llm/swap", LanguageModel("m"))
+    method = ChatMethod("llm/swap", ChatModel("m"))
     [line] = method.dry_run(["a dog"], 5)
-    assert line.endswith(sentences.needs("and")) and "a dog" in line
+    assert line.endswith(answers.needs("and")) and "a dog" in line

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from counterpoint._util.progress import Quiet
-from counterpoint.generation.llm.method import LanguageModelMethod
-from counterpoint.generation.llm.model import LanguageModel
-from counterpoint.generation.llm.sentences import words
+from counterpoint.generation.llm.answers import words
+from counterpoint.generation.llm.method import ChatMethod
+from counterpoint.generation.llm.model import ChatModel
 from counterpoint.generation.llm.templates import names
 from counterpoint.generation.registry import Draft
 
@@ -33,8 +33,8 @@ def test_a_real_model_is_understood(
     monkeypatch.setenv("OPENAI_BASE_URL", URL)
     monkeypatch.setenv("OPENAI_API_KEY", os.environ.get("OPENAI_API_KEY", "local"))
     monkeypatch.setenv("COUNTERPOINT_API_TIMEOUT", "600")
-    with LanguageModel(MODEL, tmp_path / "answers") as model:
-        method = LanguageModelMethod(name, model)
+    with ChatModel(MODEL, tmp_path / "answers") as model:
+        method = ChatMethod(name, model)
         expected = method.estimate(CAPTIONS)
         made = method.make(CAPTIONS, [1, 2], Quiet())
         used = model.usage()

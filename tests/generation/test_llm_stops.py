@@ -16,22 +16,22 @@ from typing import Any
 import llm_server
 import pytest
 from api_server import KEY, Endpoint, serve
+from errors import raises
 
-from counterpoint._util.errors import DataError
 from counterpoint._util.progress import Quiet
-from counterpoint.generation.llm.method import LanguageModelMethod
-from counterpoint.generation.llm.model import LanguageModel
+from counterpoint.generation.llm.method import ChatMethod
+from counterpoint.generation.llm.model import ChatModel
 from counterpoint.generation.run import Parts
 
 MAKE = """
 import json, sys
 from pathlib import Path
-from counterpoint.generation.llm.method import LanguageModelMethod
-from counterpoint.generation.llm.model import LanguageModel
+from counterpoint.generation.llm.method import ChatMethod
+from counterpoint.generation.llm.model import ChatModel
 from counterpoint._util.progress import Quiet
 captions = [f"cat{n} sits by the red box and a dog{n}" for n in range(int(sys.argv[2]))]
-with LanguageModel("m", Path(sys.argv[1])) as model:
-    method = LanguageModelMethod("llm/replace-obj", model)
+with ChatModel("m", Path(sys.argv[1])) as model:
+    method = ChatMethod("llm/replace-obj", model)
     made = method.make(captions, list(range(len(captions))), Quiet())
     print(json.dumps([made, method.version, model.usage()]))
 """
@@ -52,8 +52,8 @@ def settings(endpoint: Endpoint) -> dict[str, str]:
 
 def here(folder: Path) -> list[Any]:
     """What a child would print."""
-    with LanguageModel("m", folder) as model:
-        method = LanguageModelMethod("llm/replace-obj", model)
+    with ChatModel("m", folder) as model:
+        method = ChatMethod("llm/replace-obj", model)
         made = method.make(CAPTIONS, list(range(COUNT)), Quiet())
         return json.loads(json.dumps([made, method.version, model.usage()]))
 
@@ -99,11 +99,9 @@ def test_what_is_stopped_loses_what_was_in_flight(
         assert child.returncode == -signal.SIGKILL
 
         child = start_and_hold(folder, endpoint, 25)
-        pressed = time.monotonic()
         child.send_signal(signal.SIGINT)
         _, errors = child.communicate(timeout=60)
         assert child.returncode == -signal.SIGINT and b"KeyboardInterrupt" in errors
-        assert time.monotonic() - pressed < 10  # it waits for nobody
 
         child = start_and_hold(folder, endpoint, 30)
         child.kill()
@@ -147,9 +145,9 @@ def test_work_that_was_begun_with_another_server_is_not_gone_on_with(
     origins = []
     for url in ("http://a/v1", "http://b/v1", "http://key@a/v1/"):
         monkeypatch.setenv("OPENAI_BASE_URL", url)
-        with LanguageModel("m", tmp_path) as model:
-            origins.append(LanguageModelMethod("llm/replace-obj", model).origin)
+        with ChatModel("m", tmp_path) as model:
+            origins.append(ChatMethod("llm/replace-obj", model).origin)
     assert origins[0] == origins[2] != origins[1]
     Parts(tmp_path / "out.parquet", {"origin": origins[0]})
-    with pytest.raises(DataError, match="holds work begun with another origin;"):
+    with raises("E-SETTINGS-CHANGED", setting="origin"):
         Parts(tmp_path / "out.parquet", {"origin": origins[1]})

@@ -7,14 +7,20 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from errors import raises
 from hypothesis import given, strategies as st
 
 import counterpoint.generation.llm as package
-from counterpoint._util.errors import NotFoundError
-from counterpoint.generation.llm import sentences
-from counterpoint.generation.llm.answers import answered, located, proposed, swapped
+from counterpoint.generation.llm import answers
+from counterpoint.generation.llm.answers import (
+    answered,
+    in_format_of,
+    judge,
+    located,
+    proposed,
+    swapped,
+)
 from counterpoint.generation.llm.model import filled, messages, quotable, why_not
-from counterpoint.generation.llm.sentences import in_format_of, judge
 from counterpoint.generation.llm.templates import (
     Shot,
     Step,
@@ -23,7 +29,7 @@ from counterpoint.generation.llm.templates import (
     parse_template,
     read_template,
 )
-from counterpoint.generation.registry import Refusal
+from counterpoint.generation.registry import Rejection
 
 NAMES = names()
 STEPS = [(name, step) for name in NAMES for step in read_template(name).steps]
@@ -74,7 +80,7 @@ def test_every_shot_is_an_answer_that_would_be_taken(name: str, step: Step, shot
     if step.answer == "list":
         found = located(shot.answer, shot.caption, step.label)
         nothing = shot.answer.endswith("none")
-        assert found == Refusal(sentences.NOTHING_LOCATED) if nothing else len(found) >= 2
+        assert found == Rejection(answers.NOTHING_LOCATED) if nothing else len(found) >= 2
         return
     if step.answer == "concept":
         new = proposed(shot.answer, shot.caption, shot.chosen, step)
@@ -83,7 +89,7 @@ def test_every_shot_is_an_answer_that_would_be_taken(name: str, step: Step, shot
     read = swapped(shot.answer, shot.caption, step.label)
     sentence = read if step.answer == "swap" else answered(shot.answer, step.label)
     if shot.answer.endswith("No"):
-        assert sentence == Refusal(sentences.ANSWERED_NO)
+        assert sentence == Rejection(answers.ANSWERED_NO)
         return
     assert isinstance(sentence, str) and in_format_of(shot.caption, sentence) == sentence
     assert judge(shot.caption, sentence, template.change) is None
@@ -141,10 +147,10 @@ def refused(name: str, caption: str) -> str | None:
 @pytest.mark.parametrize("name", NAMES)
 def test_odd_captions_are_refused_without_asking(name: str) -> None:
     for caption in ("", "   ", "...", "😀😀 🐶", "1 2 3"):
-        assert refused(name, caption) == sentences.NO_WORDS
-    assert refused(name, "собака и кошка на улице") == sentences.OTHER_LETTERS
-    assert refused(name, "一只狗和一只猫") == sentences.OTHER_LETTERS
-    assert refused(name, "a dog and " * 250) == sentences.TOO_MANY_WORDS
+        assert refused(name, caption) == answers.NO_WORDS
+    assert refused(name, "собака и кошка на улице") == answers.OTHER_LETTERS
+    assert refused(name, "一只狗和一只猫") == answers.OTHER_LETTERS
+    assert refused(name, "a dog and " * 250) == answers.TOO_MANY_WORDS
     assert refused(name, "a café and a jalapeño") is None
 
 
@@ -152,21 +158,22 @@ def test_swapping_wants_and_and_fewer_than_15_words() -> None:
     """Hard positives' generate_hard_positives.py."""
     assert refused("llm/swap", "a dog and a cat") is None
     assert refused("llm/swap", "A dog AND a cat") is None
-    assert refused("llm/swap", "sand on a beach") == sentences.needs("and")
+    assert refused("llm/swap", "sand on a beach") == answers.needs("and")
     fourteen = "a dog and " + " ".join(["x"] * 11)
     assert refused("llm/swap", fourteen) is None
-    assert refused("llm/swap", fourteen + " x") == sentences.TOO_MANY_WORDS
+    assert refused("llm/swap", fourteen + " x") == answers.TOO_MANY_WORDS
     assert refused("llm/replace", fourteen + " x") is None
-    assert refused("llm/replace", " ".join(["word"] * 31)) == sentences.TOO_MANY_WORDS
+    assert refused("llm/replace", " ".join(["word"] * 31)) == answers.TOO_MANY_WORDS
 
 
 # --- files -------------------------------------------------------------------------------------
 
 
 def test_an_unknown_name_is_one_sentence() -> None:
-    with pytest.raises(NotFoundError, match="Did you mean 'llm/replace-obj'"):
+    with raises("E-METHOD-UNKNOWN", name="llm/replace-obi") as caught:
         read_template("llm/replace-obi")
-    with pytest.raises(NotFoundError):
+    assert "Did you mean 'llm/replace-obj'" in str(caught.value)
+    with raises("E-METHOD-UNKNOWN"):
         read_template("llm/../replace")
 
 

@@ -11,12 +11,12 @@ import polars as pl
 import pyarrow.parquet as pq
 import pytest
 import typer
+from errors import raises
 from hypothesis import given, strategies as st
 from models_for_tests import Towers, write_images
 from support import FEW
 from typer.testing import CliRunner
 
-from counterpoint._util.errors import DataError, ModelError
 from counterpoint._util.progress import Quiet
 from counterpoint._util.store import Store
 from counterpoint.cli import generate_images
@@ -144,12 +144,12 @@ def test_few_images_have_few_neighbours(tmp_path, work):
 
 
 def test_a_model_without_vectors_is_refused():
-    with pytest.raises(ModelError, match="need vectors"):
+    with raises("E-MODEL-UNSUITABLE", model="blind:length"):
         need_vectors("blind:length", load_model("blind:length"))
 
 
 def test_the_result_is_parquet(tmp_path):
-    with pytest.raises(DataError, match="as Parquet"):
+    with raises("E-FILE-FORMAT"):
         write_neighbours(tmp_path / "n.csv", pl.DataFrame(schema=SCHEMA), {})
 
 
@@ -170,4 +170,4 @@ def test_the_command_line(tmp_path, monkeypatch):
     assert (about["model"], about["k"], about["images"]) == ("world:base", 4, 60)
     assert not list(tmp_path.glob("*.partial"))
     failed = CliRunner().invoke(app, [*asked[:4], "-m", "random"])
-    assert failed.exit_code == 1 and "need vectors" in failed.output
+    assert failed.exit_code == 1 and "[E-MODEL-UNSUITABLE]" in failed.output

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from errors import raises
 from PIL import Image
 from typer.testing import CliRunner
 
-from counterpoint._util.errors import CounterpointError, DataError
 from counterpoint.cases.table import ImageRef
 from counterpoint.cli.app import app
 from counterpoint.data.batch import DownloadReport, Failure
@@ -56,7 +56,7 @@ def test_two_writers_do_not_mix(tmp_path: Path) -> None:
 
     def frames() -> Iterator[pl.DataFrame]:
         yield rows("first")
-        with pytest.raises(DataError, match="another process is writing it"):
+        with raises("E-OUTPUT-LOCKED", path=out):
             write_pairs(out, [rows("second")], {})
         yield rows("first")
 
@@ -86,13 +86,13 @@ def test_a_second_command_is_refused_before_its_work(pairs: Path, command: str) 
         done = CliRunner().invoke(app, words)
         assert sorted(pairs.parent.rglob("*")) == before
     assert done.exit_code == 1 and isinstance(done.exception, SystemExit), done.exception
-    assert f"error: {out}: another command is making it; wait for it, or name" in done.stderr
+    assert f"error: {out}: " in done.stderr and "[E-OUTPUT-LOCKED]" in done.stderr
 
 
 def test_the_same_images_are_not_drawn_by_two_commands(pairs: Path) -> None:
     with reserved(Path("out-images")):
         done = CliRunner().invoke(app, COMMANDS["images"].split())
-    assert "error: out-images: another command is making it" in done.stderr
+    assert "error: out-images: " in done.stderr and "[E-OUTPUT-LOCKED]" in done.stderr
 
 
 # --- places that cannot be written to ----------------------------------------------------------
@@ -116,7 +116,9 @@ def test_an_impossible_place_is_told_before_the_work(pairs: Path, command: str, 
     done = CliRunner().invoke(app, words)
     assert done.exit_code == 1 and isinstance(done.exception, SystemExit), done.exception
     [line] = done.stderr.splitlines()
-    assert re.fullmatch(f"error: {out}: cannot be written: ({reason})\\.", line), line
+    assert re.fullmatch(
+        f"error: {out}: cannot be written: ({reason})\\. \\[E-OUTPUT-UNWRITABLE\\]", line
+    ), line
 
 
 # --- full disks --------------------------------------------------------------------------------
@@ -171,7 +173,7 @@ def test_a_full_disk_is_one_sentence_and_leaves_nothing(
     folder.mkdir()
     with (
         full_disk(1000),
-        pytest.raises(CounterpointError, match=r"^[^\n]*: cannot be written: [^\n]+\.$") as caught,
+        raises("E-OUTPUT-UNWRITABLE") as caught,
     ):
         write(folder, pairs)
     assert len(str(caught.value)) < 400 and "draft" not in str(caught.value)

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from errors import raises
 from hypothesis import given, strategies as st
 
-from counterpoint._util.errors import DataError
 from counterpoint.cases.table import ImageRef
 from counterpoint.generation.pairs import (
     SCHEMA,
@@ -68,7 +68,7 @@ def test_pairs_come_back_as_they_were(tmp_path: Path) -> None:
     )
     rows = write_pairs(path, [tabulate([PAIR]), tabulate([]), tabulate([other])], {"seed": 5})
     assert rows == 2
-    table = pl.concat(read_pairs(path, refused=True))
+    table = pl.concat(read_pairs(path, rejected=True))
     assert table.schema == SCHEMA
     assert table["box"].to_list() == [[1, 2, 3, 4], None]
     assert table["image"].to_list() == ["a.jpg", None]
@@ -109,17 +109,17 @@ def test_a_file_appears_whole_or_not_at_all(tmp_path: Path) -> None:
 
 
 def test_other_files_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"must end in .parquet"):
+    with raises("E-FILE-FORMAT", path=tmp_path / "p.csv"):
         write_pairs(tmp_path / "p.csv", [], {})
-    with pytest.raises(DataError, match="no such file"):
+    with raises("E-FILE-MISSING", path=tmp_path / "none.parquet"):
         list(read_pairs(tmp_path / "none.parquet"))
     pl.DataFrame({"caption": ["a"]}).write_parquet(tmp_path / "other.parquet")
-    with pytest.raises(DataError, match=r"not a pairs file .* the column 'source' is missing"):
+    with raises("E-COLUMN-MISSING", column="source"):
         list(read_pairs(tmp_path / "other.parquet"))
     (tmp_path / "broken.parquet").write_bytes(b"PAR1 and no more")
-    with pytest.raises(DataError, match="not a readable pairs file"):
+    with raises("E-FILE-MALFORMED", path=tmp_path / "broken.parquet"):
         list(read_pairs(tmp_path / "broken.parquet"))
-    with pytest.raises(DataError, match="not a readable pairs file"):
+    with raises("E-FILE-MALFORMED", path=tmp_path / "broken.parquet"):
         read_about(tmp_path / "broken.parquet")
 
 

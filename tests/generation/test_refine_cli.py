@@ -41,7 +41,7 @@ def test_the_example_of_the_help_runs() -> None:
     assert (
         "50 ± 1" in result.stdout and "Within 50 ± 1 (groups x models): balanced: " in result.stdout
     )
-    assert re.search(r"120 negatives, \d+ kept; 1 positive passed on", result.stdout)
+    assert re.search(r"120 negatives, \d+ kept; 1 positive copied", result.stdout)
     assert Path("refined.parquet").is_file()
 
 
@@ -102,10 +102,10 @@ def test_options_reach_the_refinement() -> None:
         ("--blind length --scale odd", 2, "max or rank"),
         ("--blind length --device tpu", 2, "auto, cpu, cuda, cuda:N or mps"),
         ("--blind length --top 1.5", 2, "--top"),
-        ("--blind nothing", 1, "error: no model is called 'nothing'"),
-        ("--blind column:vera", 1, "120 of 120 negatives have no finite score 'vera'"),
-        ("--blind length --by typ", 1, "Did you mean 'type'?"),
-        ("--blind column:a --scores none.csv", 1, "none.csv: no such file."),
+        ("--blind nothing", 1, "[E-MODEL-UNKNOWN]"),
+        ("--blind column:vera", 1, "[E-SCORE-MISSING]"),
+        ("--blind length --by typ", 1, "[E-COLUMN-UNKNOWN]"),
+        ("--blind column:a --scores none.csv", 1, "[E-FILE-MISSING]"),
     ],
 )
 def test_wrong_usage_is_one_sentence(words: str, status: int, says: str) -> None:

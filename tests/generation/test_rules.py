@@ -10,17 +10,17 @@ from random import Random
 import pytest
 from caption_grammar import captions
 
-from counterpoint.generation.inputs.source import Source
+from counterpoint.generation.inputs.source import SourceCaption
 from counterpoint.generation.language.tagging import Sentence, tagged
 from counterpoint.generation.language.wordnet import Vocabulary
-from counterpoint.generation.making import Made, Settings, make_by_rules
+from counterpoint.generation.making import MadePairs, TextSettings, make_by_rules
 from counterpoint.generation.pairs import Pair
 from counterpoint.generation.registry import RULES, Draft
 from counterpoint.world.grammar import CaptionStyle, GrammarError, holds, read, sample_caption
 from counterpoint.world.scenes import Scene, sample_scene
 
 WORDS = re.compile(r"[\w'-]+")
-MANY = captions(2500, seed=3)
+MANY = captions(600, seed=3)
 
 
 def made_of(caption: str, rule: str, *, tries: int = 12, doubtful: bool = False) -> set[str]:
@@ -38,11 +38,11 @@ def drafts(sentence: Sentence, rule: str, vocabulary: Vocabulary, seed: int) -> 
 
 
 @cache
-def many(kind: str) -> Made:
+def many(kind: str) -> MadePairs:
     """All rules on thousands of captions, checked."""
     names = tuple(name for name in RULES.names() if RULES.get(name).kind == kind)
-    sources = [Source(str(n), None, caption) for n, caption in enumerate(MANY)]
-    return make_by_rules(sources, Settings(kind, names, wordnet=False))  # type: ignore[arg-type]
+    sources = [SourceCaption(str(n), None, caption) for n, caption in enumerate(MANY)]
+    return make_by_rules(sources, TextSettings(kind, names, wordnet=False))  # type: ignore[arg-type]
 
 
 def bag(text: str) -> Counter[str]:
@@ -105,8 +105,8 @@ def test_conjuncts_stay_where_reversing_may_change_the_meaning(caption: str) -> 
 
 
 def made_and_checked(caption: str, rule: str, **options: bool) -> list[Pair]:
-    settings = Settings("positive", (rule,), wordnet=False, **options)  # type: ignore[arg-type]
-    return make_by_rules([Source("0", None, caption)], settings).pairs
+    settings = TextSettings("positive", (rule,), wordnet=False, **options)  # type: ignore[arg-type]
+    return make_by_rules([SourceCaption("0", None, caption)], settings).pairs
 
 
 @pytest.mark.parametrize("caption", SWAPPED)
@@ -159,8 +159,8 @@ def test_narrower_words_are_made_if_asked_for_and_marked() -> None:
 
 
 def _doubtful(caption: str, seed: int) -> list[Pair]:
-    settings = Settings("positive", ("synonyms",), seed, wordnet=False, doubtful=True)
-    return make_by_rules([Source("0", None, caption)], settings).pairs
+    settings = TextSettings("positive", ("synonyms",), seed, wordnet=False, doubtful=True)
+    return make_by_rules([SourceCaption("0", None, caption)], settings).pairs
 
 
 def test_what_is_laid_out_has_not_lied() -> None:
@@ -407,32 +407,32 @@ def test_what_is_not_a_word_stays() -> None:
 def test_every_caption_and_seed_has_its_own_chance() -> None:
     """What is made of a caption does not depend on what else is in the file, nor on the methods."""
     names = ("negclip", "crepe-replace", "shuffle")
-    sources = [Source(str(n), None, caption) for n, caption in enumerate(MANY[:60])]
-    whole = make_by_rules(sources, Settings("negative", names, wordnet=False)).pairs
-    part = make_by_rules(sources[30:31], Settings("negative", names[1:2], wordnet=False)).pairs
+    sources = [SourceCaption(str(n), None, caption) for n, caption in enumerate(MANY[:60])]
+    whole = make_by_rules(sources, TextSettings("negative", names, wordnet=False)).pairs
+    part = make_by_rules(sources[30:31], TextSettings("negative", names[1:2], wordnet=False)).pairs
     alone = [p for p in whole if p.source == "30" and p.method == names[1]]
     assert [p.text for p in part] == [p.text for p in alone] != []
-    other = make_by_rules(sources, Settings("negative", names, seed=1, wordnet=False)).pairs
+    other = make_by_rules(sources, TextSettings("negative", names, seed=1, wordnet=False)).pairs
     assert [p.text for p in other] != [p.text for p in whole]
 
 
-def world_sources(count: int) -> list[tuple[Source, Scene]]:
+def world_sources(count: int) -> list[tuple[SourceCaption, Scene]]:
     import numpy as np
 
     rng = np.random.default_rng(5)
     scenes = [sample_scene(rng) for _ in range(count)]
     style = CaptionStyle(grammar=1.0, synonym=0.0)
     return [
-        (Source(str(n), None, sample_caption(scene, style, rng)), scene)
+        (SourceCaption(str(n), None, sample_caption(scene, style, rng)), scene)
         for n, scene in enumerate(scenes)
     ]
 
 
 def judged(kind: str, names: tuple[str, ...]) -> dict[str, list[bool]]:
     """By method: whether each text that the world understands is true of its scene."""
-    pairs = world_sources(900)
+    pairs = world_sources(300)
     scenes = {source.id: scene for source, scene in pairs}
-    settings = Settings(kind, names, wordnet=False)  # type: ignore[arg-type]
+    settings = TextSettings(kind, names, wordnet=False)  # type: ignore[arg-type]
     found: dict[str, list[bool]] = {}
     for pair in make_by_rules([source for source, _ in pairs], settings).pairs:
         try:
@@ -445,7 +445,7 @@ def judged(kind: str, names: tuple[str, ...]) -> dict[str, list[bool]]:
 
 def test_positives_are_true_in_the_world() -> None:
     found = judged("positive", ("conjuncts", "converse", "hard-positives", "synonyms"))
-    assert {name: len(truths) for name, truths in found.items() if len(truths) > 100}.keys() >= {
+    assert {name: len(truths) for name, truths in found.items() if len(truths) > 30}.keys() >= {
         "conjuncts",
         "converse",
         "hard-positives",
@@ -458,6 +458,6 @@ def test_positives_are_true_in_the_world() -> None:
 def test_negatives_are_false_in_the_world() -> None:
     """Nearly: another object of the scene may be what the negative says, which no text can know."""
     found = judged("negative", ("negclip", "crepe-replace", "crepe-swap", "svlc"))
-    assert all(len(truths) > 100 for truths in found.values())
+    assert all(len(truths) > 30 for truths in found.values())
     for truths in found.values():
         assert sum(truths) / len(truths) < 0.08

@@ -7,21 +7,19 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from errors import raises
 from hypothesis import assume, given, strategies as st
 from support import FEW
 
-from counterpoint._util.errors import DataError
 from counterpoint.cases.table import ImageRef
+from counterpoint.generation.from_graphs import SYMMETRIC, attribution_pairs, relation_pairs
 from counterpoint.generation.inputs.scene_graphs import (
-    SYMMETRIC,
     Box,
     Graph,
     Object,
     Relation,
-    attribution_pairs,
     read_graphs,
     read_sizes,
-    relation_pairs,
 )
 from counterpoint.metrics.protocols import UNCOUNTED_RELATIONS
 
@@ -253,24 +251,30 @@ def test_both_forms_say_the_same(tmp_path: Path):
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("text", "code", "data"),
     [
-        ("[", "not valid JSON"),
-        ("[{}]", "row 0: has no 'image_id'"),
-        ("[5]", "row 0: should be an object"),
-        ('[{"image_id": 1, "objects": 5}]', "'objects' should hold a list"),
-        ('[{"image_id": 1, "objects": [{"names": ["a"], "x": "b"}]}]', "'x' should hold a number"),
-        ('{"1": {"objects": {}}}', "'width' should hold a number"),
-        ('{"1": {"objects": []}}', "image '1': should be an object"),
+        ("[", "E-JSON-INVALID", {}),
+        ("[{}]", "E-FIELD-MISSING", {"field": "image_id"}),
+        ("[5]", "E-ROW-MALFORMED", {}),
+        ('[{"image_id": 1, "objects": 5}]', "E-FIELD-INVALID", {"field": "objects"}),
+        (
+            '[{"image_id": 1, "objects": [{"names": ["a"], "x": "b"}]}]',
+            "E-FIELD-INVALID",
+            {"field": "x"},
+        ),
+        ('{"1": {"objects": {}}}', "E-FIELD-INVALID", {"field": "width"}),
+        ('{"1": {"objects": []}}', "E-ROW-MALFORMED", {}),
     ],
 )
-def test_a_broken_file_is_named_with_the_place(tmp_path: Path, text: str, message: str):
-    with pytest.raises(DataError, match=r"graphs\.json") as found:
+def test_a_broken_file_is_named_with_the_place(
+    tmp_path: Path, text: str, code: str, data: dict[str, str]
+):
+    with raises(code, **data) as found:
         list(read_graphs(written(tmp_path / "graphs.json", text)))
-    assert message in str(found.value)
+    assert "graphs.json" in str(found.value)
 
 
 def test_no_file(tmp_path: Path):
     for reading in (lambda path: next(read_graphs(path)), read_sizes):
-        with pytest.raises(DataError, match="no such file"):
+        with raises("E-FILE-MISSING", path=tmp_path / "none.json"):
             reading(tmp_path / "none.json")

@@ -4,8 +4,8 @@ import os
 from pathlib import Path
 
 import pytest
+from errors import raises
 
-from counterpoint._util.errors import DataError
 from counterpoint.generation.language import wordnet
 
 LICENCE = "  1 This is no WordNet 3.0 Copyright of anybody, only a small one in its format.  \n"
@@ -159,7 +159,7 @@ def test_where_it_is_found(folder, monkeypatch, tmp_path):
 def test_a_folder_that_was_named_must_have_it(folder, monkeypatch):
     monkeypatch.setenv("WNSEARCHDIR", str(folder))
     (folder / "data.verb").unlink()
-    with pytest.raises(DataError, match=r"no WordNet .* is there; correct WNSEARCHDIR or unset it"):
+    with raises("E-WORDNET-MISSING", path=folder):
         wordnet.find()
 
 
@@ -175,20 +175,20 @@ def test_a_folder_that_was_named_must_have_it(folder, monkeypatch):
 def test_a_damaged_data_file_is_named(folder, damage):
     data = folder / "data.noun"
     data.write_text(damage(data.read_text()))
-    with pytest.raises(DataError, match=r"data\.noun: not a file of WordNet"):
+    with raises("E-FILE-MALFORMED", path=data):
         wordnet.WordNet(folder).synonyms("dog", "NOUN")
 
 
 def test_a_damaged_index_is_named(folder):
     index = folder / "index.noun"
     index.write_text(index.read_text().replace("dog n 2", "dog n two"))
-    with pytest.raises(DataError, match=r"index\.noun: not a file of WordNet"):
+    with raises("E-FILE-MALFORMED", path=index):
         wordnet.WordNet(folder).senses("dog", "NOUN")
 
 
 def test_an_empty_file_is_named(folder):
     (folder / "index.noun").write_text("")
-    with pytest.raises(DataError, match=r"index\.noun: cannot be read"):
+    with raises("E-FILE-UNREADABLE", path=folder / "index.noun"):
         wordnet.WordNet(folder).senses("dog", "NOUN")
 
 

@@ -18,7 +18,7 @@ from models_for_tests import is_sentence, noise, pixels, ragged, write_images
 from counterpoint import evaluate
 from counterpoint.images.pictures import Picture
 from counterpoint.models.api.adapter import ApiChoice, ApiYes
-from counterpoint.models.api.answers import Answer, ask_choice, ask_yes, first_wins, yes_share
+from counterpoint.models.api.answers import ChatAnswer, ask_choice, ask_yes, first_wins, yes_share
 from counterpoint.models.registry import FAMILIES, load_model
 from counterpoint.scoring.choices import COIN
 
@@ -67,11 +67,11 @@ def test_the_registry_and_a_run_know_it(
 
 def test_yes_is_read_in_any_spelling() -> None:
     half = np.log(0.5)
-    assert yes_share(Answer(first=(("▁Yes", half), ('"no', half)))) == 0.5
-    assert yes_share(Answer(first=(("YES", -1e-9), ("maybe", -20.0)))) == 1
-    assert yes_share(Answer(first=(("no", -1e-9), ("Nothing", -2.0)))) == 0
-    assert yes_share(Answer(first=(("I", -0.001), ("yes", -9.0)))) is None
-    assert yes_share(Answer(text="Yes")) is None
+    assert yes_share(ChatAnswer(first=(("▁Yes", half), ('"no', half)))) == 0.5
+    assert yes_share(ChatAnswer(first=(("YES", -1e-9), ("maybe", -20.0)))) == 1
+    assert yes_share(ChatAnswer(first=(("no", -1e-9), ("Nothing", -2.0)))) == 0
+    assert yes_share(ChatAnswer(first=(("I", -0.001), ("yes", -9.0)))) is None
+    assert yes_share(ChatAnswer(text="Yes")) is None
 
 
 def test_fewer_listed_tokens_will_do(endpoint: Endpoint, tmp_path: Path) -> None:
@@ -115,7 +115,7 @@ def test_the_mode_can_be_asked_for(endpoint: Endpoint) -> None:
     assert isinstance(load("m?mode=choice"), ApiChoice)
     assert not any("logprobs" in asked.body for asked in endpoint.asked[1:])
     endpoint.gives_logprobs = False
-    assert "?mode=choice" in refusal("m?mode=logprobs")
+    refusal("m?mode=logprobs", "E-LOGPROBS-MISSING")
 
 
 def test_a_model_that_thinks_is_given_room(endpoint: Endpoint, tmp_path: Path) -> None:
@@ -153,7 +153,7 @@ ANSWERS = {
 
 @pytest.mark.parametrize("text", ANSWERS)
 def test_what_an_answer_means(text: str) -> None:
-    found = first_wins(Answer(text), "a dog bites a man", "a man bites a dog")
+    found = first_wins(ChatAnswer(text), "a dog bites a man", "a man bites a dog")
     assert found == ANSWERS[text]
 
 

@@ -10,11 +10,11 @@ import pytest
 from api_server import KEY, Endpoint
 from api_support import endpoint, load, pair, score, server
 from engine_support import build, naive
+from errors import raises
 from models_for_tests import choice, is_sentence, run_engine, write_images
 from support import gallery
 from typer.testing import CliRunner
 
-from counterpoint._util.errors import ModelError
 from counterpoint.cases.table import Cases
 from counterpoint.cli.app import app
 
@@ -78,7 +78,7 @@ def test_a_model_that_rejects_everything_is_not_asked_for_long(
 ) -> None:
     model = load(f"m?image=png&mode={mode}")
     before, endpoint.always_fault = len(endpoint.asked), "400"
-    with pytest.raises(ModelError) as error:
+    with raises("E-MODEL-REFUSES", questions=40) as error:
         score(model, several(tmp_path, 100), tmp_path, batch=40)
     assert is_sentence(error.value) and "rejects a request" in str(error.value)
     assert "the model refuses all of the first 40 questions" in str(error.value)

@@ -9,50 +9,54 @@ import sys
 import pytest
 from api_server import KEY, Endpoint
 from api_support import endpoint, load, refusal, server
+from errors import raises
 
-from counterpoint._util.errors import MissingExtraError, ModelError
+from counterpoint._util.errors import ModelError
 
 __all__ = ["endpoint", "server"]  # fixtures
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "words"),
+    ("name", "value", "code"),
     [
-        ("OPENAI_BASE_URL", "", "OPENAI_BASE_URL is not set"),
-        ("OPENAI_API_KEY", " ", "OPENAI_API_KEY is not set"),
-        ("OPENAI_BASE_URL", "localhost:8000", "should be an http address"),
-        ("OPENAI_BASE_URL", "http://127.0.0.1:port/v1", "should be an http address"),
-        ("OPENAI_API_KEY", "schlüssel", "cannot be sent"),
-        ("OPENAI_API_KEY", "wrong", "check OPENAI_API_KEY"),
-        ("OPENAI_BASE_URL", "http://127.0.0.1:1/v1", "cannot be reached"),
-        ("COUNTERPOINT_API_CONCURRENCY", "many", "should be like 8"),
-        ("COUNTERPOINT_API_CONCURRENCY", "0", "at least 1"),
-        ("COUNTERPOINT_API_TIMEOUT", "-1", "should be like 120"),
-        ("COUNTERPOINT_API_PRICE", "5", "should be like 0.15,0.6"),
-        ("COUNTERPOINT_API_PRICE", "nan,1", "should be like 0.15,0.6"),
+        ("OPENAI_BASE_URL", "", "E-VARIABLE-MISSING"),
+        ("OPENAI_API_KEY", " ", "E-VARIABLE-MISSING"),
+        ("OPENAI_BASE_URL", "localhost:8000", "E-VARIABLE-INVALID"),
+        ("OPENAI_BASE_URL", "http://127.0.0.1:port/v1", "E-VARIABLE-INVALID"),
+        ("OPENAI_API_KEY", "schlüssel", "E-VARIABLE-INVALID"),
+        ("OPENAI_API_KEY", "wrong", "E-ENDPOINT-FAILED"),
+        ("OPENAI_BASE_URL", "http://127.0.0.1:1/v1", "E-ENDPOINT-FAILED"),
+        ("COUNTERPOINT_API_CONCURRENCY", "many", "E-VARIABLE-INVALID"),
+        ("COUNTERPOINT_API_CONCURRENCY", "0", "E-VARIABLE-INVALID"),
+        ("COUNTERPOINT_API_TIMEOUT", "-1", "E-VARIABLE-INVALID"),
+        ("COUNTERPOINT_API_PRICE", "5", "E-VARIABLE-INVALID"),
+        ("COUNTERPOINT_API_PRICE", "nan,1", "E-VARIABLE-INVALID"),
     ],
 )
 def test_a_wrong_setting_is_one_sentence(
-    endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch, name: str, value: str, words: str
+    endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch, name: str, value: str, code: str
 ) -> None:
     monkeypatch.setenv(name, value)
-    assert words in refusal("m")
+    data = {"variable": name} if "VARIABLE" in code else {}
+    refusal("m", code, **data)
 
 
 @pytest.mark.parametrize(
-    ("rest", "words"),
+    ("rest", "code", "words"),
     [
-        ("", "needs a model's name"),
-        ("?mode=choice", "needs a model's name"),
-        ("m?mod=choice", "Did you mean 'mode'"),
-        ("m?mode=logprob", "Did you mean 'logprobs'"),
-        ("m?image=gif", "Known: jpeg, png"),
-        ("m?side=0", "from 32 on"),
-        ("m?side=big", "from 32 on"),
+        ("", "E-MODEL-ID-INVALID", ""),
+        ("?mode=choice", "E-MODEL-ID-INVALID", ""),
+        ("m?mod=choice", "E-OPTION-UNKNOWN", "Did you mean 'mode'"),
+        ("m?mode=logprob", "E-OPTION-INVALID", "Did you mean 'logprobs'"),
+        ("m?image=gif", "E-OPTION-INVALID", "Known: jpeg, png"),
+        ("m?side=0", "E-OPTION-INVALID", ""),
+        ("m?side=big", "E-OPTION-INVALID", ""),
     ],
 )
-def test_a_wrong_option_is_one_sentence(endpoint: Endpoint, rest: str, words: str) -> None:
-    assert words in refusal(rest)
+def test_a_wrong_option_is_one_sentence(
+    endpoint: Endpoint, rest: str, code: str, words: str
+) -> None:
+    assert words in refusal(rest, code)
     assert endpoint.asked == []
 
 
@@ -60,9 +64,9 @@ def test_a_wrong_path_and_a_model_without_images(
     endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     endpoint.always_fault = "400"
-    assert "takes no images" in refusal("m")
+    refusal("m", "E-REQUEST-REJECTED")
     monkeypatch.setenv("OPENAI_BASE_URL", endpoint.url.removesuffix("/v1"))
-    assert "ends in /v1" in refusal("m")
+    assert "ends in /v1" in refusal("m", "E-ENDPOINT-FAILED")
 
 
 def test_a_password_in_the_address_is_not_recorded(
@@ -79,7 +83,7 @@ def test_a_password_in_the_address_is_not_recorded(
 
 def test_without_the_client_it_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "openai", None)
-    for name in ("api", "api_client", "api_probe"):
-        monkeypatch.delitem(sys.modules, f"counterpoint.models.{name}")
-    with pytest.raises(MissingExtraError, match=r"counterpoint\[vlm\]"):
+    for name in ("adapter", "client"):
+        monkeypatch.delitem(sys.modules, f"counterpoint.models.api.{name}")
+    with raises("E-EXTRA-MISSING", extra="vlm"):
         importlib.import_module("counterpoint.models.api.adapter")

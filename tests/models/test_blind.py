@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from errors import raises
 from support import part, run_of
 
-from counterpoint._util.errors import NotFoundError
 from counterpoint.benchmarks.registry import load_benchmark
 from counterpoint.cases.table import Cases, ImageRef, caption_case
 from counterpoint.models.blind.baselines import BagOfWords, Format, Length
@@ -166,10 +166,12 @@ def test_ids():
 
 @pytest.mark.parametrize(("id", "near"), [("blind:lenght", "length"), ("blind:formt", "format")])
 def test_unknown_ids_are_answered_with_near_ones(id, near):
-    with pytest.raises(NotFoundError, match=rf"Did you mean '{near}'\?"):
+    with raises("E-MODEL-UNKNOWN", name=id.removeprefix("blind:")) as caught:
         load_model(id)
+    assert f"Did you mean '{near}'?" in str(caught.value)
 
 
 def test_no_name_at_all_is_answered_with_the_list():
-    with pytest.raises(NotFoundError, match="bow, format, grammar, length, lm, plausible"):
+    with raises("E-MODEL-UNKNOWN", name="") as caught:
         load_model("blind")
+    assert "bow, format, grammar, length, lm, plausible" in str(caught.value)

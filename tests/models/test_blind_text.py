@@ -12,14 +12,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from errors import raises
 from models_for_tests import choice, is_sentence, run_engine, write_images
 
-from counterpoint._util.errors import (
-    CounterpointError,
-    MissingExtraError,
-    ModelError,
-    NotFoundError,
-)
 from counterpoint.cases.table import Cases
 from counterpoint.models.registry import LoadOptions, load_model
 from counterpoint.scoring.kinds import BlindScorer, Described
@@ -176,8 +171,8 @@ def load(id: str, **options: str) -> BlindScorer:
     return model
 
 
-def refusal(id: str, kind: type[CounterpointError] = ModelError) -> str:
-    with pytest.raises(kind) as caught:
+def refusal(id: str, code: str) -> str:
+    with raises(code) as caught:
         load_model(id, LoadOptions("cpu"))
     assert is_sentence(caught.value)
     return str(caught.value)
@@ -271,12 +266,12 @@ def test_the_acceptable_class_is_found_by_its_name(tmp_path):
 
 def test_what_is_no_grammar_model_is_refused(tmp_path, saved):
     save_grammar(tmp_path / "three", num_labels=3)
-    assert "has 3 classes" in refusal(f"blind:grammar:{tmp_path / 'three'}")
+    assert "has 3 classes" in refusal(f"blind:grammar:{tmp_path / 'three'}", "E-MODEL-UNSUITABLE")
     headless = grammar_model()
     save(headless.distilbert, tmp_path / "headless")
     save_tokenizer(tmp_path / "headless", 64, "<s> $A </s>")
-    message = refusal(f"blind:grammar:{tmp_path / 'headless'}")
-    assert "no model of this kind" in message and "classifier" in message
+    message = refusal(f"blind:grammar:{tmp_path / 'headless'}", "E-WEIGHTS-MISSING")
+    assert "classifier" in message  # the first weight that is missing
 
 
 # --- plausible ---------------------------------------------------------------------------------
@@ -296,9 +291,11 @@ def test_a_whole_t5_is_taken_for_its_encoder(tmp_path, saved):
 def test_another_t5_is_not_vera(tmp_path):
     save(randomise(tf.T5EncoderModel(t5_config(64))), tmp_path / "small")
     save_tokenizer(tmp_path / "small", 64, "$A </s>")
-    assert "liujch1998/vera" in refusal(f"blind:plausible:{tmp_path / 'small'}")
+    assert "liujch1998/vera" in refusal(
+        f"blind:plausible:{tmp_path / 'small'}", "E-MODEL-UNSUITABLE"
+    )
     save_vera(tmp_path / "cold", temperature=0)
-    assert "temperature 0" in refusal(f"blind:plausible:{tmp_path / 'cold'}")
+    assert "temperature 0" in refusal(f"blind:plausible:{tmp_path / 'cold'}", "E-MODEL-UNSUITABLE")
 
 
 # --- language models ---------------------------------------------------------------------------
@@ -387,24 +384,24 @@ def test_a_model_that_looks_ahead_has_no_likelihoods(tmp_path):
     config = tf.BertConfig(**small, num_hidden_layers=1, vocab_size=64, max_position_embeddings=32)
     save(randomise(tf.BertForMaskedLM(config)), tmp_path)
     save_tokenizer(tmp_path, 64, "$A")
-    assert "looks ahead" in refusal(f"blind:lm:{tmp_path}")
+    refusal(f"blind:lm:{tmp_path}", "E-MODEL-UNSUITABLE")
 
 
 # --- refusals ----------------------------------------------------------------------------------
 
 
 def test_what_is_not_there_is_said_in_a_sentence(tmp_path, saved):
-    assert "no such folder" in refusal(f"blind:lm:{tmp_path / 'nowhere'}", NotFoundError)
-    assert "needs a model: blind:lm:FOLDER" in refusal("blind:lm", NotFoundError)
-    assert "cannot be loaded" in refusal(f"blind:lm:{tmp_path}")  # an empty folder
-    missing = refusal(f"blind:lm:{tmp_path}:model.gguf", NotFoundError)
+    refusal(f"blind:lm:{tmp_path / 'nowhere'}", "E-MODEL-MISSING")
+    assert "needs a model: blind:lm:FOLDER" in refusal("blind:lm", "E-MODEL-ID-INVALID")
+    refusal(f"blind:lm:{tmp_path}", "E-MODEL-BROKEN")  # an empty folder
+    missing = refusal(f"blind:lm:{tmp_path}:model.gguf", "E-MODEL-MISSING")
     assert "no file model.gguf" in missing
     (tmp_path / "model.gguf").write_bytes(b"not one of llama.cpp's")
-    assert ":model.gguf" in refusal(f"blind:lm:{tmp_path}", NotFoundError)
-    assert "cannot be loaded" in refusal(f"blind:lm:{tmp_path}:model.gguf")
-    assert "cannot be loaded" in refusal(f"blind:lm:{tmp_path / 'model.gguf'}")
-    assert "cannot be loaded" in refusal(f"blind:lm:{saved['plausible'][0]}")  # T5 is no such model
-    with pytest.raises(NotFoundError, match="Did you mean 'grammar'"):
+    assert ":model.gguf" in refusal(f"blind:lm:{tmp_path}", "E-MODEL-ID-INVALID")
+    refusal(f"blind:lm:{tmp_path}:model.gguf", "E-MODEL-BROKEN")
+    refusal(f"blind:lm:{tmp_path / 'model.gguf'}", "E-MODEL-BROKEN")
+    refusal(f"blind:lm:{saved['plausible'][0]}", "E-MODEL-BROKEN")  # T5 is no such model
+    with raises("E-MODEL-UNKNOWN", name="gramar"):
         load_model("blind:gramar")
 
 
@@ -412,28 +409,28 @@ def test_a_model_without_its_tokenizer_is_refused(saved, tmp_path):
     shutil.copytree(saved["lm"][0], tmp_path / "m")
     for name in ("tokenizer.json", "tokenizer_config.json"):
         (tmp_path / "m" / name).unlink()
-    assert "tokenizer" in refusal(f"blind:lm:{tmp_path / 'm'}")
+    refusal(f"blind:lm:{tmp_path / 'm'}", "E-MODEL-BROKEN")
 
 
 def test_corrupt_weights_are_refused(saved, tmp_path):
     shutil.copytree(saved["lm"][0], tmp_path / "m")
     path = tmp_path / "m" / "model.safetensors"
     path.write_bytes(path.read_bytes()[:500])
-    assert "cannot be loaded" in refusal(f"blind:lm:{tmp_path / 'm'}")
+    refusal(f"blind:lm:{tmp_path / 'm'}", "E-MODEL-BROKEN")
 
 
 def test_the_hub_that_cannot_be_reached_is_one_sentence(monkeypatch):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-    assert "textattack/distilbert-base-uncased-CoLA" in refusal("blind:grammar")
-    assert "liujch1998/vera" in refusal("blind:plausible")
+    assert "textattack/distilbert-base-uncased-CoLA" in refusal("blind:grammar", "E-MODEL-BROKEN")
+    assert "liujch1998/vera" in refusal("blind:plausible", "E-MODEL-BROKEN")
 
 
 def test_a_missing_package_names_the_extra(monkeypatch):
-    for name in ("hf", "blind_text_loading"):
+    for name in ("hf.loading", "blind.text"):
         monkeypatch.delitem(sys.modules, f"counterpoint.models.{name}", raising=False)
     monkeypatch.setitem(sys.modules, "transformers", None)
-    with pytest.raises(MissingExtraError, match=r"pip install 'counterpoint\[vlm\]'"):
+    with raises("E-EXTRA-MISSING", extra="vlm"):
         load_model("blind:grammar")
 
 

@@ -29,7 +29,6 @@ from hf_models import (
 from models_for_tests import choice, run_engine
 from safetensors.torch import load_file, save_file
 
-from counterpoint._util.errors import NotFoundError
 from counterpoint.cases.table import Cases
 from counterpoint.images.pictures import Picture
 from counterpoint.scoring.kinds import Described, DualEncoder, PairScorer
@@ -206,17 +205,19 @@ def test_fingerprints_are_of_the_content(folders, models, tmp_path):
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_what_is_not_there_or_fits_another_family(family, tmp_path):
-    assert "no such folder" in refusal(f"{family}:{tmp_path / 'nowhere'}", NotFoundError)
-    assert f"hf:{tmp_path / 'clip'}" in refusal(f"{family}:{save(tmp_path / 'clip', clip)}")
+    refusal(f"{family}:{tmp_path / 'nowhere'}", "E-MODEL-MISSING")
+    assert f"hf:{tmp_path / 'clip'}" in refusal(
+        f"{family}:{save(tmp_path / 'clip', clip)}", "E-MODEL-UNSUITABLE"
+    )
     (tmp_path / "config.json").write_text('{"model_type": "flava"}')
-    message = refusal(f"{family}:{tmp_path}")
+    message = refusal(f"{family}:{tmp_path}", "E-MODEL-UNSUITABLE")
     assert message.endswith(f"use flava-itm:{tmp_path} or hf:{tmp_path}.")
 
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_captioner_has_neither_head(family, tmp_path):
     folder = save(tmp_path / "m", lambda: blip(tf.BlipForConditionalGeneration))
-    message = refusal(f"{family}:{folder}")
+    message = refusal(f"{family}:{folder}", "E-WEIGHTS-MISSING")
     assert "BlipForConditionalGeneration" in message
     assert "of BlipForImageTextRetrieval" in message
 
@@ -224,6 +225,6 @@ def test_a_captioner_has_neither_head(family, tmp_path):
 def test_broken_folders(folders, tmp_path):
     folder = shutil.copytree(folders["blip"], tmp_path / "m")
     (folder / "preprocessor_config.json").unlink()
-    assert "no image processor" in refusal(f"blip-itm:{folder}")
+    refusal(f"blip-itm:{folder}", "E-MODEL-BROKEN")
     (folder / WEIGHTS).write_bytes((folder / WEIGHTS).read_bytes()[:1000])
-    assert "weights that cannot be loaded" in refusal(f"blip-itm:{folder}")
+    refusal(f"blip-itm:{folder}", "E-MODEL-BROKEN")

@@ -18,7 +18,13 @@ from support import gallery, owned
 from counterpoint.cases.table import PROMPTS, Case, Cases, ImageRef
 from counterpoint.images.pictures import Picture
 from counterpoint.metrics import definitions
-from counterpoint.models.detector.adapter import Detector, Head, Heads, Saved, case_scores
+from counterpoint.models.detector.adapter import (
+    Detector,
+    DetectorHeads,
+    LinearHead,
+    SavedDetector,
+    case_scores,
+)
 from counterpoint.scoring.kinds import BenchmarkScorer, Described
 
 __all__ = ["families"]  # fixtures
@@ -112,12 +118,12 @@ def test_one_image_is_not_asked(positives: int, negatives: int) -> None:
 # --- in the engine -----------------------------------------------------------------------------
 
 
-def detector(encoder: Towers | None = None, heads: Heads = HEADS) -> Detector:
+def detector(encoder: Towers | None = None, heads: DetectorHeads = HEADS) -> Detector:
     chosen = encoder or Towers()
-    return Detector(chosen, Saved(heads, "towers", chosen.fingerprint, {"heads": []}))
+    return Detector(chosen, SavedDetector(heads, "towers", chosen.fingerprint, {"heads": []}))
 
 
-def chance_synthetic(head: Head, vector: np.ndarray) -> float:
+def chance_synthetic(head: LinearHead, vector: np.ndarray) -> float:
     return 1 / (1 + math.exp(-(float(vector @ head.weight.astype(float)) + float(head.bias[0]))))
 
 
@@ -225,7 +231,7 @@ def test_vectors_are_those_the_encoder_has_stored(tmp_path: Path) -> None:
 
 def test_a_sure_head_does_not_tie() -> None:
     """In float32 both probabilities are 1."""
-    head = Head(np.full(1, 20, np.float32), np.zeros(1, np.float32))
+    head = LinearHead(np.full(1, 20, np.float32), np.zeros(1, np.float32))
     one, two = head.probabilities(np.float32([[0.99], [1.0]]))
     assert one < two and np.float32(one) == np.float32(two) == 1
 
@@ -237,7 +243,7 @@ def test_the_fingerprint_covers_encoder_and_heads() -> None:
     others = [
         detector(Towers("another")),
         detector(heads=HEADS._replace(image=moved)),
-        detector(heads=Heads(HEADS.caption, HEADS.image)),
+        detector(heads=DetectorHeads(HEADS.caption, HEADS.image)),
     ]
     assert len({first, *(other.fingerprint for other in others)}) == 4
     assert isinstance(detector(), BenchmarkScorer) and isinstance(detector(), Described)

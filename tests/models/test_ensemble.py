@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from engine_support import build
+from errors import raises
 from models_for_tests import (
     Counter,
     Judge,
@@ -21,7 +22,6 @@ from models_for_tests import (
 )
 from support import gallery, owned, part, random_scores, run_of
 
-from counterpoint._util.errors import CounterpointError, ModelError, NotFoundError
 from counterpoint._util.progress import Advance
 from counterpoint._util.store import Store
 from counterpoint.cases.table import Cases
@@ -312,19 +312,19 @@ def test_load_scores_a_world_benchmark(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("rest", "kind", "said"),
+    ("rest", "code", "said"),
     [
-        ("", ModelError, "two models or more"),
-        ("blind:length", ModelError, "two models or more"),
-        ("blind:length+", ModelError, "two models or more"),
-        ("blind:length+blond:bow", NotFoundError, "Did you mean 'blind'?"),
-        ("blond:bow+blind:length", NotFoundError, "no model is called 'blond'"),
-        ("random:1+random:x", NotFoundError, "random:x"),
-        ("random:1+blind:lenght", NotFoundError, "length"),
+        ("", "E-MODEL-ID-INVALID", ""),
+        ("blind:length", "E-MODEL-ID-INVALID", ""),
+        ("blind:length+", "E-MODEL-ID-INVALID", ""),
+        ("blind:length+blond:bow", "E-MODEL-UNKNOWN", "Did you mean 'blind'?"),
+        ("blond:bow+blind:length", "E-MODEL-UNKNOWN", "'blond'"),
+        ("random:1+random:x", "E-MODEL-ID-INVALID", "random:x"),
+        ("random:1+blind:lenght", "E-MODEL-UNKNOWN", "length"),
     ],
 )
-def test_refusals(rest: str, kind: type[CounterpointError], said: str) -> None:
-    with pytest.raises(kind) as caught:
+def test_refusals(rest: str, code: str, said: str) -> None:
+    with raises(code) as caught:
         load(rest, LoadOptions("cpu"))
     assert said in str(caught.value) and "\n" not in str(caught.value)
 
@@ -334,9 +334,11 @@ def test_an_ensemble_is_no_member(monkeypatch: pytest.MonkeyPatch) -> None:
 
     families = {**FAMILIES.builtin, "ensemble": "counterpoint.models.ensemble:load"}
     monkeypatch.setattr(FAMILIES, "builtin", families)
-    with pytest.raises(ModelError, match="cannot be a member") as caught:
+    with raises(
+        "E-MODEL-ID-INVALID", model="ensemble:blind:length+ensemble:random+random:2"
+    ) as caught:
         load("blind:length+ensemble:random+random:2", LoadOptions("cpu"))
     assert is_sentence(caught.value)
-    with pytest.raises(ModelError, match="two members") as caught:
+    with raises("E-MODEL-ID-INVALID", count=1) as caught:
         ensemble(Judge())
     assert is_sentence(caught.value)

@@ -11,6 +11,7 @@ from pathlib import Path
 import open_clip
 import pytest
 import torch
+from errors import raises
 from open_clip_models import (
     CLIP,
     CONFIG,
@@ -25,11 +26,11 @@ from open_clip_models import (
 )
 from safetensors.torch import load_file, save_file
 
-from counterpoint._util.errors import MissingExtraError, ModelError, NotFoundError
+from counterpoint._util.errors import ModelError
 from counterpoint.models.openclip.adapter import MERGES
 from counterpoint.models.openclip.ids import parse, refuse_wrong_activation
 from counterpoint.models.registry import LoadOptions, load_model
-from counterpoint.models.torch_models import Place
+from counterpoint.models.torch_models import Runtime
 
 # --- QuickGELU ---------------------------------------------------------------------------------
 
@@ -63,8 +64,7 @@ def tiny(monkeypatch):
     ],
 )
 def test_tags_with_another_activation_are_refused_by_name(asked, fix):
-    message = refusal(f"open_clip:{asked}")
-    assert "trained with QuickGELU" in message
+    message = refusal(f"open_clip:{asked}", "E-ACTIVATION-MISMATCH")
     assert message.endswith(f"use open_clip:{fix}.")
     refuse_wrong_activation(parse(fix))
 
@@ -99,7 +99,7 @@ def transformers_config(text: str, vision: str) -> str:
 def test_a_folder_whose_two_configs_disagree_is_refused_and_the_fix_works(built, trained, tmp_path):
     folder = save_model(tmp_path / "m", {**CLIP, "quick_gelu": built})
     (folder / "config.json").write_text(transformers_config(trained, trained))
-    message = refusal(f"open_clip:local-dir:{folder}")
+    message = refusal(f"open_clip:local-dir:{folder}", "E-ACTIVATION-MISMATCH")
     wanted = not built
     assert f'set "quick_gelu": {json.dumps(wanted)} in its model_cfg' in message
     config = json.loads((folder / CONFIG).read_text())
@@ -126,7 +126,7 @@ def test_a_folder_whose_two_configs_agree_is_loaded(tmp_path):
 def test_a_safetensors_header_that_says_otherwise_is_refused(metadata, architecture, fix, tmp_path):
     path = tmp_path / "w.safetensors"
     save_file({"x": torch.zeros(1)}, path, metadata=metadata)
-    message = refusal(f"open_clip:{architecture}/{path}")
+    message = refusal(f"open_clip:{architecture}/{path}", "E-ACTIVATION-MISMATCH")
     assert message.endswith(f"use open_clip:{fix}/{path}.")
 
 
@@ -135,14 +135,18 @@ def test_a_training_checkpoint_that_names_quickgelu_is_refused(tmp_path):
     path = tmp_path / "epoch_5.pt"
     name = "2024_01_01-model_ViT-B-32-quickgelu-lr_1e-05-b_256"
     torch.save({"epoch": 5, "name": name, "state_dict": {"x": torch.zeros(1)}}, path)
-    assert f"use open_clip:ViT-B-32-quickgelu/{path}." in refusal(f"open_clip:ViT-B-32/{path}")
+    assert f"use open_clip:ViT-B-32-quickgelu/{path}." in refusal(
+        f"open_clip:ViT-B-32/{path}", "E-ACTIVATION-MISMATCH"
+    )
 
 
 @pytest.mark.usefixtures("unbuilt")
 def test_a_torchscript_archive_is_taken_for_openais_own(tmp_path):
     path = tmp_path / "ViT-B-32.pt"
     torch.jit.script(torch.nn.Linear(1, 1)).save(str(path))
-    assert "use open_clip:ViT-B-32-quickgelu/" in refusal(f"open_clip:ViT-B-32/{path}")
+    assert "use open_clip:ViT-B-32-quickgelu/" in refusal(
+        f"open_clip:ViT-B-32/{path}", "E-ACTIVATION-MISMATCH"
+    )
 
 
 def save_weights(path: Path, model_cfg: dict) -> Path:
@@ -192,46 +196,46 @@ def plant(path: Path, trace: Path, how: str) -> None:
 def test_weights_that_would_run_code_are_refused_and_run_none(how, tmp_path):
     trace, path = tmp_path / "trace", tmp_path / "bomb.pt"
     plant(path, trace, how)
-    assert "bomb.pt" in refusal(f"open_clip:tiny/{path}")
+    refusal(f"open_clip:tiny/{path}", "E-MODEL-BROKEN")
     folder = save_model(tmp_path / "m")
     (folder / WEIGHTS).unlink()
     path.rename(folder / "open_clip_pytorch_model.bin")
-    refusal(f"open_clip:local-dir:{folder}")
+    refusal(f"open_clip:local-dir:{folder}", "E-CONFIG-MISMATCH")
     assert not trace.exists()
 
 
 def test_a_missing_weights_file_is_named():
-    message = refusal("open_clip:ViT-B-32/nowhere/weights.pt", NotFoundError)
+    message = refusal("open_clip:ViT-B-32/nowhere/weights.pt", "E-WEIGHTS-UNKNOWN")
     assert "'nowhere/weights.pt'" in message
     assert "ViT-B-32" in message
 
 
 def test_a_folder_without_config_is_named(tmp_path):
-    assert CONFIG in refusal(f"open_clip:local-dir:{tmp_path}")
-    assert "nowhere" in refusal(f"open_clip:local-dir:{tmp_path / 'nowhere'}")
+    assert CONFIG in refusal(f"open_clip:local-dir:{tmp_path}", "E-CONFIG-MISSING")
+    refusal(f"open_clip:local-dir:{tmp_path / 'nowhere'}", "E-CONFIG-MISSING")
 
 
 def test_a_folder_without_weights_is_refused(tmp_path):
     folder = save_model(tmp_path / "m")
     (folder / WEIGHTS).unlink()
-    assert "weights" in refusal(f"open_clip:local-dir:{folder}")
+    refusal(f"open_clip:local-dir:{folder}", "E-MODEL-BROKEN")
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("text", "code"),
     [
-        "{ not json",
-        "[]",
-        "{}",
-        '{"model_cfg": null}',
-        '{"model_cfg": []}',
-        '{"model_cfg": {"embed_dim": 16}}',
+        ("{ not json", "E-JSON-INVALID"),
+        ("[]", "E-CONFIG-INVALID"),
+        ("{}", "E-CONFIG-INVALID"),
+        ('{"model_cfg": null}', "E-CONFIG-INVALID"),
+        ('{"model_cfg": []}', "E-CONFIG-INVALID"),
+        ('{"model_cfg": {"embed_dim": 16}}', "E-MODEL-BROKEN"),
     ],
 )
-def test_a_broken_config_is_refused(text, tmp_path):
+def test_a_broken_config_is_refused(text, code, tmp_path):
     folder = save_model(tmp_path / "m")
     (folder / CONFIG).write_text(text)
-    assert str(folder) in refusal(f"open_clip:local-dir:{folder}")
+    assert str(folder) in refusal(f"open_clip:local-dir:{folder}", code)
 
 
 @pytest.mark.parametrize("text", ["{ not json", "[]", '{"text_config": null}'])
@@ -248,65 +252,67 @@ def test_truncated_safetensors_are_refused(tiny, tmp_path):
     folder = save_model(tmp_path / "m")
     data = (folder / WEIGHTS).read_bytes()
     (folder / WEIGHTS).write_bytes(data[: len(data) // 2])
-    refusal(f"open_clip:local-dir:{folder}")
+    refusal(f"open_clip:local-dir:{folder}", "E-MODEL-BROKEN")
     path = tmp_path / "cut.safetensors"
     save_file(build(tiny).state_dict(), path)
     path.write_bytes(path.read_bytes()[:5000])
-    assert "cut.safetensors" in refusal(f"open_clip:tiny/{path}")
+    refusal(f"open_clip:tiny/{path}", "E-WEIGHTS-BROKEN")
 
 
 def test_weights_of_another_architecture_are_refused(tmp_path):
     folder = save_model(tmp_path / "m")
     other = save_model(tmp_path / "other", {**CLIP, "vision_cfg": {**VISION, "width": 48}})
     shutil.copy(other / WEIGHTS, folder)
-    assert "size mismatch" in refusal(f"open_clip:local-dir:{folder}")
+    refusal(f"open_clip:local-dir:{folder}", "E-MODEL-BROKEN")
     weights = load_file(folder / WEIGHTS)
     del weights["visual.proj"]
     save_file(weights, folder / WEIGHTS)
-    refusal(f"open_clip:local-dir:{folder}")
+    refusal(f"open_clip:local-dir:{folder}", "E-MODEL-BROKEN")
 
 
 def test_a_tokenizer_with_more_tokens_than_the_tower_is_refused(tmp_path):
     folder = save_model(tmp_path / "m")
     (folder / MERGES).unlink()
-    message = refusal(f"open_clip:local-dir:{folder}")
+    message = refusal(f"open_clip:local-dir:{folder}", "E-TOKENIZER-MISMATCH")
     assert "49408" in message and "679" in message and MERGES in message
 
 
 def test_unknown_names_are_answered_with_near_ones():
-    near = refusal("open_clip:ViT-B-23-quickgelu/openai", NotFoundError)
+    near = refusal("open_clip:ViT-B-23-quickgelu/openai", "E-ARCHITECTURE-UNKNOWN")
     assert "Did you mean 'ViT-B-32-quickgelu'?" in near
-    assert "Did you mean 'openai'?" in refusal("open_clip:ViT-B-32/opneai", NotFoundError)
-    assert "laion2b" in refusal("open_clip:ViT-B-32", NotFoundError)  # which tags there are
-    assert "Did you mean 'base'?" in refusal("world:bse", NotFoundError)
-    assert "Did you mean 'open_clip'?" in refusal("openclip:ViT-B-32/openai", NotFoundError)
+    assert "Did you mean 'openai'?" in refusal("open_clip:ViT-B-32/opneai", "E-WEIGHTS-UNKNOWN")
+    assert "laion2b" in refusal("open_clip:ViT-B-32", "E-MODEL-ID-INVALID")  # which tags there are
+    assert "Did you mean 'base'?" in refusal("world:bse", "E-MODEL-UNKNOWN")
+    assert "Did you mean 'open_clip'?" in refusal("openclip:ViT-B-32/openai", "E-MODEL-UNKNOWN")
 
 
 def test_cuda_without_a_gpu_is_refused_in_a_sentence(monkeypatch, tmp_path):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    message = refusal(f"open_clip:local-dir:{save_model(tmp_path / 'm')}", device="cuda")
-    assert message.startswith("there is no device cuda here") and "cpu or auto" in message
-    assert Place(LoadOptions("auto")).device == "cpu"
+    message = refusal(
+        f"open_clip:local-dir:{save_model(tmp_path / 'm')}", "E-DEVICE-MISSING", device="cuda"
+    )
+    assert "cpu or auto" in message
+    assert Runtime(LoadOptions("auto")).device == "cpu"
 
 
 def test_devices_by_number_and_those_that_are_not_there(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
-    assert [Place(LoadOptions(name)).device for name in ("cuda:1", "mps")] == ["cuda:1", "mps"]
-    with pytest.raises(ModelError, match="no device cuda:2 here: torch sees 2 of the kind cuda"):
-        Place(LoadOptions("cuda:2"))
+    assert [Runtime(LoadOptions(name)).device for name in ("cuda:1", "mps")] == ["cuda:1", "mps"]
+    with raises("E-DEVICE-MISSING", name="cuda:2"):
+        Runtime(LoadOptions("cuda:2"))
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
-    with pytest.raises(ModelError, match="no device mps here"):
-        Place(LoadOptions("mps"))
+    with raises("E-DEVICE-MISSING", name="mps"):
+        Runtime(LoadOptions("mps"))
     for wrong in ("tpu", "cuda:", "cuda:x", "cpu:1"):
-        with pytest.raises(NotFoundError, match="auto, cpu, cuda, cuda:N or mps"):
+        with raises("E-DEVICE-UNKNOWN"):
             LoadOptions(wrong)
 
 
 def test_half_precision_runs_on_a_numbered_device():
     """torch's autocast takes a kind of device and no number."""
-    place = Place(LoadOptions("cpu", "bf16"))
+    place = Runtime(LoadOptions("cpu", "bf16"))
     place.device = "cpu:0"
     with place.running():
         assert (torch.ones(2, 2) @ torch.ones(2, 2)).dtype == torch.bfloat16
@@ -326,10 +332,10 @@ def rounding():
 
 def test_auto_takes_the_gpu_that_there_is_and_makes_float32_mean_it(monkeypatch, rounding):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    assert Place(LoadOptions("cpu")).device == "cpu"
-    assert Place(LoadOptions("auto")).device == "cuda"
+    assert Runtime(LoadOptions("cpu")).device == "cpu"
+    assert Runtime(LoadOptions("auto")).device == "cuda"
     for precision, rounds in (("fp32", False), ("tf32", True), ("bf16", False)):
-        with Place(LoadOptions("cpu", precision)).running():
+        with Runtime(LoadOptions("cpu", precision)).running():
             assert all(switch.allow_tf32 == rounds for switch in rounding)
 
 
@@ -338,7 +344,7 @@ def test_a_missing_package_names_the_extra(tmp_path, monkeypatch):
     text = {**TEXT, "hf_tokenizer_name": "own"}
     folder = save_model(tmp_path / "m", {**CUSTOM, "text_cfg": text})
     monkeypatch.setitem(sys.modules, "transformers", None)
-    with pytest.raises(MissingExtraError, match=r"pip install 'counterpoint\[vlm\]'"):
+    with raises("E-EXTRA-MISSING", extra="vlm"):
         load_model(f"open_clip:local-dir:{folder}")
 
 
@@ -367,4 +373,4 @@ def test_a_config_for_more_weights_than_there_are_is_not_built(tmp_path, tower, 
         f"open_clip:local-dir:{folder}",
         f"checkpoint:{folder / WEIGHTS}@local-dir:{folder}",
     ):
-        assert "it does not belong to them" in refusal(id)
+        refusal(id, "E-CONFIG-MISMATCH")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from errors import raises
 from support import part, run_of
 
-from counterpoint._util.errors import NotFoundError
 from counterpoint.benchmarks.registry import load_benchmark
 from counterpoint.cases.table import Cases, ImageRef, caption_case
 from counterpoint.metrics.protocols import get_protocol
@@ -98,7 +98,7 @@ def test_the_seed_is_an_option():
 
 @pytest.mark.parametrize("seed", ["x", "-1", "1.5", " 7", "seed=7"])
 def test_a_seed_that_is_no_number_is_refused(seed):
-    with pytest.raises(NotFoundError) as caught:
+    with raises("E-MODEL-ID-INVALID") as caught:
         load_model(f"random:{seed}")
     message = str(caught.value)
     assert message == f"random:{seed}: the seed must be a whole number, as in random:7."

@@ -16,18 +16,13 @@ import pytest
 import torch
 import transformers
 from engine_support import build
+from errors import raises
 from models_for_tests import choice, is_sentence, run_engine
 from PIL import Image
 from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer, models, pre_tokenizers
 from vqa_models import ALL, CAPTIONS, TEXT, Parts, blip2, llava, noise, pictures, save, tokenizer
 
-from counterpoint._util.errors import (
-    CounterpointError,
-    MissingExtraError,
-    ModelError,
-    NotFoundError,
-)
 from counterpoint.cases.table import ImageRef
 from counterpoint.images.pictures import Picture
 from counterpoint.models.registry import LoadOptions
@@ -297,7 +292,7 @@ def test_without_a_chat_template_the_prompt_is_image_and_text(tmp_path):
 
 @pytest.mark.parametrize(("name", "word"), [("llava", "<image>"), ("gemma3", "<start_of_image>")])
 def test_a_caption_that_holds_the_models_image_token_is_refused(name, word, loaded, tmp_path):
-    with pytest.raises(ModelError) as caught:
+    with raises("E-CAPTION-REJECTED") as caught:
         scores(loaded("vqa", name), tmp_path, ["a dog", f"a {word} dog"])
     assert is_sentence(caught.value) and word in str(caught.value)
 
@@ -358,7 +353,7 @@ def test_yes_and_no_are_first_pieces_where_there_is_no_word():
 
 
 def test_a_tokenizer_that_cannot_tell_yes_from_no_is_refused():
-    with pytest.raises(ModelError, match="yes from no"):
+    with raises("E-TOKENIZER-UNSUITABLE"):
         yes_and_no(characters("Nn"))
 
 
@@ -424,8 +419,8 @@ def test_the_engine_scores_a_table_with_it(loaded, tmp_path):
 # --- refusals ----------------------------------------------------------------------------------
 
 
-def refusal(family: str, rest: object, kind: type[CounterpointError] = ModelError) -> str:
-    with pytest.raises(kind) as caught:
+def refusal(family: str, rest: object, code: str) -> str:
+    with raises(code) as caught:
         open_folder(family, str(rest))
     assert is_sentence(caught.value)
     return str(caught.value)
@@ -434,16 +429,16 @@ def refusal(family: str, rest: object, kind: type[CounterpointError] = ModelErro
 @pytest.mark.parametrize("family", LOADERS)
 @pytest.mark.parametrize("where", ["/no/such", "./no", "a/b/c", ""])
 def test_a_folder_that_is_not_there(family, where):
-    assert f"{family}:{where}: no such folder" in refusal(family, where, NotFoundError)
+    assert f"{family}:{where}: no such folder" in refusal(family, where, "E-MODEL-MISSING")
 
 
 def test_templates_that_cannot_be_used(folders):
     folder = folders["llava"]
-    assert "{caption}" in refusal("vqa", f"{folder}?template=Is it?")
-    assert "template=" in refusal("vqa", f"{folder}?question=Is it {{caption}}?")
-    assert "template=" in refusal("vqa", f"{folder}?template=")
-    assert "prompt=" in refusal("lm", f"{folder}?template=a {{caption}}")
-    assert "{caption}" in refusal("lm", f"{folder}?prompt=a {{caption}}")
+    assert "{caption}" in refusal("vqa", f"{folder}?template=Is it?", "E-OPTION-INVALID")
+    refusal("vqa", f"{folder}?question=Is it {{caption}}?", "E-OPTION-INVALID")
+    refusal("vqa", f"{folder}?template=", "E-OPTION-INVALID")
+    refusal("lm", f"{folder}?template=a {{caption}}", "E-OPTION-INVALID")
+    assert "{caption}" in refusal("lm", f"{folder}?prompt=a {{caption}}", "E-OPTION-INVALID")
 
 
 def test_models_that_give_no_answers_to_images(tmp_path):
@@ -451,7 +446,7 @@ def test_models_that_give_no_answers_to_images(tmp_path):
     with quiet():
         transformers.LlamaForCausalLM(config).save_pretrained(tmp_path)
     tokenizer("▁", []).save_pretrained(tmp_path)
-    assert "llama" in refusal("vqa", tmp_path)
+    refusal("vqa", tmp_path, "E-MODEL-UNSUITABLE")
 
 
 @pytest.mark.parametrize("file", ["config.json", "model.safetensors", "tokenizer.json"])
@@ -463,7 +458,8 @@ def test_folders_that_are_not_whole(file, how, folders, tmp_path):
         (folder / file).unlink()
     else:
         (folder / file).write_bytes((folder / file).read_bytes()[:200])
-    assert str(folder) in refusal("vqa", folder)
+    code = "E-JSON-INVALID" if (file, how) == ("config.json", "broken") else "E-MODEL-BROKEN"
+    assert str(folder) in refusal("vqa", folder, code)
 
 
 def test_weights_that_are_missing_are_not_made_up(folders, tmp_path):
@@ -472,18 +468,18 @@ def test_weights_that_are_missing_are_not_made_up(folders, tmp_path):
     weights = load_file(folder / "model.safetensors")
     del weights[next(name for name in sorted(weights) if "q_proj" in name)]
     save_file(weights, folder / "model.safetensors", {"format": "pt"})
-    assert "1 weights are missing" in refusal("vqa", folder)
+    assert "1 weights are missing" in refusal("vqa", folder, "E-WEIGHTS-MISSING")
 
 
 def test_a_chat_template_that_fails(tmp_path):
     folder = save(tmp_path / "m", llava(chat="{{ raise_exception('only one system') }}"))
-    assert "only one system" in refusal("vqa", folder)
+    refusal("vqa", folder, "E-MODEL-BROKEN")
     folder = save(tmp_path / "n", llava(chat="<image>hello"))
-    assert "leaves out" in refusal("vqa", folder)
+    refusal("vqa", folder, "E-TEMPLATE-UNSUITABLE")
 
 
 def test_without_transformers_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "transformers", None)
     monkeypatch.delitem(sys.modules, "counterpoint.models.vqa.loading")
-    with pytest.raises(MissingExtraError, match=r"counterpoint\[vlm\]"):
+    with raises("E-EXTRA-MISSING", extra="vlm"):
         import_module("counterpoint.models.vqa.loading")

@@ -9,9 +9,9 @@ from itertools import permutations
 
 import numpy as np
 import pytest
+from errors import raises
 from support import case, gallery, mixed, owned, part, random_run, random_scores, run_of, table
 
-from counterpoint._util.errors import NotFoundError, RunError
 from counterpoint.benchmarks import completeness
 from counterpoint.cases.table import Absent, Cases
 from counterpoint.metrics.registry import METRICS
@@ -19,7 +19,7 @@ from counterpoint.reports import formats
 from counterpoint.reports.gathering import gather
 from counterpoint.reports.notices import notices
 from counterpoint.reports.numbers import numbers_of
-from counterpoint.reports.page import Options, report_tables
+from counterpoint.reports.page import ReportOptions, report_tables
 from counterpoint.reports.papers import beside_papers
 from counterpoint.runs.comparison import compare
 from counterpoint.runs.results import rows
@@ -125,7 +125,7 @@ def test_runs_that_cannot_be_compared_are_not_ranked_against_each_other(models):
 def test_baselines_stand_last(models):
     blind, *others = models[::-1]
     assert blind.model == "blind:length"
-    found = report_tables([blind, *others], Options(resamples=10)).numbers
+    found = report_tables([blind, *others], ReportOptions(resamples=10)).numbers
     order = list(dict.fromkeys(number.model for number in found))
     assert order == [*(run.model for run in others), blind.model]
 
@@ -140,11 +140,11 @@ def test_runs_of_one_model_are_told_apart(models):
 
 
 def test_a_report_of_nothing_is_refused(models):
-    with pytest.raises(RunError, match="at least one run"):
+    with raises("E-RUN-MISSING"):
         gather([])
     [mine] = models[0].parts.values()
     nothing = replace(mine, cases=Cases(mine.cases.frame[:0]), scores=mine.scores[:0])
-    with pytest.raises(RunError, match="no case was scored"):
+    with raises("E-RUN-EMPTY"):
         gather([replace(models[0], parts={"bench": nothing})])
 
 
@@ -158,7 +158,7 @@ def published_run(model: str):
 
 def test_published_and_human_values_stand_beside_ours(monkeypatch):
     monkeypatch.setattr(completeness, "published_files", lambda id: {"": 100})
-    tables = report_tables([published_run("ours")], Options(called={"ours": "NegCLIP"}))
+    tables = report_tables([published_run("ours")], ReportOptions(called={"ours": "NegCLIP"}))
     beside = tables.papers.all()
     assert {b.called for b in beside} == {"NegCLIP"} and len(beside) > 3
     lines = {line.name: line for line in tables.whole[0].lines}
@@ -172,7 +172,7 @@ def test_published_and_human_values_stand_beside_ours(monkeypatch):
 
 def test_a_part_of_a_benchmark_stands_beside_no_published_value():
     """A hundred of SugarCrepe's 7,511 cases."""
-    tables = report_tables([published_run("ours")], Options(called={"ours": "NegCLIP"}))
+    tables = report_tables([published_run("ours")], ReportOptions(called={"ours": "NegCLIP"}))
     assert {b.verdict for b in tables.papers.all()} == {"cannot be compared"}
     [ours] = [line for line in tables.whole[0].lines if line.name == "ours"]
     assert not any(cell.published for cell in ours.cells)
@@ -185,7 +185,7 @@ def test_a_model_without_published_values_has_none_and_an_unknown_name_is_refuse
     material = gather([published_run("ours")])
     found = numbers_of(material, resamples=FEW)
     assert beside_papers(material, found).all() == []
-    with pytest.raises(NotFoundError, match="published model"):
+    with raises("E-MODEL-UNKNOWN", name="NegKLIP"):
         beside_papers(material, found, {"ours": "NegKLIP"})
 
 
@@ -193,7 +193,7 @@ def test_a_model_without_published_values_has_none_and_an_unknown_name_is_refuse
 
 
 def test_csv_has_every_number(models):
-    tables = report_tables(models, Options(resamples=FEW))
+    tables = report_tables(models, ReportOptions(resamples=FEW))
     lines = list(csv.DictReader(io.StringIO(formats.as_csv(tables))))
     assert len(lines) == len(tables.numbers)
     for line, number in zip(lines, tables.numbers, strict=True):
@@ -239,7 +239,7 @@ def test_latex():
 def test_any_name_is_text_in_markdown_and_latex(models):
     cases = table(40)
     runs = [random_run(cases, 1, model=HOSTILE), random_run(cases, 2, model="plain")]
-    tables = report_tables(runs, Options(resamples=FEW))
+    tables = report_tables(runs, ReportOptions(resamples=FEW))
     markdown, latex = formats.as_markdown(tables), formats.as_latex(tables)
     assert "<script>" not in markdown and "&lt;script&gt;" in markdown
     widths = {line.count(" | ") for line in markdown.splitlines() if line.startswith("|")}
@@ -252,7 +252,7 @@ def test_any_name_is_text_in_markdown_and_latex(models):
 def test_benchmarks_share_a_sheet_while_they_fit():
     cases = table(40)
     parts = [part(cases, random_scores(cases, i), name=f"bench {i}") for i in range(4)]
-    tables = report_tables([run_of(*parts)], Options(resamples=FEW))
+    tables = report_tables([run_of(*parts)], ReportOptions(resamples=FEW))
     assert [len(sheet.columns) for sheet in tables.whole] == [6, 6]
 
 
@@ -262,7 +262,7 @@ def test_cases_without_positives_have_columns_of_their_own():
     scores = np.zeros(int(cases.pair_offsets[-1]), dtype=np.float32)
     scores[72:] = np.tile([1, 0], 16)  # right without positives, tied with them
     run = run_of(part(cases, scores))
-    tables = report_tables([run], Options(resamples=FEW))
+    tables = report_tables([run], ReportOptions(resamples=FEW))
     [sheet] = tables.whole
     assert [(head.title, head.cases) for head in sheet.heads] == [
         ("bench", "24"),

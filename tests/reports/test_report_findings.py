@@ -15,7 +15,7 @@ from counterpoint.cases.table import Cases
 from counterpoint.reports.findings import findings
 from counterpoint.reports.gathering import gather
 from counterpoint.reports.numbers import numbers_of
-from counterpoint.reports.page import Options, report_page
+from counterpoint.reports.page import ReportOptions, report_page
 from counterpoint.runs.comparison import compare
 from counterpoint.runs.results import rows
 
@@ -149,7 +149,7 @@ def test_two_runs_are_told_by_their_paired_difference(swapped):
 
 def test_the_page_opens_with_them_and_explains_its_metrics():
     runs = [scored(CASES, 3.0, 1, "good"), scored(CASES, 0.1, 2, "bad")]
-    page = report_page(runs, Options(resamples=RESAMPLES))
+    page = report_page(runs, ReportOptions(resamples=RESAMPLES))
     opening = page[page.index("<h1>") : page.index("<nav")]
     assert "good is best on bench: " in opening and "bad is the most brittle" in opening
     means = page[page.index('id="meanings"') : page.index('id="table"')]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import fields, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -120,12 +121,17 @@ def test_a_value_is_the_same_or_inside_the_interval_or_differs(papers: Papers) -
     assert other.ours == check.ours
 
 
+@cache
+def run_and_row() -> tuple[Run, Row]:
+    run = run_of(sugarcrepe(), model=CLIP_ID)
+    return run, ours(run)["all", "original_accuracy"]
+
+
 @FEW
 @given(st.integers(0, 2), st.data())
 def test_the_tolerance_is_half_of_the_last_digit(digits: int, data: st.DataObject) -> None:
     """Around both ends of the interval, in steps of the last digit."""
-    run = run_of(sugarcrepe(), model=CLIP_ID)
-    row = ours(run)["all", "original_accuracy"]
+    run, row = run_and_row()
     end = data.draw(st.sampled_from([row.ci_low, row.ci_high]))
     step = 10**-digits
     value = f"{100 * end + data.draw(st.integers(-2, 2)) * step:.{digits}f}"

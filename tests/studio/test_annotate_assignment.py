@@ -10,6 +10,7 @@ from datetime import timedelta
 
 import pytest
 from campaigns import answer_all, campaign, opened, outcome, rightly
+from errors import raises
 from hypothesis import given, settings as hypothesis_settings, strategies as st
 from sqlalchemy import func, select, update
 
@@ -214,18 +215,14 @@ def test_sqlite_is_set_up_to_keep_what_it_acknowledged(tmp_path):
 
 @pytest.mark.parametrize("url", ["mysql://here/x", "sqlite://", "sqlite:///:memory:", "nope://"])
 def test_what_is_no_database_is_refused_in_one_sentence(url):
-    from counterpoint.studio.database import DatabaseError
-
-    with pytest.raises(DatabaseError, match=r"^--db .*\.$"):
+    with raises("E-DATABASE-URL"):
         open_database(url)
 
 
 def test_a_file_that_is_no_database_is_refused(tmp_path):
-    from counterpoint.studio.database import DatabaseError
-
     path = tmp_path / "notes.db"
     path.write_text("these are no tables" * 100)
-    with pytest.raises(DatabaseError, match="cannot be opened"):
+    with raises("E-DATABASE-UNREACHABLE"):
         open_database(str(path))
 
 

@@ -10,11 +10,11 @@ import numpy as np
 import polars as pl
 import pytest
 from campaigns import answer_all, campaign, opened, outcome, rightly
+from errors import raises
 from PIL import Image
 from sqlalchemy import select
 from support import square
 
-from counterpoint._util.errors import CounterpointError, DataError
 from counterpoint.benchmarks.registry import load_benchmark
 from counterpoint.cases.files import read_cases, write_cases
 from counterpoint.cases.table import Cases, ImageRef, caption_case
@@ -24,8 +24,8 @@ from counterpoint.runs.folders import load_run, save_run
 from counterpoint.runs.results import rows
 from counterpoint.studio.annotate.exporting import answers_csv, export
 from counterpoint.studio.annotate.human import both_ways, human_run
-from counterpoint.studio.annotate.kinds import ASKS, BEST, RANK, TO_TEXT, WHICH, AnswerError
-from counterpoint.studio.annotate.questions import Question
+from counterpoint.studio.annotate.kinds import ASKS, BEST, RANK, TO_TEXT, WHICH
+from counterpoint.studio.annotate.questions import AnnotationQuestion
 from counterpoint.studio.database import Item
 
 
@@ -68,7 +68,7 @@ def pairs_file(folder: Path, *, images: bool = True) -> Path:
 def questions(database):
     with database.reading() as session:
         items = session.scalars(select(Item).where(~Item.is_check).order_by(Item.id)).all()
-    return [(item.key, Question.of(item.question)) for item in items]
+    return [(item.key, AnnotationQuestion.of(item.question)) for item in items]
 
 
 # --- answers -----------------------------------------------------------------------------------
@@ -96,7 +96,7 @@ def questions(database):
 )
 def test_answers_are_read_into_their_one_form(ask, value, options, kept):
     if kept is None:
-        with pytest.raises(AnswerError):
+        with raises("E-ANSWER-MISSING"):
             ask.read(value, options)
     else:
         assert ask.read(value, options) == kept
@@ -159,13 +159,13 @@ def test_what_cannot_be_asked_is_counted_and_named(database, tmp_path):
     write_cases(Cases.build(mixed, root=tmp_path, source="t"), tmp_path / "mixed.parquet")
     made = campaign(database, tmp_path / "mixed.parquet", "text-to-image")
     assert made.items == 2 and made.left_out == {"cases: an image is missing": 1}
-    with pytest.raises(DataError, match="nothing to judge: which-image needs two images"):
+    with raises("E-CAMPAIGN-EMPTY", kind="which-image"):
         campaign(database, "world-replace:size=3", "which-image", name="d")
-    with pytest.raises(CounterpointError, match="already"):
+    with raises("E-CAMPAIGN-EXISTS"):
         campaign(database, "world-replace:size=3", "rank")
-    with pytest.raises(CounterpointError, match="overlap of 3 needs"):
+    with raises("E-CAMPAIGN-INVALID", field="overlap"):
         campaign(database, "world-replace:size=3", "rank", name="e", overlap=3)
-    with pytest.raises(CounterpointError, match="no name for a campaign"):
+    with raises("E-CAMPAIGN-NAME"):
         campaign(database, "world-replace:size=3", "rank", name="../x")
 
 
@@ -198,7 +198,7 @@ def test_checks_are_beyond_doubt(database, tmp_path, kind):
         checks = session.scalars(select(Item).where(Item.is_check)).all()
     assert checks
     for check in checks:
-        question = Question.of(check.question)
+        question = AnnotationQuestion.of(check.question)
         words = [caption.split()[1] for caption in question.captions]
         names = [Path(image.ref.path).stem.partition("-")[0] for image in question.images]
         if kind == "best-image":
@@ -300,7 +300,7 @@ def test_which_image_is_a_choice_between_images_and_both_is_a_tie(database):
 
 def test_cases_without_all_their_answers_are_left_out_and_named(database):
     campaign(database, "world-bi:size=3", "both-ways", overlap=1)
-    with pytest.raises(DataError, match="no case has all its answers yet"):
+    with raises("E-CAMPAIGN-UNANSWERED"):
         human_run(outcome(database))
     answer_all(database, rightly)
     found = outcome(database)
@@ -374,7 +374,7 @@ def test_accepted_pairs_are_a_pairs_file_with_the_chosen_image(database, tmp_pat
     assert all(Path(path).is_file() for path in kept["text_image"])
     assert read_about(tmp_path / "elsewhere/kept.parquet")["campaign"]["accepted"] == 2
     source.write_bytes(source.read_bytes() + b"x")
-    with pytest.raises(DataError, match="not the pairs file that the campaign"):
+    with raises("E-FILE-CHANGED"):
         export(found, tmp_path / "again.parquet")
 
 

@@ -80,7 +80,7 @@ def test_own_instructions_are_text_in_place_of_the_usual_ones(admin, database):
         ({"source": "/etc/passwd"}, ""),
         ({"source": "/"}, "no run folder"),
         ({"kind": "guess"}, "kind of campaign"),
-        ({"annotators": "1"}, "at least as many annotators"),
+        ({"annotators": "1"}, "needs that many annotators"),
         ({"annotators": "9" * 5000}, "whole number"),
         ({"overlap": "-1"}, "whole number"),
         ({"checks": "many"}, "per cent"),
@@ -119,4 +119,7 @@ def test_instructions_that_cannot_be_read_are_a_sentence(tmp_path, content):
         path.write_bytes(content)
     words = ["new", "c", "world-bi:size=4", "--as", "image-to-text", "--instructions", str(path)]
     done = CliRunner().invoke(commands, [*words, "--db", str(tmp_path / "studio.db")])
-    assert done.exit_code == 1 and "own.txt" in done.output.replace("\n", "")
+    assert (
+        done.exit_code == 1
+        and ("[E-FILE-MALFORMED]" if content else "[E-FILE-UNREADABLE]") in done.output
+    )

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import typer
+from errors import raises
 from sqlalchemy import text
 from starlette.testclient import TestClient
 from studio_runs import BASE, MARKUP, TOKEN, client, studio, write_runs
@@ -19,7 +20,7 @@ from counterpoint.cli.console import plainly
 from counterpoint.cli.studio import studio as studio_command
 from counterpoint.studio.browse.library import find, readable, refusal
 from counterpoint.studio.database import open_database
-from counterpoint.studio.security import Guard, Refused, kept_key, same
+from counterpoint.studio.security import Guard, kept_key, same
 from counterpoint.studio.serving import bound, is_loopback
 
 
@@ -307,7 +308,7 @@ def test_the_key_is_kept_and_nobody_else_can_read_it(tmp_path):
     path.chmod(0o644)  # by an older version, or by hand
     assert (kept_key(path), mode(path)) == (key, 0o600)
     path.write_bytes(b"short")
-    with pytest.raises(Refused, match="no key of the studio"):
+    with raises("E-KEY-INVALID"):
         kept_key(path)
 
 
@@ -325,7 +326,7 @@ def test_a_port_in_use_is_a_sentence():
     with bound("127.0.0.1", 0) as held:
         held.listen()
         port = held.getsockname()[1]
-        with pytest.raises(Exception, match=f"cannot listen at 127.0.0.1 port {port}"):
+        with raises("E-PORT-UNAVAILABLE", port=port):
             bound("127.0.0.1", port)
 
 
@@ -341,7 +342,7 @@ def command(monkeypatch, tmp_path):
         served["app"] = app
         announce(f"http://{host}:{port or 1}")
 
-    monkeypatch.setattr("counterpoint.studio.serving.serve", serve)
+    monkeypatch.setattr("counterpoint.studio.serve", serve)
     verbs = typer.Typer()
     verbs.command()(plainly(studio_command))
 
@@ -374,4 +375,4 @@ def test_another_address_is_warned_of_and_answers_to_its_name(command, tmp_path)
 def test_a_folder_that_is_not_there_is_an_error_of_one_sentence(command, tmp_path):
     done, app = command("--runs", str(tmp_path / "none"))
     assert (done.exit_code, app) == (1, None)
-    assert "no such folder of runs" in done.output
+    assert "[E-FOLDER-MISSING]" in done.output

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 from api_server import KEY, Endpoint, Server, probability, serve
 from engine_support import build
+from errors import raises
 from models_for_tests import choice, run_engine, write_images
 
-from counterpoint._util.errors import CounterpointError
 from counterpoint.cases.table import Cases, ImageRef
 from counterpoint.images.pictures import Picture
 from counterpoint.models.api import adapter as family
@@ -72,8 +72,9 @@ def picture(folder: Path, name: str) -> Picture:
     return Picture(ImageRef(name), folder)
 
 
-def refusal(rest: str) -> str:
-    with pytest.raises(CounterpointError) as error:
+def refusal(rest: str, code: str, **data: object) -> str:
+    """The sentence with which a model is refused; the key is not in it."""
+    with raises(code, **data) as error:
         load(rest)
     assert str(error.value).endswith(".") and "\n" not in str(error.value)
     assert KEY not in str(error.value)

@@ -10,14 +10,14 @@ import pytest
 from models_for_tests import Judge, Towers, pixels
 from PIL import Image
 
-from counterpoint.models.detector.adapter import Head, Heads
+from counterpoint.models.detector.adapter import DetectorHeads, LinearHead
 from counterpoint.models.registry import FAMILIES, LoadOptions
 
 IDENTITY = np.eye(2, dtype=bool)
 WIDTH = 16
 RNG = np.random.default_rng(3)
-HEADS = Heads(
-    *(Head(RNG.normal(size=WIDTH).astype(np.float32), np.float32([b])) for b in (0.1, -0.2))
+HEADS = DetectorHeads(
+    *(LinearHead(RNG.normal(size=WIDTH).astype(np.float32), np.float32([b])) for b in (0.1, -0.2))
 )
 
 

@@ -1,8 +1,4 @@
-"""Readers of models and of training as targets for fuzzers.
-
-A target takes the bytes of a file and an empty or used folder of its own. It returns, or raises a
-CounterpointError; everything else is a defect.
-"""
+"""Readers of models and of training as targets for fuzzers."""
 
 from __future__ import annotations
 
@@ -11,34 +7,34 @@ import io
 import json
 import tarfile
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any
 from unittest import mock
 
 import numpy as np
 import torch
-from fuzz_support import json_texts, mutations
+from fuzz_support import Target, of_bytes, of_json
 from open_clip_models import CLIP, CONFIG, PREPROCESS, WEIGHTS, build, save_model
 from safetensors.numpy import save as to_safetensors
 from train_data_support import opened
 from training import CPU as ALONE, small_recipe
 
-from counterpoint.evaluation.wise import refuse_other
+from counterpoint.evaluation.wise import refuse_other_model
 from counterpoint.models.detector.adapter import (
     CONFIG as DETECTOR,
     WEIGHTS as HEADS,
-    Head,
-    Heads,
-    Saved,
+    DetectorHeads,
+    LinearHead,
+    SavedDetector,
     read,
     save,
 )
 from counterpoint.models.hub import guarded
 from counterpoint.models.openclip.folders import ABOUT
 from counterpoint.models.registry import LoadOptions, load_model
-from counterpoint.training.building import Run, build as build_run
+from counterpoint.training.building import TrainingRun, build as build_run
 from counterpoint.training.checkpoints import (
     RECIPE,
     capture,
@@ -137,7 +133,7 @@ def about(data: bytes, folder: Path) -> None:
     """`training.json` of a folder that `wise --save` would write to."""
     (folder / ABOUT).write_bytes(data)
     ends: Any = SimpleNamespace(base="a", tuned="b", fingerprints=("1", "2"))
-    refuse_other(folder, ends)
+    refuse_other_model(folder, ends)
 
 
 def detector(name: str) -> Callable[[bytes, Path], None]:
@@ -145,8 +141,8 @@ def detector(name: str) -> Callable[[bytes, Path], None]:
 
     def target(data: bytes, folder: Path) -> None:
         if not (folder / "d").exists():
-            head = Head(np.ones(4, np.float32), np.zeros(1, np.float32))
-            save(folder / "d", Saved(Heads(head, head), "world:base", "f", {}))
+            head = LinearHead(np.ones(4, np.float32), np.zeros(1, np.float32))
+            save(folder / "d", SavedDetector(DetectorHeads(head, head), "world:base", "f", {}))
         (folder / "d" / name).write_bytes(data)
         read(folder / "d")
 
@@ -157,7 +153,7 @@ def detector(name: str) -> Callable[[bytes, Path], None]:
 
 
 @functools.cache
-def small_run() -> Run:
+def small_run() -> TrainingRun:
     """A run to put checkpoints into."""
     with tempfile.TemporaryDirectory() as folder:
         return build_run(small_recipe(Path(folder)), ALONE)
@@ -180,6 +176,10 @@ def _pickled(**more: Any) -> bytes:
     return file.getvalue()
 
 
+def _safetensors() -> bytes:
+    return to_safetensors({k: v.numpy() for k, v in build(CLIP).state_dict().items()})
+
+
 def _shard() -> bytes:
     from PIL import Image
 
@@ -195,45 +195,34 @@ def _shard() -> bytes:
     return tar.getvalue()
 
 
-class Target(NamedTuple):
-    run: Callable[[bytes, Path], None]
-    inputs: Callable[[int, int], Iterator[bytes]]  # how many, and the seed
-
-
-def _json(value: Callable[[], Any]) -> Callable[[int, int], Iterator[bytes]]:
-    return lambda count, seed: json_texts(value(), count, seed)
-
-
-def _bytes(start: Callable[[], bytes]) -> Callable[[int, int], Iterator[bytes]]:
-    return lambda count, seed: mutations(start(), count, seed)
-
-
 TARGETS = {
     "model config": Target(
-        model_config, _json(lambda: {"model_cfg": CLIP, "preprocess_cfg": PREPROCESS})
+        model_config, of_json({"model_cfg": CLIP, "preprocess_cfg": PREPROCESS})
     ),
     "tokenizer config": Target(
-        tokenizer_config, _json(lambda: {"tokenizer_class": "CLIPTokenizer", "auto_map": None})
+        tokenizer_config, of_json({"tokenizer_class": "CLIPTokenizer", "auto_map": None})
     ),
-    "weights .pt": Target(weights("w.pt"), _bytes(_pickled)),
+    "weights .pt": Target(weights("w.pt"), of_bytes(_pickled)),
     "weights .safetensors": Target(
         weights("w.safetensors"),
-        _bytes(lambda: to_safetensors({k: v.numpy() for k, v in build(CLIP).state_dict().items()})),
+        of_bytes(
+            lambda: to_safetensors({k: v.numpy() for k, v in build(CLIP).state_dict().items()})
+        ),
     ),
-    "recipe file": Target(recipe_file, _bytes(lambda: recipe_text("hp-hn").encode())),
-    "recipe change": Target(recipe_change, _bytes(lambda: b"loss.negatives.weight=0.5")),
-    "shard": Target(shard, _bytes(_shard)),
-    "state": Target(checkpoint("state.json"), _json(_state)),
+    "recipe file": Target(recipe_file, of_bytes(recipe_text("hp-hn").encode())),
+    "recipe change": Target(recipe_change, of_bytes(b"loss.negatives.weight=0.5")),
+    "shard": Target(shard, of_bytes(_shard)),
+    "state": Target(checkpoint("state.json"), of_json(_state)),
     "optimiser": Target(
         checkpoint("optimiser.safetensors"),
-        _bytes(lambda: to_safetensors({"clip.visual.proj/step": np.ones(1, "f4")})),
+        of_bytes(lambda: to_safetensors({"clip.visual.proj/step": np.ones(1, "f4")})),
     ),
-    "recipe of a run": Target(run_recipe, _json(lambda: small_run().recipe.settled())),
-    "log": Target(log, _bytes(lambda: b'{"event": "step", "step": 1, "loss": 0.5}\n' * 4)),
+    "recipe of a run": Target(run_recipe, of_json(lambda: small_run().recipe.settled())),
+    "log": Target(log, of_bytes(b'{"event": "step", "step": 1, "loss": 0.5}\n' * 4)),
     "training.json": Target(
         about,
-        _json(
-            lambda: {
+        of_json(
+            {
                 "wise": {
                     "base": {"id": "a", "fingerprint": "1"},
                     "tuned": {"id": "b", "fingerprint": "2"},
@@ -243,7 +232,7 @@ TARGETS = {
     ),
     "detector": Target(
         detector(DETECTOR),
-        _json(lambda: {"format": 1, "encoder": "world:base", "encoder_fingerprint": "f"}),
+        of_json({"format": 1, "encoder": "world:base", "encoder_fingerprint": "f"}),
     ),
-    "detector weights": Target(detector(HEADS), _bytes(_heads)),
+    "detector weights": Target(detector(HEADS), of_bytes(_heads)),
 }

@@ -13,12 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 import torch
 import transformers as tf
+from errors import raises
 from PIL import Image
 
-from counterpoint._util.errors import CounterpointError, ModelError
 from counterpoint.cases.table import ImageRef
 from counterpoint.images.pictures import Picture
 from counterpoint.models.registry import LoadOptions, load_model
@@ -338,9 +337,9 @@ def load(family: str, folder: Path, precision: str = "fp32") -> Any:
     return load_model(f"{family}:{folder}", LoadOptions("cpu", precision))
 
 
-def refusal(id: str, kind: type[CounterpointError] = ModelError) -> str:
+def refusal(id: str, code: str, **data: object) -> str:
     """The message with which a model is refused: it must be one line that a user can read."""
-    with pytest.raises(kind) as caught:
+    with raises(code, **data) as caught:
         load_model(id, LoadOptions("cpu"))
     message = str(caught.value)
     assert message.endswith(".") and "\n" not in message and len(message) < 700

@@ -9,13 +9,12 @@ from pathlib import Path
 
 import numpy as np
 import open_clip
-import pytest
 import torch
+from errors import raises
 from PIL import Image
 from safetensors.torch import save_file
 
 import counterpoint
-from counterpoint._util.errors import CounterpointError, ModelError
 from counterpoint.models.openclip.adapter import MERGES, OpenClip
 from counterpoint.models.registry import LoadOptions, load_model
 
@@ -137,9 +136,9 @@ def sequence_lengths(model: OpenClip, captions: list[str]) -> list[int]:
     return [tokens.shape[1] for tokens in seen]
 
 
-def refusal(id: str, kind: type[CounterpointError] = ModelError, device: str = "cpu") -> str:
+def refusal(id: str, code: str, device: str = "cpu") -> str:
     """The message with which a model is refused: it must be one line that a user can read."""
-    with pytest.raises(kind) as caught:
+    with raises(code) as caught:
         load_model(id, LoadOptions(device))
     message = str(caught.value)
     assert message and "\n" not in message and len(message) < 600

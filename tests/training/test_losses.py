@@ -9,9 +9,9 @@ from inspect import signature
 
 import pytest
 import torch
+from errors import raises
 from loss_support import MASKS, NAMES, SCALE, bundled, parts, value_and_gradients
 
-from counterpoint._util.errors import DataError, ModelError
 from counterpoint.training.batches import Features
 from counterpoint.training.losses.published import (
     analogy,
@@ -181,7 +181,7 @@ def test_the_loss_of_a_recipe_is_the_weighted_sum_of_its_terms():
     assert list(values) == ["clip", "negatives", "hold"]
     expected = values["clip"] + 0.5 * values["negatives"] + 2 * values["hold"]
     assert torch.allclose(total(values, terms), expected)
-    with pytest.raises(ModelError, match="no term with a weight"):
+    with raises("E-LOSS-EMPTY"):
         total({}, [Term("clip", 0.0)])
 
 
@@ -199,15 +199,15 @@ def test_a_term_without_its_data_is_refused_unless_it_has_no_weight():
     bare = Features(given["images"], given["captions"])
     scale = torch.tensor(SCALE)
     assert list(loss(bare, scale, [Term("clip"), Term("analogy", 0.0)])) == ["clip"]
-    with pytest.raises(DataError, match="'negatives' needs negatives, and the data has none"):
+    with raises("E-LOSS-INPUT-MISSING", term="negatives", field="negatives"):
         loss(bare, scale, [Term("negatives")])
-    with pytest.raises(DataError, match="'negclip' needs hard images"):
+    with raises("E-LOSS-INPUT-MISSING", term="negclip", field="hard_images"):
         loss(
             Features(given["images"], given["captions"], negatives=given["negatives"]),
             scale,
             [Term("negclip")],
         )
-    with pytest.raises(DataError, match="'hold' needs the vectors of the start"):
+    with raises("E-LOSS-INPUT-MISSING", term="hold", field="start_images"):
         loss(bare, scale, [Term("hold")])
 
 

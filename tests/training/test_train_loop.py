@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import math
-import os
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 import torch
+from errors import raises
 from open_clip_models import CAPTIONS, load
+from processes import ended, start
+from torch import distributed
 from training import (
     CPU,
     last_checkpoint,
@@ -24,12 +24,12 @@ from training import (
     written,
 )
 
-from counterpoint._util.errors import CounterpointError, DataError, ModelError, RunError
 from counterpoint.evaluation.evaluating import evaluate
 from counterpoint.training import loop
 from counterpoint.training.building import build
 from counterpoint.training.logs import Log, Silent
 from counterpoint.training.losses import terms
+from counterpoint.training.reading import load_recipe
 
 __all__ = ["one_thread"]  # fixtures
 
@@ -88,8 +88,8 @@ def test_the_folder_scores_as_the_trained_model_did(tmp_path):
     assert saved is not None
     restore(run, saved)
     with torch.no_grad():
-        towers = run.trained.towers.eval()
-        expected = towers(None, run.trained.start.tokenizer(CAPTIONS))[1].numpy()
+        towers = run.model.towers.eval()
+        expected = towers(None, run.model.start.tokenizer(CAPTIONS))[1].numpy()
     assert np.abs(load(recipe.folder / "model").encode_captions(CAPTIONS) - expected).max() < 1e-5
 
 
@@ -156,7 +156,7 @@ def test_a_loss_that_is_no_number_stops_the_run_and_keeps_the_last_good_checkpoi
         return {n: v * math.nan for n, v in values.items()} if len(calls) > 5 else values
 
     monkeypatch.setattr(terms, "loss", broken)
-    with pytest.raises(RunError, match="step 4 is kept"):
+    with raises("E-LOSS-NON-FINITE", kept=4):
         run_small(tmp_path, "steps=9", "log_every=3")
     steps = sorted(p.name for p in (tmp_path / "run" / "checkpoints").iterdir())
     assert steps == ["step-00000002", "step-00000004"]
@@ -168,23 +168,23 @@ def test_a_loss_that_is_no_number_stops_the_run_and_keeps_the_last_good_checkpoi
 def test_a_folder_of_something_else_is_not_touched(tmp_path):
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "thesis.txt").write_text("mine")
-    with pytest.raises(RunError, match="something else"):
+    with raises("E-OUTPUT-EXISTS", path=tmp_path / "run"):
         run_small(tmp_path)
     assert [p.name for p in (tmp_path / "run").iterdir()] == ["thesis.txt"]
 
 
 def test_data_without_what_a_term_needs(tmp_path):
-    with pytest.raises(DataError, match="negatives"):
+    with raises("E-LOSS-INPUT-MISSING", field="negatives"):
         run_small(tmp_path, "data.negatives=0")
 
 
 def test_a_batch_larger_than_the_data(tmp_path):
-    with pytest.raises(CounterpointError, match="batch"):
+    with raises("E-SAMPLES-FEW", batch=64):
         run_small(tmp_path, "batch=64")
 
 
 def test_sharding_alone_needs_torchrun(tmp_path):
-    with pytest.raises(ModelError, match="torchrun"):
+    with raises("E-TORCHRUN-MISSING"):
         run_small(tmp_path, "sharded=true")
 
 
@@ -214,35 +214,32 @@ def test_tensorboard_files_hold_the_terms(tmp_path):
 
 def test_wandb_is_asked_for_by_name(tmp_path, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "wandb", None)
-    with pytest.raises(RunError, match="pip install wandb"):
+    with raises("E-PACKAGE-MISSING", package="wandb"):
         run_small(tmp_path, "wandb=true")
 
 
 # --- several processes -------------------------------------------------------------------------
 
 
-_PROGRAM = """
-import sys, torch
-torch.set_num_threads(1)
-from torch import distributed
-from counterpoint.train import loop
-from counterpoint.training.reading import load_recipe
-distributed.init_process_group("gloo", init_method=sys.argv[1], rank=int(sys.argv[2]), world_size=2)
-inner = loop.update
-def killed(run, step):
-    if step == 3:
-        raise SystemError
-    return inner(run, step)
-for path in sys.argv[3:]:
-    loop.update = killed
-    try:
-        loop.train(load_recipe(path))
-    except SystemError:
+def train_in_two(meeting: str, rank: int, paths: list[str]) -> None:
+    """Each run is broken off before its last step, and goes on."""
+    torch.set_num_threads(1)
+    distributed.init_process_group("gloo", init_method=meeting, rank=rank, world_size=2)
+    inner = loop.update
+
+    def killed(run, step):
+        if step == 3:
+            raise SystemError
+        return inner(run, step)
+
+    for path in paths:
+        loop.update = killed
+        with pytest.raises(SystemError):
+            loop.train(load_recipe(path))
         distributed.barrier()
-    loop.update = inner
-    loop.train(load_recipe(path))
-distributed.destroy_process_group()
-"""
+        loop.update = inner
+        loop.train(load_recipe(path))
+    distributed.destroy_process_group()
 
 
 def test_two_processes_end_with_the_weights_of_one(tmp_path):
@@ -251,18 +248,13 @@ def test_two_processes_end_with_the_weights_of_one(tmp_path):
     run_small(tmp_path, *changes, out="alone")
     ways = {"ddp": "sharded=false", "fsdp": "sharded=true"}
     paths = [written(small_recipe(tmp_path, *changes, way, out=out)) for out, way in ways.items()]
+    meeting = f"file://{tmp_path}/meeting"
+    ranks = [{"RANK": str(rank), "WORLD_SIZE": "2"} for rank in range(2)]
     both = [
-        subprocess.Popen(
-            [sys.executable, "-c", _PROGRAM, f"file://{tmp_path}/meeting", str(rank), *paths],
-            env={**os.environ, "RANK": str(rank), "WORLD_SIZE": "2", "OMP_NUM_THREADS": "1"},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        for rank in range(2)
+        start(train_in_two, meeting, rank, paths, environment=environment)
+        for rank, environment in enumerate(ranks)
     ]
-    said = [process.communicate(timeout=200)[0] for process in both]
-    assert [process.returncode for process in both] == [0, 0], said
+    assert [ended(process) for process in both] == [0, 0]
     alone, before = weights(tmp_path / "alone"), load(tmp_path / "start").model.state_dict()
     assert max(float((alone[n] - before[n]).abs().max()) for n in alone) > 1e-3
     for out in ways:

@@ -11,11 +11,11 @@ import numpy as np
 import open_clip
 import pytest
 import torch
+from errors import raises
 from open_clip.transform import PreprocessCfg, image_transform_v2
 from open_clip_models import BASE
 from PIL import Image
 
-from counterpoint._util.errors import DataError
 from counterpoint._util.random_numbers import fold, key, uniforms
 from counterpoint.benchmarks.benchmark import Options
 from counterpoint.benchmarks.world import BI, REPLACE, SWAP
@@ -381,7 +381,7 @@ def test_a_preprocessing_that_augments_is_seeded_by_the_sample():
 
 
 def test_a_world_smaller_than_a_batch_is_refused():
-    with pytest.raises(DataError, match="10 samples do not fill a batch of 32"):
+    with raises("E-SAMPLES-FEW", samples=10, batch=32):
         opened(size=10)
 
 

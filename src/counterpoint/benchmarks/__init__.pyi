@@ -1,4 +1,8 @@
-from .benchmark import Benchmark as Benchmark, LoadedBenchmark as LoadedBenchmark
+from .benchmark import (
+    Benchmark as Benchmark,
+    LoadedBenchmark as LoadedBenchmark,
+    Options as Options,
+)
 from .completeness import (
     absent_from as absent_from,
     counted as counted,

@@ -1,4 +1,9 @@
-"""Reading published annotation files: found or explained, and never trusted to be well-formed."""
+"""Reading the annotation files of benchmarks: JSON, JSON lines, CSV, Parquet.
+
+A file that is missing or malformed is an error that names the file, and the row and the field if it
+can. Of an image column in a Parquet file of the hub, a struct `{bytes, path}`, only `path` is read:
+the file keeps the two apart, and the bytes of a few thousand images are half a gigabyte.
+"""
 
 from __future__ import annotations
 
@@ -7,20 +12,27 @@ import io
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
-from typing import Any, BinaryIO, Final
+from typing import Any, BinaryIO, Final, NamedTuple
 
 from counterpoint._util.errors import DataError, reason
 from counterpoint._util.untrusted import open_regular, parse_json, shortened, shown
+from counterpoint.benchmarks.benchmark import Options
 from counterpoint.cases import ImageRef
 from counterpoint.images import cell_reference
+
+GENOME_FOLDERS: Final = ("VG_100K", "VG_100K_2")  # the two archives of Visual Genome, unpacked
+KARPATHY_FILES: Final = {"coco": "coco_karpathy_test.json", "flickr30k": "flickr30k_test.json"}
 
 
 def require(path: Path, benchmark: str) -> Path:
     """The path, if it is there; else an error that says how to get it."""
     if not path.exists():
         raise DataError(
+            "E-FILE-MISSING",
             f"{benchmark} needs {path}, which is not there; "
-            f"see `counterpoint data get {benchmark}`, or name another folder with --data."
+            f"see `counterpoint data get {benchmark}`, or name another folder with --data.",
+            path=path,
+            benchmark=benchmark,
         )
     return path
 
@@ -30,7 +42,9 @@ def opened(path: Path, benchmark: str) -> BinaryIO:
     try:
         return open_regular(require(path, benchmark))
     except OSError as error:
-        raise DataError(f"{path}: cannot be read: {reason(error)}.") from None
+        raise DataError(
+            "E-FILE-UNREADABLE", f"{path}: cannot be read: {reason(error)}.", path=path
+        ) from None
 
 
 def read_json(path: Path, benchmark: str) -> Any:
@@ -38,14 +52,16 @@ def read_json(path: Path, benchmark: str) -> Any:
         try:
             return parse_json(file.read(), path)
         except DataError as error:
-            raise DataError(f"{str(error).rstrip('.')}; get the file again.") from None
+            raise DataError(
+                error.code, f"{str(error).rstrip('.')}; get the file again.", **error.data
+            ) from None
 
 
 def json_rows(path: Path, benchmark: str) -> list[dict[str, Any]]:
     """A JSON list of objects."""
     rows = read_json(path, benchmark)
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-        raise DataError(f"{path}: should hold a list of objects.")
+        raise DataError("E-FILE-MALFORMED", f"{path}: should hold a list of objects.", path=path)
     return rows
 
 
@@ -56,7 +72,9 @@ def table_rows(path: Path, benchmark: str, separator: str = ",") -> Iterator[dic
         try:
             yield from csv.DictReader(file, delimiter=separator)
         except (csv.Error, UnicodeDecodeError) as error:
-            raise DataError(f"{path}: not a readable table: {shortened(error)}.") from None
+            raise DataError(
+                "E-FILE-MALFORMED", f"{path}: not a readable table: {shortened(error)}.", path=path
+            ) from None
 
 
 def text(row: dict[str, Any], key: str, where: str) -> str:
@@ -64,7 +82,12 @@ def text(row: dict[str, Any], key: str, where: str) -> str:
     value = row.get(key)
     if not isinstance(value, str) or not value.strip():
         found = "missing" if key not in row else shown(value)
-        raise DataError(f"{where}: {key!r} should hold a text, it is {found}.")
+        raise DataError(
+            "E-ROW-MALFORMED",
+            f"{where}: {key!r} should hold a text, it is {found}.",
+            where=where,
+            field=key,
+        )
     return value
 
 
@@ -76,7 +99,12 @@ def number(row: dict[str, Any], key: str, where: str) -> int:
             raise ValueError
         return round(float(value))
     except (TypeError, ValueError, OverflowError):  # the last of an infinite one
-        raise DataError(f"{where}: {key!r} should hold a number, it is {shown(value)}.") from None
+        raise DataError(
+            "E-ROW-MALFORMED",
+            f"{where}: {key!r} should hold a number, it is {shown(value)}.",
+            where=where,
+            field=key,
+        ) from None
 
 
 def label(text: str) -> str:
@@ -106,11 +134,17 @@ def named_rows(path: Path, benchmark: str) -> Iterator[tuple[str, dict[str, Any]
     """JSON objects with their ids: of an object, the keys; of a list, `id` or else the position."""
     found = read_json(path, benchmark)
     if not isinstance(found, dict | list):
-        raise DataError(f"{path}: should hold objects, in a list or by their ids.")
+        raise DataError(
+            "E-FILE-MALFORMED",
+            f"{path}: should hold objects, in a list or by their ids.",
+            path=path,
+        )
     for key, row in found.items() if isinstance(found, dict) else enumerate(found):
         if not isinstance(row, dict):
             raise DataError(
-                f"{path}: row {shortened(key)} should be an object, it is {shown(row)}."
+                "E-ROW-MALFORMED",
+                f"{path}: row {shortened(key)} should be an object, it is {shown(row)}.",
+                where=f"{path}: row {shortened(key)}",
             )
         own = None if isinstance(found, dict) else row.get("id")
         yield str(key if own is None else own), row
@@ -124,21 +158,24 @@ def jsonl_rows(path: Path, benchmark: str) -> Iterator[dict[str, Any]]:
                 continue
             row = parse_json(line, f"{path}: line {place}")
             if not isinstance(row, dict):
-                raise DataError(f"{path}: line {place}: not an object but {shown(row)}.")
+                raise DataError(
+                    "E-ROW-MALFORMED",
+                    f"{path}: line {place}: not an object but {shown(row)}.",
+                    where=f"{path}: line {place}",
+                )
             yield row
 
 
 def whole(row: dict[Any, Any], where: str) -> dict[str, str]:
     """A row of a table, if it has as many fields as the header."""
     if None in row or None in row.values():  # how csv marks fields too many and too few
-        raise DataError(f"{where}: has more or fewer fields than the header.")
+        raise DataError(
+            "E-ROW-MALFORMED", f"{where}: has more or fewer fields than the header.", where=where
+        )
     return row
 
 
-# --- Parquet files from the hub: texts are read, images stay where they are ---------------------
-#
-# There an image column is a struct `{bytes, path}`. Of that, `path` alone is read: a Parquet file
-# keeps the two apart, and the bytes of a few thousand images are half a gigabyte.
+# --- Parquet files of the hub -------------------------------------------------------------------
 
 
 def parquet_image(file: str, column: str, row: int) -> ImageRef:
@@ -162,7 +199,9 @@ def parquet_rows(
         table = pq.ParquetFile(path).read([*wanted, *(f"{name}.path" for name in named)])
     except (pa.ArrowException, OSError) as error:
         why = shortened(error).rstrip(". ")
-        raise DataError(f"{path}: not a readable Parquet file: {why}.") from None
+        raise DataError(
+            "E-FILE-MALFORMED", f"{path}: not a readable Parquet file: {why}.", path=path
+        ) from None
     for row in table.to_pylist():
         names = {name: (row.get(name) or {}).get("path") for name in named}
         yield {**row, **dict.fromkeys(images), **names}
@@ -174,13 +213,21 @@ def _check(path: Path, schema: Any, texts: Sequence[str], images: Sequence[str])
     missing = [name for name in (*texts, *images) if name not in schema.names]
     if missing:
         raise DataError(
-            f"{path}: has no column {missing[0]!r}, only {shortened(', '.join(schema.names))}."
+            "E-COLUMN-MISSING",
+            f"{path}: has no column {missing[0]!r}, only {shortened(', '.join(schema.names))}.",
+            path=path,
+            column=missing[0],
         )
     for name in images:
         kind = schema.field(name).type
         binary = pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
         if not binary and not _has_field(kind, "bytes"):
-            raise DataError(f"{path}: column {name!r} should hold images, it is {shortened(kind)}.")
+            raise DataError(
+                "E-COLUMN-INVALID",
+                f"{path}: column {name!r} should hold images, it is {shortened(kind)}.",
+                path=path,
+                column=name,
+            )
 
 
 def _has_field(kind: Any, name: str) -> bool:
@@ -189,29 +236,27 @@ def _has_field(kind: Any, name: str) -> bool:
     return bool(pa.types.is_struct(kind)) and kind.get_field_index(name) >= 0
 
 
-# Where a Visual Genome image is: the data set came in two archives, and an id does not say which.
-#
-# Unpacked, they are visual_genome/VG_100K and visual_genome/VG_100K_2.
-
-
-FOLDERS: Final = ("VG_100K", "VG_100K_2")
+# --- images ------------------------------------------------------------------------------------
 
 
 class VisualGenome:
-    """Lists both folders once, since asking the disk for each of a million rows takes minutes."""
+    """Where an image of Visual Genome is: in one of two folders, and its id does not say which.
+
+    Both folders are listed once: asking the disk for each of a million rows takes minutes.
+    """
 
     def __init__(self, root: Path) -> None:
-        self._files = {name: _listing(root / "visual_genome" / name) for name in FOLDERS}
+        self._files = {name: _listing(root / "visual_genome" / name) for name in GENOME_FOLDERS}
 
     def find(self, image_id: int | str) -> str | None:
         """The path of an image that is there; None if it is in neither folder."""
         file = _file_name(image_id)
-        folder = next((name for name in FOLDERS if file in self._files[name]), None)
+        folder = next((name for name in GENOME_FOLDERS if file in self._files[name]), None)
         return f"visual_genome/{folder}/{file}" if folder else None
 
     def path(self, image_id: int | str) -> str:
         """The path of an image; that of the first folder if it is in neither."""
-        return self.find(image_id) or f"visual_genome/{FOLDERS[0]}/{_file_name(image_id)}"
+        return self.find(image_id) or f"visual_genome/{GENOME_FOLDERS[0]}/{_file_name(image_id)}"
 
 
 def _listing(folder: Path) -> frozenset[str]:
@@ -225,3 +270,32 @@ def _file_name(image_id: int | str) -> str:
     """`2.jpg` from 2, "2", "2.0" (a column that was once floats), "2.jpg" or "VG_100K/2.jpg"."""
     name = PurePosixPath(str(image_id).strip()).name.removesuffix(".jpg").removesuffix(".0")
     return f"{name}.jpg"
+
+
+# --- COCO and Flickr30k -------------------------------------------------------------------------
+
+
+class Annotated(NamedTuple):
+    """An image, as a path under the data root, and its captions."""
+
+    image: str
+    captions: list[str]
+
+
+def annotated_images(options: Options, name: str, benchmark: str) -> list[Annotated]:
+    """The test split by Karpathy of `coco` or `flickr30k`: images with five captions each."""
+    path = options.data / name / KARPATHY_FILES[name]
+    found = []
+    for number, row in enumerate(json_rows(path, benchmark)):
+        where = f"{path}: row {number}"
+        captions = row.get("caption")
+        if not isinstance(captions, list) or not captions:
+            raise DataError(
+                "E-ROW-MALFORMED",
+                f"{where}: 'caption' should hold a list of texts.",
+                where=where,
+                field="caption",
+            )
+        texts = [text({"caption": caption}, "caption", where) for caption in captions]
+        found.append(Annotated(f"{name}/{text(row, 'image', where)}", texts))
+    return found

@@ -1,4 +1,8 @@
-"""ARO (Yuksekgonul et al. 2023): VG-Relation and VG-Attribution, on crops of Visual Genome."""
+"""ARO (Yuksekgonul et al. 2023).
+
+VG-Relation and VG-Attribution: two objects or their attributes swapped, on crops of Visual Genome.
+COCO-Order and Flickr30k-Order: a caption against four shuffles of its words.
+"""
 
 from __future__ import annotations
 
@@ -9,38 +13,27 @@ from typing import Any, Final
 
 from counterpoint._util.errors import CaseError, DataError
 from counterpoint._util.store import default_store, digest
-from counterpoint.benchmarks.annotations import json_rows, label, number, require, text
+from counterpoint.benchmarks.annotations import (
+    KARPATHY_FILES,
+    annotated_images,
+    json_rows,
+    label,
+    number,
+    require,
+    text,
+)
 from counterpoint.benchmarks.benchmark import Benchmark, Options
 from counterpoint.benchmarks.word_order import (
-    FILES,
     ORDER,
     SHUFFLES,
     Shuffler,
-    annotated_images,
-    read_words,
+    tag_captions,
     version,
 )
 from counterpoint.cases import Case, Cases, ImageRef, caption_case, read_cases, write_cases
 
-# Case tables that take long to make, kept in the cache folder under a digest of what they are.
-
-
-def remembered(what: str, source: Path, root: Path, build: Callable[[], Cases]) -> Cases:
-    """The table made by `build`, which depends on `what` and on the bytes of `source` alone.
-
-    `root` is where its images' paths start.
-    """
-    key = digest(what, source.read_bytes()).hex()
-    path = default_store().parent / "cases" / f"{key}.parquet"
-    with suppress(CaseError):  # not there, or damaged: made anew
-        return Cases(read_cases(path).frame, root)
-    cases = build()
-    with suppress(CaseError):  # a full disk or a read-only cache costs time, not the result
-        write_cases(cases, path)
-    return cases
-
-
 Row = dict[str, Any]
+_VERSION: Final = 1  # of the shuffles: raise it when their code changes
 PAPER: Final = "Yuksekgonul et al. 2023, When and why VLMs behave like bags-of-words, ICLR"
 
 
@@ -57,7 +50,7 @@ class AroImages:
         }
 
     def path(self, name: str) -> str:
-        """The image of this name, which may stand behind folders (`data/VG_100K_2/1.jpg`)."""
+        """The image of this name, which may include folders (`data/VG_100K_2/1.jpg`)."""
         plain = name.rpartition("/")[2]
         for folder, names in self._there.items():
             if plain in names:
@@ -100,7 +93,12 @@ def read_attribution(options: Options, benchmark: str) -> Iterator[Case]:
     for case, row, where in _read(options, "visual_genome_attribution.json", benchmark):
         pair = row.get("attributes")
         if not isinstance(pair, list) or len(pair) != 2 or not all(map(_is_text, pair)):
-            raise DataError(f"{where}: 'attributes' should hold two texts, it is {pair!r:.60}.")
+            raise DataError(
+                "E-ROW-MALFORMED",
+                f"{where}: 'attributes' should hold two texts, it is {pair!r:.60}.",
+                where=where,
+                field="attributes",
+            )
         yield _grouped(case, f"{pair[0]}_{pair[1]}")
 
 
@@ -111,6 +109,45 @@ def _is_text(value: object) -> bool:
 def _attribution(options: Options) -> Cases:
     rows = read_attribution(options, "aro/vg-attribution")
     return Cases.build(rows, root=options.data, source="aro/vg-attribution")
+
+
+def _order(name: str) -> Callable[[Options], Cases]:
+    def cases(options: Options) -> Cases:
+        source, file = f"aro/{name}-order", options.data / name / KARPATHY_FILES[name]
+        what = f"{source} {_VERSION} seed={options.number('seed')} {version()}"
+
+        def build() -> Cases:
+            return Cases.build(_shuffled(options, name, source), root=options.data, source=source)
+
+        return cached_cases(what, require(file, source), options.data, build)
+
+    return cases
+
+
+def _shuffled(options: Options, name: str, benchmark: str) -> Iterator[Case]:
+    shuffler = Shuffler(options.number("seed"))
+    found = annotated_images(options, name, benchmark)
+    images = [image for image, captions in found for _ in captions]
+    texts = (caption for _, captions in found for caption in captions)
+    for place, (image, words) in enumerate(zip(images, tag_captions(texts), strict=True)):
+        negatives = [SHUFFLES[how](shuffler, words) for how in ORDER]
+        yield caption_case(str(place), ImageRef(image), (words.text,), negatives)
+
+
+def cached_cases(what: str, source: Path, root: Path, build: Callable[[], Cases]) -> Cases:
+    """The table that `build` makes, from the cache folder if it was made before.
+
+    It depends on `what` and on the bytes of `source` alone. `root` is the folder that the paths of
+    its images start from.
+    """
+    key = digest(what, source.read_bytes()).hex()
+    path = default_store().parent / "cases" / f"{key}.parquet"
+    with suppress(CaseError):  # not there, or damaged: made anew
+        return Cases(read_cases(path).frame, root)
+    cases = build()
+    with suppress(CaseError):  # a full disk or a read-only cache costs time, not the result
+        write_cases(cases, path)
+    return cases
 
 
 RELATION: Final = Benchmark(
@@ -137,42 +174,13 @@ ATTRIBUTION: Final = Benchmark(
 )
 
 
-# --- ARO's COCO-Order and Flickr30k-Order: a caption against four shuffles of its words ---------
-
-
-_VERSION: Final = 1  # of the shuffles: raise it when their code changes
-
-
-def _cases(name: str) -> Callable[[Options], Cases]:
-    def cases(options: Options) -> Cases:
-        source, file = f"aro/{name}-order", options.data / name / FILES[name]
-        what = f"{source} {_VERSION} seed={options.number('seed')} {version()}"
-
-        def build() -> Cases:
-            return Cases.build(_shuffled(options, name, source), root=options.data, source=source)
-
-        return remembered(what, require(file, source), options.data, build)
-
-    return cases
-
-
-def _shuffled(options: Options, name: str, benchmark: str) -> Iterator[Case]:
-    shuffler = Shuffler(options.number("seed"))
-    found = annotated_images(options, name, benchmark)
-    images = [image for image, captions in found for _ in captions]
-    texts = (caption for _, captions in found for caption in captions)
-    for place, (image, words) in enumerate(zip(images, read_words(texts), strict=True)):
-        negatives = [SHUFFLES[how](shuffler, words) for how in ORDER]
-        yield caption_case(str(place), ImageRef(image), (words.text,), negatives)
-
-
 def _benchmark(name: str, title: str, count: int, images: str) -> Benchmark:
     return Benchmark(
         f"aro/{name}-order",
         f"{title} captions against four shuffles of their words",
         "1 x 5",
         "aro-order",
-        _cases(name),
+        _order(name),
         paper=PAPER,
         licence="MIT",
         images=images,

@@ -1,4 +1,4 @@
-"""What a benchmark is: its cases, its protocol, and what is known of the published files."""
+"""A benchmark: its cases, its protocol, and what is known of the published files."""
 
 from __future__ import annotations
 
@@ -12,11 +12,18 @@ import numpy as np
 from counterpoint.cases import Cases
 
 Value = int | str
+WITH_POSITIVES: Final = "+hp"  # the end of an id: hard positives are added
+_CHANCE: Final = {
+    "1 x 2": "50",
+    "1 x 3": "50 original, 33.3 augmented, 33.3 brittleness",
+    "1 x 5": "20",
+    "2 x 2": "25 image-to-text, 25 text-to-image, 16.7 group",
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What a benchmark may be asked: the data root, and the options in its id."""
+    """The data root, and the options in the id of a benchmark."""
 
     data: Path
     values: Mapping[str, Value] = field(default_factory=dict)
@@ -30,7 +37,7 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Benchmark:
-    """What a benchmark is, and its cases. `defaults` names its options.
+    """A benchmark. `defaults` names its options.
 
     `shape` is images x captions, `protocol` the official one, `images` what pictures it needs,
     `count` how many cases the published files hold, `ids` what its case ids are, `defects` what
@@ -73,14 +80,3 @@ class LoadedBenchmark:
 
     def __len__(self) -> int:
         return len(self.cases)
-
-
-WITH_POSITIVES: Final = "+hp"
-
-
-_CHANCE: Final = {
-    "1 x 2": "50",
-    "1 x 3": "50 original, 33.3 augmented, 33.3 brittleness",
-    "1 x 5": "20",
-    "2 x 2": "25 image-to-text, 25 text-to-image, 16.7 group",
-}

@@ -1,9 +1,9 @@
-"""Zero-shot classification: a folder of images for each class, or a hub table; prompts averaged.
+"""Zero-shot classification: one folder of images per class, or a hub table; prompts are averaged.
 
-classification/NAME/CLASS/*.jpg          a folder a class (also below test/ or val/)
+classification/NAME/CLASS/*.jpg          one folder per class (also below test/ or val/)
 classification/NAME/*.parquet            or tables with an image column and a label column
 classification/NAME/classes.txt          class names in the order of the folders (or labels)
-classification/NAME/templates.txt        prompts, a line each, with {} for the class name
+classification/NAME/templates.txt        prompts, one per line, with {} for the class name
 """
 
 from __future__ import annotations
@@ -41,18 +41,30 @@ def _cases(options: Options, name: str) -> Cases:
         require(folder, f"classification/{name}")
     elif not folder.is_dir():
         raise DataError(
+            "E-FILE-MISSING",
             f"classification/{name} needs {folder}, which is not there: a folder of images for "
-            "each class, or name another data root with --data."
+            "each class, or name another data root with --data.",
+            path=folder,
+            benchmark=f"classification/{name}",
         )
     found = _from_tables(folder, options.data) or _from_folders(folder, options.data)
     classes = _lines(folder / "classes.txt") or _known_classes(name, found.classes)
     if len(classes) != len(found.classes):
         raise DataError(
-            f"{folder}: {len(found.classes)} classes of images and {len(classes)} class names."
+            "E-CLASSES-MISMATCH",
+            f"{folder}: {len(found.classes)} classes of images and {len(classes)} class names.",
+            path=folder,
+            classes=len(found.classes),
+            names=len(classes),
         )
     templates = _lines(folder / "templates.txt") or _known_templates(name)
     if bad := [template for template in templates if "{}" not in template]:
-        raise DataError(f"{folder / 'templates.txt'}: {bad[0]!r} has no {{}} for the class name.")
+        raise DataError(
+            "E-TEMPLATE-INVALID",
+            f"{folder / 'templates.txt'}: {bad[0]!r} has no {{}} for the class name.",
+            path=folder / "templates.txt",
+            template=bad[0],
+        )
     width = len(classes)
     row = {
         "id": "0",
@@ -80,7 +92,11 @@ def _from_folders(folder: Path, root: Path) -> _Labelled:
         if file.suffix.lower() in _ENDINGS and not _hidden(file)
     ]
     if not images:
-        raise DataError(f"{folder}: no images in a folder for each class, and no .parquet file.")
+        raise DataError(
+            "E-IMAGE-MISSING",
+            f"{folder}: no images in a folder for each class, and no .parquet file.",
+            path=folder,
+        )
     return _Labelled(images, [path.name for path in classes])
 
 
@@ -103,12 +119,16 @@ def _from_tables(folder: Path, root: Path) -> _Labelled | None:
         name = file.relative_to(root).as_posix()
         images += [(parquet_image(name, image, row).path, n) for row, n in enumerate(labels)]
     if not images:
-        raise DataError(f"{files[0]}: the table has no rows.")
+        raise DataError("E-FILE-EMPTY", f"{files[0]}: the table has no rows.", path=files[0])
     found = sorted({number for _, number in images})
     classes = classes or [str(number) for number in range(max(found) + 1)]
     if found[0] < 0 or found[-1] >= len(classes):
         raise DataError(
-            f"{files[0]}: labels from {found[0]} to {found[-1]}, and {len(classes)} class names."
+            "E-CLASSES-MISMATCH",
+            f"{files[0]}: labels from {found[0]} to {found[-1]}, and {len(classes)} class names.",
+            path=files[0],
+            classes=found[-1] + 1,
+            names=len(classes),
         )
     return _Labelled(images, classes)
 
@@ -123,13 +143,27 @@ def _read_labels(file: Path) -> tuple[str, list[int], list[str]]:
         image = next((name for name in schema.names if name in ("image", "img")), None)
         label = next((name for name in _LABELS if name in schema.names), None)
         if image is None or label is None:
-            raise DataError(f"{file}: needs a column image (or img) and a column label.")
+            raise DataError(
+                "E-COLUMN-MISSING",
+                f"{file}: needs a column image (or img) and a column label.",
+                path=file,
+                column="image" if image is None else "label",
+            )
         labels = pq.read_table(file, columns=[label]).column(label).to_pylist()
         about = json.loads((schema.metadata or {}).get(b"huggingface", b"{}"))
     except (pa.ArrowException, OSError, ValueError) as error:
-        raise DataError(f"{file}: not a readable table: {str(error).splitlines()[0]}.") from None
+        raise DataError(
+            "E-FILE-MALFORMED",
+            f"{file}: not a readable table: {str(error).splitlines()[0]}.",
+            path=file,
+        ) from None
     if bad := [row for row, value in enumerate(labels) if type(value) is not int]:
-        raise DataError(f"{file}: row {bad[0]}: the label is {labels[bad[0]]!r}, no class number.")
+        raise DataError(
+            "E-ROW-MALFORMED",
+            f"{file}: row {bad[0]}: the label is {labels[bad[0]]!r}, no class number.",
+            where=f"{file}: row {bad[0]}",
+            field=label,
+        )
     names = about.get("info", {}).get("features", {}).get(label, {}).get("names", [])
     return image, labels, [str(name).replace("_", " ") for name in names]
 
@@ -140,7 +174,9 @@ def _lines(path: Path) -> list[str]:
     try:
         lines = path.read_text(encoding="utf-8-sig").splitlines()
     except ValueError:
-        raise DataError(f"{path}: not a text file in UTF-8.") from None
+        raise DataError(
+            "E-TEXT-ENCODING", f"{path}: not a text file in UTF-8.", path=path
+        ) from None
     return [line for line in lines if line.strip()]
 
 
@@ -175,7 +211,11 @@ def folder_benchmark(id: str) -> Benchmark:
     """`classification/NAME`: the folder of that name under the data root."""
     name = id.removeprefix("classification/")
     if not name or Path(name).name != name or name == "..":
-        raise DataError(f"{id}: after classification/ comes the name of a folder.")
+        raise DataError(
+            "E-BENCHMARK-UNKNOWN",
+            f"{id}: after classification/ comes the name of a folder.",
+            name=id,
+        )
     return Benchmark(
         id,
         f"zero-shot classification of the folder {name}",

@@ -27,7 +27,11 @@ def _find(folder: Path) -> Path:
         return path
     others = [other for other in files_below(folder, "*.json") if _has_the_form(other)]
     if len(others) > 1:
-        raise DataError(f"{others[0]} and {others[1]} both look like COLA's {FILE}; keep one.")
+        raise DataError(
+            "E-FILE-AMBIGUOUS",
+            f"{others[0]} and {others[1]} both look like COLA's {FILE}; keep one.",
+            paths=others[:2],
+        )
     return others[0] if others else path
 
 
@@ -47,13 +51,19 @@ def _is_row(row: Any) -> bool:
 def _rows(path: Path, root: Path) -> Iterator[Case]:
     rows = read_json(path, "cola")
     if not isinstance(rows, list):
-        raise DataError(f"{path}: should hold a list of [image, caption, image, caption].")
+        raise DataError(
+            "E-FILE-MALFORMED",
+            f"{path}: should hold a list of [image, caption, image, caption].",
+            path=path,
+        )
     genome = VisualGenome(root)
     for number, row in enumerate(rows):
         if not _is_row(row):
             raise DataError(
+                "E-ROW-MALFORMED",
                 f"{path}: row {number}: should be [image, caption, image, caption], all texts, "
-                f"it is {row!r:.80}."
+                f"it is {row!r:.80}.",
+                where=f"{path}: row {number}",
             )
         images = tuple(ImageRef(_image(url, root, genome)) for url in (row[0], row[2]))
         truth = ((True, False), (False, True))
@@ -61,7 +71,7 @@ def _rows(path: Path, root: Path) -> Iterator[Case]:
 
 
 def _image(url: str, root: Path, genome: VisualGenome) -> str:
-    """The file of an image's address; they are Visual Genome's, so that copy will do as well."""
+    """The file of an image's address, in cola/images or, since they are the same, Visual Genome."""
     name = PurePosixPath(urlsplit(url).path).name
     path = f"cola/images/{name}"
     return path if (root / path).exists() else genome.find(name) or path

@@ -15,7 +15,7 @@ from counterpoint.runs import Part
 
 FILE_MISSING: Final = "file missing"
 ROWS_MISSING: Final = "rows missing"
-NO_NEGATIVE: Final = "no negative caption"  # in the published file: nobody can score it
+NO_NEGATIVE: Final = "no negative caption"  # in the published file, so that it cannot be scored
 
 
 def counted(cases: Cases, protocol: Protocol) -> Cases:
@@ -81,7 +81,7 @@ def _amount(found: Sequence[Absent]) -> str:
 def why_incomplete(part: Part, protocol: Protocol, options: dict[str, Any]) -> str:
     """Why a part of a run is not the whole benchmark; empty if it is, as far as is known.
 
-    `options` are those of the run. Rows without a negative are no cases of anybody.
+    `options` are those of the run. Rows without a negative are not cases.
     """
     absent = [one for one in part.absent if one.reason != NO_NEGATIVE and one.cases != 0]
     if absent:

@@ -68,7 +68,11 @@ def _files(options: Options, half: str, pattern: str, form: str) -> list[tuple[P
         if match := re.fullmatch(form, path.name):
             earlier = found.setdefault((match[1], match[2]), path)
             if earlier != path:
-                raise DataError(f"{earlier} and {path} are the same file; keep one.")
+                raise DataError(
+                    "E-FILE-AMBIGUOUS",
+                    f"{earlier} and {path} are the same file; keep one.",
+                    paths=[earlier, path],
+                )
     in_order = sorted(found, key=lambda parts: (parts[0], parts[1].zfill(2)))  # 4 before 12
     return [(found[parts], *parts) for parts in in_order]
 
@@ -101,14 +105,24 @@ def _rows(file: _File, genome: VisualGenome, absent: list[Absent]) -> Iterator[C
 def _box(row: dict[str, str], where: str) -> tuple[int, int, int, int]:
     x, y, width, height = (number(row, key, where) for key in ("x", "y", "width", "height"))
     if width < 1 or height < 1:
-        raise DataError(f"{where}: its region is empty: {width} x {height} pixels.")
+        raise DataError(
+            "E-ROW-MALFORMED",
+            f"{where}: its region is empty: {width} x {height} pixels.",
+            where=where,
+            field="width" if width < 1 else "height",
+        )
     return x, y, width, height
 
 
 def _negatives(row: dict[str, str], column: str, where: str) -> list[str]:
     """A list written as Python writes it; a cell that holds nothing is an empty one."""
     if column not in row:
-        raise DataError(f"{where}: has no column {column!r}, only {', '.join(row)}.")
+        raise DataError(
+            "E-COLUMN-MISSING",
+            f"{where}: has no column {column!r}, only {', '.join(row)}.",
+            where=where,
+            column=column,
+        )
     written = row[column].strip()
     if written in ("", "nan"):
         return []
@@ -117,7 +131,12 @@ def _negatives(row: dict[str, str], column: str, where: str) -> list[str]:
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
         found = None
     if not isinstance(found, list | tuple) or not all(isinstance(text, str) for text in found):
-        raise DataError(f"{where}: {column!r} should hold a list of texts, it is {written!r:.60}.")
+        raise DataError(
+            "E-ROW-MALFORMED",
+            f"{where}: {column!r} should hold a list of texts, it is {written!r:.60}.",
+            where=where,
+            field=column,
+        )
     return list(found)
 
 

@@ -136,12 +136,20 @@ def _halves(options: Options, name: str) -> Iterator[tuple[Row, Row, str]]:
     left, right = (json_rows(path, "hard-positives/replace") for path in (data, swapped))
     if len(left) != len(right):
         raise DataError(
-            f"{data} has {len(left)} rows and {swapped} {len(right)}; get both files again."
+            "E-FILES-MISMATCH",
+            f"{data} has {len(left)} rows and {swapped} {len(right)}; get both files again.",
+            paths=[data, swapped],
         )
     for number, (original, positive) in enumerate(zip(left, right, strict=True)):
         for key in ("image_path", "false_caption"):
             if original.get(key) != positive.get(key):
-                raise DataError(f"{swapped}: row {number} has another {key!r} than in {data}.")
+                raise DataError(
+                    "E-FILES-MISMATCH",
+                    f"{swapped}: row {number} has another {key!r} than in {data}.",
+                    paths=[data, swapped],
+                    row=number,
+                    field=key,
+                )
         yield original, positive, f"{data}: row {number}"
 
 
@@ -177,7 +185,10 @@ def _rebuilt_swap(options: Options) -> Iterator[Case]:
             positive = reverse_conjuncts(original)
         except ValueError as error:
             raise DataError(
-                f"aro/visual_genome_attribution.json: row {case.id}: {error}."
+                "E-ROW-MALFORMED",
+                f"aro/visual_genome_attribution.json: row {case.id}: {error}.",
+                where=f"aro/visual_genome_attribution.json: row {case.id}",
+                field="true_caption",
             ) from None
         yield caption_case(case.id, case.images[0], (original, positive), (negative,))
 

@@ -7,8 +7,8 @@ Columns: case_id, text, and two that may be left out: `caption`, where a case ha
 captions, is the number of the one that is reworded (0 if left out); `doubt` says why a positive may
 be false ("narrower": crimson for red). A case may have several positives, or none.
 
-A pairs file of `counterpoint generate positives NAME` will do as well: of every caption's positives
-one is taken, so that all cases have one shape.
+A pairs file of `counterpoint generate positives NAME` can be used too: one positive of each caption
+is taken, so that all cases have one shape.
 
 Doubtful positives are used only if the option `doubtful` is 1. A positive that is a negative of its
 own case, apart from case, blanks, marks and a/an, is never used. Both are counted and logged.
@@ -79,9 +79,11 @@ def _file(benchmark: str, options: Options) -> Path:
     found = [path for path in (*files, SHIPPED / f"{name}.parquet") if path.is_file()]
     if not found:
         raise DataError(
+            "E-POSITIVES-MISSING",
             f"{benchmark}{WITH_POSITIVES} needs a file of positives, {stem}.jsonl or "
             f"{benchmark}{WITH_POSITIVES}:positives=FILE, with columns case_id and text; "
-            f"`counterpoint generate positives {benchmark} -o {stem}.parquet` makes one."
+            f"`counterpoint generate positives {benchmark} -o {stem}.parquet` makes one.",
+            benchmark=benchmark,
         )
     return found[0]
 
@@ -103,8 +105,12 @@ def accepted_positives(
     unknown = sorted(set(given) - set(numbers))
     if unknown and not shipped:  # which is of the whole benchmark: you may have a part
         raise DataError(
+            "E-CASE-UNKNOWN",
             f"{path}: {len(unknown):,} of {len(given):,} case ids are not in the benchmark, "
-            f"the first is {unknown[0]!r}."
+            f"the first is {unknown[0]!r}.",
+            path=path,
+            count=len(unknown),
+            first=unknown[0],
         )
     found: dict[str, list[Positive]] = {}
     negatives = doubts = 0
@@ -153,7 +159,11 @@ def _read(path: Path, ids: set[str]) -> _Given:
         table.select(*_COLUMNS, *optional).iter_rows()
     ):
         if case_id is None or not (text or "").strip():
-            raise DataError(f"{path}: row {row} lacks a case_id or a text.")
+            raise DataError(
+                "E-ROW-MALFORMED",
+                f"{path}: row {row} lacks a case_id or a text.",
+                where=f"{path}: row {row}",
+            )
         found.setdefault(case_id, []).append([Positive(caption or 0, text, doubt or "")])
     return found
 
@@ -162,7 +172,7 @@ def _names(path: Path) -> list[str]:
     try:
         return list(pl.read_parquet_schema(path))
     except (pl.exceptions.PolarsError, OSError):
-        return []  # whoever reads it says what is wrong
+        return []  # `read_table` will say what is wrong
 
 
 def _read_pairs(path: Path, ids: set[str]) -> _Given:
@@ -214,7 +224,13 @@ def _number(case: Case, columns: list[tuple[bool, ...]], caption: int | str, pat
         found = [number for number in true if case.captions[number] == caption]
     if not found:
         what = f"number {caption}" if isinstance(caption, int) else repr(caption)
-        raise DataError(f"{path}: case {case.id!r} has no true caption {what}.")
+        raise DataError(
+            "E-CAPTION-UNKNOWN",
+            f"{path}: case {case.id!r} has no true caption {what}.",
+            path=path,
+            case=case.id,
+            caption=caption,
+        )
     return found[0]
 
 

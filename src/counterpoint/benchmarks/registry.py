@@ -143,11 +143,22 @@ def _read_options(benchmark: Benchmark, text: str) -> dict[str, Value]:
     for part in filter(None, _COMMA.split(text)):
         key, _, value = part.partition("=")
         if key not in values:
-            raise NotFoundError(did_you_mean(f"option of {benchmark.id}", key, values))
+            raise NotFoundError(
+                "E-OPTION-UNKNOWN",
+                did_you_mean(f"option of {benchmark.id}", key, values),
+                benchmark=benchmark.id,
+                option=key,
+            )
         if isinstance(values[key], str):
             values[key] = value
         elif value.isdecimal():
             values[key] = int(value)
         else:
-            raise NotFoundError(f"{benchmark.id}:{part}: {key} must be a whole number.")
+            raise NotFoundError(
+                "E-OPTION-INVALID",
+                f"{benchmark.id}:{part}: {key} must be a whole number.",
+                benchmark=benchmark.id,
+                option=key,
+                value=value,
+            )
     return values

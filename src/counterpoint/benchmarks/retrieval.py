@@ -9,13 +9,13 @@ import polars as pl
 
 from counterpoint._util.errors import NotFoundError
 from counterpoint._util.registry import did_you_mean
+from counterpoint.benchmarks.annotations import annotated_images
 from counterpoint.benchmarks.benchmark import Benchmark, Options
 from counterpoint.benchmarks.word_order import (
     SHUFFLES,
     TAGGED,
     Shuffler,
-    annotated_images,
-    read_words,
+    tag_captions,
 )
 from counterpoint.cases import SCHEMA, Cases
 from counterpoint.images import PIECES, shuffle_reference
@@ -51,7 +51,7 @@ def _shuffle_captions(captions: list[str], options: Options) -> list[str]:
     if how == _PLAIN:
         return captions
     shuffler = Shuffler(options.number("seed"))
-    read = read_words(captions, tagged=how in TAGGED)
+    read = tag_captions(captions, tagged=how in TAGGED)
     return [SHUFFLES[how](shuffler, words) for words in read]
 
 
@@ -68,7 +68,12 @@ def _choice(options: Options, name: str, known: Iterable[str]) -> str:
     chosen = options.text(name)
     names = [_PLAIN, *known]
     if chosen not in names:
-        raise NotFoundError(did_you_mean(f"shuffle of {name}", chosen, names))
+        raise NotFoundError(
+            "E-OPTION-INVALID",
+            did_you_mean(f"shuffle of {name}", chosen, names),
+            option=name,
+            value=chosen,
+        )
     return chosen
 
 

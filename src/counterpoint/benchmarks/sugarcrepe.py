@@ -33,12 +33,18 @@ def _subset(folder: Path, subset: str) -> Iterator[Case]:
     path = first_there(folder / file, folder / "data" / file)  # as in a clone of the repository
     rows = read_json(path, "sugarcrepe")
     if not isinstance(rows, dict):
-        raise DataError(f"{path}: should hold an object of cases by their number.")
+        raise DataError(
+            "E-FILE-MALFORMED",
+            f"{path}: should hold an object of cases by their number.",
+            path=path,
+        )
     kind, _, part = subset.partition("_")
     for key, row in rows.items():  # the numbers have gaps: a row was removed in 2023
         where = f"{path}: case {key}"
         if not isinstance(row, dict):
-            raise DataError(f"{where}: should be an object, it is {row!r:.60}.")
+            raise DataError(
+                "E-ROW-MALFORMED", f"{where}: should be an object, it is {row!r:.60}.", where=where
+            )
         image = ImageRef(f"coco/val2017/{text(row, 'filename', where)}")
         yield caption_case(
             f"{subset}/{key}",

@@ -37,7 +37,13 @@ def _cases(options: Options) -> Cases:
     makers = {"both": (_itt, _tot), "itt": (_itt,), "tot": (_tot,)}
     tests = options.text("tests")
     if tests not in makers:
-        raise NotFoundError(did_you_mean("choice of tests", tests, makers))
+        raise NotFoundError(
+            "E-OPTION-INVALID",
+            did_you_mean("choice of tests", tests, makers),
+            benchmark="sugarcrepe-pp",
+            option="tests",
+            value=tests,
+        )
     folder = options.data / "sugarcrepe_pp"
     triples = [triple for subset in SUBSETS for triple in _subset(folder, subset)]
     rows = (make(triple) for make in makers[tests] for triple in triples)

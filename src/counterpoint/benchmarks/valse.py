@@ -37,7 +37,7 @@ PIECES: Final = {
     "relations": 614,
 }
 UNCONFIRMED: Final = "unconfirmed"
-ENOUGH: Final = 2  # of three people who chose the caption, and not the foil
+ENOUGH: Final = 2  # of three annotators chose the caption and not the foil
 _COCO: Final = {
     r"COCO_val2014_\d{12}\.jpg": "coco/val2014",
     r"COCO_train2014_\d{12}\.jpg": "coco/train2014",

@@ -14,7 +14,7 @@ from counterpoint.benchmarks.completeness import NO_NEGATIVE
 from counterpoint.cases import Absent, Case, Cases, ImageRef, caption_case
 
 
-class _Part(NamedTuple):
+class _VislaFile(NamedTuple):
     """A file, under its names in the paper's and in the first version, and its columns."""
 
     name: str
@@ -25,8 +25,8 @@ class _Part(NamedTuple):
     negative: str
 
 
-_PARTS: Final = (
-    _Part(
+_FILES: Final = (
+    _VislaFile(
         "generic",
         973,
         ("Generic_VISLA.tsv", "SugarCrepe.tsv"),
@@ -34,7 +34,7 @@ _PARTS: Final = (
         ("caption", "second positive"),
         "negative caption",
     ),
-    _Part(
+    _VislaFile(
         "spatial",
         652,
         ("Spatial_VISLA.tsv", "VSR_spatial.tsv"),
@@ -47,20 +47,20 @@ _PARTS: Final = (
 
 def _cases(options: Options) -> Cases:
     folder = options.data / "visla"
-    found = [(part, path) for part in _PARTS if (path := _find(folder, part)).exists()]
+    found = [(part, path) for part in _FILES if (path := _find(folder, part)).exists()]
     if not found:
-        require(_find(folder, _PARTS[0]), "visla")
+        require(_find(folder, _FILES[0]), "visla")
     unfinished: list[Absent] = []
     rows = (case for part, path in found for case in _rows(part, path, options.data, unfinished))
     cases = Cases.build(rows, root=options.data, source=str(folder))
     return Cases(cases.frame, cases.root, unfinished)
 
 
-def _find(folder: Path, part: _Part) -> Path:
+def _find(folder: Path, part: _VislaFile) -> Path:
     return first_there(*(base / file for file in part.files for base in (folder, folder / "data")))
 
 
-def _rows(part: _Part, path: Path, root: Path, unfinished: list[Absent]) -> Iterator[Case]:
+def _rows(part: _VislaFile, path: Path, root: Path, unfinished: list[Absent]) -> Iterator[Case]:
     for number, fields in enumerate(table_rows(path, "visla", separator="\t")):
         id, where = f"{part.name}/{number}", f"{path}: row {number}"
         row = {_column(name): value for name, value in whole(fields, where).items()}
@@ -85,7 +85,12 @@ def _column(name: str) -> str:
 def _caption(row: dict[str, str], key: str, where: str) -> str:
     caption = text(row, key, where)
     if "\t" in caption or "\n" in caption:  # a quotation mark without its pair swallows rows
-        raise DataError(f"{where}: {key!r} goes on over several fields; check its quotation marks.")
+        raise DataError(
+            "E-ROW-MALFORMED",
+            f"{where}: {key!r} goes on over several fields; check its quotation marks.",
+            where=where,
+            field=key,
+        )
     return caption
 
 
@@ -93,7 +98,12 @@ def _image(name: str, root: Path, where: str) -> str:
     """Spatial images are of COCO's training and validation sets; the name does not say which."""
     digits = re.fullmatch(r"(\d{1,12})(?:\.jpg)?", name.strip())
     if not digits:
-        raise DataError(f"{where}: {name!r:.60} is not the name of a COCO image.")
+        raise DataError(
+            "E-ROW-MALFORMED",
+            f"{where}: {name!r:.60} is not the name of a COCO image.",
+            where=where,
+            value=name,
+        )
     file = f"{digits[1]:0>12}.jpg"
     held = first_there(root / "coco/val2017" / file, root / "coco/train2017" / file)
     return held.relative_to(root).as_posix()
@@ -108,7 +118,7 @@ VISLA: Final = Benchmark(
     paper="Dumpala et al. 2024, VISLA, arXiv 2404.16365",
     licence="not stated",
     images="COCO val2017 and train2017",
-    count=sum(part.rows for part in _PARTS),
+    count=sum(part.rows for part in _FILES),
     ids="part/row, as generic/0 and spatial/0",
-    files=lambda _: {part.name: part.rows for part in _PARTS},
+    files=lambda _: {part.name: part.rows for part in _FILES},
 )

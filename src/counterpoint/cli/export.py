@@ -21,7 +21,7 @@ from counterpoint.cli.console import (
 
 
 class Form(StrEnum):
-    """What pairs can become."""
+    """The forms of an export."""
 
     BENCHMARK = "benchmark"
     TRAINING = "training"
@@ -35,7 +35,7 @@ def export(
             help="Pairs files of the same captions, such as their negatives and their positives."
         ),
     ],
-    form: Annotated[Form, typer.Option("--as", help="What to make of them.")],
+    form: Annotated[Form, typer.Option("--as", help="The form of the output.")],
     out: Annotated[
         Path,
         typer.Option(
@@ -47,33 +47,38 @@ def export(
     ],
     images: Annotated[
         Path | None,
-        typer.Option(help="Folder that the pairs' image paths start from; else as the file says."),
+        typer.Option(help="Folder that image paths start from; default: as the pairs file says."),
     ] = None,
     root: Annotated[
         Path | None,
         typer.Option(
             help="benchmark, training: write image paths relative to this folder, where OUT will "
-            "lie. Else: relative to OUT's folder if they are below it, or in full."
+            "be. Default: relative to OUT's folder if they are below it, else absolute."
         ),
     ] = None,
     all_negatives: Annotated[
         bool,
-        typer.Option("--all-negatives", help="benchmark: a case per caption, not per negative."),
+        typer.Option("--all-negatives", help="benchmark: one case per caption, not per negative."),
     ] = False,
     seed: Annotated[
-        int, typer.Option(min=0, help="benchmark: which positive goes with which negative.")
+        int,
+        typer.Option(
+            min=0, help="benchmark: random seed of which positive goes with which negative."
+        ),
     ] = 0,
     neighbours: Annotated[
         Path | None, typer.Option(help="training: a file of `counterpoint generate neighbours`.")
     ] = None,
-    name: Annotated[str, typer.Option(help="hf: what to call it; else the folder's name.")] = "",
+    name: Annotated[
+        str, typer.Option(help="hf: name of the data set; default: the folder's name.")
+    ] = "",
     licence: Annotated[str, typer.Option(help="hf: such as cc-by-4.0.")] = "",
     embed_images: Annotated[
-        bool, typer.Option("--embed-images", help="hf: put the images into the files.")
+        bool, typer.Option("--embed-images", help="hf: store the images in the files.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Make a benchmark, a training set or a data set folder of pairs that passed the checks.
+    """Make a benchmark, a training set or a data set folder from pairs that passed the checks.
 
     Examples:
 
@@ -83,7 +88,7 @@ def export(
 
     counterpoint export negatives.parquet --as hf -o my-set --licence cc-by-4.0 --embed-images
 
-    What becomes no row is counted by its reason; exit status 3 if an image could not be read.
+    What is left out is counted by the reason; exit status 3 if an image could not be read.
     """
     from counterpoint.generation import reserved
 
@@ -136,10 +141,10 @@ _OPTIONS = {
 
 
 def _refuse_options(form: Form, given: dict[str, object]) -> None:
-    """An option that would do nothing is a mistake."""
+    """An option without effect is a mistake."""
     for option, value in given.items():
         if value and option not in _OPTIONS[form]:
-            raise typer.BadParameter(f"does nothing with --as {form}", param_hint=option)
+            raise typer.BadParameter(f"has no effect with --as {form}", param_hint=option)
 
 
 def _report(form: Form, out: Path, made: int, left_out: Counter[str], as_json: bool) -> None:

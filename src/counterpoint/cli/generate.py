@@ -23,12 +23,12 @@ from counterpoint.cli.console import (
 )
 
 if TYPE_CHECKING:
-    from counterpoint.generation import Kind, Report, Settings
+    from counterpoint.generation import Generated, Kind, TextSettings
     from counterpoint.generation.inputs import CaptionOptions, Captions
-    from counterpoint.generation.llm import LanguageModelMethod
+    from counterpoint.generation.llm import ChatMethod
 
 
-_SAMPLE = 1000  # captions that an estimate looks at
+_SAMPLE = 1000  # captions used for an estimate
 
 app = typer.Typer(
     name="generate",
@@ -50,39 +50,45 @@ MethodNames = Annotated[
     typer.Option(
         "-M",
         "--method",
-        help="A method (`counterpoint ls methods`), repeatable; `rules` and `llm` are all of them.",
+        help="A method (`counterpoint ls methods`), repeatable; `rules` or `llm`: all of that "
+        "kind.",
     ),
 ]
 Seed = Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Random seed.")]
-Each = Annotated[int, typer.Option(min=1, max=4, help="Texts a way of making them may give.")]
+Each = Annotated[
+    int, typer.Option(min=1, max=4, help="Maximum number of texts per method and kind of change.")
+]
 Form = Annotated[
     Literal["caption", "uniform"],
     typer.Option(
-        "--format", help="Write texts as their captions are, or both alike (`A dog.`), as BiVLC."
+        "--format",
+        help="Write texts like their captions, or both in one format (`A dog.`), as in BiVLC.",
     ),
 ]
-Checks = Annotated[bool, typer.Option("--checks/--no-checks", help="Have the checks refuse texts.")]
+Checks = Annotated[bool, typer.Option("--checks/--no-checks", help="Let the checks reject texts.")]
 KeepRefused = Annotated[
-    bool, typer.Option("--keep-refused", help="Keep refused texts, marked with the reason.")
+    bool, typer.Option("--keep-refused", help="Keep rejected texts, marked with the reason.")
 ]
 Doubtful = Annotated[
-    bool, typer.Option("--doubtful", help="Also words that may be false: narrower, or noted.")
+    bool,
+    typer.Option("--doubtful", help="Also use words that may be false: narrower or doubtful ones."),
 ]
-WordNet = Annotated[
+UseWordNet = Annotated[
     bool, typer.Option("--wordnet/--no-wordnet", help="Use WordNet if it is installed.")
 ]
 Model = Annotated[
     str, typer.Option("--model", help="For llm/...: a model of the server at OPENAI_BASE_URL.")
 ]
 DryRun = Annotated[
-    int, typer.Option("--dry-run", min=0, help="Print the prompts of the first N captions and end.")
+    int,
+    typer.Option("--dry-run", min=0, help="Print the prompts of the first N captions and stop."),
 ]
 Limit = Annotated[int, typer.Option(min=0, help="Only the first N captions; 0: all.")]
-Workers = Annotated[int, typer.Option(min=0, help="Processes for rules; 0: one a core.")]
-CaptionColumn = Annotated[str | None, typer.Option(help="Name of the file's column of captions.")]
-ImageColumn = Annotated[str | None, typer.Option(help="Name of its column of images.")]
+Workers = Annotated[int, typer.Option(min=0, help="Processes for rules; 0: one per core.")]
+CaptionColumn = Annotated[str | None, typer.Option(help="Name of the column with the captions.")]
+ImageColumn = Annotated[str | None, typer.Option(help="Name of the column with the images.")]
 Split = Annotated[str | None, typer.Option(help="Only these splits of a Karpathy file.")]
-ImagePrefix = Annotated[str, typer.Option(help="Folder put before every image's path.")]
+ImagePrefix = Annotated[str, typer.Option(help="Folder to put before every image path.")]
 Sizes = Annotated[
     Path | None, typer.Option(help="Visual Genome's image_data.json, for its scene graphs.")
 ]
@@ -99,7 +105,7 @@ def _command(kind: Kind, example: str) -> Callable[..., None]:
         checks: Checks = True,
         keep_refused: KeepRefused = False,
         doubtful: Doubtful = False,
-        wordnet: WordNet = True,
+        wordnet: UseWordNet = True,
         model: Model = "",
         dry_run: DryRun = 0,
         limit: Limit = 0,
@@ -112,15 +118,15 @@ def _command(kind: Kind, example: str) -> Callable[..., None]:
         data: DataFolder = None,
         as_json: AsJson = False,
     ) -> None:
-        from counterpoint.generation import Settings, chosen_methods
+        from counterpoint.generation import TextSettings, chosen_methods
         from counterpoint.generation.inputs import CaptionOptions
 
         names = chosen_methods(method, kind)
         if dry_run and not names.llm:
             raise typer.BadParameter("only llm methods have prompts", param_hint="--dry-run")
         if limit and names.graphs:
-            raise typer.BadParameter("scene graphs are read whole", param_hint="--limit")
-        settings = Settings(
+            raise typer.BadParameter("not possible with scene graphs", param_hint="--limit")
+        settings = TextSettings(
             kind, names.rules, seed, checks, each, form, doubtful, wordnet, keep_refused
         )
         options = CaptionOptions(caption_column, image_column, None, split, image_prefix)
@@ -140,7 +146,7 @@ def _command(kind: Kind, example: str) -> Callable[..., None]:
 
     {example}
 
-    Interrupted or killed, the same command goes on where it was. See docs/generating.md.
+    After an interrupt or a kill, the same command resumes. See docs/generate/index.md.
     """
     return command
 
@@ -154,30 +160,30 @@ def _captions(name: str, data: Path | None, options: CaptionOptions, limit: int)
 
 def _of_captions(
     captions: Captions,
-    settings: Settings,
+    settings: TextSettings,
     llm: tuple[str, ...],
     model: str,
     out: Path,
     workers: int,
-) -> Report:
+) -> Generated:
     from counterpoint.generation import generate
 
     if not llm:
         with progress_bars() as bars:
             return generate(captions, settings, out, workers=workers or None, progress=bars)
-    from counterpoint.generation.llm import LanguageModel, LanguageModelMethod
+    from counterpoint.generation.llm import ChatMethod, ChatModel
 
     _need_model(model)
-    with LanguageModel(model) as served, progress_bars() as bars:
-        writers = [LanguageModelMethod(name, served) for name in llm]
+    with ChatModel(model) as served, progress_bars() as bars:
+        writers = [ChatMethod(name, served) for name in llm]
         _announce(captions, writers)
         return generate(
             captions, settings, out, writers=writers, workers=workers or None, progress=bars
         )
 
 
-def _announce(captions: Captions, writers: Sequence[LanguageModelMethod]) -> None:
-    """What it will take, from the first captions: printed before anything is asked."""
+def _announce(captions: Captions, writers: Sequence[ChatMethod]) -> None:
+    """Print what the requests will cost, estimated from the first captions."""
     from itertools import islice
 
     sample = [source.caption for source in islice(captions, _SAMPLE)]
@@ -191,7 +197,7 @@ def _announce(captions: Captions, writers: Sequence[LanguageModelMethod]) -> Non
         errors.print(
             f"{writer.name}: at most {round(found.requests * share):,} requests, about "
             f"{round((found.tokens_in + found.tokens_out) * share):,} tokens{cost}, "
-            "less what was asked before",
+            "less what was already answered",
             soft_wrap=True,
         )
 
@@ -199,11 +205,11 @@ def _announce(captions: Captions, writers: Sequence[LanguageModelMethod]) -> Non
 def _print_prompts(captions: Captions, names: Sequence[str], model: str, count: int) -> None:
     from itertools import islice
 
-    from counterpoint.generation.llm import LanguageModel, LanguageModelMethod
+    from counterpoint.generation.llm import ChatMethod, ChatModel
 
     chosen = [source.caption for source in islice(captions, count)]
     for name in names:
-        method = LanguageModelMethod(name, LanguageModel(model))
+        method = ChatMethod(name, ChatModel(model))
         for prompt in method.dry_run(chosen, count):
             output.print(prompt, soft_wrap=True)
             output.print()
@@ -211,17 +217,17 @@ def _print_prompts(captions: Captions, names: Sequence[str], model: str, count: 
 
 def _need_model(model: str) -> None:
     if not model:
-        raise typer.BadParameter("llm methods need a model's name", param_hint="--model")
+        raise typer.BadParameter("llm methods need the name of a model", param_hint="--model")
 
 
 def _of_graphs(
     name: str,
-    settings: Settings,
+    settings: TextSettings,
     methods: tuple[str, ...],
     out: Path,
     sizes: Path | None,
     prefix: str,
-) -> Report:
+) -> Generated:
     from dataclasses import replace
 
     from counterpoint.generation import generate_from_graphs, reserved
@@ -237,7 +243,7 @@ def _of_graphs(
         )
 
 
-def _show(report: Report, out: Path, as_json: bool) -> None:
+def _show(report: Generated, out: Path, as_json: bool) -> None:
     from counterpoint.generation import CAPTIONS, MADE
 
     by_method: dict[str, Counter[str]] = {}
@@ -268,7 +274,7 @@ def _show(report: Report, out: Path, as_json: bool) -> None:
         soft_wrap=True,
     )
     for reason, number in unread.items():
-        errors.print(f"note: {counted(number, 'caption')} refused: {reason}", style="yellow")
+        errors.print(f"note: {counted(number, 'caption')} rejected: {reason}", style="yellow")
 
 
 app.command("negatives")(

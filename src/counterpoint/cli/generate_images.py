@@ -19,10 +19,10 @@ from counterpoint.cli.console import (
 )
 
 if TYPE_CHECKING:
-    from counterpoint.generation.images import Counts, Found, Settings
+    from counterpoint.generation.images import DrawSettings, ImageCounts, NearestImages
 
 
-Out = Annotated[Path, typer.Option("-o", "--out", help="The result, a .parquet file.")]
+Out = Annotated[Path, typer.Option("-o", "--out", help="The output file (.parquet).")]
 
 
 def images(
@@ -30,28 +30,31 @@ def images(
     out: Out,
     images: Annotated[
         Path | None,
-        typer.Option(help="Folder for the images, below that of --out; else OUT-images."),
+        typer.Option(help="Folder for the images, below the folder of --out; default: OUT-images."),
     ] = None,
     model: Annotated[
         str,
         typer.Option("--model", "-m", help="sdxl-dpo, a hub id, a pipeline's folder, or world."),
     ] = "sdxl-dpo",
-    candidates: Annotated[int, typer.Option(min=1, max=4, help="Images for a text.")] = 1,
-    seed: Annotated[int, typer.Option(min=0)] = 0,
+    candidates: Annotated[int, typer.Option(min=1, max=4, help="Images per text.")] = 1,
+    seed: Annotated[int, typer.Option(min=0, help="Random seed.")] = 0,
     steps: Annotated[
-        int | None, typer.Option(min=1, help="Denoising steps; else the pipeline's own number.")
+        int | None, typer.Option(min=1, help="Denoising steps; default: the pipeline's own.")
     ] = None,
     guidance: Annotated[
-        float | None, typer.Option(min=0, help="How closely to follow the text; 5 if not given.")
+        float | None, typer.Option(min=0, help="How closely to follow the text; default: 5.")
     ] = None,
     side: Annotated[
-        int | None, typer.Option(min=8, help="Pixels, a multiple of 8; 512 if not given.")
+        int | None,
+        typer.Option(min=8, help="Width and height in pixels, a multiple of 8; default: 512."),
     ] = None,
     suffix: Annotated[
         str | None,
-        typer.Option(help="What follows every text; else what BiVLC's authors added to theirs."),
+        typer.Option(help="Text to add after every prompt; default: the one of BiVLC."),
     ] = None,
-    batch: Annotated[int, typer.Option(min=1, help="Images at a time; halved if too many.")] = 4,
+    batch: Annotated[
+        int, typer.Option(min=1, help="Images at a time; halved when memory runs out.")
+    ] = 4,
     device: Device = "auto",
     precision: Annotated[
         str, typer.Option(help="auto (fp16 on a GPU, else fp32), fp32, bf16 or fp16.")
@@ -61,7 +64,7 @@ def images(
     ] = None,
     margin: Annotated[
         float | None,
-        typer.Option(help="Choose only images that score the text so much above the caption."),
+        typer.Option(help="Minimum of the score of the text minus that of the caption."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -73,7 +76,7 @@ def images(
 
     counterpoint generate images world.parquet -o w.parquet -m world --choose world:base
 
-    The same command again, after a kill or a power cut, draws only what is not there.
+    After an interrupt or a kill, the same command draws only the missing images.
     """
     from counterpoint._util.store import Store, default_store
     from counterpoint.generation import reserved
@@ -117,27 +120,27 @@ def images(
 
 
 def _refuse(model: str, margin: float | None, given: dict[str, Any]) -> None:
-    """What typer cannot know to be wrong."""
+    """Raise for combinations of options that typer does not know to be wrong."""
     if margin is not None:
         raise typer.BadParameter("needs a scorer: --choose MODEL", param_hint="--margin")
     if given["side"] is not None and given["side"] % 8:
         raise typer.BadParameter("must be a multiple of 8", param_hint="--side")
     for name, value in given.items():
         if model == "world" and value is not None:
-            raise typer.BadParameter("means nothing to the world", param_hint=f"--{name}")
+            raise typer.BadParameter("has no effect with -m world", param_hint=f"--{name}")
 
 
-def _settings(candidates: int, seed: int, given: dict[str, Any]) -> Settings:
-    from counterpoint.generation.images import Settings
+def _settings(candidates: int, seed: int, given: dict[str, Any]) -> DrawSettings:
+    from counterpoint.generation.images import DrawSettings
 
-    return Settings(candidates, seed, **{k: v for k, v in given.items() if v is not None})
+    return DrawSettings(candidates, seed, **{k: v for k, v in given.items() if v is not None})
 
 
-def _print_counts(counts: Counts, out: Path) -> None:
+def _print_counts(counts: ImageCounts, out: Path) -> None:
     output.print(
         f"{counted(counts.negatives, 'negative')}: {counts.with_images:,} with images, "
         f"{counts.chosen:,} with a chosen one; {counted(counts.positives, 'positive')} and "
-        f"{counted(counts.refused_pairs, 'refused pair')} passed on",
+        f"{counted(counts.refused_pairs, 'refused pair')} copied",
         soft_wrap=True,
     )
     output.print(f"saved {out}", soft_wrap=True)
@@ -150,10 +153,12 @@ def neighbours(
         str, typer.Argument(help="A pairs file, a file of captions, a benchmark id, or world.")
     ],
     out: Out,
-    model: Annotated[str, typer.Option("--model", "-m", help="Model id with an image tower.")],
-    k: Annotated[int, typer.Option("-k", min=1, help="Neighbours of an image.")] = 3,
+    model: Annotated[
+        str, typer.Option("--model", "-m", help="Id of a model with an image encoder.")
+    ],
+    k: Annotated[int, typer.Option("-k", min=1, help="Neighbours per image.")] = 3,
     images: Annotated[
-        Path | None, typer.Option(help="Folder that image paths start from; else the input's.")
+        Path | None, typer.Option(help="Folder that image paths start from; default: the input's.")
     ] = None,
     data: DataFolder = None,
     batch: Annotated[int, typer.Option(min=1, help="Images at a time.")] = 128,
@@ -170,7 +175,7 @@ def neighbours(
     counterpoint generate neighbours coco.json -o near.parquet -m hf:openai/clip-vit-base-patch32
     """
     from counterpoint._util.store import Store, default_store
-    from counterpoint.generation import refuse_ending, reserved
+    from counterpoint.generation import require_parquet, reserved
     from counterpoint.generation.images import (
         images_of,
         nearest_images,
@@ -180,7 +185,7 @@ def neighbours(
     from counterpoint.models import LoadOptions, load_model
     from counterpoint.scoring import Work
 
-    refuse_ending(out, "neighbours")
+    require_parquet(out, "neighbours")
     paths, root = images_of(captions, data)
     with reserved(out), progress_bars() as bars, Store(default_store()) as store:
         encoder = need_vectors(model, load_model(model, LoadOptions(device, precision)))
@@ -199,7 +204,7 @@ def neighbours(
         errors.print(text, style="yellow", soft_wrap=True)
 
 
-def _print_found(found: Found, out: Path) -> None:
+def _print_found(found: NearestImages, out: Path) -> None:
     output.print(
         f"{counted(found.images, 'image')}: {found.table.height:,} with neighbours "
         f"({found.copies:,} of the same content as another), {len(found.left_out):,} left out",

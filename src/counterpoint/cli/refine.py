@@ -23,7 +23,7 @@ from counterpoint.runs import percent
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from counterpoint.generation.refinement import Refined, Row
+    from counterpoint.generation.refinement import BlindResult, Refined
 
 
 def refine(
@@ -39,41 +39,46 @@ def refine(
     ] = None,
     watch: Annotated[
         list[str] | None,
-        typer.Option(help="Blind model that is only reported: what refinement did not remove."),
+        typer.Option(
+            help="Blind model that is only reported, to see what refinement does not remove."
+        ),
     ] = None,
     top: Annotated[
         float | None,
         typer.Option(
-            min=0, max=1, help="First keep the texts in the best share by every model of --select."
+            min=0,
+            max=1,
+            help="First keep the texts in the best share (0 to 1) by every model of --select.",
         ),
     ] = None,
     select: Annotated[
-        list[str] | None, typer.Option(help="Blind model for --top; else those of --blind.")
+        list[str] | None, typer.Option(help="Blind model for --top; default: those of --blind.")
     ] = None,
     balance: Annotated[
         bool, typer.Option(help="Balance the gaps; --no-balance only selects and reports.")
     ] = True,
-    bins: Annotated[int, typer.Option(min=1, help="Cells from gap 0 to gap 1.")] = 50,
+    bins: Annotated[int, typer.Option(min=1, help="Number of cells from gap 0 to gap 1.")] = 50,
     zero_bins: Annotated[
         int, typer.Option(min=1, help="The same for pairs with a gap of exactly 0 to some model.")
     ] = 10,
     scale: Annotated[
         str,
         typer.Option(
-            help="Gaps that are not of probabilities: by the largest (max) or by rank (rank)."
+            help="How to scale gaps that are not of probabilities: max (by the largest) or rank."
         ),
     ] = "max",
     by: Annotated[
-        str, typer.Option(help="Columns whose groups are refined one by one, or `none`.")
+        str,
+        typer.Option(help="Columns; each group of their values is refined separately; or `none`."),
     ] = "type,subtype",
     scores: Annotated[
         list[Path] | None,
         typer.Option(
             help="Table (.csv, .tsv, .jsonl, .parquet) of your own scores for column:NAME: text, "
-            "name, value, or text and a column a name."
+            "name, value; or text and one column per name."
         ),
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, max=2**63 - 1)] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Random seed.")] = 0,
     report: Annotated[
         Path | None, typer.Option(help="Write the report to this file as JSON.")
     ] = None,
@@ -92,13 +97,13 @@ def refine(
 
     counterpoint refine pairs.parquet -o refined.parquet --scores mine.csv --blind column:mine
 
-    Only negatives are refined; positives are passed on. The same command goes on after a stop.
+    Only negatives are refined; positives are copied. After a stop, the same command resumes.
     """
     from dataclasses import asdict
 
     from counterpoint._util.store import Store, default_store
     from counterpoint.generation import reserved
-    from counterpoint.generation.refinement import SCALES, Settings, refine as refine_pairs
+    from counterpoint.generation.refinement import SCALES, RefineSettings, refine as refine_pairs
     from counterpoint.models import LoadOptions
     from counterpoint.scoring import Work
 
@@ -109,7 +114,7 @@ def refine(
     if top is not None and not (blind or select):
         raise typer.BadParameter("needs --blind or --select", param_hint="--top")
     refuse_missing_folder(report)
-    settings = Settings(
+    settings = RefineSettings(
         blind=tuple(blind or ()),
         watch=tuple(watch or ()),
         select=tuple(select or ()),
@@ -139,17 +144,17 @@ def _show(found: Refined, out: Path, *, as_json: bool) -> None:
     else:
         output.print(_table(found.rows))
         output.print(
-            "Accuracy: per cent of pairs whose caption scores above the text, half of a tie. "
+            "Accuracy: percentage of pairs whose caption scores above the text; a tie counts half. "
             "Target 50 ± 1.",
             style="dim",
         )
         output.print(_verdict(found.rows), soft_wrap=True)
         output.print(_summary(found, out), soft_wrap=True)
     if found.before and not found.after:
-        errors.print("note: no negative is left: no cell has a counterpart.", style="yellow")
+        errors.print("note: no negative is left: no cell has pairs on both sides.", style="yellow")
 
 
-def _table(rows: list[Row]) -> Table:
+def _table(rows: list[BlindResult]) -> Table:
     from rich.table import Table
 
     table = Table(header_style="bold")
@@ -181,8 +186,8 @@ def _share(value: float | None) -> str:
     return "" if value is None else percent(value)
 
 
-def _verdict(rows: list[Row]) -> str:
-    """Whether the target was reached, for what was balanced and for what was watched."""
+def _verdict(rows: list[BlindResult]) -> str:
+    """How often the target was reached, by the use of the blind models."""
     said = []
     for use in dict.fromkeys(row.use for row in rows):
         mine = [row for row in rows if row.use == use]
@@ -198,8 +203,8 @@ def _summary(found: Refined, out: Path) -> str:
     if found.selected != found.before:
         steps += f", {found.selected:,} selected"
     return (
-        f"{steps}, {found.after:,} kept; {counted(found.positives, 'positive')} passed on as they "
-        f"were; {found.refused:,} that the checks had refused left out. Saved {out}."
+        f"{steps}, {found.after:,} kept; {counted(found.positives, 'positive')} copied; "
+        f"{found.refused:,} rejected by the checks left out. Saved {out}."
     )
 
 

@@ -1,4 +1,4 @@
-"""`counterpoint train`: finetune a model by a recipe."""
+"""`counterpoint train`: finetune a model by a recipe, and print what training changed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rich.table import Table
 
 from counterpoint._util.progress import Bars
 from counterpoint.cli.console import AsJson, counted, errors, output, print_json
-from counterpoint.evaluation import MEAN_SCORES, Change, Outcome
+from counterpoint.evaluation import MEAN_SCORES, MetricChange, Outcome
 from counterpoint.metrics import (
     ALL,
     LEVEL,
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from counterpoint.training import Trained
 
 
-# --- The table of what training did, for a terminal ---------------------------------------------
+# --- the table of what training changed ---------------------------------------------------------
 
 
 _NAMES: Final = {
@@ -61,11 +61,11 @@ def print_outcome(found: Outcome, *, groups: bool = False) -> None:
         errors.print(f"note: {note}", style="yellow", soft_wrap=True)
 
 
-def is_shown(change: Change) -> bool:
+def is_shown(change: MetricChange) -> bool:
     return METRICS[change.metric].main or change.metric in MEAN_SCORES
 
 
-def _table(changes: Sequence[Change]) -> Table:
+def _table(changes: Sequence[MetricChange]) -> Table:
     table = Table(header_style="bold", box=box.SIMPLE_HEAD)
     table.padding, table.pad_edge = (0, 1, 0, 0), False
     table.add_column("benchmark", overflow="fold")
@@ -82,7 +82,7 @@ def _table(changes: Sequence[Change]) -> Table:
     return table
 
 
-def _cells(c: Change) -> tuple[str, ...]:
+def _cells(c: MetricChange) -> tuple[str, ...]:
     scale, digits = (100, 1) if METRICS[c.metric].unit == "share" else (1, 3)
 
     def side(value: float, low: float, high: float, ties: int) -> str:
@@ -153,10 +153,13 @@ def train(
         typer.Argument(metavar="[KEY=VALUE]...", help="Changes: lr=1e-5 data.path=train.parquet"),
     ] = None,
     world: Annotated[
-        bool, typer.Option("--world", help="In the world: its base model, scenes drawn on the fly.")
+        bool,
+        typer.Option(
+            "--world", help="Train on the synthetic world: its base model, scenes drawn on the fly."
+        ),
     ] = False,
     show: Annotated[
-        bool, typer.Option("--show", help="Print the recipe, with the changes, and end.")
+        bool, typer.Option("--show", help="Print the recipe with the changes and exit.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -172,7 +175,8 @@ def train(
 
     counterpoint train --show hp-hn
 
-    Killed or interrupted, the same command goes on from its last checkpoint. See docs/training.md.
+    After an interruption the same command continues from the last checkpoint.
+    See docs/train/index.md.
     """
     from counterpoint.training import load_recipe
 

@@ -2,9 +2,9 @@ from .doctor import Health as Health, examine as examine, with_clean as with_cle
 from .evaluating import evaluate as evaluate, prepare as prepare
 from .importing import import_scores as import_scores
 from .outcome import (
-    FILE as FILE,
     MEAN_SCORES as MEAN_SCORES,
-    Change as Change,
+    OUTCOME_FILE as OUTCOME_FILE,
+    MetricChange as MetricChange,
     Outcome as Outcome,
     evaluate_outcome as evaluate_outcome,
 )
@@ -22,9 +22,9 @@ from .verifying import (
 from .wise import (
     ALPHAS as ALPHAS,
     Line as Line,
-    mixed as mixed,
-    refuse_other as refuse_other,
-    save_at as save_at,
-    walk as walk,
+    evaluate_line as evaluate_line,
+    mix_weights as mix_weights,
+    refuse_other_model as refuse_other_model,
+    save_mixed as save_mixed,
 )
-from .wise_plot import Key as Key, draw as draw, panels as panels
+from .wise_plot import CurveKey as CurveKey, draw_line as draw_line, line_panels as line_panels

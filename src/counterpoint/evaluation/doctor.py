@@ -1,4 +1,8 @@
-"""The health of a benchmark: what is there, what is broken, what its words alone give away."""
+"""The health of a benchmark: missing images, defects of its cases, what captions alone give away.
+
+Defects are published cases that cannot be solved, that repeat, or that were broken. Official
+protocols keep them in; `with_clean` leaves them out, so that both numbers stand side by side.
+"""
 
 from __future__ import annotations
 
@@ -23,14 +27,242 @@ from counterpoint.models.blind import BagOfWords, Format, Length, by_pair
 from counterpoint.runs import Part, Run, averaging_of, columns_of, means_of, members_in
 from counterpoint.scoring import in_threads
 
-# What is wrong with published cases: rows that cannot be solved, that repeat, that were broken.
-#
-# Official protocols keep them in; a clean run leaves them out, so that both numbers can stand side
-# by
-# side.
-
-
 Finder = Callable[[Cases], np.ndarray]
+
+_TIES: Final[tuple[Tie, ...]] = ("wrong", "half")
+_NAMED: Final = 5  # cases of each defect that are named
+
+
+@dataclass(frozen=True, slots=True)
+class ImageHealth:
+    """The images of a benchmark: how many it needs, and which are missing or unreadable."""
+
+    needed: int
+    missing: dict[str, str]
+    unreadable: dict[str, str]
+    cases_without: int  # cases that lack one of them
+
+
+@dataclass(frozen=True, slots=True)
+class Defect:
+    what: str
+    cases: int
+    first: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BlindAccuracy:
+    """What baselines that see no image get right in a group, as shares of its cases.
+
+    `*_half` counts a tie as half right. `bow_ceiling` is the most that any bag of words can get,
+    ties half: two captions of the same words look alike to it.
+    """
+
+    group: str
+    n: int
+    same_bag: int
+    bow_ceiling: float
+    length: float
+    length_half: float
+    format: float
+    format_half: float
+    bow: float
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """Everything that was found."""
+
+    benchmark: str
+    folder: str
+    cases: int
+    expected: int | None
+    absent: tuple[Absent, ...]  # of the published benchmark: not in the data
+    damaged: tuple[Damage, ...]
+    images: ImageHealth
+    defects: tuple[Defect, ...]
+    gaps: tuple[str, ...]  # numbers that are missing from the ids
+    blind: tuple[BlindAccuracy, ...]
+
+
+def examine(
+    benchmark: str,
+    data: str | Path | None = None,
+    *,
+    images: bool = True,
+    progress: Progress | None = None,
+) -> Health:
+    """Examine a benchmark; without `images`, files are looked for and not opened."""
+    root = data_root(data)
+    known, loaded = load_benchmark(benchmark, root)
+    # As models see them: the authors' clean-up can make a negative equal to its original.
+    cases = formatted(loaded, PROTOCOLS[known.protocol].caption_format)
+    return Health(
+        benchmark,
+        str(cases.root or root),
+        len(cases),
+        known.count,
+        absent_from(benchmark, loaded, PROTOCOLS["strict"]),
+        damaged_files(base_id(benchmark), root),
+        _look_at_images(cases, images, progress or Quiet()),
+        tuple(_defects(cases, benchmark)),
+        tuple(_gaps(cases)),
+        tuple(_blind(known, cases)),
+    )
+
+
+def _look_at_images(cases: Cases, open_them: bool, progress: Progress) -> ImageHealth:
+    fields = cases.frame["images"].explode().struct.unnest()
+    paths = fields["path"].unique(maintain_order=True).to_list()
+    paths = [path for path in paths if scheme_of(path).in_file]
+    pictures = [Picture(ImageRef(path), cases.root) for path in paths]
+    if not pictures:
+        return ImageHealth(0, {}, {}, 0)
+    advance = progress.start("images", len(pictures))
+
+    def look(picture: Picture) -> tuple[bool, str]:
+        """Whether it is there, and what is wrong with it."""
+        try:
+            file = picture.file()
+            there = file is None or file.is_file()
+            if there and open_them:
+                picture.open()
+        except ImageError as error:
+            return True, str(error)
+        finally:
+            advance(1)
+        return there, "" if there else "no such file"
+
+    found = dict(zip(paths, in_threads(look, pictures), strict=True))
+    missing = {path: why for path, (there, why) in found.items() if not there}
+    unreadable = {path: why for path, (there, why) in found.items() if there and why}
+    return ImageHealth(len(paths), missing, unreadable, _cases_without(cases, missing | unreadable))
+
+
+def _cases_without(cases: Cases, bad: dict[str, str]) -> int:
+    rows = cases.frame["images"].to_list()
+    return sum(any(image["path"] in bad for image in images) for images in rows)
+
+
+def _defects(cases: Cases, benchmark: str) -> Iterator[Defect]:
+    for what, marks in find_defects(cases, benchmark).items():
+        rows = np.flatnonzero(marks)
+        yield Defect(what, len(rows), tuple(cases.ids[int(row)] for row in rows[:_NAMED]))
+
+
+def _gaps(cases: Cases) -> Iterator[str]:
+    """Numbers that are missing from ids which otherwise count up: `swap_obj/108`."""
+    numbers: dict[str, set[int]] = {}
+    for id in cases.ids.to_list():
+        prefix, slash, last = id.rpartition("/")
+        if last.isdecimal():
+            numbers.setdefault(prefix + slash, set()).add(int(last))
+    for prefix, found in numbers.items():
+        lacking = max(found) - min(found) + 1 - len(found)
+        if 0 < lacking < len(found):  # else the ids are not row numbers
+            absent = sorted(set(range(min(found), max(found))) - found)
+            yield from (f"{prefix}{number}" for number in absent)
+
+
+def _blind(known: Benchmark, cases: Cases) -> Iterator[BlindAccuracy]:
+    """Baselines by group, over the cases with one image, whose captions compete."""
+    chosen = cases.keep((cases.image_counts == 1) & ~gallery_rows(cases) & ~cases.of_texts())
+    if not len(chosen):
+        return
+    protocol = replace(PROTOCOLS["strict"], exclude=frozenset())
+    found = {
+        name: _accuracy(chosen, scores, protocol) for name, scores in _blind_scores(chosen).items()
+    }
+    same = _same_bag(chosen)
+    for label, rows in members_in(chosen.frame, protocol).items():
+        alike, n = int(same[rows].sum()), len(rows)
+        yield BlindAccuracy(
+            label,
+            n,
+            alike,
+            1 - alike / n / 2,
+            found["length"]["wrong"][label],
+            found["length"]["half"][label],
+            found["format"]["wrong"][label],
+            found["format"]["half"][label],
+            found["bow"]["wrong"][label],
+        )
+
+
+def _blind_scores(cases: Cases) -> dict[str, np.ndarray]:
+    texts = cases.frame["captions"].explode().to_list()
+    return {
+        "length": by_pair(cases, Length().score_captions(texts)),
+        "format": by_pair(cases, Format().score_captions(texts)),
+        "bow": BagOfWords().score_cases(cases),
+    }
+
+
+def _accuracy(cases: Cases, scores: np.ndarray, protocol: Protocol) -> dict[str, dict[str, float]]:
+    """Original accuracy by tie policy and group."""
+    part = Part("blind", cases, scores, protocol)
+    found: dict[str, dict[str, float]] = {}
+    for tie in _TIES:
+        columns = columns_of(part, tie)
+        column = [metric.name for metric in columns.metrics].index("original_accuracy")
+        members = columns.members(members_in(cases.frame, protocol))
+        means = means_of(columns.values, members, averaging_of(part, protocol))
+        found[tie] = {label: float(values[column]) for label, values in means.items()}
+    return found
+
+
+def _same_bag(cases: Cases) -> np.ndarray:
+    """Cases whose original has the same words as one of its negatives."""
+    marks = np.zeros(len(cases), dtype=bool)
+    for number, (captions, truth) in enumerate(cases.frame.select("captions", "truth").iter_rows()):
+        true = set(truth)
+        bags: list[Counter[str]] = [_bag(text) for text in captions]
+        original = bags[truth[0]]
+        marks[number] = any(bag == original for i, bag in enumerate(bags) if i not in true)
+    return marks
+
+
+def _bag(text: str) -> Counter[str]:
+    return Counter(re.findall(r"[\w']+", text.lower()))
+
+
+# --- defects -----------------------------------------------------------------------------------
+
+
+def find_defects(cases: Cases, benchmark: str) -> dict[str, np.ndarray]:
+    """For each defect that occurs, a mark for each case."""
+    name = base_id(benchmark)
+    known = BENCHMARKS.get(name) if name in BENCHMARKS.names() else None
+    finders = {**GENERAL, **(known.defects if isinstance(known, Benchmark) else {})}
+    found = {what: find(cases) for what, find in finders.items()}
+    return {what: marks for what, marks in found.items() if marks.any()}
+
+
+def with_clean(runs: Sequence[Run]) -> list[Run]:
+    """The runs with every benchmark twice: as published, and `NAME (clean)`, without defects.
+
+    A benchmark in which nothing is wrong stays alone.
+    """
+    return [replace(run, parts=_both(run)) for run in runs]
+
+
+def _both(run: Run) -> dict[str, Part]:
+    both = [each for part in run.parts.values() for each in (part, _clean_part(part))]
+    return {part.benchmark: part for part in both}
+
+
+def _clean_part(part: Part) -> Part:
+    found = find_defects(part.cases, part.benchmark)
+    sound = ~np.logical_or.reduce([*found.values(), np.zeros(len(part.cases), dtype=bool)])
+    pairs = np.repeat(sound, part.cases.image_counts * part.cases.caption_counts)
+    if sound.all():
+        return part
+    return replace(
+        part,
+        benchmark=f"{part.benchmark} (clean)",
+        cases=part.cases.keep(sound),
+        scores=part.scores[pairs],
+    )
 
 
 def _any_line(cases: Cases, wrong: Callable[[list[str], list[str]], bool]) -> np.ndarray:
@@ -83,236 +315,3 @@ GENERAL: Final[Mapping[str, Finder]] = {
     "a positive equals the original": positive_is_original,
     "repeats an earlier case": duplicates,
 }
-
-
-def find_defects(cases: Cases, benchmark: str) -> dict[str, np.ndarray]:
-    """By what is wrong: a mark for each case. Only what occurs is named."""
-    name = base_id(benchmark)
-    known = BENCHMARKS.get(name) if name in BENCHMARKS.names() else None
-    finders = {**GENERAL, **(known.defects if isinstance(known, Benchmark) else {})}
-    found = {what: find(cases) for what, find in finders.items()}
-    return {what: marks for what, marks in found.items() if marks.any()}
-
-
-def with_clean(runs: Sequence[Run]) -> list[Run]:
-    """The runs with every benchmark twice: as published, and `NAME (clean)`, without defects.
-
-    A benchmark in which nothing is wrong stays alone.
-    """
-    return [replace(run, parts=_both(run)) for run in runs]
-
-
-def _both(run: Run) -> dict[str, Part]:
-    both = [each for part in run.parts.values() for each in (part, _clean_part(part))]
-    return {part.benchmark: part for part in both}
-
-
-def _clean_part(part: Part) -> Part:
-    found = find_defects(part.cases, part.benchmark)
-    sound = ~np.logical_or.reduce([*found.values(), np.zeros(len(part.cases), dtype=bool)])
-    pairs = np.repeat(sound, part.cases.image_counts * part.cases.caption_counts)
-    if sound.all():
-        return part
-    return replace(
-        part,
-        benchmark=f"{part.benchmark} (clean)",
-        cases=part.cases.keep(sound),
-        scores=part.scores[pairs],
-    )
-
-
-_TIES: Final[tuple[Tie, ...]] = ("wrong", "half")
-_NAMED: Final = 5  # cases that are named of each defect
-
-
-@dataclass(frozen=True, slots=True)
-class Images:
-    """The pictures a benchmark needs: how many, and what is wrong with some of them."""
-
-    needed: int
-    missing: dict[str, str]
-    unreadable: dict[str, str]
-    cases_without: int  # cases that lack one of them
-
-
-@dataclass(frozen=True, slots=True)
-class Defect:
-    what: str
-    cases: int
-    first: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Blind:
-    """What baselines that see no image get right in a group, as shares of its cases.
-
-    `*_half` counts a tie as half right. `bow_ceiling` is the most that any bag of words can get,
-    ties half: two captions of the same words look alike to it.
-    """
-
-    group: str
-    n: int
-    same_bag: int
-    bow_ceiling: float
-    length: float
-    length_half: float
-    format: float
-    format_half: float
-    bow: float
-
-
-@dataclass(frozen=True, slots=True)
-class Health:
-    """Everything the doctor found."""
-
-    benchmark: str
-    folder: str
-    cases: int
-    expected: int | None
-    absent: tuple[Absent, ...]  # of the published benchmark: not in the data
-    damaged: tuple[Damage, ...]
-    images: Images
-    defects: tuple[Defect, ...]
-    gaps: tuple[str, ...]  # numbers that are missing from the ids
-    blind: tuple[Blind, ...]
-
-
-def examine(
-    benchmark: str,
-    data: str | Path | None = None,
-    *,
-    images: bool = True,
-    progress: Progress | None = None,
-) -> Health:
-    """Examine a benchmark; without `images`, files are looked for and not opened."""
-    root = data_root(data)
-    known, loaded = load_benchmark(benchmark, root)
-    # As models see them: the authors' clean-up can make a negative equal to its original.
-    cases = formatted(loaded, PROTOCOLS[known.protocol].caption_format)
-    return Health(
-        benchmark,
-        str(cases.root or root),
-        len(cases),
-        known.count,
-        absent_from(benchmark, loaded, PROTOCOLS["strict"]),
-        damaged_files(base_id(benchmark), root),
-        _look_at_images(cases, images, progress or Quiet()),
-        tuple(_defects(cases, benchmark)),
-        tuple(_gaps(cases)),
-        tuple(_blind(known, cases)),
-    )
-
-
-def _look_at_images(cases: Cases, open_them: bool, progress: Progress) -> Images:
-    fields = cases.frame["images"].explode().struct.unnest()
-    paths = fields["path"].unique(maintain_order=True).to_list()
-    paths = [path for path in paths if scheme_of(path).in_file]
-    pictures = [Picture(ImageRef(path), cases.root) for path in paths]
-    if not pictures:
-        return Images(0, {}, {}, 0)
-    advance = progress.start("images", len(pictures))
-
-    def look(picture: Picture) -> tuple[bool, str]:
-        """Whether it is there, and what is wrong with it."""
-        try:
-            file = picture.file()
-            there = file is None or file.is_file()
-            if there and open_them:
-                picture.open()
-        except ImageError as error:
-            return True, str(error)
-        finally:
-            advance(1)
-        return there, "" if there else "no such file"
-
-    found = dict(zip(paths, in_threads(look, pictures), strict=True))
-    missing = {path: why for path, (there, why) in found.items() if not there}
-    unreadable = {path: why for path, (there, why) in found.items() if there and why}
-    return Images(len(paths), missing, unreadable, _cases_without(cases, missing | unreadable))
-
-
-def _cases_without(cases: Cases, bad: dict[str, str]) -> int:
-    rows = cases.frame["images"].to_list()
-    return sum(any(image["path"] in bad for image in images) for images in rows)
-
-
-def _defects(cases: Cases, benchmark: str) -> Iterator[Defect]:
-    for what, marks in find_defects(cases, benchmark).items():
-        rows = np.flatnonzero(marks)
-        yield Defect(what, len(rows), tuple(cases.ids[int(row)] for row in rows[:_NAMED]))
-
-
-def _gaps(cases: Cases) -> Iterator[str]:
-    """Numbers that are missing from ids which otherwise count up: `swap_obj/108`."""
-    numbers: dict[str, set[int]] = {}
-    for id in cases.ids.to_list():
-        prefix, slash, last = id.rpartition("/")
-        if last.isdecimal():
-            numbers.setdefault(prefix + slash, set()).add(int(last))
-    for prefix, found in numbers.items():
-        lacking = max(found) - min(found) + 1 - len(found)
-        if 0 < lacking < len(found):  # else these are no row numbers
-            absent = sorted(set(range(min(found), max(found))) - found)
-            yield from (f"{prefix}{number}" for number in absent)
-
-
-def _blind(known: Benchmark, cases: Cases) -> Iterator[Blind]:
-    """Baselines by group, over the cases with one image, whose captions compete."""
-    chosen = cases.keep((cases.image_counts == 1) & ~gallery_rows(cases) & ~cases.of_texts())
-    if not len(chosen):
-        return
-    protocol = replace(PROTOCOLS["strict"], exclude=frozenset())
-    found = {
-        name: _accuracy(chosen, scores, protocol) for name, scores in _blind_scores(chosen).items()
-    }
-    same = _same_bag(chosen)
-    for label, rows in members_in(chosen.frame, protocol).items():
-        alike, n = int(same[rows].sum()), len(rows)
-        yield Blind(
-            label,
-            n,
-            alike,
-            1 - alike / n / 2,
-            found["length"]["wrong"][label],
-            found["length"]["half"][label],
-            found["format"]["wrong"][label],
-            found["format"]["half"][label],
-            found["bow"]["wrong"][label],
-        )
-
-
-def _blind_scores(cases: Cases) -> dict[str, np.ndarray]:
-    texts = cases.frame["captions"].explode().to_list()
-    return {
-        "length": by_pair(cases, Length().score_captions(texts)),
-        "format": by_pair(cases, Format().score_captions(texts)),
-        "bow": BagOfWords().score_cases(cases),
-    }
-
-
-def _accuracy(cases: Cases, scores: np.ndarray, protocol: Protocol) -> dict[str, dict[str, float]]:
-    """Original accuracy by tie policy and group."""
-    part = Part("blind", cases, scores, protocol)
-    found: dict[str, dict[str, float]] = {}
-    for tie in _TIES:
-        columns = columns_of(part, tie)
-        column = [metric.name for metric in columns.metrics].index("original_accuracy")
-        members = columns.members(members_in(cases.frame, protocol))
-        means = means_of(columns.values, members, averaging_of(part, protocol))
-        found[tie] = {label: float(values[column]) for label, values in means.items()}
-    return found
-
-
-def _same_bag(cases: Cases) -> np.ndarray:
-    """Cases whose original has the same words as one of its negatives."""
-    marks = np.zeros(len(cases), dtype=bool)
-    for number, (captions, truth) in enumerate(cases.frame.select("captions", "truth").iter_rows()):
-        true = set(truth)
-        bags: list[Counter[str]] = [_bag(text) for text in captions]
-        original = bags[truth[0]]
-        marks[number] = any(bag == original for i, bag in enumerate(bags) if i not in true)
-    return marks
-
-
-def _bag(text: str) -> Counter[str]:
-    return Counter(re.findall(r"[\w']+", text.lower()))

@@ -108,13 +108,18 @@ def evaluate(
     terminal and in a notebook; `progress=None` shows none.
     """
     if batch_size < 1 or (limit is not None and limit < 1):
-        raise CounterpointError("E-OPTION-INVALID", "batch size and limit must be at least 1.")
+        raise CounterpointError(
+            "E-OPTION-INVALID",
+            "batch size and limit must be at least 1.",
+            batch_size=batch_size,
+            limit=limit,
+        )
     one = isinstance(models, str | tuple) or not isinstance(models, Sequence)
     chosen = _each_once([models] if one else models)  # type: ignore[arg-type, list-item]
     tables = _Tables(_loaded(benchmarks, data), protocol, limit)
     if not chosen or not tables.cases:
         raise CounterpointError(
-            "E-NOTHING-ASKED", "evaluate needs at least one model and one benchmark."
+            "E-ARGUMENT-MISSING", "evaluate needs at least one model and one benchmark."
         )
     loading = LoadOptions(device, precision, trust_remote_code)
     options = {"limit": limit, "batch_size": batch_size, **asdict(loading)}
@@ -218,8 +223,10 @@ def _refuse_shared_names(names: Sequence[str]) -> None:
     for name in names:
         if names.count(name) > 1:
             raise CounterpointError(
+                "E-MODEL-REPEATED",
                 f"{names.count(name)} models are called {shortened(name)}, and each writes a run; "
-                "give every model a name of its own."
+                "give every model a name of its own.",
+                name=name,
             )
 
 

@@ -1,7 +1,7 @@
-"""What training did: the start and the tuned model in one table, with paired verdicts.
+"""The effect of training: the start and the tuned model in one table, with paired verdicts.
 
-Beside every benchmark's main metrics stand the mean scores of originals, positives and negatives:
-a model may rank captions better and yet say of every true one that it fits less than before.
+Besides the main metrics of a benchmark, the table has the mean scores of originals, positives and
+negatives: a model may rank captions better and still score every true caption lower than before.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from counterpoint.metrics import ALL, LEVEL, METRICS, RESAMPLES, Metric, estimat
 from counterpoint.runs import Part, Row, Run, as_json, averaging_of, compare, members_in, rows
 from counterpoint.scoring import Model
 
-FILE: Final = "outcome.json"
+OUTCOME_FILE: Final = "outcome.json"
 FORMAT: Final = 1
 ORIGINALS: Final = "mean_score_original"
 MEAN_SCORES: Final = (ORIGINALS, "mean_score_positive", "mean_score_negative")
@@ -34,7 +34,7 @@ Side = str | tuple[str, Model] | Run  # a model's id, its name and itself, or wh
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class MetricChange:
     """One metric of the start and of the tuned model, over the cases that both scored.
 
     `difference` is tuned - start, with the interval of the paired bootstrap over source images.
@@ -66,7 +66,7 @@ class Outcome:
 
     start: str
     tuned: str
-    changes: list[Change]
+    changes: list[MetricChange]
     warnings: list[str]
     notes: list[str]
 
@@ -110,7 +110,7 @@ def evaluate_outcome(
     advance = (progress or Quiet()).start("resampling", 1)
     found = outcome(runs["start"], runs["tuned"])
     advance(1)
-    write_outcome(found, Path(out) / FILE)
+    write_outcome(found, Path(out) / OUTCOME_FILE)
     return found
 
 
@@ -126,8 +126,11 @@ def outcome(start: Run, tuned: Run, *, resamples: int = RESAMPLES) -> Outcome:
     )
     if not one.parts:
         raise RunError(
+            "E-RUNS-DISJOINT",
             f"{start.model} and {tuned.model} have no scored case in common; "
-            "evaluate both on the same benchmarks."
+            "evaluate both on the same benchmarks.",
+            start=start.model,
+            tuned=tuned.model,
         )
     gaps = {**_directed(one, two, resamples), **_of_scores(one, two, resamples)}
     levels = [
@@ -258,8 +261,8 @@ def _scores(part: Part) -> np.ndarray:
     return found
 
 
-def _change(start: Row, tuned: Row, gap: _Gap) -> Change:
-    return Change(
+def _change(start: Row, tuned: Row, gap: _Gap) -> MetricChange:
+    return MetricChange(
         start.benchmark,
         start.group,
         start.metric,
@@ -284,7 +287,7 @@ def _change(start: Row, tuned: Row, gap: _Gap) -> Change:
 # --- lowered scores ----------------------------------------------------------------------------
 
 
-def _warnings(changes: Sequence[Change], tuned: str) -> list[str]:
+def _warnings(changes: Sequence[MetricChange], tuned: str) -> list[str]:
     """A sentence for each benchmark whose originals score lower, by more than the interval."""
     found = []
     for change in changes:

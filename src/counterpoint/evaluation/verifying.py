@@ -21,7 +21,7 @@ Verdict = Literal[
     "same to the digit", "within the interval", "differs", "cannot be compared", "no value"
 ]
 _UNSTATED: Final = ""
-_NOT_PUBLISHED: Final = ("blind", "random", "world")  # families that no paper measured
+_NOT_PUBLISHED: Final = ("blind", "random", "world")  # families without published values
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,11 @@ def published_model(name: str) -> str:
     if found.is_empty():
         names = published()["model"].value_counts(sort=True)["model"].to_list()
         ids = published()["id"].unique(maintain_order=True).to_list()
-        raise NotFoundError(did_you_mean("published model", name, [*names, *filter(None, ids)]))
+        raise NotFoundError(
+            "E-MODEL-UNKNOWN",
+            did_you_mean("published model", name, [*names, *filter(None, ids)]),
+            name=name,
+        )
     return str(found["model"][0])
 
 

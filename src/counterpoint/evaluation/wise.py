@@ -17,21 +17,24 @@ import numpy as np
 import torch
 from PIL import Image
 
-from counterpoint._util.errors import DataError, MissingExtraError, ModelError
+from counterpoint._util.errors import DataError, ModelError
 from counterpoint._util.store import digest
 from counterpoint._util.untrusted import parse_json
 from counterpoint._util.writing import whole_folder
 from counterpoint.evaluation.evaluating import evaluate, slug
 from counterpoint.models import LoadOptions, load_model, plain
-from counterpoint.models.openclip import OpenClip, Source, load
+from counterpoint.models.openclip import ABOUT, OpenClip, OpenClipSource, fill_folder, load
 from counterpoint.runs import Run
 
 FAMILIES: Final = ("open_clip", "world", "checkpoint")  # those that load as an `OpenClip`
 ALPHAS: Final = tuple(step / 10 for step in range(11))
+_ASKED: Final = ("data", "limit", "protocol", "batch_size")  # options that make another question
+_WISE: Final = "wise"
+_FOLDERS: Final = ("open_clip:local-dir:", "world:")
 
 
 class Line:
-    """The models between two of one architecture.
+    """The models on the line between two models of one architecture.
 
     One network takes the weights of whatever alpha is asked for, so memory holds three sets of
     weights, not one for each alpha. The ends are the two models themselves, bit for bit.
@@ -45,22 +48,27 @@ class Line:
         self.transform, self.context_length = one.transform, one.context_length
         self._first, self._start = one, dict(one.model.named_parameters())
         self._end = {name: w.detach().clone() for name, w in two.model.named_parameters()}
-        self._place, self._network, self._tokenizer = two.place, two.model, two.tokenizer
+        self._runtime, self._network, self._tokenizer = two.runtime, two.model, two.tokenizer
         self._notes = tuple(dict.fromkeys((*one.notes, *two.notes)))
         self._here: tuple[float, OpenClip] = (1.0, two)
 
     def at(self, alpha: float) -> OpenClip:
         """The model of one alpha. It is good until another alpha is asked for."""
         if not 0 <= alpha <= 1:
-            raise ModelError(f"alpha must be between 0 and 1, not {alpha:g}.")
+            raise ModelError(
+                "E-OPTION-INVALID",
+                f"alpha must be between 0 and 1, not {alpha:g}.",
+                option="alpha",
+                value=alpha,
+            )
         if alpha == 0:
             return self._first
         if self._here[0] != alpha:
             with torch.no_grad():
                 for name, weight in self._network.named_parameters():
-                    weight.copy_(mixed(self._start[name], self._end[name], alpha))
-            source = Source(self.name(alpha), "", None, notes=self._notes)
-            self._here = alpha, OpenClip(source, self._network, self._tokenizer, self._place)
+                    weight.copy_(mix_weights(self._start[name], self._end[name], alpha))
+            source = OpenClipSource(self.name(alpha), "", None, notes=self._notes)
+            self._here = alpha, OpenClip(source, self._network, self._tokenizer, self._runtime)
         return self._here[1]
 
     def name(self, alpha: float) -> str:
@@ -75,7 +83,7 @@ class Line:
         return parts[-2] if parts[-1] == "model" and len(parts) > 1 else parts[-1]
 
 
-def mixed(start: torch.Tensor, end: torch.Tensor, alpha: float) -> torch.Tensor:
+def mix_weights(start: torch.Tensor, end: torch.Tensor, alpha: float) -> torch.Tensor:
     """(1 - alpha) * start + alpha * end, in float32."""
     if alpha == 1:
         return end  # not computed: 0 * x + -0.0 is not -0.0
@@ -83,7 +91,7 @@ def mixed(start: torch.Tensor, end: torch.Tensor, alpha: float) -> torch.Tensor:
 
 
 class Point:
-    """The dual encoder of one alpha, whichever alpha its line stands at."""
+    """The dual encoder of one alpha of a line."""
 
     def __init__(self, line: Line, alpha: float) -> None:
         self.line, self.alpha, self.context_length = line, alpha, line.context_length
@@ -110,7 +118,7 @@ class Point:
         return {**self.line.at(self.alpha).describe(), "wise": {**ends, "alpha": self.alpha}}
 
 
-def walk(
+def evaluate_line(
     line: Line,
     benchmarks: Sequence[str],
     alphas: Sequence[float] = ALPHAS,
@@ -138,20 +146,23 @@ def walk(
     )
 
 
-_ASKED: Final = ("data", "limit", "protocol", "batch_size")
-
-
 # --- what can be mixed -------------------------------------------------------------------------
 
 
 def refuse_unlike(base: OpenClip, tuned: OpenClip, base_id: str, tuned_id: str) -> None:
-    """Raise a ModelError that names the first thing in which two models differ but for weights."""
+    """Raise a ModelError that names the first difference between two models besides weights."""
     if why := unlike(base, tuned):
-        raise ModelError(f"{base_id} and {tuned_id} cannot be mixed: {why}.")
+        raise ModelError(
+            "E-MODELS-DIFFER",
+            f"{base_id} and {tuned_id} cannot be mixed: {why}.",
+            base=base_id,
+            tuned=tuned_id,
+            why=why,
+        )
 
 
 def unlike(base: OpenClip, tuned: OpenClip) -> str:
-    """The first thing but trained weights in which two models differ; nothing if they are alike.
+    """The first difference between two models besides trained weights; empty if there is none.
 
     Fingerprints are stricter: a mean that is a tuple in open_clip's table of architectures is a
     list in a config file, and no other mean.
@@ -211,7 +222,7 @@ def _unlike_tensors(base: torch.nn.Module, tuned: torch.nn.Module) -> str:
             return f"{name} differs, and only trained weights can be mixed"
         if name in trained and not (value.isfinite().all() and other.isfinite().all()):
             whose = "tuned one" if value.isfinite().all() else "base"
-            return f"{name} of the {whose} holds values that are no numbers"
+            return f"{name} of the {whose} holds non-finite values"
     return ""
 
 
@@ -224,28 +235,23 @@ def _load(id: str, options: LoadOptions) -> OpenClip:
     model = load_model(id, options) if family in FAMILIES else None
     if not isinstance(model, OpenClip):
         known = ", ".join(f"{name}:" for name in FAMILIES)
-        raise ModelError(f"{id} cannot be mixed: only models of {known} are open_clip's own.")
+        raise ModelError(
+            "E-MODEL-UNSUITABLE",
+            f"{id} cannot be mixed: only models of {known} can be.",
+            model=id,
+        )
     return model
 
 
-# --- The model of one alpha as a folder that `open_clip:local-dir:` loads -----------------------
+# --- saving ------------------------------------------------------------------------------------
 
 
-try:
-    from counterpoint.models.openclip import ABOUT, fill_folder
-except ModuleNotFoundError:  # the loop's settings are pydantic's
-    raise MissingExtraError("counterpoint wise --save", "train") from None
-
-_WISE: Final = "wise"
-_FOLDERS: Final = ("open_clip:local-dir:", "world:")
-
-
-def save_at(line: Line, alpha: float, folder: Path) -> None:
+def save_mixed(line: Line, alpha: float, folder: Path) -> None:
     """Write the model of one alpha: float32 safetensors, config, tokenizer, how it was made.
 
     The folder is loaded again before it takes its place: it must be the same model, bit for bit.
     """
-    refuse_other(folder, line)
+    refuse_other_model(folder, line)
     model = line.at(alpha)
     about = {_WISE: {"alpha": alpha, **_ends(line)}, "notes": list(model.notes)}
     # Of two that are alike but for their weights, the one that brings its config and tokenizer.
@@ -254,13 +260,16 @@ def save_at(line: Line, alpha: float, folder: Path) -> None:
         fill_folder(draft, id, model, model.model.state_dict(), about)
         if why := _other(model, load(f"local-dir:{draft}", line.options)):
             raise ModelError(
+                "E-MODEL-CHANGED",
                 f"{line.name(alpha)} cannot be saved as an open_clip folder: loaded again it is "
-                f"another model: {why}."
+                f"another model: {why}.",
+                model=line.name(alpha),
+                why=why,
             )
 
 
 def _other(model: OpenClip, again: OpenClip) -> str:
-    """In what a model that was loaded again differs from what was saved."""
+    """The first difference between a saved model and the same model loaded again."""
     if why := unlike(model, again):
         return why
     found = again.model.state_dict()
@@ -278,8 +287,8 @@ def _ends(line: Line) -> dict[str, dict[str, str]]:
     }
 
 
-def refuse_other(folder: Path, line: Line) -> None:
-    """Raise if something else than a mix of the line's models stands in the folder's place."""
+def refuse_other_model(folder: Path, line: Line) -> None:
+    """Raise if the folder holds something other than a mix of the two models of the line."""
     if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
         return
     try:
@@ -288,6 +297,14 @@ def refuse_other(folder: Path, line: Line) -> None:
         about = {}
     made = about.get(_WISE) if isinstance(about, dict) else None
     if not isinstance(made, dict):
-        raise ModelError(f"{folder} exists and was not made by wise; choose another --save folder.")
+        raise ModelError(
+            "E-OUTPUT-EXISTS",
+            f"{folder} exists and was not made by wise; choose another --save folder.",
+            path=folder,
+        )
     if any(made.get(name) != end for name, end in _ends(line).items()):
-        raise ModelError(f"{folder} holds a mix of other models; choose another --save folder.")
+        raise ModelError(
+            "E-OUTPUT-EXISTS",
+            f"{folder} holds a mix of other models; choose another --save folder.",
+            path=folder,
+        )

@@ -1,4 +1,4 @@
-"""A picture of the line: what is gained against what is kept, a point for each alpha."""
+"""A figure of the line between two models: what is gained against what is kept, per alpha."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-# Okabe and Ito's colours, told apart by all kinds of eyes; markers tell them apart in print.
+# The colours of Okabe and Ito, which colour-blind readers can tell apart; markers help in print.
 _COLOURS: Final = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
 _MARKERS: Final = "osD^vPX"
 _SETTINGS: Final[Any] = {
@@ -27,7 +27,7 @@ _SETTINGS: Final[Any] = {
 Along = Mapping[float, Sequence[Row]]  # the rows of each alpha's run
 
 
-class Key(NamedTuple):
+class CurveKey(NamedTuple):
     benchmark: str
     metric: str
 
@@ -35,11 +35,11 @@ class Key(NamedTuple):
 class Panel(NamedTuple):
     """A line for each of `ys`; `x` is None for alpha, or a metric of the line's own benchmark."""
 
-    x: Key | str | None
-    ys: list[Key]
+    x: CurveKey | str | None
+    ys: list[CurveKey]
 
 
-def panels(along: Along) -> list[Panel]:
+def line_panels(along: Along) -> list[Panel]:
     """What to draw against what.
 
     A panel for each benchmark of retrieval or classification, which finetuning may forget, against
@@ -49,10 +49,13 @@ def panels(along: Along) -> list[Panel]:
     known = {(row.benchmark, row.metric) for rows in along.values() for row in rows}
     names = dict.fromkeys(row.benchmark for rows in along.values() for row in rows)
     kept = [
-        Key(name, metric) for name in names for metric in GALLERY_METRICS if (name, metric) in known
+        CurveKey(name, metric)
+        for name in names
+        for metric in GALLERY_METRICS
+        if (name, metric) in known
     ]
     gained = [
-        Key(name, next(metric for metric in COMPOSITION_METRICS if (name, metric) in known))
+        CurveKey(name, next(metric for metric in COMPOSITION_METRICS if (name, metric) in known))
         for name in names
         if any((name, metric) in known for metric in COMPOSITION_METRICS)
     ]
@@ -63,14 +66,16 @@ def panels(along: Along) -> list[Panel]:
     return [Panel(None, gained or kept)]
 
 
-def draw(along: Along, path: Path, title: str) -> None:
+def draw_line(along: Along, path: Path, title: str) -> None:
     """Write the picture as SVG; no display is needed."""
     import matplotlib
     from matplotlib.figure import Figure
 
-    found = panels(along)
+    found = line_panels(along)
     if not any(panel.ys for panel in found):
-        raise RunError(f"{path}: nothing to draw, because no case was scored.")
+        raise RunError(
+            "E-RUN-EMPTY", f"{path}: nothing to draw, because no case was scored.", path=path
+        )
     with matplotlib.rc_context(_SETTINGS):
         figure = Figure(figsize=(5.2 * len(found) + 1, 4.6), layout="constrained")
         figure.suptitle(f"{title}\n{_LEGEND}", fontsize=9)
@@ -85,7 +90,7 @@ def draw(along: Along, path: Path, title: str) -> None:
 def _draw_panel(axes: Axes, panel: Panel, along: Along) -> None:
     drawn = []
     for number, key in enumerate(panel.ys):
-        x = Key(key.benchmark, panel.x) if isinstance(panel.x, str) else panel.x
+        x = CurveKey(key.benchmark, panel.x) if isinstance(panel.x, str) else panel.x
         drawn.append(_draw_line(axes, _points(along, x, key), number))
     metrics = dict.fromkeys(AXIS_LABELS[key.metric] for key in panel.ys)
     axes.set_ylabel(f"{', '.join(metrics)} (%)")
@@ -100,7 +105,7 @@ def _draw_panel(axes: Axes, panel: Panel, along: Along) -> None:
     axes.legend(drawn, names, fontsize=8, frameon=False)
 
 
-def _x_label(x: Key | str | None) -> str:
+def _x_label(x: CurveKey | str | None) -> str:
     if x is None:
         return "alpha"
     return (
@@ -118,11 +123,15 @@ class _Points(NamedTuple):
     y: list[tuple[float, float, float]]
 
 
-def _points(along: Along, x: Key | None, y: Key) -> _Points:
+def _points(along: Along, x: CurveKey | None, y: CurveKey) -> _Points:
     found = _Points([], [], [])
     for alpha in sorted(along):
         rows = {
-            Key(row.benchmark, row.metric): (100 * row.value, 100 * row.ci_low, 100 * row.ci_high)
+            CurveKey(row.benchmark, row.metric): (
+                100 * row.value,
+                100 * row.ci_low,
+                100 * row.ci_high,
+            )
             for row in along[alpha]
             if row.group == ALL
         }

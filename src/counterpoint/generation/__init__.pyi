@@ -2,7 +2,7 @@ from .from_graphs import generate_from_graphs as generate_from_graphs
 from .making import (
     CAPTIONS as CAPTIONS,
     MADE as MADE,
-    Settings as Settings,
+    TextSettings as TextSettings,
     make_by_rules as make_by_rules,
 )
 from .names import chosen_methods as chosen_methods, methods as methods
@@ -13,9 +13,9 @@ from .pairs import (
     read_about as read_about,
     read_pairs as read_pairs,
     rebased as rebased,
-    refuse_ending as refuse_ending,
+    require_parquet as require_parquet,
     reserved as reserved,
     write_pairs as write_pairs,
 )
 from .registry import RULES as RULES, Rule as Rule
-from .run import Report as Report, generate as generate
+from .run import Generated as Generated, generate as generate

@@ -1,11 +1,24 @@
-"""Pairs of ARO's two templates from scene graphs: the captions are made here, too."""
+"""Pairs of ARO's two templates, VG-Relation and VG-Attribution, from scene graphs.
+
+    the man is behind the tree               the tree is behind the man
+    the crouched cat and the open door       the open cat and the crouched door
+
+The captions are made here, too. As in the paper (appendix A): each object takes at least a quarter
+of the image's width and of its height, the two are not of one category, the image is cropped to the
+smallest box that holds both, and symmetric relations are left out. Beyond the paper, a swap is left
+out if the graph itself says that it is true: "the tree is behind the man" of another tree, or a
+door that is crouched too.
+
+Everything left out is counted by its reason. Nothing is guessed: an image of unknown size is left
+out, too.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from itertools import islice
+from itertools import combinations, islice
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -13,22 +26,46 @@ import polars as pl
 
 from counterpoint._util.errors import DataError
 from counterpoint._util.progress import Advance, Progress, Quiet
+from counterpoint.cases import ImageRef
 from counterpoint.generation.inputs.scene_graphs import (
+    Box,
     Graph,
-    attribution_pairs,
+    Object,
+    Relation,
+    Size,
     read_graphs,
     read_sizes,
-    relation_pairs,
 )
-from counterpoint.generation.inputs.source import Source, with_prefix
-from counterpoint.generation.making import CAPTIONS, MADE, Judge, Settings
-from counterpoint.generation.pairs import Kind, Pair, refuse_ending, tabulate, write_pairs
+from counterpoint.generation.inputs.source import SourceCaption, with_prefix
+from counterpoint.generation.making import CAPTIONS, MADE, DraftChecker, TextSettings
+from counterpoint.generation.pairs import Kind, Pair, require_parquet, tabulate, write_pairs
 from counterpoint.generation.registry import Draft
-from counterpoint.generation.run import Report, with_counts
+from counterpoint.generation.run import Generated, with_counts
+
+ImagePath = Callable[[str], str]  # from an image's id
+
+SHARE: Final = 4  # each side of an object is at least 1/4 of the image's side
+# "Next to" holds both ways, and so, as far as one can tell, does "sitting next to". "Covered by"
+# and "filled with" do not.
+_POSTURES: Final = ("", "sitting", "standing", "parked", "walking", "lying", "laying", "leaning")
+_NEARNESS: Final = ("next to", "near", "beside", "by", "close to", "with", "alongside")
+SYMMETRIC: Final = frozenset(
+    f"{posture} {nearness}".strip() for posture in _POSTURES for nearness in _NEARNESS
+) | {
+    *("adjacent to", "across from", "along with", "and", "attached to", "between", "in between"),
+    *("connected to", "facing", "hugging", "kissing", "mixed with", "on the other side of"),
+    *("opposite", "playing with", "similar to", "talking to", "touching"),
+}
+# Visual Genome's annotators wrote free text: "has", "wears", "is on". After "the X is" a finite
+# verb is not English, and the error would say nothing about the image.
+_COPULAS: Final = frozenset({"is", "are", "was", "were"})
+_BARE_VERBS: Final = frozenset({"have", "wear", "hold", "ride", "eat", "sit", "stand", "had"})
+_NO_VERBS: Final = frozenset({"across", "towards", "besides", "versus", "less", "as"})
+_ROWS: Final = 10_000  # tabulated at a time
 
 
 class GraphMethod(NamedTuple):
-    """A template of ARO's."""
+    """One of ARO's templates."""
 
     kinds: tuple[Kind, ...]
     version: str
@@ -41,25 +78,24 @@ GRAPH_METHODS: Final = {
     ),
     "vg-relation": GraphMethod(("negative",), "1", '"the X is REL the Y", the two swapped'),
 }
-_ROWS: Final = 10_000  # tabulated at a time
 
 
 def generate_from_graphs(
     path: Path,
-    settings: Settings,
+    settings: TextSettings,
     out: Path,
     *,
     sizes: Path | None = None,
     image_prefix: str = "",
     progress: Progress | None = None,
-) -> Report:
+) -> Generated:
     """Make the pairs file `out` of a scene-graph file; `sizes` is Visual Genome's image_data.json.
 
-    It is quick (no language is parsed), so it is done in one go: what is interrupted starts again.
+    This is fast, because no language is parsed. So an interrupted run is not resumed.
     """
-    refuse_ending(out)
+    require_parquet(out)
     if out.exists():
-        raise DataError(f"{out} exists; name another -o or remove it.")
+        raise DataError("E-OUTPUT-EXISTS", f"{out} exists; name another -o or remove it.", path=out)
     about = {
         "input": str(path),
         "root": str(path.parent.absolute()),
@@ -77,7 +113,9 @@ def generate_from_graphs(
             graphs = _advancing(read_graphs(path, known), shown.start(method, None))
             for source, draft in _drafts(method, graphs, settings, image_prefix, counts):
                 counts[CAPTIONS, MADE] += 1
-                yield from Judge(source, settings, counts).judged(iter((draft,)), method, version)
+                yield from DraftChecker(source, settings, counts).accepted(
+                    iter((draft,)), method, version
+                )
 
     def frames() -> Iterator[pl.DataFrame]:
         stream = pairs()
@@ -85,7 +123,7 @@ def generate_from_graphs(
             yield tabulate(some)
 
     written = write_pairs(out, frames(), lambda: with_counts(about, counts))
-    return Report(written, counts[CAPTIONS, MADE], counts)
+    return Generated(written, counts[CAPTIONS, MADE], counts)
 
 
 def _advancing(graphs: Iterable[Graph], advance: Advance) -> Iterator[Graph]:
@@ -97,21 +135,170 @@ def _advancing(graphs: Iterable[Graph], advance: Advance) -> Iterator[Graph]:
 def _drafts(
     method: str,
     graphs: Iterator[Graph],
-    settings: Settings,
+    settings: TextSettings,
     prefix: str,
     counts: Counter[tuple[str, str]],
-) -> Iterator[tuple[Source, Draft]]:
-    refusals: Counter[str] = Counter()
+) -> Iterator[tuple[SourceCaption, Draft]]:
+    left_out: Counter[str] = Counter()
     image_path = partial(_image_path, prefix)
     if method == "vg-relation":
-        yield from relation_pairs(graphs, refusals, image_path=image_path)
+        yield from relation_pairs(graphs, left_out, image_path=image_path)
     else:
         yield from attribution_pairs(
-            graphs, refusals, kind=settings.kind, image_path=image_path, limit=settings.each
+            graphs, left_out, kind=settings.kind, image_path=image_path, limit=settings.each
         )
-    for reason, number in refusals.items():
+    for reason, number in left_out.items():
         counts[method, reason] += number
 
 
 def _image_path(prefix: str, image: str) -> str:
     return with_prefix(f"{image}.jpg", prefix)
+
+
+def relation_pairs(
+    graphs: Iterable[Graph],
+    left_out: Counter[str],
+    *,
+    image_path: ImagePath = "{}.jpg".format,
+    symmetric: Callable[[str], bool] = SYMMETRIC.__contains__,
+) -> Iterator[tuple[SourceCaption, Draft]]:
+    """True captions "the X is REL the Y", each with the negative that swaps X and Y.
+
+    `image_path` makes a path of an image's id. A source's id is `IMAGE/RELATION`.
+    """
+    for graph in graphs:
+        said: set[str] = set()
+        for relation in graph.relations:
+            if reason := _unfit_relation(graph, relation, symmetric):
+                left_out[reason] += 1
+                continue
+            one, two = graph.objects[relation.subject], graph.objects[relation.object]
+            name = _after_is(relation.name)
+            caption = f"the {one.name} is {name} the {two.name}"
+            if caption in said:
+                left_out["said before of this image"] += 1
+                continue
+            said.add(caption)
+            image = ImageRef(image_path(graph.image), _around(graph, one, two))
+            negative = Draft(f"the {two.name} is {name} the {one.name}", "swap", "rel")
+            yield SourceCaption(f"{graph.image}/{relation.id}", image, caption), negative
+
+
+def attribution_pairs(
+    graphs: Iterable[Graph],
+    left_out: Counter[str],
+    *,
+    kind: Kind = "negative",
+    image_path: ImagePath = "{}.jpg".format,
+    limit: int = 1,
+) -> Iterator[tuple[SourceCaption, Draft]]:
+    """True captions "the A1 O1 and the A2 O2", each with one text.
+
+    As a negative, the attributes swapped; as a positive, the conjuncts reversed, which says the
+    same. Of two objects with several attributes, the first `limit` choices are taken. A source's
+    id is `IMAGE/OBJECT-OBJECT`, with `#1` and so on for further choices.
+    """
+    for graph in graphs:
+        said: set[str] = set()
+        for first, second in combinations(graph.objects, 2):
+            one, two = graph.objects[first], graph.objects[second]
+            reason = _without(one, two) or _unfit_objects(graph, one, two)
+            chosen = [] if reason else list(islice(_choices(graph, one, two), limit))
+            if not chosen:
+                left_out[reason or "each attribute is true of both, or may be"] += 1
+                continue
+            image = ImageRef(image_path(graph.image), _around(graph, one, two))
+            for place, (a1, a2) in enumerate(chosen):
+                caption = f"the {a1} {one.name} and the {a2} {two.name}"
+                reverse = f"the {a2} {two.name} and the {a1} {one.name}"
+                if caption in said:
+                    left_out["said before of this image"] += 1
+                    continue
+                said |= {caption, reverse}
+                swapped = f"the {a2} {one.name} and the {a1} {two.name}"
+                id = f"{graph.image}/{first}-{second}" + (f"#{place}" if place else "")
+                text = swapped if kind == "negative" else reverse
+                yield SourceCaption(id, image, caption), Draft(text, "swap", "att")
+
+
+def _after_is(relation: str) -> str:
+    """The relation as it stands after "is": "is on" is "on"."""
+    first, _, rest = relation.partition(" ")
+    return rest if first in _COPULAS else relation
+
+
+def _unfit_relation(graph: Graph, relation: Relation, symmetric: Callable[[str], bool]) -> str:
+    one, two = graph.objects.get(relation.subject), graph.objects.get(relation.object)
+    name = _after_is(relation.name)
+    first = name.partition(" ")[0]
+    if one is None or two is None:
+        return "the relation names an object that is not in the graph"
+    if not name:
+        return "the relation has no name"
+    if symmetric(name):
+        return "a symmetric relation"
+    if first in _BARE_VERBS or (first.endswith("s") and first not in _NO_VERBS):
+        return "the relation is a finite verb, which does not go after 'is'"
+    return _unfit_objects(graph, one, two) or _also_true(graph, one, name, two)
+
+
+def _unfit_objects(graph: Graph, one: Object, two: Object) -> str:
+    if not one.name or not two.name:
+        return "an object has no name"
+    if one.name == two.name or one.category == two.category:
+        return "objects of the same category"
+    if graph.size is None:
+        return "the image's size is not known"
+    width, height = graph.size
+    for box in (_inside(one.box, graph.size), _inside(two.box, graph.size)):
+        if SHARE * box.width < width or SHARE * box.height < height:
+            return "an object is smaller than a quarter of the image"
+    return ""
+
+
+def _without(one: Object, two: Object) -> str:
+    return "" if one.attributes and two.attributes else "an object has no attribute"
+
+
+def _also_true(graph: Graph, one: Object, name: str, two: Object) -> str:
+    """Whether the graph says somewhere that the swapped statement is true."""
+    for relation in graph.relations:
+        if _after_is(relation.name) != name:
+            continue
+        subject, other = graph.objects.get(relation.subject), graph.objects.get(relation.object)
+        if subject and other and (subject.name, other.name) == (two.name, one.name):
+            return "the swapped statement is true, too"
+    return ""
+
+
+def _choices(graph: Graph, one: Object, two: Object) -> Iterator[tuple[str, str]]:
+    """Attributes that are true of one object, or of anything of its name, and not of the other."""
+    ones, twos = _attributes(graph, one.name), _attributes(graph, two.name)
+    for a1 in one.attributes:
+        for a2 in two.attributes:
+            shared = a1 in two.attributes or a2 in one.attributes
+            # Of two others of the same names the swap may be true.
+            if not shared and not (a2 in ones and a1 in twos):
+                yield a1, a2
+
+
+def _attributes(graph: Graph, name: str) -> frozenset[str]:
+    """What is said of anything of this name in the image."""
+    named = (thing for thing in graph.objects.values() if thing.name == name)
+    return frozenset(attribute for thing in named for attribute in thing.attributes)
+
+
+def _around(graph: Graph, one: Object, two: Object) -> Box:
+    """The smallest box that holds what is seen of both."""
+    assert graph.size is not None  # or they would be unfit
+    a, b = _inside(one.box, graph.size), _inside(two.box, graph.size)
+    x, y = min(a.x, b.x), min(a.y, b.y)
+    right, bottom = max(a.x + a.width, b.x + b.width), max(a.y + a.height, b.y + b.height)
+    return Box(x, y, right - x, bottom - y)
+
+
+def _inside(box: Box, size: Size) -> Box:
+    """The part of a box that is in the image: annotators drew over the edge."""
+    x, y = max(box.x, 0), max(box.y, 0)
+    right, bottom = min(box.x + box.width, size[0]), min(box.y + box.height, size[1])
+    return Box(x, y, right - x, bottom - y)

@@ -1,4 +1,4 @@
-"""From captions to checked pairs: what one piece of the input gives, and what was refused."""
+"""From captions to checked pairs, with counts of what was made and what was rejected."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from random import Random
 from typing import Final, Literal, NamedTuple
 
 from counterpoint.cases import normal
-from counterpoint.generation.checks.checking import Verdict, check
+from counterpoint.generation.checks.checking import CheckResult, check
 from counterpoint.generation.checks.surface import uniform
-from counterpoint.generation.inputs.source import Source
+from counterpoint.generation.inputs.source import SourceCaption
 from counterpoint.generation.language.tagging import Sentence, tagged, unreadable
 from counterpoint.generation.language.wordnet import Vocabulary, WordNet, find as find_wordnet
 from counterpoint.generation.pairs import Kind, Pair
-from counterpoint.generation.registry import RULES, Draft, Refusal, Rule, Ways
+from counterpoint.generation.registry import RULES, Draft, Rejection, Rule, Ways
 
-_TRIES: Final = 8  # ways of one thing that are tried before it is given up
+_TRIES: Final = 8  # drafts of one kind that are tried at most
 
 CAPTIONS: Final = "captions"
 MADE: Final = "made"
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
-    """What decides, with the captions, which pairs come out.
+class TextSettings:
+    """How texts are made. With the captions, these settings decide which pairs come out.
 
-    `each` is how many texts a method may make by one way of going about it; `form` is how texts
-    are written: as their captions are, or (`uniform`) both alike.
+    `each` is the maximum number of texts per method and kind of change. `form` says how texts are
+    written: like their captions, or both in one format (`uniform`).
     """
 
     kind: Kind
@@ -47,15 +47,17 @@ class Settings:
         return Vocabulary(find_wordnet() if self.wordnet else None, self.doubtful)
 
 
-class Made(NamedTuple):
+class MadePairs(NamedTuple):
     """Pairs, and counts by (what, reason): `("captions", "not English")`, `("negclip", "made")`."""
 
     pairs: list[Pair]
     counts: Counter[tuple[str, str]]
 
 
-def readable(sources: Sequence[Source], counts: Counter[tuple[str, str]]) -> list[Source]:
-    """The captions that can be worked on; the others are counted."""
+def readable(
+    sources: Sequence[SourceCaption], counts: Counter[tuple[str, str]]
+) -> list[SourceCaption]:
+    """The captions that can be used; the others are counted by the reason."""
     kept = []
     for source in sources:
         reason = unreadable(source.caption)
@@ -65,8 +67,8 @@ def readable(sources: Sequence[Source], counts: Counter[tuple[str, str]]) -> lis
     return kept
 
 
-def make_by_rules(sources: Sequence[Source], settings: Settings) -> Made:
-    """All rules of the settings on all captions, each tagged once."""
+def make_by_rules(sources: Sequence[SourceCaption], settings: TextSettings) -> MadePairs:
+    """Apply all rules of the settings to all captions. Each caption is tagged once."""
     counts: Counter[tuple[str, str]] = Counter()
     kept = readable(sources, counts)
     rules: list[Rule] = [RULES.get(name) for name in settings.methods]
@@ -75,32 +77,32 @@ def make_by_rules(sources: Sequence[Source], settings: Settings) -> Made:
     pairs: list[Pair] = []
     sentences = tagged(source.caption for source in kept)
     for source, sentence in zip(kept, sentences, strict=True):
-        judge = Judge(source, settings, counts, words.wordnet)
+        checker = DraftChecker(source, settings, counts, words.wordnet)
         for rule in rules:
             for ways in _ways(rule, source, sentence, words, settings):
-                pairs += judge.judged(ways, rule.name, versions[rule.name])
-    return Made(pairs, counts)
+                pairs += checker.accepted(ways, rule.name, versions[rule.name])
+    return MadePairs(pairs, counts)
 
 
 def _ways(
-    rule: Rule, source: Source, sentence: Sentence, words: Vocabulary, settings: Settings
+    rule: Rule, source: SourceCaption, sentence: Sentence, words: Vocabulary, settings: TextSettings
 ) -> Iterator[Ways]:
     rng = Random(seed_of(settings.seed, rule.name, source))
     yield from rule.make(sentence, words, rng)
 
 
-def seed_of(seed: int, method: str, source: Source) -> int:
-    """A seed of its own for every caption and method: no text depends on what else is made."""
+def seed_of(seed: int, method: str, source: SourceCaption) -> int:
+    """One random seed per caption and method: a text does not depend on what else is made."""
     said = f"{seed}\0{method}\0{source.id}\0{source.caption}".encode("utf-8", "surrogatepass")
     return int.from_bytes(blake2b(said, digest_size=7).digest())
 
 
 @dataclass(slots=True)
-class Judge:
-    """Has the checks decide on drafts of one caption, and counts."""
+class DraftChecker:
+    """Runs the checks on the drafts of one caption, and counts the results."""
 
-    source: Source
-    settings: Settings
+    source: SourceCaption
+    settings: TextSettings
     counts: Counter[tuple[str, str]]
     wordnet: WordNet | None = None
     seen: set[tuple[str, ...]] = field(default_factory=set)
@@ -109,13 +111,13 @@ class Judge:
     def __post_init__(self) -> None:
         self.others = frozenset(map(normal, self.source.others))
 
-    def judged(
-        self, ways: Iterator[Draft | Refusal] | Ways, method: str, version: str
+    def accepted(
+        self, ways: Iterator[Draft | Rejection] | Ways, method: str, version: str
     ) -> Iterator[Pair]:
-        """The first drafts that pass, as many as the settings allow."""
+        """The first drafts that pass, as many as the settings allow; rejected ones if kept."""
         taken = 0
         for draft in islice(ways, _TRIES):
-            if isinstance(draft, Refusal):
+            if isinstance(draft, Rejection):
                 self.counts[method, draft.reason] += 1
                 continue
             pair = self._pair(draft, method, version)
@@ -131,9 +133,9 @@ class Judge:
     def _pair(self, draft: Draft, method: str, version: str) -> Pair:
         source, settings = self.source, self.settings
         caption, text = source.caption, draft.text
-        verdict = Verdict((), "")
+        found = CheckResult((), "")
         if settings.checks:
-            verdict = check(
+            found = check(
                 caption,
                 text,
                 settings.kind,
@@ -155,7 +157,7 @@ class Judge:
             method,
             version,
             settings.seed,
-            verdict.passed,
-            verdict.refused,
-            verdict.doubt,
+            found.passed,
+            found.rejected,
+            found.doubt,
         )

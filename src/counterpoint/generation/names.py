@@ -1,4 +1,4 @@
-"""Methods by the names that users give."""
+"""The methods that users can name: `counterpoint ls methods`, `-M NAME`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Method(NamedTuple):
 
 
 class Chosen(NamedTuple):
-    """The methods that were asked for, by how they work."""
+    """The chosen methods, by how they work."""
 
     rules: tuple[str, ...]
     llm: tuple[str, ...]
@@ -34,7 +34,7 @@ class Chosen(NamedTuple):
 
 
 def methods(without: Collection[str] = ()) -> list[Method]:
-    """All there are, less some rules."""
+    """All methods, without the named rules."""
     rules = [RULES.get(name) for name in RULES.names() if name not in without]
     asked = [templates.read_template(name) for name in templates.names()]
     return [
@@ -57,15 +57,24 @@ def chosen_methods(names: Sequence[str], kind: Kind) -> Chosen:
     wanted = dict.fromkeys(name for given in names for name in groups.get(given, [given]))
     for name in wanted:
         if name not in known:
-            raise NotFoundError(did_you_mean("method", name, [*known, *groups]))
+            raise NotFoundError(
+                "E-METHOD-UNKNOWN", did_you_mean("method", name, [*known, *groups]), name=name
+            )
         if kind not in known[name].kinds:
             fitting = ", ".join(m.name for m in known.values() if kind in m.kinds)
-            raise NotFoundError(f"{name} does not make {kind}s; these do: {fitting}.")
+            raise NotFoundError(
+                "E-METHOD-KIND",
+                f"{name} does not make {kind}s; these do: {fitting}.",
+                name=name,
+                kind=kind,
+            )
     by_need = {need: tuple(n for n in wanted if known[n].needs == need) for need in _NEEDS}
     if by_need["scene graphs"] and len(by_need["scene graphs"]) < len(wanted):
         raise NotFoundError(
-            f"{by_need['scene graphs'][0]} reads scene graphs and the other methods captions; "
-            "give them commands of their own."
+            "E-METHODS-MIXED",
+            f"{by_need['scene graphs'][0]} reads scene graphs and the other methods read captions; "
+            "run one command for each.",
+            name=by_need["scene graphs"][0],
         )
     return Chosen(by_need[""], by_need["a language model"], by_need["scene graphs"])
 

@@ -1,4 +1,4 @@
-"""The pairs file: a caption and a text made from it, a row each, in Parquet.
+"""The pairs file: one row per pair of a caption and a text made from it, in Parquet.
 
 | column      | type                        | meaning |
 |-------------|-----------------------------|---------|
@@ -6,7 +6,7 @@
 | image       | str or null                 | its image: a path under `root`, or `world:...` |
 | box         | 4 x int or null             | the part of the image: x, y, width, height |
 | caption     | str                         | the true caption |
-| text        | str                         | what was made from it |
+| text        | str                         | the text made from the caption |
 | kind        | str                         | `negative` (false of the image) or `positive` |
 | type        | str                         | replace, swap, add, negate, shuffle, paraphrase |
 | subtype     | str                         | obj, att, rel, or empty |
@@ -14,14 +14,15 @@
 | method      | str                         | what made it |
 | version     | str                         | of the method, and of the words and models it used |
 | seed        | int                         | |
-| checks      | list of str                 | the checks that it has passed |
-| refused     | str                         | empty, or the check that it failed and why |
-| doubt       | str                         | why a positive may yet be false, as `narrower` |
-| scores      | list of {name, value}       | of `refine`, and of whatever else scored it |
+| checks      | list of str                 | the checks that it passed |
+| refused     | str                         | empty, or the check that rejected it and why |
+| doubt       | str                         | why a positive may still be false: `narrower` |
+| scores      | list of {name, value}       | from `refine` and other scorers |
 | text_images | list of {path, seed, score} | candidates for an image of which `text` is true |
 | text_image  | str or null                 | the one that was chosen |
 
-The file's metadata (key `counterpoint`) is a JSON object: how it was made, and what was refused.
+The file's metadata (key `counterpoint`) is a JSON object: how it was made, and counts of what was
+rejected.
 """
 
 from __future__ import annotations
@@ -40,34 +41,6 @@ from counterpoint._util.untrusted import parse_json, shortened, shown
 from counterpoint._util.writing import locked, whole_file
 from counterpoint.cases import ImageRef
 from counterpoint.images import scheme_of
-
-# --- The file or folder that a command makes: reserved for it from before its work begins -------
-
-
-def refuse_ending(out: Path, what: str = "pairs") -> None:
-    if out.suffix != ".parquet":
-        raise DataError(f"{out}: {what} are written as Parquet; the name must end in .parquet.")
-
-
-@contextmanager
-def reserved(out: Path) -> Iterator[None]:
-    """Hold a place until the work is done. What cannot be written to is said here, not at the end.
-
-    The lock has a name of its own, `OUT.parts`: that of OUT is taken for the moment of writing.
-    """
-    with ExitStack() as stack:
-        try:
-            out.parent.mkdir(parents=True, exist_ok=True)
-            out.exists()  # raises if the name is too long
-            stack.enter_context(locked(out.with_name(f"{out.name}.parts")))
-        except OSError as error:
-            raise DataError(f"{out}: cannot be written: {reason(error)}.") from None
-        except DataError:
-            raise DataError(
-                f"{out}: another command is making it; wait for it, or name another place."
-            ) from None
-        yield
-
 
 Kind = Literal["negative", "positive"]
 Type = Literal["replace", "swap", "add", "negate", "shuffle", "paraphrase"]
@@ -110,7 +83,7 @@ _ROWS: Final = 50_000  # read at a time
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A row that was just made: nothing has scored it yet, and it has no images of its own."""
+    """A new row: it has no scores and no images of its text yet."""
 
     source: str
     image: ImageRef | None
@@ -161,7 +134,7 @@ def tabulate(pairs: Sequence[Pair]) -> pl.DataFrame:
     }
     made = [pl.Series(name, values, dtype=SCHEMA[name]) for name, values in columns.items()]
     made.append(_repeated("checks", [pair.checks for pair in pairs]))
-    # Of lists that are all empty, and of nulls, one is made and repeated: it is much quicker.
+    # One empty list, or one null, is made and repeated, which is much faster.
     made += [
         pl.Series(name, [value], dtype=SCHEMA[name]).new_from_index(0, len(pairs))
         for name, value in (("scores", []), ("text_images", []), ("text_image", None))
@@ -170,7 +143,7 @@ def tabulate(pairs: Sequence[Pair]) -> pl.DataFrame:
 
 
 def _repeated(name: str, values: Sequence[tuple[str, ...]]) -> pl.Series:
-    """A column of lists of which few are different: each is made once."""
+    """A column of lists with few different values: each is made once."""
     unique = {value: number for number, value in enumerate(dict.fromkeys(values))}
     lists = pl.Series(name, [list(value) for value in unique], dtype=SCHEMA[name])
     return lists.gather([unique[value] for value in values])
@@ -186,13 +159,13 @@ About = Mapping[str, Any] | Callable[[], Mapping[str, Any]]
 
 
 def write_pairs(path: Path, frames: Iterable[pl.DataFrame], about: About) -> int:
-    """Write tables one after another into one file, which appears when it is whole: their rows.
+    """Write tables into one file, which appears when it is complete; returns the number of rows.
 
-    `about` says how it was made; as a function, it is asked when all rows are written.
+    `about` says how it was made; a function is called when all rows are written.
     """
     import pyarrow.parquet as pq  # slow to import
 
-    refuse_ending(path)
+    require_parquet(path)
     schema = pl.DataFrame(schema=SCHEMA).to_arrow().schema
     rows = 0
     with whole_file(path) as draft, pq.ParquetWriter(draft, schema, compression="zstd") as writer:
@@ -204,10 +177,10 @@ def write_pairs(path: Path, frames: Iterable[pl.DataFrame], about: About) -> int
     return rows
 
 
-def read_pairs(path: Path, *, refused: bool = False) -> Iterator[pl.DataFrame]:
-    """The table in pieces of bounded size, in order; without what the checks refused.
+def read_pairs(path: Path, *, rejected: bool = False) -> Iterator[pl.DataFrame]:
+    """The table in pieces of bounded size, in order; without rejected pairs unless asked for.
 
-    What is null and must not be is refused; texts that may be empty are empty where they are null.
+    A null where a value is needed is an error. Texts that may be empty are empty where null.
     """
     start = 0
     with _reading(path):
@@ -219,7 +192,7 @@ def read_pairs(path: Path, *, refused: bool = False) -> Iterator[pl.DataFrame]:
                 pl.col(_EMPTIABLE).fill_null(""),
                 *(pl.col(name).list.drop_nulls() for name in ("checks", "scores", "text_images")),
             )
-            yield whole if refused else whole.filter(pl.col("refused") == "")
+            yield whole if rejected else whole.filter(pl.col("refused") == "")
 
 
 def count_pairs(path: Path) -> int:
@@ -230,31 +203,39 @@ def count_pairs(path: Path) -> int:
 
 
 def _scan(path: Path) -> pl.LazyFrame:
-    scan = pl.scan_parquet(path, glob=False)  # brackets in a name are no pattern
+    scan = pl.scan_parquet(path, glob=False)  # brackets in a name are not a pattern
     there = scan.collect_schema()
-    if "doubt" not in there:  # a file made before there was this column
+    if "doubt" not in there:  # a file from before this column existed
         scan = scan.with_columns(doubt=pl.lit(""))
     missing = [name for name in SCHEMA if name not in there and name != "doubt"]
     if missing:
         raise DataError(
+            "E-COLUMN-MISSING",
             f"{path}: not a pairs file of `counterpoint generate`: "
-            f"the column {missing[0]!r} is missing."
+            f"the column {missing[0]!r} is missing.",
+            path=path,
+            column=missing[0],
         )
     return scan
 
 
 def _check(frame: pl.DataFrame, path: Path, start: int) -> None:
-    """The first row with a value that nothing can be made of."""
+    """Refuse the first row with a value that cannot be used."""
     corners = pl.col("box").arr.to_list()
-    problems = {
-        **{f"{name!r} is missing (null)": pl.col(name).is_null() for name in _NEEDED},
-        f"'kind' is not {' or '.join(KINDS)}": ~pl.col("kind").is_in(KINDS),
-        "'box' has a null in it": corners.list.drop_nulls().list.len() != 4,
-    }
-    for problem, bad in problems.items():
+    faults = [(name, "is missing (null)", pl.col(name).is_null()) for name in _NEEDED]
+    faults.append(("kind", f"is not {' or '.join(KINDS)}", ~pl.col("kind").is_in(KINDS)))
+    faults.append(("box", "has a null in it", corners.list.drop_nulls().list.len() != 4))
+    for name, fault, bad in faults:
         rows = frame.select(bad.fill_null(False)).to_series().arg_true()
         if len(rows):
-            raise DataError(f"{path}: row {start + rows[0]}: {problem}.")
+            row = start + int(rows[0])
+            raise DataError(
+                "E-ROW-MALFORMED",
+                f"{path}: row {row}: {name!r} {fault}.",
+                path=path,
+                row=row,
+                column=name,
+            )
 
 
 @contextmanager
@@ -262,18 +243,20 @@ def _reading(path: Path) -> Iterator[None]:
     import pyarrow as pa  # slow to import
 
     if not path.is_file():
-        raise DataError(f"{path}: no such file.")
+        raise DataError("E-FILE-MISSING", f"{path}: no such file.", path=path)
     try:
         yield
     except (*_POLARS, pa.ArrowException, UnicodeDecodeError, OSError) as error:
         why = shortened(str(error).partition("\n")[0]).rstrip(".") or type(error).__name__
-        raise DataError(f"{path}: not a readable pairs file: {why}.") from None
+        raise DataError(
+            "E-FILE-MALFORMED", f"{path}: not a readable pairs file: {why}.", path=path
+        ) from None
 
 
 def rebased(frame: pl.DataFrame, before: Path, after: Path) -> pl.DataFrame:
-    """The rows of the file `before` as the file `after` must have them.
+    """The rows of the file `before`, with paths as the file `after` needs them.
 
-    Images of texts start from the file's folder: in another one their paths are others.
+    Paths of text images are relative to the folder of the pairs file.
     """
     old, new = before.parent.absolute(), after.parent.absolute()
     if old == new or not (frame["text_images"].list.len() > 0).any():
@@ -307,13 +290,55 @@ def read_about(path: Path) -> dict[str, Any]:
         found = (pq.read_metadata(path).metadata or {}).get(_METADATA, b"{}")
     about = parse_json(found, f"{path}: its metadata")
     if not isinstance(about, dict):
-        raise DataError(f"{path}: its metadata should be an object, it is {shown(about)}.")
+        raise DataError(
+            "E-METADATA-INVALID",
+            f"{path}: its metadata should be an object, it is {shown(about)}.",
+            path=path,
+        )
     for key, fits in (("counts", _is_count), ("refined", lambda row: isinstance(row, dict))):
         rows = about.get(key, [])
         if not isinstance(rows, list) or not all(map(fits, rows)):
-            raise DataError(f"{path}: {key!r} of its metadata is not what Counterpoint writes.")
+            raise DataError(
+                "E-METADATA-INVALID",
+                f"{path}: {key!r} of its metadata is not what Counterpoint writes.",
+                path=path,
+                key=key,
+            )
     return about
 
 
 def _is_count(row: Any) -> bool:
     return isinstance(row, list) and [type(value) for value in row] == [str, str, int]
+
+
+def require_parquet(out: Path, what: str = "pairs") -> None:
+    if out.suffix != ".parquet":
+        raise DataError(
+            "E-FILE-FORMAT",
+            f"{out}: {what} are written as Parquet; the name must end in .parquet.",
+            path=out,
+        )
+
+
+@contextmanager
+def reserved(out: Path) -> Iterator[None]:
+    """Reserve an output until the work is done, and fail now if it cannot be written.
+
+    The lock is called `OUT.parts`: the lock of OUT itself is held only while it is written.
+    """
+    with ExitStack() as stack:
+        try:
+            out.parent.mkdir(parents=True, exist_ok=True)
+            out.exists()  # raises if the name is too long
+            stack.enter_context(locked(out.with_name(f"{out.name}.parts")))
+        except OSError as error:
+            raise DataError(
+                "E-OUTPUT-UNWRITABLE", f"{out}: cannot be written: {reason(error)}.", path=out
+            ) from None
+        except DataError:
+            raise DataError(
+                "E-OUTPUT-LOCKED",
+                f"{out}: another command is writing it; wait for it, or name another place.",
+                path=out,
+            ) from None
+        yield

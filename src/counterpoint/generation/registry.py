@@ -1,4 +1,4 @@
-"""What makes texts from captions, by name. Adding a method is a file and a line here."""
+"""What a method is, and the rules by name. A new rule needs one file and one line here."""
 
 from __future__ import annotations
 
@@ -17,30 +17,30 @@ if TYPE_CHECKING:
 
 
 class Draft(NamedTuple):
-    """A text that a method has made; the checks have not seen it yet."""
+    """A text that a method made and that was not checked yet."""
 
     text: str
     type: Type
     subtype: str = ""
 
 
-class Refusal(NamedTuple):
-    """Why a method has made nothing where one might have expected a text; counted."""
+class Rejection(NamedTuple):
+    """Why a method made no text. Reasons are counted."""
 
     reason: str
 
 
-# A rule tries several things with a caption (swap two nouns, swap two adjectives, ...), and for
-# each of them there are several ways: the first that passes the checks is taken.
+# A rule makes several kinds of change (swap two nouns, swap two adjectives, ...). For each kind it
+# gives several drafts; the first that passes the checks is taken.
 Ways = Iterable[Draft]
 Make = Callable[["Sentence", "Vocabulary", Random], Iterable[Ways]]
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A method that needs nothing but the parsed caption, words and chance.
+    """A method that needs only the tagged caption, words and random numbers.
 
-    `version` changes when the same caption and seed would give another text.
+    `version` changes when the same caption and seed give another text.
     """
 
     name: str
@@ -50,8 +50,8 @@ class Rule:
     make: Make
 
 
-class Writer(Protocol):
-    """A method that is asked for many captions at once, such as a language model."""
+class BatchMethod(Protocol):
+    """A method that takes many captions at once, such as a language model."""
 
     @property
     def name(self) -> str: ...
@@ -64,12 +64,12 @@ class Writer(Protocol):
 
     @property
     def origin(self) -> str:
-        """Where its texts come from: work begun with another origin is not gone on with."""
+        """Where its texts come from. Work begun with another origin is not resumed."""
 
     def make(
         self, captions: Sequence[str], seeds: Sequence[int], progress: Progress
-    ) -> list[list[Draft | Refusal]]:
-        """What it makes of each caption, and why not more."""
+    ) -> list[list[Draft | Rejection]]:
+        """The drafts of each caption, and the reasons why there are no more."""
 
 
 _HOME: Final = "counterpoint.generation.rules"
@@ -78,8 +78,8 @@ RULES: Final = Registry(
     "rule",
     "counterpoint.rules",
     {
-        "conjuncts": f"{_HOME}.conjuncts:CONJUNCTS",
-        "converse": f"{_HOME}.converse:CONVERSE",
+        "conjuncts": f"{_HOME}.reversal:CONJUNCTS",
+        "converse": f"{_HOME}.reversal:CONVERSE",
         "crepe-negate": f"{_HOME}.negation:NEGATE",
         "crepe-replace": f"{_HOME}.replacement:CREPE",
         "crepe-swap": f"{_HOME}.swaps:CREPE",

@@ -1,4 +1,8 @@
-"""`generate`: a stream of captions into one pairs file, on all cores, resumable at any moment."""
+"""`generate`: a stream of captions becomes one pairs file, on all cores, resumable at any time.
+
+The captions are worked on in pieces. A finished piece is a file in the folder `OUT.parts`, and is
+not made again after a stop.
+"""
 
 from __future__ import annotations
 
@@ -26,14 +30,14 @@ from counterpoint._util.progress import Advance, Progress, Quiet
 from counterpoint._util.untrusted import shortened
 from counterpoint._util.writing import whole_file
 from counterpoint.generation.inputs.captions import Captions
-from counterpoint.generation.inputs.source import Source
+from counterpoint.generation.inputs.source import SourceCaption
 from counterpoint.generation.language.tagging import version as language_version
 from counterpoint.generation.making import (
     CAPTIONS,
     MADE,
-    Judge,
-    Made,
-    Settings,
+    DraftChecker,
+    MadePairs,
+    TextSettings,
     make_by_rules,
     readable,
     seed_of,
@@ -42,19 +46,20 @@ from counterpoint.generation.pairs import (
     Pair,
     read_about,
     read_pairs,
-    refuse_ending,
+    require_parquet,
     reserved,
     tabulate,
     write_pairs,
 )
-from counterpoint.generation.registry import Writer
+from counterpoint.generation.registry import BatchMethod
 
-# --- Work in pieces that survive a kill: a finished piece is a file, and is not done again ------
-
-
-Counts = Counter[tuple[str, str]]  # by (what, `made` or why not)
+Counts = Counter[tuple[str, str]]  # by (method or `captions`, `made` or the reason why not)
 REPEATED: Final = "duplicate: made before"
 
+PIECE: Final = 1000  # captions
+_RULES: Final = "rules"
+_AHEAD: Final = 2  # pieces that wait per process
+_ASKED: Final = 64  # captions per call of a batch method: the progress bar moves this often
 _ENDING: Final = ".parts"
 _SETTINGS: Final = "settings.json"
 
@@ -73,14 +78,21 @@ class Parts:
             found = json.loads(path.read_bytes())
             same = {k: found.get(k) == self.about.get(k) for k in {**found, **self.about}}
         except OSError as error:
-            raise DataError(f"{path}: cannot be used: {reason(error)}.") from None
+            raise DataError(
+                "E-FILE-UNREADABLE", f"{path}: cannot be used: {reason(error)}.", path=path
+            ) from None
         except (ValueError, TypeError, AttributeError, RecursionError):
-            raise DataError(f"{path}: cannot be used; remove {self.folder}.") from None
+            raise DataError(
+                "E-FILE-MALFORMED", f"{path}: cannot be used; remove {self.folder}.", path=path
+            ) from None
         if not all(same.values()):
             other = next(key for key, value in same.items() if not value)
             raise DataError(
+                "E-SETTINGS-CHANGED",
                 f"{self.folder} holds work begun with another {shortened(other)}; "
-                "finish that first, name another -o, or remove the folder."
+                "finish that first, name another -o, or remove the folder.",
+                path=self.folder,
+                setting=other,
             )
 
     def path(self, name: str, number: int) -> Path:
@@ -90,14 +102,14 @@ class Parts:
         return self.path(name, number).is_file()
 
     def frames(self, names: list[str], count: int, counts: Counts) -> Iterator[pl.DataFrame]:
-        """The rows of all parts, a piece of the input after another.
+        """The rows of all parts, in the order of the input.
 
-        What two makers made of one caption alike is kept once; `counts` is put right.
+        A text that two methods made from one caption is kept once; `counts` is corrected.
         """
         for number in range(count):
             paths = [self.path(name, number) for name in names]
             piece = pl.concat(
-                [tabulate([]), *(f for path in paths for f in read_pairs(path, refused=True))]
+                [tabulate([]), *(f for path in paths for f in read_pairs(path, rejected=True))]
             )
             first = pl.struct("source", "text", "refused").is_first_distinct()
             again = piece.select(~first & (pl.col("refused") == "")).to_series()
@@ -107,7 +119,7 @@ class Parts:
             yield piece.filter(~again)
 
     def counts(self, names: list[str], count: int) -> Counts:
-        """What all parts together have counted; captions, which every maker sees, only once."""
+        """The sum of the counts of all parts. Captions are counted once, not once per method."""
         total: Counts = Counter()
         for name in names:
             for number in range(count):
@@ -122,12 +134,12 @@ class Parts:
 
 
 def write_part(path: Path, pairs: list[Pair], counts: Counts) -> None:
-    """A part with its counts in one file, so that one is never there without the other."""
+    """Write a part and its counts into one file, so that neither exists without the other."""
     write_pairs(path, [tabulate(pairs)], with_counts({}, counts))
 
 
 def with_counts(about: Mapping[str, Any], counts: Counts) -> dict[str, Any]:
-    """What a file says of itself, with the counts in a form that JSON has."""
+    """The metadata of a file, with the counts as JSON."""
     rows = [[what, reason, number] for (what, reason), number in sorted(counts.items()) if number]
     return {**about, "counts": rows}
 
@@ -136,14 +148,8 @@ def read_counts(about: Mapping[str, Any]) -> Counts:
     return Counter({(what, reason): number for what, reason, number in about.get("counts", [])})
 
 
-PIECE: Final = 1000  # captions
-_RULES: Final = "rules"
-_AHEAD: Final = 2  # pieces waiting for each process
-_ASKED: Final = 64  # captions that a writer is asked about at a time: the bar moves so often
-
-
-class Report(NamedTuple):
-    """How a pairs file was made. `counts` are by (method, `made` or why not)."""
+class Generated(NamedTuple):
+    """What went into a pairs file. `counts` are by (method, `made` or the reason why not)."""
 
     rows: int
     captions: int
@@ -152,19 +158,19 @@ class Report(NamedTuple):
 
 def generate(
     captions: Captions,
-    settings: Settings,
+    settings: TextSettings,
     out: Path,
     *,
-    writers: Sequence[Writer] = (),
+    writers: Sequence[BatchMethod] = (),
     workers: int | None = None,
     progress: Progress | None = None,
-) -> Report:
-    """Make the pairs file `out`. Called again after an end of any kind, it goes on from there.
+) -> Generated:
+    """Make the pairs file `out`. After a stop of any kind, the same call resumes.
 
-    `settings.methods` are rules; `writers` are other methods, asked one after another.
+    `settings.methods` are rules; `writers` are other methods, called one after another.
     """
     shown = progress or Quiet()
-    refuse_ending(out)  # now, not when all is made
+    require_parquet(out)  # now, not after all the work
     about = _about(captions, settings, writers)
     with reserved(out):
         if out.exists():
@@ -180,14 +186,16 @@ def generate(
         frames = parts.frames(names, pieces, counts)
         written = write_pairs(out, frames, lambda: with_counts(about, counts))
         parts.remove()
-    return Report(written, _captions(counts), +counts)
+    return Generated(written, _captions(counts), +counts)
 
 
 def _captions(counts: Counts) -> int:
     return sum(number for (what, _), number in counts.items() if what == CAPTIONS)
 
 
-def _about(captions: Captions, settings: Settings, writers: Sequence[Writer]) -> dict[str, Any]:
+def _about(
+    captions: Captions, settings: TextSettings, writers: Sequence[BatchMethod]
+) -> dict[str, Any]:
     return {
         "input": captions.name,
         "fingerprint": captions.fingerprint,
@@ -201,18 +209,22 @@ def _about(captions: Captions, settings: Settings, writers: Sequence[Writer]) ->
     }
 
 
-def _made_before(out: Path, about: dict[str, Any]) -> Report:
-    """A finished file is not made again, and never overwritten by something else."""
+def _made_before(out: Path, about: dict[str, Any]) -> Generated:
+    """A finished file is not made again, and is never overwritten."""
     import pyarrow.parquet as pq  # slow to import
 
     found = read_about(out)
     if {key: value for key, value in found.items() if key != "counts"} != about:
-        raise DataError(f"{out} exists and was made in another way; name another -o or remove it.")
+        raise DataError(
+            "E-OUTPUT-EXISTS",
+            f"{out} exists and was made with other settings; name another -o or remove it.",
+            path=out,
+        )
     counts = read_counts(found)
-    return Report(int(pq.read_metadata(out).num_rows), _captions(counts), counts)
+    return Generated(int(pq.read_metadata(out).num_rows), _captions(counts), counts)
 
 
-def _pieces(captions: Captions) -> Iterator[tuple[int, list[Source]]]:
+def _pieces(captions: Captions) -> Iterator[tuple[int, list[SourceCaption]]]:
     stream = iter(captions)
     number = 0
     while piece := list(islice(stream, PIECE)):
@@ -221,7 +233,7 @@ def _pieces(captions: Captions) -> Iterator[tuple[int, list[Source]]]:
 
 
 def _by_rules(
-    captions: Captions, settings: Settings, parts: Parts, workers: int, shown: Progress
+    captions: Captions, settings: TextSettings, parts: Parts, workers: int, shown: Progress
 ) -> int:
     """Every piece by all rules; returns how many pieces there are."""
     advance = shown.start("rules", captions.total)
@@ -255,20 +267,21 @@ def _take(waiting: dict[Future[None], int], advance: Advance) -> None:
             job.result()
         except BrokenProcessPool:
             raise DataError(
-                "a process that makes texts has died, perhaps for want of memory; "
-                "the same command goes on from there, --workers 1 takes the least."
+                "E-WORKER-DIED",
+                "a worker process died, probably out of memory; run the same command again to "
+                "continue (--workers 1 needs the least memory).",
             ) from None
         advance(size)
 
 
-def _rules_part(sources: list[Source], settings: Settings, path: Path) -> None:
+def _rules_part(sources: list[SourceCaption], settings: TextSettings, path: Path) -> None:
     made = make_by_rules(sources, settings)
     write_part(path, made.pairs, made.counts)
 
 
 @contextmanager
 def _pool(workers: int) -> Iterator[ProcessPoolExecutor | None]:
-    """Processes that are spawned, for forking copies locks of threads that are held."""
+    """Worker processes. They are spawned: forking copies locks that other threads hold."""
     if workers == 1:
         yield None
         return
@@ -282,9 +295,10 @@ def _pool(workers: int) -> Iterator[ProcessPoolExecutor | None]:
 
 
 def _begin() -> None:
-    """Ctrl-C is for the parent; and if the parent is killed, nobody waits for us.
+    """Leave Ctrl-C to the parent, and end when the parent ends.
 
-    spaCy imports torch if it finds it, and tags without it: three seconds and 400 MB a process.
+    spaCy imports torch if it is installed, but tags without it: that saves three seconds and 400 MB
+    per process.
     """
     sys.modules.setdefault("torch", None)  # type: ignore[arg-type]
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -299,10 +313,12 @@ def _end_with_parent() -> None:
 
 
 def _by_writer(
-    captions: Captions, settings: Settings, writer: Writer, parts: Parts, shown: Progress
+    captions: Captions, settings: TextSettings, writer: BatchMethod, parts: Parts, shown: Progress
 ) -> int:
-    """Every piece by one writer. It keeps what it has asked for itself, so that a piece that was
-    interrupted costs nothing twice."""
+    """Every piece by one batch method; returns the number of pieces.
+
+    The method itself stores its answers, so an interrupted piece is not paid for twice.
+    """
     advance = shown.start(writer.name, captions.total)
     count = 0
     for number, piece in _pieces(captions):
@@ -316,7 +332,9 @@ def _by_writer(
     return count
 
 
-def _written(piece: list[Source], settings: Settings, writer: Writer, advance: Advance) -> Made:
+def _written(
+    piece: list[SourceCaption], settings: TextSettings, writer: BatchMethod, advance: Advance
+) -> MadePairs:
     counts: Counter[tuple[str, str]] = Counter()
     pairs: list[Pair] = []
     wordnet = settings.vocabulary().wordnet
@@ -326,7 +344,7 @@ def _written(piece: list[Source], settings: Settings, writer: Writer, advance: A
         seeds = [seed_of(settings.seed, writer.name, source) for source in kept]
         answers = writer.make([source.caption for source in kept], seeds, Quiet())
         for source, drafts in zip(kept, answers, strict=True):
-            judge = Judge(source, settings, counts, wordnet)
-            pairs += judge.judged(iter(drafts), writer.name, writer.version)
+            checker = DraftChecker(source, settings, counts, wordnet)
+            pairs += checker.accepted(iter(drafts), writer.name, writer.version)
         advance(len(some))
-    return Made(pairs, counts)
+    return MadePairs(pairs, counts)

@@ -9,7 +9,7 @@ from .registry import (
     load_model as load_model,
 )
 from .torch_models import (
-    Place as Place,
+    Runtime as Runtime,
     fingerprint as fingerprint,
     memory_errors as memory_errors,
     pick_device as pick_device,

@@ -1,4 +1,10 @@
-"""`ensemble:A+B[+C]`: the mean of the standardised scores of other models."""
+"""`ensemble:A+B[+C]`: the mean of the standardised scores of other models.
+
+A cosine lies between -1 and 1, a log probability anywhere below 0. So before they are averaged, the
+scores of each member get mean 0 and standard deviation 1. These two numbers come from all pairs of
+a benchmark that every member has scored. An ensemble therefore scores whole benchmarks: its scores
+are those of this benchmark (and of this `--limit`), and no pair can be scored alone.
+"""
 
 from __future__ import annotations
 
@@ -18,17 +24,6 @@ from counterpoint.metrics import Overlong
 from counterpoint.models.registry import FAMILIES, LoadOptions, load_model
 from counterpoint.scoring import Described, Model, Scored, Work, score
 
-# --- Several models as one: the mean of their standardised scores -------------------------------
-#
-# A cosine lies between -1 and 1, a log probability anywhere below 0: before they are averaged, each
-# member's scores are given mean 0 and standard deviation 1. That is a property of a benchmark and
-# not
-# of a pair, so an ensemble scores whole benchmarks. The numbers come from all pairs of a benchmark
-# that every member has scored, and an ensemble's scores are therefore those of this benchmark (and
-# of
-# this `--limit`): no pair can be scored alone.
-
-
 _PIECE: Final = 4_000_000  # scores in float64 at a time: a gallery may have a hundred million
 
 
@@ -44,7 +39,11 @@ class Ensemble:
 
     def __init__(self, members: Sequence[Member]) -> None:
         if len(members) < 2:
-            raise ModelError(f"an ensemble needs two members or more, not {len(members)}.")
+            raise ModelError(
+                "E-MODEL-ID-INVALID",
+                f"an ensemble needs two members or more, not {len(members)}.",
+                count=len(members),
+            )
         self.members = tuple(members)
         parts = (member.model.fingerprint for member in self.members)
         self.fingerprint = digest("ensemble 1", *parts).hex()
@@ -118,10 +117,10 @@ def _pieces(count: int) -> Iterator[slice]:
 def _left_out(
     members: Sequence[Scored], images: np.ndarray
 ) -> tuple[dict[int, str], dict[int, dict[int, str]]]:
-    """The cases that any member leaves out, and the images that any of them loses.
+    """The cases that any member leaves out, and the images that any member could not score.
 
-    The first member's reason counts. A gallery all of whose images are lost to one member or
-    another is left out.
+    The first member's reason counts. A gallery is left out if each of its images could not be
+    scored by some member.
     """
     cases: dict[int, str] = {}
     lost: dict[int, dict[int, str]] = {}
@@ -145,7 +144,9 @@ def load(rest: str, options: LoadOptions) -> Ensemble:
     ids = split(rest)
     if "ensemble" in (id.partition(":")[0] for id in ids):
         raise ModelError(
-            f"ensemble:{rest}: an ensemble cannot be a member of another; name all members at once."
+            "E-MODEL-ID-INVALID",
+            f"ensemble:{rest}: an ensemble cannot be a member of another; name all members.",
+            model=f"ensemble:{rest}",
         )
     if len(ids) < 2:
         raise _too_few(rest)
@@ -159,14 +160,18 @@ def split(rest: str) -> list[str]:
 
 
 def _too_few(rest: str) -> ModelError | NotFoundError:
-    """One member is usually two, of which the second's family is misspelt."""
+    """A single member usually means that the family of the second is misspelt."""
     for part in rest.split("+")[1:]:
         family, colon, _ = part.partition(":")
         if colon:
             return NotFoundError(
-                f"ensemble:{rest}: {did_you_mean('model', family, FAMILIES.names())}"
+                "E-MODEL-UNKNOWN",
+                f"ensemble:{rest}: {did_you_mean('model', family, FAMILIES.names())}",
+                name=family,
             )
     return ModelError(
+        "E-MODEL-ID-INVALID",
         f"ensemble:{rest}: two models or more are joined by '+', as in "
-        "ensemble:world:base+blind:length."
+        "ensemble:world:base+blind:length.",
+        model=f"ensemble:{rest}",
     )

@@ -1,4 +1,11 @@
-"""The hub of Hugging Face: models are fetched from it, or taken from what was fetched before."""
+"""The hub of Hugging Face: fetching models safely, and using the cache if the hub does not answer.
+
+Python code that comes with a model is looked for in its configs, and is not run unless the model is
+trusted. transformers and diffusers import Python files of a model's folder or repository where a
+config names them (`auto_map`). They do so if `trust_remote_code` is set, which open_clip takes from
+the model's own config, or if the user types `y` when they ask. Here the option of the command
+decides, and nothing else.
+"""
 
 from __future__ import annotations
 
@@ -19,14 +26,6 @@ from counterpoint._util.errors import ModelError, reason
 from counterpoint._util.untrusted import parse_json, shortened
 from counterpoint.models.registry import LoadOptions
 
-# Python code that comes with a model: looked for in its configs, and not run unless it is trusted.
-#
-# transformers and diffusers import Python files of a model's folder or repository where a config
-# names them (`auto_map`). They do so if `trust_remote_code` is set, which open_clip takes from the
-# model's own config, or if `y` is typed when they ask. Here the option of the command decides, and
-# nothing else.
-
-
 # Both have a function `check_imports`, which they call before they import a file of a model.
 _LIBRARIES: Final = {
     "transformers": "transformers.dynamic_module_utils",
@@ -35,6 +34,7 @@ _LIBRARIES: Final = {
 _KEYS: Final = ("auto_map", "auto_mapping", "trust_remote_code")
 _PATTERNS: Final = ("*config*.json", "model_index.json")
 _LARGEST: Final = 32 * 2**20  # bytes of a config
+_PATIENCE: Final = 5.0  # seconds that the hub has to answer
 
 
 @dataclass(eq=False, slots=True)
@@ -50,7 +50,7 @@ _watched: set[str] = set()
 
 @contextmanager
 def guarded(id: str, source: Path | str | None, options: LoadOptions) -> Iterator[None]:
-    """Load a model inside: no code of its own is run, and nobody is asked, unless it is trusted.
+    """Load a model inside: unless it is trusted, its own code is not run and no question is asked.
 
     `source` is its folder or its repository on the hub, whose configs are examined first. What a
     config leads to (another folder or repository) is covered as well: the libraries' own functions
@@ -75,8 +75,10 @@ def guarded(id: str, source: Path | str | None, options: LoadOptions) -> Iterato
 
 def _refusal(id: str, what: str) -> ModelError:
     return ModelError(
+        "E-CODE-REFUSED",
         f"{id}: {what}, which is not run; take it out to use the library's own classes, or let "
-        "`counterpoint eval --trust-remote-code` run it if you trust its authors."
+        "`counterpoint eval --trust-remote-code` run it if you trust its authors.",
+        model=id,
     )
 
 
@@ -98,7 +100,7 @@ def _refuse_configs(id: str, source: Path | str) -> None:
 
 
 def _fetched(repo: str) -> Path | None:
-    """The folder of a repository's configs; none if it cannot be had: loading it will say why."""
+    """The folder of a repository's configs; None if it cannot be fetched: loading says why."""
     from huggingface_hub import snapshot_download
 
     try:
@@ -110,14 +112,24 @@ def _fetched(repo: str) -> Path | None:
 def _read(id: str, path: Path) -> object:
     try:
         if path.stat().st_size > _LARGEST:
-            raise ModelError(f"{id}: {path.name} is too large for a config.")
+            raise ModelError(
+                "E-CONFIG-INVALID",
+                f"{id}: {path.name} is too large for a config.",
+                model=id,
+                path=path,
+            )
         return parse_json(path.read_bytes(), f"{id}: {shortened(path.name)}", ModelError)
     except OSError as error:
-        raise ModelError(f"{id}: {path}: cannot be read: {reason(error)}.") from None
+        raise ModelError(
+            "E-FILE-UNREADABLE",
+            f"{id}: {path}: cannot be read: {reason(error)}.",
+            model=id,
+            path=path,
+        ) from None
 
 
 def _code_in(config: object) -> str:
-    """The key by which a config leads to code, wherever it stands; nothing if there is none."""
+    """The key in a config, at any depth, that leads to code; empty if there is none."""
     left = [config]
     while left:
         value = left.pop()
@@ -174,10 +186,7 @@ def _refuse(what: str) -> None:
     for loading in refused:
         loading.refused = what
     if refused:
-        raise ModelError(f"{what}, which is not run.")
-
-
-_PATIENCE: Final = 5.0  # seconds
+        raise ModelError("E-CODE-REFUSED", f"{what}, which is not run.")
 
 
 @contextmanager
@@ -193,9 +202,12 @@ def hub_or_cache(id: str, source: Path | str | None) -> Iterator[None]:
     if not before and not local and (why := _silence(library.ENDPOINT)):
         if not (Path(library.HF_HUB_CACHE) / _folder(str(source))).is_dir():
             raise ModelError(
+                "E-HUB-UNREACHABLE",
                 f"{id} cannot be fetched: {shortened(library.ENDPOINT)} does not answer ({why}), "
                 f"and {source} is not in the cache; run this again with a network, or give a "
-                "folder that holds the model."
+                "folder that holds the model.",
+                model=id,
+                source=str(source),
             )
         library.HF_HUB_OFFLINE = True
     try:

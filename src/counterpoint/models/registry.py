@@ -76,7 +76,7 @@ EXAMPLES: Final[dict[str, Example]] = {
     "blind:plausible": Example("Vera: the more plausible caption wins", _VLM),
     "blind:lm:PATH": Example("a language model: the likelier caption wins", _VLM),
     "detector:FOLDER": Example(
-        "tells natural from synthetic and plays BiVLC with that alone (`detector train`)"
+        "tells natural from synthetic and answers BiVLC with that alone (`detector train`)"
     ),
     "ensemble:world:base+blind:length": Example(
         "the mean of several models' scores, standardised over each benchmark"
@@ -90,7 +90,7 @@ _DEVICE: Final = re.compile(r"auto|cpu|mps|cuda(:\d{1,3})?")
 
 
 def is_device(name: str) -> bool:
-    """Whether it is a device's name; whether there is such a device is found when it is used."""
+    """Whether it is the name of a device. Whether the device exists is checked when it is used."""
     return _DEVICE.fullmatch(name) is not None
 
 
@@ -104,7 +104,11 @@ class LoadOptions:
 
     def __post_init__(self) -> None:
         if not is_device(self.device):
-            raise NotFoundError(f"no device is called {shown(self.device)}; use {DEVICES}.")
+            raise NotFoundError(
+                "E-DEVICE-UNKNOWN",
+                f"no device is called {shown(self.device)}; use {DEVICES}.",
+                name=self.device,
+            )
 
 
 def load_model(id: str, options: LoadOptions | None = None) -> Model:

@@ -22,12 +22,16 @@ R = TypeVar("R")
 _HALF: Final = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
-class Place:
+class Runtime:
     """Where and how precisely a model runs."""
 
     def __init__(self, options: LoadOptions) -> None:
         if options.precision not in PRECISIONS:
-            raise NotFoundError(did_you_mean("precision", options.precision, PRECISIONS))
+            raise NotFoundError(
+                "E-PRECISION-UNKNOWN",
+                did_you_mean("precision", options.precision, PRECISIONS),
+                name=options.precision,
+            )
         self.device = str(pick_device(options.device))
         self.precision = options.precision
 
@@ -72,8 +76,10 @@ def pick_device(name: str) -> torch.device:
     count = {"cpu": 1, "cuda": int(gpus), "mps": int(torch.backends.mps.is_available())}
     if (device.index or 0) >= count[device.type]:
         raise ModelError(
+            "E-DEVICE-MISSING",
             f"there is no device {name} here: torch sees {count[device.type]} of the kind "
-            f"{device.type}; use another device, cpu or auto."
+            f"{device.type}; use another device, cpu or auto.",
+            name=name,
         )
     return device
 

@@ -134,7 +134,7 @@ def check_kind(model: object) -> None:
     raise ModelError(
         "E-MODEL-INVALID",
         f"{name} is not a {nearest.__name__}: it has no {' and no '.join(absent[nearest])}; "
-        "docs/adding-a-model.md lists the members of each kind.",
+        "docs/extend/model.md lists the members of each kind.",
         model=name,
         missing=absent[nearest],
     )

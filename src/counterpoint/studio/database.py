@@ -1,13 +1,13 @@
-"""What the studio keeps: campaigns, who takes part, what was shown, what was answered.
+r"""The database of the studio: campaigns, annotators, what was shown, what was answered.
 
 SQLite by default (a file, in WAL mode), PostgreSQL by URL. An answer that was acknowledged is on
 the disk: SQLite waits for it (`synchronous=FULL`), as PostgreSQL does by itself.
 
     campaign -< subject -< item -< showing -< answer, flag
-            \\-< annotator --------/
+            \-< annotator --------/
 
-A subject is what is judged (a case, or a caption with its texts); an item is one question about
-it; a showing is an item as one annotator got it; answers and flags of a showing are numbered, and
+A subject is what is judged (a case, or a caption with its texts). An item is one question about it.
+A showing is an item as one annotator got it. The answers and flags of a showing are numbered, and
 the last one counts. Tables that an older database lacks are made when it is opened.
 """
 
@@ -118,7 +118,7 @@ class Item(Base):
 class Showing(Base):
     """An item as an annotator got it: the `number`-th, with its options in the order `layout`.
 
-    A released one was skipped, or waited too long for its answer: somebody else gets the item.
+    A released one was skipped, or waited too long for its answer: another annotator gets the item.
     """
 
     __tablename__ = "showing"
@@ -179,7 +179,7 @@ class Database:
     def write(self, work: Callable[[Session], T]) -> T:
         """Do `work` in one transaction, which is on the disk when this returns.
 
-        It is done again from the start if somebody else got in between.
+        It is repeated from the start if another transaction came in between.
         """
         for left in reversed(range(_TRIES)):
             try:
@@ -210,9 +210,13 @@ def open_database(url: str) -> Database:
         address = make_url(database_url(url))
         dialect = address.get_backend_name()
         if dialect not in ("sqlite", "postgresql"):
-            raise DatabaseError(f"--db {_hidden(url)}: a SQLite file or a postgresql:// URL.")
+            raise DatabaseError(
+                "E-DATABASE-URL", f"--db {_hidden(url)}: a SQLite file or a postgresql:// URL."
+            )
         if dialect == "sqlite" and address.database in (None, "", ":memory:"):
-            raise DatabaseError(f"--db {_hidden(url)}: answers must be kept in a file.")
+            raise DatabaseError(
+                "E-DATABASE-URL", f"--db {_hidden(url)}: answers must be kept in a file."
+            )
         if dialect == "sqlite":
             _keep_private(Path(str(address.database)).absolute())
         engine = create_engine(address, pool_size=20, max_overflow=20)
@@ -228,7 +232,9 @@ def open_database(url: str) -> Database:
             if isinstance(error, OSError)
             else shortened(str(error).partition("\n")[0])
         )
-        raise DatabaseError(f"--db {_hidden(url)}: cannot be opened: {why}.") from None
+        raise DatabaseError(
+            "E-DATABASE-UNREACHABLE", f"--db {_hidden(url)}: cannot be opened: {why}."
+        ) from None
     return database
 
 

@@ -1,4 +1,4 @@
-"""From a recipe to what the loop works on."""
+"""From a recipe to the parts of a training run: model, data, loss, optimiser."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from counterpoint.training.data.base import TrainingData
 from counterpoint.training.data.opening import open_data
 from counterpoint.training.model import (
     Towers,
-    Trained,
+    TrainableModel,
     autocast,
     blocks,
     compile_blocks,
@@ -30,7 +30,7 @@ from counterpoint.training.steps import Loss, Stepper, needs_start
 
 
 @dataclass(slots=True)
-class Run:
+class TrainingRun:
     """Everything that a step reads or changes. `averaged`: by name, the moving averages.
 
     `origin`: the start's weights, where the result is to be mixed with them.
@@ -38,7 +38,7 @@ class Run:
 
     recipe: Recipe
     ranks: Ranks
-    trained: Trained
+    model: TrainableModel
     stepper: Stepper
     loss: Loss
     optimiser: torch.optim.Optimizer
@@ -50,10 +50,10 @@ class Run:
 
     @property
     def parameters(self) -> dict[str, nn.Parameter]:
-        return self.trained.trainable()
+        return self.model.trainable()
 
 
-def build(recipe: Recipe, ranks: Ranks, progress: Progress | None = None) -> Run:
+def build(recipe: Recipe, ranks: Ranks, progress: Progress | None = None) -> TrainingRun:
     torch.manual_seed(recipe.seed)
     start = open_start(recipe.model, ranks.device.type)
     fingerprint = start.fingerprint
@@ -83,7 +83,7 @@ def build(recipe: Recipe, ranks: Ranks, progress: Progress | None = None) -> Run
     loss = Loss(terms, frozen, cast, recipe.cached_batch)
     scaler = torch.amp.GradScaler(ranks.device.type) if recipe.precision == "fp16" else None
     parameters = trained.trainable()
-    run = Run(
+    run = TrainingRun(
         recipe,
         ranks,
         trained,

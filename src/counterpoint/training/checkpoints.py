@@ -1,10 +1,11 @@
-"""Checkpoints: everything that the next step depends on, in a folder that is whole or not there.
+"""Checkpoints of a training run, and the claim on its folder.
 
-    checkpoints/step-00001000/state.json          step, position in the data, random states
+    checkpoints/step-00001000/state.json            step, position in the data, random states
     checkpoints/step-00001000/weights.safetensors   trained weights, buffers, averaged weights
     checkpoints/step-00001000/optimiser.safetensors
 
-Nothing is pickled. Frozen weights are not in it: they are the start's, whose fingerprint is.
+A checkpoint holds everything that the next step depends on. Its folder is complete or not there.
+Nothing is pickled. Frozen weights are not stored: they are the start's, whose fingerprint is.
 """
 
 from __future__ import annotations
@@ -25,14 +26,14 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, distributed
 from torch.distributed.tensor import DTensor, distribute_tensor
 
-from counterpoint._util.errors import CounterpointError, RunError, reason
+from counterpoint._util.errors import CounterpointError, RunError, cause, reason
 from counterpoint._util.untrusted import parse_json, shortened, shown
 from counterpoint._util.writing import locked, whole_file, whole_folder
 from counterpoint.training.data.base import Problems
 from counterpoint.training.recipe import Recipe
 
 if TYPE_CHECKING:
-    from counterpoint.training.building import Run
+    from counterpoint.training.building import TrainingRun
 
 
 FOLDER: Final = "checkpoints"
@@ -89,8 +90,11 @@ def load_last(run: Path, device: torch.device) -> Checkpoint | None:
     except Exception as error:  # readers of damaged files raise anything
         why = reason(error) if isinstance(error, OSError) else shortened(error)
         raise RunError(
+            "E-CHECKPOINT-DAMAGED",
             f"{folder} is damaged ({why.rstrip('.')}); remove it, and the run goes on from the one "
-            "before it."
+            "before it.",
+            path=folder,
+            step=steps[-1],
         ) from None
 
 
@@ -106,7 +110,12 @@ def _remove(folder: Path) -> None:
     try:
         folder.rename(gone)
     except OSError as error:
-        raise RunError(f"{folder}: cannot be removed: {reason(error)}.") from None
+        raise RunError(
+            "E-OUTPUT-UNWRITABLE",
+            f"{folder}: cannot be removed: {reason(error)}.",
+            path=folder,
+            cause=cause(error),
+        ) from None
     shutil.rmtree(gone, ignore_errors=True)
 
 
@@ -144,7 +153,7 @@ def _bytes(text: str) -> Tensor:
     return torch.frombuffer(bytearray.fromhex(text), dtype=torch.uint8)
 
 
-# --- A run as a checkpoint, and back; and the folder's memory of which recipe it belongs to -----
+# --- a run as a checkpoint, and back -----------------------------------------------------------
 
 
 RECIPE: Final = "recipe.json"
@@ -152,10 +161,10 @@ _AVERAGE: Final = "average/"
 _BUFFER: Final = "buffer/"
 
 
-def capture(run: Run, step: int) -> Checkpoint:
+def capture(run: TrainingRun, step: int) -> Checkpoint:
     """The state after `step` steps. Every rank must call it: shards are put together."""
     weights = {name: whole(p) for name, p in run.parameters.items()}
-    weights |= {_BUFFER + name: b for name, b in run.trained.buffers().items()}
+    weights |= {_BUFFER + name: b for name, b in run.model.buffers().items()}
     weights |= {_AVERAGE + name: whole(a) for name, a in run.averaged.items()}
     optimiser = {
         f"{name}/{key}": whole(value)
@@ -174,25 +183,28 @@ def capture(run: Run, step: int) -> Checkpoint:
     return Checkpoint(step, state, weights, optimiser)
 
 
-def restore(run: Run, saved: Checkpoint) -> None:
+def restore(run: TrainingRun, saved: Checkpoint) -> None:
     try:
         _restore(run, saved)
     except CounterpointError:
         raise
     except Exception as error:  # of values that are not those which were saved, anything comes
         raise RunError(
+            "E-CHECKPOINT-DAMAGED",
             f"{run.recipe.folder}: the checkpoint of step {saved.step:,} does not fit this run "
             f"({type(error).__name__}: {shortened(error)}); remove it, and the run goes on from "
-            "the one before it."
+            "the one before it.",
+            path=run.recipe.folder,
+            step=saved.step,
         ) from None
 
 
 @torch.no_grad()
-def _restore(run: Run, saved: Checkpoint) -> None:
+def _restore(run: TrainingRun, saved: Checkpoint) -> None:
     _refuse_other_start(run, saved)
     for name, parameter in run.parameters.items():
         _fill(parameter, saved.weights[name])
-    for name, buffer in run.trained.buffers().items():
+    for name, buffer in run.model.buffers().items():
         buffer.copy_(saved.weights[_BUFFER + name])
     for name, average in run.averaged.items():
         _fill(average, saved.weights[_AVERAGE + name])
@@ -233,14 +245,14 @@ def _like(value: Tensor, target: Tensor) -> Tensor:
     return value
 
 
-def _names_by_number(run: Run) -> dict[int, str]:
+def _names_by_number(run: TrainingRun) -> dict[int, str]:
     """torch numbers parameters by their order in the groups."""
     names = {id(p): name for name, p in run.parameters.items()}
     ordered = [p for group in run.optimiser.param_groups for p in group["params"]]
     return {number: names[id(p)] for number, p in enumerate(ordered)}
 
 
-def problems_of(run: Run) -> Problems:
+def problems_of(run: TrainingRun) -> Problems:
     """What the data had to leave out or replace, of all ranks. Every rank must call it."""
     found = Problems()
     for own in _of_all_ranks(run.data.problems.as_json()):
@@ -256,20 +268,26 @@ def _of_all_ranks(own: dict[str, Any]) -> list[dict[str, Any]]:
     return states
 
 
-def _refuse_other_start(run: Run, saved: Checkpoint) -> None:
+def _refuse_other_start(run: TrainingRun, saved: Checkpoint) -> None:
     if saved.state["start"] != run.fingerprint:
         raise RunError(
+            "E-OUTPUT-EXISTS",
             f"{run.recipe.folder} was begun from other weights than {run.recipe.model} has now; "
-            "name another folder: out=FOLDER."
+            "name another folder: out=FOLDER.",
+            path=run.recipe.folder,
+            key="model",
         )
     if saved.state["steps"] != run.steps or set(run.parameters) - set(saved.weights):
         raise RunError(
+            "E-OUTPUT-EXISTS",
             f"{run.recipe.folder} was begun for {shown(saved.state['steps'])} steps and it would "
-            f"be {run.steps} now: the data has changed; name another folder: out=FOLDER."
+            f"be {run.steps} now: the data has changed; name another folder: out=FOLDER.",
+            path=run.recipe.folder,
+            key="steps",
         )
 
 
-# --- the folder --------------------------------------------------------------------------------
+# --- the folder and its recipe -----------------------------------------------------------------
 
 
 @contextmanager
@@ -285,7 +303,12 @@ def claimed(recipe: Recipe, folder: Path) -> Iterator[None]:
             stack.enter_context(locked(place))
             _claim(recipe, folder)
         except OSError as error:
-            raise RunError(f"{folder}: cannot be used: {reason(error)}.") from None
+            raise RunError(
+                "E-OUTPUT-UNWRITABLE",
+                f"{folder}: cannot be used: {reason(error)}.",
+                path=folder,
+                cause=cause(error),
+            ) from None
         yield
 
 
@@ -298,12 +321,16 @@ def _claim(recipe: Recipe, folder: Path) -> None:
             _refuse_other(begun, settled, folder)
         except (AttributeError, KeyError, RecursionError, TypeError):
             raise RunError(
-                f"{path}: not the recipe of a run; name another folder: out=FOLDER."
+                "E-RUN-DAMAGED",
+                f"{path}: not the recipe of a run; name another folder: out=FOLDER.",
+                path=path,
             ) from None
         return
     if folder.is_dir() and any(not p.name.startswith(".") for p in folder.iterdir()):
         raise RunError(
-            f"{folder} exists and holds something else; name another folder: out=FOLDER."
+            "E-OUTPUT-EXISTS",
+            f"{folder} exists and holds something else; name another folder: out=FOLDER.",
+            path=folder,
         )
     with whole_file(path, RunError) as draft:
         draft.write_text(json.dumps(settled, indent=1) + "\n", encoding="utf-8")
@@ -315,8 +342,11 @@ def _refuse_other(begun: Mapping[str, Any], asked: Mapping[str, Any], folder: Pa
         if before.get(key) != now.get(key):
             name = shortened(key)
             raise RunError(
+                "E-OUTPUT-EXISTS",
                 f"{folder} holds a run with {name}={_told(before.get(key))}, and this recipe has "
-                f"{name}={_told(now.get(key))}; name another folder (out=FOLDER), or set it back."
+                f"{name}={_told(now.get(key))}; name another folder (out=FOLDER), or set it back.",
+                path=folder,
+                key=name,
             )
 
 

@@ -1,4 +1,4 @@
-"""What a run says of itself: a JSON line now and then, TensorBoard and W&B when asked, a bar."""
+"""The log of a training run: JSON lines, TensorBoard and W&B on request, a progress bar."""
 
 from __future__ import annotations
 
@@ -115,7 +115,11 @@ def _wandb(folder: Path, recipe: Mapping[str, Any]) -> Any:
     try:
         import wandb  # type: ignore[import-not-found]
     except ImportError:
-        raise RunError("wandb=true needs W&B's package: pip install wandb.") from None
+        raise RunError(
+            "E-PACKAGE-MISSING",
+            "wandb=true needs W&B's package: pip install wandb.",
+            package="wandb",
+        ) from None
     # one id a folder, so that a run that goes on is the same run there
     id = f"{folder.resolve().name}-{recipe['digest']}"
     return wandb.init(project="counterpoint", id=id, resume="allow", config=dict(recipe))

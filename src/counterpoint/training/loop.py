@@ -1,30 +1,35 @@
-"""Training, from the first step to the model's folder:
+"""Training, read from top to bottom: build, train, save, evaluate.
 
-    batch -> towers -> join -> loss -> backward -> optimiser -> log -> checkpoint
+A step is: batch -> towers -> join -> loss -> backward -> optimiser -> log -> checkpoint.
 
-Everything that a step depends on is in the checkpoint or a pure function of the recipe and the
-step's number. So a run that was killed and is started again ends with the weights of one that was
-not: bit for bit where arithmetic is (the CPU; same number of threads and ranks).
+Everything that a step depends on is in the checkpoint, or a pure function of the recipe and the
+step's number. So a run that was stopped and started again ends with the weights of a run that was
+not stopped: bit for bit where the arithmetic is deterministic (on a CPU, with the same number of
+threads and ranks).
 """
 
 from __future__ import annotations
 
+import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import torch
 from torch import Tensor
 
 from counterpoint._util.errors import DataError, RunError
 from counterpoint._util.progress import Progress
+from counterpoint._util.writing import whole_folder
 from counterpoint.benchmarks import find_benchmark
-from counterpoint.evaluation import Outcome
+from counterpoint.evaluation import OUTCOME_FILE, Outcome, evaluate, evaluate_outcome, mix_weights
+from counterpoint.models import LoadOptions, Runtime
+from counterpoint.models.openclip import OpenClip, OpenClipSource, fill_folder
 from counterpoint.training.batches import Batch
-from counterpoint.training.building import Run, build
+from counterpoint.training.building import TrainingRun, build
 from counterpoint.training.checkpoints import (
     capture,
     claimed,
@@ -33,28 +38,31 @@ from counterpoint.training.checkpoints import (
     restore,
     save,
     steps_in,
+    whole,
 )
-from counterpoint.training.evaluating import Judge, made, numbers
 from counterpoint.training.logs import Display, Log, Meter, Silent, in_words
-from counterpoint.training.model import arithmetic
+from counterpoint.training.model import arithmetic, merged_state, open_start
 from counterpoint.training.processes import Stop, processes, stop_between_steps
 from counterpoint.training.recipe import Recipe
-from counterpoint.training.saving import MODEL, final_state, save_model
-from counterpoint.training.steps import only
-from counterpoint.training.updating import update
+from counterpoint.training.steps import only, update
 
-_BIG: Final = 2**63
+if TYPE_CHECKING:
+    from counterpoint.runs import Run
+
+MODEL: Final = "model"  # the folder of the finished model, in the run's folder
+_DTYPES: Final = {"fp32": torch.float32, "fp16": torch.float16}
+_SEEDS: Final = 2**63
 
 
 @dataclass(frozen=True, slots=True)
 class Trained:
-    """What a finished run leaves: `model` is an id for `counterpoint eval`."""
+    """The result of a finished run: `model` is an id for `counterpoint eval`."""
 
     folder: Path
     model: str
     steps: int
     problems: dict[str, int]  # what the data had to leave out, and how often
-    outcome: Outcome | None  # start against tuned, if the recipe names benchmarks
+    outcome: Outcome | None  # the start against the tuned model, if the recipe names benchmarks
 
 
 def train(
@@ -64,82 +72,106 @@ def train(
 
     Under torchrun every process calls this; all but the first get None.
     """
+    folder = recipe.folder
     with processes(recipe) as ranks, arithmetic(recipe.precision, ranks.device):
         _refuse_missing(recipe)
         shown = display if display is not None and ranks.first else Silent()
-        folder = recipe.folder
         with claimed(recipe, folder) if ranks.first else nullcontext():
             ranks.wait()
+
+            # Build: model, data, loss, optimiser; then the state of the last checkpoint.
             run = build(recipe, ranks, progress if ranks.first else None)
-            saved = load_last(folder, ranks.device)
-            if saved is not None:
-                restore(run, saved)
-            done = 0 if saved is None else saved.step
-            judge = Judge(run, folder, progress) if ranks.first and recipe.benchmarks else None
-            _steps(run, folder, done, shown, judge)
+            done = _resume(run)
+            evaluator = Evaluator(run, progress) if ranks.first and recipe.benchmarks else None
+
+            # Train: step after step.
+            _train(run, done, shown, evaluator)
+
+            # Save.
             state = final_state(run)
-            if ranks.first:
-                save_model(run, state, folder / MODEL, run.steps)
             problems = problems_of(run).told()
             if not ranks.first:
                 return None
+            save_model(run, state)
             model = f"open_clip:local-dir:{folder / MODEL}"
-            if judge is not None:
+
+            # Evaluate.
+            outcome = None
+            if evaluator is not None:
                 shown.say(
                     f"saved {folder / MODEL}; now it and its start are evaluated on "
                     f"{', '.join(recipe.benchmarks)} (benchmarks=[] leaves this out)"
                 )
-            outcome = None if judge is None else judge.finally_(model)
+                outcome = evaluator.evaluate_final(model)
             return Trained(folder, model, run.steps, problems, outcome)
 
 
+# --- build (see building.py) ---------------------------------------------------------------------
+
+
 def _refuse_missing(recipe: Recipe) -> None:
-    """Before a model is loaded, and not after the last step."""
+    """What is missing is reported before a model is loaded, and not after the last step."""
     for id in recipe.benchmarks:
         find_benchmark(id)
     data = recipe.data
     if data.images is not None and not data.images.is_dir():
-        raise DataError(f"data.images={data.images}: no such folder.")
-    if data.kind == "pairs" and (lost := [p for p in data.paths if not p.is_file()]):
-        raise DataError(f"data.path={lost[0]}: no such file.")
+        raise DataError(
+            "E-FOLDER-MISSING", f"data.images={data.images}: no such folder.", path=data.images
+        )
+    if data.kind == "pairs" and (missing := [p for p in data.paths if not p.is_file()]):
+        raise DataError("E-FILE-MISSING", f"data.path={missing[0]}: no such file.", path=missing[0])
     if data.kind != "world" and not data.path:
         raise DataError(
+            "E-DATA-MISSING",
             f"recipe {recipe.name} needs data: data.path=FILE (`counterpoint export PAIRS --as "
-            "training` makes one), or --world for the world's."
+            "training` makes one), or --world for the world's.",
+            kind=data.kind,
         )
 
 
-def _steps(run: Run, folder: Path, done: int, display: Display, judge: Judge | None) -> None:
-    recipe, ranks = run.recipe, run.ranks
+def _resume(run: TrainingRun) -> int:
+    """Restore the last checkpoint; returns the number of steps that are done."""
+    saved = load_last(run.recipe.folder, run.ranks.device)
+    if saved is None:
+        return 0
+    restore(run, saved)
+    return saved.step
+
+
+# --- train ---------------------------------------------------------------------------------------
+
+
+def _train(run: TrainingRun, done: int, display: Display, evaluator: Evaluator | None) -> None:
+    recipe, ranks, folder = run.recipe, run.ranks, run.recipe.folder
     display.begin(recipe.name, run.steps, done)
     if done:
         display.say(f"going on from step {done:,} of {run.steps:,}")
     if ranks.device.type == "cpu" and recipe.precision != "fp32":
         display.say(f"{recipe.precision} on a CPU can be very slow: use precision=fp32 there")
     with (
-        _logging(run, folder, done) as log,
+        _logging(run, done) as log,
         _batches(run, done) as batches,
         stop_between_steps(alone=ranks.size == 1) as stop,
     ):
-        stopped_in_it = _evaluates(recipe, done, run.steps) and not made(folder, done)
-        ranks.wait()  # all have looked before the first begins
-        if stopped_in_it:
-            _evaluate(run, done, judge, log)
+        stopped_in_evaluation = _evaluates(recipe, done, run.steps) and not evaluated(folder, done)
+        ranks.wait()  # all ranks have looked before the first one begins to write
+        if stopped_in_evaluation:
+            _evaluate(run, done, evaluator, log)
         meter = Meter()
         finite = torch.ones((), dtype=torch.bool, device=ranks.device)
         for step in range(done, run.steps):
             loss, values = _gradients(run, step, batches, meter)
             extra = update(run, step)
             finite = finite & loss.isfinite()
-            if run.stepper.scaler is None:  # with one, a step that overflows is left out
+            if run.stepper.scaler is None:  # a scaler leaves out a step that overflows
                 finite = finite & torch.as_tensor(extra["grad_norm"]).isfinite()
             meter.stepped(recipe.batch * recipe.accumulate)
             after = step + 1
             if after % recipe.log_every == 0 or after == run.steps:
-                _refuse_infinite(finite, folder, after)
+                _refuse_non_finite(finite, folder, after)
                 _report(after, loss, values, extra, meter, log, display)
             if _saves(recipe, after, run.steps, stop):
-                _refuse_infinite(finite, folder, after)
+                _refuse_non_finite(finite, folder, after)
                 checkpoint = capture(run, after)
                 if ranks.first:
                     save(folder, checkpoint, recipe.keep)
@@ -147,14 +179,17 @@ def _steps(run: Run, folder: Path, done: int, display: Display, judge: Judge | N
             if stop.asked:
                 raise stop.error()
             if _evaluates(recipe, after, run.steps):
-                _evaluate(run, after, judge, log)
+                _evaluate(run, after, evaluator, log)
                 meter = Meter()
 
 
 def _gradients(
-    run: Run, step: int, batches: Iterator[Batch], meter: Meter
+    run: TrainingRun, step: int, batches: Iterator[Batch], meter: Meter
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """Of one optimiser step: the mean over its batches. The loss and its terms come back."""
+    """The gradients of one optimiser step: the mean over its batches.
+
+    Returns the loss and the values of its terms.
+    """
     run.optimiser.zero_grad(set_to_none=True)
     count = run.recipe.accumulate
     sums: dict[str, Tensor] = {}
@@ -173,19 +208,13 @@ def _gradients(
 
 
 def _seed(seed: int, batch: int, rank: int) -> int:
-    """For what the towers draw: other numbers for every batch and rank, the same every time."""
-    return (seed * 1_000_003 + batch * 65_537 + rank * 257) % _BIG
+    """The seed of what the towers draw for one batch on one rank."""
+    return (seed * 1_000_003 + batch * 65_537 + rank * 257) % _SEEDS
 
 
 def _saves(recipe: Recipe, after: int, steps: int, stop: Stop) -> bool:
     due = recipe.save_every and after % recipe.save_every == 0
     return bool(due) or after == steps or stop.asked
-
-
-def _evaluates(recipe: Recipe, after: int, steps: int) -> bool:
-    """In the middle; the end has a table of its own."""
-    wanted = recipe.benchmarks and recipe.eval_every and 0 < after < steps
-    return bool(wanted) and after % recipe.eval_every == 0
 
 
 def _report(
@@ -205,46 +234,171 @@ def _report(
     display.show(step, in_words(told, terms))
 
 
-def _evaluate(run: Run, step: int, judge: Judge | None, log: Log | None) -> None:
-    state = final_state(run)
-    if judge is not None and log is not None:
-        log.write(step, numbers(judge.now(state, step)), event="evaluation")
-    run.ranks.wait()
-
-
-def _refuse_infinite(finite: Tensor, folder: Path, step: int) -> None:
-    """Asked where the host waits for the device anyway, and always before weights are kept."""
+def _refuse_non_finite(finite: Tensor, folder: Path, step: int) -> None:
+    """Checked where the host waits for the device anyway, and always before weights are saved."""
     if bool(finite):
         return
     kept = steps_in(folder)
     last = f"the checkpoint of step {kept[-1]:,} is kept" if kept else "no checkpoint was made yet"
     raise RunError(
+        "E-LOSS-NON-FINITE",
         f"the loss is no longer a finite number (step {step:,} or shortly before); {last}: "
-        "a smaller lr, more warmup, grad_clip=1 or precision=bf16 may help, in another folder."
+        "a smaller lr, more warmup, grad_clip=1 or precision=bf16 may help, in another folder.",
+        step=step,
+        kept=kept[-1] if kept else None,
     )
 
 
 @contextmanager
-def _batches(run: Run, done: int) -> Iterator[Iterator[Batch]]:
+def _batches(run: TrainingRun, done: int) -> Iterator[Iterator[Batch]]:
     count = run.recipe.accumulate
     stream = run.data.stream(done * count, run.steps * count)
     try:
         yield stream
     finally:
-        close = getattr(stream, "close", None)  # ends its worker processes now, not some day
+        close = getattr(stream, "close", None)  # ends its worker processes now
         if close is not None:
             close()
 
 
 @contextmanager
-def _logging(run: Run, folder: Path, done: int) -> Iterator[Log | None]:
+def _logging(run: TrainingRun, done: int) -> Iterator[Log | None]:
+    """The log of the first rank; None for the others."""
     if not run.ranks.first:
         yield None
         return
     recipe = run.recipe
     config: dict[str, Any] = {**recipe.settled(), "digest": recipe.digest()}
-    log = Log(folder, done, tensorboard=recipe.tensorboard, wandb=config if recipe.wandb else None)
+    log = Log(
+        recipe.folder,
+        done,
+        tensorboard=recipe.tensorboard,
+        wandb=config if recipe.wandb else None,
+    )
     try:
         yield log
     finally:
         log.close()
+
+
+# --- save ----------------------------------------------------------------------------------------
+
+
+@torch.no_grad()
+def final_state(run: TrainingRun) -> dict[str, Tensor]:
+    """The weights by open_clip's names.
+
+    They are the averaged ones if there are such, LoRA's factors are merged in, and they are mixed
+    with the start's if the recipe says so. Every rank must call this: shards are put together.
+    """
+    parameters = run.parameters
+    own = {name: parameters[name].detach().clone() for name in run.averaged}
+    for name, average in run.averaged.items():
+        parameters[name].copy_(average)
+    state = {name: whole(value) for name, value in merged_state(run.model.towers.clip).items()}
+    for name, value in own.items():
+        parameters[name].copy_(value)
+    for name, start in run.origin.items():
+        state[name] = mix_weights(start.to(state[name].device), state[name], run.recipe.wise)
+    return state
+
+
+def save_model(run: TrainingRun, state: Mapping[str, Tensor]) -> None:
+    """Write the finished model as an open_clip folder."""
+    dtype = _DTYPES[run.recipe.save_as]
+    stored = {k: v.to(dtype) if v.is_floating_point() else v for k, v in state.items()}
+    about = {
+        "start": {"id": run.recipe.model, "fingerprint": run.fingerprint},
+        "steps": run.steps,
+        "recipe": run.recipe.settled(),
+        "notes": list(run.model.start.notes),
+    }
+    with whole_folder(run.recipe.folder / MODEL, RunError) as draft:
+        fill_folder(draft, run.recipe.model, run.model.start, stored, about)
+
+
+# --- evaluate ------------------------------------------------------------------------------------
+
+
+class Evaluator:
+    """Start and tuned model on the recipe's benchmarks. Only the first rank has one."""
+
+    def __init__(self, run: TrainingRun, progress: Progress | None) -> None:
+        self.run, self.folder, self.progress = run, run.recipe.folder, progress
+        self._start: Run | None = None
+
+    def evaluate_now(self, state: Mapping[str, Tensor], step: int) -> Outcome:
+        """In the middle of training: below `evaluations/`; its vectors are not stored."""
+        start = self._evaluated_start()
+        model = (f"{self.run.recipe.name} at step {step}", self._model_of(state))
+        with tempfile.TemporaryDirectory() as store:
+            return self._outcome(start, model, _evaluation_folder(self.folder, step), Path(store))
+
+    def evaluate_final(self, id: str) -> Outcome:
+        """The finished model, as it was saved: `start/`, `tuned/` and `outcome.json` in the run."""
+        return self._outcome(self._evaluated_start(), id, self.folder, None)
+
+    def _evaluated_start(self) -> Run:
+        if self._start is None:
+            recipe, device = self.run.recipe, self.run.ranks.device.type
+            self._start = evaluate(
+                recipe.model,
+                recipe.benchmarks,
+                out=self.folder / "start",
+                device=device,
+                progress=self.progress,
+            )
+        return self._start
+
+    def _model_of(self, state: Mapping[str, Tensor]) -> OpenClip:
+        recipe, device = self.run.recipe, self.run.ranks.device.type
+        fresh = open_start(recipe.model, device)
+        fresh.model.load_state_dict(dict(state))
+        source = OpenClipSource(recipe.name, recipe.name, None)
+        runtime = Runtime(LoadOptions(device))
+        return OpenClip(source, fresh.model, fresh.tokenizer, runtime)
+
+    def _outcome(
+        self, start: Run, tuned: str | tuple[str, OpenClip], out: Path, store: Path | None
+    ) -> Outcome:
+        return evaluate_outcome(
+            start,
+            tuned,
+            self.run.recipe.benchmarks,
+            out,
+            device=self.run.ranks.device.type,
+            store=store,
+            progress=self.progress,
+        )
+
+
+def _evaluates(recipe: Recipe, after: int, steps: int) -> bool:
+    """Whether there is an evaluation after so many steps; the one at the end is separate."""
+    wanted = recipe.benchmarks and recipe.eval_every and 0 < after < steps
+    return bool(wanted) and after % recipe.eval_every == 0
+
+
+def _evaluate(run: TrainingRun, step: int, evaluator: Evaluator | None, log: Log | None) -> None:
+    state = final_state(run)
+    if evaluator is not None and log is not None:
+        log.write(step, _tuned_values(evaluator.evaluate_now(state, step)), event="evaluation")
+    run.ranks.wait()
+
+
+def _tuned_values(outcome: Outcome) -> dict[str, float]:
+    """The values of the tuned model by benchmark, group and metric, for the log."""
+    return {
+        "/".join(p for p in (c.benchmark, c.group if c.group != "all" else "", c.metric) if p): (
+            c.tuned
+        )
+        for c in outcome.changes
+    }
+
+
+def evaluated(folder: Path, step: int) -> bool:
+    """Whether the evaluation after `step` steps was finished."""
+    return (_evaluation_folder(folder, step) / OUTCOME_FILE).is_file()
+
+
+def _evaluation_folder(folder: Path, step: int) -> Path:
+    return folder / "evaluations" / f"step-{step:08d}"

@@ -1,4 +1,4 @@
-"""The model in training: any open_clip model, its two towers as one module."""
+"""The model in training: any open_clip model, its two towers as one module; LoRA; precision."""
 
 from __future__ import annotations
 
@@ -21,21 +21,15 @@ from counterpoint.models import LoadOptions, load_model, set_arithmetic
 from counterpoint.models.openclip import OpenClip
 
 if TYPE_CHECKING:
-    pass
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from counterpoint.training.recipe import Lora, Recipe
 
 
-# --- LoRA on open_clip models, as parametrisations of their weights -----------------------------
+# --- LoRA as parametrisations of weights ---------------------------------------------------------
 #
-# peft's layer for `nn.MultiheadAttention`, which open_clip uses, adds the factors' product to the
-# frozen weight before each call and subtracts it afterwards: the frozen weights drift by rounding,
-# and a resumed run is another run. Here W stands still and W + alpha / rank * B A is computed when
-# it
-# is asked for, so autograd, DDP and activation checkpointing see a weight like any other.
+# peft's layer for `nn.MultiheadAttention`, which open_clip uses, adds the product of the factors to
+# the frozen weight before each call and subtracts it afterwards. The frozen weights drift by
+# rounding, and a resumed run differs. Here W is constant, and W + alpha / rank * B A is computed on
+# each use: autograd, DDP and activation checkpointing see an ordinary weight.
 
 
 _INSIDE: Final = "parametrizations"
@@ -83,9 +77,12 @@ def _refuse_gaps(found: set[tuple[str, str]], lora: Lora, frozen: str) -> None:
         some = kind == "projection" and len(missing) < len(learning)  # not every tower has one
         if missing and not some:
             raise ModelError(
+                "E-LORA-TARGET",
                 f"LoRA finds no weights of the kind {kind!r} in the model's "
                 f"{' and '.join(missing)} tower; name other lora.targets, freeze the tower, or "
-                "train without LoRA."
+                "train without LoRA.",
+                target=kind,
+                towers=missing,
             )
 
 
@@ -197,7 +194,7 @@ def _hint(module: nn.Module, args: Any, kwargs: dict[str, Any]) -> tuple[Any, di
 
 
 @dataclass(slots=True)
-class Trained:
+class TrainableModel:
     """A model in training. `start` brings preprocessing, tokenizer and the start's fingerprint."""
 
     start: OpenClip
@@ -218,18 +215,22 @@ def open_start(id: str, device: str) -> OpenClip:
     model = load_model(id, LoadOptions(device))
     if not isinstance(model, OpenClip):
         raise ModelError(
+            "E-MODEL-UNSUITABLE",
             f"{id} cannot be trained: a start is an open_clip model, as world:base, "
-            "open_clip:ViT-B-32-quickgelu/openai or open_clip:local-dir:FOLDER."
+            "open_clip:ViT-B-32-quickgelu/openai or open_clip:local-dir:FOLDER.",
+            model=id,
         )
     if getattr(model.model, "logit_bias", None) is not None:
         raise ModelError(
+            "E-MODEL-UNSUITABLE",
             f"{id} cannot be trained: it was made with a sigmoid loss (it has a logit bias), and "
-            "the losses here are CLIP's."
+            "the losses here are CLIP's.",
+            model=id,
         )
     return model
 
 
-def prepare(recipe: Recipe, start: OpenClip) -> Trained:
+def prepare(recipe: Recipe, start: OpenClip) -> TrainableModel:
     """Freeze, add factors, switch activation checkpointing on: as the recipe says."""
     clip = start.model.train()
     clip.requires_grad_(recipe.lora is None)
@@ -247,11 +248,16 @@ def prepare(recipe: Recipe, start: OpenClip) -> Trained:
         ):  # CoCa's: no loss here reaches it
             parameter.requires_grad_(False)
     if not any(p.requires_grad for p in clip.parameters()):
-        raise ModelError(f"recipe {recipe.name}: freeze={recipe.freeze} leaves nothing to train.")
+        raise ModelError(
+            "E-RECIPE-INVALID",
+            f"recipe {recipe.name}: freeze={recipe.freeze} leaves nothing to train.",
+            recipe=recipe.name,
+            keys=["freeze"],
+        )
     _refuse_statistics(recipe, clip)
     if recipe.checkpoint_activations:
         clip.set_grad_checkpointing(True)
-    return Trained(start, Towers(start), clip.logit_scale)
+    return TrainableModel(start, Towers(start), clip.logit_scale)
 
 
 def _refuse_statistics(recipe: Recipe, clip: nn.Module) -> None:
@@ -261,8 +267,11 @@ def _refuse_statistics(recipe: Recipe, clip: nn.Module) -> None:
     for key, asked in (("cached_batch", recipe.cached_batch), ("wise", recipe.wise < 1)):
         if asked:
             raise ModelError(
+                "E-RECIPE-INVALID",
                 f"{key} does not go with {recipe.model}, which normalises over the batch: leave it "
-                "out, or freeze=image."
+                "out, or freeze=image.",
+                recipe=recipe.name,
+                keys=[key],
             )
 
 
@@ -294,10 +303,17 @@ def compile_blocks(towers: Towers, model: str) -> None:
     """One block after the other, and not the towers: those of a kind share what is compiled, and
     names of weights stay as they are."""
     if not any(map(which, ("cc", "gcc", "clang"))):
-        raise ModelError("compile=true needs a C compiler: install gcc or clang, or leave it out.")
+        raise ModelError(
+            "E-COMPILER-MISSING",
+            "compile=true needs a C compiler: install gcc or clang, or leave it out.",
+        )
     found = list(blocks(towers))
     if not found:
-        raise ModelError(f"compile=true: {model} has no transformer blocks of open_clip's.")
+        raise ModelError(
+            "E-MODEL-UNSUITABLE",
+            f"compile=true: {model} has no transformer blocks of open_clip's.",
+            model=model,
+        )
     for block in found:
         block.compile()
 

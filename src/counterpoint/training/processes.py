@@ -1,4 +1,8 @@
-"""The processes of a run: those that torchrun started, or this one alone."""
+"""The processes of a training run: those that torchrun started, or this one alone.
+
+Which process this is (`Ranks`), signals that end a run between two steps, and the vectors of all
+ranks in one batch (`join`).
+"""
 
 from __future__ import annotations
 
@@ -7,16 +11,17 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from datetime import timedelta
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 import torch
-from torch import distributed
+from torch import Tensor, distributed
 
-from counterpoint._util.errors import ModelError, Terminated
+from counterpoint._util.errors import DataError, ModelError, Terminated
 from counterpoint.models import pick_device
+from counterpoint.training.batches import Features
 
 if TYPE_CHECKING:
     from counterpoint.training.recipe import Recipe
@@ -53,7 +58,8 @@ def processes(recipe: Recipe) -> Iterator[Ranks]:
         started = True
     elif recipe.sharded and not distributed.is_initialized():
         raise ModelError(
-            "sharded=true needs torchrun: torchrun --nproc-per-node N -m counterpoint ..."
+            "E-TORCHRUN-MISSING",
+            "sharded=true needs torchrun: torchrun --nproc-per-node N -m counterpoint ...",
         )
     try:
         yield Ranks(rank, size, device)
@@ -69,12 +75,17 @@ def _device(name: str, processes: int) -> torch.device:
     if device.index is None:
         device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
     elif processes > 1:
-        raise ModelError(f"device={name} is one GPU for {processes} processes; use device=cuda.")
+        raise ModelError(
+            "E-DEVICE-SHARED",
+            f"device={name} is one GPU for {processes} processes; use device=cuda.",
+            device=name,
+            processes=processes,
+        )
     torch.cuda.set_device(device)
     return device
 
 
-# --- Ctrl-C and termination (as clusters send it) between steps, so that nothing is half done ---
+# --- Ctrl-C and termination (as clusters send it) between steps ---------------------------------
 
 
 @dataclass(slots=True)
@@ -95,8 +106,8 @@ class Stop:
 def stop_between_steps(*, alone: bool) -> Iterator[Stop]:
     """The first signal asks for a stop after this step, with a checkpoint; a second stops at once.
 
-    Not where there are other ranks: they would wait for this one for ever. There the run goes on
-    from its last checkpoint. Nor outside the main thread, where Python handles no signals.
+    Not with other ranks, which would wait for this one without end: there the run continues from
+    its last checkpoint. Nor outside the main thread, where Python handles no signals.
     """
     stop = Stop()
     if not alone or threading.current_thread() is not threading.main_thread():
@@ -115,3 +126,124 @@ def stop_between_steps(*, alone: bool) -> Iterator[Stop]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+# --- the vectors of all ranks in one batch, with gradients ---------------------------------------
+#
+# Contrastive losses compare every sample with every other one. So each rank computes the loss of
+# the whole batch: `loss(join(features), ...)` is the same number on every rank, and the number that
+# one process would get from the joined batch. Everything is joined: negatives, positives, dense
+# captions, hard images, and the masks that say which of them are there.
+#
+# Gradients, with W ranks. The loss is the same on all ranks, so each of them holds the whole
+# gradient of the joined vectors, its own among them, and no second exchange is needed. A rank sends
+# the part of its own vectors back through its towers. The gradient of a parameter is therefore the
+# *sum* over ranks, but DDP and FSDP take the *mean*: so the backward step of `join` multiplies by
+# W. What does not go through `join`, such as the logit scale, has the whole gradient on every rank,
+# and its mean is right. Do not multiply the loss by W, and do not average the gradients of vectors
+# by hand. All this holds only where each rank computes the same loss from what was joined.
+
+_NAMES: Final = tuple(f.name for f in fields(Features) if f.name != "hard")
+_DTYPES: Final = (torch.float32, torch.float16, torch.bfloat16, torch.float64, torch.bool)
+_SIZES: Final = 3  # of a field: (B, k, d) at most
+
+
+def join(features: Features) -> Features:
+    """The features of all ranks, those of rank 0 first; in a single process, what was given.
+
+    Two exchanges for the vectors and their masks, and as many for the hard images. Every rank must
+    bring as many samples, and the same fields in the same shapes: else all ranks refuse alike.
+    """
+    if not (distributed.is_available() and distributed.is_initialized()):
+        return features
+    if distributed.get_world_size() == 1:
+        return features
+    _refuse_unlike(features)
+    return _joined(features)
+
+
+def _joined(features: Features) -> Features:
+    there = {name: value for name in _NAMES if (value := getattr(features, name)) is not None}
+    masks = {name: value for name, value in there.items() if name.startswith("has_")}
+    vectors = {name: value for name, value in there.items() if name not in masks}
+    whole = _split(_Join.apply(_packed(vectors)), vectors)
+    if masks:
+        wide = {name: mask.to(torch.uint8)[..., None] for name, mask in masks.items()}
+        rows = _split(_gathered(_packed(wide)), wide)
+        whole |= {name: row.squeeze(-1).bool() for name, row in rows.items()}
+    return replace(features, **whole, hard=features.hard and _joined(features.hard))
+
+
+def _packed(values: dict[str, Tensor]) -> Tensor:
+    """All of (B, d) and (B, k, d) side by side, (B, n, d), for one exchange in place of many."""
+    return torch.cat([v if v.ndim == 3 else v[:, None] for v in values.values()], 1)
+
+
+def _split(packed: Tensor, like: dict[str, Tensor]) -> dict[str, Tensor]:
+    counts = [value.shape[1] if value.ndim == 3 else 1 for value in like.values()]
+    parts = zip(like.items(), torch.split(packed, counts, 1), strict=True)
+    return {name: part if value.ndim == 3 else part[:, 0] for (name, value), part in parts}
+
+
+def _gathered(local: Tensor) -> Tensor:
+    whole = local.new_empty((distributed.get_world_size() * len(local), *local.shape[1:]))
+    distributed.all_gather_into_tensor(whole, local.contiguous())
+    return whole
+
+
+class _Join(torch.autograd.Function):
+    """Forward: the ranks' tensors one after the other. Backward: W times this rank's part."""
+
+    @staticmethod
+    def forward(ctx: Any, local: Tensor) -> Tensor:
+        return _gathered(local)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        ranks = distributed.get_world_size()
+        return ranks * gradient.chunk(ranks)[distributed.get_rank()]
+
+
+def _refuse_unlike(features: Features) -> None:
+    """Before anything large is sent: ranks that disagree about sizes would hang, or mix rows up.
+
+    Over the CPU where the process group has a backend for it (`init_process_group()` without a
+    backend sets up gloo beside nccl): asking the GPU would make the host wait for it each step.
+    """
+    on_host = "cpu:" in distributed.get_backend_config()
+    device = torch.device("cpu") if on_host else features.images.device
+    mine = torch.tensor(_shapes(features), device=device)
+    found = _gathered(mine[None]).tolist()
+    other = next((rank for rank, shapes in enumerate(found) if shapes != found[0]), None)
+    if other is None:
+        return
+    differs = next(i for i, (a, b) in enumerate(zip(found[0], found[other], strict=True)) if a != b)
+    at = differs // (_SIZES + 1)
+    name = (*_NAMES, *(f"hard {name}" for name in _NAMES))[at].replace("_", " ")
+    first, second = (_words(found[rank], at) for rank in (0, other))
+    raise DataError(
+        "E-BATCH-MISMATCH",
+        f"the ranks' batches do not fit together: {name} is {first} on rank 0 and {second} on rank "
+        f"{other}; every rank must load batches of one size with the same parts.",
+        field=name,
+        rank=other,
+    )
+
+
+def _shapes(features: Features) -> list[int]:
+    """Type and sizes of every field in a fixed order; -1 for what is not there."""
+    told = []
+    for part in (features, features.hard):
+        for name in _NAMES:
+            value = None if part is None else getattr(part, name)
+            sizes = [] if value is None else [_DTYPES.index(value.dtype), *value.shape]
+            told += [*sizes, *[-1] * (_SIZES + 1 - len(sizes))]
+    return told
+
+
+def _words(shapes: list[int], at: int) -> str:
+    kind, *sizes = shapes[at * (_SIZES + 1) : (at + 1) * (_SIZES + 1)]
+    if kind < 0:
+        return "not there"
+    dtype = str(_DTYPES[kind]).removeprefix("torch.")
+    return f"{dtype} ({', '.join(str(size) for size in sizes if size >= 0)})"

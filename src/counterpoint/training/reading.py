@@ -1,4 +1,4 @@
-"""Recipes as files: found by name or path, changed by key=value, all mistakes told at once."""
+"""Recipes as files: found by name or path, changed by key=value, all mistakes in one error."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from counterpoint._util.errors import DataError, MissingExtraError, NotFoundError, reason
 from counterpoint._util.registry import did_you_mean
@@ -51,21 +51,33 @@ def recipe_text(name: str) -> str:
     if path.suffix not in (".yaml", ".yml"):
         if name == "detector":
             raise NotFoundError(
-                "the detector has a verb of its own: counterpoint detector train ENCODER PAIRS."
+                "E-RECIPE-UNKNOWN",
+                "the detector has a verb of its own: counterpoint detector train ENCODER PAIRS.",
+                name=name,
             )
         if name not in recipe_names():
-            raise NotFoundError(did_you_mean("recipe", name, recipe_names()))
+            raise NotFoundError(
+                "E-RECIPE-UNKNOWN", did_you_mean("recipe", name, recipe_names()), name=name
+            )
         path = FOLDER / f"{name}.yaml"
     try:
         with path.open("rb") as file:
             text = file.read(_LARGEST + 1)
         if len(text) > _LARGEST:
-            raise DataError(f"{path}: not a recipe: it is larger than {_LARGEST:,} bytes.")
+            raise DataError(
+                "E-FILE-MALFORMED",
+                f"{path}: not a recipe: it is larger than {_LARGEST:,} bytes.",
+                path=path,
+            )
         return text.decode("utf-8")
     except OSError as error:
-        raise DataError(f"{path}: not a readable recipe: {reason(error)}.") from None
+        raise DataError(
+            "E-FILE-UNREADABLE", f"{path}: not a readable recipe: {reason(error)}.", path=path
+        ) from None
     except ValueError as error:
-        raise DataError(f"{path}: not a readable recipe: {shortened(error)}.") from None
+        raise DataError(
+            "E-FILE-MALFORMED", f"{path}: not a readable recipe: {shortened(error)}.", path=path
+        ) from None
 
 
 def load_recipe(name: str, changes: Sequence[str] = (), *, world: bool = False) -> Recipe:
@@ -82,21 +94,28 @@ def merged(name: str, changes: Sequence[str] = (), *, world: bool = False) -> di
     values = _parse(recipe_text(name), name)
     if world:
         values = _over(values, _parse(recipe_text(str(FOLDER / f"{_WORLD}.yaml")), _WORLD))
-    knobs, faults = _knobs(values), []
+    knobs, mistakes = _knobs(values), []
     for change in changes:
         key, equals, text = change.partition("=")
         if not equals or not key:
-            raise DataError(f"{shown(change)} is not a change: write key=value, as in lr=1e-5.")
+            raise DataError(
+                "E-RECIPE-CHANGE",
+                f"{shown(change)} is not a change: write key=value, as in lr=1e-5.",
+                keys=[key],
+            )
+        path = str(knobs.get(key, key))
         try:
-            _set(values, str(knobs.get(key, key)).split("."), _value(text), shortened(change))
+            _set(values, path.split("."), _value(text), shortened(change))
         except DataError as error:
-            faults.append(str(error))
-    if faults:
+            mistakes.append((path, str(error)))
+    if mistakes:
+        keys, told = [key for key, _ in mistakes], [sentence for _, sentence in mistakes]
         try:
             check(name, values)  # all mistakes at once
         except DataError as error:
-            faults.append(str(error))
-        raise DataError(" ".join(faults))
+            keys += cast("list[str]", error.data["keys"])
+            told.append(str(error))
+        raise DataError("E-RECIPE-INVALID", " ".join(told), recipe=name, keys=keys)
     return values
 
 
@@ -108,11 +127,19 @@ def check(name: str, values: Mapping[str, Any]) -> Recipe:
     try:
         return Recipe.model_validate(values)
     except ValidationError as error:
-        problems = [_told(problem, values) for problem in error.errors(include_url=False)]
-    count = "1 mistake" if len(problems) == 1 else f"{len(problems)} mistakes"
-    more = len(problems) - _LISTED
-    told = "; ".join(problems[:_LISTED]) + (f"; and {more:,} more" if more > 0 else "")
-    raise DataError(f"recipe {name}: {count}: {told}" + ("" if told.endswith("?") else "."))
+        found = error.errors(include_url=False)
+    keys = [shortened(".".join(_named(mistake["loc"], values))) for mistake in found]
+    count = "1 mistake" if len(found) == 1 else f"{len(found)} mistakes"
+    more = len(found) - _LISTED
+    told = "; ".join(
+        _told(key, mistake, values)
+        for key, mistake in zip(keys[:_LISTED], found[:_LISTED], strict=True)
+    )
+    told += f"; and {more:,} more" if more > 0 else ""
+    end = "" if told.endswith("?") else "."
+    raise DataError(
+        "E-RECIPE-INVALID", f"recipe {name}: {count}: {told}{end}", recipe=name, keys=keys
+    )
 
 
 def _knobs(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -134,7 +161,11 @@ def as_yaml(values: Mapping[str, Any]) -> str:
 def _parse(text: str, name: str) -> dict[str, Any]:
     values = _yaml(text, f"recipe {name}")
     if not isinstance(values, dict):
-        raise DataError(f"recipe {name}: a recipe is a list of keys and values.")
+        raise DataError(
+            "E-RECIPE-INVALID",
+            f"recipe {name}: a recipe is a list of keys and values.",
+            recipe=name,
+        )
     return values
 
 
@@ -176,9 +207,13 @@ def _yaml(text: str, where: str) -> Any:
     try:
         return yaml.load(text, Loader)
     except RecursionError:
-        raise DataError(f"{where} is not valid YAML: it is nested too deeply.") from None
+        raise DataError(
+            "E-YAML-INVALID", f"{where} is not valid YAML: it is nested too deeply.", where=where
+        ) from None
     except Exception as error:  # the library raises anything where a tag does not fit its value
-        raise DataError(f"{where} is not valid YAML: {shortened(error)}.") from None
+        raise DataError(
+            "E-YAML-INVALID", f"{where} is not valid YAML: {shortened(error)}.", where=where
+        ) from None
 
 
 def _over(values: Mapping[str, Any], upper: Mapping[str, Any]) -> dict[str, Any]:
@@ -207,26 +242,31 @@ def _set(values: dict[str, Any], path: Sequence[str], value: Any, change: str) -
         if other and value is not None:
             place.pop(other, None)
     else:
-        raise DataError(f"{change}: {'.'.join(path[:-1])} has no keys.")
+        raise DataError(
+            "E-RECIPE-CHANGE", f"{change}: {'.'.join(path[:-1])} has no keys.", change=change
+        )
 
 
 def _item(place: Any, part: str, change: str) -> Any:
     """An element of a list by its number, or a term of the loss by its name."""
     if not isinstance(place, list):
-        raise DataError(f"{change}: there is no {part} there.")
+        raise DataError("E-RECIPE-CHANGE", f"{change}: there is no {part} there.", change=change)
     if part.isdecimal() and len(part) < 10 and int(part) < len(place):
         return place[int(part)]
     named = {shortened(t.get("term")): t for t in place if isinstance(t, dict)}
     if part in named:
         return named[part]
-    raise DataError(f"{change}: {did_you_mean('term of this loss', part, named)}")
+    raise DataError(
+        "E-RECIPE-CHANGE",
+        f"{change}: {did_you_mean('term of this loss', part, named)}",
+        change=change,
+    )
 
 
 # --- mistakes ----------------------------------------------------------------------------------
 
 
-def _told(problem: ErrorDetails, values: Mapping[str, Any]) -> str:
-    where = shortened(".".join(_named(problem["loc"], values)))
+def _told(where: str, problem: ErrorDetails, values: Mapping[str, Any]) -> str:
     if problem["type"] == "extra_forbidden":
         *above, name = problem["loc"]
         known = _keys_at([str(part) for part in above])
@@ -252,8 +292,10 @@ def _named(place: Sequence[int | str], values: Mapping[str, Any]) -> list[str]:
 def _keys_at(path: Sequence[str]) -> list[str]:
     """The keys that the section at a path may have."""
     from counterpoint.training.data.base import DataConfig
-    from counterpoint.training.recipe import Lora, Recipe, Term
+    from counterpoint.training.recipe import Lora, Recipe, TermConfig
 
-    section: Any = {"data": DataConfig, "loss": Term, "lora": Lora}.get(path[0]) if path else Recipe
+    section: Any = (
+        {"data": DataConfig, "loss": TermConfig, "lora": Lora}.get(path[0]) if path else Recipe
+    )
     fields = section.model_fields if section else {}
     return [field.alias or name for name, field in fields.items()]

@@ -1,4 +1,4 @@
-"""Recipes: one YAML file a way of training, checked as a whole before anything is loaded."""
+"""The schema of a recipe: one YAML file, checked as a whole before anything is loaded."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class _Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
-class Term(_Section):
+class TermConfig(_Section):
     """A term of the loss: its name in `losses`, its weight, and that function's options."""
 
     term: str
@@ -37,7 +37,7 @@ class Term(_Section):
     options: dict[str, Any] = {}
 
 
-def terms_of(loss: Iterable[Term]) -> list[terms.Term]:
+def terms_of(loss: Iterable[TermConfig]) -> list[terms.Term]:
     return [terms.Term(one.term, one.weight, one.options) for one in loss]
 
 
@@ -59,7 +59,7 @@ class Recipe(_Section):
 
     model: str
     data: DataConfig = Field(default_factory=lambda: DataConfig.model_validate({}))
-    loss: list[Term] = Field(min_length=1)
+    loss: list[TermConfig] = Field(min_length=1)
 
     epochs: float | None = Field(None, gt=0)
     steps: int | None = Field(None, ge=1, description="optimiser steps, instead of epochs")
@@ -99,7 +99,7 @@ class Recipe(_Section):
 
     @field_validator("loss")
     @classmethod
-    def _known(cls, loss: list[Term]) -> list[Term]:
+    def _known(cls, loss: list[TermConfig]) -> list[TermConfig]:
         if found := terms.faults(terms_of(loss)):
             raise ValueError(" ".join(found).removesuffix("."))
         return loss

@@ -1,1 +1,1 @@
-"""Checks of what was made from a caption, whatever made it: rules, a language model, a file."""
+"""Checks of a text that was made from a caption, whatever made it."""

@@ -1,12 +1,12 @@
-"""Two conjuncts have changed places: do both stand alone, with clear borders?
+"""Two conjuncts were exchanged: are both complete phrases with clear borders?
 
-    A giraffe and a zebra stand side by side   "zebra stand" is no phrase
+    A giraffe and a zebra stand side by side   "zebra stand" is not a phrase
     black and white toilet and a tiled floor   "white toilet" is a part of a longer phrase
     a man and a girl in a bikini               whose bikini?
     a plate of food and wine glasses           a plate of which?
     a white toilet and sink                    is the sink white?
 
-Words alone do not answer such questions, so here only what needs none of them is sure.
+Words alone do not answer such questions. So only cases without such a question are sure.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from counterpoint.generation.checks.words import (
 
 Part = tuple[str, ...]
 
-# What points back at something, or tells an order: the other conjunct may be meant.
+# Words that refer back or give an order: the other conjunct may be meant.
 _BACK: Final = OWNERS | PRONOUNS | listed("another same both then while as when more")
 _DEFINITE: Final = OWNERS | listed("the this these those")
 _HAVING: Final = listed(
     """with has have had showing shows features featuring contains containing includes including
     depicts"""
 )
-# After "there is" and the like a scene is described: what follows is nobody's object.
+# After "there is" and the like a scene is described: what follows is not an object of a verb.
 FRAMES: Final = _HAVING | listed("there is are of this")
 # "a mixture of rice and broccoli" is one of both; "a plate of rice and forks" may be of rice only.
 _MIXTURES: Final = listed(

@@ -1,4 +1,7 @@
-"""What differs between a caption and a text, found from the two texts alone."""
+"""What differs between a caption and a text, and whether it is a small edit of the claimed type.
+
+Everything is found from the two texts alone.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,7 @@ class Exchange(NamedTuple):
     marks: tuple[str, ...]  # the caption's gaps
 
 
-class Change:
+class TextChange:
     """The difference of two texts: the words between what they share at both ends."""
 
     def __init__(self, caption: str, text: str) -> None:
@@ -49,7 +52,7 @@ class Change:
 
     @cached_property
     def same_bag(self) -> bool:
-        """Whether both have the same words as often."""
+        """Whether both have the same words, each equally often."""
         return len(self.removed) == len(self.inserted) and (
             sorted(self.removed) == sorted(self.inserted)
         )
@@ -66,7 +69,7 @@ class Change:
 
     @cached_property
     def exchange(self) -> Exchange | None:
-        """The two ranges of words that have changed places, if that is all that happened."""
+        """The two ranges of words that were exchanged, if nothing else changed."""
         if not self.same_bag:
             return None
         return find_exchange(self.before, self.removed, self.inserted, self.after, self.old.gaps)
@@ -106,7 +109,7 @@ def find_exchange(
 
 
 def distance(old: Sequence[str], new: Sequence[str], limit: int) -> int:
-    """The fewest words to insert, delete or replace; of more than `limit`, any number above it."""
+    """The edit distance in words; any number above `limit` if it is larger than that."""
     start, tail = shared_ends(old, new)
     old, new = old[start : len(old) - tail], new[start : len(new) - tail]
     if abs(len(old) - len(new)) > limit:
@@ -123,49 +126,46 @@ def distance(old: Sequence[str], new: Sequence[str], limit: int) -> int:
 
 
 def is_within(short: Sequence[str], long: Sequence[str]) -> bool:
-    """Whether one sequence is what remains of the other when some items are left out."""
+    """Whether one sequence is a subsequence of the other."""
     rest = iter(long)
     return all(word in rest for word in short)
-
-
-# --- Is the text a small edit of its caption, of the sort that it claims to be? -----------------
 
 
 Part = tuple[str, ...]
 
 SLOT: Final = 4  # words on either side of a replacement
 ADDED: Final = 8  # words of an addition
-REWORDED: Final = 0.5  # of the longer text's words may be edited in a paraphrase
+REWORDED: Final = 0.5  # share of the longer text's words that a paraphrase may edit
 _LONGEST: Final = 400  # words whose edit distance is computed; beyond, only their number counts
 
-# What English needs beside "not" and "no": "does not ride", "there is no", "without any".
+# Words that English needs with "not" and "no": "does not ride", "there is no", "without any".
 _SUPPORT: Final = (
     DETERMINERS | AUXILIARIES | NEGATIONS | listed("there any with that which who")
 ) - listed("his her its their my your our")
 
 
-def changed(change: Change) -> str:
-    """Not the caption again, apart from case, blanks, marks and a/an."""
+def changed(change: TextChange) -> str:
+    """Rejects the caption itself, apart from case, spaces, marks and a/an."""
     if not change.new.words:
         return "no words"
     return "the caption itself" if normal(change.caption) == normal(change.text) else ""
 
 
-def duplicate(change: Change, seen: Collection[Part]) -> str:
-    """Not one of the texts that this caption already has, as `normal` gives them."""
+def duplicate(change: TextChange, seen: Collection[Part]) -> str:
+    """Rejects a text that this caption already has, as `normal` gives it."""
     return "made before" if seen and normal(change.text) in seen else ""
 
 
-def minimal(change: Change, claimed: Type) -> str:
-    """No more is changed than a text of its type may change."""
+def minimal(change: TextChange, claimed: Type) -> str:
+    """Rejects a larger change than a text of its type may make."""
     return _RULES[claimed](change)
 
 
-def _reordered(change: Change) -> str:
+def _reordered(change: TextChange) -> str:
     return "" if change.same_bag else "bag changed"
 
 
-def _replaced(change: Change) -> str:
+def _replaced(change: TextChange) -> str:
     if max(len(change.removed), len(change.inserted)) > SLOT:
         return "slot too long"
     if change.same_bag:
@@ -176,7 +176,7 @@ def _replaced(change: Change) -> str:
     return "two slots" if shared - {"the"} else ""
 
 
-def _added(change: Change) -> str:
+def _added(change: TextChange) -> str:
     if not is_within(change.removed, change.inserted):
         return "words lost"
     new = sum(count for word, count in change.gained.items() if word not in _SUPPORT)
@@ -185,7 +185,7 @@ def _added(change: Change) -> str:
     return "addition too long" if new > ADDED else ""
 
 
-def _negated(change: Change) -> str:
+def _negated(change: TextChange) -> str:
     old, new = _split(change.removed), _split(change.inserted)
     if sum(w in NEGATIONS for w in old) == sum(w in NEGATIONS for w in new):
         return "no negation"
@@ -205,7 +205,7 @@ def _split(words: Part) -> list[str]:
     return parts
 
 
-def _paraphrased(change: Change) -> str:
+def _paraphrased(change: TextChange) -> str:
     limit = int(REWORDED * max(len(change.old.words), len(change.new.words)))
     if max(len(change.removed), len(change.inserted)) > _LONGEST:
         return "too much reworded"
@@ -217,7 +217,7 @@ def _paraphrased(change: Change) -> str:
 
 
 def _turned_back(old: Part, new: Part) -> tuple[Part, Part]:
-    """What differs beside two parts that have changed places ("A left of B", "B right of A")."""
+    """What differs apart from two exchanged parts ("A left of B", "B right of A")."""
     most = min(len(old), len(new))
     first = next((n for n in range(most, 0, -1) if old[:n] == new[len(new) - n :]), 0)
     rest = most - first
@@ -225,7 +225,7 @@ def _turned_back(old: Part, new: Part) -> tuple[Part, Part]:
     return old[first : len(old) - second], new[second : len(new) - first]
 
 
-_RULES: Final[dict[Type, Callable[[Change], str]]] = {
+_RULES: Final[dict[Type, Callable[[TextChange], str]]] = {
     "swap": _reordered,
     "shuffle": _reordered,
     "replace": _replaced,

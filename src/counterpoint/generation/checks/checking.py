@@ -1,9 +1,10 @@
-"""Checks of what was made from a caption, whatever made it: rules, a language model, a file.
+"""All checks of a text that was made from a caption, in order.
 
 Each check is a pure function of the two texts and of what the pair claims to be. It never sees how
-the text was made, so no check is decided by the code that it checks.
+the text was made (by rules, a language model, a file), so no check depends on the code that it
+checks.
 
-| check         | refuses |
+| check         | rejects |
 |---------------|---------|
 | `changed`     | the caption again |
 | `duplicate`   | a text that this caption already has |
@@ -21,13 +22,23 @@ from dataclasses import dataclass
 from typing import Final
 
 from counterpoint.cases import normal
-from counterpoint.generation.checks.change import Change, changed, duplicate, minimal
+from counterpoint.generation.checks.change import TextChange, changed, duplicate, minimal
 from counterpoint.generation.checks.meaning import disguised_negative, disguised_positive
 from counterpoint.generation.checks.slots import Thesaurus, doubt
 from counterpoint.generation.checks.surface import articles, like, looks_alike, uniform, whole_words
 from counterpoint.generation.pairs import Kind, Type
 
-__all__ = ["CHECKS", "Change", "Claim", "Verdict", "check", "like", "normal", "reasons", "uniform"]
+__all__ = [
+    "CHECKS",
+    "CheckResult",
+    "Claim",
+    "TextChange",
+    "check",
+    "like",
+    "normal",
+    "reasons",
+    "uniform",
+]
 
 
 Normal = tuple[str, ...]
@@ -35,7 +46,7 @@ Normal = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What a pair says that it is, and what else is known of its caption.
+    """What a pair claims to be, and what else is known about its caption.
 
     `others` are other true captions of the same image, `seen` the texts that this caption has
     already, both as `normal` gives them; `thesaurus` is a second opinion on words, such as WordNet.
@@ -49,26 +60,26 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class CheckResult:
     """The checks that were passed, in order, and the first that was not: `NAME: REASON`.
 
-    `doubt` says why a positive that has passed them all may yet be false: `narrower` (crimson for
+    `doubt` says why a positive that passed them all may still be false: `narrower` (crimson for
     red), or what the lexicon says of the new word.
     """
 
     passed: tuple[str, ...]
-    refused: str
+    rejected: str
     doubt: str = ""
 
 
-def _meaning(change: Change, claim: Claim) -> str:
+def _meaning(change: TextChange, claim: Claim) -> str:
     if claim.kind == "positive":
         return disguised_negative(change)
     return disguised_positive(change, claim.type, claim.others, claim.thesaurus)
 
 
-# The cheapest first; a reason is one of a few fixed texts, so that refusals can be counted.
-CHECKS: Final[dict[str, Callable[[Change, Claim], str]]] = {
+# The cheapest first; a reason is one of a few fixed texts, so that rejections can be counted.
+CHECKS: Final[dict[str, Callable[[TextChange, Claim], str]]] = {
     "changed": lambda change, claim: changed(change),
     "duplicate": lambda change, claim: duplicate(change, claim.seen),
     "minimal": lambda change, claim: minimal(change, claim.type),
@@ -88,18 +99,18 @@ def check(
     others: Collection[Normal] = (),
     seen: Collection[Normal] = (),
     thesaurus: Thesaurus | None = None,
-) -> Verdict:
-    """Try a text against all checks; the first that it fails decides. See `Claim`."""
-    change, claim = Change(caption, text), Claim(kind, type, others, seen, thesaurus)
+) -> CheckResult:
+    """Run the checks on a text until one fails. See `Claim`."""
+    change, claim = TextChange(caption, text), Claim(kind, type, others, seen, thesaurus)
     for number, (name, find_fault) in enumerate(CHECKS.items()):
         fault = find_fault(change, claim)
         if fault:
-            return Verdict(_ALL[:number], f"{name}: {fault}")
-    return Verdict(_ALL, "", doubt(change) if kind == "positive" else "")
+            return CheckResult(_ALL[:number], f"{name}: {fault}")
+    return CheckResult(_ALL, "", doubt(change) if kind == "positive" else "")
 
 
 def reasons(caption: str, text: str, claim: Claim) -> dict[str, str]:
-    """Every check that a text fails, with the reason; for counting what is wrong with a file."""
-    change = Change(caption, text)
+    """Every check that a text fails, with the reason; to count what is wrong with a file."""
+    change = TextChange(caption, text)
     faults = {name: find_fault(change, claim) for name, find_fault in CHECKS.items()}
     return {name: fault for name, fault in faults.items() if fault}

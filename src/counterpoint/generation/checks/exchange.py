@@ -1,4 +1,4 @@
-"""Two parts of a caption have changed places: does it still say the same?
+"""Two parts of a caption were exchanged: is the meaning the same?
 
     a dog and a cat                    conjuncts of one coordination: the same
     a small dog next to a big dog      arguments of a symmetric relation: the same
@@ -6,7 +6,9 @@
     a black dog and a white cat        (black, white) belong to different nouns: not the same
 
 Without a parse some cases stay open ("a dog and a cat with a hat": whose hat?). They are *doubtful*
-and refused whatever the pair claims to be: neither a sure negative nor a sure positive.
+and rejected whatever the pair claims to be: neither a sure negative nor a sure positive.
+
+Each judge answers why the meaning may be the same, and whether that is sure; None means no.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ from counterpoint.generation.checks.borders import (
     stand_alone,
     two_adjectives,
 )
-from counterpoint.generation.checks.change import Change, Exchange
+from counterpoint.generation.checks.change import Exchange, TextChange
 from counterpoint.generation.checks.words import (
     AUXILIARIES,
     COORDINATORS,
@@ -41,11 +43,6 @@ from counterpoint.generation.checks.words import (
     listed,
     role,
 )
-
-# Two parts that a joint connects have changed places: does what stands around them let them?
-#
-# Each judge answers with why the meaning may be the same, and whether that is sure; None is no.
-
 
 _LINKS: Final = AUXILIARIES | {"that", "which", "who"}
 
@@ -191,7 +188,7 @@ def _context(change: Exchange, known: int, middle: Part, shared: int) -> Context
     )
 
 
-def same_list(change: Change) -> Same | None:
+def same_list(change: TextChange) -> Same | None:
     """Whether only the items of a list were put in another order: of the whole text, or a part."""
     marks = change.old.gaps[change.start : len(change.old.words) - change.tail]
     if COORDINATORS.isdisjoint(change.removed) and not any(map(is_mark, marks)):

@@ -1,7 +1,7 @@
 """Is a negative a positive in disguise, or a positive a negative in disguise?
 
-What cannot be told is refused on both sides: the cost of a refusal is a candidate, the cost of a
-wrong label is a wrong benchmark.
+Doubtful cases are rejected on both sides: a rejection costs one candidate, but a wrong label makes
+a benchmark wrong.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from itertools import pairwise, product
 from typing import Final
 
 from counterpoint.cases import normal
-from counterpoint.generation.checks.change import Change, find_exchange
+from counterpoint.generation.checks.change import TextChange, find_exchange
 from counterpoint.generation.checks.exchange import Same, same_list, same_meaning
 from counterpoint.generation.checks.relations import converse_exchange, moved_attribute, turned
 from counterpoint.generation.checks.slots import (
@@ -28,12 +28,12 @@ from counterpoint.generation.checks.slots import (
 from counterpoint.generation.checks.words import forms, key, lexicon, negations, numbers, role
 from counterpoint.generation.pairs import Type
 
-_WHOLE: Final = 40  # changed words beyond which no single slot or exchange is looked for
+_WHOLE: Final = 40  # with more changed words, no single slot or exchange is searched
 _CONTENT: Final = frozenset({"noun", "adjective", "verb", "number"})
 
 
 def disguised_positive(
-    change: Change,
+    change: TextChange,
     claimed: Type,
     others: Collection[tuple[str, ...]],
     thesaurus: Thesaurus | None,
@@ -49,7 +49,7 @@ def disguised_positive(
     if change.same_bag or _same_keys(change):
         same = _reordered(change)
         if same and claimed == "shuffle" and same.reason == "perhaps same phrase":
-            return ""  # a shuffle may be no more than bad grammar
+            return ""  # a shuffle may only be bad grammar
         return same.reason if same else ""
     if max(len(change.removed), len(change.inserted)) > _WHOLE:
         return ""
@@ -58,7 +58,7 @@ def disguised_positive(
     return same_slot(change, thesaurus)
 
 
-def disguised_negative(change: Change) -> str:
+def disguised_negative(change: TextChange) -> str:
     """Why a text that should be as true as its caption may be false."""
     old, new = change.old.words, change.new.words
     if negations(old) != negations(new):
@@ -79,7 +79,7 @@ def disguised_negative(change: Change) -> str:
     return turned(change) or _bad_slot(change) or _contradiction(change)
 
 
-def _bad_slot(change: Change) -> str:
+def _bad_slot(change: TextChange) -> str:
     if not change.removed or not change.inserted:
         return ""
     if other_number(change):
@@ -93,7 +93,7 @@ def _bad_slot(change: Change) -> str:
     return "other word" if unrelated_slot(change) else ""
 
 
-def _contradiction(change: Change) -> str:
+def _contradiction(change: TextChange) -> str:
     """In a text reworded in several places."""
     if moved_attribute(change):
         return "attribute moved"
@@ -117,13 +117,13 @@ def _sides(words: tuple[str, ...]) -> list[str]:
     return sorted(word for word in words if word in ("left", "right"))
 
 
-def _same_keys(change: Change) -> bool:
+def _same_keys(change: TextChange) -> bool:
     """Whether the same words are there, but for number and tense ("two men", "a man")."""
     old, new = change.removed, change.inserted
     return 1 < len(old) == len(new) and sorted(map(key, old)) == sorted(map(key, new))
 
 
-def _reordered(change: Change) -> Same | None:
+def _reordered(change: TextChange) -> Same | None:
     """Why the same words in another order may say the same."""
     exchange = change.exchange
     if exchange is None and not change.same_bag:
@@ -134,7 +134,7 @@ def _reordered(change: Change) -> Same | None:
     return found or (Same("symmetric", True) if converse_exchange(change) else None)
 
 
-def _denial(change: Change) -> str:
+def _denial(change: TextChange) -> str:
     if negations(change.old.words) and negations(change.new.words) > negations(change.old.words):
         return "double negation"
     new = change.new.words
@@ -145,7 +145,7 @@ def _denial(change: Change) -> str:
     return "denies nothing" if kept else ""
 
 
-def _says_twice(change: Change) -> bool:
+def _says_twice(change: TextChange) -> bool:
     """Whether each word that was added repeats one that stands beside it ("a big large dog")."""
     new = change.new.words
     added = [w for w in change.gained if role(w) in _CONTENT]

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from counterpoint.generation.checks.change import Change
+from counterpoint.generation.checks.change import TextChange
 from counterpoint.generation.checks.words import DETERMINERS, PICTURES, lemmas, lexicon, role
 
 Part = tuple[str, ...]
@@ -108,7 +108,7 @@ def bindings(words: Part) -> frozenset[tuple[str, str]]:
     return frozenset(found)
 
 
-def moved_attribute(change: Change) -> bool:
+def moved_attribute(change: TextChange) -> bool:
     """Whether an adjective now describes another of the caption's nouns.
 
     Words that a text has twice are left out: which of them is meant cannot be told.
@@ -125,7 +125,7 @@ def moved_attribute(change: Change) -> bool:
     )
 
 
-def turned(change: Change) -> str:
+def turned(change: TextChange) -> str:
     """Whether a relation has changed its arguments, or become its converse, without the other."""
     old, new = change.old.words, change.new.words
     nouns = [((t.first,), t.relation, (t.second,)) for t in triples(old)]
@@ -150,7 +150,7 @@ def _turned(before: _Stated, after: _Stated) -> str:
     return ""
 
 
-def converse_exchange(change: Change) -> bool:
+def converse_exchange(change: TextChange) -> bool:
     """Whether all before a relation and all behind it have changed places, and the relation fits.
 
     "a cat left of a dog" and "a dog to the right of a cat" say the same; so do "a cat near a dog"

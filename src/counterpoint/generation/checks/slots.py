@@ -1,4 +1,4 @@
-"""One run of words stands in the place of another: may both be true of the same thing?"""
+"""One run of words replaces another: may both be true of the same thing?"""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from functools import cache, lru_cache
 from itertools import product
 from typing import Final, NamedTuple, Protocol
 
-from counterpoint.generation.checks.change import Change
+from counterpoint.generation.checks.change import TextChange
 from counterpoint.generation.checks.words import (
     AUXILIARIES,
     DETERMINERS,
@@ -24,14 +24,14 @@ _FORMS: Final = 24  # readings of a phrase that are looked up
 
 
 class Thesaurus(Protocol):
-    """Where else to look for words of one meaning, such as WordNet."""
+    """Another source of synonyms, such as WordNet."""
 
     def may_be_same(self, a: str, b: str) -> bool:
         """Whether two lemmas may name the same thing."""
 
 
-def same_slot(change: Change, thesaurus: Thesaurus | None = None) -> str:
-    """Why the words put in may say what the words taken out said; empty if they do not."""
+def same_slot(change: TextChange, thesaurus: Thesaurus | None = None) -> str:
+    """Why the inserted words may mean the same as the removed ones; empty if they do not."""
     old, new = _plain(change.removed), _plain(change.inserted)
     if not old and not new:
         return "article"
@@ -56,15 +56,15 @@ def same_slot(change: Change, thesaurus: Thesaurus | None = None) -> str:
     return ""
 
 
-def excluded_slot(change: Change) -> bool:
-    """Whether what was put in contradicts what was taken out."""
+def excluded_slot(change: TextChange) -> bool:
+    """Whether the inserted words contradict the removed ones."""
     old, new = readings(change.removed, change), readings(change.inserted, change)
     exclude = lexicon().exclude
     return any(exclude(a, b) for a, b in product(old, new)) and not any_same(old, new, None)
 
 
-def unrelated_slot(change: Change) -> bool:
-    """Whether the lexicon has both, and knows no link between them."""
+def unrelated_slot(change: TextChange) -> bool:
+    """Whether the lexicon has both and no link between them."""
     old, new = readings(change.removed, change), readings(change.inserted, change)
     return unrelated(old, new)
 
@@ -79,22 +79,22 @@ def unrelated(old: Part, new: Part) -> bool:
     )
 
 
-def narrower_slot(change: Change) -> bool:
-    """Whether a kind was put in for its genus: a puppy is a dog, a dog need not be a puppy."""
+def narrower_slot(change: TextChange) -> bool:
+    """Whether a narrower word replaces a wider one: a dog need not be a puppy."""
     old, new = forms(_bare(change.removed)), forms(_bare(change.inserted))
     return bool(genera(new) & set(old)) and not genera(old) & set(new)
 
 
-def near_slot(change: Change) -> bool:
-    """Whether what was put in is close to what was taken out, but neither a synonym nor wider."""
+def near_slot(change: TextChange) -> bool:
+    """Whether the inserted words are near to the removed ones, but neither a synonym nor wider."""
     old, new = readings(change.removed, change), readings(change.inserted, change)
     if not any_same(old, new, None) or set(old) & set(new) or genera(old) & set(new):
         return False
     return not _share(old, new)
 
 
-def doubt(change: Change) -> str:
-    """Why words that were put in may be false of what the words taken out are true of."""
+def doubt(change: TextChange) -> str:
+    """Why the inserted words may be false where the removed ones are true."""
     whole = _doubt(readings(change.removed, change), readings(change.inserted, change))
     if whole is not None:
         return whole
@@ -152,7 +152,7 @@ def any_same(old: Part, new: Part, thesaurus: Thesaurus | None) -> bool:
     )
 
 
-def readings(part: Part, change: Change) -> Part:
+def readings(part: Part, change: TextChange) -> Part:
     """What a slot may be looked up as: alone, and with the shared words of its relation.
 
     Of "on [top] of" and "in [front] of" the shared words belong to both.
@@ -195,7 +195,7 @@ def _is_relation(phrase: Part) -> bool:
     )
 
 
-def other_number(change: Change) -> bool:
+def other_number(change: TextChange) -> bool:
     """Whether one noun was made plural or singular, and nothing else."""
     old, new = _bare(change.removed), _bare(change.inserted)
     return (

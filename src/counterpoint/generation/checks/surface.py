@@ -1,4 +1,8 @@
-"""Is the text good English where the caption was? Articles, doubled words, blanks, whole words."""
+"""Surface checks: format, articles, doubled words, lost spaces, whole words.
+
+A text must look like its caption: case, spaces and marks must not reveal which is which. And it may
+not have a slip that the caption does not have.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +14,18 @@ from itertools import pairwise
 from typing import Final, NamedTuple
 
 from counterpoint.cases import read_words
-from counterpoint.generation.checks.change import Change, shared_ends
+from counterpoint.generation.checks.change import TextChange, shared_ends
 from counterpoint.generation.checks.words import is_known, lexicon
 from counterpoint.generation.pairs import Type
 
-# --- Do caption and text look alike? Case, blanks and marks must give nothing away --------------
-
-
+# Words that do not start with the sound of their first letter. Numbers are read aloud.
+_SILENT: Final = re.compile(r"(hour|honest|hono[u]?r|heir|herb)|8|11(?!\d)|18(?!\d)")
+_LIKE_YOU: Final = re.compile(
+    r"(uni(?!n|m[pa])|us[eau]|util|uten|ukulele|ufo|urin|u-|eu|ewe|one(?:$|s$|-|'s)|once|ouija)"
+)
+_SPELT: Final = frozenset("aefhilmnorsx8")  # letters whose names start with a vowel
+_LOST_BLANK: Final = re.compile(r"[,;:!?](?=[^\W\d_])|(?<=[^\W\d_.]{2})\.(?=[^\W\d_]{2})")
+_SHARED: Final = 3  # letters that a broken word shares with the original
 _BLANKS: Final = re.compile(r"\s+")
 _STRAY: Final = re.compile(r"\s+(?=[.,;:!?](?:\s|$))")
 _FINAL: Final = re.compile(r"[\s.,;:!?…]*$")
@@ -24,9 +33,9 @@ _END: Final = re.compile(r"[.!?…]*\s*$")
 
 
 def uniform(text: str) -> str:
-    """BiVLC's first step: a capital, single blanks, exactly one full stop; never shouting.
+    """BiVLC's first step: a capital, single spaces, exactly one full stop; not all capitals.
 
-    The authors' code looks at the last character before it strips blanks, and so ends ". " in "..".
+    The authors' code looks at the last character before it strips spaces: ". " becomes "..".
     """
     text = _STRAY.sub("", _BLANKS.sub(" ", text).strip())
     text = _FINAL.sub("", text)
@@ -38,7 +47,7 @@ def uniform(text: str) -> str:
 
 
 def like(caption: str, text: str) -> str:
-    """The text in its caption's own format: case of the first letter, blanks, final mark."""
+    """The text in its caption's format: case of the first letter, spaces, final mark."""
     body = text.strip()
     if not re.search(r"\s\s|[^\S ]", caption.strip()):
         body = _BLANKS.sub(" ", body)
@@ -56,8 +65,8 @@ def like(caption: str, text: str) -> str:
     return lead + body[: own.start()] + final[0]
 
 
-def looks_alike(change: Change) -> str:
-    """The same initial, the same end, no blank or capital that the caption would not have."""
+def looks_alike(change: TextChange) -> str:
+    """Rejects another initial or end, or a space or capital that the caption would not have."""
     caption, text = _look(change.caption), _look(change.text)
     if caption != text:
         if caption.shouts != text.shouts:
@@ -83,14 +92,14 @@ def _look(text: str) -> _Look:
     return _Look(_shouts(text), _starts_high(text), _final(text), _blanks(text))
 
 
-def _named(change: Change) -> bool:
-    """Whether a text starts with a number, or a name that has its capital anywhere."""
+def _named(change: TextChange) -> bool:
+    """Whether a text starts with a number, or with a name that always has a capital."""
     first = change.new.raw[0] if change.new.raw else ""
     known = first[:1].isupper() and first in change.old.raw[1:]
     return known or not first[:1].isalpha() or _is_name(first)
 
 
-def _capital_inside(change: Change) -> bool:
+def _capital_inside(change: TextChange) -> bool:
     """A capital that was carried along from the start of the caption, or left at a new start."""
     old, new = change.old, change.new
     high = [word for word in new.raw[1:] if word[0].isupper() and word != "I"]
@@ -103,7 +112,7 @@ def _capital_inside(change: Change) -> bool:
 
 
 def _blanks(text: str) -> tuple[bool, ...]:
-    """Where a text has blanks that good typing has not."""
+    """Where a text has unusual spaces."""
     inner = text.strip()
     return (
         inner != text and text[:1].isspace(),
@@ -127,7 +136,7 @@ def _starts_high(text: str) -> bool:
 
 
 def _is_name(text: str) -> bool:
-    """A first word with capitals of its own ("TV", "I", "McDonald's") says nothing of format."""
+    """A first word with its own capitals ("TV", "I", "McDonald's") says nothing about format."""
     word = text.split(maxsplit=1)[0] if text.split() else ""
     letters = "".join(c for c in word if c.isalpha())
     return letters == "I" or any(c.isupper() for c in letters[1:])
@@ -144,24 +153,14 @@ def _without_capital(text: str) -> str:
 
 
 def _shouts(text: str) -> bool:
-    """Whether all letters are capitals, and there are enough of them to tell."""
+    """Whether all letters are capitals, and there are enough of them."""
     return text.isupper() and sum(c.isalpha() for c in text) > 4
 
 
-# Words that do not start with the sound of their first letter. Numbers are read aloud.
-_SILENT: Final = re.compile(r"(hour|honest|hono[u]?r|heir|herb)|8|11(?!\d)|18(?!\d)")
-_LIKE_YOU: Final = re.compile(
-    r"(uni(?!n|m[pa])|us[eau]|util|uten|ukulele|ufo|urin|u-|eu|ewe|one(?:$|s$|-|'s)|once|ouija)"
-)
-_SPELT: Final = frozenset("aefhilmnorsx8")  # letters whose names start with a vowel
-_LOST_BLANK: Final = re.compile(r"[,;:!?](?=[^\W\d_])|(?<=[^\W\d_.]{2})\.(?=[^\W\d_]{2})")
-_SHARED: Final = 3  # letters that a damaged word has from the word it was
+def articles(change: TextChange, claimed: Type) -> str:
+    """Rejects a wrong a/an, a doubled word or a lost space that the caption does not have.
 
-
-def articles(change: Change, claimed: Type) -> str:
-    """No wrong a/an, doubled word or lost blank that the caption had not.
-
-    A shuffle claims no grammar, so nothing is asked of it.
+    A shuffle is not expected to be grammatical, so it always passes.
     """
     if claimed == "shuffle":
         return ""
@@ -210,7 +209,7 @@ _SLIPS: Final[tuple[tuple[str, Callable[[str], tuple[str, ...]]], ...]] = (
 
 @lru_cache(maxsize=1 << 14)
 def fits(article: str, word: str) -> bool:
-    """Whether an article fits the sound that the next word starts with; true where it may."""
+    """Whether an article fits the first sound of the next word; true in doubt."""
     lower = word.lower()
     if lower == "a":  # a letter, or a slip of another kind
         return True
@@ -228,8 +227,8 @@ def _article(word: str) -> str:
     return "an" if word[0] in "aeiou" or _SILENT.match(word) else "a"
 
 
-def whole_words(change: Change) -> str:
-    """No word was cut into: "covered" did not become "covecrimson", nor "wetsuit" "dampsuit"."""
+def whole_words(change: TextChange) -> str:
+    """Rejects a broken word: "covered" to "covecrimson", "wetsuit" to "dampsuit"."""
     if change.same_bag:
         return ""
     # Parts of "four-wheelers" are words of their own: "two-wheelers" is whole.
@@ -242,7 +241,7 @@ def whole_words(change: Change) -> str:
 
 
 def _damaged(was: str, word: str) -> bool:
-    """Whether a part of `was` was replaced by a related word, or left something unknown behind."""
+    """Whether a part of `was` was replaced by a related word."""
     head, tail = shared_ends(was, word)
     if head + tail < _SHARED:
         return False

@@ -1,6 +1,6 @@
-"""What the checks know of single words: closed classes, likely parts of speech, lemmas, numbers.
+"""What the checks know about single words: closed classes, likely parts of speech, lemmas, numbers.
 
-There is no parser here: a check must not lean on the parse that made the text.
+Nothing is parsed: a check must not depend on the tags that the text was made with.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any, Final
 
 
 def listed(words: str) -> frozenset[str]:
-    """Words written in a row."""
+    """A set of words from one text."""
     return frozenset(words.split())
 
 
@@ -37,10 +37,10 @@ ADVERBS: Final = listed(
     """together nearby outside outdoors indoors inside away very too also just still while when as
     where up down out off back forward alone everywhere here then"""
 )
-# Adjectives to a dictionary, but part of a relation in a caption: "to the left of a dog".
+# Adjectives in a dictionary, but parts of a relation in a caption: "to the left of a dog".
 SIDES: Final = listed("left right top bottom front back rear side middle centre center next close")
 NEGATIONS: Final = listed("not no without never none neither nor nobody nothing cannot")
-# Verbs that say where or how somebody is: of "a man and a woman sitting ..." both do.
+# Verbs of posture and activity: in "a man and a woman sitting ..." both do it.
 POSTURES: Final = listed(
     """sit stand lie lay lean rest sleep nap pose walk run play gather wait look stare smile talk
     swim graze roam travel dance relax perch park line hang live enjoy share watch kneel crouch"""
@@ -99,14 +99,14 @@ _VARIANTS: Final = {
 
 @cache
 def _lemminflect() -> Any:
-    import lemminflect  # brings spaCy with it: seconds
+    import lemminflect  # slow: it imports spaCy
 
     return lemminflect
 
 
 @cache
 def lexicon() -> Any:
-    """The word lists; loaded when the first check asks."""
+    """The word lists; loaded by the first check."""
     from counterpoint.generation.language import lexicon as module
 
     return module

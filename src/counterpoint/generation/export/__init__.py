@@ -1,7 +1,7 @@
-"""From pairs to something that others read: a benchmark, a training set, a data set to publish.
+"""Pairs as a benchmark, as a training set, or as a data set to publish.
 
-pairs files -> groups (a caption with all its texts) -> benchmark, training
-pairs files -> shards, card, Croissant                  hub
+pairs files -> groups (a caption with all its texts) -> benchmark, training set
+pairs files -> shards, card, Croissant metadata -> data set folder
 """
 
 import lazy_loader

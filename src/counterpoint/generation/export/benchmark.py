@@ -1,10 +1,10 @@
 """Pairs as a case file that `counterpoint eval -b` reads.
 
-- A negative is a case: the image, its caption, a positive if there are any, the negative.
-- The positives of a caption take turns over its negatives. Where they start is drawn for each
-  caption by the seed, so that no method is favoured where captions have one negative each.
-- A negative with an image of its own is a case of two images and two captions, as in BiVLC.
-- With `all_negatives` a caption is a case: the caption, all positives, all negatives.
+- One case per negative: the image, its caption, one positive if there are any, the negative.
+- The positives of a caption are used in turn for its negatives. The first is drawn by the seed for
+  each caption, so that no method is favoured where captions have one negative each.
+- A negative with its own image is a case of two images and two captions, as in BiVLC.
+- With `all_negatives`, one case per caption: the caption, all positives, all negatives.
 
 A case is in the group `type/subtype`; its cluster is the image.
 """
@@ -21,20 +21,20 @@ from counterpoint._util.progress import Progress
 from counterpoint.cases import Case, Cases, ImageRef, caption_case, write_cases
 from counterpoint.generation.export.groups import (
     QUIET,
-    Counts,
     Group,
     ImagePaths,
+    LeftOut,
     Text,
     read_groups,
 )
 from counterpoint.generation.inputs.source import UniqueIds
-from counterpoint.generation.pairs import refuse_ending
+from counterpoint.generation.pairs import require_parquet
 
 
 def export_benchmark(
     pairs: Sequence[Path],
     out: Path,
-    left_out: Counts,
+    left_out: LeftOut,
     *,
     images: Path | None = None,
     root: Path | None = None,
@@ -42,15 +42,17 @@ def export_benchmark(
     seed: int = 0,
     progress: Progress = QUIET,
 ) -> int:
-    """Write a case file; the number of cases. What became no case is counted in `left_out`."""
-    refuse_ending(out, "cases")
+    """Write a case file; returns the number of cases. `left_out` counts what is not in it."""
+    require_parquet(out, "cases")
     moves = [ImagePaths.of(file, out.parent, images=images, root=root) for file in pairs]
     groups = read_groups(pairs, left_out, moves, progress)
     made = (_cases(group, left_out, all_negatives, seed) for group in groups)
     stream = chain.from_iterable(made)
     first = next(stream, None)
     if first is None:
-        raise DataError(f"{pairs[0]}: holds no negative of a caption that has an image.")
+        raise DataError(
+            "E-PAIRS-EMPTY", f"{pairs[0]}: no caption with an image has a negative.", path=pairs[0]
+        )
     unique = UniqueIds()
     named = (_with_id(case, unique(case.id)) for case in chain([first], stream))
     cases = Cases.build(named, source=str(pairs[0]))
@@ -62,7 +64,7 @@ def _with_id(case: Case, id: str) -> Case:
     return Case(id, case.images, case.captions, case.truth, case.groups, case.cluster)
 
 
-def _cases(group: Group, left_out: Counts, together: bool, seed: int) -> Iterator[Case]:
+def _cases(group: Group, left_out: LeftOut, together: bool, seed: int) -> Iterator[Case]:
     if group.image is None:
         left_out["captions without an image"] += 1
         return
@@ -96,7 +98,7 @@ def _square(id: str, caption: str, image: ImageRef, negative: Text, other: str) 
 
 
 def _draw(seed: int, source: str, count: int) -> int:
-    """A number below `count` that depends on nothing but the seed and the source."""
+    """A number below `count` that depends only on the seed and the source."""
     if not count:
         return 0
     drawn = blake2b(f"{seed} {source}".encode("utf-8", "surrogatepass"), digest_size=8)

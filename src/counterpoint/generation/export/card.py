@@ -1,4 +1,9 @@
-"""The data set's card: what people read first, with the head that the hub reads."""
+"""What describes a published data set: the card for people, and Croissant metadata for programs.
+
+`Facts` collects what both say while the data set is written. The card (README.md) starts with the
+YAML head that the hub reads. In the metadata (Croissant 1.0) a shard is a file with its digest; the
+records are one set, and several shards are one file set.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +17,6 @@ from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any, Final
 
 from counterpoint.generation.making import CAPTIONS, MADE
-
-# --- What is published of a pairs file, and what is known of it while it is written -------------
-
 
 IMAGES: Final = ("image", "text_image")
 MEANINGS: Final = {
@@ -42,7 +44,7 @@ LISTS: Final = ("box", "checks")
 
 @dataclass(slots=True)
 class Facts:
-    """What the card and the metadata say of a data set."""
+    """What the card and the metadata say about a data set."""
 
     name: str
     licence: str
@@ -64,12 +66,6 @@ class Facts:
             sums[kind] += count
         kinds = " and ".join(f"{sums[kind]:,} hard {kind}s" for kind in sorted(sums))
         return f"{kinds} of {self.captions:,} image captions, made with Counterpoint."
-
-
-# --- Metadata that programs read: Croissant 1.0 -------------------------------------------------
-#
-# A shard is a file with its digest. The records are one set; where there are several shards, a file
-# set stands for all of them.
 
 
 VERSION: Final = "http://mlcommons.org/croissant/1.0"
@@ -98,7 +94,7 @@ _SHARDS: Final = "shards"
 
 
 def croissant(facts: Facts) -> str:
-    """The metadata of a data set whose files are written, as JSON."""
+    """The Croissant metadata of a data set whose files are written, as JSON."""
     files = [_file(path) for path in facts.files]
     source = {"fileObject": {"@id": files[0]["@id"]}}
     if len(files) > 1:
@@ -119,7 +115,7 @@ def croissant(facts: Facts) -> str:
                 "@type": "cr:RecordSet",
                 "@id": _RECORDS,
                 "name": _RECORDS,
-                "description": "A caption and a text made from it, a record each.",
+                "description": "One record per caption and text made from it.",
                 "field": [_field(name, source, facts.embedded) for name in COLUMNS],
             }
         ],
@@ -159,7 +155,7 @@ def _field(name: str, source: dict[str, Any], embedded: bool) -> dict[str, Any]:
     return found
 
 
-# Identifiers of the hub; any other licence is "other", with a name.
+# The hub's identifiers; any other licence is "other" with a name.
 _LICENCES: Final = frozenset(
     [
         *("apache-2.0", "mit", "bsd-3-clause", "cc0-1.0", "odc-by", "odbl", "pddl", "unknown"),
@@ -167,7 +163,7 @@ _LICENCES: Final = frozenset(
         *("cc-by-nc-2.0", "cc-by-nc-4.0", "cc-by-nc-sa-4.0", "cc-by-nc-nd-4.0"),
     ]
 )
-_UNSHOWN: Final = ("root", "counts")  # a folder of the maker's; a table of its own
+_UNSHOWN: Final = ("root", "counts")  # a private folder; shown as a table
 _SIZES: Final = (
     ("n<1K", 10**3),
     ("1K<n<10K", 10**4),
@@ -189,7 +185,7 @@ def card(facts: Facts) -> str:
         _table("Counts", ("kind", "type", "subtype", "pairs"), _counts(facts)),
         _table("Methods", ("method", "version", "pairs"), _with_number(facts.methods)),
         _table("Checks", ("check", "pairs that passed it"), _with_number(facts.checks)),
-        _refusals(facts),
+        _rejections(facts),
         _table("Columns", ("column", "meaning"), MEANINGS.items()),
         f"{_images(facts)}\n",
         "## How it was made\n\n" + "\n".join(_made(about) for about in facts.made),
@@ -229,7 +225,7 @@ def _feature(name: str, embedded: bool) -> dict[str, Any]:
 
 
 def _yaml(value: Mapping[str, Any], indent: str = "") -> str:
-    """Enough of YAML for the head: texts are written as JSON, which YAML includes."""
+    """YAML for the head: texts are written as JSON, which is valid YAML."""
     lines = []
     for key, item in value.items():
         if isinstance(item, list) and isinstance(item[0], dict):
@@ -262,7 +258,7 @@ def _table(title: str, names: tuple[str, ...], rows: Iterable[tuple[str, ...]]) 
 
 
 def _cell(text: str) -> str:
-    """Names of methods and versions are data: no markup, and no new column."""
+    """A text as a table cell: data must not become markup or a new column."""
     return re.sub(r"([\\`*_{}\[\]<>|#])", r"\\\1", _line(text)) or "-"
 
 
@@ -270,13 +266,13 @@ def _line(text: str) -> str:
     return " ".join(text.split())
 
 
-def _refusals(facts: Facts) -> str:
-    """What did not come in: as the makers counted it, or by the rows they kept; and at export."""
+def _rejections(facts: Facts) -> str:
+    """What is not in the data set: counts of `generate`, of rejected rows, and of the export."""
     counts: Counter[tuple[str, str]] = Counter()
     for about in facts.made:
         for what, reason, number in about.get("counts") or ():
             key = (str(what), str(reason))
-            # Of two files of the same captions, both say which captions were refused.
+            # Two files of the same captions both count the rejected captions.
             other = 0 if what == CAPTIONS else counts[key]
             counts[key] = max(counts[key], other + int(number))
     rows = {key: number for key, number in sorted(counts.items()) if key[1] != MADE}
@@ -298,7 +294,7 @@ def _made(about: dict[str, Any]) -> str:
 
 
 def _public(value: Any) -> Any:
-    """Without the names of folders on the maker's machine."""
+    """Without the names of local folders."""
     if isinstance(value, dict):
         return {key: _public(item) for key, item in value.items() if key not in _UNSHOWN}
     if isinstance(value, list):

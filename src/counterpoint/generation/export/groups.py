@@ -1,9 +1,8 @@
-"""A caption with all the texts that were made from it, put together from one or more pairs files.
+"""Each caption with all its texts, from one or more pairs files, and the image paths of an export.
 
-Negatives and positives are made by two commands, so they lie in two files. Both went through the
-same captions in the same order: reading the files side by side, a caption's rows are soon complete,
-and only the incomplete ones are held. Files in another order are joined rightly, too, in more
-memory.
+Negatives and positives are made by two commands, so they are in two files. Both have the same
+captions in the same order. So the files are read side by side, and only incomplete captions are
+held in memory. Files in another order are joined correctly, too, but need more memory.
 """
 
 from __future__ import annotations
@@ -26,19 +25,24 @@ from counterpoint.cases import ImageRef
 from counterpoint.generation.pairs import count_pairs, read_about, read_pairs
 from counterpoint.images import scheme_of
 
-# --- Where an exported file says its images are -------------------------------------------------
-#
-# In a pairs file, `image` is a path under the input's image folder and `text_image` one under the
-# pairs file's own. A case file's images are found relative to its own folder. So a path is written
-# relative to the export's folder if the image is below it, and else in full, which works at once
-# but
-# only on this machine. With `root`, paths are written relative to it, for a file that will lie
-# there.
+_KEY: Final = ("source", "caption", "image")  # two inputs may have the same source ids
+_COLUMNS: Final = (*_KEY, "box", "text", "kind", "type", "subtype", "text_image")
+
+QUIET: Final = Quiet()
+LeftOut = Counter[str]
+Key = tuple[str, str, str | None]
 
 
 @dataclass(frozen=True, slots=True)
 class ImagePaths:
-    """Turns paths of a pairs file into paths of an exported one. Folders are named in full."""
+    """Turns image paths of a pairs file into image paths of an export. Folders are absolute.
+
+    In a pairs file, `image` is a path under the image folder of the input, and `text_image` one
+    under the folder of the pairs file. Images of a case file are found relative to its own folder.
+    So a path is written relative to the folder of the export if the image is below it, and else as
+    an absolute path, which works only on this machine. With `root`, paths are relative to `root`,
+    for a file that will be moved there.
+    """
 
     images: str
     text_images: str
@@ -49,7 +53,7 @@ class ImagePaths:
     def of(
         cls, pairs: Path, out: Path, *, images: Path | None = None, root: Path | None = None
     ) -> ImagePaths:
-        """Of a pairs file whose images start from `images`, or where it says, or its own folder."""
+        """The paths of a pairs file: under `images`, or the root that it names, or its folder."""
         said = read_about(pairs).get("root")
         found = images or (Path(said) if isinstance(said, str) and said else pairs.parent)
         own, below = _full(pairs.parent), None if root is None else _full(root)
@@ -63,34 +67,29 @@ class ImagePaths:
 
     def _moved(self, folder: str, path: str) -> str:
         if ".." in path.split("/"):
-            return path  # nobody opens it: a path may not lead out of its folder
+            return path  # never opened: a path may not lead out of its folder
         full = os.path.normpath(f"{folder}/{path}" if path[:1] != "/" else path)
         base = self.root or self.out
         if full.startswith(f"{base}/"):
             return full[len(base) + 1 :]
         if self.root is not None:
             raise DataError(
+                "E-PATH-OUTSIDE",
                 f"image {shown(path)} is at {shown(full)}, which is not below {self.root!r}; "
-                "name another folder with --root, or say with --images where the images are."
+                "name another folder with --root, or say with --images where the images are.",
+                path=full,
+                root=self.root,
             )
         return full
 
 
 def _full(path: Path) -> str:
-    """In full but not resolved: links lead where their maker wants."""
+    """The absolute path; links are not resolved."""
     return os.path.abspath(path).rstrip("/")  # noqa: PTH100
 
 
-_KEY: Final = ("source", "caption", "image")  # sources of two inputs may have the same id
-_COLUMNS: Final = (*_KEY, "box", "text", "kind", "type", "subtype", "text_image")
-
-QUIET: Final = Quiet()
-Counts = Counter[str]
-Key = tuple[str, str, str | None]
-
-
 class Text(NamedTuple):
-    """A text made from the caption; `image` is one that it is true of, if there is one."""
+    """A text made from the caption; `image` is an image that it is true of, if there is one."""
 
     text: str
     label: str
@@ -105,7 +104,7 @@ class Text(NamedTuple):
 class Group:
     """A caption and its texts, each once, in the order of the files.
 
-    `path` is the image's path as the pairs file has it, `image` where the export says it is.
+    `path` is the image's path in the pairs file, `image` the reference in the export.
     """
 
     source: str
@@ -118,17 +117,16 @@ class Group:
 
 def read_groups(
     files: Sequence[Path],
-    left_out: Counts,
+    left_out: LeftOut,
     moves: Sequence[ImagePaths],
     progress: Progress = QUIET,
 ) -> Iterator[Group]:
-    """All captions of the files with their texts; what is dropped is counted by its reason.
+    """All captions of the files with their texts; `left_out` counts dropped texts by the reason.
 
-    `moves` says for each file what becomes of its image paths. A text that is there twice is kept
-    once. One that is called a positive and a negative of the same caption is dropped: one of the
-    two is wrong.
+    `moves` are the image paths of each file. A repeated text is kept once. A text that is both a
+    positive and a negative of a caption is dropped, because one of the two is wrong.
     """
-    held: OrderedDict[Key, list[tuple[Any, ...]]] = OrderedDict()  # quick at its front, too
+    held: OrderedDict[Key, list[tuple[Any, ...]]] = OrderedDict()  # fast at both ends
     wanted: dict[Key, int] = {}
     advance = progress.start("pairs", sum(map(count_pairs, files)))
     for number, frame, expected in _side_by_side(files):
@@ -137,13 +135,13 @@ def read_groups(
             held.setdefault(key, []).append((number, *row))
             wanted[key] = count
         advance(len(frame))
-        while held:  # in the order in which captions were met first
+        while held:  # in the order of the first row of each caption
             key = next(iter(held))
             if len(held[key]) < wanted[key]:
                 break
             del wanted[key]
             yield _group(held.pop(key), left_out, moves)
-    for rows in held.values():  # two keys had the same hash, and more rows were waited for
+    for rows in held.values():  # two keys had the same hash, so too many rows were expected
         yield _group(rows, left_out, moves)
 
 
@@ -152,9 +150,9 @@ def _hashed(frame: pl.DataFrame) -> np.ndarray:
 
 
 def _side_by_side(files: Sequence[Path]) -> Iterator[tuple[int, pl.DataFrame, list[int]]]:
-    """Tables with their file's number, and for each row how many its caption has in all files.
+    """Tables with the number of their file, and for each row the rows of its caption in all files.
 
-    Next is always the file of which the smallest share was read.
+    The next table is always from the file of which the smallest share was read.
     """
     hashes = [[_hashed(frame) for frame in read_pairs(file)] for file in files]
     known, counts = np.unique(
@@ -176,7 +174,7 @@ def _side_by_side(files: Sequence[Path]) -> Iterator[tuple[int, pl.DataFrame, li
         yield number, frame.select(_COLUMNS), expected.tolist()
 
 
-def _group(rows: list[tuple[Any, ...]], left_out: Counts, moves: Sequence[ImagePaths]) -> Group:
+def _group(rows: list[tuple[Any, ...]], left_out: LeftOut, moves: Sequence[ImagePaths]) -> Group:
     number, source, caption, image, box, *_ = rows[0]
     reference = None
     if image is not None:

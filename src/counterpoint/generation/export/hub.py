@@ -1,13 +1,12 @@
-"""Pairs as a data set folder, as the Hugging Face hub takes it.
+"""Pairs as a data set folder for the Hugging Face hub.
 
     FOLDER/
-      README.md                            the card: what it is, how it was made, what is wrong
+      README.md                            the card: what it is, how it was made, its limitations
       croissant.json                       the same for programs (Croissant 1.0)
-      data/test-00000-of-00001.parquet     the pairs, a row each, in shards
+      data/test-00000-of-00001.parquet     the pairs, one row each, in shards
 
-The columns are the pairs file's, less those that are about work in progress. Without embedding,
-images are paths as the pairs file has them; with it, `{bytes, path}`, and the whole image is kept
-beside its box.
+The columns are those of the pairs file, without those for work in progress. Without embedding,
+images are paths as in the pairs file; with it, `{bytes, path}` of the whole image, beside its box.
 """
 
 from __future__ import annotations
@@ -36,45 +35,19 @@ from counterpoint.generation.export.card import (
     card,
     croissant,
 )
-from counterpoint.generation.export.groups import QUIET, Counts, ImagePaths
+from counterpoint.generation.export.groups import QUIET, ImagePaths, LeftOut
 from counterpoint.generation.pairs import SCHEMA, count_pairs, read_about, read_pairs
-
-# --- Images as bytes, to put into a table -------------------------------------------------------
-
-
-def image_bytes(path: str, root: Path) -> tuple[bytes, str]:
-    """An image's file as it is, or what has no file of its own as PNG; and a name for it.
-
-    The image is opened, so that what cannot be read is found here and not by whoever loads the
-    data set: raises ImageError.
-    """
-    from counterpoint.images import PLAIN, Picture
-
-    picture = Picture(ImageRef(path), root)
-    image = picture.open()
-    if picture.scheme is PLAIN:
-        file = picture.path()
-        try:
-            return file.read_bytes(), file.name
-        except OSError as error:
-            raise ImageError(
-                f"image {shown(str(file))}: cannot be read: {reason(error)}."
-            ) from None
-    buffer = io.BytesIO()
-    image.save(buffer, "PNG")
-    return buffer.getvalue(), "image.png"
-
 
 SHARD: Final = 200_000_000  # bytes, about
 _SPLIT: Final = "test"
-_ROWS: Final = 256  # with images, this many are in memory at a time; they make a row group
+_ROWS: Final = 256  # rows with images in memory at a time: one row group
 _PLAIN_ROWS: Final = 50_000
 
 
 def export_hub(
     pairs: Sequence[Path],
     out: Path,
-    left_out: Counts,
+    left_out: LeftOut,
     *,
     name: str = "",
     licence: str = "",
@@ -83,9 +56,9 @@ def export_hub(
     shard: int = SHARD,
     progress: Progress = QUIET,
 ) -> int:
-    """Write a folder that is not there yet; the number of rows."""
+    """Write a new folder; returns the number of rows."""
     if out.exists():
-        raise DataError(f"{out}: is there already; name a new folder.")
+        raise DataError("E-OUTPUT-EXISTS", f"{out} exists; name a new folder.", path=out)
     facts = Facts(name or out.name, licence, embed, left_out=left_out)
     facts.made = [read_about(file) for file in pairs]
     with whole_folder(out) as draft:
@@ -95,7 +68,9 @@ def export_hub(
         )
         facts.files = _write_shards(frames, draft / "data", facts, shard)
         if not facts.rows:
-            raise DataError(f"{pairs[0]}: holds no pairs that passed the checks.")
+            raise DataError(
+                "E-PAIRS-EMPTY", f"{pairs[0]}: no pair passed the checks.", path=pairs[0]
+            )
         (draft / "croissant.json").write_text(croissant(facts), encoding="utf-8")
         (draft / "README.md").write_text(card(facts), encoding="utf-8")
     return facts.rows
@@ -104,12 +79,12 @@ def export_hub(
 def _frames(
     pairs: Sequence[Path], facts: Facts, images: Path | None, advance: Advance
 ) -> Iterator[list[Any]]:
-    """The rows to write, in pieces, counted as they go by."""
+    """The rows to write, in pieces; they are counted in `facts`."""
     seen = [np.zeros(0, np.uint64)]
     for file in pairs:
         paths = ImagePaths.of(file, file.parent, images=images)
-        counted = "counts" in read_about(file)  # then refused rows were counted by their maker
-        for frame in read_pairs(file, refused=True):
+        counted = "counts" in read_about(file)  # then `generate` has counted the rejected rows
+        for frame in read_pairs(file, rejected=True):
             why = pl.col("refused")
             if not counted:
                 refused = frame.filter(why != "")["refused"].str.split(":").list.first()
@@ -135,9 +110,9 @@ def _count(row: dict[str, Any], facts: Facts) -> None:
 
 
 def _embedded(
-    rows: list[dict[str, Any]], paths: ImagePaths, left_out: Counts
+    rows: list[dict[str, Any]], paths: ImagePaths, left_out: LeftOut
 ) -> Iterator[dict[str, Any]]:
-    """Rows with their images; without those whose image cannot be read."""
+    """Rows with their images; rows whose image cannot be read are left out."""
     known: dict[tuple[str, str], Any] = {}
     for row in rows:
         try:
@@ -153,16 +128,40 @@ def _embedded(
             yield row
 
 
+def image_bytes(path: str, root: Path) -> tuple[bytes, str]:
+    """The bytes of an image's file, or a PNG if it has no file of its own; and a name for it.
+
+    The image is opened, so that a broken one raises ImageError here, not when the data set is used.
+    """
+    from counterpoint.images import PLAIN, Picture
+
+    picture = Picture(ImageRef(path), root)
+    image = picture.open()
+    if picture.scheme is PLAIN:
+        file = picture.path()
+        try:
+            return file.read_bytes(), file.name
+        except OSError as error:
+            raise ImageError(
+                "E-IMAGE-UNREADABLE",
+                f"image {shown(str(file))}: cannot be read: {reason(error)}.",
+                path=file,
+            ) from None
+    buffer = io.BytesIO()
+    image.save(buffer, "PNG")
+    return buffer.getvalue(), "image.png"
+
+
 def _write_shards(
     frames: Iterator[list[Any]], folder: Path, facts: Facts, limit: int
 ) -> list[Path]:
-    """Files of about `limit` bytes each; their names say how many there are."""
+    """Files of about `limit` bytes each; their names contain the number of files."""
     import pyarrow as pa  # slow to import
     import pyarrow.parquet as pq
 
     schema = _schema(facts.embedded)
     written: list[Path] = []
-    # The same image stands in many rows: with a large dictionary it is stored once per group.
+    # Many rows have the same image: with a large dictionary it is stored once per row group.
     form = {"compression": "zstd", "dictionary_pagesize_limit": limit}
     for first in frames:
         written.append(folder / f"{len(written)}.parquet")
@@ -179,7 +178,7 @@ def _write_shards(
 
 
 def _schema(embedded: bool) -> Any:
-    """The columns' types; the note tells the `datasets` library which of them are images."""
+    """The types of the columns; the metadata tells `datasets` which of them are images."""
     import pyarrow as pa
 
     schema = pl.DataFrame(schema={name: SCHEMA[name] for name in COLUMNS}).to_arrow().schema
@@ -192,7 +191,7 @@ def _schema(embedded: bool) -> Any:
 
 
 def hub_features(embedded: bool) -> dict[str, Any]:
-    """The columns as the `datasets` library describes them."""
+    """The columns in the form of the `datasets` library."""
     found: dict[str, Any] = {}
     for name in COLUMNS:
         value: dict[str, Any] = {"dtype": INTEGERS.get(name, "string"), "_type": "Value"}

@@ -1,4 +1,4 @@
-"""Pairs as a training set: a caption a row, with all its texts.
+"""Pairs as a training set: one row per caption, with all its texts.
 
 | column          | type                    | meaning |
 |-----------------|-------------------------|---------|
@@ -14,8 +14,8 @@
 | neighbours      | list of str             | the nearest other images, if a file of them is given |
 
 Parquet and JSON Lines hold all of it. CSV and TSV are NegCLIP's: `title`, `filepath`, `neg_caption`
-(a Python list) and, with neighbours, `neg_image` (a list of row numbers of this file); a caption
-without a negative has no row there, nor has one of a crop, which the format cannot say.
+(a Python list) and, with neighbours, `neg_image` (a list of row numbers of this file). Captions
+without a negative and captions of a crop have no row there: the format cannot hold them.
 """
 
 from __future__ import annotations
@@ -33,36 +33,43 @@ from counterpoint._util.errors import DataError
 from counterpoint._util.progress import Progress
 from counterpoint._util.tables import read_table
 from counterpoint._util.writing import whole_file
-from counterpoint.generation.export.groups import QUIET, Counts, Group, ImagePaths, read_groups
+from counterpoint.generation.export.groups import QUIET, Group, ImagePaths, LeftOut, read_groups
 
-Row = dict[str, Any]
+Record = dict[str, Any]
 Neighbours = dict[str, list[str]]
+Rows = Callable[[LeftOut], Iterator[Record]]
 _CHUNK: Final = 20_000
 
 
 def export_training(
     pairs: Sequence[Path],
     out: Path,
-    left_out: Counts,
+    left_out: LeftOut,
     *,
     images: Path | None = None,
     root: Path | None = None,
     neighbours: Path | None = None,
     progress: Progress = QUIET,
 ) -> int:
-    """Write a training set in the form that the name asks for; the number of rows."""
+    """Write a training set in the format of the file name; returns the number of rows."""
     if out.suffix not in _WRITERS:
-        raise DataError(f"{out}: a training set ends in {', '.join(_WRITERS)}.")
+        raise DataError(
+            "E-FILE-FORMAT",
+            f"{out}: the name of a training set ends in {', '.join(_WRITERS)}.",
+            path=out,
+        )
     near = {} if neighbours is None else _read_neighbours(neighbours)
     moves = [ImagePaths.of(file, out.parent, images=images, root=root) for file in pairs]
 
-    def rows(counts: Counts) -> Iterator[Row]:
+    def rows(counts: LeftOut) -> Iterator[Record]:
         return _rows(read_groups(pairs, counts, moves, progress), counts, moves[0], near)
 
     with whole_file(out) as draft:
         written = _WRITERS[out.suffix](draft, rows, left_out, bool(near))
         if not written:
-            raise DataError(f"{pairs[0]}: holds nothing to train on.")
+            raise DataError(
+                "E-PAIRS-EMPTY", f"{pairs[0]}: has no pairs to train on.", path=pairs[0]
+            )
     return written
 
 
@@ -73,8 +80,8 @@ def _read_neighbours(path: Path) -> Neighbours:
 
 
 def _rows(
-    groups: Iterator[Group], left_out: Counts, paths: ImagePaths, near: Neighbours
-) -> Iterator[Row]:
+    groups: Iterator[Group], left_out: LeftOut, paths: ImagePaths, near: Neighbours
+) -> Iterator[Record]:
     for group in groups:
         image, found = group.image, near.get(group.path or "", [])
         if near and not found:
@@ -93,14 +100,11 @@ def _rows(
         }
 
 
-Rows = Callable[[Counts], Iterator[Row]]
-
-
-def _parquet(path: Path, rows: Rows, left_out: Counts, near: bool) -> int:
+def _parquet(path: Path, rows: Rows, left_out: LeftOut, near: bool) -> int:
     import pyarrow as pa  # slow to import
     import pyarrow.parquet as pq
 
-    del near  # without any, the lists are empty
+    del near  # without neighbours, the lists are empty
     texts = pa.list_(pa.string())
     schema = pa.schema(
         [
@@ -120,7 +124,7 @@ def _parquet(path: Path, rows: Rows, left_out: Counts, near: bool) -> int:
     return written
 
 
-def _jsonl(path: Path, rows: Rows, left_out: Counts, near: bool) -> int:
+def _jsonl(path: Path, rows: Rows, left_out: LeftOut, near: bool) -> int:
     del near
     written = 0
     with path.open("w", encoding="utf-8", newline="\n") as file:
@@ -130,19 +134,19 @@ def _jsonl(path: Path, rows: Rows, left_out: Counts, near: bool) -> int:
     return written
 
 
-def _csv(path: Path, rows: Rows, left_out: Counts, near: bool) -> int:
+def _csv(path: Path, rows: Rows, left_out: LeftOut, near: bool) -> int:
     return _negclip(path, rows, left_out, near, ",")
 
 
-def _tsv(path: Path, rows: Rows, left_out: Counts, near: bool) -> int:
+def _tsv(path: Path, rows: Rows, left_out: LeftOut, near: bool) -> int:
     return _negclip(path, rows, left_out, near, "\t")
 
 
-def _negclip(path: Path, rows: Rows, left_out: Counts, near: bool, separator: str) -> int:
-    """In two passes: `neg_image` names rows of the file itself, by their numbers."""
+def _negclip(path: Path, rows: Rows, left_out: LeftOut, near: bool, separator: str) -> int:
+    """In two passes, because `neg_image` refers to rows of the file itself."""
     numbers: dict[str, int] = {}
     if near:
-        for number, row in enumerate(_fit(rows(Counts()), Counts())):
+        for number, row in enumerate(_fit(rows(LeftOut()), LeftOut())):
             numbers.setdefault(row["image"], number)
     written = 0
     with path.open("w", encoding="utf-8", newline="") as file:
@@ -156,8 +160,8 @@ def _negclip(path: Path, rows: Rows, left_out: Counts, near: bool, separator: st
     return written
 
 
-def _fit(rows: Iterator[Row], left_out: Counts) -> Iterator[Row]:
-    """Those that NegCLIP's columns can hold."""
+def _fit(rows: Iterator[Record], left_out: LeftOut) -> Iterator[Record]:
+    """The rows that NegCLIP's format can hold."""
     for row in rows:
         if row["image"] is None:
             left_out["captions without an image"] += 1
@@ -169,7 +173,7 @@ def _fit(rows: Iterator[Row], left_out: Counts) -> Iterator[Row]:
             yield row
 
 
-_WRITERS: Final[dict[str, Callable[[Path, Rows, Counts, bool], int]]] = {
+_WRITERS: Final[dict[str, Callable[[Path, Rows, LeftOut, bool], int]]] = {
     ".parquet": _parquet,
     ".jsonl": _jsonl,
     ".csv": _csv,

@@ -2,7 +2,7 @@
 
     pairs file -> candidates (diffusion or world) -> choose -> pairs file with text_images
 
-`neighbours` and `nearest` do without a generator: the hard negative image is a real one nearby.
+`nearest` needs no generator: it finds similar real images as hard negative images.
 """
 
 import lazy_loader

@@ -1,15 +1,15 @@
-from .backends import Settings as Settings
+from .backends import DrawSettings as DrawSettings
 from .candidates import (
-    Counts as Counts,
+    ImageCounts as ImageCounts,
     check as check,
     make_images as make_images,
+    open_backend as open_backend,
     open_chooser as open_chooser,
 )
 from .nearest import (
-    Found as Found,
+    NearestImages as NearestImages,
     images_of as images_of,
     nearest_images as nearest_images,
     need_vectors as need_vectors,
     write_neighbours as write_neighbours,
 )
-from .opening import open_backend as open_backend

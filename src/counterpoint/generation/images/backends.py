@@ -1,4 +1,7 @@
-"""What draws images: the question it is asked, and the answers it may give."""
+"""What draws images: the interface of a backend, and the folder of drawn images.
+
+An image that is complete in the folder is not drawn again.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 from counterpoint._util.errors import DataError
 from counterpoint._util.store import digest
 from counterpoint._util.writing import whole_file
-from counterpoint.generation.registry import Refusal
+from counterpoint.generation.registry import Rejection
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -19,14 +22,14 @@ if TYPE_CHECKING:
 
 WORLD: Final = "world"
 DEFAULT: Final = "sdxl-dpo"
-SUFFIX: Final = ", high resolution, professional, 4k, highly detailed"  # as BiVLC's authors have it
-MOST: Final = 4  # candidates for a text
-_SEED_BYTES: Final = 4  # other programs that draw take no larger seeds
+SUFFIX: Final = ", high resolution, professional, 4k, highly detailed"  # as in BiVLC
+MOST: Final = 4  # candidates per text
+_SEED_BYTES: Final = 4  # other programs accept no larger seeds
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
-    """How images are drawn. `steps` of None are as many as the pipeline takes by itself."""
+class DrawSettings:
+    """How images are drawn. `steps`: None means the default of the pipeline."""
 
     candidates: int = 1
     seed: int = 0
@@ -37,42 +40,39 @@ class Settings:
 
 
 class Want(NamedTuple):
-    """A text to draw, the caption that should be false of the drawing, and the caption's image."""
+    """A text to draw, the caption that should be false of the image, and the caption's image."""
 
     text: str
     caption: str
     image: str | None = None
 
 
-class Made(NamedTuple):
+class DrawnImage(NamedTuple):
     """An image: a path below the folder of the pairs file, or a reference like `world:CODE`."""
 
     path: str
     seed: int
 
 
-Drawn = Made | Refusal
+Drawn = DrawnImage | Rejection
 
 
 class Backend(Protocol):
-    """Something that draws. The same wants get the same images, whatever was asked before."""
+    """Something that draws. The same wants give the same images, whatever was drawn before."""
 
     fingerprint: str
 
     def draw(self, wants: Sequence[Want]) -> list[list[Drawn]]:
-        """Every want's candidates, in order; what cannot be drawn has its reason instead."""
+        """The candidates of every want, in order; a rejection for each that cannot be drawn."""
 
     def describe(self) -> Mapping[str, Any]:
-        """What should be recorded: model, settings, versions, what was drawn and cut."""
+        """What is recorded: model, settings, versions, counts of what was drawn and cut."""
 
 
 def seed_of(seed: int, text: str, candidate: int) -> int:
-    """The seed of one image: it depends on what is drawn, not on what is drawn beside it."""
+    """The seed of one image. It does not depend on what else is drawn."""
     found = digest("image seed", str(seed), text, str(candidate))
     return int.from_bytes(found[:_SEED_BYTES], "little")
-
-
-# --- Drawn images as files, each whole or not there: what is there is not drawn again -----------
 
 
 _START: Final = b"\x89PNG\r\n\x1a\n"
@@ -80,20 +80,25 @@ _END: Final = b"\0\0\0\0IEND\xaeB`\x82"
 
 
 class ImageFolder:
-    """PNG files by name. Paths are told relative to `root`, so that it can be moved as a whole."""
+    """PNG files by name. Paths are relative to `root`, so that it can be moved as a whole."""
 
     def __init__(self, folder: Path, root: Path) -> None:
-        # Links are left as they are: people put large folders elsewhere and link them.
+        # Links are not resolved: large folders are often links to another disk.
         below = Path(os.path.relpath(folder, root))
         if ".." in below.parts or below.is_absolute():
-            raise DataError(f"{folder}: images must lie below {root}, the folder of the result.")
+            raise DataError(
+                "E-PATH-OUTSIDE",
+                f"{folder}: images must lie below {root}, the folder of the result.",
+                path=folder,
+                root=root,
+            )
         self.folder, self.prefix = folder, below.as_posix()
 
-    def find(self, name: str) -> str | Refusal | None:
-        """The reference of an image that is whole, or why it was refused, or nothing."""
-        refused = self._place(name, ".refused")
-        if refused.is_file():
-            return Refusal(refused.read_text(encoding="utf-8"))
+    def find(self, name: str) -> str | Rejection | None:
+        """The reference of a complete image, or why it was rejected, or None."""
+        rejected = self._place(name, ".refused")
+        if rejected.is_file():
+            return Rejection(rejected.read_text(encoding="utf-8"))
         return self._reference(name) if _is_whole(self._place(name, ".png")) else None
 
     def keep(self, name: str, image: Image.Image) -> str:
@@ -101,11 +106,11 @@ class ImageFolder:
             image.save(draft, format="PNG")
         return self._reference(name)
 
-    def refuse(self, name: str, refusal: Refusal) -> Refusal:
-        """Remember that nothing comes of it, or a second run would draw it again."""
+    def reject(self, name: str, rejection: Rejection) -> Rejection:
+        """Remember a rejection, so that a second run does not draw the image again."""
         with whole_file(self._place(name, ".refused")) as draft:
-            draft.write_text(refusal.reason, encoding="utf-8")
-        return refusal
+            draft.write_text(rejection.reason, encoding="utf-8")
+        return rejection
 
     def _place(self, name: str, suffix: str) -> Path:
         return self.folder / name[:2] / f"{name}{suffix}"
@@ -116,7 +121,7 @@ class ImageFolder:
 
 
 def _is_whole(path: Path) -> bool:
-    """A PNG from its first to its last bytes: a power cut may leave a renamed file empty."""
+    """Whether a PNG is complete: after a power cut a renamed file may be empty."""
     try:
         with path.open("rb") as file:
             if file.read(len(_START)) != _START:

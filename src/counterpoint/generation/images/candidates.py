@@ -1,4 +1,9 @@
-"""From a pairs file to one with images: every negative gets candidates, perhaps a chosen one."""
+"""From a pairs file to one with images: every negative gets candidates, and perhaps a chosen one.
+
+The score of a candidate is s(image, text). Its margin is s(image, text) - s(image, caption).
+Without a minimum margin the best score wins, however low it is. With one, only candidates with a
+margin above it can be chosen, and there may be none.
+"""
 
 from __future__ import annotations
 
@@ -6,48 +11,51 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 import polars as pl
 
 from counterpoint._util.errors import ModelError
 from counterpoint.cases import Case, Cases, ImageRef
-from counterpoint.generation.images.backends import Backend, Drawn, Made, Want
+from counterpoint.generation.images.backends import (
+    WORLD,
+    Backend,
+    Drawn,
+    DrawnImage,
+    DrawSettings,
+    ImageFolder,
+    Want,
+)
 from counterpoint.generation.pairs import (
     SCHEMA,
     read_about,
     read_pairs,
     rebased,
-    refuse_ending,
+    require_parquet,
     write_pairs,
 )
-from counterpoint.generation.registry import Refusal
+from counterpoint.generation.registry import Rejection
 from counterpoint.models import LoadOptions, load_model
 from counterpoint.scoring import DualEncoder, PairScorer, Work, score
 
-# Which candidate shows the text: a scorer's choice, and the margin by which it beats the caption.
-#
-# A candidate's score is s(image, text); its margin is s(image, text) - s(image, caption). Without a
-# least margin the best score wins, however bad the best may be. With one, candidates that do not
-# show the text better than the caption by more than it are out, and there may be none left.
+if TYPE_CHECKING:
+    from counterpoint.scoring import Work
 
-
-NOT_SHOWN: Final = Refusal("no image shows the text")
+MARGIN: Final = "image_margin"  # among a pair's scores: s(image, text) - s(image, caption)
+NOT_SHOWN: Final = Rejection("no image shows the text")
 _NAME: Final = "images"
 
 
 class Judged(NamedTuple):
-    """What the scorer says of one candidate; None where it could not be asked."""
+    """The score of one candidate; None if it could not be scored."""
 
     score: float | None
     margin: float | None = None
 
 
 def pick(judged: Sequence[Judged], least: float | None) -> int | None:
-    """The candidate with the best score among those with a margin above `least`; the first of
-    equals.
-    """
+    """The candidate with the best score and a margin above `least`; the first of a tie."""
     able = [
         (found.score, -number)
         for number, found in enumerate(judged)
@@ -58,8 +66,8 @@ def pick(judged: Sequence[Judged], least: float | None) -> int | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Chooser:
-    """A scorer; `root` is where paths of candidates start."""
+class ImageChooser:
+    """A scorer that chooses images. Paths of candidates start at `root`."""
 
     id: str
     model: DualEncoder | PairScorer
@@ -67,8 +75,10 @@ class Chooser:
     root: Path
     work: Work
 
-    def judge(self, items: Sequence[tuple[Want, Made]]) -> tuple[list[Judged], dict[int, str]]:
-        """What the scorer says of each image for its text and caption, and why it cannot."""
+    def judge(
+        self, items: Sequence[tuple[Want, DrawnImage]]
+    ) -> tuple[list[Judged], dict[int, str]]:
+        """The scores of each image with its text and caption, and why some have none."""
         able = [n for n, (want, _) in enumerate(items) if want.caption.strip()]
         failures = dict.fromkeys(range(len(items)), "the pair has no caption to compare with")
         judged = [Judged(None)] * len(items)
@@ -93,28 +103,27 @@ class Chooser:
 
 def open_chooser(
     id: str, least: float | None, root: Path, work: Work, options: LoadOptions | None = None
-) -> Chooser:
+) -> ImageChooser:
     model = load_model(id, options)
     if not isinstance(model, DualEncoder | PairScorer):
         raise ModelError(
-            f"{id} does not score an image and a text by themselves, so it cannot choose images."
+            "E-MODEL-UNSUITABLE",
+            f"{id} does not score one image with one text, so it cannot choose images.",
+            model=id,
         )
-    return Chooser(id, model, least, root, work)
-
-
-MARGIN: Final = "image_margin"  # among a pair's scores: s(image, text) - s(image, caption)
+    return ImageChooser(id, model, least, root, work)
 
 
 @dataclass(slots=True)
-class Counts:
-    """Rows of the file by what became of them, and candidates by why there are none."""
+class ImageCounts:
+    """Counts of the rows of the file, and of the reasons for missing candidates."""
 
     negatives: int = 0
     positives: int = 0
-    refused_pairs: int = 0  # refused by a check: passed on as they are
+    refused_pairs: int = 0  # rejected by a check: copied unchanged
     with_images: int = 0
     chosen: int = 0
-    refused: Counter[str] = field(default_factory=Counter)  # candidates, a row's each
+    refused: Counter[str] = field(default_factory=Counter)  # candidates, counted per row
     unscored: Counter[str] = field(default_factory=Counter)
 
     def as_json(self) -> dict[str, Any]:
@@ -124,20 +133,22 @@ class Counts:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """What a row of the table gets."""
+class _ImageColumns:
+    """The new values of one row."""
 
     images: list[dict[str, Any]]
     chosen: str | None
     margin: float | None
 
 
-def make_images(pairs: Path, out: Path, backend: Backend, chooser: Chooser | None) -> Counts:
-    """Give every negative of `pairs` its candidates and write `out`; all else passes as it is.
+def make_images(
+    pairs: Path, out: Path, backend: Backend, chooser: ImageChooser | None
+) -> ImageCounts:
+    """Give every negative of `pairs` its candidates and write `out`; other rows are copied.
 
-    What is drawn is kept at once. The same call again draws only what is not there.
+    Images are stored as they are drawn. The same call again draws only what is missing.
     """
-    about, counts = check(pairs, out), Counts()
+    about, counts = check(pairs, out), ImageCounts()
 
     def said() -> dict[str, Any]:
         made = {**backend.describe(), "counts": counts.as_json()}
@@ -145,19 +156,19 @@ def make_images(pairs: Path, out: Path, backend: Backend, chooser: Chooser | Non
             made["choose"] = chooser.describe()
         return {**about, "images": made}
 
-    frames = (rebased(frame, pairs, out) for frame in read_pairs(pairs, refused=True))
+    frames = (rebased(frame, pairs, out) for frame in read_pairs(pairs, rejected=True))
     write_pairs(out, (_with_images(frame, backend, chooser, counts) for frame in frames), said)
     return counts
 
 
 def check(pairs: Path, out: Path) -> dict[str, Any]:
-    """How `pairs` was made. Raises what can be wrong before a model is loaded or anything drawn."""
-    refuse_ending(out)
+    """How `pairs` was made. Errors are raised here, before a model is loaded."""
+    require_parquet(out)
     return read_about(pairs)
 
 
 def _with_images(
-    frame: pl.DataFrame, backend: Backend, chooser: Chooser | None, counts: Counts
+    frame: pl.DataFrame, backend: Backend, chooser: ImageChooser | None, counts: ImageCounts
 ) -> pl.DataFrame:
     checked = frame["refused"] == ""
     chosen = (checked & (frame["kind"] == "negative")).arg_true().to_list()
@@ -182,22 +193,22 @@ def _with_images(
 
 
 def _rows(
-    wants: list[Want], drawn: list[list[Drawn]], chooser: Chooser | None, counts: Counts
-) -> Iterator[Row]:
+    wants: list[Want], drawn: list[list[Drawn]], chooser: ImageChooser | None, counts: ImageCounts
+) -> Iterator[_ImageColumns]:
     items = list(
         dict.fromkeys(
             (want, made)
             for want, candidates in zip(wants, drawn, strict=True)
             for made in candidates
-            if isinstance(made, Made)
+            if isinstance(made, DrawnImage)
         )
     )
     judged, failures = chooser.judge(items) if chooser else ([Judged(None)] * len(items), {})
     said = dict(zip(items, judged, strict=True))
     reasons = {items[number]: why for number, why in failures.items()}
     for want, candidates in zip(wants, drawn, strict=True):
-        made = [each for each in candidates if isinstance(each, Made)]
-        counts.refused.update(each.reason for each in candidates if isinstance(each, Refusal))
+        made = [each for each in candidates if isinstance(each, DrawnImage)]
+        counts.refused.update(each.reason for each in candidates if isinstance(each, Rejection))
         counts.unscored.update(reasons[want, each] for each in made if (want, each) in reasons)
         row = _row(made, [said[want, each] for each in made], len(candidates), chooser)
         counts.with_images += bool(made)
@@ -207,15 +218,41 @@ def _rows(
         yield row
 
 
-def _row(made: list[Made], judged: list[Judged], asked: int, chooser: Chooser | None) -> Row:
-    """Of one candidate that was asked for there is nothing to choose, unless a margin is asked."""
+def _row(
+    made: list[DrawnImage], judged: list[Judged], asked: int, chooser: ImageChooser | None
+) -> _ImageColumns:
+    """A single candidate is taken without a choice, unless there is a chooser."""
     images = [
         {"path": each.path, "seed": each.seed, "score": said.score}
         for each, said in zip(made, judged, strict=True)
     ]
     if chooser is None:
-        return Row(images, made[0].path if made and asked == 1 else None, None)
+        return _ImageColumns(images, made[0].path if made and asked == 1 else None, None)
     best, least = pick(judged, None), pick(judged, chooser.least)
     told = best if least is None else least
     margin = None if told is None else judged[told].margin
-    return Row(images, None if least is None else made[least].path, margin)
+    return _ImageColumns(images, None if least is None else made[least].path, margin)
+
+
+def open_backend(
+    model: str,
+    settings: DrawSettings,
+    *,
+    folder: Path,
+    root: Path,
+    work: Work,
+    device: str = "auto",
+    precision: str = "auto",
+) -> Backend:
+    """The backend: `world`, or a diffusion model by name, hub id or folder.
+
+    A diffusion model writes into `folder`, which lies below `root`, the folder of the pairs file.
+    """
+    if model == WORLD:
+        from counterpoint.generation.images.world import WorldBackend
+
+        return WorldBackend(settings, work.progress)
+    from counterpoint.generation.images.diffusion import Diffusion, open_pipeline
+
+    images = ImageFolder(folder, root)  # errors before a model is loaded
+    return Diffusion(open_pipeline(model, device, precision), settings, images, work)

@@ -1,4 +1,7 @@
-"""Images by a diffusion pipeline: batched, each with a seed of its own, kept as they are made."""
+"""Images by a text-to-image pipeline of diffusers: by name, hub id or folder; safetensors only.
+
+Images are drawn in batches, each with its own seed, and stored as they are made.
+"""
 
 from __future__ import annotations
 
@@ -24,16 +27,16 @@ from counterpoint._util.store import digest
 from counterpoint.generation.images.backends import (
     DEFAULT,
     Drawn,
+    DrawnImage,
+    DrawSettings,
     ImageFolder,
-    Made,
-    Settings,
     Want,
     seed_of,
 )
-from counterpoint.generation.registry import Refusal
+from counterpoint.generation.registry import Rejection
 from counterpoint.models import (
     LoadOptions,
-    Place,
+    Runtime,
     fingerprint,
     guarded,
     hub_or_cache,
@@ -46,10 +49,6 @@ from counterpoint.scoring import BatchSize, Work
 if TYPE_CHECKING:
     from PIL import Image
 
-
-# Opening a text-to-image pipeline of diffusers: by name, hub id or folder; safetensors only.
-
-
 try:
     import diffusers
     import torch
@@ -58,161 +57,37 @@ except ImportError:
     raise MissingExtraError("generate images", "generate") from None
 
 
-class Recipe(NamedTuple):
-    """A pipeline, and the UNet that takes the place of its own."""
+class PipelineParts(NamedTuple):
+    """A pipeline, and the UNet that replaces its own."""
 
     pipeline: str
     unet: str
 
 
 MODELS: Final = {
-    DEFAULT: Recipe("stabilityai/stable-diffusion-xl-base-1.0", "mhdang/dpo-sdxl-text2image-v1")
+    DEFAULT: PipelineParts(
+        "stabilityai/stable-diffusion-xl-base-1.0", "mhdang/dpo-sdxl-text2image-v1"
+    )
 }
 PRECISIONS: Final = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+UNSAFE: Final = Rejection("the model's safety checker held the image back")
+BLACK: Final = Rejection(
+    "the image is all black (half precision may overflow: try --precision fp32)"
+)
+EMPTY: Final = Rejection("the text is empty")
+_TOKENIZERS: Final = ("tokenizer", "tokenizer_2", "tokenizer_3")
+_ENDLESS: Final = 10**6  # transformers gives a larger number for a tokenizer without a limit
 _NEEDED: Final = ("prompt", "generator", "num_inference_steps")
 _LIBRARIES: Final = ("diffusers", "transformers")  # whose classes a pipeline may name
 
 
-def open_pipeline(model: str, device: str = "auto", precision: str = "auto") -> Opened:
-    """Open a model in half precision on a GPU and in full on a CPU, unless told otherwise."""
-    place = Place(LoadOptions(device))
-    usual = "fp16" if place.device.startswith("cuda") else "fp32"
-    chosen = usual if precision == "auto" else precision
-    if chosen not in PRECISIONS:
-        raise NotFoundError(did_you_mean("precision", precision, ("auto", *PRECISIONS)))
-    recipe = MODELS.get(model, Recipe(model, ""))
-    pipeline = _load(model, recipe, PRECISIONS[chosen])
-    takes = _takes(pipeline)
-    pipeline.set_progress_bar_config(disable=True)
-    with explained(model, "cannot be put on its device"):
-        pipeline.to(place.device)
-    return Opened(model, pipeline, place, chosen, takes, _fingerprint(pipeline, chosen))
-
-
-def _load(model: str, recipe: Recipe, dtype: torch.dtype) -> Any:
-    source = _source(model, recipe.pipeline)
-    what = "is no folder here, and cannot be had from the hub"
-    with hub_or_cache(model, source), explained(model, what):
-        _refuse_code(model, diffusers.DiffusionPipeline.load_config(source))
-    plain: Any = diffusers.DiffusionPipeline
-    options = {"torch_dtype": dtype, "use_safetensors": True, "trust_remote_code": False}
-    parts = {}
-    local = Path(source).is_dir()
-    unread = "has weights that cannot be loaded"
-    guard = guarded(model, source, LoadOptions())
-    hub = hub_or_cache(model, recipe.unet or source)
-    with hub, guard, explained(model, unread), bars(shown=not local):
-        if recipe.unet:
-            unet: Any = diffusers.UNet2DConditionModel
-            parts["unet"] = unet.from_pretrained(
-                recipe.unet, subfolder="unet", torch_dtype=dtype, use_safetensors=True
-            )
-        pipeline = plain.from_pretrained(source, **options, **parts)
-        # One that changes or mends images may have a sister that draws, of the same parts.
-        found = pipeline if _takes(pipeline) else _sister(pipeline)
-    if not _takes(found):
-        raise ModelError(f"{model}: {type(pipeline).__name__} makes no image of a text alone.")
-    return found
-
-
-def _sister(pipeline: Any) -> Any:
-    auto: Any = diffusers.AutoPipelineForText2Image  # slow to import
-    try:
-        return auto.from_pipe(pipeline)
-    except ValueError:
-        return pipeline
-
-
-def _takes(pipeline: Any) -> Mapping[str, inspect.Parameter]:
-    """What a call takes; nothing if it cannot draw from a text alone."""
-    found = inspect.signature(type(pipeline).__call__).parameters
-    able = "image" not in found and all(name in found for name in _NEEDED)
-    return found if able else {}
-
-
-def _source(model: str, name: str) -> str:
-    folder = Path(name).expanduser()
-    looks_local = folder.is_absolute() or name.startswith((".", "~")) or name.count("/") != 1
-    if looks_local and not folder.is_dir():
-        raise NotFoundError(
-            f"{model}: no such folder, nor a repository's name (ORG/REPO), nor one of "
-            f"{', '.join((*MODELS, 'world'))}."
-        )
-    if folder.is_dir() and not (folder / "model_index.json").is_file():
-        raise ModelError(f"{model}: the folder has no model_index.json, as pipelines have.")
-    return str(folder) if folder.is_dir() else name
-
-
-def _refuse_code(model: str, config: Any) -> None:
-    """A pipeline may name Python files of its own, or any module: none of them is imported."""
-    named = config.get("_class_name") if isinstance(config, dict) else None
-    if not isinstance(named, str):
-        raise ModelError(f"{model}: its pipeline is code of its own, which is not run here.")
-    for name, part in config.items():
-        if name.startswith("_") or not isinstance(part, list) or not part or part[0] is None:
-            continue
-        library = str(part[0])
-        if library not in _LIBRARIES and not hasattr(diffusers.pipelines, library):
-            raise ModelError(f"{model}: {name} is code of {library!r}, which is not run here.")
-
-
-def _fingerprint(pipeline: Any, precision: str) -> str:
-    """A digest of weights, configurations and tokenizers, wherever the files lie."""
-    parts = [precision, type(pipeline).__name__, _settings(pipeline)]
-    parts.append(str(getattr(pipeline, "watermark", None) is not None))
-    modules = torch.nn.Module()
-    for name, part in sorted(pipeline.components.items()):
-        parts.append(f"{name} {type(part).__name__} {_settings(part)}")
-        if isinstance(part, torch.nn.Module):
-            for module in (m for m in part.modules() if hasattr(m, "name_or_path")):
-                vars(module)["name_or_path"] = ""
-            modules.add_module(name, part)
-        elif hasattr(part, "get_vocab"):
-            backend = getattr(part, "backend_tokenizer", None)
-            parts.append(backend.to_str() if backend else as_text(part.get_vocab()))
-    return fingerprint(modules, *parts)
-
-
-def _settings(part: Any) -> str:
-    """The configuration of a part, without where it was and what wrote it."""
-    found = getattr(part, "config", None)
-    if found is None:
-        found = part if hasattr(part, "to_dict") and not hasattr(part, "get_vocab") else {}
-    content = found.to_dict() if hasattr(found, "to_dict") else dict(found)
-    parts = (torch.nn.Module, list, tuple)  # of a pipeline: named here, and told by themselves
-    kept = {k: v for k, v in content.items() if not k.startswith("_") and type(v) not in parts}
-    return as_text(kept)
-
-
-@contextlib.contextmanager
-def bars(*, shown: bool) -> Iterator[None]:
-    """Progress bars of the libraries, which are worth their lines while something is downloaded."""
-    told: Any = diffusers.utils.logging
-    before = told.is_progress_bar_enabled()
-    if not shown:
-        told.disable_progress_bar()
-    try:
-        with transformers_bars(shown=shown):
-            yield
-    finally:
-        if before:
-            told.enable_progress_bar()
-
-
-UNSAFE: Final = Refusal("the model's safety checker held the image back")
-BLACK: Final = Refusal("the image is all black (half precision may overflow: try --precision fp32)")
-EMPTY: Final = Refusal("the text is empty")
-_TOKENIZERS: Final = ("tokenizer", "tokenizer_2", "tokenizer_3")
-_ENDLESS: Final = 10**6  # what transformers says of a tokenizer without a limit is larger
-
-
 @dataclass(frozen=True, slots=True)
-class Opened:
+class LoadedPipeline:
     """A pipeline on its device, in one precision; `takes` are the arguments of a call."""
 
     id: str
     pipeline: Any
-    place: Place
+    place: Runtime
     precision: str
     takes: Mapping[str, inspect.Parameter]
     fingerprint: str
@@ -229,8 +104,157 @@ class Opened:
         }
 
 
+def open_pipeline(model: str, device: str = "auto", precision: str = "auto") -> LoadedPipeline:
+    """Open a model, by default in half precision on a GPU and in full precision on a CPU."""
+    place = Runtime(LoadOptions(device))
+    usual = "fp16" if place.device.startswith("cuda") else "fp32"
+    chosen = usual if precision == "auto" else precision
+    if chosen not in PRECISIONS:
+        raise NotFoundError(
+            "E-PRECISION-UNKNOWN",
+            did_you_mean("precision", precision, ("auto", *PRECISIONS)),
+            name=precision,
+        )
+    recipe = MODELS.get(model, PipelineParts(model, ""))
+    pipeline = _load(model, recipe, PRECISIONS[chosen])
+    takes = _takes(pipeline)
+    pipeline.set_progress_bar_config(disable=True)
+    with explained(model, "cannot be put on its device"):
+        pipeline.to(place.device)
+    return LoadedPipeline(model, pipeline, place, chosen, takes, _fingerprint(pipeline, chosen))
+
+
+def _load(model: str, recipe: PipelineParts, dtype: torch.dtype) -> Any:
+    source = _source(model, recipe.pipeline)
+    what = "is not a local folder and cannot be loaded from the hub"
+    with hub_or_cache(model, source), explained(model, what):
+        _refuse_code(model, diffusers.DiffusionPipeline.load_config(source))
+    plain: Any = diffusers.DiffusionPipeline
+    options = {"torch_dtype": dtype, "use_safetensors": True, "trust_remote_code": False}
+    parts = {}
+    local = Path(source).is_dir()
+    unread = "has weights that cannot be loaded"
+    guard = guarded(model, source, LoadOptions())
+    hub = hub_or_cache(model, recipe.unet or source)
+    with hub, guard, explained(model, unread), bars(shown=not local):
+        if recipe.unet:
+            unet: Any = diffusers.UNet2DConditionModel
+            parts["unet"] = unet.from_pretrained(
+                recipe.unet, subfolder="unet", torch_dtype=dtype, use_safetensors=True
+            )
+        pipeline = plain.from_pretrained(source, **options, **parts)
+        # A pipeline that edits images may have a sister that draws, with the same parts.
+        found = pipeline if _takes(pipeline) else _sister(pipeline)
+    if not _takes(found):
+        raise ModelError(
+            "E-MODEL-UNSUITABLE",
+            f"{model}: {type(pipeline).__name__} does not make images from text alone.",
+            model=model,
+        )
+    return found
+
+
+def _sister(pipeline: Any) -> Any:
+    auto: Any = diffusers.AutoPipelineForText2Image  # slow to import
+    try:
+        return auto.from_pipe(pipeline)
+    except ValueError:
+        return pipeline
+
+
+def _takes(pipeline: Any) -> Mapping[str, inspect.Parameter]:
+    """The parameters of a call; empty if it cannot draw from a text alone."""
+    found = inspect.signature(type(pipeline).__call__).parameters
+    able = "image" not in found and all(name in found for name in _NEEDED)
+    return found if able else {}
+
+
+def _source(model: str, name: str) -> str:
+    folder = Path(name).expanduser()
+    looks_local = folder.is_absolute() or name.startswith((".", "~")) or name.count("/") != 1
+    if looks_local and not folder.is_dir():
+        raise NotFoundError(
+            "E-MODEL-UNKNOWN",
+            f"{model}: no such folder, nor a repository's name (ORG/REPO), nor one of "
+            f"{', '.join((*MODELS, 'world'))}.",
+            model=model,
+        )
+    if folder.is_dir() and not (folder / "model_index.json").is_file():
+        raise ModelError(
+            "E-MODEL-BROKEN",
+            f"{model}: the folder has no model_index.json, which a pipeline needs.",
+            model=model,
+        )
+    return str(folder) if folder.is_dir() else name
+
+
+def _refuse_code(model: str, config: Any) -> None:
+    """A pipeline may name its own Python files, or any module: none of them is imported."""
+    named = config.get("_class_name") if isinstance(config, dict) else None
+    if not isinstance(named, str):
+        raise ModelError(
+            "E-CODE-REFUSED",
+            f"{model}: its pipeline is code of its own, which is not run here.",
+            model=model,
+        )
+    for name, part in config.items():
+        if name.startswith("_") or not isinstance(part, list) or not part or part[0] is None:
+            continue
+        library = str(part[0])
+        if library not in _LIBRARIES and not hasattr(diffusers.pipelines, library):
+            raise ModelError(
+                "E-CODE-REFUSED",
+                f"{model}: {name} is code of {library!r}, which is not run here.",
+                model=model,
+                part=name,
+            )
+
+
+def _fingerprint(pipeline: Any, precision: str) -> str:
+    """A digest of weights, configurations and tokenizers, independent of paths."""
+    parts = [precision, type(pipeline).__name__, _settings(pipeline)]
+    parts.append(str(getattr(pipeline, "watermark", None) is not None))
+    modules = torch.nn.Module()
+    for name, part in sorted(pipeline.components.items()):
+        parts.append(f"{name} {type(part).__name__} {_settings(part)}")
+        if isinstance(part, torch.nn.Module):
+            for module in (m for m in part.modules() if hasattr(m, "name_or_path")):
+                vars(module)["name_or_path"] = ""
+            modules.add_module(name, part)
+        elif hasattr(part, "get_vocab"):
+            backend = getattr(part, "backend_tokenizer", None)
+            parts.append(backend.to_str() if backend else as_text(part.get_vocab()))
+    return fingerprint(modules, *parts)
+
+
+def _settings(part: Any) -> str:
+    """The configuration of a part, without paths and versions."""
+    found = getattr(part, "config", None)
+    if found is None:
+        found = part if hasattr(part, "to_dict") and not hasattr(part, "get_vocab") else {}
+    content = found.to_dict() if hasattr(found, "to_dict") else dict(found)
+    parts = (torch.nn.Module, list, tuple)  # parts of a pipeline have their own entries
+    kept = {k: v for k, v in content.items() if not k.startswith("_") and type(v) not in parts}
+    return as_text(kept)
+
+
+@contextlib.contextmanager
+def bars(*, shown: bool) -> Iterator[None]:
+    """Progress bars of the libraries; shown only while something may be downloaded."""
+    told: Any = diffusers.utils.logging
+    before = told.is_progress_bar_enabled()
+    if not shown:
+        told.disable_progress_bar()
+    try:
+        with transformers_bars(shown=shown):
+            yield
+    finally:
+        if before:
+            told.enable_progress_bar()
+
+
 class _Order(NamedTuple):
-    """One image to draw; `name` is a digest of all that it depends on."""
+    """One image to draw; `name` is a digest of everything that it depends on."""
 
     prompt: str
     seed: int
@@ -238,9 +262,11 @@ class _Order(NamedTuple):
 
 
 class Diffusion:
-    """Draws with a pipeline, and keeps what it draws in a folder."""
+    """Draws with a pipeline, and stores the images in a folder."""
 
-    def __init__(self, opened: Opened, settings: Settings, folder: ImageFolder, work: Work) -> None:
+    def __init__(
+        self, opened: LoadedPipeline, settings: DrawSettings, folder: ImageFolder, work: Work
+    ) -> None:
         self.opened, self.folder, self.progress = opened, folder, work.progress
         self.settings, self.fingerprint = settings, opened.fingerprint
         self.call = _call(opened, settings)
@@ -249,7 +275,7 @@ class Diffusion:
         self.drawn = self.found = self.cut = 0
 
     def draw(self, wants: Sequence[Want]) -> list[list[Drawn]]:
-        """A text that several wants share is drawn once."""
+        """A text of several wants is drawn once."""
         numbers = range(self.settings.candidates)
         texts = dict.fromkeys(want.text for want in wants if want.text.strip())
         orders = {text: [self._order(text, number) for number in numbers] for text in texts}
@@ -287,7 +313,9 @@ class Diffusion:
             if found is None:
                 missing.append(order)
             else:
-                made[order.name] = Made(found, order.seed) if isinstance(found, str) else found
+                made[order.name] = (
+                    DrawnImage(found, order.seed) if isinstance(found, str) else found
+                )
         self.found += len(made)
         advance(len(made))
         return made | self._all(missing, advance)
@@ -301,7 +329,7 @@ class Diffusion:
         return made
 
     def _batch(self, orders: Sequence[_Order]) -> dict[str, Drawn]:
-        """Draw and keep, in halves where memory runs out."""
+        """Draw and store a batch; when memory runs out, in halves."""
         try:
             found = self._run(orders)
         except MemoryError as error:
@@ -309,21 +337,21 @@ class Diffusion:
             return self._all(orders, lambda _: None)
         made: dict[str, Drawn] = {}
         for order, image in zip(orders, found, strict=True):
-            if isinstance(image, Refusal):
-                made[order.name] = self.folder.refuse(order.name, image)
+            if isinstance(image, Rejection):
+                made[order.name] = self.folder.reject(order.name, image)
             else:
-                made[order.name] = Made(self.folder.keep(order.name, image), order.seed)
+                made[order.name] = DrawnImage(self.folder.keep(order.name, image), order.seed)
         self.drawn += len(orders)
         return made
 
     @memory_errors
-    def _run(self, orders: Sequence[_Order]) -> list[Image.Image | Refusal]:
-        # On the CPU: the noise is then the same on every device.
-        chances = [torch.Generator("cpu").manual_seed(order.seed) for order in orders]
+    def _run(self, orders: Sequence[_Order]) -> list[Image.Image | Rejection]:
+        # On the CPU, so that the noise is the same on every device.
+        generators = [torch.Generator("cpu").manual_seed(order.seed) for order in orders]
         with explained(self.opened.id, "does not draw"), self.opened.place.running():
             answer = self.opened.pipeline(
                 prompt=[order.prompt for order in orders],
-                generator=chances,
+                generator=generators,
                 output_type="pil",
                 **self.call,
             )
@@ -334,7 +362,7 @@ class Diffusion:
         ]
 
     def _count_cut(self, prompts: Sequence[str]) -> int:
-        """How many prompts no text encoder sees to the end."""
+        """The number of prompts that are too long for every text encoder."""
         readers = [getattr(self.opened.pipeline, name, None) for name in _TOKENIZERS]
         limits = {reader.model_max_length: reader for reader in readers if reader is not None}
         if not prompts or not limits or max(limits) >= _ENDLESS:
@@ -344,8 +372,8 @@ class Diffusion:
         return sum(len(ids) > longest for ids in found)
 
 
-def _call(opened: Opened, settings: Settings) -> dict[str, Any]:
-    """The settings as this pipeline takes them; what it does not take is not passed."""
+def _call(opened: LoadedPipeline, settings: DrawSettings) -> dict[str, Any]:
+    """The settings as parameters of this pipeline; others are not passed."""
     default = opened.takes["num_inference_steps"].default
     wanted = {
         "num_inference_steps": default if settings.steps is None else settings.steps,
@@ -358,12 +386,14 @@ def _call(opened: Opened, settings: Settings) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def explained(id: str, what: str) -> Iterator[None]:
-    """No log lines or warnings of the library; whatever it raises becomes one sentence."""
+    """Silence the library's logs and warnings; every error becomes one sentence."""
     try:
         with quiet():
             yield
     except (CounterpointError, MemoryError, torch.OutOfMemoryError):
         raise
-    except Exception as error:  # diffusers and its loaders raise anything
+    except Exception as error:  # diffusers raises errors of many kinds
         why = " ".join(str(error).split())[:300].rstrip(".")
-        raise ModelError(f"{id} {what}: {type(error).__name__}: {why}.") from None
+        raise ModelError(
+            "E-MODEL-FAILED", f"{id} {what}: {type(error).__name__}: {why}.", model=id
+        ) from None

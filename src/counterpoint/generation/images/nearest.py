@@ -1,7 +1,7 @@
 """Hard negative images that are real: for every image, the most similar others of the data set.
 
-NegCLIP trains with K = 3 of them. Images with the same content are one image here, so that a copy
-is never the neighbour of its original.
+NegCLIP trains with K = 3 of them. Images with the same content count as one, so that a copy is
+never the neighbour of its original. The search is exact, in tiles, without the n x n matrix.
 """
 
 from __future__ import annotations
@@ -18,25 +18,29 @@ import polars as pl
 from counterpoint._util.errors import ModelError
 from counterpoint._util.writing import whole_file
 from counterpoint.cases import ImageRef
-from counterpoint.generation.pairs import refuse_ending
+from counterpoint.generation.pairs import require_parquet
 from counterpoint.images import Picture
 from counterpoint.scoring import DualEncoder, Work, encode_images, stored
 
-# --- The nearest other vectors of each vector: exact, in tiles, without the n x n matrix --------
-
-
-BLOCK: Final = 2048  # vectors compared with as many at a time: 16 MiB of similarities
-_PIECE: Final = 8192  # pairs whose vectors are laid side by side at a time
-_CROWD: Final = 4  # times k: so many that it pays to find the k-th best first
+K: Final = 3
+SCHEMA: Final = pl.Schema(
+    {
+        "image": pl.String(),
+        "neighbours": pl.List(pl.String()),
+        "similarities": pl.List(pl.Float32()),
+    }
+)
+BLOCK: Final = 2048  # vectors per side of a tile: 16 MiB of similarities
+_PIECE: Final = 8192  # pairs of vectors compared at a time
+_CROWD: Final = 4  # times k: with more candidates, the k-th best is found first
 
 
 def neighbours(vectors: np.ndarray, k: int, block: int = BLOCK) -> tuple[np.ndarray, np.ndarray]:
     """For each of n unit vectors (n, d) the indices and similarities of its k nearest others.
 
-    Both are (n, min(k, n - 1)), the nearest first, the lower index first among equals. A product
-    in float32 only says who may be among the nearest; these are compared by similarities that are
-    summed in float64 and rounded, so that neither the block nor the order of summing shows in the
-    result.
+    Both are (n, min(k, n - 1)), the nearest first; of a tie, the lower index first. A product in
+    float32 finds the candidates. They are compared by similarities that are summed in float64 and
+    rounded, so that the result depends neither on the block nor on the order of summation.
     """
     if vectors.ndim != 2 or k < 1 or block < 1:
         raise ValueError("neighbours takes vectors (n, d), and k and block of at least 1.")
@@ -61,38 +65,38 @@ def neighbours(vectors: np.ndarray, k: int, block: int = BLOCK) -> tuple[np.ndar
 
 
 class _Best(NamedTuple):
-    """The best that was found so far: for every vector k others, or the sentinels n and -inf."""
+    """The best so far: k others for every vector, or the sentinels n and -inf."""
 
     vectors: np.ndarray
     indices: np.ndarray
     similarities: np.ndarray
 
     def merge(self, rows: slice, columns: slice, product: np.ndarray) -> None:
-        """Let the vectors of a tile's columns in among the best of its rows."""
+        """Add the columns of a tile to the candidates of its rows."""
         row, column = self._able(rows, product)
         if not len(row):
             return
         row, column = row + rows.start, column + columns.start
         found = _exact(self.vectors, row, column)
         touched, k = np.unique(row), self.indices.shape[1]
-        # What is new, and what was best of the rows that something new comes to.
+        # The new candidates, and the best so far of the rows that have new ones.
         row = np.concatenate([row, np.repeat(touched, k)])
         column = np.concatenate([column, self.indices[touched].reshape(-1)])
         found = np.concatenate([found, self.similarities[touched].reshape(-1)])
         order = np.lexsort((column, -found, row))
         starts = np.searchsorted(row[order], touched)
-        taken = order[starts[:, None] + np.arange(k)]  # every row has k from before at least
+        taken = order[starts[:, None] + np.arange(k)]  # every row has at least k
         self.indices[touched], self.similarities[touched] = column[taken], found[taken]
 
     def _able(self, rows: slice, product: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Pairs of a tile, counted from its corner, that may belong to the best of their rows."""
+        """The pairs of a tile, by row and column, that may be among the best of their rows."""
         # No order of summing d products of unit vectors in float32 is further off than this.
         slack = np.float32(2 * self.vectors.shape[1] * np.finfo(np.float32).eps)
         k, width = self.indices.shape[1], product.shape[1]
         least = self.similarities[rows, -1] - slack
         able = product >= least[:, None]
         crowded = np.flatnonzero(able.sum(axis=1) > _CROWD * k)
-        if len(crowded) and width > k:  # as in the first tile of all, where everything is able
+        if len(crowded) and width > k:  # as in the first tile, where every pair is a candidate
             some = product[crowded]
             better = np.partition(some, width - k, axis=1)[:, width - k] - slack
             able[crowded] = some >= np.maximum(better, least[crowded])[:, None]
@@ -110,23 +114,13 @@ def _exact(vectors: np.ndarray, row: np.ndarray, column: np.ndarray) -> np.ndarr
     return found
 
 
-K: Final = 3
-SCHEMA: Final = pl.Schema(
-    {
-        "image": pl.String(),
-        "neighbours": pl.List(pl.String()),
-        "similarities": pl.List(pl.Float32()),
-    }
-)
-
-
 @dataclass(frozen=True, slots=True)
-class Found:
-    """A row for every image that could be read, and what was left out, with the reasons."""
+class NearestImages:
+    """One row per image that could be read, and the images left out with their reasons."""
 
     table: pl.DataFrame
     images: int
-    copies: int  # images with the content of another
+    copies: int  # images with the same content as another
     left_out: dict[str, str]
 
 
@@ -138,11 +132,11 @@ def nearest_images(
     *,
     k: int = K,
     block: int = BLOCK,
-) -> Found:
+) -> NearestImages:
     """The `k` nearest of all `paths` to each of them, by the cosine of the model's vectors.
 
-    Vectors are kept in the store. An image that cannot be read is left out on both sides. Of
-    several images with the same content, the first is the one that others have as a neighbour.
+    Vectors are stored. An image that cannot be read is left out as image and as neighbour. Of
+    several images with the same content, only the first can be a neighbour.
     """
     unique = list(dict.fromkeys(paths))
     pictures = [Picture(ImageRef(path), root) for path in unique]
@@ -163,13 +157,15 @@ def nearest_images(
         rows["similarities"] = similarities[order].tolist()
     else:
         rows |= {"neighbours": [], "similarities": []}
-    return Found(pl.DataFrame(rows, schema=SCHEMA), len(unique), len(kept) - len(first), left_out)
+    return NearestImages(
+        pl.DataFrame(rows, schema=SCHEMA), len(unique), len(kept) - len(first), left_out
+    )
 
 
 def images_of(name: str, data: Path | None) -> tuple[Iterator[str], Path | None]:
     """The images of a pairs file or of any input of `generate`, and the folder they start from.
 
-    Whole images: two crops of one are no hard negatives of each other.
+    Whole images: two crops of one image are not hard negatives of each other.
     """
     from counterpoint.generation.inputs.captions import open_captions
 
@@ -178,10 +174,10 @@ def images_of(name: str, data: Path | None) -> tuple[Iterator[str], Path | None]
 
 
 def write_neighbours(path: Path, table: pl.DataFrame, about: dict[str, Any]) -> None:
-    """Write the table, whole or not at all; `about` goes into its metadata."""
+    """Write the table; `about` goes into its metadata."""
     import pyarrow.parquet as pq  # slow to import
 
-    refuse_ending(path, "neighbours")
+    require_parquet(path, "neighbours")
     arrow = table.to_arrow()
     arrow = arrow.replace_schema_metadata({b"counterpoint": json.dumps(about, sort_keys=True)})
     with whole_file(path) as draft:
@@ -190,5 +186,9 @@ def write_neighbours(path: Path, table: pl.DataFrame, about: dict[str, Any]) -> 
 
 def need_vectors(id: str, model: object) -> DualEncoder:
     if not isinstance(model, DualEncoder):
-        raise ModelError(f"{id} has no image tower of its own; neighbours need vectors of images.")
+        raise ModelError(
+            "E-MODEL-UNSUITABLE",
+            f"{id} has no image encoder; neighbours need image vectors.",
+            model=id,
+        )
     return model

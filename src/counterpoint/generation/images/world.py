@@ -1,4 +1,7 @@
-"""Images of the world: offline, and right by construction, for texts that are its captions."""
+"""Images of the world for texts that are its captions: offline, and correct by construction.
+
+A scene is searched in which the text holds and the caption does not, with the fewest changes.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +13,15 @@ from typing import Any, Final
 import numpy as np
 
 from counterpoint._util.progress import Progress
-from counterpoint.generation.images.backends import WORLD, Drawn, Made, Settings, Want, seed_of
-from counterpoint.generation.registry import Refusal
+from counterpoint.generation.images.backends import (
+    WORLD,
+    Drawn,
+    DrawnImage,
+    DrawSettings,
+    Want,
+    seed_of,
+)
+from counterpoint.generation.registry import Rejection
 from counterpoint.images import scene_of, world_reference
 from counterpoint.world import (
     ATTRIBUTES,
@@ -32,11 +42,13 @@ from counterpoint.world import (
     sample_scene,
 )
 
-# --- Scenes in which one statement of the world holds and another does not, the nearest first ---
+NOT_A_TEXT: Final = Rejection("the text is not a caption of the world")
+NOT_A_CAPTION: Final = Rejection("the caption is not one of the world, so it cannot be made false")
+ENTAILED: Final = Rejection("the caption is true wherever the text is")
 
 
 def entails(text: Statement, caption: Statement) -> bool:
-    """Whether the caption is true wherever the text is: then no scene tells them apart."""
+    """Whether the caption is true of every scene of which the text is true."""
     converse = None if text.relation is None else CONVERSE[text.relation]
     straight = _narrower(text.first, caption.first) and _narrower(text.second, caption.second)
     crossed = _narrower(text.first, caption.second) and _narrower(text.second, caption.first)
@@ -46,7 +58,7 @@ def entails(text: Statement, caption: Statement) -> bool:
 
 
 def _narrower(phrase: Phrase, wider: Phrase) -> bool:
-    """Whether whatever fits `phrase` fits `wider`."""
+    """Whether everything that fits `phrase` also fits `wider`."""
     return phrase.shape == wider.shape and all(
         wider.value(kind) in (None, phrase.value(kind)) for kind in KINDS
     )
@@ -55,7 +67,7 @@ def _narrower(phrase: Phrase, wider: Phrase) -> bool:
 def scenes(
     text: Statement, caption: Statement, start: Scene | None, rng: np.random.Generator
 ) -> Iterator[Scene]:
-    """Scenes of which the text is true and the caption false: without end, unless it entails it.
+    """Scenes of which the text is true and the caption false; endless, unless it entails it.
 
     First those with the fewest changes from `start`, then those with one more, then new ones.
     """
@@ -75,7 +87,7 @@ def scenes(
 
 
 def _changed(start: Scene, text: Statement, rng: np.random.Generator) -> list[Scene]:
-    """Scenes that make two objects what the text says they are, those with few changes first."""
+    """Scenes in which two objects fit the text, those with few changes first."""
     found = [
         scene
         for pair in permutations(range(len(start.things)), 2)
@@ -105,7 +117,7 @@ def _settled(
     *,
     swap: bool,
 ) -> Iterator[Scene]:
-    """Two objects made to fit the text; `swap`: after they have exchanged what the text names."""
+    """Two objects changed to fit the text; `swap`: after exchanging the attributes it names."""
     a, b = (scene.things[i] for i in pair)
     named = [k for k in KINDS if text.first.value(k) or text.second.value(k)] if swap else []
     for kind in named:
@@ -121,7 +133,7 @@ def _settled(
 
 
 def _moved(scene: Scene, pair: tuple[int, int], rng: np.random.Generator) -> Iterator[Scene]:
-    """The two change places, or one of them goes where nothing is."""
+    """The two exchange places, or one of them moves to a free place."""
     i, j = pair
     a, b = scene.things[i], scene.things[j]
     yield scene.replaced(i, a.at((b.x, b.y))).replaced(j, b.at((a.x, a.y)))
@@ -155,15 +167,10 @@ def _made(thing: Thing, phrase: Phrase) -> Thing:
     return made
 
 
-NOT_A_TEXT: Final = Refusal("the text is not a caption of the world")
-NOT_A_CAPTION: Final = Refusal("the caption is not one of the world, so it cannot be made false")
-ENTAILED: Final = Refusal("the caption is true wherever the text is")
-
-
 class WorldBackend:
-    """Draws scenes: the caption's own, changed as little as may be, or new ones."""
+    """Draws scenes: the caption's own with the fewest changes, or new ones."""
 
-    def __init__(self, settings: Settings, progress: Progress) -> None:
+    def __init__(self, settings: DrawSettings, progress: Progress) -> None:
         self.settings, self.progress = settings, progress
         self.fingerprint = f"{WORLD}-{VERSION}-{PIXELS}"
         self.drawn = 0
@@ -202,7 +209,7 @@ class WorldBackend:
             stream = scenes(text, caption, start, np.random.default_rng(seed))
             drawn = (world_reference(scene) for scene in stream)
             reference = next(one for one in drawn if one not in made)
-            made[reference] = Made(reference, seed)
+            made[reference] = DrawnImage(reference, seed)
         self.drawn += number
         return list(made.values())
 

@@ -4,4 +4,4 @@ from .captions import (
     first_of as first_of,
     open_captions as open_captions,
 )
-from .source import Source as Source
+from .source import SourceCaption as SourceCaption

@@ -1,6 +1,6 @@
 """The input of `generate`: captions of a file, of a benchmark or of drawn scenes, as a stream.
 
-open_captions("captions_val2017.json")              a file: see caption_files.py
+open_captions("captions_val2017.json")              a file: see files.py
 open_captions("sugarcrepe", Path("data"))           a benchmark's original captions
 open_captions("world:size=1000,seed=1")             captions of drawn scenes
 """
@@ -21,32 +21,37 @@ from counterpoint._util.registry import did_you_mean
 from counterpoint._util.untrusted import shown
 from counterpoint.cases import PROMPTS, SCHEMA as CASE_SCHEMA, Cases, ImageRef
 from counterpoint.generation.inputs.files import READERS, check_columns
-from counterpoint.generation.inputs.source import CaptionOptions, Source, UniqueIds, sources_of
+from counterpoint.generation.inputs.source import (
+    CaptionOptions,
+    SourceCaption,
+    UniqueIds,
+    sources_of,
+)
 
-__all__ = ["CaptionOptions", "Captions", "Source", "first_of", "open_captions"]
+__all__ = ["CaptionOptions", "Captions", "SourceCaption", "first_of", "open_captions"]
 
 WORLD: Final = "world"
 _WORLD_DEFAULTS: Final = {"size": 2000, "seed": 1}
-_WORLD_STREAM: Final = 2  # beside the seed: other scenes than the benchmarks' of the world
+_WORLD_STREAM: Final = 2  # beside the seed: not the scenes of the world's benchmarks
 _WITH_POSITIVES: Final = "+hp"
 
 
 @dataclass(frozen=True, slots=True)
 class Captions:
-    """Captions that can be gone through as often as one likes, each time in the same order.
+    """Captions that can be read several times, each time in the same order.
 
-    `total` is their number where that is known without reading them all; `root` is where relative
-    image paths start; `fingerprint` is the same as long as the captions and how they are read are.
+    `total` is their number if it is known without reading them all. Relative image paths start at
+    `root`. `fingerprint` changes with the captions and with how they are read.
     """
 
     name: str
     root: Path | None
     total: int | None
     fingerprint: str
-    stream: Callable[[], Iterator[Source]]
+    stream: Callable[[], Iterator[SourceCaption]]
 
-    def __iter__(self) -> Iterator[Source]:
-        """Every id once: repeated ones become `ID~2`."""
+    def __iter__(self) -> Iterator[SourceCaption]:
+        """Ids are made unique: a repeated one becomes `ID~2`."""
         unique = UniqueIds()
         for source in self.stream():
             yield source._replace(id=unique(source.id))
@@ -58,7 +63,7 @@ def open_captions(
     """Captions by the path of a file, by a benchmark's id, or `world`.
 
     `data` is the folder of the benchmarks' data sets. A file's images are found relative to its
-    folder. What is wrong with the file's head is said here, the rest where it is met.
+    folder. Errors at the start of the file are raised here, others while it is read.
     """
     chosen = options or CaptionOptions()
     if name.partition(":")[0] == WORLD:
@@ -67,14 +72,18 @@ def open_captions(
     if path.is_file() and path.suffix in READERS and not _is_case_file(path):
         return _of_file(path, chosen)
     if path.suffix in READERS and not path.is_file() and _WITH_POSITIVES not in name:
-        raise DataError(f"{path}: no such file.")
+        raise DataError("E-FILE-MISSING", f"{path}: no such file.", path=path)
     if path.is_file() and path.suffix not in READERS:
-        raise DataError(f"{path}: a file of captions ends in {', '.join(READERS)}.")
+        raise DataError(
+            "E-FILE-FORMAT",
+            f"{path}: the name of a caption file ends in {', '.join(READERS)}.",
+            path=path,
+        )
     return _of_benchmark(name, data, chosen)
 
 
 def first_of(captions: Captions, count: int) -> Captions:
-    """The first so many."""
+    """The first `count` captions."""
     total = None if captions.total is None else min(count, captions.total)
     fingerprint = _digest(captions.fingerprint, count)
     return replace(
@@ -88,17 +97,19 @@ def first_of(captions: Captions, count: int) -> Captions:
 def _of_file(path: Path, options: CaptionOptions) -> Captions:
     read = READERS[path.suffix]
 
-    def stream() -> Iterator[Source]:
+    def stream() -> Iterator[SourceCaption]:
         for number, row in enumerate(read(path, options)):
             yield from sources_of(row, number, options)
 
     try:
-        if next(read(path, options), None) is None:  # wrong columns are told of at once
-            raise DataError(f"{path}: holds no captions.")
+        if next(read(path, options), None) is None:  # wrong columns are reported now
+            raise DataError("E-CAPTIONS-MISSING", f"{path}: has no captions.", path=path)
         with path.open("rb") as file:
             content = hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
-        raise DataError(f"{path}: cannot be read: {reason(error)}.") from None
+        raise DataError(
+            "E-FILE-UNREADABLE", f"{path}: cannot be read: {reason(error)}.", path=path
+        ) from None
     total = _parquet_rows(path, options) if path.suffix == ".parquet" else None
     return Captions(str(path), path.parent, total, _digest(content, asdict(options)), stream)
 
@@ -110,7 +121,7 @@ def _parquet_rows(path: Path, options: CaptionOptions) -> int | None:
     schema = pq.read_schema(path)
     caption = schema.field(check_columns(path, schema.names, options)[0]).type
     if pa.types.is_nested(caption) or options.split is not None:
-        return None  # a row may hold several captions, or none that is asked for
+        return None  # a row may hold several captions, or none of the split
     return int(pq.read_metadata(path).num_rows)
 
 
@@ -136,18 +147,22 @@ def _is_case_file(path: Path) -> bool:
 
 
 def _of_benchmark(name: str, data: Path | None, options: CaptionOptions) -> Captions:
-    """Of every image of a case its original caption: the first that is true of it."""
+    """The original caption of every image of a case: the first that is true of it."""
     from counterpoint.benchmarks import load_benchmark
 
     if options != CaptionOptions():
-        raise DataError(f"{name}: columns, splits and image prefixes are for files, not cases.")
+        raise DataError(
+            "E-OPTION-INVALID",
+            f"{name}: columns, splits and image prefixes are for files, not cases.",
+            input=name,
+        )
     _, cases = load_benchmark(name, data)
     total = int(cases.image_counts.sum())
     fingerprint = _digest(name, cases.content_hash())
     return Captions(name, cases.root, total, fingerprint, lambda: _originals(cases))
 
 
-def _originals(cases: Cases) -> Iterator[Source]:
+def _originals(cases: Cases) -> Iterator[SourceCaption]:
     for case in cases.frame.iter_rows(named=True):
         width = len(case["captions"])
         true: list[list[str]] = [[] for _ in case["images"]]
@@ -157,7 +172,7 @@ def _originals(cases: Cases) -> Iterator[Source]:
         for place, (image, captions) in enumerate(zip(case["images"], true, strict=True)):
             id = case["id"] if len(true) == 1 else f"{case['id']}#{place}"
             original, *others = captions or [""]
-            yield Source(id, _reference(image), original, tuple(others))
+            yield SourceCaption(id, _reference(image), original, tuple(others))
 
 
 def _reference(image: dict[str, Any]) -> ImageRef | None:
@@ -171,16 +186,20 @@ def _of_world(name: str) -> Captions:
     for part in filter(None, name.partition(":")[2].split(",")):
         key, _, value = part.partition("=")
         if key not in values:
-            raise NotFoundError(did_you_mean(f"option of {WORLD}", key, values))
+            raise NotFoundError(
+                "E-OPTION-UNKNOWN", did_you_mean(f"option of {WORLD}", key, values), name=key
+            )
         if not re.fullmatch("[0-9]{1,18}", value):
             what = f"{WORLD}: {key} must be a whole number of at most 18 digits"
-            raise NotFoundError(f"{what}, it is {shown(value)}.")
+            raise NotFoundError(
+                "E-OPTION-INVALID", f"{what}, it is {shown(value)}.", option=key, value=value
+            )
         values[key] = int(value)
     size, seed = values["size"], values["seed"]
     return Captions(name, None, size, _digest(WORLD, size, seed), lambda: _scenes(size, seed))
 
 
-def _scenes(size: int, seed: int) -> Iterator[Source]:
+def _scenes(size: int, seed: int) -> Iterator[SourceCaption]:
     import numpy as np
 
     from counterpoint.images import world_reference
@@ -191,7 +210,7 @@ def _scenes(size: int, seed: int) -> Iterator[Source]:
     for number in range(size):
         scene = sample_scene(rng)
         image = ImageRef(world_reference(scene))
-        yield Source(str(number), image, sample_caption(scene, style, rng))
+        yield SourceCaption(str(number), image, sample_caption(scene, style, rng))
 
 
 def _digest(*parts: Any) -> str:

@@ -1,11 +1,16 @@
-"""Files of captions as rows, one after another, however long the file is.
+"""Caption files as rows, one after another, of any length.
 
 | ending            | form |
 |-------------------|------|
 | .csv, .tsv        | a table with a header |
-| .jsonl, .ndjson   | an object a line |
+| .jsonl, .ndjson   | one object per line |
 | .parquet          | a table; a column of images (`{bytes, path}`) is referred to, not read |
-| .json             | COCO's captions, Karpathy's splits, objects in a list or by their ids |
+| .json             | one JSON document, in any of the four forms below |
+
+    {"images": [{"id", "file_name"}], "annotations": [{"id", "image_id", "caption"}]}   COCO
+    {"images": [{"filepath", "filename", "split", "sentences": [{"raw", "sentid"}]}]}   Karpathy
+    [{"image", "caption"}]                     a list; `caption` may be a list of captions
+    {"ID": {"image", "caption"}}               objects by their ids, such as SugarCrepe's
 """
 
 from __future__ import annotations
@@ -26,24 +31,19 @@ from counterpoint.generation.inputs.source import (
     IMAGE_NAMES,
     SPLIT,
     CaptionOptions,
-    Row,
+    CaptionRow,
     name_of,
 )
 from counterpoint.images import cell_reference
 
-# --- Captions in one JSON document, read as a stream: in any of four forms ----------------------
-#
-# {"images": [{"id", "file_name"}], "annotations": [{"id", "image_id", "caption"}]}   COCO
-# {"images": [{"filepath", "filename", "split", "sentences": [{"raw", "sentid"}]}]}   Karpathy
-# [{"image", "caption"}]                     a list; `caption` may be a list of captions
-# {"ID": {"image", "caption"}}               objects by their ids, as SugarCrepe's
+_FIELD: Final = 1 << 24  # characters; Python's default is too low for lists of negatives
+_BATCH: Final = 4096
+Rows = Callable[[Path, CaptionOptions], Iterator[CaptionRow]]
+JsonForm = Literal["coco", "karpathy", "list", "ids"]
 
 
-Form = Literal["coco", "karpathy", "list", "ids"]
-
-
-def json_rows(path: Path) -> Iterator[Row]:
-    """The captions' rows, in the order of the file."""
+def json_rows(path: Path) -> Iterator[CaptionRow]:
+    """The rows of a JSON document, in the order of the file."""
     form = _form(path)
     if form == "coco":
         return _coco(path)
@@ -52,8 +52,8 @@ def json_rows(path: Path) -> Iterator[Row]:
     return _list(path) if form == "list" else _by_id(path)
 
 
-def _form(path: Path) -> Form:
-    """Found by reading no more than the first image."""
+def _form(path: Path) -> JsonForm:
+    """Which of the four forms; reads no more than the first image."""
     depth, top = 0, ""
     for event, value in json_events(path):
         if event in ("end_map", "end_array"):
@@ -73,46 +73,67 @@ def _form(path: Path) -> Form:
         elif event == "map_key" and (top, depth, value) == ("images", 3, "sentences"):
             return "karpathy"
     raise DataError(
+        "E-CAPTIONS-MISSING",
         f"{path}: no captions were found; a caption file is a list of objects, or has "
-        "'images' and 'annotations' as COCO's, or 'images' with 'sentences' as Karpathy's."
+        "'images' and 'annotations' as COCO's, or 'images' with 'sentences' as Karpathy's.",
+        path=path,
     )
 
 
 def _object(value: Any, where: str) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise DataError(f"{where}: should be an object, it is {shown(value)}.")
+        raise DataError(
+            "E-ROW-MALFORMED", f"{where}: should be an object, it is {shown(value)}.", where=where
+        )
     return value
 
 
-def _coco(path: Path) -> Iterator[Row]:
-    """In two passes: captions may come before the images that they name."""
+def _coco(path: Path) -> Iterator[CaptionRow]:
+    """In two passes, because captions may come before the images that they name."""
     files: dict[str, str] = {}
     for number, value in enumerate(json_items(path, "images.item")):
         image = _object(value, f"{path}: image {number}")
         name = image.get("file_name")
         if not isinstance(name, str) or "id" not in image:
-            raise DataError(f"{path}: image {number}: should have 'id' and 'file_name'.")
+            raise DataError(
+                "E-FIELD-MISSING",
+                f"{path}: image {number}: should have 'id' and 'file_name'.",
+                path=path,
+                row=number,
+            )
         files[str(image["id"])] = name
     for number, value in enumerate(json_items(path, "annotations.item")):
         where = f"{path}: annotation {number}"
         note = _object(value, where)
         if number == 0 and "caption" not in note:
-            raise DataError(f"{where}: has no 'caption': these are not COCO's captions.")
+            raise DataError(
+                "E-FIELD-MISSING",
+                f"{where}: has no 'caption': these are not COCO's captions.",
+                where=where,
+                field="caption",
+            )
         key = str(note.get("image_id"))
         if key not in files:
             named = shortened(key)
-            raise DataError(f"{where}: names the image {named}, which is not among 'images'.")
+            raise DataError(
+                "E-IMAGE-UNKNOWN",
+                f"{where}: names the image {named}, which is not among 'images'.",
+                where=where,
+                image=key,
+            )
         fields = {"caption": note.get("caption"), "image": files[key], "id": note.get("id")}
-        yield Row(where, fields)
+        yield CaptionRow(where, fields)
 
 
-def _karpathy(path: Path) -> Iterator[Row]:
+def _karpathy(path: Path) -> Iterator[CaptionRow]:
     for number, value in enumerate(json_items(path, "images.item")):
         where = f"{path}: image {number}"
         image = _object(value, where)
         sentences, name = image.get("sentences"), image.get("filename")
         if not isinstance(sentences, list) or not isinstance(name, str):
-            raise DataError(f"{where}: should have 'filename' and 'sentences'.")
+            raise DataError(
+                "E-FIELD-MISSING", f"{where}: should have 'filename' and 'sentences'.", where=where
+            )
         rows = [_object(sentence, where) for sentence in sentences]
         folder = image.get("filepath")
         fields: dict[str, Any] = {
@@ -123,37 +144,31 @@ def _karpathy(path: Path) -> Iterator[Row]:
         ids = [row.get("sentid") for row in rows]
         if rows and None not in ids:
             fields["id"] = ids
-        yield Row(where, fields)
+        yield CaptionRow(where, fields)
 
 
-def _list(path: Path) -> Iterator[Row]:
+def _list(path: Path) -> Iterator[CaptionRow]:
     for number, value in enumerate(json_items(path, "item")):
         where = f"{path}: row {number}"
-        yield Row(where, _object(value, where))
+        yield CaptionRow(where, _object(value, where))
 
 
-def _by_id(path: Path) -> Iterator[Row]:
+def _by_id(path: Path) -> Iterator[CaptionRow]:
     for key, value in json_pairs(path):
         where = f"{path}: row {shown(key)}"
         row = _object(value, where)
-        yield Row(where, row if "id" in row else {**row, "id": key})
+        yield CaptionRow(where, row if "id" in row else {**row, "id": key})
 
 
-_FIELD: Final = 1 << 24  # characters; Python's own limit is too low for lists of negatives
-_BATCH: Final = 4096
-
-Rows = Callable[[Path, CaptionOptions], Iterator[Row]]
-
-
-def _tsv(path: Path, options: CaptionOptions) -> Iterator[Row]:
+def _tsv(path: Path, options: CaptionOptions) -> Iterator[CaptionRow]:
     return _delimited(path, options, "\t")
 
 
-def _csv(path: Path, options: CaptionOptions) -> Iterator[Row]:
+def _csv(path: Path, options: CaptionOptions) -> Iterator[CaptionRow]:
     return _delimited(path, options, ",")
 
 
-def _delimited(path: Path, options: CaptionOptions, separator: str) -> Iterator[Row]:
+def _delimited(path: Path, options: CaptionOptions, separator: str) -> Iterator[CaptionRow]:
     csv.field_size_limit(_FIELD)
     line = 0
     try:
@@ -167,17 +182,23 @@ def _delimited(path: Path, options: CaptionOptions, separator: str) -> Iterator[
                     continue  # an empty line
                 if len(values) != len(header):
                     raise DataError(
+                        "E-FILE-MALFORMED",
                         f"{path}: line {line}: has {len(values)} fields, "
-                        f"the header has {len(header)}."
+                        f"the header has {len(header)}.",
+                        path=path,
+                        line=line,
                     )
-                yield Row(f"{path}: line {line}", dict(zip(header, values, strict=True)))
+                yield CaptionRow(f"{path}: line {line}", dict(zip(header, values, strict=True)))
     except (csv.Error, UnicodeDecodeError) as error:
         raise DataError(
-            f"{path}: after line {line}: not a readable table: {shortened(error)}."
+            "E-FILE-MALFORMED",
+            f"{path}: after line {line}: not a readable table: {shortened(error)}.",
+            path=path,
+            line=line,
         ) from None
 
 
-def _jsonl(path: Path, options: CaptionOptions) -> Iterator[Row]:
+def _jsonl(path: Path, options: CaptionOptions) -> Iterator[CaptionRow]:
     first = True
     with path.open("rb") as file:
         for number, line in enumerate(file, 1):
@@ -187,18 +208,29 @@ def _jsonl(path: Path, options: CaptionOptions) -> Iterator[Row]:
             try:
                 row = json.loads(line.decode("utf-8-sig" if number == 1 else "utf-8"))
             except RecursionError:
-                raise DataError(f"{where}: it is nested too deeply.") from None
+                raise DataError(
+                    "E-JSON-INVALID", f"{where}: it is nested too deeply.", path=path, line=number
+                ) from None
             except ValueError as error:
-                raise DataError(f"{where}: not valid JSON: {shortened(error)}.") from None
+                raise DataError(
+                    "E-JSON-INVALID",
+                    f"{where}: not valid JSON: {shortened(error)}.",
+                    path=path,
+                    line=number,
+                ) from None
             if not isinstance(row, dict):
-                raise DataError(f"{where}: should be an object, it is {shown(row)}.")
+                raise DataError(
+                    "E-ROW-MALFORMED",
+                    f"{where}: should be an object, it is {shown(row)}.",
+                    where=where,
+                )
             if first:
                 check_columns(path, list(row), options)
                 first = False
-            yield Row(where, row)
+            yield CaptionRow(where, row)
 
 
-def _json(path: Path, options: CaptionOptions) -> Iterator[Row]:
+def _json(path: Path, options: CaptionOptions) -> Iterator[CaptionRow]:
     first = True
     for row in json_rows(path):
         if first:
@@ -207,7 +239,7 @@ def _json(path: Path, options: CaptionOptions) -> Iterator[Row]:
         yield row
 
 
-def _parquet(path: Path, options: CaptionOptions) -> Iterator[Row]:
+def _parquet(path: Path, options: CaptionOptions) -> Iterator[CaptionRow]:
     import pyarrow as pa  # slow to import
     import pyarrow.parquet as pq
 
@@ -220,11 +252,16 @@ def _parquet(path: Path, options: CaptionOptions) -> Iterator[Row]:
             for batch in file.iter_batches(_BATCH, columns=wanted):
                 for row in batch.to_pylist():
                     cells = {name: cell_reference(path.name, name, number) for name in images}
-                    yield Row(f"{path}: row {number}", {**row, **cells})
+                    yield CaptionRow(f"{path}: row {number}", {**row, **cells})
                     number += 1
     except (pa.ArrowException, UnicodeDecodeError, OSError) as error:
         why = shortened(str(error).partition("\n")[0]).rstrip(".") or type(error).__name__
-        raise DataError(f"{path}: row {number}: not a readable Parquet file: {why}.") from None
+        raise DataError(
+            "E-FILE-MALFORMED",
+            f"{path}: row {number}: not a readable Parquet file: {why}.",
+            path=path,
+            row=number,
+        ) from None
 
 
 def _holds_images(kind: Any) -> bool:
@@ -236,25 +273,36 @@ def _holds_images(kind: Any) -> bool:
 
 
 def check_columns(path: Path, names: list[str], options: CaptionOptions) -> list[str]:
-    """The columns to read; an error if there are no captions, or not those that were asked for."""
+    """The columns to read. Raises if there are no captions, or if a named column is missing."""
     listed = shortened(", ".join(names))
     asked = {"caption": options.caption, "image": options.image, "id": options.id}
     for kind, name in asked.items():
         if name is not None and name not in names:
             raise DataError(
-                f"{path}: there is no column {shown(name)} for the {kind}, only {listed}."
+                "E-COLUMN-MISSING",
+                f"{path}: there is no column {shown(name)} for the {kind}, only {listed}.",
+                path=path,
+                column=name,
             )
     caption = name_of(options.caption, CAPTION_NAMES, names)
     image = name_of(options.image, IMAGE_NAMES, names)
     id = name_of(options.id, ID_NAMES, names)
     if caption is None:
         raise DataError(
+            "E-COLUMN-MISSING",
             f"{path}: which column holds the captions? None is called "
             f"{', '.join(CAPTION_NAMES[:-1])} or {CAPTION_NAMES[-1]}, but {listed}; "
-            "name it with --caption-column."
+            "name it with --caption-column.",
+            path=path,
+            column="caption",
         )
     if options.split is not None and SPLIT not in names:
-        raise DataError(f"{path}: has no {SPLIT!r}; leave out the choice of a split.")
+        raise DataError(
+            "E-COLUMN-MISSING",
+            f"{path}: has no {SPLIT!r}; do not choose a split.",
+            path=path,
+            column=SPLIT,
+        )
     return [name for name in (caption, image, id, BOX, SPLIT) if name in names]
 
 

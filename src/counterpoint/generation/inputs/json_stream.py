@@ -1,7 +1,7 @@
-"""One JSON document of any length, read as a stream within bounds.
+"""One JSON document of any length, read as a stream with bounded memory and time.
 
-ijson takes memory in the square of the nesting and time in the square of a text's length. So what
-is nested beyond any caption file, and texts that are no captions, are refused before it sees them.
+The memory of ijson grows with the square of the nesting, and its time with the square of the length
+of a text. So documents that are nested too deeply, or have very long texts, are refused first.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _ESCAPE: Final = re.compile(rb"\\.", re.DOTALL)
 
 
 class JsonFile:
-    """A file that refuses to be read on where its JSON is beyond the bounds."""
+    """A file whose reading ends with an error where its JSON exceeds the bounds."""
 
     def __init__(self, path: Path, file: BinaryIO) -> None:
         self.path, self.file = path, file
-        self._rest = b""  # a backslash whose letter is still to come
+        self._rest = b""  # a backslash whose next character was not read yet
         self._quoted = False
         self._depth = self._run = 0  # the run: bytes since the last mark
 
@@ -52,16 +52,22 @@ class JsonFile:
         self._quoted, self._depth = not outside[-1], int(depths[-1])
         self._run = int(edges[-1] - edges[-2]) - 1
         if depths.max() > DEPTH:
-            raise DataError(f"{self.path}: it is nested more than {DEPTH} levels deep; refused.")
+            raise DataError(
+                "E-JSON-INVALID",
+                f"{self.path}: it is nested more than {DEPTH} levels deep.",
+                path=self.path,
+            )
         if np.diff(edges).max() > LENGTH:
             raise DataError(
-                f"{self.path}: a text or number has more than {LENGTH:,} bytes; refused."
+                "E-JSON-INVALID",
+                f"{self.path}: a text or number has more than {LENGTH:,} bytes.",
+                path=self.path,
             )
 
 
 @contextmanager
 def json_stream(path: Path) -> Iterator[JsonFile]:
-    """The file, past a byte order mark; what is wrong with its JSON becomes one sentence."""
+    """The file, after a byte order mark. Invalid JSON becomes one DataError."""
     import ijson
 
     try:
@@ -71,16 +77,20 @@ def json_stream(path: Path) -> Iterator[JsonFile]:
             try:
                 yield JsonFile(path, file)
             except (ijson.JSONError, ValueError, OverflowError, RecursionError) as error:
-                # A parser reads ahead by a block: the place is only near.
+                # The parser reads ahead by one block, so the position is approximate.
                 why = shortened(str(error).partition("\n")[0]).rstrip(". ") or type(error).__name__
                 place = f"before byte {file.tell():,}"
-                raise DataError(f"{path}: {place}: not valid JSON: {why}.") from None
+                raise DataError(
+                    "E-JSON-INVALID", f"{path}: {place}: not valid JSON: {why}.", path=path
+                ) from None
     except OSError as error:
-        raise DataError(f"{path}: cannot be read: {reason(error)}.") from None
+        raise DataError(
+            "E-FILE-UNREADABLE", f"{path}: cannot be read: {reason(error)}.", path=path
+        ) from None
 
 
 def json_events(path: Path) -> Iterator[tuple[str, Any]]:
-    """What the parser meets, one after another."""
+    """The events of the parser, one after another."""
     import ijson
 
     with json_stream(path) as file:

@@ -1,43 +1,23 @@
-"""ARO's templates: VG-Relation and VG-Attribution from scene graphs.
+"""Scene graphs of Visual Genome and of GQA, one image at a time, however long the file is.
 
-    the man is behind the tree               the tree is behind the man
-    the crouched cat and the open door       the open cat and the crouched door
+    [{"image_id", "objects": [{"object_id", "names", "attributes", "synsets", "x", "y", "w", "h"}],
+      "relationships": [{"relationship_id", "predicate", "subject_id", "object_id"}]}]   VG
+    {"IMAGE": {"width", "height", "objects": {"ID": {"name", "attributes", "x", "y", "w", "h",
+        "relations": [{"name", "object"}]}}}}                                              GQA
 
-As in the paper (appendix A): both objects take at least a quarter of the image's width and of its
-height, they are not of one category, the picture is cropped to the smallest box that holds both,
-and symmetric relations are left out. Beyond the paper, a swap is left out if the graph itself says
-that it is true: "the tree is behind the man" of another tree, or a door that is crouched too.
-
-Everything left out is counted by its reason. Nothing is guessed: an image of unknown size is left
-out, too.
+GQA says how large an image is. Visual Genome says it in another file, `image_data.json`.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from itertools import combinations, islice
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from counterpoint._util.errors import DataError
 from counterpoint._util.untrusted import shown
-from counterpoint.cases import ImageRef
 from counterpoint.generation.inputs.json_stream import is_list, json_items, json_pairs
-from counterpoint.generation.inputs.source import Source
-from counterpoint.generation.pairs import Kind
-from counterpoint.generation.registry import Draft
-
-# --- Scene graphs of Visual Genome and of GQA, one image at a time, however long the file is ----
-#
-#   [{"image_id", "objects": [{"object_id", "names", "attributes", "synsets", "x", "y", "w", "h"}],
-#     "relationships": [{"relationship_id", "predicate", "subject_id", "object_id"}]}]   VG
-#   {"IMAGE": {"width", "height", "objects": {"ID": {"name", "attributes", "x", "y", "w", "h",
-#       "relations": [{"name", "object"}]}}}}                                              GQA
-#
-# GQA says how large an image is. Visual Genome says it in another file, `image_data.json`.
-
 
 Size = tuple[int, int]
 
@@ -53,7 +33,7 @@ class Box(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Object:
-    """Something in an image: what it is called, how it looks and where it is.
+    """An object in an image: its name, its attributes and its place.
 
     `category` is its WordNet synset where the file has one, else its name.
     """
@@ -75,7 +55,7 @@ class Relation(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """What is in one image. `size` is None where no file has said it."""
+    """What is in one image. `size` is None if it is unknown."""
 
     image: str
     size: Size | None
@@ -84,18 +64,18 @@ class Graph:
 
 
 def read_graphs(path: Path, sizes: Mapping[str, Size] | None = None) -> Iterator[Graph]:
-    """The graphs of a file, in its order; `sizes` are of images whose graph does not say it."""
+    """The graphs of a file, in its order. `sizes` are used where a graph has no size."""
     if not path.is_file():
-        raise DataError(f"{path}: no such file.")
+        raise DataError("E-FILE-MISSING", f"{path}: no such file.", path=path)
     known = sizes or {}
     for graph in _visual_genome(path) if is_list(path) else _gqa(path):
         yield graph if graph.size else replace(graph, size=known.get(graph.image))
 
 
 def read_sizes(path: Path) -> dict[str, Size]:
-    """How large the images are, by their ids, from Visual Genome's `image_data.json`."""
+    """The sizes of images by their ids, from Visual Genome's `image_data.json`."""
     if not path.is_file():
-        raise DataError(f"{path}: no such file.")
+        raise DataError("E-FILE-MISSING", f"{path}: no such file.", path=path)
     found = {}
     for place, row in enumerate(json_items(path, "item")):
         where = f"{path}: row {place}"
@@ -110,7 +90,9 @@ def _visual_genome(path: Path) -> Iterator[Graph]:
         where = f"{path}: row {place}"
         fields = _dict(row, where)
         if "image_id" not in fields:
-            raise DataError(f"{where}: has no 'image_id'.")
+            raise DataError(
+                "E-FIELD-MISSING", f"{where}: has no 'image_id'.", where=where, field="image_id"
+            )
         objects = {}
         for value in _list(fields, "objects", where):
             thing = _dict(value, where)
@@ -160,17 +142,24 @@ def _object(thing: dict[str, Any], names: list[Any], synsets: list[Any], where: 
 
 
 def plain(value: Any, where: str) -> str:
-    """Words in lower case with single blanks; annotators' capitals and stops are left out."""
+    """Words in lower case with single spaces, without capitals and full stops."""
     if value is None:
         return ""
     if not isinstance(value, str):
-        raise DataError(f"{where}: a name should be a text, it is {shown(value)}.")
+        raise DataError(
+            "E-FIELD-INVALID",
+            f"{where}: a name should be a text, it is {shown(value)}.",
+            where=where,
+            field="name",
+        )
     return " ".join(value.lower().split()).strip(" .,;")
 
 
 def _dict(value: Any, where: str) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise DataError(f"{where}: should be an object, it is {shown(value)}.")
+        raise DataError(
+            "E-ROW-MALFORMED", f"{where}: should be an object, it is {shown(value)}.", where=where
+        )
     return value
 
 
@@ -179,184 +168,22 @@ def _list(fields: dict[str, Any], key: str, where: str) -> list[Any]:
     if value is None:
         return []
     if not isinstance(value, list):
-        raise DataError(f"{where}: {key!r} should hold a list, it is {shown(value)}.")
+        raise DataError(
+            "E-FIELD-INVALID",
+            f"{where}: {key!r} should be a list, it is {shown(value)}.",
+            where=where,
+            field=key,
+        )
     return value
 
 
 def _number(fields: dict[str, Any], key: str, where: str) -> int:
     value = fields.get(key)
     if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < 1e9:
-        raise DataError(f"{where}: {key!r} should hold a number, it is {shown(value)}.")
+        raise DataError(
+            "E-FIELD-INVALID",
+            f"{where}: {key!r} should be a number, it is {shown(value)}.",
+            where=where,
+            field=key,
+        )
     return round(value)
-
-
-SHARE: Final = 4  # a side of an object is at least a fourth of the image's
-
-# "Next to" holds both ways, and so, as far as one can tell, does "sitting next to". "Covered by"
-# and "filled with" do not.
-_POSTURES: Final = ("", "sitting", "standing", "parked", "walking", "lying", "laying", "leaning")
-_NEARNESS: Final = ("next to", "near", "beside", "by", "close to", "with", "alongside")
-SYMMETRIC: Final = frozenset(
-    f"{posture} {nearness}".strip() for posture in _POSTURES for nearness in _NEARNESS
-) | {
-    *("adjacent to", "across from", "along with", "and", "attached to", "between", "in between"),
-    *("connected to", "facing", "hugging", "kissing", "mixed with", "on the other side of"),
-    *("opposite", "playing with", "similar to", "talking to", "touching"),
-}
-# Visual Genome's annotators wrote what they liked: "has", "wears", "is on". After "the X is" a
-# finite verb is not English, and the error would tell nothing of the picture.
-_COPULAS: Final = frozenset({"is", "are", "was", "were"})
-_BARE_VERBS: Final = frozenset({"have", "wear", "hold", "ride", "eat", "sit", "stand", "had"})
-_NO_VERBS: Final = frozenset({"across", "towards", "besides", "versus", "less", "as"})
-
-Counts = Counter[str]
-ImagePath = Callable[[str], str]
-
-
-def relation_pairs(
-    graphs: Iterable[Graph],
-    refusals: Counts,
-    *,
-    image_path: ImagePath = "{}.jpg".format,
-    symmetric: Callable[[str], bool] = SYMMETRIC.__contains__,
-) -> Iterator[tuple[Source, Draft]]:
-    """True captions "the X is REL the Y", each with the negative that swaps X and Y.
-
-    `image_path` makes a path of an image's id. A source's id is `IMAGE/RELATION`.
-    """
-    for graph in graphs:
-        said: set[str] = set()
-        for relation in graph.relations:
-            if reason := _unfit_relation(graph, relation, symmetric):
-                refusals[reason] += 1
-                continue
-            one, two = graph.objects[relation.subject], graph.objects[relation.object]
-            name = _after_is(relation.name)
-            caption = f"the {one.name} is {name} the {two.name}"
-            if caption in said:
-                refusals["said before of this image"] += 1
-                continue
-            said.add(caption)
-            image = ImageRef(image_path(graph.image), _around(graph, one, two))
-            negative = Draft(f"the {two.name} is {name} the {one.name}", "swap", "rel")
-            yield Source(f"{graph.image}/{relation.id}", image, caption), negative
-
-
-def attribution_pairs(
-    graphs: Iterable[Graph],
-    refusals: Counts,
-    *,
-    kind: Kind = "negative",
-    image_path: ImagePath = "{}.jpg".format,
-    limit: int = 1,
-) -> Iterator[tuple[Source, Draft]]:
-    """True captions "the A1 O1 and the A2 O2", each with one text.
-
-    As a negative, the attributes swapped; as a positive, the conjuncts reversed, which says the
-    same. Of two objects with several attributes, the first `limit` choices are taken. A source's
-    id is `IMAGE/OBJECT-OBJECT`, with `#1` and so on for further choices.
-    """
-    for graph in graphs:
-        said: set[str] = set()
-        for first, second in combinations(graph.objects, 2):
-            one, two = graph.objects[first], graph.objects[second]
-            reason = _without(one, two) or _unfit_objects(graph, one, two)
-            chosen = [] if reason else list(islice(_choices(graph, one, two), limit))
-            if not chosen:
-                refusals[reason or "each attribute is true of both, or may be"] += 1
-                continue
-            image = ImageRef(image_path(graph.image), _around(graph, one, two))
-            for place, (a1, a2) in enumerate(chosen):
-                caption = f"the {a1} {one.name} and the {a2} {two.name}"
-                reverse = f"the {a2} {two.name} and the {a1} {one.name}"
-                if caption in said:
-                    refusals["said before of this image"] += 1
-                    continue
-                said |= {caption, reverse}
-                swapped = f"the {a2} {one.name} and the {a1} {two.name}"
-                id = f"{graph.image}/{first}-{second}" + (f"#{place}" if place else "")
-                text = swapped if kind == "negative" else reverse
-                yield Source(id, image, caption), Draft(text, "swap", "att")
-
-
-def _after_is(relation: str) -> str:
-    """The relation as it stands after "is": "is on" is "on"."""
-    first, _, rest = relation.partition(" ")
-    return rest if first in _COPULAS else relation
-
-
-def _unfit_relation(graph: Graph, relation: Relation, symmetric: Callable[[str], bool]) -> str:
-    one, two = graph.objects.get(relation.subject), graph.objects.get(relation.object)
-    name = _after_is(relation.name)
-    first = name.partition(" ")[0]
-    if one is None or two is None:
-        return "the relation names an object that is not in the graph"
-    if not name:
-        return "the relation has no name"
-    if symmetric(name):
-        return "a symmetric relation"
-    if first in _BARE_VERBS or (first.endswith("s") and first not in _NO_VERBS):
-        return "the relation is a finite verb, which does not go after 'is'"
-    return _unfit_objects(graph, one, two) or _also_true(graph, one, name, two)
-
-
-def _unfit_objects(graph: Graph, one: Object, two: Object) -> str:
-    if not one.name or not two.name:
-        return "an object has no name"
-    if one.name == two.name or one.category == two.category:
-        return "objects of the same category"
-    if graph.size is None:
-        return "the image's size is not known"
-    width, height = graph.size
-    for box in (_inside(one.box, graph.size), _inside(two.box, graph.size)):
-        if SHARE * box.width < width or SHARE * box.height < height:
-            return "an object is smaller than a quarter of the image"
-    return ""
-
-
-def _without(one: Object, two: Object) -> str:
-    return "" if one.attributes and two.attributes else "an object has no attribute"
-
-
-def _also_true(graph: Graph, one: Object, name: str, two: Object) -> str:
-    """Whether the graph says somewhere that the swapped statement is true."""
-    for relation in graph.relations:
-        if _after_is(relation.name) != name:
-            continue
-        subject, other = graph.objects.get(relation.subject), graph.objects.get(relation.object)
-        if subject and other and (subject.name, other.name) == (two.name, one.name):
-            return "the swapped statement is true, too"
-    return ""
-
-
-def _choices(graph: Graph, one: Object, two: Object) -> Iterator[tuple[str, str]]:
-    """Attributes that are true of one object, or of anything of its name, and not of the other."""
-    ones, twos = _attributes(graph, one.name), _attributes(graph, two.name)
-    for a1 in one.attributes:
-        for a2 in two.attributes:
-            shared = a1 in two.attributes or a2 in one.attributes
-            # Of two others of the same names the swap may be true.
-            if not shared and not (a2 in ones and a1 in twos):
-                yield a1, a2
-
-
-def _attributes(graph: Graph, name: str) -> frozenset[str]:
-    """What is said of anything of this name in the image."""
-    named = (thing for thing in graph.objects.values() if thing.name == name)
-    return frozenset(attribute for thing in named for attribute in thing.attributes)
-
-
-def _around(graph: Graph, one: Object, two: Object) -> Box:
-    """The smallest box that holds what is seen of both."""
-    assert graph.size is not None  # or they would be unfit
-    a, b = _inside(one.box, graph.size), _inside(two.box, graph.size)
-    x, y = min(a.x, b.x), min(a.y, b.y)
-    right, bottom = max(a.x + a.width, b.x + b.width), max(a.y + a.height, b.y + b.height)
-    return Box(x, y, right - x, bottom - y)
-
-
-def _inside(box: Box, size: Size) -> Box:
-    """The part of a box that is in the image: annotators drew over the edge."""
-    x, y = max(box.x, 0), max(box.y, 0)
-    right, bottom = min(box.x + box.width, size[0]), min(box.y + box.height, size[1])
-    return Box(x, y, right - x, bottom - y)

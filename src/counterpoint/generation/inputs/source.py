@@ -1,4 +1,4 @@
-"""One true caption with its image: what texts are made from. And how a row of a file holds it."""
+"""A true caption with its image, from which texts are made, and how a row of a file becomes one."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ BOX: Final = "box"
 SPLIT: Final = "split"
 
 
-class Source(NamedTuple):
-    """A caption to make texts from. An empty `caption` is one that the input lacks: refuse it.
+class SourceCaption(NamedTuple):
+    """A caption to make texts from. An empty `caption` is missing in the input; it is rejected.
 
-    `others` are the image's other true captions, where the input gives them together.
+    `others` are the image's other true captions, if the input has them in the same row.
     """
 
     id: str
@@ -35,10 +35,10 @@ class Source(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CaptionOptions:
-    """How to read a file: names of columns that are not among those above, and what to read.
+    """How to read a file: the names of columns that are not found by themselves, and what to read.
 
-    `split` is one name or several with commas between; `image_prefix` is a folder put before
-    every image's path.
+    `split` is one name, or several with commas between. `image_prefix` is a folder that is put
+    before every image path.
     """
 
     caption: str | None = None
@@ -48,20 +48,20 @@ class CaptionOptions:
     image_prefix: str = ""
 
 
-class Row(NamedTuple):
-    """A row of a file: its fields, and where it is, for messages."""
+class CaptionRow(NamedTuple):
+    """A row of a file: its fields, and its place for error messages."""
 
     where: str
     fields: Mapping[str, Any]
 
 
 def name_of(given: str | None, known: Iterable[str], names: Container[str]) -> str | None:
-    """What a field is called: as given, or by the first known name that is there."""
+    """The name of a field: as given, or the first known name that exists."""
     return given or next((name for name in known if name in names), None)
 
 
-def sources_of(row: Row, number: int, options: CaptionOptions) -> Iterator[Source]:
-    """A row's captions. Several in one row get ids of their own, `ID#0`, `ID#1` and so on."""
+def sources_of(row: CaptionRow, number: int, options: CaptionOptions) -> Iterator[SourceCaption]:
+    """The captions of a row. Several in one row get the ids `ID#0`, `ID#1` and so on."""
     if options.split is not None and _split(row) not in options.split.split(","):
         return
     fields = row.fields
@@ -71,7 +71,9 @@ def sources_of(row: Row, number: int, options: CaptionOptions) -> Iterator[Sourc
     ids = _ids(row, number, len(captions), options)
     for place, (id, text) in enumerate(zip(ids, captions, strict=True)):
         rest = dict.fromkeys(captions[:place] + captions[place + 1 :])
-        yield Source(id, image, text, tuple(other for other in rest if other not in ("", text)))
+        yield SourceCaption(
+            id, image, text, tuple(other for other in rest if other not in ("", text))
+        )
 
 
 def _listed(value: Any) -> list[Any]:
@@ -84,36 +86,51 @@ def _text(value: Any, where: str) -> str:
     if value is None or (isinstance(value, float) and math.isnan(value)):  # pandas' null
         return ""
     if not isinstance(value, str):
-        raise DataError(f"{where}: a caption should be a text, it is {shown(value)}.")
+        raise DataError(
+            "E-FIELD-INVALID",
+            f"{where}: a caption should be a text, it is {shown(value)}.",
+            where=where,
+            field="caption",
+        )
     return encodable(value).strip()
 
 
 def encodable(text: str) -> str:
-    """The text without half characters, which JSON can spell and no file can hold."""
+    """The text without halves of surrogate pairs, which JSON can write and UTF-8 cannot."""
     if text.isascii():
         return text
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
-def _split(row: Row) -> str:
+def _split(row: CaptionRow) -> str:
     value = row.fields.get(SPLIT)
     if not isinstance(value, str):
-        raise DataError(f"{row.where}: has no {SPLIT!r}; leave out the choice of a split.")
+        raise DataError(
+            "E-COLUMN-MISSING",
+            f"{row.where}: has no {SPLIT!r}; do not choose a split.",
+            where=row.where,
+            column=SPLIT,
+        )
     return value
 
 
-def _ids(row: Row, number: int, count: int, options: CaptionOptions) -> list[str]:
+def _ids(row: CaptionRow, number: int, count: int, options: CaptionOptions) -> list[str]:
     name = name_of(options.id, ID_NAMES, row.fields)
     value = row.fields.get(name) if name else None
     if isinstance(value, list) and len(value) == count:
         return [encodable(str(id)) for id in value]
     if isinstance(value, list | dict):
-        raise DataError(f"{row.where}: an id should be a text or a number, it is {shown(value)}.")
+        raise DataError(
+            "E-FIELD-INVALID",
+            f"{row.where}: an id should be a text or a number, it is {shown(value)}.",
+            where=row.where,
+            field="id",
+        )
     id = str(number) if value in (None, "") else encodable(str(value))
     return [id] if count == 1 else [f"{id}#{place}" for place in range(count)]
 
 
-def _image(row: Row, options: CaptionOptions) -> ImageRef | None:
+def _image(row: CaptionRow, options: CaptionOptions) -> ImageRef | None:
     name = name_of(options.image, IMAGE_NAMES, row.fields)
     value: Any = row.fields.get(name) if name else None
     box = row.fields.get(BOX)
@@ -122,7 +139,12 @@ def _image(row: Row, options: CaptionOptions) -> ImageRef | None:
     if value in (None, ""):
         return None
     if not isinstance(value, str):
-        raise DataError(f"{row.where}: an image should be a path, it is {shown(value)}.")
+        raise DataError(
+            "E-FIELD-INVALID",
+            f"{row.where}: an image should be a path, it is {shown(value)}.",
+            where=row.where,
+            field="image",
+        )
     return ImageRef(with_prefix(encodable(value), options.image_prefix), _box(box, row.where))
 
 
@@ -132,7 +154,12 @@ def _box(value: Any, where: str) -> tuple[int, int, int, int] | None:
     whole = isinstance(value, list) and all(type(side) is int for side in value)
     if whole and len(value) == 4 and all(abs(side) < 2**31 for side in value):
         return (value[0], value[1], value[2], value[3])
-    raise DataError(f"{where}: the box {shown(value)} is not [x, y, width, height] in pixels.")
+    raise DataError(
+        "E-FIELD-INVALID",
+        f"{where}: the box {shown(value)} is not [x, y, width, height] in pixels.",
+        where=where,
+        field=BOX,
+    )
 
 
 def with_prefix(path: str, prefix: str) -> str:
@@ -145,8 +172,8 @@ def with_prefix(path: str, prefix: str) -> str:
 class UniqueIds:
     """Makes repeated ids unique: the second `7` is `7~2`.
 
-    A million ids must not cost a hundred megabytes: small numbers are kept as bits, others as
-    digests, of which two that collide cost no more than a needless `~2`.
+    To save memory, small numbers are kept as bits and other ids as digests. A collision of digests
+    only causes an unnecessary `~2`.
     """
 
     _BITS: Final = 1 << 27  # 16 MiB at most
@@ -164,7 +191,7 @@ class UniqueIds:
         return unique
 
     def _seen(self, id: str) -> bool:
-        """Whether the id was asked for before; from now on it was."""
+        """Whether the id was seen before; remembers it."""
         if id.isascii() and id.isdecimal() and len(id) < 10 and str(int(id)) == id:
             return self._seen_number(int(id), id)
         return self._seen_text(id)

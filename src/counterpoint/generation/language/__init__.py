@@ -1,1 +1,1 @@
-"""What is known of English: tags, words and their meanings, edits that stay grammatical."""
+"""English: tags, words and their meanings, and edits that stay grammatical."""

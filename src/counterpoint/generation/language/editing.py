@@ -1,4 +1,4 @@
-"""Putting other words into a caption: blanks, capitals, articles and forms stay right."""
+"""Put other words into a caption, and keep spaces, capitals, articles and word forms correct."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SHORT: Final = frozenset({"TV", "TVS", "DVD", "CD", "PC", "SUV", "RV", "BBQ", "
 
 
 class Put(NamedTuple):
-    """Tokens `start` to `end` make way for `text`; with an empty range it is put before `start`."""
+    """`text` replaces the tokens from `start` to `end`; with an empty range it is inserted."""
 
     start: int
     end: int
@@ -28,7 +28,7 @@ class Put(NamedTuple):
 def rewrite(sentence: Sentence, puts: Sequence[Put]) -> str:
     """The caption with other words in some places.
 
-    The first letter is a capital if the caption's was; `a` and `an` follow what now comes after.
+    The first letter is a capital if the caption's was. `a` and `an` fit the next word.
     """
     pieces = _pieces(sentence, puts)
     _set_articles(pieces)
@@ -40,7 +40,7 @@ def rewrite(sentence: Sentence, puts: Sequence[Put]) -> str:
 
 
 def _pieces(sentence: Sentence, puts: Sequence[Put]) -> list[tuple[str, str, bool]]:
-    """Words, the blank behind each, and whether it is new."""
+    """Words, the space after each, and whether it is new."""
     pieces: list[tuple[str, str, bool]] = []
     place = 0
     for start, end, text in sorted(puts, key=lambda put: (put.start, put.end)):
@@ -67,7 +67,7 @@ def plain(sentence: Sentence, number: int) -> str:
     if number or text == "I" or text[1:] != text[1:].lower():
         return text
     lower = text[:1].lower() + text[1:]
-    return lower if is_english(lower) else text  # a name keeps it
+    return lower if is_english(lower) else text  # a name keeps its capital
 
 
 def span_text(sentence: Sentence, start: int, end: int) -> str:
@@ -99,7 +99,7 @@ def _set_articles(pieces: list[tuple[str, str, bool]]) -> None:
         if word.lower() not in ("a", "an") or i + 1 == len(pieces):
             continue
         following = pieces[i + 1]
-        if new or following[2]:  # what the caption itself has wrong stays wrong
+        if new or following[2]:  # mistakes of the caption itself are kept
             fitting = article(following[0])
             fitting = fitting.upper() if word.isupper() and len(word) > 1 else fitting
             fitting = fitting.capitalize() if word[0].isupper() else fitting
@@ -116,7 +116,7 @@ def article(following: str) -> str:
 def in_form_of(token: Token, words: str, tag: str | None = None) -> str:
     """A dictionary form (of several words: the first of a verb, else the last) in a token's form.
 
-    Empty where English has no such form. Letters are as large as the token's.
+    Empty if English has no such form. In capitals if the token is.
     """
     tag = tag or token.tag
     if tag.startswith("V"):

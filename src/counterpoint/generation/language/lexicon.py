@@ -1,13 +1,13 @@
 """The lexicon: what the words of captions mean, which of them mean the same, and which cannot.
 
 All words are lemmas in lower case ("mouse", "look at"); some are several words. A noun before a
-noun ("a brick wall") describes it: look it up as ADJ. The word lists are in `words/`, a meaning a
-line (meanings.py says how they are written).
+noun ("a brick wall") describes it: look it up as ADJ. The word lists are in `words/`, one meaning
+per line (meanings.py describes the format).
 
-Two questions are kept apart, since a mistake costs something else in each:
+Two kinds of questions are kept apart, because a mistake has another cost in each:
 
-- `synonyms` and `rivals` make texts: they would rather give nothing than something wrong.
-- `may_be_same` judges texts: it would rather say yes. It never says so together with `exclude`.
+- `synonyms` and `rivals` make texts: in doubt they give nothing.
+- `may_be_same` checks texts: in doubt it says yes. It is never true together with `exclude`.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ __all__ = [
 ]
 
 
-NARROWER: Final = "narrower"  # the doubt of a word that is true of a part only: crimson for red
+NARROWER: Final = "narrower"  # the doubt about a narrower word: crimson for red
 
 
 class Synonym(NamedTuple):
-    """A word that may stand for another; `doubt` says why it may be false, or nothing."""
+    """A word that may replace another; `doubt` says why it may be false, or is empty."""
 
     text: str
     doubt: str
@@ -147,7 +147,7 @@ class _Others(NamedTuple):
     """Meanings of the same field."""
 
     exclusive: set[int]  # on the same scale, where they contradict each other
-    elsewhere: set[int]  # objects on other scales: a man may be a surfer and somebody's brother
+    elsewhere: set[int]  # objects on other scales: a man may be a surfer and a brother
 
 
 def _by_scale(found: Sequence[Meaning]) -> list[_Others]:
@@ -190,9 +190,9 @@ def meanings(word: str, pos: str | None = None) -> tuple[Meaning, ...]:
 
 @functools.lru_cache(maxsize=1 << 16)
 def synonyms(word: str, pos: str, noun: str = "") -> tuple[Synonym, ...]:
-    """What may stand for the word with the noun that it describes, or that is its object.
+    """What may replace the word, with the noun that it describes or that is its object.
 
-    Nothing, where it is not clear which meaning the word has.
+    Empty if it is not clear which meaning the word has.
     """
     senses = _senses(word, pos, noun)
     fitting = [meaning for meaning in senses if fits(meaning, noun)]
@@ -211,9 +211,9 @@ def synonyms(word: str, pos: str, noun: str = "") -> tuple[Synonym, ...]:
 
 @functools.lru_cache(maxsize=1 << 14)
 def doubt(word: str, other: str) -> str | None:
-    """Why `other` may be false where `word` is true; empty if it is not, None if that is unknown.
+    """Why `other` may be false where `word` is true; empty if it is not, None if unknown.
 
-    Unknown: no meaning has both.
+    It is unknown if no meaning has both.
     """
     shared = [meaning for meaning in meanings(other) if word in meaning.offered()]
     found = [_doubt(meaning, word, other) for meaning in shared]

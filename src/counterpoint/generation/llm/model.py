@@ -1,8 +1,11 @@
-"""A served language model, and everything it has answered: nothing is asked twice.
+"""A served language model: prompts become requests, and every answer is stored.
 
-An answer is kept under a digest of the server's address, the model and the request (messages,
-temperature, token limit, seed) as soon as it comes. A killed process loses the requests in flight,
-and no others.
+An answer is stored under a digest of the server's address, the model and the request (messages,
+temperature, token limit, seed) as soon as it arrives. So no request is sent twice, and a killed
+process loses only the requests in flight.
+
+A caption is data: in a prompt it stands in quotation marks on one line, and no caption can close
+them. What was filled in is never filled in again.
 """
 
 from __future__ import annotations
@@ -17,26 +20,23 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
-from counterpoint._util.errors import MissingExtraError, ModelError
+from counterpoint._util.errors import MissingExtraError
 from counterpoint._util.progress import Advance
 from counterpoint._util.store import Store, default_store, digest
-from counterpoint.generation.llm import sentences
-from counterpoint.generation.llm.sentences import words
+from counterpoint.generation.llm import answers
+from counterpoint.generation.llm.answers import words
 from counterpoint.generation.llm.templates import Step, Template
-from counterpoint.generation.registry import Refusal
-from counterpoint.models.api import Answer, Endpoint, read_answer, read_endpoint
+from counterpoint.generation.registry import Rejection
+from counterpoint.models.api import ChatAnswer, Endpoint, read_answer, read_endpoint
 
 if TYPE_CHECKING:
     from counterpoint.models.api import Client, Pause
 
-
-# From a caption to messages. A caption is data: it stands in quotes on one line, and no caption
-# can end them. What is filled in is never filled in again.
-
-
 Message = dict[str, str]
+_FIRST_ATTEMPTS: Final = 3  # few: after a mistyped address the wait should be short
+_ROOM: Final = 4096  # tokens for a model that reasons before it answers
 _PLACE: Final = re.compile(r"\{(caption|chosen|new)\}")
-_LATIN: Final = 0.5  # of a caption's letters at least
+_LATIN: Final = 0.5  # minimum share of Latin letters in a caption
 
 
 def why_not(template: Template, caption: str) -> str | None:
@@ -44,30 +44,30 @@ def why_not(template: Template, caption: str) -> str | None:
     found = words(caption)
     letters = [letter for letter in caption if letter.isalpha()]
     if not found or not letters:
-        return sentences.NO_WORDS
+        return answers.NO_WORDS
     if sum(letter < "\u0250" for letter in letters) < _LATIN * len(letters):
-        return sentences.OTHER_LETTERS
+        return answers.OTHER_LETTERS
     if len(found) < template.fewest_words:
-        return sentences.TOO_FEW_WORDS
-    # An answer is as long as the caption, and a word is a token at least.
+        return answers.TOO_FEW_WORDS
+    # An answer is as long as the caption, and a word is at least one token.
     if len(found) > min(template.most_words, template.steps[-1].max_tokens):
-        return sentences.TOO_MANY_WORDS
+        return answers.TOO_MANY_WORDS
     if template.needs and template.needs not in found:
-        return sentences.needs(template.needs)
+        return answers.needs(template.needs)
     return None
 
 
 def quotable(text: str) -> str:
-    """On one line, and without the quotation mark that ends a quotation."""
+    """The text on one line, without the quotation mark that would end the quotation."""
     printable = "".join(mark if mark.isprintable() else " " for mark in text)
     return " ".join(printable.replace('"', "'").split())
 
 
 def messages(step: Step, values: Mapping[str, str]) -> list[Message]:
-    """The instruction, the shots as turns of a talk, and the question last.
+    """The instruction, then the shots as turns of a dialogue, then the question.
 
-    All that is the same for every caption comes first, so that a server can keep it. There is no
-    system message: some models know none.
+    What is the same for every caption comes first, so that a server can cache it. There is no
+    system message, because some models do not support it.
     """
     found: list[Message] = []
     for shot in step.shots:
@@ -83,13 +83,9 @@ def filled(text: str, values: Mapping[str, str]) -> str:
     return _PLACE.sub(lambda place: quotable(values[place[1]]), text)
 
 
-_FIRST_ATTEMPTS: Final = 3  # who has mistyped an address should not wait for two minutes
-_ROOM: Final = 4096  # tokens for a model that thinks before it answers
-
-
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What is asked. The seed matters only where there is chance: it is None at temperature 0."""
+    """A request. The seed is None at temperature 0, where it has no effect."""
 
     messages: tuple[tuple[str, str], ...]  # role, content
     temperature: float
@@ -98,8 +94,8 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class Reply(Answer):
-    """An answer that says whether it was cut off."""
+class Reply(ChatAnswer):
+    """An answer, and whether it was cut off."""
 
     cut: bool = False
 
@@ -112,7 +108,7 @@ def request_of(messages: Sequence[Message], temperature: float, limit: int, seed
 def read_reply(data: Mapping[str, Any]) -> Reply:
     answer, choice = read_answer(data), data["choices"][0]
     return Reply(
-        answer.text.encode(errors="replace").decode(),  # half of a character cannot be written
+        answer.text.encode(errors="replace").decode(),  # half of a surrogate pair cannot be written
         answer.refused,
         (),
         answer.tokens_in,
@@ -138,16 +134,16 @@ def _thinking(request: Request) -> dict[str, Any]:
     return {"max_completion_tokens": _ROOM + request.max_tokens}
 
 
-# What endpoints take differs, so these are tried in turn: not all take a seed, and models that
-# think before they answer take no temperature, and another name for the limit.
+# Endpoints accept different parameters, so these are tried in turn. Not all accept a seed, and
+# reasoning models accept no temperature and have another name for the limit.
 _FORMS: Final[tuple[Form, ...]] = (_usual, _seedless, _thinking)
 
 
-class LanguageModel:
-    """A model by its name at OPENAI_BASE_URL. Nothing is opened or asked before the first `ask`.
+class ChatModel:
+    """A model by its name at OPENAI_BASE_URL. Nothing is opened or sent before the first `ask`.
 
-    All methods of a run share one: a folder of answers can be open once in a process. `pause` is
-    for tests that do not wait.
+    All methods of a run share one, because a folder of answers can be opened once per process.
+    Tests replace `pause`.
     """
 
     def __init__(
@@ -160,7 +156,7 @@ class LanguageModel:
         self._client: Client | None = None
         self._store: Store | None = None
 
-    def __enter__(self) -> LanguageModel:
+    def __enter__(self) -> ChatModel:
         return self
 
     def __exit__(
@@ -173,8 +169,8 @@ class LanguageModel:
             self._store.__exit__(kind, error, trace)
             self._store = None
 
-    def ask(self, requests: Sequence[Request], advance: Advance) -> list[Reply | Refusal]:
-        """An answer each, in order: kept ones, then the others, as many at a time as is allowed."""
+    def ask(self, requests: Sequence[Request], advance: Advance) -> list[Reply | Rejection]:
+        """One answer per request, in order. Only requests without a stored answer are sent."""
         keys = [self._key(request) for request in requests]
         found = self._kept(keys)
         missing = {k: r for k, r in zip(keys, requests, strict=True) if k not in found}
@@ -185,7 +181,7 @@ class LanguageModel:
         return [found[key] for key in keys]
 
     def usage(self) -> dict[str, int]:
-        """What this process has asked; kept answers cost nothing."""
+        """What this process has sent; stored answers are not counted."""
         if self._client is None:
             return {"answers": 0, "retries": 0, "tokens_in": 0, "tokens_out": 0}
         used = self._client.usage
@@ -198,9 +194,9 @@ class LanguageModel:
 
     def _asked(
         self, missing: Mapping[bytes, Request], done: Callable[[bytes], None]
-    ) -> dict[bytes, Reply | Refusal]:
+    ) -> dict[bytes, Reply | Rejection]:
         client, keys = self._opened(), list(missing)
-        found: dict[bytes, Reply | Refusal] = {}
+        found: dict[bytes, Reply | Rejection] = {}
         if self.form is None:
             self.form, found[keys[0]] = self._first(missing[keys[0]])
             done(keys[0])
@@ -212,11 +208,11 @@ class LanguageModel:
 
         bodies = [self._body(form, missing[key]) for key in rest]
         for key, reply in zip(rest, client.chat(bodies, read_reply, keep), strict=True):
-            found[key] = reply if isinstance(reply, Reply) else Refusal(sentences.REJECTED)
+            found[key] = reply if isinstance(reply, Reply) else Rejection(answers.REJECTED)
         return found
 
     def _first(self, request: Request) -> tuple[Form, Reply]:
-        """The first request alone: it finds out whether and how the endpoint wants to be asked."""
+        """Send one request alone, to find the parameters that the endpoint accepts."""
         client = self._opened()
         for form in _FORMS:
             body = self._body(form, request)
@@ -224,20 +220,21 @@ class LanguageModel:
             if isinstance(reply, Reply):
                 self._keep(self._key(request), reply)
                 return form, reply
-        raise ModelError(str(reply))
+        assert not isinstance(reply, Reply)
+        raise reply
 
     def _body(self, form: Form, request: Request) -> dict[str, Any]:
         messages = [{"role": role, "content": content} for role, content in request.messages]
         return {"model": self.name, "messages": messages, **form(request)}
 
     def where(self) -> str:
-        """The server's address, without what is secret."""
+        """The server's address without secrets."""
         return self._found().shown()
 
     def _key(self, request: Request) -> bytes:
         return digest("llm 2", self.where(), self.name, json.dumps(asdict(request)))
 
-    def _kept(self, keys: Sequence[bytes]) -> dict[bytes, Reply | Refusal]:
+    def _kept(self, keys: Sequence[bytes]) -> dict[bytes, Reply | Rejection]:
         values = zip(keys, self._opened_store().get(keys), strict=True)
         return {key: Reply(**json.loads(value)) for key, value in values if value is not None}
 

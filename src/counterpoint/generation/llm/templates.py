@@ -1,12 +1,12 @@
-"""What a language model is told, a TOML file a method: readable, versioned, checked when read.
+"""What a language model is asked: one TOML file per method, versioned, and checked when it is read.
 
     version, kind, type, subtype, summary
     [caption]   fewest_words, most_words, needs: which captions are asked about
-    [change]    measure, least, share: how much of the caption may change (sentences.py)
+    [change]    measure, least, share: how much of the caption may change (answers.py)
     [[steps]]   name, answer, label, temperature, max_tokens, instruction, ask, shots
 
 `ask` and the instruction hold `{caption}`, `{chosen}` and `{new}`: the caption, what was located
-in it, and what was proposed instead. `answer` is what the answer must be (answers.py): a `list` of
+in it, and what was proposed instead. `answer` is the form of the answer (answers.py): a `list` of
 parts of the caption, a new `concept`, a `sentence`, or a `swap`.
 """
 
@@ -24,14 +24,14 @@ from counterpoint._util.registry import did_you_mean
 from counterpoint.generation.pairs import KINDS, SUBTYPES, TYPES, Kind, Type
 
 PREFIX: Final = "llm/"
-MOST_WORDS: Final = 60  # a caption's; with room for the change they fit into any answer
-Answer = Literal["list", "concept", "sentence", "swap"]
+MOST_WORDS: Final = 60  # of a caption: with the change, they fit into any answer
+AnswerForm = Literal["list", "concept", "sentence", "swap"]
 Measure = Literal["words", "bag"]
 
 
 @dataclass(frozen=True, slots=True)
 class Shot:
-    """A question that was answered rightly, shown before the real one."""
+    """An example of a question with its correct answer."""
 
     answer: str
     caption: str
@@ -44,7 +44,7 @@ class Step:
     """One question to the model."""
 
     name: str
-    answer: Answer
+    answer: AnswerForm
     label: str  # what the answer's line starts with; empty: it is the sentence alone
     temperature: float
     max_tokens: int
@@ -54,7 +54,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class ChangeLimit:
     """At most `least` words may change, or this share of the caption's if that is more."""
 
     measure: Measure
@@ -72,7 +72,7 @@ class Template:
     type: Type
     subtype: str
     summary: str
-    change: Change
+    change: ChangeLimit
     steps: tuple[Step, ...]
     fewest_words: int = 1
     most_words: int = MOST_WORDS
@@ -81,7 +81,7 @@ class Template:
 
 @cache
 def names() -> tuple[str, ...]:
-    """Of all methods, sorted: `llm/add-att`, ..."""
+    """The names of all methods, sorted: `llm/add-att`, ..."""
     files = resources.files(__package__).joinpath("templates").iterdir()
     found = [file.name.removesuffix(".toml") for file in files if file.name.endswith(".toml")]
     return tuple(sorted(PREFIX + name for name in found))
@@ -89,21 +89,23 @@ def names() -> tuple[str, ...]:
 
 @cache
 def read_template(name: str) -> Template:
-    """By a method's name."""
+    """The template of a method."""
     if name not in names():
-        raise NotFoundError(did_you_mean("language model method", name, names()))
+        raise NotFoundError(
+            "E-METHOD-UNKNOWN", did_you_mean("language model method", name, names()), name=name
+        )
     file = resources.files(__package__).joinpath("templates", f"{name.removeprefix(PREFIX)}.toml")
     return parse_template(name, tomllib.loads(file.read_text(encoding="utf-8")))
 
 
 def parse_template(name: str, data: Mapping[str, Any]) -> Template:
-    """ValueError, TypeError or KeyError if it is none: the files are ours, and tested."""
+    """Raises ValueError, TypeError or KeyError if malformed: the files belong to this package."""
     more = {key: value for key, value in data.items() if key not in ("caption", "change", "steps")}
     found = Template(
         name=name,
         **more,
         **data.get("caption", {}),
-        change=Change(**data["change"]),
+        change=ChangeLimit(**data["change"]),
         steps=tuple(_step(step) for step in data["steps"]),
     )
     known = found.kind in KINDS and found.type in TYPES and found.subtype in SUBTYPES
@@ -117,6 +119,6 @@ def parse_template(name: str, data: Mapping[str, Any]) -> Template:
 def _step(data: Mapping[str, Any]) -> Step:
     texts = {key: data[key].strip() for key in ("instruction", "ask")}
     step = Step(**{**data, **texts, "shots": tuple(Shot(**shot) for shot in data["shots"])})
-    if step.answer not in get_args(Answer):
+    if step.answer not in get_args(AnswerForm):
         raise ValueError(f"{step.name}: no answer is a {step.answer!r}")
     return step

@@ -1,4 +1,4 @@
-"""Refinement: keep the negatives that a model which sees no image cannot tell from captions."""
+"""Refinement: keep the negatives that a model without images cannot tell from captions."""
 
 import lazy_loader
 

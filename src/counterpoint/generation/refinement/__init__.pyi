@@ -1,2 +1,7 @@
-from .refining import Refined as Refined, Row as Row, Settings as Settings, refine as refine
+from .refining import (
+    BlindResult as BlindResult,
+    Refined as Refined,
+    RefineSettings as RefineSettings,
+    refine as refine,
+)
 from .selecting import SCALES as SCALES

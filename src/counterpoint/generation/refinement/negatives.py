@@ -1,4 +1,4 @@
-"""The negatives of a pairs file, piece by piece, and what refinement has to know of all of them."""
+"""The negatives of a pairs file: what refinement needs to know about them, and which are kept."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from counterpoint._util.registry import did_you_mean
 from counterpoint.generation.pairs import SCHEMA, read_pairs
 from counterpoint.generation.refinement.scores import SIDES
 
-BY: Final = ("type", "subtype")  # as SugarCrepe's subsets, which were refined one by one
+BY: Final = ("type", "subtype")  # like SugarCrepe's subsets, which were refined separately
 GROUPING: Final = tuple(name for name, kind in SCHEMA.items() if kind == pl.String)
-# What a pair is: the same wherever it stands in the file.
+# What identifies a pair, wherever it is in the file.
 _IDENTITY: Final = (
     *("source", "image", "caption", "text"),
     *("type", "subtype", "method", "version", "seed"),
@@ -32,9 +32,9 @@ class Negatives:
 
     groups: np.ndarray  # numbers into `names`
     names: tuple[str, ...]
-    keys: np.ndarray  # random for a seed, the same for the same pair
+    keys: np.ndarray  # random by seed, the same for the same pair
     positives: int
-    refused: int
+    rejected: int
 
     def __len__(self) -> int:
         return len(self.groups)
@@ -44,12 +44,14 @@ def gather(path: Path, by: Sequence[str], seed: int) -> Negatives:
     """Read the file once; texts are not kept."""
     for name in by:
         if name not in GROUPING:
-            raise NotFoundError(did_you_mean("column to group by", name, GROUPING))
-    labels, keys, positives, refused = [], [np.zeros(0, dtype=np.uint64)], 0, 0
-    for frame in read_pairs(path, refused=True):
+            raise NotFoundError(
+                "E-COLUMN-UNKNOWN", did_you_mean("column to group by", name, GROUPING), name=name
+            )
+    labels, keys, positives, rejected = [], [np.zeros(0, dtype=np.uint64)], 0, 0
+    for frame in read_pairs(path, rejected=True):
         usable = frame.filter(pl.col("refused") == "")
         mine = usable.filter(_NEGATIVE)
-        refused += len(frame) - len(usable)
+        rejected += len(frame) - len(usable)
         positives += len(usable) - len(mine)
         labels.append(_labels(mine, by))
         keys.append(random_keys(mine, seed))
@@ -61,12 +63,12 @@ def gather(path: Path, by: Sequence[str], seed: int) -> Negatives:
         tuple(names.to_list()),
         np.concatenate(keys),
         positives,
-        refused,
+        rejected,
     )
 
 
 def pieces(path: Path) -> Iterator[pl.DataFrame]:
-    """The negatives that the checks have not refused."""
+    """The negatives that the checks have not rejected."""
     for frame in read_pairs(path):
         yield frame.filter(_NEGATIVE)
 
@@ -76,7 +78,7 @@ def kept_pairs(
 ) -> Iterator[pl.DataFrame]:
     """The file without the negatives that are not kept, with new `scores` for those that are.
 
-    `scores` are (n, 2), of captions and texts, by name. Positives are passed on as they are.
+    `scores` are (n, 2), of captions and texts, by name. Positives are copied unchanged.
     """
     start = 0
     for frame in read_pairs(path):
@@ -99,7 +101,7 @@ def kept_pairs(
 
 
 def changed(path: Path) -> DataError:
-    return DataError(f"{path} has changed while it was read; start again.")
+    return DataError("E-FILE-CHANGED", f"{path} changed while it was read; start again.", path=path)
 
 
 def _with_scores(pairs: pl.DataFrame, scores: Mapping[str, np.ndarray]) -> pl.DataFrame:
@@ -125,7 +127,7 @@ def _labels(pairs: pl.DataFrame, by: Sequence[str]) -> pl.Series:
 
 
 def random_keys(pairs: pl.DataFrame, seed: int) -> np.ndarray:
-    """A number for each pair that nobody can foresee but with its content and the seed."""
+    """One pseudo-random number per pair, from its content and the seed."""
     parts = [pl.col(name).cast(pl.String).fill_null("") for name in _IDENTITY]
     identities = pairs.select(pl.concat_str(parts, separator="\x1f")).to_series().to_list()
     start = hashlib.blake2b(digest_size=8, key=seed.to_bytes(8, "little"))

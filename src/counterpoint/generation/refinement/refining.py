@@ -1,4 +1,7 @@
-"""Refine a pairs file: score, select, balance, report, write."""
+"""Refine a pairs file: score, select, balance, write, and report.
+
+The report has one row per blind model and group of pairs, before and after.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from typing import Any, Final, Literal
 import numpy as np
 
 from counterpoint._util.errors import DataError
-from counterpoint.generation.pairs import read_about, rebased, refuse_ending, write_pairs
+from counterpoint.generation.pairs import read_about, rebased, require_parquet, write_pairs
 from counterpoint.generation.refinement.negatives import (
     BY,
     Negatives,
@@ -21,13 +24,13 @@ from counterpoint.generation.refinement.negatives import (
 )
 from counterpoint.generation.refinement.scores import (
     COLUMN,
-    Asked,
+    BlindModel,
     ColumnScores,
     ModelScores,
-    Scores,
+    ScoreSource,
     Tables,
-    asked,
     load_blind,
+    parse_blind_model,
     read_scores,
     table_scores,
 )
@@ -44,25 +47,22 @@ from counterpoint.metrics import ALL
 from counterpoint.models import LoadOptions
 from counterpoint.scoring import Work
 
-# --- What refinement did to each blind model, in every group of pairs ---------------------------
-
-
 TARGET: Final = 0.5
 WITHIN: Final = 0.01  # of the target: reached
 Use = Literal["balanced", "selected", "watched"]
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class BlindResult:
     """One blind model on one group of negatives, before and after.
 
-    Its accuracy is the share of pairs whose caption it scores above the text, half of a tie: 0.5 is
-    chance. None where there are no pairs.
+    Its accuracy is the share of pairs whose caption scores above the text; a tie counts half, so
+    0.5 is chance. None if there are no pairs.
     """
 
     group: str
     model: str
-    use: Use  # what its scores were used for; `watched` is for nothing
+    use: Use  # what its scores were used for; `watched`: only reported
     before: int
     after: int
     accuracy_before: float | None
@@ -83,8 +83,8 @@ def rows(
     groups: np.ndarray,
     names: Sequence[str],
     kept: np.ndarray,
-) -> list[Row]:
-    """A row for each model on all pairs together, then for each group and model.
+) -> list[BlindResult]:
+    """One row per model on all pairs together, then one row per group and model.
 
     `groups` are numbers into `names`; `gaps` are each model's, unscaled.
     """
@@ -98,10 +98,10 @@ def rows(
     ]
 
 
-def _row(group: str, model: str, use: Use, gaps: np.ndarray, kept: np.ndarray) -> Row:
+def _row(group: str, model: str, use: Use, gaps: np.ndarray, kept: np.ndarray) -> BlindResult:
     left = gaps[kept]
     after = accuracy(left)
-    return Row(
+    return BlindResult(
         group=group,
         model=model,
         use=use,
@@ -116,8 +116,8 @@ def _row(group: str, model: str, use: Use, gaps: np.ndarray, kept: np.ndarray) -
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
-    """What is asked of a refinement. Blind models are named as in `blind_scores`."""
+class RefineSettings:
+    """How to refine. Blind models are named as in scores.py."""
 
     blind: tuple[str, ...]  # balanced against
     watch: tuple[str, ...] = ()  # only reported
@@ -133,21 +133,21 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Refined:
-    """What a refinement did. Counts are of negatives, except for the two last."""
+    """What a refinement did. Counts are of negatives, except for the last two."""
 
     before: int
     selected: int
     after: int
     positives: int  # passed on as they were
-    refused: int  # left out: the checks had refused them
+    refused: int  # left out: rejected by the checks
     scales: dict[str, str]  # of each balanced model's gaps: probability, max or rank
-    rows: list[Row]
+    rows: list[BlindResult]
 
 
 def refine(
     pairs: Path,
     out: Path,
-    settings: Settings,
+    settings: RefineSettings,
     work: Work,
     *,
     tables: Sequence[Path] = (),
@@ -155,12 +155,14 @@ def refine(
 ) -> Refined:
     """Write to `out` the negatives of `pairs` that are kept, with their scores, and all positives.
 
-    What models compute is kept in the store: a run that was killed goes on where it was. `tables`
-    hold scores for `column:NAME`; a name that is in none of them is one of the file's own.
+    Scores of models are kept in the store, so a killed run resumes. `tables` hold scores for
+    `column:NAME`; a name that is in none of them is a score of the file itself.
     """
-    refuse_ending(out)
+    require_parquet(out)
     if out.exists() and pairs.exists() and out.samefile(pairs):
-        raise DataError(f"{out} is the file to refine, of which much would be lost; name another.")
+        raise DataError(
+            "E-OUTPUT-IS-INPUT", f"{out} is the file to refine; name another -o.", path=out
+        )
     wanted = _wanted(settings)
     about, brought = read_about(pairs), read_scores(tables)
     negatives = gather(pairs, settings.by, settings.seed)
@@ -168,7 +170,7 @@ def refine(
     for one in wanted:
         source = _source(one, brought, options or LoadOptions(), work, len(negatives))
         scores[one.name] = _scored(pairs, source, len(negatives))
-        del source  # a large model makes room for the next
+        del source  # free a large model before the next one is loaded
     gaps = {name: found[:, 0].astype(float) - found[:, 1] for name, found in scores.items()}
     selected, selecting = _selected(negatives, scores, settings)
     kept, scales = _balanced(negatives, gaps, scores, selected, settings)
@@ -178,7 +180,7 @@ def refine(
         selected=int(selected.sum()),
         after=int(kept.sum()),
         positives=negatives.positives,
-        refused=negatives.refused,
+        refused=negatives.rejected,
         scales=scales,
         rows=rows(gaps, uses, negatives.groups, negatives.names, kept),
     )
@@ -188,41 +190,47 @@ def refine(
     return found
 
 
-def record(settings: Settings, wanted: Sequence[Asked], found: Refined) -> dict[str, Any]:
-    """What the file's metadata says of a refinement."""
+def record(
+    settings: RefineSettings, wanted: Sequence[BlindModel], found: Refined
+) -> dict[str, Any]:
+    """The record of a refinement in the file's metadata."""
     ids = {one.name: one.id for one in wanted}
     return {"settings": asdict(settings), "models": ids, **asdict(found)}
 
 
-def _wanted(settings: Settings) -> list[Asked]:
-    """Every model once; no two under one name."""
+def _wanted(settings: RefineSettings) -> list[BlindModel]:
+    """Every model once. Two models with one name are an error."""
     specs = (*settings.blind, *settings.select, *settings.watch)
-    wanted = list(dict.fromkeys(asked(spec) for spec in specs))
+    wanted = list(dict.fromkeys(parse_blind_model(spec) for spec in specs))
     names = [one.name for one in wanted]
     for one in wanted:
         if names.count(one.name) > 1:
             raise DataError(
-                f"two blind models are called {one.name!r}; give one another name: NAME={one.id}."
+                "E-NAME-REPEATED",
+                f"two blind models are called {one.name!r}; rename one of them: NAME={one.id}.",
+                name=one.name,
             )
     return wanted
 
 
-def _source(wanted: Asked, tables: Tables, options: LoadOptions, work: Work, total: int) -> Scores:
+def _source(
+    wanted: BlindModel, tables: Tables, options: LoadOptions, work: Work, total: int
+) -> ScoreSource:
     family, _, column = wanted.id.partition(":")
     if family != COLUMN:
         return ModelScores(wanted.name, load_blind(wanted, options), work, total)
     return table_scores(column, tables) if column in tables else ColumnScores(column)
 
 
-def _scored(pairs: Path, source: Scores, total: int) -> np.ndarray:
-    """Scores (n, 2) of all negatives, as precise as the file will hold them."""
+def _scored(pairs: Path, source: ScoreSource, total: int) -> np.ndarray:
+    """Scores (n, 2) of all negatives, in the precision of the file."""
     found = np.full((total, 2), np.nan, dtype=np.float32)
     start = 0
     for piece in pieces(pairs):
         end = start + len(piece)
         if end > total:
             raise changed(pairs)
-        with np.errstate(over="ignore"):  # refused below
+        with np.errstate(over="ignore"):  # an error below
             found[start:end] = source.of(piece)
         start = end
     if start != total:
@@ -230,20 +238,24 @@ def _scored(pairs: Path, source: Scores, total: int) -> np.ndarray:
     bad = int((~np.isfinite(found)).any(axis=1).sum())
     if bad:
         raise DataError(
+            "E-SCORE-MISSING",
             f"{pairs}: {bad:,} of {total:,} negatives have no finite score {source.name!r} for the "
-            "caption or the text; score them, or leave these scores out."
+            "caption or the text; score them, or do not use these scores.",
+            path=pairs,
+            name=source.name,
+            count=bad,
         )
     return found
 
 
 def _selected(
-    negatives: Negatives, scores: Mapping[str, np.ndarray], settings: Settings
+    negatives: Negatives, scores: Mapping[str, np.ndarray], settings: RefineSettings
 ) -> tuple[np.ndarray, list[str]]:
-    """Which negatives are among the best, and by whose scores."""
+    """Which negatives are selected, and by which models."""
     everything = np.ones(len(negatives), dtype=bool)
     if settings.top is None:
         return everything, []
-    names = [asked(spec).name for spec in settings.select or settings.blind]
+    names = [parse_blind_model(spec).name for spec in settings.select or settings.blind]
     values = np.column_stack([scores[name][:, 1] for name in names])
     return top(values, negatives.groups, settings.top), names
 
@@ -253,10 +265,10 @@ def _balanced(
     gaps: Mapping[str, np.ndarray],
     scores: Mapping[str, np.ndarray],
     selected: np.ndarray,
-    settings: Settings,
+    settings: RefineSettings,
 ) -> tuple[np.ndarray, dict[str, str]]:
     """Which of the selected negatives are kept, and how each balanced model's gaps were scaled."""
-    names = list(dict.fromkeys(asked(spec).name for spec in settings.blind))
+    names = list(dict.fromkeys(parse_blind_model(spec).name for spec in settings.blind))
     if not settings.balance or not names:
         return selected, {}
     groups, columns, scales = negatives.groups[selected], [], {}

@@ -1,8 +1,8 @@
-"""Scores of captions and texts by models that see no image, from whatever can give them.
+"""Scores of captions and texts by models that see no image, or from tables of the user.
 
 `length`, `format`, `grammar`, `plausible`, `lm:WHERE` and any other id of a model that scores texts
-alone; `column:NAME` for scores that a table or the pairs have already. `NAME=` before it gives the
-scores another name.
+alone; `column:NAME` for scores in a table or in the `scores` column of the pairs. `NAME=` before it
+gives the scores another name.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from counterpoint.models import LoadOptions, load_model
 from counterpoint.models.blind import SCORERS, TEXT_MODELS, Format, Length
 from counterpoint.scoring import BlindScorer, Work, caption_keys, fill, stored
 
-# --- Scores that users bring: in a table of texts, or in the `scores` column of the pairs -------
-
-
+COLUMN: Final = "column"
+_FAMILY: Final = "blind"
+_CHEAP: Final = (Length, Format)  # computed faster than the store finds them
 SIDES: Final = ("caption", "text")
-_LONG: Final = ("name", "value")  # with `text`: a score a row; else a column a name
+_LONG: Final = ("name", "value")  # with `text`: one score per row; else one column per name
 Tables = Mapping[str, tuple[Path, pl.DataFrame]]  # by the names of their scores
 
 
@@ -67,10 +67,10 @@ class ColumnScores:
 
 
 def read_scores(paths: Sequence[Path]) -> Tables:
-    """The tables' names, each with the table that has it; two tables may not share a name.
+    """The names of the scores, each with its table; two tables may not share a name.
 
-    A table has the column text, and either name and value, or a column for each name. Columns that
-    are not asked for may hold anything.
+    A table has the column `text`, and either `name` and `value`, or one column per name. Columns
+    that are not used may hold anything.
     """
     found: dict[str, tuple[Path, pl.DataFrame]] = {}
     for path in paths:
@@ -82,14 +82,17 @@ def read_scores(paths: Sequence[Path]) -> Tables:
         for name in names:
             if name in found:
                 raise DataError(
-                    f"{path}: the scores {shown(name)} are in {found[name][0]} as well."
+                    "E-NAME-REPEATED",
+                    f"{path}: the scores {shown(name)} are also in {found[name][0]}.",
+                    path=path,
+                    name=name,
                 )
             found[name] = (path, table)
     return found
 
 
 def table_scores(name: str, tables: Tables) -> TableScores:
-    """The scores of one of the tables' names, a number for each text."""
+    """The scores of one name: one number per text."""
     path, table = tables[name]
     if set(_LONG) <= set(table.columns):
         table = table.filter(pl.col("name").cast(pl.String) == name)
@@ -99,40 +102,44 @@ def table_scores(name: str, tables: Tables) -> TableScores:
     try:
         values = table.select("text", value=pl.col(column).cast(pl.Float64)).unique()
     except pl.exceptions.PolarsError:
-        raise DataError(f"{path}: the scores {shown(name)} are not all numbers.") from None
+        raise DataError(
+            "E-SCORE-INVALID",
+            f"{path}: the scores {shown(name)} are not all numbers.",
+            path=path,
+            name=name,
+        ) from None
     twice = values.filter(pl.col("text").is_duplicated())["text"]
     if len(twice):
         raise DataError(
+            "E-SCORE-REPEATED",
             f"{path}: {twice.n_unique():,} texts have several scores {shown(name)}, "
-            f"for instance {shown(twice.min())}."
+            f"for instance {shown(twice.min())}.",
+            path=path,
+            name=name,
+            count=twice.n_unique(),
         )
     return TableScores(name, values)
 
 
-COLUMN: Final = "column"
-_FAMILY: Final = "blind"
-_CHEAP: Final = (Length, Format)  # done before the store has looked them up
-
-
-class Asked(NamedTuple):
-    """A blind model: what its scores are called, and its id."""
+class BlindModel(NamedTuple):
+    """A blind model: the name of its scores, and its id."""
 
     name: str
     id: str
 
 
-def asked(spec: str) -> Asked:
-    """What `grammar`, `blind:grammar:FOLDER`, `column:NAME` or `NAME=ID` ask for."""
+def parse_blind_model(spec: str) -> BlindModel:
+    """The model of `grammar`, `blind:grammar:FOLDER`, `column:NAME` or `NAME=ID`."""
     named = re.fullmatch(r"([A-Za-z][\w.-]*)=(.+)", spec, re.DOTALL)
     name, id = named.groups() if named else ("", spec)
     family, _, rest = id.partition(":")
     if family in (*SCORERS, *TEXT_MODELS):  # `lm:` as well: the family of that name needs images
         id = f"{_FAMILY}:{id}"
-    return Asked(name or (rest if family == COLUMN else id.removeprefix(f"{_FAMILY}:")), id)
+    return BlindModel(name or (rest if family == COLUMN else id.removeprefix(f"{_FAMILY}:")), id)
 
 
-class Scores(Protocol):
-    """Where the scores of one name come from."""
+class ScoreSource(Protocol):
+    """Something that gives the scores of one name."""
 
     name: str
 
@@ -141,9 +148,9 @@ class Scores(Protocol):
 
 
 class ModelScores:
-    """Scores by a model: each different text once, kept in the store, so that a run goes on.
+    """Scores by a model. Each different text is scored once and stored, so that a run resumes.
 
-    Those of `length` and `format` are not kept.
+    Scores of `length` and `format` are not stored.
     """
 
     def __init__(self, name: str, model: BlindScorer, work: Work, total: int) -> None:
@@ -154,9 +161,9 @@ class ModelScores:
         if not len(pairs):
             return np.zeros((0, 2))
         texts = pl.concat([pairs[side].alias("text") for side in SIDES])
-        # By length, so that a model that pads does little more work than the words ask for.
+        # Sorted by length, so that little is padded.
         order = texts.unique().to_frame().sort(pl.col("text").str.len_chars(), "text")
-        unique, bar = order["text"].to_list(), _Part(self.advance, len(pairs))
+        unique, bar = order["text"].to_list(), _PartialProgress(self.advance, len(pairs))
         values = order.with_columns(value=self._values(unique, bar))
         found = texts.to_frame().join(values, on="text", how="left", maintain_order="left")
         return found["value"].to_numpy().reshape(2, len(pairs)).T
@@ -178,8 +185,8 @@ class ModelScores:
         return stored(keys, self.work.store)[:, 0]
 
 
-class _Part:
-    """Steps of a part of the work, counted in the steps of the whole: a bar for both."""
+class _PartialProgress:
+    """Counts the steps of a part of the work in steps of the whole, for one progress bar."""
 
     def __init__(self, advance: Advance, steps: int) -> None:
         self.whole, self.steps = advance, steps
@@ -199,12 +206,14 @@ class _Part:
         return advance
 
 
-def load_blind(wanted: Asked, options: LoadOptions) -> BlindScorer:
-    """The model of that id; refused unless it scores a text by itself."""
+def load_blind(wanted: BlindModel, options: LoadOptions) -> BlindScorer:
+    """The model of that id. Raises unless it scores a text by itself."""
     model = load_model(wanted.id, options)
     if not isinstance(model, BlindScorer):
         raise ModelError(
+            "E-MODEL-UNSUITABLE",
             f"{wanted.id} does not score a text by itself; refine needs models that see no image "
-            "and no other text, such as length, format, grammar, plausible or lm:FOLDER."
+            "and no other text, such as length, format, grammar, plausible or lm:FOLDER.",
+            model=wanted.id,
         )
     return model

@@ -1,13 +1,13 @@
-"""SugarCrepe's adversarial refinement, on a grid of any number of dimensions.
+"""Which pairs are kept: SugarCrepe's adversarial refinement, on a grid of any number of dimensions.
 
-A pair's gap is what a blind model gives its caption above its text. The gaps of D models put the
-pair into a cell of a D-dimensional grid, and the model that looks at nothing else does well where
-a cell holds more pairs than its point mirror, the cell with all signs turned. So the larger of the
-two is cut down to the smaller. What is left is symmetric about 0, and all D models, any odd
-function of their gaps, and any vote among them, are right as often as wrong.
+The gap of a pair is the score of its caption minus the score of its text, by one blind model. The
+gaps of D models put the pair into a cell of a D-dimensional grid. A model that sees nothing else
+does well where a cell holds more pairs than its mirror, the cell with all signs changed. So the
+larger of the two is reduced to the size of the smaller. What is left is symmetric about 0: each of
+the D models, any odd function of their gaps, and any vote among them, is right as often as wrong.
 
-The cut is by rank of a random key that every pair brings along, so neither the order of the pairs
-nor what other cells hold has a say in what is kept. Sorting is all the work: O(n log n).
+Which pairs of a cell are kept is decided by the rank of a random key of each pair. So neither the
+order of the pairs nor the content of other cells matters. Sorting is all the work: O(n log n).
 """
 
 from __future__ import annotations
@@ -18,11 +18,12 @@ import numpy as np
 
 from counterpoint._util.errors import DataError
 
-# --- Gaps of any unit, brought into [-1, 1] for the grid: monotone, odd, and 0 stays 0 ----------
-
-
 Scale = Literal["max", "rank"]
 SCALES: Final[tuple[Scale, ...]] = get_args(Scale)
+
+
+BINS: Final = 50  # from 0 to 1, as SugarCrepe's authors
+ZERO_BINS: Final = 10  # the same for pairs with a gap of exactly 0 to some model
 
 
 def is_probability(scores: np.ndarray) -> bool:
@@ -31,10 +32,10 @@ def is_probability(scores: np.ndarray) -> bool:
 
 
 def scaled(gaps: np.ndarray, groups: np.ndarray, scale: Scale) -> np.ndarray:
-    """One model's gaps (n,) within [-1, 1], each group by itself.
+    """One model's gaps (n,), scaled into [-1, 1] within each group: monotone, odd, and 0 stays 0.
 
-    `max` divides by the group's largest |gap|, so that cells are equally wide. `rank` takes the
-    share of the group's gaps, zeros left out, that are no larger, so that cells are equally full.
+    `max` divides by the group's largest |gap|, so that cells have equal widths. `rank` takes the
+    share of the group's non-zero gaps that are not larger, so that cells have equal numbers.
     """
     found = np.zeros(len(gaps))
     order = np.argsort(groups, kind="stable")
@@ -53,15 +54,12 @@ def _size(sizes: np.ndarray, scale: Scale) -> np.ndarray:
     return np.searchsorted(ordered, sizes, side="right") / len(sizes)
 
 
-# --- Keep the texts that blind models find best, as TROHN-Img was chosen from TROHN-Text --------
-
-
 def top(scores: np.ndarray, groups: np.ndarray, share: float) -> np.ndarray:
-    """Which rows are among the best `share` of their group by every column of `scores` (n, D).
+    """Which rows are in the best `share` of their group by every column of `scores` (n, D).
 
     At or above the (1 - share) quantile, interpolated linearly between neighbours as NumPy and
-    pandas do by default; ties with it are kept. All columns have to agree, so fewer than `share`
-    are left unless they order the texts alike. TROHN-Img: 0.355 of Vera and of CoLA.
+    pandas do by default; ties are kept. All columns must agree, so fewer than `share` are left
+    unless they order the texts in the same way. TROHN-Img used 0.355 of Vera and of CoLA.
     """
     kept = np.ones(len(scores), dtype=bool)
     order = np.argsort(groups, kind="stable")
@@ -73,21 +71,21 @@ def top(scores: np.ndarray, groups: np.ndarray, share: float) -> np.ndarray:
     return kept
 
 
-BINS: Final = 50  # from 0 to 1, as SugarCrepe's authors
-ZERO_BINS: Final = 10  # the same for pairs that a model cannot tell apart at all
-
-
 def cells(gaps: np.ndarray, bins: int = BINS, zero_bins: int = ZERO_BINS) -> np.ndarray:
     """The cell (n, D) of each row of gaps (n, D) within [-1, 1].
 
     sign(g) * (floor(bins * |g|) + 1), and 0 for a gap of exactly 0. |g| = 1 is in the last cell,
-    `bins`. A row in which some gaps are 0 and some are not has `zero_bins` instead: there are few
-    of them, and a zero tells their cells from all others.
+    `bins`. A row in which some gaps are 0 and others are not has `zero_bins` instead: there are few
+    of them, and the zero separates their cells from all others.
     """
     size = np.abs(gaps)
-    if not (size <= 1).all():  # NaN is not either
+    if not (size <= 1).all():  # false for NaN, too
         bad = int((~(size <= 1)).any(axis=1).sum())
-        raise DataError(f"{bad:,} of {len(gaps):,} pairs have a gap outside [-1, 1] or none.")
+        raise DataError(
+            "E-GAP-INVALID",
+            f"{bad:,} of {len(gaps):,} pairs have a gap outside [-1, 1] or none.",
+            count=bad,
+        )
     count = np.where((gaps == 0).any(axis=1), zero_bins, bins)[:, None]
     numbers = np.minimum(np.floor(size * count) + 1, count)
     found: np.ndarray = (np.sign(gaps) * numbers).astype(np.int64)

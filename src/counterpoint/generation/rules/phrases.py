@@ -1,6 +1,6 @@
 """Parts of a caption that rules move and replace, found by tags.
 
-Captions are often mere noun phrases, on which a parser of sentences fails; tags fail less often.
+Many captions are noun phrases, on which a sentence parser fails; tags fail less often.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Range = tuple[int, int]
 _DETERMINERS: Final = frozenset({"DT", "PRP$", "CD", "PDT"})
 _MODIFIERS: Final = frozenset({"JJ", "JJR", "JJS", "VBN", "VBG", "NN", "NNS", "NNP", "HYPH", "RB"})
 _ARTICLES: Final = frozenset({"a", "an", "the"})
-# Nouns that stand for a place in the picture or an amount, not for a thing that could be another.
+# Nouns for a place in the image or an amount, not for a thing that can be replaced.
 ABSTRACT: Final = word_set(
     """air background bottom bunch closeup couple day distance edge end foreground front group half
     image kind line lot middle number pair part photo photograph picture piece rear row scene shot
@@ -204,8 +204,10 @@ def is_worn(sentence: Sentence, noun: int) -> bool:
 
 
 def is_place_for(sentence: Sentence, place: int) -> bool:
-    """Whether the noun phrase at a token is a thing that something can be in, on or beside: not
-    "in uniform", "on display", "in the background"."""
+    """Whether the noun phrase at a token is a place for things.
+
+    Not in "in uniform", "on display", "in the background".
+    """
     phrase = noun_phrase_after(sentence, place)
     if phrase is None:
         return starts_phrase(sentence, place) and sentence.tokens[place].tag == "PRP"

@@ -1,8 +1,8 @@
-"""Replacements: one word makes way for another that makes the caption false.
+"""Replacements: one word is replaced by another that makes the caption false.
 
 `crepe-replace` takes an opposite or a sibling, for a thing, an attribute and a relation each.
 `svlc` goes by type (colour, size, material, state, relation) as SVLC's lists do, but never from a
-word to one that means the same: in the authors' lists "big" is a negative of "large".
+word to one with the same meaning: in the authors' lists "big" is a negative of "large".
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from counterpoint.generation.rules.phrases import (
 
 _TRIES: Final = 6
 _GENDERED: Final = word_set("he she him her his hers himself herself")
-# Prepositions that can say where nearly anything is: "a dog onto a bench" is no caption.
+# Prepositions that fit nearly any place: "a dog onto a bench" is not a caption.
 _SETTLED: Final = word_set(
     """above behind below beside inside outside near on over under without in"""
 ) | {"in front of", "far from", "left of", "right of", "next to", "to the left of", "away from"}
@@ -45,7 +45,7 @@ _SVLC: Final = {
 
 
 class Slot(NamedTuple):
-    """A place whose words could be others: these words, of this part of speech."""
+    """Words that can be replaced, with their part of speech."""
 
     where: Range
     word: str
@@ -55,7 +55,7 @@ class Slot(NamedTuple):
 
 
 def _objects(sentence: Sentence) -> list[Slot]:
-    """A compound is one thing: what may stand for a "bat" need not for a "baseball bat"."""
+    """A compound is one thing: what replaces a "bat" need not replace a "baseball bat"."""
     found = []
     for noun in things(sentence):
         where = whole(sentence, noun)
@@ -156,7 +156,7 @@ def _tag(sentence: Sentence, slot: Slot) -> str:
 
 
 def _clashes(sentence: Sentence, slot: Slot, other: str) -> bool:
-    """Whether a pronoun would no longer fit: "a man with his dog", "a woman with his dog"."""
+    """Whether a pronoun no longer fits: "a man with his dog", "a woman with his dog"."""
     if slot.subtype != "obj" or not any(t.lower in _GENDERED for t in sentence.tokens):
         return False
     return any("person" in meaning.kinds for meaning in lexicon.meanings(other, "NOUN"))

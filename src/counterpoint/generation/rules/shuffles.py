@@ -1,7 +1,7 @@
-"""ARO's four shuffles of word order, written as a sentence.
+"""ARO's four shuffles of word order, written as normal sentences.
 
-The benchmark's own (benchmarks/word_order.py) keep the authors' tokens and streams of random
-numbers, and with them the blanks that give a shuffle away ("man ' s"); these do not.
+The benchmark's own (benchmarks/word_order.py) keep the authors' tokens and random numbers, and with
+them the spaces that reveal a shuffle ("man ' s"). These do not.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from counterpoint.generation.language.wordnet import Vocabulary
 from counterpoint.generation.registry import Draft, Rule, Ways
 
 _BLANK: Final = re.compile(r"\s+")
-_TRIES: Final = 3  # a short caption's shuffle is often the caption itself
+_TRIES: Final = 3  # a shuffle of a short caption is often the caption itself
 _NAMES: Final = frozenset({*NOUNS, "NNP", "NNPS"})
 
 Words = list[str]
@@ -72,14 +72,13 @@ SHUFFLES: Final[tuple[Shuffle, ...]] = (
 def _shuffle(sentence: Sentence, vocabulary: Vocabulary, rng: Random) -> Iterator[Ways]:
     del vocabulary
     words, tags, ending = _words(sentence)
-    blanks = _BLANK.findall(sentence.text.strip())[: len(words) - 1]  # two in a row stay so
+    blanks = _BLANK.findall(sentence.text.strip())[: len(words) - 1]  # double spaces are kept
     for shuffle in SHUFFLES if len(words) > 1 else ():
         yield _ways(sentence, (shuffle, words, tags), blanks, ending, rng)
 
 
 def _words(sentence: Sentence) -> tuple[Words, list[str], str]:
-    """What stands between blanks, so that marks stay with their words; a tag each; the last mark,
-    which stays where it is."""
+    """Words between spaces, so that marks stay with their words; one tag each; the final mark."""
     words: Words = []
     tags: list[str] = []
     end = -1

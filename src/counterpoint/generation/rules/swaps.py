@@ -1,7 +1,7 @@
-"""Swaps: two parts of a caption change places, every word stays.
+"""Swaps: two parts of a caption are exchanged; no word is added or removed.
 
 `negclip` is the generator of ARO's authors: two spans of one group (noun chunks of three or more
-tokens, singular nouns, plural nouns, adjectives, adverbs, verb phrases), at most one text a group
+tokens, singular nouns, plural nouns, adjectives, adverbs, verb phrases), at most one text per group
 and five in all. `crepe-swap` exchanges two atoms of the same role: the things of two phrases, or
 the attributes of two things.
 """
@@ -27,7 +27,7 @@ from counterpoint.generation.rules.phrases import (
 )
 
 _MOST: Final = 5
-_TRIES: Final = 6  # pairs of spans tried for one text
+_TRIES: Final = 6  # pairs of spans that are tried per text
 
 
 def _chunks(sentence: Sentence) -> list[Range]:

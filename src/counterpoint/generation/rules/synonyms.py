@@ -1,8 +1,8 @@
-"""Synonyms: one word said in another way.
+"""Synonyms: one word is replaced by a synonym.
 
-`hard-positives` replaces the words of the paper's own map, whole words only and in every tense (the
-published data was made by replacing letters: "covecrimson"), and not where a word has another
-sense ("in a red shirt" is not "within a red shirt"). `synonyms` uses the lexicon.
+`hard-positives` uses the paper's own map: whole words only, in every tense (the published data was
+made by replacing letters: "covecrimson"), and not where a word has another sense ("in a red shirt"
+is not "within a red shirt"). `synonyms` uses the lexicon.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from counterpoint.generation.rules.phrases import (
 )
 from counterpoint.generation.rules.replacement import relation_slot
 
-# Those of the map that are verbs, by their dictionary forms.
+# The verbs of the map, by their dictionary forms.
 _VERBS: Final = {
     "hold": "grasp",
     "hang": "dangle",

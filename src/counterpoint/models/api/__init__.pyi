@@ -1,4 +1,4 @@
-from .answers import Answer as Answer, read_answer as read_answer
+from .answers import ChatAnswer as ChatAnswer, read_answer as read_answer
 from .client import (
     Client as Client,
     Endpoint as Endpoint,

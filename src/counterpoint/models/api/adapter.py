@@ -6,8 +6,8 @@ score is P(yes) / (P(yes) + P(no)) of the first token of the answer to `Does thi
 captions of an image, in both orders, and a caption's score is its mean share (`scoring.choices`).
 A probe at loading finds out which; `api:MODEL?mode=logprobs` or `?mode=choice` asks for one.
 `?side=N` is the longer side of the images that are sent at most (1024), `?image=png` sends them
-without loss. An answer that is a refusal or cannot be read counts as 0.5, and is counted. A request
-that the endpoint rejects (HTTP 400 and its like) costs the cases that need it.
+without loss. An answer that is a refusal or cannot be read counts as 0.5, and is counted. The cases
+of a request that the endpoint rejects (HTTP 400 and its like) are left out.
 """
 
 from __future__ import annotations
@@ -28,27 +28,32 @@ from counterpoint._util.store import digest
 from counterpoint.cases import Cases
 from counterpoint.images import Picture
 from counterpoint.metrics import Overlong
-from counterpoint.models.api.answers import Answer, ask_choice, ask_yes, first_wins, yes_share
-from counterpoint.models.api.client import (
-    CHOICE,
-    IMAGES,
-    LOGPROBS,
-    Client,
-    Question,
-    RequestError,
-    Settings,
-    read_endpoint,
-    read_settings,
-)
+from counterpoint.models.api.answers import ChatAnswer, ask_choice, ask_yes, first_wins, yes_share
 from counterpoint.models.registry import LoadOptions
 from counterpoint.scoring import RefusedInputsError, Scored, Work, score_by_choices
 
-# --- Find out how an endpoint wants to be asked, and whether it gives log probabilities ---------
+try:
+    import openai
 
+    from counterpoint.models.api.client import (
+        CHOICE,
+        IMAGES,
+        LOGPROBS,
+        ApiOptions,
+        ChatQuestion,
+        Client,
+        Pause,
+        RequestError,
+        read_endpoint,
+        read_options,
+    )
+except ImportError:
+    raise MissingExtraError("api:...", "vlm") from None
 
-_ATTEMPTS: Final = 3  # who has mistyped an address should not wait for two minutes
-# What endpoints take differs, so these are tried in turn: some list fewer than twenty tokens, and
-# models that think before they answer take no temperature, and another name for the limit.
+_MIDPOINT: Final = 0.5  # the score of an answer that is a refusal or cannot be read
+_PROBE_ATTEMPTS: Final = 3  # a mistyped address should not cost two minutes
+# Endpoints differ in what they take, so these are tried in turn. Some list fewer than 20 tokens.
+# Models that think before they answer take no temperature, and another name for the limit.
 _REQUESTS: Final[tuple[tuple[str, dict[str, Any]], ...]] = (
     (LOGPROBS, {"max_tokens": 4, "temperature": 0, "logprobs": True, "top_logprobs": 20}),
     (LOGPROBS, {"max_tokens": 4, "temperature": 0, "logprobs": True, "top_logprobs": 5}),
@@ -58,88 +63,22 @@ _REQUESTS: Final[tuple[tuple[str, dict[str, Any]], ...]] = (
 _CAPTIONS: Final = ("a red square", "two blue birds on a branch")
 
 
-class Found(NamedTuple):
-    """The way to ask that worked, and the answer to it."""
-
-    mode: str
-    request: dict[str, Any]
-    answer: Answer
-    readable: bool
-
-
-def probe(client: Client, name: str, settings: Settings) -> Found:
-    """The first way of asking whose answer can be read, else the first that was answered at all.
-
-    The image is as large as any that will be sent, so that its tokens are not too low an estimate.
-    """
-    image = data_url(_drawing(settings.side), settings)
-    answered: dict[str, Found] = {}
-    rejected: RequestError | None = None
-    for mode, more in _REQUESTS:
-        if settings.mode not in ("", mode) or (mode == LOGPROBS and mode in answered):
-            continue
-        request = {"model": name, **more}
-        text = ask_yes(_CAPTIONS[0]) if mode == LOGPROBS else ask_choice(*_CAPTIONS)
-        [answer] = client.ask([Question("", text)], lambda _: image, request, _ATTEMPTS)
-        if isinstance(answer, RequestError):
-            rejected = answer
-            continue
-        value = yes_share(answer) if mode == LOGPROBS else first_wins(answer, *_CAPTIONS)
-        found = Found(mode, request, answer, value is not None)
-        if found.readable:
-            return found
-        answered.setdefault(mode, found)
-    if CHOICE in answered:
-        return answered[CHOICE]
-    if LOGPROBS in answered:
-        raise ModelError(
-            f"api:{name}: the endpoint gives no log probabilities of yes and no; use ?mode=choice."
-        )
-    raise ModelError(f"{str(rejected).rstrip('.')}; perhaps the model takes no images.")
-
-
-def data_url(image: Image.Image, settings: Settings) -> str:
-    """The image, made smaller if it is too large, as it is sent."""
-    small = image.copy()
-    small.thumbnail((settings.side, settings.side), Image.Resampling.LANCZOS, reducing_gap=None)
-    file = io.BytesIO()
-    small.save(file, settings.image, **IMAGES[settings.image])
-    return f"data:image/{settings.image};base64,{base64.b64encode(file.getvalue()).decode()}"
-
-
-def _drawing(side: int) -> Image.Image:
-    """A red square on white, of the shape of most photographs."""
-    drawing = Image.new("RGB", (side, side * 3 // 4), "white")
-    drawing.paste("red", (side // 4, side // 8, side * 3 // 4, side * 5 // 8))
-    return drawing
-
-
-try:
-    import openai
-except ImportError:
-    raise MissingExtraError("api:...", "vlm") from None
-else:
-    from counterpoint.models.api.client import Client, Pause, Question, RequestError
-
-_MIDPOINT: Final = 0.5
-
-
 class _Api:
-    """What both ways of asking share."""
+    """A chat model behind an endpoint: what both ways of asking share."""
 
     requests_each = 1
 
-    def __init__(self, client: Client, settings: Settings, found: Found) -> None:
-        self.client, self.settings, self.found = client, settings, found
+    def __init__(self, client: Client, options: ApiOptions, probed: ProbeAnswer) -> None:
+        self.client, self.options, self.probed = client, options, probed
         self.estimate, self.refused, self.unread, self.rejected = "", 0, 0, 0
         # A name may come to mean another model: what the endpoint says it runs goes in.
-        served = (client.endpoint.name, client.endpoint.shown(), found.answer.model)
-        images = (settings.side, settings.image, IMAGES[settings.image])
-        how = (found.mode, found.request, images, ask_yes("x"), ask_choice("x", "y"))
+        served = (client.endpoint.name, client.endpoint.shown(), probed.answer.model)
+        images = (options.side, options.image, IMAGES[options.image])
+        how = (probed.mode, probed.request, images, ask_yes("x"), ask_choice("x", "y"))
         self.fingerprint = digest("api 1", *served, json.dumps(how)).hex()
 
     def announce(self, items: int) -> str:
-        count, probe = items * self.requests_each, self.found.answer
+        count, probe = items * self.requests_each, self.probed.answer
         self.estimate = f"{count:,} requests"
         if probe.tokens_in:  # the probe's image is large: this is rather too much
             tokens = (count * probe.tokens_in, count * probe.tokens_out)
@@ -154,13 +93,13 @@ class _Api:
         }
         cost = self._cost(usage.tokens_in, usage.tokens_out)
         notes = [
-            words[self.found.mode],
+            words[self.probed.mode],
             f"{usage.answers:,} answers ({usage.retries:,} requests repeated) took "
             f"{usage.tokens_in:,} tokens in and {usage.tokens_out:,} out{cost}.",
         ]
-        if not self.found.readable:
+        if not self.probed.readable:
             notes.append(
-                f"its answer to a probe could not be read: {self.found.answer.text!r:.80}."
+                f"its answer to a probe could not be read: {self.probed.answer.text!r:.80}."
             )
         if refused or unread:
             notes.append(
@@ -173,9 +112,9 @@ class _Api:
             notes.append(f"the endpoint changed its model on the way: {sorted(usage.models)}.")
         return {
             "endpoint": self.client.endpoint.shown(),
-            "mode": self.found.mode,
-            "request": self.found.request,
-            "image": f"{self.settings.image}, longer side at most {self.settings.side}",
+            "mode": self.probed.mode,
+            "request": self.probed.request,
+            "image": f"{self.options.image}, longer side at most {self.options.side}",
             "served": sorted(usage.models),
             "estimate": self.estimate,
             "usage": {
@@ -196,14 +135,14 @@ class _Api:
         price = self.client.endpoint.price
         return f", ${(tokens_in * price[0] + tokens_out * price[1]) / 1e6:,.2f}" if price else ""
 
-    def _ask(self, questions: Sequence[Question]) -> list[Answer | RequestError]:
-        return self.client.ask(questions, self._encode, self.found.request)
+    def _ask(self, questions: Sequence[ChatQuestion]) -> list[ChatAnswer | RequestError]:
+        return self.client.ask(questions, self._encode, self.probed.request)
 
     def _encode(self, picture: Picture) -> str:
-        return data_url(picture.open(), self.settings)
+        return data_url(picture.open(), self.options)
 
     def _counted(
-        self, answer: Answer | RequestError, read: Callable[[Answer], float | None]
+        self, answer: ChatAnswer | RequestError, read: Callable[[ChatAnswer], float | None]
     ) -> float | RequestError:
         if isinstance(answer, RequestError):
             self.rejected += 1
@@ -229,12 +168,12 @@ class ApiYes(_Api):
 
     def score_pairs(self, pictures: Sequence[Picture], captions: Sequence[str]) -> np.ndarray:
         pairs = zip(pictures, captions, strict=True)
-        answers = self._ask([Question(picture, ask_yes(caption)) for picture, caption in pairs])
+        answers = self._ask([ChatQuestion(picture, ask_yes(caption)) for picture, caption in pairs])
         return _scores([self._counted(answer, yes_share) for answer in answers])
 
 
 class ApiChoice(_Api):
-    """A ChoiceScorer: whoever always says A says so in both orders, and all his captions tie."""
+    """A ChoiceScorer. A model that always says A says so in both orders, and all captions tie."""
 
     requests_each = 2
 
@@ -243,7 +182,7 @@ class ApiChoice(_Api):
     ) -> np.ndarray:
         both = [*zip(pictures, firsts, seconds, strict=True)]
         orders = [order for p, a, b in both for order in ((p, a, b), (p, b, a))]
-        answers = self._ask([Question(p, ask_choice(a, b)) for p, a, b in orders])
+        answers = self._ask([ChatQuestion(p, ask_choice(a, b)) for p, a, b in orders])
         wins = [
             self._counted(answer, partial(first_wins, first=a, second=b))
             for answer, (_, a, b) in zip(answers, orders, strict=True)
@@ -264,11 +203,73 @@ def _share(first: float | RequestError, second: float | RequestError) -> float |
     return second if isinstance(second, RequestError) else (first + 1 - second) / 2
 
 
-def load(rest: str, options: LoadOptions, pause: Pause = asyncio.sleep) -> ApiYes | ApiChoice:
+def load(rest: str, load_options: LoadOptions, pause: Pause = asyncio.sleep) -> ApiYes | ApiChoice:
     """`MODEL`, or `MODEL?mode=choice&side=512&image=png`. `pause` waits before another attempt."""
-    del options  # the endpoint has a device and a precision of its own
-    name, settings = read_settings(rest)
+    del load_options  # the endpoint has a device and a precision of its own
+    name, options = read_options(rest)
     client = Client(read_endpoint(f"api:{name}"), pause)
-    found = probe(client, name, settings)
-    kind = ApiYes if found.mode == LOGPROBS else ApiChoice
-    return kind(client, settings, found)
+    probed = probe(client, name, options)
+    kind = ApiYes if probed.mode == LOGPROBS else ApiChoice
+    return kind(client, options, probed)
+
+
+class ProbeAnswer(NamedTuple):
+    """The way of asking that worked, and the answer to it."""
+
+    mode: str
+    request: dict[str, Any]
+    answer: ChatAnswer
+    readable: bool
+
+
+def probe(client: Client, name: str, options: ApiOptions) -> ProbeAnswer:
+    """The first way of asking whose answer can be read, else the first that was answered at all.
+
+    The image is as large as any that will be sent, so that its tokens are not too low an estimate.
+    """
+    image = data_url(_drawing(options.side), options)
+    answered: dict[str, ProbeAnswer] = {}
+    rejected: RequestError | None = None
+    for mode, more in _REQUESTS:
+        if options.mode not in ("", mode) or (mode == LOGPROBS and mode in answered):
+            continue
+        request = {"model": name, **more}
+        text = ask_yes(_CAPTIONS[0]) if mode == LOGPROBS else ask_choice(*_CAPTIONS)
+        [answer] = client.ask([ChatQuestion("", text)], lambda _: image, request, _PROBE_ATTEMPTS)
+        if isinstance(answer, RequestError):
+            rejected = answer
+            continue
+        value = yes_share(answer) if mode == LOGPROBS else first_wins(answer, *_CAPTIONS)
+        found = ProbeAnswer(mode, request, answer, value is not None)
+        if found.readable:
+            return found
+        answered.setdefault(mode, found)
+    if CHOICE in answered:
+        return answered[CHOICE]
+    if LOGPROBS in answered:
+        raise ModelError(
+            "E-LOGPROBS-MISSING",
+            f"api:{name}: the endpoint gives no log probabilities of yes and no; use ?mode=choice.",
+            model=f"api:{name}",
+        )
+    raise ModelError(
+        "E-REQUEST-REJECTED",
+        f"{str(rejected).rstrip('.')}; the model probably takes no images.",
+        model=f"api:{name}",
+    )
+
+
+def data_url(image: Image.Image, options: ApiOptions) -> str:
+    """The image, made smaller if it is too large, as it is sent."""
+    small = image.copy()
+    small.thumbnail((options.side, options.side), Image.Resampling.LANCZOS, reducing_gap=None)
+    file = io.BytesIO()
+    small.save(file, options.image, **IMAGES[options.image])
+    return f"data:image/{options.image};base64,{base64.b64encode(file.getvalue()).decode()}"
+
+
+def _drawing(side: int) -> Image.Image:
+    """A red square on white, of the shape of most photographs."""
+    drawing = Image.new("RGB", (side, side * 3 // 4), "white")
+    drawing.paste("red", (side // 4, side // 8, side * 3 // 4, side * 5 // 8))
+    return drawing

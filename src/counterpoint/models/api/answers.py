@@ -1,5 +1,7 @@
-"""What is asked of a chat model, and what its answers mean. Captions are data: they stand in quotes
-and cannot end them."""
+"""The questions to a chat model, and what its answers mean.
+
+Captions are data: they stand in quotation marks and cannot close them.
+"""
 
 from __future__ import annotations
 
@@ -20,9 +22,12 @@ _ANSWER: Final = re.compile(r"\b(?i:answer)\W*(?:is\W*)?([AB])\b(?!\s+\w)")
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """`first` holds the tokens that the first one might have been with their log probabilities, if
-    the endpoint gives any."""
+class ChatAnswer:
+    """An answer of a chat model.
+
+    `first` holds the candidates for the first token with their log probabilities, if the endpoint
+    gives any.
+    """
 
     text: str = ""
     refused: bool = False
@@ -32,12 +37,12 @@ class Answer:
     model: str = ""
 
 
-def read_answer(data: Mapping[str, Any]) -> Answer:
-    """A chat completion. Raises ValueError and its like if it is none."""
+def read_answer(data: Mapping[str, Any]) -> ChatAnswer:
+    """A chat completion. Raises ValueError, KeyError and the like for anything else."""
     choice = data["choices"][0]
     message, usage = choice["message"], data.get("usage") or {}
     content = message.get("content")
-    return Answer(
+    return ChatAnswer(
         content if isinstance(content, str) else "",
         bool(message.get("refusal")) or choice.get("finish_reason") == "content_filter",
         _first_token((choice.get("logprobs") or {}).get("content") or ()),
@@ -61,7 +66,7 @@ def ask_yes(caption: str) -> str:
     return f"Does this figure show {_quoted(caption)}? Please answer yes or no."
 
 
-def yes_share(answer: Answer) -> float | None:
+def yes_share(answer: ChatAnswer) -> float | None:
     """P(yes) / (P(yes) + P(no)) for the first token; None if the answer is neither.
 
     Dividing takes away how much a model would rather begin in another way, which differs between
@@ -81,7 +86,7 @@ def ask_choice(first: str, second: str) -> str:
     return f"Which caption fits the image: A or B?\n{captions}\nPlease answer A or B."
 
 
-def first_wins(answer: Answer, first: str, second: str) -> float | None:
+def first_wins(answer: ChatAnswer, first: str, second: str) -> float | None:
     """1 if the answer is A, 0 if it is B; None if it is neither, or both."""
     text = _THOUGHT.sub("", answer.text).strip()
     if alone := _ALONE.fullmatch(text):

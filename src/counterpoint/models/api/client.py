@@ -1,4 +1,8 @@
-"""Questions to an OpenAI-compatible endpoint: some at a time, retried, counted."""
+"""A client of OpenAI-compatible endpoints.
+
+Says which endpoint is asked and how: from the environment, and from the options after the name of a
+model. Asks several questions at a time, retries what may succeed later, and counts tokens.
+"""
 
 from __future__ import annotations
 
@@ -18,46 +22,83 @@ from counterpoint._util.errors import ModelError, NotFoundError
 from counterpoint._util.registry import did_you_mean
 from counterpoint._util.untrusted import shortened
 from counterpoint.data import PassingError, retry_after
-from counterpoint.models.api.answers import Answer, read_answer
-
-# How an endpoint is asked: from the environment, and from what stands behind the model's name.
-
+from counterpoint.models.api.answers import ChatAnswer, read_answer
 
 LOGPROBS: Final = "logprobs"
 CHOICE: Final = "choice"
 IMAGES: Final = {"jpeg": {"quality": 95, "subsampling": 0}, "png": {}}  # all colours are kept
 _SMALLEST: Final = 32  # pixels
+ATTEMPTS: Final = 8  # with the pauses between them about two minutes
+_LONGEST: Final = 60.0  # seconds of a pause that the server did not ask for
+_PATIENCE: Final = (
+    600.0  # seconds that a server may ask for; more, as of a daily limit, is an error
+)
+_BUSY: Final = {408, 409, 425, 429}
+_FILTERS: Final = {"content_filter", "content_policy_violation", "moderation_blocked"}
+_FILTERED: Final = {"choices": [{"message": {}, "finish_reason": "content_filter"}]}
+
+Pause = Callable[[float], Awaitable[object]]
+T = TypeVar("T")
+Item = TypeVar("Item")
+A = TypeVar("A", bound=ChatAnswer)
 
 
-class Settings(NamedTuple):
-    """`MODEL?mode=choice&side=512&image=png`."""
+class ApiOptions(NamedTuple):
+    """The options after the name of a model: `MODEL?mode=choice&side=512&image=png`."""
 
     mode: str = ""  # empty: whatever the endpoint can do
     side: int = 1024  # the longer side of an image, at most
     image: str = "jpeg"
 
 
-def read_settings(rest: str) -> tuple[str, Settings]:
-    """The model's name, and what stands behind it."""
+def read_options(rest: str) -> tuple[str, ApiOptions]:
+    """The name of a model, and the options after it."""
     name, _, options = rest.partition("?")
     if not name:
-        raise ModelError("api: needs a model's name, for instance api:gpt-4o-mini.")
+        raise ModelError(
+            "E-MODEL-ID-INVALID",
+            "api: needs a model's name, for instance api:gpt-4o-mini.",
+            model="api:",
+        )
     given = dict(parse_qsl(options, keep_blank_values=True))
-    for option in given.keys() - set(Settings._fields):
-        raise NotFoundError(did_you_mean("option of api", option, Settings._fields))
-    found = Settings(
+    for option in given.keys() - set(ApiOptions._fields):
+        raise NotFoundError(
+            "E-OPTION-UNKNOWN",
+            did_you_mean("option of api", option, ApiOptions._fields),
+            model=f"api:{rest}",
+            option=option,
+        )
+    found = ApiOptions(
         given.get("mode", ""), _side(rest, given.get("side", "1024")), given.get("image", "jpeg")
     )
     if found.mode not in ("", LOGPROBS, CHOICE):
-        raise NotFoundError(did_you_mean("mode of api", found.mode, (LOGPROBS, CHOICE)))
+        raise NotFoundError(
+            "E-OPTION-INVALID",
+            did_you_mean("mode of api", found.mode, (LOGPROBS, CHOICE)),
+            model=f"api:{rest}",
+            option="mode",
+            value=found.mode,
+        )
     if found.image not in IMAGES:
-        raise NotFoundError(did_you_mean("image of api", found.image, IMAGES))
+        raise NotFoundError(
+            "E-OPTION-INVALID",
+            did_you_mean("image of api", found.image, IMAGES),
+            model=f"api:{rest}",
+            option="image",
+            value=found.image,
+        )
     return name, found
 
 
 def _side(rest: str, said: str) -> int:
     if not said.isdecimal() or int(said) < _SMALLEST:
-        raise ModelError(f"api:{rest}: side should be a number of pixels from {_SMALLEST} on.")
+        raise ModelError(
+            "E-OPTION-INVALID",
+            f"api:{rest}: side should be a number of pixels from {_SMALLEST} on.",
+            model=f"api:{rest}",
+            option="side",
+            value=said,
+        )
     return int(said)
 
 
@@ -84,15 +125,27 @@ def read_endpoint(name: str) -> Endpoint:
     url = _needed(name, "OPENAI_BASE_URL", "for instance http://localhost:8000/v1").rstrip("/")
     key = _needed(name, "OPENAI_API_KEY", "a local server takes any word")
     if not _is_address(url):
-        raise ModelError(f"{name}: OPENAI_BASE_URL should be an http address that ends in /v1.")
+        raise ModelError(
+            "E-VARIABLE-INVALID",
+            f"{name}: OPENAI_BASE_URL should be an http address that ends in /v1.",
+            variable="OPENAI_BASE_URL",
+        )
     if not (key.isascii() and key.isprintable()):
-        raise ModelError(f"{name}: OPENAI_API_KEY holds what cannot be sent in a header.")
+        raise ModelError(
+            "E-VARIABLE-INVALID",
+            f"{name}: OPENAI_API_KEY holds characters that cannot be sent in a header.",
+            variable="OPENAI_API_KEY",
+        )
     [concurrency] = _numbers(name, "COUNTERPOINT_API_CONCURRENCY", "8")
     [timeout] = _numbers(name, "COUNTERPOINT_API_TIMEOUT", "120")
     if concurrency < 1 or timeout <= 0:
         raise ModelError(
+            "E-VARIABLE-INVALID",
             f"{name}: COUNTERPOINT_API_CONCURRENCY should be at least 1, and "
-            "COUNTERPOINT_API_TIMEOUT more than 0 seconds."
+            "COUNTERPOINT_API_TIMEOUT more than 0 seconds.",
+            variable="COUNTERPOINT_API_CONCURRENCY"
+            if concurrency < 1
+            else "COUNTERPOINT_API_TIMEOUT",
         )
     return Endpoint(name, url, key, int(concurrency), timeout, read_price(name))
 
@@ -109,14 +162,18 @@ def _is_address(url: str) -> bool:
     try:
         parts = urlsplit(url)
         return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:  # a port that is no number
+    except ValueError:  # a port that is not a number
         return False
 
 
 def _needed(name: str, variable: str, hint: str) -> str:
     value = os.environ.get(variable, "").strip()
     if not value:
-        raise ModelError(f"{name}: the environment variable {variable} is not set; {hint}.")
+        raise ModelError(
+            "E-VARIABLE-MISSING",
+            f"{name}: the environment variable {variable} is not set; {hint}.",
+            variable=variable,
+        )
     return value
 
 
@@ -128,29 +185,20 @@ def _numbers(name: str, variable: str, default: str) -> list[float]:
     except ValueError:
         found = []
     if len(found) != len(default.split(",")) or not all(0 <= n < float("inf") for n in found):
-        raise ModelError(f"{name}: {variable} is {said!r} and should be like {default}.")
+        raise ModelError(
+            "E-VARIABLE-INVALID",
+            f"{name}: {variable} is {said!r} and should be like {default}.",
+            variable=variable,
+        )
     return found
-
-
-ATTEMPTS: Final = 8  # with the pauses between them about two minutes
-_LONGEST: Final = 60.0  # seconds of a pause that nobody has asked for
-_PATIENCE: Final = 600.0  # seconds that a server may ask for; a used-up day is not waited for
-_BUSY: Final = {408, 409, 425, 429}
-_FILTERS: Final = {"content_filter", "content_policy_violation", "moderation_blocked"}
-_FILTERED: Final = {"choices": [{"message": {}, "finish_reason": "content_filter"}]}
-
-Pause = Callable[[float], Awaitable[object]]
-T = TypeVar("T")
-Item = TypeVar("Item")
-A = TypeVar("A", bound=Answer)
 
 
 class RequestError(ModelError):
     """The endpoint does not take a request of this form."""
 
 
-class Question(NamedTuple):
-    """`image` is whatever `encode` of `Client.ask` makes a data URL of."""
+class ChatQuestion(NamedTuple):
+    """A text about an image. `encode` of `Client.ask` turns `image` into a data URL."""
 
     image: Hashable
     text: str
@@ -166,7 +214,7 @@ class Usage:
     tokens_out: int = 0
     models: set[str] = field(default_factory=set)  # as the endpoint calls what has answered
 
-    def add(self, answer: Answer) -> None:
+    def add(self, answer: ChatAnswer) -> None:
         self.answers += 1
         self.tokens_in += answer.tokens_in
         self.tokens_out += answer.tokens_out
@@ -174,18 +222,18 @@ class Usage:
 
 
 class Client:
-    """Asks. `pause(seconds)` is for tests that do not wait."""
+    """Asks an endpoint. Tests give a `pause(seconds)` that does not wait."""
 
     def __init__(self, endpoint: Endpoint, pause: Pause = asyncio.sleep) -> None:
         self.endpoint, self.pause, self.usage = endpoint, pause, Usage()
 
     def ask(
         self,
-        questions: Sequence[Question],
+        questions: Sequence[ChatQuestion],
         encode: Callable[[Any], str],
         request: Mapping[str, Any],
         attempts: int = ATTEMPTS,
-    ) -> list[Answer | RequestError]:
+    ) -> list[ChatAnswer | RequestError]:
         """The answers, in order. Ctrl-C ends it at once; what fails for good is a ModelError.
 
         A request that the endpoint does not take is its error, and does not end the others.
@@ -218,14 +266,14 @@ class Client:
 
     async def _ask(
         self,
-        questions: Sequence[Question],
+        questions: Sequence[ChatQuestion],
         encode: Callable[[Any], str],
         request: Mapping[str, Any],
         attempts: int,
-    ) -> list[Answer | RequestError]:
+    ) -> list[ChatAnswer | RequestError]:
         images: dict[Hashable, asyncio.Task[str]] = {}
 
-        async def one(client: Any, question: Question) -> Answer | RequestError:
+        async def one(client: Any, question: ChatQuestion) -> ChatAnswer | RequestError:
             if question.image not in images:
                 work = asyncio.to_thread(encode, question.image)
                 images[question.image] = asyncio.create_task(work)
@@ -312,7 +360,12 @@ class Client:
             response: Any = error.response  # of httpx, or of its successor: the headers are alike
             raise PassingError(f"it answers {said}", retry_after(response)) from None
         if status in (400, 413, 415, 422):
-            raise RequestError(f"{self.endpoint.name}: the endpoint rejects a request: {said}.")
+            raise RequestError(
+                "E-REQUEST-REJECTED",
+                f"{self.endpoint.name}: the endpoint rejects a request: {said}.",
+                endpoint=self.endpoint.shown(),
+                status=status,
+            )
         hints = {
             401: "; check OPENAI_API_KEY",
             403: "; check OPENAI_API_KEY",
@@ -321,7 +374,11 @@ class Client:
         raise self._failed(f"it answers {said}{hints.get(status, '')}")
 
     def _failed(self, why: str) -> ModelError:
-        return ModelError(f"{self.endpoint.name}: {self.endpoint.shown()} cannot be used: {why}.")
+        return ModelError(
+            "E-ENDPOINT-FAILED",
+            f"{self.endpoint.name}: {self.endpoint.shown()} cannot be used: {why}.",
+            endpoint=self.endpoint.shown(),
+        )
 
     def _plain(self, message: str) -> str:
         """A server's words on one line, without the key that it may repeat."""

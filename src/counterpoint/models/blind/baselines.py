@@ -1,4 +1,8 @@
-"""Baselines that see no image. What they get right, a benchmark gives away."""
+"""Baselines that see no image: `blind:length`, `blind:format`, `blind:bow`, and `random`.
+
+What a blind baseline gets right, the captions of a benchmark give away. The scores of `random`
+depend on nothing but the seed and the pair, so its results are at chance.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +21,9 @@ from counterpoint.models.registry import LoadOptions
 from counterpoint.scoring import BlindScorer
 
 FOLDS: Final = 5
-_PAIRS: Final = 4_000_000  # numbered at a time
+TEXT_MODELS: Final = ("grammar", "plausible", "lm")  # of transformers, with or without `:WHERE`
+_SEED: Final = 0  # not chosen: of 95 % intervals, about one in twenty does not hold chance
+_PAIRS: Final = 4_000_000  # scored at a time
 
 
 class Length:
@@ -127,9 +133,6 @@ Blind = Length | Format | BagOfWords
 SCORERS: Final[dict[str, type[Blind]]] = {"length": Length, "format": Format, "bow": BagOfWords}
 
 
-TEXT_MODELS: Final = ("grammar", "plausible", "lm")  # of transformers, with or without `:WHERE`
-
-
 def load(rest: str, options: LoadOptions) -> Blind | BlindScorer:
     """A baseline (`length`, `format`, `bow`) or a text model (`grammar`, `plausible`, `lm`)."""
     name, _, where = rest.partition(":")
@@ -138,15 +141,12 @@ def load(rest: str, options: LoadOptions) -> Blind | BlindScorer:
 
         return load_text(name, where, options)
     if rest not in SCORERS:
-        raise NotFoundError(did_you_mean("blind model", rest, (*SCORERS, *TEXT_MODELS)))
+        raise NotFoundError(
+            "E-MODEL-UNKNOWN",
+            did_you_mean("blind model", rest, (*SCORERS, *TEXT_MODELS)),
+            name=rest,
+        )
     return SCORERS[rest]()
-
-
-# `random`: scores that depend on nothing but the seed and the pair, so results sit at chance.
-
-
-_SEED: Final = 0  # not chosen: of 95 % intervals, about one in twenty does not hold chance
-_PAIRS_AT_ONCE: Final = 4_000_000  # scored at a time
 
 
 class RandomScorer:
@@ -163,7 +163,7 @@ class RandomScorer:
         texts = np.array([ImageRef(image["path"]).text is not None for image in images])
         layout = cases.layout()
         scores = np.empty(cases.pair_offsets[-1], dtype=np.float32)
-        for lines in layout.pieces(np.arange(len(left)), _PAIRS_AT_ONCE, _PAIRS_AT_ONCE):
+        for lines in layout.pieces(np.arange(len(left)), _PAIRS, _PAIRS):
             pairs = layout.pairs(lines)
             one, two = left[pairs.images], right[pairs.captions]
             # Two texts are as like as they are the other way round, and a text is most like itself.
@@ -196,5 +196,9 @@ def load_random(rest: str, options: LoadOptions) -> RandomScorer:
     """`random`, or `random:SEED`."""
     del options
     if rest and not rest.isdecimal():
-        raise NotFoundError(f"random:{rest}: the seed must be a whole number, as in random:7.")
+        raise NotFoundError(
+            "E-MODEL-ID-INVALID",
+            f"random:{rest}: the seed must be a whole number, as in random:7.",
+            model=f"random:{rest}",
+        )
     return RandomScorer(int(rest or _SEED))

@@ -1,7 +1,8 @@
-"""Text models that see no image: is a caption grammatical, plausible, likely? Batched, masked.
+"""Text models that see no image: is a caption grammatical, plausible, likely?
 
 `blind:grammar` and `blind:plausible` are the two that SugarCrepe was refined against: a model that
-beats them there has to look. `blind:lm` is any causal language model.
+beats them there has to look at the image. `blind:lm` is any causal language model. A model is a
+folder, a repository of the hub, or (for `blind:lm`) a GGUF file.
 """
 
 from __future__ import annotations
@@ -23,11 +24,16 @@ from counterpoint._util.errors import MissingExtraError, ModelError, NotFoundErr
 from counterpoint.models.hf.loading import explained
 from counterpoint.models.hub import guarded, hub_or_cache
 from counterpoint.models.registry import LoadOptions
-from counterpoint.models.torch_models import Place, fingerprint, memory_errors, plain
+from counterpoint.models.torch_models import Runtime, fingerprint, memory_errors, plain
+
+try:
+    import transformers
+except ImportError:
+    raise MissingExtraError("blind models of text", "vlm") from None
 
 _LOGITS: Final = 2**27  # of a language model, kept at a time: half a GiB in float32
 _GOOD: Final = ("label_1", "acceptable", "grammatical")  # names of the class that is counted
-# Of a configuration: where it lies and who wrote it, not what it computes.
+# Entries of a configuration that say where a model came from, not what it computes.
 _PASSING: Final = ("_name_or_path", "architectures", "dtype", "torch_dtype", "transformers_version")
 
 
@@ -39,16 +45,16 @@ class TextModel(ABC):
     limit: int  # tokens; what is beyond is cut
     notes: tuple[str, ...] = ()
 
-    def __init__(self, id: str, model: Any, tokenizer: Any, place: Place) -> None:
-        self.model, self.tokenizer, self.place = model.eval(), tokenizer, place
+    def __init__(self, id: str, model: Any, tokenizer: Any, runtime: Runtime) -> None:
+        self.model, self.tokenizer, self.runtime = model.eval(), tokenizer, runtime
         tokenizer.truncation_side = "right"
         self.limit = _limit(model, tokenizer)
         self.prepare(id)
         for module in model.modules():
             if hasattr(module, "name_or_path"):
-                module.name_or_path = ""  # where it lies is not what it is
+                module.name_or_path = ""  # a copy in another folder is the same model
         self.fingerprint = fingerprint(model, self.kind, *self._identity())
-        self.model = model.to(place.device)
+        self.model = model.to(runtime.device)
 
     @abstractmethod
     def prepare(self, id: str) -> None:
@@ -67,15 +73,15 @@ class TextModel(ABC):
         if not captions:
             return np.zeros(0, dtype=np.float32)
         rows = [torch.tensor(row, dtype=torch.long) for row in self.tokens(captions)]
-        ids = pad_sequence(rows, batch_first=True).to(self.place.device)
+        ids = pad_sequence(rows, batch_first=True).to(self.runtime.device)
         mask = pad_sequence([torch.ones_like(row) for row in rows], batch_first=True)
-        with self.place.running():
-            found = self.scores(ids, mask.to(self.place.device))
+        with self.runtime.running():
+            found = self.scores(ids, mask.to(self.runtime.device))
         return found.float().cpu().numpy()
 
     def describe(self) -> Mapping[str, Any]:
         return {
-            **self.place.describe(self.model),
+            **self.runtime.describe(self.model),
             "class": type(self.model).__name__,
             "tokenizer": type(self.tokenizer).__name__,
             "context_length": self.limit,
@@ -89,7 +95,7 @@ class TextModel(ABC):
         kept = sorted((k, repr(v)) for k, v in config.items() if k not in _PASSING)
         backend = getattr(self.tokenizer, "backend_tokenizer", None)
         words = backend.to_str() if backend else (plain(self.tokenizer), self.tokenizer.get_vocab())
-        return kept, words, self.limit, self.scored, self.place.precision
+        return kept, words, self.limit, self.scored, self.runtime.precision
 
 
 class Grammar(TextModel):
@@ -100,7 +106,11 @@ class Grammar(TextModel):
     def prepare(self, id: str) -> None:
         config = self.model.config
         if config.num_labels != 2:
-            raise ModelError(f"{id} has {config.num_labels} classes; a grammar model has two.")
+            raise ModelError(
+                "E-MODEL-UNSUITABLE",
+                f"{id} has {config.num_labels} classes; a grammar model has two.",
+                model=id,
+            )
         names = {str(name).lower(): int(number) for number, name in config.id2label.items()}
         self.good = next((names[name] for name in _GOOD if name in names), 1)
         self.scored = f"P({config.id2label[self.good]})"
@@ -125,13 +135,19 @@ class Plausible(TextModel):
         rows = self.model.shared.weight.detach()
         if len(rows) <= self._WEIGHT:
             raise ModelError(
-                f"{id} has {len(rows)} rows of embedding and Vera's head lies in row "
-                f"{self._WEIGHT}; use Vera's weights, liujch1998/vera."
+                "E-MODEL-UNSUITABLE",
+                f"{id} has {len(rows)} rows of embedding and Vera's head is in row "
+                f"{self._WEIGHT}; use Vera's weights, liujch1998/vera.",
+                model=id,
             )
         self.head, self.bias = rows[self._WEIGHT].clone(), float(rows[self._BIAS, 0])
         self.temperature = float(rows[self._TEMPERATURE, 0])
         if not self.temperature > 0:
-            raise ModelError(f"{id} has the temperature {self.temperature:g}, as Vera does not.")
+            raise ModelError(
+                "E-MODEL-UNSUITABLE",
+                f"{id} has the temperature {self.temperature:g}, and Vera's is above 0.",
+                model=id,
+            )
         self.limit = min(self.limit, 128)  # as SugarCrepe's authors cut
 
     def scores(self, ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
@@ -140,7 +156,7 @@ class Plausible(TextModel):
         return torch.sigmoid((last @ self.head.to(last.device) + self.bias) / self.temperature)
 
 
-class LanguageModel(TextModel):
+class CausalModel(TextModel):
     """A causal language model: the mean log-likelihood of a caption's tokens, in nats.
 
     The mean and not the sum, which would prefer short captions. The first token counts as well,
@@ -155,14 +171,20 @@ class LanguageModel(TextModel):
         starts = (self.tokenizer.bos_token_id, self.tokenizer.eos_token_id)
         found = [int(token) for token in starts if token is not None]
         if not found:
-            raise ModelError(f"{id}: its tokenizer has neither a start nor an end token.")
+            raise ModelError(
+                "E-MODEL-UNSUITABLE",
+                f"{id}: its tokenizer has neither a start nor an end token.",
+                model=id,
+            )
         self.start = found[0]
         # transformers also opens BERT as a causal model, though it looks ahead.
         with torch.inference_mode():
             first, second = self.model(input_ids=torch.tensor([[0, 0, 0], [0, 0, 1]])).logits[:, :2]
         if not torch.allclose(first, second, atol=1e-4):
             raise ModelError(
-                f"{id} looks ahead, so that it has no likelihoods; use a causal model."
+                "E-MODEL-UNSUITABLE",
+                f"{id} looks ahead, so that it has no likelihoods; use a causal model.",
+                model=id,
             )
 
     def tokens(self, captions: Sequence[str]) -> list[list[int]]:
@@ -188,14 +210,6 @@ def _limit(model: Any, tokenizer: Any) -> int:
     return int(min(tokenizer.model_max_length, places or 2**16, 2**16))
 
 
-# --- How the text models of `blind_text` are opened: a folder, a repository, a GGUF file --------
-
-
-try:
-    import transformers
-except ImportError:
-    raise MissingExtraError("blind models of text", "vlm") from None
-
 _KINDS: Final[dict[str, tuple[type[TextModel], str, str]]] = {
     "grammar": (
         Grammar,
@@ -203,14 +217,14 @@ _KINDS: Final[dict[str, tuple[type[TextModel], str, str]]] = {
         "textattack/distilbert-base-uncased-CoLA",
     ),
     "plausible": (Plausible, "T5EncoderModel", "liujch1998/vera"),
-    "lm": (LanguageModel, "AutoModelForCausalLM", ""),
+    "lm": (CausalModel, "AutoModelForCausalLM", ""),
 }
 
 
 def load(name: str, rest: str, options: LoadOptions) -> TextModel:
     """`grammar`, `plausible` or `lm`, each with a folder or ORG/REPO; lm also with a GGUF file."""
     kind, class_name, default = _KINDS[name]
-    id, place = f"blind:{name}:{rest or default}", Place(options)
+    id, runtime = f"blind:{name}:{rest or default}", Runtime(options)
     where, more = _where(id, rest or default, gguf=name == "lm")
     safe = {"trust_remote_code": options.trust_remote_code, **more}
     os.environ.setdefault("DISABLE_SAFETENSORS_CONVERSION", "1")  # or the hub is asked to convert
@@ -224,8 +238,12 @@ def load(name: str, rest: str, options: LoadOptions) -> TextModel:
         )
     if missing := sorted(report["missing_keys"]):
         raise ModelError(
-            f"{id} is no model of this kind: {len(missing)} of the weights of "
-            f"{type(model).__name__} are not in it, for instance {missing[0]}."
+            "E-WEIGHTS-MISSING",
+            f"{id} is not a model of this kind: {len(missing)} of the weights of "
+            f"{type(model).__name__} are not in it, for instance {missing[0]}.",
+            model=id,
+            count=len(missing),
+            first=missing[0],
         )
     unread = "has no tokenizer that can be loaded"
     hub = hub_or_cache(id, where)
@@ -234,11 +252,13 @@ def load(name: str, rest: str, options: LoadOptions) -> TextModel:
     words = model.get_input_embeddings().num_embeddings
     if not words / 2 <= tokenizer.vocab_size <= words:  # transformers makes one up where none is
         raise ModelError(
+            "E-TOKENIZER-MISMATCH",
             f"{id}: its tokenizer has {tokenizer.vocab_size} tokens and the model {words}; "
-            "put the model's own tokenizer beside its weights."
+            "put the model's own tokenizer beside its weights.",
+            model=id,
         )
     with explained(id, "does not run"):
-        scorer = kind(id, model, tokenizer, place)
+        scorer = kind(id, model, tokenizer, runtime)
         if more:
             scorer.notes = (f"weights of {more['gguf_file']}, made float32 from what it holds.",)
         scorer.score_captions(["a", "two red birds"])
@@ -248,7 +268,9 @@ def load(name: str, rest: str, options: LoadOptions) -> TextModel:
 def _where(id: str, rest: str, *, gguf: bool) -> tuple[str, dict[str, str]]:
     """A folder or repository, and the file in it if it is one of llama.cpp's."""
     if not rest:
-        raise NotFoundError(f"{id} needs a model: {id}FOLDER or {id}ORG/REPO.")
+        raise NotFoundError(
+            "E-MODEL-ID-INVALID", f"{id} needs a model: {id}FOLDER or {id}ORG/REPO.", model=id
+        )
     more = {}
     if gguf and rest.endswith(".gguf"):
         joint = ":" if ":" in rest else "/"
@@ -258,11 +280,24 @@ def _where(id: str, rest: str, *, gguf: bool) -> tuple[str, dict[str, str]]:
     folder = Path(rest).expanduser()
     if folder.is_dir():
         if more and not (folder / file).is_file():
-            raise NotFoundError(f"{id}: there is no file {file} in {folder}.")
+            raise NotFoundError(
+                "E-MODEL-MISSING",
+                f"{id}: there is no file {file} in {folder}.",
+                model=id,
+                path=folder / file,
+            )
         files = sorted(path.name for path in folder.glob("*.gguf"))
         if files and gguf and not more and not (folder / "config.json").is_file():
-            raise NotFoundError(f"{id} needs the name of a file, as in {id}:{files[0]}.")
+            raise NotFoundError(
+                "E-MODEL-ID-INVALID",
+                f"{id} needs the name of a file, as in {id}:{files[0]}.",
+                model=id,
+            )
         return str(folder), more
     if rest.count("/") != 1 or rest.startswith(("/", ".", "~")):
-        raise NotFoundError(f"{id}: no such folder, nor a repository's name (ORG/REPO).")
+        raise NotFoundError(
+            "E-MODEL-MISSING",
+            f"{id}: no such folder, nor a repository's name (ORG/REPO).",
+            model=id,
+        )
     return rest, more

@@ -1,1 +1,1 @@
-from .training import Settings as Settings, train as train
+from .training import DetectorSettings as DetectorSettings, train as train

@@ -1,4 +1,4 @@
-"""`detector:FOLDER`: tells natural from synthetic, and plays the benchmark with that alone.
+"""`detector:FOLDER`: tells natural from synthetic, and answers a benchmark with that alone.
 
 Miranda et al. 2024 (BiVLC) ask whether a model that only detects what was generated would do well:
 a linear head on a frozen encoder for images, another for captions (natural 0, synthetic 1). In a
@@ -54,15 +54,16 @@ from counterpoint.scoring import (
     used_images,
 )
 
-# --- A detector's two heads, and the folder they are kept in ------------------------------------
-
-
 CONFIG: Final = "detector.json"
 WEIGHTS: Final = "detector.safetensors"
 _FORMAT: Final = 1
+_PIECE: Final = 16_384  # vectors in memory at a time
+_OTHER_SHAPE: Final = (
+    "a detector answers cases of one image, or of two images with a caption each, and no others."
+)
 
 
-class Head(NamedTuple):
+class LinearHead(NamedTuple):
     """A linear classifier of unit vectors."""
 
     weight: np.ndarray  # (d,) float32
@@ -74,23 +75,23 @@ class Head(NamedTuple):
         return np.asarray(expit(found + self.bias))
 
 
-class Heads(NamedTuple):
+class DetectorHeads(NamedTuple):
     """Both give the probability of being synthetic."""
 
-    image: Head
-    caption: Head
+    image: LinearHead
+    caption: LinearHead
 
 
-class Saved(NamedTuple):
-    """What a detector's folder holds."""
+class SavedDetector(NamedTuple):
+    """The content of a detector's folder."""
 
-    heads: Heads
+    heads: DetectorHeads
     encoder: str  # a model id
     fingerprint: str  # of the encoder that the heads were trained on
     info: Mapping[str, Any]  # how they were trained
 
 
-def save(folder: Path, detector: Saved) -> None:
+def save(folder: Path, detector: SavedDetector) -> None:
     """Write the folder, in place of an older one."""
     tensors = {
         f"{name}.{part}": np.ascontiguousarray(array, dtype=np.float32)
@@ -109,11 +110,14 @@ def save(folder: Path, detector: Saved) -> None:
         shutil.copymode(draft / CONFIG, draft / WEIGHTS)  # safetensors writes for its owner only
 
 
-def read(folder: Path) -> Saved:
+def read(folder: Path) -> SavedDetector:
+    """The detector of a folder."""
     if not (folder / CONFIG).is_file():
         raise NotFoundError(
+            "E-MODEL-MISSING",
             f"detector:{folder}: there is no {CONFIG} in it; `counterpoint detector train` makes "
-            "such a folder."
+            "such a folder.",
+            path=folder,
         )
     try:
         told = parse_json((folder / CONFIG).read_bytes(), CONFIG)
@@ -123,38 +127,43 @@ def read(folder: Path) -> Saved:
             raise TypeError("the encoder is not named by texts")
     except (OSError, DataError, KeyError, AttributeError, TypeError) as error:
         why = f"{type(error).__name__}: {shortened(error)}"
-        raise ModelError(f"detector:{folder}: {CONFIG} is damaged ({why}); train again.") from None
+        raise ModelError(
+            "E-MODEL-DAMAGED",
+            f"detector:{folder}: {CONFIG} is damaged ({why}); train again.",
+            path=folder / CONFIG,
+        ) from None
     if known != _FORMAT:
         raise ModelError(
+            "E-MODEL-FORMAT",
             f"detector:{folder}: {CONFIG} has format {shown(known)}, this version reads {_FORMAT}; "
-            "train again."
+            "train again.",
+            path=folder,
+            format=known,
         )
-    return Saved(_read_heads(folder), encoder, fingerprint, told)
+    return SavedDetector(_read_heads(folder), encoder, fingerprint, told)
 
 
-def _read_heads(folder: Path) -> Heads:
+def _read_heads(folder: Path) -> DetectorHeads:
     try:
         tensors = load_file(folder / WEIGHTS)
-        heads = Heads(*(_head(tensors, name) for name in Heads._fields))
+        heads = DetectorHeads(*(_head(tensors, name) for name in DetectorHeads._fields))
     except Exception as error:  # a damaged file makes the library raise anything
         why = shortened(error)
-        raise ModelError(f"detector:{folder}: {WEIGHTS} cannot be used ({why}).") from None
+        raise ModelError(
+            "E-MODEL-DAMAGED",
+            f"detector:{folder}: {WEIGHTS} cannot be used ({why}).",
+            path=folder / WEIGHTS,
+        ) from None
     return heads
 
 
-def _head(tensors: Mapping[str, np.ndarray], name: str) -> Head:
+def _head(tensors: Mapping[str, np.ndarray], name: str) -> LinearHead:
     weight, bias = tensors[f"{name}.weight"], tensors[f"{name}.bias"]
     if weight.ndim != 1 or bias.shape != (1,):
         raise ValueError(f"the {name} head has shapes {weight.shape} and {bias.shape}")
     if not (np.isfinite(weight).all() and np.isfinite(bias).all()):
         raise ValueError(f"the {name} head has numbers that are not finite")
-    return Head(weight.astype(np.float32), bias.astype(np.float32))
-
-
-_PIECE: Final = 16_384  # vectors in memory at a time
-_OTHER_SHAPE: Final = (
-    "a detector answers cases of one image, or of two images with a caption each, and no others."
-)
+    return LinearHead(weight.astype(np.float32), bias.astype(np.float32))
 
 
 def case_scores(images: np.ndarray, captions: np.ndarray, truth: np.ndarray) -> np.ndarray:
@@ -188,7 +197,7 @@ def _sureness(synthetic: np.ndarray) -> np.ndarray:
 class Detector:
     """Two heads on a frozen encoder."""
 
-    def __init__(self, encoder: DualEncoder, saved: Saved) -> None:
+    def __init__(self, encoder: DualEncoder, saved: SavedDetector) -> None:
         self.encoder, self.heads, self.info = encoder, saved.heads, saved.info
         numbers = (array.astype("<f4").tobytes() for head in self.heads for array in head)
         self.fingerprint = digest("detector 1", encoder.fingerprint, *numbers).hex()
@@ -232,7 +241,7 @@ class Detector:
         return {**told, "detector": dict(self.info)}
 
 
-def _probabilities(head: Head, keys: list[bytes], store: Store) -> np.ndarray:
+def _probabilities(head: LinearHead, keys: list[bytes], store: Store) -> np.ndarray:
     pieces = (keys[start : start + _PIECE] for start in range(0, len(keys), _PIECE))
     return np.concatenate([np.empty(0), *(head.probabilities(stored(p, store)) for p in pieces)])
 
@@ -274,12 +283,20 @@ def load(rest: str, options: LoadOptions) -> Detector:
     saved = read(Path(rest))
     id = f"detector:{rest}"
     if saved.encoder.partition(":")[0] in ("detector", "ensemble"):  # or a folder could name itself
-        raise ModelError(f"{id}: its encoder {saved.encoder} is not one of two towers.")
+        raise ModelError(
+            "E-ENCODER-UNSUITABLE",
+            f"{id}: its encoder {saved.encoder} is not a dual encoder.",
+            path=rest,
+            encoder=saved.encoder,
+        )
     # The folder names the encoder, not the command: its code is not trusted.
     encoder = load_model(saved.encoder, replace(options, trust_remote_code=False))
     if not isinstance(encoder, DualEncoder) or encoder.fingerprint != saved.fingerprint:
         raise ModelError(
+            "E-ENCODER-CHANGED",
             f"{id}: its encoder {saved.encoder} is not the one it was trained on (weights, "
-            "preprocessing, tokenizer and precision must be the same); train again."
+            "preprocessing, tokenizer and precision must be the same); train again.",
+            path=rest,
+            encoder=saved.encoder,
         )
     return Detector(encoder, saved)

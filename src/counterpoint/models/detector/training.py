@@ -24,7 +24,7 @@ from counterpoint._util.progress import Advance, Progress
 from counterpoint._util.tables import read_table
 from counterpoint.cases import ImageRef
 from counterpoint.images import Picture
-from counterpoint.models.detector.adapter import Head, Heads, Saved, save
+from counterpoint.models.detector.adapter import DetectorHeads, LinearHead, SavedDetector, save
 from counterpoint.models.registry import LoadOptions, load_model
 from counterpoint.scoring import DualEncoder, Work, encode_captions, encode_images, stored
 
@@ -35,7 +35,7 @@ _COLUMNS: Final = {name: pl.String() for name in ("image", "caption", "label")}
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class DetectorSettings:
     """How heads are trained. Half of what is held out chooses the epoch, half is the test."""
 
     image_epochs: int = 1
@@ -47,12 +47,12 @@ class Settings:
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class HeadResult:
     """A head, and how well it does on `test` items that it has never seen."""
 
     name: str
     accuracy: float
-    majority: float  # what calling everything by the commoner label would get
+    majority: float  # the accuracy of always answering the more frequent label
     train: int
     validation: int
     test: int
@@ -74,8 +74,8 @@ class Result:
         return found
 
 
-class Table(NamedTuple):
-    """What there is to learn from: pairs of an item and its label, each once."""
+class LabelledItems(NamedTuple):
+    """The training data: pairs of an item and its label, each once."""
 
     images: list[tuple[Picture, int]]
     captions: list[tuple[str, int]]
@@ -98,21 +98,29 @@ def train(
     work: Work,
     *,
     images: Path | None = None,
-    settings: Settings | None = None,
+    settings: DetectorSettings | None = None,
     options: LoadOptions | None = None,
-) -> list[Result]:
+) -> list[HeadResult]:
     """Train on a table with the columns image, caption, label, and save the detector in `out`.
 
     An image is a path below `images` (else the table's folder), or any other reference that a
     benchmark may use. Image or caption may be empty; the label is that of both.
     """
-    settings = settings or Settings()
+    settings = settings or DetectorSettings()
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise ModelError(f"{out} is there already; choose a new folder for the detector.")
+        raise ModelError(
+            "E-OUTPUT-EXISTS",
+            f"{out} exists already; choose a new folder for the detector.",
+            path=out,
+        )
     table = read_pairs(pairs, pairs.parent if images is None else images)
     encoder = load_model(encoder_id, options)
     if not isinstance(encoder, DualEncoder):
-        raise ModelError(f"{encoder_id} has no two towers; a detector needs vectors to stand on.")
+        raise ModelError(
+            "E-ENCODER-UNSUITABLE",
+            f"{encoder_id} is not a dual encoder; a detector needs vectors of images and captions.",
+            encoder=encoder_id,
+        )
     sides = (_encode_images(encoder, table, work), _encode_captions(encoder, table, work))
     for side in sides:
         _refuse_too_few(side, pairs)
@@ -123,12 +131,13 @@ def train(
         "heads": [asdict(result) for result in results],
         "versions": {name: version(name) for name in ("counterpoint", "torch", "numpy")},
     }
-    heads = Heads(*(head for head, _ in trained))
-    save(out, Saved(heads, encoder_id, encoder.fingerprint, info))
+    heads = DetectorHeads(*(head for head, _ in trained))
+    save(out, SavedDetector(heads, encoder_id, encoder.fingerprint, info))
     return results
 
 
-def read_pairs(path: Path, root: Path) -> Table:
+def read_pairs(path: Path, root: Path) -> LabelledItems:
+    """The table of images, captions and labels; `root` is the folder of the images."""
     images: dict[tuple[str, int], None] = {}
     captions: dict[tuple[str, int], None] = {}
     rows = read_table(path, _COLUMNS).select(*_COLUMNS).iter_rows()
@@ -136,26 +145,35 @@ def read_pairs(path: Path, root: Path) -> Table:
         kind = LABELS.get((label or "").strip().lower())
         if kind is None:
             raise DataError(
-                f"{path}: row {number}: the label must be natural or synthetic, not {label!r}."
+                "E-ROW-MALFORMED",
+                f"{path}: row {number}: the label must be natural or synthetic, not {label!r}.",
+                where=f"{path}: row {number}",
+                field="label",
             )
         there = [name is not None and bool(name.strip()) for name in (image, caption)]
         if not any(there):
-            raise DataError(f"{path}: row {number} has neither an image nor a caption.")
+            raise DataError(
+                "E-ROW-MALFORMED",
+                f"{path}: row {number} has neither an image nor a caption.",
+                where=f"{path}: row {number}",
+            )
         if there[0]:
             images[image, kind] = None
         if there[1]:
             captions[caption, kind] = None
-    return Table([(Picture(ImageRef(name), root), label) for name, label in images], list(captions))
+    return LabelledItems(
+        [(Picture(ImageRef(name), root), label) for name, label in images], list(captions)
+    )
 
 
-def _encode_images(encoder: DualEncoder, table: Table, work: Work) -> Examples:
+def _encode_images(encoder: DualEncoder, table: LabelledItems, work: Work) -> Examples:
     pictures = [picture for picture, _ in table.images]
     keys, failures = encode_images(encoder, pictures, work.store, work.batch, work.progress)
     labels = [label for _, label in table.images]
     return _examples("image", keys, labels, work, tuple(failures.values()))
 
 
-def _encode_captions(encoder: DualEncoder, table: Table, work: Work) -> Examples:
+def _encode_captions(encoder: DualEncoder, table: LabelledItems, work: Work) -> Examples:
     texts = [text for text, _ in table.captions]
     counts = np.asarray(encoder.count_tokens(texts))
     keys = encode_captions(encoder, texts, counts, work.store, work.batch, work.progress)
@@ -181,21 +199,28 @@ def _refuse_too_few(side: Examples, path: Path) -> None:
     for label, kind in enumerate(("natural", "synthetic")):
         count = int((side.labels == label).sum())
         if count < _LEAST:
-            lost = f" ({side.left_out[0].rstrip('.')})" if side.left_out else ""
+            why = f" ({side.left_out[0].rstrip('.')})" if side.left_out else ""
             raise DataError(
-                f"{path}: has {count} {kind} {side.name}s that can be used{lost}; the "
-                f"{side.name} head needs at least {_LEAST}."
+                "E-EXAMPLES-FEW",
+                f"{path}: has {count} {kind} {side.name}s that can be used{why}; the "
+                f"{side.name} head needs at least {_LEAST}.",
+                path=path,
+                kind=kind,
+                side=side.name,
+                count=count,
             )
 
 
-def _train_head(side: Examples, settings: Settings, progress: Progress) -> tuple[Head, Result]:
+def _train_head(
+    side: Examples, settings: DetectorSettings, progress: Progress
+) -> tuple[LinearHead, HeadResult]:
     parts = split(side, settings.held_out, settings.seed)
     epochs = settings.image_epochs if side.name == "image" else settings.caption_epochs
     advance = progress.start(f"{side.name} head", epochs)
     head, epoch = fit(side, parts, epochs, settings, advance)
     test = side.labels[parts.test]
     steps = epochs * -(-len(parts.train) // settings.batch)
-    return head, Result(
+    return head, HeadResult(
         side.name,
         accuracy(head, side, parts.test),
         max(float(test.mean()), 1 - float(test.mean())),
@@ -233,8 +258,8 @@ def split(side: Examples, held_out: float, seed: int) -> Split:
 
 
 def fit(
-    side: Examples, parts: Split, epochs: int, settings: Settings, advance: Advance
-) -> tuple[Head, int]:
+    side: Examples, parts: Split, epochs: int, settings: DetectorSettings, advance: Advance
+) -> tuple[LinearHead, int]:
     """The head after the epoch that did best on the validation part, and which that was."""
     vectors = torch.from_numpy(side.vectors)
     labels = torch.from_numpy(side.labels).float()
@@ -243,7 +268,7 @@ def fit(
     bias = torch.zeros(1, requires_grad=True)
     optimiser = torch.optim.Adam([weight, bias], lr=settings.learning_rate)
     shuffle = torch.Generator().manual_seed(settings.seed)
-    best: tuple[float, Head, int] | None = None
+    best: tuple[float, LinearHead, int] | None = None
     for epoch in range(1, epochs + 1):
         order = chosen[torch.randperm(len(chosen), generator=shuffle)]
         for batch in torch.split(order, settings.batch):
@@ -251,17 +276,19 @@ def fit(
             logits = vectors[batch] @ weight + bias
             torch.nn.functional.binary_cross_entropy_with_logits(logits, labels[batch]).backward()  # type: ignore[no-untyped-call]
             optimiser.step()
-        head = Head(weight.detach().numpy().copy(), bias.detach().numpy().copy())
+        head = LinearHead(weight.detach().numpy().copy(), bias.detach().numpy().copy())
         right = accuracy(head, side, parts.validation)
         if best is None or right > best[0]:
             best = right, head, epoch
         advance(1)
     if best is None:
-        raise ModelError(f"the {side.name} head needs at least one epoch.")
+        raise ModelError(
+            "E-OPTION-INVALID", f"the {side.name} head needs at least one epoch.", option="epochs"
+        )
     return best[1], best[2]
 
 
-def accuracy(head: Head, side: Examples, part: np.ndarray) -> float:
+def accuracy(head: LinearHead, side: Examples, part: np.ndarray) -> float:
     """How many of some examples are on the right side of 1/2, which itself is natural."""
     synthetic = head.probabilities(side.vectors[part]) > 0.5
     return float((synthetic == (side.labels[part] == 1)).mean())

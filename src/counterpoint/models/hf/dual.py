@@ -13,7 +13,7 @@ from counterpoint.models.hf.loading import (
     DUAL,
     PROBES,
     SUPPORTED,
-    Opened,
+    HfModel,
     Tensors,
     explained,
     open_model,
@@ -26,9 +26,9 @@ Tower = Callable[[Tensors], torch.Tensor]
 
 
 class HfDual:
-    """A dual encoder. Whatever the towers run in, vectors leave as unit float32."""
+    """A dual encoder. Vectors are unit float32, whatever precision the towers run in."""
 
-    def __init__(self, opened: Opened, see: Tower, read: Tower) -> None:
+    def __init__(self, opened: HfModel, see: Tower, read: Tower) -> None:
         self.opened, self.see, self.read = opened, see, read
         self.context_length, self.fingerprint = opened.context_length, opened.fingerprint
 
@@ -37,7 +37,7 @@ class HfDual:
 
     @memory_errors
     def encode_images(self, images: Sequence[Tensors]) -> np.ndarray:
-        with self.opened.place.running():
+        with self.opened.runtime.running():
             return unit(self.see(self.opened.stack(images)))
 
     def count_tokens(self, captions: Sequence[str]) -> np.ndarray:
@@ -46,7 +46,7 @@ class HfDual:
 
     @memory_errors
     def encode_captions(self, captions: Sequence[str]) -> np.ndarray:
-        with self.opened.place.running():
+        with self.opened.runtime.running():
             return unit(self.read(self.opened.tokens(captions)))
 
     def describe(self) -> Mapping[str, Any]:

@@ -1,4 +1,7 @@
-"""Opening models of transformers, for every family of them: weights, tokenizer, processor."""
+"""Opening models of transformers for every family that uses them: weights, tokenizer, processor.
+
+Whatever the library logs or shows is kept quiet, and its errors become one sentence.
+"""
 
 from __future__ import annotations
 
@@ -24,23 +27,202 @@ from counterpoint._util.registry import did_you_mean
 from counterpoint._util.untrusted import shortened
 from counterpoint.models.hub import guarded, hub_or_cache
 from counterpoint.models.registry import LoadOptions
-from counterpoint.models.torch_models import Place, fingerprint, quiet
-
-# --- transformers as a library: what it says, what it shows, and what identifies its parts ------
-
+from counterpoint.models.torch_models import Runtime, fingerprint, quiet
 
 try:
     import transformers
 except ImportError:
     raise MissingExtraError("a model of transformers", "vlm") from None
 
-# What a configuration says of its folder and its file, not of the model.
+# Entries of a configuration that say where a model came from, not what it computes.
 _PASSING: Final = ("_name_or_path", "architectures", "dtype", "torch_dtype", "transformers_version")
 _EXTRA: Final = ("accelerate", "sentencepiece")  # what `vlm` brings besides transformers
+Tensors = dict[str, torch.Tensor]
+SUPPORTED: Final = (
+    *("align", "altclip", "chinese_clip", "clip", "flava", "metaclip_2", "siglip", "siglip2"),
+    "vision-text-dual-encoder",
+)
+# The class of a dual encoder and its module that reads captions, unless it is BLIP or FLAVA.
+DUAL: Final = ("AutoModel", "text_model")
+_BLIP: Final = ("blip-itm", "blip-itc")
+_ELSEWHERE: Final = {"blip": _BLIP, "blip-2": _BLIP, "flava": ("flava-itm",)}
+# These text towers were trained on padding that they see: they need all of it, and no mask.
+_SEES_PADDING: Final = ("siglip", "siglip2")
+_PIXELS: Final = ("pixel_values", "pixel_attention_mask", "spatial_shapes")  # NaFlex has all three
+_ENDLESS: Final = 10**6  # what transformers says of a tokenizer without a limit is larger
+PROBES: Final = ("a", "two red birds sit on the long branch of a tall green tree")
+
+
+@dataclass(frozen=True, slots=True)
+class HfModel:
+    """A model of transformers with its own tokenizer and image processor."""
+
+    id: str
+    model: Any
+    tokenizer: Any
+    processor: Any
+    runtime: Runtime
+    context_length: int | None
+    fingerprint: str
+
+    def preprocess(self, image: Image.Image) -> Tensors:
+        found = self.processor(images=image, return_tensors="pt")
+        return {name: found[name][0] for name in _PIXELS if name in found}
+
+    def stack(self, images: Sequence[Tensors]) -> Tensors:
+        names = images[0]
+        return {n: torch.stack([i[n] for i in images]).to(self.runtime.device) for n in names}
+
+    def tokens(self, captions: Sequence[str]) -> Tensors:
+        sees_padding = self.model.config.model_type in _SEES_PADDING
+        found = self.tokenizer(
+            list(captions),
+            padding="max_length" if sees_padding else "longest",
+            truncation=self.context_length is not None,
+            max_length=self.context_length,
+            return_attention_mask=not sees_padding,
+            return_tensors="pt",
+        )
+        names = ("input_ids",) if sees_padding else ("input_ids", "attention_mask")
+        return {name: found[name].to(self.runtime.device) for name in names}
+
+    def describe(self) -> dict[str, Any]:
+        return {
+            **self.runtime.describe(self.model),
+            "class": type(self.model).__name__,
+            "context_length": self.context_length,
+            "tokenizer": type(self.tokenizer).__name__,
+            "preprocessing": f"{type(self.processor).__name__} {as_text(self.processor.to_dict())}",
+            "versions": {"torch": str(torch.__version__), "transformers": transformers.__version__},
+            "notes": [],
+        }
+
+
+def open_model(
+    family: str,
+    rest: str,
+    options: LoadOptions,
+    classes: Mapping[str, tuple[str, str]],
+    needed: tuple[str, ...] = ("",),
+) -> HfModel:
+    """Open a folder or a repository whose model type is one of `classes`.
+
+    For each type, `classes` has a class and its module that reads captions. Only weights whose
+    names begin with one of `needed` are used, and all of these have to be there.
+    """
+    id, runtime = f"{family}:{rest}", Runtime(options)
+    source = str(Path(rest).expanduser()) if rest.startswith("~") else rest
+    trust = options.trust_remote_code
+    said = _read_config(id, source)
+    kind = str(said.get("model_type"))
+    name, text_tower = classes.get(kind, DUAL)
+    readers: tuple[Any, ...] = (transformers.AutoTokenizer, transformers.AutoImageProcessor)
+    with hub_or_cache(id, source), guarded(id, source, options):
+        if kind not in classes and not (trust and said.get("auto_map")):
+            raise ModelError(
+                "E-MODEL-UNSUITABLE", _misfit(id, rest, kind, classes), model=id, type=kind
+            )
+        shown = not Path(source).is_dir()
+        with explained(id, "has weights that cannot be loaded"), bars(shown=shown):
+            model = _weights(id, source, name, needed, trust).to(runtime.device)
+        with explained(id, "has no tokenizer that can be loaded"):
+            tokenizer = readers[0].from_pretrained(source, trust_remote_code=trust)
+        with explained(id, "has no image processor that can be loaded"):
+            processor = readers[1].from_pretrained(source, trust_remote_code=trust)
+    # Positions count from the left, where padding would move the words.
+    tokenizer.padding_side = tokenizer.truncation_side = "right"
+    context = _context_length(id, tokenizer, model.get_submodule(text_tower))
+    config = as_text(model.config.to_dict())  # some of it is read while running
+    identity = (config, context, *reading_identity(tokenizer, processor), runtime.precision)
+    digest = fingerprint(model, family, *identity)
+    return HfModel(id, model, tokenizer, processor, runtime, context, digest)
+
+
+def _weights(id: str, source: str, name: str, needed: tuple[str, ...], trust: bool) -> Any:
+    """The model in float32, without what is not needed."""
+    os.environ.setdefault("DISABLE_SAFETENSORS_CONVERSION", "1")  # or the hub is asked to convert
+    model, report = getattr(transformers, name).from_pretrained(
+        source, output_loading_info=True, weights_only=True, trust_remote_code=trust
+    )
+    # What is missing, transformers makes up: at random, and with no more than a warning.
+    missing = sorted(key for key in report["missing_keys"] if key.startswith(needed))
+    if missing:
+        raise ModelError(
+            "E-WEIGHTS-MISSING",
+            f"{id}: its weights, of {model.config.architectures}, lack {len(missing)} tensors of "
+            f"{type(model).__name__}, for instance {missing[0]}; use another head or model.",
+            model=id,
+            count=len(missing),
+            first=missing[0],
+        )
+    for part, _ in list(model.named_children()):
+        if not f"{part}.".startswith(needed):
+            setattr(model, part, None)
+    for module in model.modules():
+        if hasattr(module, "name_or_path"):
+            module.name_or_path = ""  # a copy in another folder has the same fingerprint
+    return model.float().eval()
+
+
+def _read_config(id: str, source: str) -> dict[str, Any]:
+    folder = Path(source)
+    looks_local = folder.is_absolute() or source.startswith((".", "~")) or source.count("/") != 1
+    if not source or (looks_local and not folder.is_dir()):
+        raise NotFoundError(
+            "E-MODEL-MISSING",
+            f"{id}: no such folder, nor a repository's name (ORG/REPO).",
+            model=id,
+        )
+    if folder.is_dir() and not (folder / "config.json").is_file():
+        raise ModelError(
+            "E-CONFIG-MISSING",
+            f"{id}: the folder has no config.json, as models of transformers have.",
+            model=id,
+            path=folder / "config.json",
+        )
+    what = "is not a folder here, and cannot be fetched from the hub"
+    with hub_or_cache(id, source), explained(id, what):
+        config: dict[str, Any] = transformers.PretrainedConfig.get_config_dict(source)[0]
+    return config
+
+
+def _misfit(id: str, rest: str, kind: str, classes: Mapping[str, Any]) -> str:
+    """One sentence for a model of a type that the family does not take."""
+    from transformers.models.auto.modeling_auto import MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
+
+    families = list(_ELSEWHERE.get(kind, ()))
+    families += ["hf"] if kind in SUPPORTED else []
+    families += ["vqa"] if kind in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES else []
+    if families:
+        fitting = " or ".join(f"{family}:{rest}" for family in families)
+        return f"{id}: a model of type {kind!r} does not fit this family; use {fitting}."
+    return f"{id}: {did_you_mean('model type of this family', kind, classes)}"
+
+
+def _context_length(id: str, tokenizer: Any, tower: torch.nn.Module) -> int | None:
+    """How many tokens fit; also whether the tokenizer is this tower's own."""
+    tables = {n: m for n, m in tower.named_modules() if isinstance(m, torch.nn.Embedding)}
+    words = max(table.num_embeddings for table in tables.values())
+    # transformers makes up a tokenizer of a few tokens where a folder has none.
+    if not words / 2 <= tokenizer.vocab_size <= words:
+        raise ModelError(
+            "E-TOKENIZER-MISMATCH",
+            f"{id}: its tokenizer has {tokenizer.vocab_size} tokens and its text tower {words}; "
+            "put the model's own tokenizer beside its weights.",
+            model=id,
+        )
+    # RoBERTa numbers its positions from after the padding token's.
+    places = [
+        table.num_embeddings - (0 if table.padding_idx is None else table.padding_idx + 1)
+        for name, table in tables.items()
+        if "position_embedding" in name
+    ]
+    length = min(tokenizer.model_max_length, *places, _ENDLESS)
+    return None if length == _ENDLESS else int(length)
 
 
 def reading_identity(tokenizer: Any, processor: Any) -> tuple[str, ...]:
-    """What the two are, wherever their files lie."""
+    """What identifies a tokenizer and an image processor, wherever their files are."""
     backend, pieces = (getattr(tokenizer, n, None) for n in ("backend_tokenizer", "sp_model"))
     words = backend.to_str() if backend else as_text(tokenizer.get_vocab())
     scores = repr(pieces.serialized_model_proto()) if pieces else ""
@@ -77,7 +259,9 @@ def explained(id: str, what: str) -> Iterator[None]:
         if isinstance(error, ImportError) and not all(map(find_spec, _EXTRA)):
             raise MissingExtraError(id, "vlm") from None
         why = shortened(error).rstrip(".")
-        raise ModelError(f"{id} {what}: {type(error).__name__}: {why}.") from None
+        raise ModelError(
+            "E-MODEL-BROKEN", f"{id} {what}: {type(error).__name__}: {why}.", model=id
+        ) from None
 
 
 @contextlib.contextmanager
@@ -92,175 +276,3 @@ def bars(*, shown: bool) -> Iterator[None]:
     finally:
         if before:
             bars.enable_progress_bar()
-
-
-try:
-    import transformers
-except ImportError:
-    raise MissingExtraError("a model of transformers", "vlm") from None
-
-Tensors = dict[str, torch.Tensor]
-SUPPORTED: Final = (
-    *("align", "altclip", "chinese_clip", "clip", "flava", "metaclip_2", "siglip", "siglip2"),
-    "vision-text-dual-encoder",
-)
-# The class of a dual encoder and its module that reads captions, unless it is BLIP or FLAVA.
-DUAL: Final = ("AutoModel", "text_model")
-_BLIP: Final = ("blip-itm", "blip-itc")
-_ELSEWHERE: Final = {"blip": _BLIP, "blip-2": _BLIP, "flava": ("flava-itm",)}
-# These text towers were trained on padding that they see: they need all of it, and no mask.
-_SEES_PADDING: Final = ("siglip", "siglip2")
-_PIXELS: Final = ("pixel_values", "pixel_attention_mask", "spatial_shapes")  # NaFlex has all three
-_ENDLESS: Final = 10**6  # what transformers says of a tokenizer without a limit is larger
-PROBES: Final = ("a", "two red birds sit on the long branch of a tall green tree")
-
-
-@dataclass(frozen=True, slots=True)
-class Opened:
-    """A model of transformers with its own tokenizer and image processor."""
-
-    id: str
-    model: Any
-    tokenizer: Any
-    processor: Any
-    place: Place
-    context_length: int | None
-    fingerprint: str
-
-    def preprocess(self, image: Image.Image) -> Tensors:
-        found = self.processor(images=image, return_tensors="pt")
-        return {name: found[name][0] for name in _PIXELS if name in found}
-
-    def stack(self, images: Sequence[Tensors]) -> Tensors:
-        names = images[0]
-        return {n: torch.stack([i[n] for i in images]).to(self.place.device) for n in names}
-
-    def tokens(self, captions: Sequence[str]) -> Tensors:
-        sees_padding = self.model.config.model_type in _SEES_PADDING
-        found = self.tokenizer(
-            list(captions),
-            padding="max_length" if sees_padding else "longest",
-            truncation=self.context_length is not None,
-            max_length=self.context_length,
-            return_attention_mask=not sees_padding,
-            return_tensors="pt",
-        )
-        names = ("input_ids",) if sees_padding else ("input_ids", "attention_mask")
-        return {name: found[name].to(self.place.device) for name in names}
-
-    def describe(self) -> dict[str, Any]:
-        return {
-            **self.place.describe(self.model),
-            "class": type(self.model).__name__,
-            "context_length": self.context_length,
-            "tokenizer": type(self.tokenizer).__name__,
-            "preprocessing": f"{type(self.processor).__name__} {as_text(self.processor.to_dict())}",
-            "versions": {"torch": str(torch.__version__), "transformers": transformers.__version__},
-            "notes": [],
-        }
-
-
-def open_model(
-    family: str,
-    rest: str,
-    options: LoadOptions,
-    classes: Mapping[str, tuple[str, str]],
-    needed: tuple[str, ...] = ("",),
-) -> Opened:
-    """Open a folder or a repository whose model type is one of `classes`.
-
-    For each type, `classes` has a class and its module that reads captions. Only weights whose
-    names begin with one of `needed` are used, and all of these have to be there.
-    """
-    id, place = f"{family}:{rest}", Place(options)
-    source = str(Path(rest).expanduser()) if rest.startswith("~") else rest
-    trust = options.trust_remote_code
-    said = _read_config(id, source)
-    kind = str(said.get("model_type"))
-    name, text_tower = classes.get(kind, DUAL)
-    readers: tuple[Any, ...] = (transformers.AutoTokenizer, transformers.AutoImageProcessor)
-    with hub_or_cache(id, source), guarded(id, source, options):
-        if kind not in classes and not (trust and said.get("auto_map")):
-            raise ModelError(_misfit(id, rest, kind, classes))
-        shown = not Path(source).is_dir()
-        with explained(id, "has weights that cannot be loaded"), bars(shown=shown):
-            model = _weights(id, source, name, needed, trust).to(place.device)
-        with explained(id, "has no tokenizer that can be loaded"):
-            tokenizer = readers[0].from_pretrained(source, trust_remote_code=trust)
-        with explained(id, "has no image processor that can be loaded"):
-            processor = readers[1].from_pretrained(source, trust_remote_code=trust)
-    # Positions count from the left, where padding would move the words.
-    tokenizer.padding_side = tokenizer.truncation_side = "right"
-    context = _context_length(id, tokenizer, model.get_submodule(text_tower))
-    config = as_text(model.config.to_dict())  # some of it is read while running
-    identity = (config, context, *reading_identity(tokenizer, processor), place.precision)
-    digest = fingerprint(model, family, *identity)
-    return Opened(id, model, tokenizer, processor, place, context, digest)
-
-
-def _weights(id: str, source: str, name: str, needed: tuple[str, ...], trust: bool) -> Any:
-    """The model in float32, without what is not needed."""
-    os.environ.setdefault("DISABLE_SAFETENSORS_CONVERSION", "1")  # or the hub is asked to convert
-    model, report = getattr(transformers, name).from_pretrained(
-        source, output_loading_info=True, weights_only=True, trust_remote_code=trust
-    )
-    # What is missing, transformers makes up: at random, and with no more than a warning.
-    missing = sorted(key for key in report["missing_keys"] if key.startswith(needed))
-    if missing:
-        raise ModelError(
-            f"{id}: its weights, of {model.config.architectures}, lack {len(missing)} tensors of "
-            f"{type(model).__name__}, for instance {missing[0]}; use another head or model."
-        )
-    for part, _ in list(model.named_children()):
-        if not f"{part}.".startswith(needed):
-            setattr(model, part, None)
-    for module in model.modules():
-        if hasattr(module, "name_or_path"):
-            module.name_or_path = ""  # where it lies is not what it is: fingerprints
-    return model.float().eval()
-
-
-def _read_config(id: str, source: str) -> dict[str, Any]:
-    folder = Path(source)
-    looks_local = folder.is_absolute() or source.startswith((".", "~")) or source.count("/") != 1
-    if not source or (looks_local and not folder.is_dir()):
-        raise NotFoundError(f"{id}: no such folder, nor a repository's name (ORG/REPO).")
-    if folder.is_dir() and not (folder / "config.json").is_file():
-        raise ModelError(f"{id}: the folder has no config.json, as models of transformers have.")
-    what = "is no folder here, and cannot be had from the hub"
-    with hub_or_cache(id, source), explained(id, what):
-        config: dict[str, Any] = transformers.PretrainedConfig.get_config_dict(source)[0]
-    return config
-
-
-def _misfit(id: str, rest: str, kind: str, classes: Mapping[str, Any]) -> str:
-    """One sentence for a model of a type that the family does not take."""
-    from transformers.models.auto.modeling_auto import MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
-
-    families = list(_ELSEWHERE.get(kind, ()))
-    families += ["hf"] if kind in SUPPORTED else []
-    families += ["vqa"] if kind in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES else []
-    if families:
-        fitting = " or ".join(f"{family}:{rest}" for family in families)
-        return f"{id}: a model of type {kind!r} does not fit this family; use {fitting}."
-    return f"{id}: {did_you_mean('model type of this family', kind, classes)}"
-
-
-def _context_length(id: str, tokenizer: Any, tower: torch.nn.Module) -> int | None:
-    """How many tokens fit; also whether the tokenizer is this tower's own."""
-    tables = {n: m for n, m in tower.named_modules() if isinstance(m, torch.nn.Embedding)}
-    words = max(table.num_embeddings for table in tables.values())
-    # transformers makes up a tokenizer of a few tokens where a folder has none.
-    if not words / 2 <= tokenizer.vocab_size <= words:
-        raise ModelError(
-            f"{id}: its tokenizer has {tokenizer.vocab_size} tokens and its text tower {words}; "
-            "put the model's own tokenizer beside its weights."
-        )
-    # RoBERTa numbers its positions from after the padding token's.
-    places = [
-        table.num_embeddings - (0 if table.padding_idx is None else table.padding_idx + 1)
-        for name, table in tables.items()
-        if "position_embedding" in name
-    ]
-    length = min(tokenizer.model_max_length, *places, _ENDLESS)
-    return None if length == _ENDLESS else int(length)

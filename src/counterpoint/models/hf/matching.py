@@ -1,4 +1,8 @@
-"""BLIP and BLIP-2, by the matching head (`blip-itm`) or the contrastive one (`blip-itc`)."""
+"""BLIP, BLIP-2 and FLAVA by their matching heads, and BLIP by its contrastive head.
+
+`blip-itm` and `flava-itm` score by the probability of a match, `blip-itc` by a cosine. The
+contrastive score of FLAVA is `hf:`.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +16,7 @@ from counterpoint.images import Picture
 from counterpoint.models.hf.dual import HfDual
 from counterpoint.models.hf.loading import (
     PROBES,
-    Opened,
+    HfModel,
     Tensors,
     explained,
     open_model,
@@ -29,6 +33,12 @@ _CLASSES: Final = {
     "blip": ("BlipForImageTextRetrieval", "text_encoder"),
     "blip-2": ("Blip2ForImageTextRetrieval", "embeddings"),
 }
+
+# In the loss of FlavaForPreTraining, labels other than 0 mark the pairs that belong together
+# (`pos_pairs = itm_labels.ne(0)`) and are the targets of a cross entropy over the two logits.
+_FLAVA_MATCH: Final = 1
+_FLAVA_CLASSES: Final = {"flava": ("FlavaForPreTraining", "flava.text_model")}
+_NEEDED: Final = ("flava.", "itm_head.")
 
 
 class Blip:
@@ -101,14 +111,14 @@ class PairModel:
     `compare` takes images, each caption's place among them, and the captions.
     """
 
-    def __init__(self, opened: Opened, compare: Compare) -> None:
+    def __init__(self, opened: HfModel, compare: Compare) -> None:
         self.opened, self.compare, self.fingerprint = opened, compare, opened.fingerprint
 
     @memory_errors
     def score_pairs(self, pictures: Sequence[Picture], captions: Sequence[str]) -> np.ndarray:
         images, places = once(pictures)
         pixels = list(in_threads(lambda picture: self.opened.preprocess(picture.open()), images))
-        with self.opened.place.running():
+        with self.opened.runtime.running():
             return self.compare(self.opened.stack(pixels), places, captions)
 
     def describe(self) -> Mapping[str, Any]:
@@ -116,7 +126,7 @@ class PairModel:
 
     def tried(self) -> PairModel:
         """Itself, if it runs."""
-        with explained(self.opened.id, "does not run"), self.opened.place.running():
+        with explained(self.opened.id, "does not run"), self.opened.runtime.running():
             pixels = [self.opened.preprocess(image) for image in probe_images()]
             self.compare(self.opened.stack(pixels), [0, 1], PROBES)
         return self
@@ -162,20 +172,10 @@ def load_itc(rest: str, options: LoadOptions) -> HfDual | PairModel:
     return PairModel(opened, compare).tried()
 
 
-def _open(family: str, rest: str, options: LoadOptions) -> tuple[Opened, Blip]:
+def _open(family: str, rest: str, options: LoadOptions) -> tuple[HfModel, Blip]:
     opened = open_model(family, rest, options, _CLASSES)
     parts = Blip if opened.model.config.model_type == "blip" else Blip2
     return opened, parts(opened.model)
-
-
-# --- FLAVA by its matching head (`flava-itm`); its contrastive score is `hf:` -------------------
-
-
-# In the loss of FlavaForPreTraining, labels other than 0 mark the pairs that belong together
-# (`pos_pairs = itm_labels.ne(0)`) and are the targets of a cross entropy over the two logits.
-_FLAVA_MATCH: Final = 1
-_FLAVA_CLASSES: Final = {"flava": ("FlavaForPreTraining", "flava.text_model")}
-_NEEDED: Final = ("flava.", "itm_head.")
 
 
 def load_flava(rest: str, options: LoadOptions) -> PairModel:

@@ -1,3 +1,3 @@
 from .adapter import OpenClip as OpenClip, load as load
 from .folders import ABOUT as ABOUT, fill_folder as fill_folder
-from .ids import Source as Source
+from .ids import OpenClipSource as OpenClipSource

@@ -1,4 +1,4 @@
-"""open_clip models: CLIP, SigLIP, CoCa and whatever else open_clip builds; scored by cosine."""
+"""open_clip models: CLIP, SigLIP, CoCa and all others that open_clip builds; scored by cosine."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from counterpoint._util.registry import did_you_mean
 from counterpoint._util.untrusted import shortened
 from counterpoint.models.hub import guarded, hub_or_cache
 from counterpoint.models.openclip.ids import (
-    Source,
+    OpenClipSource,
     parse,
     refuse_sizes,
     refuse_tokenizer_options,
@@ -31,7 +31,7 @@ from counterpoint.models.openclip.ids import (
     weights_of,
 )
 from counterpoint.models.registry import LoadOptions
-from counterpoint.models.torch_models import Place, fingerprint, memory_errors, plain, quiet, unit
+from counterpoint.models.torch_models import Runtime, fingerprint, memory_errors, plain, quiet, unit
 
 # A folder may bring its own byte-pair merges for open_clip's tokenizer, under this name.
 MERGES: Final = "bpe_merges.txt.gz"
@@ -43,16 +43,18 @@ _PROBES: Final = (
 
 
 class OpenClip:
-    """A dual encoder. Whatever the towers run in, vectors leave as unit float32."""
+    """A dual encoder. Vectors are unit float32, whatever precision the towers run in."""
 
-    def __init__(self, source: Source, model: Any, tokenizer: Any, place: Place) -> None:
-        self.model, self.tokenizer, self.place = model.eval(), tokenizer, place
+    def __init__(
+        self, source: OpenClipSource, model: Any, tokenizer: Any, runtime: Runtime
+    ) -> None:
+        self.model, self.tokenizer, self.runtime = model.eval(), tokenizer, runtime
         self.transform = image_transform_v2(
             PreprocessCfg(**model.visual.preprocess_cfg), is_train=False
         )
         self.context_length: int | None = tokenizer.context_length
         self.notes = source.notes
-        identity = (self.transform, self._tokenizer_identity(), place.precision)
+        identity = (self.transform, self._tokenizer_identity(), runtime.precision)
         self.fingerprint = fingerprint(model, *identity)
         self.cuts_padding = self._may_cut_padding()
 
@@ -62,8 +64,8 @@ class OpenClip:
 
     @memory_errors
     def encode_images(self, images: Sequence[torch.Tensor]) -> np.ndarray:
-        with self.place.running():
-            return unit(self.model.encode_image(torch.stack(list(images)).to(self.place.device)))
+        with self.runtime.running():
+            return unit(self.model.encode_image(torch.stack(list(images)).to(self.runtime.device)))
 
     def count_tokens(self, captions: Sequence[str]) -> np.ndarray:
         if isinstance(self.tokenizer, open_clip.SimpleTokenizer):
@@ -74,8 +76,8 @@ class OpenClip:
 
     @memory_errors
     def encode_captions(self, captions: Sequence[str]) -> np.ndarray:
-        tokens = self.tokenizer(list(captions)).to(self.place.device)
-        with self.place.running():
+        tokens = self.tokenizer(list(captions)).to(self.runtime.device)
+        with self.runtime.running():
             if self.cuts_padding:
                 return self._encode_cut(tokens)
             return unit(self.model.encode_text(tokens))
@@ -84,7 +86,7 @@ class OpenClip:
         # Scale (its logarithm) and bias are the same for all pairs: they change no verdict.
         logits = {name: getattr(self.model, name, None) for name in ("logit_scale", "logit_bias")}
         return {
-            **self.place.describe(self.model),
+            **self.runtime.describe(self.model),
             **{name: value.item() for name, value in logits.items() if value is not None},
             "context_length": self.context_length,
             "preprocessing": repr(self.transform),
@@ -121,12 +123,12 @@ class OpenClip:
 
     @torch.inference_mode()
     def _may_cut_padding(self) -> bool:
-        """Try it, in float32: cut captions must come out as uncut ones do, alone and in company."""
-        tokens = self.tokenizer(list(_PROBES)).to(self.place.device)
+        """Try it, in float32: cut captions must come out as uncut ones do, alone and in a batch."""
+        tokens = self.tokenizer(list(_PROBES)).to(self.runtime.device)
         try:
             cut = np.concatenate([self._encode_cut(tokens), self._encode_cut(tokens[:1])])
         except (AttributeError, RuntimeError, TypeError, ValueError, AssertionError):
-            return False  # a tower of another make: give it the full context
+            return False  # a tower of another kind gets the full context
         whole = unit(self.model.encode_text(tokens))
         return bool(np.abs(cut - np.concatenate([whole, whole[:1]])).max() < 1e-5)
 
@@ -140,16 +142,16 @@ def load(rest: str, options: LoadOptions) -> OpenClip:
     """`NAME/PRETRAINED` (a tag or a weights file), `local-dir:PATH` or `hf-hub:ORG/REPO`."""
     source = parse(rest)
     refuse_wrong_activation(source)
-    place = Place(options)
+    runtime = Runtime(options)
     merges = source.folder / MERGES if source.folder else None
     own_merges = {"bpe_path": str(merges)} if merges and merges.is_file() else {}
     weights = weights_of(source.folder) if source.folder else None
     hub = hub_or_cache(f"open_clip:{rest}", source.repository)
-    with hub, opening(f"open_clip:{rest}", source.name, source.place, weights, options):
+    with hub, guarded_loading(f"open_clip:{rest}", source.name, source.origin, weights, options):
         model = open_clip.create_model(
             source.name,
             source.pretrained,
-            device=place.device,
+            device=runtime.device,
             weights_only=True,
             require_pretrained=True,
         )
@@ -157,20 +159,22 @@ def load(rest: str, options: LoadOptions) -> OpenClip:
         vocabulary = getattr(_embedding(model), "num_embeddings", None)
         if vocabulary is not None and getattr(tokenizer, "vocab_size", 0) > vocabulary:
             raise ModelError(
+                "E-TOKENIZER-MISMATCH",
                 f"open_clip:{rest}: its tokenizer has {tokenizer.vocab_size} tokens and its text "
-                f"tower {vocabulary}; put the matching {MERGES} into the model's folder."
+                f"tower {vocabulary}; put the matching {MERGES} into the model's folder.",
+                model=f"open_clip:{rest}",
             )
-        return OpenClip(source, model, tokenizer, place)
+        return OpenClip(source, model, tokenizer, runtime)
 
 
 @contextmanager
-def opening(
-    id: str, name: str, place: Path | str | None, weights: Path | None, options: LoadOptions
+def guarded_loading(
+    id: str, name: str, origin: Path | str | None, weights: Path | None, options: LoadOptions
 ) -> Iterator[None]:
     """Use open_clip inside: it is quiet, it runs no code of the model, and its errors are one
-    sentence. `name` is what open_clip calls the model, `place` its folder or its repository."""
+    sentence. `name` is what open_clip calls the model, `origin` its folder or its repository."""
     try:
-        with quiet(), guarded(id, place, options):
+        with quiet(), guarded(id, origin, options):
             refuse_tokenizer_options(id, name, options)
             refuse_sizes(id, name, weights)
             yield
@@ -180,7 +184,9 @@ def opening(
         raise MissingExtraError(id, "vlm") from None
     except Exception as error:  # open_clip and its loaders raise anything
         raise ModelError(
-            f"{id} cannot be loaded: {type(error).__name__}: {shortened(error)}"
+            "E-MODEL-BROKEN",
+            f"{id} cannot be loaded: {type(error).__name__}: {shortened(error)}",
+            model=id,
         ) from None
 
 
@@ -194,5 +200,5 @@ def load_world(rest: str, options: LoadOptions) -> OpenClip:
     folder = Path(__file__).parents[2] / "world" / "checkpoints"
     names = [path.name for path in folder.iterdir() if path.is_dir()]
     if rest not in names:
-        raise NotFoundError(did_you_mean("world model", rest, names))
+        raise NotFoundError("E-MODEL-UNKNOWN", did_you_mean("world model", rest, names), name=rest)
     return load(f"local-dir:{folder / rest}", options)

@@ -1,7 +1,7 @@
 """`checkpoint:PATH@ARCH`: a finetuned CLIP's weights, as its authors saved them, in open_clip.
 
 NegCLIP, CREPE, TSVLC, DAC, CE-CLIP, BiVLC's and many more publish training checkpoints. They are
-unwrapped, renamed and merged by `state_dicts`, and then loaded whole or not at all.
+unwrapped, renamed and merged by `state_dicts`, and then loaded completely or not at all.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from safetensors.torch import load_file
 from counterpoint._util.errors import ModelError, NotFoundError
 from counterpoint._util.registry import did_you_mean
 from counterpoint._util.untrusted import shortened
-from counterpoint.models.openclip.adapter import MERGES, OpenClip, opening
+from counterpoint.models.openclip.adapter import MERGES, OpenClip, guarded_loading
 from counterpoint.models.openclip.ids import (
-    Source,
+    OpenClipSource,
     builds_quick_gelu,
     config_says,
     file_says,
@@ -45,15 +45,195 @@ from counterpoint.models.openclip.state_dicts import (
     unwrap,
 )
 from counterpoint.models.registry import LoadOptions
-from counterpoint.models.torch_models import Place
+from counterpoint.models.torch_models import Runtime
 
-# --- Weights into a model of open_clip: all of them or none, and if none, why -------------------
-
-
+_SUFFIXES: Final = (".safetensors", ".pt", ".pth", ".bin", ".ckpt")
+# Many checkpoints hold training arguments and NumPy numbers. These are values and run no code.
+_SCALAR: Final = np.float64(0).__reduce__()[0]
+_VALUES: Final[tuple[Any, ...]] = (
+    *(Namespace, np.dtype, _SCALAR, (_SCALAR, "numpy.core.multiarray.scalar")),  # before NumPy 2
+    *(type(np.dtype(kind)) for kind in ("f4", "f8", "i4", "i8")),
+)
 # Scores are cosines: these change none, and some authors do not save them.
 _NOT_NEEDED: Final = re.compile(r"logit_scale|logit_bias|.+\.num_batches_tracked")
 # Buffers that were saved once and are computed now.
 _HARMLESS: Final = re.compile(r".*(position_ids|attn_mask|logit_bias|num_batches_tracked)")
+
+
+def load(rest: str, options: LoadOptions) -> OpenClip:
+    """`PATH@ARCH`: a checkpoint and the open_clip architecture (or `local-dir:FOLDER`) for it."""
+    path, name = _parse(rest)
+    id, runtime = f"checkpoint:{rest}", Runtime(options)
+    folder = Path(name.removeprefix("local-dir:")) if name.startswith("local-dir:") else None
+    with _of(id):
+        state, notes = _state(path)
+        notes += _activation(path, name)
+    with guarded_loading(id, name, folder, path, options):
+        model, tokenizer = _build(name, folder)
+        with _of(id):
+            state = place_text_tower(state, inside=not hasattr(model, "positional_embedding"))
+            notes += fill(model, state, name)
+        rows = len(next((v for k, v in state.items() if k.endswith("token_embedding.weight")), ()))
+        if rows and getattr(tokenizer, "vocab_size", 0) > rows:
+            raise ModelError(
+                "E-TOKENIZER-MISMATCH",
+                f"{id}: its tokenizer has {tokenizer.vocab_size} tokens and its text tower {rows}; "
+                f"put the matching {MERGES} into the architecture's folder.",
+                model=id,
+            )
+        source = OpenClipSource(rest, name, str(path), notes=tuple(notes))
+        return OpenClip(source, model.to(runtime.device), tokenizer, runtime)
+
+
+@contextmanager
+def _of(id: str) -> Iterator[None]:
+    """Errors about a file begin with the id of the model."""
+    try:
+        yield
+    except ModelError as error:
+        raise ModelError(error.code, f"{id}: {error}", **{**error.data, "model": id}) from None
+
+
+def _parse(rest: str) -> tuple[Path, str]:
+    given, _, name = rest.rpartition("@")
+    path = Path(given).expanduser()
+    if not given or Path(rest).expanduser().exists():
+        raise NotFoundError(
+            "E-MODEL-ID-INVALID",
+            f"checkpoint:{rest} needs an architecture after the path, as in "
+            f"checkpoint:{rest or 'PATH'}@ViT-B-32-quickgelu.",
+            model=f"checkpoint:{rest}",
+        )
+    if path.is_dir():
+        files = sorted(p.name for p in path.iterdir() if p.suffix in _SUFFIXES)
+        there = f"it holds {', '.join(files[:5])}" if files else "it holds none"
+        raise NotFoundError(
+            "E-MODEL-ID-INVALID",
+            f"checkpoint:{rest}: {path} is a folder; name a file of weights, {there}.",
+            model=f"checkpoint:{rest}",
+            path=path,
+        )
+    if not path.is_file():
+        raise NotFoundError(
+            "E-MODEL-MISSING",
+            f"checkpoint:{rest}: there is no file {path}.",
+            model=f"checkpoint:{rest}",
+            path=path,
+        )
+    if name.startswith("local-dir:"):
+        return path, parse(name).name
+    if name not in open_clip.list_models():
+        raise NotFoundError(
+            "E-ARCHITECTURE-UNKNOWN",
+            did_you_mean("open_clip architecture", name, open_clip.list_models()),
+            name=name,
+        )
+    return path, name
+
+
+# --- the file ----------------------------------------------------------------------------------
+
+
+def _state(path: Path) -> tuple[Tensors, list[str]]:
+    """The weights under open_clip's names, and what should be known of how they came about."""
+    unwrapped = unwrap(_read(path))
+    merged = merge_lora(strip_prefixes(unwrapped.tensors), unwrapped.alpha)
+    notes = [merged.note] if merged.note else []
+    if unwrapped.unused:
+        notes.append(f"not used of {path.name}: {some(unwrapped.unused)}.")
+    return from_transformers(merged.state), notes
+
+
+def _read(path: Path) -> object:
+    if path.suffix == ".safetensors":
+        try:
+            return load_file(path)
+        except (SafetensorError, OSError) as error:
+            raise ModelError(
+                "E-WEIGHTS-BROKEN",
+                f"it is not a readable safetensors file: {shortened(error)}.",
+                path=path,
+            ) from None
+    if is_torchscript(path):
+        raise ModelError(
+            "E-CODE-REFUSED",
+            "it is a TorchScript archive, which holds code; for OpenAI's own weights use "
+            "open_clip:ViT-B-32-quickgelu/openai or another architecture's tag openai.",
+            path=path,
+        )
+    try:
+        with torch.serialization.safe_globals([*_VALUES]):
+            return _torch_load(path)
+    except Exception as error:  # unpickling raises anything
+        asked = re.search(r"GLOBAL ([\w.]+)", str(error))
+        if asked:
+            raise ModelError(
+                "E-CODE-REFUSED",
+                f"loading it would run code ({asked[1]}), which is not done; "
+                "save its state_dict() alone, best as safetensors.",
+                path=path,
+                name=asked[1],
+            ) from None
+        why = shortened(error) or type(error).__name__
+        raise ModelError(
+            "E-WEIGHTS-BROKEN", f"it is not a readable checkpoint: {why.rstrip('.')}.", path=path
+        ) from None
+
+
+def _torch_load(path: Path) -> object:
+    try:
+        return torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+    except RuntimeError as error:
+        if "mmap" not in str(error):
+            raise
+    return torch.load(path, map_location="cpu", weights_only=True)  # the format before torch 1.6
+
+
+def _activation(path: Path, name: str) -> list[str]:
+    """Refuse the wrong GELU where anything says which it was, else leave a note."""
+    said = file_says(path)
+    trained = config_says(path.parent / "config.json") if said is None else said
+    if trained is None:
+        return list(unknown_activation(name, path))
+    if trained == builds_quick_gelu(name):
+        return []
+    fitting = with_activation(name, trained)
+    kinds = {True: "QuickGELU", False: "GELU"}
+    raise ModelError(
+        "E-ACTIVATION-MISMATCH",
+        f"its weights were trained with {kinds[trained]} and {name} computes "
+        f"{kinds[not trained]}, which changes every score"
+        + (f"; use checkpoint:{path}@{fitting}." if fitting else "."),
+        architecture=name,
+        fitting=fitting,
+    )
+
+
+# --- the model ---------------------------------------------------------------------------------
+
+
+def _build(name: str, folder: Path | None) -> tuple[Any, Any]:
+    """The architecture with random weights, and its tokenizer."""
+    own = {"bpe_path": str(folder / MERGES)} if folder and (folder / MERGES).is_file() else {}
+    model = open_clip.create_model(
+        name,
+        load_weights=False,
+        pretrained_text=False,
+        force_preprocess_cfg=_preprocessing(name),
+    )
+    return model, open_clip.get_tokenizer(name, **own)
+
+
+def _preprocessing(name: str) -> dict[str, Any]:
+    """What all tags of an architecture agree on (SigLIP's are not CLIP's), else open_clip's own."""
+    tags = open_clip.list_pretrained_tags_by_model(name)
+    configs = [open_clip.get_pretrained_cfg(name, tag) for tag in tags]
+    keys = ("mean", "std", "interpolation", "resize_mode")
+    found = [{key: config[key] for key in keys if config.get(key)} for config in configs]
+    return found[0] if found and all(one == found[0] for one in found) else {}
+
+
+# --- its weights -------------------------------------------------------------------------------
 
 
 def fill(model: torch.nn.Module, state: Tensors, name: str) -> list[str]:
@@ -62,8 +242,11 @@ def fill(model: torch.nn.Module, state: Tensors, name: str) -> list[str]:
     missing = [k for k in wanted if k not in state and not _NOT_NEEDED.fullmatch(k)]
     if missing:
         raise ModelError(
+            "E-WEIGHTS-MISSING",
             f"{len(missing)} of the {len(wanted)} weights of {name} are not in it: "
-            f"{some(missing)}{_hint(state, name)}."
+            f"{some(missing)}{_hint(state, name)}.",
+            count=len(missing),
+            first=missing[0],
         )
     for key in wanted.keys() & state.keys():
         if key.startswith("logit_") and state[key].numel() == 1:  # with or without a dimension
@@ -72,18 +255,29 @@ def fill(model: torch.nn.Module, state: Tensors, name: str) -> list[str]:
     if shapes:
         theirs, ours = (tuple(weights[shapes[0]].shape) for weights in (state, wanted))
         raise ModelError(
+            "E-WEIGHTS-MISMATCH",
             f"{len(shapes)} of its weights have another shape than in {name}, the first "
-            f"{shapes[0]} with {theirs} instead of {ours}{_hint(state, name)}."
+            f"{shapes[0]} with {theirs} instead of {ours}{_hint(state, name)}.",
+            count=len(shapes),
+            first=shapes[0],
         )
     extra = [k for k in state if k not in wanted]
     roots = {key.split(".")[0] for key in wanted}
     if layers := [k for k in extra if k.split(".")[0] in roots and not _HARMLESS.fullmatch(k)]:
         raise ModelError(
+            "E-WEIGHTS-MISMATCH",
             f"{name} has no place for {len(layers)} of its weights: "
-            f"{some(layers)}{_hint(state, name)}."
+            f"{some(layers)}{_hint(state, name)}.",
+            count=len(layers),
+            first=layers[0],
         )
     if broken := [k for k in wanted if k in state and not torch.isfinite(state[k]).all()]:
-        raise ModelError(f"{len(broken)} of its weights hold NaN or infinity: {some(broken)}.")
+        raise ModelError(
+            "E-WEIGHTS-NON-FINITE",
+            f"{len(broken)} of its weights hold NaN or infinity: {some(broken)}.",
+            count=len(broken),
+            first=broken[0],
+        )
     model.load_state_dict({k: v for k, v in state.items() if k in wanted}, strict=False)
     return [f"not used of the weights: {some(extra)}."] if extra else []
 
@@ -142,157 +336,3 @@ def _sizes(state: Tensors) -> dict[str, object]:
 def _layers(names: Iterable[str], prefix: str) -> int:
     ends = (name.removeprefix(prefix) for name in names if name.startswith(prefix))
     return len({end.split(".")[0] for end in ends})
-
-
-def load(rest: str, options: LoadOptions) -> OpenClip:
-    """`PATH@ARCH`: a checkpoint and the open_clip architecture (or `local-dir:FOLDER`) for it."""
-    path, name = _parse(rest)
-    id, place = f"checkpoint:{rest}", Place(options)
-    folder = Path(name.removeprefix("local-dir:")) if name.startswith("local-dir:") else None
-    with _of(id):
-        state, notes = _state(path)
-        notes += _activation(path, name)
-    with opening(id, name, folder, path, options):
-        model, tokenizer = _build(name, folder)
-        with _of(id):
-            state = place_text_tower(state, inside=not hasattr(model, "positional_embedding"))
-            notes += fill(model, state, name)
-        rows = len(next((v for k, v in state.items() if k.endswith("token_embedding.weight")), ()))
-        if rows and getattr(tokenizer, "vocab_size", 0) > rows:
-            raise ModelError(
-                f"{id}: its tokenizer has {tokenizer.vocab_size} tokens and its text tower {rows}; "
-                f"put the matching {MERGES} into the architecture's folder."
-            )
-        source = Source(rest, name, str(path), notes=tuple(notes))
-        return OpenClip(source, model.to(place.device), tokenizer, place)
-
-
-@contextmanager
-def _of(id: str) -> Iterator[None]:
-    """What is wrong with a file, said of a model."""
-    try:
-        yield
-    except ModelError as error:
-        raise ModelError(f"{id}: {error}") from None
-
-
-def _parse(rest: str) -> tuple[Path, str]:
-    given, _, name = rest.rpartition("@")
-    path = Path(given).expanduser()
-    if not given or Path(rest).expanduser().exists():
-        raise NotFoundError(
-            f"checkpoint:{rest} needs an architecture after the path, as in "
-            f"checkpoint:{rest or 'PATH'}@ViT-B-32-quickgelu."
-        )
-    if path.is_dir():
-        files = sorted(p.name for p in path.iterdir() if p.suffix in _SUFFIXES)
-        there = f"it holds {', '.join(files[:5])}" if files else "it holds none"
-        raise NotFoundError(
-            f"checkpoint:{rest}: {path} is a folder; name a file of weights, {there}."
-        )
-    if not path.is_file():
-        raise NotFoundError(f"checkpoint:{rest}: there is no file {path}.")
-    if name.startswith("local-dir:"):
-        return path, parse(name).name
-    if name not in open_clip.list_models():
-        raise NotFoundError(did_you_mean("open_clip architecture", name, open_clip.list_models()))
-    return path, name
-
-
-_SUFFIXES: Final = (".safetensors", ".pt", ".pth", ".bin", ".ckpt")
-# Training arguments and numbers of NumPy lie beside many weights. They are values and run nothing.
-_SCALAR: Final = np.float64(0).__reduce__()[0]
-_VALUES: Final[tuple[Any, ...]] = (
-    *(Namespace, np.dtype, _SCALAR, (_SCALAR, "numpy.core.multiarray.scalar")),  # before NumPy 2
-    *(type(np.dtype(kind)) for kind in ("f4", "f8", "i4", "i8")),
-)
-
-
-# --- the file ----------------------------------------------------------------------------------
-
-
-def _state(path: Path) -> tuple[Tensors, list[str]]:
-    """The weights under open_clip's names, and what should be known of how they came about."""
-    unwrapped = unwrap(_read(path))
-    merged = merge_lora(strip_prefixes(unwrapped.tensors), unwrapped.alpha)
-    notes = [merged.note] if merged.note else []
-    if unwrapped.unused:
-        notes.append(f"not used of {path.name}: {some(unwrapped.unused)}.")
-    return from_transformers(merged.state), notes
-
-
-def _read(path: Path) -> object:
-    if path.suffix == ".safetensors":
-        try:
-            return load_file(path)
-        except (SafetensorError, OSError) as error:
-            raise ModelError(
-                f"it is not a readable safetensors file: {shortened(error)}."
-            ) from None
-    if is_torchscript(path):
-        raise ModelError(
-            "it is a TorchScript archive, which holds code; for OpenAI's own weights use "
-            "open_clip:ViT-B-32-quickgelu/openai or another architecture's tag openai."
-        )
-    try:
-        with torch.serialization.safe_globals([*_VALUES]):
-            return _torch_load(path)
-    except Exception as error:  # unpickling raises anything
-        asked = re.search(r"GLOBAL ([\w.]+)", str(error))
-        if asked:
-            raise ModelError(
-                f"loading it would run code ({asked[1]}), which is not done; "
-                "save its state_dict() alone, best as safetensors."
-            ) from None
-        why = shortened(error) or type(error).__name__
-        raise ModelError(f"it is not a readable checkpoint: {why.rstrip('.')}.") from None
-
-
-def _torch_load(path: Path) -> object:
-    try:
-        return torch.load(path, map_location="cpu", weights_only=True, mmap=True)
-    except RuntimeError as error:
-        if "mmap" not in str(error):
-            raise
-    return torch.load(path, map_location="cpu", weights_only=True)  # the format before torch 1.6
-
-
-def _activation(path: Path, name: str) -> list[str]:
-    """Refuse the wrong GELU where anything says which it was, else leave a note."""
-    said = file_says(path)
-    trained = config_says(path.parent / "config.json") if said is None else said
-    if trained is None:
-        return list(unknown_activation(name, path))
-    if trained == builds_quick_gelu(name):
-        return []
-    fitting = with_activation(name, trained)
-    kinds = {True: "QuickGELU", False: "GELU"}
-    raise ModelError(
-        f"its weights were trained with {kinds[trained]} and {name} computes "
-        f"{kinds[not trained]}, which changes every score"
-        + (f"; use checkpoint:{path}@{fitting}." if fitting else ".")
-    )
-
-
-# --- the model ---------------------------------------------------------------------------------
-
-
-def _build(name: str, folder: Path | None) -> tuple[Any, Any]:
-    """The architecture with random weights, and its tokenizer."""
-    own = {"bpe_path": str(folder / MERGES)} if folder and (folder / MERGES).is_file() else {}
-    model = open_clip.create_model(
-        name,
-        load_weights=False,
-        pretrained_text=False,
-        force_preprocess_cfg=_preprocessing(name),
-    )
-    return model, open_clip.get_tokenizer(name, **own)
-
-
-def _preprocessing(name: str) -> dict[str, Any]:
-    """What all tags of an architecture agree on (SigLIP's are not CLIP's), else open_clip's own."""
-    tags = open_clip.list_pretrained_tags_by_model(name)
-    configs = [open_clip.get_pretrained_cfg(name, tag) for tag in tags]
-    keys = ("mean", "std", "interpolation", "resize_mode")
-    found = [{key: config[key] for key in keys if config.get(key)} for config in configs]
-    return found[0] if found and all(one == found[0] for one in found) else {}

@@ -64,7 +64,7 @@ def _quick_gelu(model: torch.nn.Module) -> bool:
 
 
 def _copy_tokenizer(start: OpenClip, source: Path | None, folder: Path) -> None:
-    """Whatever lies beside the start's weights and is not weights; else the tokenizer's own."""
+    """The files of the tokenizer beside the start's weights; else the tokenizer saves its own."""
     inner = getattr(start.tokenizer, "tokenizer", None)  # transformers'
     if source is None:
         if inner is not None:

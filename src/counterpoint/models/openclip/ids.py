@@ -2,8 +2,8 @@
 
 CLIP checkpoints do not carry their activation function. Weights trained with QuickGELU (all of
 OpenAI's, and what was finetuned from them) load without complaint into an architecture with GELU
-and lose points: the most common wrong number of this field. So whatever says which one it was is
-read, and a mismatch is refused.
+and lose points: the most common wrong number of this field. So everything that says which
+one it was is read, and a mismatch is refused.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from counterpoint._util.untrusted import parse_json, shortened, shown
 from counterpoint.models.registry import LoadOptions
 
 _CONFIG: Final = "open_clip_config.json"
-_MOST: Final = 10**12  # weights of the largest model that anybody has
+_MOST: Final = 10**12  # more weights than any model has
 _HUB: Final = "hf-hub:"
 # What a config may say to a tokenizer: settings, and no names of files and repositories.
 _SETTINGS: Final = frozenset(
@@ -33,7 +33,7 @@ _SETTINGS: Final = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class OpenClipSource:
     """Where a model comes from, as open_clip takes it."""
 
     id: str
@@ -43,7 +43,7 @@ class Source:
     notes: tuple[str, ...] = ()
 
     @property
-    def place(self) -> Path | str | None:
+    def origin(self) -> Path | str | None:
         """Its folder, or its repository on the hub; none if open_clip itself has the config."""
         return self.folder or (self.name.removeprefix(_HUB) if self.name.startswith(_HUB) else None)
 
@@ -56,28 +56,44 @@ class Source:
         return str(known.get("hf_hub", "")).rpartition("/")[0] or None
 
 
-def parse(rest: str) -> Source:
+def parse(rest: str) -> OpenClipSource:
     if rest.startswith("local-dir:"):
         folder = Path(rest.removeprefix("local-dir:")).expanduser()
         if not (folder / _CONFIG).is_file():
             raise ModelError(
-                f"open_clip:{rest}: {folder} is no open_clip folder: no {_CONFIG} there."
+                "E-CONFIG-MISSING",
+                f"open_clip:{rest}: {folder} is not an open_clip folder: it has no {_CONFIG}.",
+                model=f"open_clip:{rest}",
+                path=folder / _CONFIG,
             )
-        return Source(rest, f"local-dir:{folder}", None, folder)
+        return OpenClipSource(rest, f"local-dir:{folder}", None, folder)
     if rest.startswith(_HUB):
-        return Source(rest, rest, None)
+        return OpenClipSource(rest, rest, None)
     name, _, pretrained = rest.partition("/")
     if name not in open_clip.list_models():
-        raise NotFoundError(did_you_mean("open_clip architecture", name, open_clip.list_models()))
+        raise NotFoundError(
+            "E-ARCHITECTURE-UNKNOWN",
+            did_you_mean("open_clip architecture", name, open_clip.list_models()),
+            name=name,
+        )
     tags = open_clip.list_pretrained_tags_by_model(name)
     if pretrained in tags:
-        return Source(rest, name, pretrained)
+        return OpenClipSource(rest, name, pretrained)
     path = Path(pretrained).expanduser()
     if pretrained and path.is_file():
-        return Source(rest, name, str(path), notes=unknown_activation(name, path))
+        return OpenClipSource(rest, name, str(path), notes=unknown_activation(name, path))
     if not pretrained:
-        raise NotFoundError(f"open_clip:{name} needs weights: {name}/TAG with {', '.join(tags)}.")
-    raise NotFoundError(did_you_mean(f"tag or weights file for {name}", pretrained, tags))
+        raise NotFoundError(
+            "E-MODEL-ID-INVALID",
+            f"open_clip:{name} needs weights: {name}/TAG with {', '.join(tags)}.",
+            model=f"open_clip:{name}",
+        )
+    raise NotFoundError(
+        "E-WEIGHTS-UNKNOWN",
+        did_you_mean(f"tag or weights file for {name}", pretrained, tags),
+        architecture=name,
+        name=pretrained,
+    )
 
 
 def refuse_tokenizer_options(id: str, name: str, options: LoadOptions) -> None:
@@ -88,9 +104,12 @@ def refuse_tokenizer_options(id: str, name: str, options: LoadOptions) -> None:
     unknown = sorted(set(given) - _SETTINGS) if isinstance(given, dict) else []
     if unknown and not options.trust_remote_code:
         raise ModelError(
-            f"{id}: tokenizer_kwargs in {_CONFIG} has {shown(unknown[0])}, which is no plain "
+            "E-CODE-REFUSED",
+            f"{id}: tokenizer_kwargs in {_CONFIG} has {shown(unknown[0])}, which is not a plain "
             "setting of a tokenizer; take it out, or let `counterpoint eval --trust-remote-code` "
-            "use it if you trust the model's authors."
+            "use it if you trust the model's authors.",
+            model=id,
+            setting=unknown[0],
         )
 
 
@@ -105,8 +124,10 @@ def refuse_sizes(id: str, name: str, weights: Path | None) -> None:
     least = sum(_least_weights(tower) for tower in towers if isinstance(tower, dict))
     if least > room:
         raise ModelError(
+            "E-CONFIG-MISMATCH",
             f"{id}: {_CONFIG} describes {least:.1e} weights or more, and its weights are a file of "
-            f"{room:.1e} bytes; it does not belong to them."
+            f"{room:.1e} bytes; it does not belong to them.",
+            model=id,
         )
 
 
@@ -133,7 +154,7 @@ def weights_of(folder: Path) -> Path | None:
     return max(found, key=lambda path: path.stat().st_size, default=None)
 
 
-def refuse_wrong_activation(source: Source) -> None:
+def refuse_wrong_activation(source: OpenClipSource) -> None:
     """Raise a ModelError that names the fix if the weights want another GELU."""
     if source.folder is not None:
         _check_folder(source)
@@ -141,24 +162,31 @@ def refuse_wrong_activation(source: Source) -> None:
         _check_named(source)
 
 
-def _check_folder(source: Source) -> None:
+def _check_folder(source: OpenClipSource) -> None:
     """A folder that also holds a transformers config says there which activation it was."""
     assert source.folder is not None
     model = _read_json(source.folder / _CONFIG).get("model_cfg")
     if not isinstance(model, dict):
-        raise ModelError(f"open_clip:{source.id}: {_CONFIG} has no model_cfg.")
+        raise ModelError(
+            "E-CONFIG-INVALID",
+            f"open_clip:{source.id}: {_CONFIG} has no model_cfg.",
+            model=f"open_clip:{source.id}",
+            path=source.folder / _CONFIG,
+        )
     built = bool(model.get("quick_gelu", False))
     acts = _activations(source.folder / "config.json")
     if acts and acts <= {"quick_gelu", "gelu"} and acts != {"quick_gelu" if built else "gelu"}:
         wanted = "true" if "quick_gelu" in acts else "false"
         raise ModelError(
+            "E-ACTIVATION-MISMATCH",
             f"open_clip:{source.id}: config.json says the weights were trained with "
             f"{' and '.join(sorted(acts))}, {_CONFIG} builds "
-            f'{"quick_gelu" if built else "gelu"}; set "quick_gelu": {wanted} in its model_cfg.'
+            f'{"quick_gelu" if built else "gelu"}; set "quick_gelu": {wanted} in its model_cfg.',
+            path=source.folder / _CONFIG,
         )
 
 
-def _check_named(source: Source) -> None:
+def _check_named(source: OpenClipSource) -> None:
     assert source.pretrained is not None
     built = builds_quick_gelu(source.name)
     known = open_clip.get_pretrained_cfg(source.name, source.pretrained)
@@ -170,9 +198,12 @@ def _check_named(source: Source) -> None:
         return  # the only architecture of its kind: open_clip's table of tags is incomplete
     kinds = {True: "QuickGELU", False: "GELU"}
     raise ModelError(
+        "E-ACTIVATION-MISMATCH",
         f"open_clip:{source.id}: the weights were trained with {kinds[trained]} and {source.name} "
         f"computes {kinds[built]}, which changes every score; "
-        f"use open_clip:{fitting}/{source.pretrained}."
+        f"use open_clip:{fitting}/{source.pretrained}.",
+        architecture=source.name,
+        fitting=fitting,
     )
 
 
@@ -246,7 +277,9 @@ def _safetensors_metadata(path: Path) -> dict[str, str]:
             return dict(file.metadata() or {})
     except (SafetensorError, OSError) as error:
         raise ModelError(
-            f"{path} is not a readable safetensors file: {shortened(error)}."
+            "E-WEIGHTS-BROKEN",
+            f"{path} is not a readable safetensors file: {shortened(error)}.",
+            path=path,
         ) from None
 
 
@@ -274,7 +307,9 @@ def _read_json(path: Path) -> dict[str, Any]:
     try:
         values = parse_json(path.read_bytes(), path, ModelError)
     except OSError as error:
-        raise ModelError(f"{path}: cannot be read: {reason(error)}.") from None
+        raise ModelError(
+            "E-FILE-UNREADABLE", f"{path}: cannot be read: {reason(error)}.", path=path
+        ) from None
     if not isinstance(values, dict):
-        raise ModelError(f"{path} is not a JSON object.")
+        raise ModelError("E-CONFIG-INVALID", f"{path} is not a JSON object.", path=path)
     return values

@@ -1,7 +1,8 @@
-"""State dicts as people save them, made into open_clip's: functions on dicts of tensors.
+"""Published state dicts, converted to open_clip's names: functions on dicts of tensors.
 
 Training scripts wrap them (`{"epoch": 5, "state_dict": ...}`), parallel and compiled modules put
-prefixes before the names, and transformers names CLIP's weights otherwise.
+prefixes before the names, transformers has other names for CLIP's weights, and LoRA factors have to
+be merged into the weights that they belong to.
 """
 
 from __future__ import annotations
@@ -29,6 +30,11 @@ _PREFIXES: Final = (
 _INSERTED: Final = ("_orig_mod.", "_fsdp_wrapped_module.", "_checkpoint_wrapped_module.")
 _ROOTS: Final = ("visual.", "vision_model.")  # what open_clip's and transformers' names begin with
 
+# loralib: `mlp.c_fc.lora_A` beside `mlp.c_fc.weight`; its attention, as TSVLC, DAC and FSC-CLIP
+# have it: `attn.in_proj_weight_lora_A`; peft: `mlp.c_fc.lora_A.default.weight`.
+_FACTOR: Final = re.compile(r"(?P<stem>.+)[._]lora_(?P<side>[AB])(\.(?!weight$)[^.]+)?(\.weight)?")
+_ALPHAS: Final = (".lora_alpha", "_lora_alpha", ".alpha")
+
 
 class Unwrapped(NamedTuple):
     """The tensors of a checkpoint, what lay beside them, and the LoRA alpha if it is recorded."""
@@ -50,11 +56,13 @@ def unwrap(checkpoint: object) -> Unwrapped:
         unused += [str(name) for name in checkpoint if name != inner]
         checkpoint = checkpoint[inner]
     if not isinstance(checkpoint, Mapping):
-        raise ModelError(f"it holds a {type(checkpoint).__name__} and no weights by name.")
+        raise ModelError(
+            "E-WEIGHTS-BROKEN", f"it holds a {type(checkpoint).__name__} and no weights by name."
+        )
     tensors = {str(k): v for k, v in checkpoint.items() if isinstance(v, torch.Tensor)}
     rest = [str(name) for name in checkpoint if str(name) not in tensors]
     if not tensors:
-        raise ModelError(f"it holds no weights by name, only {some(rest)}.")
+        raise ModelError("E-WEIGHTS-BROKEN", f"it holds no weights by name, only {some(rest)}.")
     return Unwrapped(tensors, (*unused, *rest), alpha)
 
 
@@ -90,7 +98,11 @@ def strip_prefixes(state: Tensors) -> Tensors:
             break
         cut = {name.removeprefix(prefix): value for name, value in state.items()}
         if len(cut) < len(state):
-            raise ModelError(f"it holds weights of one name with and without {prefix!r}.")
+            raise ModelError(
+                "E-WEIGHTS-AMBIGUOUS",
+                f"it holds weights of one name with and without {prefix!r}.",
+                prefix=prefix,
+            )
         state = cut
     return state
 
@@ -169,16 +181,11 @@ def place_text_tower(state: Tensors, inside: bool) -> Tensors:
 
 
 def some(names: Sequence[str]) -> str:
+    """The first five names, for a message."""
     return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
 
 
-# --- LoRA factors in a state dict, merged into the weights they belong to -----------------------
-
-
-# loralib: `mlp.c_fc.lora_A` beside `mlp.c_fc.weight`; its attention, as TSVLC, DAC and FSC-CLIP
-# have it: `attn.in_proj_weight_lora_A`; peft: `mlp.c_fc.lora_A.default.weight`.
-_FACTOR: Final = re.compile(r"(?P<stem>.+)[._]lora_(?P<side>[AB])(\.(?!weight$)[^.]+)?(\.weight)?")
-_ALPHAS: Final = (".lora_alpha", "_lora_alpha", ".alpha")
+# --- LoRA --------------------------------------------------------------------------------------
 
 
 class Merged(NamedTuple):
@@ -191,8 +198,8 @@ def merge_lora(state: Tensors, alpha: float | None = None) -> Merged:
 
     `alpha` is what the checkpoint records as a whole; a tensor `X.lora_alpha` beside the factors
     of X comes before it. Where nothing is recorded it is the library's default: 1 in loralib, 8 in
-    peft. Leaving factors out (as loading with `strict=False` does) gives another model without a
-    word: TSVLC's attention starts with factors that are not zero.
+    peft. Leaving factors out (as loading with `strict=False` does) gives another model without any
+    warning: TSVLC's attention starts with factors that are not zero.
     """
     if not any("lora_" in name for name in state):
         return Merged(state, None)
@@ -203,12 +210,18 @@ def merge_lora(state: Tensors, alpha: float | None = None) -> Merged:
         if match := _FACTOR.fullmatch(name):
             sides = found.setdefault(match["stem"], {})
             if sides.setdefault(match["side"], name) != name:
-                raise ModelError(f"it holds two LoRA adapters of {match['stem']}; merge one.")
+                raise ModelError(
+                    "E-LORA-INVALID",
+                    f"it holds two LoRA adapters of {match['stem']}; merge one.",
+                    name=match["stem"],
+                )
     scales = set()
     for stem, sides in found.items():
         target = _target(state, stem)
         if set(sides) != {"A", "B"}:
-            raise ModelError(f"it holds only one of the two LoRA factors of {stem}.")
+            raise ModelError(
+                "E-LORA-INVALID", f"it holds only one of the two LoRA factors of {stem}.", name=stem
+            )
         a, b = merged.pop(sides["A"]), merged.pop(sides["B"])
         default = 8.0 if sides["A"].endswith(".weight") else 1.0
         own = next((n for n in (stem + end for end in _ALPHAS) if n in state), None)
@@ -218,7 +231,11 @@ def merge_lora(state: Tensors, alpha: float | None = None) -> Merged:
         source = "of the library, for the file records none" if known is None else "of the file"
         scales.add(f"alpha {strength:g} ({source}), rank {rank}")
     if left := [name for name in merged if "lora_" in name]:
-        raise ModelError(f"its LoRA weights {some(left)} are of a kind that cannot be merged.")
+        raise ModelError(
+            "E-LORA-INVALID",
+            f"its LoRA weights {some(left)} are of a kind that cannot be merged.",
+            name=left[0],
+        )
     return Merged(merged, f"{len(found)} LoRA updates merged: {'; '.join(sorted(scales))}.")
 
 
@@ -228,8 +245,10 @@ def _target(state: Tensors, stem: str) -> str:
         if name in state:
             return name
     raise ModelError(
+        "E-LORA-INVALID",
         f"it holds LoRA factors of {stem} and not the weight they belong to; "
-        "merge them into the base model first."
+        "merge them into the base model first.",
+        name=stem,
     )
 
 
@@ -243,7 +262,7 @@ def _product(a: torch.Tensor, b: torch.Tensor, weight: torch.Tensor) -> torch.Te
     shapes = f"{tuple(b.shape)} and {tuple(a.shape)} for {tuple(weight.shape)}"
     a, b = a.float().flatten(1), b.float().flatten(1)
     if b.shape[1] != a.shape[0] or b.shape[0] * a.shape[1] != weight.numel():
-        raise ModelError(f"its LoRA factors do not fit their weight: {shapes}.")
+        raise ModelError("E-LORA-INVALID", f"its LoRA factors do not fit their weight: {shapes}.")
     product = b @ a
     embedding = weight.ndim == 2 and product.shape != weight.shape  # loralib's: stored transposed
     return product.T if embedding else product.reshape(weight.shape)

@@ -29,7 +29,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from counterpoint._util.errors import ModelError
 from counterpoint.images import Picture
 from counterpoint.models.registry import LoadOptions
-from counterpoint.models.torch_models import Place, fingerprint, memory_errors
+from counterpoint.models.torch_models import Runtime, fingerprint, memory_errors
 from counterpoint.models.vqa.loading import identity, open_model, quiet, read_option, versions
 from counterpoint.models.vqa.prompts import (
     CAPTION,
@@ -44,53 +44,7 @@ from counterpoint.models.vqa.prompts import (
     run_whole,
 )
 
-# --- Scores from the logits of a generative model -----------------------------------------------
-
-
 _BLANKS: Final = "▁Ġ "  # how vocabularies write a blank before a word
-
-
-def chance_of_yes(logits: torch.Tensor, answers: Mapping[str, list[int]]) -> float:
-    """P(yes) / (P(yes) + P(no)) for the next token, from its logits (vocabulary)."""
-    yes, no = (logits.double()[answers[answer]].logsumexp(0) for answer in ("yes", "no"))
-    return float(torch.sigmoid(yes - no))
-
-
-def mean_log_likelihood(logits: torch.Tensor, said: list[int]) -> float:
-    """The mean log-probability of tokens, from the logits before each (tokens, vocabulary)."""
-    chances = logits.double().log_softmax(-1)
-    places = torch.tensor(said, device=logits.device)
-    return float(chances.gather(1, places[:, None]).mean())
-
-
-def yes_and_no(tokenizer: Any) -> dict[str, list[int]]:
-    """The tokens that begin the answers Yes and No.
-
-    Those are the tokens that are the word, with or without a blank before it. A vocabulary without
-    such a token has the word's first pieces instead, less those that yes and no have in common.
-    """
-    words = {"yes": ("Yes", "yes"), "no": ("No", "no")}
-    vocabulary = tokenizer.get_vocab().items()
-    found = {
-        answer: {id for token, id in vocabulary if token.lstrip(_BLANKS) in spellings}
-        for answer, spellings in words.items()
-    }
-    if not all(found.values()):
-        pieces = {
-            answer: {
-                tokenizer(blank + word, add_special_tokens=False)["input_ids"][0]
-                for word in spellings
-                for blank in ("", " ")
-            }
-            for answer, spellings in words.items()
-        }
-        common = {tokenizer.unk_token_id} | (pieces["yes"] & pieces["no"])
-        found = {answer: ids - common for answer, ids in pieces.items()}
-    if not all(found.values()):
-        raise ModelError("its tokenizer cannot tell yes from no by their first token.")
-    return {answer: sorted(ids) for answer, ids in found.items()}
-
-
 _PROBES: Final = ("a dog", "two red birds sit on the long branch of a tall green tree")
 # How far logits may be apart, as a part of their spread, when the same is computed in two ways.
 _TOLERANCE: Final = {"fp32": 1e-4, "tf32": 1e-2, "bf16": 5e-2, "fp16": 1e-2}
@@ -100,11 +54,15 @@ _UNLIKE: Final = 0.5  # no rounding is as large; another image moved logits by t
 class Generative:
     """A pair scorer. An image's part of the prompt is computed once for all of its captions."""
 
-    def __init__(self, model: Any, prompts: Prompts, place: Place) -> None:
-        self.model, self.prompts, self.place = model.eval(), prompts, place
+    def __init__(self, model: Any, prompts: Prompts, runtime: Runtime) -> None:
+        self.model, self.prompts, self.runtime = model.eval(), prompts, runtime
         self.answers = None if prompts.answers else yes_and_no(prompts.processor.tokenizer)
         self.fingerprint = fingerprint(  # before anything runs: models keep notes in themselves
-            model, prompts.text, self.answers, place.precision, *identity(prompts.processor, model)
+            model,
+            prompts.text,
+            self.answers,
+            runtime.precision,
+            *identity(prompts.processor, model),
         )
         self._last: tuple[bytes, Prefix] | None = None
         self.why_not_shared = self._probe()
@@ -125,7 +83,7 @@ class Generative:
         why = self.why_not_shared
         note = f"each pair is computed whole, which is slower: {why}."
         return {
-            **self.place.describe(self.model),
+            **self.runtime.describe(self.model),
             "prompt": self.prompts.shown,
             "tokens": self.answers,
             "shared_prefix": why is None,
@@ -172,14 +130,14 @@ class Generative:
     def _placed(self, inputs: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         kind = self.model.dtype
         return {
-            name: value.to(self.place.device, kind if value.is_floating_point() else None)
+            name: value.to(self.runtime.device, kind if value.is_floating_point() else None)
             for name, value in inputs.items()
         }
 
     @contextmanager
     def _running(self) -> Iterator[None]:
         half = self.model.dtype != torch.float32
-        with quiet(), self.place.running(), exact_head(self.model) if half else nullcontext():
+        with quiet(), self.runtime.running(), exact_head(self.model) if half else nullcontext():
             yield
 
     def _probe(self) -> str | None:
@@ -203,7 +161,7 @@ class Generative:
                 self._last = None
         # Another attention kernel gives the same but for rounding, which is large in a deep model:
         # of 7 billion random weights in bf16, 0.13 of the logits' spread, a shared prefix 0.12.
-        allowed = max(_TOLERANCE[self.place.precision], 3 * _apart(other, whole))
+        allowed = max(_TOLERANCE[self.runtime.precision], 3 * _apart(other, whole))
         if _apart(shared, whole) < min(allowed, _UNLIKE):
             return None
         return "with a shared prefix the model computes something else"
@@ -219,7 +177,12 @@ def load(rest: str, options: LoadOptions) -> Generative:
     """`PATH` or `ORG/REPO`, and `?template=TEXT_OR_FILE`."""
     where, text = read_option("vqa", rest, "template", QUESTION)
     if CAPTION not in text:
-        raise ModelError(f"vqa:{rest}: the template must hold {CAPTION} where the caption goes.")
+        raise ModelError(
+            "E-OPTION-INVALID",
+            f"vqa:{rest}: the template must hold {CAPTION} where the caption goes.",
+            model=f"vqa:{rest}",
+            option="template",
+        )
     return _load("vqa", where, text, options)
 
 
@@ -227,18 +190,73 @@ def load_lm(rest: str, options: LoadOptions) -> Generative:
     """`PATH` or `ORG/REPO`, and `?prompt=TEXT_OR_FILE`."""
     where, text = read_option("lm", rest, "prompt", INSTRUCTION)
     if CAPTION in text:
-        raise ModelError(f"lm:{rest}: the caption is the answer, so no {CAPTION} in the prompt.")
+        raise ModelError(
+            "E-OPTION-INVALID",
+            f"lm:{rest}: the caption is the answer, so no {CAPTION} in the prompt.",
+            model=f"lm:{rest}",
+            option="prompt",
+        )
     return _load("lm", where, text, options)
 
 
 def _load(family: str, where: str, text: str, options: LoadOptions) -> Generative:
-    place = Place(options)
-    model, processor = open_model(family, where, place, options)
+    runtime = Runtime(options)
+    model, processor = open_model(family, where, runtime, options)
     try:
         with quiet():
             prompts = Prompts(processor, model.config, text, answers=family == "lm")
-            return Generative(model, prompts, place)
+            return Generative(model, prompts, runtime)
     except Exception as error:  # chat templates and processors raise anything
         kind = "" if isinstance(error, ModelError) else f"{type(error).__name__}: "
         why = " ".join(str(error).split())[:300].rstrip(".")
-        raise ModelError(f"{family}:{where} cannot be used: {kind}{why}.") from None
+        raise ModelError(
+            error.code if isinstance(error, ModelError) else "E-MODEL-BROKEN",
+            f"{family}:{where} cannot be used: {kind}{why}.",
+            model=f"{family}:{where}",
+        ) from None
+
+
+# --- scores from logits ------------------------------------------------------------------------
+
+
+def chance_of_yes(logits: torch.Tensor, answers: Mapping[str, list[int]]) -> float:
+    """P(yes) / (P(yes) + P(no)) for the next token, from its logits (vocabulary)."""
+    yes, no = (logits.double()[answers[answer]].logsumexp(0) for answer in ("yes", "no"))
+    return float(torch.sigmoid(yes - no))
+
+
+def mean_log_likelihood(logits: torch.Tensor, said: list[int]) -> float:
+    """The mean log-probability of tokens, from the logits before each (tokens, vocabulary)."""
+    chances = logits.double().log_softmax(-1)
+    places = torch.tensor(said, device=logits.device)
+    return float(chances.gather(1, places[:, None]).mean())
+
+
+def yes_and_no(tokenizer: Any) -> dict[str, list[int]]:
+    """The tokens that begin the answers Yes and No.
+
+    Those are the tokens that are the word, with or without a blank before it. A vocabulary without
+    such a token has the word's first pieces instead, less those that yes and no have in common.
+    """
+    words = {"yes": ("Yes", "yes"), "no": ("No", "no")}
+    vocabulary = tokenizer.get_vocab().items()
+    found = {
+        answer: {id for token, id in vocabulary if token.lstrip(_BLANKS) in spellings}
+        for answer, spellings in words.items()
+    }
+    if not all(found.values()):
+        pieces = {
+            answer: {
+                tokenizer(blank + word, add_special_tokens=False)["input_ids"][0]
+                for word in spellings
+                for blank in ("", " ")
+            }
+            for answer, spellings in words.items()
+        }
+        common = {tokenizer.unk_token_id} | (pieces["yes"] & pieces["no"])
+        found = {answer: ids - common for answer, ids in pieces.items()}
+    if not all(found.values()):
+        raise ModelError(
+            "E-TOKENIZER-UNSUITABLE", "its tokenizer cannot tell yes from no by their first token."
+        )
+    return {answer: sorted(ids) for answer, ids in found.items()}

@@ -21,10 +21,10 @@ from counterpoint._util.untrusted import shortened
 from counterpoint.models import torch_models
 from counterpoint.models.hub import guarded, hub_or_cache
 from counterpoint.models.registry import LoadOptions
-from counterpoint.models.torch_models import Place, plain
+from counterpoint.models.torch_models import Runtime, plain
 
 try:
-    transformers: Any = import_module("transformers")  # half typed, which is worse than not at all
+    transformers: Any = import_module("transformers")  # its types are incomplete
 except ImportError:
     raise MissingExtraError("a vqa: or lm: model", "vlm") from None
 
@@ -32,7 +32,7 @@ _DTYPES: Final = {"bf16": torch.bfloat16, "fp16": torch.float16}
 _ELSEWHERE: Final = ("_name_or_path", "transformers_version", "dtype", "architectures")
 
 
-def open_model(family: str, where: str, place: Place, options: LoadOptions) -> tuple[Any, Any]:
+def open_model(family: str, where: str, runtime: Runtime, options: LoadOptions) -> tuple[Any, Any]:
     """The model on its device, and its processor.
 
     Half precisions load the weights in half: these models are published in bfloat16, and the
@@ -47,23 +47,29 @@ def open_model(family: str, where: str, place: Place, options: LoadOptions) -> t
             processor = transformers.AutoProcessor.from_pretrained(source, **given)
             model, found = transformers.AutoModelForImageTextToText.from_pretrained(
                 source,
-                dtype=_DTYPES.get(place.precision, torch.float32),
+                dtype=_DTYPES.get(runtime.precision, torch.float32),
                 output_loading_info=True,
                 weights_only=True,
                 **given,
             )
             _refuse_missing_weights(name, sorted(found["missing_keys"]))
-            model = model.to(place.device)
+            model = model.to(runtime.device)
     except CounterpointError:
         raise
     except Exception as error:  # transformers and its loaders raise anything
         why = shortened(error).rstrip(".")
-        raise ModelError(f"{name} cannot be loaded: {type(error).__name__}: {why}.") from None
+        raise ModelError(
+            "E-MODEL-BROKEN", f"{name} cannot be loaded: {type(error).__name__}: {why}.", model=name
+        ) from None
     for module in model.modules():  # a copy of a folder is the same model
         if hasattr(module, "name_or_path"):
             module.name_or_path = ""
     if getattr(processor, "tokenizer", None) is None:
-        raise ModelError(f"{name}: its folder holds no processor of images and text.")
+        raise ModelError(
+            "E-PROCESSOR-MISSING",
+            f"{name}: its folder holds no processor of images and text.",
+            model=name,
+        )
     return model, processor
 
 
@@ -74,13 +80,23 @@ def read_option(family: str, rest: str, name: str, default: str) -> tuple[str, s
         return where, default
     key, _, text = value.partition("=")
     if key != name or not text:
-        raise ModelError(f"{family}:{rest}: after the ? there should be {name}=TEXT_OR_FILE.")
+        raise ModelError(
+            "E-OPTION-INVALID",
+            f"{family}:{rest}: after the ? there should be {name}=TEXT_OR_FILE.",
+            model=f"{family}:{rest}",
+            option=name,
+        )
     try:
         if Path(text).expanduser().is_file():
             text = Path(text).expanduser().read_text(encoding="utf-8").strip("\n")
     except (OSError, UnicodeDecodeError) as error:
         if isinstance(error, UnicodeDecodeError):
-            raise ModelError(f"{family}:{rest}: {text} is not a text file in UTF-8.") from None
+            raise ModelError(
+                "E-TEXT-ENCODING",
+                f"{family}:{rest}: {text} is not a text file in UTF-8.",
+                model=f"{family}:{rest}",
+                path=text,
+            ) from None
     return where, text
 
 
@@ -90,8 +106,10 @@ def _source(family: str, where: str) -> str:
         return str(folder)
     if not where or where.startswith(("/", ".", "~")) or where.count("/") > 1 or folder.exists():
         raise NotFoundError(
+            "E-MODEL-MISSING",
             f"{family}:{where}: no such folder; give one that holds config.json and the weights, "
-            "or a model of the hub as ORG/REPO."
+            "or a model of the hub as ORG/REPO.",
+            model=f"{family}:{where}",
         )
     return where
 
@@ -100,18 +118,32 @@ def _refuse_other_kinds(name: str, config: Any, options: LoadOptions) -> None:
     own = options.trust_remote_code and hasattr(config, "auto_map")
     if type(config) not in transformers.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING and not own:
         raise ModelError(
+            "E-MODEL-UNSUITABLE",
             f"{name}: a {config.model_type} model does not answer in words to an image and a text; "
-            "give a generative vision-language model (LLaVA, Qwen-VL, ...)."
+            "give a generative vision-language model (LLaVA, Qwen-VL, ...).",
+            model=name,
+            type=config.model_type,
         )
     inner = config.get_text_config()
     if config.is_encoder_decoder or inner.is_encoder_decoder:
-        raise ModelError(f"{name}: {config.model_type} has an encoder for its text; not supported.")
+        raise ModelError(
+            "E-MODEL-UNSUITABLE",
+            f"{name}: {config.model_type} has an encoder for its text; not supported.",
+            model=name,
+            type=config.model_type,
+        )
 
 
 def _refuse_missing_weights(name: str, missing: list[str]) -> None:
     """transformers would go on with random numbers in their place."""
     if missing:
-        raise ModelError(f"{name}: {len(missing)} weights are missing, for instance {missing[0]}.")
+        raise ModelError(
+            "E-WEIGHTS-MISSING",
+            f"{name}: {len(missing)} weights are missing, for instance {missing[0]}.",
+            model=name,
+            count=len(missing),
+            first=missing[0],
+        )
 
 
 def identity(processor: Any, model: Any) -> tuple[Any, ...]:

@@ -1,4 +1,12 @@
-"""Prompts for generative models: as text, as tokens, and where an image's part of them ends."""
+"""Prompts for generative models, and how they are run: the part of an image is computed once.
+
+A prompt is a prefix, which ends with the image, and a suffix, which holds the caption. The prefix
+runs once and leaves its keys and values in a cache; the cache is repeated for the captions, and
+their suffixes run as one batch. Suffixes are padded on the right, without a mask or positions: in a
+causal model no token sees what comes after it, so padding there changes nothing, and every model
+continues its own cache at the right positions (PaliGemma counts from one, Qwen-VL adds the offset
+of its image). What a mask on the left would do to those positions differs from model to model.
+"""
 
 from __future__ import annotations
 
@@ -13,23 +21,189 @@ from PIL import Image
 
 from counterpoint._util.errors import ModelError
 
-# --- One image, many captions: the image's part of a prompt is computed once --------------------
-#
-# A prompt is a prefix, which ends with the image, and a suffix, which holds the caption. The prefix
-# runs once and leaves its keys and values in a cache; the cache is repeated for the captions, and
-# their suffixes run as one batch. Suffixes are padded on the right and no mask or position is
-# given:
-# in a causal model nothing looks at what comes after it, so padding there changes nothing, and
-# every
-# model continues its own cache at the right positions (PaliGemma counts from one, Qwen-VL adds the
-# offset its image left). What a mask on the left would do to those positions differs from model to
-# model.
-
-
+CAPTION: Final = "{caption}"
+QUESTION: Final = 'Does this figure show "{caption}"? Please answer yes or no.'  # VQAScore's
+INSTRUCTION: Final = "Describe the image."
+_MARK: Final = "CAPTIONGOESHERE"  # stands for the caption while a chat template is rendered
+# These see all of their prompt both ways, and only their answer from left to right.
+_PREFIX_LMS: Final = ("paligemma",)
 Inputs = Mapping[str, torch.Tensor]
 # Inputs with a number for each token: a prefix takes the front part of these and all of the rest.
 _BY_TOKEN: Final = ("input_ids", "attention_mask", "token_type_ids", "mm_token_type_ids")
 _OFFSET: Final = "rope_deltas"  # where Qwen-VL and its like keep the offset of the last image
+
+
+class NotSharedError(Exception):
+    """The tokens of this prompt cannot be put together from an image's part and a caption's."""
+
+
+class Prompt(NamedTuple):
+    """A whole prompt. `cut`: nothing before it looks at anything after it."""
+
+    inputs: dict[str, torch.Tensor]
+    cut: int
+    wanted: range
+
+
+class Prompts:
+    """Prompts of one model. With `answers` the caption is the model's answer, else in the question.
+
+    A chat template is used where the processor has one; without it the prompt is the image's token
+    and the text, nothing else.
+    """
+
+    def __init__(self, processor: Any, config: Any, text: str, *, answers: bool) -> None:
+        self.processor, self.answers = processor, answers
+        names = ("image_token_id", "image_token_index")
+        self.image_id: int = next((getattr(config, n) for n in names if hasattr(config, n)), -1)
+        self.both_ways = config.model_type in _PREFIX_LMS
+        self.text = self._render(text.replace(CAPTION, _MARK))
+        self.anchor = self._last_special(self.text.partition(_MARK)[0])
+        bos = processor.tokenizer.bos_token
+        self.special = not (bos and self.text.startswith(bos))  # as apply_chat_template does it
+        self.reserved = {word for word in (self._placeholder(), self._image_word()) if word}
+        self.glue: list[int] = []  # tokens between the last of the image and the anchored text
+
+    @property
+    def shown(self) -> str:
+        """The prompt as it is shown to users."""
+        return self.text.replace(_MARK, CAPTION)
+
+    def whole(self, image: Image.Image, caption: str) -> Prompt:
+        """The whole prompt, from the processor."""
+        apart = self.answers and self.both_ways  # the answer is given apart from the prompt
+        text = self.text.replace(_MARK, "" if apart else caption)
+        more = {"suffix": caption} if apart else {}
+        given = dict(
+            self.processor(
+                images=[[image]],
+                text=text,
+                return_tensors="pt",
+                add_special_tokens=self.special,
+                **more,
+            )
+        )
+        given.pop("labels", None)
+        if apart:  # the processor ends the answer with a token that is not part of the caption
+            given = shortened(given, given["input_ids"].shape[1] - 1)
+        ids = given["input_ids"][0]
+        answer = self.answer(caption)
+        if ids[len(ids) - len(answer) :].tolist() != answer:
+            raise ModelError(
+                "E-TEMPLATE-UNSUITABLE", "the caption's tokens cannot be found in the prompt."
+            )
+        return Prompt(given, self._cut(ids, len(answer)), self._wanted(len(ids), answer))
+
+    def suffix(self, caption: str) -> Suffix:
+        """What follows the image's part in the prompt of this caption."""
+        ids, answer = self._tokens(caption)
+        ids = self.glue + ids
+        return Suffix(ids, self._wanted(len(ids), answer))
+
+    def answer(self, caption: str) -> list[int]:
+        """The caption's tokens as the model's answer."""
+        return self._tokens(caption)[1]
+
+    def learn(self, prompts: Sequence[tuple[Prompt, str]]) -> None:
+        """Find out from whole prompts what the processor puts after an image."""
+        if self.both_ways and not self.answers:
+            raise NotSharedError("the model reads its whole prompt both ways")
+        glues = set()
+        for prompt, caption in prompts:
+            tail = prompt.inputs["input_ids"][0, prompt.cut :].tolist()
+            ids = self._tokens(caption)[0]
+            if not ids or tail[len(tail) - len(ids) :] != ids:
+                raise NotSharedError("the text after the image is tokenised in another way")
+            glues.add(tuple(tail[: len(tail) - len(ids)]))
+        if len(glues) != 1:
+            raise NotSharedError("the tokens after the image differ from caption to caption")
+        self.glue = list(glues.pop())
+
+    def _wanted(self, length: int, answer: list[int]) -> range:
+        """Places whose next-token logits matter: before each token of the answer, or the last."""
+        if self.answers:
+            return range(length - len(answer) - 1, length - 1)
+        return range(length - 1, length)
+
+    def _cut(self, ids: torch.Tensor, answer: int) -> int:
+        if self.both_ways:
+            return len(ids) - answer if self.answers else len(ids)
+        return max((n + 1 for n, id in enumerate(ids.tolist()) if id == self.image_id), default=0)
+
+    def _tokens(self, caption: str) -> tuple[list[int], list[int]]:
+        """Tokens of the text after the anchor, and those of them that are the answer.
+
+        A tokenizer splits a text at its special tokens before anything else, so what follows one of
+        them is tokenised in the same way, whatever comes before it.
+        """
+        for word in sorted(self.reserved):
+            if word in caption:
+                raise ModelError(
+                    "E-CAPTION-REJECTED",
+                    f"the caption {caption!r} holds {word}, the model's own image token.",
+                    caption=caption,
+                    token=word,
+                )
+        if self.answers and self.both_ways:
+            ids = self._encode(caption)
+            return ids, ids
+        text = self.text[self.anchor.start :]
+        ids = self._encode(text.replace(_MARK, caption))[self.anchor.tokens :]
+        if not self.answers:
+            return ids, []
+        # A blank before the answer belongs to its first token in most vocabularies.
+        before = self._encode(text.replace(_MARK, ""))[self.anchor.tokens :]
+        same = 0
+        while same < min(len(ids) - 1, len(before)) and ids[same] == before[same]:
+            same += 1
+        return ids, ids[same:]
+
+    def _image_word(self) -> str | None:
+        if self.image_id < 0:
+            return None
+        found: str | None = self.processor.tokenizer.convert_ids_to_tokens(self.image_id)
+        return found
+
+    def _placeholder(self) -> str:
+        return str(getattr(self.processor, "image_token", None) or "")
+
+    def _encode(self, text: str) -> list[int]:
+        found: list[int] = self.processor.tokenizer(text, add_special_tokens=False)["input_ids"]
+        return found
+
+    def _last_special(self, text: str) -> _Anchor:
+        """The last special token of a text: from there on it can be tokenised by itself."""
+        added = self.processor.tokenizer.added_tokens_decoder.values()
+        names = [token.content for token in added if token.special and token.content in text]
+        return _Anchor(max(map(text.rindex, names), default=0), min(len(names), 1))
+
+    def _render(self, text: str) -> str:
+        mark = _MARK if self.answers else ""
+        if not getattr(self.processor, "chat_template", None):
+            # BLIP-2 and InstructBLIP put their image tokens before any text by themselves.
+            own = hasattr(self.processor, "num_query_tokens")
+            image = "" if own else self._placeholder()
+            return f"{image}{text}" if self.both_ways or not mark else f"{image}{text}\n{mark}"
+        content = [{"type": "image"}, {"type": "text", "text": text}]
+        chat: list[dict[str, Any]] = [{"role": "user", "content": content}]
+        if self.answers:
+            chat.append({"role": "assistant", "content": [{"type": "text", "text": mark}]})
+        rendered: str = self.processor.apply_chat_template(
+            chat, tokenize=False, add_generation_prompt=not self.answers
+        )
+        if _MARK not in rendered:
+            raise ModelError(
+                "E-TEMPLATE-UNSUITABLE", "the model's chat template leaves out what it is given."
+            )
+        return rendered[: rendered.index(_MARK) + len(_MARK)] if self.answers else rendered
+
+
+class _Anchor(NamedTuple):
+    start: int  # in characters
+    tokens: int
+
+
+# --- running prompts ---------------------------------------------------------------------------
 
 
 class Suffix(NamedTuple):
@@ -119,174 +293,3 @@ def exact_head(model: Any) -> Iterator[None]:
     finally:
         if handle is not None:
             handle.remove()
-
-
-CAPTION: Final = "{caption}"
-QUESTION: Final = 'Does this figure show "{caption}"? Please answer yes or no.'  # VQAScore's
-INSTRUCTION: Final = "Describe the image."
-_MARK: Final = "CAPTIONGOESHERE"  # stands for the caption while a chat template is rendered
-# These see all of their prompt both ways, and only their answer from left to right.
-_PREFIX_LMS: Final = ("paligemma",)
-
-
-class NotSharedError(Exception):
-    """The tokens of this prompt cannot be put together from an image's part and a caption's."""
-
-
-class Prompt(NamedTuple):
-    """A whole prompt. `cut`: nothing before it looks at anything after it."""
-
-    inputs: dict[str, torch.Tensor]
-    cut: int
-    wanted: range
-
-
-class Prompts:
-    """Prompts of one model. With `answers` the caption is the model's answer, else in the question.
-
-    A chat template is used where the processor has one; without it the prompt is the image's token
-    and the text, nothing else.
-    """
-
-    def __init__(self, processor: Any, config: Any, text: str, *, answers: bool) -> None:
-        self.processor, self.answers = processor, answers
-        names = ("image_token_id", "image_token_index")
-        self.image_id: int = next((getattr(config, n) for n in names if hasattr(config, n)), -1)
-        self.both_ways = config.model_type in _PREFIX_LMS
-        self.text = self._render(text.replace(CAPTION, _MARK))
-        self.anchor = self._last_special(self.text.partition(_MARK)[0])
-        bos = processor.tokenizer.bos_token
-        self.special = not (bos and self.text.startswith(bos))  # as apply_chat_template does it
-        self.reserved = {word for word in (self._placeholder(), self._image_word()) if word}
-        self.glue: list[int] = []  # tokens between the last of the image and the anchored text
-
-    @property
-    def shown(self) -> str:
-        """The prompt for people to read."""
-        return self.text.replace(_MARK, CAPTION)
-
-    def whole(self, image: Image.Image, caption: str) -> Prompt:
-        """The whole prompt, from the processor."""
-        apart = self.answers and self.both_ways  # the answer is given apart from the prompt
-        text = self.text.replace(_MARK, "" if apart else caption)
-        more = {"suffix": caption} if apart else {}
-        given = dict(
-            self.processor(
-                images=[[image]],
-                text=text,
-                return_tensors="pt",
-                add_special_tokens=self.special,
-                **more,
-            )
-        )
-        given.pop("labels", None)
-        if apart:  # the processor ends the answer with a token that is no part of the caption
-            given = shortened(given, given["input_ids"].shape[1] - 1)
-        ids = given["input_ids"][0]
-        answer = self.answer(caption)
-        if ids[len(ids) - len(answer) :].tolist() != answer:
-            raise ModelError("the caption's tokens cannot be found in the prompt.")
-        return Prompt(given, self._cut(ids, len(answer)), self._wanted(len(ids), answer))
-
-    def suffix(self, caption: str) -> Suffix:
-        """What follows the image's part in the prompt of this caption."""
-        ids, answer = self._tokens(caption)
-        ids = self.glue + ids
-        return Suffix(ids, self._wanted(len(ids), answer))
-
-    def answer(self, caption: str) -> list[int]:
-        """The caption's tokens as the model's answer."""
-        return self._tokens(caption)[1]
-
-    def learn(self, prompts: Sequence[tuple[Prompt, str]]) -> None:
-        """Find out from whole prompts what the processor puts after an image."""
-        if self.both_ways and not self.answers:
-            raise NotSharedError("the model reads its whole prompt both ways")
-        glues = set()
-        for prompt, caption in prompts:
-            tail = prompt.inputs["input_ids"][0, prompt.cut :].tolist()
-            ids = self._tokens(caption)[0]
-            if not ids or tail[len(tail) - len(ids) :] != ids:
-                raise NotSharedError("the text after the image is tokenised in another way")
-            glues.add(tuple(tail[: len(tail) - len(ids)]))
-        if len(glues) != 1:
-            raise NotSharedError("the tokens after the image differ from caption to caption")
-        self.glue = list(glues.pop())
-
-    def _wanted(self, length: int, answer: list[int]) -> range:
-        """Places whose next-token logits matter: before each token of the answer, or the last."""
-        if self.answers:
-            return range(length - len(answer) - 1, length - 1)
-        return range(length - 1, length)
-
-    def _cut(self, ids: torch.Tensor, answer: int) -> int:
-        if self.both_ways:
-            return len(ids) - answer if self.answers else len(ids)
-        return max((n + 1 for n, id in enumerate(ids.tolist()) if id == self.image_id), default=0)
-
-    def _tokens(self, caption: str) -> tuple[list[int], list[int]]:
-        """Tokens of the text after the anchor, and those of them that are the answer.
-
-        A tokenizer splits a text at its special tokens before anything else, so what follows one of
-        them is tokenised alike with whatever stands before it.
-        """
-        for word in sorted(self.reserved):
-            if word in caption:
-                raise ModelError(
-                    f"the caption {caption!r} holds {word}, the model's own image token."
-                )
-        if self.answers and self.both_ways:
-            ids = self._encode(caption)
-            return ids, ids
-        text = self.text[self.anchor.start :]
-        ids = self._encode(text.replace(_MARK, caption))[self.anchor.tokens :]
-        if not self.answers:
-            return ids, []
-        # A blank before the answer belongs to its first token in most vocabularies.
-        before = self._encode(text.replace(_MARK, ""))[self.anchor.tokens :]
-        same = 0
-        while same < min(len(ids) - 1, len(before)) and ids[same] == before[same]:
-            same += 1
-        return ids, ids[same:]
-
-    def _image_word(self) -> str | None:
-        if self.image_id < 0:
-            return None
-        found: str | None = self.processor.tokenizer.convert_ids_to_tokens(self.image_id)
-        return found
-
-    def _placeholder(self) -> str:
-        return str(getattr(self.processor, "image_token", None) or "")
-
-    def _encode(self, text: str) -> list[int]:
-        found: list[int] = self.processor.tokenizer(text, add_special_tokens=False)["input_ids"]
-        return found
-
-    def _last_special(self, text: str) -> _Anchor:
-        """The last special token of a text: from there on it can be tokenised by itself."""
-        added = self.processor.tokenizer.added_tokens_decoder.values()
-        names = [token.content for token in added if token.special and token.content in text]
-        return _Anchor(max(map(text.rindex, names), default=0), min(len(names), 1))
-
-    def _render(self, text: str) -> str:
-        mark = _MARK if self.answers else ""
-        if not getattr(self.processor, "chat_template", None):
-            # BLIP-2 and InstructBLIP put their image tokens before any text by themselves.
-            own = hasattr(self.processor, "num_query_tokens")
-            image = "" if own else self._placeholder()
-            return f"{image}{text}" if self.both_ways or not mark else f"{image}{text}\n{mark}"
-        content = [{"type": "image"}, {"type": "text", "text": text}]
-        chat: list[dict[str, Any]] = [{"role": "user", "content": content}]
-        if self.answers:
-            chat.append({"role": "assistant", "content": [{"type": "text", "text": mark}]})
-        rendered: str = self.processor.apply_chat_template(
-            chat, tokenize=False, add_generation_prompt=not self.answers
-        )
-        if _MARK not in rendered:
-            raise ModelError("the model's chat template leaves out what it is given.")
-        return rendered[: rendered.index(_MARK) + len(_MARK)] if self.answers else rendered
-
-
-class _Anchor(NamedTuple):
-    start: int  # in characters
-    tokens: int

@@ -1,4 +1,4 @@
-"""Making a campaign, finding it again, and the people who take part."""
+"""Makes a campaign with its attention checks, finds it again, and adds annotators."""
 
 from __future__ import annotations
 
@@ -14,23 +14,30 @@ from sqlalchemy.orm import Session
 
 from counterpoint._util.errors import CaseError, CounterpointError, DataError, NotFoundError
 from counterpoint._util.registry import did_you_mean
-from counterpoint.studio.annotate.kinds import BEST, RANK, Ask, Kind, find_kind
-from counterpoint.studio.annotate.material import Material, Wanted, read_material
-from counterpoint.studio.annotate.questions import Question, Shown, Subject, chance, questions_of
+from counterpoint.studio.annotate.kinds import BEST, RANK, Ask, CampaignKind, find_kind
+from counterpoint.studio.annotate.material import CampaignSource, SourceSelection, read_material
+from counterpoint.studio.annotate.questions import (
+    AnnotationQuestion,
+    JudgedCase,
+    ShownImage,
+    chance,
+    questions_of,
+)
 from counterpoint.studio.database import (
     Annotator,
     Campaign,
     Database,
     Item,
     Showing,
-    Subject as SubjectRow,
+    Subject,
 )
 from counterpoint.studio.security import new_token
 
-# --- Attention checks: questions whose answer is beyond doubt, made from the campaign's own -----
+# --- attention checks ----------------------------------------------------------------------------
 #
-# The true answer stands beside something from elsewhere. Elsewhere is another source image, and of
-# some drawn at random the one whose words have least in common with the caption.
+# Questions with an obvious answer, made from the campaign's own cases: the true option beside one
+# of another source image. Of some that are drawn at random, it is the one that has the fewest words
+# in common with the caption.
 
 
 _DRAWN: Final = 40
@@ -42,14 +49,17 @@ def block_length(rate: float) -> int:
 
 
 def make_checks(
-    asked: Sequence[tuple[Subject, Ask, Question]], rate: float, seed: int
-) -> list[tuple[Ask, Question]]:
+    asked: Sequence[tuple[JudgedCase, Ask, AnnotationQuestion]], rate: float, seed: int
+) -> list[tuple[Ask, AnnotationQuestion]]:
     """As many checks as an annotator who judges everything will meet."""
     if rate == 0:
         return []
     clusters = {subject.case.cluster for subject, _, _ in asked}
     if len(clusters) < 2:
-        raise DataError("attention checks need cases of at least two images; use --checks 0.")
+        raise DataError(
+            "E-CAMPAIGN-CHECKS",
+            "attention checks need cases of at least two images; use --checks 0.",
+        )
     rng = chance(seed, "checks")
     count = -(-len(asked) // (block_length(rate) - 1))
     chosen = rng.permutation(len(asked))[:count].tolist()
@@ -57,30 +67,32 @@ def make_checks(
 
 
 def _check(
-    asked: Sequence[tuple[Subject, Ask, Question]], number: int, rng: np.random.Generator
-) -> Question:
+    asked: Sequence[tuple[JudgedCase, Ask, AnnotationQuestion]],
+    number: int,
+    rng: np.random.Generator,
+) -> AnnotationQuestion:
     subject, ask, question = asked[number]
     if ask.options == "captions":
         right = question.captions[question.right[0] if question.right else 0]
         false = [s.case.captions[0] for s in _elsewhere(asked, subject, right, rng)]
         wanted = question.options(ask) - 1 if ask is RANK else 1
-        return Question(question.images, (right, *false[:wanted]), (0,))
+        return AnnotationQuestion(question.images, (right, *false[:wanted]), (0,))
     [caption] = question.captions
-    false_images: list[Shown] = [s.shown(0) for s in _elsewhere(asked, subject, caption, rng)]
+    false_images: list[ShownImage] = [s.shown(0) for s in _elsewhere(asked, subject, caption, rng)]
     if ask is BEST:
-        return Question(tuple(false_images[: len(question.images)]), (caption,), ())
+        return AnnotationQuestion(tuple(false_images[: len(question.images)]), (caption,), ())
     images = (question.images[question.right[0]], false_images[0])
-    return Question(images, (caption,), (0,))
+    return AnnotationQuestion(images, (caption,), (0,))
 
 
 def _elsewhere(
-    asked: Sequence[tuple[Subject, Ask, Question]],
-    subject: Subject,
+    asked: Sequence[tuple[JudgedCase, Ask, AnnotationQuestion]],
+    subject: JudgedCase,
     caption: str,
     rng: np.random.Generator,
-) -> list[Subject]:
+) -> list[JudgedCase]:
     """Other subjects, those that have least in common with a caption first, each once."""
-    found: dict[str, Subject] = {}
+    found: dict[str, JudgedCase] = {}
     drawn = rng.integers(0, len(asked), _DRAWN).tolist()
     for number in [*drawn, *range(min(len(asked), _DRAWN))]:  # in a small campaign, all of them
         other = asked[number][0]
@@ -113,7 +125,7 @@ class CampaignError(CounterpointError):
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class CampaignDesign:
     """`overlap` people judge each item; a share `checks` of what is shown are attention checks.
 
     `instructions` are plain text that annotators see in place of the built-in ones.
@@ -132,13 +144,13 @@ class Order:
     name: str
     source: str
     kind: str
-    settings: Settings
+    settings: CampaignDesign
     annotators: int
-    wanted: Wanted
+    wanted: SourceSelection
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class NewCampaign:
     """What `create` did."""
 
     name: str
@@ -148,7 +160,7 @@ class Made:
     left_out: Counter[str]
 
 
-def make_campaign(database: Database, order: Order) -> Made:
+def make_campaign(database: Database, order: Order) -> NewCampaign:
     """Read the source and write the campaign, for the command line and the studio alike."""
     kind = find_kind(order.kind)
     _refuse(order.name, order.settings, order.annotators)  # before a long read
@@ -159,11 +171,11 @@ def make_campaign(database: Database, order: Order) -> Made:
 def create(
     database: Database,
     name: str,
-    kind: Kind,
-    material: Material,
-    settings: Settings,
+    kind: CampaignKind,
+    material: CampaignSource,
+    settings: CampaignDesign,
     annotators: int = 2,
-) -> Made:
+) -> NewCampaign:
     """Write a campaign and its annotators; what gives no question is counted by its reason."""
     _refuse(name, settings, annotators)
     left_out = Counter(material.left_out)
@@ -174,7 +186,11 @@ def create(
 
     def work(session: Session) -> tuple[str, ...]:
         if session.scalar(select(Campaign.id).where(Campaign.name == name)) is not None:
-            raise CampaignError(f"there is a campaign {name!r} already; choose another name.")
+            raise CampaignError(
+                "E-CAMPAIGN-EXISTS",
+                f"there is a campaign {name!r} already; choose another name.",
+                name=name,
+            )
         row = Campaign(
             name=name, kind=kind.name, settings=asdict(settings), source=dict(material.about)
         )
@@ -186,30 +202,46 @@ def create(
 
     tokens = database.write(work)
     links = tuple(link(token) for token in tokens)
-    return Made(name, len(asked), len(checks), links, left_out)
+    return NewCampaign(name, len(asked), len(checks), links, left_out)
 
 
-def _refuse(name: str, settings: Settings, annotators: int) -> None:
+def _refuse(name: str, settings: CampaignDesign, annotators: int) -> None:
     if not _NAME.fullmatch(name):
         raise CampaignError(
-            f"{name!r:.80} is no name for a campaign: letters, digits, dots, dashes, at most 64."
+            "E-CAMPAIGN-NAME",
+            f"{name!r:.80} is no name for a campaign: letters, digits, dots, dashes, at most 64.",
+            name=name,
         )
     if not 1 <= settings.overlap <= 100 or not 1 <= annotators <= 1000:
-        raise CampaignError("a campaign has 1 to 1,000 annotators and an overlap of 1 to 100.")
+        raise CampaignError(
+            "E-CAMPAIGN-INVALID",
+            "a campaign has 1 to 1,000 annotators and an overlap of 1 to 100.",
+            field="annotators",
+        )
     if annotators < settings.overlap:
         raise CampaignError(
-            f"an overlap of {settings.overlap} needs at least as many annotators, not {annotators}."
+            "E-CAMPAIGN-INVALID",
+            f"an overlap of {settings.overlap} needs that many annotators, not {annotators}.",
+            field="overlap",
         )
     if not 0 <= settings.checks <= 0.5:
-        raise CampaignError("the share of attention checks must be between 0 and 0.5.")
+        raise CampaignError(
+            "E-CAMPAIGN-INVALID",
+            "the share of attention checks must be between 0 and 0.5.",
+            field="checks",
+        )
     if len(settings.instructions) > INSTRUCTIONS or "\0" in settings.instructions:
-        raise CampaignError(f"instructions are text of at most {INSTRUCTIONS:,} characters.")
+        raise CampaignError(
+            "E-CAMPAIGN-INVALID",
+            f"instructions are text of at most {INSTRUCTIONS:,} characters.",
+            field="instructions",
+        )
 
 
-_Asked = tuple[Subject, Ask, int, Question]
+_Asked = tuple[JudgedCase, Ask, int, AnnotationQuestion]
 
 
-def _asked(material: Material, kind: Kind, left_out: Counter[str]) -> list[_Asked]:
+def _asked(material: CampaignSource, kind: CampaignKind, left_out: Counter[str]) -> list[_Asked]:
     """Every question, in order. A case is asked about in every way of its kind, or not at all."""
     asked: list[_Asked] = []
     for subject in material.subjects:
@@ -226,10 +258,16 @@ def _asked(material: Material, kind: Kind, left_out: Counter[str]) -> list[_Aske
     if not asked:
         reasons = "; ".join(f"{count:,} {reason}" for reason, count in left_out.items())
         raise DataError(
-            f"nothing to judge: {kind.name} needs {kind.needs} ({reasons or 'no cases'})."
+            "E-CAMPAIGN-EMPTY",
+            f"nothing to judge: {kind.name} needs {kind.needs} ({reasons or 'no cases'}).",
+            kind=kind.name,
         )
     if len(asked) > MOST:
-        raise DataError(f"{len(asked):,} items are more than {MOST:,}: choose some with --limit.")
+        raise DataError(
+            "E-CAMPAIGN-TOO-LARGE",
+            f"{len(asked):,} items are more than {MOST:,}: choose some with --limit.",
+            items=len(asked),
+        )
     return asked
 
 
@@ -237,13 +275,13 @@ def _add_items(
     session: Session,
     row: Campaign,
     asked: list[_Asked],
-    checks: list[tuple[Ask, Question]],
+    checks: list[tuple[Ask, AnnotationQuestion]],
     shuffles: list[int],
 ) -> None:
-    rows: dict[str, SubjectRow] = {}
+    rows: dict[str, Subject] = {}
     for subject, *_ in asked:
         if subject.case.id not in rows:
-            rows[subject.case.id] = SubjectRow(
+            rows[subject.case.id] = Subject(
                 campaign_id=row.id,
                 number=len(rows),
                 case=subject.as_json(),
@@ -261,7 +299,12 @@ def _add_items(
 
 
 def _item(
-    row: Campaign, subject: int | None, key: str, ask: Ask, question: Question, shuffle: int
+    row: Campaign,
+    subject: int | None,
+    key: str,
+    ask: Ask,
+    question: AnnotationQuestion,
+    shuffle: int,
 ) -> Item:
     return Item(
         campaign_id=row.id,
@@ -287,7 +330,9 @@ def _add_annotators(session: Session, row: Campaign, count: int) -> tuple[str, .
 def add_annotators(database: Database, name: str, count: int) -> tuple[str, ...]:
     """More personal links for a campaign."""
     if not 1 <= count <= 1000:
-        raise CampaignError("add 1 to 1,000 annotators at a time.")
+        raise CampaignError(
+            "E-CAMPAIGN-INVALID", "add 1 to 1,000 annotators at a time.", field="annotators"
+        )
     tokens = database.write(lambda s: _add_annotators(s, find_campaign(s, name), count))
     return tuple(link(token) for token in tokens)
 
@@ -302,8 +347,12 @@ def find_campaign(session: Session, name: str) -> Campaign:
     if found is None:
         names = session.scalars(select(Campaign.name)).all()
         if not names:
-            raise NotFoundError(f"there is no campaign {name!r:.80}; `campaign new` makes one.")
-        raise NotFoundError(did_you_mean("campaign", name, names))
+            raise NotFoundError(
+                "E-CAMPAIGN-UNKNOWN",
+                f"there is no campaign {name!r:.80}; `campaign new` makes one.",
+                name=name,
+            )
+        raise NotFoundError("E-CAMPAIGN-UNKNOWN", did_you_mean("campaign", name, names), name=name)
     return found
 
 

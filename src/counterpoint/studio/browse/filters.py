@@ -1,4 +1,4 @@
-"""Which cases are looked at: all of it is in the address, so that a link can be sent on."""
+"""Filters of the case list. They are part of the URL, so that a link can be shared."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from counterpoint.studio.browse.index import OUTCOMES, Index, code_of
-from counterpoint.studio.security import Refused
+from counterpoint.studio.security import StudioError
 from counterpoint.studio.web import whole_number
 
 PER_PAGE: Final = 20
@@ -50,13 +50,15 @@ class Filter:
 
 
 def read_filter(query: Mapping[str, str]) -> Filter:
-    """The filter of an address; Refused (404) for a word that means nothing."""
+    """The filter of an address; RequestError (404) for a word that means nothing."""
     named = {name: query.get(name, "") for name in ("run", "benchmark", "group", "metric", "other")}
     outcome, differ, page = query.get("outcome", ""), query.get("differ", ""), query.get("page", "")
     if outcome not in ("", *OUTCOMES):
-        raise Refused("There is no such outcome.", 404)
+        raise StudioError("E-FILTER-UNKNOWN", "There is no such outcome.", 404)
     if differ not in DIFFER:
-        raise Refused("Two models can disagree, or one of them alone be right.", 404)
+        raise StudioError(
+            "E-FILTER-UNKNOWN", "Two models can disagree, or one of them alone be right.", 404
+        )
     text = query.get("q", "")[:_LONGEST].replace("\0", "").strip()
     number = whole_number(page, _PAGES, 1) or 1
     return Filter(**named, outcome=outcome, differ=differ, q=text, page=number)

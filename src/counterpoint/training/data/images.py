@@ -1,4 +1,4 @@
-"""Images for training, decoded no larger than the model needs them."""
+"""Images for training: decoded no larger than the model needs, normalised on the device."""
 
 from __future__ import annotations
 
@@ -30,13 +30,18 @@ def decode(data: bytes, name: str, side: int) -> Image.Image:
     """The same for the bytes of a file."""
     image = decode_image(data, name, side=side)
     if max(image.size) > MAX_RATIO * min(image.size):
-        raise ImageError(f"image {name}: {image.width} x {image.height} pixels are too narrow.")
+        raise ImageError(
+            "E-IMAGE-NARROW",
+            f"image {name}: {image.width} x {image.height} pixels are too narrow.",
+            path=name,
+        )
     return image
 
 
-# --- The end of a model's preprocessing, done on the device: whole levels travel, not floats ----
+# --- normalisation on the device -----------------------------------------------------------------
 #
-# Batches between processes and to the GPU are a quarter as large, and workers have less to do.
+# Images travel as whole levels (uint8), not floats: batches between processes and to the GPU are a
+# quarter as large, and workers have less to do.
 
 
 class Pixels:

@@ -1,4 +1,4 @@
-"""From step numbers to batches: here and now, or ahead of time in worker processes."""
+"""From step numbers to batches: in this process, or ahead of time in worker processes."""
 
 from __future__ import annotations
 
@@ -76,8 +76,12 @@ class Stepwise(ABC):
         self.problems = Problems()
         if not self.steps_per_epoch:
             raise DataError(
+                "E-SAMPLES-FEW",
                 f"{name}: {size} samples do not fill a batch of {setting.batch}; "
-                "take a smaller batch or more data."
+                "take a smaller batch or more data.",
+                name=str(name),
+                samples=size,
+                batch=setting.batch,
             )
 
     @abstractmethod

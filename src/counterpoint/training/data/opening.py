@@ -1,4 +1,4 @@
-"""Opening training data by its kind; each is imported when it is asked for."""
+"""Opens training data by its kind; each kind is imported only when it is used."""
 
 from __future__ import annotations
 
@@ -37,9 +37,18 @@ def open_data(
     samples.
     """
     if batch < 1 or batch % world_size:
-        raise DataError(f"a batch of {batch} cannot be shared by {world_size} processes evenly.")
+        raise DataError(
+            "E-BATCH-INDIVISIBLE",
+            f"a batch of {batch} cannot be shared by {world_size} processes evenly.",
+            batch=batch,
+            processes=world_size,
+        )
     if config.kind != "world" and not config.paths:
-        raise DataError(f"data of kind {config.kind!r} needs a file: give data.path=FILE.")
+        raise DataError(
+            "E-DATA-MISSING",
+            f"data of kind {config.kind!r} needs a file: give data.path=FILE.",
+            kind=config.kind,
+        )
     from counterpoint.training.data.loading import Setting
 
     setting = Setting(

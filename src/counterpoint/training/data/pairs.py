@@ -1,9 +1,9 @@
 """A training file or pairs files with a folder of images.
 
-A training file is what `counterpoint export PAIRS --as training` writes (Parquet or JSON Lines). It
-may have two columns more, `dense` and `dense_negatives` (lists of texts, the second with nulls),
-and `positive_types` and `negative_types` (a type for each text), without which `only` cannot be
-asked for. Pairs files are read as that export would, and have types.
+`counterpoint export PAIRS --as training` writes a training file (Parquet or JSON Lines). It may
+have more columns: `dense` and `dense_negatives` (lists of texts, the second one with nulls), and
+`positive_types` and `negative_types` (one type per text), which `only` needs. Pairs files are read
+as that export reads them, and have types.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from counterpoint.images import Picture
 from counterpoint.training.data.base import DataConfig
 from counterpoint.training.data.images import open_picture
 from counterpoint.training.data.loading import Setting
-from counterpoint.training.data.samples import Record, Samples, Source
+from counterpoint.training.data.samples import Record, Samples, SampleSource
 
 _TEXTS: Final = pa.list_(pa.string())
 _LISTS: Final = ("positives", "negatives", "negative_images", "neighbours")
@@ -54,7 +54,11 @@ def open_pairs(setting: Setting) -> Samples:
         table = _from_pairs(paths, root, problems, setting)
         root = None  # paths are already what they are from the file's folder
     elif len(paths) > 1:
-        raise DataError(f"{paths[1]}: several files can only be given if all are pairs files.")
+        raise DataError(
+            "E-FILES-MIXED",
+            f"{paths[1]}: several files can only be given if all are pairs files.",
+            path=paths[1],
+        )
     else:
         table = _read_training(paths[0])
     table = _usable(table, paths[0], problems)
@@ -67,13 +71,15 @@ def open_pairs(setting: Setting) -> Samples:
 
 def _is_pairs(path: Path) -> bool:
     if not path.is_file():
-        raise DataError(f"{path}: no such file.")
+        raise DataError("E-FILE-MISSING", f"{path}: no such file.", path=path)
     if path.suffix != ".parquet":
         return False
     try:
         return {"text", "kind"} <= set(pq.read_schema(path).names)
     except (pa.ArrowException, OSError) as error:
-        raise DataError(f"{path}: not a readable table: {error}.") from None
+        raise DataError(
+            "E-FILE-MALFORMED", f"{path}: not a readable table: {error}.", path=path
+        ) from None
 
 
 def _from_pairs(
@@ -114,12 +120,17 @@ def _read_training(path: Path) -> pa.Table:
         elif path.suffix in (".jsonl", ".ndjson"):
             found = pl.read_ndjson(path, infer_schema_length=None).to_arrow()
         else:
-            raise DataError(f"{path}: a training file ends in .parquet or .jsonl.")
+            raise DataError(
+                "E-FILE-ENDING", f"{path}: a training file ends in .parquet or .jsonl.", path=path
+            )
         missing = [name for name in ("image", "caption") if name not in found.column_names]
         if missing:
             raise DataError(
+                "E-COLUMN-MISSING",
                 f"{path}: the column {missing[0]!r} is missing; "
-                "write a training file with `counterpoint export PAIRS --as training`."
+                "write a training file with `counterpoint export PAIRS --as training`.",
+                path=path,
+                column=missing[0],
             )
         columns = [
             found[field.name].cast(field.type)
@@ -130,7 +141,9 @@ def _read_training(path: Path) -> pa.Table:
         return pa.table(columns, schema=_SCHEMA)
     except (pa.ArrowException, pl.exceptions.PolarsError, OSError, UnicodeDecodeError) as error:
         why = (str(error).splitlines() or [type(error).__name__])[0]
-        raise DataError(f"{path}: not a readable training file: {why}.") from None
+        raise DataError(
+            "E-FILE-MALFORMED", f"{path}: not a readable training file: {why}.", path=path
+        ) from None
 
 
 def _usable(table: pa.Table, path: Path, problems: Counter[str]) -> pa.Table:
@@ -140,7 +153,9 @@ def _usable(table: pa.Table, path: Path, problems: Counter[str]) -> pa.Table:
     if left_out:
         problems["captions without an image: left out"] += left_out
     if left_out == len(table):
-        raise DataError(f"{path}: no caption has an image.")
+        raise DataError(
+            "E-DATA-EMPTY", f"{path}: no caption has an image.", path=path, field="image"
+        )
     return table.filter(keep).combine_chunks()
 
 
@@ -155,14 +170,22 @@ def _refuse_uneven(table: pa.Table, config: DataConfig, path: Path) -> None:
         uneven = pc.and_(pc.not_equal(one, two), pc.greater(two, 0))
         if (row := pc.index(uneven, True).as_py()) >= 0:
             raise DataError(
+                "E-FILE-MALFORMED",
                 f"{path}: row {row} (of those with an image) has {one[row]} {texts} and {two[row]} "
-                f"{beside}; they must be as many."
+                f"{beside}; they must be as many.",
+                path=path,
+                column=beside,
+                row=row,
             )
     sizes = pc.fill_null(pc.list_value_length(table["box"]), 4)
     if (row := pc.index(pc.not_equal(sizes, 4), True).as_py()) >= 0:
         raise DataError(
+            "E-FILE-MALFORMED",
             f"{path}: row {row} (of those with an image): a box is four numbers (x, y, width, "
-            f"height), not {sizes[row]}."
+            f"height), not {sizes[row]}.",
+            path=path,
+            column="box",
+            row=row,
         )
 
 
@@ -181,17 +204,26 @@ def _refuse_empty(table: pa.Table, config: DataConfig, path: Path) -> None:
             types = pc.list_flatten(table[_TYPES[column]])
             if len(values) and len(types) != len(values):
                 raise DataError(
+                    "E-DATA-UNTYPED",
                     f"{path}: only={config.only} needs a type for each text in the column "
-                    f"{_TYPES[column]!r}; give the pairs file itself as the path."
+                    f"{_TYPES[column]!r}; give the pairs file itself as the path.",
+                    path=path,
+                    column=_TYPES[column],
                 )
             values = values.filter(pc.equal(types, config.only))
         if not pc.any(pc.is_valid(values)).as_py():
             of = f" of type {config.only}" if config.only and column in _TYPES else ""
             setting = {"neighbours": "hard_images", "dense": "dense"}.get(column, column)
-            raise DataError(f"{path}: holds no {column}{of}; turn {setting} off or add them.")
+            raise DataError(
+                "E-DATA-EMPTY",
+                f"{path}: holds no {column}{of}; turn {setting} off or add them.",
+                path=path,
+                field=setting,
+                only=config.only,
+            )
 
 
-class _Table(Source):
+class _Table(SampleSource):
     """Rows of a training table. Arrow keeps them: a million Python objects would be copied by
     every worker as soon as it counts references to them."""
 

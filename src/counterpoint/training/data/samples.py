@@ -1,8 +1,8 @@
-"""Batches from samples that lie somewhere: which texts, which images, what stands in for which.
+"""Batches from stored samples: which texts and images a sample gives in an epoch.
 
-A sample whose image cannot be read is stood in for by another, drawn from all, and counted with its
-reason; ten in a row are an error, for then it is the folder that is wrong. (The next in the file is
-often another caption of the same image.)
+A sample whose image cannot be read is replaced by another one, drawn from all, and counted with the
+reason. Ten such samples in a row are an error: then the folder is wrong. (The next sample in the
+file would often be another caption of the same image.)
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Record:
     dense_negatives: list[str | None] = field(default_factory=list)
 
 
-class Source(ABC):
+class SampleSource(ABC):
     """Numbered samples, 0 to size - 1. Must survive a fork: no threads, no open handles."""
 
     size: int
@@ -62,11 +62,21 @@ class Source(ABC):
 
     def image_at(self, path: str, side: int) -> Image.Image:
         """The image of a negative. Raises ImageError: not every source has them."""
-        raise ImageError(f"image {path!r:.200}: {self.name} holds no images of negatives.")
+        raise ImageError(
+            "E-DATA-UNSUPPORTED",
+            f"image {path!r:.200}: {self.name} holds no images of negatives.",
+            name=self.name,
+            field="negative_images",
+        )
 
     def neighbours(self, number: int, most: int) -> list[list[int]]:
         """Of each of the nearest images, the samples that it has; not every source knows them."""
-        raise DataError(f"{self.name} does not say which images are nearest to sample {number}.")
+        raise DataError(
+            "E-DATA-UNSUPPORTED",
+            f"{self.name} does not say which images are nearest to sample {number}.",
+            name=self.name,
+            field="hard_images",
+        )
 
 
 @dataclass(slots=True)
@@ -86,10 +96,15 @@ class _Drawn:
 class Samples(Stepwise):
     """A `TrainingData` of a source's samples."""
 
-    def __init__(self, setting: Setting, source: Source) -> None:
+    def __init__(self, setting: Setting, source: SampleSource) -> None:
         super().__init__(setting, source.size, source.name)
         if setting.config.hard_images and source.size < 2:
-            raise DataError(f"{source.name}: hard images need more samples than one.")
+            raise DataError(
+                "E-SAMPLES-FEW",
+                f"{source.name}: hard images need more samples than one.",
+                name=source.name,
+                samples=source.size,
+            )
         self.source = source
         with seeded():
             probe = setting.preprocess(Image.new("RGB", (64, 64)))
@@ -105,7 +120,7 @@ class Samples(Stepwise):
         numbers = self.source.order(setting.seed, epoch)[start : start + setting.batch]
         mine = part(numbers, setting.rank, setting.world_size).tolist()
         with seeded() as seed:
-            draw = _Draw(self, epoch, seed, problems)
+            draw = _Sampler(self, epoch, seed, problems)
             drawn = [draw(number) for number in mine]
             hard = None
             if setting.config.hard_images:
@@ -167,7 +182,7 @@ class Samples(Stepwise):
         ]
 
 
-class _Draw:
+class _Sampler:
     """Draws what an epoch takes of a sample."""
 
     def __init__(self, data: Samples, epoch: int, seed: Any, problems: Problems) -> None:
@@ -229,7 +244,11 @@ class _Draw:
                 last = error
                 continue
             return candidate, record, self._preprocessed(image, candidate, stream)
-        raise DataError(f"{_PATIENCE} samples in a row cannot be read; the last: {last}")
+        raise DataError(
+            "E-DATA-UNREADABLE",
+            f"{_PATIENCE} samples in a row cannot be read; the last: {last}",
+            name=self.source.name,
+        )
 
     def _stand_in(self, number: int, tried: int) -> int:
         state = fold(fold(fold(self.data.keys[_STAND_IN], number), self.epoch), tried)

@@ -1,12 +1,12 @@
-"""WebDataset shards: tar files in which `KEY.jpg` and `KEY.json` lie beside each other.
+"""WebDataset shards: tar files with `KEY.jpg` and `KEY.json` side by side.
 
 The JSON object holds `caption`, and may hold `positives`, `negatives`, `dense`, `dense_negatives`,
-`positive_types` and `negative_types` as a training file does; the caption may be in `KEY.txt`.
+`positive_types` and `negative_types` as a training file does. The caption may be in `KEY.txt`.
 
-Shards are indexed when they are opened (where in the file each member is; kept in the cache), so
-any sample can be read at once and a run goes on at any step without reading what came before. To
-stay kind to discs, an epoch goes through the shards in random order, and through sixteen of them at
-a time in random order of their samples.
+Shards are indexed when they are opened: the position of each member, kept in the cache. So any
+sample can be read at once, and a run continues at any step without reading what came before. To
+read mostly in sequence, an epoch visits the shards in random order, and shuffles the samples of
+sixteen shards at a time.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from counterpoint.cases import offsets
 from counterpoint.training.data.base import DataConfig
 from counterpoint.training.data.images import decode
 from counterpoint.training.data.loading import Setting
-from counterpoint.training.data.samples import Record, Samples, Source
+from counterpoint.training.data.samples import Record, Samples, SampleSource
 
 try:
     from webdataset.shardlists import expand_urls
@@ -66,10 +66,14 @@ def _expand(path: Path) -> list[Path]:
     else:
         found = [Path(name) for name in expand_urls(str(path))]
     if not found:
-        raise DataError(f"{path}: no .tar files there.")
+        raise DataError("E-FILE-MISSING", f"{path}: no .tar files there.", path=path)
     missing = [shard for shard in found if not shard.is_file()]
     if missing:
-        raise DataError(f"{missing[0]}: no such file; shards must lie on this machine.")
+        raise DataError(
+            "E-FILE-MISSING",
+            f"{missing[0]}: no such file; shards must lie on this machine.",
+            path=missing[0],
+        )
     return found
 
 
@@ -121,7 +125,11 @@ def _scan(shard: Path, size: int) -> np.ndarray:
                 tar.members = []  # type: ignore[attr-defined]  # or it remembers every header
     except Exception as error:  # of damaged headers the library raises anything
         why = reason(error) if isinstance(error, OSError) else shortened(error)
-        raise DataError(f"{shard}: not a readable, uncompressed tar file: {why}.") from None
+        raise DataError(
+            "E-FILE-MALFORMED",
+            f"{shard}: not a readable, uncompressed tar file: {why}.",
+            path=shard,
+        ) from None
     return np.array(rows, dtype=np.int64).reshape(-1, 2 * _PARTS)
 
 
@@ -129,7 +137,7 @@ def _part(ending: str) -> int | None:
     return 0 if ending in _PICTURES else {"json": 1, "txt": 2}.get(ending)
 
 
-class _Shards(Source):
+class _Shards(SampleSource):
     """Samples of shards, by number."""
 
     def __init__(
@@ -141,7 +149,12 @@ class _Shards(Source):
         if not whole.all():
             problems["samples without an image or a caption: left out"] += int((~whole).sum())
         if not whole.any():
-            raise DataError(f"{self.name}: no sample there has an image and a .json or .txt.")
+            raise DataError(
+                "E-DATA-EMPTY",
+                f"{self.name}: no sample there has an image and a .json or .txt.",
+                path=self.name,
+                field="image",
+            )
         self.index = index[whole]
         self.size = len(self.index)
         self._refuse_empty(config)
@@ -155,12 +168,27 @@ class _Shards(Source):
         if caption is None and self.index[number, 6]:
             caption = self._read(number, 2).decode("utf-8", errors="replace").strip()
         if not isinstance(caption, str):
-            raise DataError(f"{self._where(number)}: has no caption.")
+            raise DataError(
+                "E-SAMPLE-MALFORMED",
+                f"{self._where(number)}: has no caption.",
+                path=self._shard(number),
+                field="caption",
+            )
         lists = {name: found.get(name) or [] for name in _LISTS}
         if any(not _are_texts(values) for values in lists.values()):
-            raise DataError(f"{self._where(number)}: its texts are not lists of strings.")
+            raise DataError(
+                "E-SAMPLE-MALFORMED",
+                f"{self._where(number)}: its texts are not lists of strings.",
+                path=self._shard(number),
+                field="texts",
+            )
         if lists["dense_negatives"] and len(lists["dense_negatives"]) != len(lists["dense"]):
-            raise DataError(f"{self._where(number)}: dense and dense_negatives are not as many.")
+            raise DataError(
+                "E-SAMPLE-MALFORMED",
+                f"{self._where(number)}: dense and dense_negatives are not as many.",
+                path=self._shard(number),
+                field="dense_negatives",
+            )
         return Record(
             caption,
             self._of_type(lists["positives"], found.get("positive_types"), number),
@@ -177,8 +205,10 @@ class _Shards(Source):
             return texts
         if not isinstance(types, list) or len(types) != len(texts):
             raise DataError(
+                "E-DATA-UNTYPED",
                 f"{self._where(number)}: only={self.only} needs the type of each text "
-                "(positive_types, negative_types)."
+                "(positive_types, negative_types).",
+                path=self._shard(number),
             )
         return [text for text, type_ in zip(texts, types, strict=True) if type_ == self.only]
 
@@ -187,7 +217,12 @@ class _Shards(Source):
             return {}
         found = parse_json(self._read(number, 1), self._where(number))
         if not isinstance(found, dict):
-            raise DataError(f"{self._where(number)}: its JSON is no object.")
+            raise DataError(
+                "E-SAMPLE-MALFORMED",
+                f"{self._where(number)}: its JSON is no object.",
+                path=self._shard(number),
+                field="json",
+            )
         return found
 
     def _read(self, number: int, part: int) -> bytes:
@@ -197,7 +232,11 @@ class _Shards(Source):
                 file.seek(start)
                 return file.read(size)
         except OSError as error:
-            raise DataError(f"{self._where(number)}: cannot be read: {reason(error)}.") from None
+            raise DataError(
+                "E-FILE-UNREADABLE",
+                f"{self._where(number)}: cannot be read: {reason(error)}.",
+                path=self._shard(number),
+            ) from None
 
     def _shard(self, number: int) -> Path:
         return self.shards[self.index[number, 0]]
@@ -222,8 +261,11 @@ class _Shards(Source):
         for name in (name for name, wanted in asked.items() if wanted):
             if not any(getattr(record, name) for record in records):
                 raise broken or DataError(
+                    "E-DATA-EMPTY",
                     f"{self.name}: none of {len(records):,} samples looked at has {name}; "
-                    f"turn {name} off or add them."
+                    f"turn {name} off or add them.",
+                    path=self.name,
+                    field=name,
                 )
 
 

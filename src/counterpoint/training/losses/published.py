@@ -1,12 +1,15 @@
-"""The losses of the papers. Formulas: I images, T captions, P positives, N negatives; s is `scale`;
-CE(x, arange) is the mean over rows i of logsumexp(x_i) - x_ii."""
+"""The losses of the papers.
+
+In formulas: I images, T captions, P positives, N negatives; s is `scale`. CE(x, arange) is the mean
+over the rows i of logsumexp(x_i) - x_ii.
+"""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
 
-from counterpoint.training.losses.terms import (
+from counterpoint.training.losses.masks import (
     in_float32,
     kept,
     known,
@@ -169,7 +172,7 @@ def mil_negatives(
     has_dense: Tensor | None = None,
     has_dense_negative: Tensor | None = None,
 ) -> Tensor:
-    """DAC's negatives of dense captions (`--mil_dense_negs`), one a caption: (B, m, d).
+    """DAC's negatives of dense captions (`--mil_dense_negs`), one per caption: (B, m, d).
 
     Mean over i with a dense caption and a negative of
     log sum_k (e^x[i, i, k] + e^x-[i, i, k]) - log sum_k e^x[i, i, k]. The authors give an absent

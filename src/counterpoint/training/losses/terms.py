@@ -1,12 +1,13 @@
 """The losses by name, and the loss of a recipe: a weighted sum of terms.
 
-A term is a pure function of vectors (`losses_published`, `losses_counterpoint`). It says what it
+A term is a pure function of vectors (`published.py`, `counterpoint.py`). It says what it
 needs by the names of its parameters: `images`, `has_negative` and so on are fields of `Features`;
 `hard_...` are those of the hard images; `start_...` those of the frozen start on the same batch;
 `scale` is the exponential of the model's logit scale. All other parameters are options, set in the
 recipe. A parameter with a default is used where the batch has it.
 
-Others add terms by entry points in the group `counterpoint.losses`.
+Other packages add terms by entry points in the group `counterpoint.losses`. Nothing here imports
+torch before a term is used.
 """
 
 from __future__ import annotations
@@ -14,12 +15,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from functools import wraps
 from inspect import Parameter, signature
-from typing import TYPE_CHECKING, Any, Final, ParamSpec
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, Any, Final
 
 from counterpoint._util.errors import DataError, ModelError, NotFoundError
 from counterpoint._util.registry import Registry, did_you_mean
@@ -28,85 +25,6 @@ from counterpoint.training.batches import Features
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-
-# --- What the losses share: float32, masks, and sums that stay finite ---------------------------
-#
-# Every loss has the same habits. B samples; vectors are unit vectors, so a product of two is their
-# score, a cosine; `scale` is what scores are multiplied by before a softmax (exp of open_clip's
-# `logit_scale`). A mask that is None says that all are there. What is not there gets no logit at
-# all
-# (-inf), never the logit 0 of a zero vector, which is the strongest of all where scores are low. A
-# mean is over the samples that take part, and is 0 where none does: still a node of the graph, so
-# that every rank walks the same one.
-
-
-NOTHING: Final = float("-inf")
-P = ParamSpec("P")
-
-
-def in_float32(loss: Callable[P, Tensor]) -> Callable[P, Tensor]:
-    """The loss, computed in float32 at least.
-
-    Autocast would make its products in bfloat16, where logits near 25 come in steps of 1/8.
-    """
-
-    @wraps(loss)
-    def computed(*args: P.args, **options: P.kwargs) -> Tensor:
-        given = [value for value in (*args, *options.values()) if isinstance(value, Tensor)]
-        with torch.autocast(given[0].device.type, enabled=False):
-            return loss(*map(_wide, args), **{name: _wide(v) for name, v in options.items()})
-
-    return computed
-
-
-def _wide(value: Any) -> Any:
-    narrow = isinstance(value, Tensor) and value.dtype in (torch.float16, torch.bfloat16)
-    return value.float() if narrow else value
-
-
-def known(mask: Tensor | None, vectors: Tensor) -> Tensor:
-    """The mask of (B, d) or (B, k, d) vectors: (B,) or (B, k)."""
-    if mask is None:
-        return torch.ones(vectors.shape[:-1], dtype=torch.bool, device=vectors.device)
-    return mask.bool()
-
-
-def own_scores(images: Tensor, texts: Tensor) -> Tensor:
-    """Of each image (B, d) with its own texts: (B,) for (B, d) texts, (B, k) for (B, k, d)."""
-    mine = images if texts.ndim == images.ndim else images[:, None]
-    return (mine * texts).sum(-1)
-
-
-def mean_over(values: Tensor, there: Tensor) -> Tensor:
-    """The mean of the values that are there; 0 where none is. All values must be finite."""
-    return torch.where(there, values, 0).sum() / there.sum().clamp_min(1)
-
-
-def kept(logits: Tensor, there: Tensor, rows: Tensor) -> Tensor:
-    """Logits (B, ...) without those that are not there.
-
-    Rows that take no part keep all of theirs, and come to something finite that `mean_over` drops.
-    A row of nothing but -inf would make NaN on the way back: masked again in the end, but an error
-    under torch's anomaly detection, which is what one turns on to look for a NaN of another source.
-    """
-    takes_part = rows.view(-1, *[1] * (logits.ndim - 1))
-    return logits.masked_fill(~there & takes_part, NOTHING)
-
-
-def matched(logits: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
-    """Cross-entropy of logits (R, C >= R) with the diagonal as target, over the columns that are
-    there, mean over the rows that are. A row that is there must be so as a column."""
-    left = kept(logits, columns[None], rows)
-    return mean_over(left.logsumexp(1) - left.diagonal(), rows)
-
-
-def softplus_sum(logits: Tensor, there: Tensor) -> Tensor:
-    """log(1 + the sum of exp(logit) over the last dimension), of those that are there."""
-    left = logits.masked_fill(~there, NOTHING)
-    none = torch.zeros_like(left[..., :1])
-    return torch.cat((none, left), -1).logsumexp(-1)
-
 
 _PUBLISHED: Final = "counterpoint.training.losses.published"
 _OURS: Final = "counterpoint.training.losses.counterpoint"
@@ -150,7 +68,7 @@ def loss(
 ) -> dict[str, Tensor]:
     """The value of each term on a batch, by its name; `total` is their weighted sum.
 
-    With several ranks, `features` and `start` are what `joining.join` gives.
+    With several ranks, `features` and `start` are what `join` returns.
     """
     return {term.name: _value(term, features, scale, start) for term in terms if term.weight}
 
@@ -158,7 +76,9 @@ def loss(
 def total(values: Mapping[str, Tensor], terms: Sequence[Term]) -> Tensor:
     weighted = [term.weight * values[term.name] for term in terms if term.weight]
     if not weighted:
-        raise ModelError("the loss has no term with a weight; give at least one, such as clip.")
+        raise ModelError(
+            "E-LOSS-EMPTY", "the loss has no term with a weight; give at least one, such as clip."
+        )
     return sum(weighted[1:], weighted[0])
 
 
@@ -234,10 +154,18 @@ def _read(sources: Mapping[str, Features | None], prefix: str, name: str) -> Ten
 def _missing(term: str, name: str) -> DataError:
     what = name.replace("_", " ")
     if name.startswith("start_"):
-        return DataError(f"the loss term {term!r} needs the vectors of the start ({what}).")
+        return DataError(
+            "E-LOSS-INPUT-MISSING",
+            f"the loss term {term!r} needs the vectors of the start ({what}).",
+            term=term,
+            field=name,
+        )
     return DataError(
+        "E-LOSS-INPUT-MISSING",
         f"the loss term {term!r} needs {what}, and the data has none; use data that has, or give "
-        "the term the weight 0."
+        "the term the weight 0.",
+        term=term,
+        field=name,
     )
 
 

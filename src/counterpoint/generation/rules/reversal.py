@@ -1,0 +1,294 @@
+"""Reversals, which keep the meaning: conjuncts and the two sides of a relation.
+
+`conjuncts`: "a sink, toilet and shower", "a sink, shower and toilet". What stands on either side of
+"and" is exchanged if that cannot change the meaning: two adjectives, two noun phrases, two
+participles with their objects.
+
+`converse`: "a cup left of a plate", "a plate right of a cup"; the two sides of a symmetric relation
+are exchanged without another change: "a dog next to a cat", "a cat next to a dog".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from random import Random
+from typing import Final
+
+from counterpoint.generation.language import lexicon
+from counterpoint.generation.language.editing import Put, rewrite, span_text
+from counterpoint.generation.language.tagging import ADJECTIVES, FINITE, NOUNS, Sentence, word_set
+from counterpoint.generation.language.wordnet import Vocabulary
+from counterpoint.generation.registry import Draft, Rule, Ways
+from counterpoint.generation.rules.phrases import (
+    Range,
+    is_worn,
+    noun_phrase_after,
+    noun_phrase_before,
+    prepositions,
+)
+
+_JOINTS: Final = frozenset({"and", "&", "or"})
+# What points back at the first conjunct, or says in which order things happen.
+_BOUND: Final = word_set(
+    """its his her their them it they he she him one ones other others another each both then
+    itself himself herself themselves same that which who more some"""
+)
+_PLACES: Final = word_set(
+    """in on at near by under above behind beside along outside inside around over below beneath
+    next across against atop within underneath"""
+)
+_IDIOMS: Final = frozenset(
+    {
+        *(("black", "white"), ("mac", "cheese"), ("salt", "pepper"), ("bed", "breakfast")),
+        *(("back", "forth"), ("up", "down"), ("in", "out"), ("rock", "roll"), ("bread", "butter")),
+        *(("peanut", "jelly"), ("stop", "go"), ("ham", "cheese"), ("surf", "turf")),
+    }
+)
+_ARTICLES: Final = frozenset({"DT", "PRP$", "CD"})
+# Nouns that go without an article: "a sandwich and milk" is "milk and a sandwich".
+_MASS: Final = word_set(
+    """beer bread broccoli butter cake cheese chicken chocolate coffee corn cream dirt equipment
+    fish food fruit furniture garlic grass gravel hair ice jewelry juice ketchup lettuce luggage
+    meat milk mud mustard pasta pepper rice salad salt sand sauce silverware snow soap soda soup
+    spinach steak sugar tea toast traffic trash water wine wood writing graffiti"""
+)
+_MANY: Final = frozenset({"several", "many", "various", "multiple", "few"})
+_AMOUNTS: Final = word_set(
+    """array assortment basket bowl bunch collection couple cup display group kind line lot mix
+    mixture number pair picture photo image pile plate platter row selection set stack table tray
+    type variety view"""
+)
+_LEADING: Final = frozenset({"VBG", "VBN", "VBZ", "VBP", "VBD", "VB", ",", "CC", "DT", "EX"})
+_VERBS: Final = frozenset({"stand", "walk", "look", "play", "rest", "graze", "watch", "run", "sit"})
+_PARTICIPLES: Final = frozenset({"VBG", "VBN"})
+_COPULAS: Final = frozenset({"is", "are", "was", "were"})
+_NUMBER: Final = {"is": "are", "are": "is", "was": "were", "were": "was"}
+
+
+def _conjuncts(sentence: Sentence, words: Vocabulary, rng: Random) -> Iterator[Ways]:
+    del words
+    ways = [
+        way
+        for place, token in enumerate(sentence.tokens)
+        if token.lower in _JOINTS and 0 < place < len(sentence.tokens) - 1
+        for way in (_reversed(sentence, place),)
+        if way
+    ]
+    rng.shuffle(ways)
+    yield [Draft(text, "swap") for text in ways]
+
+
+def _reversed(sentence: Sentence, joint: int) -> str:
+    """The caption with both sides of a conjunction reversed; empty if that may change it."""
+    tokens = sentence.tokens
+    before, after = tokens[joint - 1], tokens[joint + 1]
+    if (before.lower, after.lower) in _IDIOMS:
+        return ""
+    if before.tag in ADJECTIVES and after.tag in ADJECTIVES:
+        return _adjectives(sentence, joint)
+    if after.tag in _PARTICIPLES:
+        return _participles(sentence, joint)
+    return _noun_phrases(sentence, joint)
+
+
+def _adjectives(sentence: Sentence, joint: int) -> str:
+    """ "a blue and white clock"; in "red and white striped" it is unclear what is red."""
+    tokens = sentence.tokens
+    end = joint + 2
+    if end < len(tokens) and tokens[end].tag not in (*NOUNS, ".", "VBN", "VBG"):
+        return ""  # "clean and ready for us"
+    if joint >= 2 and tokens[joint - 2].tag in (*ADJECTIVES, "RB", ",", "HYPH"):
+        return ""  # "dark blue and white"
+    return _exchange(sentence, (joint - 1, joint), (joint + 1, end))
+
+
+def _noun_phrases(sentence: Sentence, joint: int) -> str:
+    right = noun_phrase_after(sentence, joint + 1) or _mistagged(sentence, joint + 1)
+    left = noun_phrase_before(sentence, joint)
+    if left is None or right is None or not _ends_well(sentence, left, right):
+        return _clauses(sentence, joint, right)
+    if _bound(sentence, right) or lexicon.meanings(sentence.lemma(joint - 1), "ADJ"):
+        return ""  # "a small gold and black tower": gold is a colour here
+    if _shares_noun(sentence, right):
+        return ""
+    if _part_of_more(sentence, left, right) or _shared_adjective(sentence, left, right):
+        return ""
+    left, right = _without_shared_article(sentence, left, right)
+    return "" if _loses_article(sentence, left, right) else _exchange(sentence, left, right)
+
+
+def _mistagged(sentence: Sentence, place: int) -> Range | None:
+    """ "a sink, toilet and shower": at the end of a list the tagger takes a noun for a verb."""
+    tokens = sentence.tokens
+    last = place + 1 == len(tokens) or tokens[place + 1].tag == "."
+    return (place, place + 1) if last and tokens[place].tag in ("VB", "VBP") else None
+
+
+def _clauses(sentence: Sentence, joint: int, right: Range | None) -> str:
+    """ "a lady wearing skis and a man holding skis": both sides are a whole caption."""
+    tokens = sentence.tokens
+    end = len(tokens) - (tokens[-1].tag == ".")
+    if right is None or right[1] >= end or tokens[right[1]].tag != "VBG":
+        return ""
+    left = noun_phrase_after(sentence, 0)
+    if left is None or tokens[left[1]].tag != "VBG" or _bound(sentence, (joint + 1, end)):
+        return ""
+    if any(t.lower in (*_JOINTS, ",") for t in (*tokens[:joint], *tokens[joint + 1 : end])):
+        return ""
+    return _exchange(sentence, (0, joint), (joint + 1, end))
+
+
+def _participles(sentence: Sentence, joint: int) -> str:
+    """ "wearing glasses and holding a wine bottle", to the end of the caption."""
+    tokens = sentence.tokens
+    end = len(tokens) - (tokens[-1].tag == ".")
+    tag = tokens[joint + 1].tag
+    starts = [i for i in range(joint) if tokens[i].tag == tag and tokens[i].pos == "VERB"]
+    if len(starts) != 1 or tokens[joint + 1].pos != "VERB" or tag != "VBG":
+        return ""
+    between = tokens[starts[0] + 1 : joint]
+    if any(t.lower in (*_JOINTS, ",") or t.pos in ("VERB", "AUX", "SCONJ") for t in between):
+        return ""
+    after = tokens[joint + 1 : end]
+    if any(t.lower in (*_JOINTS, ",", "while", "as") or t.tag in FINITE for t in after):
+        return ""
+    if _bound(sentence, (joint + 1, end)) or tokens[joint - 1].pos == "VERB":
+        return ""
+    return _exchange(sentence, (starts[0], joint), (joint + 1, end))
+
+
+def _ends_well(sentence: Sentence, left: Range, right: Range) -> bool:
+    """Whether what follows the last conjunct is said of both, or of neither."""
+    tokens = sentence.tokens
+    if right[1] == len(tokens) or tokens[right[1]].tag == ".":
+        return True
+    after = tokens[right[1]]
+    if after.tag in ("VBZ", "VBP"):
+        return left[0] == 0  # "a girl and a guy are": both are its subject
+    if tokens[right[1] - 1].lower in _VERBS:
+        return False  # "a zebra and a giraffe stand in a zoo"
+    if after.lower not in _PLACES:
+        return False
+    if left[0] > 0:  # "with trees and bushes near them", not "has a floor and wood on the wall"
+        return right[1] + 1 < len(tokens) and tokens[right[1] + 1].tag == "PRP"
+    place = noun_phrase_after(sentence, right[1] + 1)
+    return not (place and is_worn(sentence, place[1] - 1))  # "a dog and a person in a jacket"
+
+
+def _bound(sentence: Sentence, where: Range) -> bool:
+    return any(token.lower in _BOUND for token in sentence.tokens[where[0] : where[1]])
+
+
+def _shares_noun(sentence: Sentence, right: Range) -> bool:
+    """ "a cheese and pepperoni pizza" is one pizza."""
+    tags = [token.tag for token in sentence.tokens[right[0] : right[1]]]
+    return tags[-2:] == ["NN", "NN"] and tags[0] not in _ARTICLES and tags[0] == "NN"
+
+
+def _part_of_more(sentence: Sentence, left: Range, right: Range) -> bool:
+    """Whether the left phrase is the end of a longer one.
+
+    In "next to a bench and a man" the man may be beside the bench, or the subject of the caption.
+    In "in a white shirt and black tie" both belong to the preposition, because they have one form.
+    """
+    tokens = sentence.tokens
+    if left[0] == 0:
+        return False
+    before = tokens[left[0] - 1]
+    bare = [
+        tokens[start].tag not in _ARTICLES and tokens[start].lower not in _MANY
+        for start, _ in (left, right)
+    ]
+    if before.lower == "of":  # "a mixture of rice and broccoli", not "cream of wheat and milk"
+        return bare[0] != bare[1] or sentence.lemma(left[0] - 2) not in _AMOUNTS
+    if before.tag == ",":
+        return bare[0] != bare[1]  # "a phone, watch and a pen"
+    if before.lower == "with":
+        return False
+    if before.tag in ("IN", "TO"):
+        return not bare[1]
+    # "a wall mounted white toilet": what is tagged a verb is part of the phrase
+    return (bare[0] and before.tag in ("VBD", "VBN")) or before.tag not in _LEADING
+
+
+def _shared_adjective(sentence: Sentence, left: Range, right: Range) -> bool:
+    """ "a white toilet and sink": the sink may be white as well."""
+    tags = [[t.tag for t in sentence.tokens[start:end]] for start, end in (left, right)]
+    return tags[1][0] not in _ARTICLES and any(
+        tag in (*ADJECTIVES, "VBN") for tag in tags[0]
+    ) > any(tag in (*ADJECTIVES, "VBN", "CD") for tag in tags[1])
+
+
+def _without_shared_article(sentence: Sentence, left: Range, right: Range) -> tuple[Range, Range]:
+    """ "a [white shirt] and [black tie]": an article that stands for both stays in front."""
+    first, second, last = (sentence.tokens[i] for i in (left[0], right[0], right[1] - 1))
+    shared = first.tag in ("DT", "PRP$") and second.tag not in _ARTICLES
+    alike = (last.tag == "NNS") == (sentence.tokens[left[1] - 1].tag == "NNS")
+    if shared and alike and last.lower not in _MASS:
+        return (left[0] + 1, left[1]), right
+    return left, right
+
+
+def _loses_article(sentence: Sentence, left: Range, right: Range) -> bool:
+    """ "the woman and children": "children and the woman" may be other children."""
+    first, second = sentence.tokens[left[0]], sentence.tokens[right[0]]
+    definite = first.lower not in ("a", "an", "some") and first.tag in ("DT", "PRP$")
+    return definite and second.tag not in _ARTICLES
+
+
+def _exchange(sentence: Sentence, left: Range, right: Range) -> str:
+    first, second = (span_text(sentence, *where) for where in (left, right))
+    if first.lower() == second.lower():
+        return ""
+    return rewrite(sentence, (Put(*left, second), Put(*right, first)))
+
+
+CONJUNCTS: Final = Rule(
+    "conjuncts", "positive", "2", 'what stands around "and" reversed', _conjuncts
+)
+
+
+def _converse(sentence: Sentence, words: Vocabulary, rng: Random) -> Iterator[Ways]:
+    del words, rng
+    for place in range(1, len(sentence.tokens) - 1):
+        where = prepositions().at(sentence, place)
+        if where is not None:
+            draft = _turned(sentence, where)
+            if draft:
+                yield [draft]
+            return  # with two relations it is unclear what belongs to which
+
+
+def _turned(sentence: Sentence, relation: Range) -> Draft | None:
+    """Only for a caption of two things and a relation: other words might belong to one of them."""
+    tokens = sentence.tokens
+    name = " ".join(token.lower for token in tokens[relation[0] : relation[1]])
+    symmetric = lexicon.is_symmetric(name)
+    other = name if symmetric else lexicon.converse(name)
+    copula = relation[0] - 1 if tokens[relation[0] - 1].lower in _COPULAS else None
+    left = noun_phrase_before(sentence, relation[0] if copula is None else copula)
+    right = noun_phrase_after(sentence, relation[1])
+    end = len(tokens) - (tokens[-1].tag == ".")
+    if not other or left is None or right is None or left[0] != 0 or right[1] != end:
+        return None
+    if any(token.tag == "PRP$" for token in tokens[right[0] : right[1]]):
+        return None  # "a man next to his dog"
+    loud = tokens[relation[0]].text.isupper() and len(tokens[relation[0]].text) > 1
+    puts = [
+        Put(*left, span_text(sentence, *right)),
+        Put(*relation, other.upper() if loud else other),
+        Put(*right, span_text(sentence, *left)),
+    ]
+    plural = [tokens[where[1] - 1].tag == "NNS" for where in (left, right)]
+    if copula is not None and plural[0] != plural[1]:
+        puts.append(Put(copula, copula + 1, _NUMBER[tokens[copula].lower]))
+    return Draft(rewrite(sentence, puts), "swap" if symmetric else "paraphrase", "rel")
+
+
+CONVERSE: Final = Rule(
+    "converse",
+    "positive",
+    "1",
+    "the two sides of a relation turned around, with its converse",
+    _converse,
+)

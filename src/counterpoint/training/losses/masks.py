@@ -1,0 +1,86 @@
+"""What all losses share: float32, masks, and sums that stay finite.
+
+A batch has B samples. Vectors are unit vectors, so the product of two is their score, a cosine.
+`scale` is the factor of the scores before a softmax (exp of open_clip's `logit_scale`). A mask that
+is None says that everything is there. What is not there gets no logit at all (-inf), never the
+logit 0 of a zero vector, which is the highest of all where scores are low. A mean is over the
+samples that take part. It is 0 where none does, and still a node of the graph, so that every rank
+has the same graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, Final, ParamSpec
+
+import torch
+from torch import Tensor
+
+NOTHING: Final = float("-inf")
+
+
+P = ParamSpec("P")
+
+
+def in_float32(loss: Callable[P, Tensor]) -> Callable[P, Tensor]:
+    """The loss, computed in float32 at least.
+
+    Autocast would make its products in bfloat16, where logits near 25 come in steps of 1/8.
+    """
+
+    @wraps(loss)
+    def computed(*args: P.args, **options: P.kwargs) -> Tensor:
+        given = [value for value in (*args, *options.values()) if isinstance(value, Tensor)]
+        with torch.autocast(given[0].device.type, enabled=False):
+            return loss(*map(_wide, args), **{name: _wide(v) for name, v in options.items()})
+
+    return computed
+
+
+def _wide(value: Any) -> Any:
+    narrow = isinstance(value, Tensor) and value.dtype in (torch.float16, torch.bfloat16)
+    return value.float() if narrow else value
+
+
+def known(mask: Tensor | None, vectors: Tensor) -> Tensor:
+    """The mask of (B, d) or (B, k, d) vectors: (B,) or (B, k)."""
+    if mask is None:
+        return torch.ones(vectors.shape[:-1], dtype=torch.bool, device=vectors.device)
+    return mask.bool()
+
+
+def own_scores(images: Tensor, texts: Tensor) -> Tensor:
+    """Of each image (B, d) with its own texts: (B,) for (B, d) texts, (B, k) for (B, k, d)."""
+    mine = images if texts.ndim == images.ndim else images[:, None]
+    return (mine * texts).sum(-1)
+
+
+def mean_over(values: Tensor, there: Tensor) -> Tensor:
+    """The mean of the values that are there; 0 where none is. All values must be finite."""
+    return torch.where(there, values, 0).sum() / there.sum().clamp_min(1)
+
+
+def kept(logits: Tensor, there: Tensor, rows: Tensor) -> Tensor:
+    """Logits (B, ...) without those that are not there.
+
+    Rows that take no part keep all of theirs, and come to something finite that `mean_over` drops.
+    A row of nothing but -inf would make NaN on the way back: masked again in the end, but an error
+    under torch's anomaly detection, which is what one turns on to look for a NaN of another source.
+    """
+    takes_part = rows.view(-1, *[1] * (logits.ndim - 1))
+    return logits.masked_fill(~there & takes_part, NOTHING)
+
+
+def matched(logits: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
+    """Cross-entropy of logits (R, C >= R) with the diagonal as target, over the columns that are
+    there, mean over the rows that are. A row that is there must be so as a column."""
+    left = kept(logits, columns[None], rows)
+    return mean_over(left.logsumexp(1) - left.diagonal(), rows)
+
+
+def softplus_sum(logits: Tensor, there: Tensor) -> Tensor:
+    """log(1 + the sum of exp(logit) over the last dimension), of those that are there."""
+    left = logits.masked_fill(~there, NOTHING)
+    none = torch.zeros_like(left[..., :1])
+    return torch.cat((none, left), -1).logsumexp(-1)
