@@ -56,10 +56,9 @@ class CounterpointError(Exception):
     `data` holds the values that the sentence is about.
     """
 
-    def __init__(self, *said: str, **data: object) -> None:
-        super().__init__(*said)
-        self.code, self.message = said if len(said) == 2 else ("E-UNCODED", said[0])
-        self.data = data
+    def __init__(self, code: str, message: str, **data: object) -> None:
+        super().__init__(code, message)
+        self.code, self.message, self.data = code, message, data
 
     def __str__(self) -> str:
         return self.message
