@@ -179,19 +179,19 @@ CLEAR = [
 
 @pytest.mark.parametrize(("caption", "text"), CLEAR)
 def test_conjuncts_that_stand_alone_are_positives(caption: str, text: str) -> None:
-    assert check(caption, text, "positive", "swap").refused == ""
+    assert check(caption, text, "positive", "swap").rejected == ""
     assert fault(caption, text, "negative", "swap") == "conjuncts"
 
 
 @pytest.mark.parametrize(("caption", "text", "reason"), SAME)
 def test_the_same_in_another_order(caption: str, text: str, reason: str) -> None:
     assert fault(caption, text, "negative", "swap") == (reason or "conjuncts")
-    assert check(caption, text, "positive", "swap").refused == ""
+    assert check(caption, text, "positive", "swap").rejected == ""
 
 
 @pytest.mark.parametrize(("caption", "text"), DIFFERENT)
 def test_another_order_with_another_meaning(caption: str, text: str) -> None:
-    assert check(caption, text, "negative", "swap").refused == ""
+    assert check(caption, text, "negative", "swap").rejected == ""
     assert fault(caption, text, "positive", "swap") == "words moved"
 
 
@@ -306,9 +306,9 @@ class Thesaurus:
 
 def test_a_second_opinion_on_words() -> None:
     pair = ("two gnus on a hill", "two wildebeests on a hill")
-    assert check(*pair, "negative", "replace").refused == ""
-    refused = check(*pair, "negative", "replace", thesaurus=Thesaurus()).refused
-    assert refused == "meaning: synonym"
+    assert check(*pair, "negative", "replace").rejected == ""
+    rejected = check(*pair, "negative", "replace", thesaurus=Thesaurus()).rejected
+    assert rejected == "meaning: synonym"
 
 
 # --- relations, additions, negations ------------------------------------------------------------

@@ -171,9 +171,9 @@ def test_distance_is_levenshtein_s(old: list[str], new: list[str]) -> None:
 
 def test_checks_name_what_was_passed() -> None:
     assert check("a red dog", "a blue dog", "negative", "replace") == CheckResult(tuple(CHECKS), "")
-    refused = check("A red dog", "a blue dog", "negative", "replace")
-    assert refused.refused == "format: initial capital"
-    assert refused.passed == ("changed", "duplicate", "minimal", "whole-words", "articles")
+    rejected = check("A red dog", "a blue dog", "negative", "replace")
+    assert rejected.rejected == "format: initial capital"
+    assert rejected.passed == ("changed", "duplicate", "minimal", "whole-words", "articles")
 
 
 # --- each check --------------------------------------------------------------------------------
@@ -189,16 +189,16 @@ def test_words() -> None:
 def test_duplicates_and_other_captions() -> None:
     caption, text = "a dog on a bed", "a cat on a bed"
     seen = check(caption, text, "negative", "replace", seen={normal("A cat on a bed.")})
-    assert seen.refused == "duplicate: made before"
+    assert seen.rejected == "duplicate: made before"
     other = check(caption, text, "negative", "replace", others=[normal("A cat on a bed. ")])
-    assert other.refused == "meaning: another caption"
+    assert other.rejected == "meaning: another caption"
     # Another caption of the image is a fine positive.
     assert not check(
         caption, "a dog upon a bed", "positive", "replace", ["a dog upon a bed"]
-    ).refused
+    ).rejected
     assert not check(
         caption, text, "negative", "replace", others=[normal("a cow")], seen={normal("x")}
-    ).refused
+    ).rejected
 
 
 @pytest.mark.parametrize(

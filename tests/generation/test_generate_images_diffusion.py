@@ -248,7 +248,7 @@ def test_models_that_are_not_there_are_one_sentence(
         opening.open_pipeline(str(tmp_path), "cpu", "fp61")
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-    with raises("E-HUB-UNREACHABLE") as error:
+    with raises("E-MODEL-FAILED") as error:
         opening.open_pipeline("nobody/nothing", "cpu")
     assert "\n" not in str(error.value)
     with raises("E-PATH-OUTSIDE", root=tmp_path):
