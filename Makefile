@@ -4,13 +4,17 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: demo test check docs format bench clean browser
+.PHONY: demo test test-fast check docs format bench clean browser
 
 demo: $(VENV)/installed
 	$(BIN)/counterpoint demo
 
 test: $(VENV)/installed-dev browser
 	$(BIN)/python -m pytest -n 2
+
+# What a change usually breaks, in less than a minute.
+test-fast: $(VENV)/installed-dev
+	$(BIN)/python -m pytest -n 2 -m "not slow and not browser and not faults"
 
 # Tests of pages need the system's Chromium. Where it cannot be installed they are skipped.
 browser:
@@ -22,6 +26,7 @@ check: $(VENV)/installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	PYTHONPATH=scripts $(BIN)/lint-imports
 	$(MAKE) --no-print-directory docs
 
 # The site of docs/, in site/. A broken link is an error (not with --quiet, which hides it).

@@ -130,15 +130,15 @@ def annotate(base: str, link: str, number: int, log: Log, twice: bool) -> None:
 
 
 def make(db: Path, cases: int, people: int, overlap: int) -> tuple[str, ...]:
-    from counterpoint.studio.annotate.campaigns import Settings, create
+    from counterpoint.studio.annotate.campaigns import CampaignDesign, create
     from counterpoint.studio.annotate.kinds import KINDS
-    from counterpoint.studio.annotate.material import Wanted, read_material
+    from counterpoint.studio.annotate.material import SourceSelection, read_material
     from counterpoint.studio.database import open_database
 
     kind = KINDS["both-ways"]
-    material = read_material(f"world-bi:size={cases}", kind, Wanted())
+    material = read_material(f"world-bi:size={cases}", kind, SourceSelection())
     database = open_database(str(db))
-    made = create(database, "load", kind, material, Settings(overlap, 0.1, 0), people)
+    made = create(database, "load", kind, material, CampaignDesign(overlap, 0.1, 0), people)
     database.close()
     return made.links
 

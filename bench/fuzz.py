@@ -14,41 +14,19 @@ import resource
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from functools import partial
 from pathlib import Path
 
-TESTS = Path(__file__).resolve().parents[1] / "tests"
-sys.path[:0] = [str(TESTS / "support"), str(TESTS / "runs")]
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "support"))
 
-import fuzz_targets_core  # noqa: E402
-import fuzz_targets_data  # noqa: E402
-import fuzz_targets_models  # noqa: E402
-import test_fuzz_core  # noqa: E402
-from fuzz_support import mutations  # noqa: E402
-from rich.console import Console  # noqa: E402
-from rich.table import Table  # noqa: E402
+import fuzz_targets_core
+import fuzz_targets_data
+import fuzz_targets_models
+from rich.console import Console
+from rich.table import Table
 
-from counterpoint._util.errors import CounterpointError  # noqa: E402
+from counterpoint._util.errors import CounterpointError
 
-Run = Callable[[bytes, Path], None]
-Inputs = Callable[[int, int], Iterator[bytes]]
-
-
-def readers(folder: Path) -> dict[str, tuple[Run, Inputs]]:
-    """By name: what reads an input, and what makes `count` inputs of a seed."""
-    found: dict[str, tuple[Run, Inputs]] = {}
-    for targets in (fuzz_targets_models.TARGETS, fuzz_targets_data.TARGETS):
-        found |= {name: (target.run, target.inputs) for name, target in targets.items()}
-    for name, run in fuzz_targets_core.TARGETS.items():
-        starts = test_fuzz_core.seeds(name, folder)
-        found[name] = (run, partial(_spread, starts))
-    return found
-
-
-def _spread(starts: list[bytes], count: int, seed: int) -> Iterator[bytes]:
-    for number, start in enumerate(starts):
-        yield from mutations(start, -(-count // len(starts)), seed + number)
+READERS = {**fuzz_targets_core.TARGETS, **fuzz_targets_data.TARGETS, **fuzz_targets_models.TARGETS}
 
 
 def main() -> None:
@@ -61,9 +39,7 @@ def main() -> None:
     table = Table("reader", "tries", "results", "sentences", "failures", "seconds")
     total = failed = 0
     with tempfile.TemporaryDirectory() as place:
-        start = Path(place) / "start"
-        start.mkdir()
-        for name, (run, inputs) in readers(start).items():
+        for name, (run, inputs) in READERS.items():
             if options.only and options.only not in name:
                 continue
             folder = Path(place) / f"work-{total}"

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from typing import Any
 
 import pytest
 
+# Tests run side by side, so a test works on one core; before torch is imported.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 _CONNECT, _GETADDRINFO = socket.socket.connect, socket.getaddrinfo
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if "chromium" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.browser)
 
 
 @pytest.fixture(autouse=True)

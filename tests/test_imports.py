@@ -37,17 +37,13 @@ def in_a_fresh_process(program: str) -> str:
     return done.stdout.strip()
 
 
-def test_importing_the_package_is_quick_and_imports_nothing_heavy():
+def test_importing_the_package_imports_nothing_heavy():
     watched = (*HEAVY, "polars", "numpy", "scipy", "PIL", "rich", "typer")
-    program = (
-        "import sys, time; before = time.perf_counter(); import counterpoint; "
-        f"print(time.perf_counter() - before, *sorted(set({watched}) & set(sys.modules)))"
-    )
-    seconds, *loaded = in_a_fresh_process(program).split()
-    assert loaded == []
-    assert float(seconds) < 0.5
+    program = f"import sys, counterpoint; print(*sorted(set({watched}) & set(sys.modules)))"
+    assert in_a_fresh_process(program) == ""
 
 
+@pytest.mark.slow
 def test_torch_is_imported_by_nothing_but_models_that_need_it():
     """One process imports them all: whichever pulls torch in is named."""
     program = (
@@ -60,6 +56,7 @@ def test_torch_is_imported_by_nothing_but_models_that_need_it():
     assert in_a_fresh_process(program) == ""
 
 
+@pytest.mark.slow
 def test_no_module_needs_unix_to_be_imported():
     """On Windows these do not exist: whichever module asks for one when it is imported is named."""
     program = (

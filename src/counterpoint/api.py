@@ -101,11 +101,11 @@ def report(
 
     `called` maps a run's model to the name that papers use, to show published numbers beside it.
     """
-    from counterpoint.reports import Options, report_text
+    from counterpoint.reports import ReportOptions, report_text
 
     place = Path(out)
     with shown(progress) as bars:
-        options = Options(
+        options = ReportOptions(
             protocol=_protocol(protocol),
             title=title,
             all_metrics=all_metrics,

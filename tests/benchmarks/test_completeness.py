@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
 from benchmark_fixtures import hub_image, write_json, write_parquet, write_table
 from cli_support import Command, counterpoint, own_place
 
@@ -213,6 +214,7 @@ def test_scores_from_elsewhere_of_a_partial_benchmark(
     assert counterpoint(*command, "--out", "run", "--allow-missing").code == 0
 
 
+@pytest.mark.slow
 def test_compare_says_that_a_run_is_not_whole(counterpoint: Command, tmp_path: Path) -> None:
     write_cola(tmp_path, 210)
     command = ("eval", "-b", "cola", "--data", str(tmp_path))

@@ -377,6 +377,7 @@ def plain(text: str) -> list[str]:
     return ["a" if word == "an" else word for word in words]
 
 
+@pytest.mark.slow
 @settings(derandomize=True, deadline=None, max_examples=60)
 @given(
     st.lists(

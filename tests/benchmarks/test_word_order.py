@@ -76,6 +76,7 @@ def treebank(caption: str) -> list[str]:
 # --- single shuffles ---------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", SHUFFLES)
 def test_every_shuffle_is_a_permutation_of_its_tokens(
     how: str, tagged: list[TaggedCaption]
@@ -236,6 +237,7 @@ def by_the_authors(captions: list[str], seed: int) -> Iterator[list[str]]:
         yield [" ".join(first), " ".join(second), *joined]
 
 
+@pytest.mark.slow
 def test_shuffles_are_those_of_the_authors_code() -> None:
     states = np.random.get_state(), random.getstate()
     try:

@@ -21,6 +21,8 @@ from counterpoint.training.reading import load_recipe
 from counterpoint.world.grammar import holds, read
 from counterpoint.world.scenes import KINDS, read_scene
 
+pytestmark = pytest.mark.slow
+
 WORLDS = ("world-replace", "world-swap", "world-bi")
 MODELS = ("base", "hn", "hp-hn", "counterpoint")
 BASE = Path(counterpoint.__file__).parent / "world" / "checkpoints" / "base"
@@ -212,7 +214,7 @@ def found(tmp_path_factory) -> dict[tuple[str, str, str], float]:
     models = [f"world:{name}" for name in MODELS]
     runs = evaluate(
         models,
-        ["world-swap:size=240", "world-replace:size=240"],
+        ["world-swap:size=120", "world-replace:size=120"],
         out=folder / "runs",
         store=folder / "store",
         device="cpu",

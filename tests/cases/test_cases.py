@@ -309,6 +309,7 @@ def many(count: int) -> pl.DataFrame:
     )
 
 
+@pytest.mark.slow
 def test_a_million_cases_fit_in_a_gibibyte(tmp_path: Path) -> None:
     """In a process of its own, since the peak of this one belongs to other tests."""
     path = tmp_path / "many.parquet"

@@ -13,7 +13,7 @@ import pytest
 from cli_support import COLOURS, Result, counterpoint, own_place, run_folder, write_cases
 
 from counterpoint.benchmarks.registry import BENCHMARKS
-from counterpoint.cli.ls import Kind
+from counterpoint.cli.ls import Listing
 from counterpoint.metrics.protocols import PROTOCOLS
 from counterpoint.models.registry import EXAMPLES
 from counterpoint.runs.comparison import compare
@@ -38,6 +38,7 @@ KEYS = [
 # --- eval --------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_json_is_one_array_of_rows_and_nothing_else(counterpoint):
     file = write_cases("walls")
     done = counterpoint(
@@ -125,6 +126,7 @@ def assert_one_line(done: Result, code: str, *says: str) -> None:
         assert text in lines[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "benchmark", "code", "says"),
     [
@@ -171,6 +173,7 @@ def test_an_unknown_protocol_for_a_run_is_one_line(counterpoint):
     assert_one_line(done, "E-PROTOCOL-UNKNOWN", "Did you mean 'sugarcrepe'?")
 
 
+@pytest.mark.slow
 def test_errors_of_the_installed_program_are_one_line_without_traceback(tmp_path):
     done = subprocess.run(
         [sys.executable, "-m", "counterpoint", "rescore", "nowhere"],
@@ -232,9 +235,10 @@ def test_ls_names_everything_there_is(counterpoint, kind, names):
     assert [row["id"] for row in listed if not row["id"].startswith("colours")] == names
 
 
+@pytest.mark.slow
 def test_ls_without_a_kind_lists_everything(counterpoint):
     everything = json.loads(counterpoint("ls", "--json").out)
-    each = [row for kind in Kind for row in json.loads(counterpoint("ls", kind, "--json").out)]
+    each = [row for kind in Listing for row in json.loads(counterpoint("ls", kind, "--json").out)]
     assert everything == each
     shown = counterpoint("ls").out
     for title, name in (
@@ -249,6 +253,7 @@ def test_ls_without_a_kind_lists_everything(counterpoint):
 # --- rescore -----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_rescore_gives_what_eval_gave(counterpoint):
     file = write_cases("walls")
     command = ("eval", "-m", "random", "-m", "blind:bow", "-b", file, "-b", "world-bi:size=40")
@@ -263,6 +268,7 @@ def test_rescore_gives_what_eval_gave(counterpoint):
     assert tables_again == shown
 
 
+@pytest.mark.slow
 def test_rescore_under_another_protocol(counterpoint):
     run = run_folder("random", "world-replace:size=50", out="runs/x")
 
@@ -279,6 +285,7 @@ def test_rescore_under_another_protocol(counterpoint):
     assert_one_line(refused, "E-PROTOCOL-MISFIT", "--protocol aro-order")
 
 
+@pytest.mark.slow
 def test_rescore_shows_groups_and_averages(counterpoint):
     run_folder("random", "world-replace:size=200", out="runs/x")
     done = counterpoint("rescore", "runs/x", "--averages", "--groups", "--protocol", "sugarcrepe")
@@ -298,6 +305,7 @@ def test_the_protocol_that_was_used_is_named(counterpoint):
 # --- compare -----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_compare_finds_the_better_model(counterpoint):
     file = write_cases("walls")
     run_folder("colours:a", file, out="runs/a")
@@ -318,6 +326,7 @@ def test_compare_finds_the_better_model(counterpoint):
     assert "walls/red" in counterpoint("compare", "runs/a", "runs/b", "--groups").out
 
 
+@pytest.mark.slow
 def test_compare_calls_equal_runs_tied(counterpoint):
     run_folder("random", "world-bi:size=60", out="runs/a")
     run_folder("random:5", "world-bi:size=60", out="runs/b")
@@ -334,6 +343,7 @@ def test_compare_of_runs_with_nothing_in_common(counterpoint):
     assert_one_line(done, "E-RUNS-DISJOINT", "world-bi:size=4 against world-swap:size=4")
 
 
+@pytest.mark.slow
 def test_models_stay_in_the_order_given(counterpoint):
     models = ["random:7", "blind:length", "random:3"]
     asked = [word for model in models for word in ("-m", model)]

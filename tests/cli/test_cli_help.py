@@ -22,6 +22,8 @@ from counterpoint.runs.folders import load_run
 from counterpoint.runs.results import rows
 
 __all__ = ["counterpoint", "own_place"]  # fixtures
+
+pytestmark = pytest.mark.slow
 VERBS = typer.main.get_command(app).commands
 # `data` has commands of its own: `data ls` is one.
 COMMANDS = {

@@ -17,6 +17,8 @@ from counterpoint.runs.folders import Run, load_run
 from counterpoint.runs.results import rows
 
 __all__ = ["counterpoint", "own_place"]  # fixtures
+
+pytestmark = pytest.mark.slow
 ODD = "[red]x[/red] :bow: "
 PLAIN = {"markup": False, "emoji": False, "highlight": False}
 

@@ -62,6 +62,7 @@ def test_a_current_folder_that_is_gone(tmp_path, monkeypatch):
     assert found is not None and found.code == "E-FOLDER-GONE"
 
 
+@pytest.mark.slow
 def test_every_verb_explains_what_the_machine_did(counterpoint, tmp_path):
     """A file stands where the output's folder should be."""
     file = write_cases("walls")
@@ -131,6 +132,7 @@ main()
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 def test_a_stopped_command_leaves_nothing_half_written(tmp_path, number, status):
     child = subprocess.Popen(
@@ -206,6 +208,7 @@ def test_a_terminal_does_not_obey_a_caption():
     assert "\x1b]" not in text and "\x9c" not in text
 
 
+@pytest.mark.slow
 def test_group_labels_with_escape_codes_are_shown_and_not_obeyed(counterpoint):
     file = write_cases("walls")
     text = Path(file).read_text(encoding="utf-8")

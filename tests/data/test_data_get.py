@@ -97,6 +97,7 @@ def test_without_annotations_images_are_not_asked_for(server, tmp_path):
     assert "a.json cannot be fetched: 127.0.0.1: HTTP 404." in report.listed.read_text()
 
 
+@pytest.mark.slow
 def test_the_list_of_failures_goes_when_nothing_fails(server, tmp_path):
     names = [f"pictures/second/{i}.jpg" for i in range(30)]
     report = run("plain", tmp_path, *names)

@@ -394,10 +394,10 @@ PROGRAM = """
 import sys
 from pathlib import Path
 from counterpoint.data.batch import download_all
-from counterpoint.data.download import Wanted
+from counterpoint.data.download import WantedFile
 from counterpoint._util.progress import Quiet
 
-sys.exit(len(download_all([Wanted(Path(sys.argv[1]), (sys.argv[2],))], "file", Quiet())))
+sys.exit(len(download_all([WantedFile(Path(sys.argv[1]), (sys.argv[2],))], "file", Quiet())))
 """
 
 
@@ -433,6 +433,7 @@ def test_an_interrupted_process_says_so_and_leaves_its_part(server, fetch):
     assert fetch.part.stat().st_size >= 40_000 and not fetch.path.exists()
 
 
+@pytest.mark.slow
 def test_two_processes_fetch_a_file_once(server, fetch):
     url = server.put("file", CONTENT, slow(20_000, 0.03))
     processes = [start(fetch.path, url), start(fetch.path, url)]

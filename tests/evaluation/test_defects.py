@@ -151,6 +151,7 @@ def by_loops(cases: Cases) -> dict[str, list[bool]]:
     return found
 
 
+@pytest.mark.slow
 @FEW
 @given(tables())
 def test_defects_are_those_of_plain_loops(cases: Cases) -> None:
@@ -246,6 +247,7 @@ def shown(output: str) -> dict[str, tuple[float, int]]:
     }
 
 
+@pytest.mark.slow
 def test_eval_and_rescore_show_both_numbers() -> None:
     file = write_defective()
     runner = CliRunner()

@@ -393,6 +393,7 @@ def test_json_is_valid_and_complete(sugarcrepe: Path) -> None:
     assert found["damaged"] == [list(damage) for damage in expected.damaged]
 
 
+@pytest.mark.slow
 def test_missing_and_unreadable_images_are_listed_in_a_file(sugarcrepe: Path) -> None:
     write(sugarcrepe / "coco/val2017/2.jpg", "not a picture")
     command = ["doctor", "sugarcrepe", "--data", str(sugarcrepe)]
@@ -412,6 +413,7 @@ def test_nothing_is_written_that_was_not_asked_for(sugarcrepe: Path) -> None:
     assert sorted(Path().rglob("*")) == before
 
 
+@pytest.mark.slow
 def test_cases_that_lack_images_are_an_exit_status(tmp_path: Path) -> None:
     file = write_lines(tmp_path / "mine.jsonl", {"images": ["1.png"]})
     for options in ([], ["--no-images"]):
@@ -436,6 +438,7 @@ def test_a_list_that_cannot_be_written_is_one_line(sugarcrepe: Path) -> None:
     assert done.stderr.splitlines()[-1].startswith("error: ")
 
 
+@pytest.mark.slow
 def test_the_report_says_everything(sugarcrepe: Path) -> None:
     write(sugarcrepe / "coco/val2017/2.jpg", "not a picture")
     done = CliRunner().invoke(app, ["doctor", "sugarcrepe", "--data", str(sugarcrepe)])
@@ -490,6 +493,7 @@ def test_progress_is_told(sugarcrepe: Path) -> None:
     assert sum(count for _, count in steps) == 0
 
 
+@pytest.mark.slow
 def test_the_whole_benchmark_is_examined_whatever_the_protocol(tmp_path: Path) -> None:
     """VL-CheckList scores the first 1,000 of a file; defects may be anywhere."""
     entries = [["VG_100K/1.jpg", {"POS": [f"wet {n}"], "NEG": [f"dry {n}"]}] for n in range(1001)]

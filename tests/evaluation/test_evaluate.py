@@ -195,7 +195,7 @@ def test_the_default_folder_is_the_same_for_the_same_question(good):
         evaluate("random", "world-bi:size=4"),
         evaluate("blind:length", good),
     ]
-    assert len({first.folder, *(run.folder for [run] in others)}) == 5
+    assert len({first.folder, *(run.folder for run in others)}) == 5
 
 
 def test_an_older_run_is_replaced_and_other_things_are_not(good, tmp_path):
@@ -402,6 +402,7 @@ def test_run_json_says_what_was_done(bad, tmp_path):
     assert part["root"] == str(tmp_path)
 
 
+@pytest.mark.slow
 def test_the_data_hash_follows_the_data(good, bad, tmp_path):
     def hash_of(file: str) -> str:
         run = evaluate("random", file, out=tmp_path / "run", overwrite=True)
@@ -414,6 +415,7 @@ def test_the_data_hash_follows_the_data(good, bad, tmp_path):
     assert hash_of(good) != before
 
 
+@pytest.mark.slow
 def test_the_bundled_model_says_where_and_how_it_ran(tmp_path):
     run = evaluate("world:base", "world-swap:size=4", out=tmp_path / "run", device="cpu")
     said = manifest_of(run)
@@ -459,6 +461,7 @@ def by_hand(scores: pl.DataFrame, ids: list[str]) -> dict[str, float]:
     return {name: count / len(ids) for name, count in found.items()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", ["random:5", "blind:length"])
 def test_the_numbers_are_those_of_the_stored_scores(model, tmp_path):
     name = "world-replace:size=120"
@@ -488,6 +491,7 @@ def test_the_hand_made_cases_come_out_as_they_were_made(good, tmp_path):
     assert (odd["original_accuracy"], odd["negative_above_both"], odd["tied"]) == (0.0, 0.5, 0.5)
 
 
+@pytest.mark.slow
 def test_a_loaded_run_gives_the_same_rows(bad, tmp_path):
     models = [("mine", Colours()), "random"]
     for run in evaluate(models, [bad, "world-bi:size=30"], out=tmp_path / "runs"):

@@ -9,28 +9,25 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+from models_for_tests import SlowTowers
+from processes import ended, start
 
-from counterpoint import load_run
+from counterpoint import evaluate, load_run
+from counterpoint._util import writing
 from counterpoint._util.errors import RunError
+from counterpoint.runs import folders as runs
 from counterpoint.runs.folders import find_runs
+
+pytestmark = pytest.mark.faults
 
 BENCHMARK = "world-swap:size=250,seed=5"
 BATCH, PAUSE = 16, 0.004
 SUPPORT = Path(__file__).parents[1] / "support"
-
-EVALUATE = """
-import sys
-from pathlib import Path
-from models_for_tests import SlowTowers
-import counterpoint
-folder, benchmark, batch, pause, name = sys.argv[1:]
-folder = Path(folder)
-counterpoint.evaluate([("slow", SlowTowers(folder / "log", float(pause)))], benchmark,
-    batch_size=int(batch), store=folder / "store", out=folder / "runs" / name)
-"""
 
 COMMAND_LINE = """
 import sys
@@ -44,11 +41,6 @@ def environment(folder: Path) -> dict[str, str]:
     """The tests' own modules can be imported, and the command line's store is here."""
     paths = os.pathsep.join([str(SUPPORT), os.environ.get("PYTHONPATH", "")])
     return {**os.environ, "PYTHONPATH": paths, "COUNTERPOINT_CACHE": str(folder)}
-
-
-def start(folder: Path, pause: float = PAUSE, name: str = "slow") -> subprocess.Popen[bytes]:
-    asked = (str(folder), BENCHMARK, str(BATCH), str(pause), name)
-    return subprocess.Popen([sys.executable, "-c", EVALUATE, *asked], env=environment(folder))
 
 
 def start_command_line(folder: Path, pause: float = PAUSE) -> subprocess.Popen[bytes]:
@@ -65,11 +57,11 @@ def logged(folder: Path) -> list[str]:
     return log.read_text().splitlines() if log.exists() else []
 
 
-def wait_for(folder: Path, lines: int, child: subprocess.Popen[bytes]) -> None:
+def wait_for(folder: Path, lines: int, running: Callable[[], bool]) -> None:
     """Until the child has encoded so many items. Counting is steadier than a clock."""
     limit = time.monotonic() + 60
     while len(logged(folder)) < lines:
-        assert child.poll() is None, "it ended before it could be killed"
+        assert running(), "it ended before it could be killed"
         assert time.monotonic() < limit
         time.sleep(0.001)
 
@@ -81,14 +73,16 @@ def visible_runs(folder: Path) -> list[Path]:
         return []
 
 
-def finish(child: subprocess.Popen[bytes]) -> None:
-    assert child.wait(60) == 0
+def finish(folder: Path, pause: float = 0, name: str = "slow") -> None:
+    """The run that others break off, in this process."""
+    model, out = SlowTowers(folder / "log", pause), folder / "runs" / name
+    evaluate([("slow", model)], BENCHMARK, batch_size=BATCH, store=folder / "store", out=out)
 
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("undisturbed")
-    finish(start(folder, pause=0))
+    finish(folder)
     return folder
 
 
@@ -111,15 +105,15 @@ def test_a_run_killed_three_times_ends_as_if_undisturbed(tmp_path: Path, undistu
     moments = sorted(chance.sample(range(1, total * 9 // 10), 3))
     assert moments[0] < 250 < moments[-1]  # in the images and in the captions
     for lines in moments:
-        child = start(tmp_path)
+        child = start(finish, tmp_path, PAUSE)
         try:
-            wait_for(tmp_path, lines, child)
+            wait_for(tmp_path, lines, child.is_alive)
             time.sleep(chance.uniform(0, 2 * PAUSE))
         finally:
             child.kill()
-        assert child.wait() == -signal.SIGKILL
+        assert ended(child) == -signal.SIGKILL
         assert visible_runs(tmp_path) == []
-    finish(start(tmp_path, pause=0))
+    finish(tmp_path)
 
     assert same_bytes(tmp_path, undisturbed)
     assert load_run(tmp_path / "runs").left_out == 0
@@ -131,78 +125,74 @@ def test_a_run_killed_three_times_ends_as_if_undisturbed(tmp_path: Path, undistu
 
 
 def test_a_finished_run_costs_nothing_again(tmp_path: Path, undisturbed: Path) -> None:
-    finish(start(tmp_path, pause=0))
+    finish(tmp_path)
     before = logged(tmp_path)
-    finish(start(tmp_path, pause=0))
+    finish(tmp_path)
     assert logged(tmp_path) == before
     assert same_bytes(tmp_path, undisturbed)
 
 
 def test_two_at_once_come_to_the_same_end(tmp_path: Path, undisturbed: Path) -> None:
     """One store, two processes: work may be done twice, but the results are the same."""
-    children = {name: start(tmp_path, name=name) for name in ("one", "two")}
+    children = {name: start(finish, tmp_path, PAUSE, name) for name in ("one", "two")}
     for name, child in children.items():
-        finish(child)
+        assert ended(child) == 0
         assert same_bytes(tmp_path, undisturbed, name)
     assert set(logged(tmp_path)) == set(logged(undisturbed))
 
 
 # --- writing the run folder --------------------------------------------------------------------
 
-SAVE = """
-import os, signal, sys
-from pathlib import Path
-from counterpoint import evaluate, runs, writing
-
-def die_at(owner, name, call, after):
-    right, calls = getattr(owner, name), []
-    def dying(*inputs, **options):
-        calls.append(name)
-        if len(calls) == call and not after:
-            os.kill(os.getpid(), signal.SIGKILL)
-        result = right(*inputs, **options)
-        if len(calls) == call:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return result
-    setattr(owner, name, dying)
-
-folder, step, size = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
-owners = {"write_scores": runs, "file_digest": runs, "_exchange": writing, "rename": Path}
-if step:
-    name, call, after = step.split()
-    die_at(owners[name], name, int(call), after == "after")
-out = folder / "runs" / "slow"
-evaluate("random", f"world-bi:size={size}", store=folder / "store", out=out, overwrite=True)
-"""
 # Before the draft has its manifest, when it is whole, between the renames, and after them. For a
 # new folder two renames are tried that find nothing: of one to be put back, and of an older one.
 NEW = ("write_scores 1 after", "file_digest 2 after", "_exchange 1 before", "rename 3 after")
 IN_PLACE = ("_exchange 1 before", "rename 1 after", "rename 2 after")
 
 
-def save(folder: Path, step: str, size: int) -> int:
-    command = [sys.executable, "-c", SAVE, str(folder), step, str(size)]
-    return subprocess.run(command, env=environment(folder)).returncode
+def save(folder: Path, size: int) -> None:
+    out, store = folder / "runs" / "slow", folder / "store"
+    evaluate("random", f"world-bi:size={size}", store=store, out=out, overwrite=True)
+
+
+def save_and_die(folder: Path, size: int, step: str) -> None:
+    """Killed before or after the n-th call of a function."""
+    name, call, when = step.split()
+    owners: dict[str, Any] = {"_exchange": writing, "rename": Path}
+    owner = owners.get(name, runs)
+    right, calls = getattr(owner, name), 0
+
+    def dying(*inputs: Any, **options: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == int(call) and when == "before":
+            os.kill(os.getpid(), signal.SIGKILL)
+        result = right(*inputs, **options)
+        if calls == int(call):
+            os.kill(os.getpid(), signal.SIGKILL)
+        return result
+
+    setattr(owner, name, dying)
+    save(folder, size)
 
 
 @pytest.mark.parametrize("step", NEW)
 def test_a_new_run_is_there_whole_or_not_at_all(tmp_path: Path, step: str) -> None:
-    assert save(tmp_path, step, 4) == -signal.SIGKILL
+    assert ended(start(save_and_die, tmp_path, 4, step)) == -signal.SIGKILL
     for run in visible_runs(tmp_path):
         [part] = load_run(run).parts.values()
         assert len(part.cases) == 4
-    assert save(tmp_path, "", 4) == 0
+    save(tmp_path, 4)
     assert visible_runs(tmp_path) == [tmp_path / "runs" / "slow"]
 
 
 @pytest.mark.parametrize("step", IN_PLACE)
 def test_a_run_in_place_of_another_is_one_of_the_two(tmp_path: Path, step: str) -> None:
-    assert save(tmp_path, "", 4) == 0
-    assert save(tmp_path, step, 6) == -signal.SIGKILL
+    save(tmp_path, 4)
+    assert ended(start(save_and_die, tmp_path, 6, step)) == -signal.SIGKILL
     [part] = load_run(tmp_path / "runs" / "slow").parts.values()
     assert len(part.cases) in (4, 6)
     assert visible_runs(tmp_path) == [tmp_path / "runs" / "slow"]
-    assert save(tmp_path, "", 6) == 0
+    save(tmp_path, 6)
     [part] = load_run(tmp_path / "runs").parts.values()
     assert len(part.cases) == 6
 
@@ -213,7 +203,7 @@ def test_a_run_in_place_of_another_is_one_of_the_two(tmp_path: Path, step: str) 
 def interrupted(folder: Path, lines: int) -> tuple[int, str]:
     """Press Ctrl-C when so many items are encoded; the exit status, and what it said."""
     child = start_command_line(folder, pause=0.02)
-    wait_for(folder, lines, child)
+    wait_for(folder, lines, lambda: child.poll() is None)
     child.send_signal(signal.SIGINT)
     _, errors = child.communicate(timeout=60)
     return child.returncode, errors.decode()
@@ -223,16 +213,12 @@ def interrupted(folder: Path, lines: int) -> tuple[int, str]:
 def test_ctrl_c_keeps_what_was_done(tmp_path: Path, undisturbed: Path, lines: int) -> None:
     status, errors = interrupted(tmp_path, lines)
     assert status == 130 and "Traceback" not in errors
+    assert "interrupted; what was computed is kept" in errors
     assert visible_runs(tmp_path) == []
     assert len(logged(tmp_path)) < len(logged(undisturbed))
 
-    finish(start(tmp_path, pause=0))  # the same store, and no statistics to wait for
+    finish(tmp_path)  # the same store, and no statistics to wait for
     times = Counter(logged(tmp_path))
     assert set(times) == set(logged(undisturbed))
     assert sum(times.values()) - len(times) <= BATCH
     assert same_bytes(tmp_path, undisturbed)
-
-
-def test_ctrl_c_says_how_to_go_on(tmp_path: Path) -> None:
-    _, errors = interrupted(tmp_path, 40)
-    assert "interrupted; what was computed is kept" in errors

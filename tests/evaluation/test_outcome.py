@@ -27,6 +27,8 @@ from counterpoint.runs.comparison import compare
 from counterpoint.runs.folders import Run, load_run
 from counterpoint.runs.results import rows
 
+pytestmark = pytest.mark.slow
+
 FEW = 500  # resamples
 
 

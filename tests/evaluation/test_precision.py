@@ -14,6 +14,8 @@ from counterpoint.evaluation.precision import check_precision
 from counterpoint.metrics.protocols import get_protocol
 from counterpoint.models.registry import PRECISIONS, LoadOptions, load_model
 
+pytestmark = pytest.mark.slow
+
 BENCH = "world-swap:size=40"
 
 
@@ -34,26 +36,27 @@ def test_precisions_do_not_share_results():
 
 
 def test_the_run_records_it(tmp_path):
-    evaluate("world:base", BENCH, precision="bf16", out=tmp_path / "run", store=tmp_path)
+    few = "world-swap:size=4"
+    evaluate("world:base", few, precision="bf16", out=tmp_path / "run", store=tmp_path)
     manifest = load_run(tmp_path / "run").manifest
     assert manifest["options"]["precision"] == manifest["model_info"]["precision"] == "bf16"
     assert manifest["model_info"]["dtype"] == "float32"  # of the weights
     with raises("E-PRECISION-UNKNOWN", name="fp8"):
-        evaluate("world:base", BENCH, precision="fp8", store=tmp_path)
+        evaluate("world:base", few, precision="fp8", store=tmp_path)
 
 
 def test_changed_verdicts_are_counted(tmp_path):
-    benchmark, cases = load_benchmark("world-swap:size=120")
+    benchmark, cases = load_benchmark(BENCH)
     tables = {"world": (cases, get_protocol(benchmark.protocol))}
     [same] = check_precision("world:base", tables, LoadOptions("cpu"), store=tmp_path)
-    assert (same.flipped, same.largest) == (0, 0.0) and same.verdicts == 3 * 120
+    assert (same.flipped, same.largest) == (0, 0.0) and same.verdicts == 3 * 40
     [flips] = check_precision("world:base", tables, LoadOptions("cpu", "bf16"), store=tmp_path)
     assert 0 < flips.largest < 0.05
     runs = [
-        evaluate("world:base", "world-swap:size=120", precision=p, out=tmp_path / p, store=tmp_path)
+        evaluate("world:base", BENCH, precision=p, out=tmp_path / p, store=tmp_path)
         for p in ("bf16", "fp32")
     ]
-    low, high = (run.parts["world-swap:size=120"].scores.reshape(-1, 3) for run in runs)
+    low, high = (run.parts[BENCH].scores.reshape(-1, 3) for [run] in runs)
     assert flips.largest == pytest.approx(np.abs(low - high).max(), rel=1e-6)
 
     def outcomes(scores):
@@ -65,7 +68,16 @@ def test_changed_verdicts_are_counted(tmp_path):
 
 def test_the_command_says_how_many(tmp_path, monkeypatch):
     monkeypatch.setenv("COUNTERPOINT_CACHE", str(tmp_path))
-    command = ["eval", "-m", "world:base", "-b", BENCH, "--out", str(tmp_path / "run")]
+    command = [
+        "eval",
+        "-m",
+        "world:base",
+        "-b",
+        "world-swap:size=10",
+        "--out",
+        str(tmp_path / "run"),
+    ]
+    command += ["--out", str(tmp_path / "run")]
     done = CliRunner().invoke(app, [*command, "--precision", "bf16", "--check-precision"])
     assert done.exit_code == 0, done.output
-    assert "bf16 changes" in done.stderr and "of 120 verdicts of a sample" in done.stderr
+    assert "bf16 changes" in done.stderr and "of 30 verdicts of a sample" in done.stderr

@@ -43,6 +43,8 @@ from counterpoint.runs.folders import load_run
 from counterpoint.runs.results import Row
 from counterpoint.scoring.kinds import Described, DualEncoder
 
+pytestmark = pytest.mark.slow
+
 CPU = LoadOptions("cpu")
 SWAP = "world-swap:size=12"
 

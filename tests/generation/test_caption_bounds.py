@@ -81,6 +81,7 @@ VALUES = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(VALUES, st.integers(1, 9), st.booleans())
 @FEW
 def test_blocks_of_any_size_give_the_same(

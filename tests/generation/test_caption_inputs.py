@@ -245,6 +245,7 @@ def test_a_fingerprint_is_of_content_and_options(tmp_path: Path):
 TEXTS = st.text(st.characters(codec="utf-8"), max_size=12)
 
 
+@pytest.mark.slow
 @given(rows=st.lists(st.tuples(TEXTS, TEXTS), min_size=1, max_size=8))
 @FEW
 def test_any_text_survives_and_order_is_kept(
@@ -281,6 +282,7 @@ def peak(captions: Captions) -> int:
         tracemalloc.stop()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", ["csv", "jsonl", "json"])
 def test_memory_does_not_grow_with_the_file(tmp_path: Path, ending: str):
     peaks = []

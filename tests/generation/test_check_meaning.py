@@ -153,6 +153,7 @@ UNCLEAR = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("caption", "text"), UNCLEAR)
 def test_conjuncts_without_clear_borders_are_no_positives(caption: str, text: str) -> None:
     assert fault(caption, text, "positive", "swap") in ("perhaps conjuncts", "words moved")
@@ -347,6 +348,7 @@ def test_additions_and_negations() -> None:
 # --- the world, where truth is known ------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [replacements, swaps])
 def test_the_world_s_own_edits(make: object) -> None:
     """Its positives pass; its negatives pass but for words that real captions use for one thing."""

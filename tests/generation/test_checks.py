@@ -93,6 +93,7 @@ def test_two_words_exchanged_are_a_minimal_swap(batch: Batch) -> None:
         assert ("changed" in faults) == (plain(text) == plain(caption))
 
 
+@pytest.mark.slow
 @FEW
 @given(BATCHES, st.sampled_from(("swap", "shuffle")))
 def test_a_swap_that_passes_has_the_caption_s_words(batch: Batch, type_: Type) -> None:
@@ -123,6 +124,7 @@ def test_a_replaced_slot_is_the_only_difference(batch: Batch) -> None:
             assert two == "slot too long"
 
 
+@pytest.mark.slow
 @settings(FEW, max_examples=400)
 @given(st.text(), st.text(), st.sampled_from(KINDS), st.sampled_from(TYPES))
 @example("ß", "SS", "negative", "swap")
@@ -138,6 +140,7 @@ def test_no_text_crashes_a_check(caption: str, text: str, kind: Kind, type_: Typ
     uniform(text)
 
 
+@pytest.mark.slow
 @FEW
 @given(BATCHES)
 def test_like_and_uniform_settle(batch: Batch) -> None:

@@ -189,6 +189,7 @@ def test_eval_reads_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 ORDERS = st.permutations([(source, kind, n) for source in "abc" for kind in "np" for n in range(3)])
 
 
+@pytest.mark.slow
 @given(ORDERS, st.integers(0, 18))
 @FEW
 def test_any_order_and_any_files_give_the_same_groups(

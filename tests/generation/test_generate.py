@@ -28,6 +28,8 @@ from counterpoint.generation.pairs import SCHEMA, changed_span, read_about, read
 from counterpoint.generation.registry import Draft, Rejection
 from counterpoint.generation.run import generate
 
+pytestmark = pytest.mark.slow
+
 RULES = ("negclip", "crepe-replace", "shuffle")
 SETTINGS = TextSettings("negative", RULES, wordnet=False)
 

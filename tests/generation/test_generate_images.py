@@ -80,6 +80,7 @@ def differences(one: Scene, other: Scene) -> int:
 # --- the world ---------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_scenes_show_the_text_and_not_the_caption():
     """A thousand scenes for edits of every kind; the reader of captions judges them."""
     asked = edits(3, 125)
@@ -91,6 +92,7 @@ def test_scenes_show_the_text_and_not_the_caption():
         assert len({scene.code() for scene in found}) == len({c.seed for c in candidates}) == 4
 
 
+@pytest.mark.slow
 def test_the_first_scene_is_changed_no_more_than_by_hand():
     asked = edits(4, 200)
     drawn = [scene_of(each) for [each] in world().draw([want(edit) for edit in asked])]
@@ -314,6 +316,7 @@ def run(tmp_path, monkeypatch):
     return lambda *asked: CliRunner().invoke(app, [str(each) for each in asked])
 
 
+@pytest.mark.slow
 def test_the_world_chooses_its_own_images(run, tmp_path):
     out = tmp_path / "o.parquet"
     asked = ("images", pairs_file(tmp_path, rows(12)), "-o", out, "-m", "world")

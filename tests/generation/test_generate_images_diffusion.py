@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import shutil
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -21,6 +21,7 @@ import typer
 from diffusion_models import SIDE, save_models, unet, xl_unet
 from errors import raises
 from PIL import Image
+from processes import ended, start
 from typer.testing import CliRunner
 
 from counterpoint._util.progress import Quiet
@@ -28,13 +29,23 @@ from counterpoint._util.store import Store
 from counterpoint.cli import generate_images
 from counterpoint.cli.console import plainly
 from counterpoint.generation.images import diffusion as opening
-from counterpoint.generation.images.backends import DrawnImage, DrawSettings, Want, seed_of
+from counterpoint.generation.images.backends import (
+    DrawnImage,
+    DrawSettings,
+    ImageFolder,
+    Want,
+    seed_of,
+)
 from counterpoint.generation.images.candidates import open_backend
-from counterpoint.generation.images.diffusion import BLACK, EMPTY, UNSAFE, Diffusion
+from counterpoint.generation.images.diffusion import BLACK, EMPTY, UNSAFE, Diffusion, LoadedPipeline
 from counterpoint.generation.pairs import Pair, read_about, read_pairs, tabulate, write_pairs
+from counterpoint.models.registry import LoadOptions
+from counterpoint.models.torch_models import Runtime
 from counterpoint.scoring.kinds import Work
 
 SETTINGS = DrawSettings(candidates=2, steps=2, side=SIDE)
+pytestmark = pytest.mark.slow
+
 TEXTS = ("a red circle.", "a dog & a cat", "heart")
 
 
@@ -300,54 +311,40 @@ def test_the_command_line_draws_into_a_folder_beside_the_result(
 
 # --- killed ------------------------------------------------------------------------------------
 
-SLOW = """
-import inspect, time
-from pathlib import Path
-from types import SimpleNamespace
-import torch
-from PIL import Image
-from counterpoint.generation.images.backends import DrawSettings, Want
-from counterpoint.generation.images.diffusion import Diffusion, Opened
-from counterpoint.generation.images.backends import ImageFolder
-from counterpoint.models.registry import LoadOptions
-from counterpoint.models.torch_models import Place
-from counterpoint._util.progress import Quiet
-from counterpoint._util.store import Store
-from counterpoint.scoring.kinds import Work
 
-def draw(root, count, pause):
-    def noise(prompt, generator, output_type, num_inference_steps=1):
+def draw_slowly(root: Path, count: int, pause: float) -> tuple[Diffusion, list[str]]:
+    def noise(
+        prompt: Any, generator: Any, output_type: Any, num_inference_steps: int = 1
+    ) -> SimpleNamespace:
         time.sleep(pause)
         numbers = [torch.randint(256, (64, 64, 3), generator=g).byte().numpy() for g in generator]
         return SimpleNamespace(images=[Image.fromarray(each) for each in numbers])
+
     takes = inspect.signature(noise).parameters
-    opened = Opened("noise", noise, Place(LoadOptions("cpu")), "fp32", takes, "noise")
+    opened = LoadedPipeline("noise", noise, Runtime(LoadOptions("cpu")), "fp32", takes, "noise")
     with Store(root / "store") as store:
         work = Work(store, 2, Quiet())
         made = Diffusion(opened, DrawSettings(), ImageFolder(root / "im", root), work)
         return made, made.draw([Want(str(number), "") for number in range(count)])
-"""
 
 
 def test_a_killed_run_goes_on_where_it_was(tmp_path: Path) -> None:
-    root, names = tmp_path / "killed", dict[str, Any]()
-    program = f"{SLOW}\nimport sys\ndraw(Path(sys.argv[1]), 1000, 0.02)"
-    child = subprocess.Popen([sys.executable, "-c", program, str(root)])
+    root = tmp_path / "killed"
+    child = start(draw_slowly, root, 1000, 0.02)
     limit = time.monotonic() + 60
     try:
         while len(list(root.glob("im/*/[!.]*.png"))) < 7:
-            assert child.poll() is None and time.monotonic() < limit
+            assert child.is_alive() and time.monotonic() < limit
             time.sleep(0.001)
     finally:
         child.kill()
-    assert child.wait() == -signal.SIGKILL
+    assert ended(child) == -signal.SIGKILL
     before = {path: path.stat().st_mtime_ns for path in root.glob("im/*/[!.]*.png")}
     assert 7 <= len(before) < 1000
-    exec(SLOW, names)
-    made, drawn = names["draw"](root, len(before) + 9, 0)
+    made, drawn = draw_slowly(root, len(before) + 9, 0)
     assert (made.found, made.drawn) == (len(before), 9)
     assert all(path.stat().st_mtime_ns == then for path, then in before.items())
-    _, undisturbed = names["draw"](tmp_path / "whole", len(before) + 9, 0)
+    _, undisturbed = draw_slowly(tmp_path / "whole", len(before) + 9, 0)
     assert drawn == undisturbed
     assert (pixels(root, drawn) == pixels(tmp_path / "whole", drawn)).all()
     assert {path.suffix for path in root.glob("im/*/*")} == {".png"}

@@ -325,6 +325,7 @@ def test_the_captions_format_is_kept(caption: str, said: str, text: str) -> None
     assert in_format_of(caption, said) == text
 
 
+@pytest.mark.slow
 @given(st.text(), st.text())
 def test_any_two_texts_can_be_judged(caption: str, said: str) -> None:
     text = in_format_of(caption, said)

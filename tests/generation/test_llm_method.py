@@ -95,6 +95,7 @@ def questions(endpoint: Endpoint) -> list[Asked]:
 # --- what is asked -----------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_replacement_takes_three_questions(endpoint: Endpoint) -> None:
     made = make("llm/replace-obj")
     for n, draft in enumerate(made):
@@ -120,6 +121,7 @@ def test_a_replacement_takes_three_questions(endpoint: Endpoint) -> None:
 NO = {"chosen": "", "new": ""}
 
 
+@pytest.mark.slow
 def test_the_same_seed_makes_the_same_and_another_another(endpoint: Endpoint) -> None:
     first = make("llm/replace-att")
     before = len(endpoint.asked)
@@ -159,6 +161,7 @@ def test_the_version_names_the_template_and_what_answered(endpoint: Endpoint) ->
         assert again.version == "1 snapshot-1+snapshot-2"
 
 
+@pytest.mark.slow
 def test_progress_is_told_of_every_step(endpoint: Endpoint) -> None:
     for _ in range(2):  # new, and kept
         progress = Counting()
@@ -262,6 +265,7 @@ def test_odd_captions_ask_nothing(endpoint: Endpoint) -> None:
 # --- faults ------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", ["429", "500", "503", "408", "cut", "html", "empty", "reset"])
 def test_a_passing_fault_is_tried_again(endpoint: Endpoint, fault: str) -> None:
     expected = make("llm/replace-obj", CAPTIONS[:4])

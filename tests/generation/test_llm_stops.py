@@ -23,6 +23,8 @@ from counterpoint.generation.llm.method import ChatMethod
 from counterpoint.generation.llm.model import ChatModel
 from counterpoint.generation.run import Parts
 
+pytestmark = pytest.mark.faults
+
 MAKE = """
 import json, sys
 from pathlib import Path
@@ -99,11 +101,9 @@ def test_what_is_stopped_loses_what_was_in_flight(
         assert child.returncode == -signal.SIGKILL
 
         child = start_and_hold(folder, endpoint, 25)
-        pressed = time.monotonic()
         child.send_signal(signal.SIGINT)
         _, errors = child.communicate(timeout=60)
         assert child.returncode == -signal.SIGINT and b"KeyboardInterrupt" in errors
-        assert time.monotonic() - pressed < 10  # it waits for nobody
 
         child = start_and_hold(folder, endpoint, 30)
         child.kill()

@@ -51,6 +51,7 @@ def naive(vectors: np.ndarray, k: int) -> tuple[list[list[int]], list[list[float
     return indices, [[float(-negated) for negated, _ in row] for row in found]
 
 
+@pytest.mark.slow
 @FEW
 @given(
     count=st.integers(0, 23),
@@ -67,6 +68,7 @@ def test_ties_go_to_the_lower_index_in_any_tiles(count, width, k, block, seed):
     assert indices.shape == similarities.shape == (count, min(k, max(count - 1, 0)))
 
 
+@pytest.mark.slow
 @FEW
 @given(k=st.integers(1, 9), block=st.integers(1, 50), seed=st.integers(0, 999))
 def test_neighbours_are_those_of_a_full_sort(k, block, seed):
@@ -79,6 +81,7 @@ def test_neighbours_are_those_of_a_full_sort(k, block, seed):
     np.testing.assert_array_max_ulp(similarities, np.array(values, dtype=np.float32), 1)
 
 
+@pytest.mark.slow
 def test_the_block_does_not_show_in_the_result():
     """Not even where thousands of vectors are all but the same: CLIP's lie in a narrow cone."""
     rng = np.random.default_rng(0)
@@ -153,6 +156,7 @@ def test_the_result_is_parquet(tmp_path):
         write_neighbours(tmp_path / "n.csv", pl.DataFrame(schema=SCHEMA), {})
 
 
+@pytest.mark.slow
 def test_the_command_line(tmp_path, monkeypatch):
     monkeypatch.setenv("COUNTERPOINT_CACHE", str(tmp_path / "cache"))
     app = typer.Typer()

@@ -53,6 +53,7 @@ def test_what_was_changed(caption: str, text: str, changed: str) -> None:
     assert text[start:end] == changed
 
 
+@pytest.mark.slow
 @given(st.text(max_size=20), st.text(max_size=20))
 def test_what_surrounds_the_change_is_the_captions(caption: str, text: str) -> None:
     start, end = changed_span(caption, text)

@@ -61,6 +61,7 @@ def problems(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray, np.ndarray, int, 
     return gaps, keys, groups, draw(st.integers(1, 50)), draw(st.integers(1, 12))
 
 
+@pytest.mark.slow
 @settings(derandomize=True, deadline=None, max_examples=150)
 @given(problems())
 def test_the_grid_agrees_with_the_slow_reference(problem) -> None:

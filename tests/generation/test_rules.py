@@ -19,8 +19,10 @@ from counterpoint.generation.registry import RULES, Draft
 from counterpoint.world.grammar import CaptionStyle, GrammarError, holds, read, sample_caption
 from counterpoint.world.scenes import Scene, sample_scene
 
+pytestmark = pytest.mark.slow
+
 WORDS = re.compile(r"[\w'-]+")
-MANY = captions(2500, seed=3)
+MANY = captions(600, seed=3)
 
 
 def made_of(caption: str, rule: str, *, tries: int = 12, doubtful: bool = False) -> set[str]:
@@ -430,7 +432,7 @@ def world_sources(count: int) -> list[tuple[SourceCaption, Scene]]:
 
 def judged(kind: str, names: tuple[str, ...]) -> dict[str, list[bool]]:
     """By method: whether each text that the world understands is true of its scene."""
-    pairs = world_sources(900)
+    pairs = world_sources(300)
     scenes = {source.id: scene for source, scene in pairs}
     settings = TextSettings(kind, names, wordnet=False)  # type: ignore[arg-type]
     found: dict[str, list[bool]] = {}
@@ -445,7 +447,7 @@ def judged(kind: str, names: tuple[str, ...]) -> dict[str, list[bool]]:
 
 def test_positives_are_true_in_the_world() -> None:
     found = judged("positive", ("conjuncts", "converse", "hard-positives", "synonyms"))
-    assert {name: len(truths) for name, truths in found.items() if len(truths) > 100}.keys() >= {
+    assert {name: len(truths) for name, truths in found.items() if len(truths) > 30}.keys() >= {
         "conjuncts",
         "converse",
         "hard-positives",
@@ -458,6 +460,6 @@ def test_positives_are_true_in_the_world() -> None:
 def test_negatives_are_false_in_the_world() -> None:
     """Nearly: another object of the scene may be what the negative says, which no text can know."""
     found = judged("negative", ("negclip", "crepe-replace", "crepe-swap", "svlc"))
-    assert all(len(truths) > 100 for truths in found.values())
+    assert all(len(truths) > 30 for truths in found.values())
     for truths in found.values():
         assert sum(truths) / len(truths) < 0.08

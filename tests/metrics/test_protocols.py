@@ -100,6 +100,7 @@ def test_aro_captions_are_clean_and_stay_so(caption: str) -> None:
     assert CAPTION_FORMATS["aro"](found) == found
 
 
+@pytest.mark.slow
 @FEW
 @given(st.text(alphabet=st.characters(codec="latin-1")))
 def test_raw_captions_are_untouched(caption: str) -> None:

@@ -139,6 +139,7 @@ def test_copies_in_a_cluster_add_nothing() -> None:
     assert width(alone(copies, resamples=1000)) == pytest.approx(width(single) / 2, rel=0.15)
 
 
+@pytest.mark.slow
 def test_intervals_hold_the_truth_about_as_often_as_they_say() -> None:
     """60 images, three cases each that share the image's difficulty; the true mean is 1/2."""
     rng, clusters, hits, naive_hits = np.random.default_rng(3), np.repeat(np.arange(60), 3), [], []

@@ -85,6 +85,7 @@ def test_fewer_listed_tokens_will_do(endpoint: Endpoint, tmp_path: Path) -> None
 # --- forced choice -----------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_without_log_probabilities_it_is_made_to_choose(endpoint: Endpoint, tmp_path: Path) -> None:
     endpoint.gives_logprobs = False
     model = load("m?image=png")
@@ -206,6 +207,7 @@ def test_an_unreadable_answer_to_the_probe_is_told(endpoint: Endpoint) -> None:
 # --- how much at a time, and what it costs -----------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("limit", [1, 3, None])
 def test_no_more_than_so_many_at_a_time(
     endpoint: Endpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: int | None

@@ -58,6 +58,7 @@ def test_a_rejected_request_costs_its_case_alone(
     assert any(f"rejected requests: {rejected};" in note for note in model.describe()["notes"])
 
 
+@pytest.mark.slow
 @MODES
 def test_the_next_run_asks_for_nothing_else(mode: str, endpoint: Endpoint, tmp_path: Path) -> None:
     """Rejections are not kept: a server may be set up differently the next day."""
@@ -72,6 +73,7 @@ def test_the_next_run_asks_for_nothing_else(mode: str, endpoint: Endpoint, tmp_p
         assert all("bad" in asked.text for asked in endpoint.asked[before:])
 
 
+@pytest.mark.slow
 @MODES
 def test_a_model_that_rejects_everything_is_not_asked_for_long(
     mode: str, endpoint: Endpoint, tmp_path: Path
@@ -85,6 +87,7 @@ def test_a_model_that_rejects_everything_is_not_asked_for_long(
     assert len(endpoint.asked) - before == 40 * model.requests_each
 
 
+@pytest.mark.slow
 def test_one_image_that_is_rejected_with_every_text_is_no_bad_model(
     endpoint: Endpoint, tmp_path: Path
 ) -> None:

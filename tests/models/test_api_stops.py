@@ -11,7 +11,10 @@ import time
 from collections import Counter
 from pathlib import Path
 
+import pytest
 from api_server import KEY, Endpoint, serve
+
+pytestmark = pytest.mark.faults
 
 EVALUATE = """
 from counterpoint import cli, models
@@ -53,10 +56,9 @@ def test_what_is_stopped_loses_a_batch_at_most(tmp_path: Path) -> None:
     with serve() as server:
         endpoint = server.new_endpoint()
         child = start_and_hold(tmp_path, endpoint, 3)
-        pressed = time.monotonic()
         child.send_signal(signal.SIGINT)
         errors = child.communicate(timeout=60)[1].decode()
-        assert child.returncode == 130 and time.monotonic() - pressed < 10  # it waits for nobody
+        assert child.returncode == 130  # though answers are still to come
         assert "interrupted" in errors and "Traceback" not in errors
 
         child = start_and_hold(tmp_path, endpoint, 2)

@@ -19,6 +19,8 @@ from counterpoint.cases.table import Cases
 from counterpoint.models.registry import LoadOptions, load_model
 from counterpoint.scoring.kinds import BlindScorer, Described
 
+pytestmark = pytest.mark.slow
+
 tf = pytest.importorskip("transformers")
 
 WORDS = [

@@ -33,6 +33,8 @@ from counterpoint.cases.table import Cases
 from counterpoint.images.pictures import Picture
 from counterpoint.scoring.kinds import Described, DualEncoder, PairScorer
 
+pytestmark = pytest.mark.slow
+
 WEIGHTS = "model.safetensors"
 BUILD = {"blip": blip, "blip-2": blip_2}
 CLASSES = {"blip": tf.BlipForImageTextRetrieval, "blip-2": tf.Blip2ForImageTextRetrieval}

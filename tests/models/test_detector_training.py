@@ -48,6 +48,8 @@ from counterpoint.scoring.kinds import Work
 __all__ = ["families"]  # fixtures
 FAST = DetectorSettings(image_epochs=10, caption_epochs=10, learning_rate=0.05, batch=8)
 
+pytestmark = pytest.mark.slow
+
 
 # --- training ----------------------------------------------------------------------------------
 

@@ -108,6 +108,7 @@ def test_a_scale_of_its_own_gives_no_member_more_weight(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_model_with_itself_gives_that_models_verdicts(tmp_path: Path) -> None:
     cases = ragged(tmp_path, 60)
     alone, twice = (

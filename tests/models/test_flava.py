@@ -32,6 +32,8 @@ from counterpoint.cases.table import Cases
 from counterpoint.images.pictures import Picture
 from counterpoint.scoring.kinds import Described, PairScorer
 
+pytestmark = pytest.mark.slow
+
 WEIGHTS = "model.safetensors"
 
 

@@ -37,6 +37,8 @@ from safetensors.torch import load_file, save_file
 from counterpoint.cases.table import Cases
 from counterpoint.scoring.kinds import Described, DualEncoder, PairScorer
 
+pytestmark = pytest.mark.slow
+
 WEIGHTS, PIXELS = "model.safetensors", "preprocessor_config.json"
 SIGLIPS = ("siglip", "siglip2")
 

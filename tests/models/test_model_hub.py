@@ -64,6 +64,7 @@ def test_a_silent_hub_is_asked_once(
     assert capfd.readouterr() == ("", "")  # the library's own error is not printed as well
 
 
+@pytest.mark.slow
 def test_what_is_in_the_cache_is_used(tmp_path: Path, silent: socket.socket) -> None:
     folder = hf_models.save(tmp_path / "saved", hf_models.clip)
     cached = tmp_path / "hub" / "models--org--model"
@@ -74,6 +75,7 @@ def test_what_is_in_the_cache_is_used(tmp_path: Path, silent: socket.socket) -> 
     assert constants.HF_HUB_OFFLINE is False  # the next model may find a network
 
 
+@pytest.mark.slow
 def test_folders_do_not_ask_the_hub(tmp_path: Path, silent: socket.socket) -> None:
     load_model(f"hf:{hf_models.save(tmp_path / 'hf', hf_models.clip)}")
     load_model(f"open_clip:local-dir:{save_model(tmp_path / 'oc')}")

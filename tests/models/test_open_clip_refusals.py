@@ -154,6 +154,7 @@ def save_weights(path: Path, model_cfg: dict) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_a_file_that_does_not_say_its_activation_is_loaded_with_a_note(tiny, tmp_path):
     path = save_weights(tmp_path / "weights.pt", tiny)
     [note] = load_model(f"open_clip:tiny/{path}", LoadOptions("cpu")).describe()["notes"]
@@ -163,6 +164,7 @@ def test_a_file_that_does_not_say_its_activation_is_loaded_with_a_note(tiny, tmp
     assert "tiny-quickgelu computes QuickGELU" in note
 
 
+@pytest.mark.slow
 def test_a_file_that_says_the_right_activation_is_loaded_without_a_note(tiny, tmp_path):
     path = tmp_path / "w.safetensors"
     save_file(build(tiny).state_dict(), path, metadata={"quick_gelu": "false"})

@@ -235,6 +235,7 @@ def test_trusted_code_runs_and_the_run_says_so(tmp_path, marker):
     assert json.loads((run.folder / "run.json").read_text())["options"]["trust_remote_code"] is True
 
 
+@pytest.mark.slow
 def test_trusted_towers_are_not_asked_for_either(tmp_path, marker, monkeypatch):
     id = tower(tmp_path / "model", marker, monkeypatch)
     monkeypatch.setattr(builtins, "input", lambda *_: pytest.fail("somebody was asked"))

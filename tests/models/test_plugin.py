@@ -10,6 +10,11 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from cli_support import Command, counterpoint, own_place
+
+__all__ = ["counterpoint", "own_place"]  # fixtures
+
+pytestmark = pytest.mark.slow
 
 MODULE = '''
 """A matching model with no maintained package, in thirty lines."""
@@ -75,7 +80,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "site"
 
 
-def counterpoint(site: Path, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+def in_a_process(site: Path, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     environment = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join([str(site), os.environ.get("PYTHONPATH", "")]),
@@ -87,16 +92,9 @@ def counterpoint(site: Path, folder: Path, *arguments: str) -> subprocess.Comple
     )
 
 
-def test_it_is_listed(site: Path, tmp_path: Path) -> None:
-    done = counterpoint(site, tmp_path, "ls", "models", "--json")
-    assert done.returncode == 0, done.stderr
-    rows = {row["id"]: row for row in json.loads(done.stdout)}
-    assert "plug-in" in rows["matcher:..."]["what"]
-
-
 def test_it_is_evaluated_like_any_other(site: Path, tmp_path: Path) -> None:
     command = ("eval", "-m", "matcher:2", "-b", "world-bi:size=30", "--out", "run", "--json")
-    done = counterpoint(site, tmp_path, *command)
+    done = in_a_process(site, tmp_path, *command)
     assert done.returncode == 0, done.stderr
     rows = json.loads(done.stdout)
     assert {row["model"] for row in rows} == {"matcher:2"} and rows[0]["n"] == 30
@@ -104,18 +102,21 @@ def test_it_is_evaluated_like_any_other(site: Path, tmp_path: Path) -> None:
     assert manifest["fingerprint"] == "matcher 1 2.0"
 
 
-def test_a_plug_in_that_cannot_be_imported_is_one_sentence(site: Path, tmp_path: Path) -> None:
+def test_a_plug_in_that_cannot_be_imported_is_one_sentence(
+    site: Path, counterpoint: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The others work, and it is marked where plug-ins are listed."""
+    monkeypatch.syspath_prepend(site)
     for id, why in (
         ("broken:x", "ModuleNotFoundError: No module named 'a_package_that_is_not_installed'"),
         ("renamed:x", "AttributeError: module 'my_matcher' has no attribute 'lod'"),
     ):
-        done = counterpoint(site, tmp_path, "eval", "-m", id, "-b", "world-bi:size=5")
-        assert done.returncode == 1 and f"({why})" in done.stderr
-        assert done.stderr.startswith("error: the plug-in 'my_")
-    done = counterpoint(site, tmp_path, "ls", "--json")
-    assert done.returncode == 0, done.stderr
-    told = {row["id"]: row["what"] for row in json.loads(done.stdout) if "what" in row}
+        done = counterpoint("eval", "-m", id, "-b", "world-bi:size=5")
+        assert done.code == 1 and f"({why})" in done.err
+        assert done.err.startswith("error: the plug-in 'my_")
+    done = counterpoint("ls", "--json")
+    assert done.code == 0, done.err
+    told = {row["id"]: row["what"] for row in json.loads(done.out) if "what" in row}
     for id in ("broken", "renamed", "broken-benchmark", "broken-rule"):
         assert told[id].startswith("broken: the plug-in 'my_")
     assert told["matcher:..."] == "from an installed plug-in"

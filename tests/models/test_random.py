@@ -29,6 +29,7 @@ CHANCE = {
 SEEDS, SIZE = range(12), 200
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", WORLDS)
 def test_random_is_at_chance_over_seeds_of_which_none_was_chosen(name):
     """Of twelve seeds and three numbers, nearly all are within two standard errors of chance."""
@@ -80,6 +81,7 @@ def test_crops_of_an_image_are_different_images():
     assert len(np.unique(load_model("random").score_cases(cases))) == 6
 
 
+@pytest.mark.slow
 def test_scores_are_uniform_and_not_tied():
     scores = load_model("random:11").score_cases(load_benchmark("world-bi:size=500").cases)
     assert scores.dtype == np.float32

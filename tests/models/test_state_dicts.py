@@ -131,6 +131,7 @@ def test_a_weight_under_two_names_is_refused():
 # --- LoRA --------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(
     rows=st.integers(1, 7),

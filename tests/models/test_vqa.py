@@ -32,6 +32,8 @@ from counterpoint.models.vqa.loading import quiet
 from counterpoint.models.vqa.prompts import INSTRUCTION, QUESTION
 from counterpoint.scoring.kinds import Described, PairScorer
 
+pytestmark = pytest.mark.slow
+
 LOADERS = {"vqa": load, "lm": load_lm}
 BOTH_WAYS = ("vqa", "paligemma")  # its image sees the question
 EACH = [(family, name) for name in ALL for family in LOADERS]

@@ -19,7 +19,7 @@ from counterpoint.reports import formats
 from counterpoint.reports.gathering import gather
 from counterpoint.reports.notices import notices
 from counterpoint.reports.numbers import numbers_of
-from counterpoint.reports.page import Options, report_tables
+from counterpoint.reports.page import ReportOptions, report_tables
 from counterpoint.reports.papers import beside_papers
 from counterpoint.runs.comparison import compare
 from counterpoint.runs.results import rows
@@ -47,6 +47,7 @@ def models():
     ]
 
 
+@pytest.mark.slow
 def test_numbers_are_those_of_results(models):
     found = numbers_of(gather(models), lambda metric: True, resamples=FEW)
     ours = {(n.model, n.group, n.metric): n for n in found}
@@ -69,6 +70,7 @@ def test_galleries_and_mixed_shapes_have_the_same_numbers_too():
             assert ours[row.model, row.group, row.metric] == row.value
 
 
+@pytest.mark.slow
 def test_ties_are_those_of_the_paired_test(models):
     found = numbers_of(gather(models), resamples=FEW)
     rivals = ("good", "as good", "bad")
@@ -125,7 +127,7 @@ def test_runs_that_cannot_be_compared_are_not_ranked_against_each_other(models):
 def test_baselines_stand_last(models):
     blind, *others = models[::-1]
     assert blind.model == "blind:length"
-    found = report_tables([blind, *others], Options(resamples=10)).numbers
+    found = report_tables([blind, *others], ReportOptions(resamples=10)).numbers
     order = list(dict.fromkeys(number.model for number in found))
     assert order == [*(run.model for run in others), blind.model]
 
@@ -156,9 +158,10 @@ def published_run(model: str):
     return run_of(part(cases, random_scores(cases, 1), "sugarcrepe", "sugarcrepe"), model=model)
 
 
+@pytest.mark.slow
 def test_published_and_human_values_stand_beside_ours(monkeypatch):
     monkeypatch.setattr(completeness, "published_files", lambda id: {"": 100})
-    tables = report_tables([published_run("ours")], Options(called={"ours": "NegCLIP"}))
+    tables = report_tables([published_run("ours")], ReportOptions(called={"ours": "NegCLIP"}))
     beside = tables.papers.all()
     assert {b.called for b in beside} == {"NegCLIP"} and len(beside) > 3
     lines = {line.name: line for line in tables.whole[0].lines}
@@ -172,7 +175,7 @@ def test_published_and_human_values_stand_beside_ours(monkeypatch):
 
 def test_a_part_of_a_benchmark_stands_beside_no_published_value():
     """A hundred of SugarCrepe's 7,511 cases."""
-    tables = report_tables([published_run("ours")], Options(called={"ours": "NegCLIP"}))
+    tables = report_tables([published_run("ours")], ReportOptions(called={"ours": "NegCLIP"}))
     assert {b.verdict for b in tables.papers.all()} == {"cannot be compared"}
     [ours] = [line for line in tables.whole[0].lines if line.name == "ours"]
     assert not any(cell.published for cell in ours.cells)
@@ -193,7 +196,7 @@ def test_a_model_without_published_values_has_none_and_an_unknown_name_is_refuse
 
 
 def test_csv_has_every_number(models):
-    tables = report_tables(models, Options(resamples=FEW))
+    tables = report_tables(models, ReportOptions(resamples=FEW))
     lines = list(csv.DictReader(io.StringIO(formats.as_csv(tables))))
     assert len(lines) == len(tables.numbers)
     for line, number in zip(lines, tables.numbers, strict=True):
@@ -239,7 +242,7 @@ def test_latex():
 def test_any_name_is_text_in_markdown_and_latex(models):
     cases = table(40)
     runs = [random_run(cases, 1, model=HOSTILE), random_run(cases, 2, model="plain")]
-    tables = report_tables(runs, Options(resamples=FEW))
+    tables = report_tables(runs, ReportOptions(resamples=FEW))
     markdown, latex = formats.as_markdown(tables), formats.as_latex(tables)
     assert "<script>" not in markdown and "&lt;script&gt;" in markdown
     widths = {line.count(" | ") for line in markdown.splitlines() if line.startswith("|")}
@@ -252,7 +255,7 @@ def test_any_name_is_text_in_markdown_and_latex(models):
 def test_benchmarks_share_a_sheet_while_they_fit():
     cases = table(40)
     parts = [part(cases, random_scores(cases, i), name=f"bench {i}") for i in range(4)]
-    tables = report_tables([run_of(*parts)], Options(resamples=FEW))
+    tables = report_tables([run_of(*parts)], ReportOptions(resamples=FEW))
     assert [len(sheet.columns) for sheet in tables.whole] == [6, 6]
 
 
@@ -262,7 +265,7 @@ def test_cases_without_positives_have_columns_of_their_own():
     scores = np.zeros(int(cases.pair_offsets[-1]), dtype=np.float32)
     scores[72:] = np.tile([1, 0], 16)  # right without positives, tied with them
     run = run_of(part(cases, scores))
-    tables = report_tables([run], Options(resamples=FEW))
+    tables = report_tables([run], ReportOptions(resamples=FEW))
     [sheet] = tables.whole
     assert [(head.title, head.cases) for head in sheet.heads] == [
         ("bench", "24"),

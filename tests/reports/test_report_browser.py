@@ -11,7 +11,7 @@ from support import part, random_scores, run_of
 from test_report import scored
 
 from counterpoint.models.blind.baselines import BagOfWords
-from counterpoint.reports.page import Options, report_page
+from counterpoint.reports.page import ReportOptions, report_page
 
 __all__ = ["chromium", "visit"]  # fixtures
 
@@ -31,7 +31,7 @@ def text() -> str:
     bow = [part(t, BagOfWords().score_cases(t), name=name) for name, t in cases.items()]
     dice = [part(t, random_scores(t, 9), name=name) for name, t in cases.items()]
     runs += [run_of(*bow, model="blind:bow"), run_of(*dice, model="random")]
-    return report_page(runs, Options(resamples=50))
+    return report_page(runs, ReportOptions(resamples=50))
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from counterpoint.cases.table import Cases
 from counterpoint.reports.findings import findings
 from counterpoint.reports.gathering import gather
 from counterpoint.reports.numbers import numbers_of
-from counterpoint.reports.page import Options, report_page
+from counterpoint.reports.page import ReportOptions, report_page
 from counterpoint.runs.comparison import compare
 from counterpoint.runs.results import rows
 
@@ -42,6 +42,7 @@ def values_of(run, metric):
 QUALITIES = st.lists(st.sampled_from([0.0, 0.5, 1.0, 3.0]), min_size=2, max_size=4)
 
 
+@pytest.mark.slow
 @settings(FEW, max_examples=8)
 @given(QUALITIES, st.integers(0, 1000))
 def test_the_opening_sentences_are_those_of_the_scores(qualities, seed):
@@ -147,9 +148,10 @@ def test_two_runs_are_told_by_their_paired_difference(swapped):
     assert re.match(r"The paired test cannot tell \S+ \(1\) from \S+ \(2\) on bench: ", first)
 
 
+@pytest.mark.slow
 def test_the_page_opens_with_them_and_explains_its_metrics():
     runs = [scored(CASES, 3.0, 1, "good"), scored(CASES, 0.1, 2, "bad")]
-    page = report_page(runs, Options(resamples=RESAMPLES))
+    page = report_page(runs, ReportOptions(resamples=RESAMPLES))
     opening = page[page.index("<h1>") : page.index("<nav")]
     assert "good is best on bench: " in opening and "bad is the most brittle" in opening
     means = page[page.index('id="meanings"') : page.index('id="table"')]

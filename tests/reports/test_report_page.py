@@ -30,14 +30,16 @@ from counterpoint.reports.choosing import blind_right, opposed, outcomes, tellin
 from counterpoint.reports.figures.densities import by_kind, density_of
 from counterpoint.reports.figures.every import figures
 from counterpoint.reports.gathering import gather
-from counterpoint.reports.notices import Made
+from counterpoint.reports.notices import Provenance
 from counterpoint.reports.numbers import numbers_of
-from counterpoint.reports.page import Options, compare_page, report_page
+from counterpoint.reports.page import ReportOptions, compare_page, report_page
 from counterpoint.runs.folders import Run, save_run
 from counterpoint.runs.results import rows
 
 __all__ = ["chromium", "visit"]  # fixtures
-QUICK = Options(resamples=FEW)
+QUICK = ReportOptions(resamples=FEW)
+
+pytestmark = pytest.mark.slow
 
 
 def wise(run: Run, alpha: float) -> Run:
@@ -257,7 +259,7 @@ def test_a_gallery_shows_what_models_answer():
 
 
 def test_the_same_runs_make_the_same_page_but_for_how_it_was_made(rich, rich_page):
-    made = Made(("counterpoint", "report"), "2024-01-01T00:00:00+00:00")
+    made = Provenance(("counterpoint", "report"), "2024-01-01T00:00:00+00:00")
     page = report_page(rich, replace(QUICK, made=made))
     ends = [text.partition('id="making"') for text in (page, rich_page)]
     assert ends[0][0] == ends[1][0]

@@ -14,8 +14,8 @@ from test_report_page import photographed
 
 from counterpoint.reports import formats
 from counterpoint.reports.gathering import shared, without_folders
-from counterpoint.reports.notices import Made
-from counterpoint.reports.page import Options, compare_page, report_page, report_tables
+from counterpoint.reports.notices import Provenance
+from counterpoint.reports.page import ReportOptions, compare_page, report_page, report_tables
 
 
 @pytest.mark.parametrize(
@@ -77,11 +77,14 @@ def whole(page: str) -> str:
     return page + "".join(base64.b64decode(file).decode() for file in files)
 
 
+@pytest.mark.slow
 def test_no_folder_of_the_machine_is_shown(tmp_path):
     folder = tmp_path / "a secret" / "project"
     folder.mkdir(parents=True)
     runs = [told_everywhere(folder), told_everywhere(folder, "other.pt")]
-    options = Options(resamples=50, made=Made((f"{folder}/counterpoint", "report", f"{folder}/r")))
+    options = ReportOptions(
+        resamples=50, made=Provenance((f"{folder}/counterpoint", "report", f"{folder}/r"))
+    )
     made = report_tables(runs, options)
     texts = [
         whole(report_page(runs, options)),
@@ -97,11 +100,12 @@ def test_no_folder_of_the_machine_is_shown(tmp_path):
     assert "<dd>counterpoint eval --data &#39;…/project&#39;</dd>" in texts[0]
 
 
+@pytest.mark.slow
 def test_what_papers_call_a_model_is_said_of_its_whole_name(tmp_path):
     cases = table(40, positives=1)
     name = f"checkpoint:{tmp_path}/negclip.pt"
     run = run_of(part(cases, random_scores(cases, 1), "sugarcrepe", "sugarcrepe"), model=name)
-    tables = report_tables([run], Options(resamples=50, called={name: "NegCLIP"}))
+    tables = report_tables([run], ReportOptions(resamples=50, called={name: "NegCLIP"}))
     assert {beside.model for beside in tables.papers.all()} == {"checkpoint:…/negclip.pt"}
 
 

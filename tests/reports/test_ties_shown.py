@@ -15,11 +15,13 @@ from counterpoint.cli import tables, train as outcome_table
 from counterpoint.evaluation.outcome import outcome
 from counterpoint.reports import formats
 from counterpoint.reports.differences import sides
-from counterpoint.reports.page import Options, report_page, report_tables
+from counterpoint.reports.page import ReportOptions, report_page, report_tables
 from counterpoint.runs.comparison import compare
 from counterpoint.runs.results import rows
 
-QUICK = Options(resamples=100)
+QUICK = ReportOptions(resamples=100)
+pytestmark = pytest.mark.slow
+
 MEANING = "hangs on ties: counted in another way"
 
 

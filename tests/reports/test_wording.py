@@ -76,6 +76,7 @@ def tied_run(originals: float, positives: float, seed: int = 0, model: str = "m"
     return run_of(part(cases, scores.reshape(-1)), model=model)
 
 
+@pytest.mark.slow
 @settings(FEW, max_examples=12)
 @given(st.sampled_from([0.0, 0.05, 0.2, 1.0]), st.sampled_from([0.0, 0.3]), st.integers(0, 99))
 def test_a_number_is_marked_where_another_way_of_counting_ties_moves_it_out_of_its_interval(

@@ -109,6 +109,7 @@ def test_a_gallery_has_chances_of_its_own() -> None:
     assert np.isnan(chance["group"]).all() and np.isnan(chance["accuracy@1"]).all()
 
 
+@pytest.mark.slow
 @FEW
 @given(SEEDS)
 def test_rows_of_cases_are_found(seed: int) -> None:

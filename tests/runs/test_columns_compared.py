@@ -68,6 +68,7 @@ def test_queries_are_paired() -> None:
     assert worse.verdict == "B is better" and worse.difference == pytest.approx(-6 / 40)
 
 
+@pytest.mark.slow
 @FEW
 @given(SEEDS)
 def test_cases_and_galleries_are_matched_by_id_in_any_order(seed: int) -> None:

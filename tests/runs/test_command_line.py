@@ -12,7 +12,7 @@ from counterpoint._util.untrusted import recorded_command
 from counterpoint.cli.report import made_now
 from counterpoint.evaluation.evaluating import evaluate
 from counterpoint.evaluation.importing import import_scores
-from counterpoint.reports.gathering import Material
+from counterpoint.reports.gathering import ReportData
 from counterpoint.reports.notices import page_facts, run_facts
 from counterpoint.runs.folders import Run
 from counterpoint.studio.annotate.human import human_run
@@ -89,6 +89,6 @@ def test_no_run_keeps_a_password(argv, tmp_path):
 def test_a_report_shows_no_password_of_this_command_or_of_an_old_run(argv):
     made = page_facts(made_now())
     run = Run("m", {}, {"command": argv})
-    shown = made + run_facts(Material({"m": run}, {}))["m"]
+    shown = made + run_facts(ReportData({"m": run}, {}))["m"]
     commands = [fact.value for fact in shown if fact.what == "command"]
     assert len(commands) == 2 and SECRET not in "".join(commands)

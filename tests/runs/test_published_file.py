@@ -12,7 +12,7 @@ import pytest
 import counterpoint
 from counterpoint.metrics.registry import METRICS
 
-FILE = Path(counterpoint.__file__).with_name("published.csv")
+FILE = Path(counterpoint.__file__).parent / "evaluation" / "published.csv"
 COLUMNS = [
     "model",
     "id",

@@ -81,6 +81,7 @@ def test_every_group_has_a_row_for_every_metric_it_defines() -> None:
         assert row.chance == (None if TRIPLES[metric] is None else pytest.approx(TRIPLES[metric]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tie", ["wrong", "right", "half"])
 def test_a_row_is_the_mean_of_its_cases(tie: str) -> None:
     run = random_run(table(), seed=1, values=3)
@@ -267,6 +268,7 @@ def test_p_values_are_corrected_over_groups_and_exact_ones_are_mcnemars() -> Non
             assert found[label, metric].p_mcnemar == pytest.approx(mcnemar(left, right))
 
 
+@pytest.mark.slow
 def test_what_correction_takes_back_is_tied() -> None:
     """Among many groups of two equal runs some p is small by chance; none of it is a verdict."""
     cases = table()
@@ -309,6 +311,7 @@ def test_no_difference_has_no_side() -> None:
         assert found.ci_high == pytest.approx(-found.ci_low), found.metric
 
 
+@pytest.mark.slow
 def test_differences_of_random_runs_are_seldom_named() -> None:
     """At 5 %, corrected over groups: 40 pairs of equals, about 2 verdicts on `all` at most."""
     cases, named = table(60), 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -23,9 +24,15 @@ from counterpoint.runs.results import rows
 Change = Callable[[Any], Any]
 
 
+@pytest.fixture(scope="module")
+def right_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return some_run(tmp_path_factory.mktemp("right") / "run")
+
+
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    return some_run(tmp_path / "run")
+def folder(right_run: Path, tmp_path: Path) -> Path:
+    """A copy, to be damaged."""
+    return Path(shutil.copytree(right_run, tmp_path / "run"))
 
 
 def refuse(folder: Path, file: str = "run.json", **data: object) -> None:

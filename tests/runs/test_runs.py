@@ -59,6 +59,7 @@ def assert_same(a: Run, b: Run) -> None:
         assert [getattr(one, f) for f in fields] == [getattr(two, f) for f in fields]
 
 
+@pytest.mark.slow
 def test_a_run_survives_its_folder(folder: Path) -> None:
     found = load_run(folder)
     assert_same(found, full_run())
@@ -69,6 +70,7 @@ def test_a_run_survives_its_folder(folder: Path) -> None:
     assert load_run(str(folder)).model == "org/model"
 
 
+@pytest.mark.slow
 def test_a_loaded_run_can_be_saved_again(folder: Path) -> None:
     again = save_run(load_run(folder), folder.parent / "copy")
     assert_same(load_run(folder.parent / "copy"), full_run())
@@ -84,6 +86,7 @@ def test_the_manifest_counts(folder: Path) -> None:
     assert described["data_hash"] == table(20).content_hash()
 
 
+@pytest.mark.slow
 def test_scores_are_a_table_that_others_can_read(folder: Path) -> None:
     scores = pl.read_parquet(folder / "scores.parquet")
     assert scores.columns == ["benchmark", "case_id", "image", "caption", "score"]
@@ -106,6 +109,7 @@ def test_a_run_of_which_everything_was_left_out_is_kept(tmp_path: Path) -> None:
     assert rows(found) == []
 
 
+@pytest.mark.slow
 def test_an_older_run_is_replaced_and_nothing_else_stays(folder: Path) -> None:
     newer = random_run(table(4), seed=9, model="newer")
     with raises("E-OUTPUT-EXISTS", path=folder):
@@ -121,6 +125,7 @@ def test_an_older_run_is_replaced_and_nothing_else_stays(folder: Path) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_a_failure_leaves_the_older_run(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(path: Path, parts: object) -> None:
         path.write_bytes(b"half of it")
@@ -154,6 +159,7 @@ def test_an_empty_folder_and_missing_parents_are_filled(tmp_path: Path) -> None:
         assert load_run(place).model == "model"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["cases.parquet", "scores.parquet"])
 def test_a_damaged_table_is_refused(name: str, folder: Path) -> None:
     path = folder / name

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import fields, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -120,12 +121,18 @@ def test_a_value_is_the_same_or_inside_the_interval_or_differs(papers: Papers) -
     assert other.ours == check.ours
 
 
+@cache
+def run_and_row() -> tuple[Run, Row]:
+    run = run_of(sugarcrepe(), model=CLIP_ID)
+    return run, ours(run)["all", "original_accuracy"]
+
+
+@pytest.mark.slow
 @FEW
 @given(st.integers(0, 2), st.data())
 def test_the_tolerance_is_half_of_the_last_digit(digits: int, data: st.DataObject) -> None:
     """Around both ends of the interval, in steps of the last digit."""
-    run = run_of(sugarcrepe(), model=CLIP_ID)
-    row = ours(run)["all", "original_accuracy"]
+    run, row = run_and_row()
     end = data.draw(st.sampled_from([row.ci_low, row.ci_high]))
     step = 10**-digits
     value = f"{100 * end + data.draw(st.integers(-2, 2)) * step:.{digits}f}"
@@ -162,6 +169,7 @@ def test_what_is_no_share_is_no_per_cent(papers: Papers) -> None:
     assert (check.rounding, check.verdict) == (0.005, "same to the digit")
 
 
+@pytest.mark.slow
 def test_numbers_without_a_value_are_there_once(papers: Papers) -> None:
     run = run_of(sugarcrepe(), model=CLIP_ID)
     papers.say(paper(group="swap", value="10.0"), paper(group="swap", value="11.0"))
@@ -207,6 +215,7 @@ def test_what_the_run_lacks_is_left_out(papers: Papers) -> None:
 # --- averages ----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_averages_are_computed_as_the_published_row_says(papers: Papers) -> None:
     run = run_of(sugarcrepe(), model=CLIP_ID)
     names = ("micro", "macro", "types", "types-macro")
@@ -339,6 +348,7 @@ def no_nan(name: str) -> float:
     raise AssertionError(f"{name} is not JSON")
 
 
+@pytest.mark.slow
 def test_json_is_every_check(papers: Papers) -> None:
     papers.say(paper(note="a note"), paper(group="swap", value="99.9"))
     folder = saved(sugarcrepe())
@@ -355,6 +365,7 @@ def test_json_is_every_check(papers: Papers) -> None:
     assert (whole["published"], whole["note"], whole["n"]) == (0.5, "a note", 80)
 
 
+@pytest.mark.slow
 def test_the_table_shows_ours_theirs_and_the_verdict(papers: Papers) -> None:
     papers.say(paper(note="a note"), paper(group="swap", value="99.9", source="B"))
     folder = saved(sugarcrepe())
@@ -383,6 +394,7 @@ def test_cases_that_were_left_out_are_warned_of(papers: Papers) -> None:
     assert said in done.stderr
 
 
+@pytest.mark.slow
 def test_nothing_published_is_said(papers: Papers) -> None:
     papers.say(paper())
     folder = saved(sugarcrepe(), model="mine")

@@ -56,6 +56,7 @@ def test_files_that_are_missing_forbid_the_comparison(papers: Papers) -> None:
     assert check.why == "existence: file missing and 1 more"
 
 
+@pytest.mark.slow
 def test_scores_under_another_protocol_cannot_be_compared(papers: Papers) -> None:
     papers.say(paper(benchmark="aro/coco-order", protocol="aro-order"))
     part = sugarcrepe(name="aro/coco-order", protocol="strict")  # raw captions, not cleaned
@@ -87,6 +88,7 @@ def test_the_last_digit_decides(
 # --- other models ------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", ["blind:length", "random", "world:base"])
 def test_a_run_that_is_no_model_of_a_paper_is_told(model: str, papers: Papers) -> None:
     papers.say(paper())
@@ -106,12 +108,14 @@ def test_a_run_of_another_published_model_is_told(papers: Papers) -> None:
 # --- the command -------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_all_decimals_of_the_published_value_are_shown(papers: Papers) -> None:
     papers.say(paper(value="50.125"), paper(value="47", group="swap"))
     done = invoke(saved(sugarcrepe()))
     assert " 50.125 │" in done.stdout and " 47 │" in done.stdout
 
 
+@pytest.mark.slow
 def test_strict_is_for_scripts(papers: Papers) -> None:
     folder = saved(sugarcrepe())
     papers.say(paper())

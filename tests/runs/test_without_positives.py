@@ -195,6 +195,7 @@ def test_the_table_shows_both_rows_with_their_numbers_of_cases() -> None:
     assert columns["original"][at_rest] and not columns["augmented"][at_rest]
 
 
+@pytest.mark.slow
 def test_report_and_drop_figure_have_the_same_numbers() -> None:
     run = mixed_run()
     material = gather([run])

@@ -49,6 +49,7 @@ def test_scores_are_the_naive_dot_products(tmp_path: Path, batch: int) -> None:
     np.testing.assert_allclose(found.scores, naive(cases, cosine), rtol=0, atol=ROUNDING)
 
 
+@pytest.mark.slow
 @FEW
 @given(st.integers(0, 2**32 - 1), st.integers(1, 9))
 def test_scores_do_not_depend_on_how_the_work_is_cut(
@@ -182,6 +183,7 @@ def test_a_world_needs_no_files(tmp_path: Path) -> None:
 # --- other kinds of model ----------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("batch", [1, 5, 1000])
 def test_a_pair_scorer_sees_each_pair_once(tmp_path: Path, batch: int) -> None:
     tables = {name: ragged(tmp_path, 15, seed) for seed, name in enumerate(("one", "two"))}

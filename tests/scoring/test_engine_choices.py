@@ -77,6 +77,7 @@ class Announcer(Umpire):
         return f"{items} coins"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("batch", [1, 3, 100])
 def test_a_score_is_the_share_of_captions_beaten(tmp_path: Path, batch: int) -> None:
     tables = {name: ragged(tmp_path, 12, seed) for seed, name in enumerate(("one", "two"))}
@@ -112,6 +113,7 @@ def test_what_is_stored_does_not_depend_on_the_other_captions(tmp_path: Path) ->
     np.testing.assert_allclose(sorted(both["two"].scores), [0, 1], atol=COIN)
 
 
+@pytest.mark.slow
 def test_no_opinion_is_worth_a_guess(tmp_path: Path) -> None:
     """At chance, not at 0: ties are wrong, so a coin decides, the same one every time."""
     write_images(tmp_path, "a.png", "b.png")

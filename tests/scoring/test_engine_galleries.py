@@ -6,6 +6,7 @@ import json
 import math
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -259,22 +260,35 @@ def everything(root: Path) -> dict[str, Cases]:
     }
 
 
+@pytest.fixture(scope="module")
+def in_one_piece(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Any, Any]:
+    """The tables, and the scores of either kind of model."""
+    root = tmp_path_factory.mktemp("whole")
+    tables = everything(root)
+    towers = run_engine(Towers(), tables, root / "store")
+    return tables, towers, run_engine(Judge(), tables, root / "store")
+
+
+@pytest.mark.slow
 @FEW
 @given(st.integers(1, 40), st.integers(1, 40), st.integers(0, 60), st.integers(1, 50))
 def test_results_do_not_depend_on_the_sizes_of_pieces(
-    tmp_path_factory: pytest.TempPathFactory, lines: int, pairs: int, dense: int, piece: int
+    tmp_path_factory: pytest.TempPathFactory,
+    in_one_piece: tuple[Any, Any, Any],
+    lines: int,
+    pairs: int,
+    dense: int,
+    piece: int,
 ) -> None:
-    root = tmp_path_factory.mktemp("pieces")
-    tables = everything(root)
-    whole = run_engine(Towers(), tables, root / "store")
+    tables, whole, once = in_one_piece
+    store = tmp_path_factory.mktemp("pieces")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(plan, "_LINES", lines)
         patch.setattr(plan, "_PAIRS", pairs)
         patch.setattr(engine, "_DENSE", dense)
         patch.setattr(engine, "_PIECE", piece)
-        cut = run_engine(Towers(), tables, root / "store")
-        judged = run_engine(Judge(), tables, root / "store")
-    once = run_engine(Judge(), tables, root / "store")
+        cut = run_engine(Towers(), tables, store)
+        judged = run_engine(Judge(), tables, store)
     for name in tables:
         np.testing.assert_allclose(cut[name].scores, whole[name].scores, rtol=0, atol=ROUNDING)
         np.testing.assert_array_equal(judged[name].scores, once[name].scores)

@@ -64,6 +64,7 @@ def all_cases(benchmarks: dict[str, Cases]) -> list[tuple[Path | None, Case]]:
     return [(c.root, c.case(row)) for c in benchmarks.values() for row in range(len(c))]
 
 
+@pytest.mark.slow
 @FEW
 @given(tables())
 def test_images_and_captions_are_unique_in_order_of_appearance(tables: dict[str, Cases]) -> None:
@@ -74,6 +75,7 @@ def test_images_and_captions_are_unique_in_order_of_appearance(tables: dict[str,
     assert list(plan.shares) == list(tables)
 
 
+@pytest.mark.slow
 @FEW
 @given(tables(), st.randoms(use_true_random=False))
 def test_pairs_are_those_of_an_obvious_loop(tables: dict[str, Cases], random: object) -> None:
@@ -103,6 +105,7 @@ def loop(cases: Cases, rows: list[int]) -> list[tuple[int, Picture, str]]:
     return found
 
 
+@pytest.mark.slow
 @FEW
 @given(tables(), st.integers(0, 2**32 - 1))
 def test_cases_are_found_by_what_they_use(tables: dict[str, Cases], seed: int) -> None:
@@ -121,6 +124,7 @@ def test_cases_are_found_by_what_they_use(tables: dict[str, Cases], seed: int) -
         ]
 
 
+@pytest.mark.slow
 @FEW
 @given(tables())
 def test_a_case_knows_its_images_and_captions(tables: dict[str, Cases]) -> None:

@@ -66,6 +66,7 @@ def test_missing_names_each_key_once_in_order(tmp_path: Path) -> None:
         assert opened.missing(iter(asked)) == [key(5), key(1), key(3)]
 
 
+@pytest.mark.slow
 @FEW
 @given(st.lists(st.dictionaries(st.binary(min_size=1, max_size=3), st.binary(max_size=9))))
 def test_a_store_is_a_dictionary_that_lasts(
@@ -107,6 +108,7 @@ def test_a_put_that_fails_leaves_nothing_behind(tmp_path: Path) -> None:
         assert opened.has(key(1))
 
 
+@pytest.mark.slow
 def test_threads_may_read_and_write_at_once(tmp_path: Path) -> None:
     """The engine's workers note the digests of files while the main thread commits batches."""
     failures: list[BaseException] = []
@@ -142,7 +144,7 @@ def test_the_default_folder_follows_the_environment(monkeypatch: pytest.MonkeyPa
 CHILD = """
 import sys, time
 from pathlib import Path
-from counterpoint.scoring import store
+from counterpoint._util import store
 key = lambda *parts: store.digest(*map(str, parts))
 with store.Store(Path(sys.argv[1])) as opened:
     print("ready", flush=True)
@@ -153,6 +155,7 @@ with store.Store(Path(sys.argv[1])) as opened:
 """
 
 
+@pytest.mark.slow
 def test_two_processes_write_at_once(tmp_path: Path) -> None:
     command = [sys.executable, "-c", CHILD, str(tmp_path), str(ITEM)]
     with (
@@ -262,6 +265,7 @@ def test_garbage_instead_of_the_data_is_refused(tmp_path: Path, garbage: bytes) 
     assert is_sentence(error.value)
 
 
+@pytest.mark.slow
 def test_damaged_bytes_never_give_another_value(tmp_path: Path) -> None:
     """Anywhere in the file: the right value, none at all, or a refusal."""
     chance, file = random.Random(1), fill(tmp_path, 60)

@@ -62,6 +62,7 @@ def test_krippendorff_of_2011():
     assert krippendorff_alpha(table) == pytest.approx(0.743, abs=5e-4)
 
 
+@pytest.mark.slow
 @FEW
 @given(answers)
 def test_cohen_is_that_of_scikit_learn(pairs):

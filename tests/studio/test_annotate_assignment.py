@@ -74,6 +74,7 @@ def everybody_at_once(database, people, overlap, cases):
         assert session.scalar(select(func.count()).select_from(Answer)) == len(rows)
 
 
+@pytest.mark.slow
 @hypothesis_settings(derandomize=True, deadline=None, max_examples=6)
 @given(
     st.integers(2, 5).flatmap(lambda p: st.tuples(st.just(p), st.integers(1, p))),
@@ -98,6 +99,7 @@ def test_overlap_is_reached_and_nothing_repeats_under_threads(
     database.close()
 
 
+@pytest.mark.slow
 def test_the_order_and_the_sides_hang_on_the_seed_and_the_annotator(tmp_path):
     seen = []
     for name in ("a", "b"):
@@ -117,6 +119,7 @@ def test_the_order_and_the_sides_hang_on_the_seed_and_the_annotator(tmp_path):
     assert set(layouts) == {(0, 1), (1, 0)} and min(layouts.values()) > 0.25 * len(seen[0])
 
 
+@pytest.mark.slow
 def test_checks_come_at_their_rate(tmp_path):
     database = opened(tmp_path)
     made = campaign(database, "world-bi:size=10", "both-ways", checks=0.2)

@@ -25,7 +25,7 @@ from counterpoint.runs.results import rows
 from counterpoint.studio.annotate.exporting import answers_csv, export
 from counterpoint.studio.annotate.human import both_ways, human_run
 from counterpoint.studio.annotate.kinds import ASKS, BEST, RANK, TO_TEXT, WHICH
-from counterpoint.studio.annotate.questions import Question
+from counterpoint.studio.annotate.questions import AnnotationQuestion
 from counterpoint.studio.database import Item
 
 
@@ -68,7 +68,7 @@ def pairs_file(folder: Path, *, images: bool = True) -> Path:
 def questions(database):
     with database.reading() as session:
         items = session.scalars(select(Item).where(~Item.is_check).order_by(Item.id)).all()
-    return [(item.key, Question.of(item.question)) for item in items]
+    return [(item.key, AnnotationQuestion.of(item.question)) for item in items]
 
 
 # --- answers -----------------------------------------------------------------------------------
@@ -198,7 +198,7 @@ def test_checks_are_beyond_doubt(database, tmp_path, kind):
         checks = session.scalars(select(Item).where(Item.is_check)).all()
     assert checks
     for check in checks:
-        question = Question.of(check.question)
+        question = AnnotationQuestion.of(check.question)
         words = [caption.split()[1] for caption in question.captions]
         names = [Path(image.ref.path).stem.partition("-")[0] for image in question.images]
         if kind == "best-image":
@@ -216,6 +216,7 @@ def values(run):
     return {row.metric: row.value for row in rows(run, groups=False, resamples=10)}
 
 
+@pytest.mark.slow
 def test_people_who_are_right_get_everything_right(database, tmp_path):
     campaign(database, "world-bi:size=6", "both-ways", checks=0.1)
     answer_all(database, rightly)
@@ -311,6 +312,7 @@ def test_cases_without_all_their_answers_are_left_out_and_named(database):
     assert len(part.cases) == 2
 
 
+@pytest.mark.slow
 def test_who_fails_the_checks_can_be_left_out(database):
     campaign(database, "world-bi:size=10", "both-ways", checks=0.2)
 

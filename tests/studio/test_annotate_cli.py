@@ -28,6 +28,7 @@ def say(tmp_path, monkeypatch):
     return run
 
 
+@pytest.mark.slow
 def test_from_new_to_results(say, tmp_path):
     made = say("new", "humans", "world-bi:size=5", "--as", "both-ways", "--checks", "0.2", "--json")
     links = [row["link"] for row in json.loads(made.stdout)]

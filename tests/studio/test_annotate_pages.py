@@ -85,6 +85,7 @@ def test_forms_that_our_pages_did_not_make_are_refused(client, database):
     assert answers(database) == []
 
 
+@pytest.mark.slow
 def test_annotators_see_their_own_items_and_nothing_else(client, database):
     first = campaign(database, "world-bi:size=2", "image-to-text", name="one", overlap=1)
     other = campaign(database, "world-bi:size=2", "rank", name="secret", overlap=1)
@@ -154,6 +155,7 @@ def test_pictures_are_served_by_place_and_errors_tell_no_path(client, database, 
     assert gone.status_code == 404 and str(tmp_path) not in gone.text
 
 
+@pytest.mark.slow
 def test_the_admin_sees_results_links_and_files(client, database):
     made = campaign(database, "world-bi:size=6", "both-ways", checks=0.2)
     answer_all(database, lambda p, item: rightly(p, item) if p == 1 else "1")

@@ -155,6 +155,7 @@ def test_a_database_of_an_older_version_keeps_everything(tmp_path):
 # --- attention checks ---------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("source", "checks"), [("world-bi:size=7", 0.5), ("world-bi:size=9", 0.2)])
 def test_the_counter_moves_on_checks_as_on_any_item(client, database, source, checks):
     """One person alone: nobody else changes what is left."""
@@ -175,6 +176,7 @@ def test_the_counter_moves_on_checks_as_on_any_item(client, database, source, ch
     assert f"{len(met)} of {len(met)}" in last and f"through {len(met)} items" in last
 
 
+@pytest.mark.slow
 def test_the_total_is_right_from_every_place(tmp_path):
     """What is promised at each step is what comes: over many people, each in an own order."""
     database = opened(tmp_path)

@@ -41,6 +41,7 @@ def csrf(page: str) -> str:
 PAGES = ("/", "/browse", "/browse/case?case=0", "/try", "/numbers?benchmark=odd", "/try/picture")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", PAGES)
 def test_pages_are_for_the_admin_alone(app, path):
     stranger = client(app, admin=False)
@@ -70,6 +71,7 @@ def test_another_start_of_the_server_lets_the_old_cookie_in_no_more(app, tmp_pat
     assert later.get("/").status_code == 403
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", [*PAGES, "/nothing", "/static/studio.css", "/static/htmx.js"])
 def test_every_answer_forbids_scripts_of_others(app, path):
     headers = client(app).get(path).headers
@@ -256,6 +258,7 @@ DAMAGED = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("said", "why"), DAMAGED)
 def test_a_damaged_run_is_named_and_does_not_hide_the_others(tmp_path, said, why):
     write_runs(tmp_path)
@@ -266,6 +269,7 @@ def test_a_damaged_run_is_named_and_does_not_hide_the_others(tmp_path, said, why
     assert "as sure scored it" in page.get("/browse").text
 
 
+@pytest.mark.slow
 def test_a_run_whose_files_are_damaged_says_so_in_its_line(tmp_path):
     write_runs(tmp_path)
     (tmp_path / "all/mixed/scores.parquet").write_bytes(b"other bytes")
@@ -353,6 +357,7 @@ def command(monkeypatch, tmp_path):
     return run
 
 
+@pytest.mark.slow
 def test_the_command_prints_a_link_that_lets_the_admin_in(command, tmp_path):
     runs = write_runs(tmp_path / "runs")
     done, app = command("--runs", str(runs), "-m", "blind:length")

@@ -59,6 +59,7 @@ def badges(page: str) -> list[str]:
 # --- outcomes ----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @FEW
 @given(st.integers(0, 10**6), st.integers(2, 6))
 def test_outcomes_are_those_of_the_metrics_definitions(seed, values):
@@ -172,6 +173,7 @@ def test_shades_span_a_case_and_digits_tell_its_scores_apart():
 # --- pages -------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_first_page_shows_every_run_and_each_number_leads_to_its_cases(admin):
     page = admin.get("/", params={"show": "world-replace"}).text
     assert ">25.0†</a>" in page and ">100.0</a>" in page
@@ -179,6 +181,7 @@ def test_the_first_page_shows_every_run_and_each_number_leads_to_its_cases(admin
     assert set(badges(admin.get(link).text)) == {"brittle"}
 
 
+@pytest.mark.slow
 def test_every_number_leads_to_the_cases_that_it_counts(tmp_path):
     """Of one image with and without positives, and of two images and two captions."""
     image = ImageRef("a.png")

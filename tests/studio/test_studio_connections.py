@@ -17,6 +17,8 @@ from studio_runs import studio
 
 from counterpoint.studio.serving import PatientProtocol, most_connections, server_of
 
+pytestmark = pytest.mark.faults
+
 pytestmark = pytest.mark.usefixtures("local_network")
 WHOLE = b"GET /static/icon.svg HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
 HALF = b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Slow: "

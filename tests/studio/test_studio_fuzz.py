@@ -7,6 +7,8 @@ import random
 import pytest
 from fuzz_targets_studio import StudioTarget, manifest_target
 
+pytestmark = pytest.mark.faults
+
 
 @pytest.fixture(scope="module")
 def target(tmp_path_factory):

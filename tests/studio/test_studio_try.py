@@ -177,6 +177,7 @@ def test_texts_are_made_by_the_rules_and_say_what_they_changed():
 # --- models ------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_world_model_scores_an_image_as_an_evaluation_does():
     edit = next(replacements(3))
     picture = Picture(ImageRef(f"world:{edit.scene.code()}"))

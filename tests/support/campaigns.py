@@ -9,11 +9,16 @@ from sqlalchemy import select
 
 from counterpoint.studio.annotate.answers import give
 from counterpoint.studio.annotate.assignment import next_showing
-from counterpoint.studio.annotate.campaigns import Made, Settings, create, find_campaign
+from counterpoint.studio.annotate.campaigns import (
+    CampaignDesign,
+    NewCampaign,
+    create,
+    find_campaign,
+)
 from counterpoint.studio.annotate.kinds import KINDS
-from counterpoint.studio.annotate.material import Wanted, read_material
-from counterpoint.studio.annotate.outcomes import Outcome, outcome_of
-from counterpoint.studio.annotate.questions import Question
+from counterpoint.studio.annotate.material import SourceSelection, read_material
+from counterpoint.studio.annotate.outcomes import CampaignResults, outcome_of
+from counterpoint.studio.annotate.questions import AnnotationQuestion
 from counterpoint.studio.database import Annotator, Database, Item, open_database
 
 # What an annotator says of an item: annotator's number, item -> value.
@@ -34,9 +39,9 @@ def campaign(
     overlap: int = 2,
     checks: float = 0.0,
     limit: int | None = None,
-) -> Made:
-    material = read_material(str(source), KINDS[kind], Wanted(limit))
-    settings = Settings(overlap, checks, 0)
+) -> NewCampaign:
+    material = read_material(str(source), KINDS[kind], SourceSelection(limit))
+    settings = CampaignDesign(overlap, checks, 0)
     return create(database, name, KINDS[kind], material, settings, people)
 
 
@@ -63,7 +68,7 @@ def answer_all(database: Database, says: Says, name: str = "c") -> None:
         pass
 
 
-def outcome(database: Database, name: str = "c", least: float = 0.0) -> Outcome:
+def outcome(database: Database, name: str = "c", least: float = 0.0) -> CampaignResults:
     with database.reading() as session:
         return outcome_of(session, find_campaign(session, name), least)
 
@@ -71,7 +76,7 @@ def outcome(database: Database, name: str = "c", least: float = 0.0) -> Outcome:
 def rightly(person: int, item: Item) -> str:
     """The known answer, whatever is asked."""
     del person
-    question = Question.of(item.question)
+    question = AnnotationQuestion.of(item.question)
     if item.ask == "rank":
         ranks = ["1" if n in question.right else "2" for n in range(len(question.captions))]
         return ",".join(ranks)

@@ -1,14 +1,9 @@
-"""Readers of data sets, captions and pairs as targets for fuzzers.
-
-A target takes the bytes of a file or of an answer, and a folder of its own. It returns, or raises a
-CounterpointError; everything else is a defect.
-"""
+"""Readers of data sets, captions, pairs and answers of servers as targets for fuzzers."""
 
 from __future__ import annotations
 
 import functools
 import io
-import json
 import random
 import shutil
 import tarfile
@@ -17,13 +12,13 @@ import zipfile
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import httpcore
 import httpx
 import polars as pl
 import pyarrow.parquet as pq
-from fuzz_support import json_texts, mutations
+from fuzz_support import Inputs, Target, mutations, of_bytes, of_json, of_lines
 
 from counterpoint.cases.table import ImageRef
 from counterpoint.data.archives import extract
@@ -269,40 +264,7 @@ def _tar(names: list[str], codec: str) -> bytes:
     return file.getvalue()
 
 
-class Target(NamedTuple):
-    run: Callable[[bytes, Path], None]
-    inputs: Callable[[int, int], Iterator[bytes]]  # how many, and the seed
-
-
-def _json(*values: Any) -> Callable[[int, int], Iterator[bytes]]:
-    def inputs(count: int, seed: int) -> Iterator[bytes]:
-        for value in values:
-            yield from json_texts(value, count // len(values), seed)
-
-    return inputs
-
-
-def _bytes(*starts: bytes) -> Callable[[int, int], Iterator[bytes]]:
-    def inputs(count: int, seed: int) -> Iterator[bytes]:
-        for start in starts:
-            yield from mutations(start, count // len(starts), seed)
-
-    return inputs
-
-
-def _lines(rows: list[Any]) -> Callable[[int, int], Iterator[bytes]]:
-    """JSON Lines: changed rows, and changed bytes."""
-
-    def inputs(count: int, seed: int) -> Iterator[bytes]:
-        whole = "\n".join(map(json.dumps, rows)).encode()
-        for text in json_texts(rows[0], count // 2, seed):
-            yield whole + b"\n" + text
-        yield from mutations(whole, count - count // 2, seed)
-
-    return inputs
-
-
-def _archives(make: Callable[[list[str]], bytes]) -> Callable[[int, int], Iterator[bytes]]:
+def _archives(make: Callable[[list[str]], bytes]) -> Inputs:
     """Half of them with hostile names, half with changed bytes."""
 
     def inputs(count: int, seed: int) -> Iterator[bytes]:
@@ -316,34 +278,34 @@ def _archives(make: Callable[[list[str]], bytes]) -> Callable[[int, int], Iterat
 
 
 TARGETS = {
-    "captions, COCO": Target(captions(".json"), _json(COCO)),
-    "captions, Karpathy": Target(captions(".json"), _json(KARPATHY)),
-    "captions, other JSON": Target(captions(".json"), _json(ROWS, BY_ID)),
-    "captions, JSON Lines": Target(captions(".jsonl"), _lines(ROWS)),
-    "captions, CSV": Target(captions(".csv"), _bytes(TABLE)),
-    "captions, TSV": Target(captions(".tsv"), _bytes(TABLE.replace(b",", b"\t"))),
+    "captions, COCO": Target(captions(".json"), of_json(COCO)),
+    "captions, Karpathy": Target(captions(".json"), of_json(KARPATHY)),
+    "captions, other JSON": Target(captions(".json"), of_json(ROWS, BY_ID)),
+    "captions, JSON Lines": Target(captions(".jsonl"), of_lines(ROWS)),
+    "captions, CSV": Target(captions(".csv"), of_bytes(TABLE)),
+    "captions, TSV": Target(captions(".tsv"), of_bytes(TABLE.replace(b",", b"\t"))),
     "captions, Parquet": Target(
         captions(".parquet"),
-        _bytes(_parquet({"caption": ["a b", None], "image": ["1.jpg", None], "id": [1, 2]})),
+        of_bytes(_parquet({"caption": ["a b", None], "image": ["1.jpg", None], "id": [1, 2]})),
     ),
-    "scene graphs": Target(scene_graphs, _json(VISUAL_GENOME, GQA)),
-    "sizes of images": Target(sizes, _json(SIZES)),
-    "pairs": Target(pairs, _bytes(_pairs_file())),
-    "pairs' metadata": Target(pairs_metadata, _json(ABOUT)),
-    "settings of parts": Target(settings_of_parts, _json(_SETTINGS)),
-    "scores, CSV": Target(scores(".csv"), _bytes(b"text,mine\na dog,0.5\na cat 1,-2e5\n")),
-    "scores, TSV": Target(scores(".tsv"), _bytes(b"text\tname\tvalue\na dog\tm\t0.5\n" * 2)),
+    "scene graphs": Target(scene_graphs, of_json(VISUAL_GENOME, GQA)),
+    "sizes of images": Target(sizes, of_json(SIZES)),
+    "pairs": Target(pairs, of_bytes(_pairs_file())),
+    "pairs' metadata": Target(pairs_metadata, of_json(ABOUT)),
+    "settings of parts": Target(settings_of_parts, of_json(_SETTINGS)),
+    "scores, CSV": Target(scores(".csv"), of_bytes(b"text,mine\na dog,0.5\na cat 1,-2e5\n")),
+    "scores, TSV": Target(scores(".tsv"), of_bytes(b"text\tname\tvalue\na dog\tm\t0.5\n" * 2)),
     "scores, JSON Lines": Target(
-        scores(".jsonl"), _lines([{"text": t, "name": "m", "value": 0.5} for t in ("a", "b")])
+        scores(".jsonl"), of_lines([{"text": t, "name": "m", "value": 0.5} for t in ("a", "b")])
     ),
     "scores, Parquet": Target(
-        scores(".parquet"), _bytes(_parquet({"text": ["a dog", "b"], "mine": [0.5, 1.0]}))
+        scores(".parquet"), of_bytes(_parquet({"text": ["a dog", "b"], "mine": [0.5, 1.0]}))
     ),
     "neighbours": Target(
-        neighbours, _bytes(_parquet({"image": [SCENE, "b"], "neighbours": [["b"], []]}))
+        neighbours, of_bytes(_parquet({"image": [SCENE, "b"], "neighbours": [["b"], []]}))
     ),
     "zip": Target(archive, _archives(_zip)),
     "tar": Target(archive, _archives(lambda names: _tar(names, ""))),
     "tar.gz": Target(archive, _archives(lambda names: _tar(names, "gz"))),
-    "HTTP answer": Target(answer, _bytes(*ANSWERS)),
+    "HTTP answer": Target(answer, of_bytes(*ANSWERS)),
 }

@@ -1,8 +1,4 @@
-"""Readers of models and of training as targets for fuzzers.
-
-A target takes the bytes of a file and an empty or used folder of its own. It returns, or raises a
-CounterpointError; everything else is a defect.
-"""
+"""Readers of models and of training as targets for fuzzers."""
 
 from __future__ import annotations
 
@@ -11,15 +7,15 @@ import io
 import json
 import tarfile
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any
 from unittest import mock
 
 import numpy as np
 import torch
-from fuzz_support import json_texts, mutations
+from fuzz_support import Target, of_bytes, of_json
 from open_clip_models import CLIP, CONFIG, PREPROCESS, WEIGHTS, build, save_model
 from safetensors.numpy import save as to_safetensors
 from train_data_support import opened
@@ -180,6 +176,10 @@ def _pickled(**more: Any) -> bytes:
     return file.getvalue()
 
 
+def _safetensors() -> bytes:
+    return to_safetensors({k: v.numpy() for k, v in build(CLIP).state_dict().items()})
+
+
 def _shard() -> bytes:
     from PIL import Image
 
@@ -195,45 +195,34 @@ def _shard() -> bytes:
     return tar.getvalue()
 
 
-class Target(NamedTuple):
-    run: Callable[[bytes, Path], None]
-    inputs: Callable[[int, int], Iterator[bytes]]  # how many, and the seed
-
-
-def _json(value: Callable[[], Any]) -> Callable[[int, int], Iterator[bytes]]:
-    return lambda count, seed: json_texts(value(), count, seed)
-
-
-def _bytes(start: Callable[[], bytes]) -> Callable[[int, int], Iterator[bytes]]:
-    return lambda count, seed: mutations(start(), count, seed)
-
-
 TARGETS = {
     "model config": Target(
-        model_config, _json(lambda: {"model_cfg": CLIP, "preprocess_cfg": PREPROCESS})
+        model_config, of_json({"model_cfg": CLIP, "preprocess_cfg": PREPROCESS})
     ),
     "tokenizer config": Target(
-        tokenizer_config, _json(lambda: {"tokenizer_class": "CLIPTokenizer", "auto_map": None})
+        tokenizer_config, of_json({"tokenizer_class": "CLIPTokenizer", "auto_map": None})
     ),
-    "weights .pt": Target(weights("w.pt"), _bytes(_pickled)),
+    "weights .pt": Target(weights("w.pt"), of_bytes(_pickled)),
     "weights .safetensors": Target(
         weights("w.safetensors"),
-        _bytes(lambda: to_safetensors({k: v.numpy() for k, v in build(CLIP).state_dict().items()})),
+        of_bytes(
+            lambda: to_safetensors({k: v.numpy() for k, v in build(CLIP).state_dict().items()})
+        ),
     ),
-    "recipe file": Target(recipe_file, _bytes(lambda: recipe_text("hp-hn").encode())),
-    "recipe change": Target(recipe_change, _bytes(lambda: b"loss.negatives.weight=0.5")),
-    "shard": Target(shard, _bytes(_shard)),
-    "state": Target(checkpoint("state.json"), _json(_state)),
+    "recipe file": Target(recipe_file, of_bytes(recipe_text("hp-hn").encode())),
+    "recipe change": Target(recipe_change, of_bytes(b"loss.negatives.weight=0.5")),
+    "shard": Target(shard, of_bytes(_shard)),
+    "state": Target(checkpoint("state.json"), of_json(_state)),
     "optimiser": Target(
         checkpoint("optimiser.safetensors"),
-        _bytes(lambda: to_safetensors({"clip.visual.proj/step": np.ones(1, "f4")})),
+        of_bytes(lambda: to_safetensors({"clip.visual.proj/step": np.ones(1, "f4")})),
     ),
-    "recipe of a run": Target(run_recipe, _json(lambda: small_run().recipe.settled())),
-    "log": Target(log, _bytes(lambda: b'{"event": "step", "step": 1, "loss": 0.5}\n' * 4)),
+    "recipe of a run": Target(run_recipe, of_json(lambda: small_run().recipe.settled())),
+    "log": Target(log, of_bytes(b'{"event": "step", "step": 1, "loss": 0.5}\n' * 4)),
     "training.json": Target(
         about,
-        _json(
-            lambda: {
+        of_json(
+            {
                 "wise": {
                     "base": {"id": "a", "fingerprint": "1"},
                     "tuned": {"id": "b", "fingerprint": "2"},
@@ -243,7 +232,7 @@ TARGETS = {
     ),
     "detector": Target(
         detector(DETECTOR),
-        _json(lambda: {"format": 1, "encoder": "world:base", "encoder_fingerprint": "f"}),
+        of_json({"format": 1, "encoder": "world:base", "encoder_fingerprint": "f"}),
     ),
-    "detector weights": Target(detector(HEADS), _bytes(_heads)),
+    "detector weights": Target(detector(HEADS), of_bytes(_heads)),
 }

@@ -22,7 +22,7 @@ from starlette.testclient import TestClient
 from studio_runs import BASE, client, key_of, studio, write_runs
 
 from counterpoint._util.errors import RunError
-from counterpoint.studio.browse.library import Place, read_manifest
+from counterpoint.studio.browse.library import RunFolder, read_manifest
 
 NUMBERS = [
     *("-1", "2", "x", "²", "1e400", "nan", "0x10", "1_0", " 1 ", "+1", "01", "80%"),
@@ -201,7 +201,7 @@ def manifest_target(rng: random.Random, folder: Path) -> None:
         text = text[: rng.randrange(len(text))] + rng.randbytes(3)
     (folder / "run.json").write_bytes(text)
     try:
-        found = read_manifest(Place("key", "name", folder, (0, 0)))
+        found = read_manifest(RunFolder("key", "name", folder, (0, 0)))
     except RunError as error:
         assert str(error).startswith("run.json") and len(str(error)) < 500
         return

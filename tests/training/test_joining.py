@@ -1,25 +1,22 @@
-"""Joining over ranks, with two real processes: values and gradients are those of one process.
-
-Run as a program (`python test_joining.py RANK FOLDER`) this file is one of the two.
-"""
+"""Joining over ranks, with two real processes: values and gradients are those of one process."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from dataclasses import fields, replace
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
 import torch
 import torch.distributed as dist
+from processes import ended, start
 from torch import nn
 
 from counterpoint._util.errors import DataError
 from counterpoint.training.batches import Features
 from counterpoint.training.losses.terms import TERMS, Term, loss, total
 from counterpoint.training.processes import join
+
+pytestmark = pytest.mark.slow
 
 torch.set_num_threads(1)
 
@@ -133,6 +130,7 @@ def other_negatives(raw):
 
 
 def work(rank, folder):
+    torch.set_num_threads(1)
     dist.init_process_group(
         "gloo",
         init_method=f"file://{folder}/meeting",
@@ -165,21 +163,8 @@ def work(rank, folder):
 def ranks(tmp_path_factory):
     """What each of the two processes found."""
     folder = tmp_path_factory.mktemp("ranks")
-    running = [
-        subprocess.Popen(
-            [sys.executable, __file__, str(rank), str(folder)],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        for rank in range(RANKS)
-    ]
-    try:
-        told = [process.communicate(timeout=120)[0] for process in running]
-    finally:
-        for process in running:
-            process.kill()
-    assert [process.returncode for process in running] == [0] * RANKS, "\n".join(told)
+    running = [start(work, rank, folder) for rank in range(RANKS)]
+    assert [ended(process) for process in running] == [0] * RANKS
     return [torch.load(folder / f"{rank}.pt", weights_only=True) for rank in range(RANKS)]
 
 
@@ -253,7 +238,3 @@ def test_a_process_group_of_one_joins_nothing(tmp_path):
         assert join(features) is features
     finally:
         dist.destroy_process_group()
-
-
-if __name__ == "__main__":
-    work(int(sys.argv[1]), Path(sys.argv[2]))

@@ -8,6 +8,8 @@ import pytest
 import torch
 from loss_support import NAMES, SCALE, SIZES, parts, value_and_gradients, wanted
 
+pytestmark = pytest.mark.slow
+
 # --- slow references: plain loops over floats, written from the formulas -------------------------
 
 

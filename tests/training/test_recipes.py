@@ -142,6 +142,7 @@ def test_an_own_file_is_a_recipe(tmp_path):
     assert load_recipe(str(path), world=True) == load_recipe("hn", world=True)
 
 
+@pytest.mark.slow
 @given(weight=st.floats(0, 10), seed=st.integers(0, 2**40), only=st.sampled_from(["swap", "null"]))
 @FEW
 def test_the_folder_follows_what_the_weights_depend_on(weight, seed, only):
@@ -225,6 +226,7 @@ BOMB = "a: &a [x]\n" + "".join(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text",
     [

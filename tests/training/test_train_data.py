@@ -172,6 +172,7 @@ def test_ranks_share_the_batch_of_one_process(tmp_path):
         opened(path, batch=4, ranks=3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [0, 2])
 def test_a_stream_starts_anywhere_and_equals_the_batches(tmp_path, worker_sockets, workers):
     data = opened(training_file(tmp_path), workers=workers, negatives=2)
@@ -409,7 +410,7 @@ def test_files_that_are_not_training_files(tmp_path):
         ({"kind": "pairs", "grammar": 0.5}, "'pairs' has no grammar"),
         ({"kind": "webdataset", "hard_images": 3}, "'webdataset' has no hard_images"),
         ({"kind": "world", "only": "add"}, "the world has only=replace and only=swap"),
-        ({"kind": "world", "negatives": 2}, "one negative a caption"),
+        ({"kind": "world", "negatives": 2}, "one negative per caption"),
         ({"negatives": 0, "negative_images": True}, "negative_images needs negatives"),
         ({"sice": 3}, "Extra inputs are not permitted"),
         ({"plain": 1.5}, "less than or equal to 1"),

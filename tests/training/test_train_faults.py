@@ -5,9 +5,7 @@ from __future__ import annotations
 import io
 import json
 import math
-import os
-import subprocess
-import sys
+import socket
 import tarfile
 from pathlib import Path
 
@@ -17,6 +15,7 @@ import torch
 from errors import raises
 from open_clip_models import TEXT
 from PIL import Image
+from processes import ended, start
 from safetensors.torch import load_file
 from train_data_support import SIZE, opened, rows_of, training_file
 from training import last_checkpoint, run_small, tiny_start, weights, written
@@ -27,6 +26,8 @@ from counterpoint.training.loop import train
 from counterpoint.training.losses import published
 from counterpoint.training.reading import load_recipe
 from counterpoint.training.recipe import Recipe
+
+pytestmark = pytest.mark.faults
 
 RESNET = {
     "embed_dim": 16,
@@ -223,23 +224,26 @@ def test_problems_of_all_ranks_are_told(tmp_path):
     alone = problems(lossy(tmp_path, "one"))
     assert alone["captions without an image: left out"] == 1
     assert sum(alone.values()) >= 5  # and two images in each of two epochs
-    recipe = lossy(tmp_path, "two")
-    told = (
-        "import json, sys; from counterpoint.training.loop import train;"
-        "from counterpoint.training.reading import load_recipe;"
-        "done = train(load_recipe(sys.argv[1]));"
-        "print('PROBLEMS', json.dumps(done.problems)) if done else None"
-    )
-    command = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    (tmp_path / "told.py").write_text(told)
-    done = subprocess.run(
-        [sys.executable, *command, str(tmp_path / "told.py"), written(recipe)],
-        capture_output=True,
-        text=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )
-    [line] = [x for x in done.stdout.splitlines() if "PROBLEMS" in x] or [done.stderr]
-    assert json.loads(line.partition("PROBLEMS ")[2]) == alone
+    path, meeting = written(lossy(tmp_path, "two")), free_port()
+    both = [
+        start(tell_problems, path, environment={"RANK": str(rank), "WORLD_SIZE": "2", **meeting})
+        for rank in range(2)
+    ]
+    assert [ended(process) for process in both] == [0, 0]
+    assert json.loads(Path(path).with_suffix(".problems").read_text()) == alone
+
+
+def tell_problems(path: str) -> None:
+    torch.set_num_threads(1)
+    if (done := train(load_recipe(path))) is not None:
+        Path(path).with_suffix(".problems").write_text(json.dumps(done.problems))
+
+
+def free_port() -> dict[str, str]:
+    """Where ranks meet, as torchrun tells them."""
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(found.getsockname()[1])}
 
 
 def test_problems_before_a_kill_are_told_after_it(tmp_path, monkeypatch):

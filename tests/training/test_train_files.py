@@ -22,6 +22,8 @@ from counterpoint.cli.app import app
 from counterpoint.generation.export.training import export_training
 from counterpoint.generation.pairs import Pair, tabulate, write_pairs
 
+pytestmark = pytest.mark.slow
+
 COLOURS = {"red": (200, 30, 30), "green": (30, 180, 40), "blue": (40, 60, 210), "black": (9, 9, 9)}
 SHAPES = ("circle", "square", "star")
 SMALL = ("batch=6", "steps=16", "lr=3e-3", "warmup=1", "log_every=1", "device=cpu", "seed=2")

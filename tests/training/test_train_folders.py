@@ -22,6 +22,8 @@ from counterpoint.training.checkpoints import RECIPE
 
 __all__ = ["one_thread"]  # fixtures
 
+pytestmark = pytest.mark.faults
+
 _SAVE = """
 import sys
 from pathlib import Path

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 import math
-import os
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 import torch
 from errors import raises
 from open_clip_models import CAPTIONS, load
+from processes import ended, start
+from torch import distributed
 from training import (
     CPU,
     last_checkpoint,
@@ -30,8 +29,11 @@ from counterpoint.training import loop
 from counterpoint.training.building import build
 from counterpoint.training.logs import Log, Silent
 from counterpoint.training.losses import terms
+from counterpoint.training.reading import load_recipe
 
 __all__ = ["one_thread"]  # fixtures
+
+pytestmark = pytest.mark.slow
 
 # --- whole runs --------------------------------------------------------------------------------
 
@@ -221,28 +223,25 @@ def test_wandb_is_asked_for_by_name(tmp_path, monkeypatch):
 # --- several processes -------------------------------------------------------------------------
 
 
-_PROGRAM = """
-import sys, torch
-torch.set_num_threads(1)
-from torch import distributed
-from counterpoint.train import loop
-from counterpoint.training.reading import load_recipe
-distributed.init_process_group("gloo", init_method=sys.argv[1], rank=int(sys.argv[2]), world_size=2)
-inner = loop.update
-def killed(run, step):
-    if step == 3:
-        raise SystemError
-    return inner(run, step)
-for path in sys.argv[3:]:
-    loop.update = killed
-    try:
-        loop.train(load_recipe(path))
-    except SystemError:
+def train_in_two(meeting: str, rank: int, paths: list[str]) -> None:
+    """Each run is broken off before its last step, and goes on."""
+    torch.set_num_threads(1)
+    distributed.init_process_group("gloo", init_method=meeting, rank=rank, world_size=2)
+    inner = loop.update
+
+    def killed(run, step):
+        if step == 3:
+            raise SystemError
+        return inner(run, step)
+
+    for path in paths:
+        loop.update = killed
+        with pytest.raises(SystemError):
+            loop.train(load_recipe(path))
         distributed.barrier()
-    loop.update = inner
-    loop.train(load_recipe(path))
-distributed.destroy_process_group()
-"""
+        loop.update = inner
+        loop.train(load_recipe(path))
+    distributed.destroy_process_group()
 
 
 def test_two_processes_end_with_the_weights_of_one(tmp_path):
@@ -251,18 +250,13 @@ def test_two_processes_end_with_the_weights_of_one(tmp_path):
     run_small(tmp_path, *changes, out="alone")
     ways = {"ddp": "sharded=false", "fsdp": "sharded=true"}
     paths = [written(small_recipe(tmp_path, *changes, way, out=out)) for out, way in ways.items()]
+    meeting = f"file://{tmp_path}/meeting"
+    ranks = [{"RANK": str(rank), "WORLD_SIZE": "2"} for rank in range(2)]
     both = [
-        subprocess.Popen(
-            [sys.executable, "-c", _PROGRAM, f"file://{tmp_path}/meeting", str(rank), *paths],
-            env={**os.environ, "RANK": str(rank), "WORLD_SIZE": "2", "OMP_NUM_THREADS": "1"},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        for rank in range(2)
+        start(train_in_two, meeting, rank, paths, environment=environment)
+        for rank, environment in enumerate(ranks)
     ]
-    said = [process.communicate(timeout=200)[0] for process in both]
-    assert [process.returncode for process in both] == [0, 0], said
+    assert [ended(process) for process in both] == [0, 0]
     alone, before = weights(tmp_path / "alone"), load(tmp_path / "start").model.state_dict()
     assert max(float((alone[n] - before[n]).abs().max()) for n in alone) > 1e-3
     for out in ways:

@@ -6,8 +6,6 @@ import json
 import random
 import shutil
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -15,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 from errors import raises
+from processes import ended, start
 from safetensors.torch import load_file
 from training import last_checkpoint, run_small, same, small_recipe, weights, written
 
@@ -28,6 +27,9 @@ from counterpoint.training.checkpoints import (
     save,
     steps_in,
 )
+from counterpoint.training.reading import load_recipe
+
+pytestmark = pytest.mark.faults
 
 CPU = torch.device("cpu")
 ODD = ("accumulate=2", "ema=0.9", "cached_batch=3")  # everything that has a state of its own
@@ -106,41 +108,35 @@ def test_losses_go_on_where_they_were(tmp_path, monkeypatch):
         ]
 
 
-_PROGRAM = """
-import sys, time, torch
-torch.set_num_threads(1)
-from counterpoint.train import loop
-from counterpoint.training.reading import load_recipe
-inner = loop.update
-def slowly(run, step):
-    time.sleep(float(sys.argv[2]))
-    return inner(run, step)
-loop.update = slowly
-loop.train(load_recipe(sys.argv[1]))
-"""
+def train_slowly(path: str, pause: float) -> None:
+    """For a process of its own: what other tests have done to this one's arithmetic has no say."""
+    torch.set_num_threads(1)
+    inner = loop.update
 
+    def slowly(run, step):
+        time.sleep(pause)
+        return inner(run, step)
 
-def started(path, pause):
-    """A process of its own: what other tests have done to this one's arithmetic has no say."""
-    return subprocess.Popen([sys.executable, "-c", _PROGRAM, path, str(pause)])
+    loop.update = slowly
+    loop.train(load_recipe(path))
 
 
 def test_killed_for_good_by_the_system(tmp_path):
     """A real process and a real SIGKILL, at a moment of its own choosing."""
-    changes = ("steps=40", "save_every=3", *ODD)
-    assert started(written(small_recipe(tmp_path, *changes, out="whole")), 0).wait() == 0
+    changes = ("steps=14", "save_every=3", *ODD)
+    whole = start(train_slowly, written(small_recipe(tmp_path, *changes, out="whole")), 0)
     path = written(small_recipe(tmp_path, *changes, "data.workers=1", out="killed"))
-    process = started(path, 0.05)
+    process = start(train_slowly, path, 0.1)
     log = tmp_path / "killed" / "log.jsonl"
     until = time.monotonic() + 150
-    while not (log.is_file() and len(log.read_text().splitlines()) >= 7):
-        assert process.poll() is None and time.monotonic() < until
+    while not (log.is_file() and len(log.read_text().splitlines()) >= 5):
+        assert process.is_alive() and time.monotonic() < until
         time.sleep(0.01)
-    process.send_signal(signal.SIGKILL)
-    assert process.wait() == -signal.SIGKILL
+    process.kill()
+    assert ended(process) == -signal.SIGKILL
     done = steps_in(tmp_path / "killed")
-    assert done and done[-1] < 40 and not (tmp_path / "killed" / "model").exists()
-    assert started(path, 0).wait() == 0
+    assert done and done[-1] < 14 and not (tmp_path / "killed" / "model").exists()
+    assert [ended(whole), ended(start(train_slowly, path, 0))] == [0, 0]
     assert same(weights(tmp_path / "killed"), weights(tmp_path / "whole"))
     assert same(everything(tmp_path / "killed"), everything(tmp_path / "whole"))
 

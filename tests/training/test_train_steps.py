@@ -48,6 +48,8 @@ from counterpoint.training.steps import (
 )
 
 __all__ = ["one_thread"]  # fixtures
+
+pytestmark = pytest.mark.slow
 TERMS = [
     losses.Term(name, weight)
     for name, weight in (

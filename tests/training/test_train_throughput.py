@@ -22,6 +22,8 @@ from counterpoint.training.model import Towers, compile_blocks
 from counterpoint.training.processes import Ranks
 from counterpoint.training.steps import update
 
+pytestmark = pytest.mark.slow
+
 FEW_STEPS = ("steps=3", "batch=4", "lr=1e-3")  # a CPU is slow in half precision
 CPU = Ranks(0, 1, torch.device("cpu"))
 

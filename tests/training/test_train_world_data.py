@@ -42,6 +42,8 @@ from counterpoint.world.edits import replacements, swaps
 from counterpoint.world.grammar import LEFT_FIRST, GrammarError, holds, leads, read, write
 from counterpoint.world.scenes import CANONICAL, RELATIONS, SYNONYMS, sample_scene
 
+pytestmark = pytest.mark.slow
+
 TOKENIZER = open_clip.SimpleTokenizer(str(BASE / MERGES), context_length=24)
 MEAN, STD = (0.5, 0.4, 0.3), (0.2, 0.25, 0.3)
 

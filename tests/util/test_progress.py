@@ -16,6 +16,8 @@ from counterpoint.cli.console import Terminal
 
 __all__ = ["own_place"]  # a fixture
 
+pytestmark = pytest.mark.slow
+
 
 @contextmanager
 def standard_error(*, terminal: bool = True) -> Iterator[io.StringIO]:

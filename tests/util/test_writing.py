@@ -200,6 +200,7 @@ def _write_often(write: Write, place: Path, text: str) -> None:
         write(place, text * 2000, wait=60)
 
 
+@pytest.mark.slow
 @WRITERS
 def test_writers_that_wait_all_come_through(write: Write, tmp_path: Path) -> None:
     context = multiprocessing.get_context("fork")
@@ -218,6 +219,7 @@ def _save_often(folder: Path, name: str) -> None:
         save_run(random_run(table(2), seed=0, model=name), folder, overwrite=True)
 
 
+@pytest.mark.faults
 def test_runs_saved_at_once_are_whole(tmp_path: Path) -> None:
     command = (
         "import sys; from pathlib import Path; from test_writing import _save_often; "
@@ -268,6 +270,7 @@ def killed_at(call: int, write: Write, place: Path) -> bool:
     return status == 9
 
 
+@pytest.mark.faults
 @WRITERS
 @pytest.mark.parametrize("name", ["place", LONG])
 @pytest.mark.parametrize("before", [None, "old"])

@@ -76,6 +76,7 @@ def test_a_code_is_drawn_again_to_the_pixel(seed: int) -> None:
     assert np.array_equal(draw([scene]), draw([read_scene(scene.code())]))
 
 
+@pytest.mark.slow
 def test_batch_size_does_not_matter() -> None:
     scenes = scenes_of(1, 150)  # more than two batches, the last one not full
     together, alone = draw(scenes), np.concatenate([draw([s]) for s in scenes])
@@ -245,6 +246,7 @@ def closest_pairs() -> list[tuple[Thing, Thing]]:
     ]
 
 
+@pytest.mark.slow
 def test_no_pixel_is_painted_by_two_objects() -> None:
     # `paint` writes all objects in one step, so of two in one pixel only one would be seen, and on
     # a GPU not always the same one.
@@ -256,6 +258,7 @@ def test_no_pixel_is_painted_by_two_objects() -> None:
     assert touching == []
 
 
+@pytest.mark.slow
 def test_small_objects_never_touch() -> None:
     for a, b in closest_pairs():
         small = [coverage(t.with_value("size", "small")) for t in (a, b)]

@@ -31,6 +31,8 @@ from counterpoint.world.scenes import (
     read_scene,
 )
 
+pytestmark = pytest.mark.slow
+
 FEW = settings(derandomize=True, deadline=None, max_examples=15)
 SEEDS = st.integers(0, 2**32 - 1)
 MAKERS = {"replacements": replacements, "swaps": swaps}

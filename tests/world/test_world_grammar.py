@@ -34,6 +34,8 @@ from counterpoint.world.scenes import (
     sample_scene,
 )
 
+pytestmark = pytest.mark.slow
+
 FEW = settings(derandomize=True, deadline=None, max_examples=80)
 SEEDS = st.integers(0, 2**32 - 1)
 PHRASES = st.builds(

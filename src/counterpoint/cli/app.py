@@ -1,13 +1,9 @@
-"""The command line: one file a verb; parse, call, print.
-
-Exit status: 0 done; 1 an error a user can mend; 2 wrong usage; 3 done, but cases were left out
-(unless --allow-missing); 4 published values were not confirmed (verify --strict); 130 interrupted;
-143 terminated.
-"""
+"""The command line: one file per verb; parse, call, print."""
 
 from __future__ import annotations
 
-from typing import Any
+from importlib.metadata import version
+from typing import Annotated, Any
 
 import typer
 
@@ -35,12 +31,32 @@ from counterpoint.cli.console import plainly
 
 app = typer.Typer(
     name="counterpoint",
-    help="Measure whether a vision-language model notices what matters, and only that.",
+    help="Measure and train compositional vision-language models: hard negatives, hard positives.",
     no_args_is_help=True,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(version("counterpoint"))
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version and exit."
+        ),
+    ] = False,
+) -> None:
+    """Measure and train compositional vision-language models: hard negatives, hard positives."""
+
+
 RESUMES = {"demo", "eval", "refine", "train", "wise"}  # the others are quick, or write at their end
 for name, verb in (
     ("demo", demo.demo),

@@ -1,4 +1,4 @@
-"""`counterpoint campaign`: people judge images and captions in the studio's pages."""
+"""`counterpoint campaign`: human annotation in the studio."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from counterpoint.cli.console import (
 
 if TYPE_CHECKING:
     from counterpoint.studio import Database
-    from counterpoint.studio.annotate import Outcome
+    from counterpoint.studio.annotate import CampaignResults
 
 
 app = typer.Typer(
     name="campaign",
-    help="Have people judge cases or pairs: `new`, `ls`, `results`. The pages are the studio's.",
+    help="Human annotation of cases or pairs, in the studio: `new`, `ls`, `results`.",
     no_args_is_help=True,
 )
 DEFAULT_DB: Final = "studio.db"
@@ -34,7 +34,7 @@ Db = Annotated[
     str,
     typer.Option(
         "--db",
-        help="Where answers are kept: a SQLite file, or a postgresql:// address.",
+        help="Database of the answers: a SQLite file or a postgresql:// URL.",
         envvar="COUNTERPOINT_DB",
     ),
 ]
@@ -63,24 +63,29 @@ def new(
             help="best-image, which-image, image-to-text, text-to-image, both-ways or rank.",
         ),
     ],
-    annotators: Annotated[int, typer.Option(min=1, help="How many personal links to make.")] = 2,
-    overlap: Annotated[int, typer.Option(min=1, help="How many people judge each item.")] = 2,
+    annotators: Annotated[
+        int, typer.Option(min=1, help="Number of annotators (personal links).")
+    ] = 2,
+    overlap: Annotated[int, typer.Option(min=1, help="Number of annotators per item.")] = 2,
     checks: Annotated[
-        float, typer.Option(min=0, max=0.5, help="Share of attention checks among what is shown.")
+        float, typer.Option(min=0, max=0.5, help="Share of attention checks among the items.")
     ] = 0.1,
     limit: Annotated[
-        int | None, typer.Option(min=1, help="Only so many cases, spread over the groups.")
+        int | None, typer.Option(min=1, help="Maximum number of cases, spread over the groups.")
     ] = None,
-    seed: Annotated[int, typer.Option(min=0)] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Random seed.")] = 0,
     benchmark: Annotated[
-        str | None, typer.Option(help="Which benchmark of a run that has several.")
+        str | None, typer.Option(help="Benchmark id, for a run with several benchmarks.")
     ] = None,
     images: Annotated[
-        Path | None, typer.Option(help="Folder of a pairs file's images; else where it says.")
+        Path | None,
+        typer.Option(help="Folder of the images of a pairs file. Default: as the file says."),
     ] = None,
     instructions: Annotated[
         Path | None,
-        typer.Option(help="A text file that annotators see in place of the usual instructions."),
+        typer.Option(
+            help="Text file with instructions for annotators, instead of the built-in ones."
+        ),
     ] = None,
     data: DataFolder = None,
     db: Db = DEFAULT_DB,
@@ -97,11 +102,13 @@ def new(
     The links start at the address that `counterpoint studio` prints.
     """
     database = _open(db)
-    from counterpoint.studio.annotate import Order, Settings, Wanted, make_campaign
+    from counterpoint.studio.annotate import CampaignDesign, Order, SourceSelection, make_campaign
 
     try:
-        settings = Settings(overlap, checks, seed, _read(instructions) if instructions else "")
-        wanted = Wanted(limit, seed, data, images, benchmark)
+        settings = CampaignDesign(
+            overlap, checks, seed, _read(instructions) if instructions else ""
+        )
+        wanted = SourceSelection(limit, seed, data, images, benchmark)
         order = Order(name, source, kind, settings, annotators, wanted)
         made = make_campaign(database, order)
     finally:
@@ -136,7 +143,7 @@ def _read(path: Path) -> str:
 
 
 def ls(db: Db = DEFAULT_DB, as_json: AsJson = False) -> None:
-    """List the campaigns, and how far they are.
+    """List the campaigns and their progress.
 
     Example:
 
@@ -170,19 +177,22 @@ def results(
     ] = None,
     export: Annotated[
         Path | None,
-        typer.Option(help="Write what most people accepted: a case file or a pairs file."),
+        typer.Option(help="Write what the majority accepted: a case file or a pairs file."),
     ] = None,
     answers: Annotated[Path | None, typer.Option(help="Write every answer as CSV.")] = None,
     least: Annotated[
         float,
         typer.Option(
-            "--least-checks", min=0, max=1, help="Count only who passes this share of checks."
+            "--least-checks",
+            min=0,
+            max=1,
+            help="Count only annotators who pass this share of the checks.",
         ),
     ] = 0.0,
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
 ) -> None:
-    """How far annotators agree, what they accepted, and files of it.
+    """Show how far annotators agree, and write answers and accepted cases to files.
 
     Examples:
 
@@ -211,7 +221,7 @@ def results(
     _save(found, human, export)
 
 
-def _save(found: Outcome, human: Path | None, out: Path | None) -> None:
+def _save(found: CampaignResults, human: Path | None, out: Path | None) -> None:
     if human:
         from counterpoint.runs import save_run
         from counterpoint.studio.annotate import human_run
@@ -228,7 +238,7 @@ def _save(found: Outcome, human: Path | None, out: Path | None) -> None:
             errors.print(f"left out: {count:,} {reason}", style="yellow", soft_wrap=True)
 
 
-def _agreement_rows(found: Outcome) -> list[dict[str, object]]:
+def _agreement_rows(found: CampaignResults) -> list[dict[str, object]]:
     """A row a pair, then one for all: JSON has no NaN, so a missing kappa is null."""
 
     def number(value: float) -> float | None:
@@ -252,7 +262,7 @@ def _agreement_rows(found: Outcome) -> list[dict[str, object]]:
     return rows
 
 
-def _print(found: Outcome) -> None:
+def _print(found: CampaignResults) -> None:
     def number(value: float) -> str:
         return "-" if value != value else f"{value:.3f}"
 

@@ -1,4 +1,4 @@
-"""`counterpoint compare`: is one run better than another, and how sure is that?"""
+"""`counterpoint compare`: paired tests of two runs."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ def compare(
     groups: Groups = False,
     as_json: AsJson = False,
     html: Annotated[
-        Path | None, typer.Option(help="Write the two runs side by side as a page.")
+        Path | None, typer.Option(help="Write the comparison as an HTML page to this file.")
     ] = None,
     open_page: Annotated[
-        bool, typer.Option("--open", help=f"Show that page in the browser; else as {_PAGE}.")
+        bool, typer.Option("--open", help=f"Open that page in the browser. Default file: {_PAGE}.")
     ] = False,
 ) -> None:
     """Compare two runs case by case: paired cluster bootstrap, exact McNemar, Holm over the groups.
@@ -93,10 +93,10 @@ def _write_page(
 
     from counterpoint._util.writing import whole_file
     from counterpoint.cli.report import made_now
-    from counterpoint.reports import Options, compare_page
+    from counterpoint.reports import ReportOptions, compare_page
 
     with progress_bars() as bars:
-        options = Options(protocol=protocol, made=made_now(), progress=bars)
+        options = ReportOptions(protocol=protocol, made=made_now(), progress=bars)
         text = compare_page(*runs, options, found)
     with whole_file(path) as partial:
         partial.write_text(text, encoding="utf-8")

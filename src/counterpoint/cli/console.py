@@ -1,4 +1,7 @@
-"""Where the command line prints: results to standard output, everything else to standard error."""
+"""What the verbs share: options, printing, and errors as one line.
+
+Results go to standard output, everything else to standard error.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ from counterpoint._util.errors import CounterpointError, DataError, explain, sto
 from counterpoint._util.progress import Bars, bars_on
 from counterpoint._util.untrusted import without_controls
 
-# --- Options that several verbs share -----------------------------------------------------------
+# --- options that several verbs share -----------------------------------------------------------
 
 
 LEFT_OUT: Final = 3  # the exit status of work that is done, but not on all cases
@@ -43,34 +46,34 @@ DataFolder = Annotated[
     Path | None,
     typer.Option(
         "--data",
-        help="Folder of the data sets; else in your cache folder.",
+        help="Folder of the data sets. Default: in the cache folder.",
         envvar="COUNTERPOINT_DATA",
     ),
 ]
 Clean = Annotated[
-    bool, typer.Option("--clean", help="Also without the cases that have defects: both numbers.")
+    bool, typer.Option("--clean", help="Show the numbers without defective cases, too.")
 ]
-Groups = Annotated[bool, typer.Option("--groups", help="Show every group, not only the whole.")]
+Groups = Annotated[bool, typer.Option("--groups", help="Show every group, not only the total.")]
 ProtocolName = Annotated[
-    str | None, typer.Option("--protocol", help="Another protocol than the official one.")
+    str | None, typer.Option("--protocol", help="Use this protocol instead of the official one.")
 ]
 AllowMissing = Annotated[
-    bool, typer.Option("--allow-missing", help="Exit with 0 although cases were left out.")
+    bool, typer.Option("--allow-missing", help="Exit with status 0 even if cases were left out.")
 ]
 Overwrite = Annotated[
-    bool, typer.Option("--overwrite", help="Replace a run of another model or benchmark in --out.")
+    bool, typer.Option("--overwrite", help="Replace a run of another model or benchmark at --out.")
 ]
-BatchSize = Annotated[int, typer.Option(min=1, help="Images, captions or pairs at a time.")]
+BatchSize = Annotated[
+    int, typer.Option(min=1, help="Number of images, captions or pairs per batch.")
+]
 Device = Annotated[
     str, typer.Option(help="auto, cpu, cuda, cuda:N or mps.", callback=_known_device)
 ]
-Limit = Annotated[
-    int | None, typer.Option(min=1, help="Score only so many cases of each benchmark.")
-]
+Limit = Annotated[int | None, typer.Option(min=1, help="Maximum number of cases per benchmark.")]
 
 
 def refuse_missing_folder(file: Path | None) -> None:
-    """Raise if a file that the user named would need a new folder: nobody asked for one."""
+    """Raise if a file that the user named is in a folder that does not exist."""
     if file is not None and not file.parent.is_dir():
         raise DataError(
             "E-FOLDER-MISSING",
@@ -79,7 +82,7 @@ def refuse_missing_folder(file: Path | None) -> None:
         )
 
 
-# --- Commands that the program suggests, as they can be typed here ------------------------------
+# --- commands that the program suggests ---------------------------------------------------------
 
 
 _NAME: Final = "counterpoint"
@@ -174,7 +177,7 @@ def plainly(verb: Callable[P, None], *, resumes: bool = False) -> Callable[P, No
 
 
 def print_json(rows: Sequence[dict[str, Any]]) -> None:
-    """One JSON array, a row a line; numbers to six significant digits."""
+    """One JSON array, one row per line; numbers to six significant digits."""
     lines = ",\n".join(
         json.dumps(_rounded(row), ensure_ascii=False, allow_nan=False) for row in rows
     )

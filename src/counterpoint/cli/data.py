@@ -1,4 +1,4 @@
-"""`counterpoint data`: what the benchmarks need, getting it, and where it lies."""
+"""`counterpoint data`: list and download the files of benchmarks."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ Root = Annotated[
 
 app = typer.Typer(
     name="data",
-    help="Get the files that benchmarks need: `ls`, `get`, `path`.",
+    help="Download the files of benchmarks: `ls`, `get`, `path`.",
     no_args_is_help=True,
 )
 
 
 def ls(data: Root = None, as_json: AsJson = False) -> None:
-    """List the sources of data, and what of them is there.
+    """List the data sources, and which of them are complete on this machine.
 
     Example:
 
@@ -62,10 +62,12 @@ def ls(data: Root = None, as_json: AsJson = False) -> None:
 def get(
     benchmark: Annotated[list[str], typer.Argument(help="Benchmark ids, as in `counterpoint ls`.")],
     data: Root = None,
-    images: Annotated[bool, typer.Option("--images/--no-images", help="Get images too.")] = True,
-    workers: Annotated[int, typer.Option(min=1, max=64, help="Downloads at a time.")] = 8,
+    images: Annotated[
+        bool, typer.Option("--images/--no-images", help="Download images, too.")
+    ] = True,
+    workers: Annotated[int, typer.Option(min=1, max=64, help="Number of parallel downloads.")] = 8,
 ) -> None:
-    """Get what benchmarks need, and only that. The same command again goes on after a break.
+    """Download the files of benchmarks. The same command continues an interrupted download.
 
     Examples:
 
@@ -73,7 +75,7 @@ def get(
 
     counterpoint data get hard-positives/replace cola --no-images --data ~/datasets
 
-    Exit status: 0 everything is there; 1 something could not be fetched, or must be got by hand.
+    Exit status: 0 everything is there; 1 something could not be downloaded, or needs a manual step.
     """
     from counterpoint.benchmarks import BENCHMARKS, base_id
     from counterpoint.data import catalogue, data_root, get as get_data, needs
@@ -103,7 +105,7 @@ def path(
     ] = None,
     data: Root = None,
 ) -> None:
-    """Print where the data root is, or the folders of a benchmark in it.
+    """Print the folder of all data sets, or the folders of one benchmark.
 
     Examples:
 

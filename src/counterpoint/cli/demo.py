@@ -1,4 +1,4 @@
-"""`counterpoint demo`: the main job with nothing but the package."""
+"""`counterpoint demo`: an evaluation that needs only the package, with example cases."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from counterpoint.runs import Row
 
 
-# --- Example cases in the terminal: the picture, the captions, the scores, the outcome ----------
+# --- example cases ------------------------------------------------------------------------------
 
 
 _WIDTH: Final = 28  # characters; a character shows two pixels, one above the other
@@ -97,8 +97,8 @@ BENCHMARKS = ("world-replace", "world-swap", "world-bi")
 
 
 def demo(
-    out: Annotated[Path, typer.Option(help="Where the runs go.")] = Path("runs/demo"),
-    size: Annotated[int, typer.Option(min=1, help="Cases of each benchmark.")] = 1000,
+    out: Annotated[Path, typer.Option(help="Folder of the runs.")] = Path("runs/demo"),
+    size: Annotated[int, typer.Option(min=1, help="Number of cases per benchmark.")] = 1000,
 ) -> None:
     """Evaluate the bundled models and the blind baselines on the synthetic world.
 

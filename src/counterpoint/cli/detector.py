@@ -1,4 +1,4 @@
-"""`counterpoint detector`: train the natural-or-synthetic detectors that BiVLC is checked with."""
+"""`counterpoint detector`: train the detectors of synthetic inputs for BiVLC's shortcut check."""
 
 from __future__ import annotations
 
@@ -37,25 +37,30 @@ def train(
     ],
     out: Annotated[Path, typer.Option("-o", "--out", help="A new folder for the detector.")],
     images: Annotated[
-        Path | None, typer.Option(help="Folder that image paths start from; else the table's.")
+        Path | None,
+        typer.Option(help="Folder that image paths start from. Default: the table's folder."),
     ] = None,
-    caption_epochs: Annotated[int, typer.Option(min=1)] = 10,
-    image_epochs: Annotated[int, typer.Option(min=1)] = 1,
-    learning_rate: Annotated[float, typer.Option("--lr", help="As in the authors' code.")] = 1e-3,
-    train_batch: Annotated[int, typer.Option(min=1, help="Examples a training step.")] = 400,
+    caption_epochs: Annotated[int, typer.Option(min=1, help="Epochs on captions.")] = 10,
+    image_epochs: Annotated[int, typer.Option(min=1, help="Epochs on images.")] = 1,
+    learning_rate: Annotated[
+        float, typer.Option("--lr", help="Learning rate (default: as in the authors' code).")
+    ] = 1e-3,
+    train_batch: Annotated[int, typer.Option(min=1, help="Examples per training step.")] = 400,
     held_out: Annotated[
         float,
         typer.Option(
-            min=0.1, max=0.8, help="Share not trained on: half chooses the epoch, half is the test."
+            min=0.1,
+            max=0.8,
+            help="Share of held-out examples: half chooses the epoch, half is the test set.",
         ),
     ] = 0.2,
-    seed: Annotated[int, typer.Option(min=0, max=2**63 - 1)] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Random seed.")] = 0,
     batch_size: BatchSize = 128,
     device: Device = "auto",
     precision: Annotated[str, typer.Option(help="fp32, tf32, bf16 or fp16.")] = "fp32",
     as_json: AsJson = False,
 ) -> None:
-    """Train two linear heads on a frozen encoder; `detector:FOLDER` is then a model.
+    """Train two linear heads on a frozen encoder. The model id is then `detector:FOLDER`.
 
     Examples:
 
@@ -63,7 +68,7 @@ def train(
 
     counterpoint detector train open_clip:ViT-B-32-quickgelu/openai trohn.parquet -o clip-det
 
-    The columns' captions should be written as the benchmark's are: a missing full stop is a clue.
+    Write the captions as the benchmark's are written: even a missing full stop is a clue.
     """
     from counterpoint._util.store import Store, default_store
     from counterpoint.models import LoadOptions

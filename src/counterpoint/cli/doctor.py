@@ -1,4 +1,4 @@
-"""`counterpoint doctor`: the health of a benchmark."""
+"""`counterpoint doctor`: check the files and the captions of a benchmark."""
 
 from __future__ import annotations
 
@@ -29,15 +29,20 @@ def doctor(
     benchmark: Annotated[str, typer.Argument(help="Benchmark id or case file.")],
     data: DataFolder = None,
     images: Annotated[
-        bool, typer.Option("--images/--no-images", help="Open every image, or only look for it.")
+        bool,
+        typer.Option(
+            "--images/--no-images", help="Decode every image, or only check that it exists."
+        ),
     ] = True,
     list_file: Annotated[
         Path | None,
-        typer.Option("--list", help="A file to list missing and unreadable images in."),
+        typer.Option(
+            "--list", help="Write the list of missing and unreadable images to this file."
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """What is there, what is missing or broken, and what the captions alone give away.
+    """Check a benchmark: missing or broken files, and what the captions alone give away.
 
     Works without any image. The exit status is 3 if cases are missing or lack an image.
 

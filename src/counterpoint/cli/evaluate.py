@@ -40,7 +40,7 @@ counterpoint eval -m open_clip:local-dir:my-model -b my_cases.jsonl --out runs/m
 
 counterpoint eval -m random -b world-bi:size=500,seed=7 --json > rows.json
 
-The same command again, after a kill or a power cut, goes on where it stopped.
+After an interruption the same command continues where it stopped.
 """
 
 
@@ -56,7 +56,7 @@ def evaluate(
     out: Annotated[
         Path | None,
         typer.Option(
-            help="The run's folder; with several models, a sub-folder each. Else: in runs/."
+            help="Folder of the run; of several models, one sub-folder each. Default: in runs/."
         ),
     ] = None,
     limit: Limit = None,
@@ -64,20 +64,21 @@ def evaluate(
     batch_size: BatchSize = 128,
     device: Device = "auto",
     precision: Annotated[
-        str, typer.Option(help="fp32, tf32, bf16 or fp16; vectors are compared in float32.")
+        str, typer.Option(help="fp32, tf32, bf16 or fp16. Scores are computed in float32.")
     ] = "fp32",
     check_precision: Annotated[
         bool,
         typer.Option(
-            "--check-precision", help="Score a sample in fp32 too, and count changed verdicts."
+            "--check-precision",
+            help="Score a sample of the cases in fp32, too, and count changed verdicts.",
         ),
     ] = False,
     trust_remote_code: Annotated[
         bool,
         typer.Option(
             "--trust-remote-code",
-            help="Run Python code that comes with the named models. It can do whatever you can do "
-            "on this machine: read it first. Recorded in the run.",
+            help="Run Python code that comes with the named models. The code can do anything that "
+            "you can do on this machine: read it first. Recorded in the run.",
         ),
     ] = False,
     clean: Clean = False,
@@ -86,7 +87,7 @@ def evaluate(
     allow_missing: AllowMissing = False,
     as_json: AsJson = False,
 ) -> None:
-    """Score models on benchmarks, print one table, keep every raw score."""
+    """Evaluate models on benchmarks: print one table and keep every raw score."""
     from counterpoint.cli.tables import print_results, report_left_out
     from counterpoint.evaluation import evaluate as run_evaluation, with_clean
     from counterpoint.models import LoadOptions

@@ -1,4 +1,4 @@
-"""`counterpoint import`: scores from elsewhere."""
+"""`counterpoint import`: make a run from scores of another program."""
 
 from __future__ import annotations
 
@@ -29,19 +29,18 @@ def import_scores(
         ),
     ],
     benchmark: Annotated[str, typer.Option("-b", "--benchmark", help="Benchmark id or case file.")],
-    name: Annotated[str, typer.Option("--name", help="What to call the model.")],
+    name: Annotated[str, typer.Option("--name", help="Name of the model.")],
     data: DataFolder = None,
-    out: Annotated[Path | None, typer.Option(help="The run's folder. Else: in runs/.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder of the run. Default: in runs/.")] = None,
     protocol: ProtocolName = None,
     overwrite: Overwrite = False,
     groups: Groups = False,
     allow_missing: AllowMissing = False,
     as_json: AsJson = False,
 ) -> None:
-    """Make a run from scores that were computed elsewhere; no model and no image is needed.
+    """Make a run from scores that were computed elsewhere, without model or images.
 
-    image and caption count from 0 within the case; docs/benchmarks/index.md has each
-    benchmark's ids.
+    image and caption count from 0 within the case; docs/benchmarks/index.md has the case ids.
 
     Example:
 

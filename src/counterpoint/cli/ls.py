@@ -1,4 +1,4 @@
-"""`counterpoint ls`: what there is."""
+"""`counterpoint ls`: list benchmarks, methods, models, protocols and recipes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PACKAGES = {"vlm": ("transformers", "accelerate", "sentencepiece", "openai")}
 _ONLY_JSON = ("images", "ids", "chance", "paper", "licence")  # too much for a terminal
 
 
-class Kind(StrEnum):
+class Listing(StrEnum):
     benchmarks = "benchmarks"
     methods = "methods"
     models = "models"
@@ -30,7 +30,7 @@ class Kind(StrEnum):
 
 def ls(
     kind: Annotated[
-        Kind | None, typer.Argument(help="What to list; everything if left out.")
+        Listing | None, typer.Argument(help="What to list; everything if left out.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -40,7 +40,7 @@ def ls(
 
     counterpoint ls models
     """
-    kinds = [kind] if kind else list(Kind)
+    kinds = [kind] if kind else list(Listing)
     listed = {chosen: _rows(chosen) for chosen in kinds}
     if as_json:
         print_json([{"kind": k, **row} for k, rows in listed.items() for row in rows])
@@ -55,14 +55,14 @@ def ls(
         output.print(table)
 
 
-def _rows(kind: Kind) -> list[dict[str, str]]:
-    if kind is Kind.benchmarks:
+def _rows(kind: Listing) -> list[dict[str, str]]:
+    if kind is Listing.benchmarks:
         return _benchmarks()
-    if kind is Kind.models:
+    if kind is Listing.models:
         return _models()
-    if kind is Kind.methods:
+    if kind is Listing.methods:
         return _methods()
-    if kind is Kind.recipes:
+    if kind is Listing.recipes:
         from counterpoint.training import list_recipes
 
         return list_recipes()

@@ -1,4 +1,4 @@
-"""`counterpoint report`: runs as one page that can be sent, or as a table for a paper."""
+"""`counterpoint report`: runs as one self-contained page, or as a table for a paper."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from counterpoint.cli.console import (
 )
 
 if TYPE_CHECKING:
-    from counterpoint.reports import Made, Options
+    from counterpoint.reports import Provenance, ReportOptions
     from counterpoint.runs import Run
 
 
@@ -36,28 +36,33 @@ def report(
     runs: Annotated[list[Path], typer.Argument(help="Run folders, or folders of run folders.")],
     out: Annotated[
         Path | None,
-        typer.Option("-o", "--out", help="The file to write; a table without it is printed."),
+        typer.Option("-o", "--out", help="The file to write. Without it, a table is printed."),
     ] = None,
     format: Annotated[
         Format | None,
-        typer.Option("--format", help="Else as the file ends: .html, .md, .tex or .csv."),
+        typer.Option(
+            "--format", help="Default: by the ending of the file, .html, .md, .tex or .csv."
+        ),
     ] = None,
     protocol: ProtocolName = None,
-    title: Annotated[str, typer.Option(help="The page's title.")] = "",
+    title: Annotated[str, typer.Option(help="Title of the page.")] = "",
     all_metrics: Annotated[
-        bool, typer.Option("--all-metrics", help="Every metric, not only the main ones.")
+        bool, typer.Option("--all-metrics", help="Show every metric, not only the main ones.")
     ] = False,
-    examples: Annotated[int, typer.Option(min=0, help="Examples of each kind and group.")] = 2,
+    examples: Annotated[
+        int, typer.Option(min=0, help="Number of examples per kind and group.")
+    ] = 2,
     called: Annotated[
         list[str] | None,
         typer.Option(
-            "--as", help="MODEL=PUBLISHED: what papers call a run's model; repeat for several."
+            "--as",
+            help="MODEL=PUBLISHED: the name of a run's model in the papers; repeat for several.",
         ),
     ] = None,
 ) -> None:
-    """Write one self-contained page from runs: table, figures, examples, how it was made.
+    """Write a report of runs as one self-contained page: table, figures, examples.
 
-    It needs no server and no network, and opens from disk. Other formats have the table alone.
+    The page opens from disk, without server or network. Other formats have only the table.
 
     Examples:
 
@@ -73,7 +78,7 @@ def report(
 
     from counterpoint._util.writing import whole_file
     from counterpoint.metrics import get_protocol
-    from counterpoint.reports import Options
+    from counterpoint.reports import ReportOptions
     from counterpoint.runs import find_runs, load_run
 
     with progress_bars() as bars:
@@ -86,7 +91,7 @@ def report(
         text = _text(
             chosen,
             loaded,
-            Options(
+            ReportOptions(
                 protocol=get_protocol(protocol) if protocol else None,
                 title=title,
                 all_metrics=all_metrics,
@@ -106,13 +111,13 @@ def report(
         errors.print("Cases were left out of these runs; the html report names them.")
 
 
-def made_now() -> Made:
+def made_now() -> Provenance:
     """By this command, at this moment."""
     from counterpoint._util.untrusted import recorded_command
-    from counterpoint.reports import Made
+    from counterpoint.reports import Provenance
 
     words = ("counterpoint", *recorded_command()[1:])
-    return Made(words, datetime.now(UTC).isoformat(timespec="seconds"))
+    return Provenance(words, datetime.now(UTC).isoformat(timespec="seconds"))
 
 
 def _format_of(out: Path | None) -> Format:
@@ -123,7 +128,7 @@ def _format_of(out: Path | None) -> Format:
     return _ENDINGS[out.suffix.lower()]
 
 
-def _text(chosen: Format, runs: list[Run], options: Options) -> str:
+def _text(chosen: Format, runs: list[Run], options: ReportOptions) -> str:
     from counterpoint.reports import as_csv, as_latex, as_markdown, report_page, report_tables
 
     if chosen == "html":

@@ -1,4 +1,4 @@
-"""`counterpoint rescore`: every number again from stored scores, without the model."""
+"""`counterpoint rescore`: compute every number again from stored scores, without the model."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ def rescore(
     clean: Clean = False,
     groups: Groups = False,
     averages: Annotated[
-        bool, typer.Option("--averages", help="Also show all averages in use, side by side.")
+        bool,
+        typer.Option("--averages", help="Also show the micro and macro averages side by side."),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Compute all metrics again from the raw scores of runs; no model, image or data set is needed.
+    """Compute all metrics again from the raw scores of runs, without model, images or data set.
 
     Examples:
 

@@ -12,22 +12,30 @@ from counterpoint.cli.console import command, errors, output
 
 
 def studio(
-    runs: Annotated[Path, typer.Option(help="The folder of runs to look at.")] = Path("runs"),
+    runs: Annotated[Path, typer.Option(help="Folder of the runs.")] = Path("runs"),
     db: Db = DEFAULT_DB,
-    host: Annotated[str, typer.Option(help="The address to listen at.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0 is any that is free.")] = 8765,
+    host: Annotated[str, typer.Option(help="Address to listen at.")] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="Port to listen at; 0: any free port.")
+    ] = 8765,
     model: Annotated[
         list[str] | None,
-        typer.Option("--model", "-m", help="A model to try, repeatable; else world:base."),
+        typer.Option(
+            "--model",
+            "-m",
+            help="Model id for the playground; repeat for several. Default: world:base.",
+        ),
     ] = None,
     allow_host: Annotated[
         list[str] | None,
-        typer.Option(help="Another name that browsers may know this machine by, repeatable."),
+        typer.Option(
+            help="Another host name of this machine that browsers may use; repeat for several."
+        ),
     ] = None,
 ) -> None:
-    """Look at runs in a browser, try models on images, and have people annotate.
+    """Start the studio: look at runs in a browser, try models on images, annotate.
 
-    The link that is printed makes whoever opens it the admin. Example:
+    The link that is printed opens the studio as admin; do not share it. Example:
 
     counterpoint studio --runs runs -m world:base
     """
@@ -67,4 +75,7 @@ def studio(
 
 def _announce(base: str, token: str) -> None:
     output.print(f"Studio: {base}/?token={token}", soft_wrap=True)
-    output.print("Whoever opens the link is the admin; Ctrl-C ends the studio.", soft_wrap=True)
+    output.print(
+        "The link opens the studio as admin: do not share it. Ctrl-C ends the studio.",
+        soft_wrap=True,
+    )

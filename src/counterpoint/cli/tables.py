@@ -1,4 +1,4 @@
-"""Tables of results for a terminal."""
+"""Tables of results for a terminal; what a run lacks, and the exit status for it."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def _print_averages(runs: Sequence[Run], protocol: Protocol | None) -> None:
 
 
 def _print_ties(shown: Sequence[Row]) -> None:
-    """What the mark means, and for each model how many values of each metric hang on ties."""
+    """What the mark means, and for each model how many values of each metric depend on ties."""
     if any(map(depends_on_ties, shown)):
         output.print(f"{TIES_MARK} {TIES_NOTE}", style="dim")
     for model, counts in ties_by_model(row for row in shown if row.group in WHOLE).items():
@@ -173,7 +173,7 @@ def averages_table(
     return table
 
 
-# --- What a run lacks, printed, and the exit status that follows from it ------------------------
+# --- what a run lacks ---------------------------------------------------------------------------
 
 
 def report_left_out(runs: Sequence[Run], allow_missing: bool) -> None:

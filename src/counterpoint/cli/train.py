@@ -1,4 +1,4 @@
-"""`counterpoint train`: finetune a model by a recipe."""
+"""`counterpoint train`: finetune a model by a recipe, and print what training changed."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from counterpoint.training import Trained
 
 
-# --- The table of what training did, for a terminal ---------------------------------------------
+# --- the table of what training changed ---------------------------------------------------------
 
 
 _NAMES: Final = {
@@ -153,10 +153,13 @@ def train(
         typer.Argument(metavar="[KEY=VALUE]...", help="Changes: lr=1e-5 data.path=train.parquet"),
     ] = None,
     world: Annotated[
-        bool, typer.Option("--world", help="In the world: its base model, scenes drawn on the fly.")
+        bool,
+        typer.Option(
+            "--world", help="Train on the synthetic world: its base model, scenes drawn on the fly."
+        ),
     ] = False,
     show: Annotated[
-        bool, typer.Option("--show", help="Print the recipe, with the changes, and end.")
+        bool, typer.Option("--show", help="Print the recipe with the changes and exit.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -172,7 +175,7 @@ def train(
 
     counterpoint train --show hp-hn
 
-    Killed or interrupted, the same command goes on from its last checkpoint.
+    After an interruption the same command continues from the last checkpoint.
     See docs/train/index.md.
     """
     from counterpoint.training import load_recipe

@@ -1,4 +1,4 @@
-"""`counterpoint verify`: ours beside the published value."""
+"""`counterpoint verify`: measured values beside published ones."""
 
 from __future__ import annotations
 
@@ -43,17 +43,18 @@ def verify(
         typer.Option("--as", help="The published model to compare with, by name or model id."),
     ] = None,
     groups: Annotated[
-        bool, typer.Option("--groups", help="Also show groups that have no published value.")
+        bool, typer.Option("--groups", help="Also show groups without a published value.")
     ] = False,
     strict: Annotated[
         bool,
         typer.Option(
-            "--strict", help="Exit with 4 unless there are published values and all are confirmed."
+            "--strict",
+            help="Exit with status 4 unless there are published values and all are confirmed.",
         ),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Put a run's numbers beside the papers'.
+    """Compare a run's numbers with the published ones.
 
     Verdicts: same to the digit; within the interval (the published value, give or take its
     rounding, lies within our 95% interval); differs; cannot be compared (the run is not of the

@@ -1,4 +1,4 @@
-"""`counterpoint wise`: evaluate the line between a model and its finetuned form."""
+"""`counterpoint wise`: evaluate mixtures of a model and its finetuned form."""
 
 from __future__ import annotations
 
@@ -29,25 +29,29 @@ if TYPE_CHECKING:
 
 
 def wise(
-    base: Annotated[str, typer.Argument(help="Model id of the start of finetuning.")],
-    tuned: Annotated[str, typer.Argument(help="Model id of what came out of it.")],
+    base: Annotated[str, typer.Argument(help="Model id of the model before finetuning.")],
+    tuned: Annotated[str, typer.Argument(help="Model id of the finetuned model.")],
     benchmark: Annotated[
         list[str] | None,
         typer.Option("-b", "--benchmark", help="Benchmark id or case file; repeat for several."),
     ] = None,
     alphas: Annotated[
-        str, typer.Option(help="Shares of the tuned weights, with commas between.")
+        str, typer.Option(help="Shares of the tuned weights, separated by commas.")
     ] = "0,0.1,0.2,0.3,0.4,0.5,0.6,0.7,0.8,0.9,1",
     data: DataFolder = None,
     out: Annotated[
-        Path | None, typer.Option(help="Folder for the runs, one for each alpha. Else: in runs/.")
+        Path | None,
+        typer.Option(help="Folder of the runs, one sub-folder per alpha. Default: in runs/."),
     ] = None,
     plot: Annotated[
-        Path | None, typer.Option(help="Draw the line into this SVG file.", metavar="FILE.svg")
+        Path | None,
+        typer.Option(help="Write a figure of all alphas to this SVG file.", metavar="FILE.svg"),
     ] = None,
     save: Annotated[
         tuple[float, Path] | None,
-        typer.Option(help="Save the model of one alpha as a folder for open_clip:local-dir:."),
+        typer.Option(
+            help="Save the model of one alpha as a folder (model id open_clip:local-dir:FOLDER)."
+        ),
     ] = None,
     limit: Limit = None,
     protocol: ProtocolName = None,
@@ -58,7 +62,7 @@ def wise(
     allow_missing: AllowMissing = False,
     as_json: AsJson = False,
 ) -> None:
-    """Mix the weights of two models, (1 - alpha) x base + alpha x tuned, and evaluate the line.
+    """Mix the weights of two models (WiSE-FT), (1 - alpha) x base + alpha x tuned, and evaluate.
 
     Examples:
 
@@ -66,7 +70,7 @@ def wise(
 
     counterpoint wise world:base open_clip:local-dir:runs/hn/model --save 0.5 half
 
-    Choose alpha on other cases than those you report.
+    Choose alpha on other cases than those that you report.
     """
     chosen = read_alphas(alphas)
     if not benchmark and save is None:

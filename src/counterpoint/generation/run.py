@@ -56,6 +56,10 @@ from counterpoint.generation.registry import BatchMethod
 Counts = Counter[tuple[str, str]]  # by (method or `captions`, `made` or the reason why not)
 REPEATED: Final = "duplicate: made before"
 
+PIECE: Final = 1000  # captions
+_RULES: Final = "rules"
+_AHEAD: Final = 2  # pieces that wait per process
+_ASKED: Final = 64  # captions per call of a batch method: the progress bar moves this often
 _ENDING: Final = ".parts"
 _SETTINGS: Final = "settings.json"
 
@@ -142,12 +146,6 @@ def with_counts(about: Mapping[str, Any], counts: Counts) -> dict[str, Any]:
 
 def read_counts(about: Mapping[str, Any]) -> Counts:
     return Counter({(what, reason): number for what, reason, number in about.get("counts", [])})
-
-
-PIECE: Final = 1000  # captions
-_RULES: Final = "rules"
-_AHEAD: Final = 2  # pieces that wait per process
-_ASKED: Final = 64  # captions per call of a batch method: the progress bar moves this often
 
 
 class Generated(NamedTuple):

@@ -1,7 +1,7 @@
 from .formats import as_csv as as_csv, as_latex as as_latex, as_markdown as as_markdown
-from .notices import Made as Made
+from .notices import Provenance as Provenance
 from .page import (
-    Options as Options,
+    ReportOptions as ReportOptions,
     compare_page as compare_page,
     report_page as report_page,
     report_tables as report_tables,

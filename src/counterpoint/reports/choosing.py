@@ -1,4 +1,4 @@
-"""Which cases to show of a benchmark: those that say most about the models."""
+"""Chooses the cases that a report shows: those that say most about the models."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import polars as pl
 from counterpoint.cases import Cases, gallery_rows
 from counterpoint.metrics import ALL, COMPOSITION_METRICS, Protocol, Tie
 from counterpoint.models.blind import SCORERS, BagOfWords, by_pair
-from counterpoint.reports.gathering import Scored
+from counterpoint.reports.gathering import ScoredPart
 from counterpoint.runs import Part, columns_of
 
 RIGHT, WRONG, BRITTLE, TIED, PARTLY, ABSENT = (
@@ -35,7 +35,7 @@ class Outcomes:
 
     metric: str
     cases: Cases
-    runs: list[Scored]
+    runs: list[ScoredPart]
     rows: np.ndarray
     value: np.ndarray
     brittle: np.ndarray
@@ -55,7 +55,7 @@ class Outcomes:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class ExampleKind:
     """A kind of example, and the cases of each group that are of it, the most telling first."""
 
     kind: str
@@ -63,7 +63,7 @@ class Choice:
     found: dict[str, list[int]]
 
 
-def outcomes(several: Sequence[Scored]) -> Outcomes | None:
+def outcomes(several: Sequence[ScoredPart]) -> Outcomes | None:
     """Of the cases with few images; None if there are none, or no metric that counts them."""
     largest = max(several, key=lambda scored: len(scored.part.cases))
     known = {m.name for m in largest.columns.metrics}
@@ -80,7 +80,7 @@ def outcomes(several: Sequence[Scored]) -> Outcomes | None:
     return Outcomes(metric, cases, list(several), rows, *columns)
 
 
-def _rows(cases: Cases, scored: Scored) -> np.ndarray:
+def _rows(cases: Cases, scored: ScoredPart) -> np.ndarray:
     """Where each case stands in a run, if it is the same case there."""
     if scored.part.cases is cases:
         return np.arange(len(cases))
@@ -92,7 +92,7 @@ def _rows(cases: Cases, scored: Scored) -> np.ndarray:
     return found.cast(pl.Int64).fill_null(-1).to_numpy()
 
 
-def _values(scored: Scored, name: str, rows: np.ndarray, ties: bool) -> np.ndarray:
+def _values(scored: ScoredPart, name: str, rows: np.ndarray, ties: bool) -> np.ndarray:
     """A metric's values (or ties) of the cases at `rows`; NaN for -1."""
     found = np.full(len(rows), np.nan)
     column = scored.metric(name)
@@ -106,7 +106,9 @@ def _values(scored: Scored, name: str, rows: np.ndarray, ties: bool) -> np.ndarr
 # --- kinds -------------------------------------------------------------------------------------
 
 
-def telling(found: Outcomes, judged: Sequence[int], count: int) -> tuple[list[Choice], list[str]]:
+def telling(
+    found: Outcomes, judged: Sequence[int], count: int
+) -> tuple[list[ExampleKind], list[str]]:
     """For runs numbered `judged`: disagreements, brittle cases, and cases that all of them fail.
 
     The second value says of each kind that is missing why it is.
@@ -125,7 +127,9 @@ def telling(found: Outcomes, judged: Sequence[int], count: int) -> tuple[list[Ch
     return _choices(found, kinds, count), _missing(found, judged, kinds)
 
 
-def opposed(found: Outcomes, names: tuple[str, str], count: int) -> tuple[list[Choice], list[str]]:
+def opposed(
+    found: Outcomes, names: tuple[str, str], count: int
+) -> tuple[list[ExampleKind], list[str]]:
     """For the two runs of a comparison: what only one of them gets right."""
     if len(found.runs) < 2:
         return [], [f"Only {found.runs[0].label} was evaluated on it."]
@@ -161,7 +165,7 @@ def _missing(found: Outcomes, judged: Sequence[int], kinds: Kinds) -> list[str]:
     return said
 
 
-def _choices(found: Outcomes, kinds: Kinds, count: int) -> list[Choice]:
+def _choices(found: Outcomes, kinds: Kinds, count: int) -> list[ExampleKind]:
     labels = found.cases.frame["groups"].list.first().fill_null(ALL).to_numpy()
     # Among equals, by chance, but the same for the same cases.
     chance = np.random.default_rng(_SEED).permutation(len(labels))
@@ -175,7 +179,7 @@ def _choices(found: Outcomes, kinds: Kinds, count: int) -> list[Choice]:
             if len(mine) < count:
                 mine.append(case)
         if by_group:
-            made.append(Choice(kind, title, by_group))
+            made.append(ExampleKind(kind, title, by_group))
     return made
 
 

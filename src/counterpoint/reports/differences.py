@@ -1,4 +1,4 @@
-"""Two runs side by side: every paired difference, and a picture of them."""
+"""Two runs side by side: every paired difference, and a figure of them."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _COLUMNS: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
+class ModelDifference:
     """One difference as it is written."""
 
     group: str
@@ -72,7 +72,7 @@ class Side:
     """The differences of one benchmark: the whole first, then its groups."""
 
     benchmark: str
-    pairs: list[Pair]
+    pairs: list[ModelDifference]
     left_out: int
 
 
@@ -103,10 +103,10 @@ def sides(found: Sequence[Difference], *, every: bool = False) -> list[Side]:
     return made
 
 
-def _pair(d: Difference) -> Pair:
+def _pair(d: Difference) -> ModelDifference:
     scale, digits = (100, 1) if METRICS[d.metric].unit == "share" else (1, 4)
     low, gap, high = (f"{scale * v:+.{digits}f}" for v in (d.ci_low, d.difference, d.ci_high))
-    return Pair(
+    return ModelDifference(
         d.group,
         heading(d.metric),
         written(d.metric, d.a) + (TIES_MARK if ties_matter(d.ties_a, d.n, d.reach) else ""),

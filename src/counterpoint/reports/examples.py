@@ -1,4 +1,8 @@
-"""The cases behind the numbers: pictures, captions, scores, and what a blind baseline would say."""
+"""Examples of a report: images, captions, scores, and the answers of blind baselines.
+
+Cases with few images are shown with all their scores; galleries (retrieval, classification) with
+what each model ranks first.
+"""
 
 from __future__ import annotations
 
@@ -12,23 +16,23 @@ from counterpoint._util.progress import Progress, Quiet
 from counterpoint.cases import Case, Cases, ImageRef, gallery_rows
 from counterpoint.metrics import ALL, GALLERY_METRICS, changed_words
 from counterpoint.models.blind import SCORERS, BagOfWords
-from counterpoint.reports.choosing import Choice, Outcomes, blind_right, outcomes, telling
-from counterpoint.reports.gathering import Material, Scored, without_folders
+from counterpoint.reports.choosing import ExampleKind, Outcomes, blind_right, outcomes, telling
+from counterpoint.reports.gathering import ReportData, ScoredPart, without_folders
 from counterpoint.reports.numbers import competing, score
 from counterpoint.reports.showing import (
     Album,
-    Answer,
-    Asked,
-    Example,
+    CaseExample,
+    GalleryAnswer,
     GroupExamples,
-    Scores,
-    Shown,
+    QueryExample,
+    ReportExample,
+    ScoresOfModel,
     Told,
     apart,
     caption_text,
 )
 
-# Examples of galleries: images of a retrieval or classification, and what models put first.
+# --- galleries ----------------------------------------------------------------------------------
 
 
 _GALLERY_CAPTIONS: Final = 5
@@ -45,7 +49,7 @@ class _Gallery(NamedTuple):
 
 
 def gallery_examples(
-    several: list[Scored], album: Album, count: int
+    several: list[ScoredPart], album: Album, count: int
 ) -> tuple[list[GroupExamples], list[str]]:
     """Images on which the models disagree, and images that all of them fail."""
     same = _most_alike(several)
@@ -62,17 +66,17 @@ def gallery_examples(
     return [group for group in made if group.examples], said
 
 
-def _most_alike(several: list[Scored]) -> list[Scored]:
+def _most_alike(several: list[ScoredPart]) -> list[ScoredPart]:
     """The runs of the same images that hold the most models, baselines counted last."""
     rivals = competing(several)
-    families: dict[int, list[Scored]] = {}
+    families: dict[int, list[ScoredPart]] = {}
     for run in several:
         families.setdefault(id(run.part.cases), []).append(run)
     return max(families.values(), key=lambda f: (sum(run.label in rivals for run in f), len(f)))
 
 
 def _of_gallery(
-    runs: list[Scored], row: int, metric: str, album: Album, count: int
+    runs: list[ScoredPart], row: int, metric: str, album: Album, count: int
 ) -> GroupExamples:
     case = _gallery(runs[0].part.cases, row)
     value = np.column_stack([_image_values(run, row, metric, len(case.images)) for run in runs])
@@ -90,7 +94,7 @@ def _of_gallery(
         images = np.flatnonzero(mask)
         for image in images[np.argsort(chance[images])][:count].tolist():
             asked = _asked(runs, row, case, image, value[image], album, blind)
-            found.append(Example(kind, title, asked))
+            found.append(ReportExample(kind, title, asked))
     return GroupExamples(case.group, len(case.images), found, "images")
 
 
@@ -104,7 +108,7 @@ def _gallery(cases: Cases, row: int) -> _Gallery:
     return _Gallery(images, values["captions"], true, (values["groups"] or [ALL])[0])
 
 
-def _image_values(run: Scored, row: int, metric: str, images: int) -> np.ndarray:
+def _image_values(run: ScoredPart, row: int, metric: str, images: int) -> np.ndarray:
     """The metric of each image of a gallery: they stand before its captions."""
     column = run.metric(metric)
     assert column is not None
@@ -113,14 +117,14 @@ def _image_values(run: Scored, row: int, metric: str, images: int) -> np.ndarray
 
 
 def _asked(
-    runs: Sequence[Scored],
+    runs: Sequence[ScoredPart],
     row: int,
     case: _Gallery,
     image: int,
     value: np.ndarray,
     album: Album,
     blind: dict[str, int | None],
-) -> Asked:
+) -> QueryExample:
     true = case.true.get(image, [])
     answers = []
     for run, mine in zip(runs, value.tolist(), strict=True):
@@ -129,10 +133,10 @@ def _asked(
         top = int(np.argmax(line))
         outcome = {1.0: "right", 0.0: "wrong"}.get(mine, "not scored")
         answers.append(
-            Answer(run.label, outcome, caption_text(case.captions[top]), score(line[top]))
+            GalleryAnswer(run.label, outcome, caption_text(case.captions[top]), score(line[top]))
         )
     models, baselines = apart(answers, runs)
-    return Asked(
+    return QueryExample(
         without_folders(case.images[image].path),
         album.picture(case.images[image], runs[0].part.cases.root),
         [caption_text(case.captions[number]) for number in true[:_GALLERY_CAPTIONS]],
@@ -163,7 +167,7 @@ _GROUPS: Final = 12  # of a benchmark
 _CAPTIONS: Final = 8  # of a case
 _IMAGES: Final = 4
 
-Chooser = Callable[[Outcomes, int], tuple[list[Choice], list[str]]]
+Chooser = Callable[[Outcomes, int], tuple[list[ExampleKind], list[str]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +178,7 @@ class BenchmarkExamples:
 
 
 def examples(
-    material: Material,
+    material: ReportData,
     album: Album,
     *,
     count: int = COUNT,
@@ -191,14 +195,14 @@ def examples(
     return made
 
 
-def _telling(found: Outcomes, count: int) -> tuple[list[Choice], list[str]]:
+def _telling(found: Outcomes, count: int) -> tuple[list[ExampleKind], list[str]]:
     rivals = competing(found.runs)
     judged = [number for number, run in enumerate(found.runs) if run.label in rivals]
     return telling(found, judged, count)
 
 
 def _of_benchmark(
-    several: list[Scored], album: Album, count: int, chooser: Chooser
+    several: list[ScoredPart], album: Album, count: int, chooser: Chooser
 ) -> tuple[list[GroupExamples], list[str]]:
     groups, said = gallery_examples(several, album, count)
     found = outcomes(several)
@@ -213,7 +217,7 @@ def _of_benchmark(
     shown = sorted(sorted(names, key=lambda name: -large[name])[:_GROUPS])
     for group in shown:
         mine = [
-            Example(choice.kind, choice.title, _shown(found, case, album, blind))
+            ReportExample(choice.kind, choice.title, _shown(found, case, album, blind))
             for choice in choices
             for case in choice.found.get(group, [])
         ]
@@ -223,18 +227,18 @@ def _of_benchmark(
     return groups, [*said, *missing]
 
 
-def _shown(found: Outcomes, number: int, album: Album, blind: dict[str, np.ndarray]) -> Shown:
+def _shown(found: Outcomes, number: int, album: Album, blind: dict[str, np.ndarray]) -> CaseExample:
     case = found.cases.case(number)
     images = range(min(len(case.images), _IMAGES))
     captions = range(min(len(case.captions), _CAPTIONS))
     scores = [
-        Scores(
+        ScoresOfModel(
             run.label, found.said(number, place), _scores(found, number, place, images, captions)
         )
         for place, run in enumerate(found.runs)
     ]
     models, baselines = apart(scores, found.runs)
-    return Shown(
+    return CaseExample(
         without_folders(case.id),
         [(album.picture(case.images[i], found.cases.root), _alternative(case, i)) for i in images],
         [Told(_letter(j), _pieces(case, j), _role(case, j)) for j in captions],

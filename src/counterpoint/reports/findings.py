@@ -1,8 +1,8 @@
-"""What a report found, in sentences made from its numbers, and what its metrics mean.
+"""The findings of a report: sentences made from its numbers, and what its metrics mean.
 
-A sentence claims no more than the numbers bear: "best" names all that the paired test cannot tell
-from the best, "most brittle" all whose intervals overlap, and a value that hangs on ties is not
-compared with chance.
+A sentence claims no more than the numbers support. "Best" names all models that the paired test
+cannot tell from the best, "most brittle" all whose intervals overlap. A value that depends on ties
+is not compared with chance.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from counterpoint.metrics import (
     headline,
     join_words,
 )
-from counterpoint.reports.gathering import Material
-from counterpoint.reports.numbers import Number, competing, written
+from counterpoint.reports.gathering import ReportData
+from counterpoint.reports.numbers import RankedRow, competing, written
 from counterpoint.runs import Difference
 
 ORIGINAL, AUGMENTED, BRITTLENESS = "original_accuracy", "augmented_accuracy", "brittleness"
@@ -43,18 +43,18 @@ class _Benchmark:
 
     name: str
     metric: str  # the main one
-    numbers: dict[str, list[Number]]
+    numbers: dict[str, list[RankedRow]]
 
-    def of(self, metric: str, model: str) -> Number | None:
+    def of(self, metric: str, model: str) -> RankedRow | None:
         return next((n for n in self.numbers.get(metric, []) if n.model == model), None)
 
     @property
-    def brittleness(self) -> list[Number]:
+    def brittleness(self) -> list[RankedRow]:
         """Empty if its cases have no positives beside the original."""
         return [n for n in self.numbers.get(BRITTLENESS, []) if not depends_on_ties(n)]
 
     @property
-    def best(self) -> list[Number]:
+    def best(self) -> list[RankedRow]:
         """The best in the main metric, then what the paired test cannot tell from it."""
         mine = self.numbers[self.metric]
         order = ("best", "tied")
@@ -63,7 +63,7 @@ class _Benchmark:
 
 
 def findings(
-    material: Material, numbers: Sequence[Number], found: Sequence[Difference] | None = None
+    material: ReportData, numbers: Sequence[RankedRow], found: Sequence[Difference] | None = None
 ) -> Findings:
     """Of a report, or with the differences that were found of the two runs of a comparison."""
     benchmarks = list(_benchmarks(material, numbers))
@@ -77,10 +77,10 @@ def findings(
     return Findings([*_best_overall(benchmarks), *_most_brittle_overall(benchmarks)], each)
 
 
-def _benchmarks(material: Material, numbers: Sequence[Number]) -> Iterator[_Benchmark]:
+def _benchmarks(material: ReportData, numbers: Sequence[RankedRow]) -> Iterator[_Benchmark]:
     for name, scored in material.benchmarks.items():
         rivals = competing(scored)
-        mine: dict[str, list[Number]] = {}
+        mine: dict[str, list[RankedRow]] = {}
         for n in numbers:
             if (n.benchmark, n.group) == (name, ALL) and n.model in rivals:
                 mine.setdefault(n.metric, []).append(n)
@@ -122,7 +122,7 @@ def _most_brittle(benchmark: _Benchmark) -> str | None:
     )
 
 
-def _superlative(worst: Number, others: Sequence[Number]) -> str:
+def _superlative(worst: RankedRow, others: Sequence[RankedRow]) -> str:
     overlapping = [n for n in others if n is not worst and n.ci_high >= worst.ci_low]
     also = f" (the interval of {_models(overlapping)} overlaps)" if overlapping else ""
     return f"{worst.model} is the most brittle{also}"
@@ -184,7 +184,7 @@ def _most_brittle_overall(benchmarks: Sequence[_Benchmark]) -> Iterator[str]:
 # --- two runs ----------------------------------------------------------------------------------
 
 
-def _differences(material: Material, found: Sequence[Difference]) -> Iterator[str]:
+def _differences(material: ReportData, found: Sequence[Difference]) -> Iterator[str]:
     names = material.labels
     for benchmark in dict.fromkeys(d.benchmark for d in found):
         mine = {d.metric: d for d in found if (d.benchmark, d.group) == (benchmark, ALL)}
@@ -207,16 +207,16 @@ def _differences(material: Material, found: Sequence[Difference]) -> Iterator[st
 # --- words -------------------------------------------------------------------------------------
 
 
-def _value(number: Number) -> str:
+def _value(number: RankedRow) -> str:
     reach = (number.ci_high - number.ci_low) / 2
     return f"{written(number.metric, number.value)}%\u00a0±{written(number.metric, reach)}"
 
 
-def _models(numbers: Sequence[Number]) -> str:
+def _models(numbers: Sequence[RankedRow]) -> str:
     return join_words([number.model for number in numbers])
 
 
-def _against_chance(number: Number) -> str:
+def _against_chance(number: RankedRow) -> str:
     if depends_on_ties(number):
         return f"which hangs on ties ({number.ties:,} of {number.n:,})"
     if number.chance is None:

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from counterpoint.metrics import LEVEL, TIES_MARK, TIES_NOTE, depends_on_ties
-from counterpoint.reports.numbers import Number, one_line
-from counterpoint.reports.table import Cell, Line, Sheet, Tables
+from counterpoint.reports.numbers import RankedRow, one_line
+from counterpoint.reports.table import Sheet, TableCell, TableLine, Tables
 
 _COLUMNS: Final = (
     "model",
@@ -42,7 +42,7 @@ def csv_text(columns: Sequence[str], lines: Iterable[Sequence[Any]]) -> str:
 def as_csv(tables: Tables) -> str:
     """Every number of every group, as fractions, with its chance, human and published values."""
 
-    def line(number: Number) -> list[Any]:
+    def line(number: RankedRow) -> list[Any]:
         human = tables.papers.human.get((number.benchmark, number.group, number.metric))
         beside = tables.papers.main(number)
         known = {
@@ -76,7 +76,7 @@ def _markdown_sheet(sheet: Sheet) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-def _markdown_cell(cell: Cell) -> str:
+def _markdown_cell(cell: TableCell) -> str:
     marks = {"best": "**", "tied": "_"}.get(cell.standing, "")
     reach = f" ±{cell.reach}{TIES_MARK if cell.ties else ''}" if cell.reach else ""
     paper = f" ({cell.published})" if cell.published else ""
@@ -144,7 +144,7 @@ def _latex_notes(sheet: Sheet, footnotes: dict[str, str]) -> list[str]:
     return [*map(_latex, ties_notes([sheet])[:1]), *protocols]  # their numbers are comments
 
 
-def _latex_lines(lines: Sequence[Line]) -> list[str]:
+def _latex_lines(lines: Sequence[TableLine]) -> list[str]:
     found, apart = [], False
     for line in lines:
         if line.kind in ("chance", "published human") and not apart:
@@ -155,7 +155,7 @@ def _latex_lines(lines: Sequence[Line]) -> list[str]:
     return found
 
 
-def _latex_cell(cell: Cell) -> str:
+def _latex_cell(cell: TableCell) -> str:
     if not cell.value:
         return "--"
     shown = {"best": r"\textbf{%s}", "tied": r"\underline{%s}"}.get(cell.standing, "%s")

@@ -1,4 +1,7 @@
-"""Runs as a report needs them: a name for each, and the values of every case, once."""
+"""The data of a report: a label for each run, and the values of every case, computed once.
+
+Paths of the machine that made a run are removed from what others may see.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from counterpoint._util.progress import Progress, Quiet
 from counterpoint.metrics import Protocol
 from counterpoint.runs import Columns, Difference, Part, Run, columns_of, fitting
 
-# --- Runs as they may be shown to others: without the folders of the machine that made them -----
+# --- runs without the folders of the machine that made them -------------------------------------
 
 
 # From where an absolute path begins to its last separator. An address with a host, a relative path
@@ -89,7 +92,7 @@ def _cleaned(value: Any) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class Scored:
+class ScoredPart:
     """One benchmark of one run, with the values of its cases.
 
     Of runs with the same cases `part.cases` is the same object.
@@ -108,11 +111,11 @@ class Scored:
 
 
 @dataclass(frozen=True, slots=True)
-class Material:
+class ReportData:
     """What a report is made from: runs by label, and by benchmark those that scored cases of it."""
 
     runs: dict[str, Run]
-    benchmarks: dict[str, list[Scored]]
+    benchmarks: dict[str, list[ScoredPart]]
 
     @property
     def labels(self) -> list[str]:
@@ -121,7 +124,7 @@ class Material:
 
 def gather(
     runs: Sequence[Run], protocol: Protocol | None = None, progress: Progress | None = None
-) -> Material:
+) -> ReportData:
     """Name the runs and compute every metric of every case."""
     if not runs:
         raise RunError("E-RUN-MISSING", "a report needs at least one run.")
@@ -133,12 +136,12 @@ def gather(
         if len(part.cases)
     ]
     advance = (progress or Quiet()).start("computing metrics", len(parts))
-    benchmarks: dict[str, list[Scored]] = {}
+    benchmarks: dict[str, list[ScoredPart]] = {}
     for label, run, part in parts:
         used = fitting(part, protocol)
         several = benchmarks.setdefault(part.benchmark, [])
         shared = _sharing(part, several)
-        several.append(Scored(label, run, shared, used, columns_of(part, used.tie)))
+        several.append(ScoredPart(label, run, shared, used, columns_of(part, used.tie)))
         advance(1)
     if not benchmarks:
         raise RunError(
@@ -147,10 +150,10 @@ def gather(
             "see `left_out` in run.json.",
             runs=named,
         )
-    return Material(named, benchmarks)
+    return ReportData(named, benchmarks)
 
 
-def _sharing(part: Part, several: Sequence[Scored]) -> Part:
+def _sharing(part: Part, several: Sequence[ScoredPart]) -> Part:
     """The part with the very table of a run before it, if the cases are the same.
 
     Tables are then kept and compared once: the same cases are the same object.

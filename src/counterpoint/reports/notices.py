@@ -1,4 +1,8 @@
-"""What a reader must know before the first number: what was not scored, and what does not match."""
+"""Notices at the top of a report, and facts at its end.
+
+Notices say what was not scored and what does not match. Facts say how runs and page were made:
+command, versions and hashes.
+"""
 
 from __future__ import annotations
 
@@ -15,17 +19,17 @@ from counterpoint._util.untrusted import recorded_command
 from counterpoint.benchmarks import describe_absent
 from counterpoint.cases import gallery_rows
 from counterpoint.metrics import count_reasons
-from counterpoint.reports.gathering import Material, without_folders
+from counterpoint.reports.gathering import ReportData, without_folders
 from counterpoint.runs import Part, Run
 
-# How a report was made: of each run its command, versions and hashes, and of the page its own.
+# --- facts --------------------------------------------------------------------------------------
 
 
 _PACKAGES: Final = ("counterpoint", "numpy", "polars", "pillow", "scipy", "matplotlib", "jinja2")
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class Provenance:
     """Where a page comes from. `created` is the only thing in it that changes with the clock."""
 
     command: tuple[str, ...] = ()
@@ -38,7 +42,7 @@ class Fact:
     value: str
 
 
-def page_facts(made: Made) -> list[Fact]:
+def page_facts(made: Provenance) -> list[Fact]:
     versions = {"python": platform.python_version()} | {p: version(p) for p in _PACKAGES}
     facts = [
         Fact("command", _command([without_folders(word) for word in made.command])),
@@ -48,7 +52,7 @@ def page_facts(made: Made) -> list[Fact]:
     return [fact for fact in facts if fact.value]
 
 
-def run_facts(material: Material) -> dict[str, list[Fact]]:
+def run_facts(material: ReportData) -> dict[str, list[Fact]]:
     """By label. What a run does not say is left out."""
     return {label: _facts(run) for label, run in material.runs.items()}
 
@@ -113,7 +117,7 @@ class Notice:
     more: int = 0
 
 
-def notices(material: Material) -> list[Notice]:
+def notices(material: ReportData) -> list[Notice]:
     """Cases and images left out, captions cut, notes of models, and runs on different data."""
     told: dict[Notice, list[str]] = {}  # what holds of several runs is said once
     for label, run in material.runs.items():
@@ -171,8 +175,8 @@ def _notes(run: Run) -> list[str]:
     return [str(note) for note in notes]
 
 
-def _unlike(material: Material) -> Iterator[Notice]:
-    """Numbers that stand in one column and were not made from the same question."""
+def _unlike(material: ReportData) -> Iterator[Notice]:
+    """Numbers in one column that do not measure the same thing."""
     for benchmark, several in material.benchmarks.items():
         if len({scored.protocol for scored in several}) > 1:
             names = ", ".join(f"{s.label}: {s.protocol.name}" for s in several)

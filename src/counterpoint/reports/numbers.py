@@ -1,7 +1,7 @@
 """The numbers of all runs at once: intervals, and which are as good as the best of their column.
 
-`results.rows` and `comparison.compare` say what each of them is. Runs that scored the same cases
-are resampled together, in one draw, which makes the same numbers many times as fast.
+`runs.rows` and `runs.compare` define each number. Runs that scored the same cases are resampled
+together, in one draw, which gives the same numbers in a fraction of the time.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from counterpoint.metrics import (
     is_baseline,
     verdict,
 )
-from counterpoint.reports.gathering import Material, Scored
+from counterpoint.reports.gathering import ReportData, ScoredPart
 from counterpoint.runs import Row, Run, averaging_of, compare, means_of, members_in
 
-# --- What numbers and names are called and how they are written, in tables and figures alike ----
+# --- how numbers and names are written ----------------------------------------------------------
 
 
 HUMAN: Final = "human"
@@ -72,7 +72,7 @@ Wanted = Callable[[Metric | QueryMetric], bool]
 
 
 @dataclass(frozen=True, slots=True)
-class Number(Row):
+class RankedRow(Row):
     """A row whose `standing` and `p` come from the paired test against the best."""
 
     standing: Standing = ""
@@ -91,7 +91,7 @@ class _Place:
 class _Family:
     """Runs that scored the same cases under the same protocol, and the means of their metrics."""
 
-    runs: list[Scored]
+    runs: list[ScoredPart]
     metrics: list[Metric | QueryMetric]
     members: dict[str, np.ndarray]
     means: dict[str, dict[str, np.ndarray]]  # by label of the run, then of the group
@@ -108,12 +108,12 @@ def is_main(metric: Metric | QueryMetric) -> bool:
 
 
 def numbers_of(
-    material: Material,
+    material: ReportData,
     wanted: Wanted = is_main,
     *,
     resamples: int = RESAMPLES,
     progress: Progress | None = None,
-) -> list[Number]:
+) -> list[RankedRow]:
     """Every wanted metric of every run, benchmark and group."""
     advance = (progress or Quiet()).start("resampling", len(material.benchmarks))
     found = []
@@ -123,7 +123,9 @@ def numbers_of(
     return found
 
 
-def _benchmark_numbers(scored: list[Scored], wanted: Wanted, resamples: int) -> Iterator[Number]:
+def _benchmark_numbers(
+    scored: list[ScoredPart], wanted: Wanted, resamples: int
+) -> Iterator[RankedRow]:
     families = [_family(runs, wanted) for runs in _alike(scored)]
     rivals = competing(scored)
     best = _best(families, rivals)
@@ -142,7 +144,7 @@ def _benchmark_numbers(scored: list[Scored], wanted: Wanted, resamples: int) -> 
         yield _with_standing(number, winner, tester) if winner and rival else number
 
 
-def competing(scored: list[Scored]) -> set[str]:
+def competing(scored: list[ScoredPart]) -> set[str]:
     """The labels of models: people stand beside them, and so do baselines, unless they are alone.
 
     A baseline that gives every caption one score is never brittle, and better at nothing.
@@ -153,9 +155,9 @@ def competing(scored: list[Scored]) -> set[str]:
     return (everyone - people - baselines) or (everyone - people)
 
 
-def _alike(scored: list[Scored]) -> list[list[Scored]]:
+def _alike(scored: list[ScoredPart]) -> list[list[ScoredPart]]:
     """Runs of the same cases, in the same order, under the same protocol."""
-    families: list[list[Scored]] = []
+    families: list[list[ScoredPart]] = []
     for run in scored:
         for family in families:
             first = family[0]
@@ -167,7 +169,7 @@ def _alike(scored: list[Scored]) -> list[list[Scored]]:
     return families
 
 
-def _family(runs: list[Scored], wanted: Wanted) -> _Family:
+def _family(runs: list[ScoredPart], wanted: Wanted) -> _Family:
     first = runs[0]
     members = first.columns.members(members_in(first.part.cases.frame, first.protocol))
     averaging = averaging_of(first.part, first.protocol)
@@ -199,7 +201,7 @@ def _best(families: list[_Family], rivals: set[str]) -> dict[_Place, str]:
 
 def _estimates(
     family: _Family, best: dict[_Place, str], resamples: int
-) -> tuple[list[Number], dict[tuple[str, str, str], dict[str, float]]]:
+) -> tuple[list[RankedRow], dict[tuple[str, str, str], dict[str, float]]]:
     """The family's numbers, and p (Holm over groups) of its winners against its other runs."""
     first = family.runs[0]
     own = [(run, metric) for run in family.runs for metric in family.metrics]
@@ -246,16 +248,16 @@ def _corrected(found: dict[str, list[Estimate]], column: int) -> dict[str, float
 
 
 def _number(
-    run: Scored,
+    run: ScoredPart,
     metric: Metric | QueryMetric,
     label: str,
     e: Estimate,
     rows: np.ndarray,
     chances: np.ndarray,
-) -> Number:
+) -> RankedRow:
     column = run.columns.metrics.index(metric)
     chance = float(chances[column])
-    return Number(
+    return RankedRow(
         run.label,
         run.part.benchmark,
         label,
@@ -274,7 +276,7 @@ class _Tester:
 
     def __init__(
         self,
-        scored: list[Scored],
+        scored: list[ScoredPart],
         gaps: dict[tuple[str, str, str], dict[str, float]],
         resamples: int,
     ) -> None:
@@ -302,11 +304,11 @@ class _Tester:
             self.gaps.setdefault((winner, other, gap.metric), {})[gap.group] = gap.p_holm
 
 
-def _alone(scored: Scored) -> Run:
+def _alone(scored: ScoredPart) -> Run:
     return replace(scored.run, parts={scored.part.benchmark: scored.part})
 
 
-def _with_standing(number: Number, winner: str, tester: _Tester) -> Number:
+def _with_standing(number: RankedRow, winner: str, tester: _Tester) -> RankedRow:
     if number.model == winner:
         return replace(number, standing="best")
     p = tester.p(winner, number.model, _Place(number.group, number.metric))

@@ -15,8 +15,8 @@ from counterpoint.metrics import RESAMPLES, TIES_MARK, TIES_NOTE, Protocol, head
 from counterpoint.reports.examples import COUNT, examples
 from counterpoint.reports.findings import findings, meanings
 from counterpoint.reports.formats import as_csv, as_latex, as_markdown, ties_notes
-from counterpoint.reports.gathering import Material, Shared, gather, shared
-from counterpoint.reports.notices import Made, Notice, notices, page_facts, run_facts
+from counterpoint.reports.gathering import ReportData, Shared, gather, shared
+from counterpoint.reports.notices import Notice, Provenance, notices, page_facts, run_facts
 from counterpoint.reports.numbers import is_main, numbers_of, written
 from counterpoint.reports.papers import Papers, beside_papers
 from counterpoint.reports.showing import BUDGET, Album
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class ReportOptions:
     """What a report may be told. `called` says what papers call a run's model."""
 
     protocol: Protocol | None = None
@@ -40,23 +40,23 @@ class Options:
     image_bytes: int = BUDGET
     resamples: int = RESAMPLES
     called: Mapping[str, str] = field(default_factory=dict)
-    made: Made = field(default_factory=Made)
+    made: Provenance = field(default_factory=Provenance)
     progress: Progress = field(default_factory=Quiet)
 
 
-def report_tables(runs: Sequence[Run], options: Options | None = None) -> Tables:
+def report_tables(runs: Sequence[Run], options: ReportOptions | None = None) -> Tables:
     """The table alone, for `formats`."""
-    return _numbers(shared(_baselines_last(runs)), options or Options())[1]
+    return _numbers(shared(_baselines_last(runs)), options or ReportOptions())[1]
 
 
-def report_page(runs: Sequence[Run], options: Options | None = None) -> str:
+def report_page(runs: Sequence[Run], options: ReportOptions | None = None) -> str:
     """The HTML of a report."""
-    chosen = options or Options()
+    chosen = options or ReportOptions()
     material, made = _numbers(shared(_baselines_last(runs)), chosen)
     return _render(material, made, chosen, chosen.title or _title(material))
 
 
-def report_text(runs: Sequence[Run], ending: str, options: Options | None = None) -> str:
+def report_text(runs: Sequence[Run], ending: str, options: ReportOptions | None = None) -> str:
     """A report in the format of a file's ending: .html, .md, .tex or .csv."""
     write = {".md": as_markdown, ".tex": as_latex, ".csv": as_csv}
     if ending == ".html":
@@ -70,13 +70,13 @@ def report_text(runs: Sequence[Run], ending: str, options: Options | None = None
 
 
 def compare_page(
-    a: Run, b: Run, options: Options | None = None, found: Sequence[Difference] | None = None
+    a: Run, b: Run, options: ReportOptions | None = None, found: Sequence[Difference] | None = None
 ) -> str:
     """The HTML of two runs side by side: their paired differences, then what a report has.
 
     `found` is what `compare` says of them, if that is known already.
     """
-    chosen = options or Options()
+    chosen = options or ReportOptions()
     if found is None:
         advance = chosen.progress.start("comparing", 1)
         found = compare(a, b, chosen.protocol, resamples=chosen.resamples)
@@ -88,7 +88,7 @@ def compare_page(
     return _render(material, made, chosen, title, both.differences(found))
 
 
-def _numbers(given: Shared, options: Options) -> tuple[Material, Tables]:
+def _numbers(given: Shared, options: ReportOptions) -> tuple[ReportData, Tables]:
     material = gather(given.runs, options.protocol, options.progress)
     numbers = numbers_of(
         material,
@@ -105,16 +105,16 @@ def _baselines_last(runs: Sequence[Run]) -> list[Run]:
     return sorted(runs, key=lambda run: is_baseline(run.model))
 
 
-def _title(material: Material) -> str:
+def _title(material: ReportData) -> str:
     runs, benchmarks = len(material.runs), len(material.benchmarks)
     models = "1 model" if runs == 1 else f"{runs} models"
     return f"{models} on {'1 benchmark' if benchmarks == 1 else f'{benchmarks} benchmarks'}"
 
 
 def _render(
-    material: Material,
+    material: ReportData,
     made: Tables,
-    options: Options,
+    options: ReportOptions,
     title: str,
     found: Sequence[Difference] | None = None,
 ) -> str:

@@ -1,4 +1,4 @@
-"""What papers say beside what was measured: published values, and how well people do."""
+"""Published values beside measured ones, and human accuracy."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import polars as pl
 
 from counterpoint._util.progress import Progress, Quiet
 from counterpoint.evaluation import Check, Verdict, judge, published, published_model, verify
-from counterpoint.reports.gathering import Material, Scored
-from counterpoint.reports.numbers import Number
+from counterpoint.reports.gathering import ReportData, ScoredPart
+from counterpoint.reports.numbers import RankedRow
 
 _HUMAN: Final = "Human"  # as published.csv calls them
 _FEW: Final = 2  # resamples: intervals are known already, only the value is wanted
@@ -44,7 +44,7 @@ class Papers:
     values: dict[tuple[str, str, str, str], list[Beside]]
     human: dict[tuple[str, str, str], Beside]
 
-    def main(self, number: Number) -> Beside | None:
+    def main(self, number: RankedRow) -> Beside | None:
         """The value to print beside a number: of the same protocol and average, and cases."""
         mine = self.values.get((number.model, number.benchmark, number.group, number.metric), [])
         unlike = ("", "cannot be compared")
@@ -55,8 +55,8 @@ class Papers:
 
 
 def beside_papers(
-    material: Material,
-    numbers: Sequence[Number],
+    material: ReportData,
+    numbers: Sequence[RankedRow],
     called: Mapping[str, str] | None = None,
     progress: Progress | None = None,
 ) -> Papers:
@@ -79,7 +79,7 @@ def beside_papers(
 
 
 def _human(
-    material: Material, ours: Mapping[tuple[str, str, str, str], Number]
+    material: ReportData, ours: Mapping[tuple[str, str, str, str], RankedRow]
 ) -> dict[tuple[str, str, str], Beside]:
     theirs = published().filter(pl.col("model") == _HUMAN)
     names = set(theirs["benchmark"])
@@ -94,7 +94,7 @@ def _human(
 
 
 def _found(
-    scored: Scored, model: str | None, ours: Mapping[tuple[str, str, str, str], Number]
+    scored: ScoredPart, model: str | None, ours: Mapping[tuple[str, str, str, str], RankedRow]
 ) -> list[Beside]:
     """Each published value once, with all tables that print it."""
     run = replace(scored.run, parts={scored.part.benchmark: scored.part})
@@ -111,7 +111,7 @@ def _found(
     return list(merged.values())
 
 
-def _beside(label: str, check: Check, number: Number | None) -> Beside:
+def _beside(label: str, check: Check, number: RankedRow | None) -> Beside:
     assert check.published is not None and check.rounding is not None
     verdict: Verdict | Literal[""] = ""
     if number is not None and abs(number.value - check.ours) < 1e-9:

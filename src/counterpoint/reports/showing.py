@@ -1,4 +1,4 @@
-"""Examples as a page shows them."""
+"""Examples as a page shows them, with small copies of their images."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from counterpoint._util.errors import ImageError
 from counterpoint.cases import PROMPTS, ImageRef
 from counterpoint.images import Picture
 from counterpoint.metrics import is_baseline
-from counterpoint.reports.gathering import Scored, without_folders
+from counterpoint.reports.gathering import ScoredPart, without_folders
 
-# --- Small copies of images inside a page, as long as there is room -----------------------------
+# --- small copies of images ---------------------------------------------------------------------
 
 
 _SIDE: Final = 288  # pixels of the longer side
@@ -104,7 +104,7 @@ class Told:
 
 
 @dataclass(frozen=True, slots=True)
-class Scores:
+class ScoresOfModel:
     """The outcome and the scores of a model."""
 
     model: str
@@ -113,7 +113,7 @@ class Scores:
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class CaseExample:
     """One case: what there is to see, and for each model its outcome and its scores.
 
     `pictures` have a text for each image that says what is true of it. `places` names the scores,
@@ -125,13 +125,13 @@ class Shown:
     captions: list[Told]
     more_captions: int
     places: list[tuple[str, bool]]
-    models: list[Scores]
-    baselines: list[Scores]
+    models: list[ScoresOfModel]
+    baselines: list[ScoresOfModel]
     blind: list[str]
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class GalleryAnswer:
     """What a model puts first for an image of a gallery."""
 
     model: str
@@ -141,37 +141,37 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class QueryExample:
     """One image of a gallery, what is true of it, and what each model answers."""
 
     id: str
     picture: Thumbnail
     captions: list[str]
-    answers: list[Answer]
-    baselines: list[Answer]
+    answers: list[GalleryAnswer]
+    baselines: list[GalleryAnswer]
     blind: list[str]
 
 
 @dataclass(frozen=True, slots=True)
-class Example:
+class ReportExample:
     kind: str
     title: str
-    case: Shown | Asked
+    case: CaseExample | QueryExample
 
     @property
     def is_query(self) -> bool:
-        return isinstance(self.case, Asked)
+        return isinstance(self.case, QueryExample)
 
 
 @dataclass(frozen=True, slots=True)
 class GroupExamples:
     group: str
     cases: int
-    examples: list[Example]
+    examples: list[ReportExample]
     unit: str = "cases"
 
 
-def apart(told: Sequence[T], runs: Sequence[Scored]) -> tuple[list[T], list[T]]:
+def apart(told: Sequence[T], runs: Sequence[ScoredPart]) -> tuple[list[T], list[T]]:
     """What is told of models, and what of baselines; baselines alone are told as models are."""
     kinds = [is_baseline(run.run.model) for run in runs]
     if all(kinds):

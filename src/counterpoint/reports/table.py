@@ -18,8 +18,8 @@ from counterpoint.metrics import (
     is_baseline,
     ties_by_model,
 )
-from counterpoint.reports.gathering import Material
-from counterpoint.reports.numbers import Number, Standing, is_human, written
+from counterpoint.reports.gathering import ReportData
+from counterpoint.reports.numbers import RankedRow, Standing, is_human, written
 from counterpoint.reports.papers import Papers
 
 _WIDTH: Final = 7  # columns of numbers of a sheet; a benchmark with more has a sheet of its own
@@ -29,13 +29,13 @@ Kind = Literal["model", "baseline", "human", "chance", "published human"]
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class TableCell:
     """One number as it is written. `published` is what a paper says of the same."""
 
     value: str = ""
     reach: str = ""  # half of the interval's width
     standing: Standing = ""
-    ties: bool = False  # the number hangs on them
+    ties: bool = False  # the number depends on them
     published: str = ""
     differs: bool = False
     says: str = ""  # all of it in words
@@ -46,14 +46,14 @@ class Cell:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class TableLine:
     name: str
     kind: Kind
-    cells: list[Cell]
+    cells: list[TableCell]
 
 
 @dataclass(frozen=True, slots=True)
-class Head:
+class ColumnHead:
     """A benchmark (or a group of one) over its metrics."""
 
     benchmark: str
@@ -71,13 +71,13 @@ class Head:
 
 @dataclass(frozen=True, slots=True)
 class Sheet:
-    heads: list[Head]
-    lines: list[Line]
+    heads: list[ColumnHead]
+    lines: list[TableLine]
     ties: dict[str, str]  # how many there are, by model
 
     @property
     def marked(self) -> bool:
-        """Whether a number of it hangs on ties."""
+        """Whether one of its numbers depends on ties."""
         return any(cell.ties for line in self.lines for cell in line.cells)
 
     @property
@@ -98,7 +98,7 @@ class Tables:
     groups: dict[str, list[Sheet]]
     left_out: dict[str, int]
     footnotes: dict[str, str]
-    numbers: list[Number]
+    numbers: list[RankedRow]
     papers: Papers = field(repr=False)
 
     @property
@@ -109,9 +109,9 @@ class Tables:
         )
 
 
-def tables(material: Material, numbers: Sequence[Number], papers: Papers) -> Tables:
+def tables(material: ReportData, numbers: Sequence[RankedRow], papers: Papers) -> Tables:
     marks = _footnotes(material)
-    by_place: dict[tuple[str, str], list[Number]] = {}
+    by_place: dict[tuple[str, str], list[RankedRow]] = {}
     for number in numbers:
         by_place.setdefault((number.benchmark, number.group), []).append(number)
     whole = [_head(place, mine, marks) for place, mine in by_place.items() if place[1] in WHOLE]
@@ -131,7 +131,7 @@ def tables(material: Material, numbers: Sequence[Number], papers: Papers) -> Tab
     return Tables(sheets, groups, left_out, notes, list(numbers), papers)
 
 
-def _footnotes(material: Material) -> dict[str, list[tuple[str, str]]]:
+def _footnotes(material: ReportData) -> dict[str, list[tuple[str, str]]]:
     """By benchmark the protocols in use, each with its mark; one mark for one protocol."""
     known: dict[str, str] = {}
     found: dict[str, list[tuple[str, str]]] = {}
@@ -149,19 +149,19 @@ def _letters(number: int) -> str:
 
 
 def _head(
-    place: tuple[str, str], mine: list[Number], marks: dict[str, list[tuple[str, str]]]
-) -> Head:
+    place: tuple[str, str], mine: list[RankedRow], marks: dict[str, list[tuple[str, str]]]
+) -> ColumnHead:
     present = dict.fromkeys(number.metric for number in mine)
     metrics = [name for name in METRIC_HEADINGS if name in present]
     metrics += [name for name in present if name not in METRIC_HEADINGS]
     counts = sorted({number.n for number in mine if number.metric == metrics[0]})
     cases = " to ".join(f"{count:,}" for count in dict.fromkeys((counts[0], counts[-1])))
-    return Head(*place, metrics, ", ".join(mark for mark, _ in marks[place[0]]), cases)
+    return ColumnHead(*place, metrics, ", ".join(mark for mark, _ in marks[place[0]]), cases)
 
 
-def _packed(heads: list[Head]) -> list[list[Head]]:
+def _packed(heads: list[ColumnHead]) -> list[list[ColumnHead]]:
     """Benchmarks side by side, as many as fit."""
-    packs: list[list[Head]] = []
+    packs: list[list[ColumnHead]] = []
     for head in heads:
         width = sum(len(other.metrics) for other in packs[-1]) if packs else _WIDTH
         if packs and width + len(head.metrics) <= _WIDTH:
@@ -172,9 +172,9 @@ def _packed(heads: list[Head]) -> list[list[Head]]:
 
 
 def _sheet(
-    heads: list[Head],
-    by_place: dict[tuple[str, str], list[Number]],
-    material: Material,
+    heads: list[ColumnHead],
+    by_place: dict[tuple[str, str], list[RankedRow]],
+    material: ReportData,
     papers: Papers,
 ) -> Sheet:
     known = {
@@ -190,13 +190,13 @@ def _sheet(
             for head, metric in places
         ]
         if not all(cell.empty for cell in cells):
-            lines.append(Line(label, _kind(run.model), cells))
+            lines.append(TableLine(label, _kind(run.model), cells))
     human = [_human(papers, head, metric) for head, metric in places]
     if not all(cell.empty for cell in human):
-        lines.append(Line("human (published)", "published human", human))
+        lines.append(TableLine("human (published)", "published human", human))
     chances = [_chance(list(known.values()), head, metric) for head, metric in places]
     if not all(cell.empty for cell in chances):
-        lines.append(Line("chance", "chance", chances))
+        lines.append(TableLine("chance", "chance", chances))
     return Sheet(heads, lines, ties_by_model(known.values()))
 
 
@@ -206,9 +206,9 @@ def _kind(model: str) -> Kind:
     return "baseline" if is_baseline(model) else "model"
 
 
-def _cell(number: Number | None, papers: Papers) -> Cell:
+def _cell(number: RankedRow | None, papers: Papers) -> TableCell:
     if number is None:
-        return Cell()
+        return TableCell()
     name = number.metric
     low, high = written(name, number.ci_low), written(name, number.ci_high)
     beside = papers.main(number)
@@ -221,7 +221,7 @@ def _cell(number: Number | None, papers: Papers) -> Cell:
     says += [said[number.standing]] if number.standing else []
     if beside is not None:
         says.append(f"published: {written(name, beside.published)}, {beside.source}")
-    return Cell(
+    return TableCell(
         written(name, number.value),
         written(name, (number.ci_high - number.ci_low) / 2),
         number.standing,
@@ -232,21 +232,21 @@ def _cell(number: Number | None, papers: Papers) -> Cell:
     )
 
 
-def _human(papers: Papers, head: Head, metric: str) -> Cell:
+def _human(papers: Papers, head: ColumnHead, metric: str) -> TableCell:
     beside = papers.human.get((head.benchmark, head.group, metric))
     if beside is None:
-        return Cell()
+        return TableCell()
     note = f"{beside.source}. {beside.note}".strip()
-    return Cell(written(metric, beside.published), says=note)
+    return TableCell(written(metric, beside.published), says=note)
 
 
-def _chance(numbers: list[Number], head: Head, metric: str) -> Cell:
+def _chance(numbers: list[RankedRow], head: ColumnHead, metric: str) -> TableCell:
     place = (head.benchmark, head.group, metric)
     mine = [n.chance for n in numbers if (n.benchmark, n.group, n.metric) == place]
     found = sorted({chance for chance in mine if chance is not None})
     if not found:
-        return Cell()
+        return TableCell()
     apart = any(high - low > 5e-4 for low, high in pairwise(found))
     if apart:  # runs lack different cases, so that their chance differs
-        return Cell(f"{written(metric, found[0])} to {written(metric, found[-1])}")
-    return Cell(written(metric, found[0]))
+        return TableCell(f"{written(metric, found[0])} to {written(metric, found[-1])}")
+    return TableCell(written(metric, found[0]))

@@ -1,4 +1,4 @@
-"""The studio as an application: what is mounted where, and what holds for every request."""
+"""The studio as an application: its routers, and what holds for every request."""
 
 from __future__ import annotations
 
@@ -14,13 +14,12 @@ from starlette.responses import FileResponse, Response
 from starlette.staticfiles import StaticFiles
 
 from counterpoint._util.errors import CounterpointError
-from counterpoint.studio.browse.home import home_router
 from counterpoint.studio.browse.library import Library
-from counterpoint.studio.browse.pages import browse_router
+from counterpoint.studio.browse.pages import browse_router, home_router
 from counterpoint.studio.pictures import Gallery
 from counterpoint.studio.playground.pages import try_router
 from counterpoint.studio.playground.scores import Models
-from counterpoint.studio.security import HEADERS, Guard, RequestError, Shield
+from counterpoint.studio.security import HEADERS, Guard, Shield, StudioError
 from counterpoint.studio.web import STATIC, Web, htmx_file
 
 _TITLES: Final = {
@@ -60,7 +59,7 @@ def create_app(
     app.include_router(browse_router(web, library, gallery))
     app.include_router(try_router(web, library, gallery, Models(models)))
     if database is not None:
-        from counterpoint.studio.annotate.router import admin_router, annotator_router
+        from counterpoint.studio.annotate import admin_router, annotator_router
 
         web.templates.globals["has_campaigns"] = True
         app.include_router(annotator_router(web, database), prefix="/a")
@@ -107,7 +106,7 @@ def _add_errors(app: FastAPI, web: Web) -> None:
         response.headers.update(HEADERS)  # this answer is made outside of the shield
         return response
 
-    app.add_exception_handler(RequestError, refused)
+    app.add_exception_handler(StudioError, refused)
     app.add_exception_handler(CounterpointError, known)
     app.add_exception_handler(HTTPException, missing)
     app.add_exception_handler(ClientDisconnect, gone)

@@ -1,13 +1,13 @@
-"""What the studio keeps: campaigns, who takes part, what was shown, what was answered.
+r"""The database of the studio: campaigns, annotators, what was shown, what was answered.
 
 SQLite by default (a file, in WAL mode), PostgreSQL by URL. An answer that was acknowledged is on
 the disk: SQLite waits for it (`synchronous=FULL`), as PostgreSQL does by itself.
 
     campaign -< subject -< item -< showing -< answer, flag
-            \\-< annotator --------/
+            \-< annotator --------/
 
-A subject is what is judged (a case, or a caption with its texts); an item is one question about
-it; a showing is an item as one annotator got it; answers and flags of a showing are numbered, and
+A subject is what is judged (a case, or a caption with its texts). An item is one question about it.
+A showing is an item as one annotator got it. The answers and flags of a showing are numbered, and
 the last one counts. Tables that an older database lacks are made when it is opened.
 """
 
@@ -118,7 +118,7 @@ class Item(Base):
 class Showing(Base):
     """An item as an annotator got it: the `number`-th, with its options in the order `layout`.
 
-    A released one was skipped, or waited too long for its answer: somebody else gets the item.
+    A released one was skipped, or waited too long for its answer: another annotator gets the item.
     """
 
     __tablename__ = "showing"
@@ -179,7 +179,7 @@ class Database:
     def write(self, work: Callable[[Session], T]) -> T:
         """Do `work` in one transaction, which is on the disk when this returns.
 
-        It is done again from the start if somebody else got in between.
+        It is repeated from the start if another transaction came in between.
         """
         for left in reversed(range(_TRIES)):
             try:

@@ -1,7 +1,7 @@
-"""Pictures for pages: looked up by whoever holds the reference, made small, and kept for a while.
+"""Pictures for pages: made small, and cached for a while.
 
-No address of the studio holds a path: a page names a case and the number of one of its images, and
-what the case refers to is what is shown.
+No URL of the studio holds a path: a page names a case and the number of one of its images, and the
+studio looks up the reference in the case.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from starlette.responses import Response
 
 from counterpoint._util.errors import ImageError
 from counterpoint.images import Picture
-from counterpoint.studio.security import RequestError
+from counterpoint.studio.security import StudioError
 
 T = TypeVar("T")
 SMALL, LARGE = 320, 1024  # the longer side of what is shown
@@ -35,14 +35,14 @@ _NOTHING: Final = (
 )
 
 
-class Shown(NamedTuple):
+class EncodedImage(NamedTuple):
     """An encoded picture."""
 
     data: bytes
     media: str
 
 
-def encoded(image: Image.Image, side: int) -> Shown:
+def encoded(image: Image.Image, side: int) -> EncodedImage:
     """Photographs as JPEG; small drawings as PNG, pixel by pixel as the model sees them.
 
     The image is RGB, and is used up.
@@ -50,10 +50,10 @@ def encoded(image: Image.Image, side: int) -> Shown:
     buffer = io.BytesIO()
     if max(image.size) <= _SMOOTH:
         image.save(buffer, "PNG")
-        return Shown(buffer.getvalue(), "image/png")
+        return EncodedImage(buffer.getvalue(), "image/png")
     image.thumbnail((side, side))  # in place: a copy of a large picture would double its memory
     image.save(buffer, "JPEG", quality=85)
-    return Shown(buffer.getvalue(), "image/jpeg")
+    return EncodedImage(buffer.getvalue(), "image/jpeg")
 
 
 class Gallery:
@@ -61,7 +61,7 @@ class Gallery:
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._held: OrderedDict[tuple[object, ...], Shown] = OrderedDict()
+        self._held: OrderedDict[tuple[object, ...], EncodedImage] = OrderedDict()
         self._bytes = 0
         self._limiter: CapacityLimiter | None = None
 
@@ -75,7 +75,7 @@ class Gallery:
         except ImageError as error:
             if request.headers.get("accept", "").startswith("image/"):
                 return Response(_NOTHING, 404, media_type="image/svg+xml")
-            raise RequestError(
+            raise StudioError(
                 "E-IMAGE-UNAVAILABLE", f"The image cannot be shown: {error}", 404
             ) from None
         mark = f'"{hashlib.sha256(found.data).hexdigest()[:20]}"'
@@ -90,7 +90,7 @@ class Gallery:
             self._limiter = CapacityLimiter(_AT_ONCE)
         return await to_thread.run_sync(work, *args, limiter=self._limiter)
 
-    def _get(self, picture: Picture, side: int) -> Shown:
+    def _get(self, picture: Picture, side: int) -> EncodedImage:
         key = (picture.ref, picture.root, side)
         with self._lock:
             if key in self._held:

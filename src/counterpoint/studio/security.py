@@ -1,8 +1,11 @@
-"""What stands before every route: which names the server answers to, and the headers of answers.
+"""Security of the studio: tokens, the admin's cookie, forms, host names and headers.
 
-A page of another site can make its own name point to this machine (DNS rebinding) and would then
-read everything that a browser here may read. So a request must call the server by a name of its
-own.
+Forms are checked twice. A form carries a token that belongs to a cookie of the same browser (a
+signed double submit). And where a browser says which site a request comes from, it must be this
+one.
+
+A page of another site can make its own name point to this machine (DNS rebinding) and could then
+read everything that a browser here may read. So a request must use a known host name.
 """
 
 from __future__ import annotations
@@ -25,12 +28,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from counterpoint._util.errors import CounterpointError, DataError
 from counterpoint._util.writing import whole_file
 
-# Who may do what: tokens, the admin's cookie, forms that only our own pages can send, headers.
-#
-# Forms are checked twice. A form carries a token that belongs to a cookie of the same browser (a
-# signed double submit), and a browser that says where a request comes from must say: from here.
-
-
 CSRF_FIELD: Final = "csrf"
 _KEY_BYTES: Final = 32
 HEADERS: Final = {
@@ -48,7 +45,7 @@ HEADERS: Final = {
 }
 
 
-class RequestError(CounterpointError):
+class StudioError(CounterpointError):
     """A request that is not answered as asked. `status` is its HTTP status."""
 
     def __init__(self, code: str, message: str, status: int = 403, **data: object) -> None:
@@ -67,7 +64,7 @@ def same(a: str, b: str) -> bool:
 
 
 def kept_key(path: Path) -> bytes:
-    """The key in a file that nobody else can read, made if there is none.
+    """The key in a file that only its owner can read, made if there is none.
 
     Forms that were open when the server was restarted can still be sent, because the key stays.
     """
@@ -81,7 +78,7 @@ def kept_key(path: Path) -> bytes:
     keep_private(path)
     key = path.read_bytes()
     if len(key) != _KEY_BYTES:
-        raise RequestError(
+        raise StudioError(
             "E-KEY-INVALID",
             f"{path} is no key of the studio; remove it and start again.",
             path=path,
@@ -90,7 +87,7 @@ def kept_key(path: Path) -> bytes:
 
 
 def keep_private(path: Path) -> None:
-    """Let nobody but its owner read or write a file, which is made if there is none."""
+    """Let only its owner read and write a file, which is made if there is none."""
     os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
     with suppress(PermissionError):  # the file of another user, who may do this alone
         path.chmod(0o600)
@@ -137,7 +134,7 @@ class Guard:
         refuse_elsewhere(request)
         known = bool(request.cookies.get(self._csrf_cookie))
         if not known or not same(token, self.csrf_token(request)):
-            raise RequestError(
+            raise StudioError(
                 "E-FORM-EXPIRED",
                 "This form is out of date or was not made here: load the page again.",
             )
@@ -154,7 +151,7 @@ def refuse_elsewhere(request: Request) -> None:
     host = request.headers.get("host", "")
     elsewhere = bool(origin) and origin.partition("://")[2] != host
     if site not in ("same-origin", "none") or elsewhere:
-        raise RequestError("E-FORM-FOREIGN", "This form was sent from another site.")
+        raise StudioError("E-FORM-FOREIGN", "This form was sent from another site.")
 
 
 LOOPBACK: Final = ("127.0.0.1", "localhost", "[::1]")

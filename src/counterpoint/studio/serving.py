@@ -1,4 +1,9 @@
-"""Starting the server, and saying where it is."""
+"""Starts the server and prints its address; limits slow and idle connections.
+
+uvicorn closes a connection that is idle after an answer, but waits without end for a request that
+never becomes complete. Here a request has a time limit, and a server has a maximum number of
+connections: beyond it, the one that has kept the server waiting longest is closed.
+"""
 
 from __future__ import annotations
 
@@ -19,11 +24,7 @@ if TYPE_CHECKING:
     from fastapi import FastAPI
 
 
-# --- Connections that are slow or many: what a client may keep open, and for how long -----------
-#
-# uvicorn closes a connection that is idle after an answer, and waits without end for a request that
-# never becomes whole. Here a request has a time to arrive in, and a server a number of connections:
-# beyond it, the one that has kept the server waiting longest is closed.
+# --- slow and idle connections ------------------------------------------------------------------
 
 
 MOST: Final = 512  # connections, where the system allows twice as many open files
@@ -90,7 +91,7 @@ class PatientProtocol(H11Protocol):
 
 
 def is_loopback(host: str) -> bool:
-    """Whether nobody but this machine can reach the address."""
+    """Whether only this machine can reach the address."""
     if host == "localhost":
         return True
     try:

@@ -1,7 +1,10 @@
-"""Pages from templates, and forms that can be trusted: what every part of the studio uses.
+"""Pages from templates, forms that can be trusted, and htmx: used by every part of the studio.
 
 Templates are Jinja2 with autoescape always on. The content security policy allows no inline
 script and no `style` attribute: colours and sizes are classes of a stylesheet.
+
+htmx is a file of the package `django-htmx`, of which nothing else is used. No JavaScript library is
+kept in this repository. Without the file the pages still work: every link and form is a plain one.
 """
 
 from __future__ import annotations
@@ -23,12 +26,9 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from counterpoint.metrics import TIES_MARK, TIES_NOTE
-from counterpoint.studio.security import CSRF_FIELD, Guard, RequestError
+from counterpoint.studio.security import CSRF_FIELD, Guard, StudioError
 
-# --- Where htmx is: a file of the package `django-htmx`, of which nothing else is used ----------
-#
-# No JavaScript library is kept in this repository. Without the file, pages still work: every link
-# and form is a plain one that htmx only makes smoother.
+# --- htmx ---------------------------------------------------------------------------------------
 
 
 _PLACE: Final = Path("static/django_htmx/htmx-2.min.js")
@@ -117,7 +117,7 @@ def wants_fragment(request: Request) -> bool:
 def require_admin(request: Request) -> None:
     """Raise RequestError unless the admin's browser asks; fit to be a dependency of a route."""
     if not web_of(request).guard.is_admin(request):
-        raise RequestError(
+        raise StudioError(
             "E-ADMIN-ONLY",
             "This page is for the admin: open the link that was printed at the start.",
         )
@@ -139,9 +139,9 @@ async def checked_form(request: Request, limit: int = FORM_BYTES) -> AsyncGenera
         elif kind == "application/x-www-form-urlencoded":
             form = await FormParser(headers, stream).parse()
         else:
-            raise RequestError("E-FORM-MALFORMED", "A form was expected.", 400)
+            raise StudioError("E-FORM-MALFORMED", "A form was expected.", 400)
     except (MultiPartException, UnicodeDecodeError):
-        raise RequestError("E-FORM-MALFORMED", "The form is malformed.", 400) from None
+        raise StudioError("E-FORM-MALFORMED", "The form is malformed.", 400) from None
     try:
         token = form.get(CSRF_FIELD, "")
         web_of(request).guard.check_csrf(request, token if isinstance(token, str) else "")
@@ -181,7 +181,7 @@ async def _limited(request: Request, limit: int) -> AsyncGenerator[bytes, None]:
     async for chunk in request.stream():
         sent += len(chunk)
         if sent > limit:
-            raise RequestError(
+            raise StudioError(
                 "E-REQUEST-TOO-LARGE",
                 f"More than {limit // 1024:,} KiB were sent; that is too much.",
                 413,

@@ -1,10 +1,11 @@
-"""Checkpoints: everything that the next step depends on, in a folder that is whole or not there.
+"""Checkpoints of a training run, and the claim on its folder.
 
-    checkpoints/step-00001000/state.json          step, position in the data, random states
+    checkpoints/step-00001000/state.json            step, position in the data, random states
     checkpoints/step-00001000/weights.safetensors   trained weights, buffers, averaged weights
     checkpoints/step-00001000/optimiser.safetensors
 
-Nothing is pickled. Frozen weights are not in it: they are the start's, whose fingerprint is.
+A checkpoint holds everything that the next step depends on. Its folder is complete or not there.
+Nothing is pickled. Frozen weights are not stored: they are the start's, whose fingerprint is.
 """
 
 from __future__ import annotations
@@ -152,7 +153,7 @@ def _bytes(text: str) -> Tensor:
     return torch.frombuffer(bytearray.fromhex(text), dtype=torch.uint8)
 
 
-# --- A run as a checkpoint, and back; and the folder's memory of which recipe it belongs to -----
+# --- a run as a checkpoint, and back -----------------------------------------------------------
 
 
 RECIPE: Final = "recipe.json"
@@ -286,7 +287,7 @@ def _refuse_other_start(run: TrainingRun, saved: Checkpoint) -> None:
         )
 
 
-# --- the folder --------------------------------------------------------------------------------
+# --- the folder and its recipe -----------------------------------------------------------------
 
 
 @contextmanager

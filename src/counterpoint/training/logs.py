@@ -1,4 +1,4 @@
-"""What a run says of itself: a JSON line now and then, TensorBoard and W&B when asked, a bar."""
+"""The log of a training run: JSON lines, TensorBoard and W&B on request, a progress bar."""
 
 from __future__ import annotations
 

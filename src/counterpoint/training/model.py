@@ -1,4 +1,4 @@
-"""The model in training: any open_clip model, its two towers as one module."""
+"""The model in training: any open_clip model, its two towers as one module; LoRA; precision."""
 
 from __future__ import annotations
 
@@ -21,21 +21,15 @@ from counterpoint.models import LoadOptions, load_model, set_arithmetic
 from counterpoint.models.openclip import OpenClip
 
 if TYPE_CHECKING:
-    pass
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from counterpoint.training.recipe import Lora, Recipe
 
 
-# --- LoRA on open_clip models, as parametrisations of their weights -----------------------------
+# --- LoRA as parametrisations of weights ---------------------------------------------------------
 #
-# peft's layer for `nn.MultiheadAttention`, which open_clip uses, adds the factors' product to the
-# frozen weight before each call and subtracts it afterwards: the frozen weights drift by rounding,
-# and a resumed run is another run. Here W stands still and W + alpha / rank * B A is computed when
-# it
-# is asked for, so autograd, DDP and activation checkpointing see a weight like any other.
+# peft's layer for `nn.MultiheadAttention`, which open_clip uses, adds the product of the factors to
+# the frozen weight before each call and subtracts it afterwards. The frozen weights drift by
+# rounding, and a resumed run differs. Here W is constant, and W + alpha / rank * B A is computed on
+# each use: autograd, DDP and activation checkpointing see an ordinary weight.
 
 
 _INSIDE: Final = "parametrizations"

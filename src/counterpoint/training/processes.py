@@ -106,8 +106,8 @@ class Stop:
 def stop_between_steps(*, alone: bool) -> Iterator[Stop]:
     """The first signal asks for a stop after this step, with a checkpoint; a second stops at once.
 
-    Not where there are other ranks: they would wait for this one for ever. There the run goes on
-    from its last checkpoint. Nor outside the main thread, where Python handles no signals.
+    Not with other ranks, which would wait for this one without end: there the run continues from
+    its last checkpoint. Nor outside the main thread, where Python handles no signals.
     """
     stop = Stop()
     if not alone or threading.current_thread() is not threading.main_thread():

@@ -1,4 +1,4 @@
-"""Recipes as files: found by name or path, changed by key=value, all mistakes told at once."""
+"""Recipes as files: found by name or path, changed by key=value, all mistakes in one error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recipes: one YAML file a way of training, checked as a whole before anything is loaded."""
+"""The schema of a recipe: one YAML file, checked as a whole before anything is loaded."""
 
 from __future__ import annotations
 

@@ -1,9 +1,12 @@
-"""Forward and backward of one batch: at once, or in parts that fit into memory.
+"""One training step: forward, loss, backward, optimiser.
 
-**Gradient caching** (Gao et al. 2021). A contrastive loss compares all samples of a batch, so a
-batch cannot be cut in two. Its towers can: vectors are computed in parts without a graph, the loss
-gives the gradient of every vector, and each part is computed again to carry its share backwards.
-The gradients are those of the whole batch; memory is that of a part; towers run forward twice.
+A batch goes through the towers at once, or in parts that fit into memory.
+
+**Gradient caching** (Gao et al. 2021). A contrastive loss compares all samples of a batch, so the
+loss cannot be computed in parts. The towers can: the vectors are computed in parts without a graph,
+the loss gives the gradient of every vector, and each part is computed again for its backward pass.
+The gradients are those of the whole batch, the memory is that of one part, and the towers run
+forward twice.
 """
 
 from __future__ import annotations
@@ -208,7 +211,7 @@ def stacked(parts: list[Features]) -> Features:
     )
 
 
-# --- A recipe's loss as one function of a batch and its vectors ---------------------------------
+# --- the loss of a recipe ----------------------------------------------------------------------
 
 
 _START = "start_"

@@ -18,6 +18,14 @@ from counterpoint.generation.checks.change import TextChange, shared_ends
 from counterpoint.generation.checks.words import is_known, lexicon
 from counterpoint.generation.pairs import Type
 
+# Words that do not start with the sound of their first letter. Numbers are read aloud.
+_SILENT: Final = re.compile(r"(hour|honest|hono[u]?r|heir|herb)|8|11(?!\d)|18(?!\d)")
+_LIKE_YOU: Final = re.compile(
+    r"(uni(?!n|m[pa])|us[eau]|util|uten|ukulele|ufo|urin|u-|eu|ewe|one(?:$|s$|-|'s)|once|ouija)"
+)
+_SPELT: Final = frozenset("aefhilmnorsx8")  # letters whose names start with a vowel
+_LOST_BLANK: Final = re.compile(r"[,;:!?](?=[^\W\d_])|(?<=[^\W\d_.]{2})\.(?=[^\W\d_]{2})")
+_SHARED: Final = 3  # letters that a broken word shares with the original
 _BLANKS: Final = re.compile(r"\s+")
 _STRAY: Final = re.compile(r"\s+(?=[.,;:!?](?:\s|$))")
 _FINAL: Final = re.compile(r"[\s.,;:!?…]*$")
@@ -147,16 +155,6 @@ def _without_capital(text: str) -> str:
 def _shouts(text: str) -> bool:
     """Whether all letters are capitals, and there are enough of them."""
     return text.isupper() and sum(c.isalpha() for c in text) > 4
-
-
-# Words that do not start with the sound of their first letter. Numbers are read aloud.
-_SILENT: Final = re.compile(r"(hour|honest|hono[u]?r|heir|herb)|8|11(?!\d)|18(?!\d)")
-_LIKE_YOU: Final = re.compile(
-    r"(uni(?!n|m[pa])|us[eau]|util|uten|ukulele|ufo|urin|u-|eu|ewe|one(?:$|s$|-|'s)|once|ouija)"
-)
-_SPELT: Final = frozenset("aefhilmnorsx8")  # letters whose names start with a vowel
-_LOST_BLANK: Final = re.compile(r"[,;:!?](?=[^\W\d_])|(?<=[^\W\d_.]{2})\.(?=[^\W\d_]{2})")
-_SHARED: Final = 3  # letters that a broken word shares with the original
 
 
 def articles(change: TextChange, claimed: Type) -> str:

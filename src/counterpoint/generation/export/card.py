@@ -185,7 +185,7 @@ def card(facts: Facts) -> str:
         _table("Counts", ("kind", "type", "subtype", "pairs"), _counts(facts)),
         _table("Methods", ("method", "version", "pairs"), _with_number(facts.methods)),
         _table("Checks", ("check", "pairs that passed it"), _with_number(facts.checks)),
-        _refusals(facts),
+        _rejections(facts),
         _table("Columns", ("column", "meaning"), MEANINGS.items()),
         f"{_images(facts)}\n",
         "## How it was made\n\n" + "\n".join(_made(about) for about in facts.made),
@@ -266,7 +266,7 @@ def _line(text: str) -> str:
     return " ".join(text.split())
 
 
-def _refusals(facts: Facts) -> str:
+def _rejections(facts: Facts) -> str:
     """What is not in the data set: counts of `generate`, of rejected rows, and of the export."""
     counts: Counter[tuple[str, str]] = Counter()
     for about in facts.made:

@@ -37,6 +37,7 @@ from counterpoint.generation.export.groups import QUIET, Group, ImagePaths, Left
 
 Record = dict[str, Any]
 Neighbours = dict[str, list[str]]
+Rows = Callable[[LeftOut], Iterator[Record]]
 _CHUNK: Final = 20_000
 
 
@@ -97,9 +98,6 @@ def _rows(
             "negative_images": [text.image for text in group.negatives],
             "neighbours": [paths.image(path) for path in found],
         }
-
-
-Rows = Callable[[LeftOut], Iterator[Record]]
 
 
 def _parquet(path: Path, rows: Rows, left_out: LeftOut, near: bool) -> int:

@@ -42,6 +42,7 @@ from counterpoint.scoring import DualEncoder, PairScorer, Work, score
 if TYPE_CHECKING:
     from counterpoint.scoring import Work
 
+MARGIN: Final = "image_margin"  # among a pair's scores: s(image, text) - s(image, caption)
 NOT_SHOWN: Final = Rejection("no image shows the text")
 _NAME: Final = "images"
 
@@ -111,9 +112,6 @@ def open_chooser(
             model=id,
         )
     return ImageChooser(id, model, least, root, work)
-
-
-MARGIN: Final = "image_margin"  # among a pair's scores: s(image, text) - s(image, caption)
 
 
 @dataclass(slots=True)

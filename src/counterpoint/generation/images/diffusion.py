@@ -70,8 +70,38 @@ MODELS: Final = {
     )
 }
 PRECISIONS: Final = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+UNSAFE: Final = Rejection("the model's safety checker held the image back")
+BLACK: Final = Rejection(
+    "the image is all black (half precision may overflow: try --precision fp32)"
+)
+EMPTY: Final = Rejection("the text is empty")
+_TOKENIZERS: Final = ("tokenizer", "tokenizer_2", "tokenizer_3")
+_ENDLESS: Final = 10**6  # transformers gives a larger number for a tokenizer without a limit
 _NEEDED: Final = ("prompt", "generator", "num_inference_steps")
 _LIBRARIES: Final = ("diffusers", "transformers")  # whose classes a pipeline may name
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedPipeline:
+    """A pipeline on its device, in one precision; `takes` are the arguments of a call."""
+
+    id: str
+    pipeline: Any
+    place: Runtime
+    precision: str
+    takes: Mapping[str, inspect.Parameter]
+    fingerprint: str
+
+    def describe(self) -> dict[str, Any]:
+        names = ("diffusers", "transformers", "torch")
+        return {
+            "model": self.id,
+            "class": type(self.pipeline).__name__,
+            "fingerprint": self.fingerprint,
+            "device": self.place.device,
+            "precision": self.precision,
+            "versions": {name: version(name) for name in names},
+        }
 
 
 def open_pipeline(model: str, device: str = "auto", precision: str = "auto") -> LoadedPipeline:
@@ -221,38 +251,6 @@ def bars(*, shown: bool) -> Iterator[None]:
     finally:
         if before:
             told.enable_progress_bar()
-
-
-UNSAFE: Final = Rejection("the model's safety checker held the image back")
-BLACK: Final = Rejection(
-    "the image is all black (half precision may overflow: try --precision fp32)"
-)
-EMPTY: Final = Rejection("the text is empty")
-_TOKENIZERS: Final = ("tokenizer", "tokenizer_2", "tokenizer_3")
-_ENDLESS: Final = 10**6  # transformers gives a larger number for a tokenizer without a limit
-
-
-@dataclass(frozen=True, slots=True)
-class LoadedPipeline:
-    """A pipeline on its device, in one precision; `takes` are the arguments of a call."""
-
-    id: str
-    pipeline: Any
-    place: Runtime
-    precision: str
-    takes: Mapping[str, inspect.Parameter]
-    fingerprint: str
-
-    def describe(self) -> dict[str, Any]:
-        names = ("diffusers", "transformers", "torch")
-        return {
-            "model": self.id,
-            "class": type(self.pipeline).__name__,
-            "fingerprint": self.fingerprint,
-            "device": self.place.device,
-            "precision": self.precision,
-            "versions": {name: version(name) for name in names},
-        }
 
 
 class _Order(NamedTuple):

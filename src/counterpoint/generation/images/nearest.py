@@ -22,6 +22,14 @@ from counterpoint.generation.pairs import require_parquet
 from counterpoint.images import Picture
 from counterpoint.scoring import DualEncoder, Work, encode_images, stored
 
+K: Final = 3
+SCHEMA: Final = pl.Schema(
+    {
+        "image": pl.String(),
+        "neighbours": pl.List(pl.String()),
+        "similarities": pl.List(pl.Float32()),
+    }
+)
 BLOCK: Final = 2048  # vectors per side of a tile: 16 MiB of similarities
 _PIECE: Final = 8192  # pairs of vectors compared at a time
 _CROWD: Final = 4  # times k: with more candidates, the k-th best is found first
@@ -104,16 +112,6 @@ def _exact(vectors: np.ndarray, row: np.ndarray, column: np.ndarray) -> np.ndarr
         left, right = (vectors[i[piece]].astype(np.float64) for i in (row, column))
         found[piece] = np.einsum("nd,nd->n", left, right)
     return found
-
-
-K: Final = 3
-SCHEMA: Final = pl.Schema(
-    {
-        "image": pl.String(),
-        "neighbours": pl.List(pl.String()),
-        "similarities": pl.List(pl.Float32()),
-    }
-)
 
 
 @dataclass(frozen=True, slots=True)

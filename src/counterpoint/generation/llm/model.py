@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from counterpoint.models.api import Client, Pause
 
 Message = dict[str, str]
+_FIRST_ATTEMPTS: Final = 3  # few: after a mistyped address the wait should be short
+_ROOM: Final = 4096  # tokens for a model that reasons before it answers
 _PLACE: Final = re.compile(r"\{(caption|chosen|new)\}")
 _LATIN: Final = 0.5  # minimum share of Latin letters in a caption
 
@@ -79,10 +81,6 @@ def messages(step: Step, values: Mapping[str, str]) -> list[Message]:
 
 def filled(text: str, values: Mapping[str, str]) -> str:
     return _PLACE.sub(lambda place: quotable(values[place[1]]), text)
-
-
-_FIRST_ATTEMPTS: Final = 3  # few: after a mistyped address the wait should be short
-_ROOM: Final = 4096  # tokens for a model that reasons before it answers
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,9 @@ from counterpoint.models import LoadOptions, load_model
 from counterpoint.models.blind import SCORERS, TEXT_MODELS, Format, Length
 from counterpoint.scoring import BlindScorer, Work, caption_keys, fill, stored
 
+COLUMN: Final = "column"
+_FAMILY: Final = "blind"
+_CHEAP: Final = (Length, Format)  # computed faster than the store finds them
 SIDES: Final = ("caption", "text")
 _LONG: Final = ("name", "value")  # with `text`: one score per row; else one column per name
 Tables = Mapping[str, tuple[Path, pl.DataFrame]]  # by the names of their scores
@@ -116,11 +119,6 @@ def table_scores(name: str, tables: Tables) -> TableScores:
             count=twice.n_unique(),
         )
     return TableScores(name, values)
-
-
-COLUMN: Final = "column"
-_FAMILY: Final = "blind"
-_CHEAP: Final = (Length, Format)  # computed faster than the store finds them
 
 
 class BlindModel(NamedTuple):

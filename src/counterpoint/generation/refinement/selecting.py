@@ -22,6 +22,10 @@ Scale = Literal["max", "rank"]
 SCALES: Final[tuple[Scale, ...]] = get_args(Scale)
 
 
+BINS: Final = 50  # from 0 to 1, as SugarCrepe's authors
+ZERO_BINS: Final = 10  # the same for pairs with a gap of exactly 0 to some model
+
+
 def is_probability(scores: np.ndarray) -> bool:
     """Whether all scores lie within [0, 1]: then their gaps need no scaling."""
     return bool(((scores >= 0) & (scores <= 1)).all())
@@ -65,10 +69,6 @@ def top(scores: np.ndarray, groups: np.ndarray, share: float) -> np.ndarray:
             limits = np.quantile(scores[rows].astype(np.float64), 1 - share, axis=0)
             kept[rows] = (scores[rows] >= limits).all(axis=1)
     return kept
-
-
-BINS: Final = 50  # from 0 to 1, as SugarCrepe's authors
-ZERO_BINS: Final = 10  # the same for pairs with a gap of exactly 0 to some model
 
 
 def cells(gaps: np.ndarray, bins: int = BINS, zero_bins: int = ZERO_BINS) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""How high originals, positives and negatives are scored: finetuning may lower them all."""
+"""Distributions of the scores of originals, positives and negatives: finetuning may lower all."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from counterpoint.reports.figures.drawing import (
     legend_below,
     svg_of,
 )
-from counterpoint.reports.gathering import Material, Scored
-from counterpoint.reports.numbers import Number, is_human, shortened
+from counterpoint.reports.gathering import ReportData, ScoredPart
+from counterpoint.reports.numbers import RankedRow, is_human, shortened
 from counterpoint.runs import Part
 
 TITLE: Final = "Scores"
@@ -35,7 +35,7 @@ _STYLES: Final = ((COLOURS[0], "-"), (COLOURS[2], "--"), (COLOURS[1], "-."))
 _COLUMNS: Final = ("model", "kind", "score", "density", "mean", "pairs")
 
 
-def densities(material: Material, numbers: Sequence[Number]) -> list[Made]:
+def densities(material: ReportData, numbers: Sequence[RankedRow]) -> list[Made]:
     """A figure for each benchmark whose cases choose between captions."""
     del numbers
     made: list[Made] = []
@@ -65,7 +65,9 @@ def by_kind(part: Part) -> dict[str, np.ndarray]:
     return {kind: values for kind, values in finite.items() if len(values)}
 
 
-def _drawn(benchmark: str, several: list[Scored], found: dict[str, dict[str, np.ndarray]]) -> Drawn:
+def _drawn(
+    benchmark: str, several: list[ScoredPart], found: dict[str, dict[str, np.ndarray]]
+) -> Drawn:
     limits = _limits(found, {s.label: s.run.model for s in several})
     lines = [line for label, kinds in found.items() for line in _lines(label, kinds, limits[label])]
     data = Data(_COLUMNS, lines)

@@ -1,7 +1,7 @@
-"""What all figures share: colours that every eye tells apart, and SVG that suits any page.
+"""What all figures share: colours for colour-blind readers, and SVG that suits any page.
 
-The page's style sheet says what `currentColor`, `--grid` and `--c0` to `--c6` are, so that one SVG
-serves a light page, a dark one and paper.
+The page's style sheet defines `currentColor`, `--grid` and `--c0` to `--c6`, so that one SVG serves
+a light page, a dark page and paper.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from counterpoint.metrics import TIES_MARK, depends_on_ties, is_baseline
 from counterpoint.reports.formats import csv_text
-from counterpoint.reports.gathering import Material
-from counterpoint.reports.numbers import Number, shortened
+from counterpoint.reports.gathering import ReportData
+from counterpoint.reports.numbers import RankedRow, shortened
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -157,7 +157,7 @@ def look(number: int, name: str) -> Look:
     return Look(COLOURS[number % (len(COLOURS) - 1)], MARKERS[number % len(MARKERS)], name)
 
 
-def looks(material: Material, drawn: Sequence[Number]) -> dict[str, Look]:
+def looks(material: ReportData, drawn: Sequence[RankedRow]) -> dict[str, Look]:
     """The same model looks the same in every figure; baselines are grey, ties are marked."""
     tied = {number.model for number in drawn if depends_on_ties(number)}
     found = {}
@@ -171,8 +171,8 @@ def named(label: str, tied: bool, length: int = 34) -> str:
     return shortened(label, length) + (f" {TIES_MARK}" if tied else "")
 
 
-def ties_caption(drawn: Sequence[Number]) -> str:
-    """The end of a caption, if a number of the figure hangs on ties."""
+def ties_caption(drawn: Sequence[RankedRow]) -> str:
+    """The end of a caption, if a number of the figure depends on ties."""
     return f" {TIES_MARK} has values that hang on ties." if any(map(depends_on_ties, drawn)) else ""
 
 

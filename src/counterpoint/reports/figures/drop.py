@@ -1,4 +1,4 @@
-"""Original against augmented accuracy: what is lost when a true caption is said in other words."""
+"""Original against augmented accuracy: what is lost when a true caption is reworded."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from counterpoint.reports.figures.drawing import (
     svg_of,
     ties_caption,
 )
-from counterpoint.reports.gathering import Material
-from counterpoint.reports.numbers import Number, shortened
+from counterpoint.reports.gathering import ReportData
+from counterpoint.reports.numbers import RankedRow, shortened
 
 TITLE: Final = "Original and augmented accuracy"
 _COLUMNS: Final = (
@@ -41,7 +41,7 @@ _COLUMNS: Final = (
 )
 
 
-def drop(material: Material, numbers: Sequence[Number]) -> list[Made]:
+def drop(material: ReportData, numbers: Sequence[RankedRow]) -> list[Made]:
     whole = [n for n in numbers if n.group == ALL and n.metric in _PAIR]
     data = _data(material, whole)
     if not data.lines:
@@ -63,7 +63,7 @@ def drop(material: Material, numbers: Sequence[Number]) -> list[Made]:
 _PAIR: Final = ("original_accuracy", "augmented_accuracy")
 
 
-def _data(material: Material, numbers: Sequence[Number]) -> Data:
+def _data(material: ReportData, numbers: Sequence[RankedRow]) -> Data:
     known = {(n.benchmark, n.model, n.metric): n for n in numbers}
     lines = []
     for benchmark in material.benchmarks:

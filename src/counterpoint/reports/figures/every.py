@@ -1,4 +1,4 @@
-"""Every figure that runs can make, and for the others why they cannot."""
+"""All figures that the runs allow, and the reasons why the others are missing."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from counterpoint.reports.figures.forest import forest
 from counterpoint.reports.figures.line import line
 from counterpoint.reports.figures.radar import radar
 from counterpoint.reports.figures.scatter import brittle, tradeoff
-from counterpoint.reports.gathering import Material
-from counterpoint.reports.numbers import Number
+from counterpoint.reports.gathering import ReportData
+from counterpoint.reports.numbers import RankedRow
 
-_MAKERS: Final[tuple[Callable[[Material, Sequence[Number]], list[Made]], ...]] = (
+_MAKERS: Final[tuple[Callable[[ReportData, Sequence[RankedRow]], list[Made]], ...]] = (
     drop,
     brittle,
     forest,
@@ -28,7 +28,7 @@ _MAKERS: Final[tuple[Callable[[Material, Sequence[Number]], list[Made]], ...]] =
 
 
 def figures(
-    material: Material, numbers: Sequence[Number], progress: Progress | None = None
+    material: ReportData, numbers: Sequence[RankedRow], progress: Progress | None = None
 ) -> tuple[list[Drawn], list[Omitted]]:
     advance = (progress or Quiet()).start("drawing figures", len(_MAKERS))
     made: list[Made] = []

@@ -1,4 +1,4 @@
-"""The groups of a benchmark under each other, every model with its interval."""
+"""The groups of a benchmark, one row per group: every model with its interval."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from counterpoint.reports.figures.drawing import (
     svg_of,
     ties_caption,
 )
-from counterpoint.reports.gathering import Material
-from counterpoint.reports.numbers import Number, shortened
+from counterpoint.reports.gathering import ReportData
+from counterpoint.reports.numbers import RankedRow, shortened
 
 TITLE: Final = "By group"
 _GROUPS: Final = 20  # drawn; the CSV has them all
 _COLUMNS: Final = ("group", "model", "value", "low", "high", "n", "chance")
 
 
-def forest(material: Material, numbers: Sequence[Number]) -> list[Made]:
+def forest(material: ReportData, numbers: Sequence[RankedRow]) -> list[Made]:
     """A figure for each benchmark that has groups."""
     made: list[Made] = []
     for benchmark in material.benchmarks:
@@ -44,7 +44,7 @@ def forest(material: Material, numbers: Sequence[Number]) -> list[Made]:
     return made or [Omitted(TITLE, "the cases of these runs have no groups.")]
 
 
-def _drawn(material: Material, benchmark: str, metric: str, chosen: list[Number]) -> Drawn:
+def _drawn(material: ReportData, benchmark: str, metric: str, chosen: list[RankedRow]) -> Drawn:
     lines = [_line(number) for number in chosen]
     data = Data(_COLUMNS, lines)
     sizes: dict[str, int] = {}
@@ -65,7 +65,7 @@ def _drawn(material: Material, benchmark: str, metric: str, chosen: list[Number]
     )
 
 
-def _line(number: Number) -> tuple[Any, ...]:
+def _line(number: RankedRow) -> tuple[Any, ...]:
     chance = None if number.chance is None else 100 * number.chance
     ends = (100 * number.value, 100 * number.ci_low, 100 * number.ci_high)
     return (number.group, number.model, *ends, number.n, chance)

@@ -1,4 +1,4 @@
-"""The WiSE-FT line: models between a start and what finetuning made of it, if runs are of one."""
+"""The WiSE-FT line: models between a start and its finetuned form, if the runs are of one line."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from counterpoint.reports.figures.drawing import (
     reach,
     svg_of,
 )
-from counterpoint.reports.gathering import Material
-from counterpoint.reports.numbers import Number, one_line, shortened
+from counterpoint.reports.gathering import ReportData
+from counterpoint.reports.numbers import RankedRow, one_line, shortened
 from counterpoint.runs import Row, Run
 
 TITLE: Final = "WiSE-FT line"
@@ -43,7 +43,7 @@ class Ends(NamedTuple):
     tuned: str
 
 
-def line(material: Material, numbers: Sequence[Number]) -> list[Made]:
+def line(material: ReportData, numbers: Sequence[RankedRow]) -> list[Made]:
     """A figure for each pair of models that some runs stand between."""
     lines: dict[Ends, dict[float, str]] = {}
     for label, run in material.runs.items():
@@ -67,7 +67,7 @@ def place_of(run: Run) -> tuple[Ends, float] | None:
         return None
 
 
-def _drawn(ends: Ends, alphas: dict[float, str], numbers: Sequence[Number]) -> Made:
+def _drawn(ends: Ends, alphas: dict[float, str], numbers: Sequence[RankedRow]) -> Made:
     from counterpoint.evaluation import CurveKey, line_panels
 
     along = {
@@ -98,7 +98,7 @@ def _said(key: Any, asked: Any) -> str:
     return said if isinstance(asked, str) else f"{key.benchmark}: {said}"
 
 
-def _row(n: Number) -> Row:
+def _row(n: RankedRow) -> Row:
     ends = (n.value, n.ci_low, n.ci_high)
     return Row(n.model, n.benchmark, n.group, n.metric, *ends, n.n, n.ties, n.chance)
 

@@ -23,15 +23,15 @@ from counterpoint.reports.figures.drawing import (
     svg_of,
     ties_caption,
 )
-from counterpoint.reports.gathering import Material
-from counterpoint.reports.numbers import Number, shortened
+from counterpoint.reports.gathering import ReportData
+from counterpoint.reports.numbers import RankedRow, shortened
 
 TITLE: Final = "Over all benchmarks"
 _COLUMNS: Final = ("benchmark", "metric", "model", "value", "low", "high", "chance")
 _LEAST: Final = 3  # axes
 
 
-def radar(material: Material, numbers: Sequence[Number]) -> list[Made]:
+def radar(material: ReportData, numbers: Sequence[RankedRow]) -> list[Made]:
     whole = [n for n in numbers if n.group == ALL]
     axes: dict[str, str] = {}
     for benchmark in material.benchmarks:
@@ -41,7 +41,7 @@ def radar(material: Material, numbers: Sequence[Number]) -> list[Made]:
     if len(axes) < _LEAST:
         why = f"it takes {_LEAST} benchmarks, and these runs have {len(axes)}."
         return [Omitted(TITLE, why)]
-    known: dict[str, dict[str, Number]] = {}
+    known: dict[str, dict[str, RankedRow]] = {}
     for n in whole:
         if axes.get(n.benchmark) == n.metric:
             known.setdefault(n.model, {})[n.benchmark] = n

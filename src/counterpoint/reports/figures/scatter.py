@@ -1,4 +1,8 @@
-"""Points with intervals in both directions, one panel per question: two figures are made so."""
+"""Points with intervals in both directions, one panel per question.
+
+Two figures: brittleness against augmented accuracy, and retrieval or zero-shot classification
+against compositionality.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +27,8 @@ from counterpoint.reports.figures.drawing import (
     svg_of,
     ties_caption,
 )
-from counterpoint.reports.gathering import Material
-from counterpoint.reports.numbers import Number, shortened
+from counterpoint.reports.gathering import ReportData
+from counterpoint.reports.numbers import RankedRow, shortened
 
 COLUMNS: Final = (
     "panel",
@@ -89,16 +93,16 @@ def _point(axes: Any, row: dict[str, Any], look: Look) -> Any:
     )
 
 
-# --- Brittleness against augmented accuracy: two models may be as right, and not as steady ------
+# --- brittleness against augmented accuracy -----------------------------------------------------
 
 
 BRITTLE_TITLE: Final = "Brittleness and augmented accuracy"
 
 
-def brittle(material: Material, numbers: Sequence[Number]) -> list[Made]:
+def brittle(material: ReportData, numbers: Sequence[RankedRow]) -> list[Made]:
     known = {(n.benchmark, n.model, n.metric): n for n in numbers if n.group == ALL}
     lines: list[tuple[Any, ...]] = []
-    drawn: list[Number] = []
+    drawn: list[RankedRow] = []
     chances: dict[str, tuple[float, float]] = {}
     for benchmark in material.benchmarks:
         for model in material.labels:
@@ -134,18 +138,18 @@ def brittle(material: Material, numbers: Sequence[Number]) -> list[Made]:
     ]
 
 
-# Retrieval and zero-shot classification against compositionality: what was gained, and kept.
+# --- retrieval and classification against compositionality --------------------------------------
 
 
 TRADEOFF_TITLE: Final = "Retrieval and zero-shot against compositionality"
 
 
-def tradeoff(material: Material, numbers: Sequence[Number]) -> list[Made]:
+def tradeoff(material: ReportData, numbers: Sequence[RankedRow]) -> list[Made]:
     whole = {(n.benchmark, n.metric, n.model): n for n in numbers if n.group == ALL}
     kept = _first(material, whole, GALLERY_METRICS)
     gained = _first(material, whole, COMPOSITION_METRICS)
     lines: list[tuple[Any, ...]] = []
-    drawn: list[Number] = []
+    drawn: list[RankedRow] = []
     for x_name, x_metric in kept:
         for y_name, y_metric in gained:
             for model in material.labels:
@@ -185,7 +189,7 @@ _NEVER_BOTH: Final = (
 
 
 def _first(
-    material: Material, whole: dict[tuple[str, str, str], Number], metrics: Sequence[str]
+    material: ReportData, whole: dict[tuple[str, str, str], RankedRow], metrics: Sequence[str]
 ) -> list[tuple[str, str]]:
     """The benchmarks that have one of the metrics, with the first that they have."""
     known = {(benchmark, metric) for benchmark, metric, _ in whole}

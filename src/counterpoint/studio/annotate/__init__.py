@@ -1,4 +1,4 @@
-"""Campaigns: people judge images and captions, and what they said becomes numbers and files."""
+"""Campaigns: annotators judge images and captions; their answers become numbers and files."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""What the admin sees of campaigns: how far they are, the personal links, the results."""
+"""Pages of campaigns for the admin: progress, personal links, results."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from counterpoint._util.errors import CounterpointError, DataError, NotFoundErro
 from counterpoint.metrics import METRICS
 from counterpoint.runs import Row, rows
 from counterpoint.studio.annotate.campaigns import (
+    CampaignDesign,
     CampaignError,
     Order,
-    Settings,
     add_annotators,
     find_campaign,
     link,
@@ -29,11 +29,11 @@ from counterpoint.studio.annotate.campaigns import (
 from counterpoint.studio.annotate.exporting import answers_csv, export
 from counterpoint.studio.annotate.human import human_run
 from counterpoint.studio.annotate.kinds import KINDS
-from counterpoint.studio.annotate.material import Wanted, described
-from counterpoint.studio.annotate.outcomes import Outcome, outcome_of
+from counterpoint.studio.annotate.material import SourceSelection, described
+from counterpoint.studio.annotate.outcomes import CampaignResults, outcome_of
 from counterpoint.studio.browse.library import Library
 from counterpoint.studio.database import Database
-from counterpoint.studio.security import RequestError
+from counterpoint.studio.security import StudioError
 from counterpoint.studio.web import Web, checked_form, require_admin, see_other, whole_number
 
 _TYPED: Final = {  # the form's fields, and what stands in them at first
@@ -85,12 +85,12 @@ def admin_router(web: Web, database: Database, library: Library) -> APIRouter:
             return await run_in_threadpool(list_page, request, typed, str(error))
         return see_other(f"/campaigns/{typed['name']}")
 
-    def outcome(name: str, least: str) -> Outcome:
+    def outcome(name: str, least: str) -> CampaignResults:
         try:
             with database.reading() as session:
                 return outcome_of(session, find_campaign(session, name), share(least))
         except NotFoundError as error:
-            raise RequestError(error.code, str(error), 404, **error.data) from None
+            raise StudioError(error.code, str(error), 404, **error.data) from None
 
     @router.get("/{name}")
     def one_campaign(request: Request, name: str, least: str = "0") -> Response:
@@ -116,7 +116,7 @@ def admin_router(web: Web, database: Database, library: Library) -> APIRouter:
             try:
                 text = answers_csv(session, find_campaign(session, name))
             except NotFoundError as error:
-                raise RequestError(error.code, str(error), 404, **error.data) from None
+                raise StudioError(error.code, str(error), 404, **error.data) from None
         return _download(text.encode(), "text/csv; charset=utf-8", f"{name}-answers.csv")
 
     @router.get("/{name}/accepted.parquet")
@@ -163,8 +163,8 @@ def read_order(typed: Mapping[str, str]) -> Order:
         ) from None
     overlap = number("overlap", "the number of judgements")
     instructions = typed["instructions"].replace("\r\n", "\n")
-    settings = Settings(overlap, checks, seed, instructions)
-    wanted = Wanted(limit, seed, benchmark=typed["benchmark"] or None)
+    settings = CampaignDesign(overlap, checks, seed, instructions)
+    wanted = SourceSelection(limit, seed, benchmark=typed["benchmark"] or None)
     people = number("annotators", "the number of annotators")
     return Order(typed["name"], typed["source"], typed["kind"], settings, people, wanted)
 
@@ -174,7 +174,7 @@ def _download(data: bytes, media: str, name: str) -> Response:
     return Response(data, media_type=media, headers=headers)
 
 
-def _metrics(found: Outcome) -> tuple[list[Row], str]:
+def _metrics(found: CampaignResults) -> tuple[list[Row], str]:
     """People's accuracy in the benchmark's own metrics, or a sentence that says why not."""
     try:
         run = human_run(found)

@@ -1,4 +1,4 @@
-"""What an annotator sees, behind a personal link: how it is done, one item at a time, the end."""
+"""Pages for annotators, behind a personal link: instructions, one item at a time, the end."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from counterpoint.studio.annotate.kinds import (
     SKIP,
     AnswerError,
     Ask,
-    Kind,
+    CampaignKind,
     find_kind,
     ranks_of,
 )
-from counterpoint.studio.annotate.questions import Question, Shown
+from counterpoint.studio.annotate.questions import AnnotationQuestion, ShownImage
 from counterpoint.studio.database import Annotator, Campaign, Database, Item, Showing
 from counterpoint.studio.pictures import Gallery
-from counterpoint.studio.security import RequestError, same
+from counterpoint.studio.security import StudioError, same
 from counterpoint.studio.web import Number, Web, checked_form, see_other
 
-# What a page of a question shows, from what the database has; and a form's answer read back.
+# --- one item: its page, and the answer in its form ---------------------------------------------
 
 
 NOTE: Final = 500  # characters
@@ -47,7 +47,7 @@ class Seat:
     campaign: Campaign
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> CampaignKind:
         return find_kind(self.campaign.kind)
 
     @property
@@ -56,14 +56,14 @@ class Seat:
 
 
 def seat_of(session: Session, token: str) -> Seat:
-    """Whose personal link it is; nobody's is answered like any page that is not there."""
+    """The annotator of a personal link; an unknown link is answered as a missing page."""
     found = session.execute(
         select(Annotator, Campaign)
         .join(Campaign, Campaign.id == Annotator.campaign_id)
         .where(Annotator.token == token)
     ).first()
     if found is None or not same(found[0].token, token):
-        raise RequestError("E-PAGE-MISSING", NO_PAGE, 404)
+        raise StudioError("E-PAGE-MISSING", NO_PAGE, 404)
     return Seat(found[0], found[1])
 
 
@@ -75,12 +75,12 @@ def showing_of(session: Session, seat: Seat, number: int) -> tuple[Showing, Item
         .where(Showing.annotator_id == seat.annotator.id, Showing.number == number)
     ).first()
     if found is None:
-        raise RequestError("E-PAGE-MISSING", NO_PAGE, 404)
+        raise StudioError("E-PAGE-MISSING", NO_PAGE, 404)
     return found[0], found[1]
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class AnnotatorProgress:
     """Showings that were answered or skipped, checks too, and how many more there can be."""
 
     answered: int
@@ -91,7 +91,7 @@ class Progress:
         return self.answered + self.left
 
 
-def progress_of(session: Session, seat: Seat) -> Progress:
+def progress_of(session: Session, seat: Seat) -> AnnotatorProgress:
     counts = dict(
         session.execute(
             select(Showing.answered, func.count())
@@ -102,7 +102,7 @@ def progress_of(session: Session, seat: Seat) -> Progress:
         .all()
     )
     left = left_for(session, seat.campaign, seat.annotator) + counts.get(False, 0)
-    return Progress(counts.get(True, 0), left)
+    return AnnotatorProgress(counts.get(True, 0), left)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +135,7 @@ class Screen:
 
 def screen_of(session: Session, showing: Showing, item: Item) -> Screen:
     """A question as this annotator sees it, with the answer that counts so far."""
-    ask, question = ASKS[item.ask], Question.of(item.question)
+    ask, question = ASKS[item.ask], AnnotationQuestion.of(item.question)
     last = last_answer(session, showing)
     value = "" if last is None or last.value == SKIP else last.value
     raised = last_flag(session, showing)
@@ -183,7 +183,7 @@ def read_note(form: Mapping[str, Any]) -> str | None:
 
 
 def annotator_router(web: Web, database: Database) -> APIRouter:
-    """The pages below /a. Whoever knows a link may answer under its name, and see nothing else."""
+    """The pages below /a. A personal link lets its annotator answer, and shows nothing else."""
     router = APIRouter()
 
     @router.get("/{token}")
@@ -252,13 +252,13 @@ def annotator_router(web: Web, database: Database) -> APIRouter:
                 return await run_in_threadpool(item_page, request, token, number, said, 422)
             return see_other(place)
 
-    def image_at(token: str, number: int, position: int) -> Shown:
+    def image_at(token: str, number: int, position: int) -> ShownImage:
         """An image of an item by where it stands on the screen: its name tells nothing."""
         with database.reading() as session:
             showing, item = showing_of(session, seat_of(session, token), number)
-        images = Question.of(item.question).images
+        images = AnnotationQuestion.of(item.question).images
         if not 0 <= position < len(images):
-            raise RequestError("E-PAGE-MISSING", NO_PAGE, 404)
+            raise StudioError("E-PAGE-MISSING", NO_PAGE, 404)
         chosen = ASKS[item.ask].options == "images"
         return images[showing.layout[position] if chosen else position]
 
@@ -268,9 +268,9 @@ def annotator_router(web: Web, database: Database) -> APIRouter:
         gallery: Gallery = request.app.state.gallery
         try:
             return await gallery.response(request, found.picture())
-        except RequestError as error:
+        except StudioError as error:
             # The sentence for the admin names a path; annotators need not know it.
-            raise RequestError(
+            raise StudioError(
                 "E-IMAGE-UNAVAILABLE", "This image cannot be shown.", error.status
             ) from None
 

@@ -1,4 +1,4 @@
-"""Taking answers, and reading them back."""
+"""Writes answers to the database, and reads them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session, aliased
 
 from counterpoint.studio.annotate.assignment import give_back, take_again
 from counterpoint.studio.annotate.kinds import ASKS, SKIP
-from counterpoint.studio.annotate.questions import Question
+from counterpoint.studio.annotate.questions import AnnotationQuestion
 from counterpoint.studio.database import Annotator, Answer, Campaign, Flag, Item, Showing
 
 
@@ -19,7 +19,7 @@ def give(session: Session, showing: Showing, value: str) -> bool:
     """Keep an answer; whether anything was new.
 
     The same answer sent again (twice, or after a broken connection) changes nothing. Another one
-    is kept behind the first, and counts from then on. An item that was skipped goes to somebody
+    is kept behind the first, and counts from then on. An item that was skipped goes to someone
     else, unless it is answered after all.
     """
     last = last_answer(session, showing)
@@ -71,7 +71,7 @@ class Judgement:
     subject: int | None
     key: str
     ask: str
-    question: Question
+    question: AnnotationQuestion
     is_check: bool
     number: int
     layout: tuple[int, ...]
@@ -101,7 +101,7 @@ def judgements(session: Session, campaign: Campaign) -> Iterator[Judgement]:
             item.subject_id,
             item.key,
             item.ask,
-            Question.of(item.question),
+            AnnotationQuestion.of(item.question),
             item.is_check,
             showing.number,
             tuple(showing.layout),

@@ -1,11 +1,11 @@
-"""Who gets which item next. It is decided when somebody asks, so nobody waits for anybody.
+"""Which item an annotator gets next. It is decided at each request, so no annotator waits.
 
 Of the items that an annotator has not seen and that need more judgements, those with the fewest
-come first; among these, the order is the annotator's own, random by the seed. What was shown stays
+come first. Among these, the order is random by the seed and the annotator. What was shown stays
 shown: until it is answered, the same item comes again.
 
-A transaction that two people's requests meet in is done again for one of them: an item's count
-goes up by comparing and setting it, and an annotator's showings are numbered without a gap.
+If two requests conflict, one transaction is repeated: the count of an item is incremented by
+compare-and-set, and the showings of an annotator are numbered without a gap.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from sqlalchemy.orm import Session, aliased
 
 from counterpoint.studio.annotate.campaigns import PRIME, block_length
 from counterpoint.studio.annotate.kinds import ASKS
-from counterpoint.studio.annotate.questions import Question, chance
+from counterpoint.studio.annotate.questions import AnnotationQuestion, chance
 from counterpoint.studio.database import Annotator, Campaign, Item, Showing, now
 
 HOLD: Final = timedelta(hours=1)  # how long an item waits for who has it, once nothing else is left
@@ -67,7 +67,7 @@ def _needed(session: Session, campaign: Campaign, annotator: Annotator) -> Item 
 
 
 def _abandoned(session: Session, campaign: Campaign, annotator: Annotator) -> Item | None:
-    """An item that somebody has had for long without an answer. They may still answer it."""
+    """An item that another annotator got long ago, without an answer; it may still come."""
     old = and_(~Showing.answered, ~Showing.released, Showing.shown < now() - HOLD)
     found = session.execute(
         select(Item, Showing)
@@ -102,16 +102,16 @@ def take_again(session: Session, item: Item, showing: Showing) -> None:
 
 
 def _count(session: Session, item: Item, more: int) -> None:
-    """Change how many showings of an item count, if nobody else has just done so."""
+    """Change how many showings of an item count, unless another request has just done so."""
     counted = update(Item).where(Item.id == item.id, Item.taken == item.taken)
     _must_change(session, counted.values(taken=Item.taken + more))
 
 
 def _must_change(session: Session, statement: object) -> None:
-    """Do an update; if somebody has been quicker, the transaction is done again."""
+    """Do an update; if another request was faster, the transaction is repeated."""
     changed = session.execute(statement)  # type: ignore[call-overload]
     if changed.rowcount != 1:
-        raise IntegrityError("somebody was quicker", None, RuntimeError())
+        raise IntegrityError("another request was faster", None, RuntimeError())
 
 
 def _check_due(
@@ -141,7 +141,7 @@ def _check_place(campaign: Campaign, annotator: Annotator, block: int) -> int:
 def _show(
     session: Session, campaign: Campaign, annotator: Annotator, item: Item, number: int
 ) -> Showing:
-    options = Question.of(item.question).options(ASKS[item.ask])
+    options = AnnotationQuestion.of(item.question).options(ASKS[item.ask])
     rng = chance(campaign.settings["seed"], "layout", annotator.number, item.key)
     layout = [int(option) for option in rng.permutation(options)]
     showing = Showing(

@@ -1,4 +1,4 @@
-"""Making a campaign, finding it again, and the people who take part."""
+"""Makes a campaign with its attention checks, finds it again, and adds annotators."""
 
 from __future__ import annotations
 
@@ -14,23 +14,30 @@ from sqlalchemy.orm import Session
 
 from counterpoint._util.errors import CaseError, CounterpointError, DataError, NotFoundError
 from counterpoint._util.registry import did_you_mean
-from counterpoint.studio.annotate.kinds import BEST, RANK, Ask, Kind, find_kind
-from counterpoint.studio.annotate.material import Material, Wanted, read_material
-from counterpoint.studio.annotate.questions import Question, Shown, Subject, chance, questions_of
+from counterpoint.studio.annotate.kinds import BEST, RANK, Ask, CampaignKind, find_kind
+from counterpoint.studio.annotate.material import CampaignSource, SourceSelection, read_material
+from counterpoint.studio.annotate.questions import (
+    AnnotationQuestion,
+    JudgedCase,
+    ShownImage,
+    chance,
+    questions_of,
+)
 from counterpoint.studio.database import (
     Annotator,
     Campaign,
     Database,
     Item,
     Showing,
-    Subject as SubjectRow,
+    Subject,
 )
 from counterpoint.studio.security import new_token
 
-# --- Attention checks: questions whose answer is beyond doubt, made from the campaign's own -----
+# --- attention checks ----------------------------------------------------------------------------
 #
-# The true answer stands beside something from elsewhere. Elsewhere is another source image, and of
-# some drawn at random the one whose words have least in common with the caption.
+# Questions with an obvious answer, made from the campaign's own cases: the true option beside one
+# of another source image. Of some that are drawn at random, it is the one that has the fewest words
+# in common with the caption.
 
 
 _DRAWN: Final = 40
@@ -42,8 +49,8 @@ def block_length(rate: float) -> int:
 
 
 def make_checks(
-    asked: Sequence[tuple[Subject, Ask, Question]], rate: float, seed: int
-) -> list[tuple[Ask, Question]]:
+    asked: Sequence[tuple[JudgedCase, Ask, AnnotationQuestion]], rate: float, seed: int
+) -> list[tuple[Ask, AnnotationQuestion]]:
     """As many checks as an annotator who judges everything will meet."""
     if rate == 0:
         return []
@@ -60,30 +67,32 @@ def make_checks(
 
 
 def _check(
-    asked: Sequence[tuple[Subject, Ask, Question]], number: int, rng: np.random.Generator
-) -> Question:
+    asked: Sequence[tuple[JudgedCase, Ask, AnnotationQuestion]],
+    number: int,
+    rng: np.random.Generator,
+) -> AnnotationQuestion:
     subject, ask, question = asked[number]
     if ask.options == "captions":
         right = question.captions[question.right[0] if question.right else 0]
         false = [s.case.captions[0] for s in _elsewhere(asked, subject, right, rng)]
         wanted = question.options(ask) - 1 if ask is RANK else 1
-        return Question(question.images, (right, *false[:wanted]), (0,))
+        return AnnotationQuestion(question.images, (right, *false[:wanted]), (0,))
     [caption] = question.captions
-    false_images: list[Shown] = [s.shown(0) for s in _elsewhere(asked, subject, caption, rng)]
+    false_images: list[ShownImage] = [s.shown(0) for s in _elsewhere(asked, subject, caption, rng)]
     if ask is BEST:
-        return Question(tuple(false_images[: len(question.images)]), (caption,), ())
+        return AnnotationQuestion(tuple(false_images[: len(question.images)]), (caption,), ())
     images = (question.images[question.right[0]], false_images[0])
-    return Question(images, (caption,), (0,))
+    return AnnotationQuestion(images, (caption,), (0,))
 
 
 def _elsewhere(
-    asked: Sequence[tuple[Subject, Ask, Question]],
-    subject: Subject,
+    asked: Sequence[tuple[JudgedCase, Ask, AnnotationQuestion]],
+    subject: JudgedCase,
     caption: str,
     rng: np.random.Generator,
-) -> list[Subject]:
+) -> list[JudgedCase]:
     """Other subjects, those that have least in common with a caption first, each once."""
-    found: dict[str, Subject] = {}
+    found: dict[str, JudgedCase] = {}
     drawn = rng.integers(0, len(asked), _DRAWN).tolist()
     for number in [*drawn, *range(min(len(asked), _DRAWN))]:  # in a small campaign, all of them
         other = asked[number][0]
@@ -116,7 +125,7 @@ class CampaignError(CounterpointError):
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class CampaignDesign:
     """`overlap` people judge each item; a share `checks` of what is shown are attention checks.
 
     `instructions` are plain text that annotators see in place of the built-in ones.
@@ -135,13 +144,13 @@ class Order:
     name: str
     source: str
     kind: str
-    settings: Settings
+    settings: CampaignDesign
     annotators: int
-    wanted: Wanted
+    wanted: SourceSelection
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class NewCampaign:
     """What `create` did."""
 
     name: str
@@ -151,7 +160,7 @@ class Made:
     left_out: Counter[str]
 
 
-def make_campaign(database: Database, order: Order) -> Made:
+def make_campaign(database: Database, order: Order) -> NewCampaign:
     """Read the source and write the campaign, for the command line and the studio alike."""
     kind = find_kind(order.kind)
     _refuse(order.name, order.settings, order.annotators)  # before a long read
@@ -162,11 +171,11 @@ def make_campaign(database: Database, order: Order) -> Made:
 def create(
     database: Database,
     name: str,
-    kind: Kind,
-    material: Material,
-    settings: Settings,
+    kind: CampaignKind,
+    material: CampaignSource,
+    settings: CampaignDesign,
     annotators: int = 2,
-) -> Made:
+) -> NewCampaign:
     """Write a campaign and its annotators; what gives no question is counted by its reason."""
     _refuse(name, settings, annotators)
     left_out = Counter(material.left_out)
@@ -193,10 +202,10 @@ def create(
 
     tokens = database.write(work)
     links = tuple(link(token) for token in tokens)
-    return Made(name, len(asked), len(checks), links, left_out)
+    return NewCampaign(name, len(asked), len(checks), links, left_out)
 
 
-def _refuse(name: str, settings: Settings, annotators: int) -> None:
+def _refuse(name: str, settings: CampaignDesign, annotators: int) -> None:
     if not _NAME.fullmatch(name):
         raise CampaignError(
             "E-CAMPAIGN-NAME",
@@ -229,10 +238,10 @@ def _refuse(name: str, settings: Settings, annotators: int) -> None:
         )
 
 
-_Asked = tuple[Subject, Ask, int, Question]
+_Asked = tuple[JudgedCase, Ask, int, AnnotationQuestion]
 
 
-def _asked(material: Material, kind: Kind, left_out: Counter[str]) -> list[_Asked]:
+def _asked(material: CampaignSource, kind: CampaignKind, left_out: Counter[str]) -> list[_Asked]:
     """Every question, in order. A case is asked about in every way of its kind, or not at all."""
     asked: list[_Asked] = []
     for subject in material.subjects:
@@ -266,13 +275,13 @@ def _add_items(
     session: Session,
     row: Campaign,
     asked: list[_Asked],
-    checks: list[tuple[Ask, Question]],
+    checks: list[tuple[Ask, AnnotationQuestion]],
     shuffles: list[int],
 ) -> None:
-    rows: dict[str, SubjectRow] = {}
+    rows: dict[str, Subject] = {}
     for subject, *_ in asked:
         if subject.case.id not in rows:
-            rows[subject.case.id] = SubjectRow(
+            rows[subject.case.id] = Subject(
                 campaign_id=row.id,
                 number=len(rows),
                 case=subject.as_json(),
@@ -290,7 +299,12 @@ def _add_items(
 
 
 def _item(
-    row: Campaign, subject: int | None, key: str, ask: Ask, question: Question, shuffle: int
+    row: Campaign,
+    subject: int | None,
+    key: str,
+    ask: Ask,
+    question: AnnotationQuestion,
+    shuffle: int,
 ) -> Item:
     return Item(
         campaign_id=row.id,

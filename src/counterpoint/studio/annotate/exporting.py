@@ -1,4 +1,4 @@
-"""What most people accepted, as a file of the sort that the campaign was made from; and a CSV."""
+"""What the majority accepted, as a file of the campaign's source type; all answers as CSV."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from counterpoint.runs import file_digest
 from counterpoint.studio.annotate.answers import Judgement, newest
 from counterpoint.studio.annotate.human import in_full
 from counterpoint.studio.annotate.kinds import ASKS, NONE, RANK, SKIP, ranks_of
-from counterpoint.studio.annotate.outcomes import Outcome, is_accepted, majority, votes
-from counterpoint.studio.annotate.questions import Question, Subject
+from counterpoint.studio.annotate.outcomes import CampaignResults, is_accepted, majority, votes
+from counterpoint.studio.annotate.questions import AnnotationQuestion, JudgedCase
 from counterpoint.studio.database import Annotator, Answer, Campaign, Flag, Item, Showing
 
 
@@ -35,7 +35,7 @@ class Exported:
     left_out: Counter[str]
 
 
-def export(outcome: Outcome, out: Path) -> Exported:
+def export(outcome: CampaignResults, out: Path) -> Exported:
     """Write the accepted cases as a case file, or the accepted pairs as a pairs file."""
     if out.suffix != ".parquet":
         raise DataError(
@@ -45,7 +45,9 @@ def export(outcome: Outcome, out: Path) -> Exported:
     return write(outcome, out)
 
 
-def _verdicts(outcome: Outcome, left_out: Counter[str]) -> Iterator[tuple[Subject, bool]]:
+def _verdicts(
+    outcome: CampaignResults, left_out: Counter[str]
+) -> Iterator[tuple[JudgedCase, bool]]:
     """Every subject of which all questions were answered, and whether all were accepted."""
     said = votes(outcome.kept)
     for number, subject in outcome.subjects.items():
@@ -58,7 +60,7 @@ def _verdicts(outcome: Outcome, left_out: Counter[str]) -> Iterator[tuple[Subjec
         yield subject, accepted
 
 
-def _export_cases(outcome: Outcome, out: Path) -> Exported:
+def _export_cases(outcome: CampaignResults, out: Path) -> Exported:
     left_out: Counter[str] = Counter()
     folder = out.absolute().parent
     cases = [
@@ -73,7 +75,7 @@ def _export_cases(outcome: Outcome, out: Path) -> Exported:
     return Exported(len(cases), +left_out)
 
 
-def _nothing(outcome: Outcome, left_out: Counter[str]) -> DataError:
+def _nothing(outcome: CampaignResults, left_out: Counter[str]) -> DataError:
     reasons = ", ".join(f"{count:,} {reason}" for reason, count in (+left_out).items())
     return DataError(
         "E-CAMPAIGN-UNANSWERED",
@@ -85,7 +87,7 @@ def _nothing(outcome: Outcome, left_out: Counter[str]) -> DataError:
 # --- pairs -------------------------------------------------------------------------------------
 
 
-def _export_pairs(outcome: Outcome, out: Path) -> Exported:
+def _export_pairs(outcome: CampaignResults, out: Path) -> Exported:
     from counterpoint.generation import SCHEMA, read_about, read_pairs, rebased, write_pairs
 
     source = Path(outcome.campaign.source["source"])
@@ -127,7 +129,7 @@ def _export_pairs(outcome: Outcome, out: Path) -> Exported:
     return Exported(write_pairs(out, frames(), about), +left_out)
 
 
-def _accepted_rows(outcome: Outcome, left_out: Counter[str]) -> dict[int, str | None]:
+def _accepted_rows(outcome: CampaignResults, left_out: Counter[str]) -> dict[int, str | None]:
     """Rows of the pairs file that most accepted, each with the image that was chosen for it."""
     if RANK in outcome.kind.asks:
         return dict.fromkeys(_ranked_rows(outcome, left_out))
@@ -142,14 +144,14 @@ def _accepted_rows(outcome: Outcome, left_out: Counter[str]) -> dict[int, str | 
     return found
 
 
-def _best(subject: Subject, said: list[Judgement]) -> str:
+def _best(subject: JudgedCase, said: list[Judgement]) -> str:
     """The image that was chosen most often; of several, the first."""
     counts = Counter(int(one.value) for one in said if one.value != NONE)
     number = min(counts, key=lambda option: (-counts[option], option))
     return subject.case.images[number].path
 
 
-def _ranked_rows(outcome: Outcome, left_out: Counter[str]) -> Iterator[int]:
+def _ranked_rows(outcome: CampaignResults, left_out: Counter[str]) -> Iterator[int]:
     """Each text by itself: a negative that most put below the caption, a positive that most put
 
     above every negative (or, where there is none, level with the caption or above).
@@ -201,7 +203,7 @@ def answer_rows(session: Session, campaign: Campaign) -> Iterator[dict[str, Any]
     )
     latest: int | None = None
     for annotator, item, showing, answer, note in rows:
-        known = Question.of(item.question).right
+        known = AnnotationQuestion.of(item.question).right
         skipped = answer.value == SKIP
         yield {
             "campaign": campaign.name,

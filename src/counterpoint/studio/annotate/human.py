@@ -1,6 +1,6 @@
-"""People as a model: a campaign's answers as the scores of a run named `human`.
+"""Annotators as a model: a campaign's answers as the scores of a run named `human`.
 
-An answer gives each option a score, and a score is the mean over those who judged the item:
+An answer gives each option a score; a score is the mean over those who judged the item:
 
 | answer        | scores |
 |---------------|--------|
@@ -9,14 +9,13 @@ An answer gives each option a score, and a score is the mean over those who judg
 | `none`        | 0 for all |
 | ranks         | minus the rank |
 
-So two people who disagree on a choice make a tie, which strict protocols count as wrong.
+So two annotators who disagree on a choice make a tie, which strict protocols count as wrong.
 
 A question about one image becomes a row of its case's scores, one about a caption a column. Where
-both were asked (`both-ways`), four scores are found that stand to each other as the answers say;
-two patterns of answers run in a circle, and such a case gets four equal scores. Where only one
-direction was asked of a case with several images and captions, every question becomes a case of
-its own, under the benchmark's name with the direction behind it: the other direction was not
-measured.
+both were asked (`both-ways`), four scores are found in the order that the answers give; two
+patterns of answers are circular, and such a case gets four equal scores. Where only one direction
+was asked of a case with several images and captions, every question becomes a case of its own,
+under the benchmark's name followed by the direction: the other direction was not measured.
 """
 
 from __future__ import annotations
@@ -39,8 +38,8 @@ from counterpoint.metrics import get_protocol
 from counterpoint.runs import Part, Run
 from counterpoint.studio.annotate.answers import Judgement
 from counterpoint.studio.annotate.kinds import ASKS, BOTH, NONE, Ask, ranks_of
-from counterpoint.studio.annotate.outcomes import Outcome, votes
-from counterpoint.studio.annotate.questions import Subject
+from counterpoint.studio.annotate.outcomes import CampaignResults, votes
+from counterpoint.studio.annotate.questions import JudgedCase
 
 MODEL: Final = "human"
 UNANSWERED: Final = "not all that was asked of it was answered"
@@ -67,7 +66,7 @@ def _one(answer: Judgement) -> list[float]:
     return [float(option == int(answer.value)) for option in range(options)]
 
 
-def human_run(outcome: Outcome) -> Run:
+def human_run(outcome: CampaignResults) -> Run:
     """The answers as a run, which is not saved yet; cases that lack an answer are left out."""
     said = votes(outcome.kept)
     whole = len(outcome.kind.asks) > 1 or all(
@@ -94,7 +93,7 @@ def human_run(outcome: Outcome) -> Run:
 
 
 def _run(
-    outcome: Outcome,
+    outcome: CampaignResults,
     scored: list[_Scored],
     left_out: list[tuple[str, str]],
     whole: bool,
@@ -129,7 +128,7 @@ def _says_nothing(case: Case) -> bool:
     return all(cells) or not any(cells)
 
 
-def _whole(subject: Subject, answers: list[list[Judgement]]) -> tuple[np.ndarray, bool]:
+def _whole(subject: JudgedCase, answers: list[list[Judgement]]) -> tuple[np.ndarray, bool]:
     case = subject.case
     rows = [option_scores(said) for said in answers if ASKS[said[0].ask].options == "captions"]
     columns = [option_scores(said) for said in answers if ASKS[said[0].ask].options == "images"]
@@ -160,7 +159,7 @@ def both_ways(wanted: tuple[int, ...]) -> tuple[float, ...] | None:
     return None
 
 
-def _single(subject: Subject, answers: list[list[Judgement]], ask: Ask) -> Iterator[_Scored]:
+def _single(subject: JudgedCase, answers: list[list[Judgement]], ask: Ask) -> Iterator[_Scored]:
     """A case for each question, without scores if it was not answered."""
     case = subject.case
     for place, said in enumerate(answers):
@@ -204,7 +203,7 @@ def in_full(case: Case, roots: Sequence[str | None], out: str = "\0") -> Case:
     return replace(case, images=images)
 
 
-def _manifest(outcome: Outcome, circles: int) -> dict[str, Any]:
+def _manifest(outcome: CampaignResults, circles: int) -> dict[str, Any]:
     campaign = outcome.campaign
     counted = [person for person in outcome.people if not person.excluded]
     return {

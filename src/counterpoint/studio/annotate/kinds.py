@@ -1,11 +1,11 @@
-"""The kinds of campaign: what is asked, how it is explained, what an answer is worth.
+"""The kinds of campaign: what is asked, the instructions, and what an answer means.
 
 They are the three campaigns of BiVLC (Miranda et al. 2024, appendix I) and the ranking of the
-hard-positives paper (Kamath et al. 2024, section 4), explained in our own words.
+hard-positives paper (Kamath et al. 2024, section 4), with instructions in our own words.
 
-An answer is kept as a text. `2` is the option of that number, counted from 0 as the item has them
-(not as they were shown); `none` and `both` are what they say; `1,1,2` is a rank for each option,
-1 the best, without gaps. `skip` is no judgement: the item goes to somebody else.
+An answer is stored as a text. `2` is the option of that number, counted from 0 in the item's order
+(not the order on the screen). `none` and `both` are answers. `1,1,2` is one rank per option, 1 the
+best, without gaps. `skip` is no judgement: the item goes to another annotator.
 """
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ ASKS: Final = {ask.name: ask for ask in (BEST, WHICH, TO_TEXT, TO_IMAGE, RANK)}
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class CampaignKind:
     """A kind of campaign: its name, and the sorts of question that it asks of a case."""
 
     name: str
@@ -173,17 +173,19 @@ class Kind:
 KINDS: Final = {
     kind.name: kind
     for kind in (
-        Kind("best-image", "Best image, or none", (BEST,), "images made for the texts"),
-        Kind("which-image", "Which image, or both", (WHICH,), "two images for a caption"),
-        Kind("image-to-text", "Image to text", (TO_TEXT,), "two captions for an image"),
-        Kind("text-to-image", "Text to image", (TO_IMAGE,), "two images for a caption"),
-        Kind("both-ways", "Both directions", (TO_TEXT, TO_IMAGE), "two images and two captions"),
-        Kind("rank", "Rank the captions", (RANK,), "two to six captions for an image"),
+        CampaignKind("best-image", "Best image, or none", (BEST,), "images made for the texts"),
+        CampaignKind("which-image", "Which image, or both", (WHICH,), "two images for a caption"),
+        CampaignKind("image-to-text", "Image to text", (TO_TEXT,), "two captions for an image"),
+        CampaignKind("text-to-image", "Text to image", (TO_IMAGE,), "two images for a caption"),
+        CampaignKind(
+            "both-ways", "Both directions", (TO_TEXT, TO_IMAGE), "two images and two captions"
+        ),
+        CampaignKind("rank", "Rank the captions", (RANK,), "two to six captions for an image"),
     )
 }
 
 
-def find_kind(name: str) -> Kind:
+def find_kind(name: str) -> CampaignKind:
     if name not in KINDS:
         raise NotFoundError(
             "E-CAMPAIGN-KIND", did_you_mean("kind of campaign", name, KINDS), name=name

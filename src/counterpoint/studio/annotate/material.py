@@ -1,4 +1,4 @@
-"""What a campaign is made of: a benchmark, a case file or a run, or else a pairs file."""
+"""The source of a campaign: a benchmark, a case file, a run or a pairs file."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from counterpoint.cases import Case, Cases, ImageRef
 from counterpoint.evaluation import prepare
 from counterpoint.metrics import get_protocol
 from counterpoint.runs import file_digest, load_run
-from counterpoint.studio.annotate.kinds import RANK, Kind
-from counterpoint.studio.annotate.questions import Subject, chance, lasting
+from counterpoint.studio.annotate.kinds import RANK, CampaignKind
+from counterpoint.studio.annotate.questions import JudgedCase, chance, lasting
 
 _PAIR: Final = ("source", "image", "box", "caption", "text", "kind", "type", "subtype")
 _IMAGES: Final = ("text_images", "text_image")
@@ -25,16 +25,16 @@ _CANDIDATES: Final = 4
 
 
 @dataclass(slots=True)
-class Material:
+class CampaignSource:
     """What can be judged. `about` is kept with the campaign; `left_out` counts by reason."""
 
-    subjects: list[Subject]
+    subjects: list[JudgedCase]
     about: dict[str, Any]
     left_out: Counter[str] = field(default_factory=Counter)
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class SourceSelection:
     """Which part of a source: at most `limit` cases, chosen by `seed`; where things are."""
 
     limit: int | None = None
@@ -44,7 +44,7 @@ class Wanted:
     benchmark: str | None = None  # of a run that has several
 
 
-def read_material(source: str, kind: Kind, wanted: Wanted) -> Material:
+def read_material(source: str, kind: CampaignKind, wanted: SourceSelection) -> CampaignSource:
     """The cases of a source, by benchmark id or path."""
     path = Path(source)
     if _is_pairs(path):
@@ -71,7 +71,7 @@ def _is_pairs(path: Path) -> bool:
     return {"caption", "text", "kind"} <= set(columns)
 
 
-def _from_run(path: Path, wanted: Wanted) -> Material:
+def _from_run(path: Path, wanted: SourceSelection) -> CampaignSource:
     if not (path / "run.json").is_file():  # and do not search all that is below it
         raise DataError(
             "E-RUN-MISSING",
@@ -91,12 +91,12 @@ def _from_run(path: Path, wanted: Wanted) -> Material:
     return _from_cases(cases, part.benchmark, part.protocol.name, str(path))
 
 
-def _from_cases(cases: Cases, benchmark: str, protocol: str, source: str) -> Material:
+def _from_cases(cases: Cases, benchmark: str, protocol: str, source: str) -> CampaignSource:
     root = None if cases.root is None else str(cases.root.absolute())
     subjects = []
     for row in range(len(cases)):
         case = lasting(cases.case(row))
-        subjects.append(Subject(case, (root,) * len(case.images)))
+        subjects.append(JudgedCase(case, (root,) * len(case.images)))
     about = {
         "type": "cases",
         "source": source,
@@ -104,13 +104,13 @@ def _from_cases(cases: Cases, benchmark: str, protocol: str, source: str) -> Mat
         "protocol": protocol,
         "data_hash": cases.content_hash(),
     }
-    return Material(subjects, about)
+    return CampaignSource(subjects, about)
 
 
 # --- pairs -------------------------------------------------------------------------------------
 
 
-def _from_pairs(path: Path, kind: Kind, wanted: Wanted) -> Material:
+def _from_pairs(path: Path, kind: CampaignKind, wanted: SourceSelection) -> CampaignSource:
     from counterpoint.generation import read_about, read_pairs
 
     table = pl.concat(frame.select(*_PAIR, *_IMAGES) for frame in read_pairs(path))
@@ -126,7 +126,7 @@ def _from_pairs(path: Path, kind: Kind, wanted: Wanted) -> Material:
         "protocol": "strict",
         "data_hash": "",
     }
-    made = Material([], about)
+    made = CampaignSource([], about)
     fit = _fitting(table, kind, made.left_out)
     make = _ranked if RANK in kind.asks else _single
     subjects = list(make(fit, kind, folders, made.left_out))
@@ -138,7 +138,7 @@ def _from_pairs(path: Path, kind: Kind, wanted: Wanted) -> Material:
     return made
 
 
-def _fitting(table: pl.DataFrame, kind: Kind, left_out: Counter[str]) -> pl.DataFrame:
+def _fitting(table: pl.DataFrame, kind: CampaignKind, left_out: Counter[str]) -> pl.DataFrame:
     """The rows of which the kind can ask something; the others are counted."""
     needs: list[tuple[str, pl.Expr]] = []
     if RANK not in kind.asks:
@@ -158,8 +158,8 @@ def _fitting(table: pl.DataFrame, kind: Kind, left_out: Counter[str]) -> pl.Data
 
 
 def _single(
-    table: pl.DataFrame, kind: Kind, folders: tuple[str, str], left_out: Counter[str]
-) -> Iterator[Subject]:
+    table: pl.DataFrame, kind: CampaignKind, folders: tuple[str, str], left_out: Counter[str]
+) -> Iterator[JudgedCase]:
     """A case for each pair."""
     del left_out
     for row in table.iter_rows(named=True):
@@ -170,21 +170,21 @@ def _single(
             images = [ImageRef(image["path"]) for image in row["text_images"][:_CANDIDATES]]
             truth = ((True,),) * len(images)
             case = Case(id, tuple(images), (row["text"],), truth, groups, cluster)
-            yield Subject(case, (folders[1],) * len(images), rows)
+            yield JudgedCase(case, (folders[1],) * len(images), rows)
             continue
         captions, image = (row["caption"], row["text"]), _image(row)
         if kind.name == "image-to-text":
             case = Case(id, (image,), captions, ((True, False),), groups, cluster)
-            yield Subject(case, folders[:1], (-1, *rows))
+            yield JudgedCase(case, folders[:1], (-1, *rows))
             continue
         images = [image, ImageRef(row["text_image"])]
         case = Case(id, tuple(images), captions, ((True, False), (False, True)), groups, cluster)
-        yield Subject(case, folders, (-1, *rows))
+        yield JudgedCase(case, folders, (-1, *rows))
 
 
 def _ranked(
-    table: pl.DataFrame, kind: Kind, folders: tuple[str, str], left_out: Counter[str]
-) -> Iterator[Subject]:
+    table: pl.DataFrame, kind: CampaignKind, folders: tuple[str, str], left_out: Counter[str]
+) -> Iterator[JudgedCase]:
     """A case for each caption: itself, its positives, its negatives."""
     del kind
     key = ["source", "caption", "image"]
@@ -201,7 +201,7 @@ def _ranked(
         negative = ordered.filter(pl.col("kind") == "negative").head(1).to_dicts()
         groups = (_label(negative[0] if negative else first),)
         case = Case(id, (_image(first),), captions, (truth,), groups, first["image"])
-        yield Subject(case, folders[:1], (-1, *ordered["row"].to_list()))
+        yield JudgedCase(case, folders[:1], (-1, *ordered["row"].to_list()))
 
 
 def _spread(rows: pl.DataFrame, most: int) -> pl.DataFrame:

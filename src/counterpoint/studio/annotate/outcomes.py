@@ -1,4 +1,4 @@
-"""What the answers of a campaign come to: who took part, how far they agree, what they accept."""
+"""Results of a campaign: annotators, agreement beyond chance, accepted items."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from sqlalchemy.orm import Session
 
 from counterpoint.studio.annotate.answers import Judgement, Remark, judgements, remarks
 from counterpoint.studio.annotate.campaigns import Standing, standing
-from counterpoint.studio.annotate.kinds import ASKS, Kind, any_or_none, find_kind
-from counterpoint.studio.annotate.questions import Subject
-from counterpoint.studio.database import Annotator, Campaign, Item, Subject as SubjectRow
+from counterpoint.studio.annotate.kinds import ASKS, CampaignKind, any_or_none, find_kind
+from counterpoint.studio.annotate.questions import JudgedCase
+from counterpoint.studio.database import Annotator, Campaign, Item, Subject
 
-# --- How far annotators agree beyond chance. Pure functions of what each said of each item ------
+# --- agreement beyond chance --------------------------------------------------------------------
 
 
 Judgements = Mapping[int, Mapping[int, Hashable]]  # annotator -> item -> what was said
@@ -87,7 +87,7 @@ def krippendorff_alpha(judgements: Judgements) -> float:
 
 
 def by_item(judgements: Judgements) -> dict[int, list[Hashable]]:
-    """What was said of each item, whoever said it."""
+    """All answers to each item."""
     said: dict[int, list[Hashable]] = {}
     for own in judgements.values():
         for item, value in own.items():
@@ -159,26 +159,26 @@ class Tally:
     judged: int
     accepted: int
     right: int  # answers that agree with the source
-    all_right: int  # items that everybody who judged them got right
+    all_right: int  # items that all their annotators got right
     answers: int
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    """Everything about a campaign. `kept` are the answers that count: no checks, nobody excluded.
+class CampaignResults:
+    """Everything about a campaign.
 
-    `wanted` has, for each subject, the ids of its items. `remarks` are what anybody skipped or
-    flagged.
+    `kept` are the answers that count: without checks and excluded annotators. `wanted` has, for
+    each subject, the ids of its items. `remarks` are what annotators skipped or flagged.
     """
 
     campaign: Campaign
-    kind: Kind
+    kind: CampaignKind
     standing: Standing
     people: list[Person]
     kept: list[Judgement]
     agreement: list[Agreement]
     tally: Tally
-    subjects: dict[int, Subject]
+    subjects: dict[int, JudgedCase]
     wanted: dict[int, list[int]]
     remarks: list[Remark]
 
@@ -191,7 +191,7 @@ class Outcome:
         return sum(remark.note is not None for remark in self.remarks)
 
 
-def outcome_of(session: Session, campaign: Campaign, least: float = 0.0) -> Outcome:
+def outcome_of(session: Session, campaign: Campaign, least: float = 0.0) -> CampaignResults:
     """`least` is the share of attention checks that an annotator must pass to be counted."""
     kind = find_kind(campaign.kind)
     said = list(judgements(session, campaign))
@@ -200,9 +200,9 @@ def outcome_of(session: Session, campaign: Campaign, least: float = 0.0) -> Outc
     out = {person.number for person in people if person.excluded}
     kept = [one for one in said if not one.is_check and one.annotator not in out]
     rows = session.scalars(
-        select(SubjectRow).where(SubjectRow.campaign_id == campaign.id).order_by(SubjectRow.number)
+        select(Subject).where(Subject.campaign_id == campaign.id).order_by(Subject.number)
     )
-    subjects = {row.id: Subject.of(row.case, row.origin) for row in rows}
+    subjects = {row.id: JudgedCase.of(row.case, row.origin) for row in rows}
     wanted: dict[int, list[int]] = {number: [] for number in subjects}
     items = session.execute(
         select(Item.id, Item.subject_id)
@@ -211,7 +211,7 @@ def outcome_of(session: Session, campaign: Campaign, least: float = 0.0) -> Outc
     ).all()
     for item, subject in items:
         wanted[subject or 0].append(item)  # only checks have none
-    return Outcome(
+    return CampaignResults(
         campaign,
         kind,
         standing(session, campaign),
@@ -249,7 +249,7 @@ def _people(
     return found
 
 
-def _agreements(kept: Sequence[Judgement], kind: Kind, overlap: int) -> list[Agreement]:
+def _agreements(kept: Sequence[Judgement], kind: CampaignKind, overlap: int) -> list[Agreement]:
     if not kind.any_or_none:
         return [_agreement("the answer", kept, overlap, lambda value: value)]
     return [

@@ -1,4 +1,4 @@
-"""Cases as questions: what one screen shows, and which of its options is right."""
+"""Cases as questions: what one screen shows, and which of its options are right."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from counterpoint.images import Picture
 from counterpoint.studio.annotate.kinds import BEST, RANK, TO_TEXT, WHICH, Ask
 
 
-class Shown(NamedTuple):
+class ShownImage(NamedTuple):
     """An image to show: a reference, and the folder that a relative path starts from."""
 
     ref: ImageRef
@@ -29,16 +29,16 @@ class Shown(NamedTuple):
         return {"path": self.ref.path, "box": self.ref.box, "root": self.root}
 
     @classmethod
-    def of(cls, values: dict[str, Any]) -> Shown:
+    def of(cls, values: dict[str, Any]) -> ShownImage:
         box = values["box"]
         return cls(ImageRef(values["path"], None if box is None else tuple(box)), values["root"])
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class AnnotationQuestion:
     """One screen. `right` are the options that are true, as far as the source says."""
 
-    images: tuple[Shown, ...]
+    images: tuple[ShownImage, ...]
     captions: tuple[str, ...]
     right: tuple[int, ...]
 
@@ -50,13 +50,13 @@ class Question:
         return {"images": images, "captions": list(self.captions), "right": list(self.right)}
 
     @classmethod
-    def of(cls, values: dict[str, Any]) -> Question:
-        images = tuple(Shown.of(image) for image in values["images"])
+    def of(cls, values: dict[str, Any]) -> AnnotationQuestion:
+        images = tuple(ShownImage.of(image) for image in values["images"])
         return cls(images, tuple(values["captions"]), tuple(values["right"]))
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
+class JudgedCase:
     """What is judged: a case and the folders of its images. `rows` are those of a pairs file.
 
     Of a case made from pairs, `rows[n]` is the row that caption n came from, or -1.
@@ -66,8 +66,8 @@ class Subject:
     roots: tuple[str | None, ...]
     rows: tuple[int, ...] = ()
 
-    def shown(self, image: int) -> Shown:
-        return Shown(self.case.images[image], self.roots[image])
+    def shown(self, image: int) -> ShownImage:
+        return ShownImage(self.case.images[image], self.roots[image])
 
     def as_json(self) -> dict[str, Any]:
         case = self.case
@@ -82,8 +82,8 @@ class Subject:
         }
 
     @classmethod
-    def of(cls, values: dict[str, Any], origin: dict[str, Any]) -> Subject:
-        images = [Shown.of(image) for image in values["images"]]
+    def of(cls, values: dict[str, Any], origin: dict[str, Any]) -> JudgedCase:
+        images = [ShownImage.of(image) for image in values["images"]]
         case = Case(
             values["id"],
             tuple(image.ref for image in images),
@@ -99,10 +99,10 @@ class Placed(NamedTuple):
     """A question about a case: of its image, or its caption, number `place`."""
 
     place: int
-    question: Question
+    question: AnnotationQuestion
 
 
-def questions_of(subject: Subject, ask: Ask) -> Iterator[Placed]:
+def questions_of(subject: JudgedCase, ask: Ask) -> Iterator[Placed]:
     """The questions that a case gives; CaseError says why it gives none."""
     case = subject.case
     if "\0" in case.id:
@@ -116,15 +116,17 @@ def questions_of(subject: Subject, ask: Ask) -> Iterator[Placed]:
         _refuse_number(len(case.captions), "caption", ask)
         for place, line in enumerate(case.truth):
             right = tuple(number for number, cell in enumerate(line) if cell)
-            yield Placed(place, _asked(ask, Question((shown[place],), case.captions, right)))
+            yield Placed(
+                place, _asked(ask, AnnotationQuestion((shown[place],), case.captions, right))
+            )
         return
     _refuse_number(len(shown), "image", ask)
     for place, caption in enumerate(case.captions[:1] if ask is WHICH else case.captions):
         right = tuple(number for number, line in enumerate(case.truth) if line[place])
-        yield Placed(place, _asked(ask, Question(shown, (caption,), right)))
+        yield Placed(place, _asked(ask, AnnotationQuestion(shown, (caption,), right)))
 
 
-def _refuse_missing(image: Shown) -> None:
+def _refuse_missing(image: ShownImage) -> None:
     file = image.picture().file()
     if file is not None and not file.is_file():
         raise CaseError("E-IMAGE-MISSING", "an image is missing")
@@ -136,7 +138,7 @@ def _refuse_number(count: int, what: str, ask: Ask) -> None:
         raise CaseError("E-CASE-LAYOUT", f"not {wanted} {what}s")
 
 
-def _asked(ask: Ask, question: Question) -> Question:
+def _asked(ask: Ask, question: AnnotationQuestion) -> AnnotationQuestion:
     """A choice has one right option; of a ranking and of the best image, several may be."""
     if ask not in (BEST, RANK) and len(question.right) != 1:
         raise CaseError("E-CASE-NO-TRUTH", "not one right answer")
@@ -149,6 +151,6 @@ def lasting(case: Case) -> Case:
 
 
 def chance(seed: int, *parts: object) -> np.random.Generator:
-    """Random numbers that hang on nothing but these."""
+    """Random numbers that depend only on these values."""
     digest = hashlib.sha256(repr((seed, *parts)).encode()).digest()
     return np.random.default_rng(int.from_bytes(digest[:16], "big"))

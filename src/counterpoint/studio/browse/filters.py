@@ -1,4 +1,4 @@
-"""Which cases are looked at: all of it is in the address, so that a link can be sent on."""
+"""Filters of the case list. They are part of the URL, so that a link can be shared."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from counterpoint.studio.browse.index import OUTCOMES, Index, code_of
-from counterpoint.studio.security import RequestError
+from counterpoint.studio.security import StudioError
 from counterpoint.studio.web import whole_number
 
 PER_PAGE: Final = 20
@@ -54,9 +54,9 @@ def read_filter(query: Mapping[str, str]) -> Filter:
     named = {name: query.get(name, "") for name in ("run", "benchmark", "group", "metric", "other")}
     outcome, differ, page = query.get("outcome", ""), query.get("differ", ""), query.get("page", "")
     if outcome not in ("", *OUTCOMES):
-        raise RequestError("E-FILTER-UNKNOWN", "There is no such outcome.", 404)
+        raise StudioError("E-FILTER-UNKNOWN", "There is no such outcome.", 404)
     if differ not in DIFFER:
-        raise RequestError(
+        raise StudioError(
             "E-FILTER-UNKNOWN", "Two models can disagree, or one of them alone be right.", 404
         )
     text = query.get("q", "")[:_LONGEST].replace("\0", "").strip()

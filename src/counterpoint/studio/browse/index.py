@@ -1,6 +1,6 @@
-"""One benchmark of one run, laid out so that its cases can be found at once.
+"""One benchmark of one run, indexed so that its cases are found at once.
 
-Outcomes and groups are arrays of row numbers; captions are searched by a scan in polars, which
+Outcomes and groups are arrays of row numbers. Captions are searched by a scan in polars, which
 takes a hundredth of a second for 100,000 cases and needs no index (see `bench/browsing.py`: an
 FTS5 table takes seconds to build, and longer to list what a common word finds).
 """
@@ -30,7 +30,7 @@ from counterpoint.metrics import (
 )
 from counterpoint.runs import Part, members_in
 
-# --- What became of each case: one word a case, whatever its shape ------------------------------
+# --- the outcome of each case -------------------------------------------------------------------
 #
 # Of one image:
 #
@@ -209,6 +209,6 @@ def split(words: str) -> list[str]:
     """The words and quoted phrases of a search, in lower case."""
     try:
         found = shlex.split(words.replace("'", "\\'").lower())
-    except ValueError:  # a quotation mark that is not closed yet: somebody is typing
+    except ValueError:  # a quotation mark that is not closed yet, while typing
         found = words.lower().replace('"', " ").split()
     return found[:_WORDS]

@@ -1,4 +1,7 @@
-"""The runs of a folder, read when somebody looks at them and kept while there is room."""
+"""The runs of a folder: listed without reading their scores, loaded on demand, cached.
+
+Names of runs are data: a name that could be more than a name is rejected.
+"""
 
 from __future__ import annotations
 
@@ -19,9 +22,9 @@ from counterpoint._util.untrusted import parse_json, shown
 from counterpoint.metrics import is_baseline
 from counterpoint.runs import FORMAT, Row, Run, load_run, rows
 from counterpoint.studio.browse.index import Index, make_index
-from counterpoint.studio.security import RequestError
+from counterpoint.studio.security import StudioError
 
-# --- The runs of a folder. Names are data: one that could be more than a name is refused --------
+# --- the runs of a folder -----------------------------------------------------------------------
 
 
 DEPTH: Final = 3  # folders below the one that was given
@@ -33,7 +36,7 @@ _MANIFEST_BYTES: Final = 64 * 2**20
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class RunFolder:
     """A run folder. `key` stands for it in addresses; `stamp` changes when the run does."""
 
     key: str
@@ -43,16 +46,16 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class RunListing:
     """The runs of a folder, in order of their names, and what was refused with a sentence."""
 
-    places: list[Place] = field(default_factory=list)
+    places: list[RunFolder] = field(default_factory=list)
     refused: list[tuple[str, str]] = field(default_factory=list)
 
 
-def find(root: Path) -> Found:
+def find(root: Path) -> RunListing:
     """The runs at or below `root`, down to `DEPTH` folders."""
-    found = Found()
+    found = RunListing()
     for folder in _folders(root, found, DEPTH):
         manifest = folder / _MANIFEST
         if len(found.places) + len(found.refused) >= _MOST:
@@ -63,11 +66,11 @@ def find(root: Path) -> Found:
         name = folder.relative_to(root).as_posix() if folder != root else folder.name
         stat = manifest.stat()
         key = hashlib.sha256(name.encode("utf-8", "surrogateescape")).hexdigest()[:12]
-        found.places.append(Place(key, name, folder, (stat.st_mtime_ns, stat.st_size)))
+        found.places.append(RunFolder(key, name, folder, (stat.st_mtime_ns, stat.st_size)))
     return found
 
 
-def _folders(folder: Path, found: Found, depth: int) -> Iterator[Path]:
+def _folders(folder: Path, found: RunListing, depth: int) -> Iterator[Path]:
     """The folders that may be entered, in order; a run's own folders are not."""
     yield folder
     if depth == 0 or (folder / _MANIFEST).is_file():
@@ -113,7 +116,7 @@ def readable(name: str) -> str:
     return plain if len(plain) <= 80 else plain[:79] + "…"
 
 
-def read_manifest(place: Place) -> dict[str, Any]:
+def read_manifest(place: RunFolder) -> dict[str, Any]:
     """What a run says of itself, without its scores; RunError if it is no manifest of a run."""
     path = place.folder / _MANIFEST
     try:
@@ -156,7 +159,7 @@ _HELD: Final = 2 * 2**30  # bytes of cases and scores in memory
 class Listed:
     """A run as the list shows it, with nothing read but its manifest."""
 
-    place: Place
+    place: RunFolder
     manifest: dict[str, Any]
 
     @property
@@ -188,7 +191,7 @@ def _shown_or_refused() -> Iterator[None]:
     try:
         yield
     except CounterpointError as error:
-        raise RequestError("E-RUN-DAMAGED", f"The run cannot be shown: {error}", 404) from None
+        raise StudioError("E-RUN-DAMAGED", f"The run cannot be shown: {error}", 404) from None
 
 
 class Library:
@@ -197,12 +200,12 @@ class Library:
     def __init__(self, root: Path) -> None:
         self.root = root
         self._lock, self._loading = RLock(), Lock()
-        self._found, self._when = Found(), -_FRESH
+        self._found, self._when = RunListing(), -_FRESH
         self._manifests: dict[tuple[str, tuple[int, int]], dict[str, Any] | str] = {}
         self._indexes: OrderedDict[_Key, Index] = OrderedDict()
         self._numbers: dict[_Key, list[Row]] = {}
 
-    def found(self) -> Found:
+    def found(self) -> RunListing:
         with self._lock:
             if time.monotonic() - self._when >= _FRESH:
                 self._found, self._when = find(self.root), time.monotonic()
@@ -220,7 +223,7 @@ class Library:
         damaged = [(name, said) for name, said in listed if isinstance(said, str)]
         return [*self.found().refused, *damaged]
 
-    def _manifest(self, place: Place) -> dict[str, Any] | str:
+    def _manifest(self, place: RunFolder) -> dict[str, Any] | str:
         """What a run says of itself, or why it cannot be shown."""
         key = place.key, place.stamp
         with self._lock:
@@ -236,7 +239,7 @@ class Library:
         for listed in self.runs():
             if listed.key == key:
                 return listed
-        raise RequestError("E-RUN-MISSING", "There is no such run here (any more).", 404)
+        raise StudioError("E-RUN-MISSING", "There is no such run here (any more).", 404)
 
     def having(self, benchmark: str) -> list[Listed]:
         return [listed for listed in self.runs() if benchmark in listed.benchmarks]
@@ -244,7 +247,7 @@ class Library:
     def index(self, listed: Listed, benchmark: str) -> Index:
         """A benchmark of a run; RequestError (404) if the run has it not or cannot be read."""
         if benchmark not in listed.benchmarks:
-            raise RequestError("E-BENCHMARK-UNKNOWN", "This run has no such benchmark.", 404)
+            raise StudioError("E-BENCHMARK-UNKNOWN", "This run has no such benchmark.", 404)
         key = (listed.key, listed.place.stamp, benchmark)
         found = self._held(key)
         if found is not None:

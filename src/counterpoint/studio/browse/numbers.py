@@ -1,4 +1,4 @@
-"""The main numbers of every run on a benchmark, each a link to the cases behind it."""
+"""The main numbers of every run on a benchmark; each number links to its cases."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from counterpoint.metrics import ALL, METRICS, TIES_MARK, depends_on_ties, heading
 from counterpoint.runs import Row
 from counterpoint.studio.browse.library import Library, Listed
-from counterpoint.studio.security import RequestError
+from counterpoint.studio.security import StudioError
 from counterpoint.studio.web import url
 
 
 @dataclass(frozen=True, slots=True)
-class Number:
+class LinkedNumber:
     """A value with half of its interval's width, in per cent, and where its cases are."""
 
     value: str
@@ -21,7 +21,7 @@ class Number:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class RunLine:
     """One run's numbers, or why it has none. `part` names the cases that they are made from,
 
     if these are not all: those without positives have a line of their own.
@@ -30,30 +30,30 @@ class Line:
     run: Listed
     address: str
     cases: int
-    numbers: dict[str, Number]
+    numbers: dict[str, LinkedNumber]
     part: str = ""
     failure: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class NumbersTable:
     benchmark: str
     headings: dict[str, str]  # by metric
-    lines: list[Line]
+    lines: list[RunLine]
     chance: dict[str, str]
-    ties: bool  # whether some number hangs on them
+    ties: bool  # whether some number depends on them
 
 
-def numbers_table(library: Library, benchmark: str) -> Table:
+def numbers_table(library: Library, benchmark: str) -> NumbersTable:
     """Every run's main numbers; a run that cannot be read says why."""
-    lines: list[Line] = []
+    lines: list[RunLine] = []
     found: list[Row] = []
     for run in library.having(benchmark):
         try:
             rows = [row for row in library.numbers(run, benchmark) if METRICS[row.metric].main]
-        except RequestError as error:
+        except StudioError as error:
             address = url("/browse", run=run.key, benchmark=benchmark)
-            lines.append(Line(run, address, run.cases(benchmark), {}, failure=str(error)))
+            lines.append(RunLine(run, address, run.cases(benchmark), {}, failure=str(error)))
             continue
         found += rows
         parts = dict.fromkeys(row.group for row in rows)
@@ -61,14 +61,14 @@ def numbers_table(library: Library, benchmark: str) -> Table:
     names = {row.metric for row in found}
     headings = {name: heading(name) for name in METRICS if name in names}
     chance = {r.metric: f"{100 * r.chance:.1f}" for r in found if r.chance and r.group == ALL}
-    return Table(benchmark, headings, lines, chance, any(map(depends_on_ties, found)))
+    return NumbersTable(benchmark, headings, lines, chance, any(map(depends_on_ties, found)))
 
 
-def _line(run: Listed, part: str, rows: list[Row]) -> Line:
+def _line(run: Listed, part: str, rows: list[Row]) -> RunLine:
     group = "" if part == ALL else part
     place = {"run": run.key, "benchmark": rows[0].benchmark, "group": group}
     numbers = {
-        row.metric: Number(
+        row.metric: LinkedNumber(
             f"{100 * row.value:.1f}{TIES_MARK if depends_on_ties(row) else ''}",
             f"{100 * (row.ci_high - row.ci_low) / 2:.1f}",
             # Of a gallery, which is one case with many queries, this is the case.
@@ -76,4 +76,4 @@ def _line(run: Listed, part: str, rows: list[Row]) -> Line:
         )
         for row in rows
     }
-    return Line(run, url("/browse", **place), max(row.n for row in rows), numbers, group)
+    return RunLine(run, url("/browse", **place), max(row.n for row in rows), numbers, group)

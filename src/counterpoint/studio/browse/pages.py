@@ -1,4 +1,7 @@
-"""The pages of Browse, for the admin alone: they show what lies on this machine."""
+"""The pages of Browse: home, the list of cases, one case.
+
+Only for the admin, because they show files of this machine. The admin's link leads to home.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,7 @@ from counterpoint.studio.browse.filters import (
 )
 from counterpoint.studio.browse.index import Index, name_of
 from counterpoint.studio.browse.library import Library, Listed
-from counterpoint.studio.browse.numbers import numbers_table
+from counterpoint.studio.browse.numbers import NumbersTable, numbers_table
 from counterpoint.studio.browse.views import (
     Matrix,
     caption_views,
@@ -37,24 +40,26 @@ from counterpoint.studio.browse.views import (
     matrix,
 )
 from counterpoint.studio.pictures import LARGE, SMALL, Gallery
-from counterpoint.studio.security import RequestError
+from counterpoint.studio.security import StudioError, same
 from counterpoint.studio.web import (
     Number,
     Web,
+    has_htmx,
     push_url,
     require_admin,
+    see_other,
     url,
     wants_fragment,
     whole_number,
 )
 
-# --- The list of cases: what passes the filter, a page at a time --------------------------------
+# --- the list of cases --------------------------------------------------------------------------
 
 
 def fitted(library: Library, asked: Filter) -> tuple[Filter, Listed, Index]:
     """The filter with run and benchmark filled in, without what no longer fits these.
 
-    Somebody who chooses another benchmark still has the old one's group in the form.
+    When another benchmark is chosen, the form still has the group of the old one.
     """
     run = library.run(asked.run) if asked.run else None
     if run is None or (asked.benchmark and asked.benchmark not in run.benchmarks):
@@ -77,11 +82,11 @@ def fitted(library: Library, asked: Filter) -> tuple[Filter, Listed, Index]:
 
 def _first(library: Library, benchmark: str) -> Listed:
     """The first run that has the benchmark and can be shown."""
-    refused = RequestError("E-BENCHMARK-UNKNOWN", "No run has such a benchmark.", 404)
+    refused = StudioError("E-BENCHMARK-UNKNOWN", "No run has such a benchmark.", 404)
     for run in library.having(benchmark) if benchmark else library.runs():
         try:
             library.index(run, benchmark or run.benchmarks[0])
-        except RequestError as error:
+        except StudioError as error:
             refused = error
         else:
             return run
@@ -126,7 +131,7 @@ def list_context(library: Library, asked: Filter) -> dict[str, Any]:
     }
 
 
-# --- One case: its images, its captions, and the scores of every run that has it ----------------
+# --- one case -----------------------------------------------------------------------------------
 
 
 def case_context(library: Library, asked: Filter, case_id: str, image: str) -> dict[str, Any]:
@@ -134,7 +139,7 @@ def case_context(library: Library, asked: Filter, case_id: str, image: str) -> d
     filter, run, index = fitted(library, asked)
     row = index.row_of(case_id)
     if row is None:
-        raise RequestError("E-CASE-UNKNOWN", "This run has no such case.", 404)
+        raise StudioError("E-CASE-UNKNOWN", "This run has no such case.", 404)
     context = {
         "filter": filter,
         "run": run,
@@ -186,7 +191,7 @@ def _every_run(
     for listed in library.having(benchmark):
         try:
             theirs = library.index(listed, benchmark)
-        except RequestError as error:
+        except StudioError as error:
             failures.append((listed, str(error)))
             continue
         same = np.flatnonzero(theirs.contents == index.contents[row])
@@ -202,7 +207,7 @@ def browse_router(web: Web, library: Library, gallery: Gallery) -> APIRouter:
     @router.get("/numbers")
     def numbers(request: Request, benchmark: str = "") -> Response:
         if not library.having(benchmark):
-            raise RequestError("E-BENCHMARK-UNKNOWN", "No run has such a benchmark.", 404)
+            raise StudioError("E-BENCHMARK-UNKNOWN", "No run has such a benchmark.", 404)
         table = numbers_table(library, benchmark)
         return web.fragment(request, "browse_numbers.html", table=table)
 
@@ -237,7 +242,38 @@ def held_picture(library: Library, key: str, benchmark: str, row: int, number: i
     index = library.index(library.run(key), benchmark)
     cases = index.part.cases
     if not 0 <= row < len(cases) or not 0 <= number < counts(index, row)[0]:
-        raise RequestError("E-IMAGE-UNAVAILABLE", "There is no such image.", 404)
+        raise StudioError("E-IMAGE-UNAVAILABLE", "There is no such image.", 404)
     value = cases.frame["images"][row][number]
     box = None if value["box"] is None else tuple(value["box"])
     return Picture(ImageRef(value["path"], box), cases.root)
+
+
+def home_router(web: Web, library: Library) -> APIRouter:
+    router = APIRouter()
+
+    @router.get("/")
+    def home(request: Request, token: str = "", show: str = "") -> Response:
+        if token and same(token, web.guard.admin_token):
+            response = see_other("/")  # the token leaves the address at once
+            web.guard.welcome(request, response)
+            return response
+        require_admin(request)
+        runs = library.runs()
+        names = sorted({name for run in runs for name in run.benchmarks})
+        tables: dict[str, NumbersTable | None] = {
+            name: numbers_table(library, name)
+            if name == show or library.knows_numbers(name) or not has_htmx()
+            else None
+            for name in names
+        }
+        return web.page(
+            request,
+            "browse_home.html",
+            runs=runs,
+            models=len({run.model for run in runs}),
+            tables=tables,
+            having={name: library.having(name) for name in names},
+            refused=library.refused(),
+        )
+
+    return router

@@ -1,4 +1,4 @@
-"""What templates show of a case: letters for captions, numbers for images, colours for scores."""
+"""A case for the templates: letters for captions, numbers for images, colours for scores."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class CaptionView:
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class HeatCell:
     """A score as the heat map shows it."""
 
     text: str
@@ -52,7 +52,7 @@ class Matrix:
 
     run: Listed
     outcome: str
-    lines: list[list[Cell]]
+    lines: list[list[HeatCell]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class CaseView:
     groups: tuple[str, ...]
     images: list[ImageView]
     captions: list[CaptionView]
-    cells: list[list[Cell]]  # for each caption shown, its scores by image
+    cells: list[list[HeatCell]]  # for each caption shown, its scores by image
     hidden_images: int
     hidden_captions: int
 
@@ -162,7 +162,7 @@ def letter(number: int) -> str:
     return chr(ord("A") + place) + (str(turn + 1) if turn else "")
 
 
-def cells_of(index: Index, row: int) -> list[list[Cell]]:
+def cells_of(index: Index, row: int) -> list[list[HeatCell]]:
     """The scores of a case, a line per caption and a cell per image, as every page shows them.
 
     They are coloured between the lowest and the highest score of the case.
@@ -175,7 +175,7 @@ def cells_of(index: Index, row: int) -> list[list[Cell]]:
     digits = digits_for(scores)
     return [
         [
-            Cell(written(scores[i, j], digits), int(shades[i, j]), bool(truth[i * m + j]))
+            HeatCell(written(scores[i, j], digits), int(shades[i, j]), bool(truth[i * m + j]))
             for i in range(k)
         ]
         for j in range(m)
@@ -216,7 +216,7 @@ class Query:
     number: int
     total: int
     image: ImageView
-    answers: list[tuple[int, str, Cell]]  # the place, from 1
+    answers: list[tuple[int, str, HeatCell]]  # the place, from 1
 
 
 def gallery_query(run: Listed, index: Index, row: int, number: int) -> Query:
@@ -240,7 +240,7 @@ def gallery_query(run: Listed, index: Index, row: int, number: int) -> Query:
             (
                 int(places[c]) + 1,
                 spoken(texts[c]),
-                Cell(written(scores[c], digits), int(shades[c]), c in owned),
+                HeatCell(written(scores[c], digits), int(shades[c]), c in owned),
             )
             for c in shown
         ],

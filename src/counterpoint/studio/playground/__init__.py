@@ -1,1 +1,1 @@
-"""Try: an image, some captions, and what models make of them at once."""
+"""Playground: one image, some captions, and the scores of several models."""

@@ -1,4 +1,7 @@
-"""The pages of Try, for the admin alone."""
+"""The pages of the playground. Only for the admin.
+
+The image is a drawn scene, an image of a case, or an upload; the URL names it.
+"""
 
 from __future__ import annotations
 
@@ -19,10 +22,10 @@ from counterpoint.images import Picture, scheme_of, world_reference
 from counterpoint.studio.browse.library import Library
 from counterpoint.studio.browse.pages import held_picture
 from counterpoint.studio.browse.views import spoken
-from counterpoint.studio.pictures import LARGE, Gallery, Shown, encoded
+from counterpoint.studio.pictures import LARGE, EncodedImage, Gallery, encoded
 from counterpoint.studio.playground.scores import Models, Tried, families, read_captions, tried
 from counterpoint.studio.playground.uploads import MAX_BYTES, AnyPicture, Uploads
-from counterpoint.studio.security import RequestError
+from counterpoint.studio.security import StudioError
 from counterpoint.studio.web import (
     FORM_BYTES,
     Web,
@@ -37,15 +40,12 @@ from counterpoint.studio.web import (
 )
 from counterpoint.world import Edit, replacements
 
-# Which image is tried: a drawn scene, an image of a case, or an upload. It is in the address.
-
-
 SCENES: Final = 1_000_000
 _FEW: Final = 4  # captions of a case that are filled in
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class PlaygroundImage:
     """An image: `query` names it in an address, `captions` are what one would ask about it."""
 
     picture: AnyPicture
@@ -63,20 +63,22 @@ class Choice:
         return url("/try/picture", **self.query)
 
 
-def choose(query: Mapping[str, str], library: Library, uploads: Uploads) -> Choice:
+def choose(query: Mapping[str, str], library: Library, uploads: Uploads) -> PlaygroundImage:
     """The image that an address names; the first drawn scene if it names none."""
     if query.get("upload"):
         token = query["upload"]
-        return Choice(uploads.get(token), {"upload": token}, "Your upload")
+        return PlaygroundImage(uploads.get(token), {"upload": token}, "Your upload")
     if query.get("case"):
         return _of_case(query, library)
     return _scene(whole_number(query.get("scene", ""), SCENES, 1))
 
 
-def _scene(number: int) -> Choice:
+def _scene(number: int) -> PlaygroundImage:
     edit = _edit(number)
     picture = Picture(ImageRef(world_reference(edit.scene)))
-    return Choice(picture, {"scene": number}, f"Drawn scene {number}", (edit.original,), number)
+    return PlaygroundImage(
+        picture, {"scene": number}, f"Drawn scene {number}", (edit.original,), number
+    )
 
 
 @lru_cache(maxsize=256)
@@ -84,18 +86,18 @@ def _edit(number: int) -> Edit:
     return next(replacements(number))
 
 
-def _of_case(query: Mapping[str, str], library: Library) -> Choice:
+def _of_case(query: Mapping[str, str], library: Library) -> PlaygroundImage:
     key, benchmark, case_id = (query.get(name, "") for name in ("run", "benchmark", "case"))
     number = whole_number(query.get("image", ""), SCENES, 1)
     index = library.index(library.run(key), benchmark)
     row = index.row_of(case_id)
     if row is None:
-        raise RequestError("E-CASE-UNKNOWN", "This run has no such case.", 404)
+        raise StudioError("E-CASE-UNKNOWN", "This run has no such case.", 404)
     picture = held_picture(library, key, benchmark, row, number - 1)
     captions = index.part.cases.frame["captions"][row].head(_FEW).to_list()
     asked = {"run": key, "benchmark": benchmark, "case": case_id, "image": number}
     label = f"Image {number} of case {case_id}, {benchmark}"
-    return Choice(picture, asked, label, tuple(spoken(caption) for caption in captions))
+    return PlaygroundImage(picture, asked, label, tuple(spoken(caption) for caption in captions))
 
 
 _IMAGE: Final = ("upload", "run", "benchmark", "case", "image", "scene")
@@ -131,7 +133,7 @@ def try_router(web: Web, library: Library, gallery: Gallery, models: Models) -> 
             token = await _uploaded(form, uploads, gallery)
             return see_other(await run_in_threadpool(_address, form, token))
 
-    def encode(query: QueryParams) -> Shown:
+    def encode(query: QueryParams) -> EncodedImage:
         return encoded(choose(query, library, uploads).picture.open(), LARGE)
 
     @router.get("/try/picture")
@@ -139,7 +141,7 @@ def try_router(web: Web, library: Library, gallery: Gallery, models: Models) -> 
         try:
             found = await gallery.in_turn(encode, request.query_params)
         except ImageError as error:
-            raise RequestError(
+            raise StudioError(
                 "E-IMAGE-UNAVAILABLE", f"The image cannot be shown: {error}", 404
             ) from None
         headers = {"Cache-Control": "private, max-age=300"}
@@ -173,7 +175,7 @@ def _link(image: dict[str, Any], captions: list[str], models: list[str]) -> str:
 def _context(
     query: QueryParams, library: Library, uploads: Uploads, models: Models
 ) -> dict[str, Any]:
-    choice: Choice = choose(query, library, uploads)
+    choice: PlaygroundImage = choose(query, library, uploads)
     typed = read_captions(query.get("captions", ""))
     captions = typed or list(choice.captions)
     chosen = [id for id in models.ids if id in query.getlist("model")] or list(models.ids)

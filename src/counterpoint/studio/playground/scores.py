@@ -1,4 +1,7 @@
-"""Scores of captions and of what was made from them, as the page shows them."""
+"""Scores in the playground: of captions, and of positives and negatives made from them.
+
+Models are loaded at their first request. Each scores one request at a time.
+"""
 
 from __future__ import annotations
 
@@ -18,11 +21,11 @@ from counterpoint.metrics import changed_words
 from counterpoint.models import load_model
 from counterpoint.scoring import BlindScorer, DualEncoder, Model, PairScorer, TableScorer
 from counterpoint.studio.browse.index import outcome_of_one
-from counterpoint.studio.browse.views import Cell, digits_for, shades_of, written
+from counterpoint.studio.browse.views import HeatCell, digits_for, shades_of, written
 from counterpoint.studio.playground.uploads import AnyPicture
-from counterpoint.studio.security import RequestError
+from counterpoint.studio.security import StudioError
 
-# --- The models that can be tried: loaded when first asked, one question at a time each ---------
+# --- models -------------------------------------------------------------------------------------
 
 
 _BATCH: Final = 64
@@ -76,7 +79,7 @@ def _scores(model: Model, picture: Any, captions: Sequence[str]) -> np.ndarray:
     raise ModelError("E-MODEL-UNSUITABLE", "this model scores whole benchmarks, no single image.")
 
 
-# --- What rules make of the captions that somebody types: positives and negatives of each -------
+# --- positives and negatives of a caption -------------------------------------------------------
 
 
 MAX_CAPTIONS: Final = 10
@@ -86,7 +89,7 @@ _LOCK: Final = Lock()  # spaCy's pipeline is shared
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class MadeText:
     """A text with what made it; `pieces` make it up, each with whether its words are new."""
 
     text: str
@@ -100,7 +103,7 @@ class Family:
     """A caption and the texts made from it."""
 
     caption: str
-    made: tuple[Made, ...]
+    made: tuple[MadeText, ...]
 
     @property
     def texts(self) -> list[str]:
@@ -112,11 +115,11 @@ def read_captions(text: str) -> list[str]:
     lines = (" ".join(line.replace("\0", "").split()) for line in text.splitlines())
     captions = list(dict.fromkeys(line for line in lines if line))
     if len(captions) > MAX_CAPTIONS:
-        raise RequestError(
+        raise StudioError(
             "E-CAPTIONS-TOO-MANY", f"At most {MAX_CAPTIONS} captions can be tried at once.", 400
         )
     if any(len(caption) > _LONGEST for caption in captions):
-        raise RequestError(
+        raise StudioError(
             "E-CAPTION-TOO-LONG", f"A caption may have at most {_LONGEST} characters.", 400
         )
     return captions
@@ -134,15 +137,15 @@ def families(captions: list[str]) -> list[Family]:
     return [Family(caption, _few(caption, texts)) for caption, texts in found.items()]
 
 
-def _few(caption: str, texts: dict[tuple[Kind, str], str]) -> tuple[Made, ...]:
+def _few(caption: str, texts: dict[tuple[Kind, str], str]) -> tuple[MadeText, ...]:
     made = [_made(caption, text, kind, method) for (kind, text), method in texts.items()]
     positives = [text for text in made if text.kind == "positive"]
     negatives = [text for text in made if text.kind == "negative"]
     return (*positives[:_EACH], *negatives[:_EACH])
 
 
-def _made(caption: str, text: str, kind: Kind, method: str) -> Made:
-    return Made(text, kind, method, changed_words(caption, text))
+def _made(caption: str, text: str, kind: Kind, method: str) -> MadeText:
+    return MadeText(text, kind, method, changed_words(caption, text))
 
 
 @cache
@@ -152,20 +155,20 @@ def _methods(kind: Kind) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class ScoredText:
     """A text, and its score by each model that could be asked."""
 
-    made: Made | None  # None for the caption itself
+    made: MadeText | None  # None for the caption itself
     text: str
-    cells: list[Cell]
+    cells: list[HeatCell]
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class CaptionScores:
     """A caption with its texts; `outcomes` by model, empty where there is no negative."""
 
     caption: str
-    lines: list[Line]
+    lines: list[ScoredText]
     outcomes: list[str]
 
 
@@ -174,7 +177,7 @@ class Tried:
     """What the page shows: the models that answered, and why others did not."""
 
     models: list[str]
-    blocks: list[Block]
+    blocks: list[CaptionScores]
     failures: list[tuple[str, str]]
 
 
@@ -196,25 +199,25 @@ def tried(models: Models, ids: list[str], picture: AnyPicture, found: list[Famil
     return Tried(list(scores), blocks, failures)
 
 
-def _cells(scores: np.ndarray) -> list[Cell]:
+def _cells(scores: np.ndarray) -> list[HeatCell]:
     if not len(scores):
         return []
     shades, digits = shades_of(scores), digits_for(scores)
     return [
-        Cell(written(score, digits), int(shade), False)
+        HeatCell(written(score, digits), int(shade), False)
         for score, shade in zip(scores.tolist(), shades, strict=True)
     ]
 
 
 def _block(
-    family: Family, columns: dict[str, list[Cell]], scores: dict[str, np.ndarray], start: int
-) -> Block:
+    family: Family, columns: dict[str, list[HeatCell]], scores: dict[str, np.ndarray], start: int
+) -> CaptionScores:
     rows = [None, *family.made]
     lines = [
-        Line(made, text, [cells[start + number] for cells in columns.values()])
+        ScoredText(made, text, [cells[start + number] for cells in columns.values()])
         for number, (made, text) in enumerate(zip(rows, family.texts, strict=True))
     ]
     truth = np.array([made is None or made.kind == "positive" for made in rows])
     mine = slice(start, start + len(rows))
     outcomes = [outcome_of_one(values[mine], truth) for values in scores.values()]
-    return Block(family.caption, lines, outcomes)
+    return CaptionScores(family.caption, lines, outcomes)

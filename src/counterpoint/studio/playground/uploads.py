@@ -1,4 +1,4 @@
-"""Images that somebody uploads: looked at before they are decoded, and kept in memory alone."""
+"""Uploaded images: checked before they are decoded, and kept only in memory."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from PIL import Image, UnidentifiedImageError
 from counterpoint._util.errors import ImageError
 from counterpoint.cases import ImageRef
 from counterpoint.images import MAX_RATIO, Picture, decode
-from counterpoint.studio.security import RequestError, new_token
+from counterpoint.studio.security import StudioError, new_token
 
 MAX_BYTES: Final = 10 * 2**20
 MAX_PIXELS: Final = 25_000_000
@@ -42,32 +42,32 @@ def accepted(data: bytes) -> bytes:
     memory is never decoded. A large one is kept scaled down: models decode it again and again.
     """
     if not data:
-        raise RequestError("E-IMAGE-EMPTY", "The uploaded file is empty.", 400)
+        raise StudioError("E-IMAGE-EMPTY", "The uploaded file is empty.", 400)
     if len(data) > MAX_BYTES:
-        raise RequestError(
+        raise StudioError(
             "E-IMAGE-TOO-LARGE", f"The file is larger than {MAX_BYTES // 2**20} MB.", 413
         )
     try:
         with Image.open(io.BytesIO(data), formats=_FORMATS) as image:
             width, height = image.size
     except (Image.DecompressionBombError, Image.DecompressionBombWarning):
-        raise RequestError("E-IMAGE-TOO-LARGE", "The image has too many pixels.", 413) from None
+        raise StudioError("E-IMAGE-TOO-LARGE", "The image has too many pixels.", 413) from None
     except (UnidentifiedImageError, OSError, SyntaxError, ValueError):
-        raise RequestError(
+        raise StudioError(
             "E-IMAGE-TYPE", "Only PNG, JPEG and WebP images can be uploaded.", 400
         ) from None
     if width * height > MAX_PIXELS:
-        raise RequestError(
+        raise StudioError(
             "E-IMAGE-TOO-LARGE",
             f"The image has {width:,} x {height:,} pixels; at most {MAX_PIXELS:,} can be uploaded.",
             413,
         )
     if max(width, height) > MAX_RATIO * min(width, height):
-        raise RequestError("E-IMAGE-NARROW", "The image is too narrow to be scaled.", 400)
+        raise StudioError("E-IMAGE-NARROW", "The image is too narrow to be scaled.", 400)
     try:
         decoded = decode(data, "upload", side=_SIDE, formats=_FORMATS)
     except ImageError as error:
-        raise RequestError("E-IMAGE-BROKEN", str(error).capitalize(), 400) from None
+        raise StudioError("E-IMAGE-BROKEN", str(error).capitalize(), 400) from None
     if max(width, height) <= _SIDE:
         return data
     decoded.thumbnail((_SIDE, _SIDE))
@@ -95,7 +95,7 @@ class Uploads:
     def get(self, token: str) -> Uploaded:
         with self._lock:
             if token not in self._held:
-                raise RequestError(
+                raise StudioError(
                     "E-IMAGE-EXPIRED",
                     "That upload is not held any more: upload the image again.",
                     404,

@@ -1,12 +1,13 @@
-"""Training data: what may be asked for, and what the loop gets.
+"""Training data: its section of a recipe (`DataConfig`), and what the loop gets (`TrainingData`).
 
-    data = open_data(config, preprocess, tokenize, batch=256, seed=0)   # data_opening.py
-    for batch in data.stream(start=step):   # from that step on, for ever; epoch after epoch
+    data = open_data(config, preprocess, tokenize, batch=256, seed=0)   # opening.py
+    for batch in data.stream(start=step):   # from that step on, epoch after epoch, without end
         ...
 
 A step's batch is a pure function of the data, the seed and the step's number. So a run that was
-killed goes on with `stream(start)`: there is no sampler state to keep. Ranks take consecutive,
-disjoint parts of each batch: joined in the order of the ranks they are what one process would get.
+stopped continues with `stream(start)`: there is no state of a sampler to keep. Ranks take
+consecutive, disjoint parts of each batch: joined in the order of the ranks they are the batch of
+one process.
 """
 
 from __future__ import annotations
@@ -26,11 +27,10 @@ if TYPE_CHECKING:
     from counterpoint.training.batches import Batch
 
 
-# --- What the data had to leave out or replace: counted by kind, with a few examples of each ----
+# --- what the data had to leave out or replace ---------------------------------------------------
 #
-# A data set of millions of samples may have as many broken ones, and every checkpoint holds this:
-# it
-# must not grow with them.
+# Counted by kind, with a few examples of each. A data set of millions of samples may have as many
+# broken ones, and every checkpoint holds these counts: they must not grow with the data.
 
 
 UNREADABLE: Final = "samples that cannot be read: replaced by another sample"
@@ -45,8 +45,8 @@ _ENDINGS: Final = {
 
 @dataclass(slots=True)
 class Problems:
-    """The examples that are kept are the first in the alphabet, whoever met them: so they are the
-    same for any number of processes, and after a restart."""
+    """Counts, and the alphabetically first examples: so they are the same for any number of
+    processes, and after a restart."""
 
     counts: Counter[str] = field(default_factory=Counter)
     examples: dict[str, list[str]] = field(default_factory=dict)
@@ -127,19 +127,21 @@ class DataConfig(BaseModel):
     )
     images: Path | None = Field(None, description="where image paths start; else the file's folder")
     only: Only | None = Field(None, description="keep only the texts of this type")
-    negatives: int = Field(1, ge=0, le=64, description="negatives a caption, drawn each epoch")
-    positives: bool = Field(True, description="one positive a caption, drawn each epoch")
+    negatives: int = Field(1, ge=0, le=64, description="negatives per caption, drawn each epoch")
+    positives: bool = Field(True, description="one positive per caption, drawn each epoch")
     negative_images: bool = Field(False, description="an image of which the first negative is true")
-    hard_images: int = Field(0, ge=0, le=100, description="draw from so many nearest images; 0: no")
-    dense: int = Field(0, ge=0, le=64, description="dense captions an image, drawn each epoch")
-    size: int = Field(200_000, ge=1, description="world: samples an epoch")
+    hard_images: int = Field(
+        0, ge=0, le=100, description="draw from this many nearest images; 0: no"
+    )
+    dense: int = Field(0, ge=0, le=64, description="dense captions per image, drawn each epoch")
+    size: int = Field(200_000, ge=1, description="world: samples per epoch")
     plain: float = Field(0.0, ge=0, le=1, description="world: share of plain captions, no edits")
     grammar: float = Field(0.1, ge=0, le=1, description="world: grammatical among plain captions")
     synonym: float = Field(
         0.01, ge=0, le=1, description="world: how often a caption is in rare words"
     )
     disguised: float = Field(0.0, ge=0, le=1, description="world: share of negatives that are true")
-    workers: int = Field(4, ge=0, le=256, description="processes that prepare batches, each rank")
+    workers: int = Field(4, ge=0, le=256, description="processes per rank that prepare batches")
 
     @property
     def paths(self) -> list[Path]:
@@ -159,7 +161,7 @@ class DataConfig(BaseModel):
         if self.kind == "world" and self.only not in (None, "replace", "swap"):
             raise ValueError("the world has only=replace and only=swap")
         if self.kind == "world" and self.negatives > 1:
-            raise ValueError("the world has one negative a caption")
+            raise ValueError("the world has one negative per caption")
         if self.negative_images and self.disguised:
             raise ValueError("a disguised positive has no image of its own: no negative_images")
         if self.negative_images and not self.negatives:

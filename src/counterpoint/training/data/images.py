@@ -1,4 +1,4 @@
-"""Images for training, decoded no larger than the model needs them."""
+"""Images for training: decoded no larger than the model needs, normalised on the device."""
 
 from __future__ import annotations
 
@@ -38,9 +38,10 @@ def decode(data: bytes, name: str, side: int) -> Image.Image:
     return image
 
 
-# --- The end of a model's preprocessing, done on the device: whole levels travel, not floats ----
+# --- normalisation on the device -----------------------------------------------------------------
 #
-# Batches between processes and to the GPU are a quarter as large, and workers have less to do.
+# Images travel as whole levels (uint8), not floats: batches between processes and to the GPU are a
+# quarter as large, and workers have less to do.
 
 
 class Pixels:

@@ -1,4 +1,4 @@
-"""From step numbers to batches: here and now, or ahead of time in worker processes."""
+"""From step numbers to batches: in this process, or ahead of time in worker processes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Opening training data by its kind; each is imported when it is asked for."""
+"""Opens training data by its kind; each kind is imported only when it is used."""
 
 from __future__ import annotations
 

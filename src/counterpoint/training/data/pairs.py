@@ -1,9 +1,9 @@
 """A training file or pairs files with a folder of images.
 
-A training file is what `counterpoint export PAIRS --as training` writes (Parquet or JSON Lines). It
-may have two columns more, `dense` and `dense_negatives` (lists of texts, the second with nulls),
-and `positive_types` and `negative_types` (a type for each text), without which `only` cannot be
-asked for. Pairs files are read as that export would, and have types.
+`counterpoint export PAIRS --as training` writes a training file (Parquet or JSON Lines). It may
+have more columns: `dense` and `dense_negatives` (lists of texts, the second one with nulls), and
+`positive_types` and `negative_types` (one type per text), which `only` needs. Pairs files are read
+as that export reads them, and have types.
 """
 
 from __future__ import annotations

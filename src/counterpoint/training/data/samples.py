@@ -1,8 +1,8 @@
-"""Batches from samples that lie somewhere: which texts, which images, what stands in for which.
+"""Batches from stored samples: which texts and images a sample gives in an epoch.
 
-A sample whose image cannot be read is stood in for by another, drawn from all, and counted with its
-reason; ten in a row are an error, for then it is the folder that is wrong. (The next in the file is
-often another caption of the same image.)
+A sample whose image cannot be read is replaced by another one, drawn from all, and counted with the
+reason. Ten such samples in a row are an error: then the folder is wrong. (The next sample in the
+file would often be another caption of the same image.)
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ class Samples(Stepwise):
         numbers = self.source.order(setting.seed, epoch)[start : start + setting.batch]
         mine = part(numbers, setting.rank, setting.world_size).tolist()
         with seeded() as seed:
-            draw = _Draw(self, epoch, seed, problems)
+            draw = _Sampler(self, epoch, seed, problems)
             drawn = [draw(number) for number in mine]
             hard = None
             if setting.config.hard_images:
@@ -182,7 +182,7 @@ class Samples(Stepwise):
         ]
 
 
-class _Draw:
+class _Sampler:
     """Draws what an epoch takes of a sample."""
 
     def __init__(self, data: Samples, epoch: int, seed: Any, problems: Problems) -> None:

@@ -1,12 +1,12 @@
-"""WebDataset shards: tar files in which `KEY.jpg` and `KEY.json` lie beside each other.
+"""WebDataset shards: tar files with `KEY.jpg` and `KEY.json` side by side.
 
 The JSON object holds `caption`, and may hold `positives`, `negatives`, `dense`, `dense_negatives`,
-`positive_types` and `negative_types` as a training file does; the caption may be in `KEY.txt`.
+`positive_types` and `negative_types` as a training file does. The caption may be in `KEY.txt`.
 
-Shards are indexed when they are opened (where in the file each member is; kept in the cache), so
-any sample can be read at once and a run goes on at any step without reading what came before. To
-stay kind to discs, an epoch goes through the shards in random order, and through sixteen of them at
-a time in random order of their samples.
+Shards are indexed when they are opened: the position of each member, kept in the cache. So any
+sample can be read at once, and a run continues at any step without reading what came before. To
+read mostly in sequence, an epoch visits the shards in random order, and shuffles the samples of
+sixteen shards at a time.
 """
 
 from __future__ import annotations

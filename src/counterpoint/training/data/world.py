@@ -1,8 +1,8 @@
 """The world as training data: scenes, captions and edits drawn on the fly.
 
 Every sample has a number and never comes again: epoch e holds the samples e * size to
-(e + 1) * size - 1. Workers draw scenes as tables and texts as token ids; pictures are painted on
-the device by the process that trains (on a CPU, by the workers).
+(e + 1) * size - 1. Workers draw scenes as tables and texts as token ids. The process that trains
+paints the pictures on the device (on a CPU, the workers paint them).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from counterpoint.world import (
     statement_words,
 )
 
-# --- Pictures of world scenes as a model's input, drawn on its device ---------------------------
+# --- pictures of scenes as the model's input -----------------------------------------------------
 
 
 _LEVEL: Final = 1 / 255

@@ -172,7 +172,7 @@ def mil_negatives(
     has_dense: Tensor | None = None,
     has_dense_negative: Tensor | None = None,
 ) -> Tensor:
-    """DAC's negatives of dense captions (`--mil_dense_negs`), one a caption: (B, m, d).
+    """DAC's negatives of dense captions (`--mil_dense_negs`), one per caption: (B, m, d).
 
     Mean over i with a dense caption and a negative of
     log sum_k (e^x[i, i, k] + e^x-[i, i, k]) - log sum_k e^x[i, i, k]. The authors give an absent
