@@ -195,7 +195,7 @@ def test_the_default_folder_is_the_same_for_the_same_question(good):
         evaluate("random", "world-bi:size=4"),
         evaluate("blind:length", good),
     ]
-    assert len({first.folder, *(run.folder for [run] in others)}) == 5
+    assert len({first.folder, *(run.folder for run in others)}) == 5
 
 
 def test_an_older_run_is_replaced_and_other_things_are_not(good, tmp_path):

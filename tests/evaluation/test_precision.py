@@ -56,7 +56,7 @@ def test_changed_verdicts_are_counted(tmp_path):
         evaluate("world:base", BENCH, precision=p, out=tmp_path / p, store=tmp_path)
         for p in ("bf16", "fp32")
     ]
-    low, high = (run.parts[BENCH].scores.reshape(-1, 3) for [run] in runs)
+    low, high = (run.parts[BENCH].scores.reshape(-1, 3) for run in runs)
     assert flips.largest == pytest.approx(np.abs(low - high).max(), rel=1e-6)
 
     def outcomes(scores):

@@ -77,7 +77,7 @@ def test_yes_is_read_in_any_spelling() -> None:
 def test_fewer_listed_tokens_will_do(endpoint: Endpoint, tmp_path: Path) -> None:
     endpoint.most_logprobs = 5
     model = load("m?image=png")
-    assert isinstance(model, ApiYes) and model.found.request["top_logprobs"] == 5
+    assert isinstance(model, ApiYes) and model.probed.request["top_logprobs"] == 5
     cases = two(tmp_path)
     np.testing.assert_allclose(score(model, cases, tmp_path), naive(cases, pair), rtol=1e-6)
 

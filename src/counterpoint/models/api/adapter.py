@@ -43,7 +43,7 @@ try:
         ChatQuestion,
         Client,
         Pause,
-        RequestError,
+        RejectedRequestError,
         read_endpoint,
         read_options,
     )
@@ -135,16 +135,16 @@ class _Api:
         price = self.client.endpoint.price
         return f", ${(tokens_in * price[0] + tokens_out * price[1]) / 1e6:,.2f}" if price else ""
 
-    def _ask(self, questions: Sequence[ChatQuestion]) -> list[ChatAnswer | RequestError]:
+    def _ask(self, questions: Sequence[ChatQuestion]) -> list[ChatAnswer | RejectedRequestError]:
         return self.client.ask(questions, self._encode, self.probed.request)
 
     def _encode(self, picture: Picture) -> str:
         return data_url(picture.open(), self.options)
 
     def _counted(
-        self, answer: ChatAnswer | RequestError, read: Callable[[ChatAnswer], float | None]
-    ) -> float | RequestError:
-        if isinstance(answer, RequestError):
+        self, answer: ChatAnswer | RejectedRequestError, read: Callable[[ChatAnswer], float | None]
+    ) -> float | RejectedRequestError:
+        if isinstance(answer, RejectedRequestError):
             self.rejected += 1
             return answer
         value = read(answer)
@@ -155,9 +155,11 @@ class _Api:
         return _MIDPOINT
 
 
-def _scores(found: Sequence[float | RequestError]) -> np.ndarray:
-    reasons = {n: str(each) for n, each in enumerate(found) if isinstance(each, RequestError)}
-    values = np.array([each for each in found if not isinstance(each, RequestError)])
+def _scores(found: Sequence[float | RejectedRequestError]) -> np.ndarray:
+    reasons = {
+        n: str(each) for n, each in enumerate(found) if isinstance(each, RejectedRequestError)
+    }
+    values = np.array([each for each in found if not isinstance(each, RejectedRequestError)])
     if reasons:
         raise RefusedInputsError(values, reasons)
     return values
@@ -196,11 +198,13 @@ class ApiChoice(_Api):
         return score_by_choices(self, benchmarks, work)
 
 
-def _share(first: float | RequestError, second: float | RequestError) -> float | RequestError:
+def _share(
+    first: float | RejectedRequestError, second: float | RejectedRequestError
+) -> float | RejectedRequestError:
     """Of the caption that stood first in the first order, and second in the second."""
-    if isinstance(first, RequestError):
+    if isinstance(first, RejectedRequestError):
         return first
-    return second if isinstance(second, RequestError) else (first + 1 - second) / 2
+    return second if isinstance(second, RejectedRequestError) else (first + 1 - second) / 2
 
 
 def load(rest: str, load_options: LoadOptions, pause: Pause = asyncio.sleep) -> ApiYes | ApiChoice:
@@ -229,14 +233,14 @@ def probe(client: Client, name: str, options: ApiOptions) -> ProbeAnswer:
     """
     image = data_url(_drawing(options.side), options)
     answered: dict[str, ProbeAnswer] = {}
-    rejected: RequestError | None = None
+    rejected: RejectedRequestError | None = None
     for mode, more in _REQUESTS:
         if options.mode not in ("", mode) or (mode == LOGPROBS and mode in answered):
             continue
         request = {"model": name, **more}
         text = ask_yes(_CAPTIONS[0]) if mode == LOGPROBS else ask_choice(*_CAPTIONS)
         [answer] = client.ask([ChatQuestion("", text)], lambda _: image, request, _PROBE_ATTEMPTS)
-        if isinstance(answer, RequestError):
+        if isinstance(answer, RejectedRequestError):
             rejected = answer
             continue
         value = yes_share(answer) if mode == LOGPROBS else first_wins(answer, *_CAPTIONS)

@@ -193,7 +193,7 @@ def _numbers(name: str, variable: str, default: str) -> list[float]:
     return found
 
 
-class RequestError(ModelError):
+class RejectedRequestError(ModelError):
     """The endpoint does not take a request of this form."""
 
 
@@ -233,7 +233,7 @@ class Client:
         encode: Callable[[Any], str],
         request: Mapping[str, Any],
         attempts: int = ATTEMPTS,
-    ) -> list[ChatAnswer | RequestError]:
+    ) -> list[ChatAnswer | RejectedRequestError]:
         """The answers, in order. Ctrl-C ends it at once; what fails for good is a ModelError.
 
         A request that the endpoint does not take is its error, and does not end the others.
@@ -246,18 +246,18 @@ class Client:
         read: Callable[[Mapping[str, Any]], A],
         done: Callable[[int, A], None] = lambda place, answer: None,
         attempts: int = ATTEMPTS,
-    ) -> list[A | RequestError]:
+    ) -> list[A | RejectedRequestError]:
         """What `read` makes of the answers to whole requests, in order.
 
         `done(place, answer)` is called as each comes. A request that the endpoint does not take is
         its error, and does not end the others.
         """
 
-        async def one(client: Any, item: tuple[int, Mapping[str, Any]]) -> A | RequestError:
+        async def one(client: Any, item: tuple[int, Mapping[str, Any]]) -> A | RejectedRequestError:
             place, body = item
             try:
                 answer = await self._retried(client, body, attempts, read)
-            except RequestError as error:
+            except RejectedRequestError as error:
                 return error
             done(place, answer)
             return answer
@@ -270,10 +270,10 @@ class Client:
         encode: Callable[[Any], str],
         request: Mapping[str, Any],
         attempts: int,
-    ) -> list[ChatAnswer | RequestError]:
+    ) -> list[ChatAnswer | RejectedRequestError]:
         images: dict[Hashable, asyncio.Task[str]] = {}
 
-        async def one(client: Any, question: ChatQuestion) -> ChatAnswer | RequestError:
+        async def one(client: Any, question: ChatQuestion) -> ChatAnswer | RejectedRequestError:
             if question.image not in images:
                 work = asyncio.to_thread(encode, question.image)
                 images[question.image] = asyncio.create_task(work)
@@ -285,7 +285,7 @@ class Client:
             body = {"messages": [{"role": "user", "content": content}], **request}
             try:
                 return await self._retried(client, body, attempts, read_answer)
-            except RequestError as error:
+            except RejectedRequestError as error:
                 return error
 
         return await self._each(questions, one)
@@ -360,7 +360,7 @@ class Client:
             response: Any = error.response  # of httpx, or of its successor: the headers are alike
             raise PassingError(f"it answers {said}", retry_after(response)) from None
         if status in (400, 413, 415, 422):
-            raise RequestError(
+            raise RejectedRequestError(
                 "E-REQUEST-REJECTED",
                 f"{self.endpoint.name}: the endpoint rejects a request: {said}.",
                 endpoint=self.endpoint.shown(),
