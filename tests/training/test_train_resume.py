@@ -185,7 +185,7 @@ def test_a_finished_run_is_not_run_again(tmp_path, monkeypatch):
         ("lr=1e-4", "lr"),
         ("hn_weight=0.5", "loss.negatives.weight"),
         ("only=swap", "data.only"),
-        ("lora.rank=2", "lora"),
+        ("lora.rank=2", "lora.alpha"),
         ("seed=3", "seed"),
         ("steps=7", "steps"),
     ],

@@ -115,7 +115,7 @@ def demo(
 
     benchmarks = [f"{name}:size={size}" for name in BENCHMARKS]
     with progress_bars() as bars:
-        runs = evaluate(MODELS, benchmarks, out=out, overwrite=True, progress=bars)
+        runs = evaluate([*MODELS], benchmarks, out=out, overwrite=True, progress=bars)
     with errors.status("resampling"):
         rows = [row for run in runs for row in result_rows(run, groups=False)]
     print_results(runs, rows)
