@@ -83,7 +83,9 @@ def codes() -> Iterator[tuple[str, str]]:
 def test_error_codes_are_words_with_dashes() -> None:
     found = list(codes())
     assert len(found) > 300
-    assert [place for code, place in found if code != "E-" and not CODE.fullmatch(code)] == []
+    assert [
+        place for code, place in found if not CODE.fullmatch(code.rstrip("-")) and code != "E-"
+    ] == []
 
 
 def test_every_room_says_what_it_does_and_every_promised_name_is_there() -> None:
