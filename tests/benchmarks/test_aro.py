@@ -179,7 +179,7 @@ def by_group(cases: Cases, scores: np.ndarray) -> dict[str, list[bool]]:
 def table(root: Path, id: str, sizes: dict[str, int], made: Callable[[str], Any]) -> Cases:
     items = [item(n, **made(name)) for name, size in sizes.items() for n in range(size)]
     write_items(root, id, *items)
-    return load_benchmark(id, root)[1]
+    return load_benchmark(id, root).cases
 
 
 SIZES = {"wearing": 7, "to the left of": 30, "eating": 3, "near": 40, "skiing down": 2, "in": 1}
@@ -228,7 +228,7 @@ def test_attribute_pairs_of_25_cases_are_averaged(tmp_path: Path) -> None:
 def test_a_tie_is_wrong(id: str, tmp_path: Path) -> None:
     made = {"relation_name": "wearing"} if id == RELATION else {"attributes": ["a", "b"]}
     cases = table(tmp_path, id, {"a_b": 30}, lambda _: made)
-    benchmark = load_benchmark(id, tmp_path)[0]
+    benchmark = load_benchmark(id, tmp_path).benchmark
     scores = np.zeros(60)
     assert number(cases, scores, benchmark.protocol).value == 0
     scores[:30:2] = 1e-7

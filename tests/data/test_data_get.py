@@ -242,7 +242,7 @@ def test_a_set_of_the_hub_is_fetched_and_unpacked_once(no_server, tmp_path, monk
 
 def test_a_set_that_may_not_be_read_says_what_to_do(no_server, tmp_path, monkeypatch):
     def fetch(*_: object) -> None:
-        raise DataError("accept its terms.")
+        raise DataError("E-TERMS-NOT-ACCEPTED", "accept its terms.")
 
     monkeypatch.setattr(get_module, "fetch_dataset", fetch)
     report = run("hubbed", tmp_path)
@@ -266,7 +266,7 @@ def test_half_a_set_does_not_pass_for_a_whole_one(no_server, tmp_path, monkeypat
 
 def test_files_put_there_by_hand_after_a_refusal_are_enough(no_server, tmp_path, monkeypatch):
     def refuse(*_: object) -> None:
-        raise DataError("accept its terms.")
+        raise DataError("E-TERMS-NOT-ACCEPTED", "accept its terms.")
 
     monkeypatch.setattr(get_module, "fetch_dataset", refuse)
     assert not run("hubbed", tmp_path).complete

@@ -368,7 +368,7 @@ def test_no_file_is_opened_but_by_the_picture_itself(tmp_path, monkeypatch):
     address = f"/browse/picture/{key_of(page, 'm')}/0/0?benchmark=b"
 
     def refuse(picture):
-        raise ImageError(f"image {picture.ref.path}: not a regular file.")
+        raise ImageError("E-IMAGE-UNREADABLE", f"image {picture.ref.path}: not a regular file.")
 
     monkeypatch.setattr(Picture, "open", refuse)
     monkeypatch.setattr(Image, "open", lambda *_, **__: pytest.fail("the path was opened"))
