@@ -21,6 +21,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "support"
 import fuzz_targets_core
 import fuzz_targets_data
 import fuzz_targets_models
+from polars.exceptions import PanicException
 from rich.console import Console
 from rich.table import Table
 
@@ -52,7 +53,7 @@ def main() -> None:
                     ends["result"] += 1
                 except CounterpointError:
                     ends["sentence"] += 1
-                except Exception as error:
+                except (Exception, PanicException) as error:
                     ends["failure"] += 1
                     print(f"{name}: {type(error).__name__}: {str(error)[:200]}", file=sys.stderr)
                     if options.keep:

@@ -10,28 +10,64 @@ import signal
 import sys
 from types import FrameType
 
-from counterpoint._util.errors import Terminated, stop_status
+from counterpoint._util.errors import StopRequest, Terminated, stop_status
+
+_IMPORTING = "<frozen importlib._bootstrap>"
+_AGAIN = 0.02  # seconds
 
 
 def main() -> None:
-    signal.signal(signal.SIGTERM, _terminate)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _stop)
+    sys.unraisablehook = _lost
     try:
         from counterpoint.cli import main as run
 
         run()
-    except (KeyboardInterrupt, ImportError) as error:
-        # A compiled module that is interrupted while it is imported raises an ImportError.
-        stop = error.__cause__ if isinstance(error, ImportError) else error
-        if not isinstance(stop, KeyboardInterrupt):
-            raise
-        sys.exit(stop_status(stop))
+    except (KeyboardInterrupt, Exception) as error:
+        if status := stop_status(error):
+            sys.exit(status)
+        raise
+    except SystemExit as end:
+        if end.code == 130:  # of Typer, to which every stop outside of a verb is a Ctrl-C
+            sys.exit(StopRequest.status)
+        raise
 
 
-def _terminate(number: int, frame: FrameType | None) -> None:
-    del frame
+def _stop(number: int, frame: FrameType | None) -> None:
+    """Raise what the signal asks for, once no module is being imported.
+
+    Compiled modules that are interrupted while they are imported hide it, or abort the process.
+    """
+    if sys.platform != "win32" and _is_importing(frame):
+        _send_again(number)
+        return
+    StopRequest.status = 128 + number
+    if number == signal.SIGINT:
+        raise KeyboardInterrupt
     signal.signal(number, signal.SIG_IGN)  # a second one must not interrupt the cleaning up
-    Terminated.asked = True
     raise Terminated
+
+
+def _lost(error: sys.UnraisableHookArgs) -> None:
+    """A stop was raised where Python ignores errors, such as in a finaliser."""
+    if sys.platform != "win32" and isinstance(error.exc_value, KeyboardInterrupt):
+        number = signal.SIGTERM if isinstance(error.exc_value, Terminated) else signal.SIGINT
+        signal.signal(number, _stop)
+        _send_again(number)
+    else:
+        sys.__unraisablehook__(error)
+
+
+def _send_again(number: int) -> None:
+    signal.signal(signal.SIGALRM, lambda *_: signal.raise_signal(number))
+    signal.setitimer(signal.ITIMER_REAL, _AGAIN)
+
+
+def _is_importing(frame: FrameType | None) -> bool:
+    while frame is not None and frame.f_code.co_filename != _IMPORTING:
+        frame = frame.f_back
+    return frame is not None
 
 
 if __name__ == "__main__":

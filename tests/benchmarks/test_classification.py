@@ -228,6 +228,24 @@ def test_a_table_needs_its_columns(columns: tuple[str, str], tmp_path: Path) -> 
         load(PETS, tmp_path)
 
 
+@pytest.mark.parametrize("about", [b"[]", b'{"info": 5}', b'{"info": {"features": []}}'])
+def test_metadata_without_class_names(about: bytes, tmp_path: Path) -> None:
+    path = write_hub(tmp_path / "classification/pets/test.parquet", [0, 1])
+    pq.write_table(pq.read_table(path).replace_schema_metadata({"huggingface": about}), path)
+    assert whole("classification/pets", tmp_path).captions == (
+        "a photo of a 0.",
+        "a photo of a 1.",
+    )
+
+
+def test_metadata_that_is_nested_too_deeply(tmp_path: Path) -> None:
+    path = write_hub(tmp_path / "classification/pets/test.parquet", [0, 1])
+    deep = pq.read_table(path).replace_schema_metadata({"huggingface": b"[" * 50_000})
+    pq.write_table(deep, path)
+    with raises("E-JSON-INVALID"):
+        load("classification/pets", tmp_path)
+
+
 @pytest.mark.parametrize("labels", [[0, 2, 1], [0, -1, 1]])
 def test_a_label_beyond_the_names_is_refused(labels: list[int], tmp_path: Path) -> None:
     """-1 is how the hub writes that it is not told."""

@@ -19,7 +19,12 @@ import httpx
 import polars as pl
 import pyarrow.parquet as pq
 from fuzz_support import Inputs, Target, mutations, of_bytes, of_json, of_lines
+from models_for_tests import choice
 
+from counterpoint.benchmarks.annotations import parquet_rows
+from counterpoint.benchmarks.classification import _read_labels
+from counterpoint.benchmarks.positives import add_positives
+from counterpoint.cases import Cases
 from counterpoint.cases.table import ImageRef
 from counterpoint.data.archives import extract
 from counterpoint.data.download import WantedFile, download, new_client
@@ -33,6 +38,7 @@ from counterpoint.generation.pairs import Pair, read_about, read_pairs, tabulate
 from counterpoint.generation.refinement.negatives import gather
 from counterpoint.generation.refinement.scores import read_scores, table_scores
 from counterpoint.generation.run import Parts
+from counterpoint.training.data.pairs import _is_pairs, _read_training
 
 SCENE = "world:0.508;small,orange,solid,triangle,0.519,0.505;large,yellow,dotted,heart,0.843,0.817"
 
@@ -124,6 +130,33 @@ def neighbours(data: bytes, folder: Path) -> None:
     export_training([folder / "pairs.parquet"], folder / "o.jsonl", Counter(), neighbours=near)
 
 
+# --- other tables ------------------------------------------------------------------------------
+
+
+def table(read: Callable[[Path], object]) -> Callable[[bytes, Path], None]:
+    """A Parquet file of a data set."""
+
+    def target(data: bytes, folder: Path) -> None:
+        (folder / "table.parquet").write_bytes(data)
+        read(folder / "table.parquet")
+
+    return target
+
+
+def _positives(path: Path) -> None:
+    case = choice("0", "a.png", "a dog", "one dog", "a cat")
+    add_positives(Cases.build([case], source="the fuzzer"), path)
+
+
+def _training(path: Path) -> None:
+    if not _is_pairs(path):
+        _read_training(path).to_pylist()
+
+
+def _rows(path: Path) -> None:
+    list(parquet_rows(path, ["text"], ["image"], ["label"]))
+
+
 # --- archives and answers ----------------------------------------------------------------------
 
 
@@ -205,6 +238,7 @@ ABOUT = {
     "counts": [["captions", "made", 4], ["m", "meaning: may be true", 1]],
     "refined": [{"settings": {"seed": 0}}],
 }
+HUB = {"text": ["a dog"], "image": [{"bytes": b"x", "path": "a.png"}], "label": [1]}
 ANSWER = (
     b'HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nETag: "one"\r\nContent-Length: 900\r\n'
     b"Last-Modified: Wed, 21 Oct 2015 07:28:00 GMT\r\nSet-Cookie: a=b; Path=/\r\n\r\n" + b"x" * 900
@@ -304,6 +338,16 @@ TARGETS = {
     "neighbours": Target(
         neighbours, of_bytes(_parquet({"image": [SCENE, "b"], "neighbours": [["b"], []]}))
     ),
+    "positives": Target(
+        table(_positives),
+        of_bytes(_parquet({"case_id": ["0"], "text": ["the dog"], "doubt": [None]}), _pairs_file()),
+    ),
+    "training file": Target(
+        table(_training),
+        of_bytes(_parquet({"image": ["b"], "caption": ["a dog"], "negatives": [["a cat", None]]})),
+    ),
+    "hub table": Target(table(_rows), of_bytes(_parquet(HUB))),
+    "hub labels": Target(table(_read_labels), of_bytes(_parquet(HUB))),
     "zip": Target(archive, _archives(_zip)),
     "tar": Target(archive, _archives(lambda names: _tar(names, ""))),
     "tar.gz": Target(archive, _archives(lambda names: _tar(names, "gz"))),

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import random
 import shutil
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -162,6 +165,29 @@ def test_an_interruption_keeps_the_step_it_was_at(tmp_path, monkeypatch):
     run_small(tmp_path, out="whole")
     assert same(weights(tmp_path / "SIGINT"), weights(tmp_path / "whole"))
     assert same(weights(tmp_path / "SIGTERM"), weights(tmp_path / "whole"))
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_to_the_whole_group_keeps_the_step_as_well(tmp_path, monkeypatch, number):
+    """Ctrl-C in a terminal, or the end of a job: processes that read data get it too."""
+    inner = loop.update
+
+    def interrupted(run, step):
+        if step == 2:
+            workers = multiprocessing.active_children()
+            assert workers
+            for worker in workers:
+                # From another process: of its parent, a worker takes it for a request to end.
+                send = f"import os; os.kill({worker.pid}, {int(number)})"
+                subprocess.run([sys.executable, "-c", send], check=True)
+                time.sleep(0.2)
+            signal.raise_signal(number)
+        return inner(run, step)
+
+    monkeypatch.setattr(loop, "update", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        run_small(tmp_path, "save_every=0", "data.workers=1")
+    assert steps_in(tmp_path / "run") == [3]
 
 
 def test_a_finished_run_is_not_run_again(tmp_path, monkeypatch):

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import errno
 import os
-from typing import Final
+from typing import ClassVar, Final
 
 _REASONS: Final = {
     errno.ENOSPC: "the disk is full; free some space",
@@ -122,7 +122,7 @@ def cause(error: OSError) -> str:
     return errno.errorcode.get(error.errno or 0, "OS")
 
 
-def as_os_error(error: Exception) -> OSError | None:
+def as_os_error(error: BaseException) -> OSError | None:
     """The error of the operating system behind an error, if there is one."""
     if isinstance(error, OSError):
         return error
@@ -152,7 +152,7 @@ def missing_extra(error: ImportError) -> MissingExtraError | None:
     return MissingExtraError(f"this uses {package} and", EXTRAS[package]) if missing else None
 
 
-def explain(error: Exception) -> CounterpointError | None:
+def explain(error: BaseException) -> CounterpointError | None:
     """One sentence for an error of the system or of a file; None for an error of the program."""
     if isinstance(error, FileNotFoundError) and not _has_current_folder():
         return CounterpointError(
@@ -180,7 +180,7 @@ def explain(error: Exception) -> CounterpointError | None:
     return None
 
 
-def _library(error: Exception) -> str:
+def _library(error: BaseException) -> str:
     return type(error).__module__.partition(".")[0]
 
 
@@ -195,9 +195,18 @@ def _has_current_folder() -> bool:
 class Terminated(KeyboardInterrupt):
     """The process was asked to end (SIGTERM): like Ctrl-C, with another exit status."""
 
-    asked = False  # set by the handler: compiled code may raise a KeyboardInterrupt of its own
+
+class StopRequest:
+    """The exit status that a signal has asked for, set by its handler."""
+
+    status: ClassVar[int | None] = None
 
 
-def stop_status(stop: KeyboardInterrupt) -> int:
-    """The exit status of a process that was stopped."""
-    return 143 if isinstance(stop, Terminated) or Terminated.asked else 130
+def stop_status(error: BaseException) -> int | None:
+    """The exit status of a process that was stopped; None if the error is not a stop.
+
+    Compiled code in which a stop is raised may turn it into any other error.
+    """
+    if isinstance(error, Terminated):
+        return 143
+    return StopRequest.status or (130 if isinstance(error, KeyboardInterrupt) else None)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import polars as pl
 
@@ -16,8 +17,20 @@ _POLARS: Final = (pl.exceptions.PolarsError, pl.exceptions.PanicException)  # at
 _MARK: Final = b"\xef\xbb\xbf"  # the byte order mark that Windows writes
 
 
+def parquet_columns(path: Path, error: type[CounterpointError] = DataError) -> list[str]:
+    """The names of the columns of a Parquet file; no row is read."""
+    import pyarrow.parquet as pq  # slow to import
+
+    with _reading(path, error):
+        return list(pq.read_schema(path).names)
+
+
 def parquet_frames(
-    path: Path, error: type[CounterpointError] = DataError, *, rows: int = 1 << 20
+    path: Path,
+    error: type[CounterpointError] = DataError,
+    *,
+    rows: int = 1 << 20,
+    columns: Sequence[str] | None = None,
 ) -> Iterator[pl.DataFrame]:
     """A Parquet file in pieces of `rows` rows, at least one piece. Raises `error`.
 
@@ -26,16 +39,29 @@ def parquet_frames(
     import pyarrow as pa  # slow to import
     import pyarrow.parquet as pq
 
+    with _reading(path, error), pq.ParquetFile(path) as file:
+        empty = True
+        for batch in file.iter_batches(rows, columns=columns):
+            batch.validate(full=True)  # polars assumes that texts are UTF-8
+            yield _frame(pa.Table.from_batches([batch]))
+            empty = False
+        if empty:
+            nothing = file.schema_arrow.empty_table()
+            yield _frame(nothing if columns is None else nothing.select(columns))
+
+
+def _frame(table: Any) -> pl.DataFrame:
+    """The table without its metadata, which polars assumes to be UTF-8 as well."""
+    return pl.DataFrame(table.replace_schema_metadata(None))
+
+
+@contextmanager
+def _reading(path: Path, error: type[CounterpointError]) -> Iterator[None]:
+    import pyarrow as pa
+
     try:
-        with pq.ParquetFile(path) as file:
-            schema, empty = file.schema_arrow, True
-            for batch in file.iter_batches(rows):
-                batch.validate(full=True)  # polars assumes that texts are UTF-8
-                yield pl.DataFrame(pa.Table.from_batches([batch]))
-                empty = False
-            if empty:
-                yield pl.DataFrame(schema.empty_table())
-    except (pa.ArrowException, pl.exceptions.PolarsError, ValueError, OSError) as problem:
+        yield
+    except (pa.ArrowException, *_POLARS, ValueError, OSError) as problem:
         why = shortened(problem).rstrip(". ") or type(problem).__name__
         raise error(
             "E-FILE-MALFORMED", f"{path}: not a readable Parquet file: {why}.", path=path

@@ -197,12 +197,13 @@ def parquet_rows(
         named = [name for name in images if _has_field(schema.field(name).type, "path")]
         wanted = [*texts, *(name for name in optional if name in schema.names)]
         table = pq.ParquetFile(path).read([*wanted, *(f"{name}.path" for name in named)])
-    except (pa.ArrowException, OSError) as error:
+        rows = table.to_pylist()
+    except (pa.ArrowException, ValueError, OSError) as error:  # ValueError: a text is not UTF-8
         why = shortened(error).rstrip(". ")
         raise DataError(
             "E-FILE-MALFORMED", f"{path}: not a readable Parquet file: {why}.", path=path
         ) from None
-    for row in table.to_pylist():
+    for row in rows:
         names = {name: (row.get(name) or {}).get("path") for name in named}
         yield {**row, **dict.fromkeys(images), **names}
 

@@ -8,7 +8,6 @@ classification/NAME/templates.txt        prompts, one per line, with {} for the 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import Final, NamedTuple
 import polars as pl
 
 from counterpoint._util.errors import DataError
+from counterpoint._util.untrusted import parse_json, shortened, shown
 from counterpoint.benchmarks.annotations import parquet_image, require
 from counterpoint.benchmarks.benchmark import Benchmark, Options
 from counterpoint.cases import PROMPTS, SCHEMA, Cases
@@ -150,21 +150,22 @@ def _read_labels(file: Path) -> tuple[str, list[int], list[str]]:
                 column="image" if image is None else "label",
             )
         labels = pq.read_table(file, columns=[label]).column(label).to_pylist()
-        about = json.loads((schema.metadata or {}).get(b"huggingface", b"{}"))
     except (pa.ArrowException, OSError, ValueError) as error:
+        why = shortened(error).rstrip(". ")
         raise DataError(
-            "E-FILE-MALFORMED",
-            f"{file}: not a readable table: {str(error).splitlines()[0]}.",
-            path=file,
+            "E-FILE-MALFORMED", f"{file}: not a readable table: {why}.", path=file
         ) from None
+    about = parse_json((schema.metadata or {}).get(b"huggingface", b"{}"), f"{file}: its metadata")
     if bad := [row for row, value in enumerate(labels) if type(value) is not int]:
         raise DataError(
             "E-ROW-MALFORMED",
-            f"{file}: row {bad[0]}: the label is {labels[bad[0]]!r}, no class number.",
+            f"{file}: row {bad[0]}: the label is {shown(labels[bad[0]])}, no class number.",
             where=f"{file}: row {bad[0]}",
             field=label,
         )
-    names = about.get("info", {}).get("features", {}).get(label, {}).get("names", [])
+    for key in ("info", "features", label, "names"):
+        about = about.get(key) if isinstance(about, dict) else None
+    names = about if isinstance(about, list) else []
     return image, labels, [str(name).replace("_", " ") for name in names]
 
 

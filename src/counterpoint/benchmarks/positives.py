@@ -26,7 +26,7 @@ from typing import Any, Final, NamedTuple
 import polars as pl
 
 from counterpoint._util.errors import DataError
-from counterpoint._util.tables import read_table
+from counterpoint._util.tables import parquet_columns, read_table
 from counterpoint.benchmarks.benchmark import WITH_POSITIVES, Benchmark, Options
 from counterpoint.cases import Case, Cases, normal
 
@@ -146,7 +146,7 @@ def _accepted(case: Case, given: list[list[Positive]], path: Path) -> Iterator[P
 
 
 def _read(path: Path, ids: set[str]) -> _Given:
-    if path.suffix == ".parquet" and set(_PAIRS) <= set(_names(path)):
+    if path.suffix == ".parquet" and set(_PAIRS) <= set(parquet_columns(path)):
         return _read_pairs(path, ids)
     table = read_table(path, _COLUMNS)
     optional = {"caption": pl.Int64(), "doubt": pl.String()}
@@ -166,13 +166,6 @@ def _read(path: Path, ids: set[str]) -> _Given:
             )
         found.setdefault(case_id, []).append([Positive(caption or 0, text, doubt or "")])
     return found
-
-
-def _names(path: Path) -> list[str]:
-    try:
-        return list(pl.read_parquet_schema(path))
-    except (pl.exceptions.PolarsError, OSError):
-        return []  # `read_table` will say what is wrong
 
 
 def _read_pairs(path: Path, ids: set[str]) -> _Given:

@@ -160,13 +160,13 @@ def plainly(verb: Callable[P, None], *, resumes: bool = False) -> Callable[P, No
     def run(*args: P.args, **kwargs: P.kwargs) -> None:
         try:
             verb(*args, **kwargs)
-        except KeyboardInterrupt as stop:
-            told = "what was computed is kept, the same command goes on from there"
-            errors.print(f"interrupted; {told if resumes else 'nothing was written'}.")
-            raise typer.Exit(stop_status(stop)) from None
         except (BrokenPipeError, typer.Exit):
             raise
-        except Exception as error:
+        except (KeyboardInterrupt, Exception) as error:
+            if status := stop_status(error):
+                told = "what was computed is kept, the same command goes on from there"
+                errors.print(f"interrupted; {told if resumes else 'nothing was written'}.")
+                raise typer.Exit(status) from None
             known = error if isinstance(error, CounterpointError) else explain(error)
             if known is None or os.environ.get("COUNTERPOINT_TRACEBACK"):
                 raise

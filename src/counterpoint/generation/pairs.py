@@ -37,6 +37,7 @@ from typing import Any, Final, Literal, get_args
 import polars as pl
 
 from counterpoint._util.errors import DataError, reason
+from counterpoint._util.tables import parquet_columns, parquet_frames
 from counterpoint._util.untrusted import parse_json, shortened, shown
 from counterpoint._util.writing import locked, whole_file
 from counterpoint.cases import ImageRef
@@ -184,8 +185,8 @@ def read_pairs(path: Path, *, rejected: bool = False) -> Iterator[pl.DataFrame]:
     """
     start = 0
     with _reading(path):
-        table = _scan(path).select(pl.col(name).cast(kind) for name, kind in SCHEMA.items())
-        for frame in table.collect_batches(chunk_size=_ROWS, maintain_order=True):
+        for found in _frames(path, SCHEMA):
+            frame = found.select(pl.col(name).cast(kind) for name, kind in SCHEMA.items())
             _check(frame, path, start)
             start += len(frame)
             whole = frame.with_columns(
@@ -198,15 +199,12 @@ def read_pairs(path: Path, *, rejected: bool = False) -> Iterator[pl.DataFrame]:
 def count_pairs(path: Path) -> int:
     """How many pairs passed the checks."""
     with _reading(path):
-        passed = pl.col("refused").cast(pl.String).fill_null("") == ""
-        return int(_scan(path).filter(passed).select(pl.len()).collect().item())
+        texts = (frame["refused"].cast(pl.String) for frame in _frames(path, ["refused"]))
+        return sum(int((text.fill_null("") == "").sum()) for text in texts)
 
 
-def _scan(path: Path) -> pl.LazyFrame:
-    scan = pl.scan_parquet(path, glob=False)  # brackets in a name are not a pattern
-    there = scan.collect_schema()
-    if "doubt" not in there:  # a file from before this column existed
-        scan = scan.with_columns(doubt=pl.lit(""))
+def _frames(path: Path, columns: Iterable[str]) -> Iterator[pl.DataFrame]:
+    there = parquet_columns(path)
     missing = [name for name in SCHEMA if name not in there and name != "doubt"]
     if missing:
         raise DataError(
@@ -216,7 +214,9 @@ def _scan(path: Path) -> pl.LazyFrame:
             path=path,
             column=missing[0],
         )
-    return scan
+    for frame in parquet_frames(path, rows=_ROWS, columns=[n for n in columns if n in there]):
+        # Files from before the column "doubt" existed do not have it.
+        yield frame if "doubt" in there else frame.with_columns(doubt=pl.lit(""))
 
 
 def _check(frame: pl.DataFrame, path: Path, start: int) -> None:

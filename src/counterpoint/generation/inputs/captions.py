@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from counterpoint._util.errors import DataError, NotFoundError, reason
 from counterpoint._util.registry import did_you_mean
+from counterpoint._util.tables import parquet_columns
 from counterpoint._util.untrusted import shown
 from counterpoint.cases import PROMPTS, SCHEMA as CASE_SCHEMA, Cases, ImageRef
 from counterpoint.generation.inputs.files import READERS, check_columns
@@ -128,13 +129,7 @@ def _parquet_rows(path: Path, options: CaptionOptions) -> int | None:
 def _is_case_file(path: Path) -> bool:
     """Whether a .parquet or .jsonl holds cases: images x captions x truth."""
     if path.suffix == ".parquet":
-        import polars as pl
-
-        try:
-            names = pl.read_parquet_schema(path)
-        except (pl.exceptions.PolarsError, OSError):
-            return False
-        return set(CASE_SCHEMA) <= set(names)
+        return set(CASE_SCHEMA) <= set(parquet_columns(path))
     if path.suffix != ".jsonl":
         return False
     with path.open("rb") as file:

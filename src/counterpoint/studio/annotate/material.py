@@ -11,6 +11,7 @@ from typing import Any, Final
 import polars as pl
 
 from counterpoint._util.errors import CounterpointError, DataError
+from counterpoint._util.tables import parquet_columns
 from counterpoint.benchmarks import load_benchmark
 from counterpoint.cases import Case, Cases, ImageRef
 from counterpoint.evaluation import prepare
@@ -60,15 +61,7 @@ def read_material(source: str, kind: CampaignKind, wanted: SourceSelection) -> C
 def _is_pairs(path: Path) -> bool:
     if path.suffix != ".parquet" or not path.is_file():
         return False
-    try:
-        columns = pl.scan_parquet(path, glob=False).collect_schema().names()
-    except pl.exceptions.PolarsError as error:
-        raise DataError(
-            "E-FILE-MALFORMED",
-            f"{path}: not a readable table: {str(error).splitlines()[0]}.",
-            path=path,
-        ) from None
-    return {"caption", "text", "kind"} <= set(columns)
+    return {"caption", "text", "kind"} <= set(parquet_columns(path))
 
 
 def _from_run(path: Path, wanted: SourceSelection) -> CampaignSource:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import random
+import signal
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
@@ -143,6 +144,9 @@ def _cores() -> int:
 def _start_worker(number: int) -> None:
     del number
     os.environ["TOKENIZERS_PARALLELISM"] = "false"  # its threads do not survive a fork
+    # The whole process group gets a stop; the training process is the one that acts on it.
+    for stop in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(stop, signal.SIG_IGN)
 
 
 def cut_padding(tokens: torch.Tensor, pad: int) -> torch.Tensor:

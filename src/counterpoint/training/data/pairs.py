@@ -18,11 +18,11 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from PIL import Image
 
 from counterpoint._util.errors import DataError
 from counterpoint._util.random_numbers import order
+from counterpoint._util.tables import parquet_columns, parquet_frames
 from counterpoint.cases import ImageRef
 from counterpoint.generation.export import ImagePaths, read_groups
 from counterpoint.images import Picture
@@ -72,14 +72,7 @@ def open_pairs(setting: Setting) -> Samples:
 def _is_pairs(path: Path) -> bool:
     if not path.is_file():
         raise DataError("E-FILE-MISSING", f"{path}: no such file.", path=path)
-    if path.suffix != ".parquet":
-        return False
-    try:
-        return {"text", "kind"} <= set(pq.read_schema(path).names)
-    except (pa.ArrowException, OSError) as error:
-        raise DataError(
-            "E-FILE-MALFORMED", f"{path}: not a readable table: {error}.", path=path
-        ) from None
+    return path.suffix == ".parquet" and {"text", "kind"} <= set(parquet_columns(path))
 
 
 def _from_pairs(
@@ -116,7 +109,8 @@ def _read_training(path: Path) -> pa.Table:
     """The columns of a training file, with empty lists for those it has not."""
     try:
         if path.suffix == ".parquet":
-            found = pq.read_table(path)
+            used = [name for name in parquet_columns(path) if name in _SCHEMA.names]
+            found = pl.concat(parquet_frames(path, columns=used)).to_arrow()
         elif path.suffix in (".jsonl", ".ndjson"):
             found = pl.read_ndjson(path, infer_schema_length=None).to_arrow()
         else:
