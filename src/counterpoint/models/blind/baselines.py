@@ -12,7 +12,6 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 import numpy as np
-from scipy.sparse import csr_matrix
 
 from counterpoint._util.errors import NotFoundError
 from counterpoint._util.registry import did_you_mean
@@ -68,7 +67,7 @@ class BagOfWords:
 
     def score_cases(self, cases: Cases) -> np.ndarray:
         texts = cases.frame["captions"].explode().to_list()
-        words = _word_counts(texts)
+        places, words, counts = _word_counts(texts)
         cases_of = np.repeat(np.arange(len(cases)), cases.caption_counts)
         fold = _folds(cases)[cases_of]
         true = _true_counts(cases, len(texts))
@@ -76,9 +75,12 @@ class BagOfWords:
         scores = np.zeros(len(texts))
         for number in range(FOLDS):
             seen = fold != number
-            odds = _log_odds(words[seen], true[seen], false[seen])
+            found = [np.bincount(words, counts * (n * seen)[places]) + 1 for n in (true, false)]
+            # log P(word given true) - log P(word given false), one count added to each word
+            odds = np.log(found[0] / found[0].sum()) - np.log(found[1] / found[1].sum())
             # Summed in the order of the words' numbers, so that equal bags give equal sums.
-            scores[~seen] = words[~seen] @ odds
+            sums = np.bincount(places, counts * odds[words], minlength=len(texts))
+            scores[~seen] = sums[~seen]
         return by_pair(cases, scores.astype(np.float32))
 
 
@@ -100,17 +102,17 @@ def _true_counts(cases: Cases, captions: int) -> np.ndarray:
     return np.bincount(cases.layout().captions[case] + place, minlength=captions).astype(float)
 
 
-def _word_counts(texts: Sequence[str]) -> csr_matrix:
+def _word_counts(texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The number of a text, the number of a word in it, and how often it is there."""
     numbers: dict[str, int] = {}
-    rows, columns = [], []
-    for row, text in enumerate(texts):
-        for word in sorted(re.findall(r"[\w']+", text.lower())):
-            rows.append(row)
-            columns.append(numbers.setdefault(word, len(numbers)))
-    shape = (len(texts), max(1, len(numbers)))
-    counts = csr_matrix((np.ones(len(rows)), (rows, columns)), shape=shape)
-    counts.sum_duplicates()
-    return counts
+    found = [
+        (place, numbers.setdefault(word, len(numbers)))
+        for place, text in enumerate(texts)
+        for word in sorted(re.findall(r"[\w']+", text.lower()))
+    ]
+    pairs = np.array(found, dtype=np.int64).reshape(-1, 2)
+    unique, counts = np.unique(pairs, axis=0, return_counts=True)
+    return unique[:, 0], unique[:, 1], counts
 
 
 def _folds(cases: Cases) -> np.ndarray:
@@ -120,13 +122,6 @@ def _folds(cases: Cases) -> np.ndarray:
     shuffled = np.random.default_rng(0).permutation(int(codes.max()) + 1)
     folds: np.ndarray = shuffled[codes] % FOLDS
     return folds
-
-
-def _log_odds(words: csr_matrix, true: np.ndarray, false: np.ndarray) -> np.ndarray:
-    """log P(word | true) - log P(word | false), with one count added to each word."""
-    found = [words.T @ weights + 1 for weights in (true, false)]
-    odds: np.ndarray = np.log(found[0] / found[0].sum()) - np.log(found[1] / found[1].sum())
-    return odds
 
 
 Blind = Length | Format | BagOfWords
