@@ -93,6 +93,13 @@ def test_the_reference_has_every_name_and_every_command() -> None:
     assert headings == list(commands.commands)
 
 
+def test_the_reference_has_error_codes_with_their_sentences() -> None:
+    reference = runpy.run_path(str(ROOT / "scripts" / "docs_reference.py"))
+    page = reference["on_page_markdown"]("<!-- errors -->")
+    assert "| `E-FILE-FORMAT` | {path}: a table ends in .csv, .tsv, .jsonl or .parquet. |" in page
+    assert len(re.findall(r"(?m)^\| `E-[A-Z-]+", page)) > 150
+
+
 @every_page
 def test_commands_and_their_options_exist(page: Path) -> None:
     text = page.read_text().replace("\\\n", " ")
