@@ -153,7 +153,7 @@ class Series:
         said = child.communicate(timeout=LIMIT)[1].decode()
         found = digests(place, self.command.results)
         # An export that was stopped after its last line is not made a second time.
-        if child.returncode == 0 or (found == self.expected and "is there already" in said):
+        if child.returncode == 0 or (found == self.expected and "E-OUTPUT-EXISTS" in said):
             return True
         if alone:
             sys.exit(f"{' '.join(self.command.words)}: {said}")

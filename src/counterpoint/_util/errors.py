@@ -26,6 +26,7 @@ from __future__ import annotations
 
 import errno
 import os
+import traceback
 from typing import ClassVar, Final
 
 _REASONS: Final = {
@@ -143,13 +144,25 @@ EXTRAS: Final = {
         ("django_htmx", "fastapi", "krippendorff", "psycopg", "sqlalchemy", "uvicorn"), "studio"
     ),
 }
+# Rooms whose own extra includes others: it is named instead, so that one install is enough.
+_EXTRAS_OF_ROOMS: Final = {
+    "counterpoint.training": ("train", ("models",)),
+    "counterpoint.generation": ("generate", ("models", "vlm")),
+}
 
 
 def missing_extra(error: ImportError) -> MissingExtraError | None:
     """The extra that brings the package whose import failed, if there is one."""
     package = (error.name or "").partition(".")[0]
-    missing = isinstance(error, ModuleNotFoundError) and package in EXTRAS
-    return MissingExtraError(f"this uses {package} and", EXTRAS[package]) if missing else None
+    if not isinstance(error, ModuleNotFoundError) or package not in EXTRAS:
+        return None
+    rooms = {
+        frame.f_globals.get("__name__", "") for frame, _ in traceback.walk_tb(error.__traceback__)
+    }
+    for room, (extra, included) in _EXTRAS_OF_ROOMS.items():
+        if EXTRAS[package] in included and any(name.startswith(room) for name in rooms):
+            return MissingExtraError(f"this uses {package} and", extra)
+    return MissingExtraError(f"this uses {package} and", EXTRAS[package])
 
 
 def explain(error: BaseException) -> CounterpointError | None:

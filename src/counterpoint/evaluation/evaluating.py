@@ -282,7 +282,7 @@ def _manifest(model: Model, options: dict[str, Any], notes: Sequence[str]) -> di
     info = dict(model.describe()) if isinstance(model, Described) else {}
     if notes:
         info["notes"] = [*info.get("notes", ()), *notes]
-    packages = ("counterpoint", "numpy", "polars", "pillow", "scipy")
+    packages = ("counterpoint", "numpy", "pillow", "polars", "pyarrow")
     return {
         "created": datetime.now(UTC).isoformat(timespec="microseconds"),
         "command": recorded_command(),
