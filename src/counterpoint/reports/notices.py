@@ -25,7 +25,7 @@ from counterpoint.runs import Part, Run
 # --- facts --------------------------------------------------------------------------------------
 
 
-_PACKAGES: Final = ("counterpoint", "numpy", "polars", "pillow", "scipy", "matplotlib", "jinja2")
+_PACKAGES: Final = ("counterpoint", "numpy", "polars", "pillow", "matplotlib", "jinja2")
 
 
 @dataclass(frozen=True, slots=True)
