@@ -19,7 +19,7 @@ from resource import RUSAGE_CHILDREN, getrusage
 from counterpoint.generation.inputs.captions import Captions, first_of, open_captions
 from counterpoint.generation.language.sentences import tagged
 from counterpoint.generation.making import TextSettings
-from counterpoint.generation.registry import chosen_methods
+from counterpoint.generation.names import chosen_methods
 from counterpoint.generation.pairs import KINDS, Kind
 from counterpoint.generation.run import generate
 

@@ -23,8 +23,9 @@ from counterpoint.generation import run as running
 from counterpoint.generation.inputs.captions import Captions, first_of, open_captions
 from counterpoint.generation.language.sentences import unreadable
 from counterpoint.generation.making import CAPTIONS, MADE, TextSettings
+from counterpoint.generation.names import chosen_methods
 from counterpoint.generation.pairs import SCHEMA, changed_span, read_about, read_pairs
-from counterpoint.generation.registry import Draft, Rejection, chosen_methods
+from counterpoint.generation.registry import Draft, Rejection
 from counterpoint.generation.run import generate
 
 pytestmark = pytest.mark.slow

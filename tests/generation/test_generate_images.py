@@ -22,14 +22,12 @@ from counterpoint._util.store import Store
 from counterpoint.cases.table import ImageRef
 from counterpoint.cli import generate_images
 from counterpoint.cli.console import plainly
+from counterpoint.generation.images.backends import DrawnImage, DrawSettings, Want
 from counterpoint.generation.images.candidates import (
     MARGIN,
     NOT_SHOWN,
-    DrawnImage,
-    DrawSettings,
     ImageChooser,
     Judged,
-    Want,
     make_images,
     open_chooser,
     pick,

@@ -29,14 +29,14 @@ from counterpoint._util.store import Store
 from counterpoint.cli import generate_images
 from counterpoint.cli.console import plainly
 from counterpoint.generation.images import diffusion as opening
-from counterpoint.generation.images.candidates import (
+from counterpoint.generation.images.backends import (
     DrawnImage,
     DrawSettings,
     ImageFolder,
     Want,
-    open_backend,
     seed_of,
 )
+from counterpoint.generation.images.candidates import open_backend
 from counterpoint.generation.images.diffusion import BLACK, EMPTY, UNSAFE, Diffusion, LoadedPipeline
 from counterpoint.generation.pairs import Pair, read_about, read_pairs, tabulate, write_pairs
 from counterpoint.models.registry import LoadOptions

@@ -23,7 +23,7 @@ from counterpoint.data.batch import DownloadReport, Failure
 from counterpoint.generation.export.benchmark import export_benchmark
 from counterpoint.generation.export.hub import export_hub
 from counterpoint.generation.export.training import export_training
-from counterpoint.generation.images.candidates import ImageFolder
+from counterpoint.generation.images.backends import ImageFolder
 from counterpoint.generation.images.nearest import SCHEMA, write_neighbours
 from counterpoint.generation.pairs import Pair, read_pairs, reserved, tabulate, write_pairs
 

@@ -20,7 +20,8 @@ from counterpoint.cases.table import ImageRef
 from counterpoint.generation.export.benchmark import export_benchmark
 from counterpoint.generation.export.hub import export_hub
 from counterpoint.generation.export.training import export_training
-from counterpoint.generation.images.candidates import DrawSettings, make_images
+from counterpoint.generation.images.backends import DrawSettings
+from counterpoint.generation.images.candidates import make_images
 from counterpoint.generation.images.world import WorldBackend
 from counterpoint.generation.pairs import Pair, read_about, read_pairs, tabulate, write_pairs
 from counterpoint.generation.refinement.refining import RefineSettings, refine

@@ -16,7 +16,6 @@ from counterpoint._util.untrusted import inside, shortened
 from counterpoint.data.archives import extract
 from counterpoint.data.batch import WORKERS, DownloadReport, Failure, download_all
 from counterpoint.data.download import Pause, WantedFile, sha256
-from counterpoint.data.files import begun, done, presence
 from counterpoint.data.sources import (
     ArchiveSource,
     FileSource,
@@ -25,8 +24,11 @@ from counterpoint.data.sources import (
     ManualSource,
     Source,
     addresses,
+    begun,
+    done,
     get_source,
     needs,
+    presence,
 )
 
 

@@ -5,6 +5,7 @@ from .making import (
     TextSettings as TextSettings,
     make_by_rules as make_by_rules,
 )
+from .names import chosen_methods as chosen_methods, methods as methods
 from .pairs import (
     KINDS as KINDS,
     SCHEMA as SCHEMA,
@@ -16,10 +17,5 @@ from .pairs import (
     reserved as reserved,
     write_pairs as write_pairs,
 )
-from .registry import (
-    RULES as RULES,
-    Rule as Rule,
-    chosen_methods as chosen_methods,
-    methods as methods,
-)
+from .registry import RULES as RULES, Rule as Rule
 from .run import Generated as Generated, generate as generate

@@ -1,5 +1,5 @@
+from .backends import DrawSettings as DrawSettings
 from .candidates import (
-    DrawSettings as DrawSettings,
     ImageCounts as ImageCounts,
     check as check,
     make_images as make_images,

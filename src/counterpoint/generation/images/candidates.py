@@ -3,27 +3,30 @@
 The score of a candidate is s(image, text). Its margin is s(image, text) - s(image, caption).
 Without a minimum margin the best score wins, however low it is. With one, only candidates with a
 margin above it can be chosen, and there may be none.
-
-First the interface of what draws and the folder of drawn images: an image that is complete there is
-not drawn again. Then the choice, and the pairs file.
 """
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 import polars as pl
 
-from counterpoint._util.errors import DataError, ModelError
-from counterpoint._util.store import digest
-from counterpoint._util.writing import whole_file
+from counterpoint._util.errors import ModelError
 from counterpoint.cases import Case, Cases, ImageRef
+from counterpoint.generation.images.backends import (
+    WORLD,
+    Backend,
+    Drawn,
+    DrawnImage,
+    DrawSettings,
+    ImageFolder,
+    Want,
+)
 from counterpoint.generation.pairs import (
     SCHEMA,
     read_about,
@@ -37,120 +40,11 @@ from counterpoint.models import LoadOptions, load_model
 from counterpoint.scoring import DualEncoder, PairScorer, Work, score
 
 if TYPE_CHECKING:
-    from PIL import Image
+    from counterpoint.scoring import Work
 
-
-WORLD: Final = "world"
-DEFAULT: Final = "sdxl-dpo"
-SUFFIX: Final = ", high resolution, professional, 4k, highly detailed"  # as in BiVLC
-MOST: Final = 4  # candidates per text
-_SEED_BYTES: Final = 4  # other programs accept no larger seeds
-_START: Final = b"\x89PNG\r\n\x1a\n"
-_END: Final = b"\0\0\0\0IEND\xaeB`\x82"
 MARGIN: Final = "image_margin"  # among a pair's scores: s(image, text) - s(image, caption)
 NOT_SHOWN: Final = Rejection("no image shows the text")
 _NAME: Final = "images"
-
-
-@dataclass(frozen=True, slots=True)
-class DrawSettings:
-    """How images are drawn. `steps`: None means the default of the pipeline."""
-
-    candidates: int = 1
-    seed: int = 0
-    steps: int | None = None
-    guidance: float = 5.0
-    side: int = 512
-    suffix: str = SUFFIX
-
-
-class Want(NamedTuple):
-    """A text to draw, the caption that should be false of the image, and the caption's image."""
-
-    text: str
-    caption: str
-    image: str | None = None
-
-
-class DrawnImage(NamedTuple):
-    """An image: a path below the folder of the pairs file, or a reference like `world:CODE`."""
-
-    path: str
-    seed: int
-
-
-Drawn = DrawnImage | Rejection
-
-
-class Backend(Protocol):
-    """Something that draws. The same wants give the same images, whatever was drawn before."""
-
-    fingerprint: str
-
-    def draw(self, wants: Sequence[Want]) -> list[list[Drawn]]:
-        """The candidates of every want, in order; a rejection for each that cannot be drawn."""
-
-    def describe(self) -> Mapping[str, Any]:
-        """What is recorded: model, settings, versions, counts of what was drawn and cut."""
-
-
-def seed_of(seed: int, text: str, candidate: int) -> int:
-    """The seed of one image. It does not depend on what else is drawn."""
-    found = digest("image seed", str(seed), text, str(candidate))
-    return int.from_bytes(found[:_SEED_BYTES], "little")
-
-
-class ImageFolder:
-    """PNG files by name. Paths are relative to `root`, so that it can be moved as a whole."""
-
-    def __init__(self, folder: Path, root: Path) -> None:
-        # Links are not resolved: large folders are often links to another disk.
-        below = Path(os.path.relpath(folder, root))
-        if ".." in below.parts or below.is_absolute():
-            raise DataError(
-                "E-PATH-OUTSIDE",
-                f"{folder}: images must lie below {root}, the folder of the result.",
-                path=folder,
-                root=root,
-            )
-        self.folder, self.prefix = folder, below.as_posix()
-
-    def find(self, name: str) -> str | Rejection | None:
-        """The reference of a complete image, or why it was rejected, or None."""
-        rejected = self._place(name, ".refused")
-        if rejected.is_file():
-            return Rejection(rejected.read_text(encoding="utf-8"))
-        return self._reference(name) if _is_whole(self._place(name, ".png")) else None
-
-    def keep(self, name: str, image: Image.Image) -> str:
-        with whole_file(self._place(name, ".png")) as draft:
-            image.save(draft, format="PNG")
-        return self._reference(name)
-
-    def reject(self, name: str, rejection: Rejection) -> Rejection:
-        """Remember a rejection, so that a second run does not draw the image again."""
-        with whole_file(self._place(name, ".refused")) as draft:
-            draft.write_text(rejection.reason, encoding="utf-8")
-        return rejection
-
-    def _place(self, name: str, suffix: str) -> Path:
-        return self.folder / name[:2] / f"{name}{suffix}"
-
-    def _reference(self, name: str) -> str:
-        parts = [] if self.prefix == "." else [self.prefix]
-        return "/".join([*parts, name[:2], f"{name}.png"])
-
-
-def _is_whole(path: Path) -> bool:
-    """Whether a PNG is complete: after a power cut a renamed file may be empty."""
-    try:
-        with path.open("rb") as file:
-            if file.read(len(_START)) != _START:
-                return False
-            file.seek(-len(_END), os.SEEK_END)
-            return file.read() == _END
-    except OSError:
-        return False
 
 
 class Judged(NamedTuple):

@@ -24,7 +24,7 @@ from counterpoint._util.errors import (
 from counterpoint._util.progress import Advance
 from counterpoint._util.registry import did_you_mean
 from counterpoint._util.store import digest
-from counterpoint.generation.images.candidates import (
+from counterpoint.generation.images.backends import (
     DEFAULT,
     Drawn,
     DrawnImage,

@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 
 from counterpoint._util.progress import Progress
-from counterpoint.generation.images.candidates import (
+from counterpoint.generation.images.backends import (
     WORLD,
     Drawn,
     DrawnImage,

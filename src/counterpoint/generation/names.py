@@ -1,0 +1,82 @@
+"""The methods that users can name: `counterpoint ls methods`, `-M NAME`."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Final, NamedTuple
+
+from counterpoint._util.errors import NotFoundError
+from counterpoint._util.registry import did_you_mean
+from counterpoint.generation.from_graphs import GRAPH_METHODS
+from counterpoint.generation.llm import templates
+from counterpoint.generation.pairs import Kind
+from counterpoint.generation.registry import RULES
+
+ALL_RULES: Final = "rules"
+ALL_LLM: Final = "llm"
+
+
+class Method(NamedTuple):
+    """What `counterpoint ls methods` shows."""
+
+    name: str
+    kinds: tuple[Kind, ...]
+    needs: str
+    summary: str
+
+
+class Chosen(NamedTuple):
+    """The chosen methods, by how they work."""
+
+    rules: tuple[str, ...]
+    llm: tuple[str, ...]
+    graphs: tuple[str, ...]
+
+
+def methods(without: Collection[str] = ()) -> list[Method]:
+    """All methods, without the named rules."""
+    rules = [RULES.get(name) for name in RULES.names() if name not in without]
+    asked = [templates.read_template(name) for name in templates.names()]
+    return [
+        *(Method(rule.name, (rule.kind,), "", rule.summary) for rule in rules),
+        *(
+            Method(name, method.kinds, "scene graphs", method.summary)
+            for name, method in GRAPH_METHODS.items()
+        ),
+        *(Method(t.name, (t.kind,), "a language model", t.summary) for t in asked),
+    ]
+
+
+def chosen_methods(names: Sequence[str], kind: Kind) -> Chosen:
+    """The methods of these names, each once; `rules` and `llm` stand for all of the kind."""
+    known = {method.name: method for method in methods()}
+    groups = {
+        ALL_RULES: [m.name for m in known.values() if kind in m.kinds and not m.needs],
+        ALL_LLM: [m.name for m in known.values() if kind in m.kinds and "language" in m.needs],
+    }
+    wanted = dict.fromkeys(name for given in names for name in groups.get(given, [given]))
+    for name in wanted:
+        if name not in known:
+            raise NotFoundError(
+                "E-METHOD-UNKNOWN", did_you_mean("method", name, [*known, *groups]), name=name
+            )
+        if kind not in known[name].kinds:
+            fitting = ", ".join(m.name for m in known.values() if kind in m.kinds)
+            raise NotFoundError(
+                "E-METHOD-KIND",
+                f"{name} does not make {kind}s; these do: {fitting}.",
+                name=name,
+                kind=kind,
+            )
+    by_need = {need: tuple(n for n in wanted if known[n].needs == need) for need in _NEEDS}
+    if by_need["scene graphs"] and len(by_need["scene graphs"]) < len(wanted):
+        raise NotFoundError(
+            "E-METHODS-MIXED",
+            f"{by_need['scene graphs'][0]} reads scene graphs and the other methods read captions; "
+            "run one command for each.",
+            name=by_need["scene graphs"][0],
+        )
+    return Chosen(by_need[""], by_need["a language model"], by_need["scene graphs"])
+
+
+_NEEDS: Final = ("", "a language model", "scene graphs")
