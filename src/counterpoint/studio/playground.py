@@ -326,7 +326,7 @@ def try_router(web: Web, library: Library, gallery: Gallery, models: Models) -> 
         """The scores alone, for a page that was shown before they were there."""
         context = _context(request.query_params, library, uploads, models)
         result = _result(context, models)
-        return web.fragment(request, "try_answers.html", result=result)
+        return web.page(request, "try_answers.html", result=result)
 
     @router.post("/try")
     async def ask(request: Request) -> Response:

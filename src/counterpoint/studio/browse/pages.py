@@ -211,7 +211,7 @@ def browse_router(web: Web, library: Library, gallery: Gallery) -> APIRouter:
         if not library.having(benchmark):
             raise StudioError("E-BENCHMARK-UNKNOWN", "No run has such a benchmark.", 404)
         table = numbers_table(library, benchmark)
-        return web.fragment(request, "browse_numbers.html", table=table)
+        return web.page(request, "browse_numbers.html", table=table)
 
     @router.get("/browse")
     def browse(request: Request) -> Response:
