@@ -134,7 +134,7 @@ def browser(runs: Path) -> Any:
 
 def filtered(index: Any, other: Any, query: dict[str, str]) -> list[int]:
     """The rows that pass, as the studio finds them."""
-    from counterpoint.studio.browse.filters import chosen_rows, read_filter, with_outcome
+    from counterpoint.studio.browse.index import chosen_rows, read_filter, with_outcome
 
     wanted = read_filter(query)
     rows = chosen_rows(wanted, index, other if "other" in query else None)

@@ -17,7 +17,7 @@ from pathlib import Path
 from resource import RUSAGE_CHILDREN, getrusage
 
 from counterpoint.generation.inputs.captions import Captions, first_of, open_captions
-from counterpoint.generation.language.tagging import tagged
+from counterpoint.generation.language.sentences import tagged
 from counterpoint.generation.making import TextSettings
 from counterpoint.generation.names import chosen_methods
 from counterpoint.generation.pairs import KINDS, Kind

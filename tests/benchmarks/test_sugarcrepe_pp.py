@@ -9,7 +9,7 @@ import pytest
 from benchmark_fixtures import group_counts, load, needs_real_files, real, write, write_json
 from errors import raises
 
-from counterpoint.benchmarks.sugarcrepe_pp import SUBSETS
+from counterpoint.benchmarks.sugarcrepe import PP_SUBSETS as SUBSETS
 from counterpoint.cases.table import ImageRef
 
 ITT = ((True, True, False),)

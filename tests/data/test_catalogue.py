@@ -10,7 +10,6 @@ from errors import raises
 from counterpoint._util.errors import NotFoundError
 from counterpoint._util.untrusted import inside
 from counterpoint.benchmarks.registry import BENCHMARKS
-from counterpoint.data.files import data_root, presence
 from counterpoint.data.sources import (
     ArchiveSource,
     File,
@@ -19,8 +18,10 @@ from counterpoint.data.sources import (
     ImageSource,
     ManualSource,
     catalogue,
+    data_root,
     get_source,
     needs,
+    presence,
     read_catalogue,
 )
 

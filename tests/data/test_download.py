@@ -29,9 +29,8 @@ from http_server import (
 )
 
 from counterpoint._util.progress import Advance, Quiet
-from counterpoint.data.answers import retry_after
 from counterpoint.data.batch import Failure, download_all
-from counterpoint.data.download import ATTEMPTS, WantedFile, download, new_client
+from counterpoint.data.download import ATTEMPTS, WantedFile, download, new_client, retry_after
 
 pytestmark = pytest.mark.usefixtures("local_network")
 CONTENT = bytes(range(256)) * 1200  # 307,200 bytes

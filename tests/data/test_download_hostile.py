@@ -12,8 +12,16 @@ from conftest import _GETADDRINFO
 from errors import raises
 from http_server import Server, breaks, says, sends, serving
 
-from counterpoint.data.answers import announced_length, continues, retry_after, version
-from counterpoint.data.download import FetchError, WantedFile, download, new_client
+from counterpoint.data.download import (
+    FetchError,
+    WantedFile,
+    announced_length,
+    continues,
+    download,
+    new_client,
+    retry_after,
+    version_of,
+)
 
 pytestmark = pytest.mark.usefixtures("local_network")
 CONTENT = bytes(range(256)) * 1200
@@ -145,5 +153,5 @@ def test_headers_that_are_no_numbers_are_none(said):
     )
     wait = retry_after(response)
     assert wait is None or wait >= 0
-    assert announced_length(response) is None and version(response) is None
+    assert announced_length(response) is None and version_of(response) is None
     assert not continues(response, 0, None, None)

@@ -24,7 +24,7 @@ from counterpoint.benchmarks.registry import load_benchmark
 from counterpoint.benchmarks.sugarcrepe import SUBSETS
 from counterpoint.cases.table import Case
 from counterpoint.cli.app import app
-from counterpoint.data import files as health_file
+from counterpoint.data import sources as health_file
 from counterpoint.data.sources import Catalogue, File, FileSource, Needs
 from counterpoint.evaluation.doctor import BlindAccuracy, Health, examine
 from counterpoint.models.blind.baselines import FOLDS

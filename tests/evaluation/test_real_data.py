@@ -18,7 +18,7 @@ from counterpoint._util.errors import DataError
 from counterpoint.benchmarks.hard_positives import SYNONYMS
 from counterpoint.benchmarks.registry import BENCHMARKS, load_benchmark
 from counterpoint.cases.table import Cases
-from counterpoint.data.files import damaged_files
+from counterpoint.data.sources import damaged_files
 from counterpoint.evaluation.doctor import Health, examine, find_defects
 from counterpoint.evaluation.evaluating import evaluate, prepare
 from counterpoint.metrics.protocols import BEYOND_FIRST, PROTOCOLS

@@ -21,7 +21,7 @@ from counterpoint._util.progress import Progress, Quiet
 from counterpoint.cli.app import app
 from counterpoint.generation import run as running
 from counterpoint.generation.inputs.captions import Captions, first_of, open_captions
-from counterpoint.generation.language.tagging import unreadable
+from counterpoint.generation.language.sentences import unreadable
 from counterpoint.generation.making import CAPTIONS, MADE, TextSettings
 from counterpoint.generation.names import chosen_methods
 from counterpoint.generation.pairs import SCHEMA, changed_span, read_about, read_pairs

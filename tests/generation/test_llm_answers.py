@@ -9,11 +9,11 @@ from functools import cache
 import pytest
 from hypothesis import given, strategies as st
 
+from counterpoint.generation.checks.change import distance
 from counterpoint.generation.llm import answers
 from counterpoint.generation.llm.answers import (
     answered,
     bag_distance,
-    distance,
     holds,
     in_format_of,
     judge,
@@ -345,11 +345,11 @@ def test_distances_are_what_they_are_called(first: list[str], second: list[str])
             return slow(i - 1, j - 1)
         return 1 + min(slow(i - 1, j), slow(i, j - 1), slow(i - 1, j - 1))
 
-    assert distance(first, second) == slow(len(first), len(second))
+    assert distance(first, second, 99) == slow(len(first), len(second))
     kinds = {*first, *second}
     more = [Counter(first)[kind] - Counter(second)[kind] for kind in kinds]
     expected = max(sum(n for n in more if n > 0), -sum(n for n in more if n < 0))
-    assert bag_distance(first, second) == expected <= distance(first, second)
+    assert bag_distance(first, second) == expected <= distance(first, second, 99)
 
 
 @given(WORDS, st.lists(st.sampled_from(["a", "b", "c", "dog", "cat"]), min_size=1, max_size=3))

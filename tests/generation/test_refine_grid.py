@@ -11,8 +11,8 @@ from errors import raises
 from hypothesis import given, settings, strategies as st
 from support import FEW
 
+from counterpoint.generation.refinement.negatives import balanced, cells, scaled, top
 from counterpoint.generation.refinement.refining import accuracy
-from counterpoint.generation.refinement.selecting import balanced, cells, scaled, top
 
 # --- the grid ----------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ import pytest
 from caption_grammar import captions
 
 from counterpoint.generation.inputs.source import SourceCaption
-from counterpoint.generation.language.tagging import Sentence, tagged
+from counterpoint.generation.language.sentences import Sentence, tagged
 from counterpoint.generation.language.wordnet import Vocabulary
 from counterpoint.generation.making import MadePairs, TextSettings, make_by_rules
 from counterpoint.generation.pairs import Pair

@@ -13,10 +13,9 @@ from sqlalchemy import select, text
 from typer.testing import CliRunner
 
 from counterpoint.cli.campaign import app as commands
-from counterpoint.studio.annotate.answers import give
-from counterpoint.studio.annotate.assignment import next_showing
 from counterpoint.studio.annotate.campaigns import find_campaign
 from counterpoint.studio.annotate.exporting import answers_csv
+from counterpoint.studio.annotate.showings import give, next_showing
 from counterpoint.studio.database import Annotator, Answer, Flag, Item, Showing, open_database
 
 __all__ = ["client", "database"]  # fixtures

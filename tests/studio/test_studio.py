@@ -18,10 +18,10 @@ from typer.testing import CliRunner
 
 from counterpoint.cli.console import plainly
 from counterpoint.cli.studio import studio as studio_command
+from counterpoint.studio.app import bound, is_loopback
 from counterpoint.studio.browse.library import find, readable, refusal
 from counterpoint.studio.database import open_database
 from counterpoint.studio.security import Guard, kept_key, same
-from counterpoint.studio.serving import bound, is_loopback
 
 
 @pytest.fixture(scope="module")

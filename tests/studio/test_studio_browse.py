@@ -29,18 +29,20 @@ from counterpoint._util.errors import ImageError
 from counterpoint.cases.galleries import gallery_rows
 from counterpoint.cases.table import Case, Cases, ImageRef, caption_case
 from counterpoint.images.pictures import Picture
-from counterpoint.studio.browse.filters import (
+from counterpoint.studio.browse.index import (
     Filter,
     by_outcome,
     chosen_rows,
+    make_index,
+    name_of,
+    outcome_of_one,
+    outcomes_of,
     read_filter,
     with_outcome,
 )
-from counterpoint.studio.browse.index import make_index, name_of, outcome_of_one, outcomes_of
 from counterpoint.studio.browse.library import Library
-from counterpoint.studio.browse.numbers import numbers_table
 from counterpoint.studio.browse.pages import fitted, found_rows
-from counterpoint.studio.browse.views import SHADES, digits_for, letter, shades_of
+from counterpoint.studio.browse.views import SHADES, digits_for, letter, numbers_table, shades_of
 
 
 @pytest.fixture(scope="module")

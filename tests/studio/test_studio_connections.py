@@ -15,7 +15,7 @@ from browser import running
 from campaigns import opened
 from studio_runs import studio
 
-from counterpoint.studio.serving import PatientProtocol, most_connections, server_of
+from counterpoint.studio.app import PatientProtocol, most_connections, server_of
 
 pytestmark = pytest.mark.faults
 

@@ -18,10 +18,9 @@ from counterpoint._util.errors import ModelError
 from counterpoint.cases.table import ImageRef
 from counterpoint.images.pictures import Picture
 from counterpoint.models.registry import load_model
-from counterpoint.studio.pictures import Gallery
-from counterpoint.studio.playground import scores as trying_models, uploads as trying_uploads
-from counterpoint.studio.playground.scores import Models, families, read_captions
-from counterpoint.studio.playground.uploads import Uploaded, Uploads, accepted
+from counterpoint.studio import pictures, playground
+from counterpoint.studio.pictures import Gallery, Uploaded, Uploads, accepted
+from counterpoint.studio.playground import Models, families, read_captions
 from counterpoint.world.edits import replacements
 
 CAPTION = "a small red star and a blue ring"
@@ -93,7 +92,7 @@ def test_a_form_that_ends_within_its_file_is_refused(admin):
 
 
 def test_no_pixel_of_a_large_image_is_decoded(monkeypatch):
-    monkeypatch.setattr(trying_uploads, "decode", lambda *_, **__: pytest.fail("it was decoded"))
+    monkeypatch.setattr(pictures, "decode", lambda *_, **__: pytest.fail("it was decoded"))
     with raises("E-IMAGE-TOO-LARGE"):
         accepted(png_header(9_400, 9_400))
 
@@ -139,13 +138,13 @@ def test_uploads_wait_for_their_turn_and_so_does_their_picture(admin, monkeypatc
 
 
 def test_old_uploads_make_room_for_new_ones(monkeypatch):
-    monkeypatch.setattr(trying_uploads, "_HELD", 2)
+    monkeypatch.setattr(pictures, "_UPLOADS", 2)
     uploads, data = Uploads(), image_file()
     first, second, third = (uploads.add(data) for _ in range(3))
     assert uploads.get(third).data == uploads.get(second).data == data
     with raises("E-IMAGE-EXPIRED"):
         uploads.get(first)
-    monkeypatch.setattr(trying_uploads, "_HELD_BYTES", len(data))
+    monkeypatch.setattr(pictures, "_UPLOAD_BYTES", len(data))
     uploads.add(data)
     with raises("E-IMAGE-EXPIRED"):
         uploads.get(second)
@@ -208,7 +207,7 @@ def test_every_kind_of_model_can_be_asked_and_a_failure_is_a_sentence(monkeypatc
             return np.full(len(captions), np.nan)
 
     made = {"pairs": Pairs(), "whole": Whole(), "endless": Endless()}
-    monkeypatch.setattr(trying_models, "load_model", lambda id: made.get(id) or load_model(id))
+    monkeypatch.setattr(playground, "load_model", lambda id: made.get(id) or load_model(id))
     models = Models([*made, "blind:length", "random"])
     picture = Uploaded(image_file())
     assert models.scores("pairs", picture, ["ab", "c"]).tolist() == [62, 61]
@@ -253,7 +252,7 @@ def test_an_image_of_a_case_can_be_tried_with_its_captions(admin):
 def test_the_page_comes_before_its_models_are_loaded_and_says_so(tmp_path, monkeypatch):
     loaded = []
     monkeypatch.setattr(
-        trying_models, "load_model", lambda id: loaded.append(id) or load_model("blind:length")
+        playground, "load_model", lambda id: loaded.append(id) or load_model("blind:length")
     )
     page = client(studio(tmp_path, models=["slow"]))
     asked = {"scene": "4", "captions": CAPTION}

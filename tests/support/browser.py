@@ -28,7 +28,7 @@ from typing import Any
 import pytest
 import uvicorn
 
-from counterpoint.studio.serving import server_of
+from counterpoint.studio.app import server_of
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
 FLAGS = (

@@ -7,8 +7,6 @@ from pathlib import Path
 
 from sqlalchemy import select
 
-from counterpoint.studio.annotate.answers import give
-from counterpoint.studio.annotate.assignment import next_showing
 from counterpoint.studio.annotate.campaigns import (
     CampaignDesign,
     NewCampaign,
@@ -19,6 +17,7 @@ from counterpoint.studio.annotate.kinds import KINDS
 from counterpoint.studio.annotate.material import SourceSelection, read_material
 from counterpoint.studio.annotate.outcomes import CampaignResults, outcome_of
 from counterpoint.studio.annotate.questions import AnnotationQuestion
+from counterpoint.studio.annotate.showings import give, next_showing
 from counterpoint.studio.database import Annotator, Database, Item, open_database
 
 # What an annotator says of an item: annotator's number, item -> value.

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from counterpoint._util.errors import CounterpointError, ImageError, MissingExtraError
-from counterpoint.data.answers import PassingError
-from counterpoint.data.download import FetchError
+from counterpoint.data.download import FetchError, PassingError
 from counterpoint.scoring.kinds import RefusedInputsError
 
 ERRORS = [

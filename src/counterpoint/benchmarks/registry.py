@@ -45,7 +45,7 @@ BENCHMARKS: Final = Registry(
         "retrieval/coco": f"{_HOME}.retrieval:COCO",
         "retrieval/flickr30k": f"{_HOME}.retrieval:FLICKR30K",
         "sugarcrepe": f"{_HOME}.sugarcrepe:SUGARCREPE",
-        "sugarcrepe-pp": f"{_HOME}.sugarcrepe_pp:SUGARCREPE_PP",
+        "sugarcrepe-pp": f"{_HOME}.sugarcrepe:SUGARCREPE_PP",
         "valse": f"{_HOME}.valse:VALSE",
         "visla": f"{_HOME}.visla:VISLA",
         "vl-checklist": f"{_HOME}.vl_checklist:VL_CHECKLIST",

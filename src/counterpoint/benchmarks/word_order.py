@@ -12,14 +12,11 @@ import random
 import re
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from counterpoint._util.english import english_tagger, english_versions
-
-if TYPE_CHECKING:
-    pass
 
 _NOUNS: Final = {"NN", "NNS", "NNP", "NNPS"}
 _ADJECTIVES: Final = {"JJ", "JJR", "JJS"}
@@ -99,12 +96,9 @@ def version() -> str:
 
 
 def _trigrams(caption: str) -> list[list[str]]:
-    tokens = [token for part in re.split(r"(?<=[.?!])\s+", caption) for token in _treebank(part)]
+    tokenize = _tokenizer().tokenize
+    tokens = [token for part in re.split(r"(?<=[.?!])\s+", caption) for token in tokenize(part)]
     return [tokens[start : start + 3] for start in range(0, len(tokens), 3)]
-
-
-def _treebank(sentence: str) -> list[str]:
-    return list(_tokenizer().tokenize(sentence))
 
 
 @cache

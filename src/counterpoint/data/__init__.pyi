@@ -1,11 +1,13 @@
-from .answers import PassingError as PassingError, retry_after as retry_after
 from .batch import DownloadReport as DownloadReport
-from .files import (
+from .download import PassingError as PassingError, retry_after as retry_after
+from .getting import get as get
+from .sources import (
     Damage as Damage,
     Presence as Presence,
+    Source as Source,
+    catalogue as catalogue,
     damaged_files as damaged_files,
     data_root as data_root,
+    needs as needs,
     presence as presence,
 )
-from .getting import get as get
-from .sources import Source as Source, catalogue as catalogue, needs as needs

@@ -1,7 +1,8 @@
 """One file over HTTP: resumed after an interruption, checked, and moved to its place when complete.
 
 While it is being fetched, it is `NAME.part` in the same folder, and `NAME.part.from` says of which
-version. The partial file is locked, so two processes can fetch the same file.
+version. The partial file is locked, so two processes can fetch the same file. A server's answer
+decides whether a download goes on, is tried again, starts over or is given up.
 """
 
 from __future__ import annotations
@@ -10,9 +11,12 @@ import hashlib
 import json
 import os
 import random
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from pathlib import Path
 from typing import BinaryIO, Final
@@ -24,23 +28,94 @@ from counterpoint._util.errors import DataError, reason
 from counterpoint._util.progress import Advance
 from counterpoint._util.untrusted import parse_json
 from counterpoint._util.writing import locked
-from counterpoint.data.answers import (
-    UNREACHABLE,
-    WEB_PAGE,
-    HopelessError,
-    PassingError,
-    WrongFileError,
-    announced_length,
-    continues,
-    refuse,
-    version,
-)
 
+HTTP_STATUS: Final = "E-HTTP-STATUS"
+WEB_PAGE: Final = "E-HTTP-WEB-PAGE"
+UNREACHABLE: Final = "E-SERVER-UNREACHABLE"
+_BUSY: Final = {408, 425, 429}
+_ABSENT: Final = {403, 404, 410}  # some servers answer 403 for a missing file
+# At most 18 digits: enough for any file, and Python rejects thousands of them.
+_LENGTH: Final = re.compile(r"[0-9]{1,18}")
+_RANGE: Final = re.compile(r"bytes ([0-9]{1,18})-[0-9]{1,18}/([0-9]{1,18}|\*)")
+_VERSION: Final = re.compile(r"[ -~]{1,500}")  # what can be sent back in a header
 ATTEMPTS: Final = 5  # in a row without progress, for each mirror
 _POLL: Final = 0.2  # seconds between attempts to lock a partial file
 _PROGRESS: Final = 1 << 16  # bytes that count as progress
 _LONGEST: Final = 60.0  # seconds between attempts, even if the server asks for more
 _LARGEST: Final = 1 << 36  # bytes of a file whose length is not in the catalogue
+
+
+class PassingError(DataError):
+    """Another attempt may succeed; `wait` is how many seconds the server asks for."""
+
+    def __init__(
+        self, reason: str, wait: float | None = None, *, code: str = "E-TRANSFER-BROKEN"
+    ) -> None:
+        super().__init__(code, reason)
+        self.wait = wait
+
+
+class WrongFileError(DataError):
+    """These bytes are not the file."""
+
+
+class HopelessError(DataError):
+    """This mirror cannot be used."""
+
+    @property
+    def absent(self) -> bool:
+        return self.data.get("status") in _ABSENT
+
+
+def refuse(response: httpx.Response, path: Path) -> None:
+    """Raise unless the answer is a file, or a piece of one."""
+    status = response.status_code
+    if status in _BUSY or status >= 500:
+        raise PassingError(f"HTTP {status}", retry_after(response), code=HTTP_STATUS)
+    if status not in (200, 206):
+        raise HopelessError(HTTP_STATUS, f"HTTP {status}", status=status)
+    kind = response.headers.get("Content-Type", "")
+    if kind.startswith("text/html") and path.suffix not in (".html", ".htm"):
+        raise HopelessError(WEB_PAGE, "it sends a web page instead of the file")
+    if response.headers.get("Content-Encoding", "identity") != "identity":
+        raise HopelessError("E-HTTP-COMPRESSED", "it compresses although it was asked not to")
+
+
+def retry_after(response: httpx.Response) -> float | None:
+    """Seconds, from a header that holds seconds or a date."""
+    said = response.headers.get("Retry-After", "").strip()
+    if _LENGTH.fullmatch(said):
+        return float(said)
+    try:
+        until = parsedate_to_datetime(said)
+        until = until if until.tzinfo else until.replace(tzinfo=UTC)
+        return max(0.0, (until - datetime.now(UTC)).total_seconds())
+    except (ValueError, TypeError, OverflowError):
+        return None
+
+
+def version_of(response: httpx.Response) -> str | None:
+    """The value for If-Range: a strong ETag, else the date of the last change."""
+    tag: str = response.headers.get("ETag", "")
+    found = tag if tag.startswith('"') else response.headers.get("Last-Modified", "")
+    return found if _VERSION.fullmatch(found) else None
+
+
+def announced_length(response: httpx.Response) -> int | None:
+    length = response.headers.get("Content-Length", "")
+    return int(length) if _LENGTH.fullmatch(length) else None
+
+
+def continues(response: httpx.Response, start: int, size: int | None, known: str | None) -> bool:
+    """Whether a 206 continues at `start`, in the version of the part that we have."""
+    found = _RANGE.fullmatch(response.headers.get("Content-Range", ""))
+    if not found or int(found[1]) != start:
+        return False
+    if size is not None and found[2] not in ("*", str(size)):
+        return False
+    tag = response.headers.get("ETag")
+    return not (tag and known and known.startswith('"') and tag != known)
+
 
 Pause = Callable[[float], None]
 Begin = Callable[[int], Advance]
@@ -306,7 +381,7 @@ class _Transfer:
             raise PassingError("it went on at another place of the file")
         if response.status_code == 200:  # from the beginning: asked for, or the file has changed
             self.discard()
-            self.part.remember(url, version(response))
+            self.part.remember(url, version_of(response))
         coming = announced_length(response)
         total = None if coming is None else self.part.length + coming
         if None not in (total, self.wanted.size) and total != self.wanted.size:

@@ -16,7 +16,6 @@ from counterpoint._util.untrusted import inside, shortened
 from counterpoint.data.archives import extract
 from counterpoint.data.batch import WORKERS, DownloadReport, Failure, download_all
 from counterpoint.data.download import Pause, WantedFile, sha256
-from counterpoint.data.files import begun, done, presence
 from counterpoint.data.sources import (
     ArchiveSource,
     FileSource,
@@ -25,8 +24,11 @@ from counterpoint.data.sources import (
     ManualSource,
     Source,
     addresses,
+    begun,
+    done,
     get_source,
     needs,
+    presence,
 )
 
 
@@ -45,7 +47,12 @@ def fetch_dataset(repo: str, patterns: Sequence[str], folder: Path) -> None:
     client_error = cast(type[Exception], HfHubHTTPError.__bases__[0])
     endpoint = os.environ.get("HF_ENDPOINT")  # now, not when the library was first imported
     page = f"{endpoint or 'https://huggingface.co'}/datasets/{repo}"
-    or_by_hand = f"or put its files by hand into {folder}"
+    unreachable = f"{page} cannot be reached: run this again with a network"
+
+    def failed(code: str, why: str, or_else: str = ", or", **data: object) -> DataError:
+        by_hand = f"put its files by hand into {folder}"
+        return DataError(code, f"{why}{or_else} {by_hand}.", repo=repo, **data)
+
     try:
         snapshot_download(
             repo,
@@ -55,31 +62,23 @@ def fetch_dataset(repo: str, patterns: Sequence[str], folder: Path) -> None:
             endpoint=endpoint,
         )
     except GatedRepoError:
-        raise DataError(
+        raise failed(
             "E-DATASET-GATED",
             f"{repo} needs an account that has accepted its terms: accept them at {page}, log in "
-            f"with `hf auth login` and run this again, {or_by_hand}.",
-            repo=repo,
+            "with `hf auth login` and run this again",
         ) from None
     except RepositoryNotFoundError:
-        raise DataError(
+        raise failed(
             "E-DATASET-MISSING",
-            f"{page} does not exist or is private: log in with `hf auth login` and run this "
-            f"again, {or_by_hand}.",
-            repo=repo,
+            f"{page} does not exist or is private: log in with `hf auth login` and run this again",
         ) from None
     except (LocalEntryNotFoundError, OfflineModeIsEnabled):
-        raise DataError(
-            "E-DATASET-UNREACHABLE",
-            f"{page} cannot be reached: run this again with a network, {or_by_hand}.",
-            repo=repo,
-        ) from None
+        raise failed("E-DATASET-UNREACHABLE", unreachable) from None
     except HfHubHTTPError as error:
         status = error.response.status_code
-        raise DataError(
+        raise failed(
             "E-DATASET-UNREACHABLE",
-            f"{page} answers HTTP {status}: run this again later, {or_by_hand}.",
-            repo=repo,
+            f"{page} answers HTTP {status}: run this again later",
             status=status,
         ) from None
     except OSError as error:
@@ -90,19 +89,12 @@ def fetch_dataset(repo: str, patterns: Sequence[str], folder: Path) -> None:
             repo=repo,
         ) from None
     except client_error:
-        raise DataError(
-            "E-DATASET-UNREACHABLE",
-            f"{page} cannot be reached: run this again with a network, {or_by_hand}.",
-            repo=repo,
-        ) from None
+        raise failed("E-DATASET-UNREACHABLE", unreachable) from None
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
         # Names that lead out of the folder, and answers that are not the hub's.
         why = shortened(error).rstrip(".") or type(error).__name__
-        raise DataError(
-            "E-DATASET-MALFORMED",
-            f"{page} sends an invalid answer ({why}); {or_by_hand[3:]}.",
-            repo=repo,
-        ) from None
+        said = f"{page} sends an invalid answer ({why})"
+        raise failed("E-DATASET-MALFORMED", said, or_else=";") from None
 
 
 def get(

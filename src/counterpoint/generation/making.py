@@ -14,7 +14,7 @@ from counterpoint.cases import normal
 from counterpoint.generation.checks.checking import CheckResult, check
 from counterpoint.generation.checks.surface import uniform
 from counterpoint.generation.inputs.source import SourceCaption
-from counterpoint.generation.language.tagging import Sentence, tagged, unreadable
+from counterpoint.generation.language.sentences import Sentence, tagged, unreadable
 from counterpoint.generation.language.wordnet import Vocabulary, WordNet, find as find_wordnet
 from counterpoint.generation.pairs import Kind, Pair
 from counterpoint.generation.registry import RULES, Draft, Rejection, Rule, Ways

@@ -12,7 +12,7 @@ from counterpoint._util.registry import Registry
 from counterpoint.generation.pairs import Kind, Type
 
 if TYPE_CHECKING:
-    from counterpoint.generation.language.tagging import Sentence
+    from counterpoint.generation.language.sentences import Sentence
     from counterpoint.generation.language.wordnet import Vocabulary
 
 
@@ -83,10 +83,10 @@ RULES: Final = Registry(
         "crepe-negate": f"{_HOME}.negation:NEGATE",
         "crepe-replace": f"{_HOME}.replacement:CREPE",
         "crepe-swap": f"{_HOME}.swaps:CREPE",
-        "hard-positives": f"{_HOME}.synonyms:PAPER",
+        "hard-positives": f"{_HOME}.replacement:PAPER",
         "negclip": f"{_HOME}.swaps:NEGCLIP",
-        "shuffle": f"{_HOME}.shuffles:SHUFFLE",
+        "shuffle": f"{_HOME}.swaps:SHUFFLE",
         "svlc": f"{_HOME}.replacement:SVLC",
-        "synonyms": f"{_HOME}.synonyms:LEXICON",
+        "synonyms": f"{_HOME}.replacement:LEXICON",
     },
 )

@@ -31,7 +31,7 @@ from counterpoint._util.untrusted import shortened
 from counterpoint._util.writing import whole_file
 from counterpoint.generation.inputs.captions import Captions
 from counterpoint.generation.inputs.source import SourceCaption
-from counterpoint.generation.language.tagging import version as language_version
+from counterpoint.generation.language.sentences import version as language_version
 from counterpoint.generation.making import (
     CAPTIONS,
     MADE,

@@ -20,7 +20,7 @@ from urllib.parse import urlencode
 
 from fastapi import Path as PathParameter
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from starlette.datastructures import FormData, Headers
+from starlette.datastructures import FormData
 from starlette.formparsers import FormParser, MultiPartException, MultiPartParser
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
@@ -81,7 +81,7 @@ class Web:
     def page(
         self, request: Request, template: str, *, status: int = 200, **context: Any
     ) -> HTMLResponse:
-        """A whole page. Its template extends `base.html` and may use, besides `context`:
+        """A page, or a part of one that htmx puts in place. Its template may use also:
 
         `csrf` (the token for a hidden field of that name), `is_admin`, `url(path, **query)`,
         `static(name)`, `request`.
@@ -95,12 +95,6 @@ class Web:
         response = HTMLResponse(text, status, {"Cache-Control": "no-store", "Vary": "HX-Request"})
         self.guard.remember(request, response)
         return response
-
-    def fragment(
-        self, request: Request, template: str, *, status: int = 200, **context: Any
-    ) -> HTMLResponse:
-        """A part of a page that htmx puts in place: the same, of a template without a base."""
-        return self.page(request, template, status=status, **context)
 
 
 def web_of(request: Request) -> Web:
@@ -169,11 +163,6 @@ class _InMemory(MultiPartParser):
                 file.close()
             raise MultiPartException("It ends too early.")
         return form
-
-    def __init__(
-        self, headers: Headers, stream: AsyncGenerator[bytes, None], max_files: int, max_fields: int
-    ) -> None:
-        super().__init__(headers, stream, max_files=max_files, max_fields=max_fields)
 
 
 async def _limited(request: Request, limit: int) -> AsyncGenerator[bytes, None]:

@@ -25,24 +25,24 @@ from counterpoint.generation.checks.words import (
     forms,
     genera,
     lemmas,
-    lexicon,
-    listed,
     role,
 )
+from counterpoint.generation.language import lexicon
+from counterpoint.generation.language.sentences import word_set
 
 Part = tuple[str, ...]
 
 # Words that refer back or give an order: the other conjunct may be meant.
-_BACK: Final = OWNERS | PRONOUNS | listed("another same both then while as when more")
-_DEFINITE: Final = OWNERS | listed("the this these those")
-_HAVING: Final = listed(
+_BACK: Final = OWNERS | PRONOUNS | word_set("another same both then while as when more")
+_DEFINITE: Final = OWNERS | word_set("the this these those")
+_HAVING: Final = word_set(
     """with has have had showing shows features featuring contains containing includes including
     depicts"""
 )
 # After "there is" and the like a scene is described: what follows is not an object of a verb.
-FRAMES: Final = _HAVING | listed("there is are of this")
+FRAMES: Final = _HAVING | word_set("there is are of this")
 # "a mixture of rice and broccoli" is one of both; "a plate of rice and forks" may be of rice only.
-_MIXTURES: Final = listed(
+_MIXTURES: Final = word_set(
     "assortment collection combination full made mix mixture selection types variety"
 )
 _PLURAL: Final = frozenset({"are", "were", "have"})
@@ -273,7 +273,7 @@ def _is_definite(words: Part) -> bool:
 
 def _is_listed(words: Part) -> bool:
     """Whether the lexicon has this as a noun: "square", "bow tie"."""
-    return any(lexicon().meanings(form, "NOUN") for form in forms(words))
+    return any(lexicon.meanings(form, "NOUN") for form in forms(words))
 
 
 def _is_plural(word: str) -> bool:

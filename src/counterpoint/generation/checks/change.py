@@ -11,7 +11,13 @@ from functools import cached_property
 from typing import Final, NamedTuple
 
 from counterpoint.cases import normal, read_words
-from counterpoint.generation.checks.words import AUXILIARIES, DETERMINERS, NEGATIONS, lemmas, listed
+from counterpoint.generation.checks.words import (
+    AUXILIARIES,
+    DETERMINERS,
+    NEGATIONS,
+    lemmas,
+)
+from counterpoint.generation.language.sentences import word_set
 from counterpoint.generation.pairs import Type
 
 
@@ -140,8 +146,8 @@ _LONGEST: Final = 400  # words whose edit distance is computed; beyond, only the
 
 # Words that English needs with "not" and "no": "does not ride", "there is no", "without any".
 _SUPPORT: Final = (
-    DETERMINERS | AUXILIARIES | NEGATIONS | listed("there any with that which who")
-) - listed("his her its their my your our")
+    DETERMINERS | AUXILIARIES | NEGATIONS | word_set("there any with that which who")
+) - word_set("his her its their my your our")
 
 
 def changed(change: TextChange) -> str:

@@ -19,13 +19,36 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from itertools import pairwise, product
 from typing import Final
 
 from counterpoint.cases import normal
-from counterpoint.generation.checks.change import TextChange, changed, duplicate, minimal
-from counterpoint.generation.checks.meaning import disguised_negative, disguised_positive
-from counterpoint.generation.checks.slots import Thesaurus, doubt
+from counterpoint.generation.checks.change import (
+    TextChange,
+    changed,
+    duplicate,
+    find_exchange,
+    minimal,
+)
+from counterpoint.generation.checks.exchange import Same, same_list, same_meaning
+from counterpoint.generation.checks.statements import (
+    Thesaurus,
+    converse_exchange,
+    doubt,
+    excluded_slot,
+    moved_attribute,
+    narrower_slot,
+    near_slot,
+    other_number,
+    same_slot,
+    say_the_same,
+    turned,
+    unrelated,
+    unrelated_slot,
+)
 from counterpoint.generation.checks.surface import articles, like, looks_alike, uniform, whole_words
+from counterpoint.generation.checks.words import forms, key, negations, numbers, role
+from counterpoint.generation.language import lexicon
 from counterpoint.generation.pairs import Kind, Type
 
 __all__ = [
@@ -39,9 +62,9 @@ __all__ = [
     "reasons",
     "uniform",
 ]
-
-
 Normal = tuple[str, ...]
+_WHOLE: Final = 40  # with more changed words, no single slot or exchange is searched
+_CONTENT: Final = frozenset({"noun", "adjective", "verb", "number"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,3 +137,131 @@ def reasons(caption: str, text: str, claim: Claim) -> dict[str, str]:
     change = TextChange(caption, text)
     faults = {name: find_fault(change, claim) for name, find_fault in CHECKS.items()}
     return {name: fault for name, fault in faults.items() if fault}
+
+
+def disguised_positive(
+    change: TextChange,
+    claimed: Type,
+    others: Collection[tuple[str, ...]],
+    thesaurus: Thesaurus | None,
+) -> str:
+    """Why a text that should be false of the image may be true of it; empty if nothing says so."""
+    if others and normal(change.text) in others:
+        return "another caption"
+    denied = negations(change.new.words) - negations(change.old.words)
+    if claimed == "negate" or denied:
+        return _denial(change)
+    if claimed == "add":
+        return "says it twice" if _says_twice(change) else ""
+    if change.same_bag or _same_keys(change):
+        same = _reordered(change)
+        if same and claimed == "shuffle" and same.reason == "perhaps same phrase":
+            return ""  # a shuffle may only be bad grammar
+        return same.reason if same else ""
+    if max(len(change.removed), len(change.inserted)) > _WHOLE:
+        return ""
+    if converse_exchange(change):
+        return "converse"
+    return same_slot(change, thesaurus)
+
+
+def disguised_negative(change: TextChange) -> str:
+    """Why a text that should be as true as its caption may be false."""
+    old, new = change.old.words, change.new.words
+    if negations(old) != negations(new):
+        return "negation"
+    if numbers(old) != numbers(new):
+        return "number"
+    if max(len(change.removed), len(change.inserted)) > _WHOLE:
+        return ""
+    if converse_exchange(change):
+        return ""
+    if change.same_bag or _same_keys(change):
+        same = _reordered(change)
+        if same is None:
+            return "words moved"
+        return "" if same.sure else same.reason
+    if _sides(old) != _sides(new):
+        return "left or right"
+    return turned(change) or _bad_slot(change) or _contradiction(change)
+
+
+def _bad_slot(change: TextChange) -> str:
+    if not change.removed or not change.inserted:
+        return ""
+    if other_number(change):
+        return "number"
+    if excluded_slot(change):
+        return "excluded"
+    if narrower_slot(change):
+        return "narrower"
+    if near_slot(change):
+        return "only near"
+    return "other word" if unrelated_slot(change) else ""
+
+
+def _contradiction(change: TextChange) -> str:
+    """In a text reworded in several places."""
+    if moved_attribute(change):
+        return "attribute moved"
+    lost = [word for word in change.lost if role(word) in _CONTENT]
+    gained = [word for word in change.gained if role(word) in _CONTENT]
+    exclude = lexicon.exclude
+    pairs = product(map(_forms, lost), map(_forms, gained))
+    if any(exclude(a, b) for old, new in pairs for a, b in product(old, new)):
+        return "excluded"
+    if len(lost) == len(gained) == 1 and role(lost[0]) == role(gained[0]):
+        # "walking in snow" and "chewing snow": one word of content for one.
+        return "other word" if unrelated(_forms(lost[0]), _forms(gained[0])) else ""
+    return ""
+
+
+def _forms(word: str) -> tuple[str, ...]:
+    return forms((word,))
+
+
+def _sides(words: tuple[str, ...]) -> list[str]:
+    return sorted(word for word in words if word in ("left", "right"))
+
+
+def _same_keys(change: TextChange) -> bool:
+    """Whether the same words are there, but for number and tense ("two men", "a man")."""
+    old, new = change.removed, change.inserted
+    return 1 < len(old) == len(new) and sorted(map(key, old)) == sorted(map(key, new))
+
+
+def _reordered(change: TextChange) -> Same | None:
+    """Why the same words in another order may say the same."""
+    exchange = change.exchange
+    if exchange is None and not change.same_bag:
+        old, new = tuple(map(key, change.removed)), tuple(map(key, change.inserted))
+        exchange = find_exchange(change.before, old, new, change.after, change.old.gaps)
+    found = same_meaning(exchange) if exchange is not None else None
+    found = found or same_list(change)
+    return found or (Same("symmetric", True) if converse_exchange(change) else None)
+
+
+def _denial(change: TextChange) -> str:
+    if negations(change.old.words) and negations(change.new.words) > negations(change.old.words):
+        return "double negation"
+    new = change.new.words
+    kept = any(
+        word == "not" and following in ("only", "just", "merely")
+        for word, following in pairwise(new)
+    )
+    return "denies nothing" if kept else ""
+
+
+def _says_twice(change: TextChange) -> bool:
+    """Whether each word that was added repeats one that stands beside it ("a big large dog")."""
+    new = change.new.words
+    added = [w for w in change.gained if role(w) in _CONTENT]
+    places = [(w, new.index(w)) for w in added]
+    return bool(places) and all(
+        any(
+            say_the_same(word, near)
+            for near in (*new[max(0, place - 2) : place], *new[place + 1 : place + 3])
+            if near not in added and role(near) in _CONTENT
+        )
+        for word, place in places
+    )

@@ -39,10 +39,10 @@ from counterpoint.generation.checks.words import (
     PREPOSITIONS,
     forms,
     lemmas,
-    lexicon,
-    listed,
     role,
 )
+from counterpoint.generation.language import lexicon
+from counterpoint.generation.language.sentences import word_set
 
 _LINKS: Final = AUXILIARIES | {"that", "which", "who"}
 
@@ -124,7 +124,7 @@ def _both_may(context: Context) -> bool:
     alive = {lively(context.first), lively(context.second)}
     if symmetric(core):
         return True
-    if role(core[0]) == "verb" and len(core) > 1 and lexicon().is_symmetric(" ".join(core[1:])):
+    if role(core[0]) == "verb" and len(core) > 1 and lexicon.is_symmetric(" ".join(core[1:])):
         return alive != {True, False}
     return alive == {True}
 
@@ -141,19 +141,19 @@ def symmetric(core: Part) -> bool | None:
     """Whether A and B may change sides: yes, perhaps (False), or no (None)."""
     core = _relation(core)
     readings = forms(core)
-    if any(lexicon().is_symmetric(form) for form in readings):
+    if any(lexicon.is_symmetric(form) for form in readings):
         return True
     # "hugging" is mutual as a rule; "standing next to" is but for who stands.
-    if any(lexicon().may_be_symmetric(form) for form in readings):
+    if any(lexicon.may_be_symmetric(form) for form in readings):
         return False
     standing = len(core) > 1 and bool(lemmas(core[0]) & POSTURES)
-    return False if standing and lexicon().may_be_symmetric(" ".join(core[1:])) else None
+    return False if standing and lexicon.may_be_symmetric(" ".join(core[1:])) else None
 
 
 _JOINED: Final = frozenset({("along", "with"), ("together", "with"), ("as", "well", "as")})
 _ITEM: Final = 4  # words of an item in the middle of a list
 # Adjectives that colour the word after them: "light blue" is no "blue light".
-_SHADES: Final = listed("light dark bright pale deep very baby hot navy")
+_SHADES: Final = word_set("light dark bright pale deep very baby hot navy")
 _JUDGES: Final = {"conjuncts": judge_conjuncts, "symmetric": judge_symmetric}
 
 

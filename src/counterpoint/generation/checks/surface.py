@@ -15,7 +15,8 @@ from typing import Final, NamedTuple
 
 from counterpoint.cases import read_words
 from counterpoint.generation.checks.change import TextChange, shared_ends
-from counterpoint.generation.checks.words import is_known, lexicon
+from counterpoint.generation.checks.words import is_known
+from counterpoint.generation.language import lexicon
 from counterpoint.generation.pairs import Type
 
 # Words that do not start with the sound of their first letter. Numbers are read aloud.
@@ -254,4 +255,4 @@ def _damaged(was: str, word: str) -> bool:
 
 
 def _related(a: str, b: str) -> bool:
-    return a != b and bool(lexicon().may_be_same(a, b) or lexicon().exclude(a, b))
+    return a != b and (lexicon.may_be_same(a, b) or lexicon.exclude(a, b))

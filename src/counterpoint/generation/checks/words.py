@@ -5,52 +5,51 @@ Nothing is parsed: a check must not depend on the tags that the text was made wi
 
 from __future__ import annotations
 
-from functools import cache, lru_cache
-from typing import Any, Final
+from functools import lru_cache
+from typing import Final
 
+from counterpoint.generation.language import lexicon
+from counterpoint.generation.language.sentences import lemminflect, word_set
 
-def listed(words: str) -> frozenset[str]:
-    """A set of words from one text."""
-    return frozenset(words.split())
-
-
-DETERMINERS: Final = listed(
+DETERMINERS: Final = word_set(
     "a an the some another this these those each every his her its their my your our"
 )
-OWNERS: Final = listed("his her its their my your our")
-PREPOSITIONS: Final = listed(
+OWNERS: Final = word_set("his her its their my your our")
+PREPOSITIONS: Final = word_set(
     """about above across after against along alongside amid among around as at atop before behind
     below beneath beside besides between beyond by down during for from in inside into like near
     of off on onto opposite out outside over past per through to toward towards under underneath
     until up upon via with within without"""
 )
 COORDINATORS: Final = frozenset({"and", "or", "nor"})
-AUXILIARIES: Final = listed(
+AUXILIARIES: Final = word_set(
     """is are was were be been being am has have had do does did can could will would may might
     must should it's there's that's"""
 )
-PRONOUNS: Final = listed(
+PRONOUNS: Final = word_set(
     """he she it they we i you him them us me who which that whose what there one other others each
     himself herself itself themselves"""
 )
-ADVERBS: Final = listed(
+ADVERBS: Final = word_set(
     """together nearby outside outdoors indoors inside away very too also just still while when as
     where up down out off back forward alone everywhere here then"""
 )
 # Adjectives in a dictionary, but parts of a relation in a caption: "to the left of a dog".
-SIDES: Final = listed("left right top bottom front back rear side middle centre center next close")
-NEGATIONS: Final = listed("not no without never none neither nor nobody nothing cannot")
+SIDES: Final = word_set(
+    "left right top bottom front back rear side middle centre center next close"
+)
+NEGATIONS: Final = word_set("not no without never none neither nor nobody nothing cannot")
 # Verbs of posture and activity: in "a man and a woman sitting ..." both do it.
-POSTURES: Final = listed(
+POSTURES: Final = word_set(
     """sit stand lie lay lean rest sleep nap pose walk run play gather wait look stare smile talk
     swim graze roam travel dance relax perch park line hang live enjoy share watch kneel crouch"""
 )
 # What a caption may be a caption of: "a photo of a dog next to a cat".
-PICTURES: Final = listed(
+PICTURES: Final = word_set(
     """picture photo photograph image view painting drawing shot closeup close-up up scene display
     portrait snapshot"""
 )
-_ING_NOUNS: Final = listed(
+_ING_NOUNS: Final = word_set(
     """building ceiling painting railing clothing wing ring string king thing morning evening
     awning crossing landing swing spring dining living wedding stuffing topping frosting
     lighting icing sibling duckling pudding something anything everything nothing earring
@@ -97,25 +96,10 @@ _VARIANTS: Final = {
 }
 
 
-@cache
-def _lemminflect() -> Any:
-    import lemminflect  # slow: it imports spaCy
-
-    return lemminflect
-
-
-@cache
-def lexicon() -> Any:
-    """The word lists; loaded by the first check."""
-    from counterpoint.generation.language import lexicon as module
-
-    return module
-
-
 @lru_cache(maxsize=1 << 16)
 def _dictionary(word: str) -> dict[str, tuple[str, ...]]:
     """A lower-case word's lemmas by part of speech; empty if no dictionary has it."""
-    return dict(_lemminflect().getAllLemmas(word))
+    return dict(lemminflect().getAllLemmas(word))
 
 
 @lru_cache(maxsize=1 << 16)
@@ -154,7 +138,7 @@ def is_known(word: str) -> bool:
         bool(_dictionary(word))
         or role(word) in _CLOSED
         or word.isdigit()
-        or any(lexicon().meanings(lemma) for lemma in (word, _stripped(word)))
+        or any(lexicon.meanings(lemma) for lemma in (word, _stripped(word)))
         or ("-" in word and all(is_known(part) for part in word.split("-")))
     )
 
@@ -193,7 +177,7 @@ _ROLES: Final = (
 
 def _open_role(word: str) -> str:
     found = _dictionary(word)
-    listed = {m.pos for lemma in lemmas(word) for m in lexicon().meanings(lemma)}
+    listed = {m.pos for lemma in lemmas(word) for m in lexicon.meanings(lemma)}
     if word.endswith("ing") and "VERB" in found and word not in _ING_NOUNS:
         return "verb"
     if "ADJ" in listed or ("ADJ" in found and "NOUN" not in found):
@@ -245,7 +229,7 @@ def genera(words: tuple[str, ...]) -> set[str]:
     found: set[str] = set()
     rest = list(words)
     while rest:
-        kinds = {k for m in lexicon().meanings(rest.pop()) for k in m.kinds} - found
+        kinds = {k for m in lexicon.meanings(rest.pop()) for k in m.kinds} - found
         found |= kinds
         rest += kinds
     return found

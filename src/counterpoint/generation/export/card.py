@@ -182,7 +182,7 @@ def card(facts: Facts) -> str:
         "A **negative** is a text that was made to be false of the image, a **positive** one that "
         "was made to be as true as the caption. A model that understands captions ranks caption "
         "and positives above the negatives.\n",
-        _table("Counts", ("kind", "type", "subtype", "pairs"), _counts(facts)),
+        _table("Counts", ("kind", "type", "subtype", "pairs"), _with_number(facts.counts)),
         _table("Methods", ("method", "version", "pairs"), _with_number(facts.methods)),
         _table("Checks", ("check", "pairs that passed it"), _with_number(facts.checks)),
         _rejections(facts),
@@ -238,10 +238,6 @@ def _yaml(value: Mapping[str, Any], indent: str = "") -> str:
         else:
             lines.append(f"{indent}{key}: {json.dumps(item, ensure_ascii=False)}\n")
     return "".join(lines)
-
-
-def _counts(facts: Facts) -> Iterable[tuple[str, ...]]:
-    return ((*key, f"{count:,}") for key, count in sorted(facts.counts.items()))
 
 
 def _with_number(counts: Mapping[Any, int]) -> Iterable[tuple[str, ...]]:

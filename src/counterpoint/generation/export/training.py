@@ -23,6 +23,7 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final
@@ -134,15 +135,7 @@ def _jsonl(path: Path, rows: Rows, left_out: LeftOut, near: bool) -> int:
     return written
 
 
-def _csv(path: Path, rows: Rows, left_out: LeftOut, near: bool) -> int:
-    return _negclip(path, rows, left_out, near, ",")
-
-
-def _tsv(path: Path, rows: Rows, left_out: LeftOut, near: bool) -> int:
-    return _negclip(path, rows, left_out, near, "\t")
-
-
-def _negclip(path: Path, rows: Rows, left_out: LeftOut, near: bool, separator: str) -> int:
+def _negclip(separator: str, path: Path, rows: Rows, left_out: LeftOut, near: bool) -> int:
     """In two passes, because `neg_image` refers to rows of the file itself."""
     numbers: dict[str, int] = {}
     if near:
@@ -176,6 +169,6 @@ def _fit(rows: Iterator[Record], left_out: LeftOut) -> Iterator[Record]:
 _WRITERS: Final[dict[str, Callable[[Path, Rows, LeftOut, bool], int]]] = {
     ".parquet": _parquet,
     ".jsonl": _jsonl,
-    ".csv": _csv,
-    ".tsv": _tsv,
+    ".csv": partial(_negclip, ","),
+    ".tsv": partial(_negclip, "\t"),
 }

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -38,9 +38,6 @@ from counterpoint.generation.pairs import (
 from counterpoint.generation.registry import Rejection
 from counterpoint.models import LoadOptions, load_model
 from counterpoint.scoring import DualEncoder, PairScorer, Work, score
-
-if TYPE_CHECKING:
-    from counterpoint.scoring import Work
 
 MARGIN: Final = "image_margin"  # among a pair's scores: s(image, text) - s(image, caption)
 NOT_SHOWN: Final = Rejection("no image shows the text")

@@ -51,7 +51,6 @@ if TYPE_CHECKING:
 
 try:
     import diffusers
-    import torch
     import transformers  # noqa: F401  (its text encoders are in every pipeline)
 except ImportError:
     raise MissingExtraError("generate images", "generate") from None

@@ -18,12 +18,18 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, Literal
 
 from counterpoint._util.errors import DataError
 from counterpoint._util.untrusted import shortened, shown
-from counterpoint.generation.inputs.json_stream import json_events, json_items, json_pairs
+from counterpoint.generation.inputs.json_stream import (
+    json_events,
+    json_items,
+    json_object,
+    json_pairs,
+)
 from counterpoint.generation.inputs.source import (
     BOX,
     CAPTION_NAMES,
@@ -80,19 +86,11 @@ def _form(path: Path) -> JsonForm:
     )
 
 
-def _object(value: Any, where: str) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise DataError(
-            "E-ROW-MALFORMED", f"{where}: should be an object, it is {shown(value)}.", where=where
-        )
-    return value
-
-
 def _coco(path: Path) -> Iterator[CaptionRow]:
     """In two passes, because captions may come before the images that they name."""
     files: dict[str, str] = {}
     for number, value in enumerate(json_items(path, "images.item")):
-        image = _object(value, f"{path}: image {number}")
+        image = json_object(value, f"{path}: image {number}")
         name = image.get("file_name")
         if not isinstance(name, str) or "id" not in image:
             raise DataError(
@@ -104,7 +102,7 @@ def _coco(path: Path) -> Iterator[CaptionRow]:
         files[str(image["id"])] = name
     for number, value in enumerate(json_items(path, "annotations.item")):
         where = f"{path}: annotation {number}"
-        note = _object(value, where)
+        note = json_object(value, where)
         if number == 0 and "caption" not in note:
             raise DataError(
                 "E-FIELD-MISSING",
@@ -128,13 +126,13 @@ def _coco(path: Path) -> Iterator[CaptionRow]:
 def _karpathy(path: Path) -> Iterator[CaptionRow]:
     for number, value in enumerate(json_items(path, "images.item")):
         where = f"{path}: image {number}"
-        image = _object(value, where)
+        image = json_object(value, where)
         sentences, name = image.get("sentences"), image.get("filename")
         if not isinstance(sentences, list) or not isinstance(name, str):
             raise DataError(
                 "E-FIELD-MISSING", f"{where}: should have 'filename' and 'sentences'.", where=where
             )
-        rows = [_object(sentence, where) for sentence in sentences]
+        rows = [json_object(sentence, where) for sentence in sentences]
         folder = image.get("filepath")
         fields: dict[str, Any] = {
             "caption": [row.get("raw") for row in rows],
@@ -150,25 +148,17 @@ def _karpathy(path: Path) -> Iterator[CaptionRow]:
 def _list(path: Path) -> Iterator[CaptionRow]:
     for number, value in enumerate(json_items(path, "item")):
         where = f"{path}: row {number}"
-        yield CaptionRow(where, _object(value, where))
+        yield CaptionRow(where, json_object(value, where))
 
 
 def _by_id(path: Path) -> Iterator[CaptionRow]:
     for key, value in json_pairs(path):
         where = f"{path}: row {shown(key)}"
-        row = _object(value, where)
+        row = json_object(value, where)
         yield CaptionRow(where, row if "id" in row else {**row, "id": key})
 
 
-def _tsv(path: Path, options: CaptionOptions) -> Iterator[CaptionRow]:
-    return _delimited(path, options, "\t")
-
-
-def _csv(path: Path, options: CaptionOptions) -> Iterator[CaptionRow]:
-    return _delimited(path, options, ",")
-
-
-def _delimited(path: Path, options: CaptionOptions, separator: str) -> Iterator[CaptionRow]:
+def _delimited(separator: str, path: Path, options: CaptionOptions) -> Iterator[CaptionRow]:
     csv.field_size_limit(_FIELD)
     line = 0
     try:
@@ -218,24 +208,17 @@ def _jsonl(path: Path, options: CaptionOptions) -> Iterator[CaptionRow]:
                     path=path,
                     line=number,
                 ) from None
-            if not isinstance(row, dict):
-                raise DataError(
-                    "E-ROW-MALFORMED",
-                    f"{where}: should be an object, it is {shown(row)}.",
-                    where=where,
-                )
+            fields = json_object(row, where)
             if first:
-                check_columns(path, list(row), options)
+                check_columns(path, list(fields), options)
                 first = False
-            yield CaptionRow(where, row)
+            yield CaptionRow(where, fields)
 
 
 def _json(path: Path, options: CaptionOptions) -> Iterator[CaptionRow]:
-    first = True
-    for row in json_rows(path):
-        if first:
+    for number, row in enumerate(json_rows(path)):
+        if number == 0:
             check_columns(path, list(row.fields), options)
-            first = False
         yield row
 
 
@@ -307,8 +290,8 @@ def check_columns(path: Path, names: list[str], options: CaptionOptions) -> list
 
 
 READERS: Final[dict[str, Rows]] = {
-    ".csv": _csv,
-    ".tsv": _tsv,
+    ".csv": partial(_delimited, ","),
+    ".tsv": partial(_delimited, "\t"),
     ".jsonl": _jsonl,
     ".ndjson": _jsonl,
     ".json": _json,

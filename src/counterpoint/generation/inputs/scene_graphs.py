@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from counterpoint._util.errors import DataError
 from counterpoint._util.untrusted import shown
-from counterpoint.generation.inputs.json_stream import is_list, json_items, json_pairs
+from counterpoint.generation.inputs.json_stream import is_list, json_items, json_object, json_pairs
 
 Size = tuple[int, int]
 
@@ -79,7 +79,7 @@ def read_sizes(path: Path) -> dict[str, Size]:
     found = {}
     for place, row in enumerate(json_items(path, "item")):
         where = f"{path}: row {place}"
-        fields = _dict(row, where)
+        fields = json_object(row, where)
         size = _number(fields, "width", where), _number(fields, "height", where)
         found[str(fields.get("image_id", fields.get("id")))] = size
     return found
@@ -88,17 +88,17 @@ def read_sizes(path: Path) -> dict[str, Size]:
 def _visual_genome(path: Path) -> Iterator[Graph]:
     for place, row in enumerate(json_items(path, "item")):
         where = f"{path}: row {place}"
-        fields = _dict(row, where)
+        fields = json_object(row, where)
         if "image_id" not in fields:
             raise DataError(
                 "E-FIELD-MISSING", f"{where}: has no 'image_id'.", where=where, field="image_id"
             )
         objects = {}
         for value in _list(fields, "objects", where):
-            thing = _dict(value, where)
+            thing = json_object(value, where)
             names, synsets = _list(thing, "names", where), _list(thing, "synsets", where)
             objects[str(thing.get("object_id"))] = _object(thing, names[:1], synsets[:1], where)
-        relations = (_dict(value, where) for value in _list(fields, "relationships", where))
+        relations = (json_object(value, where) for value in _list(fields, "relationships", where))
         found = tuple(
             Relation(
                 str(relation.get("relationship_id", number)),
@@ -114,13 +114,13 @@ def _visual_genome(path: Path) -> Iterator[Graph]:
 def _gqa(path: Path) -> Iterator[Graph]:
     for image, value in json_pairs(path):
         where = f"{path}: image {shown(image)}"
-        fields = _dict(value, where)
-        rows = _dict(fields.get("objects"), where)
-        things = {key: _dict(thing, where) for key, thing in rows.items()}
+        fields = json_object(value, where)
+        rows = json_object(fields.get("objects"), where)
+        things = {key: json_object(thing, where) for key, thing in rows.items()}
         relations = []
         for key, thing in things.items():
             for number, one in enumerate(_list(thing, "relations", where)):
-                relation = _dict(one, where)
+                relation = json_object(one, where)
                 name, other = plain(relation.get("name"), where), str(relation.get("object"))
                 relations.append(Relation(f"{key}.{number}", key, name, other))
         objects = {
@@ -153,14 +153,6 @@ def plain(value: Any, where: str) -> str:
             field="name",
         )
     return " ".join(value.lower().split()).strip(" .,;")
-
-
-def _dict(value: Any, where: str) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise DataError(
-            "E-ROW-MALFORMED", f"{where}: should be an object, it is {shown(value)}.", where=where
-        )
-    return value
 
 
 def _list(fields: dict[str, Any], key: str, where: str) -> list[Any]:

@@ -29,6 +29,7 @@ __all__ = [
     "doubt",
     "exclude",
     "fields",
+    "is_listed",
     "is_symmetric",
     "may_be_same",
     "may_be_symmetric",
@@ -36,6 +37,7 @@ __all__ = [
     "opposites",
     "relations",
     "rivals",
+    "share_meaning",
     "synonyms",
     "version",
 ]
@@ -186,6 +188,25 @@ def meanings(word: str, pos: str | None = None) -> tuple[Meaning, ...]:
     index = _index()
     found = (index.meanings[number] for number in index.offered.get(word, ()))
     return tuple(meaning for meaning in found if pos is None or meaning.pos == pos)
+
+
+def is_listed(word: str) -> bool:
+    """Whether the word stands for a meaning, or may be true of one."""
+    return word in _index().known
+
+
+def share_meaning(words: Iterable[str], others: Iterable[str]) -> bool:
+    """Whether one of the words stands for a meaning that one of the others has or may have.
+
+    Or the other way round. "In" (a shirt) may be wearing; but what may be having is not therefore
+    wearing.
+    """
+    index = _index()
+    offered, known = (
+        [{number for word in side for number in table.get(word, ())} for side in (words, others)]
+        for table in (index.offered, index.known)
+    )
+    return bool(offered[0] & known[1] or offered[1] & known[0])
 
 
 @functools.lru_cache(maxsize=1 << 16)
@@ -352,6 +373,7 @@ def exclude(a: str, b: str) -> bool:
     return any(not index.against[n].isdisjoint(other) for n in index.known.get(a, ()))
 
 
+@functools.lru_cache(maxsize=1 << 12)
 def is_symmetric(relation: str) -> bool:
     """Whether "A relation B" always means "B relation A"."""
     index = _index()

@@ -2,8 +2,8 @@
 
 WordNet is the text files `index.*` and `data.*` of its `dict` folder: $WNSEARCHDIR, else
 $WNHOME/dict, else /usr/share/wordnet (Debian's wordnet-base). They are read as wndb(5WN) describes
-them, one record at a time. NLTK's reader needs a file that Debian leaves out, and its own folder.
-Words are lemmas in lower case, with spaces.
+them. NLTK's reader needs a file that Debian leaves out, refuses folders other than its own, and
+takes seconds to open. Words are lemmas in lower case, with spaces.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import os
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -87,6 +86,7 @@ class WordNet:
         self.folder = folder
         self._maps: dict[str, mmap.mmap] = {}
         # Caches belong to the instance, so that they end with it.
+        self._index = functools.cache(self._lines)
         self.senses = functools.lru_cache(maxsize=1 << 15)(self._senses)
         self.synset = functools.lru_cache(maxsize=1 << 16)(self._synset)
         self.may_be_same = functools.lru_cache(maxsize=1 << 16)(self._may_be_same)
@@ -151,10 +151,9 @@ class WordNet:
         """The offsets of its synsets, the most frequent first."""
         if pos not in _FILES or not lemma:
             return ()
-        line = self._find_line(f"index.{_FILES[pos]}", lemma.replace(" ", "_"))
-        if not line:
+        parts = self._index(pos).get(lemma.replace(" ", "_").encode(), b"").split()
+        if not parts:
             return ()
-        parts = line.split()
         try:
             count = int(parts[2])
             return tuple((pos, int(offset)) for offset in parts[-count:])
@@ -171,25 +170,10 @@ class WordNet:
         except (IndexError, ValueError, KeyError, StopIteration):
             raise self._broken(name) from None
 
-    def _find_line(self, name: str, key: str) -> str:
-        """The line that starts with the key, by binary search in the sorted lines."""
-        text, wanted = self._bytes(name), key.encode()
-        low, high = 0, len(text)  # the line starts in [low, high), if it is there
-        while low < high:
-            middle = (low + high) // 2
-            start = text.rfind(b"\n", 0, middle) + 1
-            end = text.find(b"\n", middle)
-            end = len(text) if end < 0 else end
-            line = text[start:end]
-            # Lines of the licence start with a space, which sorts before every word.
-            word = b"" if line.startswith(b" ") else line.partition(b" ")[0]
-            if word == wanted:
-                return line.decode("utf-8", "replace")
-            if word < wanted:
-                low = end + 1
-            else:
-                high = start
-        return ""
+    def _lines(self, pos: str) -> dict[bytes, bytes]:
+        """The lines of an index by their words; those of the licence start with a space."""
+        lines = self._bytes(f"index.{_FILES[pos]}")[:].splitlines()
+        return {line.partition(b" ")[0]: line for line in lines if line[:1] != b" "}
 
     def _bytes(self, name: str) -> mmap.mmap:
         if name not in self._maps:
@@ -268,7 +252,7 @@ class Vocabulary:
         return " ".join(parts)
 
 
-@lru_cache(_KNOWN)
+@functools.lru_cache(_KNOWN)
 def _others(vocabulary: Vocabulary, word: str, pos: str, noun: str) -> tuple[str, ...]:
     found = list(lexicon.rivals(word, pos, noun))
     wordnet = vocabulary.wordnet

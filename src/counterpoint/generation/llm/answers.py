@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from math import floor
 from typing import Final
 
+from counterpoint.generation.checks.change import distance
 from counterpoint.generation.llm.templates import ChangeLimit, Step
 from counterpoint.generation.registry import Rejection
 
@@ -194,17 +195,6 @@ def trade_places(caption: str, text: str, first: str, second: str) -> bool:
     return (before[0] < before[1]) != (after[0] < after[1])
 
 
-def distance(first: Sequence[str], second: Sequence[str]) -> int:
-    """Words to insert, delete or replace (Levenshtein)."""
-    row = list(range(len(second) + 1))
-    for count, word in enumerate(first, 1):
-        above, row = row, [count]
-        for place, other in enumerate(second):
-            change = above[place] + (word != other)
-            row.append(min(above[place + 1] + 1, row[-1] + 1, change))
-    return row[-1]
-
-
 def bag_distance(first: Sequence[str], second: Sequence[str]) -> int:
     """Words without a partner on the other side, in any order: 0 for a pure swap."""
     left, right = Counter(first), Counter(second)
@@ -213,8 +203,9 @@ def bag_distance(first: Sequence[str], second: Sequence[str]) -> int:
 
 def changes_too_much(caption: str, text: str, change: ChangeLimit) -> bool:
     before, after = words(caption), words(text)
-    measure = bag_distance if change.measure == "bag" else distance
-    return measure(before, after) > max(change.least, floor(change.share * len(before)))
+    limit = max(change.least, floor(change.share * len(before)))
+    bag = change.measure == "bag"
+    return (bag_distance(before, after) if bag else distance(before, after, limit)) > limit
 
 
 def brings_nothing(caption: str, text: str) -> bool:

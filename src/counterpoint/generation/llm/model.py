@@ -17,7 +17,6 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
 from counterpoint._util.errors import MissingExtraError
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
     from counterpoint.models.api import Client, Pause
 
 Message = dict[str, str]
+_USAGE: Final = ("answers", "retries", "tokens_in", "tokens_out")
 _FIRST_ATTEMPTS: Final = 3  # few: after a mistyped address the wait should be short
 _ROOM: Final = 4096  # tokens for a model that reasons before it answers
 _PLACE: Final = re.compile(r"\{(caption|chosen|new)\}")
@@ -159,14 +159,9 @@ class ChatModel:
     def __enter__(self) -> ChatModel:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: Any) -> None:
         if self._store is not None:
-            self._store.__exit__(kind, error, trace)
+            self._store.__exit__(*error)
             self._store = None
 
     def ask(self, requests: Sequence[Request], advance: Advance) -> list[Reply | Rejection]:
@@ -182,15 +177,8 @@ class ChatModel:
 
     def usage(self) -> dict[str, int]:
         """What this process has sent; stored answers are not counted."""
-        if self._client is None:
-            return {"answers": 0, "retries": 0, "tokens_in": 0, "tokens_out": 0}
-        used = self._client.usage
-        return {
-            "answers": used.answers,
-            "retries": used.retries,
-            "tokens_in": used.tokens_in,
-            "tokens_out": used.tokens_out,
-        }
+        used = None if self._client is None else self._client.usage
+        return {name: getattr(used, name, 0) for name in _USAGE}
 
     def _asked(
         self, missing: Mapping[bytes, Request], done: Callable[[bytes], None]

@@ -1,7 +1,7 @@
+from .negatives import SCALES as SCALES
 from .refining import (
     BlindResult as BlindResult,
     Refined as Refined,
     RefineSettings as RefineSettings,
     refine as refine,
 )
-from .selecting import SCALES as SCALES

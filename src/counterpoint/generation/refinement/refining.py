@@ -15,12 +15,19 @@ import numpy as np
 from counterpoint._util.errors import DataError
 from counterpoint.generation.pairs import read_about, rebased, require_parquet, write_pairs
 from counterpoint.generation.refinement.negatives import (
+    BINS,
     BY,
+    ZERO_BINS,
     Negatives,
+    Scale,
+    balanced,
     changed,
     gather,
+    is_probability,
     kept_pairs,
     pieces,
+    scaled,
+    top,
 )
 from counterpoint.generation.refinement.scores import (
     COLUMN,
@@ -33,15 +40,6 @@ from counterpoint.generation.refinement.scores import (
     parse_blind_model,
     read_scores,
     table_scores,
-)
-from counterpoint.generation.refinement.selecting import (
-    BINS,
-    ZERO_BINS,
-    Scale,
-    balanced,
-    is_probability,
-    scaled,
-    top,
 )
 from counterpoint.metrics import ALL
 from counterpoint.models import LoadOptions

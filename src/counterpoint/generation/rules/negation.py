@@ -6,8 +6,15 @@ from collections.abc import Iterator
 from random import Random
 from typing import Final
 
-from counterpoint.generation.language.editing import Put, plain, rewrite
-from counterpoint.generation.language.tagging import FINITE, NOUNS, Sentence, inflected
+from counterpoint.generation.language.sentences import (
+    FINITE,
+    NOUNS,
+    Put,
+    Sentence,
+    inflected,
+    plain,
+    rewrite,
+)
 from counterpoint.generation.language.wordnet import Vocabulary
 from counterpoint.generation.registry import Draft, Rule, Ways
 from counterpoint.generation.rules.phrases import ABSTRACT, noun_phrase_after

@@ -10,7 +10,7 @@ from functools import cache
 from typing import Final
 
 from counterpoint.generation.language import lexicon
-from counterpoint.generation.language.tagging import ADJECTIVES, NOUNS, Sentence, word_set
+from counterpoint.generation.language.sentences import ADJECTIVES, NOUNS, Sentence, word_set
 
 Range = tuple[int, int]
 

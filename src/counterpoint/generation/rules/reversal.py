@@ -15,8 +15,16 @@ from random import Random
 from typing import Final
 
 from counterpoint.generation.language import lexicon
-from counterpoint.generation.language.editing import Put, rewrite, span_text
-from counterpoint.generation.language.tagging import ADJECTIVES, FINITE, NOUNS, Sentence, word_set
+from counterpoint.generation.language.sentences import (
+    ADJECTIVES,
+    FINITE,
+    NOUNS,
+    Put,
+    Sentence,
+    rewrite,
+    span_text,
+    word_set,
+)
 from counterpoint.generation.language.wordnet import Vocabulary
 from counterpoint.generation.registry import Draft, Rule, Ways
 from counterpoint.generation.rules.phrases import (

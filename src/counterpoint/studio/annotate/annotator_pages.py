@@ -14,8 +14,6 @@ from starlette.datastructures import FormData
 from starlette.requests import Request
 from starlette.responses import Response
 
-from counterpoint.studio.annotate.answers import flag, give, last_answer, last_flag
-from counterpoint.studio.annotate.assignment import left_for, next_showing
 from counterpoint.studio.annotate.campaigns import link
 from counterpoint.studio.annotate.kinds import (
     ASKS,
@@ -27,6 +25,14 @@ from counterpoint.studio.annotate.kinds import (
     ranks_of,
 )
 from counterpoint.studio.annotate.questions import AnnotationQuestion, ShownImage
+from counterpoint.studio.annotate.showings import (
+    flag,
+    give,
+    last_answer,
+    last_flag,
+    left_for,
+    next_showing,
+)
 from counterpoint.studio.database import Annotator, Campaign, Database, Item, Showing
 from counterpoint.studio.pictures import Gallery
 from counterpoint.studio.security import StudioError, same

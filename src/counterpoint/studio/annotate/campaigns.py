@@ -212,30 +212,32 @@ def _refuse(name: str, settings: CampaignDesign, annotators: int) -> None:
             f"{name!r:.80} is no name for a campaign: letters, digits, dots, dashes, at most 64.",
             name=name,
         )
-    if not 1 <= settings.overlap <= 100 or not 1 <= annotators <= 1000:
-        raise CampaignError(
-            "E-CAMPAIGN-INVALID",
+    text = settings.instructions
+    faults = (
+        (
+            1 <= settings.overlap <= 100 and 1 <= annotators <= 1000,
+            "annotators",
             "a campaign has 1 to 1,000 annotators and an overlap of 1 to 100.",
-            field="annotators",
-        )
-    if annotators < settings.overlap:
-        raise CampaignError(
-            "E-CAMPAIGN-INVALID",
+        ),
+        (
+            annotators >= settings.overlap,
+            "overlap",
             f"an overlap of {settings.overlap} needs that many annotators, not {annotators}.",
-            field="overlap",
-        )
-    if not 0 <= settings.checks <= 0.5:
-        raise CampaignError(
-            "E-CAMPAIGN-INVALID",
+        ),
+        (
+            0 <= settings.checks <= 0.5,
+            "checks",
             "the share of attention checks must be between 0 and 0.5.",
-            field="checks",
-        )
-    if len(settings.instructions) > INSTRUCTIONS or "\0" in settings.instructions:
-        raise CampaignError(
-            "E-CAMPAIGN-INVALID",
+        ),
+        (
+            len(text) <= INSTRUCTIONS and "\0" not in text,
+            "instructions",
             f"instructions are text of at most {INSTRUCTIONS:,} characters.",
-            field="instructions",
-        )
+        ),
+    )
+    for good, field, why in faults:
+        if not good:
+            raise CampaignError("E-CAMPAIGN-INVALID", why, field=field)
 
 
 _Asked = tuple[JudgedCase, Ask, int, AnnotationQuestion]

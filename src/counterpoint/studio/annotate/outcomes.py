@@ -12,10 +12,10 @@ import numpy as np
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from counterpoint.studio.annotate.answers import Judgement, Remark, judgements, remarks
 from counterpoint.studio.annotate.campaigns import Standing, standing
 from counterpoint.studio.annotate.kinds import ASKS, CampaignKind, any_or_none, find_kind
 from counterpoint.studio.annotate.questions import JudgedCase
+from counterpoint.studio.annotate.showings import Judgement, Remark, judgements, remarks
 from counterpoint.studio.database import Annotator, Campaign, Item, Subject
 
 # --- agreement beyond chance --------------------------------------------------------------------

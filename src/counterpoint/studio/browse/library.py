@@ -121,14 +121,12 @@ def read_manifest(place: RunFolder) -> dict[str, Any]:
     path = place.folder / _MANIFEST
     try:
         if path.stat().st_size > _MANIFEST_BYTES:
-            raise RunError(
-                "E-RUN-DAMAGED", f"{_MANIFEST} is larger than {_MANIFEST_BYTES // 2**20} MB."
-            )
+            raise _damaged(f"is larger than {_MANIFEST_BYTES // 2**20} MB")
         manifest = parse_json(path.read_bytes(), _MANIFEST, RunError)
     except OSError as error:
-        raise RunError("E-RUN-DAMAGED", f"{_MANIFEST} cannot be read: {reason(error)}.") from None
+        raise _damaged(f"cannot be read: {reason(error)}") from None
     if not isinstance(manifest, dict) or "format" not in manifest:
-        raise RunError("E-RUN-DAMAGED", f"{_MANIFEST} is damaged: it does not describe a run.")
+        raise _damaged("is damaged: it does not describe a run")
     if manifest["format"] != FORMAT:
         version = shown(manifest["format"])
         raise RunError(
@@ -137,18 +135,19 @@ def read_manifest(place: RunFolder) -> dict[str, Any]:
             format=version,
         )
     if not isinstance(manifest.get("model"), str):
-        raise RunError("E-RUN-DAMAGED", f"{_MANIFEST} is damaged: it names no model.")
+        raise _damaged("is damaged: it names no model")
     benchmarks = manifest.get("benchmarks")
     if not isinstance(benchmarks, dict) or not benchmarks:
-        raise RunError("E-RUN-DAMAGED", f"{_MANIFEST} is damaged: it names no benchmark.")
+        raise _damaged("is damaged: it names no benchmark")
     for name, about in benchmarks.items():
         scored = about.get("scored") if isinstance(about, dict) else None
         if type(scored) is not int or scored < 0:
-            raise RunError(
-                "E-RUN-DAMAGED",
-                f"{_MANIFEST} is damaged: it lacks the number of cases of {shown(name)}.",
-            )
+            raise _damaged(f"is damaged: it lacks the number of cases of {shown(name)}")
     return manifest
+
+
+def _damaged(why: str) -> RunError:
+    return RunError("E-RUN-DAMAGED", f"{_MANIFEST} {why}.")
 
 
 _FRESH: Final = 2.0  # seconds for which the folder is not listed again

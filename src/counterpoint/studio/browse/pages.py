@@ -17,20 +17,21 @@ from starlette.responses import Response
 from counterpoint.cases import ImageRef
 from counterpoint.images import Picture
 from counterpoint.metrics import heading
-from counterpoint.studio.browse.filters import (
+from counterpoint.studio.browse.index import (
     DIFFER,
     PER_PAGE,
     Filter,
+    Index,
     by_outcome,
     chosen_rows,
+    name_of,
     read_filter,
     with_outcome,
 )
-from counterpoint.studio.browse.index import Index, name_of
 from counterpoint.studio.browse.library import Library, Listed
-from counterpoint.studio.browse.numbers import NumbersTable, numbers_table
 from counterpoint.studio.browse.views import (
     Matrix,
+    NumbersTable,
     caption_views,
     case_view,
     counts,
@@ -38,6 +39,7 @@ from counterpoint.studio.browse.views import (
     image_views,
     is_large,
     matrix,
+    numbers_table,
 )
 from counterpoint.studio.pictures import LARGE, SMALL, Gallery
 from counterpoint.studio.security import StudioError, same
@@ -209,7 +211,7 @@ def browse_router(web: Web, library: Library, gallery: Gallery) -> APIRouter:
         if not library.having(benchmark):
             raise StudioError("E-BENCHMARK-UNKNOWN", "No run has such a benchmark.", 404)
         table = numbers_table(library, benchmark)
-        return web.fragment(request, "browse_numbers.html", table=table)
+        return web.page(request, "browse_numbers.html", table=table)
 
     @router.get("/browse")
     def browse(request: Request) -> Response:

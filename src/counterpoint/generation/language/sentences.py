@@ -1,12 +1,14 @@
-"""Captions as tokens with tags, in plain tuples, so that rules are fast and do not need spaCy.
+"""Captions as sentences: tokens with tags, which captions can be used, and grammatical edits.
 
-Also: which captions can be used (`unreadable`). The others are rejected and counted by the reason.
+Tokens are plain tuples, so that rules are fast and do not need spaCy. A caption that cannot be used
+(`unreadable`) is rejected and counted by the reason. An edit (`rewrite`) keeps spaces, capitals,
+articles and word forms correct.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from itertools import tee
@@ -29,6 +31,11 @@ _SHARE: Final = 0.6  # minimum share of English words: captions have names and t
 NOUNS: Final = frozenset({"NN", "NNS"})
 ADJECTIVES: Final = frozenset({"JJ", "JJR", "JJS"})
 FINITE: Final = frozenset({"VBZ", "VBP", "VBD"})
+_VOWEL: Final = re.compile(r"[aeiou]|8|11(?!\d)|18(?!\d)|hour|honest|honou?r|heir", re.IGNORECASE)
+_CONSONANT: Final = re.compile(
+    r"(uni(?!n|m[pa])|us[eua]|util|ute|uk|eu|ew|one(?!i)|once|ouija)", re.IGNORECASE
+)
+_SHORT: Final = frozenset({"TV", "TVS", "DVD", "CD", "PC", "SUV", "RV", "BBQ", "UFO"})
 
 
 def word_set(text: str) -> frozenset[str]:
@@ -134,8 +141,8 @@ _HELPERS: Final = {
 
 
 @cache
-def _lemminflect() -> Any:
-    import lemminflect
+def lemminflect() -> Any:
+    import lemminflect  # slow: it imports spaCy
 
     return lemminflect
 
@@ -146,7 +153,7 @@ def lemma(word: str, pos: str) -> str:
     kind = "VERB" if pos == "AUX" else pos
     if kind not in ("NOUN", "PROPN", "VERB", "ADJ", "ADV"):
         return word
-    found = _lemminflect().getLemma(word, "NOUN" if kind == "PROPN" else kind)
+    found = lemminflect().getLemma(word, "NOUN" if kind == "PROPN" else kind)
     return str(found[0]) if found else word
 
 
@@ -155,7 +162,7 @@ def inflected(word: str, tag: str) -> str:
     """The word in the form of a Penn tag; empty if none is known."""
     if tag not in _FORMS:
         return word
-    known = _lemminflect().getInflection(word, tag, inflect_oov=tag not in ("JJR", "JJS"))
+    known = lemminflect().getInflection(word, tag, inflect_oov=tag not in ("JJR", "JJS"))
     return str(known[0]) if known else ""
 
 
@@ -165,7 +172,7 @@ _FORMS: Final = frozenset({"NNS", "NNPS", "VBD", "VBG", "VBN", "VBZ", "VBP", "JJ
 @cache
 def is_english(word: str) -> bool:
     """Whether a dictionary of English has this lower-case word, in any form."""
-    known = _lemminflect().getAllLemmas
+    known = lemminflect().getAllLemmas
     return bool(known(word) or known(word.removesuffix("s"))) or word in _FUNCTION_WORDS
 
 
@@ -202,3 +209,117 @@ def unreadable(caption: str) -> str:
         return f"more than {MOST_WORDS} words"
     known = sum(_LATIN.fullmatch(word) is not None and _is_known(word) for word in words)
     return "" if known >= _SHARE * len(words) else "not English"
+
+
+class Put(NamedTuple):
+    """`text` replaces the tokens from `start` to `end`; with an empty range it is inserted."""
+
+    start: int
+    end: int
+    text: str
+
+
+def rewrite(sentence: Sentence, puts: Sequence[Put]) -> str:
+    """The caption with other words in some places.
+
+    The first letter is a capital if the caption's was. `a` and `an` fit the next word.
+    """
+    pieces = _pieces(sentence, puts)
+    _set_articles(pieces)
+    text = "".join(word + blank for word, blank, _ in pieces)
+    text = sentence.text[: sentence.tokens[0].start] + text
+    if sentence.text.isupper():
+        return text.upper()
+    return _capitalised(text) if _starts_high(sentence) else text
+
+
+def _pieces(sentence: Sentence, puts: Sequence[Put]) -> list[tuple[str, str, bool]]:
+    """Words, the space after each, and whether it is new."""
+    pieces: list[tuple[str, str, bool]] = []
+    place = 0
+    for start, end, text in sorted(puts, key=lambda put: (put.start, put.end)):
+        pieces += [_piece(sentence, i) for i in range(place, start)]
+        pieces.append((text, _blank(sentence, end - 1) if start < end else " ", True))
+        place = end
+    return pieces + [_piece(sentence, i) for i in range(place, len(sentence.tokens))]
+
+
+def _piece(sentence: Sentence, number: int) -> tuple[str, str, bool]:
+    text = plain(sentence, number) if number == 0 else sentence.tokens[number].text
+    return text, _blank(sentence, number), False
+
+
+def _blank(sentence: Sentence, number: int) -> str:
+    end = sentence.tokens[number].end
+    after = sentence.tokens[number + 1].start if number + 1 < len(sentence.tokens) else None
+    return sentence.text[end:after]
+
+
+def plain(sentence: Sentence, number: int) -> str:
+    """A token as it is written inside a sentence: the first without its capital."""
+    text = sentence.tokens[number].text
+    if number or text == "I" or text[1:] != text[1:].lower():
+        return text
+    lower = text[:1].lower() + text[1:]
+    return lower if is_english(lower) else text  # a name keeps its capital
+
+
+def span_text(sentence: Sentence, start: int, end: int) -> str:
+    """A range of tokens as it is written inside a sentence."""
+    first = sentence.tokens[start]
+    return plain(sentence, start) + sentence.text[first.end : sentence.tokens[end - 1].end]
+
+
+def swap(sentence: Sentence, first: tuple[int, int], second: tuple[int, int]) -> str:
+    """The caption with two ranges of tokens exchanged; `first` ends before `second` starts."""
+    return rewrite(
+        sentence,
+        (Put(*first, span_text(sentence, *second)), Put(*second, span_text(sentence, *first))),
+    )
+
+
+def _starts_high(sentence: Sentence) -> bool:
+    return sentence.tokens[0].text[:1].isupper()
+
+
+def _capitalised(text: str) -> str:
+    place = len(text) - len(text.lstrip())
+    return text[:place] + text[place : place + 1].upper() + text[place + 1 :]
+
+
+def _set_articles(pieces: list[tuple[str, str, bool]]) -> None:
+    for i, (piece, blank, new) in enumerate(pieces):
+        before, _, word = piece.rpartition(" ")
+        if word.lower() not in ("a", "an") or i + 1 == len(pieces):
+            continue
+        following = pieces[i + 1]
+        if new or following[2]:  # mistakes of the caption itself are kept
+            fitting = article(following[0])
+            fitting = fitting.upper() if word.isupper() and len(word) > 1 else fitting
+            fitting = fitting.capitalize() if word[0].isupper() else fitting
+            pieces[i] = (f"{before} {fitting}".strip(), blank, new)
+
+
+def article(following: str) -> str:
+    """`a` or `an`, by the sound that the next word is likely to start with."""
+    if _CONSONANT.match(following):
+        return "a"
+    return "an" if _VOWEL.match(following) else "a"
+
+
+def in_form_of(token: Token, words: str, tag: str | None = None) -> str:
+    """A dictionary form (of several words: the first of a verb, else the last) in a token's form.
+
+    Empty if English has no such form. In capitals if the token is.
+    """
+    tag = tag or token.tag
+    if tag.startswith("V"):
+        head, blank, rest = words.partition(" ")
+        found = inflected(head, tag)
+        text = found and found + blank + rest
+    else:
+        rest, blank, head = words.rpartition(" ")
+        found = inflected(head, tag)
+        text = found and rest + blank + found
+    loud = len(token.text) > 1 and token.text.isupper() and token.text not in _SHORT
+    return text.upper() if loud else text

@@ -1,1 +1,0 @@
-"""Playground: one image, some captions, and the scores of several models."""
