@@ -17,7 +17,7 @@ from counterpoint.cases import Case, Cases, ImageRef, caption_case
 Row = dict[str, Any]
 _PAPER: Final = "Kamath et al. 2024, The Hard Positive Truth about VLM Compositionality, ECCV"
 
-# The words that the authors replaced, and by what: Tables 4 to 6 of the paper, as the data has them.
+# The words that the authors replaced, and by what: Tables 4 to 6 of the paper, as in the data.
 SYNONYMS: Final[dict[str, Mapping[str, str]]] = {
     "relations": {
         "above": "on top of",
