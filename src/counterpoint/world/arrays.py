@@ -46,7 +46,7 @@ _RADII: Final = np.array(list(SIZES.values()), dtype=np.float32)
 _GROUNDS: Final = (0.42, 0.62)  # as `scenes.sample_scene` draws them
 
 
-class Columns:
+class ArrayTable:
     """The base of a dataclass of arrays, of which row i of each belongs to item i."""
 
     __slots__ = ()
@@ -60,7 +60,7 @@ class Columns:
         return cls(
             *(
                 type(column[0]).joined(column)
-                if isinstance(column[0], Columns)
+                if isinstance(column[0], ArrayTable)
                 else np.concatenate(column)
                 for column in columns
             )
@@ -71,7 +71,7 @@ class Columns:
 
 
 @dataclass(frozen=True, slots=True)
-class Scenes(Columns):
+class Scenes(ArrayTable):
     """n scenes: `things` (n, m, 4) words, `places` (n, m, 2), `grounds` (n,), `counts` (n,).
 
     Objects beyond a scene's count have the words -1 and stand nowhere (NaN).

@@ -45,7 +45,7 @@ from counterpoint.world.arrays import (
     RELATION,
     SCENE_DRAWS,
     SHAPE,
-    Columns,
+    ArrayTable,
     Scenes,
     along,
     below,
@@ -75,7 +75,7 @@ _NONE: Final = -1
 
 
 @dataclass(frozen=True, slots=True)
-class Edits(Columns):
+class Edits(ArrayTable):
     """n edits. `word` is the place (0 to 8) in the statements of the word that was replaced, -1 if
     none was; `rare` (n, 3) says which of original, positive and negative say its rare name.
     """
