@@ -175,8 +175,8 @@ def plain_step(
         optimiser.zero_grad()
         with torch.autocast(device.type, dtype=half) if half else nullcontext():
             shown, said, scale = model(images, texts)
-            features: Features = unpack(batch, shown, said)
-            loss = losses.total(losses.loss(features, scale, terms, None), terms)
+            features: Features = unpack(batch, shown, said, scale)
+            loss = losses.total(losses.loss(features, terms), terms)
         if scaler is None:
             loss.backward()  # type: ignore[no-untyped-call]
             optimiser.step()

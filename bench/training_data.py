@@ -3,9 +3,9 @@
     PYTHONPATH=src python bench/training_data.py [--device cuda] [--workers 4] [--step-ms 80]
 
 The first table is of one core (processor time, which other work on the machine changes little): the
-world's edits against `world.edits`, which makes them one by one; images with JPEG's own scaling
-against decoding them whole. The second takes batches from the stream as training does, with a step
-that only sleeps: a stall is the time waited for the next batch, as a share of all.
+world's edits against those of the benchmarks, which are drawn one by one; images with JPEG's own
+scaling against decoding them whole. The second takes batches from the stream as training does, with
+a step that only sleeps: a stall is the time waited for the next batch, as a share of all.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from itertools import islice
 
 import numpy as np
 
-from counterpoint.world import drawing
+from counterpoint.world import Scenes, drawing
 from counterpoint.world.edits import Edit, replacements, swaps
 from counterpoint.world.scenes import SHAPES, SIZES, Scene, sample_scene
 
@@ -28,7 +28,7 @@ def naive(scene: Scene, pixels: int) -> np.ndarray:
     """The picture of one scene, each object blended over the full canvas."""
     canvas = np.full((pixels, pixels, 3), scene.ground, dtype=np.float32)
     middles = np.arange(pixels) + 0.5
-    for row in drawing.tabulate([scene])[0]:
+    for row in Scenes.of([scene]).table()[0]:
         _, shape, size, colour, texture, x, y = row
         dx, dy = middles[None, :] - x * pixels, middles[:, None] - y * pixels
         radius = size * pixels

@@ -29,8 +29,8 @@ import torch
 from safetensors.torch import save_file
 
 from counterpoint._util.random_numbers import fold, key, uniforms
-from counterpoint.world.arrays import SCENE_DRAWS, WorldTokens, draw_plain, draw_scenes
-from counterpoint.world.drawing import PIXELS, paint, tabulate
+from counterpoint.world.arrays import SCENE_DRAWS, Scenes, WorldTokens, draw_plain, draw_scenes
+from counterpoint.world.drawing import PIXELS, paint
 from counterpoint.world.edits import replacements, swaps
 from counterpoint.world.scenes import CANONICAL, Scene
 
@@ -164,7 +164,7 @@ def evaluate(model: Any, tokenizer: Any, device: str, size: int = 2000) -> dict[
 
 
 def scene_pixels(scenes: list[Scene], device: str) -> torch.Tensor:
-    return pixels(*tabulate(scenes), device)
+    return pixels(*Scenes.of(scenes).table(), device)
 
 
 def save(model: Any, folder: Path, config: dict[str, Any], merges: bytes, note: str) -> None:

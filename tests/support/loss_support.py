@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from inspect import signature
+from dataclasses import replace
 
 import numpy as np
 import torch
 
 from counterpoint.training.batches import Features
-from counterpoint.training.losses.terms import TERMS, Term, loss
+from counterpoint.training.losses.terms import TERMS, Term, loss, uses
 
 torch.set_num_threads(1)
 NAMES = sorted(TERMS.builtin)
@@ -42,29 +42,22 @@ def parts(sizes, there, seed=0, width=3):
     return found
 
 
-def bundled(given):
-    """The same as the loop has it: vectors of the batch, and those of the start."""
+def bundled(given, scale=SCALE):
+    """The same as the loop has it."""
+    scale = torch.as_tensor(scale, dtype=torch.float64)
 
     def features(prefix):
-        return Features(
-            **{
-                name.removeprefix(prefix): value
-                for name, value in given.items()
-                if name.startswith(prefix) and (prefix or not name.startswith(("hard_", "start_")))
-            }
-        )
+        names = [n for n in given if n.startswith(prefix)]
+        if not prefix:
+            names = [n for n in names if not n.startswith(("hard_", "start_"))]
+        return Features(**{n.removeprefix(prefix): given[n] for n in names}, scale=scale)
 
-    batch = features("")
-    batch.hard = features("hard_")
-    return batch, features("start_")
-
-
-EVERY = frozenset(parts(SIZES[0], "all"))
+    return replace(features(""), hard=features("hard_"), start=features("start_"))
 
 
 def wanted(name):
-    """The parameters of a term that are no option."""
-    return [p for p in signature(TERMS.get(name)).parameters if p in EVERY]
+    """What a term reads."""
+    return sorted(uses([Term(name)]))
 
 
 def value_and_gradients(name, given, options=None, scale=SCALE):
@@ -76,8 +69,7 @@ def value_and_gradients(name, given, options=None, scale=SCALE):
     dtype = given["images"].dtype
     factor = torch.tensor(scale, dtype=dtype, requires_grad=True)
     term = Term(name, 1.0, options or {})
-    batch, start = bundled(leaves)
-    values = loss(batch, factor, [term], start)
+    values = loss(replace(bundled(leaves), scale=factor), [term])
     assert list(values) == [name]
     if values[name].requires_grad:
         values[name].backward()

@@ -23,7 +23,7 @@ torch.set_num_threads(1)
 RANKS, LOCAL, K, M, WIDTH = 2, 3, 2, 2, 4
 NAMES = sorted(TERMS.builtin)
 MIXED = ("clip-negatives", "analogy", "listwise", "hold")
-FIELDS = [f.name for f in fields(Features) if f.name != "hard"]
+FIELDS = [f.name for f in fields(Features) if f.name not in ("scale", "hard", "start")]
 
 
 class Towers(nn.Module):
@@ -44,10 +44,11 @@ class Towers(nn.Module):
                 tower = self.image if name.endswith("images") else self.text
                 value = nn.functional.normalize(tower(value), dim=-1)
             given[name] = value
-        return Features(**given, hard=None if raw.hard is None else self.encoded(raw.hard))
+        hard = None if raw.hard is None else self.encoded(raw.hard)
+        return Features(**given, scale=self.log_scale.exp(), hard=hard)
 
     def forward(self, raw):
-        return self.encoded(raw), self.log_scale.exp()
+        return self.encoded(raw)
 
 
 def raw_batch(seed=0):
@@ -67,16 +68,14 @@ def raw_batch(seed=0):
         for name in FIELDS:
             if name.startswith("has_"):
                 given[name] = torch.rand((count, *shapes.get(name, ())), generator=made) < 0.6
-        return Features(**given)
+        return Features(**given, scale=torch.ones(()))
 
-    batch = one()
-    batch.hard = one()
-    return batch
+    return replace(one(), hard=one())
 
 
 def rows(features, chosen):
     cut = {n: v[chosen] for n in FIELDS if (v := getattr(features, n)) is not None}
-    return Features(**cut, hard=None if features.hard is None else rows(features.hard, chosen))
+    return replace(features, **cut, hard=features.hard and rows(features.hard, chosen))
 
 
 def local(features, rank):
@@ -100,11 +99,11 @@ def terms_of(name):
 def step(towers, raw, name):
     """The loss and the gradients of all parameters, as the loop takes them."""
     towers.zero_grad()
-    features, scale = towers(raw)
+    features = towers(raw)
     terms = terms_of(name)
-    value = total(loss(join(features), scale, terms, join(start_of(raw))), terms)
+    value = total(loss(replace(join(features), start=join(start_of(raw))), terms), terms)
     # DDP waits for the gradient of each parameter; not every term has one for the scale.
-    (value + 0 * scale).backward()
+    (value + 0 * features.scale).backward()
     inner = towers.module if isinstance(towers, nn.parallel.DistributedDataParallel) else towers
     zero = torch.zeros(())
     grads = {n: zero if p.grad is None else p.grad.clone() for n, p in inner.named_parameters()}
@@ -150,7 +149,7 @@ def work(rank, folder):
         found["joined narrow"] = join(narrow).images
         for name in ("clip-negatives", "negclip"):
             features = join(Towers().encoded(local(other_negatives(raw), rank)))
-            found[f"other {name}"] = loss(features, torch.tensor(4.0), [Term(name)])[name]
+            found[f"other {name}"] = loss(features, [Term(name)])[name]
         found["unequal"] = sentence(rows(encoded, slice(0, LOCAL - rank)))
         found["one without"] = sentence(encoded if rank else replace(encoded, positives=None))
         found["one without hard"] = sentence(replace(encoded, hard=None) if rank else encoded)
@@ -206,7 +205,7 @@ def test_negatives_of_rank_1_change_the_loss_on_rank_0(ranks, name):
     """SVLC's and DAC's code loses them on the way, and NegCLIP's runs on one GPU only."""
     with torch.no_grad():
         both = [
-            loss(Towers().encoded(raw), torch.tensor(4.0), [Term(name)])[name]
+            loss(Towers().encoded(raw), [Term(name)])[name]
             for raw in (raw_batch(), other_negatives(raw_batch()))
         ]
     assert abs(both[0] - both[1]) > 1e-3

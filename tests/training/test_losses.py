@@ -5,14 +5,15 @@ from __future__ import annotations
 import math
 import subprocess
 import sys
-from inspect import signature
+from dataclasses import replace
 
 import pytest
 import torch
 from errors import raises
 from loss_support import MASKS, NAMES, SCALE, bundled, parts, value_and_gradients
 
-from counterpoint.training.batches import Features
+from counterpoint.training.batches import Features, reads
+from counterpoint.training.losses import published
 from counterpoint.training.losses.published import (
     analogy,
     clip,
@@ -114,7 +115,7 @@ def test_sure_and_hopeless_batches_stay_finite_in_float32(name, gap):
 
 def test_one_sample_alone_is_always_right():
     given = parts((1, 1, 1), "all")
-    assert clip(given["images"], given["captions"], torch.tensor(SCALE)) == 0
+    assert clip(bundled(given)) == 0
 
 
 def test_focal_without_focus_is_the_negatives_loss():
@@ -137,26 +138,24 @@ def test_listwise_without_positives_is_the_negatives_loss():
 
 def test_negclip_is_twice_the_batch():
     given = parts((3, 2, 1), "some")
-    masks = given["has_negative"], given["hard_has_negative"]
-    names = ("images", "captions", "negatives")
-    whole = [torch.cat((given[name], given[f"hard_{name}"])) for name in names]
-    expected = clip_with_negatives(*whole, torch.tensor(SCALE), torch.cat(masks))
+    names = {n: f"hard_{n}" for n in ("images", "captions", "negatives", "has_negative")}
+    whole = {name: torch.cat((given[name], given[hard])) for name, hard in names.items()}
+    expected = clip_with_negatives(Features(**whole, scale=torch.tensor(SCALE)))
     assert torch.equal(value_and_gradients("negclip", given)[0], expected)
     assert negclip.__doc__ and "NegCLIP" in negclip.__doc__
 
 
 def test_mil_is_never_below_log_two():
     axes = torch.eye(4)
-    assert float(mil(axes, axes[:, None], torch.tensor(100.0))) == pytest.approx(
-        math.log(2), abs=1e-5
-    )
+    value = mil(Features(axes, axes, torch.tensor(100.0), dense=axes[:, None]))
+    assert float(value) == pytest.approx(math.log(2), abs=1e-5)
 
 
 def test_analogy_with_captions_for_positives_is_half_of_clip():
     given = parts((4, 1, 1), "all")
     images, captions, scale = given["images"], given["captions"], torch.tensor(SCALE)
-    both = analogy(images, captions, captions, scale, symmetric=True)
-    apart = clip(images, captions, scale) + clip(captions, captions, scale)
+    both = analogy(Features(images, captions, scale, positives=captions), symmetric=True)
+    apart = clip(Features(images, captions, scale)) + clip(Features(captions, captions, scale))
     assert torch.allclose(both, apart / 2)
 
 
@@ -166,18 +165,17 @@ def test_trohn_img_sees_the_twins():
     one = torch.tensor([True, False, False, False])
     images = torch.cat((named[0], named[2][:1]))
     texts = torch.cat((named[1], named[3][:1, 0]))
-    value = trohn_img(*named, torch.tensor(SCALE), has_negative_image=one)
-    assert torch.allclose(value, clip(images, texts, torch.tensor(SCALE)))
+    batch = replace(bundled(given), has_negative=None, has_negative_image=one)
+    assert torch.allclose(trohn_img(batch), clip(Features(images, texts, batch.scale)))
 
 
 # --- by name -----------------------------------------------------------------------------------
 
 
 def test_the_loss_of_a_recipe_is_the_weighted_sum_of_its_terms():
-    batch, start = bundled(parts((4, 3, 2), "some"))
-    scale = torch.tensor(SCALE)
+    batch = bundled(parts((4, 3, 2), "some"))
     terms = [Term("clip"), Term("negatives", 0.5), Term("focal", 0.0), Term("hold", 2.0)]
-    values = loss(batch, scale, terms, start)
+    values = loss(batch, terms)
     assert list(values) == ["clip", "negatives", "hold"]
     expected = values["clip"] + 0.5 * values["negatives"] + 2 * values["hold"]
     assert torch.allclose(total(values, terms), expected)
@@ -186,9 +184,9 @@ def test_the_loss_of_a_recipe_is_the_weighted_sum_of_its_terms():
 
 
 def test_options_reach_the_term():
-    batch, _ = bundled(parts((4, 3, 2), "some"))
+    batch = bundled(parts((4, 3, 2), "some"))
     found = [
-        loss(batch, torch.tensor(SCALE), [Term("listwise", 1.0, {"margin": margin})])["listwise"]
+        loss(batch, [Term("listwise", 1.0, {"margin": margin})])["listwise"]
         for margin in (0.0, 0.2)
     ]
     assert found[0] < found[1]
@@ -196,19 +194,14 @@ def test_options_reach_the_term():
 
 def test_a_term_without_its_data_is_refused_unless_it_has_no_weight():
     given = parts((2, 1, 1), "all")
-    bare = Features(given["images"], given["captions"])
-    scale = torch.tensor(SCALE)
-    assert list(loss(bare, scale, [Term("clip"), Term("analogy", 0.0)])) == ["clip"]
+    bare = Features(given["images"], given["captions"], torch.tensor(SCALE))
+    assert list(loss(bare, [Term("clip"), Term("analogy", 0.0)])) == ["clip"]
     with raises("E-LOSS-INPUT-MISSING", term="negatives", field="negatives"):
-        loss(bare, scale, [Term("negatives")])
+        loss(bare, [Term("negatives")])
     with raises("E-LOSS-INPUT-MISSING", term="negclip", field="hard_images"):
-        loss(
-            Features(given["images"], given["captions"], negatives=given["negatives"]),
-            scale,
-            [Term("negclip")],
-        )
+        loss(replace(bare, negatives=given["negatives"]), [Term("negclip")])
     with raises("E-LOSS-INPUT-MISSING", term="hold", field="start_images"):
-        loss(bare, scale, [Term("hold")])
+        loss(bare, [Term("hold")])
 
 
 def test_what_the_terms_use_is_known_beforehand():
@@ -255,7 +248,24 @@ def test_all_faults_of_the_terms_are_told_at_once():
 def test_every_term_says_its_formula(name):
     function = TERMS.get(name)
     assert function.__doc__ and len(function.__doc__) > 80
-    assert signature(function).parameters.keys() >= {"images", "scale"}
+    assert "images" in function.reads[0]
+
+
+def test_a_term_sees_only_what_it_reads(monkeypatch):
+    seen = []
+
+    def plain(f: Features) -> torch.Tensor:
+        seen.append(f)
+        return f.scale
+
+    monkeypatch.setattr(published, "clip", plain)
+    given = bundled(parts((2, 1, 1), "all"))
+    loss(given, [Term("clip")])
+    reads("images", "hard_images", optional=["negatives"])(plain)
+    loss(given, [Term("clip")])
+    assert seen[0].images is given.images and seen[0].negatives is None and seen[0].hard is None
+    assert seen[1].negatives is given.negatives and seen[1].has_negative is given.has_negative
+    assert seen[1].hard.images is given.hard.images and seen[1].hard.negatives is None
 
 
 def test_names_are_known_without_torch():

@@ -7,6 +7,7 @@ import math
 import pytest
 import torch
 
+from counterpoint.training.batches import Features
 from counterpoint.training.losses.counterpoint import (
     agreement,
     agreement_images,
@@ -24,24 +25,24 @@ def scored(*scores):
 
 
 IMAGE = torch.tensor([[1.0, 0.0, 0.0]])
-CLIP_SCALE = torch.tensor(100.0)
+
+
+def of(caption, **others):
+    return Features(IMAGE, caption, torch.tensor(100.0), **others)
 
 
 def test_no_published_loss_sees_a_positive_below_its_negative_but_listwise_does():
     caption, positive, negative = scored(0.4, 0.1, 0.3)  # brittle: the positive fails
-    fine = negative_loss(IMAGE, caption, negative[:, None], CLIP_SCALE)
-    assert fine + analogy(IMAGE, caption, positive, CLIP_SCALE) < 1e-3
+    batch = of(caption, positives=positive, negatives=negative[:, None])
+    assert negative_loss(batch) + analogy(batch) < 1e-3
     for worst in (True, False):
-        value = listwise(
-            IMAGE, caption, negative[:, None], CLIP_SCALE, positive, margin=0.0, worst=worst
-        )
-        assert value > 5
+        assert listwise(batch, margin=0.0, worst=worst) > 5
 
 
 def test_the_worst_true_text_and_the_best_negative_get_the_gradient():
     caption, positive, good, bad = scored(0.4, 0.2, 0.0, 0.3)
     negatives = torch.stack((good, bad), 1)
-    listwise(IMAGE, caption, negatives, CLIP_SCALE, positive).backward()
+    listwise(of(caption, positives=positive, negatives=negatives)).backward()
     along = [float(text.grad[0, 0]) for text in (caption, positive, good, bad)]
     assert along == pytest.approx([0, -100, 0, 100], abs=0.02)
 
@@ -49,38 +50,39 @@ def test_the_worst_true_text_and_the_best_negative_get_the_gradient():
 @pytest.mark.parametrize("worst", [True, False])
 def test_beyond_the_margin_nothing_is_pushed(worst):
     caption, positive, negative = scored(0.5, 0.45, 0.2)
-    args = (IMAGE, caption, negative[:, None], CLIP_SCALE, positive)
+    batch = of(caption, positives=positive, negatives=negative[:, None])
     options = {"margin": 0.1, "worst": worst}
-    assert hinge(*args, **options) == 0
-    listwise(*args, **options).backward()
+    assert hinge(batch, **options) == 0
+    listwise(batch, **options).backward()
     assert max(float(text.grad.abs().max()) for text in (caption, positive, negative)) < 1e-3
-    assert hinge(*args, margin=0.3, worst=True).item() == pytest.approx(5.0, rel=1e-4)
-    assert hinge(*args, margin=0.3).item() == pytest.approx(2.5, rel=1e-4)
+    assert hinge(batch, margin=0.3, worst=True).item() == pytest.approx(5.0, rel=1e-4)
+    assert hinge(batch, margin=0.3).item() == pytest.approx(2.5, rel=1e-4)
 
 
 def test_agreement_pulls_both_ways_and_no_harder_than_a_cross_entropy():
     caption, positive = scored(0.5, 0.3)
-    agreement(IMAGE, caption, positive, CLIP_SCALE).backward()
+    agreement(of(caption, positives=positive)).backward()
     assert float(caption.grad[0, 0]) == -float(positive.grad[0, 0]) == 100
     same = scored(0.4)[0]
-    assert agreement(IMAGE, same, same, CLIP_SCALE) == 0
-    assert agreement_images(torch.eye(3), torch.eye(3), torch.eye(3), CLIP_SCALE) == 0
+    assert agreement(of(same, positives=same)) == 0
+    axes = torch.eye(3)
+    assert agreement_images(Features(axes, axes, torch.tensor(100.0), positives=axes)) == 0
 
 
 def test_counterpart_is_small_only_where_the_group_is_right():
     """Image and twin, caption and negative: BiVLC's square."""
     twin = torch.tensor([[0.0, 1.0, 0.0]])
-    right = counterpart(IMAGE, IMAGE, twin[:, None], twin, CLIP_SCALE, margin=0.1)
-    blind = counterpart(IMAGE, IMAGE, IMAGE[:, None], twin, CLIP_SCALE)
+    right = counterpart(of(IMAGE, negatives=twin[:, None], negative_images=twin), margin=0.1)
+    blind = counterpart(of(IMAGE, negatives=IMAGE[:, None], negative_images=twin))
     assert right < 1e-6 and blind > 50
 
 
 def test_hold_asks_only_for_what_was_lost():
-    before = scored(0.3)[0].detach()
+    before = of(scored(0.3)[0].detach())
     for now, expected in ((0.3, 0), (0.5, 0), (0.2, 10), (0.28, 2)):
         text = scored(now)[0]
-        value = hold(IMAGE, text, CLIP_SCALE, IMAGE, before)
+        value = hold(of(text, start=before))
         value.backward()
         assert float(value.detach()) == pytest.approx(expected, abs=1e-4)
         assert float(text.grad[0, 0]) == (-100 if expected else 0)
-    assert hold(IMAGE, scored(0.28)[0], CLIP_SCALE, IMAGE, before, slack=0.05) == 0
+    assert hold(of(scored(0.28)[0], start=before), slack=0.05) == 0

@@ -21,6 +21,7 @@ from train_data_support import SIZE, opened, rows_of, training_file
 from training import last_checkpoint, run_small, tiny_start, weights, written
 
 from counterpoint.training import loop
+from counterpoint.training.batches import Features
 from counterpoint.training.logs import Log
 from counterpoint.training.loop import train
 from counterpoint.training.losses import published
@@ -161,10 +162,10 @@ def test_weights_that_a_gradient_broke_are_not_kept(tmp_path, monkeypatch):
     """The loss of the step is a number; its gradient is none."""
     inner, calls = published.clip, []
 
-    def clip(images: torch.Tensor, captions: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
+    def clip(f: Features) -> torch.Tensor:
         calls.append(1)
-        value = inner(images, captions, scale)
-        return value + (images * 0).sum().abs().sqrt() if len(calls) == 4 else value
+        value = inner(f)
+        return value + (f.images * 0).sum().abs().sqrt() if len(calls) == 4 else value
 
     monkeypatch.setattr(published, "clip", clip)
     with raises("E-LOSS-NON-FINITE", kept=2):

@@ -32,7 +32,7 @@ from training import (
 )
 
 from counterpoint.training import loop
-from counterpoint.training.batches import Batch, Features
+from counterpoint.training.batches import Batch
 from counterpoint.training.building import build
 from counterpoint.training.losses import terms as losses
 from counterpoint.training.model import Towers, decayed, groups, open_start, prepare
@@ -183,7 +183,7 @@ def test_parts_unpack_to_what_was_packed(size):
     batch = random_batch(size)
     images, texts = pack(batch)
     assert len(images) == 4 * size and len(texts) == 2 * (2 + 2 + 3 + 3) * size
-    features = unpack(batch, images.flatten(1), texts.float())
+    features = unpack(batch, images.flatten(1), texts.float(), torch.ones(()))
     for mine, given in ((features, batch), (features.hard, batch.hard)):
         assert torch.equal(mine.images, given.images.flatten(1))
         for name in ("captions", "positives", "negatives", "dense", "dense_negatives"):
@@ -198,8 +198,8 @@ def test_what_no_term_reads_is_not_encoded():
     batch = only(random_batch(3), {"negatives", "has_negative", "captions"})
     images, texts = pack(batch)
     assert len(images) == 3 and len(texts) == 3 * (1 + 2)
-    there = [f.name for f in fields(Features) if getattr(batch, f.name) is not None]
-    assert there == ["images", "captions", "negatives", "has_negative"]
+    there = [f.name for f in fields(Batch) if getattr(batch, f.name) is not None]
+    assert there == ["images", "captions", "negatives", "has_negative", "samples"]
     assert only(random_batch(3), {"hard_captions"}).hard is not None
 
 

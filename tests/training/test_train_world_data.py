@@ -23,10 +23,11 @@ from counterpoint.models.openclip.adapter import MERGES
 from counterpoint.training.data.base import DataConfig
 from counterpoint.training.data.opening import open_data
 from counterpoint.training.data.world import WorldData
-from counterpoint.world.array_edits import draw_edits
 from counterpoint.world.arrays import (
     FEATURES,
+    FIRST,
     RELATION,
+    SECOND,
     STATEMENT_DRAWS,
     WORDS,
     WorldTokens,
@@ -34,12 +35,20 @@ from counterpoint.world.arrays import (
     draw_plain,
     draw_statements,
     holds_each as holds_all,
-    statement,
     texts,
 )
 from counterpoint.world.drawing import draw
-from counterpoint.world.edits import replacements, swaps
-from counterpoint.world.grammar import LEFT_FIRST, GrammarError, holds, leads, read, write
+from counterpoint.world.edits import draw_edits, replacements, swaps
+from counterpoint.world.grammar import (
+    LEFT_FIRST,
+    GrammarError,
+    Phrase,
+    Statement,
+    holds,
+    leads,
+    read,
+    write,
+)
 from counterpoint.world.scenes import CANONICAL, RELATIONS, SYNONYMS, sample_scene
 
 pytestmark = pytest.mark.slow
@@ -141,6 +150,15 @@ def test_edits_are_drawn_as_the_benchmarks_draw_them(only, slow):
         assert abs(count / 4 - counts[number]) < 5 * np.sqrt(counts[number])
     moved = np.mean([e.negative_scene.things[0].x != e.scene.things[0].x for e in made])
     assert abs((edits.scenes.places != edits.negative_scenes.places)[:, 0, 0].mean() - moved) < 0.1
+
+
+def statement(said: np.ndarray) -> Statement:
+    """One row of statements as an object."""
+    first, second = (
+        Phrase(*[words[w] if w >= 0 else None for words, w in zip(FEATURES, part, strict=True)])
+        for part in (said[FIRST].tolist(), said[SECOND].tolist())
+    )
+    return Statement(first, second, None if said[RELATION] < 0 else RELATIONS[said[RELATION]])
 
 
 def _flat(words: np.ndarray) -> np.ndarray:

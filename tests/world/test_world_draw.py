@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from counterpoint.world.drawing import PIXELS, draw, paint, tabulate
+from counterpoint.world.arrays import Scenes
+from counterpoint.world.drawing import PIXELS, draw, paint
 from counterpoint.world.scenes import (
     COLOURS,
     SHAPES,
@@ -270,7 +271,7 @@ def test_small_objects_never_touch() -> None:
 
 def torch_pictures(scenes: list[Scene]) -> np.ndarray:
     torch = pytest.importorskip("torch")
-    things, grounds = (torch.from_numpy(table) for table in tabulate(scenes))
+    things, grounds = (torch.from_numpy(table) for table in Scenes.of(scenes).table())
     pictures = paint(things, grounds, pixels=PIXELS, xp=torch)
     assert pictures.dtype == torch.uint8
     return pictures.numpy()

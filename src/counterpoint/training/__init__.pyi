@@ -1,3 +1,4 @@
+from .batches import Features as Features, reads as reads
 from .loop import Trained as Trained, train as train
 from .reading import (
     as_yaml as as_yaml,

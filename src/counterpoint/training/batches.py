@@ -8,12 +8,22 @@ is masked: its vector is there, is finite, and must change neither the loss nor 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
+
+MASKS: Final = {  # which mask says which of these vectors are there
+    "positives": "has_positive",
+    "negatives": "has_negative",
+    "negative_images": "has_negative_image",
+    "dense": "has_dense",
+    "dense_negatives": "has_dense_negative",
+}
+_ABSENT: Final[Any] = None
 
 
 @dataclass(slots=True)
@@ -53,20 +63,57 @@ class Batch:
         return Batch(**moved, hard=hard, samples=self.samples)
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Features:
-    """Unit vectors of a batch: (B, d), (B, k, d), (B, m, d); of all ranks' batches once joined."""
+    """What a loss is given: the vectors of a batch, of all ranks once joined.
+
+    Unit vectors, so that the product of two is their score, a cosine. Shapes are (B, d); negatives
+    (B, k, d); dense and dense_negatives (B, m, d). `scale` is the factor of the scores before a
+    softmax (the exponential of the model's logit scale). What the data lacks is None. A mask that
+    is None says that all vectors are there; `mask` gives it as an array.
+    """
 
     images: Tensor
     captions: Tensor
-    positives: Tensor | None = None
+    scale: Tensor
+    positives: Tensor = _ABSENT
     has_positive: Tensor | None = None
-    negatives: Tensor | None = None
+    negatives: Tensor = _ABSENT
     has_negative: Tensor | None = None
-    negative_images: Tensor | None = None
+    negative_images: Tensor = _ABSENT
     has_negative_image: Tensor | None = None
-    dense: Tensor | None = None
+    dense: Tensor = _ABSENT
     has_dense: Tensor | None = None
-    dense_negatives: Tensor | None = None
+    dense_negatives: Tensor = _ABSENT
     has_dense_negative: Tensor | None = None
-    hard: Features | None = None
+    hard: Features = _ABSENT  # of the hard images (NegCLIP)
+    start: Features = _ABSENT  # the same batch under the frozen start
+
+    def mask(self, vectors: str = "images") -> Tensor:
+        """Which of these vectors are there: (B,), (B, k) or (B, m)."""
+        import torch
+
+        mask = getattr(self, MASKS.get(vectors, ""), None)
+        if mask is not None:
+            return cast("Tensor", mask.bool())
+        of = getattr(self, vectors)
+        return torch.ones(of.shape[:-1], dtype=torch.bool, device=of.device)
+
+
+LossT = TypeVar("LossT", bound=Callable[..., Any])
+
+
+def reads(*vectors: str, optional: Sequence[str] = ()) -> Callable[[LossT], LossT]:
+    """Declares what a loss reads of `Features`; the rest is neither encoded nor given to it.
+
+    Names are those of the vectors (their masks come with them), `hard_...` for those of the hard
+    images, `start_...` for those of the frozen start. Data without one of `vectors` is refused;
+    what is `optional` is used where the data has it. Without a declaration a loss reads images and
+    captions.
+    """
+
+    def declared(loss: LossT) -> LossT:
+        loss.__dict__["reads"] = (tuple(vectors), tuple(optional))
+        return loss
+
+    return declared

@@ -131,9 +131,9 @@ def stop_between_steps(*, alone: bool) -> Iterator[Stop]:
 # --- the vectors of all ranks in one batch, with gradients ---------------------------------------
 #
 # Contrastive losses compare every sample with every other one. So each rank computes the loss of
-# the whole batch: `loss(join(features), ...)` is the same number on every rank, and the number that
-# one process would get from the joined batch. Everything is joined: negatives, positives, dense
-# captions, hard images, and the masks that say which of them are there.
+# the whole batch: `loss(join(features), terms)` is the same number on every rank, and the number
+# that one process would get from the joined batch. Everything is joined: negatives, positives,
+# dense captions, hard images, and the masks that say which of them are there.
 #
 # Gradients, with W ranks. The loss is the same on all ranks, so each of them holds the whole
 # gradient of the joined vectors, its own among them, and no second exchange is needed. A rank sends
@@ -143,7 +143,7 @@ def stop_between_steps(*, alone: bool) -> Iterator[Stop]:
 # and its mean is right. Do not multiply the loss by W, and do not average the gradients of vectors
 # by hand. All this holds only where each rank computes the same loss from what was joined.
 
-_NAMES: Final = tuple(f.name for f in fields(Features) if f.name != "hard")
+_NAMES: Final = tuple(f.name for f in fields(Features) if f.name not in ("scale", "hard", "start"))
 _DTYPES: Final = (torch.float32, torch.float16, torch.bfloat16, torch.float64, torch.bool)
 _SIZES: Final = 3  # of a field: (B, k, d) at most
 
@@ -166,7 +166,7 @@ def _joined(features: Features) -> Features:
     there = {name: value for name in _NAMES if (value := getattr(features, name)) is not None}
     masks = {name: value for name, value in there.items() if name.startswith("has_")}
     vectors = {name: value for name, value in there.items() if name not in masks}
-    whole = _split(_Join.apply(_packed(vectors)), vectors)
+    whole: dict[str, Any] = _split(_Join.apply(_packed(vectors)), vectors)
     if masks:
         wide = {name: mask.to(torch.uint8)[..., None] for name, mask in masks.items()}
         rows = _split(_gathered(_packed(wide)), wide)

@@ -14,14 +14,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import torch
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
-from counterpoint.training.batches import Batch, Features
+from counterpoint.training.batches import MASKS, Batch, Features
 from counterpoint.training.losses import terms as losses
 from counterpoint.training.model import Towers
 from counterpoint.training.processes import join
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
     from counterpoint.training.building import TrainingRun
 
 Values = dict[str, Tensor]
-# From a rank's batch, the joined vectors and the scale to the loss and the values of its terms.
-Objective = Callable[[Batch, Features, Tensor], tuple[Tensor, Values]]
+# From a rank's batch and the joined vectors to the loss and the values of its terms.
+Objective = Callable[[Batch, Features], tuple[Tensor, Values]]
 # In which order things are put together for the towers; (B, ...) or (B, k, ...).
 _IMAGES: Final = ("images", "negative_images")
 _TEXTS: Final = ("captions", "positives", "negatives", "dense", "dense_negatives")
-_MASKS: Final = tuple(f.name for f in fields(Features) if f.name.startswith("has_"))
+_MASKS: Final = tuple(MASKS.values())
 
 
 @dataclass(slots=True)
@@ -58,11 +58,7 @@ class Stepper:
             return self._cached(batch, share, seed, last)
         torch.manual_seed(seed)
         with self._waiting(not last):
-            features, scale = self._encode(batch)
-            loss, values = self.objective(batch, join(features), scale)
-            # The scale is in it even where no term uses it: DDP waits for its gradient.
-            self._scaled(share * (loss + 0 * scale)).backward()  # type: ignore[no-untyped-call]
-        return values
+            return self._backward(batch, self._encode(batch), share)
 
     def _cached(self, batch: Batch, share: float, seed: int, last: bool) -> Values:
         parts = list(split(batch, self.part))
@@ -70,32 +66,35 @@ class Stepper:
         for number, part in enumerate(parts):
             torch.manual_seed(seed + number)
             with torch.no_grad():
-                features, scale = self._encode(part)
-            first.append(features)
+                first.append(self._encode(part))
         leaves = [_leaves(features) for features in first]
-        scale = scale.detach().requires_grad_()
-        loss, values = self.objective(batch, join(stacked(leaves)), scale)
-        self._scaled(share * (loss + 0 * scale)).backward()  # type: ignore[no-untyped-call]
+        scale = first[-1].scale.detach().requires_grad_()
+        values = self._backward(batch, replace(stacked(leaves), scale=scale), share)
         for number, (part, leaf) in enumerate(zip(parts, leaves, strict=True)):
             final = number == len(parts) - 1
             torch.manual_seed(seed + number)
             with self._waiting(not (final and last)):
-                again, own = self._encode(part)
+                again = self._encode(part)
                 # The scale's gradient is whole already: it goes with the last part.
-                carried = own * (scale.grad if final and scale.grad is not None else 0)
+                carried = again.scale * (scale.grad if final and scale.grad is not None else 0)
                 for vectors, grad in zip(_vectors(again), _gradients(leaf), strict=True):
                     if grad is not None:
                         carried = carried + (vectors * grad).sum()
                 carried.backward()  # type: ignore[no-untyped-call]
         return values
 
-    def _encode(self, batch: Batch) -> tuple[Features, Tensor]:
+    def _encode(self, batch: Batch) -> Features:
         with self.autocast():
-            images, texts, scale = self.towers(*pack(batch))
-        return unpack(batch, images, texts), scale
+            return unpack(batch, *self.towers(*pack(batch)))
 
-    def _scaled(self, loss: Tensor) -> Tensor:
-        return loss if self.scaler is None else self.scaler.scale(loss)
+    def _backward(self, batch: Batch, features: Features, share: float) -> Values:
+        loss, values = self.objective(batch, join(features))
+        # The scale is in it even where no term uses it: DDP waits for its gradient.
+        loss = share * (loss + 0 * features.scale)
+        if self.scaler is not None:
+            loss = self.scaler.scale(loss)
+        loss.backward()  # type: ignore[no-untyped-call]
+        return values
 
     def _waiting(self, wait: bool) -> AbstractContextManager[Any]:
         """DDP exchanges gradients in every backward pass unless told not to."""
@@ -124,12 +123,12 @@ def pack(batch: Batch) -> tuple[Tensor, Tensor]:
     return torch.cat(images), torch.cat(padded)
 
 
-def unpack(batch: Batch, images: Tensor, texts: Tensor) -> Features:
+def unpack(batch: Batch, images: Tensor, texts: Tensor, scale: Tensor) -> Features:
     """The vectors that came of `pack`, in their places, with the batch's masks."""
     shown, said = [images], [texts]
 
     def take(one: Batch) -> Features:
-        found: dict[str, Tensor | None] = {name: getattr(one, name) for name in _MASKS}
+        found: dict[str, Any] = {name: getattr(one, name) for name in _MASKS}
         for names, left, inner in ((_IMAGES, shown, 3), (_TEXTS, said, 1)):
             for name in names:
                 given = getattr(one, name)
@@ -137,12 +136,10 @@ def unpack(batch: Batch, images: Tensor, texts: Tensor) -> Features:
                     shape = given.shape[: given.ndim - inner]
                     head, left[0] = left[0].tensor_split([shape.numel()])
                     found[name] = head.view(*shape, -1)
-        return Features(**found)  # type: ignore[arg-type]
+        return Features(**found, scale=scale)
 
     features = take(batch)
-    if batch.hard is not None:
-        features.hard = take(batch.hard)
-    return features
+    return features if batch.hard is None else replace(features, hard=take(batch.hard))
 
 
 def only(batch: Batch, names: Collection[str]) -> Batch:
@@ -186,10 +183,8 @@ def _names(features: Features) -> list[str]:
 
 
 def _leaves(features: Features) -> Features:
-    given: dict[str, Any] = {name: getattr(features, name) for name in _MASKS}
-    for name in _names(features):
-        given[name] = getattr(features, name).detach().requires_grad_()
-    return Features(**given, hard=None if features.hard is None else _leaves(features.hard))
+    own = {n: getattr(features, n).detach().requires_grad_() for n in _names(features)}
+    return replace(features, **own, hard=features.hard and _leaves(features.hard))
 
 
 def _vectors(features: Features) -> list[Tensor]:
@@ -204,11 +199,11 @@ def _gradients(features: Features) -> list[Tensor | None]:
 def stacked(parts: list[Features]) -> Features:
     """Parts one after the other, as one batch."""
     names = [n for n in (*_names(parts[0]), *_MASKS) if getattr(parts[0], n) is not None]
+    whole: dict[str, Any] = {
+        name: torch.cat([getattr(part, name) for part in parts]) for name in names
+    }
     hard = [part.hard for part in parts if part.hard is not None]
-    return Features(
-        **{name: torch.cat([getattr(part, name) for part in parts]) for name in names},
-        hard=stacked(hard) if hard else None,
-    )
+    return replace(parts[0], **whole, hard=stacked(hard) if hard else parts[0].hard)
 
 
 # --- the loss of a recipe ----------------------------------------------------------------------
@@ -233,11 +228,10 @@ class Loss:
         self.terms, self.start, self.autocast, self.part = terms, start, autocast, part
         self.fields = fields_of(terms)
 
-    def __call__(
-        self, batch: Batch, features: Features, scale: Tensor
-    ) -> tuple[Tensor, dict[str, Tensor]]:
-        start = None if self.start is None else self._vectors_of_start(batch)
-        values = losses.loss(features, scale, self.terms, start)
+    def __call__(self, batch: Batch, features: Features) -> tuple[Tensor, Values]:
+        if self.start is not None:
+            features = replace(features, start=self._vectors_of_start(batch))
+        values = losses.loss(features, self.terms)
         total = losses.total(values, self.terms)
         return total, {name: value.detach() for name, value in values.items()}
 
@@ -248,8 +242,7 @@ class Loss:
         parts = []
         for part in split(only(batch, names), self.part or len(batch.images)):
             with self.autocast():
-                images, texts, _ = self.start(*pack(part))
-            parts.append(unpack(part, images, texts))
+                parts.append(unpack(part, *self.start(*pack(part))))
         return join(stacked(parts))
 
 

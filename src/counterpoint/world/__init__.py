@@ -1,7 +1,7 @@
 """The synthetic world: the embedded default, where the truth of every caption is known.
 
-Scenes, their captions, edits of both, and pictures; one by one for benchmarks, and as arrays for
-training. Knows nothing of benchmarks or models.
+Scenes, their captions, edits of both, and pictures, for benchmarks and for training. Knows nothing
+of benchmarks or models.
 """
 
 import lazy_loader

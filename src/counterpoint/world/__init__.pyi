@@ -1,4 +1,3 @@
-from .array_edits import Edits as Edits, draw_edits as draw_edits
 from .arrays import (
     SCENE_DRAWS as SCENE_DRAWS,
     STATEMENT_DRAWS as STATEMENT_DRAWS,
@@ -14,7 +13,13 @@ from .arrays import (
     statement_words as statement_words,
 )
 from .drawing import PIXELS as PIXELS, VERSION as VERSION, draw as draw, paint as paint
-from .edits import Edit as Edit, replacements as replacements, swaps as swaps
+from .edits import (
+    Edit as Edit,
+    Edits as Edits,
+    draw_edits as draw_edits,
+    replacements as replacements,
+    swaps as swaps,
+)
 from .grammar import (
     CaptionStyle as CaptionStyle,
     GrammarError as GrammarError,

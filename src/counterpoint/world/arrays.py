@@ -1,8 +1,8 @@
 """Scenes, statements and texts of the world as arrays, many at once.
 
-`edits` makes a thousand edits per second on one core, and a GPU learns from tens of thousands. So
-sampling and truth are written here again for arrays. The tests read the texts back with `grammar`
-and judge them against the scenes.
+A GPU learns from tens of thousands of scenes per second, so the world's edits and pictures work on
+arrays. `grammar` has the truth of single texts, written independently: the tests read the texts
+back with it and judge them against the scenes.
 
 Words are numbers: the index of a shape in SHAPES, of a colour in COLOURS, and so on; -1 means that
 a phrase does not have the word.
@@ -11,14 +11,13 @@ a phrase does not have the word.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Final
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import numpy as np
-import torch
 
 from counterpoint._util.random_numbers import uniforms
-from counterpoint.world.grammar import DETAIL, LEFT_FIRST, Phrase, Statement
+from counterpoint.world.grammar import DETAIL, LEFT_FIRST
 from counterpoint.world.scenes import (
     COLOURS,
     GRID,
@@ -33,21 +32,47 @@ from counterpoint.world.scenes import (
     Thing,
 )
 
-MOST: Final = 4  # objects of a scene
+if TYPE_CHECKING:
+    import torch
+
+MOST: Final = 4  # objects of a scene that is drawn here
 FEATURES: Final = (SHAPES, tuple(SIZES), tuple(COLOURS), TEXTURES)  # the columns of `Scenes.things`
+_INDEX: Final = [{word: number for number, word in enumerate(words)} for words in FEATURES]
 COUNTS: Final = np.array([len(words) for words in FEATURES])
 SHAPE: Final = 0
 CELLS: Final = GRID**2
 SCENE_DRAWS: Final = CELLS + 1 + 4 * MOST + 2 * MOST + 1
-_DIFFERENT: Final = ~np.eye(MOST, dtype=bool)
 _RADII: Final = np.array(list(SIZES.values()), dtype=np.float32)
-_UNSAID: Final[Any] = None
 _GROUNDS: Final = (0.42, 0.62)  # as `scenes.sample_scene` draws them
 
 
+class ArrayTable:
+    """The base of a dataclass of arrays, of which row i of each belongs to item i."""
+
+    __slots__ = ()
+
+    def __getitem__(self, rows: np.ndarray | slice) -> Self:
+        return type(self)(*(column[rows] for column in self._columns()))
+
+    @classmethod
+    def joined(cls, parts: Sequence[Self]) -> Self:
+        columns: Any = zip(*(part._columns() for part in parts), strict=True)
+        return cls(
+            *(
+                type(column[0]).joined(column)
+                if isinstance(column[0], ArrayTable)
+                else np.concatenate(column)
+                for column in columns
+            )
+        )
+
+    def _columns(self) -> list[Any]:
+        return [getattr(self, field.name) for field in fields(self)]  # type: ignore[arg-type]
+
+
 @dataclass(frozen=True, slots=True)
-class Scenes:
-    """n scenes: `things` (n, 4, 4) words, `places` (n, 4, 2), `grounds` (n,), `counts` (n,).
+class Scenes(ArrayTable):
+    """n scenes: `things` (n, m, 4) words, `places` (n, m, 2), `grounds` (n,), `counts` (n,).
 
     Objects beyond a scene's count have the words -1 and stand nowhere (NaN).
     """
@@ -57,8 +82,17 @@ class Scenes:
     grounds: np.ndarray
     counts: np.ndarray
 
-    def __getitem__(self, rows: np.ndarray | slice) -> Scenes:
-        return Scenes(self.things[rows], self.places[rows], self.grounds[rows], self.counts[rows])
+    @classmethod
+    def of(cls, scenes: Sequence[Scene]) -> Scenes:
+        counts = np.array([len(scene.things) for scene in scenes], dtype=np.int64)
+        shape = (len(scenes), max(counts, default=0))
+        words, places = np.full((*shape, 4), -1), np.full((*shape, 2), np.nan)
+        for row, scene in enumerate(scenes):
+            for slot, t in enumerate(scene.things):
+                said = (t.shape, t.size, t.colour, t.texture)
+                words[row, slot] = [n[w] for n, w in zip(_INDEX, said, strict=True)]
+                places[row, slot] = t.x, t.y
+        return cls(words, places, np.array([scene.ground for scene in scenes]), counts)
 
     def with_things(self, things: np.ndarray) -> Scenes:
         return replace(self, things=things)
@@ -67,8 +101,8 @@ class Scenes:
         return replace(self, places=places)
 
     def table(self) -> tuple[np.ndarray, np.ndarray]:
-        """As `drawing.paint` takes them."""
-        number, slot = np.nonzero(np.arange(MOST) < self.counts[:, None])
+        """As `drawing.paint` takes them: a row per object, a brightness per scene."""
+        number, slot = np.nonzero(np.arange(self.things.shape[1]) < self.counts[:, None])
         things, places = self.things[number, slot], self.places[number, slot]
         columns = (number, things[:, 0], _RADII[things[:, 1]], things[:, 2], things[:, 3])
         rows = np.column_stack([*columns, places[:, 0], places[:, 1]]).astype(np.float32)
@@ -84,11 +118,6 @@ class Scenes:
             for slot in range(self.counts[row])
         ]
         return Scene(tuple(things), float(self.grounds[row]))
-
-
-def joined(parts: list[Scenes]) -> Scenes:
-    fields = zip(*((p.things, p.places, p.grounds, p.counts) for p in parts), strict=True)
-    return Scenes(*(np.concatenate(field) for field in fields))
 
 
 def draw_scenes(draws: np.ndarray) -> Scenes:
@@ -148,34 +177,24 @@ def holds_each(said: np.ndarray, scenes: Scenes) -> np.ndarray:
     place = along(scenes.places, relation)
     gaps = place[:, None, :] - place[:, :, None]  # from the first to the second
     # An absent object is in no relation: a NaN compares as false.
-    possible = (gaps >= RELATION_MARGIN) | ((relation < 0)[..., None] & _DIFFERENT)
+    different = ~np.eye(place.shape[1], dtype=bool)
+    possible = (gaps >= RELATION_MARGIN) | ((relation < 0)[..., None] & different)
     first, second = (_fits(said[:, words], scenes) for words in (FIRST, SECOND))
     return (possible & first[:, :, None] & second[:, None, :]).any(axis=(1, 2))
 
 
 def _fits(phrase: np.ndarray, scenes: Scenes) -> np.ndarray:
-    """(n, 4): which objects a phrase is true of. Absent objects never fit."""
-    fits = scenes.things[..., SHAPE] == phrase[:, SHAPE, None]
-    for feature in (1, 2, 3):
-        word = phrase[:, feature, None]
-        fits &= (word < 0) | (scenes.things[..., feature] == word)
-    return fits
-
-
-def statement(said: np.ndarray) -> Statement:
-    """One of them as an object."""
-    first, second = (
-        Phrase(*[words[w] if w >= 0 else _UNSAID for words, w in zip(FEATURES, part, strict=True)])
-        for part in (said[FIRST].tolist(), said[SECOND].tolist())
-    )
-    return Statement(first, second, None if said[RELATION] < 0 else RELATIONS[said[RELATION]])
+    """(n, m): which objects a phrase is true of. Absent objects never fit."""
+    said = phrase[:, None]
+    fits = (scenes.things == said) | (said < 0)  # a shape is always said
+    return fits[..., 0] & fits[..., 1] & fits[..., 2] & fits[..., 3]
 
 
 # --- Texts as numbers of words and as token ids --------------------------------------------------
 
 
 # texts to (n, context) token ids, padded at the end
-Tokenize = Callable[[Sequence[str]], torch.Tensor]
+Tokenize = Callable[[Sequence[str]], "torch.Tensor"]
 
 _JOINTS: Final = ("the", "a", "an", "and")
 _CANONICAL: Final = tuple(word for words in (*FEATURES, RELATIONS) for word in words)
@@ -291,6 +310,8 @@ class WorldTokens:
 
     def __call__(self, words: np.ndarray) -> torch.Tensor:
         """(n, words) to (n, context)."""
+        import torch
+
         if not self.by_words:
             return self.tokenize(texts(words))
         ids = self.pieces[words].reshape(len(words), -1)
@@ -311,7 +332,7 @@ class WorldTokens:
         line = [*range(len(WORDS)), *range(len(WORDS))[::-1]]
         probes = [line[start : start + size] for start in range(len(line)) for size in (1, 2, 16)]
         words = np.array([probe + [-1] * (16 - len(probe)) for probe in probes])
-        return bool(torch.equal(self(words), self.tokenize(texts(words)).long()))
+        return bool(self(words).equal(self.tokenize(texts(words)).long()))
 
 
 def _ids(tokenize: Tokenize, text: str, pad: int) -> list[int]:

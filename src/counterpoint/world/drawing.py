@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from counterpoint.world.arrays import Scenes
 from counterpoint.world.scenes import COLOURS, SHAPES, SIZES, TEXTURES, Scene
 
 VERSION: Final = 1  # part of every picture's content key: raise it when any pixel changes
@@ -26,21 +27,8 @@ Array = Any  # a NumPy array or a torch tensor
 def draw(scenes: Sequence[Scene], pixels: int = PIXELS) -> np.ndarray:
     """The pictures of `scenes`, (n, pixels, pixels, 3) uint8."""
     batches = [scenes[start : start + _BATCH] for start in range(0, len(scenes), _BATCH)]
-    pictures = [paint(*tabulate(batch), pixels=pixels, xp=np) for batch in batches]
+    pictures = [paint(*Scenes.of(batch).table(), pixels=pixels, xp=np) for batch in batches]
     return np.concatenate(pictures) if pictures else np.zeros((0, pixels, pixels, 3), np.uint8)
-
-
-def tabulate(scenes: Sequence[Scene]) -> tuple[np.ndarray, np.ndarray]:
-    """Scenes as arrays: one row of numbers per object (see `paint`), one brightness per scene."""
-    shapes, colours = {s: i for i, s in enumerate(SHAPES)}, {c: i for i, c in enumerate(COLOURS)}
-    textures = {t: i for i, t in enumerate(TEXTURES)}
-    things = [
-        (n, shapes[t.shape], SIZES[t.size], colours[t.colour], textures[t.texture], t.x, t.y)
-        for n, scene in enumerate(scenes)
-        for t in scene.things
-    ]
-    grounds = np.array([scene.ground for scene in scenes], dtype=np.float32)
-    return np.array(things, dtype=np.float32).reshape(-1, 7), grounds
 
 
 def paint(things: Array, grounds: Array, *, pixels: int, xp: ModuleType) -> Array:

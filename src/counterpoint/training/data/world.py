@@ -64,7 +64,7 @@ class WorldPictures:
             self.on_device = black.shape == (3, self.side, self.side) and self._agrees()
 
     def tensors(self, things: torch.Tensor, grounds: torch.Tensor) -> torch.Tensor:
-        """Scenes as `world.draw.tabulate` gives them to (n, 3, side, side), on their device."""
+        """Scenes as `Scenes.table` gives them to (n, 3, side, side), on their device."""
         pictures = paint(things, grounds, pixels=PIXELS, xp=torch).permute(0, 3, 1, 2)
         return self._scaled(pictures)
 
@@ -156,8 +156,8 @@ class WorldData(Stepwise):
     def texts(self, samples: np.ndarray, edits: Edits) -> tuple[Words, dict[str, Tensor]]:
         """The texts of a batch as word numbers, and the masks of what samples have."""
         config, seed = self.setting.config, self.setting.seed
-        rare = [reworded(np.where(one, edits.word, -1)) for one in edits.rare.T]
-        words = {"captions": statement_words(edits.originals, rare[0])}
+        originals, positives, negatives = edits.words()
+        words = {"captions": originals}
         plain = np.zeros(len(samples), dtype=bool)
         if config.plain:
             stream = fold(key(_PLAIN, seed), samples)
@@ -169,16 +169,13 @@ class WorldData(Stepwise):
         has = torch.from_numpy(~plain)
         masks = {}
         if config.positives:
-            words["positives"] = statement_words(edits.positives, rare[1])
+            words["positives"] = positives
             masks["has_positive"] = has
         if config.negatives:
-            false = statement_words(edits.negatives, rare[2])
             if config.disguised:  # as of rule-made negatives some are true
                 drawn = uniforms(fold(key(_DISGUISE, seed), samples), 1)
-                false = np.where(
-                    drawn < config.disguised, statement_words(edits.positives, rare[1]), false
-                )
-            words["negatives"] = false[:, None]
+                negatives = np.where(drawn < config.disguised, positives, negatives)
+            words["negatives"] = negatives[:, None]
             masks["has_negative"] = has[:, None]
         if config.negative_images:
             masks["has_negative_image"] = has

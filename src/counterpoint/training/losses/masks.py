@@ -1,53 +1,18 @@
-"""What all losses share: float32, masks, and sums that stay finite.
+"""What all losses share: masks, and sums that stay finite.
 
-A batch has B samples. Vectors are unit vectors, so the product of two is their score, a cosine.
-`scale` is the factor of the scores before a softmax (exp of open_clip's `logit_scale`). A mask that
-is None says that everything is there. What is not there gets no logit at all (-inf), never the
-logit 0 of a zero vector, which is the highest of all where scores are low. A mean is over the
-samples that take part. It is 0 where none does, and still a node of the graph, so that every rank
-has the same graph.
+What is not there gets no logit at all (-inf), never the logit 0 of a zero vector, which is the
+highest of all where scores are low. A mean is over the samples that take part. It is 0 where none
+does, and still a node of the graph, so that every rank has the same graph.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import wraps
-from typing import Any, Final, ParamSpec
+from typing import Final
 
 import torch
 from torch import Tensor
 
 NOTHING: Final = float("-inf")
-
-
-P = ParamSpec("P")
-
-
-def in_float32(loss: Callable[P, Tensor]) -> Callable[P, Tensor]:
-    """The loss, computed in float32 at least.
-
-    Autocast would make its products in bfloat16, where logits near 25 come in steps of 1/8.
-    """
-
-    @wraps(loss)
-    def computed(*args: P.args, **options: P.kwargs) -> Tensor:
-        given = [value for value in (*args, *options.values()) if isinstance(value, Tensor)]
-        with torch.autocast(given[0].device.type, enabled=False):
-            return loss(*map(_wide, args), **{name: _wide(v) for name, v in options.items()})
-
-    return computed
-
-
-def _wide(value: Any) -> Any:
-    narrow = isinstance(value, Tensor) and value.dtype in (torch.float16, torch.bfloat16)
-    return value.float() if narrow else value
-
-
-def known(mask: Tensor | None, vectors: Tensor) -> Tensor:
-    """The mask of (B, d) or (B, k, d) vectors: (B,) or (B, k)."""
-    if mask is None:
-        return torch.ones(vectors.shape[:-1], dtype=torch.bool, device=vectors.device)
-    return mask.bool()
 
 
 def own_scores(images: Tensor, texts: Tensor) -> Tensor:

@@ -1,18 +1,20 @@
 """The losses of the papers.
 
-In formulas: I images, T captions, P positives, N negatives; s is `scale`. CE(x, arange) is the mean
-over the rows i of logsumexp(x_i) - x_ii.
+In formulas: I images, T captions, P positives, N negatives; s is the scale. CE(x, arange) is the
+mean over the rows i of logsumexp(x_i) - x_ii.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import torch
 from torch import Tensor
 
+from counterpoint.training.batches import Features, reads
 from counterpoint.training.losses.masks import (
-    in_float32,
     kept,
-    known,
     matched,
     mean_over,
     own_scores,
@@ -20,22 +22,16 @@ from counterpoint.training.losses.masks import (
 )
 
 
-@in_float32
-def clip(images: Tensor, captions: Tensor, scale: Tensor) -> Tensor:
+@reads("images", "captions")
+def clip(f: Features) -> Tensor:
     """Symmetric InfoNCE (Radford et al. 2021): 1/2 [CE(s I T', arange) + CE(s T I', arange)]."""
-    logits = scale * images @ captions.T
-    every = known(None, images)
+    logits = f.scale * f.images @ f.captions.T
+    every = f.mask()
     return (matched(logits, every, every) + matched(logits.T, every, every)) / 2
 
 
-@in_float32
-def clip_with_negatives(
-    images: Tensor,
-    captions: Tensor,
-    negatives: Tensor,
-    scale: Tensor,
-    has_negative: Tensor | None = None,
-) -> Tensor:
+@reads("images", "captions", "negatives")
+def clip_with_negatives(f: Features) -> Tensor:
     """All negatives (B, k, d) of the batch as further columns for every image.
 
     1/2 [CE(s I [T; N]', arange) + CE(s T I', arange)]: no image belongs to a negative, so none is
@@ -43,65 +39,46 @@ def clip_with_negatives(
     SugarCrepe's models (Ma et al. 2023, Hsieh et al. 2023), TROHN-Text (Miranda et al. 2024) and
     SVLC's contrastive term (Doveh et al. 2023). Where no sample has a negative it is `clip`.
     """
-    every = known(None, images)
-    texts = torch.cat((captions, negatives.flatten(0, 1)))
-    there = torch.cat((every, known(has_negative, negatives).flatten()))
-    to_texts = matched(scale * images @ texts.T, every, there)
-    return (to_texts + matched(scale * captions @ images.T, every, every)) / 2
+    every = f.mask()
+    texts = torch.cat((f.captions, f.negatives.flatten(0, 1)))
+    there = torch.cat((every, f.mask("negatives").flatten()))
+    to_texts = matched(f.scale * f.images @ texts.T, every, there)
+    return (to_texts + matched(f.scale * f.captions @ f.images.T, every, every)) / 2
 
 
-@in_float32
-def negclip(
-    images: Tensor,
-    captions: Tensor,
-    negatives: Tensor,
-    hard_images: Tensor,
-    hard_captions: Tensor,
-    hard_negatives: Tensor,
-    scale: Tensor,
-    has_negative: Tensor | None = None,
-    hard_has_negative: Tensor | None = None,
-) -> Tensor:
+@reads(
+    "images",
+    "captions",
+    "negatives",
+    "hard_images",
+    "hard_captions",
+    "hard_negatives",
+)
+def negclip(f: Features) -> Tensor:
     """NegCLIP (Yuksekgonul et al. 2023): `clip_with_negatives` on [I; I_hard] (2B) and
     [T; T_hard; N; N_hard] (2B + 2Bk), a hard image being one of the nearest to its image."""
-    masks = known(has_negative, negatives), known(hard_has_negative, hard_negatives)
-    return clip_with_negatives(
-        torch.cat((images, hard_images)),
-        torch.cat((captions, hard_captions)),
-        torch.cat((negatives, hard_negatives)),
-        scale,
-        torch.cat(masks),
-    )
+    names = ("images", "captions", "negatives")
+    both: dict[str, Any] = {
+        name: torch.cat((getattr(f, name), getattr(f.hard, name))) for name in names
+    }
+    there = torch.cat((f.mask("negatives"), f.hard.mask("negatives")))
+    return clip_with_negatives(replace(f, **both, has_negative=there))
 
 
-@in_float32
-def negative_loss(
-    images: Tensor,
-    captions: Tensor,
-    negatives: Tensor,
-    scale: Tensor,
-    has_negative: Tensor | None = None,
-) -> Tensor:
+@reads("images", "captions", "negatives")
+def negative_loss(f: Features) -> Tensor:
     """An image's caption against its own k negatives: CE(s [I.T, I.N_1, ..., I.N_k], 0).
 
     SVLC's L_neg (Doveh et al. 2023) and the HN loss of Hard Positives (Kamath et al. 2024). Mean
     over the samples that have a negative. Without any negative of its own a row would be 0.
     """
-    there = known(has_negative, negatives)
-    gaps = own_scores(images, negatives) - own_scores(images, captions)[:, None]
-    return mean_over(softplus_sum(scale * gaps, there), there.any(1))
+    there = f.mask("negatives")
+    gaps = own_scores(f.images, f.negatives) - own_scores(f.images, f.captions)[:, None]
+    return mean_over(softplus_sum(f.scale * gaps, there), there.any(1))
 
 
-@in_float32
-def focal(
-    images: Tensor,
-    captions: Tensor,
-    negatives: Tensor,
-    scale: Tensor,
-    has_negative: Tensor | None = None,
-    gamma: float = 2.0,
-    smoothing: float = 0.02,
-) -> Tensor:
+@reads("images", "captions", "negatives")
+def focal(f: Features, gamma: float = 2.0, smoothing: float = 0.02) -> Tensor:
     """FSC-CLIP's hard-negative loss, its global part (Oh et al. 2024; its weight there is 0.5).
 
     With p the softmax of s [I.T, I.N_1, ..., I.N_n] over the n negatives that are there, and
@@ -109,10 +86,10 @@ def focal(
     the sum over classes of -y (1 - p)^gamma log p, mean over samples with a negative. With both
     options 0 it is `negative_loss`. The authors' softmax holds a logit 0 for an absent negative.
     """
-    there = torch.cat((known(None, captions)[:, None], known(has_negative, negatives)), 1)
+    there = torch.cat((f.mask()[:, None], f.mask("negatives")), 1)
     rows = there[:, 1:].any(1)
-    scores = own_scores(images, torch.cat((captions[:, None], negatives), 1))
-    logs = kept(scale * scores, there, rows).log_softmax(1)
+    scores = own_scores(f.images, torch.cat((f.captions[:, None], f.negatives), 1))
+    logs = kept(f.scale * scores, there, rows).log_softmax(1)
     logs = logs.masked_fill(~there, 0)
     # expm1 keeps the digits of 1 - p where p is nearly 1. At p = 1 a power below 1 has an infinite
     # slope, which times the 0 of the clamp is 0.
@@ -123,15 +100,8 @@ def focal(
     return mean_over((-labels * others**gamma * logs).sum(1), rows)
 
 
-@in_float32
-def analogy(
-    images: Tensor,
-    captions: Tensor,
-    positives: Tensor,
-    scale: Tensor,
-    has_positive: Tensor | None = None,
-    symmetric: bool = False,
-) -> Tensor:
+@reads("images", "captions", "positives")
+def analogy(f: Features, symmetric: bool = False) -> Tensor:
     """The positive takes the caption's place: 1/2 [CE(s I P', arange) + CE(s T P', arange)].
 
     SVLC's L_pos (Doveh et al. 2023) and the HP loss of Hard Positives (Kamath et al. 2024);
@@ -139,14 +109,14 @@ def analogy(
     are neither rows nor columns. Note what it compares: positives of other images, never a positive
     with a negative of the same image, which is what augmented accuracy counts (see `listwise`).
     """
-    there = known(has_positive, positives)
-    both = scale * images @ positives.T, scale * captions @ positives.T
-    logits = (*both, *(one.T for one in both)) if symmetric else both
+    there = f.mask("positives")
+    both = [f.scale * one @ f.positives.T for one in (f.images, f.captions)]
+    logits = both + [one.T for one in both] if symmetric else both
     return torch.stack([matched(one, there, there) for one in logits]).mean()
 
 
-@in_float32
-def mil(images: Tensor, dense: Tensor, scale: Tensor, has_dense: Tensor | None = None) -> Tensor:
+@reads("images", "dense")
+def mil(f: Features) -> Tensor:
     """DAC's multiple-instance loss over dense captions (B, m, d) (Doveh et al. 2023b).
 
     With x[i, j, k] = s I_i.S_jk, mean over i with a dense caption of
@@ -154,54 +124,39 @@ def mil(images: Tensor, dense: Tensor, scale: Tensor, has_dense: Tensor | None =
     being right is enough. Its own captions are in the first sum twice, as in DAC and in MIL-NCE, so
     the loss is never below log 2. Images without dense captions remain candidates for the others'.
     """
-    there = known(has_dense, dense)
+    there = f.mask("dense")
     rows = there.any(1)
-    logits = torch.einsum("id,jkd->ijk", scale * images, dense)
+    logits = torch.einsum("id,jkd->ijk", f.scale * f.images, f.dense)
     to_texts = kept(logits, there[None], rows).flatten(1)
     to_images = kept(logits.transpose(0, 1), there[:, None], rows).flatten(1)
-    mine = kept(scale * own_scores(images, dense), there, rows).logsumexp(1)
+    mine = kept(f.scale * own_scores(f.images, f.dense), there, rows).logsumexp(1)
     return mean_over(torch.cat((to_texts, to_images), 1).logsumexp(1) - mine, rows)
 
 
-@in_float32
-def mil_negatives(
-    images: Tensor,
-    dense: Tensor,
-    dense_negatives: Tensor,
-    scale: Tensor,
-    has_dense: Tensor | None = None,
-    has_dense_negative: Tensor | None = None,
-) -> Tensor:
+@reads("images", "dense", "dense_negatives")
+def mil_negatives(f: Features) -> Tensor:
     """DAC's negatives of dense captions (`--mil_dense_negs`), one per caption: (B, m, d).
 
     Mean over i with a dense caption and a negative of
     log sum_k (e^x[i, i, k] + e^x-[i, i, k]) - log sum_k e^x[i, i, k]. The authors give an absent
     negative a zero vector, that is a logit of 0; here it has none.
     """
-    there, against = known(has_dense, dense), known(has_dense_negative, dense_negatives)
+    there, against = f.mask("dense"), f.mask("dense_negatives")
     rows = there.any(1) & against.any(1)
-    mine = kept(scale * own_scores(images, dense), there, rows)
-    wrong = kept(scale * own_scores(images, dense_negatives), against, rows)
+    mine = kept(f.scale * own_scores(f.images, f.dense), there, rows)
+    wrong = kept(f.scale * own_scores(f.images, f.dense_negatives), against, rows)
     return mean_over(torch.cat((mine, wrong), 1).logsumexp(1) - mine.logsumexp(1), rows)
 
 
-@in_float32
-def trohn_img(
-    images: Tensor,
-    captions: Tensor,
-    negative_images: Tensor,
-    negatives: Tensor,
-    scale: Tensor,
-    has_negative_image: Tensor | None = None,
-    has_negative: Tensor | None = None,
-) -> Tensor:
+@reads("images", "captions", "negative_images", "negatives")
+def trohn_img(f: Features) -> Tensor:
     """TROHN-Img (Miranda et al. 2024): `clip` on the 2B pairs [I; I'] and [T; N].
 
     N is the first negative, I' an image of which it is true; each is a pair like any other, and
     hard for its twin. A sample without such an image is one pair, and its negatives are not used.
     """
-    twins = known(has_negative_image, negative_images) & known(has_negative, negatives)[:, 0]
-    there = torch.cat((known(None, images), twins))
-    texts = torch.cat((captions, negatives[:, 0]))
-    logits = scale * torch.cat((images, negative_images)) @ texts.T
+    twins = f.mask("negative_images") & f.mask("negatives")[:, 0]
+    there = torch.cat((f.mask(), twins))
+    texts = torch.cat((f.captions, f.negatives[:, 0]))
+    logits = f.scale * torch.cat((f.images, f.negative_images)) @ texts.T
     return (matched(logits, there, there) + matched(logits.T, there, there)) / 2

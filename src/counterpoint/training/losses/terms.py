@@ -1,10 +1,7 @@
 """The losses by name, and the loss of a recipe: a weighted sum of terms.
 
-A term is a pure function of vectors (`published.py`, `counterpoint.py`). It says what it
-needs by the names of its parameters: `images`, `has_negative` and so on are fields of `Features`;
-`hard_...` are those of the hard images; `start_...` those of the frozen start on the same batch;
-`scale` is the exponential of the model's logit scale. All other parameters are options, set in the
-recipe. A parameter with a default is used where the batch has it.
+A term is a pure function of the `Features` of a batch (`published.py`, `counterpoint.py`); its
+other parameters are options, set in the recipe. What it reads is declared by `reads`.
 
 Other packages add terms by entry points in the group `counterpoint.losses`. Nothing here imports
 torch before a term is used.
@@ -14,14 +11,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from inspect import Parameter, signature
 from typing import TYPE_CHECKING, Any, Final
 
 from counterpoint._util.errors import DataError, ModelError, NotFoundError
 from counterpoint._util.registry import Registry, did_you_mean
 from counterpoint._util.untrusted import shown
-from counterpoint.training.batches import Features
+from counterpoint.training.batches import MASKS, Features
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -50,8 +47,6 @@ TERMS: Final = Registry(
         "hold": f"{_OURS}:hold",
     },
 )
-_FIELDS: Final = frozenset(f.name for f in fields(Features)) - {"hard"}
-_PREFIXES: Final = ("hard_", "start_")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,14 +58,12 @@ class Term:
     options: Mapping[str, Any] = field(default_factory=dict)
 
 
-def loss(
-    features: Features, scale: Tensor, terms: Sequence[Term], start: Features | None = None
-) -> dict[str, Tensor]:
+def loss(features: Features, terms: Sequence[Term]) -> dict[str, Tensor]:
     """The value of each term on a batch, by its name; `total` is their weighted sum.
 
-    With several ranks, `features` and `start` are what `join` returns.
+    With several ranks, `features` is what `join` returns.
     """
-    return {term.name: _value(term, features, scale, start) for term in terms if term.weight}
+    return {term.name: _value(term, features) for term in terms if term.weight}
 
 
 def total(values: Mapping[str, Tensor], terms: Sequence[Term]) -> Tensor:
@@ -85,14 +78,7 @@ def total(values: Mapping[str, Tensor], terms: Sequence[Term]) -> Tensor:
 def uses(terms: Sequence[Term]) -> frozenset[str]:
     """What the terms read, such as `negatives`, `hard_images`, `start_captions`: all else need be
     neither loaded nor encoded. Masks are named as well."""
-    found = {
-        name
-        for term in terms
-        if term.weight
-        for name in signature(TERMS.get(term.name)).parameters
-        if _source(name)
-    }
-    return frozenset(found)
+    return frozenset(name for t in terms if t.weight for name in _with_masks(TERMS.get(t.name)))
 
 
 def faults(terms: Sequence[Term]) -> list[str]:
@@ -127,28 +113,58 @@ def _option_faults(term: Term) -> list[str]:
     return found
 
 
-def _value(term: Term, features: Features, scale: Tensor, start: Features | None) -> Tensor:
+def _value(term: Term, features: Features) -> Tensor:
+    import torch
+
     function: Callable[..., Tensor] = TERMS.get(term.name)
-    given: dict[str, Any] = dict(term.options)
-    for name, parameter in signature(function).parameters.items():
-        if name == "scale":
-            given[name] = scale
-        elif source := _source(name):
-            given[name] = _read({"": features, "hard_": features.hard, "start_": start}, *source)
-            if given[name] is None and parameter.default is Parameter.empty:
-                raise _missing(term.name, name)
-    return function(**given)
+    for name in _reads(function)[0]:
+        if _read(features, name) is None:
+            raise _missing(term.name, name)
+    # Autocast would make products in bfloat16, where logits near 25 come in steps of 1/8.
+    with torch.autocast(features.images.device.type, enabled=False):
+        return function(_seen(features, _with_masks(function)), **term.options)
 
 
-def _source(name: str) -> tuple[str, str] | None:
-    """The prefix and the field that a parameter names; None for an option and for `scale`."""
-    prefix = next((prefix for prefix in _PREFIXES if name.startswith(prefix)), "")
-    rest = name.removeprefix(prefix)
-    return (prefix, rest) if rest in _FIELDS else None
+def _reads(function: Callable[..., Tensor]) -> tuple[Sequence[str], Sequence[str]]:
+    """What a term needs, and what it uses if it is there; see `batches.reads`."""
+    return getattr(function, "reads", (("images", "captions"), ()))
 
 
-def _read(sources: Mapping[str, Features | None], prefix: str, name: str) -> Tensor | None:
-    return None if sources[prefix] is None else getattr(sources[prefix], name)
+def _with_masks(function: Callable[..., Tensor]) -> list[str]:
+    names = [name for part in _reads(function) for name in part]
+    return names + [
+        name.removesuffix(vectors) + mask
+        for name in names
+        for vectors, mask in MASKS.items()
+        if name in (vectors, f"hard_{vectors}")
+    ]
+
+
+def _read(features: Features, name: str) -> Tensor | None:
+    part, _, inner = name.partition("_")
+    if part in ("hard", "start"):
+        features, name = getattr(features, part), inner
+    return getattr(features, name, None)
+
+
+def _seen(features: Features, names: Sequence[str]) -> Features:
+    """These parts in float32 at least, and nothing else: a term cannot read more than it says."""
+    given: dict[str, Any] = {"images": features.images, "captions": features.captions}
+    own = [name for name in names if not name.startswith(("hard_", "start_"))]
+    given |= {name: _wide(getattr(features, name)) for name in ("scale", *own)}
+    for part in ("hard", "start"):
+        inner = [n.removeprefix(f"{part}_") for n in names if n.startswith(f"{part}_")]
+        if inner and (other := getattr(features, part)) is not None:
+            given[part] = _seen(other, inner)
+    return Features(**given)
+
+
+def _wide(value: Tensor | None) -> Tensor | None:
+    import torch
+
+    if value is None or value.dtype not in (torch.float16, torch.bfloat16):
+        return value
+    return value.float()
 
 
 def _missing(term: str, name: str) -> DataError:
@@ -170,8 +186,7 @@ def _missing(term: str, name: str) -> DataError:
 
 
 def _options(function: Callable[..., Tensor]) -> dict[str, Parameter]:
-    given = signature(function).parameters.items()
-    return {name: value for name, value in given if name != "scale" and not _source(name)}
+    return dict(list(signature(function).parameters.items())[1:])  # the first is the features
 
 
 def _fits(value: object, default: object) -> bool:
