@@ -55,7 +55,7 @@ class MetricChange:
     n: int
     chance: float | None
     verdict: Judgement
-    start_ties: int  # values that hang on a tie
+    start_ties: int  # values that depend on a tie
     tuned_ties: int
 
 
