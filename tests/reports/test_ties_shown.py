@@ -90,7 +90,9 @@ def test_in_the_page(blind, plain):
     assert table.count('<span class="ties">†</span>') >= 3
     assert f"† {MEANING}" in table and "120 of 120" in table
     figures = page[page.index('id="figures"') : page.index('id="examples"')]
-    assert "blind:same †" in figures and "† has values that depend on how ties are counted." in figures
+    assert (
+        "blind:same †" in figures and "† has values that depend on how ties are counted." in figures
+    )
     assert "plain †" not in page
 
 
