@@ -361,7 +361,7 @@ def test_two_runs_side_by_side(rich):
     page = compare_page(good, bad, QUICK)
     assert "A is better" in page and "Only good is right" in page
     assert "good is better than bad on bench 0: " in page[: page.index("<nav")]
-    assert "† hangs on ties: " in page
+    assert "† depends on how ties are counted: " in page
     assert "Difference in augmented, bench 0" in page
     assert page.count("data:text/csv") > 4
     lone = part(table(20), random_scores(table(20), 1), name="lone")

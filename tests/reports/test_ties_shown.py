@@ -1,4 +1,4 @@
-"""A number that hangs on ties says so wherever it is read."""
+"""A number that depends on ties says so wherever it is read."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from counterpoint.runs.results import rows
 QUICK = ReportOptions(resamples=100)
 pytestmark = pytest.mark.slow
 
-MEANING = "hangs on ties: counted in another way"
+MEANING = "depends on how ties are counted: counted in another way"
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +90,9 @@ def test_in_the_page(blind, plain):
     assert table.count('<span class="ties">†</span>') >= 3
     assert f"† {MEANING}" in table and "120 of 120" in table
     figures = page[page.index('id="figures"') : page.index('id="examples"')]
-    assert "blind:same †" in figures and "† has values that hang on ties." in figures
+    assert (
+        "blind:same †" in figures and "† has values that depend on how ties are counted." in figures
+    )
     assert "plain †" not in page
 
 

@@ -217,11 +217,11 @@ def test_every_number_leads_to_the_cases_that_it_counts(tmp_path):
     ]
 
 
-def test_a_number_that_hangs_on_ties_says_so(tmp_path):
+def test_a_number_that_depends_on_ties_says_so(tmp_path):
     cases = world("world-replace", 12)
     write_run(tmp_path / "r", "m", b=(cases, np.zeros(int(cases.pair_offsets[-1]))))
     page = client(studio(tmp_path)).get("/", params={"show": "b"}).text
-    assert ">0.0†</a>" in page and "† hangs on ties" in page
+    assert ">0.0†</a>" in page and "† depends on how ties are counted" in page
 
 
 def test_models_are_counted_and_not_runs(tmp_path):

@@ -24,7 +24,7 @@ from counterpoint.data import Damage, damaged_files, data_root
 from counterpoint.images import Picture, scheme_of
 from counterpoint.metrics import PROTOCOLS, Protocol, Tie
 from counterpoint.models.blind import BagOfWords, Format, Length, by_pair
-from counterpoint.runs import Part, Run, averaging_of, columns_of, means_of, members_in
+from counterpoint.runs import Part, Run, measure, members_in
 from counterpoint.scoring import in_threads
 
 Finder = Callable[[Cases], np.ndarray]
@@ -203,10 +203,9 @@ def _accuracy(cases: Cases, scores: np.ndarray, protocol: Protocol) -> dict[str,
     part = Part("blind", cases, scores, protocol)
     found: dict[str, dict[str, float]] = {}
     for tie in _TIES:
-        columns = columns_of(part, tie)
-        column = [metric.name for metric in columns.metrics].index("original_accuracy")
-        members = columns.members(members_in(cases.frame, protocol))
-        means = means_of(columns.values, members, averaging_of(part, protocol))
+        measured = measure(part, tie=tie)
+        column = measured.metric("original_accuracy")
+        means = measured.means(measured.columns.values)
         found[tie] = {label: float(values[column]) for label, values in means.items()}
     return found
 

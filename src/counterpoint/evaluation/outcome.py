@@ -7,20 +7,19 @@ negatives: a model may rank captions better and still score every true caption l
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, cast
 
 import numpy as np
 
 from counterpoint._util.errors import RunError
 from counterpoint._util.progress import Progress, Quiet
 from counterpoint._util.writing import whole_file
-from counterpoint.cases import is_gallery
 from counterpoint.evaluation.evaluating import BATCH, evaluate
-from counterpoint.metrics import ALL, LEVEL, METRICS, RESAMPLES, Metric, estimate
-from counterpoint.runs import Part, Row, Run, as_json, averaging_of, compare, members_in, rows
+from counterpoint.metrics import ALL, METRICS, RESAMPLES
+from counterpoint.runs import Difference, Part, Row, Run, as_json, compare, rows
 from counterpoint.scoring import Model
 
 OUTCOME_FILE: Final = "outcome.json"
@@ -56,7 +55,7 @@ class MetricChange:
     n: int
     chance: float | None
     verdict: Judgement
-    start_ties: int  # values that hang on a tie
+    start_ties: int  # values that depend on a tie
     tuned_ties: int
 
 
@@ -132,7 +131,11 @@ def outcome(start: Run, tuned: Run, *, resamples: int = RESAMPLES) -> Outcome:
             start=start.model,
             tuned=tuned.model,
         )
-    gaps = {**_directed(one, two, resamples), **_of_scores(one, two, resamples)}
+    gaps = {
+        (d.benchmark, d.group, d.metric): d
+        for d in compare(two, one, undirected=MEAN_SCORES, resamples=resamples)
+        if d.metric not in MEAN_SCORES or d.group == ALL
+    }
     levels = [
         {(row.benchmark, row.group, row.metric): row for row in rows(run, resamples=resamples)}
         for run in (one, two)
@@ -194,74 +197,9 @@ def _with_cases(part: Part, ids: set[str]) -> Part:
 # --- differences -------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class _Gap:
-    value: float
-    low: float
-    high: float
-    p: float
-    n: int
-    verdict: Judgement
-
-
-Key = tuple[str, str, str]  # benchmark, group, metric
-
-
-def _directed(start: Run, tuned: Run, resamples: int) -> dict[Key, _Gap]:
-    """The metrics that have a better side."""
-    words: dict[str, Judgement] = {"A is better": "better", "B is better": "worse", "tied": "tied"}
-    return {
-        (d.benchmark, d.group, d.metric): _Gap(
-            d.difference, d.ci_low, d.ci_high, d.p_holm, d.n, words[d.verdict]
-        )
-        for d in compare(tuned, start, resamples=resamples)
-    }
-
-
-def _of_scores(start: Run, tuned: Run, resamples: int) -> dict[Key, _Gap]:
-    return {
-        (name, ALL, metric): gap
-        for name, part in start.parts.items()
-        for metric, gap in _score_gaps(part, tuned.parts[name], resamples)
-    }
-
-
-def _score_gaps(start: Part, tuned: Part, resamples: int) -> Iterator[tuple[str, _Gap]]:
-    """Paired differences of the mean scores, averaged as the benchmark's protocol averages."""
-    place = {id: row for row, id in enumerate(tuned.cases.ids)}
-    order = np.array([place[id] for id in start.cases.ids])
-    gaps = _scores(tuned)[order] - _scores(start)
-    clusters = np.unique(start.cases.frame["cluster"].to_numpy(), return_inverse=True)[1]
-    members = members_in(start.cases.frame, start.protocol)
-    averaging = averaging_of(start, start.protocol)
-    wanted = {label: members[label] for label in (ALL, *averaging.needed(members))}
-    found = estimate(gaps, clusters.reshape(-1), wanted, averaging, resamples=resamples)[ALL]
-    for metric, e in zip(MEAN_SCORES, found, strict=True):
-        if e.n:
-            side: Judgement = "higher" if e.value > 0 else "lower"
-            yield (
-                metric,
-                _Gap(e.value, e.low, e.high, e.p, e.n, side if e.p < 1 - LEVEL else "tied"),
-            )
-
-
-def _scores(part: Part) -> np.ndarray:
-    """Each case's mean scores, (cases, 3); NaN where it has none."""
-    found = np.full((len(part.cases), len(MEAN_SCORES)), np.nan)
-    for block in part.cases.blocks():
-        if block.texts or is_gallery(*block.truth.shape[1:]):
-            continue
-        scores = part.cases.scores_of(block, part.scores)
-        for column, name in enumerate(MEAN_SCORES):
-            metric = METRICS[name]
-            if isinstance(metric, Metric):
-                mask = metric.applies(block.truth)
-                values = metric.values(scores[mask], block.truth[mask], "wrong")
-                found[block.rows[mask], column] = values
-    return found
-
-
-def _change(start: Row, tuned: Row, gap: _Gap) -> MetricChange:
+def _change(start: Row, tuned: Row, gap: Difference) -> MetricChange:
+    better, worse = ("better", "worse") if METRICS[gap.metric].better else ("higher", "lower")
+    words = {"A is better": better, "B is better": worse, "tied": "tied"}
     return MetricChange(
         start.benchmark,
         start.group,
@@ -272,13 +210,13 @@ def _change(start: Row, tuned: Row, gap: _Gap) -> MetricChange:
         tuned.value,
         tuned.ci_low,
         tuned.ci_high,
-        gap.value,
-        gap.low,
-        gap.high,
-        gap.p,
+        gap.difference,
+        gap.ci_low,
+        gap.ci_high,
+        gap.p_holm,
         gap.n,
         start.chance,
-        gap.verdict,
+        cast(Judgement, words[gap.verdict]),
         start.ties,
         tuned.ties,
     )

@@ -96,8 +96,8 @@ def p_value(p: float) -> str:
 
 TIES_MARK: Final = "†"  # after a number that depends on ties
 TIES_NOTE: Final = (
-    "hangs on ties: counted in another way, equal scores would move the value out of its interval, "
-    "so it cannot be compared with chance."
+    "depends on how ties are counted: counted in another way, they would move the value out of its "
+    "interval, so it cannot be compared with chance."
 )
 
 

@@ -218,7 +218,7 @@ def _models(numbers: Sequence[RankedRow]) -> str:
 
 def _against_chance(number: RankedRow) -> str:
     if depends_on_ties(number):
-        return f"which hangs on ties ({number.ties:,} of {number.n:,})"
+        return f"which depends on how ties are counted ({number.ties:,} of {number.n:,})"
     if number.chance is None:
         return "for which no chance level is known"
     level = f"{written(number.metric, number.chance)}%"

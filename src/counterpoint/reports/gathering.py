@@ -14,7 +14,7 @@ from typing import Any, Final
 from counterpoint._util.errors import RunError
 from counterpoint._util.progress import Progress, Quiet
 from counterpoint.metrics import Protocol
-from counterpoint.runs import Columns, Difference, Part, Run, columns_of, fitting
+from counterpoint.runs import Difference, Measured, Part, Run, measure
 
 # --- runs without the folders of the machine that made them -------------------------------------
 
@@ -91,23 +91,12 @@ def _cleaned(value: Any) -> Any:
     return value
 
 
-@dataclass(frozen=True, slots=True)
-class ScoredPart:
-    """One benchmark of one run, with the values of its cases.
-
-    Of runs with the same cases `part.cases` is the same object.
-    """
+@dataclass(frozen=True, eq=False)
+class ScoredPart(Measured):
+    """One benchmark of one run. Of runs with the same cases `part.cases` is the same object."""
 
     label: str
     run: Run
-    part: Part
-    protocol: Protocol
-    columns: Columns
-
-    def metric(self, name: str) -> int | None:
-        """The column of a metric, if its cases define it."""
-        names = [metric.name for metric in self.columns.metrics]
-        return names.index(name) if name in names else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,10 +127,9 @@ def gather(
     advance = (progress or Quiet()).start("computing metrics", len(parts))
     benchmarks: dict[str, list[ScoredPart]] = {}
     for label, run, part in parts:
-        used = fitting(part, protocol)
         several = benchmarks.setdefault(part.benchmark, [])
-        shared = _sharing(part, several)
-        several.append(ScoredPart(label, run, shared, used, columns_of(part, used.tie)))
+        found = measure(_sharing(part, several), protocol)
+        several.append(ScoredPart(found.part, found.protocol, found.columns, label, run))
         advance(1)
     if not benchmarks:
         raise RunError(

@@ -10,26 +10,15 @@ import math
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 import numpy as np
 
 from counterpoint._util.errors import RunError
 from counterpoint._util.progress import Progress, Quiet
-from counterpoint.metrics import (
-    ALL,
-    METRICS,
-    RESAMPLES,
-    Estimate,
-    Metric,
-    QueryMetric,
-    estimate,
-    holm,
-    is_baseline,
-    verdict,
-)
+from counterpoint.metrics import METRICS, RESAMPLES, Metric, QueryMetric, Verdict, is_baseline
 from counterpoint.reports.gathering import ReportData, ScoredPart
-from counterpoint.runs import Row, Run, averaging_of, compare, means_of, members_in
+from counterpoint.runs import Row, Run, compare
 
 # --- how numbers and names are written ----------------------------------------------------------
 
@@ -79,28 +68,34 @@ class RankedRow(Row):
     p: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class _Place:
+class _Place(NamedTuple):
     """A column of the table: a metric of a group."""
 
     group: str
     metric: str
 
 
+class _Test(NamedTuple):
+    """The paired test of a winner against another run."""
+
+    p: float
+    verdict: Verdict
+
+
+_Pair = tuple[str, str, str]  # winner, other run, metric
+_Tests = dict[_Pair, dict[str, _Test]]  # then by group
+
+
 @dataclass(frozen=True, slots=True)
 class _Family:
-    """Runs that scored the same cases under the same protocol, and the means of their metrics."""
+    """Runs that scored the same cases under the same protocol, and the metrics that are wanted."""
 
     runs: list[ScoredPart]
     metrics: list[Metric | QueryMetric]
-    members: dict[str, np.ndarray]
-    means: dict[str, dict[str, np.ndarray]]  # by label of the run, then of the group
 
     def column(self, label: str, metric: str) -> np.ndarray:
         run = next(run for run in self.runs if run.label == label)
-        place = run.metric(metric)
-        assert place is not None
-        return run.columns.values[:, place]
+        return run.columns.values[:, run.metric(metric)]
 
 
 def is_main(metric: Metric | QueryMetric) -> bool:
@@ -126,18 +121,21 @@ def numbers_of(
 def _benchmark_numbers(
     scored: list[ScoredPart], wanted: Wanted, resamples: int
 ) -> Iterator[RankedRow]:
-    families = [_family(runs, wanted) for runs in _alike(scored)]
+    families = [
+        _Family(runs, [metric for metric in runs[0].columns.metrics if wanted(metric)])
+        for runs in _alike(scored)
+    ]
     rivals = competing(scored)
     best = _best(families, rivals)
-    gaps: dict[tuple[str, str, str], dict[str, float]] = {}
+    tests: _Tests = {}
     numbers = []
     for family in families:
         made, tested = _estimates(family, best, resamples)
         numbers += made
-        gaps |= tested
+        tests |= tested
     order = {run.label: place for place, run in enumerate(scored)}
     numbers.sort(key=lambda number: order[number.model])
-    tester = _Tester(scored, gaps, resamples)
+    tester = _Tester(scored, tests, resamples)
     for number in numbers:
         winner = best.get(_Place(number.group, number.metric))
         rival = number.model in rivals
@@ -169,15 +167,6 @@ def _alike(scored: list[ScoredPart]) -> list[list[ScoredPart]]:
     return families
 
 
-def _family(runs: list[ScoredPart], wanted: Wanted) -> _Family:
-    first = runs[0]
-    members = first.columns.members(members_in(first.part.cases.frame, first.protocol))
-    averaging = averaging_of(first.part, first.protocol)
-    means = {run.label: means_of(run.columns.values, members, averaging) for run in runs}
-    metrics = [metric for metric in first.columns.metrics if wanted(metric)]
-    return _Family(runs, metrics, members, means)
-
-
 def _best(families: list[_Family], rivals: set[str]) -> dict[_Place, str]:
     """The run with the best value of each column, the first of equals, if there are several."""
     found: dict[_Place, tuple[float, str]] = {}
@@ -186,7 +175,7 @@ def _best(families: list[_Family], rivals: set[str]) -> dict[_Place, str]:
         for run in family.runs:
             if run.label not in rivals:
                 continue
-            for group, means in family.means[run.label].items():
+            for group, means in run.means(run.columns.values).items():
                 for metric in family.metrics:
                     value = float(means[run.columns.metrics.index(metric)])
                     if metric.better is None or math.isnan(value):
@@ -201,8 +190,8 @@ def _best(families: list[_Family], rivals: set[str]) -> dict[_Place, str]:
 
 def _estimates(
     family: _Family, best: dict[_Place, str], resamples: int
-) -> tuple[list[RankedRow], dict[tuple[str, str, str], dict[str, float]]]:
-    """The family's numbers, and p (Holm over groups) of its winners against its other runs."""
+) -> tuple[list[RankedRow], _Tests]:
+    """The family's numbers, and the tests of its winners against its other runs, in one draw."""
     first = family.runs[0]
     own = [(run, metric) for run in family.runs for metric in family.metrics]
     pairs = list(_pairs(family, best))
@@ -210,28 +199,29 @@ def _estimates(
     values += [family.column(a, name) - family.column(b, name) for a, b, name in pairs]
     if not values:
         return [], {}
-    found = estimate(
+    found = first.tested(
         np.column_stack(values),
-        first.columns.clusters,
-        family.members,
-        averaging_of(first.part, first.protocol),
         shares=[metric.unit == "share" for _, metric in own] + [False] * len(pairs),
         resamples=resamples,
     )
-    chances = means_of(
-        first.columns.chance, family.members, averaging_of(first.part, first.protocol)
-    )
     numbers = [
-        _number(run, metric, label, found[label][place], family.members[label], chances[label])
-        for label in family.members
-        for place, (run, metric) in enumerate(own)
-        if found[label][place].n
+        run.row(run.label, label, metric, tested, RankedRow)
+        for label, several in found.items()
+        for (run, metric), tested in zip(own, several, strict=False)
+        if tested.n
     ]
-    tested = {pair: _corrected(found, len(own) + place) for place, pair in enumerate(pairs)}
-    return numbers, tested
+    tests: _Tests = {
+        pair: {
+            label: _Test(gap.p_holm, gap.verdict(METRICS[pair[-1]].better))
+            for label, several in found.items()
+            if (gap := several[place]).n
+        }
+        for place, pair in enumerate(pairs, start=len(own))
+    }
+    return numbers, tests
 
 
-def _pairs(family: _Family, best: dict[_Place, str]) -> Iterator[tuple[str, str, str]]:
+def _pairs(family: _Family, best: dict[_Place, str]) -> Iterator[_Pair]:
     """Every winner of some column against every other run, for that column's metric."""
     labels = [run.label for run in family.runs]
     for metric in family.metrics:
@@ -240,56 +230,20 @@ def _pairs(family: _Family, best: dict[_Place, str]) -> Iterator[tuple[str, str,
             yield from ((winner, other, metric.name) for other in labels if other != winner)
 
 
-def _corrected(found: dict[str, list[Estimate]], column: int) -> dict[str, float]:
-    """As `compare` does it: the whole is one question, the groups are many, and pay."""
-    p = {label: estimates[column].p for label, estimates in found.items() if estimates[column].n}
-    groups = [label for label in p if label != ALL]
-    return {**p, **dict(zip(groups, holm([p[label] for label in groups]), strict=True))}
-
-
-def _number(
-    run: ScoredPart,
-    metric: Metric | QueryMetric,
-    label: str,
-    e: Estimate,
-    rows: np.ndarray,
-    chances: np.ndarray,
-) -> RankedRow:
-    column = run.columns.metrics.index(metric)
-    chance = float(chances[column])
-    return RankedRow(
-        run.label,
-        run.part.benchmark,
-        label,
-        metric.name,
-        e.value,
-        e.low,
-        e.high,
-        e.n,
-        int(run.columns.ties[rows, column].sum()),
-        None if math.isnan(chance) else chance,
-    )
-
-
 class _Tester:
-    """p-values of a winner against another run; those across families are made when asked for."""
+    """Tests of a winner against another run; those across families are made when asked for."""
 
-    def __init__(
-        self,
-        scored: list[ScoredPart],
-        gaps: dict[tuple[str, str, str], dict[str, float]],
-        resamples: int,
-    ) -> None:
+    def __init__(self, scored: list[ScoredPart], tests: _Tests, resamples: int) -> None:
         self.scored = {run.label: run for run in scored}
-        self.gaps, self.resamples = gaps, resamples
+        self.tests, self.resamples = tests, resamples
         self.done: set[tuple[str, str]] = set()
 
-    def p(self, winner: str, other: str, place: _Place) -> float | None:
+    def test(self, winner: str, other: str, place: _Place) -> _Test | None:
         """None where the two cannot be compared."""
         key = (winner, other, place.metric)
-        if key not in self.gaps and (winner, other) not in self.done:
+        if key not in self.tests and (winner, other) not in self.done:
             self._compare(winner, other)
-        return self.gaps.get(key, {}).get(place.group)
+        return self.tests.get(key, {}).get(place.group)
 
     def _compare(self, winner: str, other: str) -> None:
         self.done.add((winner, other))
@@ -300,8 +254,9 @@ class _Tester:
             found = compare(_alone(a), _alone(b), a.protocol, resamples=self.resamples)
         except RunError:  # no case in common, or the cases of one id differ
             return
-        for gap in found:
-            self.gaps.setdefault((winner, other, gap.metric), {})[gap.group] = gap.p_holm
+        for d in found:
+            tests = self.tests.setdefault((winner, other, d.metric), {})
+            tests[d.group] = _Test(d.p_holm, d.verdict)
 
 
 def _alone(scored: ScoredPart) -> Run:
@@ -311,8 +266,7 @@ def _alone(scored: ScoredPart) -> Run:
 def _with_standing(number: RankedRow, winner: str, tester: _Tester) -> RankedRow:
     if number.model == winner:
         return replace(number, standing="best")
-    p = tester.p(winner, number.model, _Place(number.group, number.metric))
-    if p is None:
+    test = tester.test(winner, number.model, _Place(number.group, number.metric))
+    if test is None:
         return replace(number, standing="untested")
-    tied = verdict(1.0, p, METRICS[number.metric].better or "higher") == "tied"
-    return replace(number, standing="tied" if tied else "", p=p)
+    return replace(number, standing="tied" if test.verdict == "tied" else "", p=test.p)

@@ -216,7 +216,7 @@ def _cell(number: RankedRow | None, papers: Papers) -> TableCell:
     says = [
         f"95% interval {low} to {high}",
         f"{number.n:,} values",
-        f"{number.ties:,} hang on a tie",
+        f"{number.ties:,} depend on a tie",
     ]
     says += [said[number.standing]] if number.standing else []
     if beside is not None:

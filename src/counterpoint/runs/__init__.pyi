@@ -12,11 +12,11 @@ from .folders import (
     save_run as save_run,
 )
 from .results import (
+    Measured as Measured,
     Row as Row,
     as_json as as_json,
-    averaging_of as averaging_of,
     fitting as fitting,
-    means_of as means_of,
+    measure as measure,
     members_in as members_in,
     rows as rows,
     side_by_side as side_by_side,

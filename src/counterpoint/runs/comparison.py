@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -11,21 +11,8 @@ import polars as pl
 
 from counterpoint._util.errors import RunError
 from counterpoint.cases import Cases, offsets
-from counterpoint.metrics import (
-    ALL,
-    RESAMPLES,
-    Estimate,
-    Metric,
-    Protocol,
-    QueryMetric,
-    Verdict,
-    estimate,
-    holm,
-    mcnemar,
-    verdict,
-)
-from counterpoint.runs.columns import columns_of
-from counterpoint.runs.results import averaging_of, fitting, means_of, members_in
+from counterpoint.metrics import RESAMPLES, Metric, Protocol, QueryMetric, Verdict, mcnemar
+from counterpoint.runs.results import fitting, measure
 
 if TYPE_CHECKING:
     from counterpoint.runs.folders import Part, Run
@@ -57,23 +44,18 @@ class Difference:
         return max(self.ci_high - self.difference, self.difference - self.ci_low)
 
 
-@dataclass(frozen=True, slots=True)
-class _Paired:
-    """The same metrics of the same cases in two runs: (rows, metrics)."""
-
-    members: dict[str, np.ndarray]
-    clusters: np.ndarray
-    metrics: list[Metric | QueryMetric]
-    left: np.ndarray
-    right: np.ndarray
-    left_ties: np.ndarray
-    right_ties: np.ndarray
-
-
 def compare(
-    a: Run, b: Run, protocol: Protocol | None = None, *, resamples: int = RESAMPLES
+    a: Run,
+    b: Run,
+    protocol: Protocol | None = None,
+    *,
+    undirected: Collection[str] = (),
+    resamples: int = RESAMPLES,
 ) -> list[Difference]:
-    """Paired differences on the benchmarks and cases that both runs have."""
+    """Paired differences on the benchmarks and cases that both runs have.
+
+    Metrics have to have a better side, besides those that `undirected` names.
+    """
     shared = [name for name in a.parts if name in b.parts]
     if not shared:
         raise RunError(
@@ -85,12 +67,14 @@ def compare(
     return [
         difference
         for name in shared
-        for difference in _differences(a.parts[name], b.parts[name], protocol, resamples)
+        for difference in _differences(
+            a.parts[name], b.parts[name], protocol, undirected, resamples
+        )
     ]
 
 
 def _differences(
-    a: Part, b: Part, protocol: Protocol | None, resamples: int
+    a: Part, b: Part, protocol: Protocol | None, undirected: Collection[str], resamples: int
 ) -> Iterator[Difference]:
     chosen, other = fitting(a, protocol), fitting(b, protocol)
     if chosen != other:
@@ -101,15 +85,22 @@ def _differences(
             benchmark=a.benchmark,
             protocols=(chosen.name, other.name),
         )
-    paired = _pair(a, b, chosen)
-    members, averaging = paired.members, averaging_of(a, chosen)
-    gaps = estimate(
-        paired.left - paired.right, paired.clusters, members, averaging, resamples=resamples
-    )
-    means = [means_of(values, members, averaging) for values in (paired.left, paired.right)]
-    for j, metric in enumerate(paired.metrics):
-        for label, p_holm in _corrected(gaps, j).items():
-            gap, index = gaps[label][j], members[label]
+    in_a, in_b = _shared_rows(a, b)
+    one, two = measure(_chosen(a, in_a), chosen), measure(_chosen(b, in_b), chosen)
+    metrics = [
+        metric
+        for metric in one.columns.metrics
+        if metric in two.columns.metrics and (metric.better or metric.name in undirected)
+    ]
+    places = [[m.columns.metrics.index(metric) for metric in metrics] for m in (one, two)]
+    left, right = one.columns.values[:, places[0]], two.columns.values[:, places[1]]
+    gaps = one.tested(left - right, resamples=resamples)
+    means = one.means(left), one.means(right)
+    for j, metric in enumerate(metrics):
+        for label, index in one.members.items():
+            gap = gaps[label][j]
+            if gap.n == 0:
+                continue
             yield Difference(
                 a.benchmark,
                 label,
@@ -120,20 +111,13 @@ def _differences(
                 gap.low,
                 gap.high,
                 gap.p,
-                p_holm,
-                _exact(metric, paired.left[index, j], paired.right[index, j]),
+                gap.p_holm,
+                _exact(metric, left[index, j], right[index, j]),
                 gap.n,
-                verdict(gap.value, p_holm, metric.better or "higher"),
-                int(paired.left_ties[index, j].sum()),
-                int(paired.right_ties[index, j].sum()),
+                gap.verdict(metric.better),
+                int(one.columns.ties[index, places[0][j]].sum()),
+                int(two.columns.ties[index, places[1][j]].sum()),
             )
-
-
-def _corrected(gaps: dict[str, list[Estimate]], column: int) -> dict[str, float]:
-    """p-values by label. Those of groups are Holm-corrected; that of the whole benchmark is not."""
-    p = {label: found[column].p for label, found in gaps.items() if found[column].n}
-    groups = [label for label in p if label != ALL]
-    return {**p, **dict(zip(groups, holm([p[label] for label in groups]), strict=True))}
 
 
 def _exact(metric: Metric | QueryMetric, left: np.ndarray, right: np.ndarray) -> float | None:
@@ -143,24 +127,6 @@ def _exact(metric: Metric | QueryMetric, left: np.ndarray, right: np.ndarray) ->
     if metric.unit != "share" or not np.isin([left, right], [0.0, 1.0]).all():
         return None
     return mcnemar(left, right)
-
-
-def _pair(a: Part, b: Part, protocol: Protocol) -> _Paired:
-    """The cases that both runs scored, and the metrics with a direction that both have."""
-    in_a, in_b = _shared_rows(a, b)
-    left, right = _chosen(a, in_a), _chosen(b, in_b)
-    one, two = columns_of(left, protocol.tie), columns_of(right, protocol.tie)
-    metrics = [m for m in one.metrics if m in two.metrics and m.better is not None]
-    in_one, in_two = ([c.metrics.index(metric) for metric in metrics] for c in (one, two))
-    return _Paired(
-        one.members(members_in(left.cases.frame, protocol)),
-        one.clusters,
-        metrics,
-        one.values[:, in_one],
-        two.values[:, in_two],
-        one.ties[:, in_one],
-        two.ties[:, in_two],
-    )
 
 
 def _chosen(part: Part, rows: np.ndarray) -> Part:

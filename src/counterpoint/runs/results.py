@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
 import polars as pl
@@ -13,20 +14,27 @@ import polars as pl
 from counterpoint._util.errors import RunError
 from counterpoint.cases import Cases
 from counterpoint.metrics import (
+    ALL,
     AVERAGES,
     RESAMPLES,
     WHOLE,
     Averaging,
+    Metric,
     Protocol,
+    QueryMetric,
+    Tie,
+    Verdict,
     averages,
     estimate,
+    holm,
     members_of,
     nan_mean,
     nested,
     prefixes,
     set_apart,
+    verdict,
 )
-from counterpoint.runs.columns import columns_of, without_positives
+from counterpoint.runs.columns import Columns, columns_of, without_positives
 
 if TYPE_CHECKING:
     from counterpoint.runs.folders import Part, Run
@@ -48,6 +56,120 @@ class Row:
     chance: float | None
 
 
+RowKind = TypeVar("RowKind", bound=Row)
+
+
+class Tested(NamedTuple):
+    """A mean with its interval, and p against a mean of 0: plain, and corrected over the groups."""
+
+    value: float
+    low: float
+    high: float
+    n: int
+    p: float
+    p_holm: float
+
+    def verdict(self, better: Literal["higher", "lower"] | None) -> Verdict:
+        """For a difference of A and B; without a better side, "A is better" means higher."""
+        return verdict(self.value, self.p_holm, better or "higher")
+
+
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """One benchmark of a run under a protocol: every metric of every case."""
+
+    part: Part
+    protocol: Protocol
+    columns: Columns
+
+    @cached_property
+    def members(self) -> dict[str, np.ndarray]:
+        """The rows of each group."""
+        return self.columns.members(members_in(self.part.cases.frame, self.protocol))
+
+    @cached_property
+    def averaging(self) -> Averaging:
+        return averaging_of(self.part, self.protocol)
+
+    @cached_property
+    def chances(self) -> dict[str, np.ndarray]:
+        """The chance levels of each group: one per metric."""
+        return self.means(self.columns.chance)
+
+    def means(self, values: np.ndarray) -> dict[str, np.ndarray]:
+        """The columns' means for each label, and the average asked for over all."""
+        points = {label: nan_mean(values[index]) for label, index in self.members.items()}
+        return {label: nested(points, self.members, self.averaging, label) for label in points}
+
+    def metric(self, name: str) -> int | None:
+        """The column of a metric, if the cases define it."""
+        names = [metric.name for metric in self.columns.metrics]
+        return names.index(name) if name in names else None
+
+    def tested(
+        self,
+        values: np.ndarray,
+        *,
+        shares: Sequence[bool] | None = None,
+        members: dict[str, np.ndarray] | None = None,
+        resamples: int = RESAMPLES,
+    ) -> dict[str, list[Tested]]:
+        """Means of columns (rows, columns) for each label, with intervals and p-values.
+
+        All intervals and p-values of the project come from here. Columns are metrics of this run,
+        of other runs of the same cases, or differences of two runs. The p-values of groups are
+        Holm-corrected; that of the whole benchmark is one question and is not. Columns without a
+        value in a label have n = 0 there and take no part in the correction.
+        """
+        found = estimate(
+            values,
+            self.columns.clusters,
+            self.members if members is None else members,
+            self.averaging,
+            shares=shares,
+            resamples=resamples,
+        )
+        tested: dict[str, list[Tested]] = {label: [] for label in found}
+        for column in range(values.shape[1]):
+            mine = {label: several[column] for label, several in found.items()}
+            groups = [label for label, e in mine.items() if e.n and label != ALL]
+            corrected = dict(zip(groups, holm([mine[g].p for g in groups]), strict=True))
+            for label, e in mine.items():
+                p_holm = corrected.get(label, e.p)
+                tested[label].append(Tested(e.value, e.low, e.high, e.n, e.p, p_holm))
+        return tested
+
+    def row(
+        self,
+        model: str,
+        label: str,
+        metric: Metric | QueryMetric,
+        found: Tested,
+        kind: type[RowKind],
+    ) -> RowKind:
+        """The number of one metric and label."""
+        column = self.columns.metrics.index(metric)
+        chance = float(self.chances[label][column])
+        return kind(
+            model,
+            self.part.benchmark,
+            label,
+            metric.name,
+            found.value,
+            found.low,
+            found.high,
+            found.n,
+            int(self.columns.ties[self.members[label], column].sum()),
+            None if math.isnan(chance) else chance,
+        )
+
+
+def measure(part: Part, protocol: Protocol | None = None, tie: Tie | None = None) -> Measured:
+    """Compute every metric of every case; `tie` instead of the protocol's."""
+    used = fitting(part, protocol)
+    return Measured(part, used, columns_of(part, tie or used.tie))
+
+
 def rows(
     run: Run,
     protocol: Protocol | None = None,
@@ -60,7 +182,7 @@ def rows(
         row
         for part in run.parts.values()
         if len(part.cases)
-        for row in _part_rows(run.model, part, fitting(part, protocol), groups, resamples)
+        for row in _part_rows(run.model, measure(part, protocol), groups, resamples)
     ]
 
 
@@ -107,66 +229,34 @@ def members_in(frame: pl.DataFrame, protocol: Protocol) -> dict[str, np.ndarray]
     return set_apart(members, without_positives(Cases(frame)))
 
 
-def _part_rows(
-    model: str, part: Part, protocol: Protocol, groups: bool, resamples: int
-) -> Iterator[Row]:
-    columns = columns_of(part, protocol.tie)
-    averaging = averaging_of(part, protocol)
-    members = columns.members(members_in(part.cases.frame, protocol))
+def _part_rows(model: str, measured: Measured, groups: bool, resamples: int) -> Iterator[Row]:
+    members, averaging, metrics = measured.members, measured.averaging, measured.columns.metrics
     if not groups:
         needed = averaging.needed(members)
         wanted = {*WHOLE, *needed}
         if averaging.levels and not needed:
             wanted = set(members)  # show that no group counts
         members = {label: index for label, index in members.items() if label in wanted}
-    found = estimate(
-        columns.values,
-        columns.clusters,
-        members,
-        averaging,
-        shares=[metric.unit == "share" for metric in columns.metrics],
+    found = measured.tested(
+        measured.columns.values,
+        shares=[metric.unit == "share" for metric in metrics],
+        members=members,
         resamples=resamples,
     )
-    chances = means_of(columns.chance, members, averaging)
-    for label, index in members.items():
-        if not groups and label not in WHOLE:
-            continue
-        for j, metric in enumerate(columns.metrics):
-            e = found[label][j]
-            if e.n == 0:
-                continue
-            chance = float(chances[label][j])
-            yield Row(
-                model,
-                part.benchmark,
-                label,
-                metric.name,
-                e.value,
-                e.low,
-                e.high,
-                e.n,
-                int(columns.ties[index, j].sum()),
-                None if math.isnan(chance) else chance,
-            )
-
-
-def means_of(
-    values: np.ndarray, members: dict[str, np.ndarray], averaging: Averaging
-) -> dict[str, np.ndarray]:
-    """The columns' means for each label, and the average asked for over all."""
-    points = {label: nan_mean(values[index]) for label, index in members.items()}
-    return {label: nested(points, members, averaging, label) for label in members}
+    for label in members if groups else (label for label in members if label in WHOLE):
+        for metric, tested in zip(metrics, found[label], strict=True):
+            if tested.n:
+                yield measured.row(model, label, metric, tested, Row)
 
 
 def side_by_side(part: Part, protocol: Protocol | None = None) -> dict[str, dict[str, float]]:
     """All the averages in use for a benchmark: {average: {metric: value}}."""
-    chosen = fitting(part, protocol)
-    columns = columns_of(part, chosen.tie)
-    members = columns.members(members_in(part.cases.frame, chosen))
-    kinds = {name: averaging_of(part, chosen, name) for name in chosen.averages}
-    found = averages(columns.values, members, kinds)
+    measured = measure(part, protocol)
+    used, metrics = measured.protocol, measured.columns.metrics
+    kinds = {name: averaging_of(part, used, name) for name in used.averages}
+    found = averages(measured.columns.values, measured.members, kinds)
     return {
-        name: {m.name: float(values[j]) for j, m in enumerate(columns.metrics)}
+        name: {m.name: float(values[j]) for j, m in enumerate(metrics)}
         for name, values in found.items()
     }
 

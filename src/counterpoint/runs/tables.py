@@ -172,7 +172,7 @@ def _add_section(
 
 
 def _interval(row: Row, blank: str) -> str:
-    """The value, half its interval's width, and a mark if it hangs on ties."""
+    """The value, half its interval's width, and a mark if it depends on ties."""
     mark = TIES_MARK if depends_on_ties(row) else blank
     return f"{percent(row.value)} ±{percent((row.ci_high - row.ci_low) / 2)}{mark}"
 

@@ -173,7 +173,11 @@ def named(label: str, tied: bool, length: int = 34) -> str:
 
 def ties_caption(drawn: Sequence[RankedRow]) -> str:
     """The end of a caption, if a number of the figure depends on ties."""
-    return f" {TIES_MARK} has values that hang on ties." if any(map(depends_on_ties, drawn)) else ""
+    return (
+        f" {TIES_MARK} has values that depend on how ties are counted."
+        if any(map(depends_on_ties, drawn))
+        else ""
+    )
 
 
 def grid_of(panels: int) -> tuple[int, int]:
