@@ -82,7 +82,7 @@ def wise(
 
     refuse_missing_folder(plot)
 
-    from counterpoint.evaluation import Line, draw_line, evaluate_line
+    from counterpoint.evaluation import Line, evaluate_line
     from counterpoint.models import LoadOptions
 
     line = Line(base, tuned, LoadOptions(device, precision))
@@ -108,6 +108,8 @@ def wise(
             found = _found(chosen, runs, groups=groups or as_json)
         _print(found, runs, (base, tuned), groups=groups, as_json=as_json)
         if plot is not None:
+            from counterpoint.reports import draw_line
+
             draw_line(found, plot, f"from {base} to {tuned}")
             _say(f"drawn {plot}", as_json)
     if save is not None:

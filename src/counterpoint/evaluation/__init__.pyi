@@ -27,4 +27,3 @@ from .wise import (
     refuse_other_model as refuse_other_model,
     save_mixed as save_mixed,
 )
-from .wise_plot import CurveKey as CurveKey, draw_line as draw_line, line_panels as line_panels

@@ -1,11 +1,17 @@
-"""The WiSE-FT line: models between a start and its finetuned form, if the runs are of one line."""
+"""The WiSE-FT line between a start and its finetuned form: what is gained against what is kept.
+
+Drawn for the report, if its runs are of one line, and for `counterpoint wise --plot`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from counterpoint.metrics import ALL, AXIS_LABELS
+from counterpoint._util.errors import RunError
+from counterpoint._util.writing import whole_file
+from counterpoint.metrics import ALL, AXIS_LABELS, COMPOSITION_METRICS, GALLERY_METRICS
 from counterpoint.reports.figures.drawing import (
     Data,
     Drawn,
@@ -36,6 +42,9 @@ _COLUMNS: Final = (
     "y_low",
     "y_high",
 )
+_XML: Final = '<?xml version="1.0" encoding="utf-8"?>'
+
+Along = Mapping[float, Sequence[Row]]  # the rows of each alpha's run
 
 
 class Ends(NamedTuple):
@@ -68,21 +77,11 @@ def place_of(run: Run) -> tuple[Ends, float] | None:
 
 
 def _drawn(ends: Ends, alphas: dict[float, str], numbers: Sequence[RankedRow]) -> Made:
-    from counterpoint.evaluation import CurveKey, line_panels
-
-    along = {
-        alpha: [_row(n) for n in numbers if n.model == label and n.group == ALL]
-        for alpha, label in sorted(alphas.items())
-    }
-    lines = []
-    for panel in line_panels(along):
-        for key in panel.ys:
-            x = CurveKey(key.benchmark, panel.x) if isinstance(panel.x, str) else panel.x
-            said = "alpha" if x is None else _said(x, panel.x)
-            lines += [(said, *key, *values) for values in _points(along, x, key)]
-    if not lines:
+    data = _data(
+        {alpha: [_row(n) for n in numbers if n.model == label] for alpha, label in alphas.items()}
+    )
+    if not data.lines:
         return Omitted(TITLE, "the runs of its alphas have no benchmark in common.")
-    data = Data(_COLUMNS, lines)
     return Drawn(
         "wise-ft",
         TITLE,
@@ -93,31 +92,101 @@ def _drawn(ends: Ends, alphas: dict[float, str], numbers: Sequence[RankedRow]) -
     )
 
 
-def _said(key: Any, asked: Any) -> str:
-    said = f"{AXIS_LABELS.get(key.metric, key.metric)} (%)"
-    return said if isinstance(asked, str) else f"{key.benchmark}: {said}"
-
-
 def _row(n: RankedRow) -> Row:
     ends = (n.value, n.ci_low, n.ci_high)
     return Row(n.model, n.benchmark, n.group, n.metric, *ends, n.n, n.ties, n.chance)
 
 
-def _points(along: dict[float, list[Row]], x: Any, y: Any) -> list[tuple[float, ...]]:
+def draw_line(along: Along, path: Path, title: str) -> None:
+    """Write the figure as an SVG file; no display is needed."""
+    data = _data(along)
+    if not data.lines:
+        raise RunError(
+            "E-RUN-EMPTY", f"{path}: nothing to draw, because no case was scored.", path=path
+        )
+    with whole_file(path) as partial:
+        partial.write_text(f"{_XML}\n{_svg(data, title)}", encoding="utf-8")
+
+
+# --- what is drawn against what -----------------------------------------------------------------
+
+
+class CurveKey(NamedTuple):
+    benchmark: str
+    metric: str
+
+
+class Panel(NamedTuple):
+    """A line for each of `ys`; `x` is None for alpha, or a metric of the line's own benchmark."""
+
+    x: CurveKey | str | None
+    ys: list[CurveKey]
+
+
+def line_panels(along: Along) -> list[Panel]:
+    """What to draw against what.
+
+    A panel for each benchmark of retrieval or classification, which finetuning may forget, against
+    the main metric of all others; without them original accuracy against augmented accuracy, where
+    all benchmarks have both, else everything against alpha.
+    """
+    known = {(row.benchmark, row.metric) for rows in along.values() for row in rows}
+    names = dict.fromkeys(row.benchmark for rows in along.values() for row in rows)
+    kept = [
+        CurveKey(name, metric)
+        for name in names
+        for metric in GALLERY_METRICS
+        if (name, metric) in known
+    ]
+    gained = [
+        CurveKey(name, next(metric for metric in COMPOSITION_METRICS if (name, metric) in known))
+        for name in names
+        if any((name, metric) in known for metric in COMPOSITION_METRICS)
+    ]
+    if gained and kept:
+        return [Panel(key, gained) for key in kept]
+    if gained and all(key.metric == "augmented_accuracy" for key in gained):
+        return [Panel("original_accuracy", gained)]
+    return [Panel(None, gained or kept)]
+
+
+def _data(along: Along) -> Data:
+    lines = []
+    for panel in line_panels(along):
+        for key in panel.ys:
+            x = CurveKey(key.benchmark, panel.x) if isinstance(panel.x, str) else panel.x
+            label = "alpha" if x is None else _x_label(x, panel.x)
+            lines += [(label, *key, *values) for values in _points(along, x, key)]
+    return Data(_COLUMNS, lines)
+
+
+def _x_label(key: CurveKey, asked: CurveKey | str | None) -> str:
+    label = f"{AXIS_LABELS.get(key.metric, key.metric)} (%)"
+    return label if isinstance(asked, str) else f"{key.benchmark}: {label}"
+
+
+def _points(along: Along, x: CurveKey | None, y: CurveKey) -> list[tuple[float, ...]]:
     found = []
-    for alpha, rows in along.items():
-        known = {(r.benchmark, r.metric): (r.value, r.ci_low, r.ci_high) for r in rows}
-        if tuple(y) in known and (x is None or tuple(x) in known):
-            ys = [100 * v for v in known[tuple(y)]]
-            xs = [alpha] * 3 if x is None else [100 * v for v in known[tuple(x)]]
-            found.append((alpha, *xs, *ys))
+    for alpha, rows in sorted(along.items()):
+        known = {
+            (r.benchmark, r.metric): [100 * v for v in (r.value, r.ci_low, r.ci_high)]
+            for r in rows
+            if r.group == ALL
+        }
+        if y in known and (x is None or x in known):
+            found.append((alpha, *([alpha] * 3 if x is None else known[x]), *known[y]))
     return found
 
 
-def _svg(data: Data) -> str:
+# --- the picture --------------------------------------------------------------------------------
+
+
+def _svg(data: Data, title: str = "") -> str:
     rows = data.named()
     sides = list(dict.fromkeys(row["x"] for row in rows))
     with canvas(3.2 * len(sides), TITLE) as figure:
+        if title:
+            figure.suptitle(title, fontsize=9)
         grid = figure.subplots(len(sides), 1, squeeze=False)[:, 0]
         drawn: dict[str, Any] = {}
         for axes, side in zip(grid, sides, strict=True):
