@@ -11,8 +11,11 @@ import numpy as np
 import polars as pl
 import pytest
 from errors import raises
+from PIL import Image
 
 import counterpoint as cp
+from counterpoint import ImageRef
+from counterpoint.metrics import METRICS
 
 SWAP = "world-swap:size=40"
 BI = "world-bi:size=20"
@@ -60,6 +63,36 @@ def test_a_case_file_may_be_a_path(tmp_path: Path) -> None:
     assert len(run.parts[str(tmp_path / "mine.parquet")].cases) == 40
 
 
+def test_tables_say_what_was_left_out(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        Image.new("RGB", (8, 8), "red" if name == "a" else "blue").save(tmp_path / f"{name}.png")
+    cases = [cp.caption_case(n, ImageRef(f"{n}.png"), ["a dog"], ["a cat"]) for n in ("a", "b")]
+    whole = cp.Cases.build(cases, root=tmp_path, source="the test")
+    full = cp.evaluate("world:base", whole, out=tmp_path / "full")
+    (tmp_path / "b.png").unlink()
+    run = cp.evaluate("world:base", whole, out=tmp_path / "less")
+    assert "1 cases, 1 left out" in repr(run) and "left out" not in repr(full)
+    for table in (run.results(), run.compare(full), cp.rescore([full, run])):
+        assert "were left out (image missing: 1)" in repr(table).replace("\n", " ")
+        assert "were left out" in table._repr_html_()
+    assert "1 cases in both" in repr(full.compare(run))
+
+
+def test_a_number_that_depends_on_ties_is_explained() -> None:
+    run = cp.evaluate("blind:bow", SWAP)
+    for table in (run.results(), run.compare(cp.evaluate("random", SWAP))):
+        assert "†" in repr(table) and "†" in table.notes[1]
+
+
+def test_a_main_metric_needs_no_heading(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A metric that is added in one place is in every table."""
+    added = replace(METRICS["original_accuracy"], name="my_metric")
+    monkeypatch.setitem(METRICS, "my_metric", added)
+    a, b = cp.evaluate(["random", "blind:length"], SWAP)
+    for table in (a.results(), a.compare(b), cp.rescore([a, b])):
+        assert "my metric" in repr(table)
+
+
 def test_results_are_a_table() -> None:
     run = cp.evaluate("random", [SWAP, BI])
     found = run.results(resamples=50)
@@ -67,7 +100,7 @@ def test_results_are_a_table() -> None:
     assert found.to_polars().height == len(found) == len(list(found))
     assert set(found.to_polars()["group"].unique()) == {"all"}
     assert len(run.results(groups=True, resamples=50)) > len(found)
-    assert found[0] == cp.rows(str(run.folder), groups=False, resamples=50)[0]
+    assert found[0] == cp.rescore(str(run.folder), groups=False, resamples=50)[0]
     for shown in ("augmented", "brittleness", "chance", SWAP, BI):
         assert shown in repr(found)
     assert cp.rescore([run], resamples=50).to_dicts() == found.to_dicts()
@@ -126,7 +159,7 @@ WRONG: dict[str, tuple[str, Callable[[], object]]] = {
     "unknown benchmark": ("E-BENCHMARK-UNKNOWN", lambda: cp.load_benchmark("sugarcrpe")),
     "nothing": ("E-ARGUMENT-MISSING", lambda: cp.evaluate([], SWAP)),
     "no run": ("E-RUN-MISSING", lambda: cp.compare("nowhere", "neither")),
-    "rows of no run": ("E-RUN-MISSING", lambda: cp.rows("nowhere")),
+    "rescore of no run": ("E-RUN-MISSING", lambda: cp.rescore("nowhere")),
     "ending": ("E-OUTPUT-ENDING", lambda: cp.report(cp.evaluate("random", SWAP), "a.doc")),
     "option": ("E-OPTION-UNKNOWN", lambda: cp.generate("negatives", "world", "a.parquet", sed=1)),
     "kind": ("E-OPTION-INVALID", lambda: cp.generate("other", "world", "a.parquet")),

@@ -4,8 +4,10 @@
 
     run = cp.evaluate("world:base", "world-swap:size=200")
     run.results()                                 # a table: .to_polars(), .to_pandas()
-    run.compare(cp.evaluate("random", "world-swap:size=200"))
-    cp.report(run, "report.html")
+    other = cp.evaluate("random", "world-swap:size=200")
+    run.compare(other)                            # paired case by case, with verdicts
+    cp.rescore([run, other])                      # one table of both
+    cp.report([run, other], "report.html")
 
 Nothing heavy is imported until it is used.
 """

@@ -9,7 +9,6 @@ from .api import (
     refine as refine,
     report as report,
     rescore as rescore,
-    rows as rows,
     train as train,
     verify as verify,
     wise as wise,

@@ -20,7 +20,15 @@ from counterpoint._util.progress import Progress, shown
 from counterpoint._util.registry import did_you_mean
 from counterpoint._util.writing import whole_file
 from counterpoint.metrics import RESAMPLES, Protocol, get_protocol
-from counterpoint.runs import Comparison, Results, Row, Run, find_runs, load_run, rows as rows_of
+from counterpoint.runs import (
+    Comparison,
+    Results,
+    Run,
+    find_runs,
+    left_out_notes,
+    load_run,
+    rows as rows_of,
+)
 
 if TYPE_CHECKING:
     from counterpoint.evaluation import Check, Health
@@ -54,11 +62,6 @@ def load_runs(path: str | Path) -> list[Run]:
     return [load_run(folder) for folder in find_runs(Path(path))]
 
 
-def rows(run: RunLike, protocol: str | Protocol | None = None, **options: Any) -> list[Row]:
-    """The rows of `rescore`, as a list. `run.results()` gives the same as a table."""
-    return rows_of(load_run(run), _protocol(protocol), **options)
-
-
 def rescore(
     runs: RunLike | Iterable[RunLike],
     *,
@@ -66,13 +69,14 @@ def rescore(
     protocol: str | Protocol | None = None,
     resamples: int = RESAMPLES,
 ) -> Results:
-    """Compute every number of runs again from their stored scores, without the model."""
+    """One table of several runs, computed again from their stored scores, without the model."""
+    given = _runs(runs)
     found = [
         row
-        for run in _runs(runs)
+        for run in given
         for row in rows_of(run, _protocol(protocol), groups=groups, resamples=resamples)
     ]
-    return Results(found)
+    return Results(found, [note for run in given for note in left_out_notes(run)])
 
 
 def compare(

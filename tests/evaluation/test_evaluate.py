@@ -500,6 +500,6 @@ def test_a_loaded_run_gives_the_same_rows(bad, tmp_path):
 
 def test_the_example_of_the_package_works(tmp_path):
     run = counterpoint.evaluate("random", ["world-swap:size=20", "world-replace:size=20"])
-    found = counterpoint.rows(run, resamples=FEW)
+    found = run.results(resamples=FEW)
     assert {row.benchmark for row in found} == {"world-swap:size=20", "world-replace:size=20"}
     assert counterpoint.load_run(run.folder).model == "random"

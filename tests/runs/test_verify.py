@@ -390,7 +390,7 @@ def test_cases_that_were_left_out_are_warned_of(papers: Papers) -> None:
     papers.say(paper())
     done = invoke(saved(replace(sugarcrepe(), left_out=(("a", "no such file"),) * 1200)))
     assert done.exit_code == 0
-    said = "sugarcrepe cannot be compared: 1,200 cases or images were left out"
+    said = "sugarcrepe cannot be compared: 1,200 of its cases or images left out"
     assert said in done.stderr
 
 

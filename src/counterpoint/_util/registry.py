@@ -26,7 +26,7 @@ def did_you_mean(kind: str, name: str, known: Iterable[str]) -> str:
     """
     names = sorted(known) if isinstance(known, set | frozenset) else list(known)
     ordered = sorted(names)
-    listed = ", ".join(ordered[:_LISTED]) + (", ..." if len(ordered) > _LISTED else "")
+    listed = ", ".join(ordered[:_LISTED]) + (" and more" if len(ordered) > _LISTED else "")
     hint = "".join(f" Did you mean {found!r}?" for found in near(name, names)[:1])
     return f"no {kind} is called {shown(name)}.{hint} Known: {listed}."
 

@@ -88,7 +88,7 @@ def why_incomplete(part: Part, protocol: Protocol, options: dict[str, Any]) -> s
         more = f" and {len(absent) - 1:,} more" if len(absent) > 1 else ""
         return f"{absent[0].what}: {absent[0].reason}{more}"
     if left := len(part.left_out) + len(part.left_out_images):
-        return f"{left:,} cases or images were left out"
+        return f"{left:,} of its cases or images left out"
     scored = int(_weights(counted(part.cases, protocol)).sum())
     unusable = sum(one.cases or 0 for one in part.absent)
     expected = published_count(part.benchmark, protocol)

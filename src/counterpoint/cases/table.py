@@ -231,6 +231,9 @@ class Cases:
         self.root = root
         self.absent = tuple(absent)
 
+    def __repr__(self) -> str:
+        return f"Cases({len(self):,} cases, root={str(self.root)!r})"
+
     @classmethod
     def build(cls, cases: Iterable[Case], *, root: Path | None = None, source: str) -> Cases:
         """Validate and tabulate cases; `source` names them in error messages."""

@@ -67,7 +67,7 @@ def doctor(
         _write_list(bad, list_file)
         errors.print(f"{len(bad):,} images are listed in {list_file}", soft_wrap=True)
     elif bad:
-        errors.print(f"{len(bad):,} images are missing or unreadable; --list FILE names them.")
+        errors.print(f"{counted(len(bad), 'image')} missing or unreadable; --list FILE names them.")
     if bad or health.absent:
         raise typer.Exit(LEFT_OUT)
 
@@ -93,7 +93,7 @@ def _print(health: Health) -> None:
         f"{health.benchmark} in {health.folder}",
         f"  cases        {health.cases:,}{expected}",
         f"  images       {images.needed - len(images.missing):,} of {images.needed:,} there, "
-        f"{len(images.unreadable):,} unreadable; {counted(images.cases_without, 'case')} lack one",
+        f"{len(images.unreadable):,} unreadable; {counted(images.cases_without, 'case')} without",
     ]
     if health.absent:
         lines.insert(2, f"  absent       {describe_absent(health.absent)}")

@@ -14,7 +14,6 @@ from counterpoint.cli.console import LEFT_OUT, errors, output
 from counterpoint.metrics import (
     ALL,
     LEVEL,
-    METRIC_HEADINGS,
     METRICS,
     TIES_MARK,
     TIES_NOTE,
@@ -22,6 +21,8 @@ from counterpoint.metrics import (
     Protocol,
     count_reasons,
     depends_on_ties,
+    heading,
+    in_order,
     ties_by_model,
     ties_matter,
 )
@@ -80,9 +81,9 @@ def _print_averages(runs: Sequence[Run], protocol: Protocol | None) -> None:
             if usual or not len(part.cases):
                 continue
             found = side_by_side(part, used)
-            metrics = [name for name in METRIC_HEADINGS if name in next(iter(found.values()))]
+            metrics = in_order(n for n in next(iter(found.values())) if METRICS[n].main)
             said = "; ".join(
-                f"{METRIC_HEADINGS[name]} "
+                f"{heading(name)} "
                 + ", ".join(
                     f"{average} {percent(values[name])}" for average, values in found.items()
                 )
@@ -164,9 +165,9 @@ def averages_table(
         title=f"{model} on {benchmark}: averages", header_style="bold", title_justify="left"
     )
     table.add_column("average", no_wrap=True)
-    metrics = [name for name in METRIC_HEADINGS if name in next(iter(found.values()))]
+    metrics = in_order(n for n in next(iter(found.values())) if METRICS[n].main)
     for name in metrics:
-        table.add_column(METRIC_HEADINGS[name], justify="right")
+        table.add_column(heading(name), justify="right")
     for average, values in found.items():
         mark = " (the protocol's)" if average == protocol.average else ""
         table.add_row(f"{average}{mark}", *(percent(values[name]) for name in metrics))

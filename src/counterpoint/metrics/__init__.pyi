@@ -21,6 +21,7 @@ from .presentation import (
     depends_on_ties as depends_on_ties,
     heading as heading,
     headline as headline,
+    in_order as in_order,
     is_baseline as is_baseline,
     join_words as join_words,
     p_value as p_value,

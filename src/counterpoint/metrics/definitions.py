@@ -52,6 +52,7 @@ class _Sides:
 def _sides(scores: Array, truth: Array, equal: _Equal) -> _Sides:
     """Compare; `equal` says how equal scores count: separately, as above, or as below."""
     best_negative = np.where(truth, -np.inf, scores).max(axis=2, keepdims=True)
+    # Here a tie is decided: `equal` comes from the tie policy of the protocol.
     above = (scores >= best_negative if equal == "above" else scores > best_negative) & truth
     same = (scores == best_negative) & truth & (equal == "apart")
     first = truth.argmax(axis=2)[..., None]

@@ -72,7 +72,15 @@ _REASONS: Final = {
 }
 
 
+def in_order(metrics: Iterable[str]) -> list[str]:
+    """Metrics in the order of tables: those with a heading first."""
+    present = dict.fromkeys(metrics)
+    known = [name for name in METRIC_HEADINGS if name in present]
+    return known + [name for name in present if name not in METRIC_HEADINGS]
+
+
 def heading(metric: str) -> str:
+    """The name of a metric in tables."""
     return METRIC_HEADINGS.get(metric, metric.replace("_", " "))
 
 

@@ -103,7 +103,8 @@ PROTOCOLS: Final[dict[str, Protocol]] = {
     protocol.name: protocol
     for protocol in (
         Protocol(
-            "strict", "Ours: strict comparison, raw captions, nothing cut, every case counted."
+            "strict",
+            "Ours: strict comparison, raw captions, no caption cut.",
         ),
         Protocol(
             "half", "Strict, but a tie is half right: fair to baselines that often tie.", tie="half"

@@ -64,7 +64,7 @@ def report_text(runs: Sequence[Run], ending: str, options: ReportOptions | None 
     if ending not in write:
         raise RunError(
             "E-OUTPUT-ENDING",
-            f"a report ends in .html, {', '.join(write)}, not in {ending or 'nothing'!r}.",
+            f"a report ends in .html, {', '.join(write)}, not in {ending!r}.",
         )
     return write[ending](report_tables(runs, options))
 

@@ -9,12 +9,12 @@ from typing import Final, Literal
 
 from counterpoint.metrics import (
     ALL,
-    METRIC_HEADINGS,
     METRICS,
     WHOLE,
     WITHOUT_POSITIVES,
     depends_on_ties,
     heading,
+    in_order,
     is_baseline,
     ties_by_model,
 )
@@ -151,9 +151,7 @@ def _letters(number: int) -> str:
 def _head(
     place: tuple[str, str], mine: list[RankedRow], marks: dict[str, list[tuple[str, str]]]
 ) -> ColumnHead:
-    present = dict.fromkeys(number.metric for number in mine)
-    metrics = [name for name in METRIC_HEADINGS if name in present]
-    metrics += [name for name in present if name not in METRIC_HEADINGS]
+    metrics = in_order(number.metric for number in mine)
     counts = sorted({number.n for number in mine if number.metric == metrics[0]})
     cases = " to ".join(f"{count:,}" for count in dict.fromkeys((counts[0], counts[-1])))
     return ColumnHead(*place, metrics, ", ".join(mark for mark, _ in marks[place[0]]), cases)

@@ -26,6 +26,7 @@ from .tables import (
     NumberTable as NumberTable,
     Results as Results,
     differences_table as differences_table,
+    left_out_notes as left_out_notes,
     main_rows as main_rows,
     percent as percent,
     results_table as results_table,

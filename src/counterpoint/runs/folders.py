@@ -29,7 +29,7 @@ from counterpoint.runs.checks import refuse_cases, refuse_manifest, refuse_table
 from counterpoint.runs.comparison import compare
 from counterpoint.runs.results import rows
 from counterpoint.runs.score_files import read_scores, write_scores
-from counterpoint.runs.tables import Comparison, Results
+from counterpoint.runs.tables import Comparison, Results, left_out_notes
 
 FORMAT: Final = 1
 _WAIT: Final = 600  # seconds that another process may take to write its run to the same folder
@@ -49,6 +49,10 @@ class Part:
     data_hash: str = ""  # of all cases asked for, those left out too
     left_out_images: tuple[tuple[str, str], ...] = ()  # of galleries: case id and reason
     absent: tuple[Absent, ...] = ()  # of the published benchmark: not in the data
+
+    def __repr__(self) -> str:
+        missing = f", {self.missing:,} left out" if self.missing else ""
+        return f"{self.benchmark}: {len(self.cases):,} cases{missing}"
 
     @property
     def missing(self) -> int:
@@ -86,7 +90,8 @@ class Run:
         `protocol` counts the same scores in another way: a tie, an average, an exclusion.
         """
         chosen = None if protocol is None else get_protocol(protocol)
-        return Results(rows(self, chosen, groups=groups, resamples=resamples))
+        found = rows(self, chosen, groups=groups, resamples=resamples)
+        return Results(found, left_out_notes(self))
 
     def compare(
         self,
@@ -99,11 +104,12 @@ class Run:
         b = load_run(other)
         chosen = None if protocol is None else get_protocol(protocol)
         found = compare(self, b, chosen, resamples=resamples)
-        return Comparison(found, self.model, b.model)
+        notes = [*left_out_notes(self), *left_out_notes(b)]
+        return Comparison(found, self.model, b.model, notes)
 
     def __repr__(self) -> str:
         parts = self.parts.values()
-        counts = ", ".join(f"{part.benchmark}: {len(part.cases):,} cases" for part in parts)
+        counts = ", ".join(map(repr, parts))
         return f"Run({self.model!r}, {counts}, folder={str(self.folder)!r})"
 
     def _repr_html_(self) -> str:
@@ -163,7 +169,7 @@ def refuse_other(folder: Path, asked: Question, *, overwrite: bool = False) -> N
     if other:
         raise RunError(
             "E-OUTPUT-EXISTS",
-            f"{folder} exists and is not a run folder; choose another --out.",
+            f"{folder} exists and is not a run folder; choose another folder.",
             path=folder,
         )
     if overwrite or not (folder / _MANIFEST).is_file():
@@ -180,7 +186,7 @@ def refuse_other(folder: Path, asked: Question, *, overwrite: bool = False) -> N
         raise RunError(
             "E-OUTPUT-EXISTS",
             f"{folder} holds a run of {shortened(there)}, and this one would be of "
-            f"{shortened(asked)}; choose another --out, or use --overwrite.",
+            f"{shortened(asked)}; choose another folder, or overwrite it (--overwrite).",
             path=folder,
         )
 

@@ -19,11 +19,14 @@ from counterpoint._util.errors import CounterpointError
 from counterpoint.metrics import (
     ALL,
     LEVEL,
-    METRIC_HEADINGS,
     METRICS,
     TIES_MARK,
+    TIES_NOTE,
     WHOLE,
+    count_reasons,
     depends_on_ties,
+    heading,
+    in_order,
     p_value,
     ties_matter,
 )
@@ -32,6 +35,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from counterpoint.runs.comparison import Difference
+    from counterpoint.runs.folders import Run
     from counterpoint.runs.results import Row
 
 T = TypeVar("T")
@@ -41,8 +45,9 @@ _WIDTH = 100
 class NumberTable(Sequence[T]):
     """Rows of numbers. It is a sequence of rows, and shows itself as a table."""
 
-    def __init__(self, rows: Sequence[T]) -> None:
+    def __init__(self, rows: Sequence[T], notes: Sequence[str] = ()) -> None:
         self.rows = tuple(rows)
+        self._notes = tuple(notes)
 
     @overload
     def __getitem__(self, index: int) -> T: ...
@@ -79,11 +84,23 @@ class NumberTable(Sequence[T]):
     def tables(self) -> Iterator[RichTable]:
         """What is shown: main metrics, in per cent."""
 
-    note = ""
+    unit = ""  # what the numbers are
+
+    @property
+    @abstractmethod
+    def marked(self) -> bool:
+        """Whether a number has the mark of ties."""
+
+    @property
+    def notes(self) -> list[str]:
+        """What to know before the numbers are read: units, ties, cases that were left out."""
+        ties = [f"{TIES_MARK} {TIES_NOTE}"] if self.marked else []
+        return [self.unit, *ties, *self._notes]
 
     def __rich_console__(self, *_: object) -> Iterator[RenderableType]:
         yield from self.tables()
-        yield Text(self.note, style="dim")
+        for note in self.notes:
+            yield Text(note, style="dim")
 
     def __repr__(self) -> str:
         screen = Console(file=io.StringIO(), width=_WIDTH, color_system=None)
@@ -93,13 +110,14 @@ class NumberTable(Sequence[T]):
 
     def _repr_html_(self) -> str:
         """For a notebook. Names and captions are escaped."""
-        return "".join(map(_html, self.tables())) + f"<p><small>{escape(self.note)}</small></p>"
+        notes = (f"<p><small>{escape(note)}</small></p>" for note in self.notes)
+        return "".join([*map(_html, self.tables()), *notes])
 
 
 class Results(NumberTable["Row"]):
     """The numbers of some runs: every metric of every benchmark, with its interval."""
 
-    note = (
+    unit = (
         f"Per cent, \u00b1 half of the {LEVEL:.0%} interval (bootstrap over source images). "
         "Brittleness: lower is better."
     )
@@ -109,25 +127,56 @@ class Results(NumberTable["Row"]):
             mine = [row for row in self.rows if row.benchmark == benchmark]
             yield results_table(mine, groups=True)
 
+    @property
+    def marked(self) -> bool:
+        return any(map(depends_on_ties, main_rows(self.rows, groups=True)))
+
 
 class Comparison(NumberTable["Difference"]):
     """Two runs, paired case by case: A - B, its interval, and the verdict."""
 
-    note = (
+    unit = (
         f"A - B in points with its {LEVEL:.0%} interval (paired bootstrap over source images). "
         "The verdict follows from p; group p-values are Holm-corrected."
     )
 
-    def __init__(self, rows: Sequence[Difference], a: str, b: str) -> None:
-        super().__init__(rows)
+    def __init__(
+        self, rows: Sequence[Difference], a: str, b: str, notes: Sequence[str] = ()
+    ) -> None:
+        super().__init__(rows, notes)
         self.a, self.b = a, b
 
     def tables(self) -> Iterator[RichTable]:
-        shown = [d for d in self.rows if METRICS[d.metric].main and d.group in WHOLE]
+        shown = self._shown()
         for benchmark, label in dict.fromkeys((d.benchmark, d.group) for d in shown):
             mine = [d for d in shown if (d.benchmark, d.group) == (benchmark, label)]
             where = benchmark if label == ALL else f"{benchmark}, {label}"
-            yield differences_table(f"{where}: A = {self.a}, B = {self.b}", mine)
+            title = f"{where} ({mine[0].n:,} cases in both): A = {self.a}, B = {self.b}"
+            yield differences_table(title, mine)
+
+    @property
+    def marked(self) -> bool:
+        return any(
+            ties_matter(ties, d.n, d.reach) for d in self._shown() for ties in (d.ties_a, d.ties_b)
+        )
+
+    def _shown(self) -> list[Difference]:
+        return [d for d in self.rows if METRICS[d.metric].main and d.group in WHOLE]
+
+
+def left_out_notes(run: Run) -> list[str]:
+    """One sentence per benchmark of which not everything was scored."""
+    return [
+        f"{run.model} on {part.benchmark}: {part.missing:,} of the cases and images were left out"
+        f"{_reasons(part.left_out or part.left_out_images)}; "
+        f"run.parts[{part.benchmark!r}].left_out (or .left_out_images, .absent) names them."
+        for part in run.parts.values()
+        if part.missing
+    ]
+
+
+def _reasons(left_out: Sequence[tuple[str, str]]) -> str:
+    return f" ({count_reasons(left_out)})" if left_out else ""
 
 
 def percent(value: float) -> str:
@@ -137,13 +186,13 @@ def percent(value: float) -> str:
 def results_table(rows: Sequence[Row], *, groups: bool = False) -> RichTable:
     """Models by main metrics, one section per benchmark, chance last."""
     shown = main_rows(rows, groups=groups)
-    metrics = [name for name in METRIC_HEADINGS if any(row.metric == name for row in shown)]
+    metrics = in_order(row.metric for row in shown)
     table = RichTable(title=None, header_style="bold")
     table.add_column("benchmark", overflow="fold")  # names give way, numbers stay whole
     table.add_column("model", overflow="fold")
     table.add_column("cases", justify="right", no_wrap=True)
     for name in metrics:
-        table.add_column(METRIC_HEADINGS[name], justify="right", no_wrap=True)
+        table.add_column(heading(name), justify="right", no_wrap=True)
     blank = " " if any(map(depends_on_ties, shown)) else ""  # where others have a mark
     for benchmark, label in dict.fromkeys((row.benchmark, row.group) for row in shown):
         mine = [row for row in shown if (row.benchmark, row.group) == (benchmark, label)]
@@ -193,7 +242,7 @@ def differences_table(title: str, found: Sequence[Difference]) -> RichTable:
     for d in found:
         style = {"A is better": "green", "B is better": "magenta", "tied": ""}[d.verdict]
         table.add_row(
-            METRIC_HEADINGS[d.metric],
+            heading(d.metric),
             _marked(d.a, d.ties_a, d),
             _marked(d.b, d.ties_b, d),
             f"{100 * d.difference:+.1f} [{100 * d.ci_low:+.1f}, {100 * d.ci_high:+.1f}]",
