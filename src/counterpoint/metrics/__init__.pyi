@@ -31,6 +31,7 @@ from .protocols import (
     AVERAGES as AVERAGES,
     BEYOND_FIRST as BEYOND_FIRST,
     FIRST_ROWS as FIRST_ROWS,
+    NO_IMAGE as NO_IMAGE,
     PROTOCOLS as PROTOCOLS,
     Overlong as Overlong,
     Protocol as Protocol,

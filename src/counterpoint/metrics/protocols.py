@@ -58,6 +58,7 @@ AVERAGES: Final[dict[str, tuple[int, ...]]] = {
 # Labels that loaders give to cases which an official protocol does not count.
 FIRST_ROWS: Final = 1_000  # rows of a file
 BEYOND_FIRST: Final = "beyond the first 1,000"
+NO_IMAGE: Final = "no image"  # and the next row of the file takes its place
 UNCONFIRMED: Final = "unconfirmed"
 
 Overlong = Literal["leave out", "cut"]
@@ -145,10 +146,10 @@ PROTOCOLS: Final[dict[str, Protocol]] = {
         ),
         Protocol(
             "vl-checklist",
-            "Zhao et al. 2022: the first 1,000 cases of each file, means of means.",
+            "Zhao et al. 2022: of each file the first 1,000 cases with an image, means of means.",
             average="nested",
             averages=("micro", "macro", "types", "nested"),
-            skip=frozenset({BEYOND_FIRST}),
+            skip=frozenset({BEYOND_FIRST, NO_IMAGE}),
         ),
         Protocol(
             "sugarcrepe-pp",
