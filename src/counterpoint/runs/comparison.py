@@ -146,11 +146,14 @@ def _exact(metric: Metric | QueryMetric, left: np.ndarray, right: np.ndarray) ->
 
 
 def _pair(a: Part, b: Part, protocol: Protocol) -> _Paired:
-    """The cases that both runs scored, and the metrics with a direction that both have."""
+    """The cases that both runs scored, and the metrics that both have and that can be paired.
+
+    A metric without a direction cannot, and a difference of medians is no mean over cases.
+    """
     in_a, in_b = _shared_rows(a, b)
     left, right = _chosen(a, in_a), _chosen(b, in_b)
     one, two = columns_of(left, protocol.tie), columns_of(right, protocol.tie)
-    metrics = [m for m in one.metrics if m in two.metrics and m.better is not None]
+    metrics = [m for m in one.metrics if m in two.metrics and m.better is not None and not m.median]
     in_one, in_two = ([c.metrics.index(metric) for metric in metrics] for c in (one, two))
     return _Paired(
         one.members(members_in(left.cases.frame, protocol)),

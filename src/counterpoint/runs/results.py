@@ -125,6 +125,7 @@ def _part_rows(
         members,
         averaging,
         shares=[metric.unit == "share" for metric in columns.metrics],
+        medians=columns.medians,
         resamples=resamples,
     )
     chances = means_of(columns.chance, members, averaging)
@@ -164,7 +165,7 @@ def side_by_side(part: Part, protocol: Protocol | None = None) -> dict[str, dict
     columns = columns_of(part, chosen.tie)
     members = columns.members(members_in(part.cases.frame, chosen))
     kinds = {name: averaging_of(part, chosen, name) for name in chosen.averages}
-    found = averages(columns.values, members, kinds)
+    found = averages(columns.values, members, kinds, columns.medians)
     return {
         name: {m.name: float(values[j]) for j, m in enumerate(columns.metrics)}
         for name, values in found.items()
