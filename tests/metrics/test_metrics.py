@@ -329,7 +329,7 @@ def defined_by(block: np.ndarray) -> set[str]:
     [
         ([[1, 0]], CAPTIONS),
         ([[1, 1, 0]], CAPTIONS | POSITIVES),
-    ([[1, 0, 0]], CAPTIONS | set(RANKED)),
+        ([[1, 0, 0]], CAPTIONS | set(RANKED)),
         ([[1, 0, 0, 0, 0]], CAPTIONS | set(RANKED)),
         ([[1, 1, 0, 0, 0]], CAPTIONS | POSITIVES | set(RANKED)),
         ([[1, 0], [0, 1]], IMAGES | set(SQUARE)),

@@ -22,7 +22,7 @@ from counterpoint.benchmarks.annotations import (
     require,
     text,
 )
-from counterpoint.benchmarks.benchmark import Benchmark, Options
+from counterpoint.benchmarks.benchmark import DRAWN, Benchmark, Options, over_seeds
 from counterpoint.benchmarks.word_order import (
     ORDER,
     SHUFFLES,
@@ -114,18 +114,22 @@ def _attribution(options: Options) -> Cases:
 def _order(name: str) -> Callable[[Options], Cases]:
     def cases(options: Options) -> Cases:
         source, file = f"aro/{name}-order", options.data / name / KARPATHY_FILES[name]
-        what = f"{source} {_VERSION} seed={options.number('seed')} {version()}"
 
-        def build() -> Cases:
-            return Cases.build(_shuffled(options, name, source), root=options.data, source=source)
+        def draw(seed: int) -> Cases:
+            what = f"{source} {_VERSION} seed={seed} {version()}"
+            return cached_cases(what, require(file, source), options.data, lambda: build(seed))
 
-        return cached_cases(what, require(file, source), options.data, build)
+        def build(seed: int) -> Cases:
+            rows = _shuffled(options, name, source, seed)
+            return Cases.build(rows, root=options.data, source=source)
+
+        return over_seeds(options, draw)
 
     return cases
 
 
-def _shuffled(options: Options, name: str, benchmark: str) -> Iterator[Case]:
-    shuffler = Shuffler(options.number("seed"))
+def _shuffled(options: Options, name: str, benchmark: str, seed: int) -> Iterator[Case]:
+    shuffler = Shuffler(seed)
     found = annotated_images(options, name, benchmark)
     images = [image for image, captions in found for _ in captions]
     texts = (caption for _, captions in found for caption in captions)
@@ -185,8 +189,9 @@ def _benchmark(name: str, title: str, count: int, images: str) -> Benchmark:
         licence="MIT",
         images=images,
         count=count,
-        ids="caption number from 0, in the order of the file",
-        defaults={"seed": 1},
+        ids="caption number from 0, in the order of the file; seed/number of several seeds",
+        defaults=DRAWN,
+        files=lambda options: options.files(count),
     )
 
 

@@ -165,7 +165,7 @@ def published_id(benchmark: str) -> str:
     """
     name, _, options = benchmark.partition(":")
     kept = [part for part in options.split(",") if part and not part.endswith("=plain")]
-    kept = [part for part in kept if not part.startswith(("seed=", "tests="))]
+    kept = [part for part in kept if not part.startswith(("seed=", "seeds=", "tests="))]
     return f"{name}:{','.join(kept)}" if kept else name
 
 

@@ -33,6 +33,7 @@ from .protocols import (
     FIRST_ROWS as FIRST_ROWS,
     NO_IMAGE as NO_IMAGE,
     PROTOCOLS as PROTOCOLS,
+    SEED as SEED,
     Overlong as Overlong,
     Protocol as Protocol,
     get_protocol as get_protocol,
@@ -57,5 +58,6 @@ from .statistics import (
     nested as nested,
     prefixes as prefixes,
     set_apart as set_apart,
+    summaries as summaries,
     verdict as verdict,
 )

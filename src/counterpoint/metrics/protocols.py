@@ -60,6 +60,7 @@ FIRST_ROWS: Final = 1_000  # rows of a file
 BEYOND_FIRST: Final = "beyond the first 1,000"
 NO_IMAGE: Final = "no image"  # and the next row of the file takes its place
 UNCONFIRMED: Final = "unconfirmed"
+SEED: Final = "seed "  # and its number: the cases that were drawn with it
 
 Overlong = Literal["leave out", "cut"]
 
@@ -165,6 +166,12 @@ PROTOCOLS: Final[dict[str, Protocol]] = {
         Protocol(
             "retrieval",
             "Recall@k over the Karpathy test split as is usual for CLIP: raw captions, ties wrong.",
+            overlong="cut",
+        ),
+        Protocol(
+            "aro-retrieval",
+            "Yuksekgonul et al. 2023: all captions, cleaned, cut at 30 words and then shuffled.",
+            caption_format="aro, then shuffled",
             overlong="cut",
         ),
         Protocol(

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import polars as pl
@@ -13,8 +14,10 @@ import polars as pl
 from counterpoint._util.errors import RunError
 from counterpoint.cases import Cases
 from counterpoint.metrics import (
+    ALL,
     AVERAGES,
     RESAMPLES,
+    SEED,
     WHOLE,
     Averaging,
     Protocol,
@@ -25,11 +28,14 @@ from counterpoint.metrics import (
     nested,
     prefixes,
     set_apart,
+    summaries,
 )
-from counterpoint.runs.columns import columns_of, without_positives
+from counterpoint.runs.columns import Columns, columns_of, without_positives
 
 if TYPE_CHECKING:
     from counterpoint.runs.folders import Part, Run
+
+_SEEDS: Final = re.compile(r"[:,]seeds=\d+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +52,7 @@ class Row:
     n: int
     ties: int
     chance: float | None
+    sd: float | None = None  # over the seeds, where a benchmark is drawn with several
 
 
 def rows(
@@ -113,6 +120,7 @@ def _part_rows(
     columns = columns_of(part, protocol.tie)
     averaging = averaging_of(part, protocol)
     members = columns.members(members_in(part.cases.frame, protocol))
+    spread = spread_over_seeds(part, columns, members)
     if not groups:
         needed = averaging.needed(members)
         wanted = {*WHOLE, *needed}
@@ -148,7 +156,24 @@ def _part_rows(
                 e.n,
                 int(columns.ties[index, j].sum()),
                 None if math.isnan(chance) else chance,
+                float(spread[j]) if label == ALL and spread is not None else None,
             )
+
+
+def spread_over_seeds(
+    part: Part, columns: Columns, members: dict[str, np.ndarray]
+) -> np.ndarray | None:
+    """The standard deviation (n - 1) of each column's mean over the seeds of `seeds=...`.
+
+    None if the benchmark was drawn with one seed.
+    """
+    if not _SEEDS.search(part.benchmark):
+        return None
+    drawn = [rows for label, rows in members.items() if label.startswith(SEED)]
+    if len(drawn) < 2:
+        return None
+    means = [summaries(columns.values[rows], columns.medians) for rows in drawn]
+    return np.std(means, axis=0, ddof=1)
 
 
 def means_of(
