@@ -31,9 +31,16 @@ from counterpoint.benchmarks.word_order import (
     version,
 )
 from counterpoint.cases import Case, Cases, ImageRef, caption_case, read_cases, write_cases
+from counterpoint.metrics import UNCOUNTED_RELATIONS
 
 Row = dict[str, Any]
 _VERSION: Final = 1  # of the shuffles: raise it when their code changes
+SPATIAL_RELATIONS: Final = frozenset(
+    (
+        *("above", "at", "behind", "below", "beneath", "in", "in front of", "inside", "on"),
+        *("on top of", "to the left of", "to the right of", "under"),
+    )
+)
 PAPER: Final = "Yuksekgonul et al. 2023, When and why VLMs behave like bags-of-words, ICLR"
 
 
@@ -76,16 +83,26 @@ def _read(options: Options, name: str, benchmark: str) -> Iterator[tuple[Case, R
         yield caption_case(str(place), image, (original,), (negative,)), row, where
 
 
-def _grouped(case: Case, group: str) -> Case:
-    return Case(case.id, case.images, case.captions, case.truth, (label(group),), case.cluster)
+def _grouped(case: Case, group: str, *more: str) -> Case:
+    groups = (label(group), *more)
+    return Case(case.id, case.images, case.captions, case.truth, groups, case.cluster)
 
 
 def _relation(options: Options) -> Cases:
+    """Each case in the group of its relation and, if that counts, of its kind of relation."""
     rows = (
-        _grouped(case, text(row, "relation_name", where))
+        _grouped(case, name, *_kind(name))
         for case, row, where in _read(options, "visual_genome_relation.json", "aro/vg-relation")
+        for name in (text(row, "relation_name", where).strip(),)
     )
     return Cases.build(rows, root=options.data, source="aro/vg-relation")
+
+
+def _kind(relation: str) -> tuple[str, ...]:
+    """The paper's Table 2 has two parts: 13 spatial relations, and all others as verbs."""
+    if relation in UNCOUNTED_RELATIONS:
+        return ()
+    return ("spatial",) if relation in SPATIAL_RELATIONS else ("verbs",)
 
 
 def read_attribution(options: Options, benchmark: str) -> Iterator[Case]:

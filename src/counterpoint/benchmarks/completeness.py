@@ -49,7 +49,8 @@ def _lacking(
         found = int(weights[cases.ids.str.starts_with(begin).to_numpy()].sum())
         unusable = [one for one in (*cases.absent, *replaced) if f"{one.what}/".startswith(begin)]
         expected = protocol.most_of(count)
-        lacking = (expected or 0) - found - sum(one.cases or 0 for one in unusable)
+        replaced_here = sum(one.cases or 0 for one in unusable if one.reason != NO_NEGATIVE)
+        lacking = (expected or 0) - found - replaced_here
         if not found and not unusable:
             yield Absent(file or base_id(id), FILE_MISSING, expected)
         elif lacking > 0:
@@ -101,10 +102,9 @@ def why_incomplete(part: Part, protocol: Protocol, options: dict[str, Any]) -> s
     if left := len(part.left_out) + len(part.left_out_images):
         return f"{left:,} cases or images were left out"
     scored = int(_weights(counted(part.cases, protocol)).sum())
-    unusable = sum(one.cases or 0 for one in part.absent)
     expected = published_count(part.benchmark, protocol)
-    if expected is not None and scored + unusable != expected:
-        return f"{scored:,} cases scored, the whole benchmark has {expected - unusable:,}"
+    if expected is not None and scored != expected:
+        return f"{scored:,} cases scored, the whole benchmark has {expected:,}"
     if expected is None and options.get("limit"):
         return f"limited to {options['limit']:,} cases"
     return ""

@@ -34,6 +34,7 @@ from .protocols import (
     NO_IMAGE as NO_IMAGE,
     PROTOCOLS as PROTOCOLS,
     SEED as SEED,
+    UNCOUNTED_RELATIONS as UNCOUNTED_RELATIONS,
     Overlong as Overlong,
     Protocol as Protocol,
     get_protocol as get_protocol,

@@ -152,7 +152,7 @@ def estimate(
     """Means of the columns of `values` (cases, columns) for each label, with 95 % intervals.
 
     `clusters` is the number of each case's cluster, from 0. NaN is not counted. The value of `all`,
-    and of groups with groups below them, follows `averaging`; other labels are plain means over
+    and of labels that hold whole groups, follows `averaging`; other labels are plain means over
     their cases. `shares` marks the columns that are shares of cases: their intervals have a width
     even if all cases are equal. `medians` marks those whose median is taken instead of the mean.
     """
@@ -285,7 +285,24 @@ def nested(
             return np.full_like(means[prefix], np.nan)
         return nan_mean([below(label, levels[1:]) for label in counted])
 
+    inside = _whole_groups(label, members, averaging)
+    if inside:
+        return nan_mean([means[group] for group in inside])
     return below(label, averaging.below(label))
+
+
+def _whole_groups(label: str, members: Mapping[str, np.ndarray], averaging: Averaging) -> list[str]:
+    """The groups that a further label of cases is made of, if it is made of whole ones.
+
+    ARO's spatial relations are averaged over relations, as all relations are.
+    """
+    if averaging.levels != (DEEPEST,) or label in WHOLE or averaging.knows(label):
+        return []
+    groups = _labels_at(members, split_label(label)[0], DEEPEST, averaging)
+    inside = [group for group in groups if np.isin(members[group], members[label]).all()]
+    if sum(len(members[group]) for group in inside) < len(members[label]):
+        return []
+    return [group for group in inside if _counts(group, members, averaging)]
 
 
 def _labels_at(

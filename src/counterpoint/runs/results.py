@@ -97,7 +97,7 @@ def fitting(part: Part, protocol: Protocol | None) -> Protocol:
 
 
 def averaging_of(part: Part, protocol: Protocol, average: str | None = None) -> Averaging:
-    """An average over the first label of each case. Other labels are shown but not averaged."""
+    """An average over the first label of each case. Other labels are shown, not averaged over."""
     first = part.cases.frame["groups"].list.first().drop_nulls().unique()
     labels = frozenset(prefix for label in first for prefix in prefixes(label))
     levels = AVERAGES[average or protocol.average]
@@ -198,11 +198,15 @@ def side_by_side(part: Part, protocol: Protocol | None = None) -> dict[str, dict
 
 
 def as_json(found: Sequence[Any]) -> list[dict[str, Any]]:
-    """Rows (or other dataclasses) as plain dictionaries; non-finite numbers are null."""
+    """Rows (or other dataclasses) as plain dictionaries; non-finite numbers are null.
+
+    `sd` is there only where a benchmark was drawn with several seeds.
+    """
     return [
         {
             name: None if isinstance(value, float) and not math.isfinite(value) else value
             for name, value in ((field.name, getattr(row, field.name)) for field in fields(row))
+            if name != "sd" or value is not None
         }
         for row in found
     ]
