@@ -10,6 +10,9 @@ import polars as pl
 import pytest
 
 import counterpoint
+from counterpoint.benchmarks.registry import find_benchmark
+from counterpoint.evaluation.verifying import published_id
+from counterpoint.metrics.protocols import PROTOCOLS as METRIC_PROTOCOLS, get_protocol
 from counterpoint.metrics.registry import METRICS
 
 FILE = Path(counterpoint.__file__).parent / "evaluation" / "published.csv"
@@ -101,7 +104,7 @@ GROUPS = {
         *(f"Relation/{kind}" for kind in ("action", "spatial")),
     },
 }
-CLIP = "CLIP ViT-B/32"
+CLIP, SWAP = "CLIP ViT-B/32", "hard-positives/swap"
 KAMATH, MIRANDA, ARO = "Kamath et al. 2024", "Miranda et al. 2024", "Yuksekgonul et al. 2023"
 ARO_RETRIEVAL = "aro-retrieval"
 _RETRIEVAL = pl.col("family").str.starts_with("retrieval/")
@@ -181,6 +184,48 @@ def test_vocabulary(printed: pl.DataFrame) -> None:
     assert set(nested["benchmark"]) == {"vl-checklist"}
     for benchmark, groups in GROUPS.items():
         assert set(printed.filter(pl.col("benchmark") == benchmark)["group"]) == groups
+
+
+def test_every_protocol_is_one_that_verify_can_name(printed: pl.DataFrame) -> None:
+    """Of rows about a benchmark of the tool; no run can hold the others, and verify skips them."""
+    other = pl.col("benchmark").str.starts_with("other/")
+    for benchmark, protocol in (
+        printed.filter(~other).select("benchmark", "protocol").unique().rows()
+    ):
+        assert get_protocol(protocol).name == protocol
+        assert find_benchmark(benchmark).id == benchmark.partition(":")[0]
+        assert published_id(benchmark) == benchmark
+    unnamed = printed.filter(~pl.col("protocol").is_in(list(METRIC_PROTOCOLS)))
+    assert unnamed.filter(~other).is_empty() and set(unnamed["protocol"]) == {"campaign"}
+
+
+def test_values_of_openai_models_that_were_probably_measured_in_fp16(
+    printed: pl.DataFrame, rows: pl.DataFrame
+) -> None:
+    """Original accuracy on SWAP is VG-Attribution's over cases: the same 28,748 pairs."""
+    whole = (pl.col("group") == "all", pl.col("metric") == "original_accuracy")
+    kamath = rows.filter(
+        *whole, pl.col("source") == f"{KAMATH}, Table 8", pl.col("benchmark") == SWAP
+    )
+    hsieh = rows.filter(
+        *whole,
+        pl.col("source") == "Hsieh et al. 2023, Table 8",
+        pl.col("benchmark") == "aro/vg-attribution",
+    )
+    both = kamath.join(hsieh, on="model").with_columns(
+        off=pl.col("value_right") - pl.col("value"), openai=pl.col("id").str.ends_with("/openai")
+    )
+    openai = both.filter("openai")
+    assert len(openai) == 5 and openai["off"].is_between(0.35, 1.05).all()
+    others = both.filter(~pl.col("openai"), pl.col("model") != "RoBERTa-CLIP ViT-B/32")
+    assert len(others) >= 3 and (others["off"].abs() <= 0.05 + 1e-9).all()
+    noted = printed.filter(pl.col("note").str.contains("fp16"))
+    theirs = printed.filter(
+        pl.col("source").str.starts_with(KAMATH),
+        pl.col("benchmark").str.starts_with("hard-positives/"),
+        pl.col("id").str.ends_with("/openai"),
+    )
+    assert noted.equals(theirs) and len(noted) == 59
 
 
 def test_values_are_numbers_in_range(printed: pl.DataFrame, rows: pl.DataFrame) -> None:
