@@ -115,7 +115,9 @@ def _file(path: Path, relative: Path, there: ImageFolders) -> Iterator[Case]:
             groups.append(NO_IMAGE)
         else:
             usable += 1
-        yield caption_case(f"{name}/{number}", ImageRef(image), (positive,), (negative,), groups)
+        yield caption_case(
+            f"{name}/{number}", ImageRef(image), (positive,), (negative,), tuple(groups)
+        )
 
 
 def _row(row: Any, where: str) -> tuple[str, str, str]:
