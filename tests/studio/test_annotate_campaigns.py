@@ -22,7 +22,13 @@ from counterpoint.generation.pairs import Pair, read_about, read_pairs, tabulate
 from counterpoint.runs.comparison import compare
 from counterpoint.runs.folders import load_run, save_run
 from counterpoint.runs.results import rows
-from counterpoint.studio.annotate.exporting import answers_csv, both_ways, export, human_run
+from counterpoint.studio.annotate.exporting import (
+    answers_csv,
+    both_ways,
+    direction_by_direction,
+    export,
+    human_run,
+)
 from counterpoint.studio.annotate.kinds import ASKS, BEST, RANK, TO_TEXT, WHICH
 from counterpoint.studio.annotate.questions import AnnotationQuestion
 from counterpoint.studio.database import Item
@@ -264,6 +270,38 @@ def test_four_scores_stand_as_the_answers_say_unless_those_run_in_a_circle():
         )
     strict = [w for w in product((-1, 1), repeat=4) if both_ways(w) is None]
     assert strict == [(-1, 1, 1, -1), (1, -1, -1, 1)] and circles > 2
+
+
+def test_answers_in_a_circle_are_right_or_wrong_in_each_direction():
+    """For every pattern of answers, ties included: what the answers to each direction say."""
+    from itertools import product
+
+    from counterpoint.metrics.definitions import image_to_text, text_to_image
+
+    truth = ((True, False), (False, True))
+    for wanted in product((-1, 0, 1), repeat=4):
+        found = both_ways(wanted) or direction_by_direction(wanted, truth)
+        block = np.array(found).reshape(1, 2, 2), np.array([truth])
+        assert image_to_text(*block).item() == (wanted[:2] == (1, -1)), wanted
+        assert text_to_image(*block).item() == (wanted[2:] == (1, -1)), wanted
+        if both_ways(wanted):
+            assert direction_by_direction(wanted, truth) == both_ways(wanted)
+
+
+@pytest.mark.parametrize("right", ["image", "caption"])
+def test_people_whose_answers_run_in_a_circle_are_right_in_one_direction(database, right):
+    campaign(database, "world-bi:size=5", "both-ways")
+
+    def says(person, item):
+        known = int(rightly(person, item))
+        return str(known if right in item.key.split()[-2] else 1 - known)
+
+    answer_all(database, says)
+    run = human_run(outcome(database))
+    found = values(run)
+    both = (found["image_to_text"], found["text_to_image"])
+    assert both == ((1.0, 0.0) if right == "image" else (0.0, 1.0))
+    assert found["group"] == 0.0 and run.manifest["model_info"]["circular_cases"] == 5
 
 
 def test_two_who_disagree_make_a_tie_and_a_tie_is_wrong(database):

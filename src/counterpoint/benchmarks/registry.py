@@ -100,16 +100,22 @@ def find_benchmark(id: str) -> Benchmark:
     return with_positives(found)
 
 
-def load_benchmark(id: str | Path, data: str | Path | None = None) -> LoadedBenchmark:
+def load_benchmark(
+    id: str | Path, data: str | Path | None = None, *, protocol: str | None = None
+) -> LoadedBenchmark:
     """A benchmark and its cases, by id or by the path of a case file.
 
-    benchmark, cases = load_benchmark("world-swap:size=200")
+        benchmark, cases = load_benchmark("world-swap:size=200")
+
+    `protocol` matters to benchmarks that are read in another way for it: retrieval with the
+    captions of `aro-retrieval`.
     """
     name = str(id)
     benchmark = find_benchmark(name)
     root = data_root(None if data is None else Path(data))
-    options = Options(root, _read_options(benchmark, _split(name)[1]))
-    return LoadedBenchmark(name, benchmark, benchmark.cases(options))
+    followed = protocol if protocol in benchmark.loads else ""
+    options = Options(root, _read_options(benchmark, _split(name)[1]), followed or "")
+    return LoadedBenchmark(name, benchmark, benchmark.cases(options), options.protocol)
 
 
 def own_cases(cases: Cases, name: str = "cases") -> LoadedBenchmark:

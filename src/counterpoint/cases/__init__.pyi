@@ -1,4 +1,5 @@
 from .captions import (
+    BEFORE_SHUFFLES as BEFORE_SHUFFLES,
     CAPTION_FORMATS as CAPTION_FORMATS,
     formatted as formatted,
     normal as normal,

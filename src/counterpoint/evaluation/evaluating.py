@@ -26,7 +26,7 @@ from counterpoint.cases import (
     unanswered,
     without_images,
 )
-from counterpoint.metrics import Protocol, get_protocol
+from counterpoint.metrics import Protocol
 from counterpoint.models import LoadOptions, load_model
 from counterpoint.runs import Part, Run, question, refuse_other, save_run
 from counterpoint.scoring import Described, Model, Scored, Work, check_kind, score
@@ -116,7 +116,7 @@ def evaluate(
         )
     one = isinstance(models, str | tuple) or not isinstance(models, Sequence)
     chosen = _each_once([models] if one else models)  # type: ignore[arg-type, list-item]
-    tables = _Tables(_loaded(benchmarks, data), protocol, limit)
+    tables = _Tables(_loaded(benchmarks, data, protocol), protocol, limit)
     if not chosen or not tables.cases:
         raise CounterpointError(
             "E-ARGUMENT-MISSING", "evaluate needs at least one model and one benchmark."
@@ -143,7 +143,9 @@ def evaluate(
 
 
 def _loaded(
-    benchmarks: OneBenchmark | Sequence[OneBenchmark], data: str | Path | None
+    benchmarks: OneBenchmark | Sequence[OneBenchmark],
+    data: str | Path | None,
+    protocol: str | None,
 ) -> list[LoadedBenchmark]:
     """Each benchmark once, in the order given."""
     single = isinstance(benchmarks, str) or not isinstance(benchmarks, Sequence)
@@ -153,7 +155,7 @@ def _loaded(
         match one:
             case str() | Path():
                 if str(one) not in found:
-                    found[str(one)] = load_benchmark(one, data)
+                    found[str(one)] = load_benchmark(one, data, protocol=protocol)
             case Cases():
                 found["cases"] = own_cases(one)
             case LoadedBenchmark():
@@ -173,9 +175,7 @@ class _Tables:
     def __init__(
         self, found: Sequence[LoadedBenchmark], protocol: str | None, limit: int | None
     ) -> None:
-        self.protocols = {
-            one.name: get_protocol(protocol or one.benchmark.protocol) for one in found
-        }
+        self.protocols = {one.name: one.read_by(protocol) for one in found}
         self.cases = {
             one.name: prepare(one.cases, self.protocols[one.name], limit) for one in found
         }

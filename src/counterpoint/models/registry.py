@@ -29,6 +29,7 @@ FAMILIES: Final = Registry(
         "lm": f"{_HOME}.vqa.adapter:load_lm",
         "open_clip": f"{_HOME}.openclip.adapter:load",
         "random": f"{_HOME}.blind.baselines:load_random",
+        "rerank": f"{_HOME}.rerank:load",
         "vqa": f"{_HOME}.vqa.adapter:load",
         "world": f"{_HOME}.openclip.adapter:load_world",
     },
@@ -59,7 +60,9 @@ EXAMPLES: Final[dict[str, Example]] = {
     "hf:ORG/REPO": Example(
         "transformers dual encoders, by hub id or folder: CLIP, SigLIP, ALIGN, FLAVA ...", _VLM
     ),
-    "blip-itm:ORG/REPO": Example("BLIP or BLIP-2, matching head: a probability", _VLM),
+    "blip-itm:ORG/REPO": Example(
+        "BLIP or BLIP-2, matching head: a probability; ?score=aro: BLIP as ARO scores it", _VLM
+    ),
     "blip-itc:ORG/REPO": Example("BLIP or BLIP-2, contrastive head: a cosine", _VLM),
     "flava-itm:ORG/REPO": Example("FLAVA's matching head: a probability", _VLM),
     "vqa:ORG/REPO": Example(
@@ -80,6 +83,9 @@ EXAMPLES: Final[dict[str, Example]] = {
     ),
     "ensemble:world:base+blind:length": Example(
         "the mean of several models' scores, standardised over each benchmark"
+    ),
+    "rerank:blip-itc:ORG/REPO+blip-itm:ORG/REPO?k=128": Example(
+        "a pair scorer puts the k best answers of a dual encoder in order: retrieval", _VLM
     ),
     "random": Example("random scores: the printed chance levels"),
 }

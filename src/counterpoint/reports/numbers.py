@@ -202,6 +202,7 @@ def _estimates(
     found = first.tested(
         np.column_stack(values),
         shares=[metric.unit == "share" for _, metric in own] + [False] * len(pairs),
+        medians=[metric.median for _, metric in own] + [False] * len(pairs),
         resamples=resamples,
     )
     numbers = [
