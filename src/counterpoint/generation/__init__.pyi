@@ -9,6 +9,7 @@ from .names import chosen_methods as chosen_methods, methods as methods
 from .pairs import (
     KINDS as KINDS,
     SCHEMA as SCHEMA,
+    SUBTYPES as SUBTYPES,
     Kind as Kind,
     read_about as read_about,
     read_pairs as read_pairs,
