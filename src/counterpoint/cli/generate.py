@@ -160,6 +160,55 @@ def _command(kind: Kind, example: str) -> Callable[..., None]:
     return command
 
 
+def import_(
+    input: Input,
+    texts: Annotated[
+        Path, typer.Argument(help="One JSON string per line, in the order of the captions.")
+    ],
+    out: Out,
+    kind: Annotated[
+        Literal["negative", "positive"], typer.Option(help="What the texts are.")
+    ] = "positive",
+    type: Annotated[
+        Literal["replace", "swap", "add", "negate", "shuffle", "paraphrase"],
+        typer.Option(help="The type of change."),
+    ] = "replace",
+    subtype: Annotated[
+        Literal["obj", "att", "rel", ""], typer.Option(help="What is changed; empty: unknown.")
+    ] = "",
+    checks: Annotated[
+        bool, typer.Option("--checks/--no-checks", help="Let the checks reject texts.")
+    ] = False,
+    caption_column: CaptionColumn = None,
+    image_column: ImageColumn = None,
+    split: Split = None,
+    image_prefix: ImagePrefix = "",
+    data: DataFolder = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make a pairs file of texts that were made elsewhere, such as the hard positives' authors'.
+
+    Examples:
+
+    counterpoint generate import captions_train2017.json replace.jsonl -o positives.parquet
+
+    counterpoint generate import captions_train2017.json swap.jsonl -o swap.parquet --type swap
+
+    Line n is the text of caption n; null or "None" where there is none.
+    """
+    from counterpoint.generation import TextSettings, import_texts
+    from counterpoint.generation.inputs import CaptionOptions
+
+    settings = TextSettings(kind, (), checks=checks)
+    options = CaptionOptions(caption_column, image_column, None, split, image_prefix)
+    captions = _captions(input, data, options, 0)
+    with progress_bars() as bars:
+        made = import_texts(
+            captions, texts, settings, out, type=type, subtype=subtype, progress=bars
+        )
+    _show(made, out, as_json)
+
+
 def _captions(name: str, data: Path | None, options: CaptionOptions, limit: int) -> Captions:
     from counterpoint.generation.inputs import first_of, open_captions
 
@@ -306,5 +355,6 @@ app.command("positives")(
         resumes=True,
     )
 )
+app.command("import")(plainly(import_))
 app.command("images")(plainly(generate_images.images, resumes=True))
 app.command("neighbours")(plainly(generate_images.neighbours, resumes=True))

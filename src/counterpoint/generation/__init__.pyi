@@ -1,4 +1,5 @@
 from .from_graphs import generate_from_graphs as generate_from_graphs
+from .importing import import_texts as import_texts
 from .making import (
     CAPTIONS as CAPTIONS,
     MADE as MADE,
