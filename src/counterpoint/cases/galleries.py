@@ -15,6 +15,7 @@ import polars as pl
 from counterpoint.cases.table import SCHEMA, Cases
 
 MANY: Final = 5  # images from which a case is a gallery
+DETECTION: Final = ("natural", "synthetic")  # the classes of what a detector tells apart
 
 
 def is_gallery(images: int, captions: int) -> bool:

@@ -74,9 +74,9 @@ def columns_of(part: Part, tie: Tie) -> Columns:
 
 
 def _defines(metric: Metric | QueryMetric, block: Block) -> np.ndarray:
-    """Which cases of a block define a metric."""
-    texts = isinstance(metric, Metric) and metric.texts
-    return metric.applies(block.truth) & (texts == block.texts)
+    """Which cases of a block define a metric. Queries of a gallery may be texts or images."""
+    fits = isinstance(metric, QueryMetric) or metric.texts == block.texts
+    return metric.applies(block.truth) & fits
 
 
 def without_positives(cases: Cases) -> np.ndarray:

@@ -154,9 +154,7 @@ RANK: Final = Ask(
     ("Judge only what is said of the image, not how well it is said.",),
     ranked=True,
 )
-_TWO_TEXTS: Final = (
-    "You see two sentences that were made from one description of a photograph."
-)
+_TWO_TEXTS: Final = "You see two sentences that were made from one description of a photograph."
 SENSE: Final = Ask(
     "more-sense",
     "Which sentence makes more sense?",
