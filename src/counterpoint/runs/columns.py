@@ -74,9 +74,10 @@ def columns_of(part: Part, tie: Tie) -> Columns:
 
 
 def _defines(metric: Metric | QueryMetric, block: Block) -> np.ndarray:
-    """Which cases of a block define a metric. Queries of a gallery may be texts or images."""
-    fits = isinstance(metric, QueryMetric) or metric.texts == block.texts
-    return metric.applies(block.truth) & fits
+    """Which cases of a block define a metric. Texts can be classified as images are."""
+    if isinstance(metric, QueryMetric):
+        return metric.applies(block.truth) & (metric.texts or not block.texts)
+    return metric.applies(block.truth) & (metric.texts == block.texts)
 
 
 def without_positives(cases: Cases) -> np.ndarray:
