@@ -261,7 +261,7 @@ def bars(*, shown: bool) -> Iterator[None]:
             told.enable_progress_bar()
 
 
-class Order(NamedTuple):
+class ImageOrder(NamedTuple):
     """One image to draw; `name` is a digest of everything that it depends on."""
 
     prompt: str
@@ -305,14 +305,14 @@ class Diffusion:
             "cut": self.cut,
         }
 
-    def _order(self, text: str, candidate: int) -> Order:
+    def _order(self, text: str, candidate: int) -> ImageOrder:
         prompt = prompt_of(text, self.settings)
         seed = seed_of(self.settings.seed, text, candidate)
         how = repr(sorted(self.call.items()))
         name = digest("drawing", self.fingerprint, prompt, str(seed), how).hex()
-        return Order(prompt, seed, f"{name}-{candidate}")
+        return ImageOrder(prompt, seed, f"{name}-{candidate}")
 
-    def _make(self, orders: Sequence[Order]) -> dict[str, Drawn]:
+    def _make(self, orders: Sequence[ImageOrder]) -> dict[str, Drawn]:
         advance = self.progress.start("images", len(orders))
         made: dict[str, Drawn] = {}
         missing = []
@@ -328,7 +328,7 @@ class Diffusion:
         advance(len(made))
         return made | self._all(missing, advance)
 
-    def _all(self, orders: Sequence[Order], advance: Advance) -> dict[str, Drawn]:
+    def _all(self, orders: Sequence[ImageOrder], advance: Advance) -> dict[str, Drawn]:
         made: dict[str, Drawn] = {}
         while len(made) < len(orders):
             chosen = orders[len(made) : len(made) + self.size.size]
@@ -336,7 +336,7 @@ class Diffusion:
             advance(len(chosen))
         return made
 
-    def _batch(self, orders: Sequence[Order]) -> dict[str, Drawn]:
+    def _batch(self, orders: Sequence[ImageOrder]) -> dict[str, Drawn]:
         """Draw and store a batch; when memory runs out, in halves."""
         try:
             found = self._run(orders)
@@ -353,7 +353,7 @@ class Diffusion:
         return made
 
     @memory_errors
-    def _run(self, orders: Sequence[Order]) -> list[Image.Image | Rejection]:
+    def _run(self, orders: Sequence[ImageOrder]) -> list[Image.Image | Rejection]:
         # On the CPU, so that the noise is the same on every device.
         generators = [torch.Generator("cpu").manual_seed(order.seed) for order in orders]
         with explained(self.opened.id, "does not draw"), self.opened.place.running():
@@ -374,12 +374,12 @@ class Diffusion:
             for order, image, flag in zip(orders, answer.images, unsafe, strict=True)
         ]
 
-    def _inputs(self, orders: Sequence[Order]) -> dict[str, Any]:
+    def _inputs(self, orders: Sequence[ImageOrder]) -> dict[str, Any]:
         """What the pipeline gets besides prompts and settings."""
         del orders
         return {}
 
-    def _finished(self, order: Order, drawn: Image.Image) -> Image.Image:
+    def _finished(self, order: ImageOrder, drawn: Image.Image) -> Image.Image:
         del order
         return drawn
 

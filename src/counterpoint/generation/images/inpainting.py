@@ -26,8 +26,8 @@ from counterpoint.generation.images.backends import Drawn, DrawSettings, ImageFo
 from counterpoint.generation.images.diffusion import (
     EMPTY,
     Diffusion,
+    ImageOrder,
     LoadedPipeline,
-    Order,
     prompt_of,
 )
 from counterpoint.generation.registry import Rejection
@@ -102,7 +102,7 @@ class Inpainting(Diffusion):
         """A text that several wants have for one image and mask is drawn once."""
         count = self.settings.candidates
         self.wants = {}
-        rows: list[list[Order] | Rejection] = [self._orders(want) for want in wants]
+        rows: list[list[ImageOrder] | Rejection] = [self._orders(want) for want in wants]
         orders = {order.name: order for row in rows if isinstance(row, list) for order in row}
         self.cut += self._count_cut([o.prompt for o in orders.values() if o.name.endswith("-0")])
         made = self._make(list(orders.values()))
@@ -111,7 +111,7 @@ class Inpainting(Diffusion):
             for row in rows
         ]
 
-    def _orders(self, want: Want) -> list[Order] | Rejection:
+    def _orders(self, want: Want) -> list[ImageOrder] | Rejection:
         if not want.text.strip():
             return EMPTY
         found = self._opened(want)
@@ -123,7 +123,7 @@ class Inpainting(Diffusion):
             seed = seed_of(self.settings.seed, want.text, candidate)
             how = repr(sorted(self.call.items()))
             key = digest("inpainting", self.fingerprint, prompt, str(seed), how, *parts).hex()
-            orders.append(Order(prompt, seed, f"{key}-{candidate}"))
+            orders.append(ImageOrder(prompt, seed, f"{key}-{candidate}"))
             self.wants[orders[-1].name] = want
         return orders
 
@@ -144,7 +144,7 @@ class Inpainting(Diffusion):
             image, mask = image.crop(area), mask.crop(area)
         return (image, mask) if mask.getbbox() else EMPTY_MASK
 
-    def _inputs(self, orders: Sequence[Order]) -> dict[str, Any]:
+    def _inputs(self, orders: Sequence[ImageOrder]) -> dict[str, Any]:
         size = (self.settings.side, self.settings.side)
         pairs = [self._again(order) for order in orders]
         return {
@@ -152,13 +152,13 @@ class Inpainting(Diffusion):
             "mask_image": [mask.resize(size, Image.Resampling.NEAREST) for _, mask in pairs],
         }
 
-    def _finished(self, order: Order, drawn: Image.Image) -> Image.Image:
+    def _finished(self, order: ImageOrder, drawn: Image.Image) -> Image.Image:
         """What was drawn, in the image's own size, and only where the mask is."""
         image, mask = self._again(order)
         whole = drawn.convert("RGB").resize(image.size, Image.Resampling.LANCZOS)
         return Image.composite(whole, image, mask)
 
-    def _again(self, order: Order) -> tuple[Image.Image, Image.Image]:
+    def _again(self, order: ImageOrder) -> tuple[Image.Image, Image.Image]:
         found = self._opened(self.wants[order.name])
         if isinstance(found, Rejection):
             raise DataError("E-FILE-CHANGED", "an image or a mask changed while it was used.")
