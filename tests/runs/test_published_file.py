@@ -59,8 +59,8 @@ PROTOCOLS = {
     "classification/cifar10": "classification",
     "classification/cifar100": "classification",
     "other/vtab": "classification",
-    "other/bivlc-text-detection": "classification",
-    "other/bivlc-image-detection": "classification",
+    "bivlc/text-detection": "classification",
+    "bivlc/image-detection": "classification",
     "other/bivlc-agreement": "campaign",
     "other/text-comparison": "campaign",
 }
@@ -504,7 +504,7 @@ def test_known_contradictions_have_notes(printed: pl.DataFrame) -> None:
     relation = printed.filter(pl.col("benchmark") == "aro/vg-relation", pl.col("model") == CLIP)
     [note] = relation.filter(pl.col("source") == f"{ARO}, Table 6")["note"]
     assert "59" in note
-    text_detection = pl.col("benchmark") == "other/bivlc-text-detection"
+    text_detection = pl.col("benchmark") == "bivlc/text-detection"
     [note] = printed.filter(text_detection, pl.col("model") == "CLIP_Det")["note"]
     assert "57.3" in note
     hsieh = printed.filter(pl.col("source") == "Hsieh et al. 2023, Table 8")

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
-from campaigns import answer_all, campaign, opened, outcome, rightly
+from campaigns import answer_all, campaign, compared_files, opened, outcome, rightly
 from errors import raises
 from PIL import Image
 from sqlalchemy import select
@@ -18,6 +18,7 @@ from support import square
 from counterpoint.benchmarks.registry import load_benchmark
 from counterpoint.cases.files import read_cases, write_cases
 from counterpoint.cases.table import Cases, ImageRef, caption_case
+from counterpoint.evaluation.verifying import published
 from counterpoint.generation.pairs import Pair, read_about, read_pairs, tabulate, write_pairs
 from counterpoint.runs.comparison import compare
 from counterpoint.runs.folders import load_run, save_run
@@ -30,6 +31,7 @@ from counterpoint.studio.annotate.exporting import (
     human_run,
 )
 from counterpoint.studio.annotate.kinds import ASKS, BEST, RANK, TO_TEXT, WHICH
+from counterpoint.studio.annotate.outcomes import ComparisonRow, comparison
 from counterpoint.studio.annotate.questions import AnnotationQuestion
 from counterpoint.studio.database import Item
 
@@ -195,7 +197,7 @@ def test_every_kind_is_made_from_pairs(database, tmp_path, kind, items, images, 
     assert made.left_out == expected
 
 
-@pytest.mark.parametrize("kind", list(ASKS))
+@pytest.mark.parametrize("kind", [name for name, ask in ASKS.items() if not ask.compares])
 def test_checks_are_beyond_doubt(database, tmp_path, kind):
     """The right option is the item's own, and all others are of another image."""
     campaign(database, pairs_file(tmp_path), kind, checks=0.5)
@@ -440,3 +442,68 @@ def test_the_csv_has_every_answer_and_what_was_shown_where(database):
     assert len([row for row in table if row["check"] == "0"]) == 12
     assert {row["layout"] for row in table} == {"[0, 1]", "[1, 0]"}
     assert {(row["counts"], row["right"], row["revision"]) for row in table} == {("1", "1", "0")}
+
+
+# --- two texts compared ------------------------------------------------------------------------
+
+
+def better(annotator: int, item: Item) -> str:
+    """Ours is better where it replaces; of additions, one finds grammar the same, one does not."""
+    question = AnnotationQuestion.of(item.question)
+    if item.is_check:
+        return "0"
+    if item.ask == "better-grammar" and "not" in question.captions[1]:
+        return "both" if annotator == 1 else "1"
+    return "0"
+
+
+def test_texts_of_the_same_captions_are_compared(database, tmp_path):
+    """SugarCrepe's Table 9: counts of better, better and tie, by type and question."""
+    ours, theirs = compared_files(tmp_path)
+    made = campaign(database, ours, "compare-texts", against=theirs, checks=0.2)
+    assert made.items == 16 and made.checks == 4 and not made.left_out
+    asked = questions(database)
+    assert [key for key, _ in asked[:2]] == ["s0#0 commonsense 0", "s0#0 grammar 0"]
+    first = asked[0][1]
+    assert first.captions == ("A cat on a chair.", "A cat on an air.") and first.images == ()
+    assert first.context == "A cat on a mat."  # though the captions are written in two ways
+    with database.reading() as session:
+        for check in session.scalars(select(Item).where(Item.is_check)):
+            text, jumbled = AnnotationQuestion.of(check.question).captions
+            assert sorted(text.split()) == sorted(jumbled.split()) and text != jumbled
+    answer_all(database, better)
+    found = outcome(database)
+    assert comparison(found) == [
+        ComparisonRow("add", "commonsense", 4, 0, 0),
+        ComparisonRow("add", "grammar", 0, 0, 4),  # one of two is no majority
+        ComparisonRow("replace", "commonsense", 4, 0, 0),
+        ComparisonRow("replace", "grammar", 4, 0, 0),
+    ]
+    assert [measure.what for measure in found.agreement] == ["commonsense", "grammar"]
+    assert found.agreement[1].pairs[0].same == 0.5
+    assert [person.failed for person in found.people] == [0, 0]
+    written = export(found, tmp_path / "preferred.csv")
+    rows = pl.read_csv(tmp_path / "preferred.csv")
+    assert written.rows == len(rows) == 12
+    known = published().filter(pl.col("benchmark") == "other/text-comparison")
+    mine = rows.filter(pl.col("group") == "replace/grammar")
+    assert dict(zip(mine["model"], mine["value"], strict=True)) == {
+        "ours": 100, "theirs": 0, "Tie": 0,
+    }  # fmt: skip
+    assert set(rows["group"]) <= set(known["group"]) and set(rows["metric"]) == set(known["metric"])
+    with raises("E-CAMPAIGN-NO-TRUTH"):
+        human_run(found)
+    with raises("E-FILE-ENDING"):
+        export(found, tmp_path / "preferred.parquet")
+
+
+def test_what_cannot_be_compared_is_counted(database, tmp_path):
+    ours, theirs = compared_files(tmp_path)
+    made = campaign(database, ours, "compare-texts", against=theirs, limit=2)
+    assert made.items == 8  # two of each type
+    with raises("E-CAMPAIGN-EMPTY"):
+        campaign(database, ours, "compare-texts", name="same", against=ours)
+    with raises("E-CAMPAIGN-AGAINST"):
+        campaign(database, ours, "compare-texts", name="alone")
+    with raises("E-CAMPAIGN-AGAINST"):
+        campaign(database, "world-bi:size=2", "both-ways", name="no", against=ours)

@@ -34,6 +34,8 @@ BENCHMARKS: Final = Registry(
         "aro/vg-attribution": f"{_HOME}.aro:ATTRIBUTION",
         "aro/vg-relation": f"{_HOME}.aro:RELATION",
         "bivlc": f"{_HOME}.bivlc:BIVLC",
+        "bivlc/image-detection": f"{_HOME}.bivlc:IMAGE_DETECTION",
+        "bivlc/text-detection": f"{_HOME}.bivlc:TEXT_DETECTION",
         "classification/cifar10": f"{_HOME}.classification:CIFAR10",
         "classification/cifar100": f"{_HOME}.classification:CIFAR100",
         "classification/imagenet": f"{_HOME}.classification:IMAGENET",

@@ -12,6 +12,7 @@ from .checks import (
 )
 from .files import read_cases as read_cases, write_cases as write_cases
 from .galleries import (
+    DETECTION as DETECTION,
     gallery_rows as gallery_rows,
     is_classification as is_classification,
     is_gallery as is_gallery,

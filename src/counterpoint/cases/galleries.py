@@ -17,6 +17,7 @@ from counterpoint.cases.table import SCHEMA, Cases
 
 MANY: Final = 5  # images from which a case is a gallery
 _SHUFFLE: Final = re.compile(r"shuffle-\w+:\d+:")  # before the reference to an image
+DETECTION: Final = ("natural", "synthetic")  # the classes of what a detector tells apart
 
 
 def is_gallery(images: int, captions: int) -> bool:

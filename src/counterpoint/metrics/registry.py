@@ -151,6 +151,7 @@ class QueryMetric:
     unit: Literal["share", "rank", "score"] = "share"
     median: bool = False
     asked_by: Callable[[Array], Array] | None = None
+    texts: bool = False  # also where texts stand in the images' place
 
     def values(self, found: Standings, tie: Tie) -> Array:
         return rankings.recall(found, self.k, tie)
@@ -346,7 +347,10 @@ _ALL: Final[tuple[Metric | QueryMetric, ...]] = (
         QueryMetric(f"text_to_image_recall@{k}", "captions", k, _retrieval, main=k < 10)
         for k in (1, 5, 10)
     ),
-    *(QueryMetric(f"accuracy@{k}", "images", k, _classification, main=True) for k in (1, 5)),
+    *(
+        QueryMetric(f"accuracy@{k}", "images", k, _classification, main=True, texts=True)
+        for k in (1, 5)
+    ),
     Metric(
         "text_only_accuracy",
         definitions.text_only_accuracy,

@@ -79,9 +79,10 @@ def columns_of(part: Part, tie: Tie) -> Columns:
 
 
 def _defines(metric: Metric | QueryMetric, block: Block) -> np.ndarray:
-    """Which cases of a block define a metric."""
-    texts = isinstance(metric, Metric) and metric.texts
-    return metric.applies(block.truth) & (texts == block.texts)
+    """Which cases of a block define a metric. Texts can be classified as images are."""
+    if isinstance(metric, QueryMetric):
+        return metric.applies(block.truth) & (metric.texts or not block.texts)
+    return metric.applies(block.truth) & (metric.texts == block.texts)
 
 
 def _asks(metric: Metric | QueryMetric, block: Block) -> np.ndarray:

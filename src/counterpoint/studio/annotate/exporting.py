@@ -47,7 +47,13 @@ from counterpoint.cases import Case, Cases, ImageRef, write_cases
 from counterpoint.metrics import get_protocol
 from counterpoint.runs import Part, Run, file_digest
 from counterpoint.studio.annotate.kinds import ASKS, BOTH, NONE, RANK, SKIP, Ask, ranks_of
-from counterpoint.studio.annotate.outcomes import CampaignResults, is_accepted, majority, votes
+from counterpoint.studio.annotate.outcomes import (
+    CampaignResults,
+    comparison,
+    is_accepted,
+    majority,
+    votes,
+)
 from counterpoint.studio.annotate.questions import AnnotationQuestion, JudgedCase
 from counterpoint.studio.annotate.showings import Judgement, newest
 from counterpoint.studio.database import Annotator, Answer, Campaign, Flag, Item, Showing
@@ -62,13 +68,44 @@ class Exported:
 
 
 def export(outcome: CampaignResults, out: Path) -> Exported:
-    """Write the accepted cases as a case file, or the accepted pairs as a pairs file."""
+    """Write the accepted cases as a case file, or the accepted pairs as a pairs file.
+
+    Of a comparison of texts: a table of how many were preferred, as published numbers are written.
+    """
+    if outcome.kind.compares:
+        return _export_comparison(outcome, out)
     if out.suffix != ".parquet":
         raise DataError(
             "E-FILE-ENDING", f"{out}: written as Parquet; the name must end in .parquet.", path=out
         )
     write = _export_pairs if outcome.campaign.source["type"] == "pairs" else _export_cases
     return write(outcome, out)
+
+
+_COMPARED: Final = ("model", "benchmark", "group", "metric", "value", "items")
+
+
+def _export_comparison(outcome: CampaignResults, out: Path) -> Exported:
+    """Like the published rows of `other/text-comparison`: per cent of the items of a group."""
+    if out.suffix != ".csv":
+        raise DataError(
+            "E-FILE-ENDING", f"{out}: written as CSV; the name must end in .csv.", path=out
+        )
+    found = comparison(outcome)
+    if not found:
+        raise _nothing(outcome, Counter({"not judged yet": len(outcome.subjects)}))
+    first, second = outcome.campaign.source["sides"]
+    written = 0
+    with whole_file(out) as draft, draft.open("w", encoding="utf-8", newline="") as file:
+        table = csv.writer(file, lineterminator="\n")
+        table.writerow(_COMPARED)
+        for row in found:
+            for side, count in ((first, row.first), (second, row.second), ("Tie", row.ties)):
+                value = round(100 * count / row.items, 2)
+                about = (f"{row.group}/{row.what}", "preferred", value, row.items)
+                table.writerow((side, "other/text-comparison", *about))
+                written += 1
+    return Exported(written, Counter())
 
 
 def _verdicts(
