@@ -10,6 +10,7 @@ import torch
 from open_clip_models import CLIP, save_model
 from safetensors.torch import load_file
 
+from counterpoint.training import loop
 from counterpoint.training.loop import Trained, train
 from counterpoint.training.processes import Ranks
 from counterpoint.training.reading import load_recipe
@@ -61,6 +62,36 @@ def written(recipe: Recipe) -> str:
     path = recipe.folder.with_suffix(".yaml")
     path.write_text(json.dumps(values), encoding="utf-8")
     return str(path)
+
+
+class Killed(BaseException):
+    """Nothing catches it, as nothing catches a kill."""
+
+
+def broken_off(folder: Path, monkeypatch, at: int, *changes: str, out: str) -> None:
+    """A run that ends in the middle of a step: weights changed, nothing written."""
+    inner = loop.update
+
+    def killed(run, step):
+        found = inner(run, step)
+        if step == at:
+            raise Killed
+        return found
+
+    with monkeypatch.context() as patch:
+        patch.setattr(loop, "update", killed)
+        with pytest.raises(Killed):
+            run_small(folder, *changes, out=out)
+
+
+def everything(folder: Path) -> dict[str, torch.Tensor]:
+    """Weights, averages and the optimiser's state of the last checkpoint."""
+    last = last_checkpoint(folder)
+    return {
+        f"{name}: {key}": value
+        for name in ("weights", "optimiser")
+        for key, value in load_file(last / f"{name}.safetensors").items()
+    }
 
 
 @pytest.fixture(autouse=True)

@@ -26,8 +26,6 @@ from counterpoint._util.progress import Progress
 from counterpoint._util.writing import whole_folder
 from counterpoint.benchmarks import find_benchmark
 from counterpoint.evaluation import OUTCOME_FILE, Outcome, evaluate, evaluate_outcome, mix_weights
-from counterpoint.models import LoadOptions, Runtime
-from counterpoint.models.openclip import OpenClip, OpenClipSource, fill_folder
 from counterpoint.training.batches import Batch
 from counterpoint.training.building import TrainingRun, build
 from counterpoint.training.checkpoints import (
@@ -41,13 +39,15 @@ from counterpoint.training.checkpoints import (
     whole,
 )
 from counterpoint.training.logs import Display, Log, Meter, Silent, in_words
-from counterpoint.training.model import arithmetic, merged_state, open_start
+from counterpoint.training.model import arithmetic, merged_state
 from counterpoint.training.processes import Stop, processes, stop_between_steps
 from counterpoint.training.recipe import Recipe
+from counterpoint.training.starts import open_start, save_start, saved_id, with_weights
 from counterpoint.training.steps import only, update
 
 if TYPE_CHECKING:
     from counterpoint.runs import Run
+    from counterpoint.scoring import Model
 
 MODEL: Final = "model"  # the folder of the finished model, in the run's folder
 _DTYPES: Final = {"fp32": torch.float32, "fp16": torch.float16}
@@ -93,7 +93,7 @@ def train(
             if not ranks.first:
                 return None
             save_model(run, state)
-            model = f"open_clip:local-dir:{folder / MODEL}"
+            model = saved_id(run.model.start, folder / MODEL)
 
             # Evaluate.
             outcome = None
@@ -286,7 +286,7 @@ def _logging(run: TrainingRun, done: int) -> Iterator[Log | None]:
 
 @torch.no_grad()
 def final_state(run: TrainingRun) -> dict[str, Tensor]:
-    """The weights by open_clip's names.
+    """The weights by the names of the start's own library.
 
     They are the averaged ones if there are such, LoRA's factors are merged in, and they are mixed
     with the start's if the recipe says so. Every rank must call this: shards are put together.
@@ -304,7 +304,7 @@ def final_state(run: TrainingRun) -> dict[str, Tensor]:
 
 
 def save_model(run: TrainingRun, state: Mapping[str, Tensor]) -> None:
-    """Write the finished model as an open_clip folder."""
+    """Write the finished model as a folder of the start's own library."""
     dtype = _DTYPES[run.recipe.save_as]
     stored = {k: v.to(dtype) if v.is_floating_point() else v for k, v in state.items()}
     about = {
@@ -314,7 +314,7 @@ def save_model(run: TrainingRun, state: Mapping[str, Tensor]) -> None:
         "notes": list(run.model.start.notes),
     }
     with whole_folder(run.recipe.folder / MODEL, RunError) as draft:
-        fill_folder(draft, run.recipe.model, run.model.start, stored, about)
+        save_start(draft, run.recipe.model, run.model.start, stored, about)
 
 
 # --- evaluate ------------------------------------------------------------------------------------
@@ -350,16 +350,12 @@ class Evaluator:
             )
         return self._start
 
-    def _model_of(self, state: Mapping[str, Tensor]) -> OpenClip:
+    def _model_of(self, state: Mapping[str, Tensor]) -> Model:
         recipe, device = self.run.recipe, self.run.ranks.device.type
-        fresh = open_start(recipe.model, device)
-        fresh.model.load_state_dict(dict(state))
-        source = OpenClipSource(recipe.name, recipe.name, None)
-        runtime = Runtime(LoadOptions(device))
-        return OpenClip(source, fresh.model, fresh.tokenizer, runtime)
+        return with_weights(open_start(recipe.model, device), state, recipe.name)
 
     def _outcome(
-        self, start: Run, tuned: str | tuple[str, OpenClip], out: Path, store: Path | None
+        self, start: Run, tuned: str | tuple[str, Model], out: Path, store: Path | None
     ) -> Outcome:
         return evaluate_outcome(
             start,
