@@ -176,7 +176,7 @@ def prepare(recipe: Recipe, start: Start) -> TrainableModel:
         checkpoint_activations(start)
     scale, bias = clip.logit_scale, getattr(clip, "logit_bias", None)
     # SigLIP's scale is 117, and its bias goes with it.
-    least = -math.inf if bias is None else float(scale)
+    least = -math.inf if bias is None else float(scale.detach())
     return TrainableModel(start, towers_of(start), scale, bias, least)
 
 

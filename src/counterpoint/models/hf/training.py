@@ -19,7 +19,7 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 
 from counterpoint._util.errors import ModelError
 from counterpoint.models.hf.dual import HfDual, dual, vectors_of
-from counterpoint.models.hf.loading import PROBES, explained, probe_images
+from counterpoint.models.hf.loading import PROBES, bars, explained, probe_images
 from counterpoint.models.torch_models import quiet
 
 ABOUT: Final = "training.json"
@@ -58,14 +58,15 @@ class HfStart:
 
     def tokenizer(self, texts: Sequence[str]) -> Tensor:
         """(n, context): token ids, and `pad`."""
-        found = self.opened.tokenizer(
-            list(texts),
-            padding="max_length",
-            truncation=True,
-            max_length=self.context_length or _LONGEST,
-            return_attention_mask=True,
-            return_tensors="pt",
-        )
+        with quiet():  # it warns of long texts, which it cuts
+            found = self.opened.tokenizer(
+                list(texts),
+                padding="max_length",
+                truncation=True,
+                max_length=self.context_length or _LONGEST,
+                return_attention_mask=True,
+                return_tensors="pt",
+            )
         ids: Tensor = found["input_ids"]
         if not self.cuts_padding:
             return ids
@@ -126,7 +127,7 @@ class HfStart:
         if backend is not None:  # what the last call has set
             backend.no_padding()
             backend.no_truncation()
-        with explained(self.opened.id, "cannot be saved"), quiet():
+        with explained(self.opened.id, "cannot be saved"), bars(shown=False):
             self.model.save_pretrained(folder, state_dict=tensors)
             tokenizer.save_pretrained(folder)
             self.opened.processor.save_pretrained(folder)
