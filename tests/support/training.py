@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 import torch
 from open_clip_models import CLIP, save_model
+from processes import ended, start
 from safetensors.torch import load_file
+from torch import distributed
 
 from counterpoint.training import loop
 from counterpoint.training.loop import Trained, train
@@ -30,8 +32,8 @@ def tiny_start(folder: Path, model_cfg: dict = CLIP) -> str:
 
 def small_recipe(folder: Path, *changes: str, name: str = "hp-hn", out: str = "run") -> Recipe:
     """A recipe in the world with a tiny start in `folder`, ending in `folder/out`."""
-    start = folder / "start"
-    id = f"open_clip:local-dir:{start}" if start.is_dir() else tiny_start(start)
+    first = folder / "start"
+    id = f"open_clip:local-dir:{first}" if first.is_dir() else tiny_start(first)
     return load_recipe(name, [*SMALL, f"model={id}", f"out={folder / out}", *changes], world=True)
 
 
@@ -68,7 +70,9 @@ class Killed(BaseException):
     """Nothing catches it, as nothing catches a kill."""
 
 
-def broken_off(folder: Path, monkeypatch, at: int, *changes: str, out: str) -> None:
+def broken_off(
+    folder: Path, monkeypatch, at: int, *changes: str, out: str, name: str = "hp-hn"
+) -> None:
     """A run that ends in the middle of a step: weights changed, nothing written."""
     inner = loop.update
 
@@ -81,7 +85,7 @@ def broken_off(folder: Path, monkeypatch, at: int, *changes: str, out: str) -> N
     with monkeypatch.context() as patch:
         patch.setattr(loop, "update", killed)
         with pytest.raises(Killed):
-            run_small(folder, *changes, out=out)
+            run_small(folder, *changes, out=out, name=name)
 
 
 def everything(folder: Path) -> dict[str, torch.Tensor]:
@@ -92,6 +96,37 @@ def everything(folder: Path) -> dict[str, torch.Tensor]:
         for name in ("weights", "optimiser")
         for key, value in load_file(last / f"{name}.safetensors").items()
     }
+
+
+def train_in_two(meeting: str, rank: int, paths: list[str]) -> None:
+    """Each run is broken off before its last step, and goes on."""
+    torch.set_num_threads(1)
+    distributed.init_process_group("gloo", init_method=meeting, rank=rank, world_size=2)
+    inner = loop.update
+
+    def killed(run, step):
+        if step == 3:
+            raise SystemError
+        return inner(run, step)
+
+    for path in paths:
+        loop.update = killed
+        with pytest.raises(SystemError):
+            loop.train(load_recipe(path))
+        distributed.barrier()
+        loop.update = inner
+        loop.train(load_recipe(path))
+    distributed.destroy_process_group()
+
+
+def train_by_two(folder: Path, paths: list[str]) -> None:
+    """These recipes by two processes that share each batch."""
+    ranks = [{"RANK": str(rank), "WORLD_SIZE": "2"} for rank in range(2)]
+    both = [
+        start(train_in_two, f"file://{folder}/meeting", rank, paths, environment=environment)
+        for rank, environment in enumerate(ranks)
+    ]
+    assert [ended(process) for process in both] == [0, 0]
 
 
 @pytest.fixture(autouse=True)

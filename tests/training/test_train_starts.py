@@ -12,7 +12,17 @@ import torch
 from errors import raises
 from open_clip_models import CLIP, CONTEXT, CUSTOM, PREPROCESS, TEXT, save_model
 from safetensors.torch import load_file
-from training import CPU, broken_off, everything, one_thread, run_small, same, small_recipe
+from training import (
+    CPU,
+    broken_off,
+    everything,
+    one_thread,
+    run_small,
+    same,
+    small_recipe,
+    train_by_two,
+    written,
+)
 
 import counterpoint
 from counterpoint.models.registry import LoadOptions, load_model
@@ -150,6 +160,24 @@ def _world(run):
     return texts(edits.words()[0]), [Image.fromarray(picture) for picture in pictures]
 
 
+@pytest.mark.parametrize("name", ["open_clip-siglip", "siglip", "siglip2"])
+def test_two_processes_end_with_the_weights_of_one(tmp_path, name):
+    id = start_in(tmp_path / "model", name)
+    changes = (f"model={id}", "lr=1e-3", "steps=4", "grad_clip=1", "cached_batch=3", *SIGMOID)
+    run_small(tmp_path, *changes, out="alone")
+    ways = {"ddp": "sharded=false", "fsdp": "sharded=true"}
+    train_by_two(
+        tmp_path,
+        [written(small_recipe(tmp_path, *changes, way, out=out)) for out, way in ways.items()],
+    )
+    alone = weights(tmp_path / "alone")
+    for out in ways:
+        found = weights(tmp_path / out)
+        assert found.keys() == alone.keys()
+        for key, value in alone.items():
+            assert torch.allclose(value, found[key], atol=1e-4), (out, key)
+
+
 @pytest.mark.parametrize("name", ["siglip", "clip"])
 def test_parts_of_a_batch_give_the_gradients_of_the_whole(tmp_path, trained, name):
     """The bias has its gradient from the last part alone."""
@@ -202,9 +230,47 @@ def test_a_model_without_a_scale_is_refused(tmp_path):
 
 def test_weights_that_no_vector_needs_stay(tmp_path):
     recipe = small_recipe(tmp_path, f"model={start_in(tmp_path / 'flava', 'flava')}")
-    names = {name for name in build(recipe, CPU).parameters}
+    names = set(build(recipe, CPU).parameters)
     assert names and not any("multimodal" in name or "_to_mm_" in name for name in names)
     assert any("image_model" in name for name in names)
+
+
+def tiny_architecture(monkeypatch) -> None:
+    """open_clip knows one more architecture: a ResNet."""
+    import open_clip
+
+    vision = {"image_size": 32, "layers": [1, 1, 1, 1], "width": 16, "patch_size": None}
+    config = {**CLIP, "vision_cfg": vision, "text_cfg": {**TEXT, "vocab_size": 49408}}
+    monkeypatch.setitem(open_clip.factory._MODEL_CONFIGS, "tiny-RN", config)
+
+
+def test_from_scratch_by_the_seed_of_the_recipe(tmp_path, monkeypatch):
+    tiny_architecture(monkeypatch)
+    state = torch.get_rng_state()
+    one, two, three = (
+        open_start(f"scratch:tiny-RN{seed}", "cpu") for seed in ("", "?seed=0", "?seed=3")
+    )
+    assert torch.equal(state, torch.get_rng_state())
+    assert one.fingerprint == two.fingerprint != three.fingerprint
+    changes = ("model=scratch:tiny-RN", "steps=3", "seed=3", "benchmarks=[world-swap:size=4]")
+    done = run_small(tmp_path, *changes, name="crepe-scratch")
+    about = json.loads((done.folder / "model" / "training.json").read_text())
+    assert about["start"] == {"id": "scratch:tiny-RN?seed=3", "fingerprint": three.fingerprint}
+    assert load_model(done.model, LoadOptions("cpu")).fingerprint != three.fingerprint
+    broken_off(tmp_path, monkeypatch, 2, *changes, out="again", name="crepe-scratch")
+    run_small(tmp_path, *changes, out="again", name="crepe-scratch")
+    assert same(weights(tmp_path / "again"), weights(done.folder))
+
+
+@pytest.mark.parametrize("rest", ["RN50?seed=x", "RN50?seed=-1", "RN50?seed=" + "9" * 30])
+def test_a_seed_is_a_number(rest):
+    with raises("E-MODEL-ID-INVALID"):
+        load_model(f"scratch:{rest}", LoadOptions("cpu"))
+
+
+def test_an_unknown_architecture_is_named():
+    with raises("E-ARCHITECTURE-UNKNOWN", name="RN5O"):
+        load_model("scratch:RN5O", LoadOptions("cpu"))
 
 
 def test_context_is_the_models(tmp_path):

@@ -54,7 +54,7 @@ class TrainingRun:
 
 def build(recipe: Recipe, ranks: Ranks, progress: Progress | None = None) -> TrainingRun:
     torch.manual_seed(recipe.seed)
-    start = open_start(recipe.model, ranks.device.type)
+    start = open_start(recipe.start, ranks.device.type)
     fingerprint = start.fingerprint
     terms = terms_of(recipe.loss)
     _refuse_missing_bias(recipe.model, start, terms)

@@ -308,13 +308,13 @@ def save_model(run: TrainingRun, state: Mapping[str, Tensor]) -> None:
     dtype = _DTYPES[run.recipe.save_as]
     stored = {k: v.to(dtype) if v.is_floating_point() else v for k, v in state.items()}
     about = {
-        "start": {"id": run.recipe.model, "fingerprint": run.fingerprint},
+        "start": {"id": run.recipe.start, "fingerprint": run.fingerprint},
         "steps": run.steps,
         "recipe": run.recipe.settled(),
         "notes": list(run.model.start.notes),
     }
     with whole_folder(run.recipe.folder / MODEL, RunError) as draft:
-        save_start(draft, run.recipe.model, run.model.start, stored, about)
+        save_start(draft, run.recipe.start, run.model.start, stored, about)
 
 
 # --- evaluate ------------------------------------------------------------------------------------
@@ -342,7 +342,7 @@ class Evaluator:
         if self._start is None:
             recipe, device = self.run.recipe, self.run.ranks.device.type
             self._start = evaluate(
-                recipe.model,
+                recipe.start,
                 recipe.benchmarks,
                 out=self.folder / "start",
                 device=device,
@@ -352,7 +352,7 @@ class Evaluator:
 
     def _model_of(self, state: Mapping[str, Tensor]) -> Model:
         recipe, device = self.run.recipe, self.run.ranks.device.type
-        return with_weights(open_start(recipe.model, device), state, recipe.name)
+        return with_weights(open_start(recipe.start, device), state, recipe.name)
 
     def _outcome(
         self, start: Run, tuned: str | tuple[str, Model], out: Path, store: Path | None

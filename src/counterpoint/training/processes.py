@@ -139,7 +139,7 @@ def stop_between_steps(*, alone: bool) -> Iterator[Stop]:
 # gradient of the joined vectors, its own among them, and no second exchange is needed. A rank sends
 # the part of its own vectors back through its towers. The gradient of a parameter is therefore the
 # *sum* over ranks, but DDP and FSDP take the *mean*: so the backward step of `join` multiplies by
-# W. What does not go through `join`, such as logit scale and bias, has the whole gradient on every rank,
+# W. What does not go through `join`, such as scale and bias, has the whole gradient on every rank,
 # and its mean is right. Do not multiply the loss by W, and do not average the gradients of vectors
 # by hand. All this holds only where each rank computes the same loss from what was joined.
 

@@ -129,6 +129,12 @@ class Recipe(_Section):
         return self
 
     @property
+    def start(self) -> str:
+        """The id of the start: weights from scratch are drawn by the recipe's seed."""
+        plain = self.model.startswith("scratch:") and "?" not in self.model
+        return f"{self.model}?seed={self.seed}" if plain else self.model
+
+    @property
     def folder(self) -> Path:
         """Where the run goes: the same place for the same recipe, other places for others."""
         return self.out or Path("runs") / f"train-{self.name}-{self.digest()}"

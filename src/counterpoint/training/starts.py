@@ -1,4 +1,4 @@
-"""Where training starts: any dual encoder of open_clip or transformers, its towers as one module."""
+"""Where training starts: a dual encoder of open_clip or transformers, its towers as one module."""
 
 from __future__ import annotations
 

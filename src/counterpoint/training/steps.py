@@ -70,7 +70,9 @@ class Stepper:
                 first.append(self._encode(part))
         leaves = [_leaves(features) for features in first]
         # Scale and bias: their gradients are whole already, and go with the last part.
-        own: dict[str, Any] = {n: v.detach().requires_grad_() for n, v in _scalars(first[-1]).items()}
+        own: dict[str, Any] = {
+            n: v.detach().requires_grad_() for n, v in _scalars(first[-1]).items()
+        }
         values = self._backward(batch, replace(stacked(leaves), **own), share)
         for number, (part, leaf) in enumerate(zip(parts, leaves, strict=True)):
             final = number == len(parts) - 1

@@ -1,4 +1,4 @@
-"""A dual encoder of transformers as the start of a training: tensors in, vectors with gradients out.
+"""A dual encoder of transformers as the start of a training: tensors in, vectors out.
 
 A batch of training is one tensor of images and one of token ids. So what a model wants beside them
 travels inside: padding is marked by -1, which no token has (CLIP pads with its end-of-text token),
