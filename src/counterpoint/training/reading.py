@@ -292,10 +292,9 @@ def _named(place: Sequence[int | str], values: Mapping[str, Any]) -> list[str]:
 def _keys_at(path: Sequence[str]) -> list[str]:
     """The keys that the section at a path may have."""
     from counterpoint.training.data.base import DataConfig
-    from counterpoint.training.recipe import Lora, Recipe, TermConfig
+    from counterpoint.training.recipe import Lora, Recipe, TermConfig, Validation
 
-    section: Any = (
-        {"data": DataConfig, "loss": TermConfig, "lora": Lora}.get(path[0]) if path else Recipe
-    )
+    sections = {"data": DataConfig, "loss": TermConfig, "lora": Lora, "validation": Validation}
+    section: Any = sections.get(path[0]) if path else Recipe
     fields = section.model_fields if section else {}
     return [field.alias or name for name, field in fields.items()]
