@@ -11,6 +11,7 @@ from open_clip_models import CLIP, save_model
 from processes import ended, start
 from safetensors.torch import load_file
 from torch import distributed
+from train_data_support import rows_of, training_file
 
 from counterpoint.training import loop
 from counterpoint.training.loop import Trained, train
@@ -52,6 +53,14 @@ def weights(folder: Path) -> dict[str, torch.Tensor]:
 def same(one: dict[str, torch.Tensor], two: dict[str, torch.Tensor]) -> bool:
     """Bit for bit."""
     return one.keys() == two.keys() and all(torch.equal(one[name], two[name]) for name in one)
+
+
+def held_out(folder: Path) -> str:
+    """The change of a recipe that names a validation file of 12 images."""
+    (folder / "held").mkdir(exist_ok=True)
+    rows = rows_of()
+    rows[3]["image"] = rows[2]["image"]  # two captions of one image
+    return f"validation.path={training_file(folder / 'held', rows)}"
 
 
 def last_checkpoint(folder: Path) -> Path:
