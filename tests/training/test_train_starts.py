@@ -204,6 +204,22 @@ def test_what_recipes_ask_of_towers(tmp_path, trained, name, extra):
     assert any(not torch.equal(value, before[key]) for key, value in found.items())
 
 
+@pytest.mark.parametrize("name", ["timm-siglip", "siglip", "siglip2", "clip", "vit-bert"])
+def test_lora_changes_what_it_should_by_its_rank(tmp_path, trained, name):
+    done = trained(name, *terms_for(name), "steps=2", "lora.rank=2", "lr=1e-2")
+    before = load_file(next(p for e in ENDS if (p := tmp_path / f"start-{name}" / e).is_file()))
+    found = weights(done.folder)
+    changed = {key for key, value in found.items() if not torch.equal(value, before[key])}
+    for key in changed:
+        gap = (found[key] - before[key]).flatten(1).numpy()
+        assert np.linalg.matrix_rank(gap, tol=1e-4 * max(1, abs(gap).max())) <= 2, key
+    towers = {key.startswith(("visual", "vision")) for key in changed}
+    assert towers == {True, False}
+    for kind in (("attn", "attention"), ("mlp", "intermediate"), ("patch_embed", "conv1")):
+        assert any(part in key for key in changed for part in kind), kind
+    assert not any("norm" in key or key.endswith("bias") for key in changed)
+
+
 def test_what_a_benchmark_asks_in_the_middle_is_the_saved_model(tmp_path, trained):
     done = trained("clip", "steps=2", "benchmarks=[world-swap:size=6]", "eval_every=1")
     outcomes = sorted((done.folder / "evaluations").rglob("outcome.json"))

@@ -40,7 +40,13 @@ if TYPE_CHECKING:
 
 
 _INSIDE: Final = "parametrizations"
-_PROJECTIONS: Final = ("proj", "text_projection")
+_PROJECTIONS: Final = ("proj", "text_projection", "visual_projection")
+# Modules whose linear layers are attention or MLP: of timm, and of transformers' CLIP and BERT.
+_ATTENTION: Final = {"attn", "self_attn", "attention"}
+_MLP: Final = {"mlp", "intermediate", "output"}
+_FIRST: Final = (
+    *("visual.conv1", "patch_embed.proj", "patch_embedding", "patch_embeddings.projection"),
+)
 
 
 class Factors(nn.Module):
@@ -95,16 +101,25 @@ def _refuse_gaps(found: set[tuple[str, str]], lora: Lora, frozen: str) -> None:
 
 def _weights(model: nn.Module) -> Iterator[tuple[nn.Module, str, str, str]]:
     """Weights that may be adapted, each with its tower and its kind."""
+    whole: list[str] = []  # modules whose weights are known already
     for path, module in model.named_modules():
-        tower = "image" if path.startswith("visual") else "text"
+        tower = "image" if path.startswith(("visual", "vision_", "image_")) else "text"
+        above = path.split(".")[:-1]
         if isinstance(module, nn.MultiheadAttention):
             if module.in_proj_weight is not None:
                 yield module, "in_proj_weight", tower, "attention"
             yield module.out_proj, "weight", tower, "attention"
-        elif isinstance(module, nn.Linear) and path.split(".")[-2:-1] == ["mlp"]:
-            yield module, "weight", tower, "mlp"
-        elif isinstance(module, nn.Conv2d) and path.endswith("visual.conv1"):
+            whole.append(f"{path}.")
+        elif path.startswith(tuple(whole)):
+            continue
+        elif module._parameters.get("in_proj_weight") is not None:  # open_clip's other attention
+            yield module, "in_proj_weight", tower, "attention"
+        elif isinstance(module, nn.Conv2d | nn.Linear) and path.endswith(_FIRST):
             yield module, "weight", tower, "conv"
+        elif isinstance(module, nn.Linear) and _ATTENTION & set(above):
+            yield module, "weight", tower, "attention"
+        elif isinstance(module, nn.Linear) and _MLP & set(above[-1:]):
+            yield module, "weight", tower, "mlp"
         elif isinstance(module, nn.Linear) and path.rpartition(".")[2] in _PROJECTIONS:
             yield module, "weight", tower, "projection"
         for name in _PROJECTIONS:
