@@ -200,7 +200,10 @@ def load_scratch(rest: str, options: LoadOptions) -> OpenClip:
     """`ARCHITECTURE` or `ARCHITECTURE?seed=N`: the same random weights for the same seed."""
     id, runtime = f"scratch:{rest}", Runtime(options)
     name, seed = parse_scratch(rest)
-    with guarded_loading(id, name, None, None, options), torch.random.fork_rng(devices=[]):
+    text = open_clip.get_model_config(name)["text_cfg"]
+    hub = hub_or_cache(id, text.get("hf_tokenizer_name") or text.get("hf_model_name"))
+    guard = guarded_loading(id, name, None, None, options)
+    with hub, guard, torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)  # on the CPU: a GPU draws other numbers
         model = open_clip.create_model(name, load_weights=False, pretrained_text=False)
         tokenizer = open_clip.get_tokenizer(name)
