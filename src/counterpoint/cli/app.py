@@ -23,6 +23,7 @@ from counterpoint.cli import (
     report,
     rescore,
     studio,
+    sweep,
     train,
     verify,
     wise,
@@ -57,7 +58,14 @@ def _options(
     """Measure and train compositional vision-language models: hard negatives, hard positives."""
 
 
-RESUMES = {"demo", "eval", "refine", "train", "wise"}  # the others are quick, or write at their end
+RESUMES = {
+    "demo",
+    "eval",
+    "refine",
+    "sweep",
+    "train",
+    "wise",
+}  # the others are quick, or write at their end
 for name, verb in (
     ("demo", demo.demo),
     ("ls", ls.ls),
@@ -71,6 +79,7 @@ for name, verb in (
     ("refine", refine.refine),
     ("export", export.export),
     ("train", train.train),
+    ("sweep", sweep.sweep),
     ("wise", wise.wise),
     ("doctor", doctor.doctor),
 ):

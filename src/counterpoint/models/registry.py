@@ -30,6 +30,7 @@ FAMILIES: Final = Registry(
         "open_clip": f"{_HOME}.openclip.adapter:load",
         "random": f"{_HOME}.blind.baselines:load_random",
         "rerank": f"{_HOME}.rerank:load",
+        "scratch": f"{_HOME}.openclip.adapter:load_scratch",
         "vqa": f"{_HOME}.vqa.adapter:load",
         "world": f"{_HOME}.openclip.adapter:load_world",
     },
@@ -54,6 +55,9 @@ EXAMPLES: Final[dict[str, Example]] = {
         "an open_clip model folder (open_clip_config.json and weights)"
     ),
     "open_clip:hf-hub:ORG/REPO": Example("an open_clip model of the hub"),
+    "scratch:RN50": Example(
+        "an open_clip architecture with random weights (?seed=3 for others): a start of training"
+    ),
     "checkpoint:PATH@ViT-B-32-quickgelu": Example(
         "a finetuned CLIP state dict (NegCLIP, CE-CLIP, SVLC, DAC ...) in an architecture"
     ),
