@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from counterpoint.generation import Generated, Kind
     from counterpoint.generation.refinement import Refined
     from counterpoint.scoring import Model
-    from counterpoint.training import Trained
+    from counterpoint.training import Sweep, Trained
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -300,6 +300,29 @@ def train(
     chosen = load_recipe(str(recipe), list(_changes(changes)), world=world)
     with shown(progress) as bars:
         return run_recipe(chosen, None, bars)
+
+
+@_with_extras
+def sweep(
+    recipe: str | Path,
+    grid: str | Path,
+    *,
+    world: bool = False,
+    out: str | Path | None = None,
+    progress: Bars = _AUTO,
+    **changes: Any,
+) -> Sweep:
+    """Train every cell of a grid (a YAML file of keys with lists of values), one after the other.
+
+    `changes` are keys of the recipe that all cells have. Finished cells are not trained again.
+    """
+    from counterpoint.training import sweep as run_sweep
+
+    place = None if out is None else Path(out)
+    with shown(progress) as bars:
+        return run_sweep(
+            str(recipe), Path(grid), list(_changes(changes)), world=world, out=place, progress=bars
+        )
 
 
 @_with_extras
