@@ -159,7 +159,8 @@ def test_samples_are_of_the_papers_kinds(tmp_path):
         assert row["rank"] == sorted(scores, reverse=True).index(row["score"]) + 1
         place = {"original": 0, "positive": 1, "negative": 2}[row["role"]]
         assert row["caption"] == captions[place]
-    assert "Of 6 cases, 2 are such and start puts it above the original; 1 are" in figure.caption
+    counts = "Of 6 cases, this holds for 2 in which start puts it above the original, and for 1 in"
+    assert counts in figure.caption
     # The pictures stand in the figure; one cannot be read, and its place says so.
     assert len(re.findall(r'<image [^>]*href="data:image/', figure.svg)) == 2
     assert "5.jpg: no such" in figure.svg and "a dog &lt;0&gt;" in figure.svg

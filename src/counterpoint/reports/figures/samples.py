@@ -8,13 +8,22 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Sequence
-from itertools import combinations
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from counterpoint.metrics import is_baseline
-from counterpoint.reports.choosing import Outcomes, outcomes
+from counterpoint.reports.choosing import (
+    ROLES,
+    TRIO,
+    Outcomes,
+    Threes,
+    Trio,
+    best_trio,
+    outcomes,
+    ranked_scores,
+    threes_of,
+)
 from counterpoint.reports.figures.drawing import (
     COLOURS,
     Data,
@@ -34,9 +43,7 @@ from counterpoint.reports.showing import Album, Thumbnail, caption_text
 
 TITLE: Final = "Sample predictions"
 _EACH: Final = 2  # cases of a kind
-_MODELS: Final = 3
 _WRAPPED: Final = 70  # characters of a line
-_ROLES: Final = ("original", "negative", "positive")
 _STYLES: Final = (("o", COLOURS[0], "-"), ("s", COLOURS[1], "-."), ("D", COLOURS[2], "--"))
 _COLUMNS: Final = ("first_model", "case", "model", "role", "caption", "score", "rank")
 
@@ -49,17 +56,6 @@ class Sample(NamedTuple):
     places: list[int]
 
 
-class Trio(NamedTuple):
-    """Three models by their numbers, and the cases of each kind that they have."""
-
-    runs: tuple[int, ...]
-    cases: dict[str, np.ndarray]
-
-    @property
-    def total(self) -> int:
-        return sum(map(len, self.cases.values()))
-
-
 def samples(material: ReportData, album: Album) -> list[Made]:
     """A figure for each benchmark with an original, a positive and a negative per image."""
     made: list[Made] = []
@@ -67,11 +63,11 @@ def samples(material: ReportData, album: Album) -> list[Made]:
     for benchmark, several in material.benchmarks.items():
         models = [s for s in several if not is_baseline(s.run.model) and not is_human(s.run.model)]
         found = outcomes(models) if models else None
-        kept = None if found is None else _threes(found)
+        kept = None if found is None else threes_of(found)
         if found is None or kept is None:
             continue
-        if len(models) < _MODELS:
-            why = f"it takes {_MODELS} models that scored {benchmark}."
+        if len(models) < TRIO:
+            why = f"it takes {TRIO} models that scored {benchmark}."
             continue
         trio = best_trio(ranked_scores(found, kept))
         if trio.total:
@@ -79,54 +75,6 @@ def samples(material: ReportData, album: Album) -> list[Made]:
         else:
             why = f"on {benchmark} no case is brittle for a model and right for one given after it."
     return made or [Omitted(TITLE, why)]
-
-
-# --- which cases --------------------------------------------------------------------------------
-
-
-class Threes(NamedTuple):
-    """Cases of one image with three captions, and where each role stands among them."""
-
-    cases: np.ndarray
-    places: np.ndarray  # (cases, roles)
-
-
-def _threes(found: Outcomes) -> Threes | None:
-    cells = found.cases.frame["truth"]
-    shaped = (found.cases.image_counts == 1) & (found.cases.caption_counts == 3)
-    cases = np.flatnonzero(shaped & (cells.list.len() == 2).to_numpy())
-    if not len(cases):
-        return None
-    true = np.sort(np.array(cells[cases].to_list()), axis=1)
-    return Threes(cases, np.column_stack([true[:, 0], 3 - true.sum(axis=1), true[:, 1]]))
-
-
-def ranked_scores(found: Outcomes, kept: Threes) -> np.ndarray:
-    """Scores of original, negative and positive: (runs, cases, 3), NaN where a run lacks a case."""
-    values = np.full((len(found.runs), len(kept.cases), len(_ROLES)), np.nan)
-    for number, run in enumerate(found.runs):
-        rows = found.rows[kept.cases, number]
-        there = rows >= 0
-        starts = run.part.cases.pair_offsets[rows[there]]
-        values[number, there] = run.part.scores[starts[:, None] + kept.places[there]]
-    return values
-
-
-def best_trio(values: np.ndarray) -> Trio:
-    """Of all three models in the order given, those with the most cases of the paper's kinds."""
-    original, negative, positive = np.moveaxis(values, 2, 0)
-    right = np.minimum(original, positive) > negative
-    brittle = (original > negative) & (negative > positive)
-    wrong = negative > original
-
-    def trio(runs: tuple[int, ...]) -> Trio:
-        first, second, third = runs
-        shared = brittle[second] & right[third]
-        kinds = {"wrong": wrong[first] & shared, "right": right[first] & shared}
-        return Trio(runs, {kind: np.flatnonzero(mask) for kind, mask in kinds.items()})
-
-    found = map(trio, combinations(range(len(values)), _MODELS))
-    return max(found, key=lambda one: one.total)  # the first of equals
 
 
 # --- the figure ---------------------------------------------------------------------------------
@@ -150,9 +98,9 @@ def _drawn(benchmark: str, found: Outcomes, kept: Threes, trio: Trio, album: Alb
         title,
         "Three captions of an image with their scores, the highest on top: the negative should be "
         f"last. {second} puts it between original and positive, {third} puts it last. Of "
-        f"{len(kept.cases):,} cases, {counts[0]} are such and {first} puts it above the original; "
-        f"{counts[1]} are such and {first} puts it last. The cases are drawn by chance; the models "
-        "are in the order of the runs.",
+        f"{len(kept.cases):,} cases, this holds for {counts[0]} in which {first} puts it above the "
+        f"original, and for {counts[1]} in which {first} puts it last. The cases are drawn by "
+        "chance; the models are in the order of the runs.",
         _svg(data, title, [album.picture(*_image(found, one.case)) for one in chosen]),
         data,
     )
@@ -171,7 +119,7 @@ def _lines(
         start = int(run.part.cases.pair_offsets[mine[sample.case]])
         values = [float(run.part.scores[start + place]) for place in sample.places]
         order = sorted(range(len(values)), key=lambda number: -values[number])
-        for number, (role, place) in enumerate(zip(_ROLES, sample.places, strict=True)):
+        for number, (role, place) in enumerate(zip(ROLES, sample.places, strict=True)):
             text = one_line(caption_text(case.captions[place]))
             told = (role, text, values[number], order.index(number) + 1)
             lines.append((sample.kind, without_folders(case.id), run.label, *told))
@@ -180,7 +128,7 @@ def _lines(
 
 def _svg(data: Data, title: str, pictures: Sequence[Thumbnail]) -> str:
     rows = data.named()
-    size = _MODELS * len(_ROLES)
+    size = TRIO * len(ROLES)
     panels = [rows[start : start + size] for start in range(0, len(rows), size)]
     texts = [_text(panel) for panel in panels]
     heights = [height for text in texts for height in (0.17 * len(text.splitlines()), 1.3)]
@@ -200,7 +148,7 @@ def _svg(data: Data, title: str, pictures: Sequence[Thumbnail]) -> str:
                 said = textwrap.fill(picture.text or picture.why, 22, max_lines=6)
                 left.text(0, 0.5, said, va="center", fontsize=8, transform=left.transAxes)
             drawn = _ranks(figure.add_subplot(grid[2 * number + 1, 1]), panel)
-        legend_below(figure, drawn, _ROLES)
+        legend_below(figure, drawn, ROLES)
         told = [
             f"{panel[0]['caption']}: {r['model']} gives the {r['role']} {score(r['score'])}"
             for panel in panels
@@ -212,7 +160,7 @@ def _svg(data: Data, title: str, pictures: Sequence[Thumbnail]) -> str:
 
 def _text(panel: Sequence[dict[str, Any]]) -> str:
     lines = []
-    for row in panel[: len(_ROLES)]:
+    for row in panel[: len(ROLES)]:
         lines += textwrap.wrap(f"{row['role']}: {row['caption']}", _WRAPPED, max_lines=2)
     return "\n".join(lines)
 
@@ -221,7 +169,7 @@ def _ranks(axes: Any, panel: Sequence[dict[str, Any]]) -> list[Any]:
     """A line for each caption from model to model, its scores beside its points."""
     models = list(dict.fromkeys(row["model"] for row in panel))
     drawn = []
-    for role, (marker, colour, style) in zip(_ROLES, _STYLES, strict=True):
+    for role, (marker, colour, style) in zip(ROLES, _STYLES, strict=True):
         mine = [row for row in panel if row["role"] == role]
         ranks = [row["rank"] for row in mine]
         places = range(len(models))
@@ -242,7 +190,7 @@ def _ranks(axes: Any, panel: Sequence[dict[str, Any]]) -> list[Any]:
     axes.set_xticks(range(len(models)), names, fontsize=8)
     axes.set_xlim(-0.4, len(models) - 0.6)
     axes.set_yticks([])
-    axes.set_ylim(len(_ROLES) + 0.4, 0.3)
+    axes.set_ylim(len(ROLES) + 0.4, 0.3)
     axes.grid(visible=False)
     axes.spines[["left", "bottom"]].set_visible(False)
     axes.tick_params(length=0)
