@@ -7,9 +7,10 @@ from html.parser import HTMLParser
 import pytest
 from browser import DESKTOP, PHONE, chromium, visit
 from studio_runs import world
-from support import part, random_scores, run_of
+from support import gallery, owned, part, random_scores, run_of
 from test_report import scored
 
+from counterpoint.cases.table import Cases
 from counterpoint.models.blind.baselines import BagOfWords
 from counterpoint.reports.page import ReportOptions, report_page
 
@@ -18,15 +19,23 @@ __all__ = ["chromium", "visit"]  # fixtures
 
 @pytest.fixture(scope="module")
 def text() -> str:
-    """Two models and two baselines on three benchmarks; the bag of words ties on one of them."""
+    """Three models and two baselines on three benchmarks; the bag of words ties on one of them.
+
+    The models have a retrieval too, as it is and shuffled.
+    """
     names = ("world-replace", "world-swap", "world-bi")
     cases = {name: world(name, 40) for name in names}
     runs = []
-    for seed, (model, quality) in enumerate([("good", 2.0), ("a-model-with-a-long-name/v2", 0.5)]):
+    found = Cases.build([gallery(owned(8))], source="test")
+    models = [("good", 2.0), ("a-model-with-a-long-name/v2", 0.5), ("another-long-name/v3", 1.0)]
+    for seed, (model, quality) in enumerate(models):
         parts = [
             part(table, scored(table, quality, seed, "").parts["bench"].scores, name=name)
             for name, table in cases.items()
         ]
+        for number, how in enumerate(("", ":captions=nouns-adjectives", ":images=patches")):
+            scores = random_scores(found, 3 * seed + number)
+            parts.append(part(found, scores, name=f"retrieval/coco{how}"))
         runs.append(run_of(*parts, model=model))
     bow = [part(t, BagOfWords().score_cases(t), name=name) for name, t in cases.items()]
     dice = [part(t, random_scores(t, 9), name=name) for name, t in cases.items()]
@@ -58,7 +67,7 @@ def test_everything_lies_on_the_screen(opened, viewport):
     page = opened(viewport=viewport)
     page.locator("details").evaluate_all("nodes => nodes.forEach(n => n.open = true)")
     assert page.evaluate("document.documentElement.scrollWidth") <= viewport["width"]
-    for what in (".plot svg", ".plot svg text", ".case", ".case img", "#found"):
+    for what in (".plot svg", ".plot svg text", ".plot svg image", ".case", ".case img", "#found"):
         boxes = page.locator(what).evaluate_all(BOXES)
         assert boxes and all(left >= 0 and right <= viewport["width"] for left, right in boxes)
 

@@ -28,11 +28,11 @@ from counterpoint.evaluation.evaluating import evaluate
 from counterpoint.metrics.registry import METRICS
 from counterpoint.reports.choosing import blind_right, opposed, outcomes, telling
 from counterpoint.reports.figures.densities import by_kind, density_of
-from counterpoint.reports.figures.every import figures
 from counterpoint.reports.gathering import gather
 from counterpoint.reports.notices import Provenance
 from counterpoint.reports.numbers import numbers_of
-from counterpoint.reports.page import ReportOptions, compare_page, report_page
+from counterpoint.reports.page import ReportOptions, compare_page, figures, report_page
+from counterpoint.reports.showing import Album
 from counterpoint.runs.folders import Run, save_run
 from counterpoint.runs.results import rows
 
@@ -49,15 +49,18 @@ def wise(run: Run, alpha: float) -> Run:
 
 @pytest.fixture(scope="module")
 def rich() -> list[Run]:
-    """Runs that can make every figure: three benchmarks, a retrieval, and a line of alphas."""
+    """Runs that can make every figure: three benchmarks, two retrievals, a line of alphas."""
     cases = table(120)
     found = Cases.build([gallery(owned(8))], source="test")
     made = []
     for number, (model, quality) in enumerate([("good", 3.0), ("bad", 0.3), ("blind:bow", 0)]):
         parts = [scored(cases, quality, 10 * number + i, "") for i in range(3)]
         named = [replace(p.parts["bench"], benchmark=f"bench {i}") for i, p in enumerate(parts)]
-        retrieval = part(found, random_scores(found, number), name="retrieval")
-        made.append(run_of(*named, retrieval, model=model))
+        galleries = [
+            part(found, random_scores(found, number + i), name=name)
+            for i, name in enumerate(["retrieval", "retrieval:captions=all"])
+        ]
+        made.append(run_of(*named, *galleries, model=model))
     lines = [wise(scored(cases, 1 + a, 5, ""), a) for a in (0, 0.5, 1)]
     return [*made, *(replace(r, parts={"bench 0": _renamed(r)}) for r in lines)]
 
@@ -92,7 +95,7 @@ def _renamed(run: Run):
 def made(rich):
     """Numbers, and the figures made of them."""
     material, numbers = _material(rich)
-    drawn, omitted = figures(material, numbers)
+    drawn, omitted = figures(material, numbers, Album())
     assert omitted == []
     return numbers, drawn
 
@@ -108,6 +111,8 @@ def test_every_figure_is_drawn_from_its_csv(made):
         "Scores",
         "WiSE-FT line",
         "Retrieval and zero-shot against compositionality",
+        "Shuffled retrieval",
+        "Sample predictions",
     ]
     known = {(n.benchmark, n.model, n.group, n.metric): n for n in numbers}
     [drop] = [figure for figure in drawn if figure.name == "original-and-augmented"]
@@ -126,9 +131,9 @@ def test_every_figure_is_drawn_from_its_csv(made):
 
 def test_figures_that_runs_cannot_make_say_why():
     cases = Cases.build([case(i, positives=1, group="") for i in range(20)], source="test")
-    drawn, omitted = figures(*_material([random_run(cases, 1)]))
+    drawn, omitted = figures(*_material([random_run(cases, 1)]), Album())
     assert [figure.title for figure in drawn] == ["Scores, bench"]
-    assert len(omitted) == 6 and all(figure.why.endswith(".") for figure in omitted)
+    assert len(omitted) == 8 and all(figure.why.endswith(".") for figure in omitted)
 
 
 def _material(runs):

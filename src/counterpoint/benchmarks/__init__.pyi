@@ -18,3 +18,4 @@ from .registry import (
     load_benchmark as load_benchmark,
     own_cases as own_cases,
 )
+from .word_order import SHUFFLES as SHUFFLES

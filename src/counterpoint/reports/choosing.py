@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from itertools import combinations
+from typing import Final, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -181,6 +182,68 @@ def _choices(found: Outcomes, kinds: Kinds, count: int) -> list[ExampleKind]:
         if by_group:
             made.append(ExampleKind(kind, title, by_group))
     return made
+
+
+# --- three captions under three models -----------------------------------------------------------
+
+TRIO: Final = 3  # models
+ROLES: Final = ("original", "negative", "positive")
+
+
+class Trio(NamedTuple):
+    """Three models by their numbers, and the cases of each kind that they have."""
+
+    runs: tuple[int, ...]
+    cases: dict[str, np.ndarray]
+
+    @property
+    def total(self) -> int:
+        return sum(map(len, self.cases.values()))
+
+
+class Threes(NamedTuple):
+    """Cases of one image with three captions, and where each role stands among them."""
+
+    cases: np.ndarray
+    places: np.ndarray  # (cases, roles)
+
+
+def threes_of(found: Outcomes) -> Threes | None:
+    cells = found.cases.frame["truth"]
+    shaped = (found.cases.image_counts == 1) & (found.cases.caption_counts == 3)
+    cases = np.flatnonzero(shaped & (cells.list.len() == 2).to_numpy())
+    if not len(cases):
+        return None
+    true = np.sort(np.array(cells[cases].to_list()), axis=1)
+    return Threes(cases, np.column_stack([true[:, 0], 3 - true.sum(axis=1), true[:, 1]]))
+
+
+def ranked_scores(found: Outcomes, kept: Threes) -> np.ndarray:
+    """Scores of original, negative and positive: (runs, cases, 3), NaN where a run lacks a case."""
+    values = np.full((len(found.runs), len(kept.cases), len(ROLES)), np.nan)
+    for number, run in enumerate(found.runs):
+        rows = found.rows[kept.cases, number]
+        there = rows >= 0
+        starts = run.part.cases.pair_offsets[rows[there]]
+        values[number, there] = run.part.scores[starts[:, None] + kept.places[there]]
+    return values
+
+
+def best_trio(values: np.ndarray) -> Trio:
+    """Of all three models in the order given, those with the most cases of the paper's kinds."""
+    original, negative, positive = np.moveaxis(values, 2, 0)
+    right = np.minimum(original, positive) > negative
+    brittle = (original > negative) & (negative > positive)
+    wrong = negative > original
+
+    def trio(runs: tuple[int, ...]) -> Trio:
+        first, second, third = runs
+        shared = brittle[second] & right[third]
+        kinds = {"wrong": wrong[first] & shared, "right": right[first] & shared}
+        return Trio(runs, {kind: np.flatnonzero(mask) for kind, mask in kinds.items()})
+
+    found = map(trio, combinations(range(len(values)), TRIO))
+    return max(found, key=lambda one: one.total)  # the first of equals
 
 
 # --- blind baselines ---------------------------------------------------------------------------

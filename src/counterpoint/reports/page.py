@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
@@ -13,11 +13,20 @@ from counterpoint._util.errors import RunError
 from counterpoint._util.progress import Progress, Quiet
 from counterpoint.metrics import RESAMPLES, TIES_MARK, TIES_NOTE, Protocol, heading, is_baseline
 from counterpoint.reports.examples import COUNT, examples
+from counterpoint.reports.figures.densities import densities
+from counterpoint.reports.figures.drawing import Drawn, Made, Omitted
+from counterpoint.reports.figures.drop import drop
+from counterpoint.reports.figures.forest import forest
+from counterpoint.reports.figures.line import line
+from counterpoint.reports.figures.radar import radar
+from counterpoint.reports.figures.samples import samples
+from counterpoint.reports.figures.scatter import brittle, tradeoff
+from counterpoint.reports.figures.shuffles import shuffles
 from counterpoint.reports.findings import findings, meanings
 from counterpoint.reports.formats import as_csv, as_latex, as_markdown, ties_notes
 from counterpoint.reports.gathering import ReportData, Shared, gather, shared
 from counterpoint.reports.notices import Notice, Provenance, notices, page_facts, run_facts
-from counterpoint.reports.numbers import is_main, numbers_of, written
+from counterpoint.reports.numbers import RankedRow, is_main, numbers_of, written
 from counterpoint.reports.papers import Papers, beside_papers
 from counterpoint.reports.showing import BUDGET, Album
 from counterpoint.reports.table import Tables, tables
@@ -120,10 +129,9 @@ def _render(
 ) -> str:
     from counterpoint.reports import differences
     from counterpoint.reports.choosing import opposed
-    from counterpoint.reports.figures.every import figures
 
-    drawn, omitted = figures(material, made.numbers, options.progress)
     album = Album(options.image_bytes)
+    drawn, omitted = figures(material, made.numbers, album, options.progress)
     names = material.labels
     shown = examples(
         material,
@@ -162,6 +170,36 @@ def _render(
             run_facts=run_facts(material),
         )
     )
+
+
+def figures(
+    material: ReportData,
+    numbers: Sequence[RankedRow],
+    album: Album,
+    progress: Progress | None = None,
+) -> tuple[list[Drawn], list[Omitted]]:
+    """All figures that the runs allow, and the reasons why the others are missing."""
+    advance = (progress or Quiet()).start("drawing figures", len(_MAKERS) + 1)
+    made: list[Made] = []
+    for maker in _MAKERS:
+        made += maker(material, numbers)
+        advance(1)
+    made += samples(material, album)
+    advance(1)
+    drawn = [figure for figure in made if isinstance(figure, Drawn)]
+    return drawn, [figure for figure in made if isinstance(figure, Omitted)]
+
+
+_MAKERS: Final[tuple[Callable[[ReportData, Sequence[RankedRow]], list[Made]], ...]] = (
+    drop,
+    brittle,
+    forest,
+    radar,
+    densities,
+    line,
+    tradeoff,
+    shuffles,
+)
 
 
 def _picture_notices(album: Album) -> list[Notice]:

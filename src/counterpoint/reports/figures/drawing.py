@@ -135,6 +135,21 @@ def svg_of(figure: Canvas, says: str) -> str:
     return body.replace("<svg", f'<svg role="img" aria-label="{escape(says)}"', 1)
 
 
+def with_pictures(svg: str, figure: Canvas, placed: Sequence[tuple[Axes, str, bool]]) -> str:
+    """The figure with pictures (axes, data address, whether its pixels stay sharp) in its axes."""
+    width, height = (72 * inches for inches in figure.get_size_inches())
+    drawn = ""
+    for axes, uri, sharp in placed:
+        box = axes.get_position()
+        x, y = width * box.x0, height * (1 - box.y1)
+        size = f'width="{width * box.width:.1f}" height="{height * box.height:.1f}"'
+        how = "pixelated" if sharp else "auto"
+        style = f'style="image-rendering: {how}"'
+        drawn += f'<image x="{x:.1f}" y="{y:.1f}" {size} {style} href="{uri}"/>'
+    before, _, after = svg.rpartition("</svg>")
+    return f"{before}{drawn}</svg>{after}"
+
+
 def _suited(tag: re.Match[str]) -> str:
     found = tag.group()
     for colour, instead in _MAPPED.items():

@@ -23,6 +23,7 @@ from counterpoint.reports.figures.drawing import (
     svg_of,
     ties_caption,
 )
+from counterpoint.reports.figures.shuffles import is_shuffled
 from counterpoint.reports.gathering import ReportData
 from counterpoint.reports.numbers import RankedRow, shortened
 
@@ -34,12 +35,13 @@ _LEAST: Final = 3  # axes
 def radar(material: ReportData, numbers: Sequence[RankedRow]) -> list[Made]:
     whole = [n for n in numbers if n.group == ALL]
     axes: dict[str, str] = {}
-    for benchmark in material.benchmarks:
+    for benchmark in filter(lambda name: not is_shuffled(name), material.benchmarks):
         metric = headline(n.metric for n in whole if n.benchmark == benchmark)
         if metric is not None:
             axes[benchmark] = metric
     if len(axes) < _LEAST:
-        why = f"it takes {_LEAST} benchmarks, and these runs have {len(axes)}."
+        beside = " besides shuffled retrieval" if any(map(is_shuffled, material.benchmarks)) else ""
+        why = f"it takes {_LEAST} benchmarks, and these runs have {len(axes)}{beside}."
         return [Omitted(TITLE, why)]
     known: dict[str, dict[str, RankedRow]] = {}
     for n in whole:

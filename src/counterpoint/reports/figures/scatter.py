@@ -27,6 +27,7 @@ from counterpoint.reports.figures.drawing import (
     svg_of,
     ties_caption,
 )
+from counterpoint.reports.figures.shuffles import is_shuffled
 from counterpoint.reports.gathering import ReportData
 from counterpoint.reports.numbers import RankedRow, shortened
 
@@ -146,7 +147,7 @@ TRADEOFF_TITLE: Final = "Retrieval and zero-shot against compositionality"
 
 def tradeoff(material: ReportData, numbers: Sequence[RankedRow]) -> list[Made]:
     whole = {(n.benchmark, n.metric, n.model): n for n in numbers if n.group == ALL}
-    kept = _first(material, whole, GALLERY_METRICS)
+    kept = [one for one in _first(material, whole, GALLERY_METRICS) if not is_shuffled(one[0])]
     gained = _first(material, whole, COMPOSITION_METRICS)
     lines: list[tuple[Any, ...]] = []
     drawn: list[RankedRow] = []
