@@ -55,7 +55,7 @@ PROTOCOLS = {
     "classification/imagenet": "classification",
     "classification/cifar10": "classification",
     "classification/cifar100": "classification",
-    "other/vtab": "classification",
+    "classification/vtab": "vtab",
     "other/bivlc-text-detection": "classification",
     "other/bivlc-image-detection": "classification",
     "other/bivlc-agreement": "campaign",

@@ -43,7 +43,7 @@ class Benchmark:
     `count` how many cases the published files hold, `ids` what its case ids are, `defects` what
     is wrong with some of its cases: a mark for each case. `files` says how many cases each of
     several files holds (of a gallery: images), by what the ids of its cases begin with; None where
-    that is unknown.
+    that is unknown. `training` has the training images of a linear probe, with the same classes.
     """
 
     id: str
@@ -59,6 +59,7 @@ class Benchmark:
     defaults: Mapping[str, Value] = field(default_factory=dict)
     defects: Mapping[str, Callable[[Cases], np.ndarray]] = field(default_factory=dict)
     files: Callable[[Options], Mapping[str, int | None]] | None = None
+    training: Callable[[Options], Cases] | None = None
 
     @property
     def chance(self) -> str:
@@ -73,6 +74,7 @@ class LoadedBenchmark:
     name: str
     benchmark: Benchmark
     cases: Cases
+    training: Cases | None = None
 
     def __iter__(self) -> Iterator[Any]:
         """`benchmark, cases = load_benchmark(id)`."""
