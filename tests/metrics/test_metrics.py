@@ -354,6 +354,7 @@ def test_a_case_defines_its_metrics_whatever_stands_beside_it() -> None:
     assert all(EVERY[name].applies(squares).tolist() == [True, False] for name in SQUARE)
 
 
+FEW_CLASSES = {"accuracy@1"}  # the five best of four are all of them
 CLASSES = {"accuracy@1", "accuracy@5"}
 RETRIEVAL = {
     f"{side}_recall@{k}" for side in ("image_to_text", "text_to_image") for k in (1, 5, 10)
@@ -366,8 +367,9 @@ RETRIEVAL = {
         (np.eye(5), RETRIEVAL),
         (np.eye(4), IMAGES),  # one image less is a case like any other
         (np.repeat(np.eye(5), 5, axis=1), RETRIEVAL),  # five captions an image, as COCO has
-        (np.repeat(np.eye(3), 2, axis=0), CLASSES),  # two images a class
-        (np.repeat(np.eye(2), [2, 1], axis=0), CLASSES),  # few, but more images than captions
+        (np.repeat(np.eye(5), 2, axis=0), CLASSES),  # two images a class
+        (np.repeat(np.eye(4), 2, axis=0), FEW_CLASSES),
+        (np.repeat(np.eye(2), [2, 1], axis=0), FEW_CLASSES),  # more images than captions
         (np.repeat(np.eye(3), 2, axis=0)[:, :2], RETRIEVAL),  # two images are of no class
         (np.eye(5) + np.eye(5, k=1), RETRIEVAL),
     ],

@@ -58,9 +58,12 @@ PROTOCOLS = {
     "classification/imagenet": "classification",
     "classification/cifar10": "classification",
     "classification/cifar100": "classification",
-    "other/vtab": "classification",
     "bivlc/text-detection": "classification",
     "bivlc/image-detection": "classification",
+    "classification/vtab": "vtab",
+    "probe/cifar10": "probe",
+    "probe/cifar100": "probe",
+    "probe/imagenet": "probe",
     "other/bivlc-agreement": "campaign",
     "other/text-comparison": "campaign",
 }

@@ -78,7 +78,8 @@ class Benchmark:
     `count` how many cases the published files hold, `ids` what its case ids are, `defects` what
     is wrong with some of its cases: a mark for each case. `files` says how many cases each of
     several files holds (of a gallery: images), by what the ids of its cases begin with; None where
-    that is unknown. `loads` names the protocols that the loader itself follows.
+    that is unknown. `loads` names the protocols that the loader itself follows. `training` has the
+    training images of a linear probe, with the same classes.
     """
 
     id: str
@@ -95,6 +96,7 @@ class Benchmark:
     defects: Mapping[str, Callable[[Cases], np.ndarray]] = field(default_factory=dict)
     files: Callable[[Options], Mapping[str, int | None]] | None = None
     loads: tuple[str, ...] = ()
+    training: Callable[[Options], Cases] | None = None
 
     @property
     def chance(self) -> str:
@@ -113,6 +115,7 @@ class LoadedBenchmark:
     benchmark: Benchmark
     cases: Cases
     protocol: str = ""
+    training: Cases | None = None
 
     def __iter__(self) -> Iterator[Any]:
         """`benchmark, cases = load_benchmark(id)`."""

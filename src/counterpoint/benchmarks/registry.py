@@ -1,13 +1,15 @@
 """Benchmarks by id. Adding one is a file with a `Benchmark` and a line here.
 
 An id may carry options, `world-swap:size=500,seed=3`, ask for positives to be added,
-`sugarcrepe+hp`, name a folder of images, `classification/pets`, or be the path of a case file.
+`sugarcrepe+hp`, name a folder of images, `classification/pets` or `probe/pets`, or be the path of a
+case file.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from importlib import import_module
 from pathlib import Path
 from typing import Final
 
@@ -39,6 +41,7 @@ BENCHMARKS: Final = Registry(
         "classification/cifar10": f"{_HOME}.classification:CIFAR10",
         "classification/cifar100": f"{_HOME}.classification:CIFAR100",
         "classification/imagenet": f"{_HOME}.classification:IMAGENET",
+        "classification/vtab": f"{_HOME}.vtab:VTAB",
         "cola": f"{_HOME}.cola:COLA",
         "crepe/productivity": f"{_HOME}.crepe:PRODUCTIVITY",
         "crepe/systematicity": f"{_HOME}.crepe:SYSTEMATICITY",
@@ -63,7 +66,11 @@ BENCHMARKS: Final = Registry(
 
 _CASE_FILES: Final = (".parquet", ".jsonl")
 _OTHER_FILES: Final = (".json", ".csv", ".tsv")  # are refused by `read_cases`, which says why
-_FOLDERS: Final = "classification/"  # any folder of images is a benchmark
+_FOLDERS: Final = {  # any folder of images is a benchmark; the longest beginning counts
+    "classification/vtab/": f"{_HOME}.vtab:task_benchmark",
+    "classification/": f"{_HOME}.classification:folder_benchmark",
+    "probe/": f"{_HOME}.probe:probe_benchmark",
+}
 
 
 def base_id(id: str) -> str:
@@ -89,10 +96,10 @@ def find_benchmark(id: str) -> Benchmark:
     if plain.endswith((*_CASE_FILES, *_OTHER_FILES)):
         path = Path(plain)
         found = Benchmark(plain, "your own cases", "any", "strict", lambda _: read_cases(path))
-    elif plain.startswith(_FOLDERS) and plain not in BENCHMARKS.names():
-        from counterpoint.benchmarks.classification import folder_benchmark
-
-        found = folder_benchmark(plain)
+    elif plain.startswith(tuple(_FOLDERS)) and plain not in BENCHMARKS.names():
+        maker = next(maker for begin, maker in _FOLDERS.items() if plain.startswith(begin))
+        module, _, function = maker.partition(":")
+        found = getattr(import_module(module), function)(plain)
     else:
         found = BENCHMARKS.get(plain)
     if plain == name:
@@ -117,7 +124,9 @@ def load_benchmark(
     root = data_root(None if data is None else Path(data))
     followed = protocol if protocol in benchmark.loads else ""
     options = Options(root, _read_options(benchmark, _split(name)[1]), followed or "")
-    return LoadedBenchmark(name, benchmark, benchmark.cases(options), options.protocol)
+    training = None if benchmark.training is None else benchmark.training(options)
+    cases = benchmark.cases(options)
+    return LoadedBenchmark(name, benchmark, cases, options.protocol, training)
 
 
 def own_cases(cases: Cases, name: str = "cases") -> LoadedBenchmark:

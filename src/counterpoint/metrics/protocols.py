@@ -178,6 +178,13 @@ PROTOCOLS: Final[dict[str, Protocol]] = {
         Protocol(
             "classification", "Accuracy over images; prompts averaged as vectors, ties wrong."
         ),
+        Protocol(
+            "vtab",
+            "Zhai et al. 2019, zero-shot: accuracy over the images of a task, mean over tasks.",
+            average="macro",
+            averages=("micro", "macro", "types", "types-macro"),
+        ),
+        Protocol("probe", "Accuracy over test images of a classifier that is fitted to vectors."),
     )
 }
 
