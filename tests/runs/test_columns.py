@@ -47,7 +47,7 @@ def clusters_by_hand(cases: Cases, row: int) -> list[str]:
 def test_a_row_is_a_case_or_a_query() -> None:
     cases = zoo()
     columns = columns_of(part(cases, random_scores(cases, 0)), "wrong")
-    sizes = [1, 6 + 15, 1, 7 + 4, 1, 6 + 15, 1, 3 + 2]
+    sizes = [1, 6 + 15, 1, 7 + 6, 1, 6 + 15, 1, 3 + 2]
     assert columns.cases.tolist() == np.repeat(np.arange(8), sizes).tolist()
     shape = (sum(sizes), len(columns.metrics))
     assert columns.values.shape == columns.ties.shape == columns.chance.shape == shape
