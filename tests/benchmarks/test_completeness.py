@@ -167,7 +167,7 @@ def test_why_a_run_is_not_the_whole_benchmark(tmp_path: Path) -> None:
     _, longer = part_of("cola", tmp_path)
     assert "211 cases scored" in why_incomplete(longer, protocol, {})
     lost = replace(longer, left_out=(("3", "no such file"),))
-    assert why_incomplete(lost, protocol, {}) == "1 cases or images were left out"
+    assert why_incomplete(lost, protocol, {}) == "1 of its cases or images left out"
 
 
 def test_rows_that_nobody_can_score_leave_a_run_whole(tmp_path: Path) -> None:
