@@ -160,6 +160,7 @@ WRONG: dict[str, tuple[str, Callable[[], object]]] = {
     "nothing": ("E-ARGUMENT-MISSING", lambda: cp.evaluate([], SWAP)),
     "no run": ("E-RUN-MISSING", lambda: cp.compare("nowhere", "neither")),
     "rescore of no run": ("E-RUN-MISSING", lambda: cp.rescore("nowhere")),
+    "no grid": ("E-FILE-UNREADABLE", lambda: cp.sweep("hp-hn", "nowhere.yaml", world=True)),
     "ending": ("E-OUTPUT-ENDING", lambda: cp.report(cp.evaluate("random", SWAP), "a.doc")),
     "option": ("E-OPTION-UNKNOWN", lambda: cp.generate("negatives", "world", "a.parquet", sed=1)),
     "kind": ("E-OPTION-INVALID", lambda: cp.generate("other", "world", "a.parquet")),

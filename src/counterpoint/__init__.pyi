@@ -9,6 +9,7 @@ from .api import (
     refine as refine,
     report as report,
     rescore as rescore,
+    sweep as sweep,
     train as train,
     verify as verify,
     wise as wise,

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from counterpoint.generation import Generated, Kind
     from counterpoint.generation.refinement import Refined
     from counterpoint.scoring import Model
-    from counterpoint.training import Trained
+    from counterpoint.training import Sweep, Trained
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -167,6 +167,7 @@ def generate(
     *,
     methods: str | Sequence[str] = "rules",
     model: str = "",
+    shots: int | None = None,
     limit: int = 0,
     workers: int | None = None,
     data: str | Path | None = None,
@@ -179,7 +180,8 @@ def generate(
         generate("negatives", "captions_val2017.json", "negatives.parquet", methods="negclip")
 
     `captions` is a file, a benchmark's id or `world`. `methods` are names of `counterpoint ls
-    methods`; those of language models need `model`, a model of the server at OPENAI_BASE_URL.
+    methods` or paths of your own templates (.toml); those of language models need `model`, a model
+    of the server at OPENAI_BASE_URL, and may have another number of examples (`shots`).
     `columns` are fields of `CaptionOptions`, `settings` those of generation: seed, each, form,
     checks, doubtful, wordnet. Called again after an end of any kind, it goes on from there.
     """
@@ -206,7 +208,7 @@ def generate(
             from counterpoint.generation.llm import ChatMethod, ChatModel
 
             served = stack.enter_context(ChatModel(model))
-            writers = [ChatMethod(name, served) for name in names.llm]
+            writers = [ChatMethod(name, served, shots) for name in names.llm]
         bars = stack.enter_context(shown(progress))
         return make_pairs(read, asked, Path(out), writers=writers, workers=workers, progress=bars)
 
@@ -298,6 +300,29 @@ def train(
     chosen = load_recipe(str(recipe), list(_changes(changes)), world=world)
     with shown(progress) as bars:
         return run_recipe(chosen, None, bars)
+
+
+@_with_extras
+def sweep(
+    recipe: str | Path,
+    grid: str | Path,
+    *,
+    world: bool = False,
+    out: str | Path | None = None,
+    progress: Bars = _AUTO,
+    **changes: Any,
+) -> Sweep:
+    """Train every cell of a grid (a YAML file of keys with lists of values), one after the other.
+
+    `changes` are keys of the recipe that all cells have. Finished cells are not trained again.
+    """
+    from counterpoint.training import sweep as run_sweep
+
+    place = None if out is None else Path(out)
+    with shown(progress) as bars:
+        return run_sweep(
+            str(recipe), Path(grid), list(_changes(changes)), world=world, out=place, progress=bars
+        )
 
 
 @_with_extras

@@ -7,20 +7,23 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 from benchmark_fixtures import load, write, write_json
 from errors import raises
 from support import part, random_scores, run_of
 
-from counterpoint.benchmarks.aro import AroImages
+from counterpoint.benchmarks.aro import SPATIAL_RELATIONS, AroImages
 from counterpoint.benchmarks.registry import load_benchmark
 from counterpoint.cases.table import Cases, ImageRef
+from counterpoint.evaluation.verifying import published
 from counterpoint.metrics.protocols import PROTOCOLS
 from counterpoint.runs.results import Row, rows
 
 RELATION, ATTRIBUTION = "aro/vg-relation", "aro/vg-attribution"
 FILES = {RELATION: "visual_genome_relation.json", ATTRIBUTION: "visual_genome_attribution.json"}
 EXCLUDED = PROTOCOLS["vg-relation"].exclude
+ARO = "Yuksekgonul et al. 2023"
 
 
 def item(number: int = 7, relation: str = "wearing", **changes: Any) -> dict[str, Any]:
@@ -55,7 +58,7 @@ def test_a_relation_is_a_crop_and_two_captions(tmp_path: Path) -> None:
         "the hat is to the left of the mole",
     )
     assert found.truth == ((True, False),)
-    assert (first.groups, found.groups) == (("wearing",), ("to the left of",))
+    assert (first.groups, found.groups) == (("wearing", "verbs"), ("to the left of", "spatial"))
     assert found.cluster == "aro/images/7.jpg"
 
 
@@ -70,7 +73,7 @@ def test_an_attribution_is_in_the_group_of_its_two_attributes(tmp_path: Path) ->
 def test_a_slash_is_no_level_of_a_group(name: str, label: str, tmp_path: Path) -> None:
     write_items(tmp_path, RELATION, item(relation_name=name))
     write_items(tmp_path, ATTRIBUTION, item(attributes=[name.strip(), "red"]))
-    assert load(RELATION, tmp_path)[0].groups == (label,)
+    assert load(RELATION, tmp_path)[0].groups[0] == label
     assert load(ATTRIBUTION, tmp_path)[0].groups == (f"{label}_red",)
 
 
@@ -200,6 +203,36 @@ def test_relations_are_averaged_without_the_authors_list(tmp_path: Path) -> None
     assert number(cases, scores, "vg-relation", "near").value == pytest.approx(
         np.mean(right["near"])
     )
+
+
+def test_spatial_relations_and_verbs_are_averaged_over_their_relations(tmp_path: Path) -> None:
+    cases = table(tmp_path, RELATION, SIZES, lambda name: {"relation_name": name})
+    scores = random_scores(cases, seed=1, values=3)
+    right = by_group(cases, scores)
+    kinds = {"spatial": ["to the left of", "in"], "verbs": ["wearing", "eating"]}
+    for kind, names in kinds.items():
+        found = number(cases, scores, "vg-relation", kind)
+        assert found.value == pytest.approx(np.mean([np.mean(right[name]) for name in names]))
+        assert found.n == sum(SIZES[name] for name in names)
+        assert found.ci_low <= found.value <= found.ci_high
+        cases_of = [hit for name in names for hit in right[name]]
+        assert found.value != pytest.approx(np.mean(cases_of))
+        # A mean over cases stays one.
+        assert number(cases, scores, "strict", kind).value == pytest.approx(np.mean(cases_of))
+    assert cases.case(len(cases) - 2).groups == ("skiing down",)  # not counted: of neither kind
+
+
+def test_the_kinds_are_those_of_table_2() -> None:
+    """Whose published means have a group, and whose relations are these."""
+    table = published().filter(pl.col("source") == f"{ARO}, Table 2")
+    relations = set(table["group"]) - {"all", "spatial", "verbs"}
+    assert relations >= SPATIAL_RELATIONS and len(SPATIAL_RELATIONS) == 13
+    assert len(relations) == 45 and not relations & EXCLUDED
+    kinds = table.filter(pl.col("group").is_in(["spatial", "verbs"]))
+    assert (len(kinds), set(kinds["average"])) == (12, {"macro"})
+    counts = dict(table.filter(pl.col("metric") == "cases").select("group", "value").rows())
+    spatial = sorted(int(counts[name]) for name in SPATIAL_RELATIONS)
+    assert spatial == sorted([269, 75, 574, 209, 10, 708, 588, 58, 1684, 201, 7741, 7741, 132])
 
 
 def test_every_relation_of_the_list_is_left_out(tmp_path: Path) -> None:

@@ -144,3 +144,17 @@ def test_a_reference_says_file_column_and_row() -> None:
 @needs_real_files
 def test_the_published_files() -> None:
     assert group_counts(real("bivlc")) == SIZES
+
+
+def test_detection_asks_of_every_image_and_every_caption(tmp_path: Path) -> None:
+    write_parquet(tmp_path / "bivlc/test.parquet", [row(0), row(1), row(2)])
+    [images] = load("bivlc/image-detection", tmp_path)
+    assert images.captions == ("natural", "synthetic")
+    assert images.truth == ((True, False), (False, True)) * 3
+    file = "parquet:bivlc/test.parquet"
+    assert [image.path for image in images.images] == [
+        f"{file}#{column}/{n}" for n in range(3) for column in ("image", "negative_image")
+    ]
+    [texts] = load("bivlc/text-detection", tmp_path)
+    assert (texts.captions, texts.truth) == (images.captions, images.truth)
+    assert [image.text for image in texts.images][:2] == ["A mole digs 0..", "A mole sings 0."]

@@ -16,7 +16,10 @@ from counterpoint.benchmarks import retrieval
 from counterpoint.benchmarks.registry import load_benchmark
 from counterpoint.benchmarks.word_order import TaggedCaption
 from counterpoint.cases.table import Case, ImageRef
+from counterpoint.evaluation.evaluating import evaluate, prepare
 from counterpoint.images.pictures import Picture
+from counterpoint.metrics.protocols import PROTOCOLS
+from counterpoint.runs.columns import columns_of
 from counterpoint.runs.results import rows
 
 FILES = {"coco": "coco/coco_karpathy_test.json", "flickr30k": "flickr30k/flickr30k_test.json"}
@@ -219,3 +222,86 @@ def test_both_sides_may_be_shuffled(tmp_path: Path) -> None:
     both = whole(tmp_path, ":captions=all,images=rows,seed=3")
     assert both.captions == whole(tmp_path, ":captions=all,seed=3").captions
     assert both.images == whole(tmp_path, ":images=rows,seed=3").images
+
+
+# --- several seeds -----------------------------------------------------------------------------
+
+
+def test_every_seed_is_a_gallery_of_its_own(tmp_path: Path) -> None:
+    write_split(tmp_path, *[5] * 6)
+    cases = load_benchmark(f"{COCO}:captions=all,images=rows,seeds=3", tmp_path).cases
+    assert cases.ids.to_list() == ["1/0", "2/0", "3/0"]
+    for row, seed in enumerate((1, 2, 3)):
+        found, one = cases.case(row), whole(tmp_path, f":captions=all,images=rows,seed={seed}")
+        assert (found.captions, found.images, found.truth) == (one.captions, one.images, one.truth)
+        assert found.groups == (f"seed {seed}",)
+    # A picture that is shuffled in three ways is one source image: one cluster.
+    p = part(cases, np.random.default_rng(0).permutation(3 * 6 * 30).astype(float), "retrieval")
+    assert len(set(columns_of(p, "wrong").clusters)) == 6
+
+
+def test_several_seeds_need_something_to_draw(tmp_path: Path) -> None:
+    write_split(tmp_path, 5, 5)
+    with raises("E-OPTION-INVALID", option="seeds", value=3):
+        load(f"{COCO}:seeds=3", tmp_path)
+
+
+# --- as ARO does -------------------------------------------------------------------------------
+
+
+def test_aro_cleans_and_cuts_all_captions_before_it_shuffles(tmp_path: Path) -> None:
+    """By the authors' code: pre_caption(caption, 30) into one list, which is then shuffled."""
+    long = " ".join(f"Word{n}" for n in range(40))
+    captions = [["A (Red) mole!", long, "c", "d", "e", "One  more: f"], ["Two owls."]]
+    images = [{"image": f"{i}.jpg", "caption": texts} for i, texts in enumerate(captions)]
+    write_json(tmp_path / FILES["coco"], images)
+    cleaned = ["a red mole", long.lower().rsplit(" ", 10)[0], "c", "d", "e", "one more f"]
+    cleaned.append("two owls")
+    loaded = load_benchmark(COCO, tmp_path, protocol="aro-retrieval")
+    case = loaded.cases.case(0)
+    assert case.captions == tuple(cleaned)
+    assert case.truth == ((True,) * 6 + (False,), (False,) * 6 + (True,))
+    shuffled = load_benchmark(f"{COCO}:captions=all,seed=4", tmp_path, protocol="aro-retrieval")
+    state = np.random.RandomState(4)
+    expected = [" ".join(state.permutation(text.split(" "))) for text in cleaned]
+    assert prepare(shuffled.cases, PROTOCOLS["aro-retrieval"], None).case(0).captions == tuple(
+        expected
+    )
+
+
+def test_a_run_of_aros_captions_is_one_of_its_own_protocol(tmp_path: Path) -> None:
+    write_split(tmp_path, *[7] * 6)
+    blind = ("letters", Letters())
+    options = {"data": tmp_path, "store": tmp_path / "store"}
+    run = evaluate(blind, COCO, protocol="aro-retrieval", out=tmp_path / "a", **options)
+    assert len(run.parts[COCO].cases.case(0).captions) == 42
+    assert rows(run, PROTOCOLS["aro-retrieval"], resamples=10) == rows(run, resamples=10)
+    with raises("E-PROTOCOL-MISFIT", protocol="retrieval"):
+        rows(run, PROTOCOLS["retrieval"])
+    usual = evaluate(blind, COCO, out=tmp_path / "b", **options)
+    assert len(usual.parts[COCO].cases.case(0).captions) == 30
+    with raises("E-PROTOCOL-MISFIT", protocol="aro-retrieval"):
+        rows(usual, PROTOCOLS["aro-retrieval"])
+
+
+class Letters:
+    """Sees no image."""
+
+    fingerprint = "letters"
+
+    def score_captions(self, captions: list[str]) -> np.ndarray:
+        return np.array([sum(map(ord, caption)) % 101 for caption in captions], dtype=np.float32)
+
+
+def test_a_protocol_of_the_loader_needs_a_benchmark_that_knows_it(tmp_path: Path) -> None:
+    write_split(tmp_path, *[5] * 6)
+    loaded = load_benchmark(COCO, tmp_path)  # under its own protocol
+    for benchmark in (loaded, "world-swap:size=10"):
+        with raises("E-PROTOCOL-MISFIT", protocol="aro-retrieval"):
+            evaluate(
+                ("letters", Letters()),
+                benchmark,
+                protocol="aro-retrieval",
+                data=tmp_path,
+                out=tmp_path / "run",
+            )

@@ -11,9 +11,15 @@ from benchmark_fixtures import load, write, write_json
 from errors import raises
 from support import part, random_scores, run_of
 
+from counterpoint.benchmarks.completeness import (
+    FILE_MISSING,
+    ROWS_MISSING,
+    ROWS_REPLACED,
+    absent_from,
+)
 from counterpoint.benchmarks.registry import load_benchmark
 from counterpoint.benchmarks.vl_checklist import group_of
-from counterpoint.cases.table import Cases, ImageRef
+from counterpoint.cases.table import Absent, Cases, ImageRef
 from counterpoint.evaluation.evaluating import evaluate, prepare
 from counterpoint.metrics.protocols import BEYOND_FIRST, PROTOCOLS
 from counterpoint.runs.results import rows
@@ -196,6 +202,36 @@ def test_only_the_first_thousand_of_each_file_are_scored(tmp_path: Path) -> None
     scored = prepare(cases, PROTOCOLS[VL], None)
     assert scored.ids.to_list() == [id for id in cases.ids if id not in beyond]
     assert len(prepare(cases, PROTOCOLS["strict"], None)) == 2007
+
+
+def at_hand(root: Path, *numbers: int) -> None:
+    for number in numbers:
+        write(root / f"visual_genome/VG_100K_2/{number}.jpg", b"")
+
+
+def test_rows_without_an_image_are_dropped_before_the_first_thousand_are_taken(
+    tmp_path: Path,
+) -> None:
+    write_file(tmp_path, "Attribute/vg/color", *(entry(n) for n in range(1010)))
+    write_file(tmp_path, "Attribute/vg/size", *(entry(n) for n in range(2000, 2004)))
+    at_hand(tmp_path, *(n for n in range(1010) if n not in (3, 7, 1004)))
+    cases = load_benchmark(VL, tmp_path).cases
+    scored = prepare(cases, PROTOCOLS[VL], None)
+    color = [n for n in range(1002) if n not in (3, 7)]
+    # Of the second file no image is there: its first rows are asked for, as of any benchmark.
+    assert scored.ids.to_list() == [
+        *(f"Attribute/vg/color/{n}" for n in color),
+        *(f"Attribute/vg/size/{n}" for n in range(4)),
+    ]
+    absent = absent_from(VL, cases, PROTOCOLS[VL])
+    dropped = Absent("Attribute/vg/color", ROWS_REPLACED, 2)  # the third comes after the last
+    assert [one for one in absent if one.reason != FILE_MISSING] == [
+        Absent("Attribute/vg/size", ROWS_MISSING, 996),
+        dropped,
+    ]
+    strict = prepare(cases, PROTOCOLS["strict"], None)  # asks for every row
+    assert len(strict) == 1014
+    assert dropped not in absent_from(VL, cases, PROTOCOLS["strict"])
 
 
 SIZES = {

@@ -15,6 +15,7 @@ from benchmark_fixtures import (
     needs_real_files,
     real,
     write,
+    write_json,
     write_parquet,
 )
 from errors import raises
@@ -97,6 +98,24 @@ def test_tags_are_groups(what: str, form: str, tmp_path: Path) -> None:
         write_parquet(tmp_path / "winoground/t.parquet", [row(0, **changes) | images])
     [found] = load("winoground", tmp_path)
     assert found.groups == groups
+
+
+def test_the_tags_of_diwan_et_al_are_groups(tmp_path: Path) -> None:
+    rows = [row(n, tag=None, num_main_preds=None) for n in range(4)]
+    write_lines(tmp_path / "winoground/examples.jsonl", *rows)
+    assert {case.groups for case in load("winoground", tmp_path)} == {("Object",)}
+    tags = {"0": [], "1": ["Non Minimal"], "2": ["Unusual Image", "Unusual Text"], "9": []}
+    file = write_json(tmp_path / "winoground/why/new_tag_assignments.json", tags)
+    assert [case.groups for case in load("winoground", tmp_path)] == [
+        ("Object", "diwan/clean"),
+        ("Object", "diwan/Non Minimal"),
+        ("Object", "diwan/Unusual Image", "diwan/Unusual Text"),
+        ("Object",),  # the file does not say
+    ]
+    for wrong in ([], {"0": "Non Minimal"}, {"0": [1]}):
+        write_json(file, wrong)
+        with raises("E-FILE-MALFORMED", path=file):
+            load("winoground", tmp_path)
 
 
 def test_parquet_holds_its_images_and_comes_first(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from nltk.tokenize import word_tokenize
 from support import FEW
 
 from counterpoint.benchmarks import aro
+from counterpoint.benchmarks.completeness import ROWS_MISSING, absent_from, published_count
 from counterpoint.benchmarks.registry import load_benchmark
 from counterpoint.benchmarks.word_order import (
     ORDER,
@@ -26,11 +27,13 @@ from counterpoint.benchmarks.word_order import (
     TaggedCaption,
     tag_captions,
 )
-from counterpoint.cases.table import Cases, ImageRef, caption_case
+from counterpoint.cases.table import Absent, Cases, ImageRef, caption_case
 from counterpoint.evaluation.doctor import examine
 from counterpoint.evaluation.evaluating import evaluate, prepare
+from counterpoint.evaluation.verifying import published_id
 from counterpoint.metrics.protocols import PROTOCOLS
-from counterpoint.runs.results import rows
+from counterpoint.runs.folders import Run, load_run
+from counterpoint.runs.results import Row, rows
 
 NOUNS, ADJECTIVES = ("NN", "NNS", "NNP", "NNPS"), ("JJ", "JJR", "JJS")
 CAPTIONS = [
@@ -337,6 +340,56 @@ def test_a_tie_is_right_from_file_to_number(tmp_path: Path) -> None:
     ]
     assert row.value == pytest.approx(np.mean(right))
     assert row.ties >= 1
+
+
+def test_several_seeds_are_one_row_with_their_mean_and_deviation(tmp_path: Path) -> None:
+    write_order(tmp_path, [CAPTIONS[:4], CAPTIONS[4:]])
+    id, data = f"{COCO}:seed=3,seeds=3", {"data": tmp_path, "store": tmp_path / "store"}
+    run = evaluate(("hash", Hash()), id, out=tmp_path / "run", **data)
+    single = [
+        evaluate(("hash", Hash()), f"{COCO}:seed={n}", out=tmp_path / f"{n}", **data)
+        for n in (3, 4, 5)
+    ]
+    assert [case.captions for case in load(id, tmp_path)] == [
+        case.captions for n in (3, 4, 5) for case in load(f"{COCO}:seed={n}", tmp_path)
+    ]
+    assert run.parts[id].cases.ids[:2].to_list() == ["3/0", "3/1"]
+    means = [value(one, "all").value for one in single]
+    assert len(set(means)) > 1
+    row = value(load_run(tmp_path / "run"), "all")
+    assert (row.value, row.sd) == (
+        pytest.approx(np.mean(means)),
+        pytest.approx(np.std(means, ddof=1)),
+    )
+    assert row.n == 3 * len(CAPTIONS) and value(single[0], "all").sd is None
+    for n, mean in zip((3, 4, 5), means, strict=True):
+        group = value(run, f"seed {n}")
+        assert (group.value, group.n, group.sd) == (mean, len(CAPTIONS), None)
+    assert f"{100 * row.value:.1f} " in repr(run.results(resamples=10))
+    assert f" sd {100 * (row.sd or 0):.1f}" in repr(run.results(resamples=10))
+    # Cases of one image are one cluster, whatever the seed; runs are compared case by case.
+    assert run.parts[id].cases.frame["cluster"].n_unique() == 2
+    assert {d.difference for d in run.compare(run, resamples=10)} == {0}
+    assert published_id(id) == COCO
+
+
+def value(run: Run, group: str) -> Row:
+    [row] = [
+        r for r in rows(run, resamples=10) if (r.group, r.metric) == (group, "original_accuracy")
+    ]
+    return row
+
+
+def test_the_whole_benchmark_is_all_seeds(tmp_path: Path) -> None:
+    write_order(tmp_path, [CAPTIONS])
+    cases = load_benchmark(f"{COCO}:seeds=2", tmp_path).cases
+    absent = absent_from(f"{COCO}:seeds=2", cases, PROTOCOLS["aro-order"])
+    lacking = 25_010 - len(CAPTIONS)
+    assert absent == tuple(Absent(seed, ROWS_MISSING, lacking) for seed in "12")
+    assert published_count(f"{COCO}:seeds=2", PROTOCOLS["aro-order"]) == 2 * 25_010
+    assert published_count(COCO, PROTOCOLS["aro-order"]) == 25_010
+    with raises("E-OPTION-INVALID", option="seeds", value=0):
+        load(f"{COCO}:seeds=0", tmp_path)
 
 
 def test_the_doctor_sees_captions_as_models_do(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ from counterpoint.generation.export.benchmark import export_benchmark
 from counterpoint.generation.export.card import COLUMNS, Facts, card
 from counterpoint.generation.export.groups import ImagePaths
 from counterpoint.generation.export.hub import export_hub
-from counterpoint.generation.export.training import export_training
+from counterpoint.generation.export.training import VALIDATION, export_training
 from counterpoint.generation.pairs import SCHEMA, Pair, tabulate, write_pairs
 from counterpoint.images.pictures import Picture
 
@@ -285,6 +285,107 @@ def test_negclips_table(tmp_path: Path, ending: str, separator: str):
     assert left_out["captions of a crop"] == left_out["captions with positives only"] == 1
 
 
+def rows_of(path: Path) -> list[dict]:
+    """The rows of a training set of any format, by the names of Parquet's columns."""
+    if path.suffix == ".parquet":
+        return pl.read_parquet(path).to_dicts()
+    if path.suffix == ".jsonl":
+        return [json.loads(line) for line in path.read_text().splitlines()]
+    with path.open(newline="", encoding="utf-8") as file:
+        table = list(csv.DictReader(file, delimiter="\t" if path.suffix == ".tsv" else ","))
+    images = [row["filepath"] for row in table]
+    return [
+        {
+            "image": row["filepath"],
+            "caption": row["title"],
+            "negatives": ast.literal_eval(row["neg_caption"]),
+            "neighbours": [images[n] for n in ast.literal_eval(row["neg_image"])],
+        }
+        for row in table
+    ]
+
+
+@pytest.mark.parametrize("ending", ["parquet", "jsonl", "csv", "tsv"])
+def test_a_validation_file_shares_no_image(tmp_path: Path, ending: str):
+    """Five captions for each of 100 images, neighbours across the split, and shared text images."""
+    pairs = [
+        pair(f"{n}#{k}", f"no {n} {k}", image=ImageRef(f"photos/{n}.png"))
+        for k in range(5)
+        for n in range(100)
+    ]
+    # The images 0 and 1, 1 and 2, ... up to 9 have an image of a text in common.
+    shared = {f"no {n} {k}": f"made/{n - k}.png" for n in range(1, 10) for k in range(2)}
+    file = written(tmp_path / "p.parquet", pairs, shared)
+    near = tmp_path / "near.parquet"
+    others = [[f"photos/{(n + 1) % 100}.png", "photos/unknown.png"] for n in range(100)]
+    names = [f"photos/{n}.png" for n in range(100)]
+    pl.DataFrame({"image": names, "neighbours": others}).write_parquet(near)
+
+    def split(out: Path, seed: int = 0) -> tuple[list[dict], list[dict]]:
+        left_out: Counter[str] = Counter()
+        made = export_training(
+            [file], out, left_out, neighbours=near, validation=0.2, seed=seed, root=tmp_path
+        )
+        held_out = out.with_name(f"train-validation.{ending}")
+        sides = rows_of(out), rows_of(held_out)
+        assert (made, left_out[VALIDATION]) == (len(sides[0]), len(sides[1]))
+        return sides
+
+    def images(rows: list[dict]) -> set[str]:
+        own = {row["image"] for row in rows} | {i for row in rows for i in row["neighbours"]}
+        return own | {i for row in rows for i in row.get("negative_images", []) if i}
+
+    training, validation = split(tmp_path / f"train.{ending}")
+    assert len(training) + len(validation) == 500
+    assert not images(training) & images(validation) - {"photos/unknown.png"}
+    assert len({row["image"] for row in validation} & set(names[:10])) in (0, 9, 10)
+    assert 10 <= len({row["image"] for row in validation}) <= 32
+    again = split(tmp_path / "elsewhere" / f"train.{ending}")
+    assert again == (training, validation)  # wherever it is written
+    assert images(split(tmp_path / f"train.{ending}", seed=1)[1]) != images(validation)
+
+
+def test_a_split_needs_images_on_both_sides(tmp_path: Path):
+    file = written(tmp_path / "p.parquet", [pair("a", "no")])
+    with raises("E-SPLIT-EMPTY"):
+        export_training([file], tmp_path / "t.jsonl", Counter(), validation=0.2)
+    assert not list(tmp_path.glob("t*"))
+    with raises("E-OPTION-INVALID"):
+        export_training([file], tmp_path / "t.jsonl", Counter(), validation=1.0)
+
+
+def test_subtypes_are_balanced(tmp_path: Path):
+    """Hard positives, C.3: an equal number for relations and attributes."""
+    subtypes = ["att"] * 30 + ["rel"] * 10 + ["obj"] * 20 + [""] * 5
+    positives = [
+        pair(str(n), f"yes {n}", "positive", subtype=subtype) for n, subtype in enumerate(subtypes)
+    ]
+    negatives = [pair(str(n), f"no {n}", subtype="att") for n in range(25)]
+    file = written(tmp_path / "p.parquet", positives + negatives)
+
+    def kept(seed: int) -> tuple[list[int], Counter[str]]:
+        left_out: Counter[str] = Counter()
+        out = tmp_path / "t.jsonl"
+        export_training([file], out, left_out, balance=["att", "rel"], seed=seed)
+        rows = rows_of(out)
+        assert sum(len(row["negatives"]) for row in rows) == 25  # none of a relation: as it is
+        return [int(row["source"]) for row in rows if row["positives"]], left_out
+
+    numbers, left_out = kept(0)
+    assert sum(n < 30 for n in numbers) == 10 and [n for n in numbers if n >= 30] == [
+        *range(30, 65)
+    ]
+    gone = 5 - sum(25 <= n < 30 for n in numbers)  # these captions have no negative either
+    assert left_out == {
+        "positives of the subtype att, to balance": 20,
+        **({"captions without a text, after balancing": gone} if gone else {}),
+    }
+    assert kept(0)[0] == numbers != kept(1)[0]
+    with raises("E-BALANCE-EMPTY"):
+        only = written(tmp_path / "only.parquet", negatives)
+        export_training([only], tmp_path / "t.jsonl", Counter(), balance=["att", "rel"])
+
+
 def test_an_ending_that_is_none(tmp_path: Path):
     with raises("E-FILE-FORMAT", path=tmp_path / "t.txt"):
         export_training(three(tmp_path), tmp_path / "t.txt", Counter())
@@ -461,6 +562,12 @@ def test_the_command(tmp_path: Path):
     status, said = run(*files, "--as", "hf", "-o", str(tmp_path / "h"), "--embed-images")
     assert status == 3 and "5 pairs" in said and "missing or broken" in said
     assert run(*files, "--as", "benchmark", "-o", "b.parquet", "--embed-images")[0] == 2
+    assert run(*files, "--as", "benchmark", "-o", "b.parquet", "--validation", "0.2")[0] == 2
+    assert run(*files, "--as", "training", "-o", "t.jsonl", "--balance", "att")[0] == 2
+    out = tmp_path / "split.jsonl"
+    status, said = run(*files, "--as", "training", "-o", str(out), "--validation", "0.5")
+    assert status == 0 and "split-validation.jsonl" in said
+    assert len(rows_of(out)) + len(rows_of(tmp_path / "split-validation.jsonl")) == 3
     status, said = run(str(tmp_path / "gone"), "--as", "benchmark", "-o", "b.parquet")
     assert status == 1 and "[E-FILE-MISSING]" in said
     status, said = run(*files, "--as", "benchmark", "-o", str(tmp_path / "b.jsonl"))

@@ -354,6 +354,8 @@ def test_methods_by_name() -> None:
         (),
     )
     assert len(chosen_methods(["llm"], "negative").llm) == 7
+    trohn = chosen_methods(["trohn"], "negative").llm
+    assert len(trohn) == 7 and all(name.startswith("llm/trohn-") for name in trohn)
     with raises("E-METHOD-UNKNOWN", name="neglcip") as caught:
         chosen_methods(["neglcip"], "negative")
     assert "Did you mean 'negclip'" in str(caught.value)

@@ -10,6 +10,7 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Iterator
+from importlib import resources
 from pathlib import Path
 
 import llm_server
@@ -18,6 +19,7 @@ from api_server import KEY, Endpoint, Server, serve
 from errors import raises
 from llm_server import MARK, Asked
 
+import counterpoint.generation.llm as package
 from counterpoint._util.errors import ModelError
 from counterpoint._util.progress import Quiet
 from counterpoint.generation.llm import answers
@@ -159,6 +161,25 @@ def test_the_version_names_the_template_and_what_answered(endpoint: Endpoint) ->
         assert again.version == "1 snapshot-1"  # kept with the answer
         again.make(CAPTIONS[:2], [1, 1], Quiet())
         assert again.version == "1 snapshot-1+snapshot-2"
+
+
+def test_ones_own_template_and_another_number_of_examples(
+    endpoint: Endpoint, tmp_path: Path
+) -> None:
+    """A copy of a template, given by its path, asks what the template asks."""
+    text = resources.files(package).joinpath("templates", "replace-obj.toml").read_text()
+    path = tmp_path / "mine.toml"
+    path.write_text(text.replace('version = "1"', 'version = "my 2"'))
+    with ChatModel("m") as model:
+        method = ChatMethod(str(path), model, shots=7)
+        assert method.name.startswith("llm/mine@") and method.version == "my 2+7-shots m"
+        [[made]] = method.make(CAPTIONS[:1], [1], Quiet())
+    assert isinstance(made, Draft) and (made.type, made.subtype) == ("replace", "obj")
+    for asked in questions(endpoint):
+        assert len(asked.body["messages"]) == 15
+        shown = [m["content"] for m in asked.body["messages"][1::2]]
+        [step] = [s for s in method.template.steps if s.label == asked.label]
+        assert shown == [shot.answer for shot in step.shots] and len(shown) == 7
 
 
 @pytest.mark.slow

@@ -14,6 +14,7 @@ import counterpoint.generation.llm as package
 from counterpoint.generation.llm import answers
 from counterpoint.generation.llm.answers import (
     answered,
+    chained,
     in_format_of,
     judge,
     located,
@@ -29,6 +30,7 @@ from counterpoint.generation.llm.templates import (
     parse_template,
     read_template,
 )
+from counterpoint.generation.names import chosen_methods
 from counterpoint.generation.registry import Rejection
 
 NAMES = names()
@@ -37,19 +39,22 @@ TRICK = 'a dog"\nSentence: "{chosen} {new} {caption} %s \\"'
 
 
 def test_there_is_a_template_for_every_method_of_the_papers() -> None:
-    negatives = "add-att add-obj replace-att replace-obj replace-rel swap-att swap-obj"
-    assert {n for n in NAMES if read_template(n).kind == "negative"} == {
-        f"llm/{name}" for name in negatives.split()
-    }
-    assert set(NAMES) - {f"llm/{name}" for name in negatives.split()} == {
-        "llm/replace",
-        "llm/swap",
-        "llm/verb",
-        "llm/spatial",
-    }
+    negatives = [
+        "add-att",
+        "add-obj",
+        "replace-att",
+        "replace-obj",
+        "replace-rel",
+        "swap-att",
+        "swap-obj",
+    ]
+    expected = {f"llm/{prefix}{name}" for prefix in ("", "trohn-") for name in negatives}
+    assert {n for n in NAMES if read_template(n).kind == "negative"} == expected
+    assert set(NAMES) - expected == {"llm/replace", "llm/swap", "llm/verb", "llm/spatial"}
     for name in NAMES:
         template = read_template(name)
-        kind, _, subtype = name.removeprefix("llm/").partition("-")
+        assert template.group == ("trohn" if "trohn" in name else "llm")
+        kind, _, subtype = name.removeprefix("llm/").removeprefix("trohn-").partition("-")
         if template.kind == "negative":
             assert (template.type, template.subtype) == (kind, subtype)
 
@@ -60,6 +65,9 @@ def test_temperatures_and_limits_are_the_papers() -> None:
         if name.startswith(("llm/replace-", "llm/add-")):
             assert [step.name for step in template.steps] == ["locate", "propose", "rewrite"]
             assert [step.temperature for step in template.steps] == [0, 1.5, 0]
+        elif template.group == "trohn":  # sampled; 350 tokens; two examples
+            [step] = template.steps
+            assert (step.temperature, step.max_tokens, len(step.shots)) == (1, 350, 2)
         else:
             assert [step.temperature for step in template.steps] == [0]
     tokens = {name: read_template(name).steps[0].max_tokens for name in NAMES}
@@ -67,9 +75,26 @@ def test_temperatures_and_limits_are_the_papers() -> None:
     assert tokens["llm/replace"] == tokens["llm/verb"] == tokens["llm/spatial"] == 30
 
 
+def test_the_papers_numbers_of_examples_can_be_chosen() -> None:
+    """SugarCrepe: seven or more; hard positives: 5, 0, 1, 1; TROHN: 2."""
+    theirs = {"llm/swap": 5, "llm/replace": 0, "llm/verb": 1, "llm/spatial": 1}
+    for name in NAMES:
+        template = read_template(name)
+        count = theirs.get(name, 2 if template.group == "trohn" else 7)
+        chosen = template.with_shots(count)
+        assert chosen.version == f"{template.version}+{count}-shots"
+        for step, before in zip(chosen.steps, template.steps, strict=True):
+            assert step.shots == (*before.shots, *before.more_shots)[:count]
+            assert len(set(step.shots)) == count
+            assert len(messages(step, PLAIN)) == 2 * count + 1
+            assert messages(step, PLAIN)[0]["content"].startswith(step.instruction)
+    with raises("E-SHOTS-MISSING", shots=2):
+        read_template("llm/trohn-add-obj").with_shots(3)
+
+
 @pytest.mark.parametrize(
     ("name", "step", "shot"),
-    [(name, step, shot) for name, step in STEPS for shot in step.shots],
+    [(name, step, shot) for name, step in STEPS for shot in (*step.shots, *step.more_shots)],
     ids=lambda value: value if isinstance(value, str) else getattr(value, "name", ""),
 )
 def test_every_shot_is_an_answer_that_would_be_taken(name: str, step: Step, shot: Shot) -> None:
@@ -85,6 +110,11 @@ def test_every_shot_is_an_answer_that_would_be_taken(name: str, step: Step, shot
     if step.answer == "concept":
         new = proposed(shot.answer, shot.caption, shot.chosen, step)
         assert isinstance(new, str) and new in shot.answer
+        return
+    if step.answer == "chain":
+        parts = chained(shot.answer, shot.caption, step)
+        assert not isinstance(parts, Rejection)
+        assert judge(shot.caption, parts[2], template.change) is None
         return
     read = swapped(shot.answer, shot.caption, step.label)
     sentence = read if step.answer == "swap" else answered(shot.answer, step.label)
@@ -103,7 +133,7 @@ def test_every_place_of_a_prompt_is_filled(name: str, step: Step) -> None:
     assert not re.search(r"\{\w+\}", "".join(m["content"] for m in talk))
     assert talk[0]["content"].startswith(step.instruction)
     places = set(re.findall(r"\{(\w+)\}", step.ask))
-    expected = {"list": set(), "concept": {"chosen"}, "sentence": {"chosen", "new"}, "swap": set()}
+    expected = {"list": set(), "concept": {"chosen"}, "sentence": {"chosen", "new"}}
     three = len(read_template(name).steps) == 3
     assert places == {"caption"} | (expected[step.answer] if three else set())
     assert all(values[place] in talk[-1]["content"] for place in places)
@@ -182,7 +212,102 @@ def test_a_malformed_template_is_not_read() -> None:
     good = tomllib.loads(path.read_text())
     assert isinstance(parse_template("llm/swap", good), Template)
     for wrong in ({"kind": "neutral"}, {"steps": []}, {"colour": "red"}, {"change": {"least": 1}}):
-        with pytest.raises((ValueError, TypeError, KeyError)):
+        with pytest.raises(ValueError, match=rf"(?i){next(iter(wrong))}"):
             parse_template("llm/swap", good | wrong)
     with pytest.raises(ValueError, match="poem"):
         parse_template("llm/swap", good | {"steps": [good["steps"][0] | {"answer": "poem"}]})
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        ("", answers.EMPTY),
+        ("No", answers.ANSWERED_NO),
+        ("New sentence: a cat", answers.no_line("Things")),
+        (
+            "Things: a\nPicked thing: dog\nNew thing: cat\nNew sentence: x\nDone.",
+            answers.EXTRA_LINES,
+        ),
+        (
+            "Things: none\nPicked thing: none\nNew thing: cat\nNew sentence: x",
+            answers.NOTHING_LOCATED,
+        ),
+        ("Things: fox\nPicked thing: fox\nNew thing: cat\nNew sentence: x", answers.NOT_IN_CAPTION),
+        ("Things: dog\nPicked thing: dog\nNew thing: dogs\nNew sentence: x", answers.NEW_SAME),
+        ("Picked thing: dog\nThings: dog\nNew thing: cat\nNew sentence: x", answers.EXTRA_LINES),
+    ],
+)
+def test_a_chain_is_read_strictly(answer: str, reason: str) -> None:
+    step = read_template("llm/trohn-replace-obj").steps[0]
+    assert chained(answer, "a dog on a bed", step) == Rejection(reason)
+    good = "Things: dog, bed\nPicked thing: dog\nNew thing: cat\nNew sentence: a cat on a bed"
+    assert chained(good, "a dog on a bed", step) == ("dog", "cat", "a cat on a bed")
+
+
+OWN = """
+version = "3"
+kind = "positive"
+type = "paraphrase"
+subtype = ""
+summary = "mine"
+[change]
+measure = "words"
+least = 3
+share = 0.5
+[[steps]]
+name = "ask"
+answer = "sentence"
+label = ""
+temperature = 0.7
+max_tokens = 50
+instruction = "Say it in other words."
+ask = 'Sentence: "{caption}"'
+shots = [{ caption = "a dog", answer = "a hound" }]
+"""
+
+
+def test_a_users_own_file(tmp_path: Path) -> None:
+    path = tmp_path / "my words.toml"
+    path.write_text(OWN)
+    template = read_template(str(path))
+    assert re.fullmatch(r"llm/my words@[0-9a-f]{8}", template.name)
+    assert (template.kind, template.version, template.steps[0].temperature) == (
+        "positive",
+        "3",
+        0.7,
+    )
+    path.write_text(OWN.replace("other words", "your own words"))
+    assert read_template(str(path)).name != template.name  # what was asked is in the name
+    assert chosen_methods([str(path)], "positive").llm == (str(path),)
+    with raises("E-METHOD-KIND"):
+        chosen_methods([str(path)], "negative")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ('summary = "mine"', "", "has no 'summary'"),
+        ('version = "3"', "version = 3", "'version' of the file is 3"),
+        ("least = 3", "least = true", "another type"),
+        ("{caption}", "{captoin}", "nothing else in braces"),
+        ("{caption}", "{caption} {chosen}", "nothing else in braces"),
+        ('"sentence"\nlabel = ""', '"list"\nlabel = "Things"', "by a sentence"),
+        ("[[steps]]", "[steps]", "no [[steps]]"),
+        ("temperature = 0.7", "temperature = 9", "from 0 to 2"),
+        ('answer = "a hound"', 'reply = "a hound"', "has no 'answer'"),
+        ("[change]", "[change", "not a template"),
+        ('type = "paraphrase"', 'type = "poem"', "'poem'"),
+    ],
+)
+def test_a_users_mistake_is_named(tmp_path: Path, old: str, new: str, said: str) -> None:
+    assert old in OWN
+    path = tmp_path / "own.toml"
+    path.write_text(OWN.replace(old, new))
+    with raises("E-TEMPLATE-INVALID", path=path) as caught:
+        read_template(str(path))
+    assert said in str(caught.value)
+    with raises("E-FILE-MISSING"):
+        read_template(str(tmp_path / "gone.toml"))
+    with raises("E-FILE-UNREADABLE"):
+        (tmp_path / "folder.toml").mkdir(exist_ok=True)
+        read_template(str(tmp_path / "folder.toml"))

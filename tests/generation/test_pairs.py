@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +12,9 @@ from errors import raises
 from hypothesis import given, strategies as st
 
 from counterpoint.cases.table import ImageRef
+from counterpoint.generation.importing import NO_TEXT, import_texts
+from counterpoint.generation.inputs.captions import open_captions
+from counterpoint.generation.making import TextSettings
 from counterpoint.generation.pairs import (
     SCHEMA,
     Pair,
@@ -140,3 +144,56 @@ def test_images_of_texts_are_found_from_another_folder(tmp_path: Path) -> None:
     assert up["text_images"].to_list()[0][0]["path"] == "a/images/1.png"
     aside = rebased(frame, here, tmp_path / "b" / "q.parquet")
     assert aside["text_image"].to_list()[0] == str(tmp_path / "a/images/1.png")
+
+
+# --- texts that were made elsewhere ------------------------------------------------------------
+
+
+def coco(path: Path, captions: list[str]) -> Path:
+    notes = [{"id": n, "image_id": n, "caption": text} for n, text in enumerate(captions)]
+    images = [{"id": n, "file_name": f"{n}.jpg"} for n in range(len(captions))]
+    path.write_text(json.dumps({"images": images, "annotations": notes}))
+    return path
+
+
+def lines(path: Path, values: list[object]) -> Path:
+    path.write_text("".join(json.dumps(value) + "\n" for value in values))
+    return path
+
+
+def test_the_authors_training_texts(tmp_path: Path):
+    """Raw answers of a language model, one per caption of COCO; None where nothing was asked."""
+    captions = ["a man and a dog", "a cat", "a big red bus", "a cup on a table"]
+    file = coco(tmp_path / "captions.json", captions)
+    answers = [" a dog and a man\n\nInput: a cat", "None", "a large red bus", None]
+    texts = lines(tmp_path / "swap.jsonl", answers)
+    settings = TextSettings("positive", (), checks=False)
+    out = tmp_path / "out.parquet"
+    made = import_texts(open_captions(str(file)), texts, settings, out, type="swap")
+    [table] = read_pairs(out)
+    assert table["text"].to_list() == ["a dog and a man", "a large red bus"]
+    assert table["image"].to_list() == ["0.jpg", "2.jpg"]
+    assert set(table["type"]) == {"swap"} and set(table["method"]) == {"imported/swap"}
+    assert made.rows == 2 and made.captions == 4
+    assert made.counts["imported/swap", NO_TEXT] == 2
+    assert read_about(out)["root"] == str(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("values", "code", "said"),
+    [
+        ([{"caption": "a cat", "hard_positive": "a kitty"}], "E-ROW-MALFORMED", "'hard_positive'"),
+        ([["a"]], "E-ROW-MALFORMED", "found ['a']"),
+        (["one", "two"], "E-ROWS-UNEQUAL", "2 lines"),
+        ([], "E-ROWS-UNEQUAL", "0 lines"),
+    ],
+)
+def test_another_layout_is_named(tmp_path: Path, values: list[object], code: str, said: str):
+    file, texts = coco(tmp_path / "c.json", ["a cat"]), lines(tmp_path / "t.jsonl", values)
+    settings, out = TextSettings("positive", ()), tmp_path / "out.parquet"
+    with raises(code) as caught:
+        import_texts(open_captions(str(file)), texts, settings, out, type="replace")
+    assert said in str(caught.value) and not out.exists()
+    with raises("E-FILE-MISSING"):
+        gone = tmp_path / "gone.jsonl"
+        import_texts(open_captions(str(file)), gone, settings, out, type="replace")

@@ -198,6 +198,35 @@ def test_the_best_texts_are_selected_first(bench: Bench, tmp_path: Path) -> None
     assert [row.use for row in found.rows] == ["balanced", "selected"]
 
 
+def test_every_text_once_and_no_caption(bench: Bench, tmp_path: Path) -> None:
+    """TROHN-Img, step 2: duplicates and other images' captions; questions, no final mark."""
+    made = [
+        pair(0, "a dog.", "A cat runs."),
+        pair(1, "a horse.", "a cat, runs"),  # the same words
+        pair(2, "the cow.", "An owl sits!"),
+        pair(3, "an owl sits.", "the cow"),  # both are captions of other images
+        pair(4, "a fox", "is it a bear?"),
+        pair(5, "a fox", "a fish swims."),
+        pair(5, "a fox", "a fish swims.", kind="positive"),  # positives stay
+    ]
+    file = write(tmp_path / "p.parquet", made)
+    found = bench.refine(file, unique=True, name="u.parquet")
+    rows = read(tmp_path / "u.parquet")
+    texts = rows.filter(pl.col("kind") == "negative")["text"].to_list()
+    assert len(texts) == 3 and texts[0] in ("A cat runs.", "a cat, runs")
+    assert texts[1:] == ["is it a bear?", "a fish swims."]
+    assert (found.before, found.selected, found.after, found.cleaned) == (6, 6, 3, 3)
+    assert found.positives == 1 and len(rows) == 4
+    bench.refine(write(tmp_path / "r.parquet", made[::-1]), unique=True, name="v.parquet")
+    assert set(read(tmp_path / "v.parquet")["text"]) == set(rows["text"])  # in any order
+    bench.refine(file, sentences=True, name="s.parquet")
+    left = read(tmp_path / "s.parquet").filter(pl.col("kind") == "negative")["text"].to_list()
+    assert left == ["A cat runs.", "An owl sits!", "a fish swims."]
+    both = bench.refine(file, "length", unique=True, sentences=True, name="b.parquet")
+    assert both.cleaned == 6 - 2 or both.cleaned == 6 - 1  # which of the equal texts is chosen
+    assert read_about(tmp_path / "b.parquet")["refined"][0]["cleaned"] == both.cleaned
+
+
 def test_scores_that_the_file_or_a_table_has(bench: Bench, tmp_path: Path) -> None:
     pairs = [pair(i, f"c{i}", f"t{i}") for i in range(4)]
     probabilities = [(0.9, 0.1), (0.1, 0.9), (0.2, 0.1), (1.0, 0.0)]

@@ -21,7 +21,7 @@ SQUARE = (
     "text_to_image_1",
     "group_matching",
 )
-RANKED = ("recall@1", "recall@3", "recall@5", "recall@10", "mean_rank")
+RANKED = ("recall@1", "recall@3", "recall@5", "recall@10", "mean_rank", "median_rank")
 TEXTS = "text_only_accuracy"
 SCORED = ("mean_score_original", "mean_score_positive", "mean_score_negative")
 TRIPLE = np.array([[[True, True, False]]])
@@ -314,7 +314,11 @@ IMAGES = {"image_to_text", "text_to_image", "group"}
 
 def defined_by(block: np.ndarray) -> set[str]:
     """The metrics of images and captions that a shape defines; one more is for texts alone."""
-    marks = {name: metric.applies(block) for name, metric in EVERY.items() if name != TEXTS}
+    marks = {
+        name: metric.applies(block) & (metric.asked_by or metric.applies)(block)
+        for name, metric in EVERY.items()
+        if name != TEXTS
+    }
     assert all(mark.shape == (len(block),) for mark in marks.values())
     assert all(mark.all() == mark.any() for mark in marks.values())  # these cases are all alike
     return {name for name, mark in marks.items() if mark.any()}
@@ -325,6 +329,7 @@ def defined_by(block: np.ndarray) -> set[str]:
     [
         ([[1, 0]], CAPTIONS),
         ([[1, 1, 0]], CAPTIONS | POSITIVES),
+        ([[1, 0, 0]], CAPTIONS | set(RANKED)),
         ([[1, 0, 0, 0, 0]], CAPTIONS | set(RANKED)),
         ([[1, 1, 0, 0, 0]], CAPTIONS | POSITIVES | set(RANKED)),
         ([[1, 0], [0, 1]], IMAGES | set(SQUARE)),
@@ -349,6 +354,7 @@ def test_a_case_defines_its_metrics_whatever_stands_beside_it() -> None:
     assert all(EVERY[name].applies(squares).tolist() == [True, False] for name in SQUARE)
 
 
+FEW_CLASSES = {"accuracy@1"}  # the five best of four are all of them
 CLASSES = {"accuracy@1", "accuracy@5"}
 RETRIEVAL = {
     f"{side}_recall@{k}" for side in ("image_to_text", "text_to_image") for k in (1, 5, 10)
@@ -361,8 +367,9 @@ RETRIEVAL = {
         (np.eye(5), RETRIEVAL),
         (np.eye(4), IMAGES),  # one image less is a case like any other
         (np.repeat(np.eye(5), 5, axis=1), RETRIEVAL),  # five captions an image, as COCO has
-        (np.repeat(np.eye(3), 2, axis=0), CLASSES),  # two images a class
-        (np.repeat(np.eye(2), [2, 1], axis=0), CLASSES),  # few, but more images than captions
+        (np.repeat(np.eye(5), 2, axis=0), CLASSES),  # two images a class
+        (np.repeat(np.eye(4), 2, axis=0), FEW_CLASSES),
+        (np.repeat(np.eye(2), [2, 1], axis=0), FEW_CLASSES),  # more images than captions
         (np.repeat(np.eye(3), 2, axis=0)[:, :2], RETRIEVAL),  # two images are of no class
         (np.eye(5) + np.eye(5, k=1), RETRIEVAL),
     ],

@@ -422,3 +422,38 @@ def test_holm_keeps_the_order_and_only_raises(p: list[float], random: object) ->
 )
 def test_verdicts(difference: float, p: float, better: str, expected: str) -> None:
     assert verdict(difference, p, better) == expected
+
+
+# --- medians -----------------------------------------------------------------------------------
+
+
+def test_medians_and_their_intervals_are_those_of_a_plain_loop() -> None:
+    rng = np.random.default_rng(3)
+    values = rng.integers(1, 7, (60, 2)).astype(float)
+    values[rng.random(60) < 0.2, 1] = np.nan
+    clusters = rng.integers(0, 17, 60)
+    clusters[:17] = range(17)
+    members = members_of([("a" if row % 3 else "b",) for row in range(60)])
+    found = estimate(
+        values, clusters, members, Averaging(AVERAGES["macro"]), medians=[False, True], resamples=40
+    )
+    weights = np.concatenate(list(draw_weights(17, 40, seed=0))).astype(int)
+
+    def median(label: str, times: np.ndarray) -> float:
+        rows = members[label]
+        return float(np.nanmedian(np.repeat(values[rows, 1], times[clusters[rows]])))
+
+    for label in ("a", "b"):
+        assert found[label][1].value == median(label, np.ones(17, dtype=int))
+        samples = [median(label, times) for times in weights]
+        low, high = np.quantile(samples, [0.025, 0.975])
+        assert (found[label][1].low, found[label][1].high) == pytest.approx((low, high))
+    # The average over groups is a mean of their medians; the other column is left as it is.
+    assert found["all"][1].value == (found["a"][1].value + found["b"][1].value) / 2
+    plain = estimate(values, clusters, members, Averaging(AVERAGES["macro"]), resamples=40)
+    assert [e[0] for e in found.values()] == [e[0] for e in plain.values()]
+    assert plain["a"][1] != found["a"][1]
+
+
+def test_the_median_of_nothing_is_not_a_number() -> None:
+    assert math.isnan(alone(column(np.nan, np.nan), medians=[True]).value)

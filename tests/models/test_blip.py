@@ -31,6 +31,7 @@ from safetensors.torch import load_file, save_file
 
 from counterpoint.cases.table import Cases
 from counterpoint.images.pictures import Picture
+from counterpoint.models.registry import LoadOptions, load_model
 from counterpoint.scoring.kinds import Described, DualEncoder, PairScorer
 
 pytestmark = pytest.mark.slow
@@ -174,6 +175,73 @@ def test_which_kinds_they_are_and_what_they_say(models):
         assert said["class"] == CLASSES[key[1]].__name__
         assert said["context_length"] == CONTEXT
         json.dumps(said)
+
+
+# --- as in ARO ---------------------------------------------------------------------------------
+
+
+@torch.inference_mode()
+def aro_scores(
+    folder: Path, enc: int, pictures: list[Picture], captions: list[str]
+) -> list[tuple[float, float]]:
+    """The logit of a match with [ENC] in front, and the cosine: one pair at a time."""
+    with quiet():
+        model = tf.BlipForImageTextRetrieval.from_pretrained(folder).eval()
+        tokenizer = tf.AutoTokenizer.from_pretrained(folder)
+        processor = tf.AutoImageProcessor.from_pretrained(folder)
+    found = []
+    for picture, caption in zip(pictures, captions, strict=True):
+        ids = tokenizer(caption, truncation=True, max_length=CONTEXT, return_tensors="pt").input_ids
+        pixels = processor(images=picture.open(), return_tensors="pt")
+        cosine = model(input_ids=ids, **pixels, use_itm_head=False).itm_score[0, 0]
+        marked = torch.cat([torch.tensor([[enc]]), ids[:, 1:]], dim=1)
+        logits = model(input_ids=marked, **pixels, use_itm_head=True).itm_score
+        found.append((float(logits[0, 1]), float(cosine)))
+    return found
+
+
+def test_aro_adds_the_cosine_to_the_logit_of_a_match_behind_enc(tmp_path):
+    folder = save(tmp_path / "m", lambda: blip(room=2))
+    enc = json.loads((folder / "config.json").read_text())["text_config"]["vocab_size"] - 1
+    pictures, captions = pairs(tmp_path)
+    parts = aro_scores(folder, enc, pictures, captions)
+    expected = [logit + cosine for logit, cosine in parts]
+    model = load_model(f"blip-itm:{folder}?score=aro", LoadOptions("cpu"))
+    assert isinstance(model, PairScorer)
+    found = model.score_pairs(pictures, captions)
+    assert found == pytest.approx(expected, abs=1e-5) and found.dtype == np.float32
+    # Each part matters: [ENC] instead of [CLS], the logit, the cosine.
+    other = [logit + cosine for logit, cosine in aro_scores(folder, enc - 1, pictures, captions)]
+    assert np.abs(np.array(other) - expected).max() > 1e-3
+    assert max(abs(cosine) for _, cosine in parts) > 1e-2
+    usual = load("blip-itm", folder)
+    assert usual.fingerprint != model.fingerprint
+    assert usual.score_pairs(pictures, captions) != pytest.approx(expected, abs=1e-2)
+
+
+def test_enc_may_be_a_word_of_the_tokenizer(tmp_path):
+    def known():
+        model, tokenizer, processor = blip(room=2)
+        tokenizer.add_special_tokens({"bos_token": "[DEC]"})
+        tokenizer.add_special_tokens({"additional_special_tokens": ["[ENC]"]})
+        return model, tokenizer, processor
+
+    pictures, captions = pairs(tmp_path)
+    plain, own = save(tmp_path / "plain", lambda: blip(room=2)), save(tmp_path / "own", known)
+    shutil.copy(plain / WEIGHTS, own / WEIGHTS)
+    first, second = (
+        load_model(f"blip-itm:{folder}?score=aro", LoadOptions("cpu")).score_pairs(
+            pictures, captions
+        )
+        for folder in (plain, own)
+    )
+    assert first == pytest.approx(second, abs=1e-6)
+
+
+def test_what_cannot_be_scored_as_in_aro_is_refused(folders):
+    refusal(f"blip-itm:{folders['blip-2']}?score=aro", "E-MODEL-UNSUITABLE")
+    refusal(f"blip-itm:{folders['blip']}?score=aro", "E-TOKENIZER-MISMATCH")  # no room for [ENC]
+    refusal(f"blip-itm:{folders['blip']}?score=other", "E-OPTION-INVALID", option="score")
 
 
 # --- precision and fingerprints ----------------------------------------------------------------

@@ -15,6 +15,7 @@ from engine_support import build
 from models_for_tests import Towers, choice, is_sentence, pixels, ragged, run_engine
 from support import gallery, owned
 
+from counterpoint.cases.galleries import DETECTION
 from counterpoint.cases.table import PROMPTS, Case, Cases, ImageRef
 from counterpoint.images.pictures import Picture
 from counterpoint.metrics import definitions
@@ -198,6 +199,47 @@ def test_other_shapes_missing_images_and_texts_are_left_out(tmp_path: Path) -> N
 
     cut = run_engine(model, {"x": cases}, tmp_path / "store")["x"]
     assert sorted(cut.left_out) == [1, 2, 4, 5] and cut.cut_captions == 1
+
+
+def test_detection_itself_is_a_gallery_of_two_classes(tmp_path: Path) -> None:
+    """BiVLC's Table 4: images by the head for images, captions in their place by the other."""
+    pairs = two_by_two(tmp_path, 20)
+    rows = [pairs.case(row) for row in range(20)]
+    truth = [[side == 0, side == 1] for _ in rows for side in (0, 1)]
+    asked = {
+        "images": [ref.path for one in rows for ref in one.images],
+        "captions": [f"text:{text}" for one in rows for text in one.captions],
+    }
+    every = [probabilities(one, tmp_path) for one in rows]
+    expected = {
+        "images": np.array([q for q, _ in every]).reshape(-1),
+        "captions": np.array([p for _, p in every]).reshape(-1),
+    }
+    right = np.tile([0, 1], 20)
+    for name, items in asked.items():
+        case = gallery(np.array(truth), "0", images=items, captions=list(DETECTION))
+        found = run_engine(detector(), {"x": build(case, root=tmp_path)}, tmp_path / "store")["x"]
+        scores = found.scores.reshape(40, 2)
+        assert found.left_out == {} and (scores[:, 0] != scores[:, 1]).all()
+        chosen = scores.argmax(axis=1)
+        assert chosen.tolist() == np.round(expected[name]).tolist()
+        assert 0 < (chosen == right).mean() < 1
+
+
+def test_a_half_is_natural_and_a_missing_image_is_left_out(tmp_path: Path) -> None:
+    zero = LinearHead(np.zeros(16, np.float32), np.float32([0]))
+    save_noise(tmp_path / "a.png", 0)
+    truth = np.array([[True, False]] * 5 + [[False, True]])
+    images = ["a.png"] * 5 + ["gone.png"]
+    case = gallery(truth, "0", images=images, captions=list(DETECTION))
+    model = detector(heads=DetectorHeads(zero, zero))
+    found = run_engine(model, {"x": build(case, root=tmp_path)}, tmp_path / "store")["x"]
+    scores = found.scores.reshape(6, 2)
+    assert (scores[:5, 0] > scores[:5, 1]).all() and np.isnan(scores[5]).all()
+    assert list(found.left_out_images[0]) == [5]
+    other = gallery(truth, "0", images=images, captions=["synthetic", "natural"])
+    found = run_engine(model, {"x": build(other, root=tmp_path)}, tmp_path / "store")["x"]
+    assert list(found.left_out) == [0]
 
 
 def test_nothing_but_other_shapes_is_no_trouble(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import typer
+from benchmark_fixtures import write_parquet
 from detector_support import HEADS, IDENTITY, families, save_noise
 from engine_support import build
 from errors import raises
@@ -20,6 +21,7 @@ from counterpoint._util.progress import Quiet
 from counterpoint._util.store import Store
 from counterpoint.cases.table import Case, ImageRef
 from counterpoint.cli.detector import app
+from counterpoint.evaluation.verifying import verify
 from counterpoint.metrics import definitions
 from counterpoint.models.detector.adapter import (
     CONFIG,
@@ -357,3 +359,32 @@ def test_a_detector_of_the_world_plays_a_benchmark(tmp_path: Path) -> None:
     found = {row.metric: row.value for row in rows(run, groups=False, resamples=10)}
     assert found["group"] <= min(found["image_to_text"], found["text_to_image"]) < 0.9
     assert not run.left_out and run.manifest["model_info"]["detector"]["heads"][0]["test"] == 4
+
+
+def test_detection_is_a_benchmark(tmp_path: Path) -> None:
+    """BiVLC's Table 4, on a set whose synthetic images are light and whose captions say so."""
+
+    def picture(seed: int, low: int) -> dict[str, object]:
+        save_noise(tmp_path / "x.png", seed, low, low + 100)
+        return {"bytes": (tmp_path / "x.png").read_bytes(), "path": f"{seed}.png"}
+
+    rows_, lines = [], []
+    for n in range(30):
+        kinds = {"type": "replace", "subtype": "obj"}
+        texts = {"caption": f"a dog {n}", "negative_caption": f"a fake {n}"}
+        rows_.append({"image": picture(n, 0), "negative_image": picture(n, 150), **texts, **kinds})
+        for column, text, label in (("image", "caption", 0), ("negative_image", "x", 1)):
+            place = f"parquet:bivlc/test.parquet#{column}/{n}"
+            lines.append({"image": place, "caption": f"{text} {n}", "label": str(label)})
+    write_parquet(tmp_path / "data/bivlc/test.parquet", rows_)
+    (tmp_path / "d.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    words = ("train", "lantern:a", "d.jsonl", "-o", "det", "--images", "data")
+    done = command(*words, "--image-epochs", "30", "--lr", "0.1")
+    assert done.exit_code == 0, done.output
+    names = ["bivlc/image-detection", "bivlc/text-detection"]
+    run = evaluate("detector:det", names, data=tmp_path / "data", out="run", device="cpu")
+    found = {r.benchmark: r for r in rows(run, resamples=10) if r.metric == "accuracy@1"}
+    assert found[names[0]].value > 0.9 and found[names[0]].n == 60
+    assert abs(found[names[1]].value - 0.5) < 0.3 and found[names[1]].n == 60  # it learned noise
+    checks = [check for check in verify(run, "CLIP_Det") if check.metric == "accuracy@1"]
+    assert {check.benchmark: check.published for check in checks} == {names[0]: 1.0, names[1]: 0.57}

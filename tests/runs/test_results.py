@@ -153,6 +153,32 @@ def test_a_perfect_mean_rank_is_not_below_1() -> None:
     assert row.ci_low >= 1
 
 
+def test_ranks_count_cases_of_few_captions_too() -> None:
+    """CREPE's lists of negatives are of all lengths; none may leave an average."""
+    made = [case(0, 1, 5), case(1, 1, 1), case(2, 1, 2), case(3, 1, 1)]
+    scores = [3, 1, 9, 8, 2, 0, *(1, 2), *(5, 4, 6), *(2, 1)]  # ranks 3, 2, 2, 1
+    found = by_name(rows(run_of(part(Cases.build(made, source="test"), scores)), resamples=FAST))
+    values = {
+        "recall@1": 1 / 4,
+        "recall@3": 1,
+        "recall@10": 1,
+        "mean_rank": 2,
+        "median_rank": 2,
+    }
+    for metric, value in values.items():
+        row = found["all", metric]
+        assert (row.n, row.value) == (4, pytest.approx(value)), metric
+    chances = [1 / 6, 1 / 2, 1 / 3, 1 / 2]
+    assert found["all", "recall@1"].chance == pytest.approx(np.mean(chances))
+    assert found["all", "median_rank"].chance is None
+
+
+def test_ranks_are_shown_where_some_case_has_two_negatives() -> None:
+    cases = Cases.build([case(0, 1, 1), case(1, 1, 1)], source="test")
+    found = by_name(rows(run_of(part(cases, [1, 2, 2, 1])), resamples=FAST))
+    assert ("all", "original_accuracy") in found and ("all", "recall@1") not in found
+
+
 def test_a_protocol_of_other_captions_is_refused() -> None:
     with raises("E-PROTOCOL-MISFIT", benchmark="bench", protocol="aro-order"):
         rows(random_run(table(10), seed=0), PROTOCOLS["aro-order"])

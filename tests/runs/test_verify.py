@@ -21,7 +21,7 @@ from counterpoint.benchmarks import completeness
 from counterpoint.cases.table import Cases
 from counterpoint.cli.app import app
 from counterpoint.evaluation import verifying
-from counterpoint.evaluation.verifying import Check, published_model, verify
+from counterpoint.evaluation.verifying import Check, half_precision, published_model, verify
 from counterpoint.runs.folders import Part, Run, save_run
 from counterpoint.runs.results import Row, rows, side_by_side
 
@@ -346,6 +346,32 @@ def saved(*parts: Part, model: str = CLIP_ID) -> str:
 
 def no_nan(name: str) -> float:
     raise AssertionError(f"{name} is not JSON")
+
+
+def test_half_precision_is_named_where_a_value_differs(papers: Papers) -> None:
+    papers.say(paper(value="99.0", note="Probably in fp16."), paper(group="swap", value="1.0"))
+    run = run_of(sugarcrepe(), model=CLIP_ID)
+    found = verify(run, resamples=FAST)
+    assert {c.verdict for c in found if c.published is not None} == {"differs"}
+    assert half_precision(run, found).startswith("A paper, Table 1: the published values were")
+    halved = replace(run, manifest={"options": {"precision": "fp16"}})
+    assert half_precision(halved, found) == ""
+    papers.say(paper(value="99.0"))
+    assert half_precision(run, verify(run, resamples=FAST)) == ""
+
+
+@pytest.mark.slow
+def test_the_command_names_half_precision(papers: Papers) -> None:
+    papers.say(paper(value="99.0", note="Probably in fp16."))
+    done = invoke(saved(sugarcrepe()))
+    assert "see --precision fp16 of eval" in done.stderr
+
+
+def test_what_no_run_can_hold_is_not_compared(papers: Papers) -> None:
+    """People's agreement has no protocol; a file of this name would find it."""
+    papers.say(paper(benchmark="other/bivlc-agreement", protocol="campaign", metric="kappa"))
+    found = verify(run_of(sugarcrepe(name="other/bivlc-agreement"), model=CLIP_ID), resamples=FAST)
+    assert found and all(check.published is None for check in found)
 
 
 @pytest.mark.slow

@@ -6,7 +6,7 @@ import re
 
 import pytest
 from browser import PHONE, chromium, served, visit
-from campaigns import campaign, opened, outcome
+from campaigns import campaign, compared_files, opened, outcome
 from sklearn.metrics import cohen_kappa_score
 from sqlalchemy import select
 
@@ -254,3 +254,25 @@ def test_a_campaign_is_made_in_the_browser(visit, base, database, script):
     link = page.get_by_label("Personal link of annotator 2").input_value()
     page.goto(link)
     assert "Look twice." in page.inner_text("main")
+
+
+def test_two_texts_are_compared_by_keys(visit, base, database, tmp_path):
+    ours, theirs = compared_files(tmp_path)
+    made = campaign(
+        database, ours, "compare-texts", name="t", people=1, overlap=1, against=theirs, checks=0.1
+    )
+    page = visit(base)
+    page.goto(f"{base}{made.links[0]}")
+    assert page.locator(".example").count() == 2
+    follow(page, "#start")
+    assert page.locator("img").count() == 0 and page.locator("label.choice .words").count() == 2
+    assert "on a mat." in page.inner_text(".description")
+    while page.locator("form.ask").count():
+        words = page.locator("label.choice .words").all_inner_texts()
+        right = [n for n, text in enumerate(words, 1) if re.fullmatch(r"A \w+ on a .*\.", text)]
+        send(page, str(right[0]) if len(right) == 1 else "b")
+    page.goto(f"{base}/?token={TOKEN}")
+    page.goto(f"{base}/campaigns/t")
+    table = page.locator("table", has_text="commonsense").last.inner_text()
+    assert "ours" in table and "theirs" in table and "100 %" in table
+    assert page.locator("a", has_text="What was preferred").count() == 1

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
-from campaigns import answer_all, campaign, opened, outcome, rightly
+from campaigns import answer_all, campaign, compared_files, opened, outcome, rightly
 from errors import raises
 from PIL import Image
 from sqlalchemy import select
@@ -18,12 +18,20 @@ from support import square
 from counterpoint.benchmarks.registry import load_benchmark
 from counterpoint.cases.files import read_cases, write_cases
 from counterpoint.cases.table import Cases, ImageRef, caption_case
+from counterpoint.evaluation.verifying import published
 from counterpoint.generation.pairs import Pair, read_about, read_pairs, tabulate, write_pairs
 from counterpoint.runs.comparison import compare
 from counterpoint.runs.folders import load_run, save_run
 from counterpoint.runs.results import rows
-from counterpoint.studio.annotate.exporting import answers_csv, both_ways, export, human_run
+from counterpoint.studio.annotate.exporting import (
+    answers_csv,
+    both_ways,
+    direction_by_direction,
+    export,
+    human_run,
+)
 from counterpoint.studio.annotate.kinds import ASKS, BEST, RANK, TO_TEXT, WHICH
+from counterpoint.studio.annotate.outcomes import ComparisonRow, comparison
 from counterpoint.studio.annotate.questions import AnnotationQuestion
 from counterpoint.studio.database import Item
 
@@ -189,7 +197,7 @@ def test_every_kind_is_made_from_pairs(database, tmp_path, kind, items, images, 
     assert made.left_out == expected
 
 
-@pytest.mark.parametrize("kind", list(ASKS))
+@pytest.mark.parametrize("kind", [name for name, ask in ASKS.items() if not ask.compares])
 def test_checks_are_beyond_doubt(database, tmp_path, kind):
     """The right option is the item's own, and all others are of another image."""
     campaign(database, pairs_file(tmp_path), kind, checks=0.5)
@@ -264,6 +272,38 @@ def test_four_scores_stand_as_the_answers_say_unless_those_run_in_a_circle():
         )
     strict = [w for w in product((-1, 1), repeat=4) if both_ways(w) is None]
     assert strict == [(-1, 1, 1, -1), (1, -1, -1, 1)] and circles > 2
+
+
+def test_answers_in_a_circle_are_right_or_wrong_in_each_direction():
+    """For every pattern of answers, ties included: what the answers to each direction say."""
+    from itertools import product
+
+    from counterpoint.metrics.definitions import image_to_text, text_to_image
+
+    truth = ((True, False), (False, True))
+    for wanted in product((-1, 0, 1), repeat=4):
+        found = both_ways(wanted) or direction_by_direction(wanted, truth)
+        block = np.array(found).reshape(1, 2, 2), np.array([truth])
+        assert image_to_text(*block).item() == (wanted[:2] == (1, -1)), wanted
+        assert text_to_image(*block).item() == (wanted[2:] == (1, -1)), wanted
+        if both_ways(wanted):
+            assert direction_by_direction(wanted, truth) == both_ways(wanted)
+
+
+@pytest.mark.parametrize("right", ["image", "caption"])
+def test_people_whose_answers_run_in_a_circle_are_right_in_one_direction(database, right):
+    campaign(database, "world-bi:size=5", "both-ways")
+
+    def says(person, item):
+        known = int(rightly(person, item))
+        return str(known if right in item.key.split()[-2] else 1 - known)
+
+    answer_all(database, says)
+    run = human_run(outcome(database))
+    found = values(run)
+    both = (found["image_to_text"], found["text_to_image"])
+    assert both == ((1.0, 0.0) if right == "image" else (0.0, 1.0))
+    assert found["group"] == 0.0 and run.manifest["model_info"]["circular_cases"] == 5
 
 
 def test_two_who_disagree_make_a_tie_and_a_tie_is_wrong(database):
@@ -402,3 +442,68 @@ def test_the_csv_has_every_answer_and_what_was_shown_where(database):
     assert len([row for row in table if row["check"] == "0"]) == 12
     assert {row["layout"] for row in table} == {"[0, 1]", "[1, 0]"}
     assert {(row["counts"], row["right"], row["revision"]) for row in table} == {("1", "1", "0")}
+
+
+# --- two texts compared ------------------------------------------------------------------------
+
+
+def better(annotator: int, item: Item) -> str:
+    """Ours is better where it replaces; of additions, one finds grammar the same, one does not."""
+    question = AnnotationQuestion.of(item.question)
+    if item.is_check:
+        return "0"
+    if item.ask == "better-grammar" and "not" in question.captions[1]:
+        return "both" if annotator == 1 else "1"
+    return "0"
+
+
+def test_texts_of_the_same_captions_are_compared(database, tmp_path):
+    """SugarCrepe's Table 9: counts of better, better and tie, by type and question."""
+    ours, theirs = compared_files(tmp_path)
+    made = campaign(database, ours, "compare-texts", against=theirs, checks=0.2)
+    assert made.items == 16 and made.checks == 4 and not made.left_out
+    asked = questions(database)
+    assert [key for key, _ in asked[:2]] == ["s0#0 commonsense 0", "s0#0 grammar 0"]
+    first = asked[0][1]
+    assert first.captions == ("A cat on a chair.", "A cat on an air.") and first.images == ()
+    assert first.context == "A cat on a mat."  # though the captions are written in two ways
+    with database.reading() as session:
+        for check in session.scalars(select(Item).where(Item.is_check)):
+            text, jumbled = AnnotationQuestion.of(check.question).captions
+            assert sorted(text.split()) == sorted(jumbled.split()) and text != jumbled
+    answer_all(database, better)
+    found = outcome(database)
+    assert comparison(found) == [
+        ComparisonRow("add", "commonsense", 4, 0, 0),
+        ComparisonRow("add", "grammar", 0, 0, 4),  # one of two is no majority
+        ComparisonRow("replace", "commonsense", 4, 0, 0),
+        ComparisonRow("replace", "grammar", 4, 0, 0),
+    ]
+    assert [measure.what for measure in found.agreement] == ["commonsense", "grammar"]
+    assert found.agreement[1].pairs[0].same == 0.5
+    assert [person.failed for person in found.people] == [0, 0]
+    written = export(found, tmp_path / "preferred.csv")
+    rows = pl.read_csv(tmp_path / "preferred.csv")
+    assert written.rows == len(rows) == 12
+    known = published().filter(pl.col("benchmark") == "other/text-comparison")
+    mine = rows.filter(pl.col("group") == "replace/grammar")
+    assert dict(zip(mine["model"], mine["value"], strict=True)) == {
+        "ours": 100, "theirs": 0, "Tie": 0,
+    }  # fmt: skip
+    assert set(rows["group"]) <= set(known["group"]) and set(rows["metric"]) == set(known["metric"])
+    with raises("E-CAMPAIGN-NO-TRUTH"):
+        human_run(found)
+    with raises("E-FILE-ENDING"):
+        export(found, tmp_path / "preferred.parquet")
+
+
+def test_what_cannot_be_compared_is_counted(database, tmp_path):
+    ours, theirs = compared_files(tmp_path)
+    made = campaign(database, ours, "compare-texts", against=theirs, limit=2)
+    assert made.items == 8  # two of each type
+    with raises("E-CAMPAIGN-EMPTY"):
+        campaign(database, ours, "compare-texts", name="same", against=ours)
+    with raises("E-CAMPAIGN-AGAINST"):
+        campaign(database, ours, "compare-texts", name="alone")
+    with raises("E-CAMPAIGN-AGAINST"):
+        campaign(database, "world-bi:size=2", "both-ways", name="no", against=ours)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from sqlalchemy import select
 
+from counterpoint.generation.pairs import Pair, tabulate, write_pairs
 from counterpoint.studio.annotate.campaigns import (
     CampaignDesign,
     NewCampaign,
@@ -38,8 +39,10 @@ def campaign(
     overlap: int = 2,
     checks: float = 0.0,
     limit: int | None = None,
+    against: Path | None = None,
 ) -> NewCampaign:
-    material = read_material(str(source), KINDS[kind], SourceSelection(limit))
+    wanted = SourceSelection(limit, against=against)
+    material = read_material(str(source), KINDS[kind], wanted)
     settings = CampaignDesign(overlap, checks, 0)
     return create(database, name, KINDS[kind], material, settings, people)
 
@@ -80,3 +83,23 @@ def rightly(person: int, item: Item) -> str:
         ranks = ["1" if n in question.right else "2" for n in range(len(question.captions))]
         return ",".join(ranks)
     return str(question.right[0]) if question.right else "none"
+
+
+def compared_files(folder: Path) -> tuple[Path, Path]:
+    """Two pairs files of the same captions: ours without faults, theirs as rules make them."""
+    ours, theirs = [], []
+    for number, thing in enumerate(("cat", "dog", "bird", "cow")):
+        about = (f"s{number}", None, f"A {thing} on a mat.")
+        made = ("negative", "replace", "obj", "m", "1", 0)
+        ours.append(Pair(*about, f"A {thing} on a chair.", *made))
+        theirs.append(
+            Pair(f"t{number}", None, f"a {thing} on a mat", f"A {thing} on an air.", *made)
+        )
+        added = ("negative", "add", "att", "m", "1", 0)
+        ours.append(Pair(*about, f"A {thing} on a red mat.", *added))
+        denied = ("negative", "negate", "", "m", "1", 0)
+        theirs.append(Pair(*about, f"A {thing} on not a mat.", *denied))
+    files = folder / "ours.parquet", folder / "theirs.parquet"
+    for file, pairs in zip(files, (ours, theirs), strict=True):
+        write_pairs(file, [tabulate(pairs)], {})
+    return files

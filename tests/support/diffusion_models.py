@@ -70,7 +70,7 @@ def prude() -> dict[str, Any]:
 
 
 def save_models(folder: Path) -> dict[str, Path]:
-    """Stable Diffusion, the same with a safety checker, SDXL, and another UNet for it."""
+    """Stable Diffusion, with a safety checker, for inpainting, SDXL, and another UNet for it."""
     import diffusers
 
     tf.logging.disable_progress_bar()
@@ -81,7 +81,9 @@ def save_models(folder: Path) -> dict[str, Path]:
         "tokenizer_2": clip_tokenizer(),
         "unet": xl_unet(),
     }
+    filling = {**shared_parts(), "unet": unet(cross_attention_dim=16, in_channels=9)}
     made = {
+        "inpaint": diffusers.StableDiffusionInpaintPipeline(**filling, **none),
         "sd": diffusers.StableDiffusionPipeline(**sd, **none),
         "prude": diffusers.StableDiffusionPipeline(**sd, **prude()),
         "xl": diffusers.StableDiffusionXLPipeline(**shared_parts(), **xl, add_watermarker=False),

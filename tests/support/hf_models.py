@@ -259,10 +259,12 @@ def clip_roberta() -> tuple[Any, Any, Any]:
     return tf.VisionTextDualEncoderModel(config), tokenizer, pixels(tf.CLIPImageProcessor)
 
 
-def blip(kind: Any = None) -> tuple[Any, Any, Any]:
+def blip(kind: Any = None, room: int = 0) -> tuple[Any, Any, Any]:
+    """`room` is for words that the tokenizer lacks: BLIP's own [DEC] and [ENC]."""
     tokenizer = bert_tokenizer()
+    size = {"vocab_size": len(tokenizer) + room, "encoder_hidden_size": 16}
     config = tf.BlipConfig(
-        text_config=text(tokenizer, encoder_hidden_size=16, sep_token_id=tokenizer.sep_token_id),
+        text_config=text(tokenizer, sep_token_id=tokenizer.sep_token_id, **size),
         vision_config=VISION,
         image_text_hidden_size=12,
         projection_dim=12,

@@ -31,6 +31,7 @@ def read(body: dict[str, Any]) -> Asked:
     instruction = body["messages"][0]["content"].split("\n\n")[0]
     labels = re.findall(r'starts with "([\w ]+):"', instruction)
     label = labels[0] if labels else "swap" if "Swapped:" in instruction else ""
+    label = "chain" if "\nPicked " in instruction else label
     label = label or ("and" if 'the word "and"' in instruction else "")
     return Asked(label, caption, question, body)
 
@@ -45,6 +46,15 @@ def reply(asked: Asked) -> str:
     names = re.findall(r"\w+", asked.caption)
     if asked.label in ("Things", "Adjectives", "Relations"):
         return f"{asked.label}: {names[0]}, {names[-1]}"
+    if asked.label == "chain":
+        instruction = asked.body["messages"][0]["content"].split("\n\n")[0]
+        listed, picked, new, _ = re.findall(r"^([\w ]+):", instruction, re.MULTILINE)
+        added = f"{MARK}{asked.body['seed'] % 1000}"
+        text = re.sub(rf"\b{names[0]}\b", added, asked.caption)
+        if "Then add" in instruction:
+            text = re.sub(rf"\b{names[0]}\b", f"{names[0]} {added}", asked.caption)
+        first = f"{listed}: {names[0]}, {names[-1]}\n{picked}: {names[0]}"
+        return f"{first}\n{new}: {added}\nNew sentence: {text}"
     if asked.label.startswith("New ") and asked.label != "New sentence":
         return f"{asked.label}: {MARK}{asked.body['seed'] % 1000}"
     if asked.label == "New sentence" and "Part" in asked.question:

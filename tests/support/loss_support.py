@@ -13,6 +13,7 @@ from counterpoint.training.losses.terms import TERMS, Term, loss, uses
 torch.set_num_threads(1)
 NAMES = sorted(TERMS.builtin)
 SCALE = 4.0
+BIAS = -1.5
 SIZES = [(1, 3, 1), (2, 1, 2), (3, 3, 2)]
 MASKS = {  # of which vectors each says that they are there
     "has_positive": ("positives", "start_positives"),
@@ -52,12 +53,13 @@ def bundled(given, scale=SCALE):
             names = [n for n in names if not n.startswith(("hard_", "start_"))]
         return Features(**{n.removeprefix(prefix): given[n] for n in names}, scale=scale)
 
-    return replace(features(""), hard=features("hard_"), start=features("start_"))
+    bias = torch.as_tensor(BIAS, dtype=torch.float64)
+    return replace(features(""), hard=features("hard_"), start=features("start_"), bias=bias)
 
 
 def wanted(name):
-    """What a term reads."""
-    return sorted(uses([Term(name)]))
+    """What a term reads of the data."""
+    return sorted(uses([Term(name)]) - {"bias"})
 
 
 def value_and_gradients(name, given, options=None, scale=SCALE):
@@ -67,13 +69,15 @@ def value_and_gradients(name, given, options=None, scale=SCALE):
         for part, value in given.items()
     }
     dtype = given["images"].dtype
-    factor = torch.tensor(scale, dtype=dtype, requires_grad=True)
+    factor, bias = (torch.tensor(v, dtype=dtype, requires_grad=True) for v in (scale, BIAS))
     term = Term(name, 1.0, options or {})
-    values = loss(replace(bundled(leaves), scale=factor), [term])
+    values = loss(replace(bundled(leaves), scale=factor, bias=bias), [term])
     assert list(values) == [name]
     if values[name].requires_grad:
         values[name].backward()
     grads = {part: leaf.grad for part, leaf in leaves.items() if leaf.grad is not None}
     if factor.grad is not None:
         grads["scale"] = factor.grad
+    if bias.grad is not None:
+        grads["bias"] = bias.grad
     return values[name].detach(), grads

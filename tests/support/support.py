@@ -245,6 +245,7 @@ _WHOLE: dict[str, Callable[[Lines, Truth, str], float]] = {
     "text_only_accuracy": _text_only,
     "tie_rate": _tie_rate,
     "mean_rank": lambda s, t, e: _mean(_places(s, t, e)),
+    "median_rank": lambda s, t, e: _mean(_places(s, t, e)),  # of one case
 }
 
 

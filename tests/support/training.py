@@ -8,8 +8,12 @@ from pathlib import Path
 import pytest
 import torch
 from open_clip_models import CLIP, save_model
+from processes import ended, start
 from safetensors.torch import load_file
+from torch import distributed
+from train_data_support import rows_of, training_file
 
+from counterpoint.training import loop
 from counterpoint.training.loop import Trained, train
 from counterpoint.training.processes import Ranks
 from counterpoint.training.reading import load_recipe
@@ -29,8 +33,8 @@ def tiny_start(folder: Path, model_cfg: dict = CLIP) -> str:
 
 def small_recipe(folder: Path, *changes: str, name: str = "hp-hn", out: str = "run") -> Recipe:
     """A recipe in the world with a tiny start in `folder`, ending in `folder/out`."""
-    start = folder / "start"
-    id = f"open_clip:local-dir:{start}" if start.is_dir() else tiny_start(start)
+    first = folder / "start"
+    id = f"open_clip:local-dir:{first}" if first.is_dir() else tiny_start(first)
     return load_recipe(name, [*SMALL, f"model={id}", f"out={folder / out}", *changes], world=True)
 
 
@@ -51,6 +55,14 @@ def same(one: dict[str, torch.Tensor], two: dict[str, torch.Tensor]) -> bool:
     return one.keys() == two.keys() and all(torch.equal(one[name], two[name]) for name in one)
 
 
+def held_out(folder: Path) -> str:
+    """The change of a recipe that names a validation file of 12 images."""
+    (folder / "held").mkdir(exist_ok=True)
+    rows = rows_of()
+    rows[3]["image"] = rows[2]["image"]  # two captions of one image
+    return f"validation.path={training_file(folder / 'held', rows)}"
+
+
 def last_checkpoint(folder: Path) -> Path:
     return max((folder / "checkpoints").glob("step-*"))
 
@@ -61,6 +73,69 @@ def written(recipe: Recipe) -> str:
     path = recipe.folder.with_suffix(".yaml")
     path.write_text(json.dumps(values), encoding="utf-8")
     return str(path)
+
+
+class Killed(BaseException):
+    """Nothing catches it, as nothing catches a kill."""
+
+
+def broken_off(
+    folder: Path, monkeypatch, at: int, *changes: str, out: str, name: str = "hp-hn"
+) -> None:
+    """A run that ends in the middle of a step: weights changed, nothing written."""
+    inner = loop.update
+
+    def killed(run, step):
+        found = inner(run, step)
+        if step == at:
+            raise Killed
+        return found
+
+    with monkeypatch.context() as patch:
+        patch.setattr(loop, "update", killed)
+        with pytest.raises(Killed):
+            run_small(folder, *changes, out=out, name=name)
+
+
+def everything(folder: Path) -> dict[str, torch.Tensor]:
+    """Weights, averages and the optimiser's state of the last checkpoint."""
+    last = last_checkpoint(folder)
+    return {
+        f"{name}: {key}": value
+        for name in ("weights", "optimiser")
+        for key, value in load_file(last / f"{name}.safetensors").items()
+    }
+
+
+def train_in_two(meeting: str, rank: int, paths: list[str]) -> None:
+    """Each run is broken off before its last step, and goes on."""
+    torch.set_num_threads(1)
+    distributed.init_process_group("gloo", init_method=meeting, rank=rank, world_size=2)
+    inner = loop.update
+
+    def killed(run, step):
+        if step == 3:
+            raise SystemError
+        return inner(run, step)
+
+    for path in paths:
+        loop.update = killed
+        with pytest.raises(SystemError):
+            loop.train(load_recipe(path))
+        distributed.barrier()
+        loop.update = inner
+        loop.train(load_recipe(path))
+    distributed.destroy_process_group()
+
+
+def train_by_two(folder: Path, paths: list[str]) -> None:
+    """These recipes by two processes that share each batch."""
+    ranks = [{"RANK": str(rank), "WORLD_SIZE": "2"} for rank in range(2)]
+    both = [
+        start(train_in_two, f"file://{folder}/meeting", rank, paths, environment=environment)
+        for rank, environment in enumerate(ranks)
+    ]
+    assert [ended(process) for process in both] == [0, 0]
 
 
 @pytest.fixture(autouse=True)

@@ -23,7 +23,7 @@ torch.set_num_threads(1)
 RANKS, LOCAL, K, M, WIDTH = 2, 3, 2, 2, 4
 NAMES = sorted(TERMS.builtin)
 MIXED = ("clip-negatives", "analogy", "listwise", "hold")
-FIELDS = [f.name for f in fields(Features) if f.name not in ("scale", "hard", "start")]
+FIELDS = [f.name for f in fields(Features) if f.name not in ("scale", "bias", "hard", "start")]
 
 
 class Towers(nn.Module):
@@ -35,6 +35,7 @@ class Towers(nn.Module):
         self.image = nn.Linear(5, WIDTH)
         self.text = nn.Linear(6, WIDTH)
         self.log_scale = nn.Parameter(torch.tensor(1.5))
+        self.bias = nn.Parameter(torch.tensor(-2.0))
 
     def encoded(self, raw):
         given = {}
@@ -45,7 +46,7 @@ class Towers(nn.Module):
                 value = nn.functional.normalize(tower(value), dim=-1)
             given[name] = value
         hard = None if raw.hard is None else self.encoded(raw.hard)
-        return Features(**given, scale=self.log_scale.exp(), hard=hard)
+        return Features(**given, scale=self.log_scale.exp(), hard=hard, bias=self.bias)
 
     def forward(self, raw):
         return self.encoded(raw)
@@ -102,8 +103,8 @@ def step(towers, raw, name):
     features = towers(raw)
     terms = terms_of(name)
     value = total(loss(replace(join(features), start=join(start_of(raw))), terms), terms)
-    # DDP waits for the gradient of each parameter; not every term has one for the scale.
-    (value + 0 * features.scale).backward()
+    # DDP waits for the gradient of each parameter; not every term has one for scale and bias.
+    (value + 0 * features.scale + 0 * features.bias).backward()
     inner = towers.module if isinstance(towers, nn.parallel.DistributedDataParallel) else towers
     zero = torch.zeros(())
     grads = {n: zero if p.grad is None else p.grad.clone() for n, p in inner.named_parameters()}

@@ -57,7 +57,11 @@ def test_without_negatives_or_positives_the_others_remain():
     plain = value_and_gradients("clip", given)[0]
     for name in ("clip-negatives", "trohn-img"):
         assert torch.allclose(value_and_gradients(name, given)[0], plain, rtol=1e-14)
-    for name in ("negatives", "focal", "analogy", "mil", "mil-negatives", "listwise", "hinge"):
+    sigmoid = value_and_gradients("siglip", given)[0]
+    for name in ("siglip-negatives", "siglip-trohn-img"):
+        assert torch.allclose(value_and_gradients(name, given)[0], sigmoid, rtol=1e-14)
+    names = ("negatives", "focal", "analogy", "mil", "mil-negatives", "listwise", "hinge")
+    for name in (*names, "siglip-own", "siglip-positives"):
         value, grads = value_and_gradients(name, given)
         assert value == 0 and grads and not any(grad.any() for grad in grads.values())
 
@@ -70,7 +74,7 @@ def test_the_order_of_samples_does_not_matter(name):
     turned, others = value_and_gradients(name, {p: v[order] for p, v in given.items()})
     torch.testing.assert_close(value, turned, rtol=1e-12, atol=0)
     for part, grad in grads.items():
-        expected = grad if part == "scale" else grad[order]
+        expected = grad if part in ("scale", "bias") else grad[order]
         torch.testing.assert_close(others[part], expected, rtol=1e-10, atol=1e-12)
 
 
@@ -169,6 +173,14 @@ def test_trohn_img_sees_the_twins():
     assert torch.allclose(trohn_img(batch), clip(Features(images, texts, batch.scale)))
 
 
+def test_siglip_is_that_of_open_clip():
+    from open_clip.loss import SigLipLoss
+
+    f = bundled(parts((5, 1, 1), "all", width=8))
+    expected = SigLipLoss()(f.images, f.captions, f.scale, f.bias)
+    assert torch.allclose(loss(f, [Term("siglip")])["siglip"], expected, rtol=1e-12)
+
+
 # --- by name -----------------------------------------------------------------------------------
 
 
@@ -202,6 +214,8 @@ def test_a_term_without_its_data_is_refused_unless_it_has_no_weight():
         loss(replace(bare, negatives=given["negatives"]), [Term("negclip")])
     with raises("E-LOSS-INPUT-MISSING", term="hold", field="start_images"):
         loss(bare, [Term("hold")])
+    with raises("E-LOSS-INPUT-MISSING", term="siglip", field="bias"):
+        loss(bare, [Term("siglip")])
 
 
 def test_what_the_terms_use_is_known_beforehand():

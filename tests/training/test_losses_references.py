@@ -6,7 +6,7 @@ import math
 
 import pytest
 import torch
-from loss_support import NAMES, SCALE, SIZES, parts, value_and_gradients, wanted
+from loss_support import BIAS, NAMES, SCALE, SIZES, parts, value_and_gradients, wanted
 
 pytestmark = pytest.mark.slow
 
@@ -267,6 +267,73 @@ def slow_hold(
     return mean(found)
 
 
+def slow_sigmoid(images, texts, extra, scale, bias):
+    """Every image with every text: right with its own, wrong with all others and with `extra`."""
+
+    def x(image, text):
+        return scale * dot(image, text) + bias
+
+    total = 0.0
+    for i, image in enumerate(images):
+        for j, text in enumerate(texts):
+            total -= math.log(1 / (1 + math.exp(-x(image, text) if i == j else x(image, text))))
+        total += sum(math.log(1 + math.exp(x(image, text))) for text in extra)
+    return total / max(1, len(images))
+
+
+def slow_siglip(images, captions, scale, bias):
+    return slow_sigmoid(images, captions, [], scale, bias)
+
+
+def slow_siglip_negatives(images, captions, negatives, scale, has_negative, bias):
+    return slow_sigmoid(images, captions, listed(negatives, has_negative), scale, bias)
+
+
+def slow_siglip_negclip(
+    images,
+    captions,
+    negatives,
+    hard_images,
+    hard_captions,
+    hard_negatives,
+    scale,
+    has_negative,
+    hard_has_negative,
+    bias,
+):
+    extra = listed(negatives, has_negative) + listed(hard_negatives, hard_has_negative)
+    return slow_sigmoid(images + hard_images, captions + hard_captions, extra, scale, bias)
+
+
+def slow_siglip_own(images, captions, negatives, scale, has_negative, bias):
+    del captions
+    found = []
+    for i, image in enumerate(images):
+        own = listed([negatives[i]], [has_negative[i]])
+        if own:
+            found.append(mean([math.log(1 + math.exp(scale * dot(image, n) + bias)) for n in own]))
+    return mean(found)
+
+
+def slow_siglip_positives(images, positives, scale, has_positive, bias):
+    chosen = [i for i, yes in enumerate(has_positive) if yes]
+    there = [[part[i] for i in chosen] for part in (images, positives)]
+    return slow_sigmoid(*there, [], scale, bias)
+
+
+def slow_siglip_trohn_img(
+    images, captions, negative_images, negatives, scale, has_negative_image, has_negative, bias
+):
+    twins = [i for i in range(len(images)) if has_negative_image[i] and has_negative[i][0]]
+    return slow_sigmoid(
+        images + [negative_images[i] for i in twins],
+        captions + [negatives[i][0] for i in twins],
+        [],
+        scale,
+        bias,
+    )
+
+
 REFERENCES = [
     ("clip", slow_clip, {}),
     ("clip-negatives", slow_clip_negatives, {}),
@@ -279,6 +346,12 @@ REFERENCES = [
     ("mil", slow_mil, {}),
     ("mil-negatives", slow_mil_negatives, {}),
     ("trohn-img", slow_trohn_img, {}),
+    ("siglip", slow_siglip, {}),
+    ("siglip-negatives", slow_siglip_negatives, {}),
+    ("siglip-negclip", slow_siglip_negclip, {}),
+    ("siglip-own", slow_siglip_own, {}),
+    ("siglip-positives", slow_siglip_positives, {}),
+    ("siglip-trohn-img", slow_siglip_trohn_img, {}),
     ("listwise", slow_listwise, {}),
     ("listwise", slow_listwise, {"margin": 0.2, "worst": False}),
     ("hinge", slow_hinge, {}),
@@ -296,11 +369,12 @@ OURS = {"listwise", "hinge", "agreement", "agreement-images", "counterpart", "ho
 
 
 def plainly(name, given):
-    return {part: given[part].tolist() for part in wanted(name)}
+    bias = {"bias": BIAS} if name.startswith("siglip") else {}
+    return {part: given[part].tolist() for part in wanted(name)} | bias
 
 
-def slowly(reference, name, given, options, scale=SCALE):
-    return reference(**plainly(name, given), scale=scale, **options)
+def slowly(reference, name, given, options, scale=SCALE, **others):
+    return reference(**plainly(name, given) | others, scale=scale, **options)
 
 
 def slow_gradient(reference, name, given, options, part, step=1e-6):
@@ -324,7 +398,7 @@ def test_values_and_gradients_agree_with_a_slow_reference(name, reference, optio
         value, grads = value_and_gradients(name, given, options)
         assert value == pytest.approx(slowly(reference, name, given, options), abs=1e-12, rel=1e-12)
         vectors = [part for part in wanted(name) if given[part].is_floating_point()]
-        assert grads.keys() <= {*vectors, "scale"}
+        assert grads.keys() <= {*vectors, "scale", "bias"}
         for part in vectors:
             found = grads.get(part, torch.zeros_like(given[part]))
             if part.startswith("start_"):
@@ -357,6 +431,16 @@ def test_the_scale_has_its_gradient_or_none_at_all(name, reference, options):
         assert "scale" not in grads and ends[0] != ends[1]
     else:
         assert float(grads["scale"]) == pytest.approx((ends[0] - ends[1]) / 2e-6, rel=1e-6)
+
+
+@pytest.mark.parametrize(("name", "reference", "options"), REFERENCES)
+def test_only_sigmoid_losses_have_a_gradient_of_the_bias(name, reference, options):
+    given = parts((4, 3, 2), "some", seed=1)
+    _, grads = value_and_gradients(name, given, options)
+    assert ("bias" in grads) == name.startswith("siglip")
+    if "bias" in grads:
+        ends = [slowly(reference, name, given, options, bias=BIAS + h) for h in (1e-6, -1e-6)]
+        assert float(grads["bias"]) == pytest.approx((ends[0] - ends[1]) / 2e-6, rel=1e-6)
 
 
 def test_every_term_has_a_reference():

@@ -10,8 +10,6 @@ import pytest
 import torch
 from errors import raises
 from open_clip_models import CAPTIONS, load
-from processes import ended, start
-from torch import distributed
 from training import (
     CPU,
     last_checkpoint,
@@ -20,6 +18,7 @@ from training import (
     same,
     small_recipe,
     tensors,
+    train_by_two,
     weights,
     written,
 )
@@ -29,7 +28,6 @@ from counterpoint.training import loop
 from counterpoint.training.building import build
 from counterpoint.training.logs import Log, Silent
 from counterpoint.training.losses import terms
-from counterpoint.training.reading import load_recipe
 
 __all__ = ["one_thread"]  # fixtures
 
@@ -223,40 +221,13 @@ def test_wandb_is_asked_for_by_name(tmp_path, monkeypatch):
 # --- several processes -------------------------------------------------------------------------
 
 
-def train_in_two(meeting: str, rank: int, paths: list[str]) -> None:
-    """Each run is broken off before its last step, and goes on."""
-    torch.set_num_threads(1)
-    distributed.init_process_group("gloo", init_method=meeting, rank=rank, world_size=2)
-    inner = loop.update
-
-    def killed(run, step):
-        if step == 3:
-            raise SystemError
-        return inner(run, step)
-
-    for path in paths:
-        loop.update = killed
-        with pytest.raises(SystemError):
-            loop.train(load_recipe(path))
-        distributed.barrier()
-        loop.update = inner
-        loop.train(load_recipe(path))
-    distributed.destroy_process_group()
-
-
 def test_two_processes_end_with_the_weights_of_one(tmp_path):
     """DDP and FSDP2 over gloo, each broken off once: two ranks with half of each batch."""
     changes = ("lr=1e-3", "steps=4", "grad_clip=1", "cached_batch=3", "accumulate=2", "ema=0.5")
     run_small(tmp_path, *changes, out="alone")
     ways = {"ddp": "sharded=false", "fsdp": "sharded=true"}
     paths = [written(small_recipe(tmp_path, *changes, way, out=out)) for out, way in ways.items()]
-    meeting = f"file://{tmp_path}/meeting"
-    ranks = [{"RANK": str(rank), "WORLD_SIZE": "2"} for rank in range(2)]
-    both = [
-        start(train_in_two, meeting, rank, paths, environment=environment)
-        for rank, environment in enumerate(ranks)
-    ]
-    assert [ended(process) for process in both] == [0, 0]
+    train_by_two(tmp_path, paths)
     alone, before = weights(tmp_path / "alone"), load(tmp_path / "start").model.state_dict()
     assert max(float((alone[n] - before[n]).abs().max()) for n in alone) > 1e-3
     for out in ways:

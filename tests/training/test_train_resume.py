@@ -18,7 +18,17 @@ import torch
 from errors import raises
 from processes import ended, start
 from safetensors.torch import load_file
-from training import last_checkpoint, run_small, same, small_recipe, weights, written
+from training import (
+    Killed,
+    broken_off,
+    everything,
+    last_checkpoint,
+    run_small,
+    same,
+    small_recipe,
+    weights,
+    written,
+)
 
 from counterpoint._util.errors import Terminated
 from counterpoint.training import checkpoints, loop
@@ -41,36 +51,6 @@ ODD = ("accumulate=2", "ema=0.9", "cached_batch=3")  # everything that has a sta
 @pytest.fixture(autouse=True)
 def one_thread():
     torch.set_num_threads(1)
-
-
-class Killed(BaseException):
-    """Nothing catches it, as nothing catches a kill."""
-
-
-def broken_off(folder: Path, monkeypatch, at: int, *changes: str, out: str) -> None:
-    """A run that ends in the middle of a step: weights changed, nothing written."""
-    inner = loop.update
-
-    def killed(run, step):
-        found = inner(run, step)
-        if step == at:
-            raise Killed
-        return found
-
-    with monkeypatch.context() as patch:
-        patch.setattr(loop, "update", killed)
-        with pytest.raises(Killed):
-            run_small(folder, *changes, out=out)
-
-
-def everything(folder: Path) -> dict[str, torch.Tensor]:
-    """Weights, averages and the optimiser's state of the last checkpoint."""
-    last = last_checkpoint(folder)
-    return {
-        f"{name}: {key}": value
-        for name in ("weights", "optimiser")
-        for key, value in load_file(last / f"{name}.safetensors").items()
-    }
 
 
 @pytest.mark.parametrize("extra", [(), ODD, ("lora.rank=2",), ("precision=bf16",)])

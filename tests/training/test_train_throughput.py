@@ -18,8 +18,9 @@ from counterpoint.training import loop
 from counterpoint.training.building import build
 from counterpoint.training.data.images import Pixels
 from counterpoint.training.logs import Meter
-from counterpoint.training.model import Towers, compile_blocks
+from counterpoint.training.model import compile_blocks
 from counterpoint.training.processes import Ranks
+from counterpoint.training.starts import Towers
 from counterpoint.training.steps import update
 
 pytestmark = pytest.mark.slow

@@ -240,6 +240,20 @@ def _has_field(kind: Any, name: str) -> bool:
 # --- images ------------------------------------------------------------------------------------
 
 
+class ImageFolders:
+    """Which images are there; every folder that is asked for is listed once."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._files: dict[str, frozenset[str]] = {}
+
+    def __contains__(self, path: str) -> bool:
+        folder, _, name = path.rpartition("/")
+        if folder not in self._files:
+            self._files[folder] = _listing(self._root / folder)
+        return name in self._files[folder]
+
+
 class VisualGenome:
     """Where an image of Visual Genome is: in one of two folders, and its id does not say which.
 

@@ -22,7 +22,7 @@ from counterpoint.benchmarks.annotations import (
     require,
     text,
 )
-from counterpoint.benchmarks.benchmark import Benchmark, Options
+from counterpoint.benchmarks.benchmark import DRAWN, Benchmark, Options, over_seeds
 from counterpoint.benchmarks.word_order import (
     ORDER,
     SHUFFLES,
@@ -31,9 +31,16 @@ from counterpoint.benchmarks.word_order import (
     version,
 )
 from counterpoint.cases import Case, Cases, ImageRef, caption_case, read_cases, write_cases
+from counterpoint.metrics import UNCOUNTED_RELATIONS
 
 Row = dict[str, Any]
 _VERSION: Final = 1  # of the shuffles: raise it when their code changes
+SPATIAL_RELATIONS: Final = frozenset(
+    (
+        *("above", "at", "behind", "below", "beneath", "in", "in front of", "inside", "on"),
+        *("on top of", "to the left of", "to the right of", "under"),
+    )
+)
 PAPER: Final = "Yuksekgonul et al. 2023, When and why VLMs behave like bags-of-words, ICLR"
 
 
@@ -76,16 +83,26 @@ def _read(options: Options, name: str, benchmark: str) -> Iterator[tuple[Case, R
         yield caption_case(str(place), image, (original,), (negative,)), row, where
 
 
-def _grouped(case: Case, group: str) -> Case:
-    return Case(case.id, case.images, case.captions, case.truth, (label(group),), case.cluster)
+def _grouped(case: Case, group: str, *more: str) -> Case:
+    groups = (label(group), *more)
+    return Case(case.id, case.images, case.captions, case.truth, groups, case.cluster)
 
 
 def _relation(options: Options) -> Cases:
+    """Each case in the group of its relation and, if that counts, of its kind of relation."""
     rows = (
-        _grouped(case, text(row, "relation_name", where))
+        _grouped(case, name, *_kind(name))
         for case, row, where in _read(options, "visual_genome_relation.json", "aro/vg-relation")
+        for name in (text(row, "relation_name", where).strip(),)
     )
     return Cases.build(rows, root=options.data, source="aro/vg-relation")
+
+
+def _kind(relation: str) -> tuple[str, ...]:
+    """The paper's Table 2 has two parts: 13 spatial relations, and all others as verbs."""
+    if relation in UNCOUNTED_RELATIONS:
+        return ()
+    return ("spatial",) if relation in SPATIAL_RELATIONS else ("verbs",)
 
 
 def read_attribution(options: Options, benchmark: str) -> Iterator[Case]:
@@ -114,18 +131,22 @@ def _attribution(options: Options) -> Cases:
 def _order(name: str) -> Callable[[Options], Cases]:
     def cases(options: Options) -> Cases:
         source, file = f"aro/{name}-order", options.data / name / KARPATHY_FILES[name]
-        what = f"{source} {_VERSION} seed={options.number('seed')} {version()}"
 
-        def build() -> Cases:
-            return Cases.build(_shuffled(options, name, source), root=options.data, source=source)
+        def draw(seed: int) -> Cases:
+            what = f"{source} {_VERSION} seed={seed} {version()}"
+            return cached_cases(what, require(file, source), options.data, lambda: build(seed))
 
-        return cached_cases(what, require(file, source), options.data, build)
+        def build(seed: int) -> Cases:
+            rows = _shuffled(options, name, source, seed)
+            return Cases.build(rows, root=options.data, source=source)
+
+        return over_seeds(options, draw)
 
     return cases
 
 
-def _shuffled(options: Options, name: str, benchmark: str) -> Iterator[Case]:
-    shuffler = Shuffler(options.number("seed"))
+def _shuffled(options: Options, name: str, benchmark: str, seed: int) -> Iterator[Case]:
+    shuffler = Shuffler(seed)
     found = annotated_images(options, name, benchmark)
     images = [image for image, captions in found for _ in captions]
     texts = (caption for _, captions in found for caption in captions)
@@ -185,8 +206,9 @@ def _benchmark(name: str, title: str, count: int, images: str) -> Benchmark:
         licence="MIT",
         images=images,
         count=count,
-        ids="caption number from 0, in the order of the file",
-        defaults={"seed": 1},
+        ids="caption number from 0, in the order of the file; seed/number of several seeds",
+        defaults=DRAWN,
+        files=lambda options: options.files(count),
     )
 
 

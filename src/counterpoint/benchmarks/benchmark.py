@@ -8,8 +8,11 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+import polars as pl
 
-from counterpoint.cases import Cases
+from counterpoint._util.errors import CounterpointError, NotFoundError
+from counterpoint.cases import BEFORE_SHUFFLES, Cases
+from counterpoint.metrics import SEED, Protocol, get_protocol
 
 Value = int | str
 WITH_POSITIVES: Final = "+hp"  # the end of an id: hard positives are added
@@ -23,16 +26,48 @@ _CHANCE: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """The data root, and the options in the id of a benchmark."""
+    """The data root, the options in the id of a benchmark, and the protocol asked for."""
 
     data: Path
     values: Mapping[str, Value] = field(default_factory=dict)
+    protocol: str = ""
 
     def number(self, name: str) -> int:
         return int(self.values[name])
 
     def text(self, name: str) -> str:
         return str(self.values[name])
+
+    @property
+    def seeds(self) -> range:
+        """`seed`, or as many seeds from it on as `seeds` says."""
+        first, count = self.number("seed"), self.number("seeds")
+        if count < 1:
+            raise NotFoundError(
+                "E-OPTION-INVALID", "seeds must be at least 1.", option="seeds", value=count
+            )
+        return range(first, first + count)
+
+    def files(self, count: int) -> dict[str, int | None]:
+        """The files of a benchmark of `count` cases that is drawn once per seed."""
+        return {"": count} if len(self.seeds) == 1 else {str(seed): count for seed in self.seeds}
+
+
+DRAWN: Final[Mapping[str, Value]] = {"seed": 1, "seeds": 1}  # options of what is drawn at random
+
+
+def over_seeds(options: Options, draw: Callable[[int], Cases]) -> Cases:
+    """The cases of one seed; of several, the cases of all, each seed in a group of its own."""
+    if len(options.seeds) == 1:
+        return draw(options.seeds[0])
+    frames = [
+        draw(seed).frame.with_columns(
+            id=pl.format("{}/{}", pl.lit(seed), "id"),
+            groups=pl.col("groups").list.concat(pl.lit([f"{SEED}{seed}"])),
+        )
+        for seed in options.seeds
+    ]
+    return Cases(pl.concat(frames), options.data)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +78,8 @@ class Benchmark:
     `count` how many cases the published files hold, `ids` what its case ids are, `defects` what
     is wrong with some of its cases: a mark for each case. `files` says how many cases each of
     several files holds (of a gallery: images), by what the ids of its cases begin with; None where
-    that is unknown.
+    that is unknown. `loads` names the protocols that the loader itself follows. `training` has the
+    training images of a linear probe, with the same classes.
     """
 
     id: str
@@ -59,6 +95,8 @@ class Benchmark:
     defaults: Mapping[str, Value] = field(default_factory=dict)
     defects: Mapping[str, Callable[[Cases], np.ndarray]] = field(default_factory=dict)
     files: Callable[[Options], Mapping[str, int | None]] | None = None
+    loads: tuple[str, ...] = ()
+    training: Callable[[Options], Cases] | None = None
 
     @property
     def chance(self) -> str:
@@ -68,11 +106,16 @@ class Benchmark:
 
 @dataclass(frozen=True, slots=True)
 class LoadedBenchmark:
-    """A benchmark with its cases. `name` is the id it was asked for by, options included."""
+    """A benchmark with its cases. `name` is the id it was asked for by, options included.
+
+    `protocol` is the one that the loader followed, if it follows one.
+    """
 
     name: str
     benchmark: Benchmark
     cases: Cases
+    protocol: str = ""
+    training: Cases | None = None
 
     def __iter__(self) -> Iterator[Any]:
         """`benchmark, cases = load_benchmark(id)`."""
@@ -80,3 +123,21 @@ class LoadedBenchmark:
 
     def __len__(self) -> int:
         return len(self.cases)
+
+    def read_by(self, protocol: str | None) -> Protocol:
+        """The protocol of this name, else the benchmark's own, if the cases were read for it."""
+        chosen = get_protocol(protocol or self.protocol or self.benchmark.protocol)
+        by_loader = self.protocol or chosen.caption_format == BEFORE_SHUFFLES
+        if by_loader and self.protocol != chosen.name:
+            raise CounterpointError(
+                "E-PROTOCOL-MISFIT",
+                f"{self.name} was not read for the protocol {chosen.name!r}, which "
+                + (
+                    "needs other captions: load it with this protocol."
+                    if chosen.name in (*self.benchmark.loads, self.benchmark.protocol)
+                    else "it does not know."
+                ),
+                benchmark=self.name,
+                protocol=chosen.name,
+            )
+        return chosen

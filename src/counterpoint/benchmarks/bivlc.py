@@ -1,10 +1,18 @@
-"""BiVLC (Miranda et al. 2024): SugarCrepe with an image for the negative caption too."""
+"""BiVLC (Miranda et al. 2024): SugarCrepe with an image for the negative caption too.
+
+Also its images, and its captions, as a question of what is natural and what is synthetic, which a
+detector answers (section 5.4 of the paper): one gallery of two classes.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Final
+
+import polars as pl
 
 from counterpoint.benchmarks.annotations import (
     files_below,
@@ -14,7 +22,7 @@ from counterpoint.benchmarks.annotations import (
     text,
 )
 from counterpoint.benchmarks.benchmark import Benchmark, Options
-from counterpoint.cases import Case, Cases
+from counterpoint.cases import DETECTION, SCHEMA, TEXT, Case, Cases
 
 _TEXTS: Final = ("caption", "negative_caption", "type", "subtype")
 _IMAGES: Final = ("image", "negative_image")
@@ -44,6 +52,27 @@ def _rows(folder: Path, root: Path) -> Iterator[Case]:
             number += 1
 
 
+def _detection(options: Options, captions: bool) -> Cases:
+    """Every row's two images, or its two captions in the place of images."""
+    cases = _cases(options)
+    rows = [cases.case(row) for row in range(len(cases))]
+    items = [
+        TEXT + case.captions[side] if captions else case.images[side].path
+        for case in rows
+        for side in range(len(DETECTION))
+    ]
+    row = {
+        "id": "0",
+        "images": [{"path": path, "box": None} for path in items],
+        "captions": list(DETECTION),
+        "truth": [2 * number + number % 2 for number in range(len(items))],
+        "groups": [],
+        "cluster": "bivlc",
+    }
+    frame = pl.DataFrame([row], schema=SCHEMA)
+    return Cases.checked(iter([frame]), options.data, str(options.data / "bivlc"))
+
+
 BIVLC: Final = Benchmark(
     "bivlc",
     "SugarCrepe's captions and negatives, with an image for each: retrieval in both directions",
@@ -55,4 +84,24 @@ BIVLC: Final = Benchmark(
     images="in the Parquet files (COCO val2017, and 2,933 generated images)",
     count=2933,
     ids="row number from 0, over all files",
+)
+IMAGE_DETECTION: Final = replace(
+    BIVLC,
+    id="bivlc/image-detection",
+    summary="BiVLC's images, natural or synthetic: the accuracy of detectors",
+    shape="images x classes",
+    protocol="classification",
+    cases=partial(_detection, captions=False),
+    count=1,
+    ids="0: all images are one case",
+    files=lambda _: {"": 2 * 2933},
+)
+TEXT_DETECTION: Final = replace(
+    IMAGE_DETECTION,
+    id="bivlc/text-detection",
+    summary="BiVLC's captions, by people or synthetic: the accuracy of detectors",
+    shape="captions x classes",
+    cases=partial(_detection, captions=True),
+    images="none: captions stand in their place",
+    ids="0: all captions are one case",
 )

@@ -8,7 +8,7 @@ classification/NAME/templates.txt        prompts, one per line, with {} for the 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -22,13 +22,14 @@ from counterpoint.benchmarks.benchmark import Benchmark, Options
 from counterpoint.cases import PROMPTS, SCHEMA, Cases
 
 _ENDINGS: Final = {".jpg", ".jpeg", ".png", ".webp", ".bmp", ".ppm", ".tif", ".tiff"}
-_SPLITS: Final = ("test", "val", "validation")
+TEST: Final = ("test", "val", "validation")
+TRAIN: Final = ("train", "training")
 _LABELS: Final = ("label", "fine_label", "labels")
 _PUBLISHED: Final = ("cifar10", "cifar100", "imagenet")
 _SIMPLE: Final = ("a photo of a {}.",)
 
 
-class _Labelled(NamedTuple):
+class Labelled(NamedTuple):
     """Images as paths under the data root with the number of their class, and the classes."""
 
     images: list[tuple[str, int]]
@@ -47,7 +48,7 @@ def _cases(options: Options, name: str) -> Cases:
             path=folder,
             benchmark=f"classification/{name}",
         )
-    found = _from_tables(folder, options.data) or _from_folders(folder, options.data)
+    found = read_labelled(folder, options.data)
     classes = _lines(folder / "classes.txt") or _known_classes(name, found.classes)
     if len(classes) != len(found.classes):
         raise DataError(
@@ -57,7 +58,7 @@ def _cases(options: Options, name: str) -> Cases:
             classes=len(found.classes),
             names=len(classes),
         )
-    templates = _lines(folder / "templates.txt") or _known_templates(name)
+    templates = _lines(folder / "templates.txt") or known_templates(name)
     if bad := [template for template in templates if "{}" not in template]:
         raise DataError(
             "E-TEMPLATE-INVALID",
@@ -65,26 +66,51 @@ def _cases(options: Options, name: str) -> Cases:
             path=folder / "templates.txt",
             template=bad[0],
         )
-    width = len(classes)
-    row = {
-        "id": "0",
-        "images": [{"path": path, "box": None} for path, _ in found.images],
-        "captions": [_prompts(class_name, templates) for class_name in classes],
-        "truth": [place * width + number for place, (_, number) in enumerate(found.images)],
-        "groups": [],
-        "cluster": name,
-    }
-    frame = pl.DataFrame([row], schema=SCHEMA)
+    prompts = [class_prompts(class_name, templates) for class_name in classes]
+    frame = gallery("0", found.images, prompts, cluster=name)
     return Cases.checked(iter([frame]), options.data, str(folder))
 
 
-def _prompts(class_name: str, templates: list[str]) -> str:
+def gallery(
+    id: str,
+    images: Sequence[tuple[str, int]],
+    classes: Sequence[str],
+    groups: Sequence[str] = (),
+    cluster: str = "",
+) -> pl.DataFrame:
+    """One case: images with the number of their class, and the caption of each class."""
+    row = {
+        "id": id,
+        "images": [{"path": path, "box": None} for path, _ in images],
+        "captions": list(classes),
+        "truth": [place * len(classes) + number for place, (_, number) in enumerate(images)],
+        "groups": list(groups),
+        "cluster": cluster,
+    }
+    return pl.DataFrame([row], schema=SCHEMA)
+
+
+def class_prompts(class_name: str, templates: Sequence[str]) -> str:
+    """The caption of a class."""
     return PROMPTS.join(template.replace("{}", class_name) for template in templates)
 
 
-def _from_folders(folder: Path, root: Path) -> _Labelled:
-    split = next((folder / name for name in _SPLITS if (folder / name).is_dir()), folder)
-    classes = sorted(path for path in split.iterdir() if path.is_dir() and not _hidden(path))
+def read_labelled(folder: Path, root: Path, split: Sequence[str] | None = None) -> Labelled:
+    """The images below a folder: those of `split` alone, else of a test split or all."""
+    return _from_tables(folder, root, split) or _from_folders(folder, root, split)
+
+
+def _from_folders(folder: Path, root: Path, split: Sequence[str] | None) -> Labelled:
+    there = next((folder / name for name in split or TEST if (folder / name).is_dir()), None)
+    if there is None and split:
+        raise DataError(
+            "E-FILE-MISSING",
+            f"{folder}: no folder {' or '.join(split)} with a folder of images for each class, and "
+            "no .parquet file with such a name.",
+            path=folder / split[0],
+        )
+    below = (there or folder).iterdir()
+    classes = sorted(path for path in below if path.is_dir() and not _hidden(path))
     images = [
         (file.relative_to(root).as_posix(), number)
         for number, path in enumerate(classes)
@@ -97,19 +123,18 @@ def _from_folders(folder: Path, root: Path) -> _Labelled:
             f"{folder}: no images in a folder for each class, and no .parquet file.",
             path=folder,
         )
-    return _Labelled(images, [path.name for path in classes])
+    return Labelled(images, [path.name for path in classes])
 
 
 def _hidden(path: Path) -> bool:
     return path.name.startswith(".")
 
 
-def _from_tables(folder: Path, root: Path) -> _Labelled | None:
-    files = [file for file in sorted(folder.rglob("*.parquet")) if not _hidden(file)]
-    for split in _SPLITS:  # one of them, if their names say which they are
-        if mine := [file for file in files if split in file.name]:
-            files = mine
-            break
+def _from_tables(folder: Path, root: Path, split: Sequence[str] | None) -> Labelled | None:
+    every = [file for file in sorted(folder.rglob("*.parquet")) if not _hidden(file)]
+    named = ([file for file in every if name in file.name] for name in split or TEST)
+    # Those of one split, if their names say which they are.
+    files = next(filter(None, named), [] if split else every)
     if not files:
         return None
     images, classes = [], list[str]()
@@ -130,7 +155,7 @@ def _from_tables(folder: Path, root: Path) -> _Labelled | None:
             classes=found[-1] + 1,
             names=len(classes),
         )
-    return _Labelled(images, classes)
+    return Labelled(images, classes)
 
 
 def _read_labels(file: Path) -> tuple[str, list[int], list[str]]:
@@ -190,7 +215,8 @@ def _known_classes(name: str, found: list[str]) -> list[str]:
     return [class_name.replace("_", " ") for class_name in found]
 
 
-def _known_templates(name: str) -> list[str]:
+def known_templates(name: str) -> list[str]:
+    """The prompts that CLIP's authors publish for a data set, else a plain one."""
     if name == "imagenet":
         from open_clip.zero_shot_metadata import OPENAI_IMAGENET_TEMPLATES
 

@@ -10,11 +10,12 @@ import numpy as np
 from counterpoint._util.errors import NotFoundError
 from counterpoint.benchmarks.registry import base_id, published_files
 from counterpoint.cases import Absent, Cases, gallery_rows
-from counterpoint.metrics import ALL, Protocol, members_of
+from counterpoint.metrics import ALL, NO_IMAGE, Protocol, members_of
 from counterpoint.runs import Part
 
 FILE_MISSING: Final = "file missing"
 ROWS_MISSING: Final = "rows missing"
+ROWS_REPLACED: Final = "rows without an image, replaced by the next ones"
 NO_NEGATIVE: Final = "no negative caption"  # in the published file, so that it cannot be scored
 
 
@@ -28,17 +29,28 @@ def counted(cases: Cases, protocol: Protocol) -> Cases:
 
 def absent_from(id: str, cases: Cases, protocol: Protocol) -> tuple[Absent, ...]:
     """What the published benchmark has and its data here lack, of what the protocol scores."""
-    return (*_lacking(id, counted(cases, protocol), protocol), *cases.absent)
+    replaced = tuple(_replaced(cases)) if NO_IMAGE in protocol.skip else ()
+    return (*_lacking(id, counted(cases, protocol), protocol, replaced), *replaced, *cases.absent)
 
 
-def _lacking(id: str, cases: Cases, protocol: Protocol) -> Iterator[Absent]:
+def _replaced(cases: Cases) -> Iterator[Absent]:
+    """By file: how many rows without an image come before the last one that the protocol scores."""
+    gone = cases.ids.filter(cases.frame["groups"].list.contains(NO_IMAGE))
+    files = gone.str.replace("/[^/]*$", "").value_counts(name="rows")
+    yield from (Absent(file, ROWS_REPLACED, rows) for file, rows in sorted(files.iter_rows()))
+
+
+def _lacking(
+    id: str, cases: Cases, protocol: Protocol, replaced: Sequence[Absent]
+) -> Iterator[Absent]:
     weights = _weights(cases)
     for file, count in published_files(id).items():
         begin = f"{file}/" if file else ""
         found = int(weights[cases.ids.str.starts_with(begin).to_numpy()].sum())
-        unusable = [one for one in cases.absent if one.what.startswith(begin)]
+        unusable = [one for one in (*cases.absent, *replaced) if f"{one.what}/".startswith(begin)]
         expected = protocol.most_of(count)
-        lacking = (expected or 0) - found - sum(one.cases or 0 for one in unusable)
+        replaced_here = sum(one.cases or 0 for one in unusable if one.reason != NO_NEGATIVE)
+        lacking = (expected or 0) - found - replaced_here
         if not found and not unusable:
             yield Absent(file or base_id(id), FILE_MISSING, expected)
         elif lacking > 0:
@@ -90,10 +102,9 @@ def why_incomplete(part: Part, protocol: Protocol, options: dict[str, Any]) -> s
     if left := len(part.left_out) + len(part.left_out_images):
         return f"{left:,} of its cases or images left out"
     scored = int(_weights(counted(part.cases, protocol)).sum())
-    unusable = sum(one.cases or 0 for one in part.absent)
     expected = published_count(part.benchmark, protocol)
-    if expected is not None and scored + unusable != expected:
-        return f"{scored:,} cases scored, the whole benchmark has {expected - unusable:,}"
+    if expected is not None and scored != expected:
+        return f"{scored:,} cases scored, the whole benchmark has {expected:,}"
     if expected is None and options.get("limit"):
         return f"limited to {options['limit']:,} cases"
     return ""

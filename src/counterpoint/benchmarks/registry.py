@@ -1,13 +1,15 @@
 """Benchmarks by id. Adding one is a file with a `Benchmark` and a line here.
 
 An id may carry options, `world-swap:size=500,seed=3`, ask for positives to be added,
-`sugarcrepe+hp`, name a folder of images, `classification/pets`, or be the path of a case file.
+`sugarcrepe+hp`, name a folder of images, `classification/pets` or `probe/pets`, or be the path of a
+case file.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from importlib import import_module
 from pathlib import Path
 from typing import Final
 
@@ -34,9 +36,12 @@ BENCHMARKS: Final = Registry(
         "aro/vg-attribution": f"{_HOME}.aro:ATTRIBUTION",
         "aro/vg-relation": f"{_HOME}.aro:RELATION",
         "bivlc": f"{_HOME}.bivlc:BIVLC",
+        "bivlc/image-detection": f"{_HOME}.bivlc:IMAGE_DETECTION",
+        "bivlc/text-detection": f"{_HOME}.bivlc:TEXT_DETECTION",
         "classification/cifar10": f"{_HOME}.classification:CIFAR10",
         "classification/cifar100": f"{_HOME}.classification:CIFAR100",
         "classification/imagenet": f"{_HOME}.classification:IMAGENET",
+        "classification/vtab": f"{_HOME}.vtab:VTAB",
         "cola": f"{_HOME}.cola:COLA",
         "crepe/productivity": f"{_HOME}.crepe:PRODUCTIVITY",
         "crepe/systematicity": f"{_HOME}.crepe:SYSTEMATICITY",
@@ -61,7 +66,11 @@ BENCHMARKS: Final = Registry(
 
 _CASE_FILES: Final = (".parquet", ".jsonl")
 _OTHER_FILES: Final = (".json", ".csv", ".tsv")  # are refused by `read_cases`, which says why
-_FOLDERS: Final = "classification/"  # any folder of images is a benchmark
+_FOLDERS: Final = {  # any folder of images is a benchmark; the longest beginning counts
+    "classification/vtab/": f"{_HOME}.vtab:task_benchmark",
+    "classification/": f"{_HOME}.classification:folder_benchmark",
+    "probe/": f"{_HOME}.probe:probe_benchmark",
+}
 
 
 def base_id(id: str) -> str:
@@ -87,10 +96,10 @@ def find_benchmark(id: str) -> Benchmark:
     if plain.endswith((*_CASE_FILES, *_OTHER_FILES)):
         path = Path(plain)
         found = Benchmark(plain, "your own cases", "any", "strict", lambda _: read_cases(path))
-    elif plain.startswith(_FOLDERS) and plain not in BENCHMARKS.names():
-        from counterpoint.benchmarks.classification import folder_benchmark
-
-        found = folder_benchmark(plain)
+    elif plain.startswith(tuple(_FOLDERS)) and plain not in BENCHMARKS.names():
+        maker = next(maker for begin, maker in _FOLDERS.items() if plain.startswith(begin))
+        module, _, function = maker.partition(":")
+        found = getattr(import_module(module), function)(plain)
     else:
         found = BENCHMARKS.get(plain)
     if plain == name:
@@ -100,16 +109,24 @@ def find_benchmark(id: str) -> Benchmark:
     return with_positives(found)
 
 
-def load_benchmark(id: str | Path, data: str | Path | None = None) -> LoadedBenchmark:
+def load_benchmark(
+    id: str | Path, data: str | Path | None = None, *, protocol: str | None = None
+) -> LoadedBenchmark:
     """A benchmark and its cases, by id or by the path of a case file.
 
-    benchmark, cases = load_benchmark("world-swap:size=200")
+        benchmark, cases = load_benchmark("world-swap:size=200")
+
+    `protocol` matters to benchmarks that are read in another way for it: retrieval with the
+    captions of `aro-retrieval`.
     """
     name = str(id)
     benchmark = find_benchmark(name)
     root = data_root(None if data is None else Path(data))
-    options = Options(root, _read_options(benchmark, _split(name)[1]))
-    return LoadedBenchmark(name, benchmark, benchmark.cases(options))
+    followed = protocol if protocol in benchmark.loads else ""
+    options = Options(root, _read_options(benchmark, _split(name)[1]), followed or "")
+    training = None if benchmark.training is None else benchmark.training(options)
+    cases = benchmark.cases(options)
+    return LoadedBenchmark(name, benchmark, cases, options.protocol, training)
 
 
 def own_cases(cases: Cases, name: str = "cases") -> LoadedBenchmark:

@@ -9,58 +9,77 @@ import polars as pl
 
 from counterpoint._util.errors import NotFoundError
 from counterpoint._util.registry import did_you_mean
-from counterpoint.benchmarks.annotations import annotated_images
-from counterpoint.benchmarks.benchmark import Benchmark, Options
+from counterpoint.benchmarks.annotations import Annotated, annotated_images
+from counterpoint.benchmarks.benchmark import DRAWN, Benchmark, Options, over_seeds
 from counterpoint.benchmarks.word_order import (
     SHUFFLES,
     TAGGED,
     Shuffler,
     tag_captions,
 )
-from counterpoint.cases import SCHEMA, Cases
+from counterpoint.cases import CAPTION_FORMATS, SCHEMA, Cases
 from counterpoint.images import PIECES, shuffle_reference
 
 _PLAIN: Final = "plain"
+_ARO: Final = "aro-retrieval"
 _CAPTIONS: Final = 5  # of each image, as is usual: some COCO images have six or seven
 
 
 def _cases(name: str) -> Callable[[Options], Cases]:
+    benchmark = f"retrieval/{name}"
+
     def cases(options: Options) -> Cases:
-        benchmark = f"retrieval/{name}"
+        if len(options.seeds) > 1 and {options.text("captions"), options.text("images")} == {
+            _PLAIN
+        }:
+            raise NotFoundError(
+                "E-OPTION-INVALID",
+                f"{benchmark}: seeds={len(options.seeds)}, and nothing is shuffled; choose a "
+                "shuffle of captions or of images.",
+                option="seeds",
+                value=len(options.seeds),
+            )
         found = annotated_images(options, name, benchmark)
-        images = [one.image for one in found]
-        captions = [caption for one in found for caption in one.captions[:_CAPTIONS]]
-        owners = [i for i, one in enumerate(found) for _ in one.captions[:_CAPTIONS]]
-        width = len(captions)
-        row = {
-            "id": "0",
-            "images": [{"path": p, "box": None} for p in _shuffle_images(images, options)],
-            "captions": _shuffle_captions(captions, options),
-            "truth": [image * width + caption for caption, image in enumerate(owners)],
-            "groups": [],
-            "cluster": name,
-        }
-        frame = pl.DataFrame([row], schema=SCHEMA)
-        return Cases.checked(iter([frame]), options.data, benchmark)
+        return over_seeds(options, lambda seed: _gallery(found, name, options, seed))
 
     return cases
 
 
-def _shuffle_captions(captions: list[str], options: Options) -> list[str]:
+def _gallery(found: list[Annotated], name: str, options: Options, seed: int) -> Cases:
+    images = [one.image for one in found]
+    aro = options.protocol == _ARO
+    kept = [one.captions if aro else one.captions[:_CAPTIONS] for one in found]
+    captions = [CAPTION_FORMATS["aro" if aro else "raw"](text) for own in kept for text in own]
+    owners = [i for i, own in enumerate(kept) for _ in own]
+    width = len(captions)
+    shuffled = _shuffle_images(images, options, seed)
+    row = {
+        "id": "0",
+        "images": [{"path": path, "box": None} for path in shuffled],
+        "captions": _shuffle_captions(captions, options, seed),
+        "truth": [image * width + caption for caption, image in enumerate(owners)],
+        "groups": [],
+        "cluster": name,
+    }
+    frame = pl.DataFrame([row], schema=SCHEMA)
+    return Cases.checked(iter([frame]), options.data, f"retrieval/{name}")
+
+
+def _shuffle_captions(captions: list[str], options: Options, seed: int) -> list[str]:
     how = _choice(options, "captions", SHUFFLES)
     if how == _PLAIN:
         return captions
-    shuffler = Shuffler(options.number("seed"))
+    shuffler = Shuffler(seed)
     read = tag_captions(captions, tagged=how in TAGGED)
     return [SHUFFLES[how](shuffler, words) for words in read]
 
 
-def _shuffle_images(images: list[str], options: Options) -> list[str]:
+def _shuffle_images(images: list[str], options: Options, seed: int) -> list[str]:
     how = _choice(options, "images", PIECES)
     if how == _PLAIN:
         return images
     # Every image has an order of its own, which does not depend on the others.
-    first = options.number("seed") * 1_000_000
+    first = seed * 1_000_000
     return [shuffle_reference(how, first + number, image) for number, image in enumerate(images)]
 
 
@@ -88,9 +107,10 @@ def _benchmark(name: str, title: str, images: str, shape: str, count: int) -> Be
         licence="CC BY 4.0 (annotations)" if name == "coco" else "research only",
         images=images,
         count=1,
-        ids="0: the whole test split is one case",
-        defaults={"captions": _PLAIN, "images": _PLAIN, "seed": 1},
-        files=lambda _: {"": count},
+        ids="0: the whole test split is one case; seed/0 of several seeds",
+        defaults={"captions": _PLAIN, "images": _PLAIN, **DRAWN},
+        files=lambda options: options.files(count),
+        loads=(_ARO,),
     )
 
 

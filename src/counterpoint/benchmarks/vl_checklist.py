@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from counterpoint._util.errors import DataError
-from counterpoint.benchmarks.annotations import read_json, require
+from counterpoint.benchmarks.annotations import ImageFolders, read_json, require
 from counterpoint.benchmarks.benchmark import Benchmark, Options
 from counterpoint.cases import Case, Cases, ImageRef, caption_case
-from counterpoint.metrics import BEYOND_FIRST, FIRST_ROWS
+from counterpoint.metrics import BEYOND_FIRST, FIRST_ROWS, NO_IMAGE
 
 _KINDS: Final = ("Object", "Attribute", "Relation")
 
@@ -89,20 +89,34 @@ def _cases(options: Options) -> Cases:
             path=folder,
             benchmark="vl-checklist",
         )
-    rows = (case for path in files for case in _file(path, path.relative_to(folder)))
+    there = ImageFolders(options.data)
+    rows = (case for path in files for case in _file(path, path.relative_to(folder), there))
     return Cases.build(rows, root=options.data, source=str(folder))
 
 
-def _file(path: Path, relative: Path) -> Iterator[Case]:
+def _file(path: Path, relative: Path, there: ImageFolders) -> Iterator[Case]:
+    """The cases of a file. The authors drop rows without an image before they take the first 1,000.
+
+    If no image of the file is there, the first 1,000 rows count: for models that see no image.
+    """
     rows = read_json(path, "vl-checklist")
     if not isinstance(rows, list):
         raise DataError("E-FILE-MALFORMED", f"{path}: should hold a list.", path=path)
     name, group = relative.with_suffix("").as_posix(), group_of(relative)
-    for number, row in enumerate(rows):
-        image, positive, negative = _row(row, f"{path}: row {number}")
-        groups = (group,) if number < FIRST_ROWS else (group, BEYOND_FIRST)
+    read = [_row(row, f"{path}: row {number}") for number, row in enumerate(rows)]
+    held = [image in there for image, _, _ in read]
+    any_held = any(held)
+    usable = 0
+    for number, (image, positive, negative) in enumerate(read):
+        groups = [group]
+        if usable == FIRST_ROWS:
+            groups.append(BEYOND_FIRST)
+        elif any_held and not held[number]:
+            groups.append(NO_IMAGE)
+        else:
+            usable += 1
         yield caption_case(
-            f"{name}/{number}", ImageRef(_image(image)), (positive,), (negative,), groups
+            f"{name}/{number}", ImageRef(image), (positive,), (negative,), tuple(groups)
         )
 
 
@@ -121,7 +135,7 @@ def _row(row: Any, where: str) -> tuple[str, str, str]:
         raise DataError(
             "E-ROW-MALFORMED", f"{where}: the image or a caption is not a text.", where=where
         )
-    return image, positive, negative
+    return _image(image), positive, negative
 
 
 def _listed(value: Any) -> list[Any]:

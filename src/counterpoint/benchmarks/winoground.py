@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
+from counterpoint._util.errors import DataError
 from counterpoint.benchmarks.annotations import (
     files_below,
     jsonl_rows,
@@ -13,6 +15,7 @@ from counterpoint.benchmarks.annotations import (
     number,
     parquet_image,
     parquet_rows,
+    read_json,
     text,
 )
 from counterpoint.benchmarks.benchmark import Benchmark, Options
@@ -23,12 +26,41 @@ _TEXTS: Final = ("id", "caption_0", "caption_1", "collapsed_tag")
 _MORE: Final = ("tag", "secondary_tag", "num_main_preds")
 
 
+TAG_FILE: Final = "new_tag_assignments.json"
+CLEAN: Final = "diwan/clean"  # the 171 cases without a tag
+
+
 def _cases(options: Options) -> Cases:
     folder = options.data / "winoground"
     # The hub holds both forms; Parquet comes with its images, the JSONL's may still be packed.
     tables = files_below(folder, "*.parquet")
     rows = _from_parquet(tables, options.data) if tables else _from_jsonl(folder, options.data)
-    return Cases.build(rows, root=options.data, source=str(folder))
+    tags = _further_tags(folder)
+    tagged = (replace(case, groups=(*case.groups, *tags.get(case.id, ()))) for case in rows)
+    return Cases.build(tagged, root=options.data, source=str(folder))
+
+
+def _further_tags(folder: Path) -> dict[str, tuple[str, ...]]:
+    """The groups of each case by Diwan et al. 2022, if their file is there.
+
+    They say why a case may be hard for reasons other than word order; without a tag it is clean.
+    """
+    files = files_below(folder, TAG_FILE)
+    if not files:
+        return {}
+    found = read_json(files[0], "winoground")
+    if not isinstance(found, dict) or not all(
+        isinstance(tags, list) and all(isinstance(tag, str) for tag in tags)
+        for tags in found.values()
+    ):
+        raise DataError(
+            "E-FILE-MALFORMED",
+            f"{files[0]}: should hold a list of tags for each case.",
+            path=files[0],
+        )
+    return {
+        id: tuple(f"diwan/{label(tag)}" for tag in tags) or (CLEAN,) for id, tags in found.items()
+    }
 
 
 def _from_parquet(tables: list[Path], root: Path) -> Iterator[Case]:

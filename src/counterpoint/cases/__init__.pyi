@@ -1,4 +1,5 @@
 from .captions import (
+    BEFORE_SHUFFLES as BEFORE_SHUFFLES,
     CAPTION_FORMATS as CAPTION_FORMATS,
     formatted as formatted,
     normal as normal,
@@ -11,6 +12,7 @@ from .checks import (
 )
 from .files import read_cases as read_cases, write_cases as write_cases
 from .galleries import (
+    DETECTION as DETECTION,
     gallery_rows as gallery_rows,
     is_classification as is_classification,
     is_gallery as is_gallery,

@@ -28,7 +28,7 @@ def aro(caption: str) -> str:
 
 def formatted(cases: Cases, name: str) -> Cases:
     """The cases with their captions in the format of this name."""
-    if name == "raw":
+    if name in ("raw", BEFORE_SHUFFLES):
         return cases
     rewrite = CAPTION_FORMATS[name]
     captions = [[rewrite(text) for text in texts] for texts in cases.frame["captions"].to_list()]
@@ -36,7 +36,12 @@ def formatted(cases: Cases, name: str) -> Cases:
     return Cases(cases.frame.with_columns(column), cases.root)
 
 
-CAPTION_FORMATS: Final[dict[str, Callable[[str], str]]] = {"raw": raw, "aro": aro}
+BEFORE_SHUFFLES: Final = "aro, then shuffled"  # the loader has cleaned captions, then shuffled
+CAPTION_FORMATS: Final[dict[str, Callable[[str], str]]] = {
+    "raw": raw,
+    "aro": aro,
+    BEFORE_SHUFFLES: raw,
+}
 
 
 class CaptionWords(NamedTuple):

@@ -7,6 +7,7 @@ only that image and its captions are left out.
 
 from __future__ import annotations
 
+import re
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -15,6 +16,8 @@ import polars as pl
 from counterpoint.cases.table import SCHEMA, Cases
 
 MANY: Final = 5  # images from which a case is a gallery
+_SHUFFLE: Final = re.compile(r"shuffle-\w+:\d+:")  # before the reference to an image
+DETECTION: Final = ("natural", "synthetic")  # the classes of what a detector tells apart
 
 
 def is_gallery(images: int, captions: int) -> bool:
@@ -40,6 +43,8 @@ def query_clusters(cases: Cases, row: int) -> list[str]:
     """
     case = cases.frame.row(row, named=True)
     paths = [image["path"] for image in case["images"]]
+    if len(cases) > 1:  # an image that is shuffled in several ways is one source image
+        paths = [_SHUFFLE.sub("", path, count=1) for path in paths]
     width = len(case["captions"])
     owners = [f"{case['id']} caption {number}" for number in range(width)]
     for cell in reversed(case["truth"]):

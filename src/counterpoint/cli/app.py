@@ -20,6 +20,7 @@ from counterpoint.cli import (
     ls,
     refine,
     report,
+    sweep,
     train,
     verify,
     wise,
@@ -54,7 +55,14 @@ def _options(
     """Measure and train compositional vision-language models: hard negatives, hard positives."""
 
 
-RESUMES = {"demo", "eval", "refine", "train", "wise"}  # the others are quick, or write at their end
+RESUMES = {
+    "demo",
+    "eval",
+    "refine",
+    "sweep",
+    "train",
+    "wise",
+}  # the others are quick, or write at their end
 for name, verb in (
     ("demo", demo.demo),
     ("ls", ls.ls),
@@ -68,6 +76,7 @@ for name, verb in (
     ("refine", refine.refine),
     ("export", export.export),
     ("train", train.train),
+    ("sweep", sweep.sweep),
     ("wise", wise.wise),
     ("doctor", doctor.doctor),
 ):

@@ -60,7 +60,8 @@ def new(
         str,
         typer.Option(
             "--as",
-            help="best-image, which-image, image-to-text, text-to-image, both-ways or rank.",
+            help="best-image, which-image, image-to-text, text-to-image, both-ways, rank or "
+            "compare-texts.",
         ),
     ],
     annotators: Annotated[
@@ -76,6 +77,10 @@ def new(
     seed: Annotated[int, typer.Option(min=0, help="Random seed.")] = 0,
     benchmark: Annotated[
         str | None, typer.Option(help="Benchmark id, for a run with several benchmarks.")
+    ] = None,
+    against: Annotated[
+        Path | None,
+        typer.Option(help="compare-texts: the second pairs file, with texts of the same captions."),
     ] = None,
     images: Annotated[
         Path | None,
@@ -99,6 +104,9 @@ def new(
 
     counterpoint campaign new filter pairs.parquet --as best-image --annotators 10
 
+    counterpoint campaign new quality mine.parquet --against theirs.parquet --as compare-texts
+    --limit 100
+
     The links start at the address that `counterpoint studio` prints.
     """
     database = _open(db)
@@ -108,7 +116,7 @@ def new(
         settings = CampaignDesign(
             overlap, checks, seed, _read(instructions) if instructions else ""
         )
-        wanted = SourceSelection(limit, seed, data, images, benchmark)
+        wanted = SourceSelection(limit, seed, data, images, benchmark, against)
         order = Order(name, source, kind, settings, annotators, wanted)
         made = make_campaign(database, order)
     finally:
@@ -177,7 +185,10 @@ def results(
     ] = None,
     export: Annotated[
         Path | None,
-        typer.Option(help="Write what the majority accepted: a case file or a pairs file."),
+        typer.Option(
+            help="Write what the majority accepted: a case file or a pairs file; of "
+            "compare-texts, what it preferred: a .csv."
+        ),
     ] = None,
     answers: Annotated[Path | None, typer.Option(help="Write every answer as CSV.")] = None,
     least: Annotated[
@@ -211,7 +222,7 @@ def results(
         table = answers_csv(session, campaign) if answers else ""
     database.close()
     if as_json:
-        print_json(_agreement_rows(found))
+        print_json([*_agreement_rows(found), *_compared_rows(found)])
     else:
         _print(found)
     if answers:
@@ -262,6 +273,24 @@ def _agreement_rows(found: CampaignResults) -> list[dict[str, object]]:
     return rows
 
 
+def _compared_rows(found: CampaignResults) -> list[dict[str, object]]:
+    from counterpoint.studio.annotate import comparison
+
+    if not found.kind.compares:
+        return []
+    first, second = found.campaign.source["sides"]
+    return [
+        {
+            "group": row.group,
+            "in": row.what,
+            first: row.first,
+            second: row.second,
+            "tie": row.ties,
+        }
+        for row in comparison(found)
+    ]
+
+
 def _print(found: CampaignResults) -> None:
     def number(value: float) -> str:
         return "-" if value != value else f"{value:.3f}"
@@ -269,9 +298,14 @@ def _print(found: CampaignResults) -> None:
     tally = found.tally
     output.print(
         f"{found.campaign.name}: {found.standing.given:,} of {found.standing.wanted:,} answers, "
-        f"{counted(tally.judged, 'item')} judged, {tally.accepted:,} accepted by most",
+        f"{counted(tally.judged, 'item')} judged"
+        + ("" if found.kind.compares else f", {tally.accepted:,} accepted by most"),
         soft_wrap=True,
     )
+    for row in _compared_rows(found):
+        group, what, *sides = row.items()
+        said = ", ".join(f"{name} {count}" for name, count in sides)
+        output.print(f"{group[1]}, better in {what[1]}: {said}", soft_wrap=True)
     if found.remarks:
         output.print(f"{found.skipped:,} skipped, {found.flagged:,} flagged by annotators")
     for measure in found.agreement:

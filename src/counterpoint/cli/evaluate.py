@@ -139,7 +139,11 @@ def _flips(runs: list[Run], options: LoadOptions, bars: Progress) -> list[Flips]
         for run in runs
         for flip in check_precision(
             run.model,
-            {name: (part.cases, part.protocol) for name, part in run.parts.items()},
+            {
+                name: (part.cases, part.protocol)
+                for name, part in run.parts.items()
+                if not name.startswith("probe/")  # its scores are not those of its captions
+            },
             options,
             progress=bars,
         )

@@ -63,12 +63,26 @@ def export(
     seed: Annotated[
         int,
         typer.Option(
-            min=0, help="benchmark: random seed of which positive goes with which negative."
+            min=0,
+            help="Random seed; benchmark: of which positive goes with which negative; training: "
+            "of --validation and --balance.",
         ),
     ] = 0,
     neighbours: Annotated[
         Path | None, typer.Option(help="training: a file of `counterpoint generate neighbours`.")
     ] = None,
+    validation: Annotated[
+        float,
+        typer.Option(
+            min=0,
+            max=0.99,
+            help="training: share of the images that goes to a second file, OUT-validation.",
+        ),
+    ] = 0.0,
+    balance: Annotated[
+        str,
+        typer.Option(help="training: equally many texts of these subtypes, such as `att,rel`."),
+    ] = "",
     name: Annotated[
         str, typer.Option(help="hf: name of the data set; default: the folder's name.")
     ] = "",
@@ -86,6 +100,8 @@ def export(
 
     counterpoint export negatives.parquet --as training -o train.tsv
 
+    counterpoint export negatives.parquet --as training -o train.parquet --validation 0.2
+
     counterpoint export negatives.parquet --as hf -o my-set --licence cc-by-4.0 --embed-images
 
     What is left out is counted by the reason; exit status 3 if an image could not be read.
@@ -94,7 +110,9 @@ def export(
 
     given: dict[str, object] = {"--root": root, "--all-negatives": all_negatives, "--name": name}
     given |= {"--neighbours": neighbours, "--licence": licence, "--embed-images": embed_images}
+    given |= {"--validation": validation, "--balance": balance}
     _refuse_options(form, given)
+    subtypes = _subtypes(balance)
     left_out: Counter[str] = Counter()
     with reserved(out), progress_bars() as bars:
         if form is Form.BENCHMARK:
@@ -114,7 +132,16 @@ def export(
             from counterpoint.generation.export import export_training
 
             where = {"images": images, "root": root, "neighbours": neighbours}
-            made = export_training(pairs, out, left_out, **where, progress=bars)
+            made = export_training(
+                pairs,
+                out,
+                left_out,
+                **where,
+                validation=validation,
+                balance=subtypes,
+                seed=seed,
+                progress=bars,
+            )
         else:
             from counterpoint.generation.export import export_hub
 
@@ -128,14 +155,14 @@ def export(
                 embed=embed_images,
                 progress=bars,
             )
-    _report(form, out, made, left_out, as_json)
+    _report(form, out, made, left_out, validation > 0, as_json)
     if form is Form.HF and left_out:
         raise typer.Exit(3)
 
 
 _OPTIONS = {
     Form.BENCHMARK: {"--root", "--all-negatives"},
-    Form.TRAINING: {"--root", "--neighbours"},
+    Form.TRAINING: {"--root", "--neighbours", "--validation", "--balance"},
     Form.HF: {"--name", "--licence", "--embed-images"},
 }
 
@@ -147,13 +174,34 @@ def _refuse_options(form: Form, given: dict[str, object]) -> None:
             raise typer.BadParameter(f"has no effect with --as {form}", param_hint=option)
 
 
-def _report(form: Form, out: Path, made: int, left_out: Counter[str], as_json: bool) -> None:
+def _subtypes(names: str) -> list[str]:
+    from counterpoint.generation import SUBTYPES
+
+    found = [name.strip() for name in names.split(",")] if names else []
+    if found and (len(set(found)) < 2 or not set(found) <= set(SUBTYPES) - {""}):
+        raise typer.BadParameter("is two or three of obj, att, rel", param_hint="--balance")
+    return found
+
+
+def _report(
+    form: Form, out: Path, made: int, left_out: Counter[str], split: bool, as_json: bool
+) -> None:
+    from counterpoint.generation.export import VALIDATION, validation_file
+
+    held_out = left_out.pop(VALIDATION, 0)
+    files = {out: made} | ({validation_file(out): held_out} if split else {})
     reasons = {reason: count for reason, count in sorted(left_out.items()) if count}
     if as_json:
-        print_json([{"out": str(out), "as": str(form), "rows": made, "left_out": reasons}])
+        print_json(
+            [
+                {"out": str(file), "as": str(form), "rows": rows, "left_out": reasons}
+                for file, rows in files.items()
+            ]
+        )
         return
     what = {Form.BENCHMARK: "case", Form.TRAINING: "caption", Form.HF: "pair"}[form]
-    output.print(f"saved {out}: {counted(made, what)}", soft_wrap=True)
+    for file, rows in files.items():
+        output.print(f"saved {file}: {counted(rows, what)}", soft_wrap=True)
     if form is Form.BENCHMARK:
         output.print(f"score a model on it: {command(f'eval -m MODEL -b {out}')}", soft_wrap=True)
     for reason, count in reasons.items():

@@ -50,8 +50,8 @@ MethodNames = Annotated[
     typer.Option(
         "-M",
         "--method",
-        help="A method (`counterpoint ls methods`), repeatable; `rules` or `llm`: all of that "
-        "kind.",
+        help="A method (`counterpoint ls methods`), repeatable; `rules`, `llm` or `trohn`: all of "
+        "that kind; FILE.toml: your own template for a language model.",
     ),
 ]
 Seed = Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Random seed.")]
@@ -78,6 +78,12 @@ UseWordNet = Annotated[
 ]
 Model = Annotated[
     str, typer.Option("--model", help="For llm/...: a model of the server at OPENAI_BASE_URL.")
+]
+Shots = Annotated[
+    int | None,
+    typer.Option(
+        min=0, help="For llm/...: examples in a prompt; default: as the template says (2 to 4)."
+    ),
 ]
 DryRun = Annotated[
     int,
@@ -107,6 +113,7 @@ def _command(kind: Kind, example: str) -> Callable[..., None]:
         doubtful: Doubtful = False,
         wordnet: UseWordNet = True,
         model: Model = "",
+        shots: Shots = None,
         dry_run: DryRun = 0,
         limit: Limit = 0,
         workers: Workers = 0,
@@ -124,6 +131,8 @@ def _command(kind: Kind, example: str) -> Callable[..., None]:
         names = chosen_methods(method, kind)
         if dry_run and not names.llm:
             raise typer.BadParameter("only llm methods have prompts", param_hint="--dry-run")
+        if shots is not None and not names.llm:
+            raise typer.BadParameter("only llm methods have examples", param_hint="--shots")
         if limit and names.graphs:
             raise typer.BadParameter("not possible with scene graphs", param_hint="--limit")
         settings = TextSettings(
@@ -135,9 +144,9 @@ def _command(kind: Kind, example: str) -> Callable[..., None]:
         else:
             captions = _captions(input, data, options, limit)
             if names.llm and dry_run:
-                _print_prompts(captions, names.llm, model, dry_run)
+                _print_prompts(captions, names.llm, model, shots, dry_run)
                 return
-            report = _of_captions(captions, settings, names.llm, model, out, workers)
+            report = _of_captions(captions, settings, names.llm, model, shots, out, workers)
         _show(report, out, as_json)
 
     command.__doc__ = f"""Make hard {kind}s from captions: a Parquet file of pairs.
@@ -149,6 +158,55 @@ def _command(kind: Kind, example: str) -> Callable[..., None]:
     After an interrupt or a kill, the same command resumes. See docs/generate/index.md.
     """
     return command
+
+
+def import_(
+    input: Input,
+    texts: Annotated[
+        Path, typer.Argument(help="One JSON string per line, in the order of the captions.")
+    ],
+    out: Out,
+    kind: Annotated[
+        Literal["negative", "positive"], typer.Option(help="What the texts are.")
+    ] = "positive",
+    type: Annotated[
+        Literal["replace", "swap", "add", "negate", "shuffle", "paraphrase"],
+        typer.Option(help="The type of change."),
+    ] = "replace",
+    subtype: Annotated[
+        Literal["obj", "att", "rel", ""], typer.Option(help="What is changed; empty: unknown.")
+    ] = "",
+    checks: Annotated[
+        bool, typer.Option("--checks/--no-checks", help="Let the checks reject texts.")
+    ] = False,
+    caption_column: CaptionColumn = None,
+    image_column: ImageColumn = None,
+    split: Split = None,
+    image_prefix: ImagePrefix = "",
+    data: DataFolder = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make a pairs file of texts that were made elsewhere, such as the hard positives' authors'.
+
+    Examples:
+
+    counterpoint generate import captions_train2017.json replace.jsonl -o positives.parquet
+
+    counterpoint generate import captions_train2017.json swap.jsonl -o swap.parquet --type swap
+
+    Line n is the text of caption n; null or "None" where there is none.
+    """
+    from counterpoint.generation import TextSettings, import_texts
+    from counterpoint.generation.inputs import CaptionOptions
+
+    settings = TextSettings(kind, (), checks=checks)
+    options = CaptionOptions(caption_column, image_column, None, split, image_prefix)
+    captions = _captions(input, data, options, 0)
+    with progress_bars() as bars:
+        made = import_texts(
+            captions, texts, settings, out, type=type, subtype=subtype, progress=bars
+        )
+    _show(made, out, as_json)
 
 
 def _captions(name: str, data: Path | None, options: CaptionOptions, limit: int) -> Captions:
@@ -163,6 +221,7 @@ def _of_captions(
     settings: TextSettings,
     llm: tuple[str, ...],
     model: str,
+    shots: int | None,
     out: Path,
     workers: int,
 ) -> Generated:
@@ -175,7 +234,7 @@ def _of_captions(
 
     _need_model(model)
     with ChatModel(model) as served, progress_bars() as bars:
-        writers = [ChatMethod(name, served) for name in llm]
+        writers = [ChatMethod(name, served, shots) for name in llm]
         _announce(captions, writers)
         return generate(
             captions, settings, out, writers=writers, workers=workers or None, progress=bars
@@ -202,14 +261,16 @@ def _announce(captions: Captions, writers: Sequence[ChatMethod]) -> None:
         )
 
 
-def _print_prompts(captions: Captions, names: Sequence[str], model: str, count: int) -> None:
+def _print_prompts(
+    captions: Captions, names: Sequence[str], model: str, shots: int | None, count: int
+) -> None:
     from itertools import islice
 
     from counterpoint.generation.llm import ChatMethod, ChatModel
 
     chosen = [source.caption for source in islice(captions, count)]
     for name in names:
-        method = ChatMethod(name, ChatModel(model))
+        method = ChatMethod(name, ChatModel(model), shots)
         for prompt in method.dry_run(chosen, count):
             output.print(prompt, soft_wrap=True)
             output.print()
@@ -294,5 +355,6 @@ app.command("positives")(
         resumes=True,
     )
 )
+app.command("import")(plainly(import_))
 app.command("images")(plainly(generate_images.images, resumes=True))
 app.command("neighbours")(plainly(generate_images.neighbours, resumes=True))

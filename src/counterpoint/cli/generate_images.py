@@ -36,6 +36,17 @@ def images(
         str,
         typer.Option("--model", "-m", help="sdxl-dpo, a hub id, a pipeline's folder, or world."),
     ] = "sdxl-dpo",
+    masks: Annotated[
+        Path | None,
+        typer.Option(
+            help="Inpainting: draw only this part of the caption's image again. A folder with "
+            "SOURCE.png or IMAGE.png (light: drawn again), or a table: source, x, y, width, height."
+        ),
+    ] = None,
+    photos: Annotated[
+        Path | None,
+        typer.Option(help="With --masks: folder of the captions' images; default: as PAIRS says."),
+    ] = None,
     candidates: Annotated[int, typer.Option(min=1, max=4, help="Images per text.")] = 1,
     seed: Annotated[int, typer.Option(min=0, help="Random seed.")] = 0,
     steps: Annotated[
@@ -74,6 +85,9 @@ def images(
 
     counterpoint generate images negatives.parquet -o with-images.parquet --candidates 4
 
+    counterpoint generate images negatives.parquet -o inpainted.parquet --masks masks
+    -m stabilityai/stable-diffusion-2-inpainting
+
     counterpoint generate images world.parquet -o w.parquet -m world --choose world:base
 
     After an interrupt or a kill, the same command draws only the missing images.
@@ -85,9 +99,12 @@ def images(
     from counterpoint.scoring import Work
 
     given = {"steps": steps, "guidance": guidance, "side": side, "suffix": suffix}
-    _refuse(model, margin if choose is None else None, {**given, "images": images})
+    others = {"images": images, "masks": masks, "photos": photos}
+    _refuse(model, margin if choose is None else None, {**given, **others})
+    if photos is not None and masks is None:
+        raise typer.BadParameter("has no effect without --masks", param_hint="--photos")
     settings = _settings(candidates, seed, given)
-    check(pairs, out)
+    root = check(pairs, out).get("root")
     folder = out.parent / f"{out.stem}-images" if images is None else images
     with reserved(out), reserved(folder), progress_bars() as bars, Store(default_store()) as store:
         work = Work(store, batch, bars)
@@ -103,6 +120,8 @@ def images(
             work=work,
             device=device,
             precision=precision,
+            masks=masks,
+            photos=photos or (Path(root) if isinstance(root, str) and root else pairs.parent),
         )
         counts = make_images(pairs, out, backend, chooser)
         about = backend.describe()

@@ -54,6 +54,16 @@ def refine(
     select: Annotated[
         list[str] | None, typer.Option(help="Blind model for --top; default: those of --blind.")
     ] = None,
+    unique: Annotated[
+        bool,
+        typer.Option(
+            "--unique", help="Then keep every text once, and none that is a caption of the file."
+        ),
+    ] = False,
+    sentences: Annotated[
+        bool,
+        typer.Option("--sentences", help="Then drop questions and texts without a final mark."),
+    ] = False,
     balance: Annotated[
         bool, typer.Option(help="Balance the gaps; --no-balance only selects and reports.")
     ] = True,
@@ -95,6 +105,9 @@ def refine(
 
     counterpoint refine pairs.parquet -o best.parquet --blind grammar --blind plausible --top 0.355
 
+    counterpoint refine pairs.parquet -o trohn.parquet --blind grammar --blind plausible --top 0.355
+    --unique --sentences
+
     counterpoint refine pairs.parquet -o refined.parquet --scores mine.csv --blind column:mine
 
     Only negatives are refined; positives are copied. After a stop, the same command resumes.
@@ -109,7 +122,7 @@ def refine(
 
     if scale not in SCALES:
         raise typer.BadParameter(" or ".join(SCALES), param_hint="--scale")
-    if not (blind or watch or (select and top is not None)):
+    if not (blind or watch or (select and top is not None) or unique or sentences):
         raise typer.BadParameter("name at least one blind model", param_hint="--blind")
     if top is not None and not (blind or select):
         raise typer.BadParameter("needs --blind or --select", param_hint="--top")
@@ -125,6 +138,8 @@ def refine(
         scale=scale,
         by=() if by in ("", "none") else tuple(name.strip() for name in by.split(",")),
         seed=seed,
+        unique=unique,
+        sentences=sentences,
     )
     options = LoadOptions(device, precision)
     places = reserved(out), reserved(report) if report else nullcontext()
@@ -202,6 +217,8 @@ def _summary(found: Refined, out: Path) -> str:
     steps = counted(found.before, "negative")
     if found.selected != found.before:
         steps += f", {found.selected:,} selected"
+    if found.cleaned:
+        steps += f", {found.cleaned:,} repeated or unfit"
     return (
         f"{steps}, {found.after:,} kept; {counted(found.positives, 'positive')} copied; "
         f"{found.refused:,} rejected by the checks left out. Saved {out}."

@@ -135,7 +135,7 @@ def training_bars() -> Iterator[Progress]:
             bars.stop()
 
 
-class _Preparing(Bars):
+class Preparing(Bars):
     """The bars of what comes before training, in the same place."""
 
     def start(self, what: str, total: int | None) -> Any:
@@ -187,7 +187,7 @@ def train(
     from counterpoint.training import train as run_training
 
     with training_bars() as bars:
-        trained = run_training(chosen, TrainingBar(bars), _Preparing(bars))
+        trained = run_training(chosen, TrainingBar(bars), Preparing(bars))
     if trained is None:  # under torchrun the first process speaks
         return
     _tell(trained, as_json)
@@ -212,10 +212,19 @@ def _tell(trained: Trained, as_json: bool) -> None:
     if as_json:
         told: dict[str, Any] = {"folder": str(trained.folder), "model": trained.model}
         changes = [] if trained.outcome is None else rows_as_json(trained.outcome.changes)
+        if trained.best is not None:
+            best = trained.best
+            told["best"] = {"step": best.step, "metric": best.metric, "value": best.value}
         print_json([{**told, "steps": trained.steps, "outcome": changes}])
         return
     if trained.outcome is not None:
         print_outcome(trained.outcome)
+    if trained.best is not None:
+        output.print(
+            f"best validation: {trained.best.metric} {trained.best.value:.4f} after step "
+            f"{trained.best.step:,}, whose weights are kept",
+            soft_wrap=True,
+        )
     output.print(
         f"trained {counted(trained.steps, 'step')}: use it as -m {trained.model}", soft_wrap=True
     )

@@ -12,6 +12,7 @@ from .precision import Flips as Flips, check_precision as check_precision
 from .verifying import (
     Check as Check,
     Verdict as Verdict,
+    half_precision as half_precision,
     judge as judge,
     near_models as near_models,
     not_the_model as not_the_model,

@@ -26,10 +26,19 @@ from counterpoint.cases import (
     unanswered,
     without_images,
 )
-from counterpoint.metrics import Protocol, get_protocol
+from counterpoint.metrics import Overlong, Protocol
 from counterpoint.models import LoadOptions, load_model
 from counterpoint.runs import Part, Run, question, refuse_other, save_run
-from counterpoint.scoring import Described, Model, Scored, Work, check_kind, score
+from counterpoint.scoring import (
+    Described,
+    Model,
+    Probed,
+    Scored,
+    Work,
+    check_kind,
+    score,
+    score_probe,
+)
 
 BATCH = 128
 
@@ -116,7 +125,7 @@ def evaluate(
         )
     one = isinstance(models, str | tuple) or not isinstance(models, Sequence)
     chosen = _each_once([models] if one else models)  # type: ignore[arg-type, list-item]
-    tables = _Tables(_loaded(benchmarks, data), protocol, limit)
+    tables = _Tables(_loaded(benchmarks, data, protocol), protocol, limit)
     if not chosen or not tables.cases:
         raise CounterpointError(
             "E-ARGUMENT-MISSING", "evaluate needs at least one model and one benchmark."
@@ -136,14 +145,18 @@ def evaluate(
         for (name, model), folder in zip(chosen, folders, strict=True):
             loaded = load_model(name, loading) if model is None else model
             work = Work(opened, batch_size, Named(bars, name))
-            parts = tables.parts(score(loaded, tables.cases, overlong, work))
-            manifest = _manifest(loaded, options, opened.notes())
+            scored, probes = tables.score(loaded, overlong, work)
+            parts = tables.parts(scored, probes)
+            notes = [probe.describe(on) for on, probe in probes.items()]
+            manifest = _manifest(loaded, options, [*opened.notes(), *notes])
             runs.append(save_run(Run(name, parts, manifest), folder, overwrite=overwrite))
     return runs[0] if one else runs
 
 
 def _loaded(
-    benchmarks: OneBenchmark | Sequence[OneBenchmark], data: str | Path | None
+    benchmarks: OneBenchmark | Sequence[OneBenchmark],
+    data: str | Path | None,
+    protocol: str | None,
 ) -> list[LoadedBenchmark]:
     """Each benchmark once, in the order given."""
     single = isinstance(benchmarks, str) or not isinstance(benchmarks, Sequence)
@@ -153,7 +166,7 @@ def _loaded(
         match one:
             case str() | Path():
                 if str(one) not in found:
-                    found[str(one)] = load_benchmark(one, data)
+                    found[str(one)] = load_benchmark(one, data, protocol=protocol)
             case Cases():
                 found["cases"] = own_cases(one)
             case LoadedBenchmark():
@@ -173,14 +186,15 @@ class _Tables:
     def __init__(
         self, found: Sequence[LoadedBenchmark], protocol: str | None, limit: int | None
     ) -> None:
-        self.protocols = {
-            one.name: get_protocol(protocol or one.benchmark.protocol) for one in found
-        }
+        self.protocols = {one.name: one.read_by(protocol) for one in found}
         self.cases = {
             one.name: prepare(one.cases, self.protocols[one.name], limit) for one in found
         }
         self._absent = {one.name: self._lacking(one) for one in found}
+        self._training = {one.name: one.training for one in found if one.training is not None}
         self._hashes = {name: cases.content_hash() for name, cases in self.cases.items()}
+        for name, training in self._training.items():
+            self._hashes[name] = digest(self._hashes[name], training.content_hash()).hex()
 
     def _lacking(self, one: LoadedBenchmark) -> tuple[Absent, ...]:
         try:
@@ -188,14 +202,26 @@ class _Tables:
         except NotFoundError:  # a table of the user's own: nothing is known of it
             return one.cases.absent
 
-    def parts(self, scored: Mapping[str, Scored]) -> dict[str, Part]:
-        return {
-            name: replace(
-                _part(name, cases, scored[name], self.protocols[name], self._hashes[name]),
-                absent=self._absent[name],
-            )
-            for name, cases in self.cases.items()
+    def score(
+        self, model: Model, overlong: Mapping[str, Overlong], work: Work
+    ) -> tuple[dict[str, Scored], dict[str, Probed]]:
+        """The scores of all benchmarks, and what is known of those by a linear probe."""
+        plain = {name: cases for name, cases in self.cases.items() if name not in self._training}
+        scored = score(model, plain, overlong, work) if plain else {}
+        probes = {
+            name: score_probe(model, name, training, self.cases[name], work)
+            for name, training in self._training.items()
         }
+        return scored | {name: probe.scored for name, probe in probes.items()}, probes
+
+    def parts(self, scored: Mapping[str, Scored], probes: Mapping[str, Probed]) -> dict[str, Part]:
+        found = {}
+        for name, cases in self.cases.items():
+            part = _part(name, cases, scored[name], self.protocols[name], self._hashes[name])
+            lost = probes[name].left_out if name in probes else ()
+            images = (*part.left_out_images, *(("training images", why) for why in lost))
+            found[name] = replace(part, absent=self._absent[name], left_out_images=images)
+        return found
 
 
 def _each_once(models: Sequence[OneModel]) -> list[tuple[str, Model | None]]:

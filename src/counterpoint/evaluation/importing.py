@@ -27,7 +27,6 @@ from counterpoint._util.untrusted import recorded_command, shown
 from counterpoint.benchmarks import absent_from, load_benchmark
 from counterpoint.cases import Cases
 from counterpoint.evaluation.evaluating import prepare, slug
-from counterpoint.metrics import get_protocol
 from counterpoint.runs import Part, Run, file_digest, question, refuse_other, save_run
 
 COLUMNS: Final = {
@@ -65,8 +64,8 @@ def import_scores(
     """
     path = Path(path)
     folder = Path(out) if out else Path("runs") / f"{slug(name)}-{slug(benchmark)}-imported"
-    known, cases = load_benchmark(benchmark, None if data is None else Path(data))
-    chosen = get_protocol(protocol or known.protocol)
+    loaded = load_benchmark(benchmark, None if data is None else Path(data), protocol=protocol)
+    chosen, cases = loaded.read_by(protocol), loaded.cases
     asked = question(name, {benchmark: chosen.name}, {})
     refuse_other(folder, asked, overwrite=overwrite)
     absent = absent_from(benchmark, cases, chosen)

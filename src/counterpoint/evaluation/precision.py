@@ -48,6 +48,8 @@ def check_precision(
         name: (smaller_galleries(table.limit(SAMPLE), SAMPLE), protocol)
         for name, (table, protocol) in tables.items()
     }
+    if not tables:
+        return []
     cases = {name: table for name, (table, _) in tables.items()}
     overlong = {name: protocol.overlong for name, (_, protocol) in tables.items()}
     with Store(Path(store) if store else default_store()) as opened:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib import resources
@@ -22,6 +22,8 @@ Verdict = Literal[
 ]
 _UNSTATED: Final = ""
 _NOT_PUBLISHED: Final = ("blind", "random", "world")  # families without published values
+_OTHER: Final = "other/"  # printed in the papers, and no benchmark that a run could hold
+HALF: Final = "fp16"  # in the note of a value that was probably measured so
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +120,7 @@ def verify(run: Run, model: str | None = None, *, resamples: int = RESAMPLES) ->
     without a published value is there too, once, under the protocol's own average.
     """
     chosen = _named(run.model if model is None else published_model(model))
+    chosen = chosen.filter(~pl.col("benchmark").str.starts_with(_OTHER))
     return [
         check
         for part in run.parts.values()
@@ -158,6 +161,19 @@ def _beside(
             yield _check(row, part, average, value, why)
 
 
+def half_precision(run: Run, found: Sequence[Check]) -> str:
+    """Which published values may differ because they were measured in fp16; empty if none may."""
+    if run.manifest.get("options", {}).get("precision") == HALF:
+        return ""
+    off = {c.source: None for c in found if c.verdict == "differs" and HALF in c.note}
+    if not off:
+        return ""
+    return (
+        f"{'; '.join(off)}: the published values were probably measured in {HALF}, which may be "
+        f"the difference; see --precision {HALF} of eval"
+    )
+
+
 def published_id(benchmark: str) -> str:
     """The id with the options that change what is measured.
 
@@ -165,7 +181,7 @@ def published_id(benchmark: str) -> str:
     """
     name, _, options = benchmark.partition(":")
     kept = [part for part in options.split(",") if part and not part.endswith("=plain")]
-    kept = [part for part in kept if not part.startswith(("seed=", "tests="))]
+    kept = [part for part in kept if not part.startswith(("seed=", "seeds=", "tests="))]
     return f"{name}:{','.join(kept)}" if kept else name
 
 

@@ -1,4 +1,5 @@
 from .from_graphs import generate_from_graphs as generate_from_graphs
+from .importing import import_texts as import_texts
 from .making import (
     CAPTIONS as CAPTIONS,
     MADE as MADE,
@@ -9,6 +10,7 @@ from .names import chosen_methods as chosen_methods, methods as methods
 from .pairs import (
     KINDS as KINDS,
     SCHEMA as SCHEMA,
+    SUBTYPES as SUBTYPES,
     Kind as Kind,
     read_about as read_about,
     read_pairs as read_pairs,

@@ -13,7 +13,6 @@ from counterpoint.generation.pairs import Kind
 from counterpoint.generation.registry import RULES
 
 ALL_RULES: Final = "rules"
-ALL_LLM: Final = "llm"
 
 
 class Method(NamedTuple):
@@ -48,12 +47,20 @@ def methods(without: Collection[str] = ()) -> list[Method]:
 
 
 def chosen_methods(names: Sequence[str], kind: Kind) -> Chosen:
-    """The methods of these names, each once; `rules` and `llm` stand for all of the kind."""
+    """The methods of these names, each once.
+
+    `rules`, `llm` and `trohn` stand for all of the kind. A name that ends in .toml is the path of a
+    user's own template for a language model.
+    """
     known = {method.name: method for method in methods()}
-    groups = {
-        ALL_RULES: [m.name for m in known.values() if kind in m.kinds and not m.needs],
-        ALL_LLM: [m.name for m in known.values() if kind in m.kinds and "language" in m.needs],
-    }
+    groups = {ALL_RULES: [m.name for m in known.values() if kind in m.kinds and not m.needs]}
+    for name in templates.names():
+        group = groups.setdefault(templates.read_template(name).group, [])
+        group += [name] * (kind in known[name].kinds)
+    for name in names:
+        if name.endswith(templates.ENDING):
+            own = templates.read_template(name)
+            known[name] = Method(name, (own.kind,), "a language model", own.summary)
     wanted = dict.fromkeys(name for given in names for name in groups.get(given, [given]))
     for name in wanted:
         if name not in known:

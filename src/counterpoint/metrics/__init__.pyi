@@ -32,7 +32,10 @@ from .protocols import (
     AVERAGES as AVERAGES,
     BEYOND_FIRST as BEYOND_FIRST,
     FIRST_ROWS as FIRST_ROWS,
+    NO_IMAGE as NO_IMAGE,
     PROTOCOLS as PROTOCOLS,
+    SEED as SEED,
+    UNCOUNTED_RELATIONS as UNCOUNTED_RELATIONS,
     Overlong as Overlong,
     Protocol as Protocol,
     get_protocol as get_protocol,
@@ -57,5 +60,6 @@ from .statistics import (
     nested as nested,
     prefixes as prefixes,
     set_apart as set_apart,
+    summaries as summaries,
     verdict as verdict,
 )

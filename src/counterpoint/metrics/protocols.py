@@ -58,7 +58,9 @@ AVERAGES: Final[dict[str, tuple[int, ...]]] = {
 # Labels that loaders give to cases which an official protocol does not count.
 FIRST_ROWS: Final = 1_000  # rows of a file
 BEYOND_FIRST: Final = "beyond the first 1,000"
+NO_IMAGE: Final = "no image"  # and the next row of the file takes its place
 UNCONFIRMED: Final = "unconfirmed"
+SEED: Final = "seed "  # and its number: the cases that were drawn with it
 
 Overlong = Literal["leave out", "cut"]
 
@@ -146,10 +148,10 @@ PROTOCOLS: Final[dict[str, Protocol]] = {
         ),
         Protocol(
             "vl-checklist",
-            "Zhao et al. 2022: the first 1,000 cases of each file, means of means.",
+            "Zhao et al. 2022: of each file the first 1,000 cases with an image, means of means.",
             average="nested",
             averages=("micro", "macro", "types", "nested"),
-            skip=frozenset({BEYOND_FIRST}),
+            skip=frozenset({BEYOND_FIRST, NO_IMAGE}),
         ),
         Protocol(
             "sugarcrepe-pp",
@@ -168,8 +170,21 @@ PROTOCOLS: Final[dict[str, Protocol]] = {
             overlong="cut",
         ),
         Protocol(
+            "aro-retrieval",
+            "Yuksekgonul et al. 2023: all captions, cleaned, cut at 30 words and then shuffled.",
+            caption_format="aro, then shuffled",
+            overlong="cut",
+        ),
+        Protocol(
             "classification", "Accuracy over images; prompts averaged as vectors, ties wrong."
         ),
+        Protocol(
+            "vtab",
+            "Zhai et al. 2019, zero-shot: accuracy over the images of a task, mean over tasks.",
+            average="macro",
+            averages=("micro", "macro", "types", "types-macro"),
+        ),
+        Protocol("probe", "Accuracy over test images of a classifier that is fitted to vectors."),
     )
 }
 

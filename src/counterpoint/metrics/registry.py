@@ -127,6 +127,8 @@ class Metric:
     main: bool = False  # shown in the short table
     partition: bool = False  # one of the outcomes that sum to 1; `tied` is an outcome too
     texts: bool = False  # for cases that compare captions with texts
+    median: bool = False  # of its values, instead of their mean
+    asked_by: Callable[[Array], Array] | None = None  # a benchmark shows it if it has such cases
 
     def ties(self, scores: Array, truth: Array) -> Array:
         """The cases whose value depends on a tie: another tie policy gives another value."""
@@ -147,6 +149,9 @@ class QueryMetric:
     main: bool = False
     better: Literal["higher", "lower"] | None = "higher"
     unit: Literal["share", "rank", "score"] = "share"
+    median: bool = False
+    asked_by: Callable[[Array], Array] | None = None
+    texts: bool = False  # also where texts stand in the images' place
 
     def values(self, found: Standings, tie: Tie) -> Array:
         return rankings.recall(found, self.k, tie)
@@ -182,6 +187,11 @@ def _classification(truth: Array) -> Array:
     return ~_few_images(truth) & _classes(truth)
 
 
+def _five_classes(truth: Array) -> Array:
+    """With fewer classes, the five best are always all of them."""
+    return _classification(truth) & (truth.shape[2] >= 5)
+
+
 def _classes(truth: Array) -> Array:
     return np.array([is_classification(one) for one in truth], dtype=bool)
 
@@ -214,8 +224,9 @@ def _square(truth: Array) -> Array:
     return np.asarray((truth.sum(axis=1) == 1).all(axis=1) & (truth.sum(axis=2) == 1).all(axis=1))
 
 
-def _many_negatives(truth: Array) -> Array:
-    return _captions_only(truth) & (truth.shape[2] >= 5)
+def _several_negatives(truth: Array) -> Array:
+    """Of one negative, ranks say what the accuracy says."""
+    return _captions_only(truth) & ((~truth).sum(axis=2) > 1).any(axis=1)
 
 
 _ALL: Final[tuple[Metric | QueryMetric, ...]] = (
@@ -311,12 +322,27 @@ _ALL: Final[tuple[Metric | QueryMetric, ...]] = (
     ),
     *(
         Metric(
-            f"recall@{k}", definitions.recall_at(k), _recall_chance(k), "higher", _many_negatives
+            f"recall@{k}",
+            definitions.recall_at(k),
+            _recall_chance(k),
+            "higher",
+            _captions_only,
+            asked_by=_several_negatives,
         )
         for k in (1, 3, 5, 10)
     ),
-    Metric(
-        "mean_rank", definitions.mean_rank, _mean_rank_chance, "lower", _many_negatives, unit="rank"
+    *(
+        Metric(
+            name,
+            definitions.mean_rank,
+            chance,
+            "lower",
+            _captions_only,
+            unit="rank",
+            median=chance is None,
+            asked_by=_several_negatives,
+        )
+        for name, chance in (("mean_rank", _mean_rank_chance), ("median_rank", None))
     ),
     *(
         QueryMetric(f"image_to_text_recall@{k}", "images", k, _retrieval, main=k < 10)
@@ -326,7 +352,8 @@ _ALL: Final[tuple[Metric | QueryMetric, ...]] = (
         QueryMetric(f"text_to_image_recall@{k}", "captions", k, _retrieval, main=k < 10)
         for k in (1, 5, 10)
     ),
-    *(QueryMetric(f"accuracy@{k}", "images", k, _classification, main=True) for k in (1, 5)),
+    QueryMetric("accuracy@1", "images", 1, _classification, main=True, texts=True),
+    QueryMetric("accuracy@5", "images", 5, _five_classes, main=True, texts=True),
     Metric(
         "text_only_accuracy",
         definitions.text_only_accuracy,

@@ -145,19 +145,23 @@ def estimate(
     averaging: Averaging = _MICRO,
     *,
     shares: Sequence[bool] | None = None,
+    medians: Sequence[bool] | None = None,
     resamples: int = RESAMPLES,
     seed: int = 0,
 ) -> dict[str, list[Estimate]]:
     """Means of the columns of `values` (cases, columns) for each label, with 95 % intervals.
 
     `clusters` is the number of each case's cluster, from 0. NaN is not counted. The value of `all`,
-    and of groups with groups below them, follows `averaging`; other labels are plain means over
+    and of labels that hold whole groups, follows `averaging`; other labels are plain means over
     their cases. `shares` marks the columns that are shares of cases: their intervals have a width
-    even if all cases are equal.
+    even if all cases are equal. `medians` marks those whose median is taken instead of the mean.
     """
     share = [False] * values.shape[1] if shares is None else shares
-    sums = {label: _cluster_sums(values, clusters, rows) for label, rows in members.items()}
+    half = np.flatnonzero([False] * values.shape[1] if medians is None else medians).tolist()
+    sums = {label: _cluster_sums(values, clusters, rows, half) for label, rows in members.items()}
     points = {label: _ratio(s.total.sum(0), s.number.sum(0)) for label, s in sums.items()}
+    for label, rows in members.items():
+        points[label][half] = summaries(values[rows], medians)[half]
     draw = _Resampling(int(clusters.max(initial=-1)) + 1, resamples, seed)
     needed = [*(label for label in WHOLE if label in members), *averaging.needed(members)]
     held = _resampled({label: sums[label] for label in needed}, draw)
@@ -181,11 +185,23 @@ def estimate(
     return {label: found[label] for label in members}
 
 
+def summaries(values: np.ndarray, medians: Sequence[bool] | None = None) -> np.ndarray:
+    """The mean of each column, or its median where that is asked for; NaN is not counted."""
+    found = nan_mean(values)
+    for column in np.flatnonzero(medians or []):
+        counted = values[:, column][np.isfinite(values[:, column])]
+        found[column] = np.median(counted) if len(counted) else np.nan
+    return found
+
+
 def averages(
-    values: np.ndarray, members: Mapping[str, np.ndarray], kinds: Mapping[str, Averaging]
+    values: np.ndarray,
+    members: Mapping[str, np.ndarray],
+    kinds: Mapping[str, Averaging],
+    medians: Sequence[bool] | None = None,
 ) -> dict[str, np.ndarray]:
     """The averages in use for one benchmark, side by side (no intervals)."""
-    points = {label: nan_mean(values[rows]) for label, rows in members.items()}
+    points = {label: summaries(values[rows], medians) for label, rows in members.items()}
     return {name: nested(points, members, kind) for name, kind in kinds.items()}
 
 
@@ -193,16 +209,27 @@ class _Sums(NamedTuple):
     clusters: np.ndarray  # those that hold a case of the label
     total: np.ndarray  # (clusters, columns)
     number: np.ndarray
+    # Of each column whose median is taken: its distinct values, and how often a cluster has them.
+    counts: dict[int, tuple[np.ndarray, np.ndarray]]
 
 
-def _cluster_sums(values: np.ndarray, clusters: np.ndarray, rows: np.ndarray) -> _Sums:
+def _cluster_sums(
+    values: np.ndarray, clusters: np.ndarray, rows: np.ndarray, medians: Sequence[int]
+) -> _Sums:
     found, codes = np.unique(clusters[rows], return_inverse=True)
     chosen = values[rows]
     counted = np.isfinite(chosen)
     total, count = (np.zeros((len(found), values.shape[1])) for _ in range(2))
     np.add.at(total, codes, np.where(counted, chosen, 0))
     np.add.at(count, codes, counted)
-    return _Sums(found, total, count)
+    counts = {}
+    for column in medians:
+        there = counted[:, column]
+        distinct, which = np.unique(chosen[there, column], return_inverse=True)
+        table = np.zeros((len(found), len(distinct)), dtype=np.float32)
+        np.add.at(table, (codes[there], which), 1)
+        counts[column] = distinct, table
+    return _Sums(found, total, count, counts)
 
 
 class _Resampling(NamedTuple):
@@ -218,8 +245,22 @@ def _resampled(sums: Mapping[str, _Sums], draw: _Resampling) -> dict[str, np.nda
         for label, s in sums.items():
             drawn = weights if len(s.clusters) == draw.clusters else weights[:, s.clusters]
             both = drawn @ np.hstack([s.total, s.number]).astype(np.float32)
-            parts[label].append(_ratio(*np.hsplit(both, 2)))
+            means = _ratio(*np.hsplit(both, 2))
+            for column, (distinct, table) in s.counts.items():
+                means[:, column] = _medians(distinct, drawn @ table)
+            parts[label].append(means)
     return {label: np.concatenate(found) for label, found in parts.items()}
+
+
+def _medians(values: np.ndarray, times: np.ndarray) -> np.ndarray:
+    """The median of `values` (ascending), each drawn as often as a line of `times` says."""
+    if not len(values):
+        return np.full(len(times), np.nan)
+    below = times.cumsum(axis=1)
+    half = below[:, -1:] / 2
+    lower, upper = (below < half).sum(axis=1), (below <= half).sum(axis=1)
+    found = (values[lower] + values[np.minimum(upper, len(values) - 1)]) / 2
+    return np.where(half[:, 0] > 0, found, np.nan)
 
 
 def _ratio(total: np.ndarray, count: np.ndarray) -> np.ndarray:
@@ -244,7 +285,24 @@ def nested(
             return np.full_like(means[prefix], np.nan)
         return nan_mean([below(label, levels[1:]) for label in counted])
 
+    inside = _whole_groups(label, members, averaging)
+    if inside:
+        return nan_mean([means[group] for group in inside])
     return below(label, averaging.below(label))
+
+
+def _whole_groups(label: str, members: Mapping[str, np.ndarray], averaging: Averaging) -> list[str]:
+    """The groups that a further label of cases is made of, if it is made of whole ones.
+
+    ARO's spatial relations are averaged over relations, as all relations are.
+    """
+    if averaging.levels != (DEEPEST,) or label in WHOLE or averaging.knows(label):
+        return []
+    groups = _labels_at(members, split_label(label)[0], DEEPEST, averaging)
+    inside = [group for group in groups if np.isin(members[group], members[label]).all()]
+    if sum(len(members[group]) for group in inside) < len(members[label]):
+        return []
+    return [group for group in inside if _counts(group, members, averaging)]
 
 
 def _labels_at(

@@ -62,14 +62,18 @@ class Ensemble:
         }
 
     def describe(self) -> Mapping[str, Any]:
-        told = [
-            (name, dict(model.describe()) if isinstance(model, Described) else {})
-            for name, model in self.members
-        ]
-        return {
-            "notes": [f"{name}: {note}" for name, info in told for note in info.pop("notes", ())],
-            "members": [{"model": name, **info} for name, info in told],
-        }
+        return describe_members(self.members)
+
+
+def describe_members(members: Sequence[Member]) -> dict[str, Any]:
+    told = [
+        (name, dict(model.describe()) if isinstance(model, Described) else {})
+        for name, model in members
+    ]
+    return {
+        "notes": [f"{name}: {note}" for name, info in told for note in info.pop("notes", ())],
+        "members": [{"model": name, **info} for name, info in told],
+    }
 
 
 def combined(members: Sequence[Scored], cases: Cases) -> Scored:
@@ -87,7 +91,7 @@ def combined(members: Sequence[Scored], cases: Cases) -> Scored:
         ]
         scores[piece] = np.where(kept[piece], np.mean(standardised, axis=0), np.nan)
     cut = sum(member.cut_captions for member in members)
-    return Scored(scores, *_left_out(members, cases.image_counts), cut)
+    return Scored(scores, *left_out_by_any(members, cases.image_counts), cut)
 
 
 class _Scale(NamedTuple):
@@ -114,7 +118,7 @@ def _pieces(count: int) -> Iterator[slice]:
     return (slice(start, start + _PIECE) for start in range(0, count, _PIECE))
 
 
-def _left_out(
+def left_out_by_any(
     members: Sequence[Scored], images: np.ndarray
 ) -> tuple[dict[int, str], dict[int, dict[int, str]]]:
     """The cases that any member leaves out, and the images that any member could not score.

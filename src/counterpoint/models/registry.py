@@ -29,6 +29,8 @@ FAMILIES: Final = Registry(
         "lm": f"{_HOME}.vqa.adapter:load_lm",
         "open_clip": f"{_HOME}.openclip.adapter:load",
         "random": f"{_HOME}.blind.baselines:load_random",
+        "rerank": f"{_HOME}.rerank:load",
+        "scratch": f"{_HOME}.openclip.adapter:load_scratch",
         "vqa": f"{_HOME}.vqa.adapter:load",
         "world": f"{_HOME}.openclip.adapter:load_world",
     },
@@ -53,13 +55,18 @@ EXAMPLES: Final[dict[str, Example]] = {
         "an open_clip model folder (open_clip_config.json and weights)"
     ),
     "open_clip:hf-hub:ORG/REPO": Example("an open_clip model of the hub"),
+    "scratch:RN50": Example(
+        "an open_clip architecture with random weights (?seed=3 for others): a start of training"
+    ),
     "checkpoint:PATH@ViT-B-32-quickgelu": Example(
         "a finetuned CLIP state dict (NegCLIP, CE-CLIP, SVLC, DAC ...) in an architecture"
     ),
     "hf:ORG/REPO": Example(
         "transformers dual encoders, by hub id or folder: CLIP, SigLIP, ALIGN, FLAVA ...", _VLM
     ),
-    "blip-itm:ORG/REPO": Example("BLIP or BLIP-2, matching head: a probability", _VLM),
+    "blip-itm:ORG/REPO": Example(
+        "BLIP or BLIP-2, matching head: a probability; ?score=aro: BLIP as ARO scores it", _VLM
+    ),
     "blip-itc:ORG/REPO": Example("BLIP or BLIP-2, contrastive head: a cosine", _VLM),
     "flava-itm:ORG/REPO": Example("FLAVA's matching head: a probability", _VLM),
     "vqa:ORG/REPO": Example(
@@ -80,6 +87,9 @@ EXAMPLES: Final[dict[str, Example]] = {
     ),
     "ensemble:world:base+blind:length": Example(
         "the mean of several models' scores, standardised over each benchmark"
+    ),
+    "rerank:blip-itc:ORG/REPO+blip-itm:ORG/REPO?k=128": Example(
+        "a pair scorer puts the k best answers of a dual encoder in order: retrieval", _VLM
     ),
     "random": Example("random scores: the printed chance levels"),
 }

@@ -178,7 +178,7 @@ def _best(families: list[_Family], rivals: set[str]) -> dict[_Place, str]:
             for group, means in run.means(run.columns.values).items():
                 for metric in family.metrics:
                     value = float(means[run.columns.metrics.index(metric)])
-                    if metric.better is None or math.isnan(value):
+                    if metric.better is None or metric.median or math.isnan(value):
                         continue
                     place = _Place(group, metric.name)
                     count[place] = count.get(place, 0) + 1
@@ -202,6 +202,7 @@ def _estimates(
     found = first.tested(
         np.column_stack(values),
         shares=[metric.unit == "share" for _, metric in own] + [False] * len(pairs),
+        medians=[metric.median for _, metric in own] + [False] * len(pairs),
         resamples=resamples,
     )
     numbers = [

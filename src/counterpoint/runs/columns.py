@@ -1,7 +1,8 @@
 """Per-case values of every metric: the table that averages, intervals and tests are made from.
 
 A row is a case or, for a gallery, one of its queries. Rows of one cluster are not independent.
-Which metrics a case defines depends on its own truth only.
+Which metrics a case defines depends on its own truth only; ranks among a few captions are shown
+beside ranks among many, and where all cases have a few captions they are not.
 """
 
 from __future__ import annotations
@@ -30,6 +31,10 @@ class Columns:
     cases: np.ndarray  # the case of each row, ascending
     clusters: np.ndarray  # the number of each row's cluster
 
+    @property
+    def medians(self) -> list[bool]:
+        return [metric.median for metric in self.metrics]
+
     def members(self, rows: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Groups of cases as groups of rows."""
         return {label: self.rows_of(cases) for label, cases in rows.items()}
@@ -54,7 +59,7 @@ class _Values(NamedTuple):
 def columns_of(part: Part, tie: Tie) -> Columns:
     """Every metric that the cases' shapes define."""
     blocks = list(part.cases.blocks())
-    metrics = [m for m in METRICS.values() if any(_defines(m, block).any() for block in blocks)]
+    metrics = [m for m in METRICS.values() if any(_asks(m, block).any() for block in blocks)]
     found = [
         piece
         for block in blocks
@@ -74,9 +79,16 @@ def columns_of(part: Part, tie: Tie) -> Columns:
 
 
 def _defines(metric: Metric | QueryMetric, block: Block) -> np.ndarray:
-    """Which cases of a block define a metric."""
-    texts = isinstance(metric, Metric) and metric.texts
-    return metric.applies(block.truth) & (texts == block.texts)
+    """Which cases of a block define a metric. Texts can be classified as images are."""
+    if isinstance(metric, QueryMetric):
+        return metric.applies(block.truth) & (metric.texts or not block.texts)
+    return metric.applies(block.truth) & (metric.texts == block.texts)
+
+
+def _asks(metric: Metric | QueryMetric, block: Block) -> np.ndarray:
+    """Which cases of a block make a table show the metric."""
+    asks = True if metric.asked_by is None else metric.asked_by(block.truth)
+    return _defines(metric, block) & asks
 
 
 def without_positives(cases: Cases) -> np.ndarray:

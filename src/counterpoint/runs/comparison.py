@@ -90,7 +90,10 @@ def _differences(
     metrics = [
         metric
         for metric in one.columns.metrics
-        if metric in two.columns.metrics and (metric.better or metric.name in undirected)
+        # A difference of medians is not a mean over cases, so it cannot be tested here.
+        if metric in two.columns.metrics
+        and (metric.better or metric.name in undirected)
+        and not metric.median
     ]
     places = [[m.columns.metrics.index(metric) for metric in metrics] for m in (one, two)]
     left, right = one.columns.values[:, places[0]], two.columns.values[:, places[1]]

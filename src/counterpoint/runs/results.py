@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar
 
 import numpy as np
 import polars as pl
@@ -17,6 +18,7 @@ from counterpoint.metrics import (
     ALL,
     AVERAGES,
     RESAMPLES,
+    SEED,
     WHOLE,
     Averaging,
     Metric,
@@ -32,12 +34,15 @@ from counterpoint.metrics import (
     nested,
     prefixes,
     set_apart,
+    summaries,
     verdict,
 )
 from counterpoint.runs.columns import Columns, columns_of, without_positives
 
 if TYPE_CHECKING:
     from counterpoint.runs.folders import Part, Run
+
+_SEEDS: Final = re.compile(r"[:,]seeds=\d+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +59,7 @@ class Row:
     n: int
     ties: int
     chance: float | None
+    sd: float | None = None  # over the seeds, where a benchmark is drawn with several
 
 
 RowKind = TypeVar("RowKind", bound=Row)
@@ -111,6 +117,7 @@ class Measured:
         values: np.ndarray,
         *,
         shares: Sequence[bool] | None = None,
+        medians: Sequence[bool] | None = None,
         members: dict[str, np.ndarray] | None = None,
         resamples: int = RESAMPLES,
     ) -> dict[str, list[Tested]]:
@@ -127,6 +134,7 @@ class Measured:
             self.members if members is None else members,
             self.averaging,
             shares=shares,
+            medians=medians,
             resamples=resamples,
         )
         tested: dict[str, list[Tested]] = {label: [] for label in found}
@@ -161,7 +169,20 @@ class Measured:
             found.n,
             int(self.columns.ties[self.members[label], column].sum()),
             None if math.isnan(chance) else chance,
+            float(self.spread[column]) if label == ALL and self.spread is not None else None,
         )
+
+    @cached_property
+    def spread(self) -> np.ndarray | None:
+        """The standard deviation (n - 1) of each column's mean over the seeds of `seeds=...`.
+
+        None if the benchmark was drawn with one seed.
+        """
+        drawn = [rows for label, rows in self.members.items() if label.startswith(SEED)]
+        if len(drawn) < 2 or not _SEEDS.search(self.part.benchmark):
+            return None
+        means = [summaries(self.columns.values[rows], self.columns.medians) for rows in drawn]
+        return np.std(means, axis=0, ddof=1)
 
 
 def measure(part: Part, protocol: Protocol | None = None, tie: Tie | None = None) -> Measured:
@@ -212,7 +233,7 @@ def fitting(part: Part, protocol: Protocol | None) -> Protocol:
 
 
 def averaging_of(part: Part, protocol: Protocol, average: str | None = None) -> Averaging:
-    """An average over the first label of each case. Other labels are shown but not averaged."""
+    """An average over the first label of each case. Other labels are shown, not averaged over."""
     first = part.cases.frame["groups"].list.first().drop_nulls().unique()
     labels = frozenset(prefix for label in first for prefix in prefixes(label))
     levels = AVERAGES[average or protocol.average]
@@ -240,6 +261,7 @@ def _part_rows(model: str, measured: Measured, groups: bool, resamples: int) -> 
     found = measured.tested(
         measured.columns.values,
         shares=[metric.unit == "share" for metric in metrics],
+        medians=measured.columns.medians,
         members=members,
         resamples=resamples,
     )
@@ -254,7 +276,7 @@ def side_by_side(part: Part, protocol: Protocol | None = None) -> dict[str, dict
     measured = measure(part, protocol)
     used, metrics = measured.protocol, measured.columns.metrics
     kinds = {name: averaging_of(part, used, name) for name in used.averages}
-    found = averages(measured.columns.values, measured.members, kinds)
+    found = averages(measured.columns.values, measured.members, kinds, measured.columns.medians)
     return {
         name: {m.name: float(values[j]) for j, m in enumerate(metrics)}
         for name, values in found.items()
@@ -262,11 +284,15 @@ def side_by_side(part: Part, protocol: Protocol | None = None) -> dict[str, dict
 
 
 def as_json(found: Sequence[Any]) -> list[dict[str, Any]]:
-    """Rows (or other dataclasses) as plain dictionaries; non-finite numbers are null."""
+    """Rows (or other dataclasses) as plain dictionaries; non-finite numbers are null.
+
+    `sd` is there only where a benchmark was drawn with several seeds.
+    """
     return [
         {
             name: None if isinstance(value, float) and not math.isfinite(value) else value
             for name, value in ((field.name, getattr(row, field.name)) for field in fields(row))
+            if name != "sd" or value is not None
         }
         for row in found
     ]

@@ -221,9 +221,10 @@ def _add_section(
 
 
 def _interval(row: Row, blank: str) -> str:
-    """The value, half its interval's width, and a mark if it depends on ties."""
+    """The value, half its interval's width, a mark if it depends on ties, and sd over seeds."""
     mark = TIES_MARK if depends_on_ties(row) else blank
-    return f"{percent(row.value)} ±{percent((row.ci_high - row.ci_low) / 2)}{mark}"
+    spread = "" if row.sd is None else f" sd {percent(row.sd)}"
+    return f"{percent(row.value)} ±{percent((row.ci_high - row.ci_low) / 2)}{mark}{spread}"
 
 
 def _chance(value: float | None, blank: str) -> str:

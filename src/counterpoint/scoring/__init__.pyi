@@ -28,3 +28,4 @@ from .plan import (
     used_captions as used_captions,
     used_images as used_images,
 )
+from .probe import Probed as Probed, score_probe as score_probe

@@ -1,6 +1,6 @@
 """Training with hard positives and hard negatives: recipes, losses, data, the loop.
 
-Knows pairs, open_clip models, and evaluation for the table at the end.
+Knows pairs, dual encoders, and evaluation for the table at the end.
 """
 
 import lazy_loader

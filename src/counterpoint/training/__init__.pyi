@@ -8,3 +8,4 @@ from .reading import (
     merged as merged,
     recipe_text as recipe_text,
 )
+from .sweeping import Sweep as Sweep, sweep as sweep

@@ -69,8 +69,9 @@ class Features:
 
     Unit vectors, so that the product of two is their score, a cosine. Shapes are (B, d); negatives
     (B, k, d); dense and dense_negatives (B, m, d). `scale` is the factor of the scores before a
-    softmax (the exponential of the model's logit scale). What the data lacks is None. A mask that
-    is None says that all vectors are there; `mask` gives it as an array.
+    softmax or a sigmoid (the exponential of the model's logit scale), `bias` what a model with a
+    sigmoid loss adds to them (SigLIP's logit bias). What the data or the model lacks is None. A
+    mask that is None says that all vectors are there; `mask` gives it as an array.
     """
 
     images: Tensor
@@ -88,6 +89,7 @@ class Features:
     has_dense_negative: Tensor | None = None
     hard: Features = _ABSENT  # of the hard images (NegCLIP)
     start: Features = _ABSENT  # the same batch under the frozen start
+    bias: Tensor = _ABSENT
 
     def mask(self, vectors: str = "images") -> Tensor:
         """Which of these vectors are there: (B,), (B, k) or (B, m)."""
@@ -107,8 +109,9 @@ def reads(*vectors: str, optional: Sequence[str] = ()) -> Callable[[LossT], Loss
     """Declares what a loss reads of `Features`; the rest is neither encoded nor given to it.
 
     Names are those of the vectors (their masks come with them), `hard_...` for those of the hard
-    images, `start_...` for those of the frozen start. Data without one of `vectors` is refused;
-    what is `optional` is used where the data has it. Without a declaration a loss reads images and
+    images, `start_...` for those of the frozen start, `bias` for the logit bias of the model. Data
+    or models without one of `vectors` are refused; what is `optional` is used where it is there.
+    Without a declaration a loss reads images and
     captions.
     """
 

@@ -10,22 +10,21 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor, nn
 
+from counterpoint._util.errors import ModelError
 from counterpoint._util.progress import Progress
-from counterpoint.models.openclip import OpenClip
 from counterpoint.training.data.base import TrainingData
 from counterpoint.training.data.opening import open_data
+from counterpoint.training.losses import terms as losses
 from counterpoint.training.model import (
-    Towers,
     TrainableModel,
     autocast,
-    blocks,
     compile_blocks,
     groups,
-    open_start,
     prepare,
 )
 from counterpoint.training.processes import Ranks
 from counterpoint.training.recipe import Recipe, terms_of
+from counterpoint.training.starts import Start, Towers, open_start, towers_of
 from counterpoint.training.steps import Loss, Stepper, needs_start
 
 
@@ -55,9 +54,10 @@ class TrainingRun:
 
 def build(recipe: Recipe, ranks: Ranks, progress: Progress | None = None) -> TrainingRun:
     torch.manual_seed(recipe.seed)
-    start = open_start(recipe.model, ranks.device.type)
+    start = open_start(recipe.start, ranks.device.type)
     fingerprint = start.fingerprint
     terms = terms_of(recipe.loss)
+    _refuse_missing_bias(recipe.model, start, terms)
     frozen = _frozen(start) if needs_start(terms) else None
     origin = _origin(start) if recipe.wise < 1 else {}
     trained = prepare(recipe, start)
@@ -79,7 +79,7 @@ def build(recipe: Recipe, ranks: Ranks, progress: Progress | None = None) -> Tra
     cast = autocast(recipe.precision, ranks.device)
     if recipe.compile:
         compile_blocks(trained.towers, recipe.model)
-    towers = _wrapped(trained.towers, recipe, ranks)
+    towers = _wrapped(trained, recipe, ranks)
     loss = Loss(terms, frozen, cast, recipe.cached_batch)
     scaler = torch.amp.GradScaler(ranks.device.type) if recipe.precision == "fp16" else None
     parameters = trained.trainable()
@@ -87,7 +87,7 @@ def build(recipe: Recipe, ranks: Ranks, progress: Progress | None = None) -> Tra
         recipe,
         ranks,
         trained,
-        Stepper(towers, loss, recipe.cached_batch, cast, scaler),
+        Stepper(towers, loss, recipe.cached_batch, cast, scaler, trained.towers.pad),
         loss,
         _optimiser(recipe, parameters, ranks.device),
         data,
@@ -100,12 +100,22 @@ def build(recipe: Recipe, ranks: Ranks, progress: Progress | None = None) -> Tra
     return run
 
 
-def _frozen(start: OpenClip) -> Towers:
+def _refuse_missing_bias(id: str, start: Start, terms: list[losses.Term]) -> None:
+    if getattr(start.model, "logit_bias", None) is not None:
+        return
+    for term in terms:
+        if "bias" in losses.uses([term]):
+            raise ModelError(
+                "E-MODEL-UNSUITABLE", f"{id}: {losses.no_bias(term.name)}", model=id, term=term.name
+            )
+
+
+def _frozen(start: Start) -> Towers:
     """A copy of the start for the terms that compare with it."""
-    return Towers(start, deepcopy(start.model)).eval().requires_grad_(False)
+    return towers_of(start, deepcopy(start.model)).eval().requires_grad_(False)
 
 
-def _origin(start: OpenClip) -> dict[str, Tensor]:
+def _origin(start: Start) -> dict[str, Tensor]:
     return {n: w.detach().to("cpu", copy=True) for n, w in start.model.named_parameters()}
 
 
@@ -128,14 +138,15 @@ def _optimiser(
     )
 
 
-def _wrapped(towers: Towers, recipe: Recipe, ranks: Ranks) -> nn.Module:
+def _wrapped(trained: TrainableModel, recipe: Recipe, ranks: Ranks) -> nn.Module:
+    towers = trained.towers
     if recipe.sharded:
         from torch.distributed.fsdp import fully_shard
 
-        scale = {towers.clip.logit_scale}  # a scalar cannot be sharded; every rank has its gradient
-        for block in blocks(towers):
+        for block in towers.blocks():
             fully_shard(block)
-        fully_shard(towers, ignored_params=scale)
+        # a scalar cannot be sharded; every rank has its gradient
+        fully_shard(towers, ignored_params=set(trained.scalars))
         return towers
     if ranks.size == 1:
         return towers

@@ -26,8 +26,6 @@ from counterpoint._util.progress import Progress
 from counterpoint._util.writing import whole_folder
 from counterpoint.benchmarks import find_benchmark
 from counterpoint.evaluation import OUTCOME_FILE, Outcome, evaluate, evaluate_outcome, mix_weights
-from counterpoint.models import LoadOptions, Runtime
-from counterpoint.models.openclip import OpenClip, OpenClipSource, fill_folder
 from counterpoint.training.batches import Batch
 from counterpoint.training.building import TrainingRun, build
 from counterpoint.training.checkpoints import (
@@ -41,13 +39,23 @@ from counterpoint.training.checkpoints import (
     whole,
 )
 from counterpoint.training.logs import Display, Log, Meter, Silent, in_words
-from counterpoint.training.model import arithmetic, merged_state, open_start
+from counterpoint.training.model import arithmetic, merged_state
 from counterpoint.training.processes import Stop, processes, stop_between_steps
 from counterpoint.training.recipe import Recipe
+from counterpoint.training.starts import open_start, save_start, saved_id, with_weights
 from counterpoint.training.steps import only, update
+from counterpoint.training.validation import (
+    BEST,
+    Validated,
+    Validator,
+    copy_best,
+    validated,
+    validates,
+)
 
 if TYPE_CHECKING:
     from counterpoint.runs import Run
+    from counterpoint.scoring import Model
 
 MODEL: Final = "model"  # the folder of the finished model, in the run's folder
 _DTYPES: Final = {"fp32": torch.float32, "fp16": torch.float16}
@@ -63,6 +71,7 @@ class Trained:
     steps: int
     problems: dict[str, int]  # what the data had to leave out, and how often
     outcome: Outcome | None  # the start against the tuned model, if the recipe names benchmarks
+    best: Validated | None = None  # what the model is, if the recipe has a validation
 
 
 def train(
@@ -83,17 +92,22 @@ def train(
             run = build(recipe, ranks, progress if ranks.first else None)
             done = _resume(run)
             evaluator = Evaluator(run, progress) if ranks.first and recipe.benchmarks else None
+            validator = Validator(run, progress) if ranks.first and recipe.validation else None
 
             # Train: step after step.
-            _train(run, done, shown, evaluator)
+            _train(run, done, shown, evaluator, validator)
 
-            # Save.
+            # Save: the last weights, or the best.
             state = final_state(run)
             problems = problems_of(run).told()
             if not ranks.first:
                 return None
-            save_model(run, state)
-            model = f"open_clip:local-dir:{folder / MODEL}"
+            best = None if validator is None else validator.best
+            if best is None:
+                save_model(run, state)
+            else:
+                copy_best(folder, folder / MODEL)
+            model = saved_id(run.model.start, folder / MODEL)
 
             # Evaluate.
             outcome = None
@@ -103,7 +117,7 @@ def train(
                     f"{', '.join(recipe.benchmarks)} (benchmarks=[] leaves this out)"
                 )
                 outcome = evaluator.evaluate_final(model)
-            return Trained(folder, model, run.steps, problems, outcome)
+            return Trained(folder, model, run.steps, problems, outcome, best)
 
 
 # --- build (see building.py) ---------------------------------------------------------------------
@@ -118,6 +132,9 @@ def _refuse_missing(recipe: Recipe) -> None:
         raise DataError(
             "E-FOLDER-MISSING", f"data.images={data.images}: no such folder.", path=data.images
         )
+    if recipe.validation is not None and not recipe.validation.path.is_file():
+        path = recipe.validation.path
+        raise DataError("E-FILE-MISSING", f"validation.path={path}: no such file.", path=path)
     if data.kind == "pairs" and (missing := [p for p in data.paths if not p.is_file()]):
         raise DataError("E-FILE-MISSING", f"data.path={missing[0]}: no such file.", path=missing[0])
     if data.kind != "world" and not data.path:
@@ -141,7 +158,13 @@ def _resume(run: TrainingRun) -> int:
 # --- train ---------------------------------------------------------------------------------------
 
 
-def _train(run: TrainingRun, done: int, display: Display, evaluator: Evaluator | None) -> None:
+def _train(
+    run: TrainingRun,
+    done: int,
+    display: Display,
+    evaluator: Evaluator | None,
+    validator: Validator | None,
+) -> None:
     recipe, ranks, folder = run.recipe, run.ranks, run.recipe.folder
     display.begin(recipe.name, run.steps, done)
     if done:
@@ -154,9 +177,12 @@ def _train(run: TrainingRun, done: int, display: Display, evaluator: Evaluator |
         stop_between_steps(alone=ranks.size == 1) as stop,
     ):
         stopped_in_evaluation = _evaluates(recipe, done, run.steps) and not evaluated(folder, done)
+        stopped_in_validation = validates(run, done) and not validated(folder, done)
         ranks.wait()  # all ranks have looked before the first one begins to write
         if stopped_in_evaluation:
             _evaluate(run, done, evaluator, log)
+        if stopped_in_validation:
+            _validate(run, done, validator, log, display)
         meter = Meter()
         finite = torch.ones((), dtype=torch.bool, device=ranks.device)
         for step in range(done, run.steps):
@@ -170,7 +196,7 @@ def _train(run: TrainingRun, done: int, display: Display, evaluator: Evaluator |
             if after % recipe.log_every == 0 or after == run.steps:
                 _refuse_non_finite(finite, folder, after)
                 _report(after, loss, values, extra, meter, log, display)
-            if _saves(recipe, after, run.steps, stop):
+            if _saves(recipe, after, run.steps, stop) or validates(run, after):
                 _refuse_non_finite(finite, folder, after)
                 checkpoint = capture(run, after)
                 if ranks.first:
@@ -180,6 +206,9 @@ def _train(run: TrainingRun, done: int, display: Display, evaluator: Evaluator |
                 raise stop.error()
             if _evaluates(recipe, after, run.steps):
                 _evaluate(run, after, evaluator, log)
+                meter = Meter()
+            if validates(run, after):
+                _validate(run, after, validator, log, display)
                 meter = Meter()
 
 
@@ -286,7 +315,7 @@ def _logging(run: TrainingRun, done: int) -> Iterator[Log | None]:
 
 @torch.no_grad()
 def final_state(run: TrainingRun) -> dict[str, Tensor]:
-    """The weights by open_clip's names.
+    """The weights by the names of the start's own library.
 
     They are the averaged ones if there are such, LoRA's factors are merged in, and they are mixed
     with the start's if the recipe says so. Every rank must call this: shards are put together.
@@ -303,18 +332,21 @@ def final_state(run: TrainingRun) -> dict[str, Tensor]:
     return state
 
 
-def save_model(run: TrainingRun, state: Mapping[str, Tensor]) -> None:
-    """Write the finished model as an open_clip folder."""
+def save_model(
+    run: TrainingRun, state: Mapping[str, Tensor], name: str = MODEL, **about_it: Any
+) -> None:
+    """Write a model as a folder of the start's own library, with what is said about it."""
     dtype = _DTYPES[run.recipe.save_as]
     stored = {k: v.to(dtype) if v.is_floating_point() else v for k, v in state.items()}
     about = {
-        "start": {"id": run.recipe.model, "fingerprint": run.fingerprint},
+        "start": {"id": run.recipe.start, "fingerprint": run.fingerprint},
         "steps": run.steps,
         "recipe": run.recipe.settled(),
         "notes": list(run.model.start.notes),
+        **about_it,
     }
-    with whole_folder(run.recipe.folder / MODEL, RunError) as draft:
-        fill_folder(draft, run.recipe.model, run.model.start, stored, about)
+    with whole_folder(run.recipe.folder / name, RunError) as draft:
+        save_start(draft, run.recipe.start, run.model.start, stored, about)
 
 
 # --- evaluate ------------------------------------------------------------------------------------
@@ -342,7 +374,7 @@ class Evaluator:
         if self._start is None:
             recipe, device = self.run.recipe, self.run.ranks.device.type
             self._start = evaluate(
-                recipe.model,
+                recipe.start,
                 recipe.benchmarks,
                 out=self.folder / "start",
                 device=device,
@@ -350,16 +382,12 @@ class Evaluator:
             )
         return self._start
 
-    def _model_of(self, state: Mapping[str, Tensor]) -> OpenClip:
+    def _model_of(self, state: Mapping[str, Tensor]) -> Model:
         recipe, device = self.run.recipe, self.run.ranks.device.type
-        fresh = open_start(recipe.model, device)
-        fresh.model.load_state_dict(dict(state))
-        source = OpenClipSource(recipe.name, recipe.name, None)
-        runtime = Runtime(LoadOptions(device))
-        return OpenClip(source, fresh.model, fresh.tokenizer, runtime)
+        return with_weights(open_start(recipe.start, device), state, recipe.name)
 
     def _outcome(
-        self, start: Run, tuned: str | tuple[str, OpenClip], out: Path, store: Path | None
+        self, start: Run, tuned: str | tuple[str, Model], out: Path, store: Path | None
     ) -> Outcome:
         return evaluate_outcome(
             start,
@@ -382,6 +410,20 @@ def _evaluate(run: TrainingRun, step: int, evaluator: Evaluator | None, log: Log
     state = final_state(run)
     if evaluator is not None and log is not None:
         log.write(step, _tuned_values(evaluator.evaluate_now(state, step)), event="evaluation")
+    run.ranks.wait()
+
+
+def _validate(
+    run: TrainingRun, step: int, validator: Validator | None, log: Log | None, display: Display
+) -> None:
+    state = final_state(run)
+    if validator is not None and log is not None:
+        found = validator.value(state)
+        if validator.improves(found):
+            save_model(run, state, BEST, validated={"step": step, **validator.as_json(found)})
+        validator.record(step, found)
+        log.write(step, {validator.metric: found}, event="validation")
+        display.say(validator.in_words(step, found))
     run.ranks.wait()
 
 

@@ -139,11 +139,12 @@ def stop_between_steps(*, alone: bool) -> Iterator[Stop]:
 # gradient of the joined vectors, its own among them, and no second exchange is needed. A rank sends
 # the part of its own vectors back through its towers. The gradient of a parameter is therefore the
 # *sum* over ranks, but DDP and FSDP take the *mean*: so the backward step of `join` multiplies by
-# W. What does not go through `join`, such as the logit scale, has the whole gradient on every rank,
+# W. What does not go through `join`, such as scale and bias, has the whole gradient on every rank,
 # and its mean is right. Do not multiply the loss by W, and do not average the gradients of vectors
 # by hand. All this holds only where each rank computes the same loss from what was joined.
 
-_NAMES: Final = tuple(f.name for f in fields(Features) if f.name not in ("scale", "hard", "start"))
+_WHOLE: Final = ("scale", "bias", "hard", "start")  # the model's, or joined on their own
+_NAMES: Final = tuple(f.name for f in fields(Features) if f.name not in _WHOLE)
 _DTYPES: Final = (torch.float32, torch.float16, torch.bfloat16, torch.float64, torch.bool)
 _SIZES: Final = 3  # of a field: (B, k, d) at most
 

@@ -60,23 +60,32 @@ def recipe_text(name: str) -> str:
                 "E-RECIPE-UNKNOWN", did_you_mean("recipe", name, recipe_names()), name=name
             )
         path = FOLDER / f"{name}.yaml"
+    return _text(path, "recipe")
+
+
+def read_yaml(path: Path) -> Any:
+    """The values of another YAML file, such as the grid of a sweep."""
+    return _yaml(_text(path, "grid"), str(path))
+
+
+def _text(path: Path, what: str) -> str:
     try:
         with path.open("rb") as file:
             text = file.read(_LARGEST + 1)
         if len(text) > _LARGEST:
             raise DataError(
                 "E-FILE-MALFORMED",
-                f"{path}: not a recipe: it is larger than {_LARGEST:,} bytes.",
+                f"{path}: not a {what}: it is larger than {_LARGEST:,} bytes.",
                 path=path,
             )
         return text.decode("utf-8")
     except OSError as error:
         raise DataError(
-            "E-FILE-UNREADABLE", f"{path}: not a readable recipe: {reason(error)}.", path=path
+            "E-FILE-UNREADABLE", f"{path}: not a readable {what}: {reason(error)}.", path=path
         ) from None
     except ValueError as error:
         raise DataError(
-            "E-FILE-MALFORMED", f"{path}: not a readable recipe: {shortened(error)}.", path=path
+            "E-FILE-MALFORMED", f"{path}: not a readable {what}: {shortened(error)}.", path=path
         ) from None
 
 
@@ -292,10 +301,9 @@ def _named(place: Sequence[int | str], values: Mapping[str, Any]) -> list[str]:
 def _keys_at(path: Sequence[str]) -> list[str]:
     """The keys that the section at a path may have."""
     from counterpoint.training.data.base import DataConfig
-    from counterpoint.training.recipe import Lora, Recipe, TermConfig
+    from counterpoint.training.recipe import Lora, Recipe, TermConfig, Validation
 
-    section: Any = (
-        {"data": DataConfig, "loss": TermConfig, "lora": Lora}.get(path[0]) if path else Recipe
-    )
+    sections = {"data": DataConfig, "loss": TermConfig, "lora": Lora, "validation": Validation}
+    section: Any = sections.get(path[0]) if path else Recipe
     fields = section.model_fields if section else {}
     return [field.alias or name for name, field in fields.items()]

@@ -49,6 +49,22 @@ class Lora(_Section):
     targets: list[Literal["attention", "mlp", "conv", "projection"]] = ["attention", "mlp", "conv"]
 
 
+class Validation(_Section):
+    """The best weights of a run are kept, by a metric on a file that is not trained on.
+
+    `accuracy`: captions above all of their negatives; `augmented_accuracy`: captions and positives
+    above them; `batch_accuracy`: images and texts that find each other in a batch, hard ones among
+    them; `recall`: recall@1 over the whole file, both ways; `loss`: the recipe's (lowest is best).
+    """
+
+    path: Path = Field(description="a training file, as export --validation writes it")
+    images: Path | None = Field(None, description="where image paths start; else data.images")
+    metric: Literal["accuracy", "augmented_accuracy", "batch_accuracy", "recall", "loss"] = (
+        "accuracy"
+    )
+    every: int = Field(0, ge=0, description="steps; 0: at the end of every epoch")
+
+
 class Recipe(_Section):
     """Everything that a run depends on. `batch` is the whole batch, of all processes together."""
 
@@ -87,6 +103,8 @@ class Recipe(_Section):
     device: str = "auto"
     seed: int = Field(0, ge=0, lt=2**63)
 
+    validation: Validation | None = None
+
     save_every: int = Field(1000, ge=0, description="steps; 0: only at the end")
     keep: int = Field(2, ge=1, description="checkpoints")
     log_every: int = Field(10, ge=1)
@@ -111,7 +129,7 @@ class Recipe(_Section):
             raise ValueError(f"should be {DEVICES}, not {shown(name)}")
         return name
 
-    @field_validator("clamp_scale", "grad_clip", "ema", "lora", mode="before")
+    @field_validator("clamp_scale", "grad_clip", "ema", "lora", "validation", mode="before")
     @classmethod
     def _none(cls, value: object) -> object:
         return None if value == "none" else value
@@ -129,6 +147,12 @@ class Recipe(_Section):
         return self
 
     @property
+    def start(self) -> str:
+        """The id of the start: weights from scratch are drawn by the recipe's seed."""
+        plain = self.model.startswith("scratch:") and "?" not in self.model
+        return f"{self.model}?seed={self.seed}" if plain else self.model
+
+    @property
     def folder(self) -> Path:
         """Where the run goes: the same place for the same recipe, other places for others."""
         return self.out or Path("runs") / f"train-{self.name}-{self.digest()}"
@@ -136,6 +160,8 @@ class Recipe(_Section):
     def settled(self) -> dict[str, Any]:
         """What the weights depend on, as plain values."""
         unread: Any = {"data": {"workers"}, **dict.fromkeys((*FREE, "knobs"), True)}
+        if self.validation is None:  # as recipes were before there was any
+            unread["validation"] = True
         return self.model_dump(mode="json", by_alias=True, exclude=unread)
 
     def digest(self) -> str:

@@ -15,7 +15,7 @@ import math
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
 import torch
 from torch import Tensor, nn
@@ -23,8 +23,8 @@ from torch.distributed.tensor import DTensor
 
 from counterpoint.training.batches import MASKS, Batch, Features
 from counterpoint.training.losses import terms as losses
-from counterpoint.training.model import Towers
 from counterpoint.training.processes import join
+from counterpoint.training.starts import Towers
 
 if TYPE_CHECKING:
     from counterpoint.training.building import TrainingRun
@@ -47,6 +47,7 @@ class Stepper:
     part: int = 0  # samples of this rank that the towers hold at once; 0: all
     autocast: Callable[[], AbstractContextManager[Any]] = nullcontext
     scaler: torch.amp.GradScaler | None = None
+    pad: int = 0
 
     def backward(self, batch: Batch, *, share: float, seed: int, last: bool) -> Values:
         """Add `share` of the loss's gradients to the parameters'; the terms' values are returned.
@@ -68,15 +69,20 @@ class Stepper:
             with torch.no_grad():
                 first.append(self._encode(part))
         leaves = [_leaves(features) for features in first]
-        scale = first[-1].scale.detach().requires_grad_()
-        values = self._backward(batch, replace(stacked(leaves), scale=scale), share)
+        # Scale and bias: their gradients are whole already, and go with the last part.
+        own: dict[str, Any] = {
+            n: v.detach().requires_grad_() for n, v in _scalars(first[-1]).items()
+        }
+        values = self._backward(batch, replace(stacked(leaves), **own), share)
         for number, (part, leaf) in enumerate(zip(parts, leaves, strict=True)):
             final = number == len(parts) - 1
             torch.manual_seed(seed + number)
             with self._waiting(not (final and last)):
                 again = self._encode(part)
-                # The scale's gradient is whole already: it goes with the last part.
-                carried = again.scale * (scale.grad if final and scale.grad is not None else 0)
+                carried = again.scale.new_zeros(())
+                for name, value in _scalars(again).items():
+                    grad = own[name].grad
+                    carried = carried + value * (grad if final and grad is not None else 0)
                 for vectors, grad in zip(_vectors(again), _gradients(leaf), strict=True):
                     if grad is not None:
                         carried = carried + (vectors * grad).sum()
@@ -85,12 +91,12 @@ class Stepper:
 
     def _encode(self, batch: Batch) -> Features:
         with self.autocast():
-            return unpack(batch, *self.towers(*pack(batch)))
+            return unpack(batch, *self.towers(*pack(batch, self.pad)))
 
     def _backward(self, batch: Batch, features: Features, share: float) -> Values:
         loss, values = self.objective(batch, join(features))
-        # The scale is in it even where no term uses it: DDP waits for its gradient.
-        loss = share * (loss + 0 * features.scale)
+        # Scale and bias are in it even where no term uses them: DDP waits for their gradients.
+        loss = share * (loss + sum(0 * value for value in _scalars(features).values()))
         if self.scaler is not None:
             loss = self.scaler.scale(loss)
         loss.backward()  # type: ignore[no-untyped-call]
@@ -108,8 +114,11 @@ class Stepper:
 # --- batches to towers and back ----------------------------------------------------------------
 
 
-def pack(batch: Batch) -> tuple[Tensor, Tensor]:
-    """All images and all texts of a batch, for one call of each tower."""
+def pack(batch: Batch, pad: int = 0) -> tuple[Tensor, Tensor]:
+    """All images and all texts of a batch, for one call of each tower.
+
+    `pad` is the padding of the tokenizer; 0 is that of CLIP's.
+    """
     images = [getattr(b, n) for b in _batches(batch) for n in _IMAGES if getattr(b, n) is not None]
     texts = [
         getattr(b, n).flatten(0, -2)
@@ -118,12 +127,13 @@ def pack(batch: Batch) -> tuple[Tensor, Tensor]:
         if getattr(b, n) is not None
     ]
     length = max(text.shape[1] for text in texts)
-    # 0 pads: it is the padding of CLIP's tokenizers, and what follows the end of a text is not seen
-    padded = [nn.functional.pad(text, (0, length - text.shape[1])) for text in texts]
+    padded = [nn.functional.pad(text, (0, length - text.shape[1]), value=pad) for text in texts]
     return torch.cat(images), torch.cat(padded)
 
 
-def unpack(batch: Batch, images: Tensor, texts: Tensor, scale: Tensor) -> Features:
+def unpack(
+    batch: Batch, images: Tensor, texts: Tensor, scale: Tensor, bias: Tensor | None = None
+) -> Features:
     """The vectors that came of `pack`, in their places, with the batch's masks."""
     shown, said = [images], [texts]
 
@@ -136,7 +146,7 @@ def unpack(batch: Batch, images: Tensor, texts: Tensor, scale: Tensor) -> Featur
                     shape = given.shape[: given.ndim - inner]
                     head, left[0] = left[0].tensor_split([shape.numel()])
                     found[name] = head.view(*shape, -1)
-        return Features(**found, scale=scale)
+        return Features(**found, scale=scale, bias=cast("Tensor", bias))
 
     features = take(batch)
     return features if batch.hard is None else replace(features, hard=take(batch.hard))
@@ -176,6 +186,11 @@ def _batches(batch: Batch) -> list[Batch]:
 
 
 # --- vectors as leaves of the second graph -----------------------------------------------------
+
+
+def _scalars(features: Features) -> dict[str, Tensor]:
+    """The model's own numbers among the features."""
+    return {n: v for n in ("scale", "bias") if (v := getattr(features, n)) is not None}
 
 
 def _names(features: Features) -> list[str]:
@@ -242,7 +257,7 @@ class Loss:
         parts = []
         for part in split(only(batch, names), self.part or len(batch.images)):
             with self.autocast():
-                parts.append(unpack(part, *self.start(*pack(part))))
+                parts.append(unpack(part, *self.start(*pack(part, self.start.pad))))
         return join(stacked(parts))
 
 
@@ -281,9 +296,10 @@ def update(run: TrainingRun, step: int) -> dict[str, Tensor | float]:
     rate = learning_rate(step, run.steps, recipe.lr, recipe.warmup, recipe.schedule)
     for group in run.optimiser.param_groups:
         group["lr"] = rate
-    if recipe.sharded and run.model.scale.grad is not None:  # FSDP does not look after it
-        torch.distributed.all_reduce(run.model.scale.grad)
-        run.model.scale.grad /= run.ranks.size
+    for scalar in run.model.scalars if recipe.sharded else ():  # FSDP does not look after them
+        if scalar.grad is not None:
+            torch.distributed.all_reduce(scalar.grad)
+            scalar.grad /= run.ranks.size
     scaler = run.stepper.scaler
     if scaler is not None:
         scaler.unscale_(run.optimiser)
@@ -295,11 +311,15 @@ def update(run: TrainingRun, step: int) -> dict[str, Tensor | float]:
         scaler.update()
     scale = run.model.scale
     if recipe.clamp_scale is not None:
-        scale.clamp_(0, math.log(recipe.clamp_scale))
+        scale.clamp_(0, max(math.log(recipe.clamp_scale), run.model.least_clamp))
     if recipe.ema is not None:
         own = [local(p) for p in run.parameters.values()]
         torch._foreach_lerp_([local(a) for a in run.averaged.values()], own, 1 - recipe.ema)
-    return {"lr": rate, "grad_norm": norm, "scale": scale.detach().exp()}
+    told: dict[str, Tensor | float] = {"lr": rate, "grad_norm": norm}
+    told["scale"] = scale.detach().exp().reshape(())
+    if run.model.bias is not None:
+        told["bias"] = run.model.bias.detach().reshape(())
+    return told
 
 
 def clip_gradients(parameters: list[torch.nn.Parameter], limit: float | None) -> Tensor:

@@ -99,6 +99,10 @@ class Text(NamedTuple):
     def type(self) -> str:
         return self.label.partition("/")[0]
 
+    @property
+    def subtype(self) -> str:
+        return self.label.partition("/")[2]
+
 
 @dataclass(slots=True)
 class Group:

@@ -16,6 +16,14 @@
 Parquet and JSON Lines hold all of it. CSV and TSV are NegCLIP's: `title`, `filepath`, `neg_caption`
 (a Python list) and, with neighbours, `neg_image` (a list of row numbers of this file). Captions
 without a negative and captions of a crop have no row there: the format cannot hold them.
+
+With `validation`, a share of the images goes to a second file, `OUT-validation.SUFFIX`. A side is
+drawn for each image by the seed and the path in the pairs file, so it stays the same when captions
+or texts are added. Images that belong together (an image of a text, shared by texts of several
+images) are on one side, and neighbours on the other side are left out.
+
+With `balance`, the named subtypes get equally many texts: of each kind (positive, negative), as
+many as the rarest has. A kind that lacks one of them is left as it is.
 """
 
 from __future__ import annotations
@@ -23,7 +31,10 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
+from hashlib import blake2b
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final
@@ -34,12 +45,27 @@ from counterpoint._util.errors import DataError
 from counterpoint._util.progress import Progress
 from counterpoint._util.tables import read_table
 from counterpoint._util.writing import whole_file
-from counterpoint.generation.export.groups import QUIET, Group, ImagePaths, LeftOut, read_groups
+from counterpoint.generation.export.groups import (
+    QUIET,
+    Group,
+    ImagePaths,
+    LeftOut,
+    Text,
+    read_groups,
+)
+from counterpoint.generation.pairs import KINDS
 
 Record = dict[str, Any]
 Neighbours = dict[str, list[str]]
 Rows = Callable[[LeftOut], Iterator[Record]]
 _CHUNK: Final = 20_000
+VALIDATION: Final = "captions that are in the validation file"
+_WHOLE: Final = 2**64  # digests are below it
+
+
+def validation_file(out: Path) -> Path:
+    """The second file of a split: `train.parquet` has `train-validation.parquet`."""
+    return out.with_stem(f"{out.stem}-validation")
 
 
 def export_training(
@@ -50,28 +76,171 @@ def export_training(
     images: Path | None = None,
     root: Path | None = None,
     neighbours: Path | None = None,
+    validation: float = 0,
+    balance: Sequence[str] = (),
+    seed: int = 0,
     progress: Progress = QUIET,
 ) -> int:
-    """Write a training set in the format of the file name; returns the number of rows."""
+    """Write a training set in the format of the file name; returns the number of rows.
+
+    Rows of the validation file are counted in `left_out` under `VALIDATION`.
+    """
     if out.suffix not in _WRITERS:
         raise DataError(
             "E-FILE-FORMAT",
             f"{out}: the name of a training set ends in {', '.join(_WRITERS)}.",
             path=out,
         )
+    if not 0 <= validation < 1:
+        raise DataError(
+            "E-OPTION-INVALID",
+            f"validation is a share of the images, from 0 to below 1, not {validation}.",
+            option="validation",
+        )
     near = {} if neighbours is None else _read_neighbours(neighbours)
     moves = [ImagePaths.of(file, out.parent, images=images, root=root) for file in pairs]
 
-    def rows(counts: LeftOut) -> Iterator[Record]:
-        return _rows(read_groups(pairs, counts, moves, progress), counts, moves[0], near)
+    def read(counts: LeftOut) -> Iterator[Group]:
+        return read_groups(pairs, counts, moves, progress)
 
-    with whole_file(out) as draft:
-        written = _WRITERS[out.suffix](draft, rows, left_out, bool(near))
-        if not written:
-            raise DataError(
-                "E-PAIRS-EMPTY", f"{pairs[0]}: has no pairs to train on.", path=pairs[0]
-            )
-    return written
+    limits = _limits(read(LeftOut()), balance, seed, pairs[0]) if balance else {}
+
+    def groups(counts: LeftOut) -> Iterator[Group]:
+        return _sampled(read(counts), counts, limits, seed) if limits else read(counts)
+
+    held_out = _held_out(groups(LeftOut()), validation, seed) if validation else None
+    files = {False: out} if held_out is None else {True: validation_file(out), False: out}
+    written = {}
+    with ExitStack() as stack:
+        drafts = {side: stack.enter_context(whole_file(file)) for side, file in files.items()}
+        for side, draft in drafts.items():
+
+            def rows(counts: LeftOut, side: bool = side) -> Iterator[Record]:
+                found = groups(LeftOut() if side else counts)  # both sides read the same texts
+                if held_out is None:
+                    return _rows(found, counts, moves[0], near)
+                mine = (group for group in found if held_out[_image(group)] == side)
+                made = _rows(mine, counts, moves[0], near)
+                return (_without_others(row, held_out, side, counts) for row in made)
+
+            written[side] = _WRITERS[out.suffix](draft, rows, left_out, bool(near))
+            if not written[side]:
+                _refuse_empty(pairs[0], validation)
+    if held_out is not None:
+        left_out[VALIDATION] = written[True]
+    return written[False]
+
+
+def _refuse_empty(pairs: Path, validation: float) -> None:
+    if validation:
+        raise DataError(
+            "E-SPLIT-EMPTY",
+            f"{pairs}: with validation={validation:g}, one of the two files would have no caption; "
+            "give more images, or another share or seed.",
+            path=pairs,
+        )
+    raise DataError("E-PAIRS-EMPTY", f"{pairs}: has no pairs to train on.", path=pairs)
+
+
+def _digest(seed: int, *parts: str) -> int:
+    """A number below `_WHOLE` that depends on nothing else."""
+    said = "\0".join([str(seed), *parts]).encode("utf-8", "surrogatepass")
+    return int.from_bytes(blake2b(said, digest_size=8).digest())
+
+
+def _image(group: Group) -> str:
+    """What a caption is kept together by: its image, or itself if it has none."""
+    return f"\0{group.caption}" if group.image is None else group.image.path
+
+
+def _held_out(groups: Iterator[Group], share: float, seed: int) -> dict[str, bool]:
+    """Whether each image is in the validation file."""
+    parents: dict[str, str] = {}
+
+    def top(name: str) -> str:
+        while parents.setdefault(name, name) != name:
+            parents[name] = name = parents[parents[name]]
+        return name
+
+    names: dict[str, str] = {}  # as in the pairs file: it does not depend on where OUT is
+    for group in groups:
+        own = _image(group)
+        names.setdefault(own, group.path or own)
+        for text in group.negatives:
+            if text.image is not None:
+                parents[top(text.image)] = top(own)
+        top(own)
+    first: dict[str, str] = {}
+    for image, name in names.items():
+        first[top(image)] = min(first.get(top(image), name), name)
+    sides = {key: _digest(seed, "image", name) < share * _WHOLE for key, name in first.items()}
+    return {image: sides[top(image)] for image in parents}
+
+
+def _without_others(
+    row: Record, held_out: dict[str, bool], side: bool, left_out: LeftOut
+) -> Record:
+    """The row without neighbours that are on the other side. Unknown images have no side."""
+    kept = [image for image in row["neighbours"] if held_out.get(image, side) == side]
+    if dropped := len(row["neighbours"]) - len(kept):
+        left_out["neighbours on the other side of the split"] += dropped
+    return {**row, "neighbours": kept}
+
+
+Limits = dict[tuple[str, str], int]  # of a kind and a subtype, the first digest that is too high
+
+
+def _drawn(seed: int, group: Group, text: Text) -> int:
+    return _digest(seed, "text", group.source, group.caption, text.text)
+
+
+def _limits(groups: Iterator[Group], subtypes: Sequence[str], seed: int, path: Path) -> Limits:
+    drawn: dict[tuple[str, str], list[int]] = {
+        (kind, subtype): [] for kind in KINDS for subtype in subtypes
+    }
+    for group in groups:
+        for kind, texts in (("positive", group.positives), ("negative", group.negatives)):
+            for text in texts:
+                if (kind, text.subtype) in drawn:
+                    drawn[kind, text.subtype].append(_drawn(seed, group, text))
+    limits: Limits = {}
+    for kind in KINDS:
+        fewest = min(len(drawn[kind, subtype]) for subtype in subtypes)
+        for subtype in subtypes if fewest else ():
+            limits[kind, subtype] = [*sorted(drawn[kind, subtype]), _WHOLE][fewest]
+    if not limits:
+        there = ", ".join(f"{len(d)} {kind}s of {name}" for (kind, name), d in drawn.items())
+        raise DataError(
+            "E-BALANCE-EMPTY",
+            f"{path}: no kind of text has all the subtypes to balance: {there}.",
+            path=path,
+        )
+    return limits
+
+
+def _sampled(
+    groups: Iterator[Group], left_out: LeftOut, limits: Limits, seed: int
+) -> Iterator[Group]:
+    for group in groups:
+
+        def kept(kind: str, texts: list[Text], group: Group = group) -> list[Text]:
+            found = []
+            for text in texts:
+                if _drawn(seed, group, text) < limits.get((kind, text.subtype), _WHOLE):
+                    found.append(text)
+                else:
+                    left_out[f"{kind}s of the subtype {text.subtype}, to balance"] += 1
+            return found
+
+        smaller = replace(
+            group,
+            positives=kept("positive", group.positives),
+            negatives=kept("negative", group.negatives),
+        )
+        if smaller.positives or smaller.negatives:
+            yield smaller
+        else:
+            left_out["captions without a text, after balancing"] += 1
 
 
 def _read_neighbours(path: Path) -> Neighbours:

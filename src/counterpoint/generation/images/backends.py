@@ -40,11 +40,16 @@ class DrawSettings:
 
 
 class Want(NamedTuple):
-    """A text to draw, the caption that should be false of the image, and the caption's image."""
+    """A text to draw, the caption that should be false of the image, and the caption's image.
+
+    `box` is the part of that image which the caption is about, `source` the caption's id.
+    """
 
     text: str
     caption: str
     image: str | None = None
+    box: tuple[int, int, int, int] | None = None
+    source: str = ""
 
 
 class DrawnImage(NamedTuple):

@@ -172,20 +172,21 @@ def _with_images(
     counts.negatives += len(chosen)
     counts.positives += int((checked & (frame["kind"] == "positive")).sum())
     counts.refused_pairs += int((~checked).sum())
+    columns = frame.select("text", "caption", "image", "box", "source")[chosen]
     wants = [
-        Want(text, caption, image)
-        for text, caption, image in frame.select("text", "caption", "image")[chosen].iter_rows()
+        Want(text, caption, image, None if box is None else tuple(box), source)
+        for text, caption, image, box, source in columns.iter_rows()
     ]
     drawn = backend.draw(wants)
     rows = _rows(wants, drawn, chooser, counts)
-    columns = {n: frame[n].to_list() for n in ("text_images", "text_image", "scores")}
+    found = {n: frame[n].to_list() for n in ("text_images", "text_image", "scores")}
     for number, row in zip(chosen, rows, strict=True):
-        columns["text_images"][number], columns["text_image"][number] = row.images, row.chosen
+        found["text_images"][number], found["text_image"][number] = row.images, row.chosen
         if row.margin is not None:
-            others = [s for s in columns["scores"][number] or [] if s["name"] != MARGIN]
-            columns["scores"][number] = [*others, {"name": MARGIN, "value": row.margin}]
+            others = [s for s in found["scores"][number] or [] if s["name"] != MARGIN]
+            found["scores"][number] = [*others, {"name": MARGIN, "value": row.margin}]
     return frame.with_columns(
-        pl.Series(name, values, dtype=SCHEMA[name]) for name, values in columns.items()
+        pl.Series(name, values, dtype=SCHEMA[name]) for name, values in found.items()
     )
 
 
@@ -240,10 +241,13 @@ def open_backend(
     work: Work,
     device: str = "auto",
     precision: str = "auto",
+    masks: Path | None = None,
+    photos: Path | None = None,
 ) -> Backend:
     """The backend: `world`, or a diffusion model by name, hub id or folder.
 
     A diffusion model writes into `folder`, which lies below `root`, the folder of the pairs file.
+    With `masks` it draws into the images of the captions, which are found below `photos`.
     """
     if model == WORLD:
         from counterpoint.generation.images.world import WorldBackend
@@ -252,4 +256,10 @@ def open_backend(
     from counterpoint.generation.images.diffusion import Diffusion, open_pipeline
 
     images = ImageFolder(folder, root)  # errors before a model is loaded
+    if masks is not None:
+        from counterpoint.generation.images.inpainting import Inpainting, Masks
+
+        known = Masks(masks)
+        opened = open_pipeline(model, device, precision, inpaint=True)
+        return Inpainting(opened, settings, images, work, masks=known, photos=photos or root)
     return Diffusion(open_pipeline(model, device, precision), settings, images, work)

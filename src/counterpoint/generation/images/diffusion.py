@@ -103,8 +103,13 @@ class LoadedPipeline:
         }
 
 
-def open_pipeline(model: str, device: str = "auto", precision: str = "auto") -> LoadedPipeline:
-    """Open a model, by default in half precision on a GPU and in full precision on a CPU."""
+def open_pipeline(
+    model: str, device: str = "auto", precision: str = "auto", *, inpaint: bool = False
+) -> LoadedPipeline:
+    """Open a model, by default in half precision on a GPU and in full precision on a CPU.
+
+    `inpaint`: it draws into a part of an image, and not from a text alone.
+    """
     place = Runtime(LoadOptions(device))
     usual = "fp16" if place.device.startswith("cuda") else "fp32"
     chosen = usual if precision == "auto" else precision
@@ -115,15 +120,15 @@ def open_pipeline(model: str, device: str = "auto", precision: str = "auto") -> 
             name=precision,
         )
     recipe = MODELS.get(model, PipelineParts(model, ""))
-    pipeline = _load(model, recipe, PRECISIONS[chosen])
-    takes = _takes(pipeline)
+    pipeline = _load(model, recipe, PRECISIONS[chosen], inpaint)
+    takes = _takes(pipeline, inpaint)
     pipeline.set_progress_bar_config(disable=True)
     with explained(model, "cannot be put on its device"):
         pipeline.to(place.device)
     return LoadedPipeline(model, pipeline, place, chosen, takes, _fingerprint(pipeline, chosen))
 
 
-def _load(model: str, recipe: PipelineParts, dtype: torch.dtype) -> Any:
+def _load(model: str, recipe: PipelineParts, dtype: torch.dtype, inpaint: bool) -> Any:
     source = _source(model, recipe.pipeline)
     what = "is not a local folder and cannot be loaded from the hub"
     with hub_or_cache(model, source), explained(model, what):
@@ -143,28 +148,32 @@ def _load(model: str, recipe: PipelineParts, dtype: torch.dtype) -> Any:
             )
         pipeline = plain.from_pretrained(source, **options, **parts)
         # A pipeline that edits images may have a sister that draws, with the same parts.
-        found = pipeline if _takes(pipeline) else _sister(pipeline)
-    if not _takes(found):
+        found = pipeline if _takes(pipeline, inpaint) else _sister(pipeline, inpaint)
+    if not _takes(found, inpaint):
         raise ModelError(
             "E-MODEL-UNSUITABLE",
-            f"{model}: {type(pipeline).__name__} does not make images from text alone.",
+            f"{model}: {type(pipeline).__name__} does not "
+            f"{'draw into a part of an image' if inpaint else 'make images from text alone'}.",
             model=model,
         )
     return found
 
 
-def _sister(pipeline: Any) -> Any:
-    auto: Any = diffusers.AutoPipelineForText2Image  # slow to import
+def _sister(pipeline: Any, inpaint: bool) -> Any:
+    auto: Any = (  # slow to import
+        diffusers.AutoPipelineForInpainting if inpaint else diffusers.AutoPipelineForText2Image
+    )
     try:
         return auto.from_pipe(pipeline)
     except ValueError:
         return pipeline
 
 
-def _takes(pipeline: Any) -> Mapping[str, inspect.Parameter]:
-    """The parameters of a call; empty if it cannot draw from a text alone."""
+def _takes(pipeline: Any, inpaint: bool) -> Mapping[str, inspect.Parameter]:
+    """The parameters of a call; empty if it cannot do what is asked of it."""
     found = inspect.signature(type(pipeline).__call__).parameters
-    able = "image" not in found and all(name in found for name in _NEEDED)
+    fits = {"image", "mask_image"} <= set(found) if inpaint else "image" not in found
+    able = fits and all(name in found for name in _NEEDED)
     return found if able else {}
 
 
@@ -252,7 +261,7 @@ def bars(*, shown: bool) -> Iterator[None]:
             told.enable_progress_bar()
 
 
-class _Order(NamedTuple):
+class ImageOrder(NamedTuple):
     """One image to draw; `name` is a digest of everything that it depends on."""
 
     prompt: str
@@ -296,14 +305,14 @@ class Diffusion:
             "cut": self.cut,
         }
 
-    def _order(self, text: str, candidate: int) -> _Order:
-        prompt = text.strip().removesuffix(".").rstrip() + self.settings.suffix
+    def _order(self, text: str, candidate: int) -> ImageOrder:
+        prompt = prompt_of(text, self.settings)
         seed = seed_of(self.settings.seed, text, candidate)
         how = repr(sorted(self.call.items()))
         name = digest("drawing", self.fingerprint, prompt, str(seed), how).hex()
-        return _Order(prompt, seed, f"{name}-{candidate}")
+        return ImageOrder(prompt, seed, f"{name}-{candidate}")
 
-    def _make(self, orders: Sequence[_Order]) -> dict[str, Drawn]:
+    def _make(self, orders: Sequence[ImageOrder]) -> dict[str, Drawn]:
         advance = self.progress.start("images", len(orders))
         made: dict[str, Drawn] = {}
         missing = []
@@ -319,7 +328,7 @@ class Diffusion:
         advance(len(made))
         return made | self._all(missing, advance)
 
-    def _all(self, orders: Sequence[_Order], advance: Advance) -> dict[str, Drawn]:
+    def _all(self, orders: Sequence[ImageOrder], advance: Advance) -> dict[str, Drawn]:
         made: dict[str, Drawn] = {}
         while len(made) < len(orders):
             chosen = orders[len(made) : len(made) + self.size.size]
@@ -327,7 +336,7 @@ class Diffusion:
             advance(len(chosen))
         return made
 
-    def _batch(self, orders: Sequence[_Order]) -> dict[str, Drawn]:
+    def _batch(self, orders: Sequence[ImageOrder]) -> dict[str, Drawn]:
         """Draw and store a batch; when memory runs out, in halves."""
         try:
             found = self._run(orders)
@@ -344,7 +353,7 @@ class Diffusion:
         return made
 
     @memory_errors
-    def _run(self, orders: Sequence[_Order]) -> list[Image.Image | Rejection]:
+    def _run(self, orders: Sequence[ImageOrder]) -> list[Image.Image | Rejection]:
         # On the CPU, so that the noise is the same on every device.
         generators = [torch.Generator("cpu").manual_seed(order.seed) for order in orders]
         with explained(self.opened.id, "does not draw"), self.opened.place.running():
@@ -352,13 +361,27 @@ class Diffusion:
                 prompt=[order.prompt for order in orders],
                 generator=generators,
                 output_type="pil",
+                **self._inputs(orders),
                 **self.call,
             )
         unsafe = getattr(answer, "nsfw_content_detected", None) or [False] * len(orders)
         return [
-            UNSAFE if flag else BLACK if not image.convert("RGB").getbbox() else image
-            for image, flag in zip(answer.images, unsafe, strict=True)
+            UNSAFE
+            if flag
+            else BLACK
+            if not image.convert("RGB").getbbox()
+            else self._finished(order, image)
+            for order, image, flag in zip(orders, answer.images, unsafe, strict=True)
         ]
+
+    def _inputs(self, orders: Sequence[ImageOrder]) -> dict[str, Any]:
+        """What the pipeline gets besides prompts and settings."""
+        del orders
+        return {}
+
+    def _finished(self, order: ImageOrder, drawn: Image.Image) -> Image.Image:
+        del order
+        return drawn
 
     def _count_cut(self, prompts: Sequence[str]) -> int:
         """The number of prompts that are too long for every text encoder."""
@@ -369,6 +392,10 @@ class Diffusion:
         longest = max(limits)
         found = limits[longest](list(prompts), verbose=False)["input_ids"]
         return sum(len(ids) > longest for ids in found)
+
+
+def prompt_of(text: str, settings: DrawSettings) -> str:
+    return text.strip().removesuffix(".").rstrip() + settings.suffix
 
 
 def _call(opened: LoadedPipeline, settings: DrawSettings) -> dict[str, Any]:

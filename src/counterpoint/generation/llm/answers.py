@@ -118,6 +118,28 @@ def located(text: str, caption: str, label: str) -> list[str] | Rejection:
     return [part for part in parts if holds(caption, part)] or Rejection(NOT_IN_CAPTION)
 
 
+def chained(text: str, caption: str, step: Step) -> tuple[str, str, str] | Rejection:
+    """What was chosen, the new words and the sentence, from an answer of four labelled lines."""
+    lines = _lines(text)
+    if not lines:
+        return Rejection(EMPTY)
+    if _NO.fullmatch(lines[0]):
+        return Rejection(ANSWERED_NO)
+    for label in step.labels:
+        if not any(_starts(line, label) for line in lines):
+            return Rejection(no_line(label))
+    if len(lines) != len(step.labels) or not all(map(_starts, lines, step.labels)):
+        return Rejection(EXTRA_LINES)
+    _, picked, new, sentence = map(_behind, lines, step.labels)
+    chosen = picked.strip(_MARKS)
+    if chosen.lower() in _NONE:
+        return Rejection(NOTHING_LOCATED)
+    if not holds(caption, chosen):
+        return Rejection(NOT_IN_CAPTION)
+    found = _fresh(new, caption, chosen)
+    return found if isinstance(found, Rejection) else (chosen, found, sentence)
+
+
 def listed(line: str) -> list[str]:
     parts = [part.strip(_MARKS) for part in line.split(",")]
     return list(dict.fromkeys(part for part in parts if part.lower() not in _NONE))
@@ -126,8 +148,10 @@ def listed(line: str) -> list[str]:
 def proposed(text: str, caption: str, chosen: str, step: Step) -> str | Rejection:
     """The new concept: a few words that are neither the old ones nor in the caption."""
     line = answered(text, step.label)
-    if isinstance(line, Rejection):
-        return line
+    return line if isinstance(line, Rejection) else _fresh(line, caption, chosen)
+
+
+def _fresh(line: str, caption: str, chosen: str) -> str | Rejection:
     new = line.strip(_MARKS)
     if new.lower() in _NONE or not words(new):
         return Rejection(NEW_EMPTY)

@@ -21,6 +21,7 @@ from counterpoint._util.store import digest
 from counterpoint.generation.llm import answers
 from counterpoint.generation.llm.answers import (
     answered,
+    chained,
     holds,
     in_format_of,
     judge,
@@ -45,6 +46,7 @@ from counterpoint.models.api import read_price
 
 _CHOSEN: Final = "<one of the answers to {}>"
 _NEW: Final = "<the answer to {}>"
+_REPEATING: Final = ("sentence", "swap", "chain")  # answers that repeat the caption
 _CHARACTERS: Final = 4  # a token
 _FRAME: Final = 4  # tokens around a message
 
@@ -84,13 +86,13 @@ def _prompt_characters(step: Step) -> tuple[int, bool]:
     """The length of a prompt without the caption, and whether the answer repeats the caption."""
     example = max((shot.chosen for shot in step.shots), key=len, default="")
     empty = messages(step, {"caption": "", "chosen": example, "new": example})
-    return sum(len(m["content"]) for m in empty), step.answer in ("sentence", "swap")
+    return sum(len(m["content"]) for m in empty), step.answer in _REPEATING
 
 
 def _extra(step: Step) -> float:
     """The characters of an answer in addition to the caption."""
     shots = [shot for shot in step.shots if not shot.answer.endswith("No")]
-    if step.answer in ("sentence", "swap"):
+    if step.answer in _REPEATING:
         return fmean([len(shot.answer) - len(shot.caption) for shot in shots] or [0])
     return fmean([len(shot.answer) for shot in shots] or [0])
 
@@ -125,11 +127,15 @@ class _Work:
 
 
 class ChatMethod:
-    """A method `llm/...`. Only `make` needs a server."""
+    """A method `llm/...`, or a user's template by its path. Only `make` needs a server.
 
-    def __init__(self, name: str, model: ChatModel) -> None:
-        self.template: Template = read_template(name)
-        self.name, self.model = name, model
+    `shots`: how many examples a prompt has; None: as the template says.
+    """
+
+    def __init__(self, name: str, model: ChatModel, shots: int | None = None) -> None:
+        found = read_template(name)
+        self.template: Template = found if shots is None else found.with_shots(shots)
+        self.name, self.model = self.template.name, model
         self.kind: Kind = self.template.kind
         self.summary = self.template.summary
         self._served: set[str] = set()
@@ -205,12 +211,18 @@ class ChatMethod:
                 return new
             work.values["new"] = new
             return None
-        sentence = (
+        if step.answer == "chain":
+            parts_and_sentence = chained(reply.text, caption, step)
+            if isinstance(parts_and_sentence, Rejection):
+                return parts_and_sentence
+            work.values["chosen"], work.values["new"], sentence = parts_and_sentence
+            return self._draft(work, sentence)
+        read = (
             swapped(reply.text, caption, step.label)
             if step.answer == "swap"
             else answered(reply.text, step.label)
         )
-        return sentence if isinstance(sentence, Rejection) else self._draft(work, sentence)
+        return read if isinstance(read, Rejection) else self._draft(work, read)
 
     def _draft(self, work: _Work, sentence: str) -> Draft | Rejection:
         text = in_format_of(work.caption, sentence)

@@ -1,31 +1,40 @@
 """What a language model is asked: one TOML file per method, versioned, and checked when it is read.
 
-    version, kind, type, subtype, summary
+    version, kind, type, subtype, summary, group
     [caption]   fewest_words, most_words, needs: which captions are asked about
     [change]    measure, least, share: how much of the caption may change (answers.py)
-    [[steps]]   name, answer, label, temperature, max_tokens, instruction, ask, shots
+    [[steps]]   name, answer, label, labels, temperature, max_tokens, instruction, ask, shots,
+                more_shots
 
-`ask` and the instruction hold `{caption}`, `{chosen}` and `{new}`: the caption, what was located
-in it, and what was proposed instead. `answer` is the form of the answer (answers.py): a `list` of
-parts of the caption, a new `concept`, a `sentence`, or a `swap`.
+`ask` holds `{caption}`, `{chosen}` and `{new}`: the caption, what was located in it, and what was
+proposed instead. `answer` is the form of the answer (answers.py): a `list` of parts of the caption,
+a new `concept`, a `sentence`, a `swap`, or a `chain`: all of list, choice, concept and sentence in
+one answer of four lines, which start with `labels`. `more_shots` are asked for with `--shots`.
+
+The files of this package are the methods `llm/NAME`. A user's own file is given by its path.
 """
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass, fields, replace
 from functools import cache
+from hashlib import blake2b
 from importlib import resources
+from pathlib import Path
 from typing import Any, Final, Literal, get_args
 
-from counterpoint._util.errors import NotFoundError
+from counterpoint._util.errors import DataError, NotFoundError, reason
 from counterpoint._util.registry import did_you_mean
+from counterpoint._util.untrusted import open_regular, shortened, shown
 from counterpoint.generation.pairs import KINDS, SUBTYPES, TYPES, Kind, Type
 
 PREFIX: Final = "llm/"
+ENDING: Final = ".toml"
 MOST_WORDS: Final = 60  # of a caption: with the change, they fit into any answer
-AnswerForm = Literal["list", "concept", "sentence", "swap"]
+AnswerForm = Literal["list", "concept", "sentence", "swap", "chain"]
 Measure = Literal["words", "bag"]
 
 
@@ -51,6 +60,8 @@ class Step:
     instruction: str
     ask: str
     shots: tuple[Shot, ...]
+    more_shots: tuple[Shot, ...] = ()
+    labels: tuple[str, ...] = ()  # of the four lines of a chain
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +88,22 @@ class Template:
     fewest_words: int = 1
     most_words: int = MOST_WORDS
     needs: str = ""
+    group: str = "llm"
+
+    def with_shots(self, count: int) -> Template:
+        """The template with this number of examples in every step; its version says so."""
+        steps = []
+        for step in self.steps:
+            known = (*step.shots, *step.more_shots)
+            if count > len(known):
+                raise DataError(
+                    "E-SHOTS-MISSING",
+                    f"{self.name}: the step {step.name!r} has {len(known)} examples, not {count}.",
+                    name=self.name,
+                    shots=len(known),
+                )
+            steps.append(replace(step, shots=known[:count], more_shots=known[count:]))
+        return replace(self, steps=tuple(steps), version=f"{self.version}+{count}-shots")
 
 
 @cache
@@ -87,9 +114,33 @@ def names() -> tuple[str, ...]:
     return tuple(sorted(PREFIX + name for name in found))
 
 
-@cache
 def read_template(name: str) -> Template:
-    """The template of a method."""
+    """The template of a method, or of a user's own file: a path that ends in .toml.
+
+    The name of a user's template is its file name with a digest of what it holds.
+    """
+    if not name.endswith(ENDING):
+        return _packaged(name)
+    path = Path(name)
+    try:
+        with open_regular(path) as file:
+            found = file.read(_MOST_BYTES)
+        own = f"{PREFIX}{path.stem}@{blake2b(found, digest_size=4).hexdigest()}"
+        return parse_template(own, tomllib.loads(found.decode()))
+    except FileNotFoundError:
+        raise DataError("E-FILE-MISSING", f"{path}: no such file.", path=path) from None
+    except OSError as error:
+        raise DataError(
+            "E-FILE-UNREADABLE", f"{path}: cannot be read: {reason(error)}.", path=path
+        ) from None
+    except (ValueError, RecursionError) as error:  # TOML, UTF-8 or the template
+        raise DataError(
+            "E-TEMPLATE-INVALID", f"{path}: not a template: {shortened(error)}.", path=path
+        ) from None
+
+
+@cache
+def _packaged(name: str) -> Template:
     if name not in names():
         raise NotFoundError(
             "E-METHOD-UNKNOWN", did_you_mean("language model method", name, names()), name=name
@@ -99,26 +150,91 @@ def read_template(name: str) -> Template:
 
 
 def parse_template(name: str, data: Mapping[str, Any]) -> Template:
-    """Raises ValueError, TypeError or KeyError if malformed: the files belong to this package."""
+    """Raises a ValueError that says what is wrong."""
     more = {key: value for key, value in data.items() if key not in ("caption", "change", "steps")}
+    about = {**more, **_table(data.get("caption", {}), "caption")}
+    change = ChangeLimit(**_fitting(ChangeLimit, data.get("change"), "change"))
+    steps = data.get("steps")
+    if not isinstance(steps, list) or not steps:
+        raise ValueError("it has no [[steps]]")
     found = Template(
-        name=name,
-        **more,
-        **data.get("caption", {}),
-        change=ChangeLimit(**data["change"]),
-        steps=tuple(_step(step) for step in data["steps"]),
+        **_fitting(Template, {**about, "name": name, "change": change, "steps": ()}, "the file"),
     )
-    known = found.kind in KINDS and found.type in TYPES and found.subtype in SUBTYPES
-    if not known or found.change.measure not in get_args(Measure):
-        raise ValueError(f"{name}: an unknown kind, type, subtype or measure")
-    if not found.steps or found.steps[-1].answer not in ("sentence", "swap"):
-        raise ValueError(f"{name}: the last step must make a sentence")
+    found = replace(found, steps=tuple(_step(step, n) for n, step in enumerate(steps, 1)))
+    for field, known in (("kind", KINDS), ("type", TYPES), ("subtype", SUBTYPES)):
+        if getattr(found, field) not in known:
+            raise ValueError(f"{field} is {shown(getattr(found, field))}, not one of {known}")
+    if change.measure not in get_args(Measure):
+        raise ValueError(f"measure is {shown(change.measure)}, not one of {get_args(Measure)}")
+    _check_order(found.steps)
     return found
 
 
-def _step(data: Mapping[str, Any]) -> Step:
-    texts = {key: data[key].strip() for key in ("instruction", "ask")}
-    step = Step(**{**data, **texts, "shots": tuple(Shot(**shot) for shot in data["shots"])})
+def _check_order(steps: tuple[Step, ...]) -> None:
+    """What a question holds must be known by then, and only the last answer is a sentence."""
+    known = {"caption"}
+    for step in steps:
+        places = set(_PLACES.findall(step.ask))
+        if "caption" not in places or not places <= known:
+            allowed = ", ".join(f"{{{place}}}" for place in sorted(known))
+            raise ValueError(
+                f"'ask' of the step {step.name!r} holds {{caption}}, and nothing else in braces "
+                f"than {allowed}"
+            )
+        if (step.answer in _SENTENCES) != (step is steps[-1]):
+            raise ValueError("the last step, and no other, is answered by a sentence")
+        known |= {{"list": "chosen", "concept": "new"}.get(step.answer, "caption")}
+        if step.answer == "concept" and "chosen" not in known:
+            raise ValueError("a concept is proposed after a list was located")
+
+
+def _step(data: Any, number: int) -> Step:
+    where = f"step {number}"
+    found = _fitting(Step, data, where)
+    for key in ("shots", "more_shots"):
+        shots = found.get(key, ())
+        found[key] = tuple(Shot(**_fitting(Shot, shot, f"a shot of {where}")) for shot in shots)
+    found |= {key: found[key].strip() for key in ("instruction", "ask")}
+    found["labels"] = tuple(map(str, found.get("labels", ())))
+    step = Step(**found)
     if step.answer not in get_args(AnswerForm):
-        raise ValueError(f"{step.name}: no answer is a {step.answer!r}")
+        raise ValueError(f"{where}: no answer is a {shown(step.answer)}")
+    if step.answer == "chain" and (len(step.labels) != 4 or step.labels[-1] != step.label):
+        raise ValueError(f"{where}: a chain has four labels, the last of which is its label")
+    if step.answer in ("list", "concept") and not step.label:
+        raise ValueError(f"{where}: a {step.answer} needs a label")
+    if not 0 <= step.temperature <= 2 or step.max_tokens < 1:
+        raise ValueError(f"{where}: a temperature is from 0 to 2, max_tokens is positive")
     return step
+
+
+def _table(value: Any, where: str) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise ValueError(f"{where} should be a table, it is {shown(value)}")
+    return value
+
+
+def _fitting(kind: type[Any], value: Any, where: str) -> dict[str, Any]:
+    """The table, if it has the fields of this class and their types, and no others."""
+    table, known = _table(value, where), {field.name: field for field in fields(kind)}
+    for name, field in known.items():
+        if name not in table and field.default is MISSING:
+            raise ValueError(f"{where} has no {name!r}")
+    for name, item in table.items():
+        if name not in known:
+            raise ValueError(f"{where} has {shown(name)}, which is not one of {', '.join(known)}")
+        wanted = _TYPES.get(str(known[name].type))
+        if wanted and (not isinstance(item, wanted) or isinstance(item, bool)):
+            raise ValueError(f"{name!r} of {where} is {shown(item)}, which is of another type")
+    return dict(table)
+
+
+_TYPES: Final[dict[str, tuple[type, ...]]] = {
+    **dict.fromkeys(["str", "AnswerForm", "Measure", "Kind", "Type"], (str,)),
+    **dict.fromkeys(["tuple[Shot, ...]", "tuple[str, ...]"], (list,)),
+    "int": (int,),
+    "float": (int, float),
+}
+_SENTENCES: Final = ("sentence", "swap", "chain")
+_PLACES: Final = re.compile(r"\{(\w+)\}")
+_MOST_BYTES: Final = 2**20

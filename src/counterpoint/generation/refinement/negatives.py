@@ -24,6 +24,7 @@ import polars as pl
 
 from counterpoint._util.errors import DataError, NotFoundError
 from counterpoint._util.registry import did_you_mean
+from counterpoint.cases import normal
 from counterpoint.generation.pairs import SCHEMA, read_pairs
 from counterpoint.generation.refinement.scores import SIDES
 
@@ -197,6 +198,42 @@ def top(scores: np.ndarray, groups: np.ndarray, share: float) -> np.ndarray:
             limits = np.quantile(scores[rows].astype(np.float64), 1 - share, axis=0)
             kept[rows] = (scores[rows] >= limits).all(axis=1)
     return kept
+
+
+def sentences(path: Path) -> np.ndarray:
+    """Which negatives end in a final mark and are not questions (TROHN-Img, step 2)."""
+    ends = pl.col("text").str.strip_chars_end("\"'”’) ").str.contains(r"[.!…]$")
+    found = [frame.select(ends).to_series().to_numpy() for frame in pieces(path)]
+    return np.concatenate([np.zeros(0, dtype=bool), *found])
+
+
+def unique(path: Path, candidates: np.ndarray, keys: np.ndarray) -> np.ndarray:
+    """Which candidates are left if every text may occur once, and none that is a caption.
+
+    Texts are compared without case, blanks, punctuation and a/an. The captions are all of the file:
+    a text that is a caption of another image is as natural as a caption, and one that is another
+    caption of its own image is true. Of equal texts, the one with the lowest key is kept.
+    """
+    texts, captions = [np.zeros(0, dtype=np.uint64)], [np.zeros(0, dtype=np.uint64)]
+    for frame in read_pairs(path):
+        captions.append(_forms(frame["caption"].unique()))
+        texts.append(_forms(frame.filter(_NEGATIVE)["text"]))
+    forms = np.concatenate(texts)
+    if len(forms) != len(candidates):
+        raise changed(path)
+    kept = candidates & ~np.isin(forms, np.concatenate(captions))
+    order = np.lexsort((keys, forms))
+    order = order[kept[order]]
+    found = np.zeros(len(forms), dtype=bool)
+    found[order[_changes(forms[order, None])]] = True
+    return found
+
+
+def _forms(texts: pl.Series) -> np.ndarray:
+    """A number for the normal form of each text."""
+    joined = ("\x1f".join(normal(text)).encode("utf-8", "surrogatepass") for text in texts)
+    digests = b"".join(hashlib.blake2b(text, digest_size=8).digest() for text in joined)
+    return np.frombuffer(digests, dtype="<u8")
 
 
 def cells(gaps: np.ndarray, bins: int = BINS, zero_bins: int = ZERO_BINS) -> np.ndarray:

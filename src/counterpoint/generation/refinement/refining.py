@@ -27,7 +27,9 @@ from counterpoint.generation.refinement.negatives import (
     kept_pairs,
     pieces,
     scaled,
+    sentences,
     top,
+    unique,
 )
 from counterpoint.generation.refinement.scores import (
     COLUMN,
@@ -127,6 +129,8 @@ class RefineSettings:
     scale: Scale = "max"  # of gaps that are not of probabilities
     by: tuple[str, ...] = BY
     seed: int = 0
+    unique: bool = False  # every text once, and none that is a caption of the file
+    sentences: bool = False  # no question, and no text without a final mark
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +144,7 @@ class Refined:
     refused: int  # left out: rejected by the checks
     scales: dict[str, str]  # of each balanced model's gaps: probability, max or rank
     rows: list[BlindResult]
+    cleaned: int = 0  # negatives that `sentences` and `unique` removed from the selected ones
 
 
 def refine(
@@ -171,7 +176,9 @@ def refine(
         del source  # free a large model before the next one is loaded
     gaps = {name: found[:, 0].astype(float) - found[:, 1] for name, found in scores.items()}
     selected, selecting = _selected(negatives, scores, settings)
-    kept, scales = _balanced(negatives, gaps, scores, selected, settings)
+    clean = selected & sentences(pairs) if settings.sentences else selected
+    clean = unique(pairs, clean, negatives.keys) if settings.unique else clean
+    kept, scales = _balanced(negatives, gaps, scores, clean, settings)
     uses = {one.name: _use(one.name, scales, selecting) for one in wanted}
     found = Refined(
         before=len(negatives),
@@ -181,6 +188,7 @@ def refine(
         refused=negatives.rejected,
         scales=scales,
         rows=rows(gaps, uses, negatives.groups, negatives.names, kept),
+        cleaned=int(selected.sum() - clean.sum()),
     )
     about["refined"] = [*about.get("refined", []), record(settings, wanted, found)]
     frames = (rebased(frame, pairs, out) for frame in kept_pairs(pairs, kept, scores))

@@ -17,6 +17,10 @@ ties wrong, turn into exactly these verdicts.
 
 In a case of one image (SugarCrepe and its like) the authors do not ask the image: a true caption is
 right if it looks more natural than the false ones. Cases of other shapes are left out.
+
+A gallery whose classes are `natural` and `synthetic` (bivlc/image-detection, bivlc/text-detection)
+asks for the detection itself: images are judged by the head for images, and texts that stand in
+their place by the head for captions.
 """
 
 from __future__ import annotations
@@ -37,7 +41,7 @@ from counterpoint._util.errors import DataError, ModelError, NotFoundError
 from counterpoint._util.store import Store, digest
 from counterpoint._util.untrusted import parse_json, shortened, shown
 from counterpoint._util.writing import whole_folder
-from counterpoint.cases import Block, Cases
+from counterpoint.cases import DETECTION, Block, Cases, is_gallery
 from counterpoint.metrics import Overlong
 from counterpoint.models.registry import LoadOptions, load_model
 from counterpoint.scoring import (
@@ -59,7 +63,8 @@ WEIGHTS: Final = "detector.safetensors"
 _FORMAT: Final = 1
 _PIECE: Final = 16_384  # vectors in memory at a time
 _OTHER_SHAPE: Final = (
-    "a detector answers cases of one image, or of two images with a caption each, and no others."
+    "a detector answers cases of one image, of two images with a caption each, or of the classes "
+    "natural and synthetic, and no others."
 )
 
 
@@ -212,8 +217,10 @@ class Detector:
         image_keys, text_keys = encode_plan(self.encoder, plan, overlong, scored, work)
         images = np.full(len(plan.pictures), np.nan)
         used = used_images(plan, scored)
-        keys = [image_keys[number] for number in used.tolist()]
-        images[used] = _probabilities(self.heads.image, keys, work.store)
+        texts = np.array([plan.pictures[n].ref.text is not None for n in used], dtype=bool)
+        for head, some in ((self.heads.image, used[~texts]), (self.heads.caption, used[texts])):
+            keys = [image_keys[number] for number in some.tolist()]
+            images[some] = _probabilities(head, keys, work.store)
         captions = self._captions(plan, scored, text_keys, work.store)
         for name, cases in benchmarks.items():
             _fill(scored[name], cases, plan.shares[name], images, captions)
@@ -247,13 +254,23 @@ def _probabilities(head: LinearHead, keys: list[bytes], store: Store) -> np.ndar
 
 
 def _other_shapes(cases: Cases) -> dict[int, str]:
-    rows = (block.rows[~_answered(block)].tolist() for block in cases.blocks())
+    rows = (block.rows[~_answered(block, cases)].tolist() for block in cases.blocks())
     return {row: _OTHER_SHAPE for found in rows for row in found}
 
 
-def _answered(block: Block) -> np.ndarray:
+def _asks_detection(block: Block, cases: Cases) -> bool:
+    """Whether this is a gallery of what is natural and what is synthetic."""
+    (row, *others), shape = block.rows.tolist(), block.truth.shape[1:]
+    if others or shape[1] != len(DETECTION) or not is_gallery(*shape):
+        return False
+    return tuple(cases.frame["captions"][row].to_list()) == DETECTION
+
+
+def _answered(block: Block, cases: Cases) -> np.ndarray:
     """Which cases of a block the rule is for."""
     shape = block.truth.shape[1:]
+    if _asks_detection(block, cases):
+        return np.ones(len(block.rows), dtype=bool)
     if block.texts or (shape[0] != 1 and shape != (2, 2)):
         return np.zeros(len(block.rows), dtype=bool)
     if shape[0] == 1:
@@ -266,7 +283,8 @@ def _fill(
     scored: Scored, cases: Cases, share: Share, images: np.ndarray, captions: np.ndarray
 ) -> None:
     starts, layout = cases.pair_offsets, share.layout
-    for rows, truth, _ in cases.blocks():
+    for block in cases.blocks():
+        rows, truth, _ = block
         kept = ~np.isin(rows, list(scored.left_out))
         if not kept.any():
             continue
@@ -274,8 +292,17 @@ def _fill(
         k, m = truth.shape[1:]
         left = share.images[layout.images[rows][:, None] + np.arange(k)]
         right = share.captions[layout.captions[rows][:, None] + np.arange(m)]
-        found = case_scores(images[left], captions[right], truth)
+        if _asks_detection(block, cases):
+            found = _detected(images[left])
+        else:
+            found = case_scores(images[left], captions[right], truth)
         scored.scores[starts[rows][:, None] + np.arange(k * m)] = found.reshape(len(rows), -1)
+
+
+def _detected(synthetic: np.ndarray) -> np.ndarray:
+    """Scores (n, k, 2) of both classes from probabilities (n, k); round(1/2) = 0 is natural."""
+    taken = np.stack([synthetic <= 0.5, synthetic > 0.5], axis=2)
+    return (taken + np.stack([1 - synthetic, synthetic], axis=2)).astype(np.float32)
 
 
 def load(rest: str, options: LoadOptions) -> Detector:

@@ -66,16 +66,19 @@ class HfDual:
 def load(rest: str, options: LoadOptions) -> HfDual:
     """`ORG/REPO` on the hub, or a folder."""
     classes = dict.fromkeys(SUPPORTED, DUAL)
-    opened = open_model("hf", rest, options, classes)
+    return dual(open_model("hf", rest, options, classes)).tried()
+
+
+def dual(opened: HfModel) -> HfDual:
     model = opened.model
     return HfDual(
         opened,
-        lambda pixels: _vectors(model.get_image_features(**pixels)),
-        lambda tokens: _vectors(model.get_text_features(**tokens)),
-    ).tried()
+        lambda pixels: vectors_of(model.get_image_features(**pixels)),
+        lambda tokens: vectors_of(model.get_text_features(**tokens)),
+    )
 
 
-def _vectors(output: Any) -> torch.Tensor:
+def vectors_of(output: Any) -> torch.Tensor:
     """transformers 4 returns vectors, 5 an object. FLAVA projects every position: [CLS] counts."""
     found: torch.Tensor = getattr(output, "pooler_output", output)
     return found[:, 0] if found.ndim == 3 else found

@@ -9,7 +9,7 @@ import contextlib
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
@@ -63,7 +63,12 @@ class HfModel:
     processor: Any
     runtime: Runtime
     context_length: int | None
+    identity: tuple[object, ...]  # what outputs depend on beside the weights
     fingerprint: str
+
+    def renewed(self) -> HfModel:
+        """The same after its weights were changed: another fingerprint."""
+        return replace(self, fingerprint=fingerprint(self.model, *self.identity))
 
     def preprocess(self, image: Image.Image) -> Tensors:
         found = self.processor(images=image, return_tensors="pt")
@@ -73,17 +78,20 @@ class HfModel:
         names = images[0]
         return {n: torch.stack([i[n] for i in images]).to(self.runtime.device) for n in names}
 
+    @property
+    def sees_padding(self) -> bool:
+        return self.model.config.model_type in _SEES_PADDING
+
     def tokens(self, captions: Sequence[str]) -> Tensors:
-        sees_padding = self.model.config.model_type in _SEES_PADDING
         found = self.tokenizer(
             list(captions),
-            padding="max_length" if sees_padding else "longest",
+            padding="max_length" if self.sees_padding else "longest",
             truncation=self.context_length is not None,
             max_length=self.context_length,
-            return_attention_mask=not sees_padding,
+            return_attention_mask=not self.sees_padding,
             return_tensors="pt",
         )
-        names = ("input_ids",) if sees_padding else ("input_ids", "attention_mask")
+        names = ("input_ids",) if self.sees_padding else ("input_ids", "attention_mask")
         return {name: found[name].to(self.runtime.device) for name in names}
 
     def describe(self) -> dict[str, Any]:
@@ -133,9 +141,10 @@ def open_model(
     tokenizer.padding_side = tokenizer.truncation_side = "right"
     context = _context_length(id, tokenizer, model.get_submodule(text_tower))
     config = as_text(model.config.to_dict())  # some of it is read while running
-    identity = (config, context, *reading_identity(tokenizer, processor), runtime.precision)
-    digest = fingerprint(model, family, *identity)
-    return HfModel(id, model, tokenizer, processor, runtime, context, digest)
+    reading = reading_identity(tokenizer, processor)
+    identity = (family, config, context, *reading, runtime.precision)
+    digest = fingerprint(model, *identity)
+    return HfModel(id, model, tokenizer, processor, runtime, context, identity, digest)
 
 
 def _weights(id: str, source: str, name: str, needed: tuple[str, ...], trust: bool) -> Any:

@@ -1,17 +1,23 @@
 """BLIP, BLIP-2 and FLAVA by their matching heads, and BLIP by its contrastive head.
 
 `blip-itm` and `flava-itm` score by the probability of a match, `blip-itc` by a cosine. The
-contrastive score of FLAVA is `hf:`.
+contrastive score of FLAVA is `hf:`. `blip-itm:...?score=aro` is BLIP as the authors of ARO (and
+BLIP's own retrieval) score it: the logit of a match, read with [ENC] in front of the caption, plus
+the cosine.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final, TypeVar
 
 import numpy as np
 import torch
 
+from counterpoint._util.errors import ModelError
+from counterpoint._util.store import digest
+from counterpoint._util.untrusted import shortened
 from counterpoint.images import Picture
 from counterpoint.models.hf.dual import HfDual
 from counterpoint.models.hf.loading import (
@@ -53,7 +59,7 @@ class Blip:
 
     def match(self, seen: torch.Tensor, tokens: Tensors) -> torch.Tensor:
         """Logits (n, 2) of n images and their captions."""
-        # As transformers does it: [CLS] stands first, not the [ENC] of BLIP's own retrieval code.
+        # As transformers does it: [CLS] stands first, unless `with_enc` has put [ENC] there.
         read = self.model.text_encoder(**tokens, encoder_hidden_states=seen)
         logits: torch.Tensor = self.model.itm_head(read.last_hidden_state[:, 0])
         return logits
@@ -144,14 +150,66 @@ def probability(logits: torch.Tensor, index: int) -> np.ndarray:
 
 
 def load_itm(rest: str, options: LoadOptions) -> PairModel:
-    """`ORG/REPO` on the hub, or a folder; scored by the probability of a match."""
-    opened, blip = _open("blip-itm", rest, options)
+    """`ORG/REPO` on the hub, or a folder; scored by the probability of a match.
+
+    With `?score=aro` behind it, BLIP is scored as in ARO.
+    """
+    where, asked, option = rest.partition("?")
+    opened, blip = _open("blip-itm", where, options)
+    if asked:
+        if option != "score=aro":
+            raise ModelError(
+                "E-OPTION-INVALID",
+                f"{opened.id}?{shortened(option)}: after the ? there should be score=aro.",
+                model=opened.id,
+                option="score",
+            )
+        return _as_in_aro(opened, blip).tried()
 
     def compare(pixels: Tensors, places: list[int], captions: Sequence[str]) -> np.ndarray:
         seen = blip.see(pixels)
         return probability(blip.match(seen[places], opened.tokens(captions)), _MATCH)
 
     return PairModel(opened, compare).tried()
+
+
+def _as_in_aro(opened: HfModel, blip: Blip) -> PairModel:
+    if isinstance(blip, Blip2):
+        raise ModelError(
+            "E-MODEL-UNSUITABLE",
+            f"{opened.id}: score=aro is a rule for BLIP, and this is BLIP-2.",
+            model=opened.id,
+        )
+    first = _enc_token(opened)
+
+    def compare(pixels: Tensors, places: list[int], captions: Sequence[str]) -> np.ndarray:
+        seen, tokens = blip.see(pixels), opened.tokens(captions)
+        images, words = unit(blip.project(seen)[:, 0]), unit(blip.read(tokens))
+        cosines: np.ndarray = np.einsum("nd,nd->n", images[places], words)
+        marked = tokens["input_ids"].clone()
+        marked[:, 0] = first
+        logits = blip.match(seen[places], {**tokens, "input_ids": marked})
+        matches: np.ndarray = logits[:, _MATCH].float().cpu().numpy()
+        return matches + cosines
+
+    named = replace(opened, fingerprint=digest("score=aro", opened.fingerprint).hex())
+    return PairModel(named, compare)
+
+
+def _enc_token(opened: HfModel) -> int:
+    """BLIP's own [ENC]. Tokenizers of transformers lack it; it is the last row of the embedding."""
+    known = opened.tokenizer.get_vocab().get("[ENC]")
+    if known is not None:
+        return int(known)
+    last = int(opened.model.config.text_config.vocab_size) - 1
+    if last < len(opened.tokenizer):
+        raise ModelError(
+            "E-TOKENIZER-MISMATCH",
+            f"{opened.id}: its vocabulary has no [ENC], and no room for it behind the "
+            f"{len(opened.tokenizer)} tokens of its tokenizer; score=aro cannot be computed.",
+            model=opened.id,
+        )
+    return last
 
 
 def load_itc(rest: str, options: LoadOptions) -> HfDual | PairModel:

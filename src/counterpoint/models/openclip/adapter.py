@@ -25,6 +25,7 @@ from counterpoint.models.hub import guarded, hub_or_cache
 from counterpoint.models.openclip.ids import (
     OpenClipSource,
     parse,
+    parse_scratch,
     refuse_sizes,
     refuse_tokenizer_options,
     refuse_wrong_activation,
@@ -193,6 +194,21 @@ def guarded_loading(
 def _embedding(model: Any) -> Any:
     tower = model if hasattr(model, "token_embedding") else getattr(model, "text", None)
     return getattr(tower, "token_embedding", None)
+
+
+def load_scratch(rest: str, options: LoadOptions) -> OpenClip:
+    """`ARCHITECTURE` or `ARCHITECTURE?seed=N`: the same random weights for the same seed."""
+    id, runtime = f"scratch:{rest}", Runtime(options)
+    name, seed = parse_scratch(rest)
+    text = open_clip.get_model_config(name)["text_cfg"]
+    hub = hub_or_cache(id, text.get("hf_tokenizer_name") or text.get("hf_model_name"))
+    guard = guarded_loading(id, name, None, None, options)
+    with hub, guard, torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)  # on the CPU: a GPU draws other numbers
+        model = open_clip.create_model(name, load_weights=False, pretrained_text=False)
+        tokenizer = open_clip.get_tokenizer(name)
+        source = OpenClipSource(id, name, None)
+        return OpenClip(source, model.to(runtime.device), tokenizer, runtime)
 
 
 def load_world(rest: str, options: LoadOptions) -> OpenClip:

@@ -15,7 +15,7 @@ from torch import Tensor
 
 import counterpoint
 from counterpoint.models.openclip.adapter import OpenClip
-from counterpoint.models.openclip.ids import parse
+from counterpoint.models.openclip.ids import parse, parse_scratch
 from counterpoint.models.torch_models import quiet
 
 ABOUT: Final = "training.json"
@@ -51,6 +51,8 @@ def _origin(id: str) -> tuple[str, Path | None]:
     if family == "world":
         folder = Path(counterpoint.__file__).parent / "world" / "checkpoints" / rest
         return f"local-dir:{folder}", folder
+    if family == "scratch":
+        return parse_scratch(rest)[0], None
     if family == "checkpoint":
         rest = rest.rpartition("@")[2]
         if not rest.startswith("local-dir:"):

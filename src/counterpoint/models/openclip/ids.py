@@ -70,12 +70,7 @@ def parse(rest: str) -> OpenClipSource:
     if rest.startswith(_HUB):
         return OpenClipSource(rest, rest, None)
     name, _, pretrained = rest.partition("/")
-    if name not in open_clip.list_models():
-        raise NotFoundError(
-            "E-ARCHITECTURE-UNKNOWN",
-            did_you_mean("open_clip architecture", name, open_clip.list_models()),
-            name=name,
-        )
+    _refuse_unknown(name)
     tags = open_clip.list_pretrained_tags_by_model(name)
     if pretrained in tags:
         return OpenClipSource(rest, name, pretrained)
@@ -94,6 +89,28 @@ def parse(rest: str) -> OpenClipSource:
         architecture=name,
         name=pretrained,
     )
+
+
+def parse_scratch(rest: str) -> tuple[str, int]:
+    """Architecture and seed of `NAME?seed=N`."""
+    name, asked, seed = rest.partition("?seed=")
+    _refuse_unknown(name)
+    if asked and not (seed.isascii() and seed.isdecimal() and len(seed) < 19):
+        raise NotFoundError(
+            "E-MODEL-ID-INVALID",
+            f"scratch:{name}: its seed is a number from 0 on, not {shown(seed)}.",
+            model=f"scratch:{name}",
+        )
+    return name, int(seed or 0)
+
+
+def _refuse_unknown(name: str) -> None:
+    if name not in open_clip.list_models():
+        raise NotFoundError(
+            "E-ARCHITECTURE-UNKNOWN",
+            did_you_mean("open_clip architecture", name, open_clip.list_models()),
+            name=name,
+        )
 
 
 def refuse_tokenizer_options(id: str, name: str, options: LoadOptions) -> None:

@@ -9,4 +9,8 @@ from .campaigns import (
 )
 from .exporting import answers_csv as answers_csv, export as export, human_run as human_run
 from .material import SourceSelection as SourceSelection
-from .outcomes import CampaignResults as CampaignResults, outcome_of as outcome_of
+from .outcomes import (
+    CampaignResults as CampaignResults,
+    comparison as comparison,
+    outcome_of as outcome_of,
+)

@@ -29,7 +29,7 @@ from counterpoint.studio.annotate.campaigns import (
 from counterpoint.studio.annotate.exporting import answers_csv, export, human_run
 from counterpoint.studio.annotate.kinds import KINDS
 from counterpoint.studio.annotate.material import SourceSelection, described
-from counterpoint.studio.annotate.outcomes import CampaignResults, outcome_of
+from counterpoint.studio.annotate.outcomes import CampaignResults, comparison, outcome_of
 from counterpoint.studio.browse.library import Library
 from counterpoint.studio.database import Database
 from counterpoint.studio.security import StudioError
@@ -40,6 +40,7 @@ _TYPED: Final = {  # the form's fields, and what stands in them at first
     "source": "",
     "kind": "",
     "benchmark": "",
+    "against": "",
     "instructions": "",
     "limit": "",
     "annotators": "2",
@@ -94,7 +95,7 @@ def admin_router(web: Web, database: Database, library: Library) -> APIRouter:
     @router.get("/{name}")
     def one_campaign(request: Request, name: str, least: str = "0") -> Response:
         found = outcome(name, least)
-        metrics, note = _metrics(found)
+        metrics, note = ([], "") if found.kind.compares else _metrics(found)
         base = str(request.base_url).rstrip("/")
         return web.page(
             request,
@@ -105,6 +106,8 @@ def admin_router(web: Web, database: Database, library: Library) -> APIRouter:
             links=[f"{base}{link(person.token)}" for person in found.people],
             metrics=metrics,
             note=note,
+            compared=comparison(found) if found.kind.compares else [],
+            sides=found.campaign.source.get("sides", ()),
             least=share(least),
             number=shown_number,
         )
@@ -117,6 +120,17 @@ def admin_router(web: Web, database: Database, library: Library) -> APIRouter:
             except NotFoundError as error:
                 raise StudioError(error.code, str(error), 404, **error.data) from None
         return _download(text.encode(), "text/csv; charset=utf-8", f"{name}-answers.csv")
+
+    @router.get("/{name}/preferred.csv")
+    def preferred(name: str, least: str = "0") -> Response:
+        found = outcome(name, least)
+        if not found.kind.compares:
+            raise StudioError("E-PAGE-MISSING", "There is no such page.", 404)
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "preferred.csv"
+            export(found, path)
+            data = path.read_bytes()
+        return _download(data, "text/csv; charset=utf-8", f"{name}-preferred.csv")
 
     @router.get("/{name}/accepted.parquet")
     def accepted(name: str, least: str = "0") -> Response:
@@ -163,7 +177,8 @@ def read_order(typed: Mapping[str, str]) -> Order:
     overlap = number("overlap", "the number of judgements")
     instructions = typed["instructions"].replace("\r\n", "\n")
     settings = CampaignDesign(overlap, checks, seed, instructions)
-    wanted = SourceSelection(limit, seed, benchmark=typed["benchmark"] or None)
+    against = Path(typed["against"]) if typed["against"] else None
+    wanted = SourceSelection(limit, seed, benchmark=typed["benchmark"] or None, against=against)
     people = number("annotators", "the number of annotators")
     return Order(typed["name"], typed["source"], typed["kind"], settings, people, wanted)
 

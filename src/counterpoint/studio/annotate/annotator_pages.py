@@ -129,6 +129,7 @@ class Screen:
     ask: Ask
     options: tuple[Option, ...]
     caption: str  # beside images to choose from
+    context: str  # what two texts were made from
     extra_chosen: bool
     answered: bool
     skipped: bool
@@ -158,6 +159,7 @@ def screen_of(session: Session, showing: Showing, item: Item) -> Screen:
         ask,
         options,
         caption,
+        question.context,
         extra,
         bool(value),
         last is not None and not value,

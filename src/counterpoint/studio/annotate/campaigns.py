@@ -72,6 +72,10 @@ def _check(
     rng: np.random.Generator,
 ) -> AnnotationQuestion:
     subject, ask, question = asked[number]
+    if ask.compares:  # a text, and the same words from its end to its start
+        text = question.captions[0]
+        jumbled = " ".join(reversed(text.split()))
+        return AnnotationQuestion((), (text, jumbled), (0,), question.context)
     if ask.options == "captions":
         right = question.captions[question.right[0] if question.right else 0]
         false = [s.case.captions[0] for s in _elsewhere(asked, subject, right, rng)]
@@ -293,7 +297,7 @@ def _add_items(
     session.flush()
     numbers = iter(shuffles)
     for subject, ask, place, question in asked:
-        what = "image" if ask.options == "captions" else "caption"
+        what = ask.compares or ("image" if ask.options == "captions" else "caption")
         key = f"{subject.case.id} {what} {place}"
         session.add(_item(row, rows[subject.case.id].id, key, ask, question, next(numbers)))
     for number, (ask, question) in enumerate(checks):

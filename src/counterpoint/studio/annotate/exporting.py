@@ -13,8 +13,9 @@ a score, and a score is the mean over those who judged the item:
 So two annotators who disagree on a choice make a tie, which strict protocols count as wrong.
 
 A question about one image becomes a row of its case's scores, one about a caption a column. Where
-both were asked (`both-ways`), four scores are found in the order that the answers give; two
-patterns of answers are circular, and such a case gets four equal scores. Where only one direction
+both were asked (`both-ways`), four scores are found in the order that the answers give. Some
+patterns of answers are circular, and no four scores have their order: then each direction, image to
+text and text to image, is still right or wrong as its own answers say. Where only one direction
 was asked of a case with several images and captions, every question becomes a case of its own,
 under the benchmark's name followed by the direction: the other direction was not measured.
 """
@@ -46,7 +47,13 @@ from counterpoint.cases import Case, Cases, ImageRef, write_cases
 from counterpoint.metrics import get_protocol
 from counterpoint.runs import Part, Run, file_digest
 from counterpoint.studio.annotate.kinds import ASKS, BOTH, NONE, RANK, SKIP, Ask, ranks_of
-from counterpoint.studio.annotate.outcomes import CampaignResults, is_accepted, majority, votes
+from counterpoint.studio.annotate.outcomes import (
+    CampaignResults,
+    comparison,
+    is_accepted,
+    majority,
+    votes,
+)
 from counterpoint.studio.annotate.questions import AnnotationQuestion, JudgedCase
 from counterpoint.studio.annotate.showings import Judgement, newest
 from counterpoint.studio.database import Annotator, Answer, Campaign, Flag, Item, Showing
@@ -61,13 +68,44 @@ class Exported:
 
 
 def export(outcome: CampaignResults, out: Path) -> Exported:
-    """Write the accepted cases as a case file, or the accepted pairs as a pairs file."""
+    """Write the accepted cases as a case file, or the accepted pairs as a pairs file.
+
+    Of a comparison of texts: a table of how many were preferred, as published numbers are written.
+    """
+    if outcome.kind.compares:
+        return _export_comparison(outcome, out)
     if out.suffix != ".parquet":
         raise DataError(
             "E-FILE-ENDING", f"{out}: written as Parquet; the name must end in .parquet.", path=out
         )
     write = _export_pairs if outcome.campaign.source["type"] == "pairs" else _export_cases
     return write(outcome, out)
+
+
+_COMPARED: Final = ("model", "benchmark", "group", "metric", "value", "items")
+
+
+def _export_comparison(outcome: CampaignResults, out: Path) -> Exported:
+    """Like the published rows of `other/text-comparison`: per cent of the items of a group."""
+    if out.suffix != ".csv":
+        raise DataError(
+            "E-FILE-ENDING", f"{out}: written as CSV; the name must end in .csv.", path=out
+        )
+    found = comparison(outcome)
+    if not found:
+        raise _nothing(outcome, Counter({"not judged yet": len(outcome.subjects)}))
+    first, second = outcome.campaign.source["sides"]
+    written = 0
+    with whole_file(out) as draft, draft.open("w", encoding="utf-8", newline="") as file:
+        table = csv.writer(file, lineterminator="\n")
+        table.writerow(_COMPARED)
+        for row in found:
+            for side, count in ((first, row.first), (second, row.second), ("Tie", row.ties)):
+                value = round(100 * count / row.items, 2)
+                about = (f"{row.group}/{row.what}", "preferred", value, row.items)
+                table.writerow((side, "other/text-comparison", *about))
+                written += 1
+    return Exported(written, Counter())
 
 
 def _verdicts(
@@ -362,7 +400,8 @@ def _whole(subject: JudgedCase, answers: list[list[Judgement]]) -> tuple[np.ndar
         )
     wanted = tuple(int(np.sign(pair[0] - pair[1])) for pair in (*rows, *columns))
     found = both_ways(wanted)
-    return np.array(found or (0.0,) * 4).reshape(shape), found is None
+    scores = direction_by_direction(wanted, case.truth) if found is None else found
+    return np.array(scores).reshape(shape), found is None
 
 
 @cache
@@ -371,11 +410,42 @@ def both_ways(wanted: tuple[int, ...]) -> tuple[float, ...] | None:
 
     s00 - s01, s10 - s11, s00 - s10, s01 - s11. None if the signs run in a circle.
     """
-    for s00, s01, s10, s11 in sorted(product(range(4), repeat=4), key=lambda s: (sum(s), s)):
-        gaps = (s00 - s01, s10 - s11, s00 - s10, s01 - s11)
-        if all(np.sign(gap) == sign for gap, sign in zip(gaps, wanted, strict=True)):
-            return (float(s00), float(s01), float(s10), float(s11))
-    return None
+    return next((scores for scores in _small_scores() if _signs(scores) == wanted), None)
+
+
+@cache
+def direction_by_direction(
+    wanted: tuple[int, ...], truth: tuple[tuple[bool, ...], ...]
+) -> tuple[float, ...]:
+    """Four scores for signs that run in a circle, with as many of the signs as can be.
+
+    Image to text, and text to image, are each right or wrong as the signs have it; one or two of
+    the four single comparisons are not.
+    """
+    verdict = _directions(wanted, truth)
+    alike = (s for s in _small_scores() if _directions(_signs(s), truth) == verdict)
+    return max(alike, key=lambda s: sum(map(int.__eq__, _signs(s), wanted)))
+
+
+@cache
+def _small_scores() -> list[tuple[float, ...]]:
+    """All four scores from 0 to 3, the smallest first."""
+    found = sorted(product(range(4), repeat=4), key=lambda s: (sum(s), s))
+    return [tuple(map(float, scores)) for scores in found]
+
+
+def _signs(scores: tuple[float, ...]) -> tuple[int, ...]:
+    s00, s01, s10, s11 = scores
+    return tuple(int(np.sign(gap)) for gap in (s00 - s01, s10 - s11, s00 - s10, s01 - s11))
+
+
+def _directions(signs: tuple[int, ...], truth: tuple[tuple[bool, ...], ...]) -> list[bool]:
+    """Whether all captions are right, and whether all images are; a tie is wrong."""
+    lines = (truth, tuple(zip(*truth, strict=True)))
+    return [
+        all(sign == int(a) - int(b) for sign, (a, b) in zip(half, pairs, strict=True) if a != b)
+        for half, pairs in zip((signs[:2], signs[2:]), lines, strict=True)
+    ]
 
 
 def _single(subject: JudgedCase, answers: list[list[Judgement]], ask: Ask) -> Iterator[_Scored]:

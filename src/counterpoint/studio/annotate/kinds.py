@@ -1,7 +1,8 @@
 """The kinds of campaign: what is asked, the instructions, and what an answer means.
 
-They are the three campaigns of BiVLC (Miranda et al. 2024, appendix I) and the ranking of the
-hard-positives paper (Kamath et al. 2024, section 4), with instructions in our own words.
+They are the three campaigns of BiVLC (Miranda et al. 2024, appendix I), the ranking of the
+hard-positives paper (Kamath et al. 2024, section 4) and the comparison of two sets of negatives of
+SugarCrepe (Hsieh et al. 2023, appendix E.2), with instructions in our own words.
 
 An answer is stored as a text. `2` is the option of that number, counted from 0 in the item's order
 (not the order on the screen). `none` and `both` are answers. `1,1,2` is one rank per option, 1 the
@@ -42,6 +43,7 @@ class Ask:
     extra_label: str = ""
     ranked: bool = False
     least: int = 2
+    compares: str = ""  # of two texts without an image: in what one may be better
 
     def read(self, value: str, options: int) -> str:
         """An answer in its one form, or AnswerError."""
@@ -152,7 +154,38 @@ RANK: Final = Ask(
     ("Judge only what is said of the image, not how well it is said.",),
     ranked=True,
 )
-ASKS: Final = {ask.name: ask for ask in (BEST, WHICH, TO_TEXT, TO_IMAGE, RANK)}
+_TWO_TEXTS: Final = "You see two sentences that were made from one description of a photograph."
+SENSE: Final = Ask(
+    "more-sense",
+    "Which sentence makes more sense?",
+    "captions",
+    2,
+    (
+        _TWO_TEXTS,
+        "Choose the one that describes the more plausible scene.",
+        "If both are equally plausible, choose “Both equally”.",
+    ),
+    ("Do not mind grammar here, and not whether the sentence fits the description.",),
+    BOTH,
+    "Both equally",
+    compares="commonsense",
+)
+GRAMMAR: Final = Ask(
+    "better-grammar",
+    "Which sentence has the better grammar?",
+    "captions",
+    2,
+    (
+        _TWO_TEXTS,
+        "Choose the one that is better English.",
+        "If both are equally good, choose “Both equally”.",
+    ),
+    ("Do not mind here whether what is said makes sense.",),
+    BOTH,
+    "Both equally",
+    compares="grammar",
+)
+ASKS: Final = {ask.name: ask for ask in (BEST, WHICH, TO_TEXT, TO_IMAGE, RANK, SENSE, GRAMMAR)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +202,11 @@ class CampaignKind:
         """Agreement is first of all on whether there is an image at all, as in BiVLC."""
         return any(ask.extra == NONE for ask in self.asks)
 
+    @property
+    def compares(self) -> bool:
+        """Two texts without an image are compared, and neither is right."""
+        return any(ask.compares for ask in self.asks)
+
 
 KINDS: Final = {
     kind.name: kind
@@ -181,6 +219,12 @@ KINDS: Final = {
             "both-ways", "Both directions", (TO_TEXT, TO_IMAGE), "two images and two captions"
         ),
         CampaignKind("rank", "Rank the captions", (RANK,), "two to six captions for an image"),
+        CampaignKind(
+            "compare-texts",
+            "Compare two texts",
+            (SENSE, GRAMMAR),
+            "two pairs files with negatives of the same captions",
+        ),
     )
 }
 

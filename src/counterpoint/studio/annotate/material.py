@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,7 +13,7 @@ import polars as pl
 from counterpoint._util.errors import CounterpointError, DataError
 from counterpoint._util.tables import parquet_columns
 from counterpoint.benchmarks import load_benchmark
-from counterpoint.cases import Case, Cases, ImageRef
+from counterpoint.cases import TEXT, Case, Cases, ImageRef, normal
 from counterpoint.evaluation import prepare
 from counterpoint.metrics import get_protocol
 from counterpoint.runs import file_digest, load_run
@@ -43,11 +43,14 @@ class SourceSelection:
     data: Path | None = None
     images: Path | None = None  # of a pairs file; else where it says
     benchmark: str | None = None  # of a run that has several
+    against: Path | None = None  # a second pairs file, whose texts are compared
 
 
 def read_material(source: str, kind: CampaignKind, wanted: SourceSelection) -> CampaignSource:
     """The cases of a source, by benchmark id or path."""
     path = Path(source)
+    if kind.compares or wanted.against is not None:
+        return _compared(path, kind, wanted)
     if _is_pairs(path):
         return _from_pairs(path, kind, wanted)
     if path.is_dir():
@@ -208,6 +211,83 @@ def _spread(rows: pl.DataFrame, most: int) -> pl.DataFrame:
     )
 
 
+def _compared(path: Path, kind: CampaignKind, wanted: SourceSelection) -> CampaignSource:
+    """The negatives of two pairs files, side by side.
+
+    Texts belong together if their captions are the same, apart from case and punctuation, and their
+    types, too; a negation goes with an addition, as in SugarCrepe's comparison with CREPE. Every
+    text is used once, in the order of the files. Equal texts are not asked about.
+    """
+    if not kind.compares or wanted.against is None or not _is_pairs(path):
+        raise DataError(
+            "E-CAMPAIGN-AGAINST",
+            "compare-texts, and no other kind, needs two pairs files: SOURCE and --against.",
+            kind=kind.name,
+        )
+    sides = [path.stem, wanted.against.stem]
+    if sides[0] == sides[1]:
+        sides = [str(path), str(wanted.against)]
+    about = {
+        "type": "comparison",
+        "source": str(path.absolute()),
+        "benchmark": " and ".join(sides),
+        "sides": sides,
+        "protocol": "strict",
+        "data_hash": "",
+    }
+    made = CampaignSource([], about)
+    others: dict[tuple[tuple[str, ...], str], deque[dict[str, Any]]] = {}
+    for row in _negatives(wanted.against):
+        others.setdefault(_matching(row), deque()).append(row)
+    for number, row in enumerate(_negatives(path)):
+        waiting = others.get(_matching(row))
+        if not waiting:
+            made.left_out[f"texts of {sides[0]} without a counterpart"] += 1
+            continue
+        other = waiting.popleft()
+        if normal(row["text"]) == normal(other["text"]):
+            made.left_out["pairs of equal texts"] += 1
+            continue
+        texts, place = (row["text"], other["text"]), ImageRef(TEXT + row["caption"])
+        group = _ALIKE.get(row["type"], row["type"])
+        id = f"{row['source']}#{number}"
+        case = Case(id, (place,), texts, ((False, False),), (group,), row["caption"])
+        made.subjects.append(JudgedCase(case, (None,)))
+    rest = sum(map(len, others.values()))
+    if rest:
+        made.left_out[f"texts of {sides[1]} without a counterpart"] += rest
+    made.subjects = _some(made.subjects, wanted)
+    return made
+
+
+def _negatives(path: Path) -> Iterator[dict[str, Any]]:
+    from counterpoint.generation import read_pairs
+
+    for frame in read_pairs(path):
+        yield from frame.filter(pl.col("kind") == "negative").iter_rows(named=True)
+
+
+def _matching(row: dict[str, Any]) -> tuple[tuple[str, ...], str]:
+    return normal(row["caption"]), _ALIKE.get(row["type"], row["type"])
+
+
+def _some(subjects: list[JudgedCase], wanted: SourceSelection) -> list[JudgedCase]:
+    """At most `limit` of each group, as SugarCrepe's authors took 100."""
+    if wanted.limit is None:
+        return subjects
+    groups: dict[str, list[int]] = {}
+    for number, subject in enumerate(subjects):
+        groups.setdefault(subject.case.groups[0], []).append(number)
+    chosen: list[int] = []
+    for group, numbers in groups.items():
+        rng = chance(wanted.seed, "limit", group)
+        chosen += [numbers[n] for n in rng.permutation(len(numbers))[: wanted.limit]]
+    return [subjects[number] for number in sorted(chosen)]
+
+
+_ALIKE: Final = {"negate": "add"}
+
+
 def _image(row: dict[str, Any]) -> ImageRef:
     box = row["box"]
     return ImageRef(row["image"], None if box is None else (box[0], box[1], box[2], box[3]))
@@ -219,5 +299,5 @@ def _label(row: dict[str, Any]) -> str:
 
 def described(about: dict[str, Any]) -> str:
     """A campaign's source in words."""
-    what = "pairs" if about["type"] == "pairs" else "cases"
+    what = {"pairs": "pairs", "comparison": "texts"}.get(about["type"], "cases")
     return f"{what} of {about['benchmark']}"

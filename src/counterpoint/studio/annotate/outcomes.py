@@ -13,7 +13,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from counterpoint.studio.annotate.campaigns import Standing, standing
-from counterpoint.studio.annotate.kinds import ASKS, CampaignKind, any_or_none, find_kind
+from counterpoint.studio.annotate.kinds import ASKS, BOTH, CampaignKind, any_or_none, find_kind
 from counterpoint.studio.annotate.questions import JudgedCase
 from counterpoint.studio.annotate.showings import Judgement, Remark, judgements, remarks
 from counterpoint.studio.database import Annotator, Campaign, Item, Subject
@@ -250,6 +250,13 @@ def _people(
 
 
 def _agreements(kept: Sequence[Judgement], kind: CampaignKind, overlap: int) -> list[Agreement]:
+    if kind.compares:
+        return [
+            _agreement(
+                ask.compares, [one for one in kept if one.ask == ask.name], overlap, lambda v: v
+            )
+            for ask in kind.asks
+        ]
     if not kind.any_or_none:
         return [_agreement("the answer", kept, overlap, lambda value: value)]
     return [
@@ -296,3 +303,39 @@ def _tally(kept: Sequence[Judgement], items: int) -> Tally:
         sum(all(one.is_right for one in answers) for answers in said.values()),
         len(kept),
     )
+
+
+# --- two texts compared -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ComparisonRow:
+    """How many items of a group most people found better on either side, or the same."""
+
+    group: str
+    what: str  # commonsense or grammar
+    first: int
+    second: int
+    ties: int
+
+    @property
+    def items(self) -> int:
+        return self.first + self.second + self.ties
+
+
+def comparison(outcome: CampaignResults) -> list[ComparisonRow]:
+    """A row for every group and question that was answered. No majority is a tie."""
+    counts: dict[tuple[str, str], Counter[str]] = {}
+    for answers in votes(outcome.kept).values():
+        subject = answers[0].subject
+        if subject is None:
+            continue
+        group = outcome.subjects[subject].case.groups[0]
+        said = Counter(one.value for one in answers)
+        value, most = said.most_common(1)[0]
+        winner = value if 2 * most > len(answers) else BOTH
+        counts.setdefault((group, ASKS[answers[0].ask].compares), Counter())[winner] += 1
+    return [
+        ComparisonRow(group, what, found["0"], found["1"], found[BOTH])
+        for (group, what), found in sorted(counts.items())
+    ]

@@ -36,23 +36,29 @@ class ShownImage(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class AnnotationQuestion:
-    """One screen. `right` are the options that are true, as far as the source says."""
+    """One screen. `right` are the options that are true, as far as the source says.
+
+    `context` is a description that the options were made from.
+    """
 
     images: tuple[ShownImage, ...]
     captions: tuple[str, ...]
     right: tuple[int, ...]
+    context: str = ""
 
     def options(self, ask: Ask) -> int:
         return len(self.images if ask.options == "images" else self.captions)
 
     def as_json(self) -> dict[str, Any]:
         images = [image.as_json() for image in self.images]
-        return {"images": images, "captions": list(self.captions), "right": list(self.right)}
+        options = {"images": images, "captions": list(self.captions), "right": list(self.right)}
+        return {**options, "context": self.context} if self.context else options
 
     @classmethod
     def of(cls, values: dict[str, Any]) -> AnnotationQuestion:
         images = tuple(ShownImage.of(image) for image in values["images"])
-        return cls(images, tuple(values["captions"]), tuple(values["right"]))
+        context = values.get("context", "")
+        return cls(images, tuple(values["captions"]), tuple(values["right"]), context)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +113,11 @@ def questions_of(subject: JudgedCase, ask: Ask) -> Iterator[Placed]:
     case = subject.case
     if "\0" in case.id:
         raise CaseError("E-CASE-ID", "the id holds a NUL character, which no database keeps")
+    if ask.compares:
+        _refuse_number(len(case.captions), "text", ask)
+        context = case.images[0].text or ""
+        yield Placed(0, AnnotationQuestion((), case.captions, (), context))
+        return
     if any(image.text is not None for image in case.images):
         raise CaseError("E-CASE-LAYOUT", "a text stands in the image's place")
     shown = tuple(subject.shown(number) for number in range(len(case.images)))

@@ -40,6 +40,7 @@ class Setting:
     pad: int
     cut: bool
     progress: Progress
+    whole: bool = False
 
     def on_gpu(self) -> bool:
         return torch.device(self.device).type == "cuda"
@@ -73,7 +74,7 @@ class Stepwise(ABC):
 
     def __init__(self, setting: Setting, size: int, name: object) -> None:
         self.setting = setting
-        self.steps_per_epoch = size // setting.batch
+        self.steps_per_epoch = (size + setting.whole * (setting.batch - 1)) // setting.batch
         self.problems = Problems()
         if not self.steps_per_epoch:
             raise DataError(

@@ -25,6 +25,7 @@ def open_data(
     device: torch.device | str = "cpu",
     pad: int = 0,
     cut: bool = True,
+    whole: bool = False,
     progress: Progress | None = None,
 ) -> TrainingData:
     """Open what the recipe names.
@@ -33,8 +34,8 @@ def open_data(
     `preprocess` may augment: the random state is seeded for every image. If it is a torchvision
     `Compose`, its end runs on the GPU, and batches are a quarter as large on their way. `pad` is
     the tokenizer's padding: all texts of a batch are cut after the longest of them, unless `cut`
-    is False. The last, incomplete batch of an epoch is dropped; in other epochs it holds other
-    samples.
+    is False. The last, incomplete batch of an epoch is dropped (in other epochs it holds other
+    samples), unless the data is to be seen as a `whole`.
     """
     if batch < 1 or batch % world_size:
         raise DataError(
@@ -63,6 +64,7 @@ def open_data(
         pad,
         cut,
         progress or Quiet(),
+        whole,
     )
     if config.kind == "world":
         from counterpoint.training.data.world import open_world

@@ -260,6 +260,10 @@ class _Table(SampleSource):
     def image_at(self, path: str, side: int) -> Image.Image:
         return open_picture(Picture(ImageRef(path), self.root), side)
 
+    def image_name(self, number: int) -> str:
+        """The same for all samples of an image, or of a part of one."""
+        return f"{self._get('image', number)} {self._get('box', number)}"
+
     def neighbours(self, number: int, most: int) -> list[list[int]]:
         near = (self._get("neighbours", number) or [])[:most]
         return [self.rows[image] for image in near if image in self.rows]

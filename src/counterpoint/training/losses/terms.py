@@ -1,6 +1,7 @@
 """The losses by name, and the loss of a recipe: a weighted sum of terms.
 
-A term is a pure function of the `Features` of a batch (`published.py`, `counterpoint.py`); its
+A term is a pure function of the `Features` of a batch (`published.py`, `sigmoid.py`,
+`counterpoint.py`); its
 other parameters are options, set in the recipe. What it reads is declared by `reads`.
 
 Other packages add terms by entry points in the group `counterpoint.losses`. Nothing here imports
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 _PUBLISHED: Final = "counterpoint.training.losses.published"
+_SIGMOID: Final = "counterpoint.training.losses.sigmoid"
 _OURS: Final = "counterpoint.training.losses.counterpoint"
 
 TERMS: Final = Registry(
@@ -39,6 +41,12 @@ TERMS: Final = Registry(
         "mil": f"{_PUBLISHED}:mil",
         "mil-negatives": f"{_PUBLISHED}:mil_negatives",
         "trohn-img": f"{_PUBLISHED}:trohn_img",
+        "siglip": f"{_SIGMOID}:siglip",
+        "siglip-negatives": f"{_SIGMOID}:siglip_with_negatives",
+        "siglip-negclip": f"{_SIGMOID}:siglip_negclip",
+        "siglip-own": f"{_SIGMOID}:siglip_own",
+        "siglip-positives": f"{_SIGMOID}:siglip_positives",
+        "siglip-trohn-img": f"{_SIGMOID}:siglip_trohn_img",
         "listwise": f"{_OURS}:listwise",
         "hinge": f"{_OURS}:hinge",
         "agreement": f"{_OURS}:agreement",
@@ -169,6 +177,8 @@ def _wide(value: Tensor | None) -> Tensor | None:
 
 def _missing(term: str, name: str) -> DataError:
     what = name.replace("_", " ")
+    if name == "bias":
+        return DataError("E-LOSS-INPUT-MISSING", no_bias(term), term=term, field=name)
     if name.startswith("start_"):
         return DataError(
             "E-LOSS-INPUT-MISSING",
@@ -182,6 +192,13 @@ def _missing(term: str, name: str) -> DataError:
         "the term the weight 0.",
         term=term,
         field=name,
+    )
+
+
+def no_bias(term: str) -> str:
+    return (
+        f"the loss term {term!r} needs a model with a logit bias, as SigLIP has, and this one has "
+        "none; use clip and its like, or another start."
     )
 
 

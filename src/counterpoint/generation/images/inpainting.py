@@ -1,0 +1,165 @@
+"""Images by inpainting: a part of the caption's image is drawn again, after the negative text.
+
+As GNM made its hard negative images: a mask covers what the text has changed, and a pipeline fills
+it in. Everything outside the mask is the caption's image, pixel by pixel.
+
+A mask is a PNG in a folder, `SOURCE.png` or `IMAGE.png` (the name of the image's file without its
+ending), of which the light pixels are drawn again; or a box in a table with the columns `source`,
+`x`, `y`, `width`, `height` in pixels of the whole image.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path, PurePosixPath
+from typing import Any, Final
+
+import polars as pl
+from PIL import Image, ImageDraw
+
+from counterpoint._util.errors import CounterpointError, DataError
+from counterpoint._util.store import digest
+from counterpoint._util.tables import read_table
+from counterpoint._util.untrusted import inside
+from counterpoint.cases import ImageRef
+from counterpoint.generation.images.backends import Drawn, DrawSettings, ImageFolder, Want, seed_of
+from counterpoint.generation.images.diffusion import (
+    EMPTY,
+    Diffusion,
+    ImageOrder,
+    LoadedPipeline,
+    prompt_of,
+)
+from counterpoint.generation.registry import Rejection
+from counterpoint.images import Picture
+from counterpoint.scoring import Work
+
+NO_IMAGE: Final = Rejection("the caption has no image to draw into, or it cannot be read")
+NO_MASK: Final = Rejection("there is no mask for the caption")
+EMPTY_MASK: Final = Rejection("the mask covers nothing of the image")
+_LIGHT: Final = 128  # grey levels from here on are drawn again
+_BOX: Final = ("x", "y", "width", "height")
+
+
+class Masks:
+    """The masks of captions: a folder of PNG files, or a table of boxes."""
+
+    def __init__(self, place: Path) -> None:
+        self.folder = place if place.is_dir() else None
+        self.boxes: dict[str, tuple[int, int, int, int]] = {}
+        if self.folder is None:
+            columns = {"source": pl.String(), **{name: pl.Int64() for name in _BOX}}
+            table = read_table(place, columns).select(*columns).drop_nulls()
+            self.boxes = {source: (x, y, w, h) for source, x, y, w, h in table.iter_rows()}
+            if not self.boxes:
+                raise DataError("E-MASKS-EMPTY", f"{place}: has no boxes.", path=place)
+
+    def of(self, want: Want, size: tuple[int, int]) -> Image.Image | None:
+        """The mask of an image of this size, white where it is drawn again; None without one."""
+        if self.folder is None:
+            if want.source not in self.boxes:
+                return None
+            x, y, width, height = self.boxes[want.source]
+            mask = Image.new("L", size)
+            ImageDraw.Draw(mask).rectangle((x, y, x + width - 1, y + height - 1), fill=255)
+            return mask
+        for name in (want.source, PurePosixPath(want.image or "").stem):
+            path = self._file(name)
+            if path is not None:
+                mask = Picture(ImageRef(path.name), path.parent).open().convert("L")
+                return mask.resize(size, Image.Resampling.NEAREST).point(
+                    lambda level: 255 if level >= _LIGHT else 0
+                )
+        return None
+
+    def _file(self, name: str) -> Path | None:
+        assert self.folder is not None
+        try:
+            path = inside(self.folder, f"{name}.png")
+        except DataError:
+            return None
+        return path if name and path.is_file() else None
+
+
+class Inpainting(Diffusion):
+    """Draws into the caption's image. `photos` is the folder that its path starts from."""
+
+    def __init__(
+        self,
+        opened: LoadedPipeline,
+        settings: DrawSettings,
+        folder: ImageFolder,
+        work: Work,
+        *,
+        masks: Masks,
+        photos: Path,
+    ) -> None:
+        super().__init__(opened, settings, folder, work)
+        self.masks, self.photos = masks, photos
+        self.wants: dict[str, Want] = {}  # by the name of the order
+
+    def draw(self, wants: Sequence[Want]) -> list[list[Drawn]]:
+        """A text that several wants have for one image and mask is drawn once."""
+        count = self.settings.candidates
+        self.wants = {}
+        rows: list[list[ImageOrder] | Rejection] = [self._orders(want) for want in wants]
+        orders = {order.name: order for row in rows if isinstance(row, list) for order in row}
+        self.cut += self._count_cut([o.prompt for o in orders.values() if o.name.endswith("-0")])
+        made = self._make(list(orders.values()))
+        return [
+            [made[order.name] for order in row] if isinstance(row, list) else [row] * count
+            for row in rows
+        ]
+
+    def _orders(self, want: Want) -> list[ImageOrder] | Rejection:
+        if not want.text.strip():
+            return EMPTY
+        found = self._opened(want)
+        if isinstance(found, Rejection):
+            return found
+        parts = [digest(image.mode, repr(image.size), image.tobytes()) for image in found]
+        prompt, orders = prompt_of(want.text, self.settings), []
+        for candidate in range(self.settings.candidates):
+            seed = seed_of(self.settings.seed, want.text, candidate)
+            how = repr(sorted(self.call.items()))
+            key = digest("inpainting", self.fingerprint, prompt, str(seed), how, *parts).hex()
+            orders.append(ImageOrder(prompt, seed, f"{key}-{candidate}"))
+            self.wants[orders[-1].name] = want
+        return orders
+
+    def _opened(self, want: Want) -> tuple[Image.Image, Image.Image] | Rejection:
+        """The image and its mask, both cropped to the part that the caption is about."""
+        if want.image is None:
+            return NO_IMAGE
+        try:
+            image = Picture(ImageRef(want.image), self.photos).open().convert("RGB")
+            mask = self.masks.of(want, image.size)
+        except CounterpointError:
+            return NO_IMAGE
+        if mask is None:
+            return NO_MASK
+        if want.box is not None:
+            x, y, width, height = want.box
+            area = (x, y, x + width, y + height)
+            image, mask = image.crop(area), mask.crop(area)
+        return (image, mask) if mask.getbbox() else EMPTY_MASK
+
+    def _inputs(self, orders: Sequence[ImageOrder]) -> dict[str, Any]:
+        size = (self.settings.side, self.settings.side)
+        pairs = [self._again(order) for order in orders]
+        return {
+            "image": [image.resize(size, Image.Resampling.LANCZOS) for image, _ in pairs],
+            "mask_image": [mask.resize(size, Image.Resampling.NEAREST) for _, mask in pairs],
+        }
+
+    def _finished(self, order: ImageOrder, drawn: Image.Image) -> Image.Image:
+        """What was drawn, in the image's own size, and only where the mask is."""
+        image, mask = self._again(order)
+        whole = drawn.convert("RGB").resize(image.size, Image.Resampling.LANCZOS)
+        return Image.composite(whole, image, mask)
+
+    def _again(self, order: ImageOrder) -> tuple[Image.Image, Image.Image]:
+        found = self._opened(self.wants[order.name])
+        if isinstance(found, Rejection):
+            raise DataError("E-FILE-CHANGED", "an image or a mask changed while it was used.")
+        return found

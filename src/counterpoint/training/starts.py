@@ -1,0 +1,204 @@
+"""Where training starts: a dual encoder of open_clip or transformers, its towers as one module."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import normalize
+
+from counterpoint._util.errors import ModelError
+from counterpoint.models import LoadOptions, load_model
+from counterpoint.models.openclip import OpenClip, OpenClipSource, fill_folder
+
+if TYPE_CHECKING:
+    from counterpoint.models.hf import HfDual, HfStart
+
+Start: TypeAlias = "OpenClip | HfStart"
+# open_clip's own, and timm's, which SigLIP sees with
+_BLOCKS: Final = ("ResidualAttentionBlock", "CustomResidualAttentionBlock", "Block")
+
+
+def open_start(id: str, device: str) -> Start:
+    """The model that training starts from, in float32."""
+    model = load_model(id, LoadOptions(device))
+    if isinstance(model, OpenClip):
+        return model
+    if id.startswith("hf:"):
+        from counterpoint.models.hf import HfDual, HfStart
+
+        if isinstance(model, HfDual):
+            return HfStart(model)
+    raise ModelError(
+        "E-MODEL-UNSUITABLE",
+        f"{id} cannot be trained: a start is a dual encoder of open_clip or transformers, as "
+        "world:base, open_clip:ViT-B-32-quickgelu/openai, open_clip:local-dir:FOLDER or "
+        "hf:google/siglip-base-patch16-224.",
+        model=id,
+    )
+
+
+def towers_of(start: Start, model: nn.Module | None = None) -> Towers:
+    """The towers of a start; `model`: of another network of the same kind."""
+    return (Towers if isinstance(start, OpenClip) else HfTowers)(start, model)
+
+
+def with_weights(start: Start, state: Mapping[str, Tensor], name: str) -> OpenClip | HfDual:
+    """The dual encoder that a start becomes with other weights."""
+    start.model.load_state_dict(dict(state))
+    if not isinstance(start, OpenClip):
+        return start.renewed()
+    source = OpenClipSource(name, name, None)
+    return OpenClip(source, start.model, start.tokenizer, start.runtime)
+
+
+def save_start(
+    folder: Path, id: str, start: Start, state: Mapping[str, Tensor], about: Mapping[str, Any]
+) -> None:
+    """Put these weights in the architecture of the start `id` into an empty folder."""
+    if isinstance(start, OpenClip):
+        fill_folder(folder, id, start, state, about)
+    else:
+        start.fill_folder(folder, state, about)
+
+
+def saved_id(start: Start, folder: Path) -> str:
+    """The id of what `save_start` has written."""
+    return f"open_clip:local-dir:{folder}" if isinstance(start, OpenClip) else f"hf:{folder}"
+
+
+def parts_of(start: Start, tower: str) -> list[Any]:
+    """Modules and parameters of the image or the text tower."""
+    if not isinstance(start, OpenClip):
+        return list(start.parts(tower))
+    clip = start.model
+    if tower == "image":
+        return [clip.visual]
+    if hasattr(clip, "text"):
+        return [clip.text]
+    # CLIP's own class has the parts of its text tower at its top.
+    names = ("transformer", "token_embedding", "positional_embedding", "ln_final")
+    parts = [getattr(clip, name) for name in (*names, "text_projection")]
+    return [part for part in parts if part is not None]
+
+
+def unreached(start: Start) -> list[nn.Parameter]:
+    """Weights that no loss here reaches, such as CoCa's decoder."""
+    if not isinstance(start, OpenClip):
+        return start.unreached()
+    decoders = ("multimodal_decoder", "text_decoder")
+    return [p for n, p in start.model.named_parameters() if any(d in n for d in decoders)]
+
+
+def checkpoint_activations(start: Start) -> None:
+    if isinstance(start, OpenClip):
+        start.model.set_grad_checkpointing(True)
+    else:
+        start.checkpoint_activations()
+
+
+class Towers(nn.Module):
+    """Images and texts in, unit vectors (float32), the scale and, if the model has one, the bias
+    out: one call a step.
+
+    DDP and FSDP see only calls of this module, so both towers run in one. Texts of all kinds come
+    concatenated, as token ids. Where the text tower allows it, padding after the longest of a call
+    is cut, as in evaluation: the vectors are the same, the work is a third of it for COCO's
+    captions. (Several calls, of shorter and of longer texts, compute less still, and were slower:
+    an H200 waits for the host.)
+    """
+
+    pad: int
+
+    def __init__(self, start: Start, model: nn.Module | None = None) -> None:
+        """`model`: another network of the same kind than the start's own."""
+        super().__init__()
+        self.clip: Any = start.model if model is None else model
+        self.cuts_padding = start.cuts_padding
+        self.context = start.context_length
+        self._adapt(start)
+
+    def _adapt(self, start: Any) -> None:
+        del start
+        self.pad = int(getattr(self._text_tower(), "pad_id", 0) or 0)
+        if _causal(self._text_tower()):
+            for module in self._text_tower().transformer.modules():
+                if isinstance(module, nn.MultiheadAttention):
+                    module.register_forward_pre_hook(_hint, with_kwargs=True)
+
+    def forward(self, images: Tensor | None, texts: Tensor | None) -> tuple[Tensor, ...]:
+        scale = self.clip.logit_scale.float().exp().reshape(())
+        none = scale.new_zeros(0, 0)
+        image_vectors = none if images is None else self._images(images)
+        text_vectors = none if texts is None else self._texts(texts)
+        bias = getattr(self.clip, "logit_bias", None)
+        scalars = (scale,) if bias is None else (scale, bias.float().reshape(()))
+        return image_vectors, text_vectors, *scalars
+
+    def blocks(self) -> Iterator[nn.Module]:
+        """The transformer blocks: what FSDP shards and torch compiles one by one."""
+        for module in self.modules():
+            if type(module).__name__ in _BLOCKS:
+                yield module
+
+    def _images(self, images: Tensor) -> Tensor:
+        return normalize(self.clip.encode_image(images).float(), dim=-1)
+
+    def _texts(self, tokens: Tensor) -> Tensor:
+        if not self.cuts_padding:
+            return normalize(self.clip.encode_text(self._whole(tokens)).float(), dim=-1)
+        length = tokens.shape[1]  # the data has cut them to the longest of the batch
+        tower = self._text_tower()
+        cut: dict[str, Tensor] = {"positional_embedding": tower.positional_embedding[:length]}
+        if getattr(tower, "attn_mask", None) is not None:
+            cut["attn_mask"] = tower.attn_mask[:length, :length]
+        given = (None, tokens) if tower is self.clip else (tokens,)
+        # No weight is tied to these two; looking for ties takes longer than a layer.
+        out = torch.func.functional_call(tower, cut, given, tie_weights=False)
+        if isinstance(out, dict):
+            out = out["text_features"]
+        elif isinstance(out, tuple):  # (images, texts, scale), or (vectors, token states)
+            out = out[1] if tower is self.clip else out[0]
+        return normalize(out.float(), dim=-1)
+
+    def _whole(self, tokens: Tensor) -> Tensor:
+        """Tokens padded to the whole context again, for towers that want all of it."""
+        missing = (self.context or tokens.shape[1]) - tokens.shape[1]
+        return nn.functional.pad(tokens, (0, missing), value=self.pad) if missing > 0 else tokens
+
+    def _text_tower(self) -> Any:
+        return self.clip if hasattr(self.clip, "positional_embedding") else self.clip.text
+
+
+def _causal(tower: Any) -> bool:
+    """Whether texts are masked so that a token sees those before it, and in no other way."""
+    mask = getattr(tower, "attn_mask", None)
+    if mask is None or getattr(tower, "cls_emb", None) is not None:  # CoCa adds to the mask
+        return False
+    return torch.equal(mask, torch.full_like(mask, -torch.inf).triu(1))
+
+
+def _hint(module: nn.Module, args: Any, kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """torch has faster attention for a mask that is said to be causal than for any other."""
+    del module
+    return args, {**kwargs, "is_causal": True}
+
+
+class HfTowers(Towers):
+    """Of a model of transformers."""
+
+    def _adapt(self, start: Any) -> None:
+        self.pad, self._start = start.pad, start
+
+    def blocks(self) -> Iterator[nn.Module]:
+        yield from self._start.blocks(self.clip)
+
+    def _images(self, images: Tensor) -> Tensor:
+        return normalize(self._start.embed_images(self.clip, images).float(), dim=-1)
+
+    def _texts(self, tokens: Tensor) -> Tensor:
+        tokens = tokens if self.cuts_padding else self._whole(tokens)
+        return normalize(self._start.embed_texts(self.clip, tokens).float(), dim=-1)
