@@ -16,8 +16,8 @@ from starlette.testclient import TestClient
 from studio_runs import BASE, MARKUP, TOKEN, client, studio, write_runs
 from typer.testing import CliRunner
 
+from counterpoint.cli.campaign import studio as studio_command
 from counterpoint.cli.console import plainly
-from counterpoint.cli.studio import studio as studio_command
 from counterpoint.studio.app import bound, is_loopback
 from counterpoint.studio.browse.library import find, readable, refusal
 from counterpoint.studio.database import open_database

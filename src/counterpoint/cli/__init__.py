@@ -1,4 +1,4 @@
-"""The command line: one file per verb; parse, call, print. Knows everything.
+"""The command line: one file per verb or subject; parse, call, print. Knows everything.
 
 Exit status: 0 done; 1 an error a user can mend; 2 wrong usage; 3 done, but cases were left out
 (unless --allow-missing); 4 published values were not confirmed (verify --strict); 130 interrupted;

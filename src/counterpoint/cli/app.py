@@ -1,4 +1,4 @@
-"""The command line: one file per verb; parse, call, print."""
+"""The command line: one file per verb or subject; parse, call, print."""
 
 from __future__ import annotations
 
@@ -17,12 +17,9 @@ from counterpoint.cli import (
     evaluate,
     export,
     generate,
-    import_scores,
     ls,
     refine,
     report,
-    rescore,
-    studio,
     sweep,
     train,
     verify,
@@ -70,12 +67,12 @@ for name, verb in (
     ("demo", demo.demo),
     ("ls", ls.ls),
     ("eval", evaluate.evaluate),
-    ("rescore", rescore.rescore),
+    ("rescore", evaluate.rescore),
     ("compare", compare.compare),
     ("report", report.report),
-    ("studio", studio.studio),
+    ("studio", campaign.studio),
     ("verify", verify.verify),
-    ("import", import_scores.import_scores),
+    ("import", evaluate.import_scores),
     ("refine", refine.refine),
     ("export", export.export),
     ("train", train.train),

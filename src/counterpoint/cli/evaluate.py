@@ -1,4 +1,4 @@
-"""`counterpoint eval`: score models on benchmarks."""
+"""Runs and their numbers: `counterpoint eval`, `rescore` and `import`."""
 
 from __future__ import annotations
 
@@ -151,3 +151,101 @@ def _flips(runs: list[Run], options: LoadOptions, bars: Progress) -> list[Flips]
 
 
 evaluate.__doc__ = f"{evaluate.__doc__}\n\n{EPILOG}"
+
+
+# --- from stored scores, and from those of another program ---------------------------------------
+
+
+def rescore(
+    runs: Annotated[list[Path], typer.Argument(help="Run folders, or folders of run folders.")],
+    protocol: ProtocolName = None,
+    clean: Clean = False,
+    groups: Groups = False,
+    averages: Annotated[
+        bool,
+        typer.Option("--averages", help="Also show the micro and macro averages side by side."),
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Compute all metrics again from the raw scores of runs, without model, images or data set.
+
+    Examples:
+
+    counterpoint rescore runs/demo
+
+    counterpoint rescore runs/demo/world-base --protocol strict --averages
+    """
+    from counterpoint.cli.tables import averages_table, left_out_lines, print_results
+    from counterpoint.evaluation import with_clean
+    from counterpoint.metrics import get_protocol
+    from counterpoint.runs import (
+        as_json as rows_as_json,
+        find_runs,
+        fitting,
+        load_run,
+        rows as result_rows,
+        side_by_side,
+    )
+
+    wanted = groups or as_json
+    with errors.status("resampling"):
+        loaded = [load_run(folder) for path in runs for folder in find_runs(path)]
+        loaded = with_clean(loaded) if clean else loaded
+        chosen = get_protocol(protocol) if protocol else None
+        rows = [row for run in loaded for row in result_rows(run, chosen, groups=wanted)]
+    if as_json:
+        print_json(rows_as_json(rows))
+        return
+    print_results(loaded, rows, groups=groups, protocol=chosen)
+    for line in left_out_lines(loaded):
+        errors.print(line, style="yellow", soft_wrap=True)
+    for run in loaded if averages else []:
+        for part in filter(lambda part: len(part.cases), run.parts.values()):
+            used = fitting(part, chosen)
+            with errors.status("resampling"):
+                found = side_by_side(part, chosen)
+            output.print(averages_table(part.benchmark, run.model, found, used))
+
+
+def import_scores(
+    file: Annotated[
+        Path,
+        typer.Argument(
+            help="A .csv, .tsv, .jsonl or .parquet: case_id, image, caption, score; "
+            "or case_id, C0I0, C0I1, C1I0, C1I1 (caption and image), also as .txt."
+        ),
+    ],
+    benchmark: Annotated[str, typer.Option("-b", "--benchmark", help="Benchmark id or case file.")],
+    name: Annotated[str, typer.Option("--name", help="Name of the model.")],
+    data: DataFolder = None,
+    out: Annotated[Path | None, typer.Option(help="Folder of the run. Default: in runs/.")] = None,
+    protocol: ProtocolName = None,
+    overwrite: Overwrite = False,
+    groups: Groups = False,
+    allow_missing: AllowMissing = False,
+    as_json: AsJson = False,
+) -> None:
+    """Make a run from scores that were computed elsewhere, without model or images.
+
+    image and caption count from 0 within the case; docs/benchmarks/index.md has the case ids.
+
+    Example:
+
+    counterpoint import scores.csv -b sugarcrepe --name my-model --data my-data --out runs/mine
+    """
+    from counterpoint.cli.tables import print_results, report_left_out
+    from counterpoint.evaluation import import_scores as make_run
+    from counterpoint.runs import as_json as rows_as_json, rows as result_rows
+
+    with errors.status("reading scores"):
+        run = make_run(
+            file, benchmark, name, data=data, out=out, protocol=protocol, overwrite=overwrite
+        )
+    with errors.status("resampling"):
+        rows = result_rows(run, groups=groups or as_json)
+    if as_json:
+        print_json(rows_as_json(rows))
+    else:
+        print_results([run], rows, groups=groups)
+        output.print(f"saved {run.folder}", soft_wrap=True)
+    report_left_out([run], allow_missing)

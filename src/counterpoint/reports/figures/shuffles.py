@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from counterpoint.benchmarks import SHUFFLES
 from counterpoint.images import PIECES
-from counterpoint.metrics import ALL, heading
+from counterpoint.metrics import ALL, SEED, heading
 from counterpoint.reports.figures.drawing import (
     GRID,
     Data,
@@ -33,7 +33,6 @@ from counterpoint.reports.numbers import RankedRow
 
 TITLE: Final = "Shuffled retrieval"
 _PLAIN: Final = "plain"
-_SEED: Final = "seed "  # how the groups of several seeds begin
 _KINDS: Final = {"captions": tuple(SHUFFLES), "images": tuple(PIECES)}
 _DRAWN: Final = ("image_to_text_recall@1", "text_to_image_recall@1")
 _METRICS: Final = (*_DRAWN, "image_to_text_recall@5", "text_to_image_recall@5")
@@ -66,7 +65,7 @@ def shuffles(material: ReportData, numbers: Sequence[RankedRow]) -> list[Made]:
     by_name: dict[str, _Found] = defaultdict(lambda: defaultdict(list))
     for number in numbers:
         name, shuffle = shuffle_of(number.benchmark)
-        mine = number.group == ALL or number.group.startswith(_SEED)
+        mine = number.group == ALL or number.group.startswith(SEED)
         if shuffle is not None and mine and number.metric in _METRICS:
             by_name[name][shuffle, number.metric, number.model].append(number)
     shuffled = {name: f for name, f in by_name.items() if any(s.how != _PLAIN for s, _, _ in f)}
