@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings, strategies as st
@@ -14,8 +16,9 @@ from test_wording import tied_run
 from counterpoint.cases.table import Cases
 from counterpoint.reports.findings import findings
 from counterpoint.reports.gathering import gather
-from counterpoint.reports.numbers import numbers_of
+from counterpoint.reports.numbers import RankedRow, numbers_of
 from counterpoint.reports.page import ReportOptions, report_page
+from counterpoint.reports.table import _cell
 from counterpoint.runs.comparison import compare
 from counterpoint.runs.results import rows
 
@@ -160,3 +163,10 @@ def test_the_page_opens_with_them_and_explains_its_metrics():
         "augmented",
         "brittleness",
     ]
+
+
+def test_the_spread_over_seeds_stands_behind_the_interval() -> None:
+    values = ("m", "aro/coco-order:seeds=3", "all", "original_accuracy", 0.5, 0.4, 0.6, 300, 0, 0.2)
+    papers: Any = SimpleNamespace(main=lambda number: None)
+    plain, drawn = (_cell(RankedRow(*values, sd=sd), papers) for sd in (None, 0.015))
+    assert (plain.reach, drawn.reach) == ("10.0", "10.0 sd 1.5")

@@ -27,6 +27,7 @@ _COLUMNS: Final = (
     "published",
     "standing",
     "p",
+    "sd",
 )
 
 

@@ -209,6 +209,7 @@ def _cell(number: RankedRow | None, papers: Papers) -> TableCell:
         return TableCell()
     name = number.metric
     low, high = written(name, number.ci_low), written(name, number.ci_high)
+    spread = "" if number.sd is None else f" sd {written(name, number.sd)}"  # over seeds
     beside = papers.main(number)
     said = {"best": "best", "tied": "tied with the best", "untested": "not tested"}
     says = [
@@ -221,7 +222,7 @@ def _cell(number: RankedRow | None, papers: Papers) -> TableCell:
         says.append(f"published: {written(name, beside.published)}, {beside.source}")
     return TableCell(
         written(name, number.value),
-        written(name, (number.ci_high - number.ci_low) / 2),
+        written(name, (number.ci_high - number.ci_low) / 2) + spread,
         number.standing,
         depends_on_ties(number),
         "" if beside is None else written(name, beside.published),
