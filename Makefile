@@ -12,7 +12,7 @@ demo: $(VENV)/installed
 test: $(VENV)/installed-dev browser
 	$(BIN)/python -m pytest -n 2
 
-# What a change usually breaks, in less than a minute.
+# What a change usually breaks, in two minutes on two cores (a third of it is importing).
 test-fast: $(VENV)/installed-dev
 	$(BIN)/python -m pytest -n 2 -m "not slow and not browser and not faults"
 

@@ -41,6 +41,7 @@ def somewhere_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COUNTERPOINT_CACHE", str(tmp_path / "cache"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", [p for p in PAGES if blocks(p, "python")], ids=named)
 def test_python_runs(page: Path, capsys: pytest.CaptureFixture[str]) -> None:
     names: dict[str, object] = {"__name__": "docs"}
@@ -93,6 +94,7 @@ def test_the_reference_has_every_name_and_every_command() -> None:
     assert headings == list(commands.commands)
 
 
+@pytest.mark.slow
 def test_the_reference_has_error_codes_with_their_sentences() -> None:
     reference = runpy.run_path(str(ROOT / "scripts" / "docs_reference.py"))
     page = reference["on_page_markdown"]("<!-- errors -->")
@@ -101,6 +103,7 @@ def test_the_reference_has_error_codes_with_their_sentences() -> None:
     assert len(re.findall(r"(?m)^\| `E-[A-Z-]+", page)) > 150
 
 
+@pytest.mark.slow
 @every_page
 def test_commands_and_their_options_exist(page: Path) -> None:
     text = page.read_text().replace("\\\n", " ")

@@ -80,6 +80,7 @@ def codes() -> Iterator[tuple[str, str]]:
                 yield value, f"{path.name}:{node.lineno}"
 
 
+@pytest.mark.slow
 def test_error_codes_are_words_with_dashes() -> None:
     found = list(codes())
     assert len(found) > 300

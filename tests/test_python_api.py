@@ -36,6 +36,7 @@ class Lengths:
         return np.array([float(len(caption)) for caption in captions])
 
 
+@pytest.mark.slow
 def test_one_model_gives_a_run_and_a_list_gives_a_list() -> None:
     assert isinstance(cp.evaluate("random", SWAP), cp.Run)
     runs = cp.evaluate(["random", "blind:length"], [SWAP, BI])
@@ -45,6 +46,7 @@ def test_one_model_gives_a_run_and_a_list_gives_a_list() -> None:
     assert alone.model == "random"
 
 
+@pytest.mark.slow
 def test_models_and_benchmarks_may_be_objects() -> None:
     loaded = cp.load_benchmark(SWAP)
     by_id, by_object = cp.evaluate("random", SWAP), cp.evaluate(cp.load_model("random"), loaded)
@@ -63,6 +65,7 @@ def test_a_case_file_may_be_a_path(tmp_path: Path) -> None:
     assert len(run.parts[str(tmp_path / "mine.parquet")].cases) == 40
 
 
+@pytest.mark.slow
 def test_tables_say_what_was_left_out(tmp_path: Path) -> None:
     for name in ("a", "b"):
         Image.new("RGB", (8, 8), "red" if name == "a" else "blue").save(tmp_path / f"{name}.png")
@@ -78,12 +81,14 @@ def test_tables_say_what_was_left_out(tmp_path: Path) -> None:
     assert "1 cases in both" in repr(full.compare(run))
 
 
+@pytest.mark.slow
 def test_a_number_that_depends_on_ties_is_explained() -> None:
     run = cp.evaluate("blind:bow", SWAP)
     for table in (run.results(), run.compare(cp.evaluate("random", SWAP))):
         assert "†" in repr(table) and "†" in table.notes[1]
 
 
+@pytest.mark.slow
 def test_a_main_metric_needs_no_heading(monkeypatch: pytest.MonkeyPatch) -> None:
     """A metric that is added in one place is in every table."""
     added = replace(METRICS["original_accuracy"], name="my_metric")
@@ -93,6 +98,7 @@ def test_a_main_metric_needs_no_heading(monkeypatch: pytest.MonkeyPatch) -> None
         assert "my metric" in repr(table)
 
 
+@pytest.mark.slow
 def test_results_are_a_table() -> None:
     run = cp.evaluate("random", [SWAP, BI])
     found = run.results(resamples=50)
@@ -113,6 +119,7 @@ def test_another_protocol_counts_the_same_scores() -> None:
     assert (strict[0].value, right[0].value) == (0.0, 1.0)  # the captions are equally long
 
 
+@pytest.mark.slow
 def test_runs_are_compared_by_path_or_object() -> None:
     a, b = cp.evaluate(["random", "blind:length"], SWAP)
     found = a.compare(b, resamples=50)
@@ -132,6 +139,7 @@ def test_a_notebook_shows_tables_and_escapes_names() -> None:
     assert re.search(r"<td>&lt;script&gt;", html)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", ["html", "md", "tex", "csv"])
 def test_reports_are_written_by_their_ending(ending: str) -> None:
     run = cp.evaluate("random", SWAP)
@@ -172,6 +180,7 @@ WRONG: dict[str, tuple[str, Callable[[], object]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", WRONG)
 def test_mistakes_are_errors_of_our_own(what: str) -> None:
     code, call = WRONG[what]

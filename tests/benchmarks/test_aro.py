@@ -235,6 +235,7 @@ def test_the_kinds_are_those_of_table_2() -> None:
     assert spatial == sorted([269, 75, 574, 209, 10, 708, 588, 58, 1684, 201, 7741, 7741, 132])
 
 
+@pytest.mark.slow
 def test_every_relation_of_the_list_is_left_out(tmp_path: Path) -> None:
     sizes = dict.fromkeys(sorted(EXCLUDED), 1) | {"wearing": 2}
     cases = table(tmp_path, RELATION, sizes, lambda name: {"relation_name": name})

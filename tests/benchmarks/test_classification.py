@@ -160,6 +160,7 @@ def test_cifar_has_eighteen_prompts(name: str, tmp_path: Path) -> None:
     assert found.captions[0] == found.captions[1].replace("pine tree", "owl")
 
 
+@pytest.mark.slow
 def test_imagenet_has_a_thousand_names_and_eighty_prompts(tmp_path: Path) -> None:
     from open_clip.zero_shot_metadata import IMAGENET_CLASSNAMES
 

@@ -170,6 +170,7 @@ def test_why_a_run_is_not_the_whole_benchmark(tmp_path: Path) -> None:
     assert why_incomplete(lost, protocol, {}) == "1 of its cases or images left out"
 
 
+@pytest.mark.slow
 def test_rows_that_nobody_can_score_leave_a_run_whole(tmp_path: Path) -> None:
     write_table(tmp_path / "visla/Spatial_VISLA.tsv", visla_rows(652, 12), separator="\t")
     row = {"filename": "1.jpg", "caption": "a", "second positive": "b", "negative_caption": "c"}
@@ -192,6 +193,7 @@ def test_of_an_unknown_size_the_limit_tells(tmp_path: Path) -> None:
 # --- the commands ------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_partial_benchmark_exits_with_3_and_is_explained(
     counterpoint: Command, tmp_path: Path
 ) -> None:
@@ -206,6 +208,7 @@ def test_a_partial_benchmark_exits_with_3_and_is_explained(
     assert "file missing" in counterpoint("rescore", "run").err
 
 
+@pytest.mark.slow
 def test_scores_from_elsewhere_of_a_partial_benchmark(
     counterpoint: Command, tmp_path: Path
 ) -> None:

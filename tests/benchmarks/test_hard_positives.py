@@ -206,6 +206,7 @@ def test_a_group_is_the_replaced_word_or_other(tmp_path: Path) -> None:
 FILLERS = st.lists(st.sampled_from(["mole", "newt", "hat", "owl"]), max_size=3)
 
 
+@pytest.mark.slow
 @FEW
 @given(FILLERS, FILLERS, st.sampled_from(sorted(ATTRIBUTES.items())))
 def test_any_replaced_whole_word_is_found(

@@ -270,6 +270,7 @@ def numbers(found: list[Row], group: str = "all") -> dict[str, tuple[float, int]
     return {r.metric: (r.value, r.n) for r in found if r.group == group}
 
 
+@pytest.mark.slow
 def test_augmented_accuracy_and_brittleness_are_those_of_a_loop(root: Path) -> None:
     ids = [case.id for case in load("sugarcrepe", root)]
     mine = [

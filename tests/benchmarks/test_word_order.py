@@ -90,6 +90,7 @@ def test_every_shuffle_is_a_permutation_of_its_tokens(
         assert Counter(SHUFFLES[how](shuffler, words).split()) == Counter(tokens)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", SHUFFLES)
 def test_every_shuffle_changes_a_long_caption(how: str, tagged: list[TaggedCaption]) -> None:
     plain = " ".join(tokens_of(how, tagged[0]))
@@ -342,6 +343,7 @@ def test_a_tie_is_right_from_file_to_number(tmp_path: Path) -> None:
     assert row.ties >= 1
 
 
+@pytest.mark.slow
 def test_several_seeds_are_one_row_with_their_mean_and_deviation(tmp_path: Path) -> None:
     write_order(tmp_path, [CAPTIONS[:4], CAPTIONS[4:]])
     id, data = f"{COCO}:seed=3,seeds=3", {"data": tmp_path, "store": tmp_path / "store"}
@@ -489,6 +491,7 @@ DAMAGES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", DAMAGES)
 def test_a_damaged_table_is_made_anew(
     how: str, tmp_path: Path, own_cache: Path, monkeypatch: pytest.MonkeyPatch

@@ -181,6 +181,7 @@ def as_line(found: Case) -> str:
     return json.dumps({**values, "groups": found.groups, "cluster": found.cluster})
 
 
+@pytest.mark.slow
 @FEW
 @given(found=st.lists(some_case(), min_size=1, max_size=4))
 def test_any_case_survives_a_table_and_both_files(

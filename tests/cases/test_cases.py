@@ -152,6 +152,7 @@ def test_blocks_hold_every_case_once_with_its_truth() -> None:
     assert found[2, 2].truth.tolist() == [[[True, False], [False, True]]] * 2
 
 
+@pytest.mark.slow
 @FEW
 @given(found=st.lists(some_case(), min_size=1, max_size=6))
 def test_blocks_agree_with_the_cases_one_by_one(found: list[Case]) -> None:

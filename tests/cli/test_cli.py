@@ -66,6 +66,7 @@ def test_json_is_one_array_of_rows_and_nothing_else(counterpoint):
     assert any(row["chance"] is None for row in found)  # mean scores have none
 
 
+@pytest.mark.slow
 def test_eval_prints_a_table_and_where_the_run_is(counterpoint):
     done = counterpoint("eval", "-m", "colours:a", "-b", write_cases("walls"), "--out", "runs/x")
     assert done.code == 0
@@ -78,6 +79,7 @@ def test_eval_prints_a_table_and_where_the_run_is(counterpoint):
     assert re.search(r"saved runs/random-\w{8}\n", groups.out)
 
 
+@pytest.mark.slow
 def test_left_out_cases_give_status_3_unless_allowed(counterpoint):
     command = ("eval", "-m", "colours:a", "-b", write_cases("holes", missing=2), "--out", "runs/x")
     done = counterpoint(*command)
@@ -92,6 +94,7 @@ def test_left_out_cases_give_status_3_unless_allowed(counterpoint):
     assert "58 of 60 cases scored, 2 left out" in allowed.err
 
 
+@pytest.mark.slow
 def test_a_benchmark_without_any_image_is_reported_not_a_crash(counterpoint):
     file = write_cases("none", count=3, missing=3)
     done = counterpoint("eval", "-m", "colours:a", "-b", file, "--out", "runs/x")
@@ -141,6 +144,7 @@ def test_what_is_not_there_is_one_line_on_stderr(counterpoint, model, benchmark,
     assert_one_line(counterpoint("eval", "-m", model, "-b", benchmark), code, says)
 
 
+@pytest.mark.slow
 def test_an_unknown_protocol_is_one_line_on_stderr(counterpoint):
     done = counterpoint("eval", "-m", "random", "-b", "world-bi", "--protocol", "stric")
     assert_one_line(done, "E-PROTOCOL-UNKNOWN", "Did you mean 'strict'?")
@@ -153,6 +157,7 @@ def test_a_broken_line_of_a_case_file_is_named(counterpoint):
     assert_one_line(done, "E-JSON-INVALID", "line 4")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["json", "scores", "gone"])
 def test_a_damaged_run_is_one_line_on_stderr(counterpoint, how):
     folder = broken_run(how)
@@ -186,6 +191,7 @@ def test_errors_of_the_installed_program_are_one_line_without_traceback(tmp_path
     assert re.fullmatch(r"error: nowhere: .* \[E-RUN-MISSING\]\n", done.stderr)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -218,6 +224,7 @@ def test_an_interrupted_run_says_that_it_can_go_on(counterpoint, monkeypatch):
 # --- ls ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "names"),
     [

@@ -192,6 +192,7 @@ except BaseException:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("place", "name", "status"),
     [

@@ -116,6 +116,7 @@ def test_a_file_of_another_size_is_not_overwritten(server, tmp_path):
     assert (tmp_path / "notes/b.json").read_bytes() == b"my own work"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["../../evil.jpg", "/etc/evil.jpg", "pictures/first/../../../x"])
 def test_an_image_cannot_lead_out_of_the_root(server, tmp_path, name):
     with raises("E-PATH-OUTSIDE", name=name):

@@ -411,6 +411,7 @@ def wait_for(true, seconds: float = 20.0) -> None:
         time.sleep(0.01)
 
 
+@pytest.mark.slow
 def test_a_killed_download_is_gone_on_with(server, fetch):
     """The second process asks for the rest only, which the server's log proves."""
     url = server.put("file", CONTENT, slow(20_000, 0.05))
@@ -424,6 +425,7 @@ def test_a_killed_download_is_gone_on_with(server, fetch):
     assert server.ranges() == [None, f"bytes={length}-"]
 
 
+@pytest.mark.slow
 def test_an_interrupted_process_says_so_and_leaves_its_part(server, fetch):
     process = start(fetch.path, server.put("file", CONTENT, slow(20_000, 0.05)))
     wait_for(lambda: fetch.part.exists() and fetch.part.stat().st_size >= 40_000)

@@ -43,6 +43,7 @@ def fetch(path: Path, url: str, **known: object) -> bytes:
     return path.read_bytes()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "location",
     [
@@ -92,6 +93,7 @@ def test_versions_that_cannot_be_sent_back_are_not(server, tmp_path, etag):
     assert server.ranges() == [None, None]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "answer",
     [

@@ -189,6 +189,7 @@ def accuracy(cases: list[Case], scores: list[np.ndarray]) -> float:
     return float(np.mean(hits))
 
 
+@pytest.mark.slow
 @FEW
 @given(tables(), st.integers(0, 99))
 def test_a_clean_part_is_the_sound_cases_with_their_own_scores(cases: Cases, seed: int) -> None:
@@ -275,6 +276,7 @@ def test_eval_and_rescore_show_both_numbers() -> None:
     assert list(load_run("run").parts) == [file, "world-bi:size=8"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "averages",
     [

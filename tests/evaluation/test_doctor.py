@@ -162,6 +162,7 @@ def known_file(root: Path, name: str, *, right: bool, monkeypatch: pytest.Monkey
     monkeypatch.setattr(health_file, "catalogue", lambda: listed)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("right", [True, False])
 def test_a_file_that_is_not_the_published_one(
     right: bool, sugarcrepe: Path, monkeypatch: pytest.MonkeyPatch
@@ -217,6 +218,7 @@ GAPS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", GAPS)
 def test_gaps_in_the_ids(what: str, tmp_path: Path) -> None:
     ids, gaps = GAPS[what]
@@ -228,6 +230,7 @@ def test_the_gap_of_a_published_form(sugarcrepe: Path) -> None:
     assert examine("sugarcrepe", sugarcrepe).gaps == ("swap_obj/9",)
 
 
+@pytest.mark.slow
 def test_large_numbers_in_ids_cost_no_memory(tmp_path: Path) -> None:
     file = write_lines(tmp_path / "mine.jsonl", {"id": "0"}, {"id": "1000000"})
     tracemalloc.start()
@@ -305,6 +308,7 @@ def blind(sugarcrepe: Path) -> dict[str, BlindAccuracy]:
     return {found.group: found for found in examine("sugarcrepe", sugarcrepe).blind}
 
 
+@pytest.mark.slow
 def test_baselines_are_those_of_plain_loops(
     blind: dict[str, BlindAccuracy], sugarcrepe: Path
 ) -> None:
@@ -370,6 +374,7 @@ def no_nan(name: str) -> float:
     raise AssertionError(f"{name} is not JSON")
 
 
+@pytest.mark.slow
 def test_json_is_valid_and_complete(sugarcrepe: Path) -> None:
     done = CliRunner().invoke(app, ["doctor", "sugarcrepe", "--data", str(sugarcrepe), "--json"])
     assert done.exit_code == 3  # there are 64 of 7,511 cases, and they lack images
@@ -406,6 +411,7 @@ def test_missing_and_unreadable_images_are_listed_in_a_file(sugarcrepe: Path) ->
     assert "5 images are listed in bad.txt" in done.stderr
 
 
+@pytest.mark.slow
 def test_nothing_is_written_that_was_not_asked_for(sugarcrepe: Path) -> None:
     before = sorted(Path().rglob("*"))
     done = CliRunner().invoke(app, ["doctor", "sugarcrepe", "--data", str(sugarcrepe)])
@@ -429,6 +435,7 @@ def test_nothing_is_listed_where_nothing_lacks() -> None:
     assert not Path("bad.txt").exists()
 
 
+@pytest.mark.slow
 def test_a_list_that_cannot_be_written_is_one_line(sugarcrepe: Path) -> None:
     command = ["doctor", "sugarcrepe", "--data", str(sugarcrepe), "--list", "a/bad.txt"]
     Path("a").write_text("a file, where a folder should be")
@@ -465,6 +472,7 @@ def test_a_sound_benchmark_has_no_defect(tmp_path: Path) -> None:
     assert "  images       1 of 1 there, 0 unreadable; 0 cases without" in done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "code"),
     [

@@ -184,6 +184,7 @@ def test_names_become_folders_that_stay_inside(name, folder):
     assert slug(name) == folder
 
 
+@pytest.mark.slow
 def test_the_default_folder_is_the_same_for_the_same_question(good):
     first, again = (evaluate("random", good) for _ in range(2))
     assert first.folder == again.folder
@@ -211,6 +212,7 @@ def test_an_older_run_is_replaced_and_other_things_are_not(good, tmp_path):
     assert not list(tmp_path.glob(".*tmp")) and not list(tmp_path.glob(".*old"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "other",
     [
@@ -251,6 +253,7 @@ def test_two_models_of_one_name_are_refused(good, tmp_path):
 # --- options -----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_limit_takes_so_many_of_each_benchmark():
     run = evaluate("random", ["world-swap:size=80", "world-bi:size=80"], limit=8, out="run")
     assert [len(part.cases) for part in run.parts.values()] == [8, 8]
@@ -320,6 +323,7 @@ def test_captions_beyond_the_context_are_cut_and_counted_by_others(tmp_path):
     assert manifest_of(run)["benchmarks"][file]["cut_captions"] == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "options", "code"),
     [

@@ -87,6 +87,7 @@ def scores_of(run: Run) -> list[float]:
 # --- every row in its place --------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", WRITERS)
 @pytest.mark.parametrize("order", ["as it is", "backwards", "shuffled"])
 def test_rows_may_come_in_any_form_and_order(ending: str, order: str, mine: str) -> None:
@@ -101,6 +102,7 @@ def test_rows_may_come_in_any_form_and_order(ending: str, order: str, mine: str)
     assert scores_of(run) == [n / 8 for n in range(15)]
 
 
+@pytest.mark.slow
 @FEW
 @given(st.permutations(range(15)), st.sampled_from(sorted(WRITERS)))
 def test_any_order_gives_the_same_scores(order: list[int], ending: str) -> None:
@@ -122,6 +124,7 @@ def test_any_order_gives_the_same_scores(order: list[int], ending: str) -> None:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", WRITERS)
 def test_ids_stay_texts(ending: str, mine: str) -> None:
     """007 and 7 are two cases, in every form."""
@@ -157,6 +160,7 @@ def test_whole_numbers_are_scores_too(mine: str) -> None:
 # --- the run -----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["world-bi:size=8", "world-swap:size=12"])
 def test_the_run_equals_one_that_was_evaluated(name: str) -> None:
     """A run's own scores.parquet can be imported."""
@@ -304,6 +308,7 @@ WRONG: dict[str, tuple[Rows, str, dict[str, object]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", WRITERS)
 @pytest.mark.parametrize("what", WRONG)
 def test_what_is_wrong_is_counted_and_the_first_rows_named(
@@ -331,6 +336,7 @@ def test_a_text_in_place_of_a_number_names_its_row(column: str, value: str, mine
         import_scores(write(changed(3, **{column: value})), mine, "m", out="run")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", ["csv", "tsv", "jsonl"])
 def test_a_mark_before_the_first_line_is_accepted(ending: str, mine: str) -> None:
     path = Path(write(all_rows(), ending))
@@ -441,6 +447,7 @@ def invoke(*arguments: str) -> Any:
     return CliRunner().invoke(app, ["import", *arguments])
 
 
+@pytest.mark.slow
 def test_the_command_prints_what_rescore_prints(mine: str) -> None:
     path = str(write(all_rows()))
     done = invoke(path, "-b", mine, "--name", "elsewhere", "--out", "run", "--json")
@@ -452,6 +459,7 @@ def test_the_command_prints_what_rescore_prints(mine: str) -> None:
     assert done.stderr == shown.stderr == ""
 
 
+@pytest.mark.slow
 def test_the_command_takes_data_protocol_and_groups(tmp_path: Path) -> None:
     subsets = ["add_att", "add_obj", "replace_att", "replace_obj", "replace_rel"]
     subsets += ["swap_att", "swap_obj"]
@@ -475,6 +483,7 @@ def test_the_command_takes_data_protocol_and_groups(tmp_path: Path) -> None:
     assert cases.frame.equals(load_benchmark("sugarcrepe", tmp_path).cases.frame)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "code"),
     [

@@ -47,11 +47,13 @@ def imported(path: Path, benchmark: str) -> np.ndarray:
 EXPECTED = np.array([[[0.9, 0.4], [0.2, 0.7]], [[0.1, 0.5], [0.3, 0.6]]], dtype=np.float32)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", ["csv", "tsv", "parquet", "txt"])
 def test_a_row_per_case_is_read_by_the_names_of_its_columns(ending: str, benchmark: str) -> None:
     assert np.array_equal(imported(written(f"wide.{ending}"), benchmark), EXPECTED)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("id", ["case_id", "ID", "id"])
 @pytest.mark.parametrize(
     "form", ["c{0}_i{1}", "i{1}_c{0}", "I{1}C{0}", "caption_{0}_image_{1}", "score_c{0}_i{1}"]

@@ -108,6 +108,7 @@ def test_separable_classes_are_told_apart(tmp_path: Path) -> None:
     assert top(again) == found and again.parts["probe/toys"].protocol == PROTOCOLS["probe"]
 
 
+@pytest.mark.slow
 def test_random_labels_give_chance(tmp_path: Path) -> None:
     """Vectors that have nothing to do with the class."""
     for of in ("x", "y"):
@@ -124,6 +125,7 @@ def test_a_model_of_open_clip(tmp_path: Path) -> None:
     assert top(probe(tmp_path, f"open_clip:local-dir:{folder}", device="cpu")).value == 1
 
 
+@pytest.mark.slow
 def test_two_probes_are_equal(tmp_path: Path) -> None:
     toys(tmp_path)
     one, two = (
@@ -135,6 +137,7 @@ def test_two_probes_are_equal(tmp_path: Path) -> None:
 # --- what is encoded ---------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_no_image_is_encoded_twice(tmp_path: Path) -> None:
     toys(tmp_path)
     model, both = Towers(), ["classification/toys", "probe/toys"]
@@ -172,6 +175,7 @@ def test_test_images_that_are_training_images_are_counted(tmp_path: Path) -> Non
     assert run.manifest["model_info"]["notes"][0].endswith("1 test images are training images")
 
 
+@pytest.mark.slow
 def test_other_training_images_are_other_data(tmp_path: Path) -> None:
     toys(tmp_path)
     first = probe(tmp_path, ("means", Means())).parts["probe/toys"]

@@ -59,6 +59,7 @@ def test_as_deep_as_is_allowed(tmp_path: Path) -> None:
     assert "levels deep" in message
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("value", ['"{}"', "{}"], ids=["text", "number"])
 def test_a_long_text_is_refused_while_it_is_read(tmp_path: Path, value: str) -> None:
     """Each further block made the parser begin again: 16 MB took minutes."""
@@ -67,6 +68,7 @@ def test_a_long_text_is_refused_while_it_is_read(tmp_path: Path, value: str) -> 
     assert f"more than {LENGTH:,} bytes" in message
 
 
+@pytest.mark.slow
 def test_a_text_of_a_megabyte_is_read(tmp_path: Path) -> None:
     text = "a \\u00e4 [{\\" * 100_000 + '"'
     (tmp_path / "a.json").write_text(json.dumps([{"caption": text}]))
@@ -133,6 +135,7 @@ MESSAGES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MESSAGES)
 def test_messages_are_short_and_can_be_printed(tmp_path: Path, name: str) -> None:
     message = refusal(tmp_path / name, MESSAGES[name])

@@ -96,6 +96,7 @@ def test_lists_and_objects_by_id(tmp_path: Path):
     assert source == SourceCaption("12.jpg", ImageRef("12.jpg"), "A cat.")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mark", ["", "\ufeff"])
 def test_a_byte_order_mark_is_no_caption(tmp_path: Path, mark: str):
     for ending, text in ((".json", '[{"caption": "a"}]'), (".jsonl", '{"caption": "a"}')):

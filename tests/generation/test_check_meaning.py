@@ -177,6 +177,7 @@ CLEAR = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("caption", "text"), CLEAR)
 def test_conjuncts_that_stand_alone_are_positives(caption: str, text: str) -> None:
     assert check(caption, text, "positive", "swap").rejected == ""

@@ -72,6 +72,7 @@ def bag(text: str) -> Counter[str]:
 # --- properties --------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @FEW
 @given(BATCHES, st.sampled_from(KINDS), st.sampled_from(TYPES))
 def test_the_caption_itself_is_always_refused(batch: Batch, kind: Kind, type_: Type) -> None:
@@ -80,6 +81,7 @@ def test_the_caption_itself_is_always_refused(batch: Batch, kind: Kind, type_: T
             assert check(caption, text, kind, type_).rejected == "changed: the caption itself"
 
 
+@pytest.mark.slow
 @FEW
 @given(BATCHES)
 def test_two_words_exchanged_are_a_minimal_swap(batch: Batch) -> None:
@@ -107,6 +109,7 @@ def test_a_swap_that_passes_has_the_caption_s_words(batch: Batch, type_: Type) -
                 assert bag(text) == bag(caption)
 
 
+@pytest.mark.slow
 @FEW
 @given(BATCHES)
 def test_a_replaced_slot_is_the_only_difference(batch: Batch) -> None:

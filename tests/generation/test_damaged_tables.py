@@ -61,6 +61,7 @@ def written(table: pa.Table) -> bytes:
     return file.getvalue()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reader", READERS)
 @pytest.mark.parametrize("mask", [0x01, 0x80], ids=["numbers", "texts"])
 def test_a_damaged_byte(

@@ -262,6 +262,7 @@ def test_a_training_row_is_a_caption(tmp_path: Path):
     assert {row["source"]: row for row in map(json.loads, lines)} == found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("ending", "separator"), [("tsv", "\t"), ("csv", ",")])
 def test_negclips_table(tmp_path: Path, ending: str, separator: str):
     cropped = pair("d", "crop", image=ImageRef("photos/d.png", (0, 0, 5, 5)))
@@ -305,6 +306,7 @@ def rows_of(path: Path) -> list[dict]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", ["parquet", "jsonl", "csv", "tsv"])
 def test_a_validation_file_shares_no_image(tmp_path: Path, ending: str):
     """Five captions for each of 100 images, neighbours across the split, and shared text images."""
@@ -550,6 +552,7 @@ def run(*words: str) -> tuple[int, str]:
     return result.exit_code, result.output
 
 
+@pytest.mark.slow
 def test_the_command(tmp_path: Path):
     files = [str(path) for path in three(tmp_path)]
     status, said = run(*files, "--as", "benchmark", "-o", str(tmp_path / "b.parquet"))

@@ -59,6 +59,7 @@ def test_exclusive_meanings_contradict_unless_they_are_near_or_one_is_a_kind_of_
                 assert lexicon.exclude(one.head, other.head)
 
 
+@pytest.mark.slow
 def test_rivals_are_heads_that_cannot_be_meant():
     for word, pos in sorted(set(HEADS)):
         found = lexicon.rivals(word, pos)

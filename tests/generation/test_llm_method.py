@@ -136,6 +136,7 @@ def test_the_same_seed_makes_the_same_and_another_another(endpoint: Endpoint) ->
     assert make("llm/replace-att", CAPTIONS[::-1], SEEDS[::-1]) == first[::-1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", names())
 def test_every_method_makes_its_kind(endpoint: Endpoint, name: str) -> None:
     caption = "Cats and some dogs."
@@ -163,6 +164,7 @@ def test_the_version_names_the_template_and_what_answered(endpoint: Endpoint) ->
         assert again.version == "1 snapshot-1+snapshot-2"
 
 
+@pytest.mark.slow
 def test_ones_own_template_and_another_number_of_examples(
     endpoint: Endpoint, tmp_path: Path
 ) -> None:
@@ -194,6 +196,7 @@ def test_progress_is_told_of_every_step(endpoint: Endpoint) -> None:
     assert len(endpoint.asked) == 36  # a repeated caption is asked about once
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("limit", [1, 3])
 def test_no_more_than_so_many_at_a_time(
     endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch, limit: int
@@ -204,6 +207,7 @@ def test_no_more_than_so_many_at_a_time(
     assert endpoint.most_active == limit
 
 
+@pytest.mark.slow
 def test_another_model_is_another_question(endpoint: Endpoint) -> None:
     make("llm/swap-att", CAPTIONS[:2])
     make("llm/swap-att", CAPTIONS[:2], model="n")
@@ -213,6 +217,7 @@ def test_another_model_is_another_question(endpoint: Endpoint) -> None:
 # --- refusals ----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("says", "reason"),
     [
@@ -228,12 +233,14 @@ def test_a_useless_answer_is_counted_and_kept(endpoint: Endpoint, says: str, rea
     assert why(make("llm/swap-obj")) == {reason: 12} and len(endpoint.asked) == 12
 
 
+@pytest.mark.slow
 def test_a_step_that_ends_a_caption_asks_no_more(endpoint: Endpoint) -> None:
     endpoint.says = "Things: none"
     assert why(make("llm/replace-obj")) == {answers.NOTHING_LOCATED: 12}
     assert len(endpoint.asked) == 12
 
 
+@pytest.mark.slow
 def test_a_rewrite_must_use_the_new_words_and_drop_the_old(
     endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -258,6 +265,7 @@ def test_a_rewrite_must_use_the_new_words_and_drop_the_old(
     assert made == [Rejection(answers.NEW_UNUSED), *[Rejection(answers.OLD_KEPT)] * 2]
 
 
+@pytest.mark.slow
 def test_refusals_and_filters_are_counted(endpoint: Endpoint) -> None:
     endpoint.refuses = "cat3"
     assert why(make("llm/swap-obj")) == {"": 11, answers.REFUSED: 1}
@@ -266,6 +274,7 @@ def test_refusals_and_filters_are_counted(endpoint: Endpoint) -> None:
     assert why(make("llm/swap-att")) == {"": 10, answers.REFUSED: 2}
 
 
+@pytest.mark.slow
 def test_one_rejected_request_does_not_end_the_others(endpoint: Endpoint) -> None:
     captions = [*CAPTIONS[:3], "a dog with too much and a cat"]
     assert why(make("llm/swap-obj", captions)) == {"": 3, answers.REJECTED: 1}
@@ -296,6 +305,7 @@ def test_a_passing_fault_is_tried_again(endpoint: Endpoint, fault: str) -> None:
     assert len(pauses) == 2 and endpoint.answered == 24
 
 
+@pytest.mark.slow
 def test_a_timeout_is_tried_again(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COUNTERPOINT_API_TIMEOUT", "1")
     pauses = Pauses()
@@ -311,6 +321,7 @@ def test_a_server_says_how_long_to_wait(endpoint: Endpoint) -> None:
     assert len(pauses) == 1 and 7 <= pauses[0] <= 7.7
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fault", "words"),
     [
@@ -332,6 +343,7 @@ def test_what_does_not_pass_is_one_sentence(endpoint: Endpoint, fault: str, word
     assert len(endpoint.asked) <= 3  # a mistyped address is not asked for all captions
 
 
+@pytest.mark.slow
 def test_a_hopeless_fault_keeps_what_was_answered(endpoint: Endpoint) -> None:
     endpoint.faults.extend([*[""] * 6, "401"])
     with raises("E-ENDPOINT-FAILED"):
@@ -384,6 +396,7 @@ def test_without_the_client_it_names_the_extra(
         make("llm/swap-obj")
 
 
+@pytest.mark.slow
 def test_a_model_that_thinks_is_given_room(endpoint: Endpoint) -> None:
     endpoint.thinks = True
     assert why(make("llm/swap-obj", CAPTIONS[:3])) == {"": 3}
@@ -412,6 +425,7 @@ def test_half_a_character_can_be_written(endpoint: Endpoint) -> None:
 # --- before the start --------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", names())
 def test_the_estimate_bounds_the_requests(
     endpoint: Endpoint, name: str, monkeypatch: pytest.MonkeyPatch
@@ -445,6 +459,7 @@ def test_without_a_price_there_is_no_cost(monkeypatch: pytest.MonkeyPatch) -> No
             method.estimate(CAPTIONS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", names())
 def test_a_dry_run_prints_what_would_be_sent(endpoint: Endpoint, name: str) -> None:
     with ChatModel("m") as model:

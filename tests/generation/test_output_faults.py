@@ -77,6 +77,7 @@ COMMANDS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
 def test_a_second_command_is_refused_before_its_work(pairs: Path, command: str) -> None:
     words = command.split()
@@ -105,6 +106,7 @@ if os.geteuid() != 0:  # to whom nothing is forbidden
     _PLACES["forbidden"] = ("forbidden/out.parquet", "permission denied")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", _PLACES)
 @pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
 def test_an_impossible_place_is_told_before_the_work(pairs: Path, command: str, place: str) -> None:

@@ -114,6 +114,7 @@ def test_values_of_another_kind(
     assert len(str(caught.value)) < 500
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "about",
     [

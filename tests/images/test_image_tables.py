@@ -88,6 +88,7 @@ def test_a_crop_of_a_cell_is_those_pixels(tmp_path: Path) -> None:
     assert (found == np.asarray(noise(1))[1:5, 2:5]).all()
 
 
+@pytest.mark.slow
 def test_threads_read_what_they_ask_for(tmp_path: Path) -> None:
     """Many more row groups than are held, and eight threads that ask in their own order."""
     for file in range(2):

@@ -120,6 +120,7 @@ def test_a_narrow_crop_is_refused_and_a_long_picture_is_not(tmp_path: Path) -> N
     assert long.open().size == (600, 6)
 
 
+@pytest.mark.slow
 def test_a_model_takes_what_is_handled(tmp_path: Path) -> None:
     """Its own preprocessing gets RGB of any size, down to a line that may still be scaled."""
     model = load_model("world:base", LoadOptions("cpu"))

@@ -172,6 +172,7 @@ def test_a_truncated_file_is_refused(root: Path, format: str, share: float) -> N
     assert refusal(root, "cut.jpg") == "E-IMAGE-BROKEN"
 
 
+@pytest.mark.slow
 @FEW
 @given(st.sampled_from(["JPEG", "PNG", "WEBP", "BMP", "GIF", "PPM"]), st.data())
 def test_bytes_that_are_off_give_an_image_or_a_sentence(

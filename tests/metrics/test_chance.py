@@ -141,6 +141,7 @@ def test_random_scores_are_at_chance(shape: str) -> None:
         assert abs(values.mean() - chance(metric.name, truth[:1]).item()) <= 4 * error, metric.name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", SHAPES)
 def test_intervals_of_random_scores_hold_chance(shape: str) -> None:
     """About 95 % of them: 40 tables of 150 cases, each metric counted."""

@@ -158,6 +158,7 @@ def test_chance_is_the_mean_over_all_orders(right: int, wrong: int, k: int) -> N
     assert recall_by_chance(found, k) == pytest.approx([expected], abs=1e-12)
 
 
+@pytest.mark.slow
 def test_random_galleries_are_at_chance() -> None:
     """Each side of a gallery whose queries have different chances, over 1,000 tables."""
     rng = np.random.default_rng(0)
@@ -284,6 +285,7 @@ def pruned_by_loop(one: Case, gone: set[int]) -> tuple[list[str], list[str]]:
     return images, captions
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(8))
 def test_every_choice_of_lost_images_keeps_the_rest(seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -311,6 +313,7 @@ def test_every_choice_of_lost_images_keeps_the_rest(seed: int) -> None:
         assert after[1] == {(i, c): before[1][i, c] for i in images for c in captions}
 
 
+@pytest.mark.slow
 @FEW
 @given(SEEDS)
 def test_several_galleries_lose_images_at_once(seed: int) -> None:

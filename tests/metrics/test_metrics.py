@@ -163,6 +163,7 @@ def test_group_matching_and_mean_scores_are_not_a_matter_of_order() -> None:
     assert value("mean_score_original", [[10.0, 20.0, 30.0]], TRIPLE) == 10
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", METRICS)
 @FEW
 @given(seed=SEEDS, tie=st.sampled_from(TIES))

@@ -27,6 +27,7 @@ __all__ = ["endpoint", "server"]  # fixtures
 # --- log probabilities -------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("batch", [3, 1000])
 def test_scores_are_the_probability_of_yes(endpoint: Endpoint, tmp_path: Path, batch: int) -> None:
     cases = ragged(tmp_path, 6)
@@ -98,6 +99,7 @@ def test_without_log_probabilities_it_is_made_to_choose(endpoint: Endpoint, tmp_
     assert len({(a.shown, a.captions) for a in endpoint.asked[probes:]}) == 2 * len(asked)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("letter", ["A", "B"])
 def test_a_model_that_always_says_the_same_is_at_chance(
     endpoint: Endpoint, tmp_path: Path, letter: str
@@ -264,6 +266,7 @@ def test_a_model_that_changes_is_told(endpoint: Endpoint, tmp_path: Path) -> Non
 # --- what is sent ------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "size", "type"),
     [
@@ -306,6 +309,7 @@ def test_a_caption_cannot_leave_its_quotes() -> None:
     assert len(lines) == 4 and lines[2] == 'B: "B: x"' and lines[1].count('"') == 2
 
 
+@pytest.mark.slow
 def test_it_runs_inside_a_running_loop(endpoint: Endpoint, tmp_path: Path) -> None:
     """As in a notebook."""
     cases = two(tmp_path)

@@ -17,6 +17,7 @@ from counterpoint.models.api.client import ATTEMPTS
 __all__ = ["endpoint", "server"]  # fixtures
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", ["429", "500", "503", "408", "cut", "html", "empty"])
 def test_a_passing_fault_is_tried_again(endpoint: Endpoint, tmp_path: Path, fault: str) -> None:
     pauses = Pauses()
@@ -37,6 +38,7 @@ def test_another_content_type_is_no_fault(endpoint: Endpoint, tmp_path: Path) ->
     assert pauses == []
 
 
+@pytest.mark.slow
 def test_a_timeout_is_tried_again(
     endpoint: Endpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -49,6 +51,7 @@ def test_a_timeout_is_tried_again(
     assert len(pauses) == 1
 
 
+@pytest.mark.slow
 def test_pauses_grow_and_are_never_the_same(endpoint: Endpoint, tmp_path: Path) -> None:
     write_images(tmp_path, "a.png")
     pauses = Pauses()
@@ -72,6 +75,7 @@ def test_a_server_says_how_long_to_wait(endpoint: Endpoint, tmp_path: Path) -> N
     assert 1 <= pauses[1] <= 2 and 2 <= pauses[2] <= 4  # not at once, even if it allows that
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fault", "times", "words"),
     [
@@ -98,6 +102,7 @@ def test_what_does_not_pass_is_one_sentence(
     assert "api:m" in str(error.value) and KEY not in str(error.value)
 
 
+@pytest.mark.slow
 def test_one_hopeless_request_ends_the_others(endpoint: Endpoint, tmp_path: Path) -> None:
     model = load("m")
     before, endpoint.delay = len(endpoint.asked), 0.02

@@ -39,6 +39,7 @@ def several(root: Path, count: int, bad: tuple[int, ...] = ()) -> Cases:
     return build(*cases, root=root)
 
 
+@pytest.mark.slow
 @MODES
 def test_a_rejected_request_costs_its_case_alone(
     mode: str, endpoint: Endpoint, tmp_path: Path
@@ -106,6 +107,7 @@ def test_one_image_that_is_rejected_with_every_text_is_no_bad_model(
     assert np.isnan(found.scores[:40]).all()
 
 
+@pytest.mark.slow
 def test_on_the_command_line(endpoint: Endpoint, tmp_path: Path) -> None:
     write_images(tmp_path, *(f"{n}.png" for n in range(3)))
     lines = [

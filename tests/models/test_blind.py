@@ -124,6 +124,7 @@ def test_bow_ignores_case_and_punctuation():
     assert (scores[:, 0] == scores[:, 1]).all()
 
 
+@pytest.mark.slow
 def test_bow_does_not_train_on_its_own_cluster():
     """Words are drawn anew for every image, so there is nothing to learn from the others.
 

@@ -196,6 +196,7 @@ FORMS = {
 # --- round trips -------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", FORMS)
 def test_every_way_to_save_gives_the_vectors_of_the_plain_model(form, config, tmp_path):
     plain = build(config)
@@ -263,6 +264,7 @@ def test_a_transformers_model_scores_as_transformers_does(config, tmp_path):
     assert vectors(model) == pytest.approx(expected, abs=1e-5)
 
 
+@pytest.mark.slow
 def test_the_fingerprint_is_that_of_the_weights_and_not_of_the_wrapping(config, tmp_path):
     state = build(config).state_dict()
     torch.save(state, tmp_path / "a.pt")
@@ -285,6 +287,7 @@ def test_it_runs_through_the_engine(config, tmp_path):
     assert found["bench"].scores == pytest.approx(expected.ravel(), abs=1e-4)
 
 
+@pytest.mark.slow
 def test_a_folder_may_give_the_architecture(tmp_path):
     """A finetuned state dict of a model with its own vocabulary, as `world:base` is one."""
     folder = save_model(tmp_path / "m")
@@ -365,6 +368,7 @@ def test_missing_weights_are_counted_and_named(config, tmp_path):
     assert "transformer.resblocks.1.mlp.c_fc.weight" in message
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "why"),
     [

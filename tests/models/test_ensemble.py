@@ -81,6 +81,7 @@ class Same(Counter):
 # --- scores ------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_scores_are_those_of_a_plain_loop_over_members_of_every_kind(tmp_path: Path) -> None:
     benchmarks = {"a": ragged(tmp_path, 12), "b": ragged(tmp_path, 5, seed=1)}
     models = [Towers(), Judge(), Reader(), Counter()]

@@ -42,6 +42,7 @@ def connections(listening: socket.socket) -> int:
         count += 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("id", "repository"),
     [

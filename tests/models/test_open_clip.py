@@ -37,6 +37,7 @@ from counterpoint.scoring.kinds import Described, DualEncoder
 # --- vectors -----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ALL_CLASSES)
 def test_caption_vectors_are_those_of_open_clip(name, tmp_path):
     folder = save_model(tmp_path / name, ALL_CLASSES[name])
@@ -200,6 +201,7 @@ def test_the_fingerprint_changes_with_one_weight(tmp_path):
     assert load(folder).fingerprint != before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "change",
     [
@@ -216,6 +218,7 @@ def test_the_fingerprint_changes_with_the_preprocessing(change, tmp_path):
     assert after.fingerprint != before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "change",
     [

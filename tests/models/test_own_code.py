@@ -213,6 +213,7 @@ def test_a_tokenizer_reads_no_other_file(tmp_path):
             load_model(f"open_clip:local-dir:{folder}", CPU)
 
 
+@pytest.mark.slow
 def test_a_part_of_a_pipeline_that_is_code(tmp_path, marker):
     """diffusers loads it by an Auto class of transformers, which would ask."""
     folder = shutil.copytree(save_pipelines(tmp_path)["sd"], tmp_path / "pipeline")

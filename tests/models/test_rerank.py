@@ -74,6 +74,7 @@ def retrieval(folder: Path, images: int = 7, distractors: int = 3) -> Cases:
     return Cases.build([made], root=folder, source="test")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("side", SIDES)
 @pytest.mark.parametrize("k", [1, 3, 6])
 def test_scores_are_those_of_plain_loops(k: int, side: str, tmp_path: Path) -> None:
@@ -96,6 +97,7 @@ def test_only_the_lists_are_scored_by_the_pair_scorer(tmp_path: Path) -> None:
     assert len(again.pairs) == 7
 
 
+@pytest.mark.slow
 def test_lists_that_hold_everything_are_the_pair_scorer_itself(tmp_path: Path) -> None:
     benchmarks = {"retrieval": retrieval(tmp_path), "ragged": ragged(tmp_path)}
     found = run_engine(reranker(128), benchmarks, tmp_path / "store")
@@ -104,6 +106,7 @@ def test_lists_that_hold_everything_are_the_pair_scorer_itself(tmp_path: Path) -
         np.testing.assert_array_equal(found[name].scores, alone[name].scores)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("side", ["images", "captions"])
 def test_a_direction_alone_has_the_recalls_of_blips_code(side: str, tmp_path: Path) -> None:
     """A matrix of -100, with the pair scores of each query's own k best in it."""

@@ -49,6 +49,7 @@ def test_the_shuffle_of_a_benchmark_is_read_from_its_id():
     assert shuffle_of("a/b:images=rows,captions=all") == ("a/b", None)
 
 
+@pytest.mark.slow
 def test_shuffled_retrieval_is_the_mean_over_seeds():
     name = "retrieval/coco"
     shuffled = f"{name}:captions=all"
@@ -139,6 +140,7 @@ def judged(cases: Cases, said: list[str], model: str) -> Run:
     return run_of(part(cases, np.concatenate([SCORES[s] for s in said])), model=model)
 
 
+@pytest.mark.slow
 def test_samples_are_of_the_papers_kinds(tmp_path):
     cases = threes(tmp_path, 6)
     runs = [
@@ -167,6 +169,7 @@ def test_samples_are_of_the_papers_kinds(tmp_path):
     assert "a $cat$ 0" in figure.svg and "currentColor" in figure.svg
 
 
+@pytest.mark.slow
 def test_samples_take_the_three_models_with_most_cases(tmp_path):
     cases = threes(tmp_path, 40)
     rng = np.random.default_rng(3)
@@ -185,6 +188,7 @@ def test_samples_take_the_three_models_with_most_cases(tmp_path):
     assert "<image " not in bare.svg and bare.data == figure.data
 
 
+@pytest.mark.slow
 def test_samples_say_what_is_missing(tmp_path):
     cases = threes(tmp_path, 4)
     said = ["wrong", "brittle", "right"]

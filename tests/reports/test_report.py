@@ -124,6 +124,7 @@ def test_runs_that_cannot_be_compared_are_not_ranked_against_each_other(models):
     assert any("different protocols" in notice.text for notice in notices(material))
 
 
+@pytest.mark.slow
 def test_baselines_stand_last(models):
     blind, *others = models[::-1]
     assert blind.model == "blind:length"
@@ -173,6 +174,7 @@ def test_published_and_human_values_stand_beside_ours(monkeypatch):
     assert whole[0].verdict == ("within the interval" if inside else "differs")
 
 
+@pytest.mark.slow
 def test_a_part_of_a_benchmark_stands_beside_no_published_value():
     """A hundred of SugarCrepe's 7,511 cases."""
     tables = report_tables([published_run("ours")], ReportOptions(called={"ours": "NegCLIP"}))
@@ -195,6 +197,7 @@ def test_a_model_without_published_values_has_none_and_an_unknown_name_is_refuse
 # --- formats -----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_csv_has_every_number(models):
     tables = report_tables(models, ReportOptions(resamples=FEW))
     lines = list(csv.DictReader(io.StringIO(formats.as_csv(tables))))

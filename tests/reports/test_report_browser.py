@@ -137,6 +137,7 @@ class Images(HTMLParser):
             self.alternatives.append(found["aria-label"])
 
 
+@pytest.mark.slow
 def test_every_image_has_an_alternative_text(text):
     read = Images()
     read.feed(text)

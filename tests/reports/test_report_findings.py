@@ -135,6 +135,7 @@ def test_a_benchmark_without_positives_says_nothing_of_brittleness():
     assert "image-to-text R@1" in sentence
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("swapped", [False, True])
 def test_two_runs_are_told_by_their_paired_difference(swapped):
     runs = [scored(CASES, 3.0, 1, "good"), scored(CASES, 0.1, 2, "bad")][:: -1 if swapped else 1]

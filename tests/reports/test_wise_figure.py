@@ -52,6 +52,7 @@ def test_what_is_drawn_against_what(metrics, expected):
     assert line_panels(rows_along(*metrics)) == expected
 
 
+@pytest.mark.slow
 def test_the_plot_is_an_svg_with_its_names_as_they_are(tmp_path):
     name = "_my $cases$ <b>.jsonl"
     along = rows_along((name, "original_accuracy"), (name, "augmented_accuracy"), RECALL)

@@ -54,6 +54,7 @@ def test_a_row_is_a_case_or_a_query() -> None:
     assert {metric.name for metric in columns.metrics} >= {*RETRIEVAL, *CLASSES, "group"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tie", TIES)
 @pytest.mark.parametrize("seed", range(4))
 def test_every_value_is_that_of_a_loop(tie: str, seed: int) -> None:
@@ -79,6 +80,7 @@ def test_every_value_is_that_of_a_loop(tie: str, seed: int) -> None:
             np.testing.assert_allclose(here, defined or np.full(len(here), np.nan), rtol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_ties_are_queries_that_the_policy_decides(seed: int) -> None:
     cases = zoo()
@@ -191,6 +193,7 @@ def test_texts_of_another_shape_define_no_metric(shape: tuple[int, int]) -> None
 # --- rows --------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tie", TIES)
 def test_rows_of_a_mixed_table_are_means_over_cases_and_queries(tie: str) -> None:
     run = zoo_run(5, values=6)

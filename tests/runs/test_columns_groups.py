@@ -67,6 +67,7 @@ NESTED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("average", NESTED)
 def test_groups_with_groups_below_follow_the_average(average: str) -> None:
     protocol = replace(STRICT, average=average, averages=tuple(NESTED))
@@ -112,6 +113,7 @@ def test_an_excluded_case_is_in_the_excluded_group_and_in_no_other(kind: str) ->
     assert (numbers["all"], numbers["a"], numbers["odd"]) == (9, 7, 2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("average", ["micro", "macro", "types", "types-macro", "nested"])
 def test_what_is_excluded_by_its_own_label_is_as_if_it_were_not_there(average: str) -> None:
     protocol = replace(STRICT, average=average)

@@ -71,6 +71,7 @@ def argv(monkeypatch):
     return found
 
 
+@pytest.mark.slow
 def test_no_run_keeps_a_password(argv, tmp_path):
     database = opened(tmp_path)
     campaign(database, "world-bi:size=2", "both-ways")

@@ -246,6 +246,7 @@ def test_scores_that_are_not_those_of_the_cases_are_refused(what: str, folder: P
     refuse(folder, "scores.parquet")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("piece", [1, 2, 7, 1000])
 def test_scores_are_written_and_compared_in_pieces_of_any_size(
     piece: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

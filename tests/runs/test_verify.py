@@ -257,6 +257,7 @@ def test_a_run_is_known_by_its_id_or_name(name: str, papers: Papers) -> None:
     assert [c.model for c in found if c.published is not None] == [CLIP]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [CLIP, CLIP_ID])
 def test_another_model_is_named_by_name_or_id(name: str, papers: Papers) -> None:
     papers.say(paper(model="Other", id="", value="1.0"), paper())
@@ -280,6 +281,7 @@ def test_an_unknown_model_is_explained(papers: Papers) -> None:
         verify(run, "NegClipp", resamples=FAST)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "published_as"),
     [
@@ -412,6 +414,7 @@ def test_the_table_shows_ours_theirs_and_the_verdict(papers: Papers) -> None:
     assert done.stderr == ""
 
 
+@pytest.mark.slow
 def test_cases_that_were_left_out_are_warned_of(papers: Papers) -> None:
     papers.say(paper())
     done = invoke(saved(replace(sugarcrepe(), left_out=(("a", "no such file"),) * 1200)))
@@ -433,6 +436,7 @@ def test_nothing_published_is_said(papers: Papers) -> None:
     assert invoke(folder, "--as", CLIP_ID).stdout == named.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [

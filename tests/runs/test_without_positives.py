@@ -110,6 +110,7 @@ def test_groups_are_there_on_both_sides() -> None:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("average", ["macro", "types", "types-macro", "nested"])
 def test_an_average_is_over_the_same_groups_for_every_metric(average: str) -> None:
     """`swap/obj` has no positive: it counts for the original of no average beside augmented."""

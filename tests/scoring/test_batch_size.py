@@ -88,6 +88,7 @@ def test_a_single_item_that_does_not_fit_is_one_sentence(tmp_path: Path) -> None
         run_engine(Full(), {"bench": cases(tmp_path)}, tmp_path / "store", batch=4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", [Towers, Judge, Reader])
 def test_results_do_not_depend_on_the_batch_size(model: type, tmp_path: Path) -> None:
     """Beyond rounding: ROUNDING is the largest difference that float32 sums may make."""

@@ -41,6 +41,7 @@ from counterpoint.scoring.kinds import Work
 # --- two towers --------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("batch", [1, 3, 100])
 def test_scores_are_the_naive_dot_products(tmp_path: Path, batch: int) -> None:
     cases = ragged(tmp_path, 40)
@@ -350,6 +351,7 @@ def test_sizes_must_be_positive(tmp_path: Path, wrong: dict[str, int]) -> None:
     assert is_sentence(error.value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("models", "benchmarks"), [([], "world-swap"), ("random", [])])
 def test_something_must_be_asked(
     tmp_path: Path, models: Sequence[str] | str, benchmarks: Sequence[str] | str

@@ -77,6 +77,7 @@ def test_a_gallery_loses_images_and_not_its_place(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [Towers, Judge])
 def test_numbers_are_those_of_a_gallery_without_the_lost_images(
     tmp_path: Path, kind: type[Towers | Judge]
@@ -131,6 +132,7 @@ def test_a_case_that_is_no_gallery_is_left_out_as_a_whole(tmp_path: Path) -> Non
     assert set(found.left_out_images) == {1} and set(found.left_out_images[1]) == {2}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [Towers, Judge])
 @pytest.mark.parametrize("broken", ["", "234", "01234"])
 def test_a_gallery_without_any_image_is_left_out(
@@ -160,6 +162,7 @@ def test_an_image_that_only_a_lost_one_needs_costs_nothing_else(tmp_path: Path) 
 # --- limit -------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("limit", [5, 6, 20])
 def test_a_limit_cuts_galleries_to_their_first_images(tmp_path: Path, limit: int) -> None:
     cases = build(photos(tmp_path, owned(8, 2, 2)), root=tmp_path)
@@ -221,6 +224,7 @@ def test_a_blind_scorer_on_a_gallery_needs_no_image(tmp_path: Path) -> None:
     assert found.scores.tolist() == line * 5 and found.left_out_images == {}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", ["random", "blind:length", "blind:bow", ("counter", Counter())])
 def test_baselines_score_galleries_without_images(tmp_path: Path, model: object) -> None:
     cases = build(gallery(owned(6, 2)), gallery(classes([0, 1, 1, 0, 2], 3), "classes"))
@@ -321,6 +325,7 @@ def test_a_run_of_galleries_survives_its_folder(tmp_path: Path) -> None:
         assert (tmp_path / "copy" / name).read_bytes() == (tmp_path / "run" / name).read_bytes()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pairs", [1, 10, 1000])
 def test_scores_are_a_row_a_pair_in_pieces_of_any_size(
     tmp_path: Path, pairs: int, monkeypatch: pytest.MonkeyPatch

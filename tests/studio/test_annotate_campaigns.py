@@ -239,6 +239,7 @@ def test_people_who_are_right_get_everything_right(database, tmp_path):
     assert gaps["group"] == 1.0
 
 
+@pytest.mark.slow
 def test_each_direction_is_measured_by_its_own_answers(database):
     """Right about captions, wrong about the images of the second caption."""
     campaign(database, "world-bi:size=5", "both-ways")
@@ -274,6 +275,7 @@ def test_four_scores_stand_as_the_answers_say_unless_those_run_in_a_circle():
     assert strict == [(-1, 1, 1, -1), (1, -1, -1, 1)] and circles > 2
 
 
+@pytest.mark.slow
 def test_answers_in_a_circle_are_right_or_wrong_in_each_direction():
     """For every pattern of answers, ties included: what the answers to each direction say."""
     from itertools import product
@@ -290,6 +292,7 @@ def test_answers_in_a_circle_are_right_or_wrong_in_each_direction():
             assert direction_by_direction(wanted, truth) == both_ways(wanted)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("right", ["image", "caption"])
 def test_people_whose_answers_run_in_a_circle_are_right_in_one_direction(database, right):
     campaign(database, "world-bi:size=5", "both-ways")
@@ -373,6 +376,7 @@ def test_who_fails_the_checks_can_be_left_out(database):
 # --- files -------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_accepted_cases_are_a_case_file(database, tmp_path):
     for number in range(3):
         for side in (0, 1):
@@ -457,6 +461,7 @@ def better(annotator: int, item: Item) -> str:
     return "0"
 
 
+@pytest.mark.slow
 def test_texts_of_the_same_captions_are_compared(database, tmp_path):
     """SugarCrepe's Table 9: counts of better, better and tie, by type and question."""
     ours, theirs = compared_files(tmp_path)

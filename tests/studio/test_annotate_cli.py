@@ -64,6 +64,7 @@ def test_what_can_go_wrong_is_one_sentence(say, words, code):
     assert f"[{code}]" in done.stderr and "Traceback" not in done.output
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "words", [("ls",), ("new", "c", "world-bi:size=2", "--as", "both-ways"), ("results", "c")]
 )

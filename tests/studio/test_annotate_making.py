@@ -38,6 +38,7 @@ def make(admin, **typed):
     return admin.post("/campaigns", data={**csrf, **TYPED, **typed})
 
 
+@pytest.mark.slow
 def test_a_campaign_is_made_in_the_browser_as_on_the_command_line(admin, database, tmp_path):
     made = make(admin)
     assert (made.status_code, made.headers["location"]) == (303, "/campaigns/mine")
@@ -69,6 +70,7 @@ def test_own_instructions_are_text_in_place_of_the_usual_ones(admin, database):
     assert usual in admin.get(f"/a/{person.token}").text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("typed", "why"),
     [

@@ -28,6 +28,7 @@ def answers(database):
         ).all()
 
 
+@pytest.mark.slow
 def test_a_campaign_from_the_first_page_to_the_last(client, database):
     made = campaign(database, "world-replace:size=2", "rank", people=1, overlap=1)
     [link] = made.links
@@ -60,6 +61,7 @@ def test_sent_twice_is_kept_once_and_a_change_is_kept_behind_it(client, database
     assert f'id="undo" href="{place}"' in client.get(f"{link}/2").text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("answer", [None, "", "7", "none", "both", "x", "-1", "9" * 5000, "²"])
 def test_a_form_without_an_answer_is_shown_again(client, database, answer):
     [link] = campaign(database, "world-bi:size=2", "image-to-text", people=1, overlap=1).links

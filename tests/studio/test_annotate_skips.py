@@ -34,6 +34,7 @@ def csv_rows(database):
 # --- skips -------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_skipped_item_goes_to_somebody_else(client, database):
     first, second = one_item(database)
     send(client, first, skip="1")
@@ -78,6 +79,7 @@ def test_sending_a_skip_twice_gives_the_item_back_once(client, database):
     assert taken(database) == [0, 0] and len(csv_rows(database)) == 1
 
 
+@pytest.mark.slow
 def test_ranks_and_checks_can_be_skipped_too(client, database):
     made = campaign(database, "world-replace:size=4", "rank", people=1, overlap=1, checks=0.5)
     for _ in range(8):
@@ -92,6 +94,7 @@ def test_ranks_and_checks_can_be_skipped_too(client, database):
 FORMULA = '=HYPERLINK("http://evil.example") <b>bold</b>'
 
 
+@pytest.mark.slow
 def test_a_flag_is_kept_with_its_note_and_shown_in_results_and_csv(client, database):
     first, second = one_item(database)
     send(client, first, answer="0", note=f" {FORMULA}\0 ")

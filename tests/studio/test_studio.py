@@ -206,6 +206,7 @@ HOSTILE = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_folder_with_a_hostile_name_is_refused_with_a_sentence(tmp_path, name):
     write_runs(tmp_path)

@@ -245,6 +245,7 @@ def test_scores_stand_alike_in_the_list_and_on_the_page_of_a_case(tmp_path):
     assert listed == alone == by_caption
 
 
+@pytest.mark.slow
 def test_the_list_is_paged_and_filtered_by_outcome(admin):
     key = key_of(admin, "mixed")
     found = []
@@ -330,6 +331,7 @@ def test_a_run_that_is_made_anew_is_read_anew(tmp_path, monkeypatch):
 # --- pictures ----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_pictures_are_scaled_and_large_ones_refused(tmp_path):
     Image.new("RGB", (3000, 1500), "red").save(tmp_path / "photo.jpg")
     (tmp_path / "narrow.png").write_bytes(png_header(30_000, 200))

@@ -71,6 +71,7 @@ def is_closed(connection: socket.socket) -> bool:
         return True
 
 
+@pytest.mark.slow
 def test_1100_incomplete_requests_do_not_stop_the_studio(tmp_path, many_files):
     server, most = server_of(studio(tmp_path), Crowded), Crowded.connections_at_most
     with running(server) as base, ExitStack() as stack:
@@ -83,6 +84,7 @@ def test_1100_incomplete_requests_do_not_stop_the_studio(tmp_path, many_files):
         assert all(map(is_closed, slow[:-most]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sent", [b"", HALF, HALF_BODY], ids=["nothing", "headers", "body"])
 def test_a_request_that_never_becomes_whole_is_closed(tmp_path, sent, capfd):
     app = studio(tmp_path, database=opened(tmp_path))
@@ -92,6 +94,7 @@ def test_a_request_that_never_becomes_whole_is_closed(tmp_path, sent, capfd):
     assert "Traceback" not in capfd.readouterr().err
 
 
+@pytest.mark.slow
 def test_bytes_that_trickle_in_buy_no_time(tmp_path):
     with running(server_of(studio(tmp_path), Quick)) as base, ExitStack() as stack:
         slow = connected(stack, base, HALF)
@@ -105,6 +108,7 @@ def test_bytes_that_trickle_in_buy_no_time(tmp_path):
         pytest.fail("the server went on waiting")
 
 
+@pytest.mark.slow
 def test_a_connection_is_kept_between_whole_requests(tmp_path):
     with running(server_of(studio(tmp_path), Quick)) as base, ExitStack() as stack:
         one = connected(stack, base, WHOLE)
@@ -123,6 +127,7 @@ def test_connections_leave_files_for_everything_else():
     assert 0 < most_connections() <= max(1, soft // 2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 0)])
 def test_a_signal_ends_the_studio(tmp_path, number, status):
     command = [sys.executable, "-m", "counterpoint", "studio", "--port", "0"]

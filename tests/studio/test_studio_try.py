@@ -47,6 +47,7 @@ def post(page, **sent):
 # --- uploads -----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["PNG", "JPEG", "WEBP"])
 def test_an_image_is_known_by_its_content_and_kept_in_memory(admin, kind):
     answer = post(admin, file=image_file(kind))
@@ -161,6 +162,7 @@ def test_captions_are_lines_and_neither_too_many_nor_too_long():
         read_captions("a" * 301)
 
 
+@pytest.mark.slow
 def test_texts_are_made_by_the_rules_and_say_what_they_changed():
     [family] = families([CAPTION])
     kinds = [made.kind for made in family.made]

@@ -271,6 +271,7 @@ def test_odd_changes_are_refused_in_one_sentence(change):
     assert "\n" not in str(caught.value) and len(str(caught.value)) < 3000
 
 
+@pytest.mark.slow
 def test_every_term_of_a_recipe_file_is_known():
     for path in FOLDER.glob("*.yaml"):
         for term in merged(str(path)).get("loss", ()):

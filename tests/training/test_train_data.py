@@ -298,6 +298,7 @@ def test_a_broken_image_is_stood_in_for_and_told(tmp_path):
     assert len(stood_in) > 3  # of all samples: the next of the file would be 5, always
 
 
+@pytest.mark.slow
 def test_problems_of_workers_are_told_too(tmp_path, worker_sockets):
     path = training_file(tmp_path)
     (tmp_path / "photos/3.png").unlink()

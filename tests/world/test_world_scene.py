@@ -78,6 +78,7 @@ def test_scenes_have_two_to_four_known_objects(scenes: list[Scene]) -> None:
     assert all(0.42 <= s.ground <= 0.62 for s in scenes)
 
 
+@pytest.mark.slow
 def test_no_distance_is_a_close_call(scenes: list[Scene]) -> None:
     assert NEAR < RELATION_MARGIN < FAR
     for scene in scenes:
