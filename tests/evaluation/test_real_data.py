@@ -281,7 +281,7 @@ def test_every_rule_takes_real_captions(source: str, kind: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("id", "least"), [("sugarcrepe", 0.6), ("aro/coco-order", 0.5), ("vl-checklist", 0.3)]
+    ("id", "least"), [("sugarcrepe", 0.5), ("aro/coco-order", 0.5), ("vl-checklist", 0.25)]
 )
 def test_shipped_positives_fit_their_benchmark(id: str, least: float) -> None:
     _, plain = load_benchmark(id, ROOT)
