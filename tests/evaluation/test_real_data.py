@@ -73,7 +73,7 @@ def test_as_many_cases_as_were_published(id: str) -> None:
     cases = real(id)
     expected = BENCHMARKS.get(id).count
     if expected is None:
-        pytest.skip(f"nobody says how many cases {id} has")
+        pytest.skip(f"the number of cases of {id} is unknown")
     assert len(cases) == expected
 
 

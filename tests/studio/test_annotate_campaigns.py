@@ -23,13 +23,8 @@ from counterpoint.generation.pairs import Pair, read_about, read_pairs, tabulate
 from counterpoint.runs.comparison import compare
 from counterpoint.runs.folders import load_run, save_run
 from counterpoint.runs.results import rows
-from counterpoint.studio.annotate.exporting import (
-    answers_csv,
-    both_ways,
-    direction_by_direction,
-    export,
-    human_run,
-)
+from counterpoint.studio.annotate.exporting import answers_csv, export
+from counterpoint.studio.annotate.human import both_ways, direction_by_direction, human_run
 from counterpoint.studio.annotate.kinds import ASKS, BEST, RANK, TO_TEXT, WHICH
 from counterpoint.studio.annotate.outcomes import ComparisonRow, comparison
 from counterpoint.studio.annotate.questions import AnnotationQuestion

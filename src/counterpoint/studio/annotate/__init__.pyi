@@ -7,7 +7,8 @@ from .campaigns import (
     make_campaign as make_campaign,
     standings as standings,
 )
-from .exporting import answers_csv as answers_csv, export as export, human_run as human_run
+from .exporting import answers_csv as answers_csv, export as export
+from .human import human_run as human_run
 from .material import SourceSelection as SourceSelection
 from .outcomes import (
     CampaignResults as CampaignResults,

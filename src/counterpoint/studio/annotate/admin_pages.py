@@ -26,7 +26,8 @@ from counterpoint.studio.annotate.campaigns import (
     make_campaign,
     standings,
 )
-from counterpoint.studio.annotate.exporting import answers_csv, export, human_run
+from counterpoint.studio.annotate.exporting import answers_csv, export
+from counterpoint.studio.annotate.human import human_run
 from counterpoint.studio.annotate.kinds import KINDS
 from counterpoint.studio.annotate.material import SourceSelection, described
 from counterpoint.studio.annotate.outcomes import CampaignResults, comparison, outcome_of
