@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from counterpoint._util.errors import NotFoundError
 from counterpoint._util.registry import Registry
 from counterpoint._util.untrusted import shown
-from counterpoint.scoring import Model, check_kind
+
+if TYPE_CHECKING:
+    from counterpoint.scoring import Model
 
 _HOME: Final = "counterpoint.models"
 
@@ -123,6 +125,8 @@ class LoadOptions:
 
 def load_model(id: str, options: LoadOptions | None = None) -> Model:
     """Load a model by its id, for instance `open_clip:ViT-B-32-quickgelu/openai`."""
+    from counterpoint.scoring import check_kind  # not at the top: a list of models needs no NumPy
+
     family, _, rest = id.partition(":")
     model: Model = FAMILIES.get(family)(rest, options or LoadOptions())
     check_kind(model)
