@@ -22,6 +22,7 @@ from counterpoint.cli import (
     report,
     sweep,
     train,
+    vectors,
     verify,
     wise,
 )
@@ -85,6 +86,7 @@ app.add_typer(campaign.app)
 app.add_typer(data.app)
 app.add_typer(detector.app)
 app.add_typer(generate.app)
+app.add_typer(vectors.app)
 
 
 def main() -> None:

@@ -7,7 +7,12 @@ from .encode import (
     fill as fill,
     in_threads as in_threads,
 )
-from .engine import encode_plan as encode_plan, score as score, stored as stored
+from .engine import (
+    compare_vectors as compare_vectors,
+    encode_plan as encode_plan,
+    score as score,
+    stored as stored,
+)
 from .kinds import (
     BenchmarkScorer as BenchmarkScorer,
     BlindScorer as BlindScorer,
@@ -24,6 +29,8 @@ from .plan import (
     Plan as Plan,
     Scored as Scored,
     Share as Share,
+    leave_out_captions as leave_out_captions,
+    leave_out_images as leave_out_images,
     make_plan as make_plan,
     used_captions as used_captions,
     used_images as used_images,
