@@ -36,6 +36,7 @@ _VERBS: Final = {
     "data": "data:app",
     "detector": "detector:app",
     "generate": "generate:app",
+    "vectors": "vectors:app",
 }
 # The others are quick, or write at their end.
 _RESUMES: Final = {"demo", "eval", "refine", "sweep", "train", "wise"}

@@ -33,6 +33,7 @@ FAMILIES: Final = Registry(
         "random": f"{_HOME}.blind.baselines:load_random",
         "rerank": f"{_HOME}.rerank:load",
         "scratch": f"{_HOME}.openclip.adapter:load_scratch",
+        "vectors": f"{_HOME}.vectors:load",
         "vqa": f"{_HOME}.vqa.adapter:load",
         "world": f"{_HOME}.openclip.adapter:load_world",
     },
@@ -92,6 +93,9 @@ EXAMPLES: Final[dict[str, Example]] = {
     ),
     "rerank:blip-itc:ORG/REPO+blip-itm:ORG/REPO?k=128": Example(
         "a pair scorer puts the k best answers of a dual encoder in order: retrieval", _VLM
+    ),
+    "vectors:FOLDER": Example(
+        "vectors that were computed elsewhere; needs neither model nor images (`vectors export`)"
     ),
     "random": Example("random scores: the printed chance levels"),
 }
