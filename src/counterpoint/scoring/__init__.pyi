@@ -4,8 +4,7 @@ from .encode import (
     caption_keys as caption_keys,
     encode_captions as encode_captions,
     encode_images as encode_images,
-    fill as fill,
-    in_threads as in_threads,
+    fill_captions as fill_captions,
 )
 from .engine import encode_plan as encode_plan, score as score, stored as stored
 from .kinds import (
@@ -29,3 +28,4 @@ from .plan import (
     used_images as used_images,
 )
 from .probe import Probed as Probed, score_probe as score_probe
+from .workers import in_threads as in_threads

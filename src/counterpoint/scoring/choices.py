@@ -22,7 +22,7 @@ from counterpoint._util.store import digest
 from counterpoint.cases import Cases
 from counterpoint.images import Picture
 from counterpoint.scoring.engine import stored
-from counterpoint.scoring.items import Item, fill_items
+from counterpoint.scoring.items import Item, fill_items, unique_rows
 from counterpoint.scoring.kinds import Work
 from counterpoint.scoring.plan import Plan, Scored, kept_pairs, make_plan
 
@@ -73,14 +73,14 @@ def score_by_choices(
         for name, cases in benchmarks.items()
     }
 
-    def wanted() -> list[Item]:
+    def wanted() -> np.ndarray:
         lines = (line for _, line in _lines(plan, scored))
-        return sorted({choice.item for line in lines for choice in _asked(plan, line)})
+        items = ([choice.item for choice in _asked(plan, line)] for line in lines)
+        return unique_rows((np.array(found, dtype=np.int64) for found in items), 3)
 
-    owner = (model, model.fingerprint, "choice")
-    key = fill_items(model.score_choices, wanted, owner, plan, scored, work)
+    keys_of = fill_items(model, "score_choices", "choice", wanted, plan, scored, work)
     for name, line in _lines(plan, scored):
-        asked = [key(choice.item) for choice in _asked(plan, line)]
+        asked = keys_of(choice.item for choice in _asked(plan, line))
         found = iter(stored(asked, work.store)[:, 0].tolist() if asked else ())
         shares = _mean_shares(
             len(line.captions),

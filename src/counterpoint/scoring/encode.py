@@ -1,4 +1,4 @@
-"""Fill the store: compute missing results in batches, each committed before the next begins.
+"""Fill the store: compute missing results in batches, and store them in the order of the batches.
 
 The order of the work depends only on what was asked and on what is stored. A killed run leaves
 complete batches. When it is started again, the rest is divided into the same batches as before, and
@@ -7,25 +7,32 @@ the results are the same to the byte. The batch size is found by trying, and sto
 
 from __future__ import annotations
 
-import os
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from itertools import islice
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from counterpoint._util.errors import ImageError, ModelError
-from counterpoint._util.progress import Progress
+from counterpoint._util.progress import Advance
 from counterpoint._util.store import Store, digest
 from counterpoint.images import Picture
-from counterpoint.scoring.kinds import DualEncoder, RefusedInputsError
+from counterpoint.scoring.kinds import BlindScorer, DualEncoder, RefusedInputsError, Work
+from counterpoint.scoring.workers import (
+    ENCODE_CAPTIONS,
+    ENCODE_IMAGES,
+    Job,
+    Laned,
+    Outcome,
+    Workers,
+    in_threads,
+    workers_of,
+)
 
-T = TypeVar("T")
-R = TypeVar("R")
-# Reading waits for the disk and decoding releases the interpreter: more threads than cores.
-WORKERS: Final = max(4, min(16, os.cpu_count() or 4))
+BATCH: Final = 128  # where the batch size makes no difference
+_COMMIT: Final = 0.1  # seconds between commits, which wait for the disk
+_PIECE: Final = 65_536  # items that are looked up at a time
 _NUMBERS, _VECTORS = 1, 2  # dimensions of the results of a model
 
 
@@ -33,13 +40,38 @@ class BatchSize:
     """The number of items that a model takes at a time. It is halved when memory runs out.
 
     The size that fits is stored under `owner` (a model and its kind of items), so that the next run
-    starts with it.
+    starts with it. Without a size (`most`), `tune` finds one, which is stored as well.
     """
 
-    def __init__(self, most: int, store: Store, owner: str) -> None:
+    def __init__(
+        self,
+        most: int | None,
+        store: Store,
+        owner: str,
+        tune: Callable[[], int | None] = lambda: None,
+    ) -> None:
         self._store, self._key = store, digest("batch size", owner)
-        [known] = store.get([self._key])
-        self.size = most if known is None else min(most, int.from_bytes(known, "little"))
+        self._most, self._tune, self._size = most, tune, 0
+
+    @property
+    def size(self) -> int:
+        """Found when it is first asked for: there may be nothing to compute."""
+        if not self._size:
+            self._size = self._find()
+        return self._size
+
+    def _find(self) -> int:
+        [known] = self._store.get([self._key])
+        if known is not None:
+            found = int.from_bytes(known, "little")
+            return found if self._most is None else min(self._most, found)
+        if self._most is not None:
+            return self._most
+        tuned = self._tune()
+        if tuned is None:
+            return BATCH
+        self._keep(tuned)
+        return tuned
 
     def halve(self, tried: int, why: MemoryError) -> None:
         """`tried` items were too many."""
@@ -49,163 +81,115 @@ class BatchSize:
                 f"the model does not fit into memory with a single item ({why}); "
                 "use a lower --precision or another --device.",
             )
-        self.size = min(self.size, tried // 2)
-        self._store.put({self._key: self.size.to_bytes(8, "little")})
+        self._size = min(self.size, tried // 2)
+        self._keep(self._size)
+
+    def _keep(self, size: int) -> None:
+        self._store.put({self._key: size.to_bytes(8, "little")})
 
 
-class Encoded(NamedTuple):
-    """Each image's key in the store (empty where it failed), and why the others failed."""
+class Batch(NamedTuple):
+    """Items by their keys in the store, and the lists that the model's method takes."""
 
     keys: list[bytes]
-    failures: dict[int, str]
+    columns: tuple[Sequence[Any], ...]
+
+    def parts(self, size: int) -> Iterator[Batch]:
+        for start in range(0, len(self.keys), size):
+            part = slice(start, start + size)
+            yield Batch(self.keys[part], tuple(column[part] for column in self.columns))
 
 
-class _Prepared(NamedTuple):
-    key: bytes
-    value: Any  # None if it is stored already
-    failure: str | None
+# Called with every batch and what came of it.
+Taken = Callable[[Batch, Outcome], None]
 
 
-def encode_images(
-    model: DualEncoder, pictures: Sequence[Picture], store: Store, batch: int, progress: Progress
-) -> Encoded:
-    """Store the vectors of all images; read, decode and preprocess in threads."""
+class _Filler:
+    """Computes batches, several at a time, and stores their results in order."""
 
-    def prepare(picture: Picture) -> _Prepared:
+    def __init__(
+        self,
+        workers: Workers,
+        task: str,
+        store: Store,
+        size: BatchSize,
+        advance: Advance,
+        taken: Taken | None,
+    ) -> None:
+        self.workers, self.task, self.store, self.size = workers, task, store, size
+        self.advance, self.taken = advance, taken
+        self.busy: set[bytes] = set()  # keys that are being computed
+        self.dimensions = _VECTORS if task in (ENCODE_IMAGES, ENCODE_CAPTIONS) else _NUMBERS
+        self._ready: dict[bytes, bytes] = {}
+        self._committed = time.monotonic()
+
+    def run(self, batches: Iterable[Batch]) -> None:
+        pending: deque[tuple[Batch, Job]] = deque()
         try:
-            key = digest(model.fingerprint, picture.key(store))
-            value = None if store.has(key) else model.preprocess(picture.open())
-        except ImageError as error:
-            return _Prepared(b"", None, str(error))
-        return _Prepared(key, value, None)
+            for batch in batches:
+                self.busy.update(batch.keys)
+                pending.append((batch, self.workers.submit(self.task, batch.columns)))
+                if len(pending) > self.workers.ahead:
+                    self._take(*pending.popleft())
+            while pending:
+                self._take(*pending.popleft())
+        finally:
+            for _, job in pending:
+                job.cancel()
+            self._commit()
 
-    encoded = Encoded([], {})
-    size = BatchSize(batch, store, f"{model.fingerprint} images")
-    advance = progress.start("images", len(pictures))
-    waiting: dict[bytes, Any] = {}
-    seen: set[bytes] = set()  # two paths may hold the same picture, and threads read ahead
-    for number, item in enumerate(in_threads(prepare, pictures)):
-        encoded.keys.append(item.key)
-        if item.failure is not None:
-            encoded.failures[number] = item.failure
-        elif item.value is not None and item.key not in seen:
-            seen.add(item.key)
-            waiting[item.key] = item.value
-        if len(waiting) >= size.size:
-            _commit(model.encode_images, waiting, store, size, _VECTORS)
-            waiting = {}
-        advance(1)
-    if waiting:
-        _commit(model.encode_images, waiting, store, size, _VECTORS)
-    return encoded
-
-
-def broken_pictures(pictures: Sequence[Picture]) -> dict[int, str]:
-    """Which pictures cannot be opened, and why."""
-
-    def failure(picture: Picture) -> str | None:
+    def _take(self, batch: Batch, job: Job) -> None:
+        """Keep the results, computed in halves where memory runs out."""
         try:
-            picture.open()
-        except ImageError as error:
-            return str(error)
-        return None
+            fits = len(batch.keys) <= self.size.size  # or a batch before it was too large
+            outcome = job.result() if fits else None
+        except MemoryError as error:
+            self.size.halve(len(batch.keys), error)
+            outcome = None
+        if outcome is None:
+            job.cancel()
+            for part in batch.parts(self.size.size):
+                self._take(part, self.workers.submit(self.task, part.columns))
+            return
+        if outcome.refused and self.taken is None:
+            raise RefusedInputsError(outcome.values, outcome.refused)
+        gone = outcome.refused.keys() | outcome.broken.keys()
+        keys = [key for n, key in enumerate(batch.keys) if n not in gone]
+        values = _checked(outcome.values, len(keys), self.dimensions)
+        self._ready |= {key: value.tobytes() for key, value in zip(keys, values, strict=True)}
+        self._ready |= {_broken_key(batch.keys[n]): b"" for n in outcome.broken}
+        if self.taken is not None:
+            self.taken(batch, outcome)
+        if time.monotonic() - self._committed > _COMMIT:
+            self._commit()
+        self.advance(len(batch.keys))
 
-    found = enumerate(in_threads(failure, pictures))
-    return {number: why for number, why in found if why is not None}
-
-
-def encode_captions(
-    model: DualEncoder,
-    captions: Sequence[str],
-    lengths: np.ndarray,
-    store: Store,
-    batch: int,
-    progress: Progress,
-) -> list[bytes]:
-    """Store the vectors of all captions, shortest first; returns their keys.
-
-    Sorting puts captions of one length together, so that a model that can cut its padding does
-    little unnecessary work.
-    """
-    keys = caption_keys(model.fingerprint, captions)
-    order = np.argsort(lengths, kind="stable").tolist()
-    items = {keys[i]: captions[i] for i in order}
-    owner = f"{model.fingerprint} captions"
-    fill(model.encode_captions, items, store, batch, progress, "captions", owner, vectors=True)
-    return keys
-
-
-def caption_keys(fingerprint: str, captions: Iterable[str]) -> list[bytes]:
-    return [digest(fingerprint, "caption", caption) for caption in captions]
+    def _commit(self) -> None:
+        if self._ready:
+            self.store.put(self._ready)
+        self.busy.difference_update(self._ready)
+        self._ready, self._committed = {}, time.monotonic()
 
 
-def fill(
-    compute: Callable[[list[T]], np.ndarray],
-    items: Mapping[bytes, T],
-    store: Store,
-    batch: int,
-    progress: Progress,
-    what: str,
-    owner: str = "",
-    *,
-    vectors: bool = False,
-    may_refuse: bool = False,
-) -> None:
-    """Store a number (or a vector) for every item, in the order given.
-
-    The batch size that fits is stored under `owner`. `compute` may raise RefusedInputsError if
-    `may_refuse`: refused items are not stored, so they are tried again the next time.
-    """
-    size = BatchSize(batch, store, owner or what)
-    advance = progress.start(what, len(items))
-    missing = store.missing(list(items))
-    advance(len(items) - len(missing))
-    dimensions = _VECTORS if vectors else _NUMBERS
-    while missing:
-        keys, missing = missing[: size.size], missing[size.size :]
-        chosen = {key: items[key] for key in keys}
-        _commit(compute, chosen, store, size, dimensions, may_refuse=may_refuse)
-        advance(len(keys))
-
-
-def _commit(
-    compute: Callable[[list[T]], np.ndarray],
-    items: dict[bytes, T],
-    store: Store,
-    size: BatchSize,
-    dimensions: int,
-    *,
-    may_refuse: bool = False,
-) -> None:
-    """Compute and store, in halves where memory runs out."""
-    try:
-        values = np.asarray(compute(list(items.values())), dtype=np.float32)
-    except MemoryError as error:
-        size.halve(len(items), error)
-        for keys in batches(items, size.size):
-            chosen = {key: items[key] for key in keys}
-            _commit(compute, chosen, store, size, dimensions, may_refuse=may_refuse)
-        return
-    except RefusedInputsError as error:
-        if not may_refuse:
-            raise
-        items = {k: item for n, (k, item) in enumerate(items.items()) if n not in error.reasons}
-        values = np.asarray(error.values, dtype=np.float32)
-    if values.ndim and len(values) != len(items):
+def _checked(found: np.ndarray, inputs: int, dimensions: int) -> np.ndarray:
+    values = np.asarray(found, dtype=np.float32)
+    if not inputs and not values.size:
+        return values.reshape(0, 0)
+    if values.ndim and len(values) != inputs:
         raise ModelError(
             "E-MODEL-OUTPUT",
-            f"the model returned {len(values)} results for {len(items)} inputs.",
+            f"the model returned {len(values)} results for {inputs} inputs.",
             results=len(values),
-            inputs=len(items),
+            inputs=inputs,
         )
     if values.ndim != dimensions:
         wanted = "one number" if dimensions == _NUMBERS else "one vector"
         raise ModelError(
             "E-MODEL-OUTPUT",
-            f"the model returned an array of shape {values.shape} for {len(items)} inputs; "
+            f"the model returned an array of shape {values.shape} for {inputs} inputs; "
             f"it should be {wanted} for each.",
             shape=values.shape,
-            inputs=len(items),
+            inputs=inputs,
         )
     if not np.isfinite(values).all():
         bad = int((~np.isfinite(values.reshape(len(values), -1)).all(axis=1)).sum())
@@ -216,26 +200,189 @@ def _commit(
             nonfinite=bad,
             inputs=len(values),
         )
-    store.put({key: value.tobytes() for key, value in zip(items, values, strict=True)})
+    return values
 
 
-def batches(items: Iterable[T], size: int) -> Iterator[list[T]]:
-    stream = iter(items)
-    while chosen := list(islice(stream, size)):
-        yield chosen
+def _broken_key(key: bytes) -> bytes:
+    """Marks what could not be opened: it would change the batches of a run that goes on."""
+    return digest("broken", key)
 
 
-def in_threads(function: Callable[[T], R], items: Sequence[T]) -> Iterator[R]:
-    """`map` in worker threads, in order, with a bounded number of results waiting."""
-    with ThreadPoolExecutor(WORKERS) as pool:
-        pending: deque[Future[R]] = deque()
+def _size(model: Any, what: str, work: Work, tune: Callable[[], int | None]) -> BatchSize:
+    """The batch size of a model on its device. Most models have one size for all devices."""
+    owner = f"{model.fingerprint} {what}"
+    if work.batch is None and isinstance(model, Laned):
+        owner = f"{owner} {model.device}"
+    return BatchSize(work.batch, work.store, owner, tune)
+
+
+# --- images --------------------------------------------------------------------------------------
+
+
+class Encoded(NamedTuple):
+    """Each image's key in the store (empty where it failed), and why the others failed."""
+
+    keys: list[bytes]
+    failures: dict[int, str]
+
+
+class _Found(NamedTuple):
+    key: bytes
+    failure: str | None
+    stored: bool
+
+
+def encode_images(model: DualEncoder, pictures: Sequence[Picture], work: Work) -> Encoded:
+    """Store the vectors of all images."""
+    store, encoded = work.store, Encoded([], {})
+    advance = work.progress.start("images", len(pictures))
+    broken: dict[bytes, str] = {}
+    numbers: dict[bytes, list[int]] = {}  # two paths may hold the same image
+
+    def find(picture: Picture) -> _Found:
         try:
-            for item in items:
-                pending.append(pool.submit(function, item))
-                if len(pending) >= 4 * WORKERS:
-                    yield pending.popleft().result()
-            while pending:
-                yield pending.popleft().result()
-        finally:
-            for future in pending:
-                future.cancel()
+            key = digest(model.fingerprint, picture.key(store))
+            if store.has(key):
+                return _Found(key, None, True)
+            if store.has(_broken_key(key)):
+                picture.open()  # once more, for its error
+        except ImageError as error:
+            return _Found(b"", str(error), False)
+        return _Found(key, None, False)
+
+    def batches(size: BatchSize) -> Iterator[Batch]:
+        chosen: dict[bytes, Picture] = {}
+        for number, (found, picture) in enumerate(
+            zip(in_threads(find, pictures), pictures, strict=True)
+        ):
+            encoded.keys.append(found.key)
+            if found.failure is not None:
+                encoded.failures[number] = found.failure
+            new = found.failure is None and not found.stored and found.key not in numbers
+            if found.key and not found.stored:
+                numbers.setdefault(found.key, []).append(number)
+            if new:
+                chosen[found.key] = picture
+            else:
+                advance(1)
+            if len(chosen) >= size.size:
+                yield Batch(list(chosen), (list(chosen.values()),))
+                chosen = {}
+        if chosen:
+            yield Batch(list(chosen), (list(chosen.values()),))
+
+    def taken(batch: Batch, outcome: Outcome) -> None:
+        broken.update({batch.keys[n]: why for n, why in outcome.broken.items()})
+
+    with workers_of(model) as workers:
+        size = _size(
+            model, "images", work, lambda: _tuned(workers, ENCODE_IMAGES, _openable(pictures))
+        )
+        _Filler(workers, ENCODE_IMAGES, store, size, advance, taken).run(batches(size))
+    for key, why in broken.items():
+        first, *others = numbers[key]
+        encoded.failures[first] = why
+        for number in others:
+            encoded.failures[number] = failure_of(pictures[number]) or why
+        for number in numbers[key]:
+            encoded.keys[number] = b""
+    return encoded
+
+
+def failure_of(picture: Picture) -> str | None:
+    """Why a picture cannot be opened; None if it can."""
+    try:
+        picture.open()
+    except ImageError as error:
+        return str(error)
+    return None
+
+
+def _openable(pictures: Sequence[Picture]) -> Picture | None:
+    return next((picture for picture in pictures if failure_of(picture) is None), None)
+
+
+def _tuned(workers: Workers, task: str, item: object) -> int | None:
+    return None if item is None else workers.tune(task, [item])
+
+
+# --- captions, and all else ----------------------------------------------------------------------
+
+Items = Mapping[bytes, tuple[Any, ...]]  # by their keys in the store
+
+
+def encode_captions(
+    model: DualEncoder, captions: Sequence[str], lengths: np.ndarray, work: Work
+) -> list[bytes]:
+    """Store the vectors of all captions, shortest first; returns their keys.
+
+    Sorting puts captions of one length together, so that a model that can cut its padding does
+    little unnecessary work.
+    """
+    keys = caption_keys(model.fingerprint, captions)
+    order = np.argsort(lengths, kind="stable")
+    pieces = _pieces(keys, captions, order)
+    middle = captions[int(order[len(order) // 2])] if len(order) else ""
+    fill(model, ENCODE_CAPTIONS, pieces, len(keys), work, "captions", like=middle)
+    return keys
+
+
+def fill_captions(
+    model: BlindScorer, keys: Sequence[bytes], captions: Sequence[str], work: Work
+) -> None:
+    """Store a blind model's number for every caption, in the order given."""
+    pieces = _pieces(keys, captions, np.arange(len(keys)))
+    fill(model, "score_captions", pieces, len(keys), work, "captions")
+
+
+def caption_keys(fingerprint: str, captions: Iterable[str]) -> list[bytes]:
+    return [digest(fingerprint, "caption", caption) for caption in captions]
+
+
+def _pieces(keys: Sequence[bytes], captions: Sequence[str], order: np.ndarray) -> Iterator[Items]:
+    for piece in in_pieces(order):
+        yield {keys[i]: (captions[i],) for i in piece.tolist()}
+
+
+def in_pieces(numbers: np.ndarray) -> Iterator[np.ndarray]:
+    """What is looked up in the store at a time."""
+    for start in range(0, len(numbers), _PIECE):
+        yield numbers[start : start + _PIECE]
+
+
+def fill(
+    model: Any,
+    task: str,
+    pieces: Iterable[Items],
+    total: int,
+    work: Work,
+    what: str,
+    *,
+    label: str | None = None,
+    taken: Taken | None = None,
+    like: Any = None,
+) -> None:
+    """Store a number (or a vector) for every item, in the order given.
+
+    `task` is a method of the model, and an item has one argument for each of its lists. No batch
+    reaches from one piece into the next. The batch size is stored under the model and `what`; it is
+    found with an argument such as `like` if none is given. With `taken`, inputs may be refused:
+    they are not stored, so they are tried again the next time.
+    """
+    advance = work.progress.start(label or what, total)
+    with workers_of(model) as workers:
+        size = _size(model, what, work, lambda: _tuned(workers, task, like))
+        filler = _Filler(workers, task, work.store, size, advance, taken)
+
+        def batches() -> Iterator[Batch]:
+            for items in pieces:
+                missing = [key for key in work.store.missing(list(items)) if key not in filler.busy]
+                advance(len(items) - len(missing))
+                start = 0
+                while start < len(missing):
+                    keys = missing[start : start + size.size]
+                    start += len(keys)
+                    columns = zip(*(items[key] for key in keys), strict=True)
+                    yield Batch(keys, tuple(columns))
+
+        filler.run(batches())

@@ -11,8 +11,8 @@ from counterpoint._util.errors import ModelError, StoreError
 from counterpoint._util.store import Store
 from counterpoint.cases import Cases
 from counterpoint.metrics import Overlong
-from counterpoint.scoring.encode import caption_keys, encode_captions, encode_images, fill
-from counterpoint.scoring.items import fill_items
+from counterpoint.scoring.encode import caption_keys, encode_captions, encode_images, fill_captions
+from counterpoint.scoring.items import fill_items, unique_rows
 from counterpoint.scoring.kinds import (
     BenchmarkScorer,
     BlindScorer,
@@ -110,18 +110,14 @@ def encode_plan(
     numbers = [int(i) for i in used_images(plan, scored)]
     as_images = _texts(plan, numbers)
     pictures = [i for i in numbers if i not in as_images]
-    encoded = encode_images(
-        model, [plan.pictures[i] for i in pictures], work.store, work.batch, work.progress
-    )
+    encoded = encode_images(model, [plan.pictures[i] for i in pictures], work)
     leave_out_images(plan, {pictures[i]: why for i, why in encoded.failures.items()}, scored)
     images = dict(zip(pictures, encoded.keys, strict=True))
 
     prompts = plan.prompts_of(used_captions(plan, scored))[0]
     texts = [plan.texts[i] for i in np.unique(prompts)]
     texts += sorted(set(as_images.values()) - set(texts))
-    keys = encode_captions(
-        model, texts, np.asarray(model.count_tokens(texts)), work.store, work.batch, work.progress
-    )
+    keys = encode_captions(model, texts, np.asarray(model.count_tokens(texts)), work)
     key_of = dict(zip(texts, keys, strict=True))
     return images | {i: key_of[text] for i, text in as_images.items()}, key_of
 
@@ -155,13 +151,13 @@ def _caption_vectors(
 
 def _score_pairs(model: PairScorer, plan: Plan, scored: dict[str, Scored], work: Work) -> None:
     announce_left_out(plan, scored, work.progress)
-    wanted, owner = partial(_unique_pairs, plan, scored), (model, model.fingerprint, "pair")
-    key = fill_items(model.score_pairs, wanted, owner, plan, scored, work)
+    wanted = partial(_unique_pairs, plan, scored)
+    keys_of = fill_items(model, "score_pairs", "pair", wanted, plan, scored, work)
 
     def compare(pairs: Pairs) -> np.ndarray:
         images, texts, begins = _with_prompts(plan, pairs)
         asked = zip(images.tolist(), texts.tolist(), strict=True)
-        return _mean(stored([key(pair) for pair in asked], work.store)[:, 0], begins)
+        return _mean(stored(keys_of(asked), work.store)[:, 0], begins)
 
     _fill_scores(plan, scored, compare)
 
@@ -181,9 +177,7 @@ def _mean(values: np.ndarray, begins: np.ndarray) -> np.ndarray:
 
 def _score_blind(model: BlindScorer, plan: Plan, scored: dict[str, Scored], work: Work) -> None:
     keys = caption_keys(model.fingerprint, plan.texts)
-    items = dict(zip(keys, plan.texts, strict=True))
-    owner = f"{model.fingerprint} captions"
-    fill(model.score_captions, items, work.store, work.batch, work.progress, "captions", owner)
+    fill_captions(model, keys, plan.texts, work)
     values = _mean(stored(keys, work.store)[:, 0][plan.prompts], plan.starts[:-1])
     _fill_scores(plan, scored, lambda pairs: values[pairs.captions])
 
@@ -195,13 +189,10 @@ def _fill_scores(
         scored[name].scores[pairs.places] = compare(pairs)
 
 
-def _unique_pairs(plan: Plan, scored: dict[str, Scored]) -> list[tuple[int, ...]]:
+def _unique_pairs(plan: Plan, scored: dict[str, Scored]) -> np.ndarray:
     """Every pair of an image and a text that is asked for, once, pairs of one image together."""
-    found: set[tuple[int, ...]] = set()
-    for _, pairs in kept_pairs(plan, scored):
-        images, texts, _ = _with_prompts(plan, pairs)
-        found.update(zip(images.tolist(), texts.tolist(), strict=True))
-    return sorted(found)
+    found = (_with_prompts(plan, pairs)[:2] for _, pairs in kept_pairs(plan, scored))
+    return unique_rows((np.column_stack(pair) for pair in found), 2)
 
 
 def _numbered(numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from counterpoint._util.errors import ImageError, ModelError
 from counterpoint._util.store import digest
-from counterpoint.scoring.encode import broken_pictures, fill
-from counterpoint.scoring.kinds import Announcing, RefusedInputsError
+from counterpoint.scoring.encode import Batch, failure_of, fill, in_pieces
+from counterpoint.scoring.kinds import Announcing
 from counterpoint.scoring.plan import Plan, Scored, leave_out_images, leave_out_items, used_images
 
 if TYPE_CHECKING:
+    from counterpoint.images import Picture
     from counterpoint.scoring.kinds import Work
+    from counterpoint.scoring.workers import Outcome
 
 
 _HOPELESS: Final = 32  # refused questions after which the model is given up
@@ -24,44 +26,110 @@ Item = tuple[int, ...]  # numbers into a plan: an image, and the texts that are 
 
 
 def fill_items(
-    ask: Callable[..., np.ndarray],
-    wanted: Callable[[], Collection[Item]],
-    owner: tuple[object, str, str],
+    model: Any,
+    task: str,
+    what: str,
+    wanted: Callable[[], np.ndarray],
     plan: Plan,
     scored: dict[str, Scored],
     work: Work,
-) -> Callable[[Item], bytes]:
-    """Store a number for every item; returns the function that makes an item's key.
+) -> Callable[[Iterable[Item]], list[bytes]]:
+    """Store a number for every item; returns the function that makes keys of items.
 
-    `ask` takes pictures, and as many lists of texts as an item has. `wanted` lists the items of all
-    cases that are not left out. Images that cannot be read and items that the model refuses are
-    left out here. `owner` is the model, its fingerprint and the word for an item.
+    The model's method `task` takes pictures, and as many lists of texts as an item has. `wanted`
+    has the items of all cases that are not left out, a row each, images in order. Images that
+    cannot be read and items that the model refuses are left out here. `what` is the word for an
+    item.
     """
-    model, fingerprint, what = owner
     pictures = _picture_keys(plan, scored, work)
 
-    def key(item: Item) -> bytes:
-        texts = (plan.texts[text] for text in item[1:])
-        return digest(fingerprint, what, pictures[item[0]], *texts)
+    def keys_of(items: Iterable[Item]) -> list[bytes]:
+        texts, fingerprint = plan.texts, model.fingerprint
+        return [
+            digest(fingerprint, what, pictures[image], *(texts[text] for text in more))
+            for image, *more in items
+        ]
 
-    # The model opens its images itself. They are tried first, so that a broken image costs its
-    # cases and not the run.
-    keys = {item: key(item) for item in wanted()}
-    missing = set(work.store.missing(list(keys.values())))
-    numbers = sorted({image for (image, *_), found in keys.items() if found in missing})
-    broken = broken_pictures([plan.pictures[i] for i in numbers])
-    leave_out_images(plan, {numbers[i]: why for i, why in broken.items()}, scored)
-    items = {keys[item]: item for item in wanted()}
-    label = f"{what}s"
+    items, label, losses = wanted(), f"{what}s", _Losses()
     if isinstance(model, Announcing):
-        label = f"{label}: {model.announce(len(missing & items.keys()))}"
-    asking = _Asking(ask, plan, answered=len(items.keys() - missing))
-    owned, progress = f"{fingerprint} {what}s", work.progress
-    fill(asking, items, work.store, work.batch, progress, label, owned, may_refuse=True)
-    reasons = {keys[item]: why for item, why in asking.refused.items()}
-    refused = {item: reasons[found] for item, found in keys.items() if found in reasons}
+        pieces = in_pieces(items)
+        missing = sum(len(work.store.missing(keys_of(piece.tolist()))) for piece in pieces)
+        label = f"{label}: {model.announce(missing)}"
+        losses.answered = missing < len(items)  # in earlier runs
+
+    def asked() -> Iterator[dict[bytes, tuple[Any, ...]]]:
+        for piece in in_pieces(items):
+            rows = piece.tolist()
+            yield {
+                key: (plan.pictures[image], *(plan.texts[text] for text in more))
+                for key, (image, *more) in zip(keys_of(rows), rows, strict=True)
+            }
+
+    fill(model, task, asked(), len(items), work, f"{what}s", label=label, taken=losses)
+    if losses.refused or losses.broken:
+        _leave_out(losses, items, keys_of, plan, scored)
+    return keys_of
+
+
+def unique_rows(parts: Iterable[np.ndarray], width: int) -> np.ndarray:
+    """The different rows of small numbers, in order. Two columns take eight bytes a row."""
+    if width != 2:
+        found = [part.reshape(-1, width) for part in parts]
+        rows = np.concatenate(found) if found else np.empty((0, width), dtype=np.int64)
+        return np.unique(rows, axis=0)
+    packed = [np.unique(part[:, 0].astype(np.int64) << 32 | part[:, 1]) for part in parts]
+    one = np.unique(np.concatenate(packed)) if packed else np.empty(0, dtype=np.int64)
+    return one.view(np.int32).reshape(-1, 2)[:, ::-1]  # the lower half comes first
+
+
+def _leave_out(
+    losses: _Losses,
+    items: np.ndarray,
+    keys_of: Callable[[Iterable[Item]], list[bytes]],
+    plan: Plan,
+    scored: dict[str, Scored],
+) -> None:
+    """Items of one content share a key and a result, so they are lost together."""
+    refused: dict[Item, str] = {}
+    broken: dict[int, str] = {}
+    for piece in in_pieces(items):
+        rows = piece.tolist()
+        for key, item in zip(keys_of(rows), rows, strict=True):
+            if key in losses.refused:
+                refused[tuple(item)] = losses.refused[key]
+            elif key in losses.broken and item[0] not in broken:
+                picture = plan.pictures[item[0]]
+                broken[item[0]] = failure_of(picture) or losses.broken[key]
+    leave_out_images(plan, broken, scored)
     leave_out_items(plan, refused, scored)
-    return key
+
+
+class _Losses:
+    """Collects what is not computed, by key."""
+
+    def __init__(self) -> None:
+        self.refused: dict[bytes, str] = {}
+        self.broken: dict[bytes, str] = {}
+        self.images: set[Picture] = set()  # of refused items
+        self.answered = False
+
+    def __call__(self, batch: Batch, outcome: Outcome) -> None:
+        self.answered |= len(outcome.values) > 0
+        self.broken |= {batch.keys[n]: why for n, why in outcome.broken.items()}
+        self.refused |= {batch.keys[n]: why for n, why in outcome.refused.items()}
+        self.images |= {batch.columns[0][n] for n in outcome.refused}
+        if outcome.refused and self._hopeless():
+            raise ModelError(
+                "E-MODEL-REFUSES",
+                f"the model refuses all of the first {len(self.refused):,} questions, so no more "
+                f"are asked: {next(iter(outcome.refused.values()))}",
+                questions=len(self.refused),
+            )
+
+    def _hopeless(self) -> bool:
+        """Many refusals and no answer: the model is the reason, not the items."""
+        many = len(self.refused) >= _HOPELESS and len(self.images) >= _IMAGES
+        return many and not self.answered
 
 
 def _picture_keys(plan: Plan, scored: dict[str, Scored], work: Work) -> dict[int, bytes]:
@@ -75,35 +143,3 @@ def _picture_keys(plan: Plan, scored: dict[str, Scored], work: Work) -> dict[int
             failures[number] = str(error)
     leave_out_images(plan, failures, scored)
     return found
-
-
-class _Asking:
-    """Asks a model and collects what it refuses. `answered` starts with those of earlier runs."""
-
-    def __init__(self, ask: Callable[..., np.ndarray], plan: Plan, answered: int) -> None:
-        self.ask, self.plan, self.answered = ask, plan, answered
-        self.refused: dict[Item, str] = {}
-
-    def __call__(self, items: list[Item]) -> np.ndarray:
-        images, *texts = zip(*items, strict=True)
-        lists = ([self.plan.texts[text] for text in column] for column in texts)
-        try:
-            values = self.ask([self.plan.pictures[i] for i in images], *lists)
-        except RefusedInputsError as error:
-            self.answered += len(items) - len(error.reasons)
-            self.refused |= {items[place]: why for place, why in error.reasons.items()}
-            if self._hopeless():
-                raise ModelError(
-                    "E-MODEL-REFUSES",
-                    f"the model refuses all of the first {len(self.refused):,} questions, so no "
-                    f"more are asked: {error}",
-                    questions=len(self.refused),
-                ) from None
-            raise
-        self.answered += len(items)
-        return values
-
-    def _hopeless(self) -> bool:
-        """Many refusals and no answer: the model is the reason, not the items."""
-        images = {image for image, *_ in self.refused}
-        return not self.answered and len(self.refused) >= _HOPELESS and len(images) >= _IMAGES

@@ -162,8 +162,11 @@ class Described(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """Where results are stored, the batch size, and where progress is shown."""
+    """Where results are stored, the batch size, and where progress is shown.
+
+    Without a batch size, one that is fast on the model's device is found.
+    """
 
     store: Store
-    batch: int
+    batch: int | None
     progress: Progress

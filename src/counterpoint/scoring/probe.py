@@ -55,7 +55,7 @@ def score_probe(model: Model, name: str, training: Cases, cases: Cases, work: Wo
             benchmark=name,
         )
     plan = make_plan({"training": training, "test": cases})
-    encoded = encode_images(model, plan.pictures, work.store, work.batch, work.progress)
+    encoded = encode_images(model, plan.pictures, work)
     width = int(cases.caption_counts[0])
     test = Scored(np.full(cases.pair_offsets[-1], np.nan, dtype=np.float32))
     train = Scored(np.empty(0, dtype=np.float32))

@@ -140,7 +140,7 @@ def nearest_images(
     """
     unique = list(dict.fromkeys(paths))
     pictures = [Picture(ImageRef(path), root) for path in unique]
-    encoded = encode_images(model, pictures, work.store, work.batch, work.progress)
+    encoded = encode_images(model, pictures, work)
     left_out = {unique[number]: why for number, why in encoded.failures.items()}
     first: dict[bytes, str] = {}  # the same content has the same key
     for path, key in zip(unique, encoded.keys, strict=True):

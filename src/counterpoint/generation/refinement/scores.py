@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
@@ -21,7 +22,7 @@ from counterpoint._util.tables import read_table
 from counterpoint._util.untrusted import shown
 from counterpoint.models import LoadOptions, load_model
 from counterpoint.models.blind import SCORERS, TEXT_MODELS, Format, Length
-from counterpoint.scoring import BlindScorer, Work, caption_keys, fill, stored
+from counterpoint.scoring import BlindScorer, Work, caption_keys, fill_captions, stored
 
 COLUMN: Final = "column"
 _FAMILY: Final = "blind"
@@ -172,16 +173,8 @@ class ModelScores:
         if type(self.model) in _CHEAP:
             bar.start("", 1)(1)
             return self.model.score_captions(texts)
-        keys, owner = caption_keys(self.model.fingerprint, texts), self.model.fingerprint
-        fill(
-            self.model.score_captions,
-            dict(zip(keys, texts, strict=True)),
-            self.work.store,
-            self.work.batch,
-            bar,
-            "captions",
-            f"{owner} captions",
-        )
+        keys = caption_keys(self.model.fingerprint, texts)
+        fill_captions(self.model, keys, texts, replace(self.work, progress=bar))
         return stored(keys, self.work.store)[:, 0]
 
 

@@ -168,7 +168,7 @@ def read_pairs(path: Path, root: Path) -> LabelledItems:
 
 def _encode_images(encoder: DualEncoder, table: LabelledItems, work: Work) -> Examples:
     pictures = [picture for picture, _ in table.images]
-    keys, failures = encode_images(encoder, pictures, work.store, work.batch, work.progress)
+    keys, failures = encode_images(encoder, pictures, work)
     labels = [label for _, label in table.images]
     return _examples("image", keys, labels, work, tuple(failures.values()))
 
@@ -176,7 +176,7 @@ def _encode_images(encoder: DualEncoder, table: LabelledItems, work: Work) -> Ex
 def _encode_captions(encoder: DualEncoder, table: LabelledItems, work: Work) -> Examples:
     texts = [text for text, _ in table.captions]
     counts = np.asarray(encoder.count_tokens(texts))
-    keys = encode_captions(encoder, texts, counts, work.store, work.batch, work.progress)
+    keys = encode_captions(encoder, texts, counts, work)
     labels = [label for _, label in table.captions]
     return _examples("caption", keys, labels, work)
 
