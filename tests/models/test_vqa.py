@@ -27,9 +27,10 @@ from counterpoint.cases.table import ImageRef
 from counterpoint.images.pictures import Picture
 from counterpoint.models.registry import LoadOptions
 from counterpoint.models.vqa import adapter
-from counterpoint.models.vqa.adapter import Generative, load, load_lm, yes_and_no
+from counterpoint.models.vqa.adapter import Generative, load, load_lm
 from counterpoint.models.vqa.loading import quiet
 from counterpoint.models.vqa.prompts import INSTRUCTION, QUESTION
+from counterpoint.models.vqa.scores import TemplateSpread, yes_and_no
 from counterpoint.scoring.kinds import Described, PairScorer
 
 pytestmark = pytest.mark.slow
@@ -255,6 +256,120 @@ def test_a_model_that_cannot_share_is_computed_whole(
     assert scores(model, tmp_path) == pytest.approx(right, abs=1e-5)
 
 
+# --- several templates, several images ---------------------------------------------------------
+
+TEMPLATES = [QUESTION, "Is it {caption}?", 'a picture of "{caption}": yes or no?']
+
+
+def several(folder: Path, tmp_path: Path, lines: list[str] = TEMPLATES) -> Generative:
+    (tmp_path / "templates.txt").write_text("\n".join([*lines, "", lines[0]]))
+    return open_folder("vqa", f"{folder}?templates={tmp_path / 'templates.txt'}")
+
+
+def prefixes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many images each run of prefixes had."""
+    calls: list[int] = []
+    run = adapter.run_prefix
+
+    def counted(model: Any, inputs: Any) -> Any:
+        calls.append(len(inputs["input_ids"]))
+        return run(model, inputs)
+
+    monkeypatch.setattr(adapter, "run_prefix", counted)
+    return calls
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_the_score_of_templates_is_their_mean(name, folders, tmp_path, monkeypatch):
+    model = several(folders[name], tmp_path)
+    alone = [
+        scores(open_folder("vqa", f"{folders[name]}?template={text}"), tmp_path)
+        for text in TEMPLATES
+    ]
+    calls = prefixes(monkeypatch)
+    assert scores(model, tmp_path) == pytest.approx(np.mean(alone, axis=0), abs=1e-6)
+    assert calls == ([] if ("vqa", name) == BOTH_WAYS else [1, 1])  # one of each image
+    assert max(np.ptp(found) for found in np.transpose(alone, (1, 2, 0)).reshape(-1, 3)) > 1e-3
+    said = json.loads(json.dumps(model.describe()))
+    assert len(said["prompts"]) == len(TEMPLATES)
+    assert said["spread"]["pairs"] == 2 * len(CAPTIONS)
+    deviation = np.std(alone, axis=0, ddof=1).sum()
+    assert said["spread"]["deviation"] == pytest.approx(deviation, abs=1e-5)
+    assert is_sentence(said["notes"][-1])
+
+
+def test_one_template_of_a_file_is_that_template(folders, loaded, tmp_path):
+    model = several(folders["llava"], tmp_path, [QUESTION])
+    assert model.fingerprint == loaded("vqa", "llava").fingerprint
+    assert several(folders["llava"], tmp_path).fingerprint != model.fingerprint
+
+
+def test_templates_that_differ_before_the_caption_are_computed_whole(folders, tmp_path):
+    """A special token in a template: its text is tokenised from there, not from the image on."""
+    lines = ["Is it {caption}?", "Is </s> it {caption}?"]
+    model = several(folders["llava"], tmp_path, lines)
+    assert "differ" in str(model.why_not_shared)
+    alone = [
+        scores(open_folder("vqa", f"{folders['llava']}?template={t}"), tmp_path) for t in lines
+    ]
+    assert scores(model, tmp_path) == pytest.approx(np.mean(alone, axis=0), abs=1e-6)
+
+
+def test_the_spread_counts_what_depends_on_the_template():
+    spread = TemplateSpread()
+    spread.add(np.array([[0.6, 0.4, 0.2], [0.6, 0.7, 0.2]]))
+    assert (spread.pairs, spread.answers) == (3, 1)
+    assert (spread.comparisons, spread.orders) == (3, 1)
+    assert spread.deviation == pytest.approx(0.3 / np.sqrt(2))
+
+
+@each_shared
+def test_images_of_one_form_run_together(family, name, loaded, tmp_path, monkeypatch):
+    """All but the first and the last image of a call, which may be cut apart."""
+    model = loaded(family, name)
+    shown = [picture_of(tmp_path / f"{n}.png") for n in range(7)]
+    for number, picture in enumerate(shown):
+        noise(90 if number == 3 else 40, 40, seed=number).save(picture.path())
+    pairs = [
+        (picture, text) for picture in shown for text in CAPTIONS[: 1 + shown.index(picture) % 3]
+    ]
+    model._last = None
+    calls = prefixes(monkeypatch)
+    together = model.score_pairs(*zip(*pairs, strict=True))
+    assert sum(calls) == len(shown)
+    alike = name in ("llava", "paligemma", "gemma3")  # their images all have one form
+    assert calls == ([1, 4, 1, 1] if alike else [1, 2, 1, 2, 1])
+    monkeypatch.setattr(model, "images_at_once", 1)
+    assert together == pytest.approx(model.score_pairs(*zip(*pairs, strict=True)), abs=1e-5)
+
+
+def test_a_run_that_is_cut_elsewhere_gives_the_same_bytes(loaded, tmp_path):
+    """What is kept of the call before must not matter: a run that was killed starts without it."""
+    model = loaded("vqa", "llava")
+    shown = pictures(tmp_path) * 4
+    first = model.score_pairs(shown[:5], CAPTIONS[:1] * 5)
+    kept = model.score_pairs(shown[4:], CAPTIONS[1:2] * 4)
+    model._last = None
+    assert model.score_pairs(shown[4:], CAPTIONS[1:2] * 4).tobytes() == kept.tobytes()
+    assert len(first) == 5
+
+
+def test_suffixes_are_bounded_by_memory(loaded, tmp_path, monkeypatch):
+    model = loaded("vqa", "qwen2_vl")
+    right, rows, run = scores(model, tmp_path), [], adapter.run_suffixes
+
+    def counted(model: Any, prefix: Any, suffixes: Any, images: Any) -> Any:
+        rows.append(len(suffixes))
+        return run(model, prefix, suffixes, images)
+
+    monkeypatch.setattr(adapter, "run_suffixes", counted)
+    prefix = model._last[1].memory()
+    assert prefix > 0
+    monkeypatch.setattr(model, "_room", lambda: 2 * prefix)
+    assert scores(model, tmp_path) == pytest.approx(right, abs=1e-5)
+    assert len(rows) > 2
+
+
 # --- prompts -----------------------------------------------------------------------------------
 
 
@@ -439,6 +554,8 @@ def test_templates_that_cannot_be_used(folders):
     assert "{caption}" in refusal("vqa", f"{folder}?template=Is it?", "E-OPTION-INVALID")
     refusal("vqa", f"{folder}?question=Is it {{caption}}?", "E-OPTION-INVALID")
     refusal("vqa", f"{folder}?template=", "E-OPTION-INVALID")
+    refusal("vqa", f"{folder}?templates=/no/such/file", "E-OPTION-INVALID")
+    refusal("lm", f"{folder}?templates=/no/such/file", "E-OPTION-INVALID")
     refusal("lm", f"{folder}?template=a {{caption}}", "E-OPTION-INVALID")
     assert "{caption}" in refusal("lm", f"{folder}?prompt=a {{caption}}", "E-OPTION-INVALID")
 

@@ -63,6 +63,7 @@ class Endpoint:
     counts_tokens: bool = True
     model: str = "snapshot-1"
     delay: float = 0.0
+    takes: float = math.inf  # so many at a time; more are answered with 429
     prompt: float = math.inf  # so many questions, and whoever asks more waits long
     asked: list[Asked] = field(default_factory=list)
     answered: int = 0
@@ -168,6 +169,8 @@ def application(server: Server) -> FastAPI:
         endpoint.active += 1
         endpoint.most_active = max(endpoint.most_active, endpoint.active)
         try:
+            if endpoint.active > endpoint.takes:
+                return misbehave("429", b"")
             return await respond(endpoint, request)
         finally:
             endpoint.active -= 1
@@ -197,9 +200,10 @@ async def respond(endpoint: Endpoint, request: Request) -> Response:
 
 
 @contextmanager
-def serve() -> Iterator[Server]:
+def serve(port: int = 0) -> Iterator[Server]:
     with socket.socket() as listening:
-        listening.bind(("127.0.0.1", 0))
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind(("127.0.0.1", port))
         served = Server(listening.getsockname()[1])
         config = uvicorn.Config(
             application(served),

@@ -35,4 +35,9 @@ from .plan import (
     used_images as used_images,
 )
 from .probe import Probed as Probed, score_probe as score_probe
-from .workers import in_threads as in_threads
+from .workers import (
+    Outcome as Outcome,
+    Workers as Workers,
+    compute as compute,
+    in_threads as in_threads,
+)

@@ -6,8 +6,9 @@ score is P(yes) / (P(yes) + P(no)) of the first token of the answer to `Does thi
 captions of an image, in both orders, and a caption's score is its mean share (`scoring.choices`).
 A probe at loading finds out which; `api:MODEL?mode=logprobs` or `?mode=choice` asks for one.
 `?side=N` is the longer side of the images that are sent at most (1024), `?image=png` sends them
-without loss. An answer that is a refusal or cannot be read counts as 0.5, and is counted. The cases
-of a request that the endpoint rejects (HTTP 400 and its like) are left out.
+without loss, `?parallel=N` runs N requests at a time instead of as many as the endpoint takes. An
+answer that is a refusal or cannot be read counts as 0.5, and is counted. The cases of a request
+that the endpoint rejects (HTTP 400 and its like) are left out.
 """
 
 from __future__ import annotations
@@ -16,9 +17,11 @@ import asyncio
 import base64
 import io
 import json
+import threading
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Self
 
 import numpy as np
 from PIL import Image
@@ -30,7 +33,15 @@ from counterpoint.images import Picture
 from counterpoint.metrics import Overlong
 from counterpoint.models.api.answers import ChatAnswer, ask_choice, ask_yes, first_wins, yes_share
 from counterpoint.models.registry import LoadOptions
-from counterpoint.scoring import RefusedInputsError, Scored, Work, score_by_choices
+from counterpoint.scoring import (
+    Outcome,
+    RefusedInputsError,
+    Scored,
+    Work,
+    Workers,
+    compute,
+    score_by_choices,
+)
 
 try:
     import openai
@@ -76,6 +87,8 @@ class _Api:
         images = (options.side, options.image, IMAGES[options.image])
         how = (probed.mode, probed.request, images, ask_yes("x"), ask_choice("x", "y"))
         self.fingerprint = digest("api 1", *served, json.dumps(how)).hex()
+        self.workers: Workers = _InFlight(self)
+        self._counting = threading.Lock()
 
     def announce(self, items: int) -> str:
         count, probe = items * self.requests_each, self.probed.answer
@@ -117,6 +130,7 @@ class _Api:
             "image": f"{self.options.image}, longer side at most {self.options.side}",
             "served": sorted(usage.models),
             "estimate": self.estimate,
+            "parallel": self.client.pace.largest,
             "usage": {
                 "answers": usage.answers,
                 "retries": usage.retries,
@@ -144,15 +158,47 @@ class _Api:
     def _counted(
         self, answer: ChatAnswer | RejectedRequestError, read: Callable[[ChatAnswer], float | None]
     ) -> float | RejectedRequestError:
-        if isinstance(answer, RejectedRequestError):
-            self.rejected += 1
-            return answer
-        value = read(answer)
-        if value is not None and not answer.refused:
-            return value
-        self.refused += answer.refused
-        self.unread += not answer.refused
-        return _MIDPOINT
+        with self._counting:  # several batches are counted at a time
+            if isinstance(answer, RejectedRequestError):
+                self.rejected += 1
+                return answer
+            value = read(answer)
+            if value is not None and not answer.refused:
+                return value
+            self.refused += answer.refused
+            self.unread += not answer.refused
+            return _MIDPOINT
+
+
+class _InFlight:
+    """Computes so many batches at a time that there are always requests to send (`Workers`).
+
+    While the last answers of a batch are awaited, those of the next are asked for.
+    """
+
+    def __init__(self, model: _Api) -> None:
+        self.model, self.client = model, model.client
+        self.ahead, self._pool = 0, ThreadPoolExecutor(1)
+
+    def submit(self, task: str, columns: Sequence[Sequence[Any]]) -> Future[Outcome]:
+        # A slow endpoint gets no batch beyond the first, so that a stop costs one batch.
+        requests = max(1, len(columns[0]) * self.model.requests_each)
+        self.ahead = (2 * self.client.pace.limit - 1) // requests
+        return self._pool.submit(compute, self.model, task, columns)
+
+    def tune(self, task: str, item: Sequence[Any]) -> None:
+        """Any size is as good."""
+
+    def __enter__(self) -> Self:
+        self._pool = ThreadPoolExecutor(2 * self.client.pace.most)
+        self.client.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        self.client.cancel()
+        self._pool.shutdown()
+        self.client.stop()
 
 
 def _scores(found: Sequence[float | RejectedRequestError]) -> np.ndarray:
@@ -208,10 +254,13 @@ def _share(
 
 
 def load(rest: str, load_options: LoadOptions, pause: Pause = asyncio.sleep) -> ApiYes | ApiChoice:
-    """`MODEL`, or `MODEL?mode=choice&side=512&image=png`. `pause` waits before another attempt."""
+    """`MODEL`, or `MODEL?mode=choice&side=512&image=png&parallel=64`.
+
+    `pause` waits before another attempt.
+    """
     del load_options  # the endpoint has a device and a precision of its own
     name, options = read_options(rest)
-    client = Client(read_endpoint(f"api:{name}"), pause)
+    client = Client(read_endpoint(f"api:{name}"), pause, options.parallel)
     probed = probe(client, name, options)
     kind = ApiYes if probed.mode == LOGPROBS else ApiChoice
     return kind(client, options, probed)

@@ -1,7 +1,8 @@
 """A client of OpenAI-compatible endpoints.
 
 Says which endpoint is asked and how: from the environment, and from the options after the name of a
-model. Asks several questions at a time, retries what may succeed later, and counts tokens.
+model. Asks as many questions at a time as the endpoint takes (`pace`), retries what may succeed
+later, and counts tokens.
 """
 
 from __future__ import annotations
@@ -10,8 +11,18 @@ import asyncio
 import json
 import os
 import random
-from collections.abc import Awaitable, Callable, Coroutine, Hashable, Mapping, Sequence
+import threading
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Hashable,
+    Mapping,
+    Sequence,
+)
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, TypeVar
 from urllib.parse import parse_qsl, urlsplit
@@ -23,6 +34,7 @@ from counterpoint._util.registry import did_you_mean
 from counterpoint._util.untrusted import shortened
 from counterpoint.data import PassingError, retry_after
 from counterpoint.models.api.answers import ChatAnswer, read_answer
+from counterpoint.models.api.pace import Pace
 
 LOGPROBS: Final = "logprobs"
 CHOICE: Final = "choice"
@@ -34,6 +46,7 @@ _PATIENCE: Final = (
     600.0  # seconds that a server may ask for; more, as of a daily limit, is an error
 )
 _BUSY: Final = {408, 409, 425, 429}
+_FULL: Final = {408, 429, 503, 504, 529}  # of all that is tried again: fewer requests will help
 _FILTERS: Final = {"content_filter", "content_policy_violation", "moderation_blocked"}
 _FILTERED: Final = {"choices": [{"message": {}, "finish_reason": "content_filter"}]}
 
@@ -44,11 +57,12 @@ A = TypeVar("A", bound=ChatAnswer)
 
 
 class ApiOptions(NamedTuple):
-    """The options after the name of a model: `MODEL?mode=choice&side=512&image=png`."""
+    """The options after the name of a model: `MODEL?mode=choice&side=512&image=png&parallel=64`."""
 
     mode: str = ""  # empty: whatever the endpoint can do
     side: int = 1024  # the longer side of an image, at most
     image: str = "jpeg"
+    parallel: int | None = None  # requests at a time; None: as many as the endpoint takes
 
 
 def read_options(rest: str) -> tuple[str, ApiOptions]:
@@ -69,7 +83,10 @@ def read_options(rest: str) -> tuple[str, ApiOptions]:
             option=option,
         )
     found = ApiOptions(
-        given.get("mode", ""), _side(rest, given.get("side", "1024")), given.get("image", "jpeg")
+        given.get("mode", ""),
+        _number(rest, "side", given.get("side", "1024"), _SMALLEST),
+        given.get("image", "jpeg"),
+        _number(rest, "parallel", given["parallel"], 1) if "parallel" in given else None,
     )
     if found.mode not in ("", LOGPROBS, CHOICE):
         raise NotFoundError(
@@ -90,13 +107,14 @@ def read_options(rest: str) -> tuple[str, ApiOptions]:
     return name, found
 
 
-def _side(rest: str, said: str) -> int:
-    if not said.isdecimal() or int(said) < _SMALLEST:
+def _number(rest: str, option: str, said: str, least: int) -> int:
+    if not said.isdecimal() or int(said) < least:
+        what = {"side": "pixels", "parallel": "requests at a time"}[option]
         raise ModelError(
             "E-OPTION-INVALID",
-            f"api:{rest}: side should be a number of pixels from {_SMALLEST} on.",
+            f"api:{rest}: {option} should be a number of {what} from {least} on.",
             model=f"api:{rest}",
-            option="side",
+            option=option,
             value=said,
         )
     return int(said)
@@ -109,7 +127,7 @@ class Endpoint:
     name: str  # `api:MODEL`, for messages
     url: str
     key: str = field(repr=False)
-    concurrency: int = 8
+    concurrency: int | None = None  # None: as many requests at a time as it takes
     timeout: float = 120.0  # seconds
     price: tuple[float, float] | None = None  # of a million tokens, in and out
 
@@ -137,6 +155,7 @@ def read_endpoint(name: str) -> Endpoint:
             variable="OPENAI_API_KEY",
         )
     [concurrency] = _numbers(name, "COUNTERPOINT_API_CONCURRENCY", "8")
+    fixed = bool(os.environ.get("COUNTERPOINT_API_CONCURRENCY", "").strip())
     [timeout] = _numbers(name, "COUNTERPOINT_API_TIMEOUT", "120")
     if concurrency < 1 or timeout <= 0:
         raise ModelError(
@@ -147,7 +166,7 @@ def read_endpoint(name: str) -> Endpoint:
             if concurrency < 1
             else "COUNTERPOINT_API_TIMEOUT",
         )
-    return Endpoint(name, url, key, int(concurrency), timeout, read_price(name))
+    return Endpoint(name, url, key, int(concurrency) if fixed else None, timeout, read_price(name))
 
 
 def read_price(name: str) -> tuple[float, float] | None:
@@ -193,6 +212,10 @@ def _numbers(name: str, variable: str, default: str) -> list[float]:
     return found
 
 
+class _BusyError(PassingError):
+    """The endpoint has more to do than it can."""
+
+
 class RejectedRequestError(ModelError):
     """The endpoint does not take a request of this form."""
 
@@ -222,10 +245,18 @@ class Usage:
 
 
 class Client:
-    """Asks an endpoint. Tests give a `pause(seconds)` that does not wait."""
+    """Asks an endpoint, `parallel` requests at a time or as many as the endpoint is said to take.
 
-    def __init__(self, endpoint: Endpoint, pause: Pause = asyncio.sleep) -> None:
+    Tests give a `pause(seconds)` that does not wait.
+    """
+
+    def __init__(
+        self, endpoint: Endpoint, pause: Pause = asyncio.sleep, parallel: int | None = None
+    ) -> None:
         self.endpoint, self.pause, self.usage = endpoint, pause, Usage()
+        self.pace = Pace(parallel or endpoint.concurrency)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._open: openai.AsyncOpenAI | None = None
 
     def ask(
         self,
@@ -238,7 +269,7 @@ class Client:
 
         A request that the endpoint does not take is its error, and does not end the others.
         """
-        return _run(self._ask(questions, encode, request, attempts))
+        return self._run(self._ask(questions, encode, request, attempts))
 
     def chat(
         self,
@@ -262,7 +293,7 @@ class Client:
             done(place, answer)
             return answer
 
-        return _run(self._each(list(enumerate(bodies)), one))
+        return self._run(self._each(list(enumerate(bodies)), one))
 
     async def _ask(
         self,
@@ -291,24 +322,74 @@ class Client:
         return await self._each(questions, one)
 
     async def _each(
-        self, items: Sequence[Item], one: Callable[[Any, Item], Awaitable[T]]
+        self, items: Sequence[Item], one: Callable[[Any, Item], Coroutine[Any, Any, T]]
     ) -> list[T]:
-        gate = asyncio.Semaphore(self.endpoint.concurrency)
-
-        async def held(item: Item) -> T:
-            async with gate:  # also while it pauses: a busy server is asked less
-                return await one(client, item)
-
-        where = self.endpoint
-        async with openai.AsyncOpenAI(
-            base_url=where.url, api_key=where.key, timeout=where.timeout, max_retries=0
-        ) as client:
+        async with self._connected() as client:
             try:
                 async with asyncio.TaskGroup() as group:
-                    tasks = [group.create_task(held(item)) for item in items]
+                    tasks = [group.create_task(one(client, item)) for item in items]
             except ExceptionGroup as errors:
                 raise errors.exceptions[0] from None
         return [task.result() for task in tasks]
+
+    @asynccontextmanager
+    async def _connected(self) -> AsyncIterator[openai.AsyncOpenAI]:
+        if self._open is not None:
+            yield self._open
+            return
+        self.pace.begin()
+        async with self._connect() as client:
+            yield client
+
+    def _connect(self) -> openai.AsyncOpenAI:
+        where = self.endpoint
+        return openai.AsyncOpenAI(
+            base_url=where.url, api_key=where.key, timeout=where.timeout, max_retries=0
+        )
+
+    def start(self) -> None:
+        """From here to `stop`, `ask` may be called in several threads, whose requests share an
+        event loop, the connections and the pace."""
+
+        async def connect() -> None:
+            self.pace.begin()
+            self._open = self._connect()
+
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._thread.start()
+        asyncio.run_coroutine_threadsafe(connect(), self._loop).result()
+
+    def cancel(self) -> None:
+        """End all requests of `ask` in other threads."""
+
+        async def end() -> None:
+            for task in asyncio.all_tasks() - {asyncio.current_task()}:
+                task.cancel()
+
+        assert self._loop is not None
+        asyncio.run_coroutine_threadsafe(end(), self._loop).result()
+
+    def stop(self) -> None:
+        """When no thread asks any more."""
+        loop, client, self._loop, self._open = self._loop, self._open, None, None
+        assert loop is not None and client is not None
+        for last in (client.close(), loop.shutdown_default_executor()):
+            asyncio.run_coroutine_threadsafe(last, loop).result()
+        loop.call_soon_threadsafe(loop.stop)
+        self._thread.join()
+        loop.close()
+
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        """From anywhere: a notebook has a loop running already, so there it takes a thread."""
+        if self._loop is not None:
+            return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return asyncio.run(work)
+        with ThreadPoolExecutor(1) as pool:
+            return pool.submit(asyncio.run, work).result()
 
     async def _retried(
         self,
@@ -317,17 +398,22 @@ class Client:
         attempts: int,
         read: Callable[[Mapping[str, Any]], A],
     ) -> A:
-        for attempt in range(1, attempts + 1):
-            try:
-                answer = await self._once(client, body, read)
-                self.usage.add(answer)
-                return answer
-            except PassingError as error:
-                if attempt == attempts or (error.wait or 0) > _PATIENCE:
-                    asked = f" and asks to wait {error.wait:.0f} s" if error.wait else ""
-                    raise self._failed(f"{error}{asked}, {attempt} times") from None
-                self.usage.retries += 1
-                await self.pause(_wait(error.wait, attempt))
+        async with self.pace.slot():  # also while it pauses: a busy server is asked less
+            for attempt in range(1, attempts + 1):
+                sent = self.pace.halved
+                try:
+                    answer = await self._once(client, body, read)
+                    self.usage.add(answer)
+                    self.pace.answered()
+                    return answer
+                except PassingError as error:
+                    if isinstance(error, _BusyError):
+                        self.pace.busy(sent)
+                    if attempt == attempts or (error.wait or 0) > _PATIENCE:
+                        asked = f" and asks to wait {error.wait:.0f} s" if error.wait else ""
+                        raise self._failed(f"{error}{asked}, {attempt} times") from None
+                    self.usage.retries += 1
+                    await self.pause(_wait(error.wait, attempt))
         raise AssertionError("no attempt was made")
 
     async def _once(
@@ -339,7 +425,7 @@ class Client:
             self._explain(error)
             return read(_FILTERED)
         except openai.APITimeoutError:
-            raise PassingError(f"it does not answer in {self.endpoint.timeout:g} s") from None
+            raise _BusyError(f"it does not answer in {self.endpoint.timeout:g} s") from None
         except openai.APIConnectionError:
             raise PassingError("it cannot be reached") from None
         try:
@@ -358,7 +444,8 @@ class Client:
             return
         if error.code != "insufficient_quota" and (status in _BUSY or status >= 500):
             response: Any = error.response  # of httpx, or of its successor: the headers are alike
-            raise PassingError(f"it answers {said}", retry_after(response)) from None
+            kind = _BusyError if status in _FULL else PassingError
+            raise kind(f"it answers {said}", retry_after(response)) from None
         if status in (400, 413, 415, 422):
             raise RejectedRequestError(
                 "E-REQUEST-REJECTED",
@@ -392,13 +479,3 @@ def _wait(asked: float | None, attempt: int) -> float:
     """
     backoff = min(2.0 ** (attempt - 1), _LONGEST) * random.uniform(0.5, 1.0)
     return max(backoff, (asked or 0.0) * random.uniform(1.0, 1.1))
-
-
-def _run(work: Coroutine[Any, Any, T]) -> T:
-    """From anywhere: a notebook has a loop running already, so there it takes a thread."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return asyncio.run(work)
-    with ThreadPoolExecutor(1) as pool:
-        return pool.submit(asyncio.run, work).result()

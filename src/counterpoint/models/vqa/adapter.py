@@ -7,6 +7,8 @@ without a blank before them, and P(no) likewise. Which of these a model says dep
 and its vocabulary, hence the sums; dividing takes away how much it would rather say something else,
 which differs between prompts and says nothing about the image.
 `vqa:FOLDER?template=TEXT_OR_FILE` asks something else; the text must hold `{caption}`.
+`vqa:FOLDER?templates=FILE` asks all questions of a file, one per line: the score is the mean of
+their P(yes), and how far they are apart is recorded. The image's part is computed once for all.
 
 `lm:FOLDER` or `lm:ORG/REPO`: the mean log-probability of the caption's tokens as the model's answer
 to `Describe the image.` (natural logarithm; the end of the answer is not counted).
@@ -16,10 +18,14 @@ to `Describe the image.` (natural logarithm; the end of the answer is not counte
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
-from itertools import groupby
-from typing import Any, Final
+from dataclasses import asdict
+from itertools import groupby, islice
+from typing import Any, Final, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -30,109 +36,220 @@ from counterpoint._util.errors import ModelError
 from counterpoint.images import Picture
 from counterpoint.models.registry import LoadOptions
 from counterpoint.models.torch_models import Runtime, fingerprint, memory_errors
-from counterpoint.models.vqa.loading import identity, open_model, quiet, read_option, versions
+from counterpoint.models.vqa.loading import (
+    identity,
+    open_model,
+    quiet,
+    read_lines,
+    read_option,
+    versions,
+)
 from counterpoint.models.vqa.prompts import (
     CAPTION,
     INSTRUCTION,
     QUESTION,
     NotSharedError,
     Prefix,
+    Prompt,
     Prompts,
+    Suffix,
     exact_head,
+    form,
+    joined,
     run_prefix,
     run_suffixes,
     run_whole,
 )
+from counterpoint.models.vqa.scores import (
+    TemplateSpread,
+    chance_of_yes,
+    mean_log_likelihood,
+    yes_and_no,
+)
 
-_BLANKS: Final = "▁Ġ "  # how vocabularies write a blank before a word
+T = TypeVar("T")
+R = TypeVar("R")
 _PROBES: Final = ("a dog", "two red birds sit on the long branch of a tall green tree")
 # How far logits may be apart, as a part of their spread, when the same is computed in two ways.
 _TOLERANCE: Final = {"fp32": 1e-4, "tf32": 1e-2, "bf16": 5e-2, "fp16": 1e-2}
 _UNLIKE: Final = 0.5  # no rounding is as large; another image moved logits by three
+_IMAGES: Final = 4  # prefixes that run together: two or three keep a large GPU busy
+_AHEAD: Final = 4  # images that are made ready while the device works
+_PART: Final = 4  # of the memory beside the weights, one in so many parts is for repeated prefixes
+_HOST: Final = 2**33  # bytes of memory, where there is no GPU to ask
+
+
+class _Ready(NamedTuple):
+    """An image and its captions as the device takes them; without a prompt they run whole."""
+
+    image: Image.Image
+    captions: list[str]
+    form: tuple[object, ...]  # images in a row that have the same form run together
+    key: bytes = b""  # the image's content, if its prefix may be wanted again
+    prompt: Prompt | None = None
+    suffixes: Sequence[Suffix] = ()  # of all captions in the first template, then in the second ...
+    answers: Sequence[list[int]] = ()  # of the captions, where they are the model's answers
 
 
 class Generative:
     """A pair scorer. An image's part of the prompt is computed once for all of its captions."""
 
-    def __init__(self, model: Any, prompts: Prompts, runtime: Runtime) -> None:
-        self.model, self.prompts, self.runtime = model.eval(), prompts, runtime
-        self.answers = None if prompts.answers else yes_and_no(prompts.processor.tokenizer)
+    def __init__(self, model: Any, prompts: Prompts | Sequence[Prompts], runtime: Runtime) -> None:
+        self.templates = [prompts] if isinstance(prompts, Prompts) else list(prompts)
+        self.prompts = self.templates[0]
+        self.model, self.runtime = model.eval(), runtime
+        processor = self.prompts.processor
+        self.answers = None if self.prompts.answers else yes_and_no(processor.tokenizer)
+        texts = tuple(each.text for each in self.templates)
         self.fingerprint = fingerprint(  # before anything runs: models keep notes in themselves
             model,
-            prompts.text,
+            texts if len(texts) > 1 else texts[0],
             self.answers,
             runtime.precision,
-            *identity(prompts.processor, model),
+            *identity(processor, model),
         )
+        self.spread = TemplateSpread()
         self._last: tuple[bytes, Prefix] | None = None
+        self._tokenizing = threading.Lock()  # fast tokenizers fail when two threads use them
+        self.images_at_once = 1
         self.why_not_shared = self._probe()
 
     @memory_errors
     def score_pairs(self, pictures: Sequence[Picture], captions: Sequence[str]) -> np.ndarray:
-        pairs = zip(pictures, captions, strict=True)
-        scores: list[float] = []
+        pairs = groupby(zip(pictures, captions, strict=True), key=lambda pair: pair[0])
+        groups = [(picture, [caption for _, caption in group]) for picture, group in pairs]
+        if not groups:
+            return np.zeros(0, dtype=np.float32)
+
+        def ready(number: int) -> _Ready:
+            picture, asked = groups[number]
+            # The engine may cut the pairs of an image apart: the first and the last image of a call
+            # run alone and are kept, so that they are the same whichever call comes before.
+            return self._ready(picture.open(), asked, number in (0, len(groups) - 1))
+
         try:
-            for picture, group in groupby(pairs, key=lambda pair: pair[0]):
-                scores += self._score(picture.open(), [caption for _, caption in group])
+            with self._running():
+                found = list(self._all(_ahead(ready, range(len(groups)))))
+                scores = torch.cat(found, dim=1).cpu().numpy()  # the only wait for the device
         except torch.OutOfMemoryError:
             self._last = None
             raise
-        return np.array(scores, dtype=np.float32)
+        if len(scores) > 1:
+            ends = np.cumsum([len(asked) for _, asked in groups])[:-1]
+            for chances in np.split(scores, ends, axis=1):
+                self.spread.add(chances)
+        return scores.mean(axis=0).astype(np.float32)
 
     def describe(self) -> Mapping[str, Any]:
-        why = self.why_not_shared
-        note = f"each pair is computed whole, which is slower: {why}."
+        why, count = self.why_not_shared, len(self.templates)
+        notes = [] if why is None else [f"each pair is computed whole, which is slower: {why}."]
+        shown = [each.shown for each in self.templates]
+        about: dict[str, Any] = {"prompt": shown[0]}
+        if count > 1:
+            about = {"prompts": shown, "spread": asdict(self.spread)}
+            notes += [self.spread.note(count)] if self.spread.pairs else []
         return {
             **self.runtime.describe(self.model),
-            "prompt": self.prompts.shown,
+            **about,
             "tokens": self.answers,
             "shared_prefix": why is None,
+            "images_at_once": self.images_at_once,
             "versions": versions(),
-            "notes": [] if why is None else [note],
+            "notes": notes,
         }
 
-    def _score(self, image: Image.Image, captions: list[str]) -> list[float]:
-        with self._running():
-            try:
-                logits = None if self.why_not_shared else self._shared(image, captions)
-            except NotSharedError:  # an image whose prompt is put together in another way
-                logits = None
-            if logits is None:
-                logits = [self._whole(image, caption) for caption in captions]
-            return [self._read(*found) for found in zip(logits, captions, strict=True)]
+    # --- on the host: prompts of an image -------------------------------------------------------
 
-    def _read(self, logits: torch.Tensor, caption: str) -> float:
-        """The score from the logits of the places that matter (places, vocabulary)."""
+    def _ready(self, image: Image.Image, captions: list[str], alone: bool = True) -> _Ready:
+        with self._tokenizing:
+            answers = [self.prompts.answer(text) for text in captions] if not self.answers else []
+            whole = _Ready(image, captions, (object(),), answers=answers)
+            if self.why_not_shared:
+                return whole
+            suffixes = [each.suffix(text) for each in self.templates for text in captions]
+            prompt = self.prompts.whole(image, captions[0])
+        tail = prompt.inputs["input_ids"][0, prompt.cut :].tolist()
+        if tail != suffixes[0].ids:  # an image whose prompt is put together in another way
+            return whole
+        if not alone:
+            return _Ready(image, captions, form(prompt), b"", prompt, suffixes, answers)
+        key = hashlib.blake2b(repr(image.size).encode() + image.tobytes()).digest()
+        return whole._replace(key=key, prompt=prompt, suffixes=suffixes)
+
+    # --- on the device --------------------------------------------------------------------------
+
+    def _all(self, images: Iterable[_Ready]) -> Iterator[torch.Tensor]:
+        """The scores (templates, captions) of each image."""
+        for _, same in groupby(images, key=lambda image: image.form):
+            while batch := list(islice(same, self.images_at_once)):
+                yield from self._scores(batch)
+
+    def _scores(self, batch: list[_Ready]) -> Iterator[torch.Tensor]:
+        logits = iter(
+            self._whole_each(batch[0]) if batch[0].prompt is None else self._shared(batch)
+        )
+        for image in batch:
+            count = len(self.templates) * len(image.captions)
+            scores = self._read(list(islice(logits, count)), image.answers)
+            yield scores.reshape(len(self.templates), -1)
+
+    def _read(self, logits: list[torch.Tensor], answers: Sequence[list[int]]) -> torch.Tensor:
+        """The scores from the logits of the places that matter (places, vocabulary)."""
         if self.answers is not None:
-            return chance_of_yes(logits[-1], self.answers)
-        return mean_log_likelihood(logits, self.prompts.answer(caption))
+            return chance_of_yes(torch.stack([found[-1] for found in logits]), self.answers)
+        found = zip(logits, answers, strict=True)
+        return torch.stack([mean_log_likelihood(*each) for each in found])
 
-    def _whole(self, image: Image.Image, caption: str) -> torch.Tensor:
-        prompt = self.prompts.whole(image, caption)
+    def _whole_each(self, asked: _Ready) -> Iterator[torch.Tensor]:
+        for prompts in self.templates:
+            for caption in asked.captions:
+                yield self._whole(asked.image, caption, prompts)
+
+    def _whole(
+        self, image: Image.Image, caption: str, prompts: Prompts | None = None
+    ) -> torch.Tensor:
+        with self._tokenizing:
+            prompt = (prompts or self.prompts).whole(image, caption)
         return run_whole(self.model, self._placed(prompt.inputs), prompt.wanted)
 
-    def _shared(self, image: Image.Image, captions: list[str]) -> list[torch.Tensor]:
-        suffixes = [self.prompts.suffix(caption) for caption in captions]
-        return run_suffixes(self.model, self._prefix(image, captions[0]), suffixes)
+    def _shared(self, batch: list[_Ready]) -> Iterator[torch.Tensor]:
+        prefix = self._prefix(batch)
+        suffixes = [(each, n) for n, image in enumerate(batch) for each in image.suffixes]
+        most = max(1, self._room() // max(prefix.memory(), 1))
+        for start in range(0, len(suffixes), most):
+            chosen, images = zip(*suffixes[start : start + most], strict=True)
+            yield from run_suffixes(self.model, prefix, chosen, images)
 
-    def _prefix(self, image: Image.Image, caption: str) -> Prefix:
-        """The image's part; the last one is kept, for the engine may cut an image's pairs apart."""
-        key = hashlib.blake2b(repr(image.size).encode() + image.tobytes()).digest()
-        if self._last is None or self._last[0] != key:
-            self._last = None  # free its memory first
-            prompt = self.prompts.whole(image, caption)
-            tail = prompt.inputs["input_ids"][0, prompt.cut :].tolist()
-            if tail != self.prompts.suffix(caption).ids:
-                raise NotSharedError("the prompt is put together in another way")
-            self._last = key, run_prefix(self.model, self._placed(prompt.inputs), prompt.cut)
-        return self._last[1]
+    def _prefix(self, batch: list[_Ready]) -> Prefix:
+        key = batch[0].key
+        if key and self._last is not None and self._last[0] == key:
+            return self._last[1]
+        self._last = None  # free its memory first
+        inputs = joined([image.prompt for image in batch if image.prompt is not None])
+        prefix = run_prefix(self.model, self._placed(inputs))
+        if key:
+            self._last = key, prefix
+        return prefix
+
+    def _room(self) -> int:
+        """Bytes for repeated prefixes: by what a GPU has, not by what is free now, so that the same
+        run is cut into the same batches."""
+        device = torch.device(self.runtime.device)
+        if device.type != "cuda":
+            return _HOST // _PART
+        total = torch.cuda.get_device_properties(device).total_memory
+        weights = sum(weight.nbytes for weight in self.model.parameters())
+        return max(total - weights, 0) // _PART
 
     def _placed(self, inputs: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-        kind = self.model.dtype
-        return {
-            name: value.to(self.runtime.device, kind if value.is_floating_point() else None)
-            for name, value in inputs.items()
-        }
+        """On the device, without waiting for it: that takes memory that is not paged."""
+        kind, device = self.model.dtype, torch.device(self.runtime.device)
+
+        def place(value: torch.Tensor) -> torch.Tensor:
+            value = value.pin_memory() if device.type == "cuda" else value
+            return value.to(device, kind if value.is_floating_point() else None, non_blocking=True)
+
+        return {name: place(value) for name, value in inputs.items()}
 
     @contextmanager
     def _running(self) -> Iterator[None]:
@@ -140,31 +257,81 @@ class Generative:
         with quiet(), self.runtime.running(), exact_head(self.model) if half else nullcontext():
             yield
 
+    # --- whether a prefix can be shared ---------------------------------------------------------
+
     def _probe(self) -> str | None:
-        """Compute two captions in both ways; why the prefix cannot be shared, or None if it can."""
-        noise = np.random.default_rng(0).integers(0, 256, (160, 224, 3), dtype=np.uint8)
-        image = Image.fromarray(noise)
+        """Compute two captions in both ways; why the prefix cannot be shared, or None if it can.
+
+        First with two images at once, then, where a model does not take that, one by one.
+        """
+        noise = np.random.default_rng(0).integers(0, 256, (2, 160, 224, 3), dtype=np.uint8)
+        images = [Image.fromarray(pixels) for pixels in noise]
+        pairs = list(zip(images, _PROBES, strict=True))
+        asked = [(*pair, each) for each in self.templates for pair in pairs]
+        self.why_not_shared, why = None, ""
         with self._running():
-            whole = [self._whole(image, caption) for caption in _PROBES]
+            whole = [self._whole(*each) for each in asked]
             with sdpa_kernel([SDPBackend.MATH]):
-                other = [self._whole(image, caption) for caption in _PROBES]
-            try:
-                self.prompts.learn([(self.prompts.whole(image, text), text) for text in _PROBES])
-                shared = self._shared(image, list(_PROBES))
-            except NotSharedError as error:
-                return str(error)
-            except torch.OutOfMemoryError:
-                raise
-            except Exception as error:  # models refuse caches in many ways
-                return f"{type(error).__name__}: {' '.join(str(error).split())[:120]}"
-            finally:
-                self._last = None
-        # Another attention kernel gives the same but for rounding, which is large in a deep model:
-        # of 7 billion random weights in bf16, 0.13 of the logits' spread, a shared prefix 0.12.
-        allowed = max(_TOLERANCE[self.runtime.precision], 3 * _apart(other, whole))
-        if _apart(shared, whole) < min(allowed, _UNLIKE):
-            return None
-        return "with a shared prefix the model computes something else"
+                other = [self._whole(*each) for each in asked]
+            # Another attention kernel gives the same but for rounding, which is large in a deep
+            # model: of 7 billion random weights in bf16, 0.13 of the logits' spread, a shared
+            # prefix 0.12.
+            allowed = max(_TOLERANCE[self.runtime.precision], 3 * _apart(other, whole))
+            for self.images_at_once in (_IMAGES, 1):
+                why = ""
+                try:
+                    self._learn(images[0])
+                    found = list(self._shared_probes(images))
+                    if _apart(found, whole) >= min(allowed, _UNLIKE):
+                        why = "with a shared prefix the model computes something else"
+                except NotSharedError as error:
+                    why = str(error)
+                except torch.OutOfMemoryError:
+                    raise
+                except Exception as error:  # models refuse caches in many ways
+                    why = f"{type(error).__name__}: {' '.join(str(error).split())[:120]}"
+                finally:
+                    self._last = None
+                if not why:
+                    return None
+        return why
+
+    def _learn(self, image: Image.Image) -> None:
+        """What the processors put after an image; it must be the same in all templates."""
+        for each in self.templates:
+            each.learn([(each.whole(image, text), text) for text in _PROBES])
+        if len({each.text[: each.anchor.start] for each in self.templates}) > 1:
+            raise NotSharedError("the templates differ before their captions' part")
+
+    def _shared_probes(self, images: list[Image.Image]) -> Iterator[torch.Tensor]:
+        """The first caption of the first image and the second of the second, in each template."""
+        size = self.images_at_once
+        asked = [self._ready(image, list(_PROBES), alone=size == 1) for image in images]
+        if any(image.prompt is None for image in asked):
+            raise NotSharedError("the prompt is put together in another way")
+        logits = list[torch.Tensor]()
+        for start in range(0, len(asked), size):
+            logits += self._shared(asked[start : start + size])
+        each_image = len(self.templates) * len(_PROBES)
+        for template in range(len(self.templates)):
+            for number in range(len(images)):
+                yield logits[number * each_image + template * len(_PROBES) + number]
+
+
+def _ahead(work: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
+    """`map` in a thread that is some results ahead."""
+    with ThreadPoolExecutor(1) as pool:
+        waiting: deque[Future[R]] = deque()
+        try:
+            for item in items:
+                waiting.append(pool.submit(work, item))
+                if len(waiting) > _AHEAD:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            for future in waiting:
+                future.cancel()
 
 
 def _apart(found: list[torch.Tensor], expected: list[torch.Tensor]) -> float:
@@ -174,16 +341,21 @@ def _apart(found: list[torch.Tensor], expected: list[torch.Tensor]) -> float:
 
 
 def load(rest: str, options: LoadOptions) -> Generative:
-    """`PATH` or `ORG/REPO`, and `?template=TEXT_OR_FILE`."""
-    where, text = read_option("vqa", rest, "template", QUESTION)
-    if CAPTION not in text:
-        raise ModelError(
-            "E-OPTION-INVALID",
-            f"vqa:{rest}: the template must hold {CAPTION} where the caption goes.",
-            model=f"vqa:{rest}",
-            option="template",
-        )
-    return _load("vqa", where, text, options)
+    """`PATH` or `ORG/REPO`, and `?template=TEXT_OR_FILE` or `?templates=FILE`."""
+    if "?templates=" in rest:
+        where, texts = read_lines("vqa", rest, "templates")
+    else:
+        where, text = read_option("vqa", rest, "template", QUESTION)
+        texts = [text]
+    for text in texts:
+        if CAPTION not in text:
+            raise ModelError(
+                "E-OPTION-INVALID",
+                f"vqa:{rest}: the template {text!r:.80} must hold {CAPTION} for the caption.",
+                model=f"vqa:{rest}",
+                option="template",
+            )
+    return _load("vqa", where, texts, options)
 
 
 def load_lm(rest: str, options: LoadOptions) -> Generative:
@@ -196,15 +368,17 @@ def load_lm(rest: str, options: LoadOptions) -> Generative:
             model=f"lm:{rest}",
             option="prompt",
         )
-    return _load("lm", where, text, options)
+    return _load("lm", where, [text], options)
 
 
-def _load(family: str, where: str, text: str, options: LoadOptions) -> Generative:
+def _load(family: str, where: str, texts: list[str], options: LoadOptions) -> Generative:
     runtime = Runtime(options)
     model, processor = open_model(family, where, runtime, options)
     try:
         with quiet():
-            prompts = Prompts(processor, model.config, text, answers=family == "lm")
+            prompts = [
+                Prompts(processor, model.config, text, answers=family == "lm") for text in texts
+            ]
             return Generative(model, prompts, runtime)
     except Exception as error:  # chat templates and processors raise anything
         kind = "" if isinstance(error, ModelError) else f"{type(error).__name__}: "
@@ -214,49 +388,3 @@ def _load(family: str, where: str, text: str, options: LoadOptions) -> Generativ
             f"{family}:{where} cannot be used: {kind}{why}.",
             model=f"{family}:{where}",
         ) from None
-
-
-# --- scores from logits ------------------------------------------------------------------------
-
-
-def chance_of_yes(logits: torch.Tensor, answers: Mapping[str, list[int]]) -> float:
-    """P(yes) / (P(yes) + P(no)) for the next token, from its logits (vocabulary)."""
-    yes, no = (logits.double()[answers[answer]].logsumexp(0) for answer in ("yes", "no"))
-    return float(torch.sigmoid(yes - no))
-
-
-def mean_log_likelihood(logits: torch.Tensor, said: list[int]) -> float:
-    """The mean log-probability of tokens, from the logits before each (tokens, vocabulary)."""
-    chances = logits.double().log_softmax(-1)
-    places = torch.tensor(said, device=logits.device)
-    return float(chances.gather(1, places[:, None]).mean())
-
-
-def yes_and_no(tokenizer: Any) -> dict[str, list[int]]:
-    """The tokens that begin the answers Yes and No.
-
-    Those are the tokens that are the word, with or without a blank before it. A vocabulary without
-    such a token has the word's first pieces instead, less those that yes and no have in common.
-    """
-    words = {"yes": ("Yes", "yes"), "no": ("No", "no")}
-    vocabulary = tokenizer.get_vocab().items()
-    found = {
-        answer: {id for token, id in vocabulary if token.lstrip(_BLANKS) in spellings}
-        for answer, spellings in words.items()
-    }
-    if not all(found.values()):
-        pieces = {
-            answer: {
-                tokenizer(blank + word, add_special_tokens=False)["input_ids"][0]
-                for word in spellings
-                for blank in ("", " ")
-            }
-            for answer, spellings in words.items()
-        }
-        common = {tokenizer.unk_token_id} | (pieces["yes"] & pieces["no"])
-        found = {answer: ids - common for answer, ids in pieces.items()}
-    if not all(found.values()):
-        raise ModelError(
-            "E-TOKENIZER-UNSUITABLE", "its tokenizer cannot tell yes from no by their first token."
-        )
-    return {answer: sorted(ids) for answer, ids in found.items()}

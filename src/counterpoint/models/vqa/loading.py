@@ -86,18 +86,39 @@ def read_option(family: str, rest: str, name: str, default: str) -> tuple[str, s
             model=f"{family}:{rest}",
             option=name,
         )
+    content = _content(family, rest, text)
+    return where, text if content is None else content
+
+
+def read_lines(family: str, rest: str, name: str) -> tuple[str, list[str]]:
+    """`PATH?NAME=FILE` as the path and the file's lines, each once, without empty ones."""
+    where, _, file = rest.partition(f"?{name}=")
+    lines = [line for line in (_content(family, rest, file) or "").splitlines() if line.strip()]
+    if not lines:
+        raise ModelError(
+            "E-OPTION-INVALID",
+            f"{family}:{rest}: after {name}= there should be a text file, one per line.",
+            model=f"{family}:{rest}",
+            option=name,
+        )
+    return where, list(dict.fromkeys(lines))
+
+
+def _content(family: str, rest: str, path: str) -> str | None:
+    """The text of a file; None if there is no such file."""
     try:
-        if Path(text).expanduser().is_file():
-            text = Path(text).expanduser().read_text(encoding="utf-8").strip("\n")
-    except (OSError, UnicodeDecodeError) as error:
-        if isinstance(error, UnicodeDecodeError):
-            raise ModelError(
-                "E-TEXT-ENCODING",
-                f"{family}:{rest}: {text} is not a text file in UTF-8.",
-                model=f"{family}:{rest}",
-                path=text,
-            ) from None
-    return where, text
+        if Path(path).expanduser().is_file():
+            return Path(path).expanduser().read_text(encoding="utf-8").strip("\n")
+    except OSError:
+        return None
+    except UnicodeDecodeError:
+        raise ModelError(
+            "E-TEXT-ENCODING",
+            f"{family}:{rest}: {path} is not a text file in UTF-8.",
+            model=f"{family}:{rest}",
+            path=path,
+        ) from None
+    return None
 
 
 def _source(family: str, where: str) -> str:

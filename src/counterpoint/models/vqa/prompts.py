@@ -1,8 +1,9 @@
 """Prompts for generative models, and how they are run: the part of an image is computed once.
 
 A prompt is a prefix, which ends with the image, and a suffix, which holds the caption. The prefix
-runs once and leaves its keys and values in a cache; the cache is repeated for the captions, and
-their suffixes run as one batch. Suffixes are padded on the right, without a mask or positions: in a
+runs once and leaves its keys and values in a cache; the cache is repeated for the captions (in all
+templates), and their suffixes run as one batch. Images whose prefixes have the same tokens may run
+together. Suffixes are padded on the right, without a mask or positions: in a
 causal model no token sees what comes after it, so padding there changes nothing, and every model
 continues its own cache at the right positions (PaliGemma counts from one, Qwen-VL adds the offset
 of its image). What a mask on the left would do to those positions differs from model to model.
@@ -217,11 +218,18 @@ class Suffix(NamedTuple):
 
 
 class Prefix(NamedTuple):
-    """A prefix that has been run."""
+    """The prefixes of some images, which have been run."""
 
     cache: Any
-    last: torch.Tensor  # logits after its last token (1, 1, vocabulary)
+    last: torch.Tensor  # logits after their last token (images, 1, vocabulary)
     offset: torch.Tensor | None
+
+    def memory(self) -> int:
+        """Bytes that the keys and values of one image take; 0 if they are kept in another way."""
+        layers = getattr(self.cache, "layers", ())
+        kept = [getattr(layer, name, None) for layer in layers for name in ("keys", "values")]
+        found = (value.nbytes for value in kept if isinstance(value, torch.Tensor))
+        return sum(found) // len(self.last)
 
 
 def shortened(inputs: Inputs, length: int) -> dict[str, torch.Tensor]:
@@ -236,36 +244,62 @@ def run_whole(model: Any, inputs: Inputs, wanted: range) -> torch.Tensor:
     return _logits(model, list(wanted), **inputs, use_cache=False)[0][0].float()
 
 
-def run_prefix(model: Any, inputs: Inputs, length: int) -> Prefix:
-    last, cache = _logits(model, [length - 1], **shortened(inputs, length), use_cache=True)
+def run_prefix(model: Any, inputs: Inputs) -> Prefix:
+    length = inputs["input_ids"].shape[1]
+    last, cache = _logits(model, [length - 1], **inputs, use_cache=True)
     if cache is None:
         raise RuntimeError("the model returns no cache")
     return Prefix(cache, last, getattr(model.base_model, _OFFSET, None))
 
 
-def run_suffixes(model: Any, prefix: Prefix, suffixes: Sequence[Suffix]) -> list[torch.Tensor]:
-    """Next-token logits (places, vocabulary) of each suffix; the prefix can be used again."""
+def joined(prompts: Sequence[Prompt]) -> dict[str, torch.Tensor]:
+    """The inputs of the prefixes of prompts of one form, as one batch."""
+    [cut] = {prompt.cut for prompt in prompts}
+    given = [shortened(prompt.inputs, cut) for prompt in prompts]
+    return {name: torch.cat([inputs[name] for inputs in given]) for name in given[0]}
+
+
+def form(prompt: Prompt) -> tuple[object, ...]:
+    """What prompts have in common whose prefixes can run together: tokens, and shapes of images."""
+    ids = tuple(prompt.inputs["input_ids"][0, : prompt.cut].tolist())
+    shapes = ((n, v.shape) for n, v in prompt.inputs.items() if n not in _BY_TOKEN)
+    return prompt.cut, ids, tuple(shapes)
+
+
+def run_suffixes(
+    model: Any, prefix: Prefix, suffixes: Sequence[Suffix], images: Sequence[int]
+) -> list[torch.Tensor]:
+    """Next-token logits (places, vocabulary) of each suffix; the prefix can be used again.
+
+    `images` says for each suffix which of the prefix's images it follows.
+    """
+    rows = on_device(images, model.device)
     if prefix.offset is not None:  # another prompt may have run since
-        setattr(model.base_model, _OFFSET, prefix.offset)
-    count, longest = len(suffixes), max(len(suffix.ids) for suffix in suffixes)
+        setattr(model.base_model, _OFFSET, prefix.offset[rows])
+    longest = max(len(suffix.ids) for suffix in suffixes)
     padded = [suffix.ids + [0] * (longest - len(suffix.ids)) for suffix in suffixes]
     places = sorted({place for suffix in suffixes for place in suffix.wanted if place >= 0})
     cache = copy.deepcopy(prefix.cache)
-    cache.reorder_cache(torch.zeros(count, dtype=torch.long, device=model.device))
-    ids = torch.tensor(padded, device=model.device)
+    cache.reorder_cache(rows)
+    ids = on_device(padded, model.device)
     logits, _ = _logits(model, places, input_ids=ids, past_key_values=cache, use_cache=True)
     column = {place: number for number, place in enumerate(places)}
     found = []
-    for row, suffix in enumerate(suffixes):
+    for row, (suffix, image) in enumerate(zip(suffixes, images, strict=True)):
         picked = [logits[row, column[place]] for place in suffix.wanted if place >= 0]
-        before = [prefix.last[0, -1]] if suffix.wanted.start < 0 else []
+        before = [prefix.last[image, -1]] if suffix.wanted.start < 0 else []
         found.append(torch.stack([*before, *picked]).float())
     return found
 
 
+def on_device(numbers: Any, device: torch.device) -> torch.Tensor:
+    """Whole numbers as a tensor. The copy does not wait for what the device is doing."""
+    return torch.tensor(numbers, dtype=torch.long).to(device, non_blocking=True)
+
+
 def _logits(model: Any, places: list[int], **inputs: Any) -> tuple[torch.Tensor, Any]:
     """Logits at these places only (a vocabulary is large), and the cache."""
-    keep = torch.tensor(places, dtype=torch.long, device=model.device)
+    keep = on_device(places, model.device)
     if "logits_to_keep" in signature(model.forward).parameters:
         out = model(**inputs, logits_to_keep=keep)
         return out.logits, out.past_key_values
