@@ -1,27 +1,41 @@
-"""What a lower precision changes: the same cases scored in it and in float32."""
+"""What a lower precision changes: the same cases scored in it and in float32.
+
+`auto` is what a careful engineer would choose: float32 on a CPU; on a GPU the fastest setting with
+which the verdict of at most one case in 500 of a sample of the run changes.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 
+from counterpoint._util.errors import ModelError
 from counterpoint._util.progress import Progress, Quiet
 from counterpoint._util.store import Store, default_store
 from counterpoint.cases import Cases, smaller_galleries
 from counterpoint.metrics import Protocol
 from counterpoint.models import LoadOptions, load_model
 from counterpoint.runs import Part, columns_of
-from counterpoint.scoring import Work, score
+from counterpoint.scoring import Model, Scored, Work, score
 
-SAMPLE = 500  # cases of each benchmark
+AUTO: Final = "auto"
+SAMPLE: Final = 500  # cases of each benchmark
+_AT_LEAST: Final = 2_000  # cases of all benchmarks together, as far as there are so many
+MOST_CHANGED: Final = 0.002  # of the cases of the sample
+# The fastest first. On a GPU fp16 is as fast as bf16 and rounds to an eighth of its steps; bf16 is
+# for models whose values leave the range of fp16.
+_PRECISIONS: Final = ("fp16", "bf16", "tf32", "fp32")
+_DECODERS: Final = ("gpu", "exact")
+Tables = Mapping[str, tuple[Cases, Protocol]]
 
 
 @dataclass(frozen=True, slots=True)
 class Flips:
-    """How many verdicts of a sample another precision changes."""
+    """How many verdicts of a sample other settings change."""
 
     model: str
     benchmark: str
@@ -29,53 +43,122 @@ class Flips:
     verdicts: int
     flipped: int
     largest: float  # difference of two scores
+    cases: int
+    changed: int  # cases with a verdict that flipped
+    decode: str = "exact"
 
 
 def check_precision(
     model: str,
-    tables: Mapping[str, tuple[Cases, Protocol]],
+    tables: Tables,
     options: LoadOptions,
     *,
-    batch_size: int = 128,
+    batch_size: int | None = None,
     store: str | Path | None = None,
     progress: Progress | None = None,
 ) -> list[Flips]:
-    """Score a sample of each table in `options.precision` and in fp32, and compare verdicts.
+    """Score a sample of each table with `options` and in fp32, and compare verdicts.
 
     A verdict is a metric of a case that is right or wrong.
     """
-    tables = {
-        name: (smaller_galleries(table.limit(SAMPLE), SAMPLE), protocol)
-        for name, (table, protocol) in tables.items()
-    }
     if not tables:
         return []
-    cases = {name: table for name, (table, _) in tables.items()}
-    overlong = {name: protocol.overlong for name, (_, protocol) in tables.items()}
     with Store(Path(store) if store else default_store()) as opened:
-        work = Work(opened, batch_size, progress or Quiet())
-        low, high = (
-            score(load_model(model, replace(options, precision=precision)), cases, overlong, work)
-            for precision in (options.precision, "fp32")
-        )
-    found = []
-    for name, (table, protocol) in tables.items():
-        kept = np.ones(len(table), dtype=bool)
-        kept[[*low[name].left_out, *high[name].left_out]] = False
-        pairs = np.repeat(kept, table.image_counts * table.caption_counts)
-        one, two = (scored[name].scores[pairs] for scored in (low, high))
-        values = [_verdicts(Part(name, table.keep(kept), s, protocol)) for s in (one, two)]
-        found.append(
-            Flips(
-                model,
-                name,
-                options.precision,
-                int(np.isfinite(values[0]).sum()),
-                int((np.abs(values[0] - values[1]) > 0).sum()),
-                float(np.abs(one - two).max(initial=0)),
+        sample = _Sample(model, tables, Work(opened, batch_size, progress or Quiet()))
+        return sample.flips(options, sample.score(exactly(options)))
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The settings that were chosen, and what was counted on the way."""
+
+    options: LoadOptions
+    flips: tuple[Flips, ...]
+    notes: tuple[str, ...]
+
+
+def choose(model: str, tables: Tables, options: LoadOptions, work: Work) -> Choice:
+    """Settings in place of `auto`, for a model of the registry."""
+    if AUTO not in (options.precision, options.decode):
+        return Choice(options, (), ())
+    precisions = _PRECISIONS if options.precision == AUTO else (options.precision,)
+    decoders = _DECODERS if options.decode == AUTO else (options.decode,)
+    tried = [
+        replace(options, precision=precision, decode=decode)
+        for precision in precisions
+        for decode in decoders
+    ]
+    plain = exactly(options)
+    reference = load_model(model, plain)
+    if not getattr(reference, "lanes", 0) or not tables:
+        return Choice(tried[-1], (), ())  # not on a GPU
+    sample = _Sample(model, tables, work)
+    expected = sample.score(plain, reference)
+    del reference  # its memory
+    notes: list[str] = []
+    for one in tried[:-1]:
+        try:
+            flips = sample.flips(one, expected)
+        except ModelError as error:  # values beyond fp16, a tower that cannot be cast
+            notes.append(f"{_named(one)} cannot be used: {str(error).rstrip('.')}.")
+            continue
+        cases, changed = (sum(getattr(f, n) for f in flips) for n in ("cases", "changed"))
+        said = f"{_named(one)} changes the verdict of {changed:,} of {cases:,} cases against fp32"
+        if changed <= MOST_CHANGED * cases:
+            return Choice(one, tuple(flips), (*notes, f"{said}, so it is used."))
+        notes.append(f"{said}, so it is not used.")
+    return Choice(tried[-1], (), (*notes, f"{_named(tried[-1])} is used."))
+
+
+def exactly(options: LoadOptions) -> LoadOptions:
+    return replace(options, precision="fp32", decode="exact")
+
+
+def _named(options: LoadOptions) -> str:
+    decoder = " with JPEGs decoded on the GPU" if options.decode == "gpu" else ""
+    return f"{options.precision}{decoder}"
+
+
+class _Sample:
+    """Some cases of every table, and what a model says of them."""
+
+    def __init__(self, model: str, tables: Tables, work: Work) -> None:
+        self.model, self.work = model, work
+        size = max(SAMPLE, _AT_LEAST // len(tables))
+        self.tables = {
+            name: (smaller_galleries(table.limit(size), size), protocol)
+            for name, (table, protocol) in tables.items()
+        }
+
+    def score(self, options: LoadOptions, loaded: Model | None = None) -> dict[str, Scored]:
+        cases = {name: table for name, (table, _) in self.tables.items()}
+        overlong = {name: protocol.overlong for name, (_, protocol) in self.tables.items()}
+        return score(loaded or load_model(self.model, options), cases, overlong, self.work)
+
+    def flips(self, options: LoadOptions, expected: Mapping[str, Scored]) -> list[Flips]:
+        low = self.score(options)
+        found = []
+        for name, (table, protocol) in self.tables.items():
+            kept = np.ones(len(table), dtype=bool)
+            kept[[*low[name].left_out, *expected[name].left_out]] = False
+            pairs = np.repeat(kept, table.image_counts * table.caption_counts)
+            one, two = (scored[name].scores[pairs] for scored in (low, expected))
+            values = [_verdicts(Part(name, table.keep(kept), s, protocol)) for s in (one, two)]
+            changed = np.abs(values[0] - values[1]) > 0
+            found.append(
+                Flips(
+                    self.model,
+                    name,
+                    options.precision,
+                    int(np.isfinite(values[0]).sum()),
+                    int(changed.sum()),
+                    float(np.abs(one - two).max(initial=0)),
+                    len(values[0]),
+                    int(changed.any(axis=1).sum()) if changed.size else 0,
+                    options.decode,
+                )
             )
-        )
-    return found
+        return found
 
 
 def _verdicts(part: Part) -> np.ndarray:

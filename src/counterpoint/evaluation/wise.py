@@ -45,7 +45,7 @@ class Line:
         one, two = (_load(id, self.options) for id in (base, tuned))
         refuse_unlike(one, two, base, tuned)
         self.fingerprints = one.fingerprint, two.fingerprint
-        self.transform, self.context_length = one.transform, one.context_length
+        self.preprocess, self.context_length = one.preprocess, one.context_length
         self._first, self._start = one, dict(one.model.named_parameters())
         self._end = {name: w.detach().clone() for name, w in two.model.named_parameters()}
         self._runtime, self._network, self._tokenizer = two.runtime, two.model, two.tokenizer
@@ -101,8 +101,7 @@ class Point:
         return self.line.at(self.alpha).fingerprint
 
     def preprocess(self, image: Image.Image) -> torch.Tensor:
-        tensor: torch.Tensor = self.line.transform(image)  # in threads: no weights are touched
-        return tensor
+        return self.line.preprocess(image)  # in threads: no weights are touched
 
     def encode_images(self, images: Sequence[torch.Tensor]) -> np.ndarray:
         return self.line.at(self.alpha).encode_images(images)

@@ -33,6 +33,10 @@ class Picture:
         content = self.scheme.content(self.ref.path, self.root, store)
         return digest("image", content, repr(self.ref.box))
 
+    def read(self) -> bytes | None:
+        """The bytes of an encoded image that is used whole, else None. Raises ImageError."""
+        return None if self.ref.box else self.scheme.read(self.ref.path, self.root)
+
     def open(self) -> Image.Image:
         """Decode, crop and convert to RGB. Raises ImageError if that cannot be done."""
         image = self._crop(self.scheme.open(self.ref.path, self.root))

@@ -50,6 +50,10 @@ class Scheme:
         path = path_below(root, reference)
         return file_content(path, "", lambda: read_file(path), store)
 
+    def read(self, reference: str, root: Path | None) -> bytes | None:
+        """The image's encoded bytes; None if it has none. Raises ImageError."""
+        return read_file(path_below(root, reference))
+
     def open(self, reference: str, root: Path | None) -> Image.Image:
         """The image as RGB. Raises ImageError."""
         path = path_below(root, reference)
@@ -76,6 +80,9 @@ class _World(Scheme):
         from counterpoint.world import PIXELS, VERSION
 
         return digest(f"{self.prefix}{VERSION}:{PIXELS}", reference)
+
+    def read(self, reference: str, root: Path | None) -> None:
+        return None
 
     def open(self, reference: str, root: Path | None) -> Image.Image:
         from counterpoint.world import SceneCodeError, draw, read_scene
@@ -104,9 +111,12 @@ class _Parquet(Scheme):
         path, cell = self._cell(reference, root)
         return file_content(path, repr(cell), lambda: _read_cell(path, *cell), store)
 
-    def open(self, reference: str, root: Path | None) -> Image.Image:
+    def read(self, reference: str, root: Path | None) -> bytes:
         path, cell = self._cell(reference, root)
-        return decode(_read_cell(path, *cell), reference)
+        return _read_cell(path, *cell)
+
+    def open(self, reference: str, root: Path | None) -> Image.Image:
+        return decode(self.read(reference, root), reference)
 
     def file(self, reference: str, root: Path | None) -> Path | None:
         return self._cell(reference, root)[0]
@@ -134,8 +144,11 @@ class _Tar(Scheme):
         path, member = self._member(reference, root)
         return file_content(path, f"tar {member}", lambda: read_member(path, member), store)
 
+    def read(self, reference: str, root: Path | None) -> bytes:
+        return read_member(*self._member(reference, root))
+
     def open(self, reference: str, root: Path | None) -> Image.Image:
-        return decode(read_member(*self._member(reference, root)), reference)
+        return decode(self.read(reference, root), reference)
 
     def file(self, reference: str, root: Path | None) -> Path | None:
         return self._member(reference, root)[0]
@@ -161,6 +174,9 @@ class _Shuffle(Scheme):
     def content(self, reference: str, root: Path | None, store: Store) -> bytes:
         how, seed, inner = self._read(reference)
         return digest(how, str(seed), scheme_of(inner).content(inner, root, store))
+
+    def read(self, reference: str, root: Path | None) -> None:
+        return None
 
     def open(self, reference: str, root: Path | None) -> Image.Image:
         how, seed, inner = self._read(reference)
@@ -195,6 +211,9 @@ class _Text(Scheme):
 
     def content(self, reference: str, root: Path | None, store: Store) -> NoReturn:
         self.open(reference, root)
+
+    def read(self, reference: str, root: Path | None) -> None:
+        return None
 
     def open(self, reference: str, root: Path | None) -> NoReturn:
         what = "a text stands in the image's place, and this model compares no texts."

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from counterpoint._util.errors import NotFoundError
-from counterpoint._util.registry import Registry
+from counterpoint._util.registry import Registry, did_you_mean
 from counterpoint._util.untrusted import shown
 
 if TYPE_CHECKING:
@@ -101,6 +101,7 @@ EXAMPLES: Final[dict[str, Example]] = {
 }
 
 PRECISIONS: Final = ("fp32", "tf32", "bf16", "fp16")
+DECODERS: Final = ("exact", "gpu", "auto")
 DEVICES: Final = "auto, cpu, cuda, cuda:N or mps"
 _DEVICE: Final = re.compile(r"auto|cpu|mps|cuda(:\d{1,3})?")
 
@@ -117,6 +118,7 @@ class LoadOptions:
     device: str = "auto"
     precision: str = "fp32"
     trust_remote_code: bool = False  # run Python code that comes with the model
+    decode: str = "exact"  # or "gpu": JPEGs are decoded faster, with slightly other values
 
     def __post_init__(self) -> None:
         if not is_device(self.device):
@@ -124,6 +126,12 @@ class LoadOptions:
                 "E-DEVICE-UNKNOWN",
                 f"no device is called {shown(self.device)}; use {DEVICES}.",
                 name=self.device,
+            )
+        if self.decode not in DECODERS:
+            raise NotFoundError(
+                "E-DECODER-UNKNOWN",
+                did_you_mean("decoder", self.decode, DECODERS),
+                name=self.decode,
             )
 
 

@@ -6,6 +6,7 @@ import contextlib
 import functools
 import hashlib
 import logging
+import threading
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any, Final, ParamSpec, TypeVar
@@ -19,6 +20,7 @@ from counterpoint.models.registry import PRECISIONS, LoadOptions
 
 P = ParamSpec("P")
 R = TypeVar("R")
+_LANES: Final = 3  # batches on a GPU at a time: one is staged, one is computed, one comes back
 _HALF: Final = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
@@ -34,17 +36,60 @@ class Runtime:
             )
         self.device = str(pick_device(options.device))
         self.precision = options.precision
+        self.half, self.weights_cast = _HALF.get(self.precision), False
+        self.on_gpu = torch.device(self.device).type == "cuda"
+        self.lanes = _LANES if self.on_gpu else 0
+        self.decodes = options.decode == "gpu"
+        if self.decodes and not self.on_gpu:
+            raise ModelError(
+                "E-DECODER-UNUSABLE",
+                f"JPEGs cannot be decoded on {self.device}: the decoder is part of NVIDIA's GPUs; "
+                "leave out --decode gpu.",
+                device=self.device,
+            )
+        self.hardware = torch.cuda.get_device_name(self.device) if self.on_gpu else "cpu"
+        self._launching = threading.Lock()
+        # A CPU without the instructions for half precision says so once, and goes on slower.
+        warnings.filterwarnings("ignore", "mkldnn_matmul failed")
+
+    @property
+    def identity(self) -> str:
+        """The precision in a fingerprint; in half precision also how it is had."""
+        return f"{self.precision} weights" if self.half else self.precision
+
+    def cast(self, model: torch.nn.Module) -> None:
+        """Put the weights into half precision, if that is asked for: twice as fast as a GPU that
+        converts them for every batch, and the residual stream takes half of the memory traffic."""
+        if self.half is not None:
+            model.to(self.half)
+            self.weights_cast = True
 
     @contextlib.contextmanager
     def running(self) -> Iterator[None]:
-        """Inference in this precision. Weights stay float32: half precisions are autocast."""
+        """Inference in this precision; autocast where weights are still float32."""
         set_arithmetic(tf32=self.precision == "tf32")
-        half = _HALF.get(self.precision)
-        cast = torch.autocast(torch.device(self.device).type, dtype=half, enabled=half is not None)
-        with torch.inference_mode(), cast, warnings.catch_warnings():
-            # A CPU without the instructions for half precision says so once, and goes on slower.
-            warnings.filterwarnings("ignore", "mkldnn_matmul failed")
+        kind, wanted = torch.device(self.device).type, self.half is not None
+        cast = torch.autocast(kind, dtype=self.half, enabled=wanted and not self.weights_cast)
+        with torch.inference_mode(), cast:
             yield
+
+    def vectors(self, tower: Callable[[], torch.Tensor]) -> np.ndarray:
+        """Unit vectors in float32, whatever they were computed in.
+
+        Threads launch one after the other and wait side by side: the device has the next batch
+        before it is done with one.
+        """
+        if not self.on_gpu:
+            with self.running():
+                return unit(tower())
+        with self._launching, torch.cuda.device(self.device), self.running():
+            found = torch.nn.functional.normalize(tower().float(), dim=-1)
+            host = torch.empty(found.shape, dtype=found.dtype, pin_memory=True)
+            host.copy_(found, non_blocking=True)
+            done = torch.cuda.Event(blocking=True)  # type: ignore[no-untyped-call]
+            done.record()
+        done.synchronize()
+        return host.numpy()
 
     def describe(self, model: torch.nn.Module) -> dict[str, Any]:
         parameters = list(model.parameters())

@@ -35,6 +35,8 @@ from .plan import (
     used_images as used_images,
 )
 from .probe import Probed as Probed, score_probe as score_probe
+from .processes import Processes as Processes, distributed as distributed
+from .ray_workers import RayWorkers as RayWorkers
 from .workers import (
     Outcome as Outcome,
     Workers as Workers,

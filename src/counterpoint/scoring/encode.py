@@ -31,7 +31,6 @@ from counterpoint.scoring.workers import (
 )
 
 BATCH: Final = 128  # where the batch size makes no difference
-_COMMIT: Final = 0.1  # seconds between commits, which wait for the disk
 _PIECE: Final = 65_536  # items that are looked up at a time
 _NUMBERS, _VECTORS = 1, 2  # dimensions of the results of a model
 
@@ -160,7 +159,7 @@ class _Filler:
         self._ready |= {_broken_key(batch.keys[n]): b"" for n in outcome.broken}
         if self.taken is not None:
             self.taken(batch, outcome)
-        if time.monotonic() - self._committed > _COMMIT:
+        if time.monotonic() - self._committed >= self.workers.patience:
             self._commit()
         self.advance(len(batch.keys))
 

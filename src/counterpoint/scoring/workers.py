@@ -53,9 +53,14 @@ class Job(Protocol):
 
 
 class Workers(Protocol):
-    """Computes batches of one model; `ahead` of them are submitted before a result is asked for."""
+    """Computes batches of one model.
+
+    `ahead` of them are submitted before a result is asked for. Results are stored when the last
+    were stored `patience` seconds ago: a commit waits for the disk.
+    """
 
     ahead: int
+    patience: float
 
     def submit(self, task: str, columns: Sequence[Sequence[Any]]) -> Job:
         """Compute a method of the model with lists as arguments."""
@@ -77,6 +82,16 @@ class Laned(Protocol):
 
 
 @runtime_checkable
+class FileReader(Protocol):
+    """A model that may decode image files itself."""
+
+    reads_files: bool
+
+    def preprocess_file(self, data: bytes) -> Any:
+        """The file as `encode_images` takes it, None if it is one that has to be opened here."""
+
+
+@runtime_checkable
 class Distributed(Protocol):
     """A model that is computed elsewhere: it brings its workers."""
 
@@ -90,10 +105,11 @@ def workers_of(model: object) -> Workers:
 class Here:
     """Computes in this process."""
 
-    def __init__(self, model: Any) -> None:
+    def __init__(self, model: Any, *, threaded: bool = False) -> None:
+        """`threaded`: even a model without lanes computes in a thread of its own."""
         self.model = model
-        lanes = model.lanes if isinstance(model, Laned) else 0
-        self.ahead = lanes + 2
+        lanes = max(model.lanes if isinstance(model, Laned) else 0, int(threaded))
+        self.ahead, self.patience = lanes + 2, 0.1 if lanes else 0.0
         self._lanes = ThreadPoolExecutor(lanes) if lanes else None
         self._readers = ThreadPoolExecutor(READERS)
 
@@ -109,6 +125,11 @@ class Here:
     def _read(self, picture: Picture) -> Any:
         """The image as the model takes it, or the error."""
         try:
+            if isinstance(self.model, FileReader) and self.model.reads_files:
+                data = picture.read()
+                prepared = None if data is None else self.model.preprocess_file(data)
+                if prepared is not None:
+                    return prepared
             return self.model.preprocess(picture.open())
         except ImageError as error:
             return error
@@ -121,13 +142,14 @@ class Here:
         return Outcome(values, {}, broken)
 
     def tune(self, task: str, item: Sequence[Any]) -> int | None:
-        if self._lanes is None:
+        if not isinstance(self.model, Laned) or not self.model.lanes:
             return None
-        argument = self.model.preprocess(item[0].open()) if task == ENCODE_IMAGES else item[0]
+        model: Any = self.model
+        argument = self._read(item[0]) if task == ENCODE_IMAGES else item[0]
         best, rates = 0.0, dict[int, float]()
         for size in _SIZES:
             try:
-                rates[size] = self._rate(getattr(self.model, task), [argument] * size)
+                rates[size] = self._rate(getattr(model, task), [argument] * size)
             except MemoryError:
                 break
             if rates[size] < _NEARLY * best:

@@ -178,7 +178,7 @@ class _InFlight:
 
     def __init__(self, model: _Api) -> None:
         self.model, self.client = model, model.client
-        self.ahead, self._pool = 0, ThreadPoolExecutor(1)
+        self.ahead, self.patience, self._pool = 0, 0.0, ThreadPoolExecutor(1)
 
     def submit(self, task: str, columns: Sequence[Sequence[Any]]) -> Future[Outcome]:
         # A slow endpoint gets no batch beyond the first, so that a stop costs one batch.

@@ -20,7 +20,7 @@ from counterpoint.models.hf.loading import (
     probe_images,
 )
 from counterpoint.models.registry import LoadOptions
-from counterpoint.models.torch_models import memory_errors, unit
+from counterpoint.models.torch_models import memory_errors
 
 Tower = Callable[[Tensors], torch.Tensor]
 
@@ -31,14 +31,15 @@ class HfDual:
     def __init__(self, opened: HfModel, see: Tower, read: Tower) -> None:
         self.opened, self.see, self.read = opened, see, read
         self.context_length, self.fingerprint = opened.context_length, opened.fingerprint
+        self.lanes, self.device = opened.runtime.lanes, opened.runtime.hardware
 
     def preprocess(self, image: Image.Image) -> Tensors:
         return self.opened.preprocess(image)
 
     @memory_errors
     def encode_images(self, images: Sequence[Tensors]) -> np.ndarray:
-        with self.opened.runtime.running():
-            return unit(self.see(self.opened.stack(images)))
+        staged = self.opened.stage(images)
+        return self.opened.runtime.vectors(lambda: self.see(self.opened.placed(staged)))
 
     def count_tokens(self, captions: Sequence[str]) -> np.ndarray:
         counted = self.opened.tokenizer(list(captions), verbose=False) if captions else {}
@@ -46,8 +47,8 @@ class HfDual:
 
     @memory_errors
     def encode_captions(self, captions: Sequence[str]) -> np.ndarray:
-        with self.opened.runtime.running():
-            return unit(self.read(self.opened.tokens(captions)))
+        tokens = self.opened.tokens(captions)
+        return self.opened.runtime.vectors(lambda: self.read(tokens))
 
     def describe(self) -> Mapping[str, Any]:
         # Scale (its logarithm) and bias are the same for all pairs: they change no verdict.
@@ -66,7 +67,7 @@ class HfDual:
 def load(rest: str, options: LoadOptions) -> HfDual:
     """`ORG/REPO` on the hub, or a folder."""
     classes = dict.fromkeys(SUPPORTED, DUAL)
-    return dual(open_model("hf", rest, options, classes)).tried()
+    return dual(open_model("hf", rest, options, classes, halves=True)).tried()
 
 
 def dual(opened: HfModel) -> HfDual:

@@ -8,12 +8,13 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
 import torch
 from PIL import Image
 
@@ -38,6 +39,7 @@ except ImportError:
 _PASSING: Final = ("_name_or_path", "architectures", "dtype", "torch_dtype", "transformers_version")
 _EXTRA: Final = ("accelerate", "sentencepiece")  # what `vlm` brings besides transformers
 Tensors = dict[str, torch.Tensor]
+Levels = Callable[[torch.Tensor], torch.Tensor]
 SUPPORTED: Final = (
     *("align", "altclip", "chinese_clip", "clip", "flava", "metaclip_2", "siglip", "siglip2"),
     "vision-text-dual-encoder",
@@ -65,18 +67,32 @@ class HfModel:
     context_length: int | None
     identity: tuple[object, ...]  # what outputs depend on beside the weights
     fingerprint: str
+    levels: Levels | None = None  # what is left to do if images are bytes
 
     def renewed(self) -> HfModel:
         """The same after its weights were changed: another fingerprint."""
         return replace(self, fingerprint=fingerprint(self.model, *self.identity))
 
     def preprocess(self, image: Image.Image) -> Tensors:
-        found = self.processor(images=image, return_tensors="pt")
-        return {name: found[name][0] for name in _PIXELS if name in found}
+        return preprocessed(self.processor, image, as_bytes=self.levels is not None)
+
+    def stage(self, images: Sequence[Tensors]) -> Tensors:
+        """A batch for `placed`, in memory from which a GPU copies without waiting."""
+        found = {name: torch.stack([image[name] for image in images]) for name in images[0]}
+        return {n: one.pin_memory() for n, one in found.items()} if self.runtime.on_gpu else found
+
+    def placed(self, staged: Tensors) -> Tensors:
+        """Images as the towers take them, on the device."""
+        device = self.runtime.device
+        found = {name: one.to(device, non_blocking=True) for name, one in staged.items()}
+        if self.levels is not None:
+            found[_PIXELS[0]] = self.levels(found[_PIXELS[0]])
+        if self.runtime.weights_cast:
+            found[_PIXELS[0]] = found[_PIXELS[0]].to(self.runtime.half)
+        return found
 
     def stack(self, images: Sequence[Tensors]) -> Tensors:
-        names = images[0]
-        return {n: torch.stack([i[n] for i in images]).to(self.runtime.device) for n in names}
+        return self.placed(self.stage(images))
 
     @property
     def sees_padding(self) -> bool:
@@ -112,11 +128,14 @@ def open_model(
     options: LoadOptions,
     classes: Mapping[str, tuple[str, str]],
     needed: tuple[str, ...] = ("",),
+    *,
+    halves: bool = False,
 ) -> HfModel:
     """Open a folder or a repository whose model type is one of `classes`.
 
     For each type, `classes` has a class and its module that reads captions. Only weights whose
-    names begin with one of `needed` are used, and all of these have to be there.
+    names begin with one of `needed` are used, and all of these have to be there. With `halves`,
+    the weights are put into the half precision that is asked for.
     """
     id, runtime = f"{family}:{rest}", Runtime(options)
     source = str(Path(rest).expanduser()) if rest.startswith("~") else rest
@@ -142,9 +161,13 @@ def open_model(
     context = _context_length(id, tokenizer, model.get_submodule(text_tower))
     config = as_text(model.config.to_dict())  # some of it is read while running
     reading = reading_identity(tokenizer, processor)
-    identity = (family, config, context, *reading, runtime.precision)
+    how = runtime.identity if halves else runtime.precision
+    identity = (family, config, context, *reading, how)
     digest = fingerprint(model, *identity)
-    return HfModel(id, model, tokenizer, processor, runtime, context, identity, digest)
+    if halves:
+        runtime.cast(model)
+    levels = levels_of(processor)
+    return HfModel(id, model, tokenizer, processor, runtime, context, identity, digest, levels)
 
 
 def _weights(id: str, source: str, name: str, needed: tuple[str, ...], trust: bool) -> Any:
@@ -254,6 +277,45 @@ def as_text(content: Any) -> str:
 def probe_images() -> list[Image.Image]:
     """Two shapes: a processor must bring both to one size."""
     return [Image.new("RGB", size, "gray") for size in ((40, 30), (30, 50))]
+
+
+def preprocessed(processor: Any, image: Image.Image, *, as_bytes: bool = False) -> Tensors:
+    """One image; as bytes it is resized and cropped and no more."""
+    more = {"do_rescale": False, "do_normalize": False} if as_bytes else {}
+    found = processor(images=image, return_tensors="pt", **more)
+    return {name: found[name][0] for name in _PIXELS if name in found}
+
+
+def levels_of(processor: Any) -> Levels | None:
+    """What a processor does after resizing, for a batch on a device; None if it cannot be told.
+
+    Then bytes travel instead of floats. It is tried on noise, and has to give the same floats.
+    """
+    noise = np.random.default_rng(0).integers(0, 256, (80, 60, 3), dtype=np.uint8)
+    try:
+        image, scale = Image.fromarray(noise), float(processor.rescale_factor)
+        mean, std = (
+            torch.tensor(v).view(1, -1, 1, 1) for v in (processor.image_mean, processor.image_std)
+        )
+        whole, levels = (
+            preprocessed(processor, image),
+            preprocessed(processor, image, as_bytes=True),
+        )
+        [expected], [given] = whole.values(), levels.values()
+    except Exception:  # of another kind: it does all of its work itself
+        return None
+
+    def whole_numbers(pixels: torch.Tensor) -> torch.Tensor:
+        """As the processors of torchvision do it: mean and deviation are scaled, not the pixels."""
+        wide, middle = (one.to(pixels.device) * (1 / scale) for one in (std, mean))
+        return (pixels.float() - middle) / wide
+
+    def fractions(pixels: torch.Tensor) -> torch.Tensor:
+        return (pixels.float() * scale - mean.to(pixels.device)) / std.to(pixels.device)
+
+    ways = (whole_numbers, fractions)
+    same = (way for way in ways if torch.equal(way(given[None])[0], expected))
+    return next(same, None) if given.dtype == torch.uint8 else None
 
 
 @contextlib.contextmanager

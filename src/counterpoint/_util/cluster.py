@@ -1,0 +1,50 @@
+"""Ray: joining a cluster, or starting one on this machine."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from counterpoint._util.errors import CounterpointError, MissingExtraError
+from counterpoint._util.untrusted import shortened
+
+
+@contextmanager
+def ray_cluster(address: str, workers: int | None = None) -> Iterator[Any]:
+    """The module `ray`, joined to a cluster: `local`, `auto` or `ray://HOST:PORT`.
+
+    `local` is a cluster of this machine, which ends with the block; it has room for `workers`.
+    """
+    try:
+        import ray
+    except ImportError:
+        raise MissingExtraError("the engine ray", "ray") from None
+    more: dict[str, Any] = {}  # a cluster that runs already has these settings
+    if address == "local":
+        more = {"num_cpus": workers or os.cpu_count() or 1, "include_dashboard": False}
+    if ray.is_initialized():
+        yield ray
+        return
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # or Ray warns of a change
+    try:
+        ray.init(address, log_to_driver=False, logging_level=logging.ERROR, **more)
+    except Exception as error:  # it raises errors of many kinds
+        raise CounterpointError(
+            "E-CLUSTER-UNREACHABLE",
+            f"Ray cannot be reached at {shortened(address)}: {shortened(error).rstrip('.')}; start "
+            "a cluster (ray start --head), or use --ray-address local.",
+            address=address,
+        ) from None
+    try:
+        yield ray
+    finally:
+        ray.shutdown()
+
+
+def working_folder() -> str:
+    """Where relative paths of a command start; workers have to be told."""
+    return str(Path.cwd())

@@ -1,0 +1,116 @@
+"""Images between a file and a tower: bytes where they are enough, floats on the device.
+
+A transform of torchvision resizes and crops, and ends with ToTensor and Normalize. Here the first
+part makes bytes, a quarter of the size, and the rest is computed on the device for a whole batch,
+by the same operations: the values are the same. A JPEG may also be decoded on a GPU, with another
+decoder than Pillow's and so with slightly other values.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import torch
+from PIL import Image
+from torchvision.io import ImageReadMode, decode_jpeg
+from torchvision.transforms import CenterCrop, Compose, Normalize, Resize, ToTensor
+
+from counterpoint.images import MAX_RATIO, decode
+
+_COLOURS: Final = {"MaybeConvertMode", "_convert_to_rgb"}  # a decoder is told the colours
+_LONGEST: Final = 8192  # pixels of a side
+_BEGIN, _END = b"\xff\xd8\xff", b"\xff\xd9"  # of a JPEG
+
+
+class Staged(NamedTuple):
+    """Prepared images as one tensor, and the files among them."""
+
+    batch: torch.Tensor | None
+    files: list[torch.Tensor]
+    is_file: list[bool]  # of each image, in order
+
+
+class Pixels:
+    """One model's preprocessing."""
+
+    def __init__(self, transform: Any, device: str, *, jpegs: bool = False) -> None:
+        self.transform, self.device, self.jpegs = transform, torch.device(device), jpegs
+        found: list[Any] = [None, None, *getattr(transform, "transforms", [])]
+        *parts, before, last = found
+        self._begin: Callable[[Any], Any] | None = None
+        if isinstance(before, ToTensor) and isinstance(last, Normalize):
+            self._begin = Compose([part for part in parts if part is not None])
+            self._mean, self._std = (
+                torch.tensor(values, device=self.device).view(1, 3, 1, 1)
+                for values in (last.mean, last.std)
+            )
+        shapes = [part for part in parts if type(part) in (Resize, CenterCrop)]
+        rest = {type(part).__name__ for part in parts if part not in shapes and part is not None}
+        self.decodes = jpegs and self._begin is not None and rest <= _COLOURS
+        self._on_device = Compose(shapes)
+
+    def prepare(self, image: Image.Image) -> torch.Tensor:
+        """An image on the host: bytes (height, width, 3), or floats of any other transform."""
+        if self._begin is None:
+            floats: torch.Tensor = self.transform(image)
+            return floats
+        return torch.from_numpy(np.array(self._begin(image)))
+
+    def prepare_file(self, data: bytes) -> torch.Tensor | None:
+        """A file for the device to decode; None if Pillow has to judge it."""
+        if not self.decodes or not (data.startswith(_BEGIN) and data.endswith(_END)):
+            return None
+        with Image.open(io.BytesIO(data), formats=("JPEG",)) as image:  # reads its head only
+            sides = sorted(image.size)
+            if image.mode != "RGB" or sides[1] > min(_LONGEST, MAX_RATIO * sides[0]):
+                return None
+        return torch.frombuffer(bytearray(data), dtype=torch.uint8)
+
+    def stage(self, images: Sequence[torch.Tensor]) -> Staged:
+        """A batch for `finish`, in memory from which a GPU copies without waiting."""
+        is_file = [image.ndim == 1 for image in images]
+        files = [image for image in images if image.ndim == 1]
+        whole = [image for image in images if image.ndim > 1]
+        if not whole:
+            return Staged(None, files, is_file)
+        first, pinned = whole[0], self.device.type == "cuda"
+        batch = torch.empty((len(whole), *first.shape), dtype=first.dtype, pin_memory=pinned)
+        return Staged(torch.stack(whole, out=batch), files, is_file)
+
+    def finish(self, staged: Staged) -> torch.Tensor:
+        """Normalised images on the device (n, 3, height, width)."""
+        batch, files, is_file = staged
+        parts = [] if batch is None else [batch.to(self.device, non_blocking=True)]
+        if files:
+            parts.append(self._decoded(files))
+        elif parts[0].is_floating_point():
+            return parts[0]
+        pixels = parts[0]
+        if len(parts) > 1:
+            places = torch.tensor(is_file).argsort(stable=True).argsort().to(self.device)
+            pixels = torch.cat(parts)[places]
+        floats = pixels.permute(0, 3, 1, 2).contiguous().float().div_(255)
+        return floats.sub_(self._mean).div_(self._std)
+
+    def _decoded(self, files: Sequence[torch.Tensor]) -> torch.Tensor:
+        """JPEGs as bytes (n, height, width, 3); those of one size are resized together."""
+        try:
+            decoded = decode_jpeg(list(files), mode=ImageReadMode.RGB, device=self.device)
+        except RuntimeError:  # which does not say of which file
+            decoded = [self._with_pillow(file) for file in files]
+        by_size: dict[torch.Size, list[int]] = {}
+        for number, image in enumerate(decoded):
+            by_size.setdefault(image.shape, []).append(number)
+        found: list[torch.Tensor] = [torch.empty(0)] * len(files)
+        for numbers in by_size.values():
+            resized = self._on_device(torch.stack([decoded[n] for n in numbers]))
+            for number, image in zip(numbers, resized, strict=True):
+                found[number] = image
+        return torch.stack(found).permute(0, 2, 3, 1)
+
+    def _with_pillow(self, file: torch.Tensor) -> torch.Tensor:
+        image = decode(file.numpy().tobytes(), "a JPEG")
+        return torch.from_numpy(np.array(image)).permute(2, 0, 1).to(self.device)
