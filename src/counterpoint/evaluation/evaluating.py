@@ -27,7 +27,7 @@ from counterpoint.cases import (
     without_images,
 )
 from counterpoint.metrics import Overlong, Protocol
-from counterpoint.models import LoadOptions, load_model
+from counterpoint.models import LoadOptions, load_remembered
 from counterpoint.runs import Part, Run, question, refuse_other, save_run
 from counterpoint.scoring import (
     Described,
@@ -143,7 +143,7 @@ def evaluate(
     runs = []
     with shown(progress) as bars, Store(Path(store) if store else default_store()) as opened:
         for (name, model), folder in zip(chosen, folders, strict=True):
-            loaded = load_model(name, loading) if model is None else model
+            loaded = load_remembered(name, loading, opened) if model is None else model
             work = Work(opened, batch_size, Named(bars, name))
             scored, probes = tables.score(loaded, overlong, work)
             parts = tables.parts(scored, probes)
