@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from engine_support import build
 from hypothesis import given, strategies as st
+from hypothesis.extra.numpy import array_shapes, arrays
 from support import (
     FEW,
     TIES,
@@ -222,6 +223,18 @@ def test_a_classification_has_one_class_an_image_and_shares_classes(
     truth: np.ndarray, expected: bool
 ) -> None:
     assert is_classification(truth.astype(bool)) == expected
+
+
+@given(st.data())
+def test_many_tables_of_truth_are_told_apart_as_each_is_alone(data):
+    shape = data.draw(array_shapes(min_dims=3, max_dims=3, max_side=4))
+    truth = data.draw(arrays(bool, shape))
+    alone = [
+        all(sum(image) == 1 for image in one)
+        and any(sum(column) > 1 for column in zip(*one, strict=True))
+        for one in truth.tolist()
+    ]
+    assert is_classification(truth).tolist() == alone
 
 
 # --- clusters ----------------------------------------------------------------------------------

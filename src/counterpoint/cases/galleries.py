@@ -31,9 +31,10 @@ def gallery_rows(cases: Cases) -> np.ndarray:
     return np.array([is_gallery(k, m) for k, m in counts], dtype=bool)
 
 
-def is_classification(truth: np.ndarray) -> bool:
-    """Every image has one caption, its class, and some images share theirs (k x m)."""
-    return bool((truth.sum(axis=1) == 1).all() and (truth.sum(axis=0) > 1).any())
+def is_classification(truth: np.ndarray) -> np.ndarray | np.bool_:
+    """Every image has one caption, its class, and some images share theirs: (..., k, m) -> (...)"""
+    single: np.ndarray | np.bool_ = (truth.sum(axis=-1) == 1).all(axis=-1)
+    return single & (truth.sum(axis=-2) > 1).any(axis=-1) if single.any() else single
 
 
 def query_clusters(cases: Cases, row: int) -> list[str]:

@@ -1,4 +1,4 @@
-from .decoding import decode as decode
+from .decoding import decode as decode, file_content as file_content
 from .pictures import MAX_RATIO as MAX_RATIO, Picture as Picture
 from .schemes import (
     PIECES as PIECES,

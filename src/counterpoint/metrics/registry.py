@@ -193,7 +193,7 @@ def _five_classes(truth: Array) -> Array:
 
 
 def _classes(truth: Array) -> Array:
-    return np.array([is_classification(one) for one in truth], dtype=bool)
+    return np.asarray(is_classification(truth))
 
 
 def _with_positives(truth: Array) -> Array:

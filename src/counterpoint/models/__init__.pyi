@@ -8,6 +8,7 @@ from .registry import (
     list_models as list_models,
     load_model as load_model,
 )
+from .remembered import load_remembered as load_remembered
 from .torch_models import (
     Runtime as Runtime,
     fingerprint as fingerprint,
