@@ -255,7 +255,7 @@ def test_a_transformers_model_scores_as_transformers_does(config, tmp_path):
     assert model.describe()["notes"] == []  # config.json says which activation it was
     assert "use checkpoint:" in refusal(f"{path}@tiny", "E-ACTIVATION-MISMATCH")
     tokens = TOKENIZER(CAPTIONS)
-    pixels = torch.stack([model.preprocess(noise(40, 30, seed)) for seed in range(2)])
+    pixels = torch.stack([model.transform(noise(40, 30, seed)) for seed in range(2)])
     with torch.inference_mode():
         caption_rows = theirs.get_text_features(input_ids=tokens)
         image_rows = theirs.get_image_features(pixel_values=pixels)

@@ -23,12 +23,18 @@ from rich.segment import Segment
 
 from counterpoint._util.errors import CounterpointError, DataError, explain, stop_status
 from counterpoint._util.progress import Bars, bars_on
-from counterpoint._util.untrusted import without_controls
+from counterpoint._util.untrusted import shown, without_controls
 
 # --- options that several verbs share -----------------------------------------------------------
 
 
 LEFT_OUT: Final = 3  # the exit status of work that is done, but not on all cases
+
+
+def _batch_size(text: str) -> str:
+    if text != "auto" and not (text.isdecimal() and int(text[:9]) > 0):
+        raise typer.BadParameter(f"{shown(text)} is neither auto nor a number from 1 on.")
+    return text
 
 
 def _known_device(name: str) -> str:
@@ -65,6 +71,14 @@ Overwrite = Annotated[
 ]
 BatchSize = Annotated[
     int, typer.Option(min=1, help="Number of images, captions or pairs per batch.")
+]
+BatchSizeOrAuto = Annotated[
+    str,
+    typer.Option(
+        "--batch-size",
+        help="Number of images, captions or pairs per batch; auto finds one that is fast here.",
+        callback=_batch_size,
+    ),
 ]
 Device = Annotated[
     str, typer.Option(help="auto, cpu, cuda, cuda:N or mps.", callback=_known_device)

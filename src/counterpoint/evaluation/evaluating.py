@@ -27,9 +27,9 @@ from counterpoint.cases import (
     unanswered,
     without_images,
 )
-from counterpoint.metrics import Overlong, Protocol
 from counterpoint.evaluation.places import Place, device_names
 from counterpoint.evaluation.precision import AUTO, choose
+from counterpoint.metrics import Overlong, Protocol
 from counterpoint.models import LoadOptions
 from counterpoint.runs import Part, Run, question, refuse_other, save_run
 from counterpoint.scoring import (

@@ -17,7 +17,7 @@ import numpy as np
 from counterpoint._util.errors import RunError
 from counterpoint._util.progress import Progress, Quiet
 from counterpoint._util.writing import whole_file
-from counterpoint.evaluation.evaluating import BATCH, evaluate
+from counterpoint.evaluation.evaluating import evaluate
 from counterpoint.metrics import ALL, METRICS, RESAMPLES
 from counterpoint.runs import Difference, Part, Row, Run, as_json, compare, rows
 from counterpoint.scoring import Model
@@ -78,7 +78,7 @@ def evaluate_outcome(
     *,
     data: str | Path | None = None,
     limit: int | None = None,
-    batch_size: int = BATCH,
+    batch_size: int | Literal["auto"] = "auto",
     device: str = "auto",
     precision: str = "fp32",
     store: str | Path | None = None,

@@ -6,7 +6,7 @@ which the verdict of at most one case in 500 of a sample of the run changes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final

@@ -35,6 +35,7 @@ _LIBRARIES: Final = (
 _PACKAGE: Final = Path(__file__).parents[1]
 _PIECE: Final = 65_536  # captions that are looked up at a time
 _COUNT: Final = 4  # bytes of a count
+_EXTRAS: Final = ("lanes", "device", "reads_files")
 
 
 class Remembered(NamedTuple):
@@ -81,6 +82,10 @@ class RememberedEncoder:
 
     def preprocess(self, image: Any) -> Any:
         return self.model.preprocess(image)
+
+    def preprocess_file(self, data: bytes) -> Any:
+        model: Any = self.model
+        return model.preprocess_file(data)
 
     def encode_images(self, images: Sequence[Any]) -> np.ndarray:
         return self.model.encode_images(images)
@@ -139,7 +144,7 @@ def load_remembered(id: str, options: LoadOptions, store: Store) -> Model:
 def _said(model: DualEncoder) -> Remembered | None:
     """None if it does not survive being written down."""
     described = dict(model.describe()) if isinstance(model, Described) else None
-    extras = {name: getattr(model, name) for name in ("lanes", "device") if hasattr(model, name)}
+    extras = {name: getattr(model, name) for name in _EXTRAS if hasattr(model, name)}
     said = Remembered(model.fingerprint, model.context_length, described, extras)
     try:
         return Remembered(**json.loads(json.dumps(said._asdict())))
