@@ -200,6 +200,8 @@ def test_the_command(counterpoint) -> None:
     assert done.code == 1 and "nothing:x on world-swap:size=12 and 1 more" in done.err
     shown = counterpoint("sweep", str(plan(("random",))), "-o", "all")
     assert shown.code == 0 and "2 of 2 cells done" in shown.out
+    for wrong in (("hp-hn", "grid.yaml", "--dry-run"), (asked, "--world")):
+        assert counterpoint("sweep", *wrong).code == 2
 
 
 # --- other processes -----------------------------------------------------------------------------

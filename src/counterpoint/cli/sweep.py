@@ -73,6 +73,11 @@ def sweep(
     After an interruption the same command continues; finished cells are not run again. See
     docs/evaluate.md for plans and docs/train/index.md for grids.
     """
+    placed = devices or slurm or engine != "local"
+    if grid is not None and (placed or dry_run):
+        raise typer.BadParameter("--devices, --engine, --slurm and --dry-run are for plans")
+    if grid is None and world:
+        raise typer.BadParameter("--world is for a recipe and a grid")
     if grid is not None:
         _train(plan, grid, changes or [], world, out, as_json)
     elif dry_run:
