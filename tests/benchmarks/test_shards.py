@@ -88,6 +88,7 @@ def plain_cases(folder: Path, count: int) -> cp.Cases:
 # --- shards --------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["in/part-{000..002}.tar", "in", "in/part-00{0,1,2}.tar"])
 def test_shards_are_scored_as_plain_files_are(name: str, tmp_path: Path) -> None:
     shards(tmp_path / "in", 3, 2, 4)

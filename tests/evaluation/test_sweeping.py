@@ -85,6 +85,7 @@ def test_devices() -> None:
 # --- cells ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_cell_is_the_evaluation_itself(tmp_path: Path) -> None:
     found = cp.sweep(plan(), out="all")
     assert set(states(found).values()) == {"done"} and len(found.cells) == 4
@@ -96,6 +97,7 @@ def test_a_cell_is_the_evaluation_itself(tmp_path: Path) -> None:
     assert own.model == "random"
 
 
+@pytest.mark.slow
 def test_what_is_done_is_not_run_again(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
 
@@ -122,6 +124,7 @@ def test_what_is_done_is_not_run_again(monkeypatch: pytest.MonkeyPatch) -> None:
     assert {name: after[name] for name in before} == before
 
 
+@pytest.mark.slow
 def test_failures_cost_their_cells_and_are_tried_again(tmp_path: Path) -> None:
     asked = plan(("random", "vectors:mine"), ("world-swap:size=12", "mine.jsonl", "probe/none"))
     found = cp.sweep(asked, out="all")
@@ -156,6 +159,7 @@ def test_a_benchmark_that_does_not_suit_costs_only_itself(monkeypatch) -> None:
     assert found.cells[1].why == "not this one. [E-MODEL-UNSUITABLE]"
 
 
+@pytest.mark.slow
 def test_a_damaged_run_is_run_again() -> None:
     found = cp.sweep(plan(("random",)), out="all")
     whole = tables(Path("all"))
@@ -165,6 +169,7 @@ def test_a_damaged_run_is_run_again() -> None:
     assert tables(Path("all")) == whole
 
 
+@pytest.mark.slow
 def test_other_settings_need_another_folder() -> None:
     cp.sweep(plan(("random",), limit=5), out="all")
     with raises("E-OUTPUT-EXISTS"):
@@ -174,6 +179,7 @@ def test_other_settings_need_another_folder() -> None:
     assert len(cp.load_run(first).parts[BENCHMARKS[0]].cases) == 5
 
 
+@pytest.mark.slow
 def test_a_forecast_knows_after_the_first_cell() -> None:
     asked = read_plan(plan(("colours:a", "colours:b")))
     counts, cells = forecast(asked, Path("all"))
@@ -189,6 +195,7 @@ def test_a_forecast_knows_after_the_first_cell() -> None:
     assert nothing == []
 
 
+@pytest.mark.slow
 def test_the_command(counterpoint) -> None:
     asked = str(plan(("random", "nothing:x")))
     dry = counterpoint("sweep", asked, "--dry-run")
