@@ -31,7 +31,7 @@ from counterpoint.runs import (
 )
 
 if TYPE_CHECKING:
-    from counterpoint.evaluation import Check, ExportedVectors, Health
+    from counterpoint.evaluation import Check, EvalSweep, ExportedVectors, Health
     from counterpoint.generation import Generated, Kind
     from counterpoint.generation.refinement import Refined
     from counterpoint.scoring import DualEncoder, Model
@@ -343,21 +343,30 @@ def train(
 @_with_extras
 def sweep(
     recipe: str | Path,
-    grid: str | Path,
+    grid: str | Path | None = None,
     *,
     world: bool = False,
     out: str | Path | None = None,
     progress: Bars = _AUTO,
     **changes: Any,
-) -> Sweep:
-    """Train every cell of a grid (a YAML file of keys with lists of values), one after the other.
+) -> Sweep | EvalSweep:
+    """Evaluate models x benchmarks by a plan, or train every cell of a grid.
 
-    `changes` are keys of the recipe that all cells have. Finished cells are not trained again.
+        sweep("plan.yaml", devices="0,1")    # a YAML file with models and benchmarks
+        sweep("hp-hn", "grid.yaml")          # a recipe, and a YAML file of keys with values
+
+    Finished cells are not run again. With a grid, `changes` are keys of the recipe that all cells
+    have; with a plan they are devices, engine (local, ray or slurm), address (of Ray) and slurm
+    (parameters of submitit).
     """
-    from counterpoint.training import sweep as run_sweep
-
     place = None if out is None else Path(out)
     with shown(progress) as bars:
+        if grid is None:
+            from counterpoint.evaluation import sweep_evaluations
+
+            return sweep_evaluations(Path(recipe), out=place, progress=bars, **changes)
+        from counterpoint.training import sweep as run_sweep
+
         return run_sweep(
             str(recipe), Path(grid), list(_changes(changes)), world=world, out=place, progress=bars
         )

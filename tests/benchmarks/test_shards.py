@@ -88,6 +88,7 @@ def plain_cases(folder: Path, count: int) -> cp.Cases:
 # --- shards --------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["in/part-{000..002}.tar", "in", "in/part-00{0,1,2}.tar"])
 def test_shards_are_scored_as_plain_files_are(name: str, tmp_path: Path) -> None:
     shards(tmp_path / "in", 3, 2, 4)
@@ -294,8 +295,11 @@ def test_a_case_table_is_still_one_and_other_tables_say_why_not(tmp_path: Path) 
     pl.DataFrame({"caption": ["x"]}).write_parquet("other.parquet")
     with raises("E-COLUMN-MISSING"):
         cp.load_benchmark("other.parquet")
+    table(Path("t.parquet"), 1)
     with raises("E-COLUMN-MISSING"):
-        cp.load_benchmark("{other,other}.parquet")
+        cp.load_benchmark("{t,other}.parquet")
+    Path("cases.parquet").rename("{a,b}.parquet")  # a name, not a pattern
+    assert len(cp.load_benchmark("{a,b}.parquet")) == 3
     Path("bad.parquet").write_bytes(b"PAR1 nothing PAR1")
     with raises("E-FILE-MALFORMED"):
         cp.load_benchmark("bad.parquet")

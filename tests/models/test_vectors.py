@@ -81,6 +81,7 @@ def of_every_kind(root: Path) -> list[str]:
     return [*places, "world-swap:size=30"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", VECTOR_FORMATS)
 def test_exported_vectors_give_the_models_own_bytes(
     form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -134,6 +135,7 @@ def test_files_of_other_programmes_are_read(tmp_path: Path) -> None:
     assert abs(found[0] - 1) < 1e-3
 
 
+@pytest.mark.slow
 def test_neither_torch_nor_a_store_of_vectors_is_needed(tmp_path: Path) -> None:
     place = few(tmp_path)
     write_cases(asked(choice("1", "a/1.png", "x", "y")), tmp_path / "cases.parquet")

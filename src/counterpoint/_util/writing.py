@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import json
 import os
 import secrets
 import shutil
@@ -39,6 +40,12 @@ def whole_file(
         yield draft
         _to_disk(draft)
         draft.replace(place)
+
+
+def write_json(path: Path, value: object, error: type[CounterpointError] = DataError) -> None:
+    """A small file of plain values, written as a whole."""
+    with whole_file(path, error) as draft:
+        draft.write_text(json.dumps(value, indent=1) + "\n", encoding="utf-8")
 
 
 @contextmanager

@@ -51,12 +51,14 @@ def holds_shards(name: str) -> bool:
 def own_file(name: str) -> Cases:
     """The cases of a case file, of shards or of tables with images, by path, pattern or folder."""
     path = Path(name)
-    if path.suffix == _PARQUET and path.is_file():
-        if _image_column(path) is None:
-            return read_cases(path)
-    elif path.suffix not in (TAR, "") and not _BRACES.search(name):
-        return read_cases(path)  # which says what is wrong with others
-    files = sorted(path.glob(f"*{TAR}")) if path.is_dir() else [*map(Path, _expand(name))]
+    if path.is_dir():
+        files = sorted(path.glob(f"*{TAR}"))
+    elif path.suffix not in (TAR, _PARQUET) or (
+        path.suffix == _PARQUET and path.is_file() and _image_column(path) is None
+    ):
+        return read_cases(path)  # which says what is wrong with other files
+    else:
+        files = [path] if path.is_file() else [*map(Path, _expand(name))]
     for file in files:
         if not file.is_file():
             raise DataError("E-FILE-MISSING", f"{file}: no such file.", path=file)

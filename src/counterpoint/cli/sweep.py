@@ -1,4 +1,4 @@
-"""`counterpoint sweep`: train every cell of a grid over recipe values, and compare them."""
+"""`counterpoint sweep`: evaluate models x benchmarks, or train every cell of a grid of recipes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import typer
 from rich import box
 from rich.table import Table
 
-from counterpoint.cli.console import AsJson, counted, errors, output, print_json
+from counterpoint.cli.console import AsJson, counted, errors, output, print_json, progress_bars
 from counterpoint.cli.train import Preparing, TrainingBar, training_bars
 
 if TYPE_CHECKING:
@@ -17,15 +17,21 @@ if TYPE_CHECKING:
 
 
 def sweep(
-    recipe: Annotated[
-        str, typer.Argument(help="A recipe (`counterpoint ls recipes`) or a .yaml file.")
+    plan: Annotated[
+        str,
+        typer.Argument(
+            metavar="PLAN",
+            help="A plan of evaluations (.yaml with models and benchmarks); or, before a grid, a "
+            "recipe (`counterpoint ls recipes` or a .yaml file).",
+        ),
     ],
     grid: Annotated[
-        Path, typer.Argument(help="A .yaml file of keys with lists of values: lr: [1e-5, 1e-6]")
-    ],
+        Path | None,
+        typer.Argument(help="A .yaml file of recipe keys with lists of values: lr: [1e-5, 1e-6]"),
+    ] = None,
     changes: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[KEY=VALUE]...", help="Changes that all cells have."),
+        typer.Argument(metavar="[KEY=VALUE]...", help="Changes that all cells of a grid have."),
     ] = None,
     world: Annotated[
         bool, typer.Option("--world", help="Train on the synthetic world, as `train --world`.")
@@ -33,27 +39,168 @@ def sweep(
     out: Annotated[
         Path | None, typer.Option("-o", "--out", help="Folder of the sweep. Default: in runs/.")
     ] = None,
+    devices: Annotated[
+        str, typer.Option(help="Devices of a plan, one process each: 0,1 or all or cpu,cpu.")
+    ] = "",
+    engine: Annotated[
+        str, typer.Option(help="Where a plan runs: local, ray or slurm (an array, by submitit).")
+    ] = "local",
+    ray_address: Annotated[
+        str, typer.Option(help="Address of Ray: local, auto or ray://HOST:PORT.")
+    ] = "local",
+    slurm: Annotated[bool, typer.Option("--slurm", help="The same as --engine slurm.")] = False,
+    slurm_partition: Annotated[str, typer.Option(help="Partition of Slurm.")] = "",
+    slurm_time: Annotated[str, typer.Option(help="Time limit of a cell, as Slurm has it.")] = "",
+    slurm_gpus: Annotated[int, typer.Option(min=0, help="GPUs of a cell on Slurm.")] = 0,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print what a plan would run, and what it would take.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Train every cell of a grid and mark the one with the best validation.
+    """Evaluate models x benchmarks by a plan; or train every cell of a grid of recipe values.
 
     Examples:
 
-    counterpoint sweep negclip grid.yaml data.path=train.parquet validation.path=val.parquet
+    counterpoint sweep plan.yaml --dry-run
+
+    counterpoint sweep plan.yaml --devices 0,1 -o runs/all
+
+    counterpoint sweep plan.yaml --slurm --slurm-partition gpu --slurm-time 4:00:00 --slurm-gpus 1
 
     counterpoint sweep hp-hn grid.yaml data.path=train.parquet validation.path=val.parquet
     validation.metric=augmented_accuracy -o runs/sweep
 
-    One folder per cell. After an interruption the same command continues; finished cells are not
-    run again. See docs/train/index.md.
+    After an interruption the same command continues; finished cells are not run again. See
+    docs/evaluate.md for plans and docs/train/index.md for grids.
     """
+    placed = devices or slurm or engine != "local"
+    if grid is not None and (placed or dry_run):
+        raise typer.BadParameter("--devices, --engine, --slurm and --dry-run are for plans")
+    if grid is None and world:
+        raise typer.BadParameter("--world is for a recipe and a grid")
+    if grid is not None:
+        _train(plan, grid, changes or [], world, out, as_json)
+    elif dry_run:
+        _forecast(Path(plan), out, as_json)
+    else:
+        given = {
+            "slurm_partition": slurm_partition,
+            "slurm_time": slurm_time,
+            "gpus_per_node": slurm_gpus,
+        }
+        settings = {name: value for name, value in given.items() if value}
+        where = "slurm" if slurm else engine
+        _evaluate(Path(plan), out, devices, where, ray_address, settings, as_json)
+
+
+# --- evaluation ----------------------------------------------------------------------------------
+
+
+def _evaluate(
+    plan: Path,
+    out: Path | None,
+    devices: str,
+    engine: str,
+    address: str,
+    slurm: dict[str, object],
+    as_json: bool,
+) -> None:
+    from counterpoint.evaluation import sweep_evaluations
+
+    with progress_bars() as bars:
+        found = sweep_evaluations(
+            plan,
+            out=out,
+            devices=devices,
+            engine=engine,
+            address=address,
+            slurm=slurm,
+            progress=bars,
+        )
+    if as_json:
+        print_json(found.as_json())
+    else:
+        table = _table("model", "benchmark", "state", "left out", "run")
+        for cell in found.cells:
+            left_out = f"{cell.left_out:,}" if cell.left_out else ""
+            folder = Path(cell.folder).name if cell.folder else ""
+            table.add_row(cell.model, cell.benchmark, cell.state, left_out, folder)
+        output.print(table)
+        done = sum(cell.state == "done" for cell in found.cells)
+        output.print(
+            f"{done:,} of {counted(len(found.cells), 'cell')} done in {found.folder}",
+            soft_wrap=True,
+        )
+    reasons: dict[str, list[str]] = {}
+    for cell in found.failed:
+        reasons.setdefault(cell.why, []).append(f"{cell.model} on {cell.benchmark}")
+    for why, cells in reasons.items():
+        more = f" and {len(cells) - 1:,} more" if len(cells) > 1 else ""
+        errors.print(f"failed: {cells[0]}{more}: {why}", style="red", soft_wrap=True)
+    if found.failed:
+        raise typer.Exit(1)
+
+
+def _forecast(path: Path, out: Path | None, as_json: bool) -> None:
+    from counterpoint.evaluation import default_folder, forecast, read_plan
+
+    plan = read_plan(path)
+    with errors.status("counting"):
+        counts, open_cells = forecast(plan, out or default_folder(path, plan))
+    if as_json:
+        print_json([one.as_json() for one in open_cells])
+        return
+    table = _table("benchmark", "images", "captions", "pairs")
+    for one in counts:
+        sizes = (one.images, one.captions, one.pairs)
+        table.add_row(one.benchmark, *("-" if one.failed else f"{n:,}" for n in sizes))
+    output.print(table)
+    table = _table("model", "open benchmarks", "images", "captions", "pairs", "hours", "MB")
+    for cell in open_cells:
+        numbers = (cell.benchmarks, cell.images, cell.captions, cell.pairs)
+        table.add_row(
+            cell.model,
+            *(f"{number:,}" for number in numbers),
+            "-" if cell.seconds is None else f"{cell.seconds / 3600:.3f}",
+            "-" if cell.bytes is None else f"{cell.bytes / 1e6:,.1f}",
+        )
+    output.print(table)
+    known = [(cell.seconds, cell.bytes) for cell in open_cells if cell.seconds and cell.bytes]
+    if len(known) < len(open_cells):
+        output.print("hours and bytes: unknown until the first cell is done")
+    elif known:
+        seconds, size = (sum(column) for column in zip(*known, strict=True))
+        output.print(
+            f"about {seconds / 3600:.3f} hours on one device, and {size / 1e6:,.1f} MB in the "
+            "store and the runs, by what earlier cells took",
+            soft_wrap=True,
+        )
+    for one in counts:
+        if one.failed:
+            errors.print(f"note: {one.benchmark}: {one.failed}", style="yellow", soft_wrap=True)
+
+
+def _table(*columns: str) -> Table:
+    table = Table(header_style="bold", box=box.SIMPLE_HEAD)
+    for number, name in enumerate(columns):
+        texts = name in ("model", "benchmark", "state", "run") or not number
+        table.add_column(name, justify="left" if texts else "right", overflow="fold")
+    return table
+
+
+# --- training ------------------------------------------------------------------------------------
+
+
+def _train(
+    recipe: str, grid: Path, changes: list[str], world: bool, out: Path | None, as_json: bool
+) -> None:
     from counterpoint.training import sweep as run_sweep
 
     with training_bars() as bars:
         found = run_sweep(
             recipe,
             grid,
-            changes or [],
+            changes,
             world=world,
             out=out,
             display=TrainingBar(bars),

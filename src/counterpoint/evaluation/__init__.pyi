@@ -1,6 +1,11 @@
 from .doctor import Health as Health, examine as examine, with_clean as with_clean
 from .evaluating import evaluate as evaluate, prepare as prepare
 from .importing import import_scores as import_scores
+from .launching import (
+    ENGINES as ENGINES,
+    device_names as device_names,
+    sweep_evaluations as sweep_evaluations,
+)
 from .outcome import (
     MEAN_SCORES as MEAN_SCORES,
     OUTCOME_FILE as OUTCOME_FILE,
@@ -9,6 +14,15 @@ from .outcome import (
     evaluate_outcome as evaluate_outcome,
 )
 from .precision import Flips as Flips, check_precision as check_precision
+from .sweeping import (
+    EvalCell as EvalCell,
+    EvalPlan as EvalPlan,
+    EvalSweep as EvalSweep,
+    Forecast as Forecast,
+    default_folder as default_folder,
+    forecast as forecast,
+    read_plan as read_plan,
+)
 from .vectors import ExportedVectors as ExportedVectors, export_vectors as export_vectors
 from .verifying import (
     Check as Check,

@@ -20,7 +20,7 @@ from counterpoint.images.decoding import MAX_BYTES
 _HELD: Final = 64  # tar files whose members are known; images are asked for in their order
 
 
-class Member(NamedTuple):
+class TarMember(NamedTuple):
     """Where the bytes of a member are."""
 
     start: int
@@ -32,9 +32,9 @@ class _Indexes:
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._held: OrderedDict[tuple[object, ...], dict[str, Member]] = OrderedDict()
+        self._held: OrderedDict[tuple[object, ...], dict[str, TarMember]] = OrderedDict()
 
-    def of(self, path: Path, file: BinaryIO) -> dict[str, Member]:
+    def of(self, path: Path, file: BinaryIO) -> dict[str, TarMember]:
         stat = os.fstat(file.fileno())
         times = (stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino)
         key = (path.absolute(), *times)
@@ -47,7 +47,7 @@ class _Indexes:
             return self._held[key]
 
 
-def _scan(file: BinaryIO, size: int) -> dict[str, Member]:
+def _scan(file: BinaryIO, size: int) -> dict[str, TarMember]:
     """Regular members by name; of two with one name the last counts, as for tar itself."""
     found = {}
     with tarfile.open(fileobj=file, mode="r:") as tar:
@@ -55,7 +55,7 @@ def _scan(file: BinaryIO, size: int) -> dict[str, Member]:
             if member.isfile() and not member.issparse():
                 if not 0 <= member.size <= size - member.offset_data:
                     raise tarfile.ReadError("a member is longer than the file")
-                found[member.name] = Member(member.offset_data, member.size)
+                found[member.name] = TarMember(member.offset_data, member.size)
             tar.members = []  # type: ignore[attr-defined]  # or it remembers every header
     return found
 
@@ -63,7 +63,7 @@ def _scan(file: BinaryIO, size: int) -> dict[str, Member]:
 _INDEXES: Final = _Indexes()
 
 
-def tar_members(path: Path) -> dict[str, Member]:
+def tar_members(path: Path) -> dict[str, TarMember]:
     """All regular members of an uncompressed tar file. Raises ImageError."""
     try:
         with open_regular(path) as file:

@@ -8,6 +8,7 @@ from .folders import (
     find_runs as find_runs,
     load_run as load_run,
     question as question,
+    read_manifest as read_manifest,
     refuse_other as refuse_other,
     save_run as save_run,
 )

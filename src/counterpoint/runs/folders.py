@@ -175,7 +175,7 @@ def refuse_other(folder: Path, asked: Question, *, overwrite: bool = False) -> N
     if overwrite or not (folder / _MANIFEST).is_file():
         return
     try:
-        manifest = _read_manifest(folder)
+        manifest = read_manifest(folder)
     except OtherFormatError:
         raise  # another version can read it
     except RunError:
@@ -238,7 +238,7 @@ def find_runs(path: Path) -> list[Path]:
 def _created(folder: Path) -> str:
     """When a run was made; empty for a damaged run, which raises when it is loaded."""
     try:
-        return str(_read_manifest(folder).get("created", ""))
+        return str(read_manifest(folder).get("created", ""))
     except RunError:
         return ""
 
@@ -257,7 +257,7 @@ def load_run(path: str | Path | Run) -> Run:
             runs=folders,
         )
     [folder] = folders
-    manifest = _read_manifest(folder)
+    manifest = read_manifest(folder)
     described = manifest["benchmarks"]
     table = pl.concat(parquet_frames(_checked(folder, _CASES, manifest), RunError))
     refuse_table(table, described, folder / _CASES)
@@ -271,7 +271,8 @@ def load_run(path: str | Path | Run) -> Run:
     return Run(manifest["model"], parts, manifest, folder)
 
 
-def _read_manifest(folder: Path) -> dict[str, Any]:
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """What `run.json` says, checked; the tables are not read. Raises a RunError."""
     path = folder / _MANIFEST
     try:
         manifest = parse_json(path.read_bytes(), "it", RunError)

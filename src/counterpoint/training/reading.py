@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import re
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from counterpoint._util.errors import DataError, MissingExtraError, NotFoundError, reason
+from counterpoint._util.errors import DataError, NotFoundError
 from counterpoint._util.registry import did_you_mean
 from counterpoint._util.untrusted import shortened, shown
+from counterpoint._util.yaml_files import parse_yaml, read_text
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
 
 
 FOLDER: Final = Path(__file__).parent / "recipes"
-_LARGEST: Final = 2**18  # bytes of a recipe
 _LISTED: Final = 20  # mistakes in a message
 _WORLD: Final = "_world"  # what `--world` puts over a recipe
 
@@ -60,33 +58,7 @@ def recipe_text(name: str) -> str:
                 "E-RECIPE-UNKNOWN", did_you_mean("recipe", name, recipe_names()), name=name
             )
         path = FOLDER / f"{name}.yaml"
-    return _text(path, "recipe")
-
-
-def read_yaml(path: Path) -> Any:
-    """The values of another YAML file, such as the grid of a sweep."""
-    return _yaml(_text(path, "grid"), str(path))
-
-
-def _text(path: Path, what: str) -> str:
-    try:
-        with path.open("rb") as file:
-            text = file.read(_LARGEST + 1)
-        if len(text) > _LARGEST:
-            raise DataError(
-                "E-FILE-MALFORMED",
-                f"{path}: not a {what}: it is larger than {_LARGEST:,} bytes.",
-                path=path,
-            )
-        return text.decode("utf-8")
-    except OSError as error:
-        raise DataError(
-            "E-FILE-UNREADABLE", f"{path}: not a readable {what}: {reason(error)}.", path=path
-        ) from None
-    except ValueError as error:
-        raise DataError(
-            "E-FILE-MALFORMED", f"{path}: not a readable {what}: {shortened(error)}.", path=path
-        ) from None
+    return read_text(path, "recipe")
 
 
 def load_recipe(name: str, changes: Sequence[str] = (), *, world: bool = False) -> Recipe:
@@ -168,7 +140,7 @@ def as_yaml(values: Mapping[str, Any]) -> str:
 
 
 def _parse(text: str, name: str) -> dict[str, Any]:
-    values = _yaml(text, f"recipe {name}")
+    values = parse_yaml(text, f"recipe {name}")
     if not isinstance(values, dict):
         raise DataError(
             "E-RECIPE-INVALID",
@@ -179,50 +151,7 @@ def _parse(text: str, name: str) -> dict[str, Any]:
 
 
 def _value(text: str) -> Any:
-    return _yaml(text, shown(text)) if text else ""
-
-
-# PyYAML reads YAML 1.1, where a number with an exponent needs a point and a sign: 1.0e-2, not 1e-2.
-_EXPONENT: Final = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+$")
-
-
-def _yaml(text: str, where: str) -> Any:
-    try:
-        import yaml
-    except ImportError:
-        raise MissingExtraError("training", "train") from None
-
-    class Loader(yaml.SafeLoader):  # type: ignore[misc]
-        """Refuses a key that stands twice, of which YAML would take the last in silence; and
-        aliases, with which a short text can stand for endless values."""
-
-        def compose_node(self, parent: Any, index: Any) -> Any:
-            if self.check_event(yaml.AliasEvent):
-                mark = self.peek_event().start_mark
-                raise yaml.composer.ComposerError(
-                    None, None, "write the value out instead of an alias (*)", mark
-                )
-            return super().compose_node(parent, index)
-
-        def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
-            counts = Counter(self.construct_object(key, deep=True) for key, _ in node.value)
-            if twice := [key for key, count in counts.items() if count > 1]:
-                raise yaml.constructor.ConstructorError(
-                    None, None, f"the key {shown(twice[0])} stands twice", node.start_mark
-                )
-            return super().construct_mapping(node, deep)
-
-    Loader.add_implicit_resolver("tag:yaml.org,2002:float", _EXPONENT, [*"+-.0123456789"])
-    try:
-        return yaml.load(text, Loader)
-    except RecursionError:
-        raise DataError(
-            "E-YAML-INVALID", f"{where} is not valid YAML: it is nested too deeply.", where=where
-        ) from None
-    except Exception as error:  # the library raises anything where a tag does not fit its value
-        raise DataError(
-            "E-YAML-INVALID", f"{where} is not valid YAML: {shortened(error)}.", where=where
-        ) from None
+    return parse_yaml(text, shown(text)) if text else ""
 
 
 def _over(values: Mapping[str, Any], upper: Mapping[str, Any]) -> dict[str, Any]:

@@ -21,11 +21,12 @@ from typing import Any, Final
 from counterpoint._util.errors import DataError, RunError
 from counterpoint._util.progress import Progress
 from counterpoint._util.untrusted import parse_json, shortened, shown
-from counterpoint._util.writing import whole_file
+from counterpoint._util.writing import write_json
+from counterpoint._util.yaml_files import read_yaml
 from counterpoint.training.logs import Display
 from counterpoint.training.loop import train
 from counterpoint.training.processes import processes
-from counterpoint.training.reading import load_recipe, read_yaml
+from counterpoint.training.reading import load_recipe
 from counterpoint.training.recipe import Recipe
 from counterpoint.training.validation import Validated, best_of
 
@@ -111,7 +112,7 @@ def sweep(
             done.append(found)
         whole = Sweep(folder, metric.metric, done)
         if ranks.first:
-            _write(folder / SWEEP, whole.as_json())
+            write_json(folder / SWEEP, whole.as_json(), RunError)
     return whole
 
 
@@ -125,7 +126,7 @@ def _run(cell: Cell, display: Display | None, progress: Progress | None) -> Cell
     if trained is None:
         return None
     found = replace(cell, model=trained.model, best=trained.best)
-    _write(cell.folder / CELL, _cell_json(found))
+    write_json(cell.folder / CELL, _cell_json(found), RunError)
     return found
 
 
@@ -134,7 +135,7 @@ def _run(cell: Cell, display: Display | None, progress: Progress | None) -> Cell
 
 def read_grid(path: Path) -> dict[str, list[Any]]:
     """Keys with their values, in the order of the file."""
-    values = read_yaml(path)
+    values = read_yaml(path, "grid")
     good = isinstance(values, dict) and values
     if not good or not all(isinstance(v, list) and v for v in values.values()):
         raise DataError(
@@ -257,8 +258,3 @@ def _cell_json(cell: Cell) -> dict[str, Any]:
         if best is None
         else {"step": best.step, "metric": best.metric, "value": best.value},
     }
-
-
-def _write(path: Path, values: Mapping[str, Any]) -> None:
-    with whole_file(path, RunError) as draft:
-        draft.write_text(json.dumps(values, indent=1) + "\n", encoding="utf-8")

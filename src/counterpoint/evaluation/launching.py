@@ -1,0 +1,171 @@
+"""Where the cells of a sweep run: here, one process per device, on Ray, or as a Slurm array."""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import os
+from collections import deque
+from collections.abc import Mapping, Sequence
+from multiprocessing import connection, get_context
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any, Final
+
+from counterpoint._util.errors import CounterpointError, MissingExtraError
+from counterpoint._util.progress import Progress
+from counterpoint._util.untrusted import shortened
+from counterpoint.evaluation.sweeping import (
+    CellJob,
+    EvalSweep,
+    close_sweep,
+    default_folder,
+    jobs_of,
+    open_sweep,
+    read_plan,
+    record_crash,
+    run_cell,
+)
+from counterpoint.models import is_device
+
+ENGINES: Final = ("local", "ray", "slurm")
+
+
+def sweep_evaluations(
+    path: Path,
+    *,
+    out: Path | None = None,
+    devices: str = "",
+    engine: str = "local",
+    address: str = "local",
+    slurm: Mapping[str, Any] | None = None,
+    progress: Progress | None = None,
+) -> EvalSweep:
+    """Run the cells of a plan that are not done, and say what is done and what failed.
+
+    `devices`: `0,1`, `all` or `cpu,cpu`, one process each. `engine`: local, ray (at `address`:
+    local, auto or ray://...) or slurm, with `slurm` as parameters of submitit.
+    """
+    if engine not in ENGINES:
+        raise CounterpointError(
+            "E-OPTION-INVALID", f"engine is one of {', '.join(ENGINES)}.", option="engine"
+        )
+    plan = read_plan(path)
+    folder = out or default_folder(path, plan)
+    named = device_names(devices or plan.devices)
+    open_sweep(plan, folder)
+    jobs = jobs_of(plan, folder)
+    if not jobs:
+        return close_sweep(plan, folder)
+    try:
+        if engine == "ray":
+            _on_ray(jobs, address, len(named) or None)
+        elif engine == "slurm":
+            _on_slurm(jobs, folder / "slurm", dict(slurm or {}))
+        elif len(named) > 1:
+            _on_devices(jobs, named)
+        else:
+            for job in jobs:
+                run_cell(job, named[0] if named else "auto", progress)
+    finally:
+        sweep = close_sweep(plan, folder)
+    return sweep
+
+
+def device_names(text: str) -> list[str]:
+    """`0,1` is cuda:0 and cuda:1; `all` is every GPU; a name may stand twice: `cpu,cpu`."""
+    if text == "all":
+        import torch
+
+        return [f"cuda:{n}" for n in range(torch.cuda.device_count())] or ["cpu"]
+    names = [f"cuda:{part}" if part.isdecimal() else part for part in text.split(",") if part]
+    for name in names:
+        if not is_device(name):
+            raise CounterpointError(
+                "E-OPTION-INVALID",
+                f"devices: {shortened(name)} is no device; as in 0,1 or all or cpu,cpu.",
+                option="devices",
+            )
+    return names
+
+
+def _work(job: CellJob, device: str, here: str) -> None:
+    """A cell in another process; paths in ids start from the folder of the command."""
+    os.chdir(here)
+    run_cell(job, device)
+
+
+def _on_devices(jobs: Sequence[CellJob], devices: Sequence[str]) -> None:
+    """A process per cell, as many at a time as there are devices.
+
+    A process that is killed costs its cell, which is recorded, and not the others.
+    """
+    context, here = get_context("spawn"), str(Path.cwd())
+    waiting, free = deque(jobs), deque(devices)
+    running: dict[BaseProcess, tuple[CellJob, str]] = {}
+    try:
+        while waiting or running:
+            while waiting and free:
+                job, device = waiting.popleft(), free.popleft()
+                process = context.Process(target=_work, args=(job, device, here))
+                process.start()
+                running[process] = job, device
+            connection.wait([process.sentinel for process in running])
+            for ended in [one for one in running if one.exitcode is not None]:
+                job, device = running.pop(ended)
+                ended.join()
+                free.append(device)
+                if ended.exitcode:
+                    record_crash(job, _ended(ended.exitcode))
+    finally:
+        for left in running:
+            left.terminate()
+            left.join()
+
+
+def _ended(status: int) -> str:
+    how = f"by signal {-status}, probably out of memory" if status < 0 else f"with status {status}"
+    return f"its process ended {how}."
+
+
+def _imported(package: str, engine: str) -> Any:
+    try:
+        return importlib.import_module(package)
+    except ImportError:
+        raise MissingExtraError(f"the engine {engine}", engine) from None
+
+
+def _on_ray(jobs: Sequence[CellJob], address: str, workers: int | None) -> None:
+    """One task per cell; a cell gets a GPU where the cluster has some."""
+    ray = _imported("ray", "ray")
+    if address == "local":
+        here = {"num_cpus": workers or os.cpu_count() or 1, "include_dashboard": False}
+    else:
+        here = {}  # a cluster that runs has these already
+    ray.init(address, log_to_driver=False, logging_level=logging.ERROR, **here)
+    try:
+        gpus = 1 if ray.cluster_resources().get("GPU") else 0
+        task = ray.remote(_work).options(num_cpus=1, num_gpus=gpus, max_retries=2)
+        place = str(Path.cwd())
+        asked = [(job, task.remote(job, "auto", place)) for job in jobs]
+        for job, answer in asked:
+            try:
+                ray.get(answer)
+            except ray.exceptions.RayError as error:
+                record_crash(job, f"its Ray task failed: {shortened(error)}")
+    finally:
+        ray.shutdown()
+
+
+def _on_slurm(jobs: Sequence[CellJob], logs: Path, settings: dict[str, Any]) -> None:
+    """One job of an array per cell; its logs are in `slurm/` in the results folder."""
+    submitit = _imported("submitit", "slurm")
+    executor = submitit.AutoExecutor(folder=logs.absolute(), cluster=settings.pop("cluster", None))
+    executor.update_parameters(name="counterpoint-sweep", **settings)
+    count, here = len(jobs), str(Path.cwd())
+    found = executor.map_array(_work, jobs, ["auto"] * count, [here] * count)
+    for job, answer in zip(jobs, found, strict=True):
+        try:
+            answer.result()
+        except Exception as error:  # what the job raised, or that it was lost
+            record_crash(job, f"its Slurm job failed: {shortened(error)}")
