@@ -26,6 +26,7 @@ from counterpoint._util.store import Store
 from counterpoint.cases.table import Cases, ImageRef, caption_case
 from counterpoint.models.openclip.adapter import OpenClip
 from counterpoint.models.openclip.ids import OpenClipSource
+from counterpoint.models.openclip.tokens import CaptionTokens
 from counterpoint.models.registry import LoadOptions
 from counterpoint.models.torch_models import Runtime
 from counterpoint.scoring.engine import score
@@ -105,6 +106,28 @@ def encode(model: OpenClip, texts: Sequence[str], cut: bool) -> tuple[np.ndarray
     return model.encode_captions(texts), time.perf_counter() - start
 
 
+def tokens(model: OpenClip, count: int, rng: np.random.Generator) -> None:
+    """Captions that the text tower has not seen, by open_clip's tokenizer and by ours."""
+    texts = [caption(rng) for _ in range(count)]
+    theirs, ours = model.tokenizer, CaptionTokens(model.tokenizer)
+    start = time.perf_counter()
+    expected = theirs(texts).numpy()
+    slow = time.perf_counter() - start
+    start = time.perf_counter()
+    counts = ours.count(texts)
+    counting = time.perf_counter() - start
+    start = time.perf_counter()
+    found = ours.ids(texts, cut=True)
+    fast = time.perf_counter() - start
+    if (found != expected[:, : counts.max()]).any() or expected[:, counts.max() :].any():
+        raise SystemExit("the ids differ: the times would mean nothing")
+    print(f"tokens of {count:,} captions")
+    row("open_clip", count / slow, "captions/s", ",.0f")
+    row("ours, ids", count / fast, "captions/s", ",.0f")
+    row("ours, counts", count / counting, "captions/s", ",.0f")
+    row("ratio", slow / fast, "x")
+
+
 def padding(model: OpenClip, count: int, batch: int, rng: np.random.Generator) -> None:
     """Captions sorted by length, as the engine gives them, with padding cut and without."""
     if not model.cuts_padding:
@@ -174,6 +197,7 @@ def main() -> None:
     torch.set_num_threads(args.threads)
     rng = np.random.default_rng(args.seed)
     model = load(args.seed)
+    tokens(model, 100 * args.captions, rng)
     padding(model, args.captions, args.batch, rng)
     with tempfile.TemporaryDirectory() as folder:
         images = Path(folder) / "images"

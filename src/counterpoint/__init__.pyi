@@ -3,6 +3,7 @@ from .api import (
     compare as compare,
     doctor as doctor,
     export as export,
+    export_vectors as export_vectors,
     generate as generate,
     load_model as load_model,
     load_runs as load_runs,

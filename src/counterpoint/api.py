@@ -31,10 +31,10 @@ from counterpoint.runs import (
 )
 
 if TYPE_CHECKING:
-    from counterpoint.evaluation import Check, Health
+    from counterpoint.evaluation import Check, ExportedVectors, Health
     from counterpoint.generation import Generated, Kind
     from counterpoint.generation.refinement import Refined
-    from counterpoint.scoring import Model
+    from counterpoint.scoring import DualEncoder, Model
     from counterpoint.training import Sweep, Trained
 
 P = ParamSpec("P")
@@ -281,6 +281,44 @@ def export(
         write, read = writers[form], [Path(file) for file in files]
         made = write(read, Path(out), left_out, progress=bars, **options)
     return {"rows": made, **left_out}
+
+
+@_with_extras
+def export_vectors(
+    model: str | DualEncoder | tuple[str, DualEncoder],
+    benchmarks: str | Path | Sequence[str | Path],
+    out: str | Path,
+    *,
+    device: str = "auto",
+    precision: str = "fp32",
+    trust_remote_code: bool = False,
+    store: str | Path | None = None,
+    progress: Bars = _AUTO,
+    **options: Any,
+) -> ExportedVectors:
+    """Write a model's vectors of benchmarks to a folder, which is the model `vectors:FOLDER`.
+
+        export_vectors("world:base", "world-swap:size=200", "vectors")
+        evaluate("vectors:vectors", "world-swap:size=200")
+
+    `options`: data, form (parquet, npy or safetensors), limit, protocol, batch_size.
+    """
+    from counterpoint._util.store import Store, default_store
+    from counterpoint.evaluation import export_vectors as write
+    from counterpoint.models import LoadOptions
+
+    names = [benchmarks] if isinstance(benchmarks, str | Path) else list(benchmarks)
+    named = model if isinstance(model, str | tuple) else (type(model).__name__, model)
+    with shown(progress) as bars, Store(Path(store) if store else default_store()) as opened:
+        return write(
+            named,
+            names,
+            Path(out),
+            store=opened,
+            progress=bars,
+            options=LoadOptions(device, precision, trust_remote_code),
+            **options,
+        )
 
 
 @_with_extras

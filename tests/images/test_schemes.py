@@ -29,6 +29,7 @@ SCENE = "world:0.5;small,red,solid,circle,0.1,0.1"
 REFERENCES = {
     "a/b.jpg": ("a/b.jpg", "new/a/b.jpg"),
     "parquet:t.parquet#image/7": (None, "parquet:new/t.parquet#image/7"),
+    "tar:a/t.tar#b/c.jpg": (None, "tar:new/a/t.tar#b/c.jpg"),
     "shuffle-rows:1:a.jpg": ("a.jpg", "shuffle-rows:1:new/a.jpg"),
     "shuffle-rows:1:shuffle-columns:2:a.jpg": (
         "a.jpg",

@@ -11,7 +11,7 @@ import pytest
 from support import part, random_scores, run_of, table
 from test_wording import tied_run
 
-from counterpoint.cli import tables, train as outcome_table
+from counterpoint.cli import tables
 from counterpoint.evaluation.outcome import outcome
 from counterpoint.reports import formats
 from counterpoint.reports.differences import sides
@@ -63,7 +63,7 @@ def test_in_a_comparison(blind, plain, capsys):
 
 
 def test_in_the_outcome_of_training(blind, plain, capsys):
-    outcome_table.print_outcome(outcome(blind, plain, resamples=100))
+    tables.print_outcome(outcome(blind, plain, resamples=100))
     out = " ".join(capsys.readouterr().out.split())
     assert len(re.findall(r"0\.0 ±\d\.\d†", out)) == 3 and MEANING in out
 

@@ -8,15 +8,19 @@ from __future__ import annotations
 
 import importlib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
-from importlib.metadata import EntryPoint, entry_points
+from functools import cache
+from importlib import metadata
+from importlib.metadata import EntryPoint
 from typing import Any, Final
 
 from counterpoint._util.errors import CounterpointError, NotFoundError, PluginError, missing_extra
 from counterpoint._util.untrusted import shortened, shown
 
 _LISTED: Final = 12
+# Reads a file of every installed package.
+entry_points: Final[Callable[..., Any]] = cache(metadata.entry_points)
 
 
 def did_you_mean(kind: str, name: str, known: Iterable[str]) -> str:

@@ -19,10 +19,15 @@ _MARK: Final = b"\xef\xbb\xbf"  # the byte order mark that Windows writes
 
 def parquet_columns(path: Path, error: type[CounterpointError] = DataError) -> list[str]:
     """The names of the columns of a Parquet file; no row is read."""
+    return list(parquet_schema(path, error).names)
+
+
+def parquet_schema(path: Path, error: type[CounterpointError] = DataError) -> Any:
+    """The columns of a Parquet file with their Arrow types; no row is read."""
     import pyarrow.parquet as pq  # slow to import
 
     with _reading(path, error):
-        return list(pq.read_schema(path).names)
+        return pq.read_schema(path)
 
 
 def parquet_frames(

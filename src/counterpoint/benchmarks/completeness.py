@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -11,7 +11,9 @@ from counterpoint._util.errors import NotFoundError
 from counterpoint.benchmarks.registry import base_id, published_files
 from counterpoint.cases import Absent, Cases, gallery_rows
 from counterpoint.metrics import ALL, NO_IMAGE, Protocol, members_of
-from counterpoint.runs import Part
+
+if TYPE_CHECKING:
+    from counterpoint.runs import Part
 
 FILE_MISSING: Final = "file missing"
 ROWS_MISSING: Final = "rows missing"

@@ -2,7 +2,7 @@
 
 An id may carry options, `world-swap:size=500,seed=3`, ask for positives to be added,
 `sugarcrepe+hp`, name a folder of images, `classification/pets` or `probe/pets`, or be the path of a
-case file.
+case file, of WebDataset shards or of a table with images.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from counterpoint.benchmarks.benchmark import (
     Options,
     Value,
 )
-from counterpoint.cases import Cases, read_cases
+from counterpoint.benchmarks.shards import TAR, holds_shards, own_file
+from counterpoint.cases import Cases
 from counterpoint.data import data_root
 
 _HOME: Final = "counterpoint.benchmarks"
@@ -64,8 +65,8 @@ BENCHMARKS: Final = Registry(
 )
 
 
-_CASE_FILES: Final = (".parquet", ".jsonl")
-_OTHER_FILES: Final = (".json", ".csv", ".tsv")  # are refused by `read_cases`, which says why
+_CASE_FILES: Final = (".parquet", ".jsonl", TAR)
+_OTHER_FILES: Final = (".json", ".csv", ".tsv")  # are refused by `own_file`, which says why
 _FOLDERS: Final = {  # any folder of images is a benchmark; the longest beginning counts
     "classification/vtab/": f"{_HOME}.vtab:task_benchmark",
     "classification/": f"{_HOME}.classification:folder_benchmark",
@@ -93,13 +94,15 @@ def find_benchmark(id: str) -> Benchmark:
     """What is known of a benchmark, by id or by the path of a case file."""
     name, _ = _split(id)
     plain = name.removesuffix(WITH_POSITIVES)
+    own = Benchmark(plain, "your own cases", "any", "strict", lambda _: own_file(plain))
     if plain.endswith((*_CASE_FILES, *_OTHER_FILES)):
-        path = Path(plain)
-        found = Benchmark(plain, "your own cases", "any", "strict", lambda _: read_cases(path))
+        found = own
     elif plain.startswith(tuple(_FOLDERS)) and plain not in BENCHMARKS.names():
         maker = next(maker for begin, maker in _FOLDERS.items() if plain.startswith(begin))
         module, _, function = maker.partition(":")
         found = getattr(import_module(module), function)(plain)
+    elif plain not in BENCHMARKS.names() and holds_shards(plain):
+        found = own
     else:
         found = BENCHMARKS.get(plain)
     if plain == name:

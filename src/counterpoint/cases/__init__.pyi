@@ -22,6 +22,7 @@ from .galleries import (
     without_images as without_images,
 )
 from .table import (
+    CHUNK as CHUNK,
     PROMPTS as PROMPTS,
     SCHEMA as SCHEMA,
     TEXT as TEXT,

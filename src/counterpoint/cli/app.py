@@ -1,39 +1,109 @@
-"""The command line: one file per verb or subject; parse, call, print."""
+"""The command line: one file per verb or subject; parse, call, print.
+
+A verb is imported and built when it is called or listed: building all of them takes longer than
+most verbs that only print something.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from importlib import import_module
 from importlib.metadata import version
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
+from typer.core import TyperGroup
 
-from counterpoint.cli import (
-    campaign,
-    compare,
-    data,
-    demo,
-    detector,
-    doctor,
-    evaluate,
-    export,
-    generate,
-    ls,
-    refine,
-    report,
-    sweep,
-    train,
-    verify,
-    wise,
-)
 from counterpoint.cli.console import plainly
+
+_VERBS: Final = {
+    "demo": "demo:demo",
+    "ls": "ls:ls",
+    "eval": "evaluate:evaluate",
+    "rescore": "evaluate:rescore",
+    "compare": "compare:compare",
+    "report": "report:report",
+    "studio": "campaign:studio",
+    "verify": "verify:verify",
+    "import": "evaluate:import_scores",
+    "refine": "refine:refine",
+    "export": "export:export",
+    "train": "train:train",
+    "sweep": "sweep:sweep",
+    "wise": "wise:wise",
+    "doctor": "doctor:doctor",
+    "campaign": "campaign:app",
+    "data": "data:app",
+    "detector": "detector:app",
+    "generate": "generate:app",
+    "vectors": "vectors:app",
+}
+# The others are quick, or write at their end.
+_RESUMES: Final = {"demo", "eval", "refine", "sweep", "train", "wise"}
+_SETTINGS: Final = {"help_option_names": ["-h", "--help"]}
+
+
+class _Commands(Mapping[str, Any]):
+    """The verbs by name, each built when it is first asked for."""
+
+    def __init__(self) -> None:
+        self._built: dict[str, Any] = {}
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._built:
+            module, _, attribute = _VERBS[name].partition(":")
+            found = getattr(import_module(f"counterpoint.cli.{module}"), attribute)
+            self._built[name] = _command(name, found)
+        return self._built[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_VERBS)
+
+    def __len__(self) -> int:
+        return len(_VERBS)
+
+
+class _VerbGroup(TyperGroup):
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.commands: Any = _Commands()
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(self.commands)
+
+
+def _command(name: str, found: Any) -> Any:
+    """What a verb's function, or a group's Typer, is on the command line."""
+    if isinstance(found, typer.Typer):
+        command: Any = typer.main.get_group(found)
+    else:
+        alone = typer.Typer(add_completion=False, rich_markup_mode="rich")
+        alone.command(name)(plainly(found, resumes=name in _RESUMES))
+        command = typer.main.get_command(alone)
+    _name_no_type_of_flags(command)
+    return command
+
+
+def _name_no_type_of_flags(command: Any, above: typer.Context | None = None) -> None:
+    """In --help, a flag is `--json` and not `--json <bool>`, as if it took a value."""
+    context = typer.Context(command, parent=above, **{**_SETTINGS, **command.context_settings})
+    for option in command.get_params(context):
+        if getattr(option, "is_flag", False):
+            option.metavar = ""
+    if isinstance(command, _VerbGroup):
+        return  # each verb is seen to when it is built
+    for below in getattr(command, "commands", {}).values():
+        _name_no_type_of_flags(below, context)
+
 
 app = typer.Typer(
     name="counterpoint",
+    cls=_VerbGroup,
     help="Measure and train compositional vision-language models: hard negatives, hard positives.",
     no_args_is_help=True,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings=_SETTINGS,
 )
 
 
@@ -55,49 +125,7 @@ def _options(
     """Measure and train compositional vision-language models: hard negatives, hard positives."""
 
 
-RESUMES = {
-    "demo",
-    "eval",
-    "refine",
-    "sweep",
-    "train",
-    "wise",
-}  # the others are quick, or write at their end
-for name, verb in (
-    ("demo", demo.demo),
-    ("ls", ls.ls),
-    ("eval", evaluate.evaluate),
-    ("rescore", evaluate.rescore),
-    ("compare", compare.compare),
-    ("report", report.report),
-    ("studio", campaign.studio),
-    ("verify", verify.verify),
-    ("import", evaluate.import_scores),
-    ("refine", refine.refine),
-    ("export", export.export),
-    ("train", train.train),
-    ("sweep", sweep.sweep),
-    ("wise", wise.wise),
-    ("doctor", doctor.doctor),
-):
-    app.command(name)(plainly(verb, resumes=name in RESUMES))
-app.add_typer(campaign.app)
-app.add_typer(data.app)
-app.add_typer(detector.app)
-app.add_typer(generate.app)
-
-
 def main() -> None:
     command = typer.main.get_command(app)
     _name_no_type_of_flags(command)
     command()
-
-
-def _name_no_type_of_flags(command: Any, above: typer.Context | None = None) -> None:
-    """In --help, a flag is `--json` and not `--json <bool>`, as if it took a value."""
-    context = typer.Context(command, parent=above, **command.context_settings)
-    for option in command.get_params(context):
-        if getattr(option, "is_flag", False):
-            option.metavar = ""
-    for below in getattr(command, "commands", {}).values():
-        _name_no_type_of_flags(below, context)

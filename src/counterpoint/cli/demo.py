@@ -7,28 +7,20 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
-import numpy as np
 import typer
-from PIL import Image
 from rich.columns import Columns
 from rich.panel import Panel
 from rich.style import Style
 from rich.text import Text
 
-from counterpoint.cases import Case
 from counterpoint.cli.console import command, errors, output, progress_bars
-from counterpoint.images import Picture
-from counterpoint.metrics import (
-    TIES_MARK,
-    augmented_accuracy,
-    brittle_original_above,
-    join_words,
-    negative_above_both,
-)
-from counterpoint.runs import Part, Run
 
 if TYPE_CHECKING:
-    from counterpoint.runs import Row
+    import numpy as np
+    from PIL import Image
+
+    from counterpoint.cases import Case
+    from counterpoint.runs import Part, Row, Run
 
 
 # --- example cases ------------------------------------------------------------------------------
@@ -47,6 +39,14 @@ def print_examples(run: Run, benchmark: str) -> None:
 
 
 def choose(part: Part) -> dict[str, int]:
+    import numpy as np
+
+    from counterpoint.metrics import (
+        augmented_accuracy,
+        brittle_original_above,
+        negative_above_both,
+    )
+
     [block] = part.cases.blocks()
     scores = part.scores.reshape(block.truth.shape)
     outcomes = {
@@ -70,6 +70,8 @@ def _print_case(outcome: str, case: Case, scores: np.ndarray, part: Part) -> Non
         lines.append(f"{kind}  ", style=colour)
         lines.append(f"{caption}\n", style="default")
     if output.color_system in ("256", "truecolor"):
+        from counterpoint.images import Picture
+
         picture = _blocks(Picture(case.images[0], part.cases.root).open())
         output.print(Columns([picture, Panel(lines, width=64)]))
     else:
@@ -78,6 +80,9 @@ def _print_case(outcome: str, case: Case, scores: np.ndarray, part: Part) -> Non
 
 def _blocks(image: Image.Image) -> Text:
     """A picture out of half-block characters: the upper pixel in front, the lower one behind."""
+    import numpy as np
+    from PIL import Image
+
     pixels = np.asarray(image.resize((_WIDTH, _WIDTH), Image.Resampling.LANCZOS))
     text = Text()
     for upper, lower in zip(pixels[::2], pixels[1::2], strict=True):
@@ -140,6 +145,8 @@ def demo(
 
 def _lessons(rows: Sequence[Row], benchmark: str) -> tuple[str, str, str]:
     """What the numbers of one benchmark show, whichever they are."""
+    from counterpoint.metrics import TIES_MARK, join_words
+
     known = {(r.model, r.metric): 100 * r.value for r in rows if r.benchmark == benchmark}
 
     def accuracies(model: str) -> tuple[float, float]:

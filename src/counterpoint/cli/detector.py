@@ -17,7 +17,6 @@ from counterpoint.cli.console import (
     print_json,
     progress_bars,
 )
-from counterpoint.runs import percent
 
 app = typer.Typer(
     name="detector",
@@ -91,6 +90,8 @@ def train(
 
         print_json([{**asdict(result), "left_out": len(result.left_out)} for result in results])
     else:
+        from counterpoint.runs import percent
+
         for r in results:
             output.print(
                 f"{r.name} head: {percent(r.accuracy)} % of {r.test:,} held-out {r.name}s right "

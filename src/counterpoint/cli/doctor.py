@@ -19,7 +19,6 @@ from counterpoint.cli.console import (
     print_json,
     progress_bars,
 )
-from counterpoint.runs import percent
 
 if TYPE_CHECKING:
     from counterpoint.evaluation import Health
@@ -118,6 +117,8 @@ def _print(health: Health) -> None:
 
 
 def _blind_table(health: Health) -> Table:
+    from counterpoint.runs import percent
+
     table = Table(header_style="bold")
     table.add_column("group", overflow="fold")
     headings = ("cases", "length", "length ½", "format", "format ½", "bow", "same words", "ceiling")

@@ -18,7 +18,6 @@ from counterpoint.cli.console import (
     progress_bars,
     refuse_missing_folder,
 )
-from counterpoint.runs import percent
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -198,6 +197,8 @@ def _table(rows: list[BlindResult]) -> Table:
 
 
 def _share(value: float | None) -> str:
+    from counterpoint.runs import percent
+
     return "" if value is None else percent(value)
 
 

@@ -2,102 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich import box
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.table import Table
 
 from counterpoint._util.progress import Bars
 from counterpoint.cli.console import AsJson, counted, errors, output, print_json
-from counterpoint.evaluation import MEAN_SCORES, MetricChange, Outcome
-from counterpoint.metrics import (
-    ALL,
-    LEVEL,
-    METRIC_HEADINGS,
-    METRICS,
-    TIES_MARK,
-    TIES_NOTE,
-    WHOLE,
-    p_value,
-    ties_matter,
-)
 
 if TYPE_CHECKING:
     from counterpoint.training import Trained
-
-
-# --- the table of what training changed ---------------------------------------------------------
-
-
-_NAMES: Final = {
-    **METRIC_HEADINGS,
-    "mean_score_original": "score, originals",
-    "mean_score_positive": "score, positives",
-    "mean_score_negative": "score, negatives",
-}
-_STYLES: Final = {"better": "green", "worse": "magenta"}
-
-
-def print_outcome(found: Outcome, *, groups: bool = False) -> None:
-    """One table with a section for each benchmark; lowered scores are named under it."""
-    shown = [c for c in found.changes if is_shown(c) and (groups or c.group in WHOLE)]
-    output.print(f"start = {found.start}\ntuned = {found.tuned}", soft_wrap=True)
-    output.print(_table(shown))
-    output.print(
-        f"Per cent (scores as they are), ± half of the {LEVEL:.0%} interval; tuned - start with "
-        "its interval, paired over source images; p decides the verdict. Brittleness: lower is "
-        "better.",
-        style="dim",
-    )
-    if any(TIES_MARK in cell for change in shown for cell in _cells(change)):
-        output.print(f"{TIES_MARK} {TIES_NOTE}", style="dim")
-    for line in found.warnings:
-        output.print(f"warning: {line}", style="yellow", soft_wrap=True)
-    for note in found.notes:
-        errors.print(f"note: {note}", style="yellow", soft_wrap=True)
-
-
-def is_shown(change: MetricChange) -> bool:
-    return METRICS[change.metric].main or change.metric in MEAN_SCORES
-
-
-def _table(changes: Sequence[MetricChange]) -> Table:
-    table = Table(header_style="bold", box=box.SIMPLE_HEAD)
-    table.padding, table.pad_edge = (0, 1, 0, 0), False
-    table.add_column("benchmark", overflow="fold")
-    for name in ("start", "tuned", "tuned - start", "p"):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("verdict", no_wrap=True)
-    for benchmark, label in dict.fromkeys((c.benchmark, c.group) for c in changes):
-        mine = [c for c in changes if (c.benchmark, c.group) == (benchmark, label)]
-        where = benchmark if label == ALL else f"{benchmark}, {label}"
-        table.add_row(f"{where} ({counted(max(c.n for c in mine), 'case')})", style="bold")
-        for change in mine:
-            table.add_row(*_cells(change), style=_STYLES.get(change.verdict, ""))
-        table.add_section()
-    return table
-
-
-def _cells(c: MetricChange) -> tuple[str, ...]:
-    scale, digits = (100, 1) if METRICS[c.metric].unit == "share" else (1, 3)
-
-    def side(value: float, low: float, high: float, ties: int) -> str:
-        mark = TIES_MARK if ties_matter(ties, c.n, max(high - value, value - low)) else " "
-        return f"{scale * value:.{digits}f} ±{scale * (high - low) / 2:.{digits}f}{mark}"
-
-    gap, low, high = (f"{scale * v:+.{digits}f}" for v in (c.difference, c.ci_low, c.ci_high))
-    return (
-        f"  {_NAMES[c.metric]}",
-        side(c.start, c.start_low, c.start_high, c.start_ties),
-        side(c.tuned, c.tuned_low, c.tuned_high, c.tuned_ties),
-        f"{gap} [{low}, {high}]",
-        p_value(c.p),
-        c.verdict,
-    )
 
 
 class TrainingBar:
@@ -218,6 +134,8 @@ def _tell(trained: Trained, as_json: bool) -> None:
         print_json([{**told, "steps": trained.steps, "outcome": changes}])
         return
     if trained.outcome is not None:
+        from counterpoint.cli.tables import print_outcome
+
         print_outcome(trained.outcome)
     if trained.best is not None:
         output.print(

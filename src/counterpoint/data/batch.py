@@ -11,14 +11,15 @@ from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from operator import attrgetter
 from pathlib import Path
-from typing import Final
-
-import httpx
+from typing import TYPE_CHECKING, Final
 
 from counterpoint._util.errors import DataError
 from counterpoint._util.progress import Advance, Progress
 from counterpoint._util.writing import whole_file
 from counterpoint.data.download import Begin, FetchError, Pause, WantedFile, download, new_client
+
+if TYPE_CHECKING:
+    import httpx
 
 WORKERS: Final = 8
 _FEW: Final = 8  # up to this many files have their own bar, in bytes; more share one bar

@@ -19,15 +19,16 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import TYPE_CHECKING, BinaryIO, Final
 from urllib.parse import urlsplit
-
-import httpx
 
 from counterpoint._util.errors import DataError, reason
 from counterpoint._util.progress import Advance
 from counterpoint._util.untrusted import parse_json
 from counterpoint._util.writing import locked
+
+if TYPE_CHECKING:  # imported where a file is fetched: it takes as long as listing the benchmarks
+    import httpx
 
 HTTP_STATUS: Final = "E-HTTP-STATUS"
 WEB_PAGE: Final = "E-HTTP-WEB-PAGE"
@@ -217,6 +218,8 @@ def sha256(path: Path) -> str:
 
 def new_client() -> httpx.Client:
     """Without compression, since a range counts the bytes that are sent, and without cookies."""
+    import httpx
+
     return httpx.Client(
         cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),
         follow_redirects=True,
@@ -306,6 +309,8 @@ class _Transfer:
 
     def receive(self, url: str) -> None:
         """One request: the rest of the file, or all of it."""
+        import httpx
+
         headers = self._range(url)
         if self.part.length and self.part.length == self.wanted.size:
             return  # it was complete before, but not yet in its place
@@ -409,6 +414,8 @@ class _Transfer:
 
 
 def _said(error: httpx.TransportError) -> str:
+    import httpx
+
     if isinstance(error, httpx.TimeoutException):
         return "it does not answer"
     if isinstance(error, httpx.ConnectError):

@@ -9,6 +9,7 @@ from .outcome import (
     evaluate_outcome as evaluate_outcome,
 )
 from .precision import Flips as Flips, check_precision as check_precision
+from .vectors import ExportedVectors as ExportedVectors, export_vectors as export_vectors
 from .verifying import (
     Check as Check,
     Verdict as Verdict,

@@ -4,8 +4,10 @@ from .schemes import (
     PIECES as PIECES,
     PLAIN as PLAIN,
     cell_reference as cell_reference,
+    member_reference as member_reference,
     scene_of as scene_of,
     scheme_of as scheme_of,
     shuffle_reference as shuffle_reference,
     world_reference as world_reference,
 )
+from .tars import read_member as read_member, tar_members as tar_members

@@ -3,6 +3,7 @@
     a/b.jpg                        a file, relative to the data root
     world:CODE                     a scene of the synthetic world, drawn when it is opened
     parquet:FILE#COLUMN/ROW        an image inside a table
+    tar:FILE.tar#MEMBER            a member of a tar file, which is read in place
     shuffle-rows:SEED:REFERENCE    the pieces of another image in random order; also -columns and
                                    -patches
     text:CAPTION                   no image: a text in its place, which captions are compared with
@@ -23,12 +24,14 @@ from counterpoint._util.errors import ImageError
 from counterpoint._util.store import Store, digest
 from counterpoint.cases import TEXT
 from counterpoint.images.decoding import decode, file_content, named, read_file
+from counterpoint.images.tars import read_member
 
 if TYPE_CHECKING:
     from counterpoint.world import Scene
 
 PIECES: Final = {"rows": (4, 1), "columns": (1, 4), "patches": (3, 3)}  # down, across
 _DIGITS: Final = 40  # of a row or a seed
+_TAR_MARK: Final = ".tar#"  # a member's name may hold a # of its own
 _MOST_SHUFFLES: Final = 9  # of one image
 
 
@@ -124,6 +127,34 @@ class _Parquet(Scheme):
         return path_below(root, file), (column, int(row))
 
 
+class _Tar(Scheme):
+    prefix = "tar:"
+
+    def content(self, reference: str, root: Path | None, store: Store) -> bytes:
+        path, member = self._member(reference, root)
+        return file_content(path, f"tar {member}", lambda: read_member(path, member), store)
+
+    def open(self, reference: str, root: Path | None) -> Image.Image:
+        return decode(read_member(*self._member(reference, root)), reference)
+
+    def file(self, reference: str, root: Path | None) -> Path | None:
+        return self._member(reference, root)[0]
+
+    def image_path(self, reference: str) -> None:
+        return None  # the shard comes with the annotations
+
+    def with_path(self, reference: str, change: Callable[[str], str]) -> str:
+        file, mark, member = reference.removeprefix(self.prefix).partition(_TAR_MARK)
+        return f"{self.prefix}{change(f'{file}{mark[:-1]}')}{mark[-1:]}{member}"
+
+    def _member(self, reference: str, root: Path | None) -> tuple[Path, str]:
+        """`tar:a.tar#b/c.jpg` is the file's path and b/c.jpg."""
+        file, mark, member = reference.removeprefix(self.prefix).partition(_TAR_MARK)
+        if not file or not member:
+            _refuse(reference, f"should be {self.prefix}FILE.tar#MEMBER")
+        return path_below(root, f"{file}{mark[:-1]}"), member
+
+
 class _Shuffle(Scheme):
     prefix = "shuffle-"
 
@@ -180,8 +211,8 @@ class _Text(Scheme):
 
 
 PLAIN: Final = Scheme()
-_WORLD, _PARQUET, _SHUFFLE = _World(), _Parquet(), _Shuffle()
-SCHEMES: Final[tuple[Scheme, ...]] = (_WORLD, _PARQUET, _SHUFFLE, _Text())
+_WORLD, _PARQUET, _TAR, _SHUFFLE = _World(), _Parquet(), _Tar(), _Shuffle()
+SCHEMES: Final[tuple[Scheme, ...]] = (_WORLD, _PARQUET, _TAR, _SHUFFLE, _Text())
 
 
 def scheme_of(reference: str) -> Scheme:
@@ -207,6 +238,11 @@ def scene_of(reference: str) -> Scene | None:
 def cell_reference(file: str, column: str, row: int) -> str:
     """An image inside a Parquet file."""
     return f"{_PARQUET.prefix}{file}#{column}/{row}"
+
+
+def member_reference(file: str, member: str) -> str:
+    """An image inside a tar file, whose name ends in .tar."""
+    return f"{_TAR.prefix}{file}#{member}"
 
 
 def shuffle_reference(how: str, seed: int, reference: str) -> str:

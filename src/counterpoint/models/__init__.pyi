@@ -17,3 +17,9 @@ from .torch_models import (
     quiet as quiet,
     set_arithmetic as set_arithmetic,
 )
+from .vectors import (
+    VECTOR_FORMATS as VECTOR_FORMATS,
+    are_units as are_units,
+    image_name as image_name,
+    write_vectors as write_vectors,
+)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from counterpoint._util.errors import NotFoundError
 from counterpoint._util.registry import Registry
 from counterpoint._util.untrusted import shown
-from counterpoint.scoring import Model, check_kind
+
+if TYPE_CHECKING:
+    from counterpoint.scoring import Model
 
 _HOME: Final = "counterpoint.models"
 
@@ -31,6 +33,7 @@ FAMILIES: Final = Registry(
         "random": f"{_HOME}.blind.baselines:load_random",
         "rerank": f"{_HOME}.rerank:load",
         "scratch": f"{_HOME}.openclip.adapter:load_scratch",
+        "vectors": f"{_HOME}.vectors:load",
         "vqa": f"{_HOME}.vqa.adapter:load",
         "world": f"{_HOME}.openclip.adapter:load_world",
     },
@@ -91,6 +94,9 @@ EXAMPLES: Final[dict[str, Example]] = {
     "rerank:blip-itc:ORG/REPO+blip-itm:ORG/REPO?k=128": Example(
         "a pair scorer puts the k best answers of a dual encoder in order: retrieval", _VLM
     ),
+    "vectors:FOLDER": Example(
+        "vectors that were computed elsewhere; needs neither model nor images (`vectors export`)"
+    ),
     "random": Example("random scores: the printed chance levels"),
 }
 
@@ -123,6 +129,8 @@ class LoadOptions:
 
 def load_model(id: str, options: LoadOptions | None = None) -> Model:
     """Load a model by its id, for instance `open_clip:ViT-B-32-quickgelu/openai`."""
+    from counterpoint.scoring import check_kind  # not at the top: a list of models needs no NumPy
+
     family, _, rest = id.partition(":")
     model: Model = FAMILIES.get(family)(rest, options or LoadOptions())
     check_kind(model)

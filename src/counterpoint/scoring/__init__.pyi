@@ -6,7 +6,12 @@ from .encode import (
     encode_images as encode_images,
     fill_captions as fill_captions,
 )
-from .engine import encode_plan as encode_plan, score as score, stored as stored
+from .engine import (
+    compare_vectors as compare_vectors,
+    encode_plan as encode_plan,
+    score as score,
+    stored as stored,
+)
 from .kinds import (
     BenchmarkScorer as BenchmarkScorer,
     BlindScorer as BlindScorer,
@@ -23,6 +28,8 @@ from .plan import (
     Plan as Plan,
     Scored as Scored,
     Share as Share,
+    leave_out_captions as leave_out_captions,
+    leave_out_images as leave_out_images,
     make_plan as make_plan,
     used_captions as used_captions,
     used_images as used_images,

@@ -83,12 +83,37 @@ def _score_dual(
     work: Work,
 ) -> None:
     images, key_of = encode_plan(model, plan, overlong, scored, work)
+    compare_vectors(
+        plan,
+        scored,
+        lambda numbers: stored([images[number] for number in numbers.tolist()], work.store),
+        lambda numbers: stored([key_of[plan.texts[i]] for i in numbers.tolist()], work.store),
+    )
+
+
+def compare_vectors(
+    plan: Plan,
+    scored: dict[str, Scored],
+    images: Callable[[np.ndarray], np.ndarray],
+    texts: Callable[[np.ndarray], np.ndarray],
+) -> None:
+    """Fill in the dot products of unit vectors, which two functions give by numbers of the plan.
+
+    A caption of several prompts has the direction of their mean.
+    """
+
+    def captions(numbers: np.ndarray) -> np.ndarray:
+        prompts, begins = plan.prompts_of(numbers)
+        vectors = texts(prompts)
+        if len(prompts) == len(numbers):
+            return vectors
+        sums = np.add.reduceat(vectors, begins, axis=0)
+        return sums / np.linalg.norm(sums, axis=1, keepdims=True)
 
     def compare(pairs: Pairs) -> np.ndarray:
         left, i = _numbered(pairs.images)
         right, j = _numbered(pairs.captions)
-        vectors = stored([images[number] for number in left.tolist()], work.store)
-        return _dot(vectors, _caption_vectors(plan, right, key_of, work.store), i, j)
+        return _dot(images(left), captions(right), i, j)
 
     _fill_scores(plan, scored, compare)
 
@@ -135,18 +160,6 @@ def _texts(plan: Plan, images: Iterable[int]) -> dict[int, str]:
     """Of some images, those in whose place a text stands."""
     found = ((image, plan.pictures[image].ref.text) for image in images)
     return {image: text for image, text in found if text is not None}
-
-
-def _caption_vectors(
-    plan: Plan, captions: np.ndarray, key_of: Mapping[str, bytes], store: Store
-) -> np.ndarray:
-    """The captions' unit vectors; one of several prompts has the direction of their mean."""
-    prompts, begins = plan.prompts_of(captions)
-    vectors = stored([key_of[plan.texts[i]] for i in prompts.tolist()], store)
-    if len(prompts) == len(captions):
-        return vectors
-    sums = np.add.reduceat(vectors, begins, axis=0)
-    return sums / np.linalg.norm(sums, axis=1, keepdims=True)
 
 
 def _score_pairs(model: PairScorer, plan: Plan, scored: dict[str, Scored], work: Work) -> None:

@@ -268,6 +268,19 @@ def leave_out_items(
             _leave_out(share, row, reasons, scored[name])
 
 
+def leave_out_captions(
+    plan: Plan, failures: Mapping[int, str], scored: Mapping[str, Scored]
+) -> None:
+    """`failures`: why some of the plan's captions cannot be scored. Galleries need them all."""
+    failed = np.zeros(len(plan.captions), dtype=bool)
+    failed[list(failures)] = True
+    for name, share in plan.shares.items():
+        for row in np.flatnonzero(share.cases_with_caption(failed)).tolist():
+            first = next(i for i in share.captions_of(row).tolist() if failed[i])
+            scored[name].left_out_images.pop(row, None)
+            scored[name].left_out.setdefault(row, failures[first])
+
+
 def leave_out_images(plan: Plan, failures: Mapping[int, str], scored: Mapping[str, Scored]) -> None:
     """`failures`: why some of the plan's images cannot be read."""
     failed = np.zeros(len(plan.pictures), dtype=bool)

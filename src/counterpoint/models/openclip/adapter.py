@@ -31,6 +31,7 @@ from counterpoint.models.openclip.ids import (
     refuse_wrong_activation,
     weights_of,
 )
+from counterpoint.models.openclip.tokens import CaptionTokens
 from counterpoint.models.registry import LoadOptions
 from counterpoint.models.torch_models import Runtime, fingerprint, memory_errors, plain, quiet, unit
 
@@ -58,6 +59,7 @@ class OpenClip:
         identity = (self.transform, self._tokenizer_identity(), runtime.precision)
         self.fingerprint = fingerprint(model, *identity)
         self.cuts_padding = self._may_cut_padding()
+        self.tokens = CaptionTokens(tokenizer)
 
     def preprocess(self, image: Image.Image) -> torch.Tensor:
         tensor: torch.Tensor = self.transform(image)
@@ -69,15 +71,12 @@ class OpenClip:
             return unit(self.model.encode_image(torch.stack(list(images)).to(self.runtime.device)))
 
     def count_tokens(self, captions: Sequence[str]) -> np.ndarray:
-        if isinstance(self.tokenizer, open_clip.SimpleTokenizer):
-            ends = 2  # start and end of text
-            return np.array([len(self.tokenizer.encode(self._clean(c))) + ends for c in captions])
-        inner = self.tokenizer.tokenizer  # transformers
-        return np.array([len(inner(self._clean(c))["input_ids"]) for c in captions])
+        return self.tokens.count(captions)
 
     @memory_errors
     def encode_captions(self, captions: Sequence[str]) -> np.ndarray:
-        tokens = self.tokenizer(list(captions)).to(self.runtime.device)
+        tokens = torch.from_numpy(self.tokens.ids(captions, cut=self.cuts_padding))
+        tokens = tokens.to(self.runtime.device)
         with self.runtime.running():
             if self.cuts_padding:
                 return self._encode_cut(tokens)
@@ -95,10 +94,6 @@ class OpenClip:
             "versions": {"open_clip": open_clip.__version__, "torch": str(torch.__version__)},
             "notes": list(self.notes),
         }
-
-    def _clean(self, caption: str) -> str:
-        clean = getattr(self.tokenizer, "clean_fn", None)
-        return str(clean(caption)) if clean else caption
 
     def _encode_cut(self, tokens: torch.Tensor) -> np.ndarray:
         """Encode captions with the padding after the longest of them cut off.

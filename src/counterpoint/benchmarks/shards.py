@@ -1,0 +1,242 @@
+"""Cases in files that hold their images: WebDataset shards, and Parquet tables of image bytes.
+
+A sample is an image with `caption`, and may have `positives`, `negatives`, `group`, `id` and
+`cluster`. In a shard it is `KEY.jpg` (or .png, .webp ...) with `KEY.json`, or `KEY.txt` with the
+caption alone; in a table, a row with a column of images, `{bytes, path}` or bytes. Samples with
+negatives are a case each. If none has any, all of them together are a gallery: retrieval.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from pathlib import Path, PurePosixPath
+from typing import Any, Final, NamedTuple
+
+import polars as pl
+
+from counterpoint._util.errors import DataError, ImageError
+from counterpoint._util.tables import parquet_columns, parquet_frames, parquet_schema
+from counterpoint._util.untrusted import parse_json, shortened
+from counterpoint.benchmarks.annotations import text
+from counterpoint.cases import CHUNK, SCHEMA, Case, Cases, ImageRef, caption_case, read_cases
+from counterpoint.images import cell_reference, member_reference, read_member, tar_members
+
+TAR: Final = ".tar"
+_PARQUET: Final = ".parquet"
+_ENDINGS: Final = ("jpg", "jpeg", "png", "webp", "bmp", "gif", "tif", "tiff")
+_BRACES: Final = re.compile(r"\{(?:(\d{1,9})\.\.(\d{1,9})|([^{}]*,[^{}]*))\}")
+_MOST: Final = 1_000_000  # files of a pattern
+_MOST_PAIRS: Final = 2**31  # of a gallery, whose true cells are 32-bit numbers
+_FIELDS: Final = ("caption", "positives", "negatives", "group", "id", "cluster")
+
+
+class _Sample(NamedTuple):
+    """An image and what is said of it; `where` names it in messages."""
+
+    id: str
+    image: ImageRef
+    values: dict[str, Any]
+    where: str
+
+
+def holds_shards(name: str) -> bool:
+    """Whether a benchmark's name is a folder of shards."""
+    folder = Path(name)
+    return folder.is_dir() and any(folder.glob(f"*{TAR}"))
+
+
+def own_file(name: str) -> Cases:
+    """The cases of a case file, of shards or of tables with images, by path, pattern or folder."""
+    path = Path(name)
+    if path.suffix == _PARQUET and path.is_file():
+        if _image_column(path) is None:
+            return read_cases(path)
+    elif path.suffix not in (TAR, "") and not _BRACES.search(name):
+        return read_cases(path)  # which says what is wrong with others
+    files = sorted(path.glob(f"*{TAR}")) if path.is_dir() else [*map(Path, _expand(name))]
+    for file in files:
+        if not file.is_file():
+            raise DataError("E-FILE-MISSING", f"{file}: no such file.", path=file)
+    root = Path(os.path.commonpath([file.absolute().parent for file in files]))
+    samples = (
+        sample
+        for number, file in enumerate(files)
+        for sample in _samples(file, root, f"{number}/" if len(files) > 1 else "")
+    )
+    first = next(samples, None)
+    everything = samples if first is None else chain([first], samples)
+    if first is None or _texts(first, "negatives"):
+        return Cases.build(map(_case, everything), root=root, source=name)
+    return Cases.checked(iter([_gallery(everything, name)]), root, name)
+
+
+def _expand(pattern: str) -> list[str]:
+    """`a-{000..015}.tar` is sixteen names, `{a,b}.tar` two."""
+    found = _BRACES.search(pattern)
+    if found is None:
+        return [pattern]
+    first, last, words = found.groups()
+    numbers = range(int(first or 0), int(last or 0) + 1)
+    ends = _expand(pattern[found.end() :])
+    if not numbers or len(numbers) * len(ends) > _MOST:
+        raise DataError(
+            "E-OPTION-INVALID",
+            f"{shortened(pattern)}: names no files, or more than {_MOST:,}.",
+            pattern=pattern,
+        )
+    parts = words.split(",") if words else [f"{n:0{len(first)}}" for n in numbers]
+    return [f"{pattern[: found.start()]}{part}{end}" for part in parts for end in ends]
+
+
+def _case(sample: _Sample) -> Case:
+    caption, positives = text(sample.values, "caption", sample.where), _texts(sample, "positives")
+    negatives = _texts(sample, "negatives")
+    if not negatives:
+        raise DataError(
+            "E-CASE-NO-NEGATIVE",
+            f"{sample.where}: has no negatives, and others have; give it some, or remove them all "
+            "for retrieval.",
+            where=sample.where,
+        )
+    return caption_case(
+        _label(sample, "id") or sample.id,
+        sample.image,
+        [caption, *positives],
+        negatives,
+        tuple(filter(None, [_label(sample, "group")])),
+        _label(sample, "cluster"),
+    )
+
+
+def _gallery(samples: Iterable[_Sample], source: str) -> pl.DataFrame:
+    """All images and all captions; a caption is true of every image that has the same."""
+    images: list[dict[str, Any]] = []
+    captions: list[str] = []
+    owners: dict[str, list[int]] = {}
+    for sample in samples:
+        if _texts(sample, "negatives"):
+            raise DataError(
+                "E-CASE-NO-NEGATIVE",
+                f"{sample.where}: has negatives, and samples before it have none; give all some, "
+                "or remove them for retrieval.",
+                where=sample.where,
+            )
+        own = [text(sample.values, "caption", sample.where), *_texts(sample, "positives")]
+        for caption in dict.fromkeys(own):
+            captions.append(caption)
+            owners.setdefault(caption, []).append(len(images))
+        images.append({"path": sample.image.path, "box": None})
+    width = len(captions)
+    if len(images) * width >= _MOST_PAIRS:
+        raise DataError(
+            "E-BENCHMARK-TOO-LARGE",
+            f"{source}: {len(images):,} images and {width:,} captions are too many for retrieval; "
+            "name fewer files, or give the samples negatives.",
+            images=len(images),
+            captions=width,
+        )
+    row = {
+        "id": "0",
+        "images": images,
+        "captions": captions,
+        "truth": sorted(i * width + n for n, own in enumerate(captions) for i in owners[own]),
+        "groups": [],
+        "cluster": source,
+    }
+    return pl.DataFrame([row], schema=SCHEMA)
+
+
+def _texts(sample: _Sample, field: str) -> list[str]:
+    """A list of texts, or one text."""
+    value = sample.values.get(field)
+    found = [value] if isinstance(value, str) else value or []
+    if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
+        raise DataError(
+            "E-ROW-MALFORMED",
+            f"{sample.where}: {field!r} should hold a list of texts.",
+            where=sample.where,
+            field=field,
+        )
+    return found
+
+
+def _label(sample: _Sample, field: str) -> str:
+    value = sample.values.get(field)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    return "" if value is None else text(sample.values, field, sample.where)
+
+
+# --- the files -----------------------------------------------------------------------------------
+
+
+def _samples(file: Path, root: Path, before: str) -> Iterator[_Sample]:
+    """`before` makes ids unique over several files."""
+    name = PurePosixPath(file.absolute().relative_to(root)).as_posix()
+    read = _tar_samples if file.suffix == TAR else _table_samples
+    return read(file, name, before)
+
+
+def _tar_samples(file: Path, name: str, before: str) -> Iterator[_Sample]:
+    """In the order of the file; members without a partner are not samples."""
+    try:
+        members = tar_members(file)
+    except ImageError as error:
+        said = str(error).removeprefix("image ")
+        raise DataError("E-FILE-MALFORMED", said, path=file) from None
+    samples: dict[str, dict[str, str]] = {}
+    for member in members:
+        folder, slash, last = member.rpartition("/")
+        key, _, ending = last.partition(".")
+        kind = "image" if ending.lower() in _ENDINGS else ending.lower()
+        samples.setdefault(f"{folder}{slash}{key}", {})[kind] = member
+    for key, parts in samples.items():
+        if "image" in parts and parts.keys() & {"json", "txt"}:
+            image = ImageRef(member_reference(name, parts["image"]))
+            where = f"{file}: sample {shortened(key)}"
+            yield _Sample(f"{before}{key}", image, _said(file, parts, where), where)
+
+
+def _said(file: Path, parts: dict[str, str], where: str) -> dict[str, Any]:
+    found = {}
+    if "json" in parts:
+        found = parse_json(read_member(file, parts["json"]), where)
+        if not isinstance(found, dict):
+            raise DataError("E-ROW-MALFORMED", f"{where}: its JSON is not an object.", where=where)
+    if "txt" in parts and "caption" not in found:
+        caption = read_member(file, parts["txt"]).decode("utf-8-sig", errors="replace").strip()
+        found = {**found, "caption": caption}
+    return found
+
+
+def _table_samples(file: Path, name: str, before: str) -> Iterator[_Sample]:
+    column, names = _image_column(file), parquet_columns(file)
+    if column is None:
+        raise DataError(
+            "E-COLUMN-MISSING",
+            f"{file}: has no column of images, {{bytes, path}} or bytes.",
+            path=file,
+            column="image",
+        )
+    row = 0
+    for frame in parquet_frames(file, rows=CHUNK, columns=[n for n in _FIELDS if n in names]):
+        for values in frame.iter_rows(named=True):
+            image = ImageRef(cell_reference(name, column, row))
+            yield _Sample(f"{before}{row}", image, values, f"{file}: row {row}")
+            row += 1
+
+
+def _image_column(file: Path) -> str | None:
+    """The column `image`, else the first one that holds images; a case table has none."""
+    import pyarrow as pa  # slow to import
+
+    def holds(kind: Any) -> bool:
+        if pa.types.is_struct(kind) and kind.get_field_index("bytes") >= 0:
+            kind = kind.field("bytes").type
+        return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
+
+    found = [field.name for field in parquet_schema(file) if holds(field.type)]
+    return "image" if "image" in found else next(iter(found), None)

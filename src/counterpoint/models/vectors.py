@@ -1,0 +1,429 @@
+"""`vectors:FOLDER`: vectors that were computed elsewhere. Neither a model nor an image is needed.
+
+    images.parquet        columns `name` and `vector` (a list of numbers)
+    captions.parquet      columns `caption` and `vector`
+
+Each of the two may also be an array of shape (rows, dimensions), `images.npy` or
+`images.safetensors`, with the names of its rows in `images.jsonl`, `{"name": "a.jpg"}` a line
+(`captions.jsonl`: `{"caption": "a dog"}`). The score of a pair is the cosine of its vectors.
+
+An image is called what the benchmark calls it: its path below the data root or another reference,
+with `#x,y,width,height` behind it if it is a crop. Folders may be left out where file names are
+unique. A caption of several prompts needs a vector for each of them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tempfile
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path, PurePosixPath
+from typing import IO, Any, Final
+
+import numpy as np
+import polars as pl
+
+from counterpoint._util.errors import ModelError
+from counterpoint._util.store import digest
+from counterpoint._util.tables import parquet_columns, parquet_frames, read_table
+from counterpoint._util.untrusted import open_regular, parse_json, shortened, shown
+from counterpoint.cases import Cases, ImageRef
+from counterpoint.images import Picture, scheme_of
+from counterpoint.metrics import Overlong
+from counterpoint.models.registry import LoadOptions
+from counterpoint.scoring import (
+    Scored,
+    Work,
+    compare_vectors,
+    leave_out_captions,
+    leave_out_images,
+    make_plan,
+)
+
+IMAGES: Final = "images"
+CAPTIONS: Final = "captions"
+VECTOR_FORMATS: Final = ("parquet", "npy", "safetensors")
+_NAMES: Final = {IMAGES: "name", CAPTIONS: "caption"}  # the columns of names
+_VECTOR: Final = "vector"
+_TENSOR: Final = "vectors"
+_TYPES: Final = {"F16": "<f2", "F32": "<f4", "F64": "<f8"}  # of safetensors, as NumPy calls them
+_ROWS: Final = 32_768  # vectors in memory at a time
+_HEADER: Final = 100_000_000  # bytes, as safetensors itself allows
+_UNIT: Final = 1e-5  # by how much the length of a unit vector in float32 may differ from 1
+
+
+def image_name(ref: ImageRef) -> str:
+    """What an image is called: its reference, and its crop."""
+    return ref.path if ref.box is None else f"{ref.path}#{','.join(map(str, ref.box))}"
+
+
+class VectorFolder:
+    """Looks scores up in vectors by name. A BenchmarkScorer: nothing is stored again."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._images, self._captions = (_Vectors(folder, side) for side in _NAMES)
+        sizes = [table.vectors.shape[1] for table in (self._images, self._captions)]
+        if sizes[0] != sizes[1]:
+            raise ModelError(
+                "E-VECTORS-INVALID",
+                f"{folder}: image vectors have {sizes[0]:,} numbers and caption vectors "
+                f"{sizes[1]:,}; they cannot be compared.",
+                path=folder,
+                sizes=sizes,
+            )
+        self.fingerprint = digest("vectors 1", self._images.digest, self._captions.digest).hex()
+        self._notes: list[str] = []
+
+    def score_benchmarks(
+        self, benchmarks: Mapping[str, Cases], overlong: Mapping[str, Overlong], work: Work
+    ) -> dict[str, Scored]:
+        """Cosines; cases of images and captions without a vector are left out."""
+        del overlong, work
+        plan = make_plan(benchmarks)
+        scored = {
+            name: Scored(np.full(cases.pair_offsets[-1], np.nan, dtype=np.float32))
+            for name, cases in benchmarks.items()
+        }
+        texts = self._captions.find(plan.texts)
+        as_text = [picture.ref.text for picture in plan.pictures]
+        images = self._find_images(plan.pictures)
+        captions = self._captions.find([text or "" for text in as_text])
+        is_text = np.array([text is not None for text in as_text])
+
+        lost = {
+            int(i): self._captions.lacks(as_text[i] or "")
+            if is_text[i]
+            else self._images.lacks(image_name(plan.pictures[i].ref))
+            for i in np.flatnonzero(np.where(is_text, captions, images) < 0)
+        }
+        leave_out_images(plan, lost, scored)
+        gone = np.flatnonzero(np.logical_or.reduceat(texts[plan.prompts] < 0, plan.starts[:-1]))
+        prompts = {int(i): plan.prompts[plan.starts[i] : plan.starts[i + 1]] for i in gone}
+        reasons = {
+            i: self._captions.lacks(plan.texts[next(n for n in numbers if texts[n] < 0)])
+            for i, numbers in prompts.items()
+        }
+        leave_out_captions(plan, reasons, scored)
+
+        def image_vectors(numbers: np.ndarray) -> np.ndarray:
+            found = np.empty((len(numbers), self._images.vectors.shape[1]), dtype=np.float32)
+            marks = is_text[numbers]
+            found[~marks] = self._images.rows(images[numbers[~marks]])
+            found[marks] = self._captions.rows(captions[numbers[marks]])
+            return found
+
+        compare_vectors(plan, scored, image_vectors, lambda n: self._captions.rows(texts[n]))
+        return scored
+
+    def describe(self) -> dict[str, Any]:
+        return {
+            "folder": str(self.folder),
+            "dimensions": self._images.vectors.shape[1],
+            "vectors": {IMAGES: len(self._images.names), CAPTIONS: len(self._captions.names)},
+            "notes": self._notes,
+        }
+
+    def _find_images(self, pictures: Sequence[Picture]) -> np.ndarray:
+        """The rows of images by name, else by file name if that is clear on both sides; else -1."""
+        names = [image_name(picture.ref) for picture in pictures]
+        rows = self._images.find(names)
+        absent = np.flatnonzero(rows < 0).tolist()
+        if absent:
+            files = [_file_name(name) for name in names]
+            known = self._images.by_file_name()
+            owners = Counter(file for file, _ in {*zip(files, names, strict=True)})
+            for i in absent:
+                rows[i] = known.get(files[i], -1) if owners[files[i]] == 1 else -1
+        by_file = int((rows[absent] >= 0).sum())
+        shared = len(names) - len({*names})
+        said = {
+            f"{by_file:,} of {len(names):,} images were found by their file name alone": by_file,
+            f"{shared:,} images have the name, and the vector, of one in another folder": shared,
+        }
+        self._notes = [note for note, count in said.items() if count]
+        return rows
+
+
+def _file_name(name: str) -> str:
+    return scheme_of(name).with_path(name, lambda path: PurePosixPath(path).name)
+
+
+class _Vectors:
+    """Vectors by name, of images or of captions; they stay on disk."""
+
+    def __init__(self, folder: Path, side: str) -> None:
+        column = _NAMES[side]
+        found = [folder / f"{side}.{kind}" for kind in VECTOR_FORMATS]
+        there = [path for path in found if path.is_file()]
+        if len(there) != 1:
+            what = " and ".join(path.name for path in there) or f"no vectors of {side}"
+            raise ModelError(
+                "E-VECTORS-INVALID" if there else "E-FILE-MISSING",
+                f"{folder}: has {what}; it should have one of "
+                f"{', '.join(path.name for path in found)} (docs/models.md).",
+                path=folder,
+            )
+        [self.path] = there
+        names = self.path if self.path.suffix == ".parquet" else folder / f"{side}.jsonl"
+        readers = {".parquet": _parquet, ".npy": _npy, ".safetensors": _safetensors}
+        self.names = _read_names(names, column)
+        self.vectors = readers[self.path.suffix](self.path)
+        if len(self.names) != len(self.vectors):
+            raise _invalid(
+                self.path, f"has {len(self.vectors):,} vectors, and {len(self.names):,} names"
+            )
+        self._check()
+        self.digest = digest(*(_file_digest(path) for path in sorted({self.path, names})))
+        self._firsts = _numbered(self.names).unique("name", keep="first")
+
+    def _check(self) -> None:
+        for start in range(0, len(self.vectors), _ROWS):
+            piece = np.asarray(self.vectors[start : start + _ROWS], dtype=np.float32)
+            with np.errstate(over="ignore", invalid="ignore"):
+                lengths = _lengths(piece)
+            bad = np.flatnonzero(~np.isfinite(lengths) | (lengths == 0))
+            if len(bad):
+                row = start + int(bad[0])
+                what = "is zero" if lengths[bad[0]] == 0 else "has NaN or infinity"
+                raise _invalid(self.path, f"the vector of {shown(self.names[row])} {what}")
+        again = _numbered(self.names).filter(pl.col("name").is_duplicated())
+        first = again.select(pl.col("row").min().over("name")).to_series().to_numpy()
+        rows = again["row"].to_numpy()
+        for start in range(0, len(rows), _ROWS):
+            some = slice(start, start + _ROWS)
+            differ = (self.vectors[rows[some]] != self.vectors[first[some]]).any(axis=1)
+            if differ.any():
+                name = again["name"][start + int(differ.argmax())]
+                raise _invalid(self.path, f"{shown(name)} has two different vectors")
+
+    def find(self, names: Sequence[str]) -> np.ndarray:
+        """The rows of names, -1 where there is none."""
+        asked = pl.DataFrame({"name": names}, schema={"name": pl.String()})
+        found = asked.join(self._firsts, on="name", how="left", maintain_order="left")
+        return found["row"].cast(pl.Int64).fill_null(-1).to_numpy().copy()
+
+    def by_file_name(self) -> dict[str, int]:
+        """The rows of the file names that only one name has."""
+        files = [_file_name(name) for name in self._firsts["name"]]
+        count = Counter(files)
+        rows = self._firsts["row"].to_list()
+        return {file: row for file, row in zip(files, rows, strict=True) if count[file] == 1}
+
+    def lacks(self, name: str) -> str:
+        return f"{self.path} has no vector of {shown(name)}."
+
+    def rows(self, places: np.ndarray) -> np.ndarray:
+        """Unit vectors in float32; those that have length one are not touched."""
+        found = np.array(self.vectors[places], dtype=np.float32)
+        other = ~are_units(found)
+        found[other] /= _lengths(found[other])[:, None]
+        return found
+
+
+def are_units(vectors: np.ndarray) -> np.ndarray:
+    """Which vectors have length one, as exactly as float32 can say it."""
+    return np.abs(_lengths(vectors) - 1) <= _UNIT
+
+
+def _lengths(vectors: np.ndarray) -> np.ndarray:
+    return np.sqrt(np.einsum("nd,nd->n", vectors, vectors, dtype=np.float64))
+
+
+def _numbered(names: pl.Series) -> pl.DataFrame:
+    return names.to_frame("name").with_row_index("row")
+
+
+# --- reading -------------------------------------------------------------------------------------
+
+
+def _read_names(path: Path, column: str) -> pl.Series:
+    if path.suffix == ".parquet":
+        _require_columns(path, column, _VECTOR)
+        names = pl.concat(parquet_frames(path, ModelError, columns=[column]))[column]
+        if names.dtype != pl.String:
+            raise _invalid(path, f"the column {column!r} should hold texts, it is {names.dtype}")
+    else:
+        names = read_table(path, {column: pl.String()})[column]
+    if names.null_count():
+        row = int(names.is_null().arg_true()[0])
+        raise _invalid(path, f"row {row + 1:,} has no {column}")
+    return names
+
+
+def _require_columns(path: Path, *wanted: str) -> None:
+    columns = parquet_columns(path, ModelError)
+    for name in wanted:
+        if name not in columns:
+            raise ModelError(
+                "E-COLUMN-MISSING",
+                f"{path}: the column {name!r} is missing; it should have {' and '.join(wanted)}.",
+                path=path,
+                column=name,
+            )
+
+
+def _parquet(path: Path) -> np.ndarray:
+    """The vectors, copied piece by piece to a temporary file: Parquet cannot be mapped."""
+    count = width = 0
+    with tempfile.TemporaryFile() as copy:
+        for frame in parquet_frames(path, ModelError, rows=_ROWS, columns=[_VECTOR]):
+            values = frame[_VECTOR]
+            kind = values.dtype
+            inner = kind.inner if isinstance(kind, pl.List | pl.Array) else pl.String()
+            if not inner.is_numeric():
+                raise _invalid(path, f"the column {_VECTOR!r} should hold lists of numbers")
+            lists = values.cast(pl.List(pl.Float32()))
+            sizes = {0 if size is None else size for size in lists.list.len().unique()}
+            if len(sizes | ({width} if count else set())) > 1 or 0 in sizes:
+                raise _invalid(path, "not all vectors have the same number of numbers")
+            width = next(iter(sizes), width)
+            flat = lists.explode().to_numpy()  # a null becomes NaN, which is refused
+            copy.write(np.ascontiguousarray(flat, dtype=np.float32).data)
+            count += frame.height
+        return _mapped(copy, path, np.dtype("<f4"), (count, width), 0)
+
+
+def _npy(path: Path) -> np.ndarray:
+    try:
+        with open_regular(path) as file:
+            version = np.lib.format.read_magic(file)
+            reader = {
+                (1, 0): np.lib.format.read_array_header_1_0,
+                (2, 0): np.lib.format.read_array_header_2_0,
+            }[version]
+            shape, by_columns, kind = reader(file)
+            if by_columns and len(shape) == 2 and min(shape) > 1:
+                raise _invalid(path, "the array is stored by columns; save it by rows (C order)")
+            return _mapped(file, path, kind, shape, file.tell())
+    except (OSError, ValueError, KeyError) as error:
+        raise _unreadable(path, error) from None
+
+
+def _safetensors(path: Path) -> np.ndarray:
+    """The header is JSON behind its length; with it, the numbers are read without a package."""
+    try:
+        with open_regular(path) as file:
+            size = int.from_bytes(file.read(8), "little")
+            if size > _HEADER:
+                raise ValueError("its header is too long")
+            tensors = parse_json(file.read(size), path)
+            tensors.pop("__metadata__", None)
+            about = tensors[_TENSOR] if len(tensors) > 1 else next(iter(tensors.values()))
+            kind = np.dtype(_TYPES[about["dtype"]])
+            begin, end = (int(place) for place in about["data_offsets"])
+            shape = tuple(int(side) for side in about["shape"])
+            if begin < 0 or end - begin != kind.itemsize * int(np.prod(shape, dtype=object)):
+                raise ValueError("its header contradicts itself")
+            return _mapped(file, path, kind, shape, 8 + size + begin)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, StopIteration) as error:
+        if isinstance(error, KeyError):
+            what = f"it should have a tensor {_TENSOR!r} of F16, F32 or F64, not {error}"
+            raise _unreadable(path, ValueError(what)) from None
+        raise _unreadable(path, error) from None
+
+
+def _mapped(
+    file: IO[bytes], path: Path, kind: np.dtype[Any], shape: tuple[int, ...], begin: int
+) -> np.ndarray:
+    """An array in a file, which is not read into memory."""
+    if len(shape) != 2 or kind.kind != "f" or 0 in shape:
+        said = " x ".join(map(str, shape)) or "none"
+        raise _invalid(path, f"should hold rows of floating-point numbers, not {kind} of {said}")
+    file.seek(0, 2)
+    if min(shape) < 0 or begin + shape[0] * shape[1] * kind.itemsize > file.tell():
+        raise _invalid(path, "the file is shorter than its header says; it was cut")
+    file.flush()
+    return np.memmap(file, kind, "r", begin, shape)
+
+
+def _file_digest(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).digest()
+
+
+def _invalid(path: Path, what: str) -> ModelError:
+    return ModelError("E-VECTORS-INVALID", f"{path}: {what}.", path=path)
+
+
+def _unreadable(path: Path, error: Exception) -> ModelError:
+    why = shortened(error).rstrip(". ") or type(error).__name__
+    return ModelError("E-FILE-MALFORMED", f"{path}: vectors cannot be read: {why}.", path=path)
+
+
+def load(rest: str, options: LoadOptions) -> VectorFolder:
+    del options  # nothing is computed
+    folder = Path(rest)
+    if not rest or not folder.is_dir():
+        raise ModelError(
+            "E-MODEL-MISSING",
+            f"vectors:{shortened(rest)}: no such folder; `counterpoint vectors export` makes one.",
+            path=folder,
+        )
+    return VectorFolder(folder)
+
+
+# --- writing -------------------------------------------------------------------------------------
+
+
+def write_vectors(
+    folder: Path, side: str, form: str, names: Sequence[str], pieces: Iterable[np.ndarray]
+) -> None:
+    """Vectors of images or of captions in this layout; `pieces` are their rows in order."""
+    path, column = folder / f"{side}.{form}", _NAMES[side]
+    if form == "parquet":
+        _write_parquet(path, column, names, pieces)
+        return
+    with (folder / f"{side}.jsonl").open("w", encoding="utf-8") as lines:
+        lines.writelines(f"{json.dumps({column: name}, ensure_ascii=False)}\n" for name in names)
+    with path.open("wb") as file:
+        for start, piece in _with_starts(pieces):
+            if start == 0:
+                file.write(_header(form, (len(names), piece.shape[1])))
+            file.write(np.ascontiguousarray(piece, dtype="<f4").data)
+
+
+def _with_starts(pieces: Iterable[np.ndarray]) -> Iterator[tuple[int, np.ndarray]]:
+    start = 0
+    for piece in pieces:
+        yield start, piece
+        start += len(piece)
+
+
+def _header(form: str, shape: tuple[int, int]) -> bytes:
+    if form == "npy":
+        import io
+
+        file = io.BytesIO()
+        about = {"descr": "<f4", "fortran_order": False, "shape": shape}
+        np.lib.format.write_array_header_1_0(file, about)
+        return file.getvalue()
+    end = 4 * shape[0] * shape[1]
+    about = {_TENSOR: {"dtype": "F32", "shape": shape, "data_offsets": [0, end]}}
+    text = json.dumps(about).encode()
+    text += b" " * (-len(text) % 8)  # the numbers begin at a multiple of 8
+    return len(text).to_bytes(8, "little") + text
+
+
+def _write_parquet(
+    path: Path, column: str, names: Sequence[str], pieces: Iterable[np.ndarray]
+) -> None:
+    import pyarrow as pa  # slow to import
+    import pyarrow.parquet as pq
+
+    writer = None
+    for start, piece in _with_starts(pieces):
+        kind = pa.list_(pa.float32(), piece.shape[1])
+        flat = pa.array(np.ascontiguousarray(piece, dtype=np.float32).reshape(-1))
+        rows = pa.table(
+            {
+                column: pa.array(names[start : start + len(piece)], pa.string()),
+                _VECTOR: pa.FixedSizeListArray.from_arrays(flat, type=kind),
+            }
+        )
+        writer = writer or pq.ParquetWriter(path, rows.schema, use_dictionary=False)
+        writer.write_table(rows)
+    if writer is not None:
+        writer.close()
