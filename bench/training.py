@@ -16,6 +16,11 @@ second, padding included, against one large matrix product measured in the same 
 Then ours with JPEG photographs from a folder, decoded by worker processes: a stall is time in which
 the device had nothing to do because the next batch was not there.
 
+`--only compiled` compares plain amp_bf16 with compile=true alone, a minute each (`--seconds`), in
+turns of a sixth of it, compilation excluded. It prints what decides the ratio: graphs compiled
+while the clock ran (lengths of texts that differ make one more, at the start), and how much of the
+time the device had work. What is missing there is the host's: Python gives it too little to do.
+
 Without a GPU everything is small and in float32: a try, which says nothing about a GPU.
 """
 
@@ -42,6 +47,7 @@ import open_clip
 import polars as pl
 import torch
 from safetensors.torch import save_file
+from torch._dynamo.utils import counters
 from torch.utils.flop_counter import FlopCounterMode
 from training_data import photo
 
@@ -62,6 +68,7 @@ WORDS = (
     *("standing", "sitting", "riding", "holding", "next", "to", "with", "behind", "and"),
 )  # a token each
 DISTINCT, PHOTOS, WARM, BLOCKS = 3, 48, 6, 3  # batches, files, steps before and parts of timing
+TURNS = 6  # of each loop in `compiled`
 PLAIN = {"fp32": "fp32 (TF32)", "amp": "amp (fp16)", "amp_bf16": "amp_bf16"}
 
 
@@ -289,7 +296,20 @@ def drop(stream: Iterator[Batch], count: int) -> None:
         pass
 
 
-def loaded(run: TrainingRun, steps: int, workers: int) -> str:
+@dataclass(frozen=True)
+class Loaded:
+    alone: float  # samples per second without a step
+    samples: float  # in training
+    stall: float  # share of the time
+
+    def __str__(self) -> str:
+        return (
+            f"{self.alone:,.0f} samples/s of data alone, {self.samples:,.0f} in training, "
+            f"stalled {100 * self.stall:.1f} % of the time"
+        )
+
+
+def loaded(run: TrainingRun, steps: int, workers: int) -> Loaded:
     """The recipe's own data: how fast it comes without a step, then with."""
     batch, device = run.recipe.batch, run.ranks.device
     stream = run.data.stream(0)
@@ -309,12 +329,30 @@ def loaded(run: TrainingRun, steps: int, workers: int) -> str:
         step(number)
     wait(device)
     values = meter.read()
-    speed, stall = values["samples_per_second"], values["stall"]
     stream.close()  # type: ignore[attr-defined]
-    return (
-        f"{alone:,.0f} samples/s of data alone, {speed:,.0f} in training, "
-        f"stalled {100 * stall:.1f} % of the time"
-    )
+    return Loaded(alone, values["samples_per_second"], values["stall"])
+
+
+def turn(step: Callable[[int], torch.Tensor], run: TrainingRun, seconds: float) -> float:
+    """Samples per second for so long."""
+    wait(run.ranks.device)
+    begun, steps = time.perf_counter(), 0
+    while time.perf_counter() - begun < seconds:
+        for _ in range(10):  # the host may be far ahead of the device: wait for it now and then
+            step(steps)
+            steps += 1
+        wait(run.ranks.device)
+    return steps * run.recipe.batch / (time.perf_counter() - begun)
+
+
+def busy(step: Callable[[int], torch.Tensor], steps: int = 8) -> float:
+    """Seconds that the device works on one step."""
+    kinds = [torch.profiler.ProfilerActivity.CUDA]
+    with torch.profiler.profile(activities=kinds) as profile:
+        for number in range(steps):
+            step(number)
+        torch.cuda.synchronize()
+    return sum(event.self_device_time_total for event in profile.key_averages()) / 1e6 / steps
 
 
 # --- all of it ---------------------------------------------------------------------------------
@@ -339,19 +377,54 @@ def compared(run: TrainingRun, batches: list[Batch], given: argparse.Namespace) 
     torch.backends.cudnn.benchmark = False
     first = {name: value.clone() for name, value in towers.state_dict().items()}
     stalls = []
-    for compiled in (False, True):
+    for whether in (False, True):
         towers.load_state_dict(first)
-        name = f"ours, {run.recipe.precision}{', compiled' * compiled}"
-        if compiled:
+        name = f"ours, {run.recipe.precision}{', compiled' * whether}"
+        if whether:
             compile_blocks(towers, run.recipe.model)
         with arithmetic(run.recipe.precision, device):
             step = our_step(run, cycle(batches), Meter())
-            known = mine[0].operations if compiled else 0
+            known = mine[0].operations if whether else 0
             mine.append(measure(name, step, run, given.steps, operations=known))
             print_speed(mine[-1], most)
             stalls.append(f"{name}: {loaded(run, given.steps, given.workers)}")
     print_ratios(plain, mine)
     print(f"JPEG 640 x 480 from a folder, {given.workers} workers", *stalls, sep="\n")
+
+
+def compiled(run: TrainingRun, batches: list[Batch], given: argparse.Namespace) -> None:
+    """Plain amp_bf16 and ours with compile=true, in turns."""
+    device = run.ranks.device
+    gpu = device.type == "cuda"
+    steps = {
+        "plain, amp_bf16": plain_step(run, batches, "amp_bf16" if gpu else "fp32"),
+        "ours, compile=true": our_step(run, cycle(batches), Meter()),
+    }
+    compile_blocks(run.model.towers, run.recipe.model)
+    speeds: dict[str, list[float]] = {name: [] for name in steps}
+    with arithmetic(run.recipe.precision, device):
+        begun = time.perf_counter()
+        for step in steps.values():
+            for number in range(2 * len(batches)):
+                step(number)
+        wait(device)
+        before = counters["stats"]["unique_graphs"]
+        print(f"warm after {time.perf_counter() - begun:.0f} s, {before} graphs compiled")
+        for _ in range(TURNS):
+            for name, step in steps.items():
+                speeds[name].append(turn(step, run, given.seconds / TURNS))
+        more = counters["stats"]["unique_graphs"] - before
+        for name, step in steps.items():
+            found = median(speeds[name])
+            share = f", device busy {100 * busy(step) * found / given.batch:.0f} %" if gpu else ""
+            least, most = min(speeds[name]), max(speeds[name])
+            print(f"{name:20}{found:10,.1f} samples/s ({least:,.1f} to {most:,.1f}){share}")
+    ratios = [one / other for other, one in zip(*speeds.values(), strict=True)]
+    lengths = sorted({batch.captions.shape[1] for batch in batches})
+    print(
+        f"ratio {median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f}) at batch "
+        f"{given.batch}; graphs compiled while timed: {more}; lengths of texts: {lengths}"
+    )
 
 
 def main() -> None:
@@ -361,27 +434,31 @@ def main() -> None:
     parser.add_argument("--batch", type=int, help="256; without a GPU 8")
     parser.add_argument("--steps", type=int, help="timed, of each; 30; without a GPU 3")
     parser.add_argument("--workers", type=int, default=cores, help="processes that decode")
+    parser.add_argument("--only", choices=("all", "compiled"), default="all")
+    parser.add_argument("--seconds", type=float, help="timed, of each; 60; without a GPU 6")
     given = parser.parse_args()
     gpu = torch.device(given.device).type == "cuda"
     given.batch = given.batch or (256 if gpu else 8)
     given.steps = given.steps or (30 if gpu else 3)
+    given.seconds = given.seconds or (60 if gpu else 6)
+    distinct = 12 if given.only == "compiled" else DISTINCT
     name, layers = ("ViT-B-32", 12) if gpu else ("ViT-S-32-alt", 4)
     where = torch.cuda.get_device_name() if gpu else "no GPU: a small try in float32"
     print(
         f"{name} of {layers} layers, batch {given.batch}, {given.steps} steps, {where}", flush=True
     )
     with tempfile.TemporaryDirectory() as folder:
-        data = write_data(Path(folder), given.batch * max(DISTINCT, 16 if gpu else DISTINCT))
+        data = write_data(Path(folder), given.batch * max(distinct, 16 if gpu else DISTINCT))
         start = write_start(Path(folder) / "start", name, layers)
         changes = [f"batch={given.batch}", f"data.workers={given.workers}"]
         run = ours(start, data, changes if gpu else [*changes, "precision=fp32"], given.device)
         stream = run.data.stream(0)
-        batches = [batch.to(run.ranks.device) for batch in islice(stream, DISTINCT)]
+        batches = [batch.to(run.ranks.device) for batch in islice(stream, distinct)]
         stream.close()  # type: ignore[attr-defined]
         lengths = (batches[0].captions != 0).sum(1).float().mean()
         longest = max(batch.captions.shape[1] for batch in batches)
         print(f"captions: {lengths:.1f} tokens on average, the longest of a batch {longest}")
-        compared(run, batches, given)
+        (compiled if given.only == "compiled" else compared)(run, batches, given)
 
 
 if __name__ == "__main__":

@@ -1,11 +1,17 @@
 """How fast training data is made: samples per second, and the share of time that a step waits.
 
-    PYTHONPATH=src python bench/training_data.py [--device cuda] [--workers 4] [--step-ms 80]
+    PYTHONPATH=src python bench/training_data.py [--device cuda] [--workers 4] [--only jpeg]
 
-The first table is of one core (processor time, which other work on the machine changes little): the
-world's edits against those of the benchmarks, which are drawn one by one; images with JPEG's own
-scaling against decoding them whole. The second takes batches from the stream as training does, with
-a step that only sleeps: a stall is the time waited for the next batch, as a share of all.
+First JPEG photographs in training (`--only jpeg` stops there): what as many processes as workers
+decode and resize, and do nothing else; the stream of batches without a step; a real step (ViT-B-32
+on a GPU, recipe hp-hn) with batches that lie on the device; the same while those processes decode,
+as they are and at the low priority of workers, which tells what a step loses to them; and the step
+with batches from files. The goal is nine tenths of the lower of the first and the third.
+
+Then one core (processor time, which other work on the machine changes little): the world's edits
+against those of the benchmarks, which are drawn one by one; images with JPEG's own scaling against
+decoding them whole. The last table takes batches from the stream as training does, with a step that
+only sleeps: a stall is the time waited for the next batch, as a share of all.
 """
 
 from __future__ import annotations
@@ -13,12 +19,17 @@ from __future__ import annotations
 import argparse
 import io
 import json
+import multiprocessing
+import os
 import tarfile
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
-from itertools import islice
+from itertools import cycle, islice
+from multiprocessing.queues import Queue
+from multiprocessing.synchronize import Barrier, Event
 from pathlib import Path
 from typing import Any
 
@@ -31,9 +42,13 @@ from PIL import Image
 
 import counterpoint
 from counterpoint.training.data.base import DataConfig, TrainingData
-from counterpoint.training.data.images import decode
+from counterpoint.training.data.images import Pixels, decode
+from counterpoint.training.data.loading import NICE, _cores
 from counterpoint.training.data.opening import open_data
+from counterpoint.training.data.samples import Samples
 from counterpoint.training.data.world import WorldData
+from counterpoint.training.logs import Meter
+from counterpoint.training.model import arithmetic
 from counterpoint.world.edits import replacements, swaps
 
 BASE = Path(counterpoint.__file__).parent / "world" / "checkpoints" / "base"
@@ -167,6 +182,91 @@ def stall(data: TrainingData, step: float, steps: int, device: str) -> tuple[flo
     return done / total, waited / total
 
 
+# --- JPEG photographs in training ----------------------------------------------------------------
+
+
+def _decoding(data: Samples, nice: int, stop: Event, begun: Barrier, done: Queue[float]) -> None:
+    """In a process of its own: images per second until it is told to stop."""
+    os.nice(nice)
+    torch.set_num_threads(1)
+    begun.wait()
+    count, start = 0, time.perf_counter()
+    while not stop.is_set():
+        data.pixels.first(data.source.image(count % data.source.size, data.side))
+        count += 1
+    done.put(count / (time.perf_counter() - start))
+
+
+@contextmanager
+def decoders(data: Samples, workers: int, nice: int = 0) -> Iterator[list[float]]:
+    """So many processes decode; what they decode a second is in the list in the end."""
+    fork, speeds = multiprocessing.get_context("fork"), list[float]()
+    stop, begun, done = fork.Event(), fork.Barrier(workers + 1), fork.Queue()
+    given = (data, nice, stop, begun, done)
+    processes = [fork.Process(target=_decoding, args=given) for _ in range(workers)]
+    for process in processes:
+        process.start()
+    begun.wait()
+    try:
+        yield speeds
+    finally:
+        stop.set()
+        speeds += [done.get() for _ in processes]
+        for process in processes:
+            process.join()
+
+
+def in_training(folder: Path, arguments: argparse.Namespace) -> None:
+    import training  # which takes photographs from here
+
+    gpu = torch.device(arguments.device).type == "cuda"
+    batch, steps = (BATCH, 60) if gpu else (8, 4)
+    name, layers = ("ViT-B-32", 12) if gpu else ("ViT-S-32-alt", 4)
+    start = training.write_start(folder / "start", name, layers)
+    table = training.write_data(folder, batch * 16)
+    changes = [f"batch={batch}", f"data.workers={arguments.workers}"]
+    changes += [] if gpu else ["precision=fp32"]
+    run = training.ours(start, table, changes, arguments.device)
+    data = run.data
+    assert isinstance(data, Samples)
+    data.pixels = Pixels(data.setting.preprocess)  # on a CPU, too, as for a GPU
+    workers = min(arguments.workers, _cores())
+    with decoders(data, workers) as cores:
+        time.sleep(arguments.seconds)
+    print(
+        f"JPEG {SIZE[0]} x {SIZE[1]}, {name} of {layers} layers, batch {batch}, {workers} workers"
+    )
+    print(f"decoder alone           {sum(cores):10,.1f} images/s", flush=True)
+    batches = [each.to(run.ranks.device) for each in islice(data.stream(0, 3), 3)]
+    step = training.our_step(run, cycle(batches), Meter())
+
+    def memory() -> float:
+        training.wait(run.ranks.device)
+        begun = time.perf_counter()
+        for number in range(steps):
+            step(number)
+        training.wait(run.ranks.device)
+        return steps * batch / (time.perf_counter() - begun)
+
+    with arithmetic(run.recipe.precision, run.ranks.device):
+        memory()
+        speed = memory()
+        print(f"step, from memory       {speed:10,.1f} samples/s")
+        for nice in (0, NICE):
+            with decoders(data, workers, nice):
+                beside = memory()
+            print(f"  beside decoders, nice {nice:2} {beside:9,.1f} samples/s", flush=True)
+        found = training.loaded(run, steps, workers)
+    print(f"stream without a step   {found.alone:10,.1f} samples/s")
+    possible = min(speed, sum(cores))
+    print(
+        f"step, from JPEGs        {found.samples:10,.1f} samples/s, "
+        f"{100 * found.samples / possible:.0f} % of what is possible ({possible:,.1f}), "
+        f"stalled {100 * found.stall:.1f} %",
+        flush=True,
+    )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
@@ -174,7 +274,12 @@ def main() -> None:
     parser.add_argument("--step-ms", type=float, nargs="+", default=[0, 80, 400])
     parser.add_argument("--steps", type=int, default=12)
     parser.add_argument("--seconds", type=float, default=3.0)
+    parser.add_argument("--only", choices=("all", "jpeg"), default="all")
     arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        in_training(Path(name), arguments)
+    if arguments.only == "jpeg":
+        return
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

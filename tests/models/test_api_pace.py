@@ -96,9 +96,9 @@ def test_the_end_of_a_batch_and_a_fixed_number_teach_nothing(clock: Clock) -> No
 def test_more_requests_run_while_answers_come_faster(endpoint: Endpoint, tmp_path: Path) -> None:
     model, cases = load("m?image=png"), ragged(tmp_path, 16)
     endpoint.delay = 0.2
-    found = score(model, cases, tmp_path, batch=8)
+    found = score(model, cases, tmp_path, batch=1000)
     np.testing.assert_allclose(found, naive(cases, pair), rtol=1e-6)
-    assert model.describe()["parallel"] == endpoint.most_active > 8
+    assert 8 < endpoint.most_active <= model.describe()["parallel"]
 
 
 @pytest.mark.slow

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import io
+import os
 
 import numpy as np
 import torch
 from errors import raises
+from open_clip import SimpleTokenizer
 from open_clip.transform import PreprocessCfg, image_transform_v2
 from PIL import Image
 from torchvision.transforms import Compose, RandomErasing
@@ -14,6 +16,7 @@ from train_data_support import preprocess, same, tokenize, training_file
 
 from counterpoint.training.data.base import DataConfig
 from counterpoint.training.data.images import Pixels, decode
+from counterpoint.training.data.loading import NICE
 from counterpoint.training.data.opening import open_data
 
 
@@ -48,7 +51,30 @@ def test_the_end_of_a_preprocessing_may_be_left_to_the_device(tmp_path):
     assert split.pixels.splits and not whole.pixels.splits
     prepared = split.prepare(1, 1).content
     assert prepared.images.dtype == prepared.hard.images.dtype == torch.uint8
+    assert prepared.images.permute(0, 2, 3, 1).is_contiguous()  # no worker sorts it by colour
     assert same(split.batch(1, 1), whole.batch(1, 1))
+
+
+def test_texts_have_the_ids_of_the_tokenizer_itself(tmp_path):
+    config = DataConfig(kind="pairs", path=training_file(tmp_path), workers=0, hard_images=2)
+    own = SimpleTokenizer(context_length=12)
+    quick, plain = (
+        open_data(config, preprocess, tokenizer, batch=6, seed=0)
+        for tokenizer in (own, lambda texts: own(texts))
+    )
+    assert quick.tokenize is not own and plain.tokenize is not own
+    for epoch in range(3):
+        assert same(quick.batch(epoch, 1), plain.batch(epoch, 1))
+
+
+def test_workers_give_way_to_the_process_that_trains(tmp_path):
+    config = DataConfig(kind="pairs", path=training_file(tmp_path), workers=1)
+    data = open_data(
+        config, lambda image: torch.full((3, 4, 4), float(os.nice(0))), tokenize, batch=6, seed=0
+    )
+    stream = data.stream(0, 1)
+    assert set(next(stream).images.ravel().tolist()) == {min(19.0, os.nice(0) + NICE)}
+    stream.close()
 
 
 def test_a_preprocessing_of_another_make_is_not_taken_apart():

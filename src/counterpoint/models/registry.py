@@ -73,10 +73,16 @@ EXAMPLES: Final[dict[str, Example]] = {
     "blip-itc:ORG/REPO": Example("BLIP or BLIP-2, contrastive head: a cosine", _VLM),
     "flava-itm:ORG/REPO": Example("FLAVA's matching head: a probability", _VLM),
     "vqa:ORG/REPO": Example(
-        "generative models (LLaVA, Qwen-VL, PaliGemma ...): P(yes) to a question", _VLM
+        "generative models (LLaVA, Qwen-VL, PaliGemma ...): P(yes) to a question, or with "
+        "?templates=FILE the mean over several",
+        _VLM,
     ),
     "lm:ORG/REPO": Example("the same models: mean log-likelihood of the caption", _VLM),
-    "api:MODEL": Example("any OpenAI-compatible endpoint: P(yes), or a forced choice", _VLM),
+    "api:MODEL": Example(
+        "any OpenAI-compatible endpoint (vLLM ...): P(yes), or a forced choice; ?parallel=N "
+        "requests at a time",
+        _VLM,
+    ),
     "blind:length": Example("the shorter caption wins; sees no image"),
     "blind:format": Example("the caption that looks less edited wins; sees no image"),
     "blind:bow": Example(

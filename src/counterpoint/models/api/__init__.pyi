@@ -1,8 +1,7 @@
 from .answers import ChatAnswer as ChatAnswer, read_answer as read_answer
-from .client import (
-    Client as Client,
+from .client import Client as Client, Pause as Pause
+from .settings import (
     Endpoint as Endpoint,
-    Pause as Pause,
     read_endpoint as read_endpoint,
     read_price as read_price,
 )

@@ -32,6 +32,14 @@ from counterpoint.cases import Cases
 from counterpoint.images import Picture
 from counterpoint.metrics import Overlong
 from counterpoint.models.api.answers import ChatAnswer, ask_choice, ask_yes, first_wins, yes_share
+from counterpoint.models.api.settings import (
+    CHOICE,
+    IMAGES,
+    LOGPROBS,
+    ApiOptions,
+    read_endpoint,
+    read_options,
+)
 from counterpoint.models.registry import LoadOptions
 from counterpoint.scoring import (
     Outcome,
@@ -46,18 +54,7 @@ from counterpoint.scoring import (
 try:
     import openai
 
-    from counterpoint.models.api.client import (
-        CHOICE,
-        IMAGES,
-        LOGPROBS,
-        ApiOptions,
-        ChatQuestion,
-        Client,
-        Pause,
-        RejectedRequestError,
-        read_endpoint,
-        read_options,
-    )
+    from counterpoint.models.api.client import ChatQuestion, Client, Pause, RejectedRequestError
 except ImportError:
     raise MissingExtraError("api:...", "vlm") from None
 

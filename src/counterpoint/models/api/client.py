@@ -1,7 +1,6 @@
 """A client of OpenAI-compatible endpoints.
 
-Says which endpoint is asked and how: from the environment, and from the options after the name of a
-model. Asks as many questions at a time as the endpoint takes (`pace`), retries what may succeed
+Asks as many questions at a time as the endpoint takes (`pace`), retries what may succeed
 later, and counts tokens.
 """
 
@@ -9,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import random
 import threading
 from collections.abc import (
@@ -25,21 +23,16 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, TypeVar
-from urllib.parse import parse_qsl, urlsplit
 
 import openai
 
-from counterpoint._util.errors import ModelError, NotFoundError
-from counterpoint._util.registry import did_you_mean
+from counterpoint._util.errors import ModelError
 from counterpoint._util.untrusted import shortened
 from counterpoint.data import PassingError, retry_after
 from counterpoint.models.api.answers import ChatAnswer, read_answer
 from counterpoint.models.api.pace import Pace
+from counterpoint.models.api.settings import Endpoint
 
-LOGPROBS: Final = "logprobs"
-CHOICE: Final = "choice"
-IMAGES: Final = {"jpeg": {"quality": 95, "subsampling": 0}, "png": {}}  # all colours are kept
-_SMALLEST: Final = 32  # pixels
 ATTEMPTS: Final = 8  # with the pauses between them about two minutes
 _LONGEST: Final = 60.0  # seconds of a pause that the server did not ask for
 _PATIENCE: Final = (
@@ -54,162 +47,6 @@ Pause = Callable[[float], Awaitable[object]]
 T = TypeVar("T")
 Item = TypeVar("Item")
 A = TypeVar("A", bound=ChatAnswer)
-
-
-class ApiOptions(NamedTuple):
-    """The options after the name of a model: `MODEL?mode=choice&side=512&image=png&parallel=64`."""
-
-    mode: str = ""  # empty: whatever the endpoint can do
-    side: int = 1024  # the longer side of an image, at most
-    image: str = "jpeg"
-    parallel: int | None = None  # requests at a time; None: as many as the endpoint takes
-
-
-def read_options(rest: str) -> tuple[str, ApiOptions]:
-    """The name of a model, and the options after it."""
-    name, _, options = rest.partition("?")
-    if not name:
-        raise ModelError(
-            "E-MODEL-ID-INVALID",
-            "api: needs a model's name, for instance api:gpt-4o-mini.",
-            model="api:",
-        )
-    given = dict(parse_qsl(options, keep_blank_values=True))
-    for option in given.keys() - set(ApiOptions._fields):
-        raise NotFoundError(
-            "E-OPTION-UNKNOWN",
-            did_you_mean("option of api", option, ApiOptions._fields),
-            model=f"api:{rest}",
-            option=option,
-        )
-    found = ApiOptions(
-        given.get("mode", ""),
-        _number(rest, "side", given.get("side", "1024"), _SMALLEST),
-        given.get("image", "jpeg"),
-        _number(rest, "parallel", given["parallel"], 1) if "parallel" in given else None,
-    )
-    if found.mode not in ("", LOGPROBS, CHOICE):
-        raise NotFoundError(
-            "E-OPTION-INVALID",
-            did_you_mean("mode of api", found.mode, (LOGPROBS, CHOICE)),
-            model=f"api:{rest}",
-            option="mode",
-            value=found.mode,
-        )
-    if found.image not in IMAGES:
-        raise NotFoundError(
-            "E-OPTION-INVALID",
-            did_you_mean("image of api", found.image, IMAGES),
-            model=f"api:{rest}",
-            option="image",
-            value=found.image,
-        )
-    return name, found
-
-
-def _number(rest: str, option: str, said: str, least: int) -> int:
-    if not said.isdecimal() or int(said) < least:
-        what = {"side": "pixels", "parallel": "requests at a time"}[option]
-        raise ModelError(
-            "E-OPTION-INVALID",
-            f"api:{rest}: {option} should be a number of {what} from {least} on.",
-            model=f"api:{rest}",
-            option=option,
-            value=said,
-        )
-    return int(said)
-
-
-@dataclass(frozen=True, slots=True)
-class Endpoint:
-    """Where a model is, and how much may be asked of it."""
-
-    name: str  # `api:MODEL`, for messages
-    url: str
-    key: str = field(repr=False)
-    concurrency: int | None = None  # None: as many requests at a time as it takes
-    timeout: float = 120.0  # seconds
-    price: tuple[float, float] | None = None  # of a million tokens, in and out
-
-    def shown(self) -> str:
-        """The address without a user, a password or a query."""
-        parts = urlsplit(self.url)
-        port = f":{parts.port}" if parts.port else ""
-        return f"{parts.scheme}://{parts.hostname}{port}{parts.path}"
-
-
-def read_endpoint(name: str) -> Endpoint:
-    """From the environment."""
-    url = _needed(name, "OPENAI_BASE_URL", "for instance http://localhost:8000/v1").rstrip("/")
-    key = _needed(name, "OPENAI_API_KEY", "a local server takes any word")
-    if not _is_address(url):
-        raise ModelError(
-            "E-VARIABLE-INVALID",
-            f"{name}: OPENAI_BASE_URL should be an http address that ends in /v1.",
-            variable="OPENAI_BASE_URL",
-        )
-    if not (key.isascii() and key.isprintable()):
-        raise ModelError(
-            "E-VARIABLE-INVALID",
-            f"{name}: OPENAI_API_KEY holds characters that cannot be sent in a header.",
-            variable="OPENAI_API_KEY",
-        )
-    [concurrency] = _numbers(name, "COUNTERPOINT_API_CONCURRENCY", "8")
-    fixed = bool(os.environ.get("COUNTERPOINT_API_CONCURRENCY", "").strip())
-    [timeout] = _numbers(name, "COUNTERPOINT_API_TIMEOUT", "120")
-    if concurrency < 1 or timeout <= 0:
-        raise ModelError(
-            "E-VARIABLE-INVALID",
-            f"{name}: COUNTERPOINT_API_CONCURRENCY should be at least 1, and "
-            "COUNTERPOINT_API_TIMEOUT more than 0 seconds.",
-            variable="COUNTERPOINT_API_CONCURRENCY"
-            if concurrency < 1
-            else "COUNTERPOINT_API_TIMEOUT",
-        )
-    return Endpoint(name, url, key, int(concurrency) if fixed else None, timeout, read_price(name))
-
-
-def read_price(name: str) -> tuple[float, float] | None:
-    """Of a million tokens, in and out; no server needs to be named for it."""
-    if not os.environ.get("COUNTERPOINT_API_PRICE", "").strip():
-        return None
-    cost_in, cost_out = _numbers(name, "COUNTERPOINT_API_PRICE", "0.15,0.6")
-    return cost_in, cost_out
-
-
-def _is_address(url: str) -> bool:
-    try:
-        parts = urlsplit(url)
-        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:  # a port that is not a number
-        return False
-
-
-def _needed(name: str, variable: str, hint: str) -> str:
-    value = os.environ.get(variable, "").strip()
-    if not value:
-        raise ModelError(
-            "E-VARIABLE-MISSING",
-            f"{name}: the environment variable {variable} is not set; {hint}.",
-            variable=variable,
-        )
-    return value
-
-
-def _numbers(name: str, variable: str, default: str) -> list[float]:
-    """As many as the default has."""
-    said = os.environ.get(variable, "").strip() or default
-    try:
-        found = [float(part) for part in said.split(",")]
-    except ValueError:
-        found = []
-    if len(found) != len(default.split(",")) or not all(0 <= n < float("inf") for n in found):
-        raise ModelError(
-            "E-VARIABLE-INVALID",
-            f"{name}: {variable} is {said!r} and should be like {default}.",
-            variable=variable,
-        )
-    return found
 
 
 class _BusyError(PassingError):

@@ -23,6 +23,9 @@ from counterpoint.training.data.base import DataConfig, Preprocess, Problems
 from counterpoint.world import Tokenize
 
 _AHEAD: Final = 2  # batches that each worker may have ready
+# Workers give way to the process that trains: it has to give a GPU thousands of small jobs a step,
+# and a GPU that waits for them is not seen as waiting for data.
+NICE: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +148,8 @@ def _cores() -> int:
 def _start_worker(number: int) -> None:
     del number
     os.environ["TOKENIZERS_PARALLELISM"] = "false"  # its threads do not survive a fork
+    if hasattr(os, "nice"):
+        os.nice(NICE)
     # The whole process group gets a stop; the training process is the one that acts on it.
     for stop in (signal.SIGINT, signal.SIGTERM):
         signal.signal(stop, signal.SIG_IGN)
