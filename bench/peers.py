@@ -270,14 +270,18 @@ def bench(name: str, args: argparse.Namespace, model: Path, folder: Path) -> Non
     photographs(cases, args.data, folder, rng)
     stage = stage_of(cases, model, folder)
     number, store = len(stage.images), folder / f"store-{name.replace('/', '-')}"
-    print(f"{name}: {number:,} of {len(everything):,} cases, {len(set(stage.images)):,} images")
+    print(
+        f"{name}: {number:,} of {len(everything):,} cases, {len(set(stage.images)):,} images",
+        flush=True,
+    )
     with image_part() as images:
         mine = ours(stage, store)
         first = images()
-    slow, theirs = plain(stage), clip_benchmark(stage)
-    row("plain", slow.seconds, number)
-    row("clip-benchmark", theirs.seconds, number)
     row("ours", mine.seconds, number, f"images {first:.2f} s")
+    slow = plain(stage)
+    row("plain", slow.seconds, number)
+    theirs = clip_benchmark(stage)
+    row("clip-benchmark", theirs.seconds, number)
     with image_part() as images:
         second = ours(reworded(stage), store)
         later = images()
