@@ -27,6 +27,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -106,7 +107,9 @@ class Recorded:
     """clip-benchmark returns means only: its vectors are kept on their way."""
 
     def __init__(self, model: Any) -> None:
-        self.model, self.images, self.texts = model, [], []
+        self.model = model
+        self.images: list[torch.Tensor] = []
+        self.texts: list[torch.Tensor] = []
 
     def encode_image(self, images: torch.Tensor) -> torch.Tensor:
         self.images.append(self.model.encode_image(images))
@@ -240,10 +243,9 @@ def row(name: str, seconds: float, cases: int, note: str = "") -> None:
 
 
 @contextmanager
-def image_part(store: Path) -> Iterator[Callable[[], float]]:
+def image_part() -> Iterator[Callable[[], float]]:
     """Seconds that the engine spends on images inside."""
-    from counterpoint.scoring import engine
-
+    engine: Any = import_module("counterpoint.scoring.engine")
     spent, encode = 0.0, engine.encode_images
 
     def timed(*args: Any) -> Any:
@@ -268,15 +270,19 @@ def bench(name: str, args: argparse.Namespace, model: Path, folder: Path) -> Non
     photographs(cases, args.data, folder, rng)
     stage = stage_of(cases, model, folder)
     number, store = len(stage.images), folder / f"store-{name.replace('/', '-')}"
-    print(f"{name}: {number:,} of {len(everything):,} cases, {len(set(stage.images)):,} images")
-    with image_part(store) as images:
+    print(
+        f"{name}: {number:,} of {len(everything):,} cases, {len(set(stage.images)):,} images",
+        flush=True,
+    )
+    with image_part() as images:
         mine = ours(stage, store)
         first = images()
-    slow, theirs = plain(stage), clip_benchmark(stage)
-    row("plain", slow.seconds, number)
-    row("clip-benchmark", theirs.seconds, number)
     row("ours", mine.seconds, number, f"images {first:.2f} s")
-    with image_part(store) as images:
+    slow = plain(stage)
+    row("plain", slow.seconds, number)
+    theirs = clip_benchmark(stage)
+    row("clip-benchmark", theirs.seconds, number)
+    with image_part() as images:
         second = ours(reworded(stage), store)
         later = images()
     row("ours, second", second.seconds, number, f"images {later:.2f} s")

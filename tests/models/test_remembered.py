@@ -102,6 +102,18 @@ def test_captions_that_were_not_counted_are_counted_once(loads, folder, tmp_path
     assert loads.count == 2
 
 
+def test_a_store_that_cannot_be_written_is_enough_for_what_is_stored(loads, folder, tmp_path):
+    id = f"open_clip:local-dir:{folder}"
+    with Store(tmp_path / "store"):
+        pass
+    with Store(tmp_path / "store") as store:
+        store._connection.execute("PRAGMA query_only = ON")
+        model = load_remembered(id, CPU, store)
+        assert model.count_tokens(CAPTIONS[:2]).tolist() == [5, 10]
+    opened(folder, tmp_path / "store")
+    assert loads.count == 2  # nothing could be kept
+
+
 # --- nothing stale ------------------------------------------------------------------------------
 
 

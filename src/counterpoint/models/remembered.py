@@ -108,8 +108,8 @@ class RememberedEncoder:
         if missing:
             new = np.asarray(self.model.count_tokens([captions[i] for i in missing])).tolist()
             for i, count in zip(missing, new, strict=True):
-                found[i] = count.to_bytes(_COUNT, "little")
-            self._store.put({keys[i]: found[i] or b"" for i in missing})
+                found[i] = value = count.to_bytes(_COUNT, "little")
+                self._store.remember(keys[i], value)
         return [int.from_bytes(value or b"", "little") for value in found]
 
     def describe(self) -> Mapping[str, Any]:
@@ -137,7 +137,7 @@ def load_remembered(id: str, options: LoadOptions, store: Store) -> Model:
     if said is None:
         return model
     if key == _key(id, options, store):  # else a file was changed while it was read
-        store.put({key: json.dumps(said._asdict()).encode()})
+        store.remember(key, json.dumps(said._asdict()).encode())
     return RememberedEncoder(id, said, load, store, model)
 
 
