@@ -8,11 +8,14 @@ from errors import raises
 from typer.testing import CliRunner
 
 from counterpoint import evaluate, load_run
+from counterpoint._util.progress import Quiet
+from counterpoint._util.store import Store
 from counterpoint.benchmarks.registry import load_benchmark
 from counterpoint.cli.app import app
-from counterpoint.evaluation.precision import check_precision
+from counterpoint.evaluation.precision import check_precision, choose
 from counterpoint.metrics.protocols import get_protocol
 from counterpoint.models.registry import PRECISIONS, LoadOptions, load_model
+from counterpoint.scoring import Work
 
 pytestmark = pytest.mark.slow
 
@@ -81,3 +84,76 @@ def test_the_command_says_how_many(tmp_path, monkeypatch):
     done = CliRunner().invoke(app, [*command, "--precision", "bf16", "--check-precision"])
     assert done.exit_code == 0, done.output
     assert "bf16 changes" in done.stderr and "of 30 verdicts of a sample" in done.stderr
+
+
+# --- auto ----------------------------------------------------------------------------------------
+
+
+class Rounded:
+    """world:base on a make-believe GPU, whose lower precisions are off by so much."""
+
+    lanes, device = 1, "make-believe"
+    off = {"fp32": 0.0, "tf32": 1e-6, "bf16": 0.05, "fp16": 0.05}  # noqa: RUF012
+    overflows = False
+
+    def __init__(self, options: LoadOptions) -> None:
+        self.model = load_model("world:base", LoadOptions("cpu"))
+        self.noise = max(self.off[options.precision], 0.05 if options.decode == "gpu" else 0)
+        self.bad = self.overflows and options.precision == "fp16"
+        self.fingerprint = f"{self.model.fingerprint} {options}"
+        self.context_length = self.model.context_length
+        self.preprocess, self.count_tokens = self.model.preprocess, self.model.count_tokens
+
+    def encode_images(self, images):
+        return self.model.encode_images(images)
+
+    def encode_captions(self, captions):
+        vectors = self.model.encode_captions(captions)
+        noise = np.random.default_rng(0).normal(0, self.noise, vectors.shape)
+        return np.full_like(vectors, np.nan) if self.bad else (vectors + noise).astype(np.float32)
+
+
+def chosen(monkeypatch, tmp_path, precision="auto", decode="exact", **changes):
+    kind = type("Rounded", (Rounded,), changes)
+    monkeypatch.setattr(
+        "counterpoint.evaluation.precision.load_model", lambda id, options: kind(options)
+    )
+    loaded = load_benchmark(BENCH)
+    tables = {"world": (loaded.cases, loaded.read_by(None))}
+    with Store(tmp_path) as store:
+        options = LoadOptions("cpu", precision, decode=decode)
+        return choose("world:base", tables, options, Work(store, None, Quiet()))
+
+
+def test_auto_takes_the_fastest_that_changes_nothing(monkeypatch, tmp_path):
+    found = chosen(monkeypatch, tmp_path)
+    assert (found.options.precision, found.options.decode) == ("tf32", "exact")
+    assert [
+        f"{p} " in note for p, note in zip(("fp16", "bf16", "tf32"), found.notes, strict=True)
+    ] == [True] * 3
+    assert sum(flip.changed for flip in found.flips) == 0 and found.flips[0].cases == 40
+    fine = {**Rounded.off, "fp16": 1e-6}
+    assert chosen(monkeypatch, tmp_path / "2", off=fine).options.precision == "fp16"
+    bad = dict.fromkeys(Rounded.off, 0.05) | {"fp32": 0.0}
+    assert chosen(monkeypatch, tmp_path / "3", off=bad).options.precision == "fp32"
+
+
+def test_auto_passes_by_a_precision_that_overflows(monkeypatch, tmp_path):
+    fine = dict.fromkeys(Rounded.off, 0.0)
+    found = chosen(monkeypatch, tmp_path, off=fine, overflows=True)
+    assert found.options.precision == "bf16"
+    assert "fp16 cannot be used" in found.notes[0]
+
+
+def test_auto_judges_the_decoder_too(monkeypatch, tmp_path):
+    found = chosen(monkeypatch, tmp_path, precision="fp32", decode="auto")
+    assert (found.options.precision, found.options.decode) == ("fp32", "exact")
+    assert "decoded on the GPU" in found.notes[0]
+
+
+def test_auto_is_float32_on_a_cpu(tmp_path):
+    run = evaluate("world:base", BENCH, precision="auto", decode="auto", out=tmp_path / "auto")
+    plain = evaluate("world:base", BENCH, out=tmp_path / "plain")
+    assert run.manifest["model_info"]["precision"] == "fp32"
+    assert run.manifest["options"]["precision"] == "auto"
+    np.testing.assert_array_equal(run.parts[BENCH].scores, plain.parts[BENCH].scores)

@@ -393,3 +393,31 @@ def test_a_package_that_a_tokenizer_lacks(installed, folders, monkeypatch):
     code = "E-MODEL-BROKEN" if installed else "E-EXTRA-MISSING"
     message = refusal(f"hf:{folders['clip']}", code)
     assert ("wordsmith" if installed else "counterpoint[vlm]") in message
+
+
+# --- bytes and halves ----------------------------------------------------------------------------
+
+
+def test_bytes_become_the_floats_of_the_processor_bit_for_bit(models) -> None:
+    """Images travel as bytes where the processor's last steps are known."""
+    by_bytes = []
+    for name, model in models.items():
+        opened = model.opened
+        found = opened.stack([opened.preprocess(image) for image in IMAGES])
+        theirs = [opened.processor(images=image, return_tensors="pt") for image in IMAGES]
+        for key, value in found.items():
+            assert torch.equal(value, torch.cat([one[key] for one in theirs])), (name, key)
+        by_bytes += [name] if opened.levels is not None else []
+    assert {"clip", "siglip"} <= set(by_bytes)
+
+
+@pytest.mark.parametrize("precision", ["bf16", "fp16"])
+def test_half_precision_is_that_of_the_weights(folders, models, precision: str) -> None:
+    model = load("hf", folders["clip"], precision)
+    assert model.describe()["dtype"] == {"bf16": "bfloat16", "fp16": "float16"}[precision]
+    assert model.fingerprint != models["clip"].fingerprint
+    found, whole = (one.encode_captions(CAPTIONS) for one in (model, models["clip"]))
+    assert 0 < np.abs(found - whole).max() < 0.03
+    images = [[one.preprocess(image) for image in IMAGES] for one in (model, models["clip"])]
+    found, whole = model.encode_images(images[0]), models["clip"].encode_images(images[1])
+    assert 0 < np.abs(found - whole).max() < 0.03

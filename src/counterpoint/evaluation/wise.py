@@ -100,10 +100,10 @@ class Point:
     def fingerprint(self) -> str:
         return self.line.at(self.alpha).fingerprint
 
-    def preprocess(self, image: Image.Image) -> torch.Tensor:
+    def preprocess(self, image: Image.Image) -> Any:
         return self.line.preprocess(image)  # in threads: no weights are touched
 
-    def encode_images(self, images: Sequence[torch.Tensor]) -> np.ndarray:
+    def encode_images(self, images: Sequence[Any]) -> np.ndarray:
         return self.line.at(self.alpha).encode_images(images)
 
     def count_tokens(self, captions: Sequence[str]) -> np.ndarray:

@@ -1,5 +1,6 @@
 from .decoding import decode as decode, file_content as file_content
 from .pictures import MAX_RATIO as MAX_RATIO, Picture as Picture
+from .reading import Reader as Reader
 from .schemes import (
     PIECES as PIECES,
     PLAIN as PLAIN,

@@ -101,6 +101,9 @@ def decode(
 
 
 def _to_rgb(image: Image.Image) -> Image.Image:
+    if image.mode == "RGB":
+        image.load()
+        return image  # `convert` would copy it
     if image.mode.startswith("I"):  # 16 bits: Pillow would cut at 255, not scale
         levels = (np.asarray(image) / 257).clip(0, 255).astype(np.uint8)
         return Image.fromarray(levels).convert("RGB")

@@ -8,7 +8,6 @@ decoder than Pillow's and so with slightly other values.
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -16,13 +15,22 @@ import numpy as np
 import torch
 from PIL import Image
 from torchvision.io import ImageReadMode, decode_jpeg
-from torchvision.transforms import CenterCrop, Compose, Normalize, Resize, ToTensor
+from torchvision.transforms import (
+    CenterCrop,
+    Compose,
+    InterpolationMode,
+    Normalize,
+    Resize,
+    ToTensor,
+)
 
-from counterpoint.images import MAX_RATIO, decode
+from counterpoint.images import Reader, decode
 
-_COLOURS: Final = {"MaybeConvertMode", "_convert_to_rgb"}  # a decoder is told the colours
-_LONGEST: Final = 8192  # pixels of a side
-_BEGIN, _END = b"\xff\xd8\xff", b"\xff\xd9"  # of a JPEG
+_COLOURS: Final = {"MaybeConvertMode", "_convert_to_rgb"}  # images are RGB when they come here
+_RESAMPLE: Final = {
+    InterpolationMode.BICUBIC: Image.Resampling.BICUBIC,
+    InterpolationMode.BILINEAR: Image.Resampling.BILINEAR,
+}
 
 
 class Staged(NamedTuple):
@@ -37,7 +45,7 @@ class Pixels:
     """One model's preprocessing."""
 
     def __init__(self, transform: Any, device: str, *, jpegs: bool = False) -> None:
-        self.transform, self.device, self.jpegs = transform, torch.device(device), jpegs
+        self.transform, self.device = transform, torch.device(device)
         found: list[Any] = [None, None, *getattr(transform, "transforms", [])]
         *parts, before, last = found
         self._begin: Callable[[Any], Any] | None = None
@@ -47,30 +55,23 @@ class Pixels:
                 torch.tensor(values, device=self.device).view(1, 3, 1, 1)
                 for values in (last.mean, last.std)
             )
-        shapes = [part for part in parts if type(part) in (Resize, CenterCrop)]
-        rest = {type(part).__name__ for part in parts if part not in shapes and part is not None}
-        self.decodes = jpegs and self._begin is not None and rest <= _COLOURS
+        shapes = [p for p in parts if p is not None and type(p).__name__ not in _COLOURS]
+        self.reader = None if self._begin is None else _reader(shapes, jpegs)
+        self.decodes = jpegs and self.reader is not None
         self._on_device = Compose(shapes)
 
-    def prepare(self, image: Image.Image) -> torch.Tensor:
+    def prepare(self, image: Image.Image) -> torch.Tensor | np.ndarray:
         """An image on the host: bytes (height, width, 3), or floats of any other transform."""
-        if self._begin is None:
-            floats: torch.Tensor = self.transform(image)
-            return floats
-        return torch.from_numpy(np.array(self._begin(image)))
+        if self.reader is not None:
+            return self.reader.prepare(image)
+        if self._begin is not None:
+            return np.array(self._begin(image))
+        floats: torch.Tensor = self.transform(image)
+        return floats
 
-    def prepare_file(self, data: bytes) -> torch.Tensor | None:
-        """A file for the device to decode; None if Pillow has to judge it."""
-        if not self.decodes or not (data.startswith(_BEGIN) and data.endswith(_END)):
-            return None
-        with Image.open(io.BytesIO(data), formats=("JPEG",)) as image:  # reads its head only
-            sides = sorted(image.size)
-            if image.mode != "RGB" or sides[1] > min(_LONGEST, MAX_RATIO * sides[0]):
-                return None
-        return torch.frombuffer(bytearray(data), dtype=torch.uint8)
-
-    def stage(self, images: Sequence[torch.Tensor]) -> Staged:
+    def stage(self, prepared: Sequence[torch.Tensor | np.ndarray]) -> Staged:
         """A batch for `finish`, in memory from which a GPU copies without waiting."""
+        images = [torch.as_tensor(one) for one in prepared]
         is_file = [image.ndim == 1 for image in images]
         files = [image for image in images if image.ndim == 1]
         whole = [image for image in images if image.ndim > 1]
@@ -114,3 +115,23 @@ class Pixels:
     def _with_pillow(self, file: torch.Tensor) -> torch.Tensor:
         image = decode(file.numpy().tobytes(), "a JPEG")
         return torch.from_numpy(np.array(image)).permute(2, 0, 1).to(self.device)
+
+
+def _reader(shapes: Sequence[Any], jpegs: bool) -> Reader | None:
+    """What Pillow has to do; None if it is more than to resize and to crop."""
+    match shapes:
+        case [Resize() as resize]:
+            crop = None
+        case [Resize() as resize, CenterCrop() as middle]:
+            crop = middle.size
+        case _:
+            return None
+    size = resize.size if isinstance(resize.size, int) else tuple(resize.size)
+    fits = type(resize) is Resize and resize.max_size is None and resize.antialias
+    if isinstance(size, tuple) and len(size) == 1:
+        [size] = size
+    if not fits or resize.interpolation not in _RESAMPLE:
+        return None
+    if crop is not None and min(crop) > (size if isinstance(size, int) else min(size)):
+        return None  # it would pad
+    return Reader(size, crop and tuple(crop), _RESAMPLE[resize.interpolation], jpegs)

@@ -35,7 +35,7 @@ _LIBRARIES: Final = (
 _PACKAGE: Final = Path(__file__).parents[1]
 _PIECE: Final = 65_536  # captions that are looked up at a time
 _COUNT: Final = 4  # bytes of a count
-_EXTRAS: Final = ("lanes", "device", "reads_files")
+_EXTRAS: Final = ("lanes", "device")
 
 
 class Remembered(NamedTuple):
@@ -83,9 +83,9 @@ class RememberedEncoder:
     def preprocess(self, image: Any) -> Any:
         return self.model.preprocess(image)
 
-    def preprocess_file(self, data: bytes) -> Any:
-        model: Any = self.model
-        return model.preprocess_file(data)
+    @property
+    def reader(self) -> Any:
+        return getattr(self.model, "reader", None)
 
     def encode_images(self, images: Sequence[Any]) -> np.ndarray:
         return self.model.encode_images(images)

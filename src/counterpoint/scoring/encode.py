@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -32,6 +33,8 @@ from counterpoint.scoring.workers import (
 
 BATCH: Final = 128  # where the batch size makes no difference
 _PIECE: Final = 65_536  # items that are looked up at a time
+_HASHING: Final = 4  # threads: more of them only wait for each other
+_LOOKED_UP: Final = 256  # images, whose files have to be read for that
 _NUMBERS, _VECTORS = 1, 2  # dimensions of the results of a model
 
 
@@ -225,12 +228,6 @@ class Encoded(NamedTuple):
     failures: dict[int, str]
 
 
-class _Found(NamedTuple):
-    key: bytes
-    failure: str | None
-    stored: bool
-
-
 def encode_images(model: DualEncoder, pictures: Sequence[Picture], work: Work) -> Encoded:
     """Store the vectors of all images."""
     store, encoded = work.store, Encoded([], {})
@@ -238,35 +235,45 @@ def encode_images(model: DualEncoder, pictures: Sequence[Picture], work: Work) -
     broken: dict[bytes, str] = {}
     numbers: dict[bytes, list[int]] = {}  # two paths may hold the same image
 
-    def find(picture: Picture) -> _Found:
+    def key_of(picture: Picture) -> bytes | str:
         try:
-            key = digest(model.fingerprint, picture.key(store))
-            if store.has(key):
-                return _Found(key, None, True)
-            if store.has(_broken_key(key)):
-                picture.open()  # once more, for its error
+            return digest(model.fingerprint, picture.key(store))
         except ImageError as error:
-            return _Found(b"", str(error), False)
-        return _Found(key, None, False)
+            return str(error)
+
+    def missing(found: Sequence[bytes | str], some: Sequence[Picture]) -> list[int]:
+        """The places of images that have to be computed; `encoded` gets the keys of all."""
+        keys = [one for one in found if isinstance(one, bytes)]
+        marks = [_broken_key(key) for key in keys]
+        values = iter(zip(store.get(keys), store.get(marks), strict=True))
+        chosen = []
+        for place, (one, picture) in enumerate(zip(found, some, strict=True)):
+            key, why = (one, None) if isinstance(one, bytes) else (b"", one)
+            value, mark = next(values) if key else (None, None)
+            if mark is not None and value is None:
+                why = failure_of(picture)
+            if why is not None:
+                encoded.failures[len(encoded.keys)] = why
+            elif value is None:
+                if key not in numbers:
+                    chosen.append(place)
+                numbers.setdefault(key, []).append(len(encoded.keys))
+            encoded.keys.append(b"" if why is not None else key)
+        return chosen
 
     def batches(size: BatchSize) -> Iterator[Batch]:
         chosen: dict[bytes, Picture] = {}
-        for number, (found, picture) in enumerate(
-            zip(in_threads(find, pictures), pictures, strict=True)
-        ):
-            encoded.keys.append(found.key)
-            if found.failure is not None:
-                encoded.failures[number] = found.failure
-            new = found.failure is None and not found.stored and found.key not in numbers
-            if found.key and not found.stored:
-                numbers.setdefault(found.key, []).append(number)
-            if new:
-                chosen[found.key] = picture
-            else:
-                advance(1)
-            if len(chosen) >= size.size:
-                yield Batch(list(chosen), (list(chosen.values()),))
-                chosen = {}
+        found = in_threads(key_of, pictures, _HASHING)
+        for start in range(0, len(pictures), _LOOKED_UP):
+            some = pictures[start : start + _LOOKED_UP]
+            keys = list(islice(found, len(some)))
+            new = missing(keys, some)
+            advance(len(some) - len(new))
+            for place in new:
+                chosen[keys[place]] = some[place]  # type: ignore[index]
+                if len(chosen) >= size.size:
+                    yield Batch(list(chosen), (list(chosen.values()),))
+                    chosen = {}
         if chosen:
             yield Batch(list(chosen), (list(chosen.values()),))
 

@@ -21,6 +21,7 @@ import numpy as np
 from counterpoint._util.errors import ImageError
 from counterpoint.images import Picture
 from counterpoint.scoring.kinds import RefusedInputsError
+from counterpoint.scoring.readers import ReaderProcesses, read_all
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -31,6 +32,8 @@ ENCODE_IMAGES, ENCODE_CAPTIONS = "encode_images", "encode_captions"
 _SIZES: Final = (32, 64, 128, 256, 512, 1024, 2048)  # batch sizes that are tried
 _NEARLY: Final = 0.97  # of the best rate: then the smaller batch is preferred
 _TRIES: Final = 4  # batches of each size
+_MANY: Final = 1024  # images from which on processes read them
+_CORES: Final = 4  # of a machine on which that pays
 
 
 class Outcome(NamedTuple):
@@ -82,13 +85,10 @@ class Laned(Protocol):
 
 
 @runtime_checkable
-class FileReader(Protocol):
-    """A model that may decode image files itself."""
+class Reading(Protocol):
+    """A model whose images can be read in other processes, by a function that can be pickled."""
 
-    reads_files: bool
-
-    def preprocess_file(self, data: bytes) -> Any:
-        """The file as `encode_images` takes it, None if it is one that has to be opened here."""
+    reader: Callable[[Picture], np.ndarray] | None  # None if it cannot, after all
 
 
 @runtime_checkable
@@ -111,31 +111,36 @@ class Here:
         lanes = max(model.lanes if isinstance(model, Laned) else 0, int(threaded))
         self.ahead, self.patience = lanes + 2, 0.1 if lanes else 0.0
         self._lanes = ThreadPoolExecutor(lanes) if lanes else None
-        self._readers = ThreadPoolExecutor(READERS)
+        self._threads = ThreadPoolExecutor(READERS)
+        self._reader = model.reader if isinstance(model, Reading) else None
+        self._on_gpu = isinstance(model, Laned) and model.lanes > 0
+        self._processes: ReaderProcesses | None = None
+        self._count = 0
 
     def submit(self, task: str, columns: Sequence[Sequence[Any]]) -> Job:
         job: Callable[[], Outcome]
         if task == ENCODE_IMAGES:
-            read = [self._readers.submit(self._read, picture) for picture in columns[0]]
-            job = partial(self._see, read)
+            job = partial(self._see, self._reading(columns[0]))
         else:
             job = partial(compute, self.model, task, columns)
         return _Later(job) if self._lanes is None else self._lanes.submit(job)
 
-    def _read(self, picture: Picture) -> Any:
-        """The image as the model takes it, or the error."""
-        try:
-            if isinstance(self.model, FileReader) and self.model.reads_files:
-                data = picture.read()
-                prepared = None if data is None else self.model.preprocess_file(data)
-                if prepared is not None:
-                    return prepared
-            return self.model.preprocess(picture.open())
-        except ImageError as error:
-            return error
+    def _reading(self, pictures: Sequence[Picture]) -> list[Future[list[Any]]]:
+        """Images as the model takes them, in pieces, or the errors of those that are broken.
 
-    def _see(self, read: Sequence[Future[Any]]) -> Outcome:
-        found = [future.result() for future in read]
+        Beside a GPU, many images are read by processes, which take a second or two to start.
+        """
+        self._count += len(pictures)
+        few = self._count < _MANY or not self._on_gpu or READERS < _CORES
+        if self._reader is None or few:
+            read = self._reader or (lambda picture: self.model.preprocess(picture.open()))
+            return [self._threads.submit(read_all, read, [picture]) for picture in pictures]
+        if self._processes is None:
+            self._processes = ReaderProcesses(self._reader, READERS)
+        return self._processes.submit(pictures)
+
+    def _see(self, reading: Sequence[Future[list[Any]]]) -> Outcome:
+        found = [image for future in reading for image in future.result()]
         broken = {n: str(error) for n, error in enumerate(found) if isinstance(error, ImageError)}
         images = [image for image in found if not isinstance(image, ImageError)]
         values = self.model.encode_images(images) if images else np.empty((0, 0), np.float32)
@@ -145,7 +150,9 @@ class Here:
         if not isinstance(self.model, Laned) or not self.model.lanes:
             return None
         model: Any = self.model
-        argument = self._read(item[0]) if task == ENCODE_IMAGES else item[0]
+        argument = item[0]
+        if task == ENCODE_IMAGES:
+            [argument] = self._reading(item)[0].result()
         best, rates = 0.0, dict[int, float]()
         for size in _SIZES:
             try:
@@ -169,9 +176,14 @@ class Here:
         return self
 
     def __exit__(self, *error: object) -> None:
-        for pool in (self._readers, self._lanes):
+        for pool in (self._threads, self._lanes):
             if pool is not None:
-                pool.shutdown(wait=True, cancel_futures=True)
+                pool.shutdown(wait=False, cancel_futures=True)
+        if self._processes is not None:
+            self._processes.close()
+        for pool in (self._threads, self._lanes):
+            if pool is not None:
+                pool.shutdown()
 
 
 class _Later:
@@ -216,14 +228,16 @@ def _broken(pictures: Sequence[Picture]) -> dict[int, str]:
     return {n: why for n, p in enumerate(pictures) if (why := reasons.get(p)) is not None}
 
 
-def in_threads(function: Callable[[T], R], items: Sequence[T]) -> Iterator[R]:
+def in_threads(
+    function: Callable[[T], R], items: Sequence[T], threads: int = READERS
+) -> Iterator[R]:
     """`map` in worker threads, in order, with a bounded number of results waiting."""
-    with ThreadPoolExecutor(READERS) as pool:
+    with ThreadPoolExecutor(threads) as pool:
         pending: deque[Future[R]] = deque()
         try:
             for item in items:
                 pending.append(pool.submit(function, item))
-                if len(pending) >= 4 * READERS:
+                if len(pending) >= 8 * threads:
                     yield pending.popleft().result()
             while pending:
                 yield pending.popleft().result()

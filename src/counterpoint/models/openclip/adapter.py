@@ -67,17 +67,14 @@ class OpenClip:
         logits = {name: getattr(model, name, None) for name in ("logit_scale", "logit_bias")}
         self.logits = {name: value.item() for name, value in logits.items() if value is not None}
         self.lanes, self.device = runtime.lanes, runtime.hardware
-        self.reads_files = self.pixels.decodes
+        self.reader = self.pixels.reader
         runtime.cast(model)
 
-    def preprocess(self, image: Image.Image) -> torch.Tensor:
+    def preprocess(self, image: Image.Image) -> torch.Tensor | np.ndarray:
         return self.pixels.prepare(image)
 
-    def preprocess_file(self, data: bytes) -> torch.Tensor | None:
-        return self.pixels.prepare_file(data)
-
     @memory_errors
-    def encode_images(self, images: Sequence[torch.Tensor]) -> np.ndarray:
+    def encode_images(self, images: Sequence[torch.Tensor | np.ndarray]) -> np.ndarray:
         staged, kind = self.pixels.stage(images), self.runtime.half or torch.float32
         return self.runtime.vectors(
             lambda: self.model.encode_image(self.pixels.finish(staged).to(kind))

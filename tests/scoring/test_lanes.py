@@ -1,0 +1,218 @@
+"""Models that compute several batches at a time: the same results, in order, at a good size."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from engine_support import build
+from models_for_tests import Towers, choice, ragged, run_engine, write_images
+from PIL import Image
+
+from counterpoint._util.progress import Quiet
+from counterpoint._util.store import Store
+from counterpoint.cases import ImageRef
+from counterpoint.images import Picture, Reader
+from counterpoint.scoring import Work, encode_images
+from counterpoint.scoring.encode import BATCH, BatchSize
+from counterpoint.scoring.readers import ReaderProcesses
+from counterpoint.scoring.workers import Here
+
+
+class LanedTowers(Towers):
+    """As a model on a GPU: batches in threads. Later batches are done first."""
+
+    lanes, device = 3, "a device"
+
+    def __init__(self, hold: float = 0.0) -> None:
+        super().__init__()
+        self.hold, self.threads, self.calls = hold, set[int](), 0
+        self.lock, self.running, self.most = threading.Lock(), 0, 0
+
+    def _encode(self, contents: Sequence[str]) -> np.ndarray:
+        with self.lock:
+            self.threads.add(threading.get_ident())
+            self.calls += 1
+            pause = self.hold * (3 - self.calls % 3)
+            self.running += 1
+            self.most = max(self.most, self.running)
+        time.sleep(pause)
+        found = super()._encode(contents)
+        with self.lock:
+            self.running -= 1
+        return found
+
+
+def contents(store: Path) -> dict[bytes, bytes]:
+    with Store(store) as opened:
+        return dict(opened._connection.execute("SELECT key, value FROM results").fetchall())
+
+
+def test_lanes_store_what_one_thread_stores(tmp_path: Path) -> None:
+    table = ragged(tmp_path, 30)
+    plain = run_engine(Towers(), {"bench": table}, tmp_path / "plain", batch=2)["bench"]
+    model = LanedTowers(hold=0.02)
+    found = run_engine(model, {"bench": table}, tmp_path / "laned", batch=2)["bench"]
+    np.testing.assert_array_equal(found.scores, plain.scores)
+    assert contents(tmp_path / "laned") == contents(tmp_path / "plain")
+    assert threading.get_ident() not in model.threads and model.most > 1
+
+
+def test_a_broken_image_in_a_lane_costs_its_case(tmp_path: Path) -> None:
+    write_images(tmp_path, *(f"{n}.png" for n in range(6)))
+    (tmp_path / "3.png").write_bytes(b"no image")
+    table = build(*(choice(str(n), f"{n}.png", "yes", "no") for n in range(6)), root=tmp_path)
+    found = run_engine(LanedTowers(), {"bench": table}, tmp_path / "store", batch=4)["bench"]
+    assert list(found.left_out) == [3] and "3.png" in found.left_out[3]
+
+
+def test_a_run_that_goes_on_has_the_batches_of_before(tmp_path: Path) -> None:
+    """A broken image in a stored batch must not move the images behind it into other batches."""
+    write_images(tmp_path, *(f"{n}.png" for n in range(9)))
+    (tmp_path / "1.png").write_bytes(b"no image")
+    pictures = [Picture(ImageRef(f"{n}.png"), tmp_path) for n in range(9)]
+    whole = Towers()
+    with Store(tmp_path / "whole") as store:
+        encode_images(whole, pictures, Work(store, 4, Quiet()))
+    assert [len(batch) for batch in whole.image_batches] == [3, 4, 1]
+
+    class Stops(Towers):
+        def encode_images(self, images: Sequence[str]) -> np.ndarray:
+            if self.image_batches:
+                raise KeyboardInterrupt
+            return super().encode_images(images)
+
+    with Store(tmp_path / "cut") as store:
+        with pytest.raises(KeyboardInterrupt):
+            encode_images(Stops(), pictures, Work(store, 4, Quiet()))
+        rest = Towers()
+        found = encode_images(rest, pictures, Work(store, 4, Quiet()))
+    assert rest.image_batches == whole.image_batches[1:]
+    assert list(found.failures) == [1] and "1.png" in found.failures[1]
+
+
+# --- batch sizes ---------------------------------------------------------------------------------
+
+
+class Launches(LanedTowers):
+    """A call takes time however few items it has, and room for so many items."""
+
+    launch, each, room = 0.008, 0.00001, 10_000
+
+    def _encode(self, items: Sequence[Any]) -> np.ndarray:
+        if len(items) > self.room:
+            raise MemoryError("no room")
+        with self.lock:
+            time.sleep(self.launch + self.each * len(items))
+        return np.ones((len(items), 2), dtype=np.float32)
+
+
+def tuned(model: Towers) -> int | None:
+    with Here(model) as here:
+        return here.tune("encode_captions", ["a caption"])
+
+
+def test_large_batches_where_launching_takes_the_time() -> None:
+    size = tuned(Launches())
+    assert size is not None and size >= 512
+
+
+def test_small_batches_where_all_are_as_fast() -> None:
+    class Steady(Launches):
+        launch, each = 0.0, 0.0004
+
+    size = tuned(Steady())
+    assert size is not None and size <= 256
+
+
+def test_a_size_that_does_not_fit_is_not_taken() -> None:
+    class Small(Launches):
+        room = 100
+
+    assert tuned(Small()) == 64
+    assert tuned(Towers()) is None  # a model without lanes
+
+
+def test_a_size_is_found_once_and_stored(tmp_path: Path) -> None:
+    asked: list[int] = []
+
+    def tune() -> int:
+        asked.append(1)
+        return 96
+
+    with Store(tmp_path) as store:
+        size = BatchSize(None, store, "a model on a device", tune)
+        assert asked == []  # there may be nothing to compute
+        assert size.size == 96 and BatchSize(None, store, "a model on a device", tune).size == 96
+        assert len(asked) == 1
+        assert BatchSize(None, store, "another", lambda: None).size == BATCH
+        size.halve(96, MemoryError())
+        assert BatchSize(None, store, "a model on a device", tune).size == 48
+        assert BatchSize(200, store, "a model on a device", tune).size == 48
+
+
+# --- processes that read -------------------------------------------------------------------------
+
+
+class ReadingTowers(LanedTowers):
+    """Its images are bytes that another process can read."""
+
+    reader = Reader(8, (8, 8), Image.Resampling.BICUBIC)
+
+    def preprocess(self, image: Image.Image) -> np.ndarray:
+        return self.reader.prepare(image)
+
+    def encode_images(self, images: Sequence[np.ndarray]) -> np.ndarray:
+        return self._encode([image.tobytes().hex() for image in images])
+
+
+def encoded(model: Towers, pictures: list[Picture], store: Path) -> tuple[list[bytes], list[str]]:
+    with Store(store) as opened:
+        found = encode_images(model, pictures, Work(opened, 16, Quiet()))
+    return found.keys, list(found.failures.values())
+
+
+@pytest.fixture
+def shown(tmp_path: Path) -> list[Picture]:
+    write_images(tmp_path, *(f"{n}.png" for n in range(90)))
+    (tmp_path / "40.png").write_bytes(b"no image")
+    return [Picture(ImageRef(f"{n}.png"), tmp_path) for n in range(90)]
+
+
+def test_processes_read_what_threads_read(tmp_path, shown, monkeypatch) -> None:
+    keys, failures = encoded(ReadingTowers(), shown, tmp_path / "threads")
+    monkeypatch.setattr("counterpoint.scoring.workers._MANY", 20)
+    monkeypatch.setattr("counterpoint.scoring.workers._CORES", 1)
+    started: list[ReaderProcesses] = []
+
+    class Seen(ReaderProcesses):
+        def __init__(self, *arguments: Any) -> None:
+            super().__init__(*arguments)
+            started.append(self)
+
+    monkeypatch.setattr("counterpoint.scoring.workers.ReaderProcesses", Seen)
+    again = encoded(ReadingTowers(), shown, tmp_path / "processes")
+    assert again == (keys, failures) and "40.png" in failures[0]
+    assert contents(tmp_path / "processes") == contents(tmp_path / "threads")
+    [processes] = started
+    assert processes._started and all(p.returncode is not None for p in processes._started)
+
+
+@pytest.mark.faults
+def test_a_reader_that_is_killed_is_replaced(shown) -> None:
+    processes = ReaderProcesses(ReadingTowers.reader, 2)
+    try:
+        [first] = [f.result() for f in processes.submit(shown[:16])]
+        for process in list(processes._started):
+            process.kill()
+            process.wait()
+        again = [one for f in processes.submit(shown[:40]) for one in f.result()]
+        np.testing.assert_array_equal(np.stack(again[:16]), np.stack(first))
+        assert len(processes._started) > 1
+    finally:
+        processes.close()
