@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -30,6 +32,7 @@ def ray_cluster(address: str, workers: int | None = None) -> Iterator[Any]:
         yield ray
         return
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # or Ray warns of a change
+    stop = signal.getsignal(signal.SIGTERM)
     try:
         ray.init(address, log_to_driver=False, logging_level=logging.ERROR, **more)
     except Exception as error:  # it raises errors of many kinds
@@ -39,10 +42,17 @@ def ray_cluster(address: str, workers: int | None = None) -> Iterator[Any]:
             "a cluster (ray start --head), or use --ray-address local.",
             address=address,
         ) from None
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, stop)  # Ray's own ends the process with another status
+    ray._private.worker.print_to_stdstream = _silently  # deaths of workers, between our rows
     try:
         yield ray
     finally:
         ray.shutdown()
+
+
+def _silently(*_: object, **__: object) -> None:
+    """Ray has the same in its logs, and workers that died are replaced."""
 
 
 def working_folder() -> str:

@@ -9,9 +9,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import signal
 import sys
-import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
@@ -19,12 +17,13 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import asdict
 from itertools import islice
-from multiprocessing import get_context, parent_process
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import polars as pl
 
+from counterpoint._util.children import end_with_parent
 from counterpoint._util.errors import DataError, reason
 from counterpoint._util.progress import Advance, Progress, Quiet
 from counterpoint._util.untrusted import shortened
@@ -295,21 +294,10 @@ def _pool(workers: int) -> Iterator[ProcessPoolExecutor | None]:
 
 
 def _begin() -> None:
-    """Leave Ctrl-C to the parent, and end when the parent ends.
-
-    spaCy imports torch if it is installed, but tags without it: that saves three seconds and 400 MB
-    per process.
-    """
+    """spaCy imports torch if it is installed, but tags without it: that saves three seconds and
+    400 MB per process."""
     sys.modules.setdefault("torch", None)  # type: ignore[arg-type]
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-
-
-def _end_with_parent() -> None:
-    parent = parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)
+    end_with_parent()
 
 
 def _by_writer(

@@ -9,18 +9,19 @@ is computed again.
 from __future__ import annotations
 
 import itertools
-import os
+import pickle
+import traceback
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
-from multiprocessing import get_context, parent_process
-from threading import Thread
+from multiprocessing import get_context
 from typing import Any, Final, NamedTuple, Self
 
 import numpy as np
 from PIL import Image
 
+from counterpoint._util.children import end_with_parent
 from counterpoint._util.errors import ModelError
 from counterpoint.scoring.kinds import (
     BlindScorer,
@@ -33,7 +34,7 @@ from counterpoint.scoring.kinds import (
 from counterpoint.scoring.workers import Here, Laned, Outcome
 
 Load = Callable[[], Model]
-_DEATHS: Final = 3  # of processes over one batch, before it is given up
+DEATHS: Final = 3  # of workers over one batch, before it is given up
 _KINDS: Final = (DualEncoder, PairScorer, BlindScorer)
 
 
@@ -61,31 +62,49 @@ def facts_of(model: Model) -> Facts:
     )
 
 
+class Failure(NamedTuple):
+    """An error on its way to the driver, where its class may be unknown."""
+
+    pickled: bytes
+    words: str
+
+    def error(self) -> Exception:
+        try:
+            found = pickle.loads(self.pickled)  # noqa: S301 - by a process that this one started
+        except Exception:
+            found = None
+        return found if isinstance(found, Exception) else RuntimeError(self.words)
+
+
+def failure(error: Exception) -> Failure:
+    words = "".join(traceback.format_exception(error)).rstrip()
+    error.add_note(f"In a worker:\n{words}")
+    try:
+        return Failure(pickle.dumps(error), words)
+    except Exception:  # it holds a lock, a file, ...
+        return Failure(b"", words)
+
+
 # --- in the other process ------------------------------------------------------------------------
 
 _loaded: dict[str, Here] = {}
 _begun: dict[int, Any] = {}
 
 
-def _begin_process() -> None:
-    """Leave Ctrl-C to the parent, and end when the parent ends."""
-    import signal
-
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    parent = parent_process()
-    assert parent is not None
-
-    def watch() -> None:
-        parent.join()
-        os._exit(1)
-
-    Thread(target=watch, daemon=True).start()
+def _answer(task: Callable[..., Any], *arguments: Any) -> Any:
+    """Errors are returned: one that cannot be unpickled would break the pool."""
+    try:
+        return task(*arguments)
+    except Exception as error:
+        return failure(error)
 
 
-def _load(load: Load) -> Facts:
-    model = load()
-    _loaded["here"] = Here(model, threaded=True)
-    return facts_of(model)
+def _load(load: Load) -> None:
+    _loaded["here"] = Here(load(), threaded=True)
+
+
+def _facts() -> Facts:
+    return facts_of(_loaded["here"].model)
 
 
 def _begin(number: int, task: str, columns: Sequence[Sequence[Any]]) -> None:
@@ -167,51 +186,54 @@ class _Slot:
 
     def _start(self) -> None:
         self._pool = ProcessPoolExecutor(
-            1, mp_context=get_context("spawn"), initializer=_begin_process
+            1, mp_context=get_context("spawn"), initializer=end_with_parent
         )
-        self._loading: Future[Facts] = self._pool.submit(_load, self._load)
+        self._loading: Future[Any] = self._pool.submit(_answer, _load, self._load)
 
     def facts(self) -> Facts:
-        return self._safely(lambda: self._loading)
+        found: Facts = self._ask(_facts)
+        return found
 
     def begin(self, number: int, job: tuple[str, Sequence[Sequence[Any]]]) -> None:
         self.begun[number] = job
         try:
-            self._pool.submit(_begin, number, *job)
+            self._pool.submit(_answer, _begin, number, *job)
         except BrokenProcessPool:
             self._replace()
 
     def finish(self, number: int) -> Outcome:
         try:
-            return self._safely(lambda: self._pool.submit(_finish, number))
+            found: Outcome = self._ask(_finish, number)
         finally:
             self.begun.pop(number, None)
+        return found
 
     def call(self, method: str, *arguments: Any) -> Any:
-        return self._safely(lambda: self._pool.submit(_call, method, *arguments))
+        return self._ask(_call, method, *arguments)
 
-    def _safely(self, submit: Callable[[], Future[Any]]) -> Any:
+    def _ask(self, task: Callable[..., Any], *arguments: Any) -> Any:
         while True:
             try:
-                found = submit().result()
+                found = self._loading.result()
+                if not isinstance(found, Failure):
+                    found = self._pool.submit(_answer, task, *arguments).result()
             except BrokenProcessPool:
                 self._replace()
                 continue
             self._deaths = 0
+            if isinstance(found, Failure):
+                raise found.error()
             return found
 
     def _replace(self) -> None:
         self._deaths += 1
-        if self._deaths > _DEATHS:
-            raise ModelError(
-                "E-WORKER-DIED",
-                f"a worker process died {self._deaths} times in a row, probably out of memory; run "
-                "the same command again with a smaller --batch-size or fewer --devices.",
-            )
+        if self._deaths > DEATHS:
+            raise worker_died("a smaller --batch-size or fewer --devices")
         self._pool.shutdown(wait=False, cancel_futures=True)
         self._start()
-        for number, job in self.begun.items():
-            self._pool.submit(_begin, number, *job)
+        with suppress(BrokenProcessPool):  # the next question will find that it died again
+            for number, job in self.begun.items():
+                self._pool.submit(_answer, _begin, number, *job)
 
     def forget(self, number: int) -> None:
         """Nobody will ask for the result."""
@@ -237,6 +259,14 @@ class _Distant:
     def cancel(self) -> bool:
         self.slot.forget(self.number)
         return True
+
+
+def worker_died(less: str) -> ModelError:
+    return ModelError(
+        "E-WORKER-DIED",
+        f"a worker process died {DEATHS + 1} times in a row, probably out of memory; run the same "
+        f"command again with {less}.",
+    )
 
 
 # --- the model in the driver ---------------------------------------------------------------------
