@@ -64,9 +64,11 @@ def test_processes_give_the_same_bytes(kind: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_does_not_fit_into_memory_is_halved(kind: str, tmp_path: Path) -> None:
-    *expected, _ = answers("here", kind, tight, tmp_path, batch=8)
-    *found, used = answers("cpu,cpu", kind, tight, tmp_path, batch=8)
+@pytest.mark.parametrize("batch", [5, 7, 8])
+def test_what_does_not_fit_into_memory_is_halved(kind: str, batch: int, tmp_path: Path) -> None:
+    """However many batches were begun before the first of them did not fit."""
+    *expected, _ = answers("here", kind, tight, tmp_path, batch)
+    *found, used = answers("cpu,cpu", kind, tight, tmp_path, batch)
     assert found == expected and len(used) == 2
 
 

@@ -37,13 +37,15 @@ IMAGES, BATCH = 21, 4
 
 
 class TroubledTowers(Towers):
+    """Its vectors depend on the batch, as those of a network do, but more."""
+
     def __init__(self, trouble: Trouble) -> None:
         super().__init__("troubled towers")
         self.trouble = trouble
 
     def _encode(self, contents: Sequence[str]) -> np.ndarray:
         self.trouble(len(contents))
-        return super()._encode(contents)
+        return super()._encode(contents) + np.float32(len(contents))
 
 
 class TroubledJudge(Judge):
@@ -97,7 +99,7 @@ def slow(folder: Path, items: int, pause: float = 0.01) -> None:
 
 def tight(folder: Path, items: int) -> None:
     slow(folder, items, 0)
-    if items > 2:
+    if items > 3:
         raise MemoryError("no room")
 
 
