@@ -15,7 +15,10 @@ import worker_models
 from errors import raises
 from models_for_tests import is_sentence
 from worker_models import (
+    BATCH,
+    WORLD,
     alive,
+    command,
     die,
     die_once,
     evaluated,
@@ -131,12 +134,23 @@ def test_models_through_the_front_door(
         assert first.read_bytes() == second.read_bytes()
 
 
-@pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM])
 def test_a_stop_ends_the_cluster(stop: signal.Signals, tmp_path: Path) -> None:
     status, said = stopped(tmp_path, stop, False, "--engine", "ray", "--workers", "1")
-    if stop == signal.SIGKILL:
-        assert status == -stop
-    else:
-        assert status == 128 + stop, said
-        assert "interrupted; what was computed is kept" in said and "Traceback" not in said
+    assert status == 128 + stop, said
+    assert "interrupted; what was computed is kept" in said and "Traceback" not in said
     assert not alive(tmp_path)
+
+
+def test_a_killed_driver_leaves_no_actor_and_no_doubt(tmp_path: Path) -> None:
+    options = ("--engine", "ray", "--workers", "2")
+    status, _ = stopped(tmp_path, signal.SIGKILL, False, *options)
+    assert status == -signal.SIGKILL
+    assert not alive(tmp_path) and not (tmp_path / "run").exists()
+    again = command(tmp_path, *options)
+    assert again.wait() == 0, again.stderr
+    model = load("dual", partial(slow, tmp_path, pause=0))
+    whole = tmp_path / "whole"
+    evaluate(("slow", model), WORLD, batch_size=BATCH, out=whole, store=tmp_path / "other")
+    for file in ("scores.parquet", "cases.parquet"):
+        assert (tmp_path / "run" / file).read_bytes() == (whole / file).read_bytes()

@@ -31,6 +31,7 @@ from counterpoint.scoring.kinds import RefusedInputsError
 Trouble = Callable[[int], None]  # called with the number of items of every batch
 KINDS = ("dual", "pairs", "blind")
 IMAGES, BATCH = 21, 4
+WORLD = "world-swap:size=150"
 
 
 # --- models --------------------------------------------------------------------------------------
@@ -226,11 +227,11 @@ slow = worker_models:plug_in
 def command(folder: Path, *options: str) -> subprocess.Popen[bytes]:
     """The command line, with a model of a plug-in, in a process group as in a terminal."""
     package = folder / "slow-1.dist-info"
-    package.mkdir()
+    package.mkdir(exist_ok=True)
     (package / "METADATA").write_text("Metadata-Version: 2.1\nName: slow\nVersion: 1\n")
     (package / "entry_points.txt").write_text(PLUG_IN)
     paths = os.pathsep.join([str(folder), str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
-    words = ["eval", "-m", f"slow:{folder}", "-b", "world-swap:size=400", "--batch-size", "4"]
+    words = ["eval", "-m", f"slow:{folder}", "-b", WORLD, "--batch-size", str(BATCH)]
     return subprocess.Popen(
         [sys.executable, "-m", "counterpoint", *words, *options, "--out", str(folder / "run")],
         env={**os.environ, "PYTHONPATH": paths, "COUNTERPOINT_CACHE": str(folder)},
