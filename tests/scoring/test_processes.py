@@ -158,7 +158,9 @@ def test_a_stop_ends_all_processes(stop: signal.Signals, group: bool, tmp_path: 
 def test_the_world_on_two_devices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for name, options in {"one": {}, "two": {"devices": "cpu,cpu"}}.items():
-        run = evaluate("world:base", "world-swap:size=40", out=name, store=f"{name}.store", **options)
+        run = evaluate(
+            "world:base", "world-swap:size=40", out=name, store=f"{name}.store", **options
+        )
         assert not run.left_out
     for file in ("scores.parquet", "cases.parquet"):
         assert Path("one", file).read_bytes() == Path("two", file).read_bytes()

@@ -1,7 +1,7 @@
 """Models that are loaded in other processes, with the trouble that they have there. No torch.
 
-    with placed("cpu,cpu", partial(load, "dual", partial(slow, folder))) as model:
-        evaluate(("m", model), table)
+with placed("cpu,cpu", partial(load, "dual", partial(slow, folder))) as model:
+    evaluate(("m", model), table)
 """
 
 from __future__ import annotations
@@ -230,7 +230,9 @@ def command(folder: Path, *options: str) -> subprocess.Popen[bytes]:
     package.mkdir(exist_ok=True)
     (package / "METADATA").write_text("Metadata-Version: 2.1\nName: slow\nVersion: 1\n")
     (package / "entry_points.txt").write_text(PLUG_IN)
-    paths = os.pathsep.join([str(folder), str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
+    paths = os.pathsep.join(
+        [str(folder), str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]
+    )
     words = ["eval", "-m", f"slow:{folder}", "-b", WORLD, "--batch-size", str(BATCH)]
     return subprocess.Popen(
         [sys.executable, "-m", "counterpoint", *words, *options, "--out", str(folder / "run")],

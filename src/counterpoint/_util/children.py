@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import os
+import pickle
 import signal
 import threading
+import traceback
 from multiprocessing import parent_process
+from typing import Final, NamedTuple
+
+DEATHS: Final = 3  # of workers over one task, before it is given up
 
 
 def end_with_parent() -> None:
@@ -19,3 +24,26 @@ def _watch() -> None:
     if parent is not None:
         parent.join()
         os._exit(1)
+
+
+class Failure(NamedTuple):
+    """An error on its way to the driver, where its class may be unknown."""
+
+    pickled: bytes
+    words: str
+
+    def error(self) -> Exception:
+        try:
+            found = pickle.loads(self.pickled)
+        except Exception:
+            found = None
+        return found if isinstance(found, Exception) else RuntimeError(self.words)
+
+
+def failure(error: Exception) -> Failure:
+    words = "".join(traceback.format_exception(error)).rstrip()
+    error.add_note(f"In a worker:\n{words}")
+    try:
+        return Failure(pickle.dumps(error), words)
+    except Exception:  # it holds a lock, a file, ...
+        return Failure(b"", words)

@@ -6,13 +6,24 @@ import logging
 import os
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from counterpoint._util.errors import CounterpointError, MissingExtraError
-from counterpoint._util.untrusted import shortened
+from counterpoint._util.untrusted import shortened, shown
+
+ENGINES: Final = ("local", "ray")
+
+
+def check_engine(name: str, known: Sequence[str] = ENGINES) -> None:
+    if name not in known:
+        raise CounterpointError(
+            "E-OPTION-INVALID",
+            f"no engine is called {shown(name)}; use {' or '.join(known)}.",
+            option="engine",
+        )
 
 
 @contextmanager

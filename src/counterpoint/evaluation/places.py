@@ -6,15 +6,13 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Final
+from typing import Any
 
-from counterpoint._util.cluster import ray_cluster, working_folder
+from counterpoint._util.cluster import check_engine, ray_cluster, working_folder
 from counterpoint._util.errors import CounterpointError
 from counterpoint._util.untrusted import shown
 from counterpoint.models import LoadOptions, is_device, load_model, load_remembered
 from counterpoint.scoring import Model, Processes, RayWorkers, Work, distributed
-
-ENGINES: Final = ("local", "ray")
 
 
 def device_names(text: str) -> list[str]:
@@ -47,12 +45,7 @@ class Place:
     workers: int | None = None
 
     def __post_init__(self) -> None:
-        if self.engine not in ENGINES:
-            raise CounterpointError(
-                "E-OPTION-INVALID",
-                f"no engine is called {shown(self.engine)}; use {' or '.join(ENGINES)}.",
-                option="engine",
-            )
+        check_engine(self.engine)
 
     @contextmanager
     def cluster(self) -> Iterator[Any]:

@@ -9,8 +9,6 @@ is computed again.
 from __future__ import annotations
 
 import itertools
-import pickle
-import traceback
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -21,7 +19,7 @@ from typing import Any, Final, NamedTuple, Self
 import numpy as np
 from PIL import Image
 
-from counterpoint._util.children import end_with_parent
+from counterpoint._util.children import DEATHS, Failure, end_with_parent, failure
 from counterpoint._util.errors import ModelError
 from counterpoint.scoring.kinds import (
     BlindScorer,
@@ -34,7 +32,6 @@ from counterpoint.scoring.kinds import (
 from counterpoint.scoring.workers import Here, Laned, Outcome
 
 Load = Callable[[], Model]
-DEATHS: Final = 3  # of workers over one batch, before it is given up
 _KINDS: Final = (DualEncoder, PairScorer, BlindScorer)
 
 
@@ -60,29 +57,6 @@ def facts_of(model: Model) -> Facts:
         lanes,
         device,
     )
-
-
-class Failure(NamedTuple):
-    """An error on its way to the driver, where its class may be unknown."""
-
-    pickled: bytes
-    words: str
-
-    def error(self) -> Exception:
-        try:
-            found = pickle.loads(self.pickled)  # noqa: S301 - by a process that this one started
-        except Exception:
-            found = None
-        return found if isinstance(found, Exception) else RuntimeError(self.words)
-
-
-def failure(error: Exception) -> Failure:
-    words = "".join(traceback.format_exception(error)).rstrip()
-    error.add_note(f"In a worker:\n{words}")
-    try:
-        return Failure(pickle.dumps(error), words)
-    except Exception:  # it holds a lock, a file, ...
-        return Failure(b"", words)
 
 
 # --- in the other process ------------------------------------------------------------------------

@@ -1,10 +1,10 @@
 """Batches computed by actors of Ray, on this machine or on a cluster.
 
 Ray restarts an actor that died and repeats what it had begun. An actor gets batches once it has
-loaded the model, so that one for which the cluster has no room holds nothing up. Only the driver touches the store and
-takes results in the order of the batches, so that they are the same bytes as from one process, and
-a store never lies on a network file system. Actors open images themselves: the data folder has to
-be at the same path on every machine.
+loaded the model, so that one for which the cluster has no room holds nothing up. Only the driver
+touches the store and takes results in the order of the batches, so that they are the same bytes as
+from one process, and a store never lies on a network file system. Actors open images themselves:
+the data folder has to be at the same path on every machine.
 """
 
 from __future__ import annotations
@@ -14,18 +14,10 @@ import threading
 from collections.abc import Sequence
 from typing import Any, Final, Self
 
+from counterpoint._util.children import DEATHS, Failure, failure
 from counterpoint._util.errors import ModelError
 from counterpoint._util.untrusted import shortened
-from counterpoint.scoring.processes import (
-    DEATHS,
-    Facts,
-    Failure,
-    Load,
-    call,
-    facts_of,
-    failure,
-    worker_died,
-)
+from counterpoint.scoring.processes import Facts, Load, call, facts_of, worker_died
 from counterpoint.scoring.workers import Here, Outcome
 
 _AT_A_TIME: Final = 4  # batches of an actor: some are decoded while one is computed
@@ -99,7 +91,9 @@ class RayWorkers:
     def submit(self, task: str, columns: Sequence[Sequence[Any]]) -> _RayJob:
         self._welcome(0)
         number = min(self._begun, key=lambda number: self._begun[number])
-        return _RayJob(self, self._begun, number, self._actors[number].compute.remote(task, columns))
+        return _RayJob(
+            self, self._begun, number, self._actors[number].compute.remote(task, columns)
+        )
 
     def tune(self, task: str, item: Sequence[Any]) -> int | None:
         found: int | None = self.call("tune", task, item)
@@ -137,7 +131,9 @@ class RayWorkers:
 class _RayJob:
     """A batch that an actor has begun; `begun` counts those of each."""
 
-    def __init__(self, workers: RayWorkers, begun: dict[int, int], number: int, answer: Any) -> None:
+    def __init__(
+        self, workers: RayWorkers, begun: dict[int, int], number: int, answer: Any
+    ) -> None:
         self.workers, self.begun, self.number, self.answer = workers, begun, number, answer
         self.open = True
         begun[number] += 1
