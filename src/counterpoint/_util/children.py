@@ -26,7 +26,7 @@ def _watch() -> None:
         os._exit(1)
 
 
-class Failure(NamedTuple):
+class WorkerFailure(NamedTuple):
     """An error on its way to the driver, where its class may be unknown."""
 
     pickled: bytes
@@ -40,10 +40,10 @@ class Failure(NamedTuple):
         return found if isinstance(found, Exception) else RuntimeError(self.words)
 
 
-def failure(error: Exception) -> Failure:
+def failure(error: Exception) -> WorkerFailure:
     words = "".join(traceback.format_exception(error)).rstrip()
     error.add_note(f"In a worker:\n{words}")
     try:
-        return Failure(pickle.dumps(error), words)
+        return WorkerFailure(pickle.dumps(error), words)
     except Exception:  # it holds a lock, a file, ...
-        return Failure(b"", words)
+        return WorkerFailure(b"", words)

@@ -24,7 +24,7 @@ from typing import Any, Final, NamedTuple
 
 import polars as pl
 
-from counterpoint._util.children import DEATHS, Failure, end_with_parent, failure
+from counterpoint._util.children import DEATHS, WorkerFailure, end_with_parent, failure
 from counterpoint._util.cluster import check_engine, ray_cluster
 from counterpoint._util.errors import DataError, reason
 from counterpoint._util.progress import Advance, Progress, Quiet
@@ -251,7 +251,7 @@ def _by_rules(
 ) -> int:
     """Every piece by all rules; returns how many pieces there are."""
     advance = shown.start("rules", captions.total)
-    waiting: dict[Future[Failure | None], int] = {}
+    waiting: dict[Future[WorkerFailure | None], int] = {}
     count = 0
     few = captions.total is not None and captions.total <= PIECE
     with _pool(RulesPlace(1) if few else place, settings) as (submit, ahead):
@@ -273,7 +273,7 @@ def _by_rules(
     return count
 
 
-def _take(waiting: dict[Future[Failure | None], int], advance: Advance) -> None:
+def _take(waiting: dict[Future[WorkerFailure | None], int], advance: Advance) -> None:
     done, _ = wait(waiting, return_when=FIRST_COMPLETED)
     for job in done:
         size = waiting.pop(job)
@@ -290,7 +290,7 @@ def _rules_part(sources: list[SourceCaption], settings: TextSettings, path: Path
 # --- elsewhere -----------------------------------------------------------------------------------
 
 # Begins a part in another process. The most parts that may be begun come with it.
-Submit = Callable[[list[SourceCaption], TextSettings, Path], "Future[Failure | None]"]
+Submit = Callable[[list[SourceCaption], TextSettings, Path], "Future[WorkerFailure | None]"]
 
 
 @contextmanager
@@ -339,8 +339,8 @@ def _ray_pool(place: RulesPlace, settings: TextSettings) -> Iterator[tuple[Submi
         task = ray.remote(_ray_part).options(num_cpus=1, max_retries=DEATHS)
         words = _words(settings)
 
-        def submit(*part: Any) -> Future[Failure | None]:
-            found: Future[Failure | None] = task.remote(words, *part).future()
+        def submit(*part: Any) -> Future[WorkerFailure | None]:
+            found: Future[WorkerFailure | None] = task.remote(words, *part).future()
             return found
 
         cores = int(ray.cluster_resources().get("CPU", 1))
@@ -352,7 +352,7 @@ def _ray_pool(place: RulesPlace, settings: TextSettings) -> Iterator[tuple[Submi
 
 def _ray_part(
     words: tuple[str, str], sources: list[SourceCaption], settings: TextSettings, path: Path
-) -> Failure | None:
+) -> WorkerFailure | None:
     """A part by another machine, which has to see the same folder and the same words."""
     _without_torch()
     try:

@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple, Self
 import numpy as np
 from PIL import Image
 
-from counterpoint._util.children import DEATHS, Failure, end_with_parent, failure
+from counterpoint._util.children import DEATHS, WorkerFailure, end_with_parent, failure
 from counterpoint._util.errors import ModelError
 from counterpoint.scoring.kinds import (
     BlindScorer,
@@ -189,13 +189,13 @@ class _Slot:
         while True:
             try:
                 found = self._loading.result()
-                if not isinstance(found, Failure):
+                if not isinstance(found, WorkerFailure):
                     found = self._pool.submit(_answer, task, *arguments).result()
             except BrokenProcessPool:
                 self._replace()
                 continue
             self._deaths = 0
-            if isinstance(found, Failure):
+            if isinstance(found, WorkerFailure):
                 raise found.error()
             return found
 

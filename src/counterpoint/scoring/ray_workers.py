@@ -14,7 +14,7 @@ import threading
 from collections.abc import Sequence
 from typing import Any, Final, Self
 
-from counterpoint._util.children import DEATHS, Failure, failure
+from counterpoint._util.children import DEATHS, WorkerFailure, failure
 from counterpoint._util.errors import ModelError
 from counterpoint._util.untrusted import shortened
 from counterpoint.scoring.processes import Facts, Load, call, facts_of, worker_died
@@ -30,7 +30,7 @@ class _Actor:
         self.load, self.folder, self.lock = load, folder, threading.Lock()
         self.here: Here | None = None
 
-    def compute(self, task: str, columns: Sequence[Sequence[Any]]) -> Outcome | Failure:
+    def compute(self, task: str, columns: Sequence[Sequence[Any]]) -> Outcome | WorkerFailure:
         try:
             return self._opened().submit(task, columns).result()
         except Exception as error:
@@ -42,7 +42,7 @@ class _Actor:
         except Exception as error:
             return failure(error)
 
-    def facts(self) -> Facts | Failure:
+    def facts(self) -> Facts | WorkerFailure:
         try:
             return facts_of(self._opened().model)
         except Exception as error:
@@ -113,7 +113,7 @@ class RayWorkers:
                 f"a worker cannot start: {shortened(str(error).splitlines()[-1]).rstrip('.')}; all "
                 "machines of a cluster need the same packages.",
             ) from None
-        if isinstance(found, Failure):
+        if isinstance(found, WorkerFailure):
             raise found.error()
         return found
 
