@@ -35,7 +35,7 @@ Load = Callable[[], Model]
 _KINDS: Final = (DualEncoder, PairScorer, BlindScorer)
 
 
-class Facts(NamedTuple):
+class ModelFacts(NamedTuple):
     """What a driver has to know of a model that is loaded elsewhere."""
 
     kind: str  # the name of a Protocol; empty if the model cannot be distributed
@@ -46,10 +46,10 @@ class Facts(NamedTuple):
     device: str
 
 
-def facts_of(model: Model) -> Facts:
+def facts_of(model: Model) -> ModelFacts:
     check_kind(model)
     lanes, device = (model.lanes, model.device) if isinstance(model, Laned) else (0, "")
-    return Facts(
+    return ModelFacts(
         next((kind.__name__ for kind in _KINDS if isinstance(model, kind)), ""),
         model.fingerprint,
         getattr(model, "context_length", None),
@@ -77,7 +77,7 @@ def _load(load: Load) -> None:
     _loaded["here"] = Here(load(), threaded=True)
 
 
-def _facts() -> Facts:
+def _facts() -> ModelFacts:
     return facts_of(_loaded["here"].model)
 
 
@@ -164,8 +164,8 @@ class _Slot:
         )
         self._loading: Future[Any] = self._pool.submit(_answer, _load, self._load)
 
-    def facts(self) -> Facts:
-        found: Facts = self._ask(_facts)
+    def facts(self) -> ModelFacts:
+        found: ModelFacts = self._ask(_facts)
         return found
 
     def begin(self, number: int, job: tuple[str, Sequence[Sequence[Any]]]) -> None:
@@ -249,7 +249,7 @@ def worker_died(less: str) -> ModelError:
 class _DistantModel:
     """A model that is computed by workers elsewhere."""
 
-    def __init__(self, workers: Any, facts: Facts) -> None:
+    def __init__(self, workers: Any, facts: ModelFacts) -> None:
         self.workers, self.fingerprint = workers, facts.fingerprint
         self.context_length, self._described = facts.context_length, facts.described
         self.lanes, self.device = facts.lanes, facts.device
@@ -293,7 +293,7 @@ class DistantBlind(_DistantModel):
         return found
 
 
-_DISTANT: Final[dict[str, Callable[[Any, Facts], Model]]] = {
+_DISTANT: Final[dict[str, Callable[[Any, ModelFacts], Model]]] = {
     "DualEncoder": DistantDual,
     "PairScorer": DistantPairs,
     "BlindScorer": DistantBlind,
@@ -302,5 +302,5 @@ _DISTANT: Final[dict[str, Callable[[Any, Facts], Model]]] = {
 
 def distributed(workers: Any) -> Model | None:
     """The model of some workers; None if it is of a kind that has to be in one place."""
-    facts: Facts = workers.facts
+    facts: ModelFacts = workers.facts
     return _DISTANT[facts.kind](workers, facts) if facts.kind else None

@@ -17,7 +17,7 @@ from typing import Any, Final, Self
 from counterpoint._util.children import DEATHS, WorkerFailure, failure
 from counterpoint._util.errors import ModelError
 from counterpoint._util.untrusted import shortened
-from counterpoint.scoring.processes import Facts, Load, call, facts_of, worker_died
+from counterpoint.scoring.processes import Load, ModelFacts, call, facts_of, worker_died
 from counterpoint.scoring.workers import Here, Outcome
 
 _AT_A_TIME: Final = 4  # batches of an actor: some are decoded while one is computed
@@ -42,7 +42,7 @@ class _Actor:
         except Exception as error:
             return failure(error)
 
-    def facts(self) -> Facts | WorkerFailure:
+    def facts(self) -> ModelFacts | WorkerFailure:
         try:
             return facts_of(self._opened().model)
         except Exception as error:
@@ -78,7 +78,7 @@ class RayWorkers:
             self.close()
             raise
 
-    def _welcome(self, patience: float | None) -> list[Facts]:
+    def _welcome(self, patience: float | None) -> list[ModelFacts]:
         """What actors say that are ready now; they get batches from here on."""
         ready = self._ray.wait(list(self._loading), timeout=patience)[0] if self._loading else []
         found = []
