@@ -170,6 +170,8 @@ def generate(
     shots: int | None = None,
     limit: int = 0,
     workers: int | None = None,
+    engine: str = "local",
+    ray_address: str = "local",
     data: str | Path | None = None,
     columns: Mapping[str, Any] | None = None,
     progress: Bars = _AUTO,
@@ -183,7 +185,8 @@ def generate(
     methods` or paths of your own templates (.toml); those of language models need `model`, a model
     of the server at OPENAI_BASE_URL, and may have another number of examples (`shots`).
     `columns` are fields of `CaptionOptions`, `settings` those of generation: seed, each, form,
-    checks, doubtful, wordnet. Called again after an end of any kind, it goes on from there.
+    checks, doubtful, wordnet. Rules are made by `workers` processes; with `engine="ray"`, on a
+    cluster. Called again after an end of any kind, it goes on from there.
     """
     from counterpoint.generation import TextSettings, chosen_methods, generate as make_pairs
     from counterpoint.generation.inputs import CaptionOptions, first_of, open_captions
@@ -210,7 +213,16 @@ def generate(
             served = stack.enter_context(ChatModel(model))
             writers = [ChatMethod(name, served, shots) for name in names.llm]
         bars = stack.enter_context(shown(progress))
-        return make_pairs(read, asked, Path(out), writers=writers, workers=workers, progress=bars)
+        return make_pairs(
+            read,
+            asked,
+            Path(out),
+            writers=writers,
+            workers=workers,
+            engine=engine,
+            ray_address=ray_address,
+            progress=bars,
+        )
 
 
 @_with_extras

@@ -18,7 +18,8 @@ from models_for_tests import is_sentence
 import counterpoint as cp
 from counterpoint._util.progress import Quiet
 from counterpoint.evaluation import launching, sweeping
-from counterpoint.evaluation.launching import device_names, sweep_evaluations
+from counterpoint.evaluation.launching import sweep_evaluations
+from counterpoint.evaluation.places import device_names
 from counterpoint.evaluation.sweeping import EvalSweep, forecast, read_plan
 
 __all__ = ["counterpoint", "own_place"]  # fixtures

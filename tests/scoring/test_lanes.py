@@ -186,7 +186,7 @@ def shown(tmp_path: Path) -> list[Picture]:
 
 def test_processes_read_what_threads_read(tmp_path, shown, monkeypatch) -> None:
     keys, failures = encoded(ReadingTowers(), shown, tmp_path / "threads")
-    monkeypatch.setattr("counterpoint.scoring.workers._MANY", 20)
+    monkeypatch.setattr("counterpoint.scoring.workers._MANY", 20)  # images
     monkeypatch.setattr("counterpoint.scoring.workers._CORES", 1)
     started: list[ReaderProcesses] = []
 

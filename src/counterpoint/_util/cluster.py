@@ -4,13 +4,26 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator
+import signal
+import threading
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from counterpoint._util.errors import CounterpointError, MissingExtraError
-from counterpoint._util.untrusted import shortened
+from counterpoint._util.untrusted import shortened, shown
+
+ENGINES: Final = ("local", "ray")
+
+
+def check_engine(name: str, known: Sequence[str] = ENGINES) -> None:
+    if name not in known:
+        raise CounterpointError(
+            "E-OPTION-INVALID",
+            f"no engine is called {shown(name)}; use {' or '.join(known)}.",
+            option="engine",
+        )
 
 
 @contextmanager
@@ -30,6 +43,7 @@ def ray_cluster(address: str, workers: int | None = None) -> Iterator[Any]:
         yield ray
         return
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # or Ray warns of a change
+    stop = signal.getsignal(signal.SIGTERM)
     try:
         ray.init(address, log_to_driver=False, logging_level=logging.ERROR, **more)
     except Exception as error:  # it raises errors of many kinds
@@ -39,10 +53,17 @@ def ray_cluster(address: str, workers: int | None = None) -> Iterator[Any]:
             "a cluster (ray start --head), or use --ray-address local.",
             address=address,
         ) from None
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, stop)  # Ray's own ends the process with another status
+    ray._private.worker.print_to_stdstream = _silently  # deaths of workers, between our rows
     try:
         yield ray
     finally:
         ray.shutdown()
+
+
+def _silently(*_: object, **__: object) -> None:
+    """Ray has the same in its logs, and workers that died are replaced."""
 
 
 def working_folder() -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -91,6 +92,8 @@ DryRun = Annotated[
 ]
 Limit = Annotated[int, typer.Option(min=0, help="Only the first N captions; 0: all.")]
 Workers = Annotated[int, typer.Option(min=0, help="Processes for rules; 0: one per core.")]
+Engine = Annotated[str, typer.Option(help="Where rules work: local, or ray: on a cluster.")]
+RayAddress = Annotated[str, typer.Option(help="Address of Ray: local, auto or ray://HOST:PORT.")]
 CaptionColumn = Annotated[str | None, typer.Option(help="Name of the column with the captions.")]
 ImageColumn = Annotated[str | None, typer.Option(help="Name of the column with the images.")]
 Split = Annotated[str | None, typer.Option(help="Only these splits of a Karpathy file.")]
@@ -117,6 +120,8 @@ def _command(kind: Kind, example: str) -> Callable[..., None]:
         dry_run: DryRun = 0,
         limit: Limit = 0,
         workers: Workers = 0,
+        engine: Engine = "local",
+        ray_address: RayAddress = "local",
         caption_column: CaptionColumn = None,
         image_column: ImageColumn = None,
         split: Split = None,
@@ -125,7 +130,7 @@ def _command(kind: Kind, example: str) -> Callable[..., None]:
         data: DataFolder = None,
         as_json: AsJson = False,
     ) -> None:
-        from counterpoint.generation import TextSettings, chosen_methods
+        from counterpoint.generation import TextSettings, chosen_methods, generate
         from counterpoint.generation.inputs import CaptionOptions
 
         names = chosen_methods(method, kind)
@@ -146,7 +151,10 @@ def _command(kind: Kind, example: str) -> Callable[..., None]:
             if names.llm and dry_run:
                 _print_prompts(captions, names.llm, model, shots, dry_run)
                 return
-            report = _of_captions(captions, settings, names.llm, model, shots, out, workers)
+            make = partial(
+                generate, workers=workers or None, engine=engine, ray_address=ray_address
+            )
+            report = _of_captions(captions, settings, names.llm, model, shots, out, make)
         _show(report, out, as_json)
 
     command.__doc__ = f"""Make hard {kind}s from captions: a Parquet file of pairs.
@@ -223,22 +231,18 @@ def _of_captions(
     model: str,
     shots: int | None,
     out: Path,
-    workers: int,
+    make: Callable[..., Generated],
 ) -> Generated:
-    from counterpoint.generation import generate
-
     if not llm:
         with progress_bars() as bars:
-            return generate(captions, settings, out, workers=workers or None, progress=bars)
+            return make(captions, settings, out, progress=bars)
     from counterpoint.generation.llm import ChatMethod, ChatModel
 
     _need_model(model)
     with ChatModel(model) as served, progress_bars() as bars:
         writers = [ChatMethod(name, served, shots) for name in llm]
         _announce(captions, writers)
-        return generate(
-            captions, settings, out, writers=writers, workers=workers or None, progress=bars
-        )
+        return make(captions, settings, out, writers=writers, progress=bars)
 
 
 def _announce(captions: Captions, writers: Sequence[ChatMethod]) -> None:
@@ -344,7 +348,9 @@ app.command("negatives")(
             "negative",
             "counterpoint generate negatives world -o negatives.parquet\n\n"
             "    counterpoint generate negatives captions_val2017.json -M negclip -M crepe-replace "
-            "-o coco.parquet",
+            "-o coco.parquet\n\n"
+            "    counterpoint generate negatives world:size=3000 -o large.parquet --engine ray "
+            "--workers 2",
         ),
         resumes=True,
     )

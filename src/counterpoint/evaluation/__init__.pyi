@@ -1,11 +1,7 @@
 from .doctor import Health as Health, examine as examine, with_clean as with_clean
 from .evaluating import evaluate as evaluate, prepare as prepare
 from .importing import import_scores as import_scores
-from .launching import (
-    ENGINES as ENGINES,
-    device_names as device_names,
-    sweep_evaluations as sweep_evaluations,
-)
+from .launching import sweep_evaluations as sweep_evaluations
 from .outcome import (
     MEAN_SCORES as MEAN_SCORES,
     OUTCOME_FILE as OUTCOME_FILE,

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import importlib
-import logging
 import os
 from collections import deque
 from collections.abc import Mapping, Sequence
 from multiprocessing import connection, get_context
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
-from counterpoint._util.errors import CounterpointError, MissingExtraError
+from counterpoint._util.cluster import ENGINES, check_engine, ray_cluster, working_folder
+from counterpoint._util.errors import MissingExtraError
 from counterpoint._util.progress import Progress
 from counterpoint._util.untrusted import shortened
+from counterpoint.evaluation.places import device_names
 from counterpoint.evaluation.sweeping import (
     CellJob,
     EvalSweep,
@@ -26,9 +26,6 @@ from counterpoint.evaluation.sweeping import (
     record_crash,
     run_cell,
 )
-from counterpoint.models import is_device
-
-ENGINES: Final = ("local", "ray", "slurm")
 
 
 def sweep_evaluations(
@@ -46,10 +43,7 @@ def sweep_evaluations(
     `devices`: `0,1`, `all` or `cpu,cpu`, one process each. `engine`: local, ray (at `address`:
     local, auto or ray://...) or slurm, with `slurm` as parameters of submitit.
     """
-    if engine not in ENGINES:
-        raise CounterpointError(
-            "E-OPTION-INVALID", f"engine is one of {', '.join(ENGINES)}.", option="engine"
-        )
+    check_engine(engine, (*ENGINES, "slurm"))
     plan = read_plan(path)
     folder = out or default_folder(path, plan)
     named = device_names(devices or plan.devices)
@@ -72,23 +66,6 @@ def sweep_evaluations(
     return sweep
 
 
-def device_names(text: str) -> list[str]:
-    """`0,1` is cuda:0 and cuda:1; `all` is every GPU; a name may stand twice: `cpu,cpu`."""
-    if text == "all":
-        import torch
-
-        return [f"cuda:{n}" for n in range(torch.cuda.device_count())] or ["cpu"]
-    names = [f"cuda:{part}" if part.isdecimal() else part for part in text.split(",") if part]
-    for name in names:
-        if not is_device(name):
-            raise CounterpointError(
-                "E-OPTION-INVALID",
-                f"devices: {shortened(name)} is no device; as in 0,1 or all or cpu,cpu.",
-                option="devices",
-            )
-    return names
-
-
 def _work(job: CellJob, device: str, here: str) -> None:
     """A cell in another process; paths in ids start from the folder of the command."""
     os.chdir(here)
@@ -100,7 +77,7 @@ def _on_devices(jobs: Sequence[CellJob], devices: Sequence[str]) -> None:
 
     A process that is killed costs its cell, which is recorded, and not the others.
     """
-    context, here = get_context("spawn"), str(Path.cwd())
+    context, here = get_context("spawn"), working_folder()
     waiting, free = deque(jobs), deque(devices)
     running: dict[BaseProcess, tuple[CellJob, str]] = {}
     try:
@@ -128,41 +105,28 @@ def _ended(status: int) -> str:
     return f"its process ended {how}."
 
 
-def _imported(package: str, engine: str) -> Any:
-    try:
-        return importlib.import_module(package)
-    except ImportError:
-        raise MissingExtraError(f"the engine {engine}", engine) from None
-
-
 def _on_ray(jobs: Sequence[CellJob], address: str, workers: int | None) -> None:
     """One task per cell; a cell gets a GPU where the cluster has some."""
-    ray = _imported("ray", "ray")
-    if address == "local":
-        here = {"num_cpus": workers or os.cpu_count() or 1, "include_dashboard": False}
-    else:
-        here = {}  # a cluster that runs has these already
-    ray.init(address, log_to_driver=False, logging_level=logging.ERROR, **here)
-    try:
+    with ray_cluster(address, workers) as ray:
         gpus = 1 if ray.cluster_resources().get("GPU") else 0
         task = ray.remote(_work).options(num_cpus=1, num_gpus=gpus, max_retries=2)
-        place = str(Path.cwd())
-        asked = [(job, task.remote(job, "auto", place)) for job in jobs]
+        asked = [(job, task.remote(job, "auto", working_folder())) for job in jobs]
         for job, answer in asked:
             try:
                 ray.get(answer)
             except ray.exceptions.RayError as error:
                 record_crash(job, f"its Ray task failed: {shortened(error)}")
-    finally:
-        ray.shutdown()
 
 
 def _on_slurm(jobs: Sequence[CellJob], logs: Path, settings: dict[str, Any]) -> None:
     """One job of an array per cell; its logs are in `slurm/` in the results folder."""
-    submitit = _imported("submitit", "slurm")
+    try:
+        import submitit
+    except ImportError:
+        raise MissingExtraError("the engine slurm", "slurm") from None
     executor = submitit.AutoExecutor(folder=logs.absolute(), cluster=settings.pop("cluster", None))
     executor.update_parameters(name="counterpoint-sweep", **settings)
-    count, here = len(jobs), str(Path.cwd())
+    count, here = len(jobs), working_folder()
     found = executor.map_array(_work, jobs, ["auto"] * count, [here] * count)
     for job, answer in zip(jobs, found, strict=True):
         try:

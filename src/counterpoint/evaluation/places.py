@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Final
+from typing import Any
 
-from counterpoint._util.cluster import ray_cluster, working_folder
+from counterpoint._util.cluster import check_engine, ray_cluster, working_folder
 from counterpoint._util.errors import CounterpointError
 from counterpoint._util.untrusted import shown
 from counterpoint.models import LoadOptions, is_device, load_model, load_remembered
 from counterpoint.scoring import Model, Processes, RayWorkers, Work, distributed
-
-ENGINES: Final = ("local", "ray")
 
 
 def device_names(text: str) -> list[str]:
@@ -47,12 +45,7 @@ class Place:
     workers: int | None = None
 
     def __post_init__(self) -> None:
-        if self.engine not in ENGINES:
-            raise CounterpointError(
-                "E-OPTION-INVALID",
-                f"no engine is called {shown(self.engine)}; use {' or '.join(ENGINES)}.",
-                option="engine",
-            )
+        check_engine(self.engine)
 
     @contextmanager
     def cluster(self) -> Iterator[Any]:
@@ -67,8 +60,8 @@ class Place:
     def loaded(self, name: str, options: LoadOptions, work: Work, ray: Any) -> Iterator[Model]:
         """The model. One that has to be in one place is loaded here: a blind model that is fitted
         to a benchmark, an ensemble."""
+        alone = replace(options, device=self.devices[0]) if self.devices else options
         if ray is None and len(self.devices) < 2:
-            alone = replace(options, device=self.devices[0]) if self.devices else options
             yield load_remembered(name, alone, work.store)
             return
         workers: Any
@@ -81,7 +74,8 @@ class Place:
         else:
             placed = (replace(options, device=device) for device in self.devices)
             workers = Processes([partial(load_model, name, one) for one in placed])
-        try:
-            yield distributed(workers) or load_model(name, options)
-        finally:
-            workers.close()
+        with closing(workers):
+            model = distributed(workers)
+            if model is None:
+                workers.close()  # or it would be loaded twice
+            yield model or load_model(name, alone)

@@ -8,23 +8,24 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import shutil
-import signal
 import sys
-import threading
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import asdict
 from itertools import islice
-from multiprocessing import get_context, parent_process
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import polars as pl
 
+from counterpoint._util.children import DEATHS, WorkerFailure, end_with_parent, failure
+from counterpoint._util.cluster import check_engine, ray_cluster
 from counterpoint._util.errors import DataError, reason
 from counterpoint._util.progress import Advance, Progress, Quiet
 from counterpoint._util.untrusted import shortened
@@ -163,13 +164,17 @@ def generate(
     *,
     writers: Sequence[BatchMethod] = (),
     workers: int | None = None,
+    engine: str = "local",
+    ray_address: str = "local",
     progress: Progress | None = None,
 ) -> Generated:
     """Make the pairs file `out`. After a stop of any kind, the same call resumes.
 
-    `settings.methods` are rules; `writers` are other methods, called one after another.
+    `settings.methods` are rules, made by `workers` processes of this machine or, with the engine
+    `ray`, of a cluster; `writers` are other methods, called one after another.
     """
     shown = progress or Quiet()
+    check_engine(engine)
     require_parquet(out)  # now, not after all the work
     about = _about(captions, settings, writers)
     with reserved(out):
@@ -179,7 +184,8 @@ def generate(
         names = [_RULES] * bool(settings.methods) + [writer.name for writer in writers]
         pieces = 0
         if settings.methods:
-            pieces = _by_rules(captions, settings, parts, workers or os.cpu_count() or 1, shown)
+            place = RulesPlace(workers, engine, ray_address)
+            pieces = _by_rules(captions, settings, parts, place, shown)
         for writer in writers:
             pieces = _by_writer(captions, settings, writer, parts, shown)
         counts = parts.counts(names, pieces)
@@ -232,45 +238,47 @@ def _pieces(captions: Captions) -> Iterator[tuple[int, list[SourceCaption]]]:
         number += 1
 
 
+class RulesPlace(NamedTuple):
+    """Where rules work: in processes of this machine, or as tasks on a cluster of Ray."""
+
+    workers: int | None = None  # by default one per core
+    engine: str = "local"
+    address: str = "local"
+
+
 def _by_rules(
-    captions: Captions, settings: TextSettings, parts: Parts, workers: int, shown: Progress
+    captions: Captions, settings: TextSettings, parts: Parts, place: RulesPlace, shown: Progress
 ) -> int:
     """Every piece by all rules; returns how many pieces there are."""
     advance = shown.start("rules", captions.total)
-    waiting: dict[Future[None], int] = {}
+    waiting: dict[Future[WorkerFailure | None], int] = {}
     count = 0
     few = captions.total is not None and captions.total <= PIECE
-    with _pool(1 if few else workers) as pool:
+    with _pool(RulesPlace(1) if few else place, settings) as (submit, ahead):
         for number, piece in _pieces(captions):
             count += 1
+            path = parts.path(_RULES, number).absolute()
             if parts.done(_RULES, number):
                 advance(len(piece))
                 continue
-            if pool is None:
-                _rules_part(piece, settings, parts.path(_RULES, number))
+            if submit is None:
+                _rules_part(piece, settings, path)
                 advance(len(piece))
                 continue
-            while len(waiting) >= _AHEAD * workers:
+            while len(waiting) >= ahead:
                 _take(waiting, advance)
-            job = pool.submit(_rules_part, piece, settings, parts.path(_RULES, number))
-            waiting[job] = len(piece)
+            waiting[submit(piece, settings, path)] = len(piece)
         while waiting:
             _take(waiting, advance)
     return count
 
 
-def _take(waiting: dict[Future[None], int], advance: Advance) -> None:
+def _take(waiting: dict[Future[WorkerFailure | None], int], advance: Advance) -> None:
     done, _ = wait(waiting, return_when=FIRST_COMPLETED)
     for job in done:
         size = waiting.pop(job)
-        try:
-            job.result()
-        except BrokenProcessPool:
-            raise DataError(
-                "E-WORKER-DIED",
-                "a worker process died, probably out of memory; run the same command again to "
-                "continue (--workers 1 needs the least memory).",
-            ) from None
+        if failed := job.result():
+            raise failed.error()
         advance(size)
 
 
@@ -279,37 +287,105 @@ def _rules_part(sources: list[SourceCaption], settings: TextSettings, path: Path
     write_part(path, made.pairs, made.counts)
 
 
+# --- elsewhere -----------------------------------------------------------------------------------
+
+# Begins a part in another process. The most parts that may be begun come with it.
+Submit = Callable[[list[SourceCaption], TextSettings, Path], "Future[WorkerFailure | None]"]
+
+
 @contextmanager
-def _pool(workers: int) -> Iterator[ProcessPoolExecutor | None]:
+def _pool(place: RulesPlace, settings: TextSettings) -> Iterator[tuple[Submit | None, int]]:
+    """Without a function, parts are made here."""
+    workers = place.workers or os.cpu_count() or 1
+    if place.engine == "ray":
+        with _ray_pool(place, settings) as found:
+            yield found
+    elif workers == 1:
+        yield None, 0
+    else:
+        with _process_pool(workers) as pool:
+            yield lambda *part: pool.submit(_rules_part, *part), _AHEAD * workers
+
+
+@contextmanager
+def _process_pool(workers: int) -> Iterator[ProcessPoolExecutor]:
     """Worker processes. They are spawned: forking copies locks that other threads hold."""
-    if workers == 1:
-        yield None
-        return
     pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_begin)
     try:
         yield pool
-    except BaseException:
+    except BaseException as error:
         pool.shutdown(wait=True, cancel_futures=True)
+        if isinstance(error, BrokenProcessPool):
+            raise _died("--workers 1 needs the least memory") from None
         raise
     pool.shutdown()
 
 
 def _begin() -> None:
-    """Leave Ctrl-C to the parent, and end when the parent ends.
+    _without_torch()
+    end_with_parent()
 
-    spaCy imports torch if it is installed, but tags without it: that saves three seconds and 400 MB
-    per process.
-    """
+
+def _without_torch() -> None:
+    """spaCy imports torch if it is installed, but tags without it: that saves three seconds and
+    400 MB per process."""
     sys.modules.setdefault("torch", None)  # type: ignore[arg-type]
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
 
 
-def _end_with_parent() -> None:
-    parent = parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)
+@contextmanager
+def _ray_pool(place: RulesPlace, settings: TextSettings) -> Iterator[tuple[Submit, int]]:
+    """Tasks of Ray, which repeats those whose worker died."""
+    with ray_cluster(place.address, place.workers) as ray:
+        task = ray.remote(_ray_part).options(num_cpus=1, max_retries=DEATHS)
+        words = _words(settings)
+
+        def submit(*part: Any) -> Future[WorkerFailure | None]:
+            found: Future[WorkerFailure | None] = task.remote(words, *part).future()
+            return found
+
+        cores = int(ray.cluster_resources().get("CPU", 1))
+        try:
+            yield submit, place.workers or _AHEAD * cores
+        except ray.exceptions.RayError:
+            raise _died("fewer --workers need less memory") from None
+
+
+def _ray_part(
+    words: tuple[str, str], sources: list[SourceCaption], settings: TextSettings, path: Path
+) -> WorkerFailure | None:
+    """A part by another machine, which has to see the same folder and the same words."""
+    _without_torch()
+    try:
+        if not (path.parent / _SETTINGS).is_file():
+            raise DataError(
+                "E-FOLDER-MISSING",
+                f"{path.parent}: a worker on {platform.node()} does not see this folder; choose an "
+                "output on a file system that all machines of the cluster share.",
+                path=path.parent,
+            )
+        if _words(settings) != words:
+            raise DataError(
+                "E-WORKERS-DIFFER",
+                f"a worker on {platform.node()} has other word lists or another language model "
+                "than this machine; install the same packages, or use --no-wordnet.",
+            )
+        _rules_part(sources, settings, path)
+    except Exception as error:
+        return failure(error)
+    return None
+
+
+def _words(settings: TextSettings) -> tuple[str, str]:
+    """The versions of everything that rules look up."""
+    return settings.vocabulary().version, language_version()
+
+
+def _died(less: str) -> DataError:
+    return DataError(
+        "E-WORKER-DIED",
+        "a worker process died, probably out of memory; run the same command again to continue "
+        f"({less}).",
+    )
 
 
 def _by_writer(

@@ -8,8 +8,9 @@ decoder than Pillow's and so with slightly other values.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -34,11 +35,12 @@ _RESAMPLE: Final = {
 
 
 class Staged(NamedTuple):
-    """Prepared images as one tensor, and the files among them."""
+    """Prepared images as one tensor on the host, and those of files on the device."""
 
     batch: torch.Tensor | None
-    files: list[torch.Tensor]
+    decoded: torch.Tensor | None
     is_file: list[bool]  # of each image, in order
+    ready: Any  # when the device has decoded
 
 
 class Pixels:
@@ -56,6 +58,7 @@ class Pixels:
                 for values in (last.mean, last.std)
             )
         shapes = [p for p in parts if p is not None and type(p).__name__ not in _COLOURS]
+        self._decoding, self._stream = threading.Lock(), cast(Any, None)
         self.reader = None if self._begin is None else _reader(shapes, jpegs)
         self.decodes = jpegs and self.reader is not None
         self._on_device = Compose(shapes)
@@ -75,18 +78,22 @@ class Pixels:
         is_file = [image.ndim == 1 for image in images]
         files = [image for image in images if image.ndim == 1]
         whole = [image for image in images if image.ndim > 1]
+        decoded, ready = self._decoded_beside(files) if files else (None, None)
         if not whole:
-            return Staged(None, files, is_file)
+            return Staged(None, decoded, is_file, ready)
         first, pinned = whole[0], self.device.type == "cuda"
         batch = torch.empty((len(whole), *first.shape), dtype=first.dtype, pin_memory=pinned)
-        return Staged(torch.stack(whole, out=batch), files, is_file)
+        return Staged(torch.stack(whole, out=batch), decoded, is_file, ready)
 
     def finish(self, staged: Staged) -> torch.Tensor:
         """Normalised images on the device (n, 3, height, width)."""
-        batch, files, is_file = staged
+        batch, decoded, is_file, ready = staged
         parts = [] if batch is None else [batch.to(self.device, non_blocking=True)]
-        if files:
-            parts.append(self._decoded(files))
+        if decoded is not None:
+            if ready is not None:
+                torch.cuda.current_stream(self.device).wait_event(ready)
+                decoded.record_stream(torch.cuda.current_stream(self.device))
+            parts.append(decoded)
         elif parts[0].is_floating_point():
             return parts[0]
         pixels = parts[0]
@@ -95,6 +102,19 @@ class Pixels:
             pixels = torch.cat(parts)[places]
         floats = pixels.permute(0, 3, 1, 2).contiguous().float().div_(255)
         return floats.sub_(self._mean).div_(self._std)
+
+    def _decoded_beside(self, files: Sequence[torch.Tensor]) -> tuple[torch.Tensor, Any]:
+        """On a stream of its own, while the towers compute another batch."""
+        if self.device.type != "cuda":
+            return self._decoded(files), None
+        with self._decoding, torch.cuda.device(self.device), torch.inference_mode():
+            if self._stream is None:
+                self._stream = torch.cuda.Stream(self.device)
+            with torch.cuda.stream(self._stream):
+                decoded = self._decoded(files)
+                ready = torch.cuda.Event()  # type: ignore[no-untyped-call]
+                ready.record(self._stream)
+        return decoded, ready
 
     def _decoded(self, files: Sequence[torch.Tensor]) -> torch.Tensor:
         """JPEGs as bytes (n, height, width, 3); those of one size are resized together."""

@@ -53,14 +53,23 @@ class BatchSize:
         tune: Callable[[], int | None] = lambda: None,
     ) -> None:
         self._store, self._key = store, digest("batch size", owner)
-        self._most, self._tune, self._size = most, tune, 0
+        self._most, self._tune = most, tune
+        self._sizes: tuple[int, ...] = ()
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """The sizes so far, the first found when it is asked for: there may be nothing to compute.
+
+        All batches are cut by the first size and divided by each of the others. So they are the
+        same however many were begun before one did not fit.
+        """
+        if not self._sizes:
+            self._sizes = (self._find(),)
+        return self._sizes
 
     @property
     def size(self) -> int:
-        """Found when it is first asked for: there may be nothing to compute."""
-        if not self._size:
-            self._size = self._find()
-        return self._size
+        return self.sizes[-1]
 
     def _find(self) -> int:
         [known] = self._store.get([self._key])
@@ -83,8 +92,8 @@ class BatchSize:
                 f"the model does not fit into memory with a single item ({why}); "
                 "use a lower --precision or another --device.",
             )
-        self._size = min(self.size, tried // 2)
-        self._keep(self._size)
+        self._sizes = (*self.sizes, min(self.size, tried // 2))
+        self._keep(self.size)
 
     def _keep(self, size: int) -> None:
         self._store.put({self._key: size.to_bytes(8, "little")})
@@ -96,10 +105,15 @@ class Batch(NamedTuple):
     keys: list[bytes]
     columns: tuple[Sequence[Any], ...]
 
-    def parts(self, size: int) -> Iterator[Batch]:
-        for start in range(0, len(self.keys), size):
-            part = slice(start, start + size)
-            yield Batch(self.keys[part], tuple(column[part] for column in self.columns))
+    def parts(self, sizes: Sequence[int]) -> Iterator[Batch]:
+        """Divided by each size in turn."""
+        if not sizes:
+            yield self
+            return
+        for start in range(0, len(self.keys), sizes[0]):
+            part = slice(start, start + sizes[0])
+            columns = tuple(column[part] for column in self.columns)
+            yield from Batch(self.keys[part], columns).parts(sizes[1:])
 
 
 # Called with every batch and what came of it.
@@ -128,7 +142,7 @@ class _Filler:
     def run(self, batches: Iterable[Batch]) -> None:
         pending: deque[tuple[Batch, Job]] = deque()
         try:
-            for batch in batches:
+            for batch in (part for whole in batches for part in whole.parts(self.size.sizes)):
                 self.busy.update(batch.keys)
                 pending.append((batch, self.workers.submit(self.task, batch.columns)))
                 if len(pending) > self.workers.ahead:
@@ -150,7 +164,7 @@ class _Filler:
             outcome = None
         if outcome is None:
             job.cancel()
-            for part in batch.parts(self.size.size):
+            for part in batch.parts(self.size.sizes):
                 self._take(part, self.workers.submit(self.task, part.columns))
             return
         if outcome.refused and self.taken is None:
@@ -271,7 +285,7 @@ def encode_images(model: DualEncoder, pictures: Sequence[Picture], work: Work) -
             advance(len(some) - len(new))
             for place in new:
                 chosen[keys[place]] = some[place]  # type: ignore[index]
-                if len(chosen) >= size.size:
+                if len(chosen) >= size.sizes[0]:
                     yield Batch(list(chosen), (list(chosen.values()),))
                     chosen = {}
         if chosen:
@@ -280,7 +294,7 @@ def encode_images(model: DualEncoder, pictures: Sequence[Picture], work: Work) -
     def taken(batch: Batch, outcome: Outcome) -> None:
         broken.update({batch.keys[n]: why for n, why in outcome.broken.items()})
 
-    with workers_of(model) as workers:
+    with workers_of(model, len(pictures)) as workers:
         size = _size(
             model, "images", work, lambda: _tuned(workers, ENCODE_IMAGES, _openable(pictures))
         )
@@ -386,7 +400,7 @@ def fill(
                 advance(len(items) - len(missing))
                 start = 0
                 while start < len(missing):
-                    keys = missing[start : start + size.size]
+                    keys = missing[start : start + size.sizes[0]]
                     start += len(keys)
                     columns = zip(*(items[key] for key in keys), strict=True)
                     yield Batch(keys, tuple(columns))

@@ -9,18 +9,17 @@ is computed again.
 from __future__ import annotations
 
 import itertools
-import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
-from multiprocessing import get_context, parent_process
-from threading import Thread
+from multiprocessing import get_context
 from typing import Any, Final, NamedTuple, Self
 
 import numpy as np
 from PIL import Image
 
+from counterpoint._util.children import DEATHS, WorkerFailure, end_with_parent, failure
 from counterpoint._util.errors import ModelError
 from counterpoint.scoring.kinds import (
     BlindScorer,
@@ -33,11 +32,10 @@ from counterpoint.scoring.kinds import (
 from counterpoint.scoring.workers import Here, Laned, Outcome
 
 Load = Callable[[], Model]
-_DEATHS: Final = 3  # of processes over one batch, before it is given up
 _KINDS: Final = (DualEncoder, PairScorer, BlindScorer)
 
 
-class Facts(NamedTuple):
+class ModelFacts(NamedTuple):
     """What a driver has to know of a model that is loaded elsewhere."""
 
     kind: str  # the name of a Protocol; empty if the model cannot be distributed
@@ -48,10 +46,10 @@ class Facts(NamedTuple):
     device: str
 
 
-def facts_of(model: Model) -> Facts:
+def facts_of(model: Model) -> ModelFacts:
     check_kind(model)
     lanes, device = (model.lanes, model.device) if isinstance(model, Laned) else (0, "")
-    return Facts(
+    return ModelFacts(
         next((kind.__name__ for kind in _KINDS if isinstance(model, kind)), ""),
         model.fingerprint,
         getattr(model, "context_length", None),
@@ -67,25 +65,20 @@ _loaded: dict[str, Here] = {}
 _begun: dict[int, Any] = {}
 
 
-def _begin_process() -> None:
-    """Leave Ctrl-C to the parent, and end when the parent ends."""
-    import signal
-
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    parent = parent_process()
-    assert parent is not None
-
-    def watch() -> None:
-        parent.join()
-        os._exit(1)
-
-    Thread(target=watch, daemon=True).start()
+def _answer(task: Callable[..., Any], *arguments: Any) -> Any:
+    """Errors are returned: one that cannot be unpickled would break the pool."""
+    try:
+        return task(*arguments)
+    except Exception as error:
+        return failure(error)
 
 
-def _load(load: Load) -> Facts:
-    model = load()
-    _loaded["here"] = Here(model, threaded=True)
-    return facts_of(model)
+def _load(load: Load) -> None:
+    _loaded["here"] = Here(load(), threaded=True)
+
+
+def _facts() -> ModelFacts:
+    return facts_of(_loaded["here"].model)
 
 
 def _begin(number: int, task: str, columns: Sequence[Sequence[Any]]) -> None:
@@ -167,51 +160,54 @@ class _Slot:
 
     def _start(self) -> None:
         self._pool = ProcessPoolExecutor(
-            1, mp_context=get_context("spawn"), initializer=_begin_process
+            1, mp_context=get_context("spawn"), initializer=end_with_parent
         )
-        self._loading: Future[Facts] = self._pool.submit(_load, self._load)
+        self._loading: Future[Any] = self._pool.submit(_answer, _load, self._load)
 
-    def facts(self) -> Facts:
-        return self._safely(lambda: self._loading)
+    def facts(self) -> ModelFacts:
+        found: ModelFacts = self._ask(_facts)
+        return found
 
     def begin(self, number: int, job: tuple[str, Sequence[Sequence[Any]]]) -> None:
         self.begun[number] = job
         try:
-            self._pool.submit(_begin, number, *job)
+            self._pool.submit(_answer, _begin, number, *job)
         except BrokenProcessPool:
             self._replace()
 
     def finish(self, number: int) -> Outcome:
         try:
-            return self._safely(lambda: self._pool.submit(_finish, number))
+            found: Outcome = self._ask(_finish, number)
         finally:
             self.begun.pop(number, None)
+        return found
 
     def call(self, method: str, *arguments: Any) -> Any:
-        return self._safely(lambda: self._pool.submit(_call, method, *arguments))
+        return self._ask(_call, method, *arguments)
 
-    def _safely(self, submit: Callable[[], Future[Any]]) -> Any:
+    def _ask(self, task: Callable[..., Any], *arguments: Any) -> Any:
         while True:
             try:
-                found = submit().result()
+                found = self._loading.result()
+                if not isinstance(found, WorkerFailure):
+                    found = self._pool.submit(_answer, task, *arguments).result()
             except BrokenProcessPool:
                 self._replace()
                 continue
             self._deaths = 0
+            if isinstance(found, WorkerFailure):
+                raise found.error()
             return found
 
     def _replace(self) -> None:
         self._deaths += 1
-        if self._deaths > _DEATHS:
-            raise ModelError(
-                "E-WORKER-DIED",
-                f"a worker process died {self._deaths} times in a row, probably out of memory; run "
-                "the same command again with a smaller --batch-size or fewer --devices.",
-            )
+        if self._deaths > DEATHS:
+            raise worker_died("a smaller --batch-size or fewer --devices")
         self._pool.shutdown(wait=False, cancel_futures=True)
         self._start()
-        for number, job in self.begun.items():
-            self._pool.submit(_begin, number, *job)
+        with suppress(BrokenProcessPool):  # the next question will find that it died again
+            for number, job in self.begun.items():
+                self._pool.submit(_answer, _begin, number, *job)
 
     def forget(self, number: int) -> None:
         """Nobody will ask for the result."""
@@ -239,13 +235,21 @@ class _Distant:
         return True
 
 
+def worker_died(less: str) -> ModelError:
+    return ModelError(
+        "E-WORKER-DIED",
+        f"a worker process died {DEATHS + 1} times in a row, probably out of memory; run the same "
+        f"command again with {less}.",
+    )
+
+
 # --- the model in the driver ---------------------------------------------------------------------
 
 
 class _DistantModel:
     """A model that is computed by workers elsewhere."""
 
-    def __init__(self, workers: Any, facts: Facts) -> None:
+    def __init__(self, workers: Any, facts: ModelFacts) -> None:
         self.workers, self.fingerprint = workers, facts.fingerprint
         self.context_length, self._described = facts.context_length, facts.described
         self.lanes, self.device = facts.lanes, facts.device
@@ -289,7 +293,7 @@ class DistantBlind(_DistantModel):
         return found
 
 
-_DISTANT: Final[dict[str, Callable[[Any, Facts], Model]]] = {
+_DISTANT: Final[dict[str, Callable[[Any, ModelFacts], Model]]] = {
     "DualEncoder": DistantDual,
     "PairScorer": DistantPairs,
     "BlindScorer": DistantBlind,
@@ -298,5 +302,5 @@ _DISTANT: Final[dict[str, Callable[[Any, Facts], Model]]] = {
 
 def distributed(workers: Any) -> Model | None:
     """The model of some workers; None if it is of a kind that has to be in one place."""
-    facts: Facts = workers.facts
+    facts: ModelFacts = workers.facts
     return _DISTANT[facts.kind](workers, facts) if facts.kind else None

@@ -98,15 +98,17 @@ class Distributed(Protocol):
     workers: Workers
 
 
-def workers_of(model: object) -> Workers:
-    return model.workers if isinstance(model, Distributed) else Here(model)
+def workers_of(model: object, images: int = 0) -> Workers:
+    """`images`: how many will have to be read at most."""
+    return model.workers if isinstance(model, Distributed) else Here(model, images=images)
 
 
 class Here:
     """Computes in this process."""
 
-    def __init__(self, model: Any, *, threaded: bool = False) -> None:
-        """`threaded`: even a model without lanes computes in a thread of its own."""
+    def __init__(self, model: Any, *, threaded: bool = False, images: int = _MANY) -> None:
+        """`threaded`: even a model without lanes computes in a thread of its own. `images`: how
+        many will have to be read at most."""
         self.model = model
         lanes = max(model.lanes if isinstance(model, Laned) else 0, int(threaded))
         self.ahead, self.patience = lanes + 2, 0.1 if lanes else 0.0
@@ -115,7 +117,7 @@ class Here:
         self._reader = model.reader if isinstance(model, Reading) else None
         self._on_gpu = isinstance(model, Laned) and model.lanes > 0
         self._processes: ReaderProcesses | None = None
-        self._count = 0
+        self._many = images >= _MANY
 
     def submit(self, task: str, columns: Sequence[Sequence[Any]]) -> Job:
         job: Callable[[], Outcome]
@@ -130,9 +132,8 @@ class Here:
 
         Beside a GPU, many images are read by processes, which take a second or two to start.
         """
-        self._count += len(pictures)
-        few = self._count < _MANY or not self._on_gpu or READERS < _CORES
-        if self._reader is None or few:
+        apart = self._many and self._on_gpu and READERS >= _CORES
+        if self._reader is None or not apart:
             read = self._reader or (lambda picture: self.model.preprocess(picture.open()))
             return [self._threads.submit(read_all, read, [picture]) for picture in pictures]
         if self._processes is None:

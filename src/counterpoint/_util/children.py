@@ -1,0 +1,49 @@
+"""Worker processes of one command."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import threading
+import traceback
+from multiprocessing import parent_process
+from typing import Final, NamedTuple
+
+DEATHS: Final = 3  # of workers over one task, before it is given up
+
+
+def end_with_parent() -> None:
+    """How a worker begins: it leaves Ctrl-C to its parent, and ends when its parent ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_watch, daemon=True).start()
+
+
+def _watch() -> None:
+    parent = parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
+
+
+class WorkerFailure(NamedTuple):
+    """An error on its way to the driver, where its class may be unknown."""
+
+    pickled: bytes
+    words: str
+
+    def error(self) -> Exception:
+        try:
+            found = pickle.loads(self.pickled)
+        except Exception:
+            found = None
+        return found if isinstance(found, Exception) else RuntimeError(self.words)
+
+
+def failure(error: Exception) -> WorkerFailure:
+    words = "".join(traceback.format_exception(error)).rstrip()
+    error.add_note(f"In a worker:\n{words}")
+    try:
+        return WorkerFailure(pickle.dumps(error), words)
+    except Exception:  # it holds a lock, a file, ...
+        return WorkerFailure(b"", words)
