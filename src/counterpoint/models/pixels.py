@@ -109,7 +109,7 @@ class Pixels:
             return self._decoded(files), None
         with self._decoding, torch.cuda.device(self.device), torch.inference_mode():
             if self._stream is None:
-                self._stream = torch.cuda.Stream(self.device)
+                self._stream = torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
             with torch.cuda.stream(self._stream):
                 decoded = self._decoded(files)
                 ready = torch.cuda.Event()  # type: ignore[no-untyped-call]
