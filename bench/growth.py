@@ -175,7 +175,7 @@ def work(what: str, path: str, *more: str) -> None:
 
 
 def child(*arguments: object) -> str:
-    """What a new process prints. This one stays small: a process inherits the peak of its parent."""
+    """What a new process prints. It inherits the peak of this one, which stays small."""
     command = [sys.executable, __file__, "--child", *map(str, arguments)]
     return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
 

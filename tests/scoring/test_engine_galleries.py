@@ -289,6 +289,7 @@ def test_results_do_not_depend_on_the_sizes_of_pieces(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(plan, "_LINES", lines)
         patch.setattr(plan, "_PAIRS", pairs)
+        patch.setattr(plan, "_FEWER", pairs)
         patch.setattr(engine, "_DENSE", dense)
         patch.setattr(engine, "_PIECE", piece)
         cut = run_engine(Towers(), tables, store)
