@@ -40,7 +40,8 @@ STAGES = ("read", "score and save", "metrics")
 
 
 class HashTowers:
-    fingerprint, context_length = "growth towers", None
+    fingerprint = "growth towers"
+    context_length: int | None = None
 
     def preprocess(self, image: Image.Image) -> bytes:
         return repr(image.size).encode() + image.tobytes()
@@ -69,7 +70,7 @@ class HashPairs:
         return np.frombuffer(hashes, dtype=np.uint16).astype(np.float32)
 
 
-MODELS = {"dual": HashTowers, "pair": HashPairs}
+MODELS: dict[str, type[HashTowers] | type[HashPairs]] = {"dual": HashTowers, "pair": HashPairs}
 
 
 # --- case files ---------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import index
 from pathlib import Path
-from typing import Final, NamedTuple, overload
+from typing import Final, NamedTuple, SupportsIndex, overload
 
 import numpy as np
 import polars as pl
@@ -44,10 +44,10 @@ class Texts(Sequence[str]):
         return len(self._column)
 
     @overload
-    def __getitem__(self, place: int) -> str: ...
+    def __getitem__(self, place: SupportsIndex) -> str: ...
     @overload
     def __getitem__(self, place: slice) -> list[str]: ...
-    def __getitem__(self, place: int | slice) -> str | list[str]:
+    def __getitem__(self, place: SupportsIndex | slice) -> str | list[str]:
         if isinstance(place, slice):
             return self._column[place].to_list()
         return str(self._column[index(place)])
@@ -77,15 +77,16 @@ class Pictures(Sequence[Picture]):
         return len(self._paths)
 
     @overload
-    def __getitem__(self, place: int) -> Picture: ...
+    def __getitem__(self, place: SupportsIndex) -> Picture: ...
     @overload
     def __getitem__(self, place: slice) -> Pictures: ...
-    def __getitem__(self, place: int | slice) -> Picture | Pictures:
+    def __getitem__(self, place: SupportsIndex | slice) -> Picture | Pictures:
         if isinstance(place, slice):
             return self.only(np.arange(len(self))[place])
-        x, y, width, height = self._boxes[place].tolist()
+        number = index(place)
+        x, y, width, height = self._boxes[number].tolist()
         box = (x, y, width, height) if width else None
-        return Picture(ImageRef(self._paths[index(place)], box), self._folders[self._roots[place]])
+        return Picture(ImageRef(self._paths[number], box), self._folders[self._roots[number]])
 
     def only(self, numbers: np.ndarray) -> Pictures:
         paths, boxes, roots = (
