@@ -213,7 +213,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--cases", type=int, nargs="*", default=[10_000, 100_000, 1_000_000])
     parser.add_argument("--kinds", nargs="*", default=["read", *MODELS])
-    parser.add_argument("--gallery", type=int, nargs=2, default=[1000, 5000])
+    parser.add_argument("--gallery", type=int, nargs=2, default=[1000, 5000], help="0 0: none")
     parser.add_argument("--child", nargs="+", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.child:
@@ -235,7 +235,7 @@ def main() -> None:
             if "read" in args.kinds:
                 lines = path.with_suffix(".jsonl")
                 row("read (.jsonl)", count, "cases", evaluated("read", lines), idle["read"])
-        if args.gallery:
+        if all(args.gallery):
             images, captions = args.gallery
             path = place / "gallery.parquet"
             child("gallery", path, images, captions)

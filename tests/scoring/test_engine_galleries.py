@@ -332,6 +332,7 @@ def test_scores_are_a_row_a_pair_in_pieces_of_any_size(
     tmp_path: Path, pairs: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(score_files, "_PAIRS", pairs)
+    monkeypatch.setattr(score_files, "_GROUP", 7)
     run = folder_run(tmp_path)
     [p] = run.parts.values()
     expected = []
