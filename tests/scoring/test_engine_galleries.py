@@ -332,7 +332,7 @@ def test_scores_are_a_row_a_pair_in_pieces_of_any_size(
     tmp_path: Path, pairs: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(score_files, "_PAIRS", pairs)
-    monkeypatch.setattr(score_files, "_GROUP", 7)
+    monkeypatch.setattr(score_files, "_GROUP", max(1, 7 * pairs // 10))
     run = folder_run(tmp_path)
     [p] = run.parts.values()
     expected = []

@@ -32,7 +32,6 @@ from counterpoint.scoring.workers import (
 )
 
 BATCH: Final = 128  # where the batch size makes no difference
-_COMPUTING: Final = 4  # times as long as results are stored, at least
 _PIECE: Final = 65_536  # items that are looked up at a time
 _KEY: Final = np.dtype(f"V{DIGEST}")  # a key in an array
 _NUMBERS, _VECTORS = 1, 2  # dimensions of the results of a model
@@ -123,7 +122,7 @@ class _Filler:
         self.busy: set[bytes] = set()  # keys that are being computed
         self.dimensions = _VECTORS if task in (ENCODE_IMAGES, ENCODE_CAPTIONS) else _NUMBERS
         self._ready: dict[bytes, bytes] = {}
-        self._committed, self._pause = time.monotonic(), workers.patience
+        self._committed = time.monotonic()
 
     def run(self, batches: Iterable[Batch]) -> None:
         pending: deque[tuple[Batch, Job]] = deque()
@@ -162,19 +161,15 @@ class _Filler:
         self._ready |= {_broken_key(batch.keys[n]): b"" for n in outcome.broken}
         if self.taken is not None:
             self.taken(batch, outcome)
-        if time.monotonic() - self._committed >= self._pause:
+        if time.monotonic() - self._committed >= self.workers.patience:
             self._commit()
         self.advance(len(batch.keys))
 
     def _commit(self) -> None:
-        begun = time.monotonic()
         if self._ready:
             self.store.put(self._ready)
         self.busy.difference_update(self._ready)
         self._ready, self._committed = {}, time.monotonic()
-        # A commit waits for the disk. Of a model that is faster than that, several batches are
-        # stored at a time.
-        self._pause = max(self.workers.patience, _COMPUTING * (self._committed - begun))
 
 
 def _checked(found: np.ndarray, inputs: int, dimensions: int) -> np.ndarray:
