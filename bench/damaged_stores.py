@@ -26,7 +26,7 @@ from PIL import Image
 
 BENCHMARK = "world-swap:size=60"
 WIDTHS = (16, 512)  # short vectors, so that much of the file is structure, and long ones
-PAGE = 4096
+PAGE = 16384
 TOLD = "computed again and told"
 OUTCOMES = ("same scores", TOLD, "refused in a sentence", "other error", "crashed", "WRONG")
 

@@ -46,7 +46,7 @@ WORDS = ("a red dog", "the small cat", "two trees", "stands near", "sits under",
 MODELS = "ViT-B-32,ViT-L-14,ViT-SO400M-14-SigLIP"
 
 
-class SmallVocabulary(open_clip.SimpleTokenizer):
+class SmallVocabulary(open_clip.SimpleTokenizer):  # type: ignore[misc]
     """CLIP's tokenizer for a tower of fewer words: its own cannot be had without a network."""
 
     words = 32_000
@@ -99,7 +99,7 @@ def captions_of(count: int) -> list[str]:
 
 def repeated(work: Callable[[], object], device: str, seconds: float = 1.5) -> float:
     """Calls per second."""
-    wait = torch.cuda.synchronize if device.startswith("cuda") else lambda: None
+    wait: Any = torch.cuda.synchronize if device.startswith("cuda") else lambda: None
     for _ in range(2):
         work()
     wait()
@@ -188,9 +188,11 @@ def decode_one(path: str) -> int:
     if "pixels" not in _decoding:
         from open_clip.transform import PreprocessCfg, image_transform_v2
 
-        from counterpoint.models.pixels import Pixels
+        from counterpoint.models.pixels import TowerPixels
 
-        _decoding["pixels"] = Pixels(image_transform_v2(PreprocessCfg(), is_train=False), "cpu")
+        _decoding["pixels"] = TowerPixels(
+            image_transform_v2(PreprocessCfg(), is_train=False), "cpu"
+        )
     return len(_decoding["pixels"].prepare(Picture(ImageRef(path)).open()))
 
 

@@ -70,6 +70,17 @@ def test_weights_come_in_chunks_of_bounded_size(monkeypatch: pytest.MonkeyPatch)
     assert [len(chunk) for chunk in draw_weights(10, 2, seed=1)] == [1, 1]
 
 
+def test_weights_do_not_depend_on_how_many_are_drawn_at_a_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One call of the generator draws what several calls draw."""
+    whole = np.concatenate(list(draw_weights(10, 40, seed=1)))
+    for cells, drawn in ((400, 10), (130, 35), (130, 1)):
+        monkeypatch.setattr(statistics, "_CELLS", cells)
+        monkeypatch.setattr(statistics, "_DRAWN", drawn)
+        assert np.array_equal(np.concatenate(list(draw_weights(10, 40, seed=1))), whole)
+
+
 def test_a_seed_is_a_draw() -> None:
     first, again, other = (np.concatenate(list(draw_weights(9, 20, s))) for s in (3, 3, 4))
     assert (first == again).all()

@@ -16,7 +16,7 @@ from PIL import Image
 from counterpoint._util.errors import ImageError
 from counterpoint.cases import ImageRef
 from counterpoint.images import Picture
-from counterpoint.models.pixels import Pixels
+from counterpoint.models.pixels import TowerPixels
 from counterpoint.models.registry import LoadOptions, load_model
 
 SIDE = 48
@@ -41,14 +41,14 @@ def opened(data: bytes) -> Image.Image:
     return Image.open(io.BytesIO(data)).convert("RGB")
 
 
-def finished(pixels: Pixels, items: list[torch.Tensor]) -> torch.Tensor:
+def finished(pixels: TowerPixels, items: list[torch.Tensor]) -> torch.Tensor:
     return pixels.finish(pixels.stage(items))
 
 
 @pytest.mark.parametrize("mode", ["shortest", "squash"])
 def test_files_of_many_sizes_come_out_in_order(mode: str) -> None:
     """The device's resizing works on tensors and rounds in another way: a level or two."""
-    pixels = Pixels(transform(mode), "cpu", jpegs=True)
+    pixels = TowerPixels(transform(mode), "cpu", jpegs=True)
     sizes = [(90, 70), (64, 64), (90, 70), (60, 130), (64, 64)]
     files = [jpeg(smooth(w, h, n)) for n, (w, h) in enumerate(sizes)]
     items = [
@@ -74,14 +74,14 @@ def test_reading_without_torch_gives_the_transforms_own_bytes(
     own = image_transform_v2(
         PreprocessCfg(size=SIDE, resize_mode=mode, interpolation=how), is_train=False
     )
-    pixels = Pixels(own, "cpu")
+    pixels = TowerPixels(own, "cpu")
     assert pixels.reader is not None
     image = smooth(width, height)
     assert torch.equal(finished(pixels, [pixels.reader.prepare(image)])[0], own(image))
 
 
 def test_what_the_device_should_not_judge_goes_to_pillow(tmp_path: Path) -> None:
-    reader = Pixels(transform(), "cpu", jpegs=True).reader
+    reader = TowerPixels(transform(), "cpu", jpegs=True).reader
     good = jpeg(smooth(60, 50))
     png = io.BytesIO()
     smooth(60, 50).save(png, "PNG")
@@ -100,7 +100,7 @@ def test_what_the_device_should_not_judge_goes_to_pillow(tmp_path: Path) -> None
         (tmp_path / name).write_bytes(data)
         with pytest.raises(ImageError):
             reader(Picture(ImageRef(name), tmp_path))
-    assert Pixels(transform("longest"), "cpu", jpegs=True).reader is None  # it pads
+    assert TowerPixels(transform("longest"), "cpu", jpegs=True).reader is None  # it pads
 
 
 def test_a_file_that_the_decoder_refuses_is_decoded_by_pillow(monkeypatch) -> None:
@@ -108,14 +108,14 @@ def test_a_file_that_the_decoder_refuses_is_decoded_by_pillow(monkeypatch) -> No
         raise RuntimeError("nvJPEG: not supported")
 
     monkeypatch.setattr("counterpoint.models.pixels.decode_jpeg", refuse)
-    pixels = Pixels(transform(), "cpu", jpegs=True)
+    pixels = TowerPixels(transform(), "cpu", jpegs=True)
     data = jpeg(smooth(90, 70))
     found = finished(pixels, [np.frombuffer(bytearray(data), dtype=np.uint8)])
     assert (found - transform()(opened(data))[None]).abs().max() < 0.06
 
 
 def test_a_transform_of_another_kind_is_used_as_it_is() -> None:
-    pixels = Pixels(lambda image: torch.full((3, 2, 2), float(image.width)), "cpu")
+    pixels = TowerPixels(lambda image: torch.full((3, 2, 2), float(image.width)), "cpu")
     items = [pixels.prepare(smooth(width, 9)) for width in (10, 20)]
     assert finished(pixels, items)[:, 0, 0, 0].tolist() == [10, 20]
 

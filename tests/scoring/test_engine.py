@@ -62,6 +62,7 @@ def test_scores_do_not_depend_on_how_the_work_is_cut(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(plan, "_LINES", size)
         patch.setattr(plan, "_PAIRS", 3 * size)
+        patch.setattr(plan, "_FEWER", 2 * size)
         patch.setattr(engine, "_PIECE", 2 * size - 1)
         found = run_engine(Towers(), {"bench": cases}, folder / "store")["bench"]
     np.testing.assert_allclose(found.scores, naive(cases, cosine), rtol=0, atol=ROUNDING)

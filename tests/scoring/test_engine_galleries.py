@@ -289,6 +289,7 @@ def test_results_do_not_depend_on_the_sizes_of_pieces(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(plan, "_LINES", lines)
         patch.setattr(plan, "_PAIRS", pairs)
+        patch.setattr(plan, "_FEWER", pairs)
         patch.setattr(engine, "_DENSE", dense)
         patch.setattr(engine, "_PIECE", piece)
         cut = run_engine(Towers(), tables, store)
@@ -331,6 +332,7 @@ def test_scores_are_a_row_a_pair_in_pieces_of_any_size(
     tmp_path: Path, pairs: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(score_files, "_PAIRS", pairs)
+    monkeypatch.setattr(score_files, "_GROUP", max(1, 7 * pairs // 10))
     run = folder_run(tmp_path)
     [p] = run.parts.values()
     expected = []

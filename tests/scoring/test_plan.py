@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pytest
 from hypothesis import given, strategies as st
 from models_for_tests import choice
@@ -12,7 +13,8 @@ from support import FEW
 
 from counterpoint.cases.table import Case, Cases, ImageRef
 from counterpoint.images.pictures import Picture
-from counterpoint.scoring.plan import Plan, make_plan
+from counterpoint.scoring import plan as plan_module
+from counterpoint.scoring.plan import Plan, Texts, make_plan
 
 BOXES = (
     None,
@@ -70,8 +72,10 @@ def all_cases(benchmarks: dict[str, Cases]) -> list[tuple[Path | None, Case]]:
 def test_images_and_captions_are_unique_in_order_of_appearance(tables: dict[str, Cases]) -> None:
     plan = make_plan(tables)
     cases = all_cases(tables)
-    assert plan.pictures == in_order([Picture(i, root) for root, c in cases for i in c.images])
-    assert plan.captions == in_order([caption for _, c in cases for caption in c.captions])
+    assert list(plan.pictures) == in_order(
+        [Picture(i, root) for root, c in cases for i in c.images]
+    )
+    assert list(plan.captions) == in_order([caption for _, c in cases for caption in c.captions])
     assert list(plan.shares) == list(tables)
 
 
@@ -152,7 +156,7 @@ def test_what_benchmarks_share_is_there_once() -> None:
     second = build(choice("1", "b.jpg", "no", "never"), choice("2", "c.jpg", "yes", "no"))
     plan = plan_of(first, second)
     assert [picture.ref.path for picture in plan.pictures] == ["a.jpg", "b.jpg", "c.jpg"]
-    assert plan.captions == ["yes", "no", "maybe", "never"]
+    assert list(plan.captions) == ["yes", "no", "maybe", "never"]
     assert plan.shares["1"].images.tolist() == [1, 2]
     assert plan.shares["1"].captions.tolist() == [1, 3, 0, 1]
 
@@ -175,10 +179,52 @@ def test_different_images_are_kept_apart(
 ) -> None:
     plan = plan_of(one(*first), one(*second))
     roots = [None if root is None else Path(root) for root, _ in (first, second)]
-    assert plan.pictures == [Picture(first[1], roots[0]), Picture(second[1], roots[1])]
+    assert list(plan.pictures) == [Picture(first[1], roots[0]), Picture(second[1], roots[1])]
     assert len(plan_of(one(*first), one(*first)).pictures) == 1
 
 
 def test_captions_are_compared_to_the_character() -> None:
     plan = plan_of(build(choice("1", "a.jpg", "A dog", "a dog", "a dog ", "a dog.")))
-    assert plan.captions == ["A dog", "a dog", "a dog ", "a dog."]
+    assert list(plan.captions) == ["A dog", "a dog", "a dog ", "a dog."]
+
+
+@FEW
+@given(
+    st.lists(st.integers(0, 9), min_size=1, max_size=40), st.lists(st.integers(0, 2), min_size=10)
+)
+def test_values_are_numbered_in_order_even_if_their_hashes_collide(
+    numbers: list[int], hashes: list[int]
+) -> None:
+    values = pl.Series([f"text {number}" for number in numbers])
+    firsts = [numbers.index(number) for number in numbers]
+    colliding = np.array([hashes[number] for number in numbers], dtype=np.uint64)
+    assert plan_module._first_rows(values, colliding).tolist() == firsts
+    codes, where = plan_module._codes(values)
+    assert [firsts[row] for row in where[codes]] == firsts
+    assert where.tolist() == sorted(set(firsts))
+
+
+def test_texts_are_a_list(monkeypatch: pytest.MonkeyPatch) -> None:
+    words = ["b", "a", "", "\u00e9\U0001f600", "b"]
+    numbers = np.array([4, 0, 3, 3])
+    for few in (0, 9):  # taken as a column, and one by one
+        monkeypatch.setattr(plan_module, "_FEW", few)
+        assert (
+            Texts(words).take(numbers)
+            == list(Texts(words).only(numbers))
+            == [*"bb", *[words[3]] * 2]
+        )
+    assert list(Texts(words)) == words and Texts(words)[1:3] == words[1:3] and "a" in Texts(words)
+
+
+def test_pictures_are_a_list() -> None:
+    refs = [ImageRef("a.jpg"), ImageRef("a.jpg", (-1, 2, 3, 4)), ImageRef("text:a"), ImageRef("b")]
+    cases = build(
+        *(Case(f"{n}", (ref,), ("x", "y"), ((True, False),)) for n, ref in enumerate(refs))
+    )
+    pictures = make_plan({"one": cases}).pictures
+    assert list(pictures) == [Picture(ref, None) for ref in refs]
+    assert list(pictures[1:3]) == list(pictures.only(np.array([1, 2]))) == list(pictures)[1:3]
+    assert pictures.are_texts().tolist() == [False, False, True, False]
+    with pytest.raises(IndexError):
+        pictures[4]

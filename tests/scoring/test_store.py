@@ -66,6 +66,29 @@ def test_missing_names_each_key_once_in_order(tmp_path: Path) -> None:
         assert opened.missing(iter(asked)) == [key(5), key(1), key(3)]
 
 
+def test_many_keys_are_found_in_the_order_asked_for(tmp_path: Path) -> None:
+    """More than one statement takes, repeated ones, absent ones, and some that wait."""
+    with Store(tmp_path) as opened:
+        opened.put({key(n): bytes([n % 256]) for n in range(0, 1700, 2)})
+        opened.remember(key(3), b"waits")
+        asked = [*range(1200), *range(900, 1700), 3, 3, 2]
+        expected = [b"waits" if n == 3 else None if n % 2 else bytes([n % 256]) for n in asked]
+        assert opened.get([key(n) for n in asked]) == expected
+        absent = dict.fromkeys(n for n in asked if n % 2 and n != 3)
+        assert opened.missing([key(n) for n in asked]) == [key(n) for n in absent]
+
+
+def test_an_older_store_of_smaller_pages_is_used_as_it_is(tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / FILE)) as old:
+        old.execute("PRAGMA page_size = 4096")
+        old.execute("CREATE TABLE results (key BLOB PRIMARY KEY, value BLOB)")
+    for folder, size in ((tmp_path, 4096), (tmp_path / "new", 16384)):
+        fill(folder, 30)
+        with Store(folder) as opened:
+            assert opened._connection.execute("PRAGMA page_size").fetchone() == (size,)
+            assert opened.get([key(7), key(29)]) == [bytes([7]) * ITEM, bytes([29]) * ITEM]
+
+
 @pytest.mark.slow
 @FEW
 @given(st.lists(st.dictionaries(st.binary(min_size=1, max_size=3), st.binary(max_size=9))))
@@ -100,7 +123,7 @@ def test_a_put_that_fails_leaves_nothing_behind(tmp_path: Path) -> None:
     with Store(tmp_path) as opened:
         with raises("E-STORE-UNUSABLE", path=tmp_path, cause="SQLITE_FULL") as error:
             with opened._connection:
-                opened._connection.execute("PRAGMA max_page_count = 100")
+                opened._connection.execute("PRAGMA max_page_count = 25")
             opened.put({key(1): b"good", key("large"): bytes(1_000_000), key(2): b"good"})
         assert is_sentence(error.value)
         assert opened.missing([key(1), key(2)]) == [key(1), key(2)]
@@ -306,7 +329,7 @@ def test_an_empty_file_is_an_empty_store(tmp_path: Path) -> None:
 def test_a_full_disk_is_not_taken_for_damage(tmp_path: Path) -> None:
     full = raises("E-STORE-UNUSABLE", path=tmp_path, cause="SQLITE_FULL")
     with full as error, Store(tmp_path) as opened:
-        opened._connection.execute("PRAGMA max_page_count = 100")  # SQLite then says: disk full
+        opened._connection.execute("PRAGMA max_page_count = 25")  # SQLite then says: disk full
         opened.put({key("large"): bytes(1_000_000)})
     assert is_sentence(error.value) and "COUNTERPOINT_CACHE" in str(error.value)
 

@@ -343,6 +343,8 @@ class Cases:
         return Cases(self.frame[np.sort(by_group[chosen])], self.root)
 
     def keep(self, mask: np.ndarray) -> Cases:
+        if mask.all():
+            return Cases(self.frame, self.root)  # not a copy
         return Cases(self.frame.filter(pl.Series(mask)), self.root)
 
     def content_hash(self) -> str:

@@ -64,7 +64,7 @@ def check_precision(
     if not tables:
         return []
     with Store(Path(store) if store else default_store()) as opened:
-        sample = _Sample(model, tables, Work(opened, batch_size, progress or Quiet()))
+        sample = _CaseSample(model, tables, Work(opened, batch_size, progress or Quiet()))
         return sample.flips(options, sample.score(exactly(options)))
 
 
@@ -92,7 +92,7 @@ def choose(model: str, tables: Tables, options: LoadOptions, work: Work) -> Choi
     reference = load_model(model, plain)
     if not getattr(reference, "lanes", 0) or not tables:
         return Choice(tried[-1], (), ())  # not on a GPU
-    sample = _Sample(model, tables, work)
+    sample = _CaseSample(model, tables, work)
     expected = sample.score(plain, reference)
     del reference  # its memory
     notes: list[str] = []
@@ -119,7 +119,7 @@ def _named(options: LoadOptions) -> str:
     return f"{options.precision}{decoder}"
 
 
-class _Sample:
+class _CaseSample:
     """Some cases of every table, and what a model says of them."""
 
     def __init__(self, model: str, tables: Tables, work: Work) -> None:

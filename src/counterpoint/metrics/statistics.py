@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, Literal, NamedTuple
 
 import numpy as np
+import polars as pl
 
 from counterpoint.metrics.protocols import DEEPEST
 
@@ -22,6 +23,8 @@ WITHOUT_POSITIVES: Final = (
 WHOLE: Final = (ALL, WITHOUT_POSITIVES)  # what is shown without its groups
 _LABELS: Final = 200  # whose resamples are held at a time
 _CELLS: Final = 20_000_000  # resample x cluster weights held at a time
+_DRAWN: Final = 1_000_000  # clusters drawn at a time: these take eight times the memory
+_NO_ROWS: Final = np.zeros(0, dtype=np.int64)
 
 Verdict = Literal["A is better", "B is better", "tied"]
 
@@ -76,33 +79,36 @@ _MICRO: Final = Averaging(())
 def draw_weights(clusters: int, resamples: int, seed: int) -> Iterator[np.ndarray]:
     """How often each cluster is drawn in each resample: chunks of (resamples, clusters)."""
     rng = np.random.default_rng(seed)
-    rows = max(1, _CELLS // max(clusters, 1))
+    rows, few = (max(1, cells // max(clusters, 1)) for cells in (_CELLS, _DRAWN))
     for start in range(0, resamples, rows):
-        count = min(rows, resamples - start)
-        drawn = rng.integers(0, clusters, (count, clusters), dtype=np.int32)
-        drawn += np.arange(count, dtype=np.int32)[:, None] * clusters
-        weights = np.bincount(drawn.reshape(-1), minlength=count * clusters)
-        yield weights.reshape(count, clusters).astype(np.float32)
+        weights = np.empty((min(rows, resamples - start), clusters), dtype=np.float32)
+        for part in (weights[i : i + few] for i in range(0, len(weights), few)):
+            drawn = rng.integers(0, clusters, part.shape, dtype=np.int32)
+            drawn += np.arange(len(part), dtype=np.int32)[:, None] * clusters
+            part[:] = np.bincount(drawn.reshape(-1), minlength=part.size).reshape(part.shape)
+        yield weights
 
 
 def members_of(
-    groups: Sequence[Sequence[str]], exclude: frozenset[str] = frozenset()
+    groups: Sequence[Sequence[str]] | pl.Series, exclude: frozenset[str] = frozenset()
 ) -> dict[str, np.ndarray]:
     """The rows of each label and of each of its prefixes: {"all": ..., "replace": ..., ...}.
 
     `all` comes first. A row in an excluded group is in that group, and in no other.
     """
-    rows: dict[str, list[int]] = {ALL: []}
-    for row, labels in enumerate(groups):
+    rows: dict[str, list[np.ndarray]] = {ALL: []}
+    column = pl.Series("groups", groups, dtype=pl.List(pl.String()))
+    alike = column.to_frame().with_row_index("row").group_by("groups").agg("row")
+    for labels, some in zip(alike["groups"].to_list(), alike["row"], strict=True):
         mine = {prefix for label in labels for prefix in prefixes(label)}
         if mine & exclude:
             mine = {label for label in mine if not exclude.isdisjoint(prefixes(label))}
         else:
-            rows[ALL].append(row)
+            mine.add(ALL)
         for label in mine:
-            rows.setdefault(label, []).append(row)
+            rows.setdefault(label, []).append(some.to_numpy())
     order = [ALL, *sorted(label for label in rows if label != ALL)]
-    return {label: np.array(rows[label], dtype=np.int64) for label in order}
+    return {label: np.sort(np.concatenate([_NO_ROWS, *rows[label]])) for label in order}
 
 
 def prefixes(label: str) -> list[str]:
@@ -160,7 +166,7 @@ def estimate(
     half = np.flatnonzero([False] * values.shape[1] if medians is None else medians).tolist()
     sums = {label: _cluster_sums(values, clusters, rows, half) for label, rows in members.items()}
     points = {label: _ratio(s.total.sum(0), s.number.sum(0)) for label, s in sums.items()}
-    for label, rows in members.items():
+    for label, rows in members.items() if half else ():
         points[label][half] = summaries(values[rows], medians)[half]
     draw = _Resampling(int(clusters.max(initial=-1)) + 1, resamples, seed)
     needed = [*(label for label in WHOLE if label in members), *averaging.needed(members)]
@@ -169,7 +175,7 @@ def estimate(
     def summary(label: str, samples: Mapping[str, np.ndarray]) -> list[Estimate]:
         point = nested(points, members, averaging, label)
         sample = nested(samples, members, averaging, label)
-        counted = np.isfinite(values[members[label]]).sum(axis=0)
+        counted = sums[label].number.sum(axis=0)
         clusters_with = (sums[label].number > 0).sum(axis=0).tolist()
         alike = [n if is_share else 0 for n, is_share in zip(clusters_with, share, strict=True)]
         return [
@@ -217,18 +223,19 @@ def _cluster_sums(
     values: np.ndarray, clusters: np.ndarray, rows: np.ndarray, medians: Sequence[int]
 ) -> _Sums:
     found, codes = np.unique(clusters[rows], return_inverse=True)
-    chosen = values[rows]
-    counted = np.isfinite(chosen)
     total, count = (np.zeros((len(found), values.shape[1])) for _ in range(2))
-    np.add.at(total, codes, np.where(counted, chosen, 0))
-    np.add.at(count, codes, counted)
     counts = {}
-    for column in medians:
-        there = counted[:, column]
-        distinct, which = np.unique(chosen[there, column], return_inverse=True)
-        table = np.zeros((len(found), len(distinct)), dtype=np.float32)
-        np.add.at(table, (codes[there], which), 1)
-        counts[column] = distinct, table
+    for column in range(values.shape[1]):
+        chosen = values[rows, column]
+        there = np.isfinite(chosen)
+        chosen, where = chosen[there], codes[there]
+        total[:, column] = np.bincount(where, chosen, len(found))
+        count[:, column] = np.bincount(where, minlength=len(found))
+        if column in medians:
+            distinct, which = np.unique(chosen, return_inverse=True)
+            table = np.zeros((len(found), len(distinct)), dtype=np.float32)
+            np.add.at(table, (where, which), 1)
+            counts[column] = distinct, table
     return _Sums(found, total, count, counts)
 
 

@@ -43,7 +43,7 @@ class Staged(NamedTuple):
     ready: Any  # when the device has decoded
 
 
-class Pixels:
+class TowerPixels:
     """One model's preprocessing."""
 
     def __init__(self, transform: Any, device: str, *, jpegs: bool = False) -> None:

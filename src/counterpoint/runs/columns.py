@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+import polars as pl
 
 from counterpoint.cases import Block, Cases, gallery_rows, is_gallery, query_clusters
 from counterpoint.metrics import METRICS, Metric, QueryMetric, Tie, both_standings
@@ -50,7 +51,7 @@ class _Values(NamedTuple):
     """A block's part of a table: the rows of its cases, in order."""
 
     cases: np.ndarray
-    clusters: list[str]
+    clusters: pl.Series
     values: np.ndarray
     ties: np.ndarray
     chance: np.ndarray
@@ -65,16 +66,21 @@ def columns_of(part: Part, tie: Tie) -> Columns:
         for block in blocks
         for piece in _block_values(part.cases, block, part.scores, metrics, tie)
     ]
+    clusters = (
+        pl.concat([piece.clusters for piece in found]).rank("dense").cast(pl.Int64()).to_numpy() - 1
+    )
+    if len(found) == 1:  # in order, and not copied: a table of one shape may be large
+        [only] = found
+        return Columns(metrics, only.values, only.ties, only.chance, only.cases, clusters)
     cases = np.concatenate([piece.cases for piece in found])
     order = np.argsort(cases, kind="stable")
-    clusters = np.array([name for piece in found for name in piece.clusters], dtype=object)
     return Columns(
         metrics,
         np.concatenate([piece.values for piece in found])[order],
         np.concatenate([piece.ties for piece in found])[order],
         np.concatenate([piece.chance for piece in found])[order],
         cases[order],
-        np.unique(clusters.astype(str), return_inverse=True)[1].reshape(-1)[order],
+        clusters[order],
     )
 
 
@@ -122,7 +128,7 @@ def _block_values(
         return
     mine = cases.scores_of(block, scores)
     empty = _empty(len(block.rows), len(metrics))
-    found = _Values(block.rows, cases.frame["cluster"][block.rows].to_list(), *empty)
+    found = _Values(block.rows, cases.frame["cluster"].gather(block.rows), *empty)
     for j, metric in enumerate(metrics):
         mask = _defines(metric, block)
         if not isinstance(metric, Metric) or not mask.any():
@@ -145,8 +151,9 @@ def _gallery_values(
 ) -> _Values:
     """One row per image, then one row per caption."""
     images, captions = scores.shape
+    clusters = pl.Series("cluster", query_clusters(cases, row), dtype=pl.String())
     empty = _empty(images + captions, len(metrics))
-    found = _Values(np.full(images + captions, row), query_clusters(cases, row), *empty)
+    found = _Values(np.full(images + captions, row), clusters, *empty)
     sides = both_standings(scores, block.truth[0])
     places = {"images": slice(0, images), "captions": slice(images, None)}
     for j, metric in enumerate(metrics):

@@ -246,7 +246,7 @@ def members_in(frame: pl.DataFrame, protocol: Protocol) -> dict[str, np.ndarray]
     If some cases have positives, those without are in separate labels, so that original accuracy,
     augmented accuracy and brittleness of a label are always of the same cases.
     """
-    members = members_of(frame["groups"].to_list(), protocol.exclude | protocol.skip)
+    members = members_of(frame["groups"], protocol.exclude | protocol.skip)
     return set_apart(members, without_positives(Cases(frame)))
 
 

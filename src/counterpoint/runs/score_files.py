@@ -13,7 +13,8 @@ from counterpoint._util.errors import RunError
 from counterpoint._util.untrusted import shortened
 from counterpoint.cases import Cases, Layout, offsets
 
-_PAIRS: Final = 4_000_000  # rows of the table that are made at a time
+_PAIRS: Final = 4_000_000  # after so many rows a new group of rows begins
+_GROUP: Final = 1 << 20  # rows of a group at most: so many are made at a time
 _READ: Final = 1 << 20  # rows that are read at a time
 _TEXTS: Final = ("benchmark", "case_id")
 _COLUMNS: Final = (*_TEXTS, "image", "caption", "score")
@@ -68,9 +69,11 @@ _NO_PAIRS: Final = _PairRows(*[np.zeros(0, dtype=np.int64)] * 4)
 def _tables(
     name: str, ids: pl.Series, layout: Layout, scores: np.ndarray
 ) -> Iterator[pl.DataFrame]:
-    for start in range(0, len(scores), _PAIRS):
-        stop = min(start + _PAIRS, len(scores))
-        yield _table(name, ids, _pairs(layout, start, stop), scores[start:stop])
+    for begin in range(0, len(scores), _PAIRS):
+        end = min(begin + _PAIRS, len(scores))
+        for start in range(begin, end, _GROUP):
+            stop = min(start + _GROUP, end)
+            yield _table(name, ids, _pairs(layout, start, stop), scores[start:stop])
 
 
 def _table(name: str, ids: pl.Series, pairs: _PairRows, scores: np.ndarray) -> pl.DataFrame:

@@ -38,7 +38,7 @@ from .probe import Probed as Probed, score_probe as score_probe
 from .processes import Processes as Processes, distributed as distributed
 from .ray_workers import RayWorkers as RayWorkers
 from .workers import (
-    Outcome as Outcome,
+    Computed as Computed,
     Workers as Workers,
     compute as compute,
     in_threads as in_threads,

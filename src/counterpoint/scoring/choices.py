@@ -80,7 +80,8 @@ def score_by_choices(
 
     keys_of = fill_items(model, "score_choices", "choice", wanted, plan, scored, work)
     for name, line in _lines(plan, scored):
-        asked = keys_of(choice.item for choice in _asked(plan, line))
+        items = [choice.item for choice in _asked(plan, line)]
+        asked = keys_of(np.array(items, dtype=np.int64).reshape(-1, 3))
         found = iter(stored(asked, work.store)[:, 0].tolist() if asked else ())
         shares = _mean_shares(
             len(line.captions),

@@ -17,15 +17,16 @@ import numpy as np
 
 from counterpoint._util.errors import ImageError, ModelError
 from counterpoint._util.progress import Advance
-from counterpoint._util.store import Store, digest
+from counterpoint._util.store import DIGEST, Store, digest
 from counterpoint.images import Picture
 from counterpoint.scoring.kinds import BlindScorer, DualEncoder, RefusedInputsError, Work
+from counterpoint.scoring.plan import Texts
 from counterpoint.scoring.workers import (
     ENCODE_CAPTIONS,
     ENCODE_IMAGES,
+    Computed,
     Job,
     Laned,
-    Outcome,
     Workers,
     in_threads,
     workers_of,
@@ -35,6 +36,7 @@ BATCH: Final = 128  # where the batch size makes no difference
 _PIECE: Final = 65_536  # items that are looked up at a time
 _HASHING: Final = 4  # threads: more of them only wait for each other
 _LOOKED_UP: Final = 256  # images, whose files have to be read for that
+_KEY: Final = np.dtype(f"V{DIGEST}")  # a key in an array
 _NUMBERS, _VECTORS = 1, 2  # dimensions of the results of a model
 
 
@@ -99,13 +101,13 @@ class BatchSize:
         self._store.put({self._key: size.to_bytes(8, "little")})
 
 
-class Batch(NamedTuple):
+class ItemBatch(NamedTuple):
     """Items by their keys in the store, and the lists that the model's method takes."""
 
     keys: list[bytes]
     columns: tuple[Sequence[Any], ...]
 
-    def parts(self, sizes: Sequence[int]) -> Iterator[Batch]:
+    def parts(self, sizes: Sequence[int]) -> Iterator[ItemBatch]:
         """Divided by each size in turn."""
         if not sizes:
             yield self
@@ -113,11 +115,11 @@ class Batch(NamedTuple):
         for start in range(0, len(self.keys), sizes[0]):
             part = slice(start, start + sizes[0])
             columns = tuple(column[part] for column in self.columns)
-            yield from Batch(self.keys[part], columns).parts(sizes[1:])
+            yield from ItemBatch(self.keys[part], columns).parts(sizes[1:])
 
 
 # Called with every batch and what came of it.
-Taken = Callable[[Batch, Outcome], None]
+Taken = Callable[[ItemBatch, Computed], None]
 
 
 class _Filler:
@@ -139,8 +141,8 @@ class _Filler:
         self._ready: dict[bytes, bytes] = {}
         self._committed = time.monotonic()
 
-    def run(self, batches: Iterable[Batch]) -> None:
-        pending: deque[tuple[Batch, Job]] = deque()
+    def run(self, batches: Iterable[ItemBatch]) -> None:
+        pending: deque[tuple[ItemBatch, Job]] = deque()
         try:
             for batch in (part for whole in batches for part in whole.parts(self.size.sizes)):
                 self.busy.update(batch.keys)
@@ -154,7 +156,7 @@ class _Filler:
                 job.cancel()
             self._commit()
 
-    def _take(self, batch: Batch, job: Job) -> None:
+    def _take(self, batch: ItemBatch, job: Job) -> None:
         """Keep the results, computed in halves where memory runs out."""
         try:
             fits = len(batch.keys) <= self.size.size  # or a batch before it was too large
@@ -247,7 +249,8 @@ def encode_images(model: DualEncoder, pictures: Sequence[Picture], work: Work) -
     store, encoded = work.store, Encoded([], {})
     advance = work.progress.start("images", len(pictures))
     broken: dict[bytes, str] = {}
-    numbers: dict[bytes, list[int]] = {}  # two paths may hold the same image
+    numbers: dict[bytes, int] = {}  # the first image of each key
+    others: dict[bytes, list[int]] = {}  # two paths may hold the same image
 
     def key_of(picture: Picture) -> bytes | str:
         try:
@@ -268,14 +271,15 @@ def encode_images(model: DualEncoder, pictures: Sequence[Picture], work: Work) -
                 why = failure_of(picture)
             if why is not None:
                 encoded.failures[len(encoded.keys)] = why
+            elif value is None and key in numbers:
+                others.setdefault(key, []).append(len(encoded.keys))
             elif value is None:
-                if key not in numbers:
-                    chosen.append(place)
-                numbers.setdefault(key, []).append(len(encoded.keys))
+                numbers[key] = len(encoded.keys)
+                chosen.append(place)
             encoded.keys.append(b"" if why is not None else key)
         return chosen
 
-    def batches(size: BatchSize) -> Iterator[Batch]:
+    def batches(size: BatchSize) -> Iterator[ItemBatch]:
         chosen: dict[bytes, Picture] = {}
         found = in_threads(key_of, pictures, _HASHING)
         for start in range(0, len(pictures), _LOOKED_UP):
@@ -286,12 +290,12 @@ def encode_images(model: DualEncoder, pictures: Sequence[Picture], work: Work) -
             for place in new:
                 chosen[keys[place]] = some[place]  # type: ignore[index]
                 if len(chosen) >= size.sizes[0]:
-                    yield Batch(list(chosen), (list(chosen.values()),))
+                    yield ItemBatch(list(chosen), (list(chosen.values()),))
                     chosen = {}
         if chosen:
-            yield Batch(list(chosen), (list(chosen.values()),))
+            yield ItemBatch(list(chosen), (list(chosen.values()),))
 
-    def taken(batch: Batch, outcome: Outcome) -> None:
+    def taken(batch: ItemBatch, outcome: Computed) -> None:
         broken.update({batch.keys[n]: why for n, why in outcome.broken.items()})
 
     with workers_of(model, len(pictures)) as workers:
@@ -300,11 +304,10 @@ def encode_images(model: DualEncoder, pictures: Sequence[Picture], work: Work) -
         )
         _Filler(workers, ENCODE_IMAGES, store, size, advance, taken).run(batches(size))
     for key, why in broken.items():
-        first, *others = numbers[key]
-        encoded.failures[first] = why
-        for number in others:
+        encoded.failures[numbers[key]] = why
+        encoded.keys[numbers[key]] = b""
+        for number in others.get(key, ()):
             encoded.failures[number] = failure_of(pictures[number]) or why
-        for number in numbers[key]:
             encoded.keys[number] = b""
     return encoded
 
@@ -334,24 +337,32 @@ Items = Mapping[bytes, tuple[Any, ...]]  # by their keys in the store
 def encode_captions(
     model: DualEncoder, captions: Sequence[str], lengths: np.ndarray, work: Work
 ) -> list[bytes]:
-    """Store the vectors of all captions, shortest first; returns their keys.
+    """Store the vectors of all captions, shortest first; returns their keys."""
+    found: list[bytes] = fill_texts(model, _as_texts(captions), lengths, work).tolist()
+    return found
+
+
+def fill_texts(model: DualEncoder, texts: Texts, lengths: np.ndarray, work: Work) -> np.ndarray:
+    """As `encode_captions`; the keys are packed.
 
     Sorting puts captions of one length together, so that a model that can cut its padding does
     little unnecessary work.
     """
-    keys = caption_keys(model.fingerprint, captions)
+    keys = packed_keys(model.fingerprint, texts)
     order = np.argsort(lengths, kind="stable")
-    pieces = _pieces(keys, captions, order)
-    middle = captions[int(order[len(order) // 2])] if len(order) else ""
+    middle = texts[int(order[len(order) // 2])] if len(order) else ""
+    pieces = _pieces(keys, texts, order)
     fill(model, ENCODE_CAPTIONS, pieces, len(keys), work, "captions", like=middle)
     return keys
 
 
 def fill_captions(
-    model: BlindScorer, keys: Sequence[bytes], captions: Sequence[str], work: Work
+    model: BlindScorer, keys: Sequence[bytes] | np.ndarray, captions: Sequence[str], work: Work
 ) -> None:
     """Store a blind model's number for every caption, in the order given."""
-    pieces = _pieces(keys, captions, np.arange(len(keys)))
+    if not isinstance(keys, np.ndarray):
+        keys = np.fromiter(keys, dtype=_KEY, count=len(keys))
+    pieces = _pieces(keys, _as_texts(captions), np.arange(len(keys)))
     fill(model, "score_captions", pieces, len(keys), work, "captions")
 
 
@@ -359,9 +370,20 @@ def caption_keys(fingerprint: str, captions: Iterable[str]) -> list[bytes]:
     return [digest(fingerprint, "caption", caption) for caption in captions]
 
 
-def _pieces(keys: Sequence[bytes], captions: Sequence[str], order: np.ndarray) -> Iterator[Items]:
+def _as_texts(captions: Sequence[str]) -> Texts:
+    return captions if isinstance(captions, Texts) else Texts(captions)
+
+
+def packed_keys(fingerprint: str, captions: Texts) -> np.ndarray:
+    """`caption_keys` in one array: a third of the memory."""
+    keys = (digest(fingerprint, "caption", caption) for caption in captions)
+    return np.fromiter(keys, dtype=_KEY, count=len(captions))
+
+
+def _pieces(keys: np.ndarray, texts: Texts, order: np.ndarray) -> Iterator[Items]:
     for piece in in_pieces(order):
-        yield {keys[i]: (captions[i],) for i in piece.tolist()}
+        captions = texts.take(piece)
+        yield {key: (text,) for key, text in zip(keys[piece].tolist(), captions, strict=True)}
 
 
 def in_pieces(numbers: np.ndarray) -> Iterator[np.ndarray]:
@@ -394,7 +416,7 @@ def fill(
         size = _size(model, what, work, lambda: _tuned(workers, task, like))
         filler = _Filler(workers, task, work.store, size, advance, taken)
 
-        def batches() -> Iterator[Batch]:
+        def batches() -> Iterator[ItemBatch]:
             for items in pieces:
                 missing = [key for key in work.store.missing(list(items)) if key not in filler.busy]
                 advance(len(items) - len(missing))
@@ -403,6 +425,6 @@ def fill(
                     keys = missing[start : start + size.sizes[0]]
                     start += len(keys)
                     columns = zip(*(items[key] for key in keys), strict=True)
-                    yield Batch(keys, tuple(columns))
+                    yield ItemBatch(keys, tuple(columns))
 
         filler.run(batches())

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from counterpoint._util.errors import ModelError, StoreError
 from counterpoint._util.store import Store
-from counterpoint.cases import Cases
+from counterpoint.cases import TEXT, Cases
 from counterpoint.metrics import Overlong
-from counterpoint.scoring.encode import caption_keys, encode_captions, encode_images, fill_captions
+from counterpoint.scoring.encode import (
+    encode_images,
+    fill_captions,
+    fill_texts,
+    in_pieces,
+    packed_keys,
+)
 from counterpoint.scoring.items import fill_items, unique_rows
 from counterpoint.scoring.kinds import (
     BenchmarkScorer,
@@ -27,6 +34,7 @@ from counterpoint.scoring.plan import (
     Pairs,
     Plan,
     Scored,
+    Texts,
     TokenCounts,
     announce_left_out,
     kept_pairs,
@@ -37,8 +45,10 @@ from counterpoint.scoring.plan import (
     used_images,
 )
 
-_PIECE = 16_384  # pairs whose vectors are gathered at a time
-_DENSE = 1_000_000  # from this many pairs on, a matrix product is faster
+_PIECE: Final = 16_384  # pairs whose vectors are gathered at a time
+_DENSE: Final = 1_000_000  # from this many pairs on, a matrix product is faster
+_TEXTS: Final = 65_536  # whose tokens are counted at a time
+_READ: Final = 8192  # results that are read from the store at a time
 
 
 def score(
@@ -82,12 +92,12 @@ def _score_dual(
     scored: dict[str, Scored],
     work: Work,
 ) -> None:
-    images, key_of = encode_plan(model, plan, overlong, scored, work)
+    keys = _encode(model, plan, overlong, scored, work)
     compare_vectors(
         plan,
         scored,
-        lambda numbers: stored([images[number] for number in numbers.tolist()], work.store),
-        lambda numbers: stored([key_of[plan.texts[i]] for i in numbers.tolist()], work.store),
+        lambda numbers: stored([keys.images[number] for number in numbers.tolist()], work.store),
+        lambda numbers: stored(keys.texts[numbers].tolist(), work.store),
     )
 
 
@@ -129,37 +139,69 @@ def encode_plan(
 
     Returns the keys of the vectors: those of images by their number, those of texts by the text.
     """
-    leave_out_overlong(model.context_length, plan, _token_counts(model, plan), overlong, scored)
+    keys = _encode(model, plan, overlong, scored, work)
+    texts = zip(plan.texts.take(keys.used), keys.texts[keys.used].tolist(), strict=True)
+    return keys.images, dict(texts) | keys.others
+
+
+class _VectorKeys(NamedTuple):
+    """Keys of images by their number, of texts in an array; `used` are those that have one."""
+
+    images: dict[int, bytes]
+    texts: np.ndarray
+    used: np.ndarray
+    others: dict[str, bytes]  # of texts in the place of images that are no captions
+
+
+def _encode(
+    model: DualEncoder,
+    plan: Plan,
+    overlong: Mapping[str, Overlong],
+    scored: dict[str, Scored],
+    work: Work,
+) -> _VectorKeys:
+    lengths = _count_tokens(model, plan.texts)
+    longest = np.maximum.reduceat(lengths[plan.prompts], plan.starts[:-1])
+    as_images = {
+        i: plan.pictures[i].ref.path.removeprefix(TEXT)
+        for i in np.flatnonzero(plan.pictures.are_texts()).tolist()
+    }
+    image_lengths = np.zeros(len(plan.pictures), dtype=np.int64)
+    if as_images:
+        image_lengths[list(as_images)] = model.count_tokens(list(as_images.values()))
+    counts = TokenCounts(longest, image_lengths)
+    leave_out_overlong(model.context_length, plan, counts, overlong, scored)
     announce_left_out(plan, scored, work.progress)
 
-    numbers = [int(i) for i in used_images(plan, scored)]
-    as_images = _texts(plan, numbers)
-    pictures = [i for i in numbers if i not in as_images]
-    encoded = encode_images(model, [plan.pictures[i] for i in pictures], work)
+    needed = used_images(plan, scored)
+    as_images = {i: as_images[i] for i in needed.tolist() if i in as_images}
+    numbers = needed[~np.isin(needed, list(as_images))]
+    encoded = encode_images(model, plan.pictures.only(numbers), work)
+    pictures = numbers.tolist()
     leave_out_images(plan, {pictures[i]: why for i, why in encoded.failures.items()}, scored)
     images = dict(zip(pictures, encoded.keys, strict=True))
 
-    prompts = plan.prompts_of(used_captions(plan, scored))[0]
-    texts = [plan.texts[i] for i in np.unique(prompts)]
-    texts += sorted(set(as_images.values()) - set(texts))
-    keys = encode_captions(model, texts, np.asarray(model.count_tokens(texts)), work)
-    key_of = dict(zip(texts, keys, strict=True))
-    return images | {i: key_of[text] for i, text in as_images.items()}, key_of
+    used = np.unique(plan.prompts_of(used_captions(plan, scored))[0])
+    captions, others = plan.texts.only(used), list[str]()
+    lengths = lengths[used]
+    if as_images:
+        others = sorted(set(as_images.values()) - set(captions))
+        captions = Texts([*captions, *others])
+        lengths = np.concatenate([lengths, _count_tokens(model, Texts(others))])
+    keys = fill_texts(model, captions, lengths, work)
+    texts = np.zeros(len(plan.texts), dtype=keys.dtype)
+    texts[used] = keys[: len(used)]
+    other_keys = dict(zip(others, keys[len(used) :].tolist(), strict=True))
+    if as_images:
+        key_of = dict(zip(captions, keys.tolist(), strict=True))
+        images |= {i: key_of[text] for i, text in as_images.items()}
+    return _VectorKeys(images, texts, used, other_keys)
 
 
-def _token_counts(model: DualEncoder, plan: Plan) -> TokenCounts:
-    lengths = np.asarray(model.count_tokens(plan.texts))
-    images = np.zeros(len(plan.pictures), dtype=np.int64)
-    texts = _texts(plan, range(len(plan.pictures)))
-    if texts:
-        images[list(texts)] = model.count_tokens(list(texts.values()))
-    return TokenCounts(np.maximum.reduceat(lengths[plan.prompts], plan.starts[:-1]), images)
-
-
-def _texts(plan: Plan, images: Iterable[int]) -> dict[int, str]:
-    """Of some images, those in whose place a text stands."""
-    found = ((image, plan.pictures[image].ref.text) for image in images)
-    return {image: text for image, text in found if text is not None}
+def _count_tokens(model: DualEncoder, texts: Texts) -> np.ndarray:
+    pieces = (texts[start : start + _TEXTS] for start in range(0, len(texts), _TEXTS))
+    counts = [np.asarray(model.count_tokens(piece)) for piece in pieces]
+    return np.concatenate(counts) if counts else np.zeros(0, dtype=np.int64)
 
 
 def _score_pairs(model: PairScorer, plan: Plan, scored: dict[str, Scored], work: Work) -> None:
@@ -169,10 +211,12 @@ def _score_pairs(model: PairScorer, plan: Plan, scored: dict[str, Scored], work:
 
     def compare(pairs: Pairs) -> np.ndarray:
         images, texts, begins = _with_prompts(plan, pairs)
-        asked = zip(images.tolist(), texts.tolist(), strict=True)
-        return _mean(stored(keys_of(asked), work.store)[:, 0], begins)
+        pieces = in_pieces(np.column_stack((images, texts)))
+        return _mean(
+            np.concatenate([stored(keys_of(piece), work.store)[:, 0] for piece in pieces]), begins
+        )
 
-    _fill_scores(plan, scored, compare)
+    _fill_scores(plan, scored, compare, fewer=True)
 
 
 def _with_prompts(plan: Plan, pairs: Pairs) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -189,22 +233,26 @@ def _mean(values: np.ndarray, begins: np.ndarray) -> np.ndarray:
 
 
 def _score_blind(model: BlindScorer, plan: Plan, scored: dict[str, Scored], work: Work) -> None:
-    keys = caption_keys(model.fingerprint, plan.texts)
+    keys = packed_keys(model.fingerprint, plan.texts)
     fill_captions(model, keys, plan.texts, work)
     values = _mean(stored(keys, work.store)[:, 0][plan.prompts], plan.starts[:-1])
     _fill_scores(plan, scored, lambda pairs: values[pairs.captions])
 
 
 def _fill_scores(
-    plan: Plan, scored: dict[str, Scored], compare: Callable[[Pairs], np.ndarray]
+    plan: Plan,
+    scored: dict[str, Scored],
+    compare: Callable[[Pairs], np.ndarray],
+    *,
+    fewer: bool = False,
 ) -> None:
-    for name, pairs in kept_pairs(plan, scored):
+    for name, pairs in kept_pairs(plan, scored, fewer=fewer):
         scored[name].scores[pairs.places] = compare(pairs)
 
 
 def _unique_pairs(plan: Plan, scored: dict[str, Scored]) -> np.ndarray:
     """Every pair of an image and a text that is asked for, once, pairs of one image together."""
-    found = (_with_prompts(plan, pairs)[:2] for _, pairs in kept_pairs(plan, scored))
+    found = (_with_prompts(plan, pairs)[:2] for _, pairs in kept_pairs(plan, scored, fewer=True))
     return unique_rows((np.column_stack(pair) for pair in found), 2)
 
 
@@ -214,10 +262,20 @@ def _numbered(numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return unique, places
 
 
-def stored(keys: list[bytes], store: Store) -> np.ndarray:
+def stored(keys: Sequence[bytes] | np.ndarray, store: Store) -> np.ndarray:
     """The stored results, one row per key."""
-    values = store.get(keys)
-    absent = sum(value is None for value in values)
+    found, absent = np.empty((0, 0), dtype=np.float32), 0
+    for start in range(0, len(keys), _READ):
+        piece = keys[start : start + _READ]
+        values = store.get(piece.tolist() if isinstance(piece, np.ndarray) else piece)
+        there = [value for value in values if value is not None]
+        absent += len(values) - len(there)
+        if absent:
+            continue
+        rows = np.frombuffer(b"".join(there), dtype=np.float32).reshape(len(there), -1)
+        if not start:
+            found = np.empty((len(keys), rows.shape[1]), dtype=np.float32)
+        found[start : start + len(rows)] = rows
     if absent:
         raise StoreError(
             "E-STORE-DAMAGED",
@@ -227,9 +285,7 @@ def stored(keys: list[bytes], store: Store) -> np.ndarray:
             path=store.folder,
             results=absent,
         )
-    return np.stack(
-        [np.frombuffer(value, dtype=np.float32) for value in values if value is not None]
-    )
+    return found
 
 
 def _dot(left: np.ndarray, right: np.ndarray, i: np.ndarray, j: np.ndarray) -> np.ndarray:

@@ -9,14 +9,14 @@ import numpy as np
 
 from counterpoint._util.errors import ImageError, ModelError
 from counterpoint._util.store import digest
-from counterpoint.scoring.encode import Batch, failure_of, fill, in_pieces
+from counterpoint.scoring.encode import ItemBatch, failure_of, fill, in_pieces
 from counterpoint.scoring.kinds import Announcing
 from counterpoint.scoring.plan import Plan, Scored, leave_out_images, leave_out_items, used_images
 
 if TYPE_CHECKING:
     from counterpoint.images import Picture
     from counterpoint.scoring.kinds import Work
-    from counterpoint.scoring.workers import Outcome
+    from counterpoint.scoring.workers import Computed
 
 
 _HOPELESS: Final = 32  # refused questions after which the model is given up
@@ -33,8 +33,8 @@ def fill_items(
     plan: Plan,
     scored: dict[str, Scored],
     work: Work,
-) -> Callable[[Iterable[Item]], list[bytes]]:
-    """Store a number for every item; returns the function that makes keys of items.
+) -> Callable[[np.ndarray], list[bytes]]:
+    """Store a number for every item; returns the function that makes keys of items (rows).
 
     The model's method `task` takes pictures, and as many lists of texts as an item has. `wanted`
     has the items of all cases that are not left out, a row each, images in order. Images that
@@ -43,27 +43,25 @@ def fill_items(
     """
     pictures = _picture_keys(plan, scored, work)
 
-    def keys_of(items: Iterable[Item]) -> list[bytes]:
-        texts, fingerprint = plan.texts, model.fingerprint
-        return [
-            digest(fingerprint, what, pictures[image], *(texts[text] for text in more))
-            for image, *more in items
-        ]
+    def keys_of(items: np.ndarray) -> list[bytes]:
+        images = [pictures[image] for image in items[:, 0].tolist()]
+        texts = [plan.texts.take(column) for column in items[:, 1:].T]
+        fingerprint = model.fingerprint
+        return [digest(fingerprint, what, *parts) for parts in zip(images, *texts, strict=True)]
 
     items, label, losses = wanted(), f"{what}s", _Losses()
     if isinstance(model, Announcing):
         pieces = in_pieces(items)
-        missing = sum(len(work.store.missing(keys_of(piece.tolist()))) for piece in pieces)
+        missing = sum(len(work.store.missing(keys_of(piece))) for piece in pieces)
         label = f"{label}: {model.announce(missing)}"
         losses.answered = missing < len(items)  # in earlier runs
 
     def asked() -> Iterator[dict[bytes, tuple[Any, ...]]]:
         for piece in in_pieces(items):
-            rows = piece.tolist()
-            yield {
-                key: (plan.pictures[image], *(plan.texts[text] for text in more))
-                for key, (image, *more) in zip(keys_of(rows), rows, strict=True)
-            }
+            opened = {image: plan.pictures[image] for image in np.unique(piece[:, 0]).tolist()}
+            images = (opened[image] for image in piece[:, 0].tolist())
+            texts = (plan.texts.take(column) for column in piece[:, 1:].T)
+            yield dict(zip(keys_of(piece), zip(images, *texts, strict=True), strict=True))
 
     fill(model, task, asked(), len(items), work, f"{what}s", label=label, taken=losses)
     if losses.refused or losses.broken:
@@ -85,7 +83,7 @@ def unique_rows(parts: Iterable[np.ndarray], width: int) -> np.ndarray:
 def _leave_out(
     losses: _Losses,
     items: np.ndarray,
-    keys_of: Callable[[Iterable[Item]], list[bytes]],
+    keys_of: Callable[[np.ndarray], list[bytes]],
     plan: Plan,
     scored: dict[str, Scored],
 ) -> None:
@@ -93,8 +91,7 @@ def _leave_out(
     refused: dict[Item, str] = {}
     broken: dict[int, str] = {}
     for piece in in_pieces(items):
-        rows = piece.tolist()
-        for key, item in zip(keys_of(rows), rows, strict=True):
+        for key, item in zip(keys_of(piece), piece.tolist(), strict=True):
             if key in losses.refused:
                 refused[tuple(item)] = losses.refused[key]
             elif key in losses.broken and item[0] not in broken:
@@ -113,7 +110,7 @@ class _Losses:
         self.images: set[Picture] = set()  # of refused items
         self.answered = False
 
-    def __call__(self, batch: Batch, outcome: Outcome) -> None:
+    def __call__(self, batch: ItemBatch, outcome: Computed) -> None:
         self.answered |= len(outcome.values) > 0
         self.broken |= {batch.keys[n]: why for n, why in outcome.broken.items()}
         self.refused |= {batch.keys[n]: why for n, why in outcome.refused.items()}

@@ -5,22 +5,25 @@ First the plan, then the scores of a benchmark with the cases that are left out,
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import index
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, SupportsIndex, overload
 
 import numpy as np
 import polars as pl
 
 from counterpoint._util.errors import ImageError
 from counterpoint._util.progress import Progress
-from counterpoint.cases import PROMPTS, Cases, ImageRef, Layout, is_gallery, offsets
+from counterpoint.cases import PROMPTS, TEXT, Cases, ImageRef, Layout, is_gallery, offsets
 from counterpoint.images import Picture
 from counterpoint.metrics import Overlong
 
 _LINES: Final = 20_000  # images whose vectors are in memory at a time
 _PAIRS: Final = 2_000_000  # pairs that are numbered at a time
+_FEWER: Final = 250_000  # the same, where vectors are not compared
+_FEW: Final = 200  # rows of a column that are faster one by one
 
 
 class Pairs(NamedTuple):
@@ -29,6 +32,73 @@ class Pairs(NamedTuple):
     images: np.ndarray
     captions: np.ndarray
     places: np.ndarray
+
+
+class Texts(Sequence[str]):
+    """Texts in one column: a third of the memory of a list. What is read of it is new each time."""
+
+    def __init__(self, texts: Sequence[str] | pl.Series) -> None:
+        self._column = pl.Series(texts, dtype=pl.String())
+
+    def __len__(self) -> int:
+        return len(self._column)
+
+    @overload
+    def __getitem__(self, place: SupportsIndex) -> str: ...
+    @overload
+    def __getitem__(self, place: slice) -> list[str]: ...
+    def __getitem__(self, place: SupportsIndex | slice) -> str | list[str]:
+        if isinstance(place, slice):
+            return self._column[place].to_list()
+        return str(self._column[index(place)])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._column)
+
+    def take(self, numbers: np.ndarray) -> list[str]:
+        if len(numbers) < _FEW:
+            return [self[number] for number in numbers.tolist()]
+        return list(self._column.gather(numbers))
+
+    def only(self, numbers: np.ndarray) -> Texts:
+        return Texts(self._column.gather(numbers))
+
+
+class Pictures(Sequence[Picture]):
+    """The unique images of a plan in columns. A `Picture` is made when it is asked for."""
+
+    def __init__(
+        self, paths: pl.Series, boxes: np.ndarray, roots: np.ndarray, folders: list[Path | None]
+    ) -> None:
+        """`boxes` have a width of 0 where an image is not cropped; `roots` count `folders`."""
+        self._paths, self._boxes, self._roots, self._folders = paths, boxes, roots, folders
+
+    def __len__(self) -> int:
+        return len(self._paths)
+
+    @overload
+    def __getitem__(self, place: SupportsIndex) -> Picture: ...
+    @overload
+    def __getitem__(self, place: slice) -> Pictures: ...
+    def __getitem__(self, place: SupportsIndex | slice) -> Picture | Pictures:
+        if isinstance(place, slice):
+            return self.only(np.arange(*place.indices(len(self))))
+        number = index(place)
+        x, y, width, height = self._boxes[number].tolist()
+        box = (x, y, width, height) if width else None
+        return Picture(ImageRef(self._paths[number], box), self._folders[self._roots[number]])
+
+    def only(self, numbers: np.ndarray) -> Pictures:
+        paths, boxes, roots = (
+            self._paths.gather(numbers),
+            self._boxes[numbers],
+            self._roots[numbers],
+        )
+        return Pictures(paths, boxes, roots, self._folders)
+
+    def are_texts(self) -> np.ndarray:
+        """Marks the images in whose place a text stands."""
+        return self._paths.str.starts_with(TEXT).to_numpy()
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +136,10 @@ class Plan:
     The prompts of caption i are `prompts[starts[i] : starts[i + 1]]`, numbers into `texts`.
     """
 
-    pictures: list[Picture]
-    captions: list[str]
+    pictures: Pictures
+    captions: Texts
     shares: dict[str, Share]
-    texts: list[str]
+    texts: Texts
     prompts: np.ndarray
     starts: np.ndarray
 
@@ -82,9 +152,10 @@ class Plan:
 
 
 def make_plan(benchmarks: Mapping[str, Cases]) -> Plan:
-    images = pl.concat([_images(cases) for cases in benchmarks.values()])
+    folders = list(dict.fromkeys(cases.root for cases in benchmarks.values()))
+    images = pl.concat([_images(cases, folders.index(cases.root)) for cases in benchmarks.values()])
     captions = pl.concat([cases.frame["captions"].explode() for cases in benchmarks.values()])
-    image_codes, image_firsts = _codes(images["key"])
+    image_codes, image_firsts = _codes(images.select(_image_key()).to_series())
     caption_codes, caption_firsts = _codes(captions)
     shares, image_start, caption_start = {}, 0, 0
     for name, cases in benchmarks.items():
@@ -95,39 +166,52 @@ def make_plan(benchmarks: Mapping[str, Cases]) -> Plan:
             image_codes[image_start:image_end], caption_codes[caption_start:caption_end], layout
         )
         image_start, caption_start = image_end, caption_end
-    pictures = [
-        Picture(ImageRef(path, None if box is None else tuple(box)), Path(root) if root else None)
-        for path, box, root in images[image_firsts].select("path", "box", "root").iter_rows()
-    ]
-    unique = captions[caption_firsts].to_list()
+    chosen = images[image_firsts]
+    boxes = chosen.select(pl.col("box").arr.get(i).fill_null(0).alias(f"{i}") for i in range(4))
+    pictures = Pictures(chosen["path"], boxes.to_numpy(), chosen["root"].to_numpy(), folders)
+    unique = Texts(captions.gather(caption_firsts))
     return Plan(pictures, unique, shares, *_texts(unique))
 
 
-def _texts(captions: list[str]) -> tuple[list[str], np.ndarray, np.ndarray]:
+def _texts(captions: Texts) -> tuple[Texts, np.ndarray, np.ndarray]:
     if not any(PROMPTS in caption for caption in captions):
-        numbers = np.arange(len(captions))
-        return captions, numbers, np.arange(len(captions) + 1)
+        return captions, np.arange(len(captions)), np.arange(len(captions) + 1)
     parts = [caption.split(PROMPTS) for caption in captions]
     numbers_of: dict[str, int] = {}
     prompts = [numbers_of.setdefault(text, len(numbers_of)) for texts in parts for text in texts]
     starts = offsets(np.array([len(texts) for texts in parts]))
-    return list(numbers_of), np.array(prompts), starts
+    return Texts(list(numbers_of)), np.array(prompts), starts
 
 
-def _images(cases: Cases) -> pl.DataFrame:
+def _images(cases: Cases, root: int) -> pl.DataFrame:
     fields = cases.frame["images"].explode().struct.unnest()
-    sides = [pl.col("box").arr.get(i).fill_null(-1) for i in range(4)]
-    root = pl.lit("" if cases.root is None else str(cases.root)).alias("root")
-    key = pl.concat_str(root, "path", *sides, separator="\0").alias("key")
-    return fields.select("path", "box", root, key)
+    return fields.select("path", "box", pl.lit(root, dtype=pl.Int32()).alias("root"))
+
+
+def _image_key() -> pl.Expr:
+    sides = (pl.col("box").arr.get(i).fill_null(-1) for i in range(4))
+    return pl.concat_str("root", "path", *sides, separator="\0")
 
 
 def _codes(values: pl.Series) -> tuple[np.ndarray, np.ndarray]:
     """Each value's number in order of first appearance, and the row where each number appears."""
-    numbered = values.to_frame("value").with_row_index("row")
-    first = numbered.select(pl.col("row").min().over("value")).to_series().to_numpy()
-    firsts, codes = np.unique(first, return_inverse=True)
-    return codes.astype(np.int32), firsts
+    first = _first_rows(values, values.hash().to_numpy())
+    firsts = np.flatnonzero(first == np.arange(len(first)))
+    return np.searchsorted(firsts, first).astype(np.int32), firsts
+
+
+def _first_rows(values: pl.Series, hashes: np.ndarray) -> np.ndarray:
+    """The row where each value is first. Sorting hashes takes less memory than grouping texts."""
+    order = np.argsort(hashes, kind="stable")
+    begins = np.append(True, hashes[order[1:]] != hashes[order[:-1]])
+    others = np.flatnonzero(~begins)
+    if not (values.gather(order[others]) == values.gather(order[others - 1])).all():
+        numbered = values.to_frame("value").with_row_index("row")  # two values of one hash
+        return numbered.select(pl.col("row").min().over("value")).to_series().to_numpy()
+    starts = np.flatnonzero(begins)
+    first = np.empty(len(values), dtype=np.int64)
+    first[order] = np.repeat(order[starts], np.diff(np.append(starts, len(values))))
+    return first
 
 
 def _any_in(marks: np.ndarray, starts: np.ndarray) -> np.ndarray:
@@ -151,10 +235,16 @@ class Scored:
     cut_captions: int = 0
 
 
-def kept_pairs(plan: Plan, scored: Mapping[str, Scored]) -> Iterator[tuple[str, Pairs]]:
-    """The pairs that are not left out, some at a time, with their benchmark's name."""
+def kept_pairs(
+    plan: Plan, scored: Mapping[str, Scored], *, fewer: bool = False
+) -> Iterator[tuple[str, Pairs]]:
+    """The pairs that are not left out, some at a time, with their benchmark's name.
+
+    `fewer` at a time take less memory; a product of matrices may depend on how many they are.
+    """
+    most = _FEWER if fewer else _PAIRS
     for name, share in plan.shares.items():
-        for lines in share.layout.pieces(_kept_lines(share, scored[name]), _LINES, _PAIRS):
+        for lines in share.layout.pieces(_kept_lines(share, scored[name]), _LINES, most):
             if len(lines):
                 yield name, share.pairs(lines)
 
@@ -171,11 +261,13 @@ def _kept_lines(share: Share, scored: Scored) -> np.ndarray:
 
 def used_images(plan: Plan, scored: Mapping[str, Scored]) -> np.ndarray:
     """The numbers of the images that are needed for what is not left out."""
-    return _marked(len(plan.pictures), (pairs.images for _, pairs in kept_pairs(plan, scored)))
+    pieces = kept_pairs(plan, scored, fewer=True)
+    return _marked(len(plan.pictures), (pairs.images for _, pairs in pieces))
 
 
 def used_captions(plan: Plan, scored: Mapping[str, Scored]) -> np.ndarray:
-    return _marked(len(plan.captions), (pairs.captions for _, pairs in kept_pairs(plan, scored)))
+    pieces = kept_pairs(plan, scored, fewer=True)
+    return _marked(len(plan.captions), (pairs.captions for _, pairs in pieces))
 
 
 def _marked(count: int, numbers: Iterable[np.ndarray]) -> np.ndarray:

@@ -29,7 +29,7 @@ from counterpoint.scoring.kinds import (
     PairScorer,
     check_kind,
 )
-from counterpoint.scoring.workers import Here, Laned, Outcome
+from counterpoint.scoring.workers import Computed, Here, Laned
 
 Load = Callable[[], Model]
 _KINDS: Final = (DualEncoder, PairScorer, BlindScorer)
@@ -85,8 +85,8 @@ def _begin(number: int, task: str, columns: Sequence[Sequence[Any]]) -> None:
     _begun[number] = _loaded["here"].submit(task, columns)
 
 
-def _finish(number: int) -> Outcome:
-    found: Outcome = _begun.pop(number).result()
+def _finish(number: int) -> Computed:
+    found: Computed = _begun.pop(number).result()
     return found
 
 
@@ -175,9 +175,9 @@ class _Slot:
         except BrokenProcessPool:
             self._replace()
 
-    def finish(self, number: int) -> Outcome:
+    def finish(self, number: int) -> Computed:
         try:
-            found: Outcome = self._ask(_finish, number)
+            found: Computed = self._ask(_finish, number)
         finally:
             self.begun.pop(number, None)
         return found
@@ -227,7 +227,7 @@ class _Distant:
     def __init__(self, slot: _Slot, number: int) -> None:
         self.slot, self.number = slot, number
 
-    def result(self) -> Outcome:
+    def result(self) -> Computed:
         return self.slot.finish(self.number)
 
     def cancel(self) -> bool:

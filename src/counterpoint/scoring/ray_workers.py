@@ -18,7 +18,7 @@ from counterpoint._util.children import DEATHS, WorkerFailure, failure
 from counterpoint._util.errors import ModelError
 from counterpoint._util.untrusted import shortened
 from counterpoint.scoring.processes import Load, ModelFacts, call, facts_of, worker_died
-from counterpoint.scoring.workers import Here, Outcome
+from counterpoint.scoring.workers import Computed, Here
 
 _AT_A_TIME: Final = 4  # batches of an actor: some are decoded while one is computed
 
@@ -30,7 +30,7 @@ class _Actor:
         self.load, self.folder, self.lock = load, folder, threading.Lock()
         self.here: Here | None = None
 
-    def compute(self, task: str, columns: Sequence[Sequence[Any]]) -> Outcome | WorkerFailure:
+    def compute(self, task: str, columns: Sequence[Sequence[Any]]) -> Computed | WorkerFailure:
         try:
             return self._opened().submit(task, columns).result()
         except Exception as error:
@@ -138,9 +138,9 @@ class _RayJob:
         self.open = True
         begun[number] += 1
 
-    def result(self) -> Outcome:
+    def result(self) -> Computed:
         try:
-            found: Outcome = self.workers.get(self.answer)
+            found: Computed = self.workers.get(self.answer)
         finally:
             self.cancel()
         return found

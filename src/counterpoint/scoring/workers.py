@@ -36,7 +36,7 @@ _MANY: Final = 1024  # images from which on processes read them
 _CORES: Final = 4  # of a machine on which that pays
 
 
-class Outcome(NamedTuple):
+class Computed(NamedTuple):
     """The results of the inputs that were computed, in order, and why others were not.
 
     Numbers of inputs: `refused` by the model, `broken` if their image cannot be opened.
@@ -50,7 +50,7 @@ class Outcome(NamedTuple):
 class Job(Protocol):
     """A batch that is being computed."""
 
-    def result(self) -> Outcome: ...
+    def result(self) -> Computed: ...
 
     def cancel(self) -> object: ...
 
@@ -120,7 +120,7 @@ class Here:
         self._many = images >= _MANY
 
     def submit(self, task: str, columns: Sequence[Sequence[Any]]) -> Job:
-        job: Callable[[], Outcome]
+        job: Callable[[], Computed]
         if task == ENCODE_IMAGES:
             job = partial(self._see, self._reading(columns[0]))
         else:
@@ -140,12 +140,12 @@ class Here:
             self._processes = ReaderProcesses(self._reader, READERS)
         return self._processes.submit(pictures)
 
-    def _see(self, reading: Sequence[Future[list[Any]]]) -> Outcome:
+    def _see(self, reading: Sequence[Future[list[Any]]]) -> Computed:
         found = [image for future in reading for image in future.result()]
         broken = {n: str(error) for n, error in enumerate(found) if isinstance(error, ImageError)}
         images = [image for image in found if not isinstance(image, ImageError)]
         values = self.model.encode_images(images) if images else np.empty((0, 0), np.float32)
-        return Outcome(values, {}, broken)
+        return Computed(values, {}, broken)
 
     def tune(self, task: str, item: Sequence[Any]) -> int | None:
         if not isinstance(self.model, Laned) or not self.model.lanes:
@@ -190,28 +190,28 @@ class Here:
 class _Later:
     """Computes when the result is asked for, in the thread that asks."""
 
-    def __init__(self, job: Callable[[], Outcome]) -> None:
+    def __init__(self, job: Callable[[], Computed]) -> None:
         self.result = job
 
     def cancel(self) -> bool:
         return True
 
 
-def compute(model: Any, task: str, columns: Sequence[Sequence[Any]]) -> Outcome:
+def compute(model: Any, task: str, columns: Sequence[Sequence[Any]]) -> Computed:
     """Of models that open their images themselves, too: a broken one costs its own items only."""
     try:
-        return Outcome(np.asarray(getattr(model, task)(*columns)), {}, {})
+        return Computed(np.asarray(getattr(model, task)(*columns)), {}, {})
     except RefusedInputsError as error:
-        return Outcome(np.asarray(error.values), dict(error.reasons), {})
+        return Computed(np.asarray(error.values), dict(error.reasons), {})
     except ImageError:
         broken = _broken(columns[0])
         if not broken:
             raise
     kept = [n for n in range(len(columns[0])) if n not in broken]
     if not kept:
-        return Outcome(np.empty(0, np.float32), {}, broken)
+        return Computed(np.empty(0, np.float32), {}, broken)
     rest = compute(model, task, [[column[n] for n in kept] for column in columns])
-    return Outcome(
+    return Computed(
         rest.values,
         {kept[n]: why for n, why in rest.refused.items()},
         broken | {kept[n]: why for n, why in rest.broken.items()},

@@ -42,7 +42,7 @@ from counterpoint.models.api.settings import (
 )
 from counterpoint.models.registry import LoadOptions
 from counterpoint.scoring import (
-    Outcome,
+    Computed,
     RefusedInputsError,
     Scored,
     Work,
@@ -177,7 +177,7 @@ class _InFlight:
         self.model, self.client = model, model.client
         self.ahead, self.patience, self._pool = 0, 0.0, ThreadPoolExecutor(1)
 
-    def submit(self, task: str, columns: Sequence[Sequence[Any]]) -> Future[Outcome]:
+    def submit(self, task: str, columns: Sequence[Sequence[Any]]) -> Future[Computed]:
         # A slow endpoint gets no batch beyond the first, so that a stop costs one batch.
         requests = max(1, len(columns[0]) * self.model.requests_each)
         self.ahead = (2 * self.client.pace.limit - 1) // requests

@@ -32,7 +32,7 @@ from counterpoint.models.openclip.ids import (
     weights_of,
 )
 from counterpoint.models.openclip.tokens import CaptionTokens
-from counterpoint.models.pixels import Pixels
+from counterpoint.models.pixels import TowerPixels
 from counterpoint.models.registry import LoadOptions
 from counterpoint.models.torch_models import Runtime, fingerprint, memory_errors, plain, quiet, unit
 
@@ -55,7 +55,7 @@ class OpenClip:
         self.transform = image_transform_v2(
             PreprocessCfg(**model.visual.preprocess_cfg), is_train=False
         )
-        self.pixels = Pixels(self.transform, runtime.device, jpegs=runtime.decodes)
+        self.pixels = TowerPixels(self.transform, runtime.device, jpegs=runtime.decodes)
         self.context_length: int | None = tokenizer.context_length
         self.notes = source.notes
         more = ("decoded on the GPU",) if self.pixels.decodes else ()
