@@ -114,7 +114,6 @@ class Here:
         self.ahead, self.patience = lanes + 2, 0.1 if lanes else 0.0
         self._lanes = ThreadPoolExecutor(lanes) if lanes else None
         self._threads = ThreadPoolExecutor(READERS)
-        self._reader = model.reader if isinstance(model, Reading) else None
         self._on_gpu = isinstance(model, Laned) and model.lanes > 0
         self._processes: ReaderProcesses | None = None
         self._many = images >= _MANY
@@ -132,12 +131,13 @@ class Here:
 
         Beside a GPU, many images are read by processes, which take a second or two to start.
         """
-        apart = self._many and self._on_gpu and READERS >= _CORES
-        if self._reader is None or not apart:
-            read = self._reader or (lambda picture: self.model.preprocess(picture.open()))
+        # Asked for here, because a model may have to be loaded for it.
+        reader = self.model.reader if isinstance(self.model, Reading) else None
+        if reader is None or not (self._many and self._on_gpu and READERS >= _CORES):
+            read = reader or (lambda picture: self.model.preprocess(picture.open()))
             return [self._threads.submit(read_all, read, [picture]) for picture in pictures]
         if self._processes is None:
-            self._processes = ReaderProcesses(self._reader, READERS)
+            self._processes = ReaderProcesses(reader, READERS)
         return self._processes.submit(pictures)
 
     def _see(self, reading: Sequence[Future[list[Any]]]) -> Computed:
