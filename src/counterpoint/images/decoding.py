@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -28,7 +29,9 @@ def read_file(path: Path) -> bytes:
     """The bytes of an image file. Raises ImageError."""
     try:
         with open_regular(path) as file:
-            data = file.read(MAX_BYTES + 1)
+            size = os.fstat(file.fileno()).st_size
+            # As much as there is: a buffer of MAX_BYTES for every file costs more than reading it.
+            data = file.read(min(size, MAX_BYTES) + 1)
     except (OSError, ValueError) as error:  # a ValueError if there is a NUL in its name
         raise _unreadable(path, error) from None
     if len(data) > MAX_BYTES:

@@ -73,8 +73,8 @@ def _answer(task: Callable[..., Any], *arguments: Any) -> Any:
         return failure(error)
 
 
-def _load(load: Load) -> None:
-    _loaded["here"] = Here(load(), threaded=True)
+def _load(load: Load, share: int) -> None:
+    _loaded["here"] = Here(load(), threaded=True, share=share)
 
 
 def _facts() -> ModelFacts:
@@ -115,12 +115,12 @@ class Processes:
     """Workers, and the model that they have loaded: `facts`. Closed by `close`, not by a `with`."""
 
     def __init__(self, loads: Sequence[Load]) -> None:
-        self._slots = [_Slot(loads[0])]
+        self._slots = [_Slot(loads[0], len(loads))]
         self._numbers, self._turns = itertools.count(), itertools.count()
         try:
             self.facts = self._slots[0].facts()
             if self.facts.kind:  # else it cannot be distributed
-                self._slots += [_Slot(load) for load in loads[1:]]
+                self._slots += [_Slot(load, len(loads)) for load in loads[1:]]
         except BaseException:
             self.close()
             raise
@@ -153,8 +153,8 @@ class Processes:
 class _Slot:
     """A process, and what it has begun."""
 
-    def __init__(self, load: Load) -> None:
-        self._load, self._deaths = load, 0
+    def __init__(self, load: Load, share: int) -> None:
+        self._load, self._share, self._deaths = load, share, 0
         self.begun: dict[int, tuple[str, Sequence[Sequence[Any]]]] = {}
         self._start()
 
@@ -162,7 +162,7 @@ class _Slot:
         self._pool = ProcessPoolExecutor(
             1, mp_context=get_context("spawn"), initializer=end_with_parent
         )
-        self._loading: Future[Any] = self._pool.submit(_answer, _load, self._load)
+        self._loading: Future[Any] = self._pool.submit(_answer, _load, self._load, self._share)
 
     def facts(self) -> ModelFacts:
         found: ModelFacts = self._ask(_facts)

@@ -106,14 +106,17 @@ def workers_of(model: object, images: int = 0) -> Workers:
 class Here:
     """Computes in this process."""
 
-    def __init__(self, model: Any, *, threaded: bool = False, images: int = _MANY) -> None:
+    def __init__(
+        self, model: Any, *, threaded: bool = False, images: int = _MANY, share: int = 1
+    ) -> None:
         """`threaded`: even a model without lanes computes in a thread of its own. `images`: how
-        many will have to be read at most."""
+        many will have to be read at most. `share`: how many processes share this machine."""
         self.model = model
         lanes = max(model.lanes if isinstance(model, Laned) else 0, int(threaded))
         self.ahead, self.patience = lanes + 2, 0.1 if lanes else 0.0
         self._lanes = ThreadPoolExecutor(lanes) if lanes else None
-        self._threads = ThreadPoolExecutor(READERS)
+        self._cores = max(2, READERS // share)
+        self._threads = ThreadPoolExecutor(self._cores)
         self._on_gpu = isinstance(model, Laned) and model.lanes > 0
         self._processes: ReaderProcesses | None = None
         self._many = images >= _MANY
@@ -137,7 +140,7 @@ class Here:
             read = reader or (lambda picture: self.model.preprocess(picture.open()))
             return [self._threads.submit(read_all, read, [picture]) for picture in pictures]
         if self._processes is None:
-            self._processes = ReaderProcesses(reader, READERS)
+            self._processes = ReaderProcesses(reader, self._cores)
         return self._processes.submit(pictures)
 
     def _see(self, reading: Sequence[Future[list[Any]]]) -> Computed:
