@@ -32,6 +32,8 @@ def read_file(path: Path) -> bytes:
             size = os.fstat(file.fileno()).st_size
             # As much as there is: a buffer of MAX_BYTES for every file costs more than reading it.
             data = file.read(min(size, MAX_BYTES) + 1)
+            if size < len(data) <= MAX_BYTES:  # it grew, or its size says nothing
+                data += file.read(MAX_BYTES + 1 - len(data))
     except (OSError, ValueError) as error:  # a ValueError if there is a NUL in its name
         raise _unreadable(path, error) from None
     if len(data) > MAX_BYTES:
