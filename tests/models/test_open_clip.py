@@ -183,7 +183,7 @@ def test_bytes_become_the_floats_of_the_transform_bit_for_bit(resize, tmp_path):
     config = {**PREPROCESS, "resize_mode": resize}
     model = load(save_model(tmp_path / "m", preprocess=config))
     images = [noise(70, 90), noise(33, 200), noise(32, 32), noise(500, 40)]
-    assert model.preprocess(images[0]).dtype == torch.uint8
+    assert model.preprocess(images[0]).dtype == np.uint8
     expected = torch.stack([model.transform(image) for image in images])
     assert torch.equal(finished(model, *images), expected)
 

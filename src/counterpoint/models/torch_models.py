@@ -47,10 +47,13 @@ class Runtime:
                 "leave out --decode gpu.",
                 device=self.device,
             )
-        self.hardware = torch.cuda.get_device_name(self.device) if self.on_gpu else "cpu"
         self._launching = threading.Lock()
         # A CPU without the instructions for half precision says so once, and goes on slower.
         warnings.filterwarnings("ignore", "mkldnn_matmul failed")
+
+    @property
+    def hardware(self) -> str:
+        return torch.cuda.get_device_name(self.device) if self.on_gpu else "cpu"
 
     @property
     def identity(self) -> str:

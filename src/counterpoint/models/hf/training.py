@@ -19,7 +19,7 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 
 from counterpoint._util.errors import ModelError
 from counterpoint.models.hf.dual import HfDual, dual, vectors_of
-from counterpoint.models.hf.loading import PROBES, bars, explained, probe_images
+from counterpoint.models.hf.loading import PROBES, bars, explained, preprocessed, probe_images
 from counterpoint.models.torch_models import quiet
 
 ABOUT: Final = "training.json"
@@ -48,7 +48,7 @@ class HfStart:
 
     def transform(self, image: Image.Image) -> Tensor:
         """(3, H, W); of NaFlex (1, patches, values + mask + height + width)."""
-        found = self.opened.preprocess(image)
+        found = preprocessed(self.opened.processor, image)
         pixels = found["pixel_values"]
         if "spatial_shapes" not in found:
             return pixels
