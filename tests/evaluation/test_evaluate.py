@@ -426,7 +426,7 @@ def test_the_bundled_model_says_where_and_how_it_ran(tmp_path):
     info = said["model_info"]
     assert (info["device"], info["dtype"]) == ("cpu", "float32")
     assert set(info["versions"]) == {"torch", "open_clip"}
-    assert said["options"]["batch_size"] == 128
+    assert said["options"]["batch_size"] == "auto"
     assert len(said["fingerprint"]) == 32
     assert said["benchmarks"]["world-swap:size=4"]["root"] is None
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import importlib
 import re
-from collections.abc import Callable, Iterable, Mapping
+import sys
+from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from functools import cache
 from importlib import metadata
@@ -19,8 +20,16 @@ from counterpoint._util.errors import CounterpointError, NotFoundError, PluginEr
 from counterpoint._util.untrusted import shortened, shown
 
 _LISTED: Final = 12
-# Reads a file of every installed package.
-entry_points: Final[Callable[..., Any]] = cache(metadata.entry_points)
+
+
+@cache
+def _entry_points(path: tuple[str, ...], **wanted: str) -> Any:
+    """Reads a file of every package that is installed on the path."""
+    return metadata.entry_points(**wanted)
+
+
+def entry_points(**wanted: str) -> Any:
+    return _entry_points(tuple(sys.path), **wanted)
 
 
 def did_you_mean(kind: str, name: str, known: Iterable[str]) -> str:

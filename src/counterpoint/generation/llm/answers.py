@@ -250,6 +250,8 @@ def in_format_of(caption: str, sentence: str) -> str:
         return text
     if plain[-1] not in _FINAL_MARKS and text[-1] == ".":
         text = text.rstrip(". ")
+    if not text:
+        return text
     return _restored(plain, _first_letter(plain, text))
 
 
