@@ -246,70 +246,83 @@ class Encoded(NamedTuple):
 
 def encode_images(model: DualEncoder, pictures: Sequence[Picture], work: Work) -> Encoded:
     """Store the vectors of all images."""
-    store, encoded = work.store, Encoded([], {})
-    advance = work.progress.start("images", len(pictures))
-    broken: dict[bytes, str] = {}
-    numbers: dict[bytes, int] = {}  # the first image of each key
-    others: dict[bytes, list[int]] = {}  # two paths may hold the same image
+    images = _Images(model, pictures, work)
+    with workers_of(model, len(pictures)) as workers:
+        size = _size(
+            model, "images", work, lambda: _tuned(workers, ENCODE_IMAGES, _openable(pictures))
+        )
+        filler = _Filler(workers, ENCODE_IMAGES, work.store, size, images.advance, images.take)
+        filler.run(images.batches(size))
+    return images.finished()
 
-    def key_of(picture: Picture) -> bytes | str:
-        try:
-            return digest(model.fingerprint, picture.key(store))
-        except ImageError as error:
-            return str(error)
 
-    def missing(found: Sequence[bytes | str], some: Sequence[Picture]) -> list[int]:
-        """The places of images that have to be computed; `encoded` gets the keys of all."""
-        keys = [one for one in found if isinstance(one, bytes)]
-        marks = [_broken_key(key) for key in keys]
-        values = iter(zip(store.get(keys), store.get(marks), strict=True))
-        chosen = []
-        for place, (one, picture) in enumerate(zip(found, some, strict=True)):
-            key, why = (one, None) if isinstance(one, bytes) else (b"", one)
-            value, mark = next(values) if key else (None, None)
-            if mark is not None and value is None:
-                why = failure_of(picture)
-            if why is not None:
-                encoded.failures[len(encoded.keys)] = why
-            elif value is None and key in numbers:
-                others.setdefault(key, []).append(len(encoded.keys))
-            elif value is None:
-                numbers[key] = len(encoded.keys)
-                chosen.append(place)
-            encoded.keys.append(b"" if why is not None else key)
-        return chosen
+class _Images:
+    """Finds the images whose vectors are missing, and collects the keys of all."""
 
-    def batches(size: BatchSize) -> Iterator[ItemBatch]:
+    def __init__(self, model: DualEncoder, pictures: Sequence[Picture], work: Work) -> None:
+        self.model, self.pictures, self.store = model, pictures, work.store
+        self.advance = work.progress.start("images", len(pictures))
+        self.encoded = Encoded([], {})
+        self._broken: dict[bytes, str] = {}
+        self._first: dict[bytes, int] = {}  # the first image of each key
+        self._others: dict[bytes, list[int]] = {}  # two paths may hold the same image
+
+    def batches(self, size: BatchSize) -> Iterator[ItemBatch]:
         chosen: dict[bytes, Picture] = {}
-        found = in_threads(key_of, pictures, _HASHING)
-        for start in range(0, len(pictures), _LOOKED_UP):
-            some = pictures[start : start + _LOOKED_UP]
-            keys = list(islice(found, len(some)))
-            new = missing(keys, some)
-            advance(len(some) - len(new))
-            for place in new:
-                chosen[keys[place]] = some[place]  # type: ignore[index]
+        found = in_threads(self._key, self.pictures, _HASHING)
+        for start in range(0, len(self.pictures), _LOOKED_UP):
+            some = self.pictures[start : start + _LOOKED_UP]
+            new = self._missing(list(islice(found, len(some))), some)
+            self.advance(len(some) - len(new))
+            for key, picture in new.items():
+                chosen[key] = picture
                 if len(chosen) >= size.sizes[0]:
                     yield ItemBatch(list(chosen), (list(chosen.values()),))
                     chosen = {}
         if chosen:
             yield ItemBatch(list(chosen), (list(chosen.values()),))
 
-    def taken(batch: ItemBatch, outcome: Computed) -> None:
-        broken.update({batch.keys[n]: why for n, why in outcome.broken.items()})
+    def _key(self, picture: Picture) -> bytes | str:
+        """The key of its vector, or why it has none."""
+        try:
+            return digest(self.model.fingerprint, picture.key(self.store))
+        except ImageError as error:
+            return str(error)
 
-    with workers_of(model, len(pictures)) as workers:
-        size = _size(
-            model, "images", work, lambda: _tuned(workers, ENCODE_IMAGES, _openable(pictures))
-        )
-        _Filler(workers, ENCODE_IMAGES, store, size, advance, taken).run(batches(size))
-    for key, why in broken.items():
-        encoded.failures[numbers[key]] = why
-        encoded.keys[numbers[key]] = b""
-        for number in others.get(key, ()):
-            encoded.failures[number] = failure_of(pictures[number]) or why
-            encoded.keys[number] = b""
-    return encoded
+    def _missing(
+        self, found: Sequence[bytes | str], some: Sequence[Picture]
+    ) -> dict[bytes, Picture]:
+        """The images that have to be computed; `encoded` gets the keys of all."""
+        keys = [one for one in found if isinstance(one, bytes)]
+        vectors = dict(zip(keys, self.store.get(keys), strict=True))
+        marks = dict(zip(keys, self.store.get([_broken_key(key) for key in keys]), strict=True))
+        chosen: dict[bytes, Picture] = {}
+        for one, picture in zip(found, some, strict=True):
+            number = len(self.encoded.keys)
+            key, why = (one, None) if isinstance(one, bytes) else (b"", one)
+            stored = vectors.get(key) is not None
+            if not stored and marks.get(key) is not None:
+                why = failure_of(picture)  # it is opened once more, for its error
+            self.encoded.keys.append(b"" if why is not None else key)
+            if why is not None:
+                self.encoded.failures[number] = why
+            elif not stored and key in self._first:
+                self._others.setdefault(key, []).append(number)
+            elif not stored:
+                self._first[key], chosen[key] = number, picture
+        return chosen
+
+    def take(self, batch: ItemBatch, computed: Computed) -> None:
+        self._broken |= {batch.keys[n]: why for n, why in computed.broken.items()}
+
+    def finished(self) -> Encoded:
+        """Every image of a broken content has failed, for a reason that names it."""
+        for key, why in self._broken.items():
+            for number in (self._first[key], *self._others.get(key, ())):
+                again = number != self._first[key] and failure_of(self.pictures[number])
+                self.encoded.failures[number] = again or why
+                self.encoded.keys[number] = b""
+        return self.encoded
 
 
 def failure_of(picture: Picture) -> str | None:
