@@ -211,7 +211,7 @@ def row(what: str, count: int, unit: str, found: list[list[float]], idle: float)
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--cases", type=int, nargs="*", default=[10_000, 100_000, 1_000_000])
+    parser.add_argument("--cases", type=int, nargs="*", default=[10_000, 100_000])
     parser.add_argument("--kinds", nargs="*", default=["read", *MODELS])
     parser.add_argument("--gallery", type=int, nargs=2, default=[1000, 5000], help="0 0: none")
     parser.add_argument("--child", nargs="+", help=argparse.SUPPRESS)
