@@ -246,7 +246,7 @@ class Encoded(NamedTuple):
 
 def encode_images(model: DualEncoder, pictures: Sequence[Picture], work: Work) -> Encoded:
     """Store the vectors of all images."""
-    images = _Images(model, pictures, work)
+    images = _MissingImages(model, pictures, work)
     with workers_of(model, len(pictures)) as workers:
         size = _size(
             model, "images", work, lambda: _tuned(workers, ENCODE_IMAGES, _openable(pictures))
@@ -256,7 +256,7 @@ def encode_images(model: DualEncoder, pictures: Sequence[Picture], work: Work) -
     return images.finished()
 
 
-class _Images:
+class _MissingImages:
     """Finds the images whose vectors are missing, and collects the keys of all."""
 
     def __init__(self, model: DualEncoder, pictures: Sequence[Picture], work: Work) -> None:
