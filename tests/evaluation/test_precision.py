@@ -104,6 +104,9 @@ class Rounded:
         self.context_length = self.model.context_length
         self.preprocess, self.count_tokens = self.model.preprocess, self.model.count_tokens
 
+    def describe(self):
+        return {"device": "cuda:0", "decoder": "Pillow"}
+
     def encode_images(self, images):
         return self.model.encode_images(images)
 
@@ -149,6 +152,18 @@ def test_auto_judges_the_decoder_too(monkeypatch, tmp_path):
     found = chosen(monkeypatch, tmp_path, precision="fp32", decode="auto")
     assert (found.options.precision, found.options.decode) == ("fp32", "exact")
     assert "decoded on the GPU" in found.notes[0]
+
+
+def test_the_decoder_is_held_against_the_precision_that_was_asked_for(monkeypatch, tmp_path):
+    """bf16 itself changes verdicts here, which says nothing about the decoder."""
+    found = chosen(monkeypatch, tmp_path, precision="bf16", decode="auto")
+    assert (found.options.precision, found.options.decode) == ("bf16", "gpu")
+
+
+def test_a_family_that_leaves_decoding_to_pillow_is_not_asked(monkeypatch, tmp_path):
+    plain = {"describe": lambda self: {"device": "cuda:0"}}
+    found = chosen(monkeypatch, tmp_path, precision="fp32", decode="auto", **plain)
+    assert found.options.decode == "exact" and not any("JPEG" in n for n in found.notes)
 
 
 def test_auto_is_float32_on_a_cpu(tmp_path):

@@ -14,6 +14,7 @@ from engine_support import build
 from models_for_tests import Towers, choice, ragged, run_engine, write_images
 from PIL import Image
 
+from counterpoint._util.errors import ImageError
 from counterpoint._util.progress import Quiet
 from counterpoint._util.store import Store
 from counterpoint.cases import ImageRef
@@ -216,3 +217,21 @@ def test_a_reader_that_is_killed_is_replaced(shown) -> None:
         assert len(processes._started) > 1
     finally:
         processes.close()
+
+
+def test_a_file_that_cannot_be_decoded_costs_its_image_only(tmp_path, shown) -> None:
+    """The reader leaves a JPEG encoded; that it is broken shows when the device decodes it."""
+
+    class Decodes(ReadingTowers):
+        reader = None
+
+        def encode_images(self, images: Sequence[Any]) -> np.ndarray:
+            if any(isinstance(image, str) for image in images):
+                raise ImageError("E-IMAGE-BROKEN", "a JPEG: broken.", path="")
+            return super().encode_images(images)
+
+    model = Decodes()
+    with Here(model) as here:
+        files = [here._threads.submit(lambda: ["encoded"]) for _ in shown]
+        found = here._see(shown, files)
+    assert list(found.broken) == [40] and len(found.values) == len(shown) - 1

@@ -179,6 +179,9 @@ def evaluate(
                     settings = choose(name, tables.unprobed(), loading, work)
                     notes += (f"{name}: {note}" for note in settings.notes)
                     model = stack.enter_context(place.loaded(name, settings.options, work, cluster))
+                    said = model.describe() if isinstance(model, Described) else {}
+                    if settings.options.decode == "gpu" and said.get("decoder") != "GPU":
+                        notes.append(f"{name}: JPEGs are decoded by Pillow, not on the GPU.")
                 scored, probes = tables.score(model, overlong, work)
                 parts = tables.parts(scored, probes)
                 notes += [probe.describe(on) for on, probe in probes.items()]

@@ -20,7 +20,7 @@ from counterpoint.cases import Cases, smaller_galleries
 from counterpoint.metrics import Protocol
 from counterpoint.models import LoadOptions, load_model
 from counterpoint.runs import Part, columns_of
-from counterpoint.scoring import Model, Scored, Work, score
+from counterpoint.scoring import Described, Model, Scored, Work, score
 
 AUTO: Final = "auto"
 SAMPLE: Final = 500  # cases of each benchmark
@@ -83,15 +83,19 @@ def choose(model: str, tables: Tables, options: LoadOptions, work: Work) -> Choi
         return Choice(options, (), ())
     precisions = _PRECISIONS if options.precision == AUTO else (options.precision,)
     decoders = _DECODERS if options.decode == AUTO else (options.decode,)
+    # The most exact of what was asked for, with which the others are compared.
+    plain = replace(options, precision=precisions[-1], decode=decoders[-1])
+    reference = load_model(model, plain)
+    said = reference.describe() if isinstance(reference, Described) else {}
+    if not str(said.get("device")).startswith("cuda") or not tables:
+        return Choice(plain, (), ())
+    if "decoder" not in said:  # a family that leaves all decoding to Pillow
+        decoders = decoders[-1:]
     tried = [
         replace(options, precision=precision, decode=decode)
         for precision in precisions
         for decode in decoders
     ]
-    plain = exactly(options)
-    reference = load_model(model, plain)
-    if not getattr(reference, "lanes", 0) or not tables:
-        return Choice(tried[-1], (), ())  # not on a GPU
     sample = _CaseSample(model, tables, work)
     expected = sample.score(plain, reference)
     del reference  # its memory
@@ -103,11 +107,11 @@ def choose(model: str, tables: Tables, options: LoadOptions, work: Work) -> Choi
             notes.append(f"{_named(one)} cannot be used: {str(error).rstrip('.')}.")
             continue
         cases, changed = (sum(getattr(f, n) for f in flips) for n in ("cases", "changed"))
-        said = f"{_named(one)} changes the verdict of {changed:,} of {cases:,} cases against fp32"
+        counted = f"changes the verdict of {changed:,} of {cases:,} cases against {_named(plain)}"
         if changed <= MOST_CHANGED * cases:
-            return Choice(one, tuple(flips), (*notes, f"{said}, so it is used."))
-        notes.append(f"{said}, so it is not used.")
-    return Choice(tried[-1], (), (*notes, f"{_named(tried[-1])} is used."))
+            return Choice(one, tuple(flips), (*notes, f"{_named(one)} {counted}, so it is used."))
+        notes.append(f"{_named(one)} {counted}, so it is not used.")
+    return Choice(plain, (), (*notes, f"{_named(plain)} is used."))
 
 
 def exactly(options: LoadOptions) -> LoadOptions:

@@ -124,7 +124,7 @@ class Here:
     def submit(self, task: str, columns: Sequence[Sequence[Any]]) -> Job:
         job: Callable[[], Computed]
         if task == ENCODE_IMAGES:
-            job = partial(self._see, self._reading(columns[0]))
+            job = partial(self._see, columns[0], self._reading(columns[0]))
         else:
             job = partial(compute, self.model, task, columns)
         return _Later(job) if self._lanes is None else self._lanes.submit(job)
@@ -143,8 +143,13 @@ class Here:
             self._processes = ReaderProcesses(reader, self._cores)
         return self._processes.submit(pictures)
 
-    def _see(self, reading: Sequence[Future[list[Any]]]) -> Computed:
-        found = [image for future in reading for image in future.result()]
+    def _see(self, pictures: Sequence[Picture], reading: Sequence[Future[list[Any]]]) -> Computed:
+        try:
+            return self._encoded([image for future in reading for image in future.result()])
+        except ImageError:  # a file that the device was to decode, and nobody can
+            return self._encoded(read_all(lambda p: self.model.preprocess(p.open()), pictures))
+
+    def _encoded(self, found: Sequence[Any]) -> Computed:
         broken = {n: str(error) for n, error in enumerate(found) if isinstance(error, ImageError)}
         images = [image for image in found if not isinstance(image, ImageError)]
         values = self.model.encode_images(images) if images else np.empty((0, 0), np.float32)
