@@ -223,8 +223,6 @@ def test_a_file_that_cannot_be_decoded_costs_its_image_only(tmp_path, shown) -> 
     """The reader leaves a JPEG encoded; that it is broken shows when the device decodes it."""
 
     class Decodes(ReadingTowers):
-        reader = None
-
         def encode_images(self, images: Sequence[Any]) -> np.ndarray:
             if any(isinstance(image, str) for image in images):
                 raise ImageError("E-IMAGE-BROKEN", "a JPEG: broken.", path="")
