@@ -7,6 +7,7 @@ import random
 import signal
 import time
 from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,7 @@ from worker_models import (
 )
 
 from counterpoint import evaluate
+from counterpoint._util.children import end_with_parent, starting
 
 pytestmark = [pytest.mark.slow, pytest.mark.faults]
 
@@ -150,6 +152,16 @@ def test_a_stop_ends_all_processes(stop: signal.Signals, group: bool, tmp_path: 
     assert "interrupted; what was computed is kept" in said and "Traceback" not in said
     assert not alive(tmp_path)
     assert stored(tmp_path / "store") and not (tmp_path / "run").exists()
+
+
+def test_a_process_that_is_starting_does_not_get_the_stop() -> None:
+    process = get_context("spawn").Process(target=end_with_parent)
+    with starting():
+        process.start()
+    assert process.pid is not None
+    os.kill(process.pid, signal.SIGINT)  # before its first line runs
+    process.join(60)
+    assert process.exitcode == 0
 
 
 # --- through the front door ----------------------------------------------------------------------

@@ -7,15 +7,31 @@ import pickle
 import signal
 import threading
 import traceback
-from multiprocessing import parent_process
+from collections.abc import Iterator
+from contextlib import contextmanager
+from multiprocessing import parent_process, resource_tracker
 from typing import Final, NamedTuple
 
 DEATHS: Final = 3  # of workers over one task, before it is given up
 
 
+@contextmanager
+def starting() -> Iterator[None]:
+    """Processes that are started here do not get Ctrl-C, not even before their first line runs."""
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        yield
+        return
+    resource_tracker.ensure_running()  # starting it ends a block of Ctrl-C
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def end_with_parent() -> None:
     """How a worker begins: it leaves Ctrl-C to its parent, and ends when its parent ends."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # also where it could not be blocked
     threading.Thread(target=_watch, daemon=True).start()
 
 

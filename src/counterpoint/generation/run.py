@@ -24,7 +24,7 @@ from typing import Any, Final, NamedTuple
 
 import polars as pl
 
-from counterpoint._util.children import DEATHS, WorkerFailure, end_with_parent, failure
+from counterpoint._util.children import DEATHS, WorkerFailure, end_with_parent, failure, starting
 from counterpoint._util.cluster import check_engine, ray_cluster
 from counterpoint._util.errors import DataError, reason
 from counterpoint._util.progress import Advance, Progress, Quiet
@@ -304,7 +304,12 @@ def _pool(place: RulesPlace, settings: TextSettings) -> Iterator[tuple[Submit | 
         yield None, 0
     else:
         with _process_pool(workers) as pool:
-            yield lambda *part: pool.submit(_rules_part, *part), _AHEAD * workers
+
+            def submit(*part: Any) -> Future[WorkerFailure | None]:
+                with starting():  # the first parts start the processes
+                    return pool.submit(_rules_part, *part)
+
+            yield submit, _AHEAD * workers
 
 
 @contextmanager

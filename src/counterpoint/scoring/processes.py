@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple, Self
 import numpy as np
 from PIL import Image
 
-from counterpoint._util.children import DEATHS, WorkerFailure, end_with_parent, failure
+from counterpoint._util.children import DEATHS, WorkerFailure, end_with_parent, failure, starting
 from counterpoint._util.errors import ModelError
 from counterpoint.scoring.kinds import (
     BlindScorer,
@@ -162,7 +162,8 @@ class _Slot:
         self._pool = ProcessPoolExecutor(
             1, mp_context=get_context("spawn"), initializer=end_with_parent
         )
-        self._loading: Future[Any] = self._pool.submit(_answer, _load, self._load, self._share)
+        with starting():
+            self._loading: Future[Any] = self._pool.submit(_answer, _load, self._load, self._share)
 
     def facts(self) -> ModelFacts:
         found: ModelFacts = self._ask(_facts)

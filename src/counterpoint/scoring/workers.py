@@ -32,6 +32,7 @@ ENCODE_IMAGES, ENCODE_CAPTIONS = "encode_images", "encode_captions"
 _SIZES: Final = (32, 64, 128, 256, 512, 1024, 2048)  # batch sizes that are tried
 _NEARLY: Final = 0.97  # of the best rate: then the smaller batch is preferred
 _TRIES: Final = 4  # batches of each size
+_LONG: Final = 3.0  # seconds for them: no larger size is tried
 _MANY: Final = 1024  # images from which on processes read them
 _CORES: Final = 4  # of a machine on which that pays
 
@@ -168,8 +169,9 @@ class Here:
                 rates[size] = self._rate(getattr(model, task), [argument] * size)
             except MemoryError:
                 break
-            if rates[size] < _NEARLY * best:
-                break  # beyond the best size it only gets slower
+            # Beyond the best size it only gets slower, and on a slow device trying is not free.
+            if rates[size] < _NEARLY * best or _TRIES * size / rates[size] > _LONG:
+                break
             best = max(best, rates[size])
         return next((size for size, rate in rates.items() if rate >= _NEARLY * best), None)
 
