@@ -22,7 +22,7 @@ from counterpoint.images import Picture, Reader
 from counterpoint.scoring import Work, encode_images
 from counterpoint.scoring.encode import BATCH, BatchSize
 from counterpoint.scoring.readers import ReaderProcesses
-from counterpoint.scoring.workers import Here
+from counterpoint.scoring.workers import ENCODE_IMAGES, Here
 
 
 class LanedTowers(Towers):
@@ -202,6 +202,15 @@ def test_processes_read_what_threads_read(tmp_path, shown, monkeypatch) -> None:
     assert contents(tmp_path / "processes") == contents(tmp_path / "threads")
     [processes] = started
     assert processes._started and all(p.returncode is not None for p in processes._started)
+
+
+def test_small_batches_keep_all_processes_busy(shown, monkeypatch) -> None:
+    monkeypatch.setattr("counterpoint.scoring.workers._CORES", 1)
+    monkeypatch.setattr("counterpoint.scoring.workers.READERS", 4)
+    with Here(ReadingTowers()) as here:
+        before = here.ahead
+        here.submit(ENCODE_IMAGES, [shown[:4]]).result()
+        assert before * 4 < 2 * 4 * 16 <= here.ahead * 4  # images; a process takes 16 at a time
 
 
 @pytest.mark.faults

@@ -20,6 +20,7 @@ import numpy as np
 from counterpoint._util.errors import ImageError
 
 _CHUNK: Final = 16  # images that travel together
+_DEEP: Final = 3  # chunks for each process: one that is read, the others so that it need not wait
 Reads = Callable[[Any], np.ndarray]  # a picture as bytes; raises ImageError
 
 
@@ -31,6 +32,11 @@ class ReaderProcesses:
         self._mine = threading.local()
         self._started: list[subprocess.Popen[bytes]] = []
         self._pool = ThreadPoolExecutor(count)
+        self._count = count
+
+    def enough(self, batch: int) -> int:
+        """How many batches of this size keep all processes busy."""
+        return -(-_DEEP * self._count * _CHUNK // batch)
 
     def submit(self, pictures: Sequence[Any]) -> list[Future[list[Any]]]:
         """The images in order, in pieces; an ImageError in the place of each that is broken."""

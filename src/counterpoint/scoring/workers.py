@@ -142,6 +142,7 @@ class Here:
             return [self._threads.submit(read_all, read, [picture]) for picture in pictures]
         if self._processes is None:
             self._processes = ReaderProcesses(reader, self._cores)
+        self.ahead = max(self.ahead, self._processes.enough(len(pictures)))
         return self._processes.submit(pictures)
 
     def _see(self, pictures: Sequence[Picture], reading: Sequence[Future[list[Any]]]) -> Computed:
