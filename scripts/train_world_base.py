@@ -26,10 +26,17 @@ from typing import Any
 import numpy as np
 import open_clip
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 
 from counterpoint._util.random_numbers import fold, key, uniforms
-from counterpoint.world.arrays import SCENE_DRAWS, Scenes, WorldTokens, draw_plain, draw_scenes
+from counterpoint.world.arrays import (
+    OBJECT_DRAWS,
+    SCENE_DRAWS,
+    Scenes,
+    WorldTokens,
+    draw_plain,
+    draw_scenes,
+)
 from counterpoint.world.drawing import PIXELS, paint
 from counterpoint.world.edits import replacements, swaps
 from counterpoint.world.scenes import CANONICAL, Scene
@@ -89,7 +96,11 @@ class Batches(torch.utils.data.IterableDataset[Any]):
     def batch(self, step: int) -> tuple[np.ndarray, np.ndarray, torch.Tensor]:
         size, asked = self.arguments.batch, self.arguments
         stream = fold(key(_STREAM, asked.seed), np.arange(step * size, (step + 1) * size))
-        scenes = draw_scenes(uniforms(fold(stream, 0), SCENE_DRAWS))
+        draws = uniforms(fold(stream, 0), SCENE_DRAWS)
+        # Among scenes of the same objects in other places, only places tell a caption's own image.
+        leader = np.arange(size) // asked.siblings * asked.siblings
+        draws[:, OBJECT_DRAWS] = draws[leader, OBJECT_DRAWS]
+        scenes = draw_scenes(draws)
         words = draw_plain(scenes, fold(stream, 1), asked.grammar, asked.synonym)
         return *scenes.table(), self.tokens(words)
 
@@ -190,6 +201,8 @@ def main() -> None:
     parser.add_argument("--rate", type=float, default=1e-3, help="peak learning rate")
     parser.add_argument("--grammar", type=float, default=0.1, help="share of grammatical captions")
     parser.add_argument("--synonym", type=float, default=0.03, help="share of rarer words")
+    parser.add_argument("--siblings", type=int, default=1, help="scenes with the same objects")
+    parser.add_argument("--start", type=Path, help="weights to go on from: a folder made by this")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--workers", type=int, default=2)
@@ -211,6 +224,10 @@ def main() -> None:
     )
     cfg = {**MODEL, "text_cfg": {**MODEL["text_cfg"], "vocab_size": tokenizer.vocab_size}}  # type: ignore[dict-item]
     model = open_clip.CLIP(**cfg).to(arguments.device)
+    if arguments.start:
+        weights = load_file(arguments.start / "open_clip_model.safetensors")
+        weights["positional_embedding"] = weights["positional_embedding"][: model.context_length]
+        model.load_state_dict(weights)
     loader = torch.utils.data.DataLoader(
         Batches(tokenizer, arguments), batch_size=None, num_workers=arguments.workers
     )

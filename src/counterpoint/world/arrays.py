@@ -42,6 +42,7 @@ COUNTS: Final = np.array([len(words) for words in FEATURES])
 SHAPE: Final = 0
 CELLS: Final = GRID**2
 SCENE_DRAWS: Final = CELLS + 1 + 4 * MOST + 2 * MOST + 1
+OBJECT_DRAWS: Final = slice(CELLS, CELLS + 1 + 4 * MOST)  # of them: how many objects, and which
 _RADII: Final = np.array(list(SIZES.values()), dtype=np.float32)
 _GROUNDS: Final = (0.42, 0.62)  # as `scenes.sample_scene` draws them
 
