@@ -1,0 +1,137 @@
+"""A study: recipes trained with several seeds, and every model's value on every case.
+
+Every row is one command, `counterpoint train RECIPE ... seed=S out=FOLDER/ROW/seed-S`, run as a
+process of its own, some at a time on one device. What is finished is not done again. The values go
+to FOLDER/values/ROW-S.npz, from which `study_tables.py` makes tables: so the folder `values` alone
+can be taken to another machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from counterpoint.evaluation.evaluating import evaluate
+from counterpoint.runs.columns import columns_of
+from counterpoint.runs.results import members_in
+
+BASE: Final = "base"
+
+
+@dataclass(frozen=True, slots=True)
+class Study:
+    """`rows`: a name, and what stands behind `counterpoint train`; `shared` follows it in all.
+
+    `base` is the model that the rows start from and `trained` the family of what they become: an
+    id is `trained` and the folder. `data` is the data root of the benchmarks.
+    """
+
+    rows: Mapping[str, Sequence[str]]
+    shared: Sequence[str]
+    base: str
+    trained: str
+    benchmarks: Sequence[str]
+    groups: Sequence[str]
+    data: Path | None = None
+
+
+def add_arguments(parser: argparse.ArgumentParser, rows: Mapping[str, Sequence[str]]) -> None:
+    parser.add_argument("--out", type=lambda path: Path(path).resolve(), required=True)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--steps", type=int, help="other than the recipe's")
+    parser.add_argument("--parallel", type=int, default=1, help="rows trained at a time")
+    parser.add_argument("--workers", type=int, default=1, help="data workers of each")
+    parser.add_argument("--recipes", nargs="+", choices=[*rows], default=[*rows], metavar="ROW")
+    parser.add_argument("--minutes", type=float, default=1e6, help="begin nothing after so many")
+    parser.add_argument("--change", nargs="*", default=[], help="for every row: batch=256 ...")
+    parser.add_argument("--score", nargs=2, metavar=("MODEL", "NAME"), help=argparse.SUPPRESS)
+
+
+def run_study(study: Study, arguments: argparse.Namespace) -> None:
+    """As the arguments say: all rows, or what a process of its own has to score."""
+    if arguments.score:
+        model, name = arguments.score
+        score_model(study, model, name, arguments.out)
+        return
+    for folder in ("values", "logs", "runs"):
+        (arguments.out / folder).mkdir(parents=True, exist_ok=True)
+    ends = time.time() + 60 * arguments.minutes
+    jobs = [(BASE, 0), *((row, seed) for row in arguments.recipes for seed in arguments.seeds)]
+    # The threads of a process's own arithmetic would fight over the cores of the others.
+    os.environ.setdefault("OMP_NUM_THREADS", "2")
+    with ThreadPoolExecutor(arguments.parallel) as pool:
+        running = [pool.submit(run_row, study, row, seed, arguments, ends) for row, seed in jobs]
+        for one in running:
+            print(one.result(), flush=True)
+
+
+def run_row(study: Study, row: str, seed: int, arguments: argparse.Namespace, ends: float) -> str:
+    """Train and score one row with one seed; says what came of it."""
+    name, began = f"{row}-{seed}", time.time()
+    values = arguments.out / "values" / f"{name}.npz"
+    if values.is_file():
+        return f"{name}: was done"
+    if began > ends:
+        return f"{name}: not begun, the time is up"
+    model = study.base
+    log = arguments.out / "logs" / f"{name}.txt"
+    with log.open("w", encoding="utf-8") as told:
+        if row != BASE:
+            model = f"{study.trained}{arguments.out / row / f'seed-{seed}' / 'model'}"
+            command = training(study, row, seed, arguments)
+            if subprocess.run(command, stdout=told, stderr=told).returncode:
+                return f"{name}: training FAILED, see {log}"
+        trained = time.time()
+        score = [sys.executable, *sys.argv, "--score", model, name]
+        if subprocess.run(score, stdout=told, stderr=told).returncode:
+            return f"{name}: scoring FAILED, see {log}"
+    return f"{name}: trained {trained - began:.0f} s, scored {time.time() - trained:.0f} s"
+
+
+def training(study: Study, row: str, seed: int, arguments: argparse.Namespace) -> list[str]:
+    steps = [f"steps={arguments.steps}"] if arguments.steps else []
+    changes = [*steps, f"seed={seed}", *arguments.change]
+    # Scored below, all by one procedure; no start is scored again for every seed.
+    quick = ["benchmarks=[]", "save_every=0", f"data.workers={arguments.workers}"]
+    out = f"out={arguments.out / row / f'seed-{seed}'}"
+    train = [sys.executable, "-m", "counterpoint", "train"]
+    recipe, *own = study.rows[row]
+    return [*train, recipe, *study.shared, *own, *changes, *quick, out]
+
+
+def score_model(study: Study, model: str, name: str, out: Path) -> None:
+    """Every metric of every case, as it is before any mean, into one file."""
+    arrays: dict[str, np.ndarray] = {}
+    with tempfile.TemporaryDirectory() as store:
+        run = evaluate(
+            model,
+            list(study.benchmarks),
+            data=study.data,
+            out=out / "runs" / name,
+            store=store,
+            batch_size=512,
+        )
+    for key, part in run.parts.items():
+        columns = columns_of(part, part.protocol.tie)
+        members = columns.members(members_in(part.cases.frame, part.protocol))
+        arrays[f"{key}/values"] = columns.values.astype(np.float32)
+        arrays[f"{key}/clusters"] = columns.clusters.astype(np.int32)
+        arrays[f"{key}/metrics"] = np.array([metric.name for metric in columns.metrics])
+        for group in study.groups:
+            if group in members:
+                arrays[f"{key}/in/{group}"] = members[group].astype(np.int32)
+    path = out / "values" / f"{name}.npz"
+    partial = path.with_name(f".{path.stem}.partial.npz")
+    np.savez_compressed(partial, **arrays)  # type: ignore[arg-type]
+    partial.rename(path)

@@ -1,0 +1,198 @@
+"""The numbers of a study (`study.py`), over its seeds, with verdicts; and tables of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import polars as pl
+from study import BASE, Study
+
+from counterpoint.metrics.statistics import ALL, LEVEL, Averaging, estimate
+
+AGAINST: Final = ("hp-hn", "clip-ft")
+RESAMPLES: Final = 2000
+# Student's t for a 95 % interval of a mean of so many seeds.
+STUDENT: Final = {2: 12.71, 3: 4.30, 4: 3.18, 5: 2.78}
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """One metric of one row: the mean over its seeds, and how sure it is.
+
+    `case_low`, `case_high`: bootstrap over cases of the mean over seeds. `seed_low`, `seed_high`:
+    Student's interval over seeds. `verdicts`: against other rows, paired by case and seed; not
+    "tied" if the bootstrap over cases says so and every seed has the same sign.
+    """
+
+    row: str
+    benchmark: str
+    group: str
+    metric: str
+    value: float
+    case_low: float
+    case_high: float
+    seed_low: float | None
+    seed_high: float | None
+    seeds: str
+    differences: str = ""
+    verdicts: str = ""
+
+
+# --- tables ------------------------------------------------------------------------------------
+
+
+def numbers(folder: Path, study: Study) -> list[Number]:
+    """Every metric of every row that has values, over its seeds."""
+    files: dict[str, dict[int, Path]] = {}
+    for path in sorted(folder.glob("[!.]*.npz")):
+        row, _, seed = path.stem.rpartition("-")
+        files.setdefault(row, {})[int(seed)] = path
+    loaded = {row: {s: dict(np.load(p)) for s, p in of.items()} for row, of in files.items()}
+    rows = [row for row in (BASE, *study.rows) if row in loaded]
+    return [
+        number
+        for row in rows
+        for benchmark in study.benchmarks
+        for group in study.groups
+        for number in _numbers(loaded, row, benchmark, group)
+    ]
+
+
+def _numbers(
+    loaded: dict[str, dict[int, dict[str, np.ndarray]]], row: str, benchmark: str, group: str
+) -> list[Number]:
+    mine = loaded[row]
+    one = next(iter(mine.values()))
+    if (members := one.get(f"{benchmark}/in/{group}")) is None:
+        return []
+    clusters, metrics = one[f"{benchmark}/clusters"], one[f"{benchmark}/metrics"].tolist()
+    table = {s: of[f"{benchmark}/values"].astype(float)[members] for s, of in mine.items()}
+    levels = _estimates(np.mean(list(table.values()), axis=0), clusters[members])
+    means = np.array([np.nanmean(values, axis=0) for values in table.values()])
+    told = {name: ([""] * len(metrics), [""] * len(metrics)) for name in AGAINST}
+    for other in AGAINST:
+        if other in loaded and other != row and row != BASE:
+            theirs = {s: of[f"{benchmark}/values"][members] for s, of in loaded[other].items()}
+            told[other] = _against(table, theirs, clusters[members])
+    found = []
+    for j, metric in enumerate(metrics):
+        low, high = _over_seeds(means[:, j])
+        found.append(
+            Number(
+                row,
+                benchmark,
+                group,
+                metric,
+                levels[j][0],
+                levels[j][1],
+                levels[j][2],
+                low,
+                high,
+                " ".join(f"{value:.4f}" for value in means[:, j]),
+                "; ".join(f"{o}: {told[o][0][j]}" for o in AGAINST if told[o][0][j]),
+                "; ".join(f"{o}: {told[o][1][j]}" for o in AGAINST if told[o][1][j]),
+            )
+        )
+    return found
+
+
+def _against(
+    mine: dict[int, np.ndarray], theirs: dict[int, np.ndarray], clusters: np.ndarray
+) -> tuple[list[str], list[str]]:
+    """The difference with its interval, and in words: paired by seed and case."""
+    seeds = sorted(set(mine) & set(theirs))
+    gaps = [mine[seed] - theirs[seed] for seed in seeds]
+    found = _estimates(np.mean(gaps, axis=0), clusters)
+    signs = np.sign([np.nanmean(gap, axis=0) for gap in gaps])
+    agree = (np.abs(signs.sum(axis=0)) == len(seeds)).tolist()
+    shown = [f"{value:+.4f} [{low:+.4f}, {high:+.4f}]" for value, low, high, _ in found]
+    words = [
+        ("higher" if value > 0 else "lower") if p < 1 - LEVEL and same else "tied"
+        for (value, _, _, p), same in zip(found, agree, strict=True)
+    ]
+    return shown, words
+
+
+def _estimates(values: np.ndarray, clusters: np.ndarray) -> list[tuple[float, float, float, float]]:
+    members = {ALL: np.arange(len(values))}
+    numbered = np.unique(clusters, return_inverse=True)[1].reshape(-1)
+    found = estimate(values, numbered, members, Averaging(()), resamples=RESAMPLES)[ALL]
+    return [(e.value, e.low, e.high, e.p) for e in found]
+
+
+def _over_seeds(means: np.ndarray) -> tuple[float | None, float | None]:
+    if len(means) not in STUDENT:
+        return None, None
+    half = STUDENT[len(means)] * means.std(ddof=1) / len(means) ** 0.5
+    return float(means.mean() - half), float(means.mean() + half)
+
+
+# --- tables as Markdown ------------------------------------------------------------------------
+
+Key = tuple[str, str, str]  # benchmark, group, metric
+By = dict[tuple[str, str, str, str], Number]  # with the row in front
+_SAID: Final = {
+    "original_accuracy": "orig.",
+    "augmented_accuracy": "aug.",
+    "brittleness": "brittle",
+    "mean_score_original": "c",
+    "mean_score_negative": "n",
+    "mean_score_positive": "p",
+    "image_to_text": "I2T",
+    "text_to_image": "T2I",
+    "image_to_text_recall@1": "I2T R@1",
+    "text_to_image_recall@1": "T2I R@1",
+    "accuracy@1": "top-1",
+}
+Sections = Mapping[str, tuple[Sequence[str], Sequence[Key]]]  # by title: rows and columns
+
+
+def markdown(by: By, sections: Sections, short: Mapping[str, str]) -> str:
+    """Tables with a section each; `short` has names of benchmarks for their heads."""
+    lines = []
+    for title, (rows, columns) in sections.items():
+        alone = len({benchmark for benchmark, *_ in columns}) == 1
+        heads = [_head(key, "" if alone else short[key[0]]) for key in columns]
+        lines += ["", f"## {title}", "", f"| row | {' | '.join(heads)} |"]
+        lines.append("|---" * (len(heads) + 1) + "|")
+        lines += [
+            f"| {row} | {' | '.join(_cell(by.get((row, *key))) for key in columns)} |"
+            for row in rows
+            if (row, *columns[0]) in by
+        ]
+    return "\n".join(lines).strip() + "\n"
+
+
+def _head(key: Key, benchmark: str) -> str:
+    _, group, metric = key
+    part = {"attributes": "att.", "relations": "rel."}.get(group, "")
+    return " ".join(filter(None, (benchmark, part, _SAID.get(metric, metric))))
+
+
+def _cell(number: Number | None) -> str:
+    """The mean, half of the interval over seeds, and the verdicts: against hp-hn / clip-ft."""
+    if number is None:
+        return "-"
+    share = "score" not in number.metric
+    one, digits = (100, 1) if share else (1, 3)
+    low, high = number.seed_low, number.seed_high
+    spread = "" if low is None or high is None else f" ±{one * (high - low) / 2:.{digits}f}"
+    signs = {"higher": "↑", "lower": "↓", "tied": "="}
+    told = dict(part.split(": ") for part in number.verdicts.split("; ") if part)
+    marks = "/".join(signs[told[name]] if name in told else "·" for name in AGAINST)
+    return f"{one * number.value:.{digits}f}{spread}" + (f" {marks}" if told else "")
+
+
+def write_tables(folder: Path, study: Study, sections: Sections, short: Mapping[str, str]) -> By:
+    """FOLDER/table.csv (every number) and FOLDER/table.md, from FOLDER/values."""
+    found = numbers(folder / "values", study)
+    by = {(n.row, n.benchmark, n.group, n.metric): n for n in found}
+    table = pl.DataFrame([asdict(number) for number in found], infer_schema_length=None)
+    table.write_csv(folder / "table.csv")
+    (folder / "table.md").write_text(markdown(by, sections, short), encoding="utf-8")
+    print(f"{len(found):,} numbers: {folder / 'table.csv'}, {folder / 'table.md'}")
+    return by
