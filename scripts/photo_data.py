@@ -1,0 +1,166 @@
+"""The data of the study on photographs (`photo_study.py`): what is trained on, what is held out.
+
+    python scripts/photo_data.py --data DATA --out FOLDER
+
+DATA is a data root with the photographs that are at hand (docs/results-photographs.md lists them).
+FOLDER gets
+
+    eval/             a data root with the held-out part alone: the photographs as links
+    train.parquet     captions with the texts made from them by `counterpoint generate`
+    people.parquet    the same, with other people's captions of the same photograph as positives
+    flickr8k/         the vectors of photographs that are not at hand
+    splits.json       the held-out photographs of the Karpathy test split, and what was taken out
+
+No photograph and no text of an evaluation is in a training table: what is the same by name, bytes,
+look or words is taken out here, and `counterpoint train` checks again (`data.keep_out`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import polars as pl
+from safetensors.torch import load_file, save_file
+
+from counterpoint.training import Leak, find_leaks, without_leaks
+
+EVALUATED: Final = ("sugarcrepe", "hard-positives/replace")
+NEGATIVES: Final = ("negclip", "crepe-replace", "crepe-swap", "svlc")
+POSITIVES: Final = ("hard-positives", "synonyms", "conjuncts", "converse")
+KARPATHY: Final = "coco_karpathy_test.json"
+WHOLE: Final = ("hard_positives", "sugarcrepe", "visual_genome", "coco/val2017")
+GRADED: Final = ("cxc", "eccv_caption")  # rows of photographs that are not there are left out
+
+
+def read_json(path: Path) -> Any:
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def tidy(caption: str) -> str:
+    """Flickr8k has blanks before full stops and commas."""
+    return re.sub(r"\s+([.,!])", r"\1", " ".join(caption.split()))
+
+
+def split(data: Path, count: int, seed: int) -> tuple[list[dict[str, Any]], set[str], list[Leak]]:
+    """The Karpathy photographs at hand, which of them are held out, and why some must be.
+
+    A photograph that another benchmark evaluates on is held out; others are drawn.
+    """
+    rows = read_json(data / "coco" / KARPATHY)
+    rows = [row for row in rows if (data / "coco" / row["image"]).is_file()]
+    names = [row["image"] for row in rows]
+    leaks = find_leaks(pl.DataFrame({"image": names}), EVALUATED, images=data / "coco", data=data)
+    held = {leak.what for leak in leaks}
+    drawn = np.random.default_rng(seed).permutation([name for name in names if name not in held])
+    return rows, held | set(drawn[: max(0, count - len(held))].tolist()), leaks
+
+
+def make_eval_root(data: Path, root: Path, rows: list[dict[str, Any]], held: set[str]) -> None:
+    (root / "coco" / "val2014").mkdir(parents=True)
+    for name in (*WHOLE, *GRADED):
+        (root / name).symlink_to((data / name).resolve())
+    for name in held:
+        (root / "coco" / name).symlink_to((data / "coco" / name).resolve())
+    files = {f"coco/{KARPATHY}": rows}
+    for path in sorted((data / "rococo").glob("*.json")):
+        files[f"rococo/{path.name}"] = read_json(path)
+    for name, found in files.items():
+        kept = [row for row in found if row["image"] in held]
+        (root / name).parent.mkdir(exist_ok=True)
+        (root / name).write_text(json.dumps(kept), encoding="utf-8")
+
+
+def training_captions(data: Path, rows: list[dict[str, Any]], held: set[str]) -> pl.DataFrame:
+    coco = [(r["image"], r["caption"]) for r in rows if r["image"] not in held]
+    flickr = read_json(data / "flickr8k" / "captions.json")
+    coco += [(f"flickr8k/{r['image']}", r["captions"]) for r in flickr if r["split"] == "train"]
+    found = [(image, tidy(text)) for image, texts in coco for text in texts]
+    return pl.DataFrame(found, schema=["image", "caption"], orient="row").unique(
+        maintain_order=True
+    )
+
+
+def with_texts(captions: pl.DataFrame, folder: Path, images: Path) -> pl.DataFrame:
+    """The captions with the negatives and positives that rules make of them."""
+    captions.write_parquet(folder / "captions.parquet")
+    made = []
+    for kind, methods in (("negatives", NEGATIVES), ("positives", POSITIVES)):
+        chosen = [word for method in methods for word in ("-M", method)]
+        made.append(folder / f"{kind}.parquet")
+        if not made[-1].exists():
+            source, out = folder / "captions.parquet", made[-1]
+            call("generate", kind, source, *chosen, "--no-wordnet", "-o", out)
+    exported = folder / "exported.parquet"
+    exported.unlink(missing_ok=True)
+    call("export", *made, "--as", "training", "--images", images, "--root", images, "-o", exported)
+    texts = pl.read_parquet(exported).drop("source").unique(["image", "caption"])
+    return captions.join(texts, on=["image", "caption"], how="left", maintain_order="left")
+
+
+def call(*words: object) -> None:
+    subprocess.run([sys.executable, "-m", "counterpoint", *map(str, words)], check=True)
+
+
+def by_people(table: pl.DataFrame) -> pl.DataFrame:
+    """Other captions of the same photograph in the place of rewordings."""
+    own = table.group_by("image").agg(pl.col("caption").alias("positives"))
+    joined = table.drop("positives", "positive_types").join(own, on="image", maintain_order="left")
+    others = pl.concat_list("caption")
+    return joined.with_columns(
+        pl.col("positives").list.set_difference(others),
+        pl.lit([], dtype=pl.List(pl.String)).alias("positive_types"),
+    )
+
+
+def save_vectors(data: Path, folder: Path) -> None:
+    """Flickr8k's vectors in the form that `data.vectors` takes."""
+    names = [f"flickr8k/{row['image']}" for row in read_json(data / "flickr8k" / "captions.json")]
+    [vectors] = load_file(data / "flickr8k" / "dinov2_small_cls_mean.safetensors").values()
+    folder.mkdir(exist_ok=True)
+    save_file({"vectors": vectors}, folder / "images.safetensors")
+    lines = [json.dumps({"name": name}) for name in names]
+    (folder / "images.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--out", type=Path, required=True, help="a new folder")
+    parser.add_argument("--held-out", type=int, default=1000, help="photographs")
+    parser.add_argument("--seed", type=int, default=0)
+    given = parser.parse_args()
+    data, out = given.data.resolve(), given.out.resolve()
+    out.mkdir(parents=True)
+    os.environ.setdefault("COUNTERPOINT_DATA", str(data))
+    rows, held, leaks = split(data, given.held_out, given.seed)
+    make_eval_root(data, out / "eval", rows, held)
+    table = with_texts(training_captions(data, rows, held), out, data / "coco")
+    kept_out = [*EVALUATED, "retrieval/coco"]
+    table, texts = without_leaks(table, kept_out, images=data / "coco", data=out / "eval")
+    table.write_parquet(out / "train.parquet")
+    by_people(table).write_parquet(out / "people.parquet")
+    save_vectors(data, out / "flickr8k")
+    counts = {
+        "photographs at hand": len(rows),
+        "held out": len(held),
+        "held out because another benchmark has them": Counter(leak.how for leak in leaks),
+        "rows taken out": Counter(leak.how for leak in texts),
+        "rows": table.height,
+        "photographs trained on": table["image"].n_unique(),
+    }
+    told = {"counts": counts, "held_out": sorted(held)}
+    (out / "splits.json").write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
+    print(json.dumps(counts, indent=1))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,91 @@
+"""The recipes on photographs: locked-image tuning from one base, several seeds, all benchmarks.
+
+    python scripts/photo_data.py --data DATA --out FOLDER
+    python scripts/photo_study.py --data FOLDER --photographs DATA --towers hf:dino-minilm --out OUT
+    python scripts/photo_tables.py OUT
+
+The base is trained first, from two towers that have never met (examples/build_dino_minilm.py).
+Every row starts from it: see `study.py`. The image trunk is locked in all of them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+from pathlib import Path
+from typing import Final
+
+from study import BASE, Study, add_arguments, run_study, training
+
+from counterpoint.metrics.statistics import ALL
+
+BENCHMARKS: Final = (
+    *("hard-positives/replace", "sugarcrepe", "aro/coco-order"),
+    *("rococo", "retrieval/coco", "eccv-caption", "cxc"),
+)
+GROUPS: Final = (ALL, "attributes", "relations", "replace", "swap", "add")
+KEPT_OUT: Final = ("hard-positives/replace", "sugarcrepe", "retrieval/coco")
+# The same for every row, so that only the loss and its texts differ.
+TUNING: Final = ["epochs=null", "steps=600", "batch=512", "lr=3e-5", "weight_decay=0.1",
+                 "warmup=50", "clamp_scale=100", "precision=bf16"]  # fmt: skip
+PEOPLE: Final = "data.path={data}/people.parquet"
+ROWS: Final[dict[str, list[str]]] = {
+    "clip-ft": ["clip-ft"],
+    "hn": ["hn"],
+    "hp": ["hp"],
+    "hp-hn": ["hp-hn"],
+    "counterpoint": ["counterpoint"],
+    # Other people's captions of the same photograph as the positives, instead of rewordings.
+    "hp-hn-people": ["hp-hn", PEOPLE],
+    "hp-people": ["hp", PEOPLE],
+    "hn-swap": ["hn", "only=swap"],
+    "hn-replace": ["hn", "only=replace"],
+    "hp-hn-swap": ["hp-hn", "only=swap"],
+    "hp-hn-replace": ["hp-hn", "only=replace"],
+    "hp-hn-0.25": ["hp-hn", "hn_weight=0.25"],
+    "hp-hn-0.5": ["hp-hn", "hn_weight=0.5"],
+    "hp-hn-0.75": ["hp-hn", "hn_weight=0.75"],
+}
+FIRST: Final = ["clip-ft", "lock.pool=mean", "epochs=null", "steps=2000", "batch=1024", "lr=1e-4",
+                "weight_decay=0.1", "warmup=200", "clamp_scale=100", "precision=bf16"]  # fmt: skip
+
+
+def study_of(given: argparse.Namespace) -> Study:
+    data, base = given.data.resolve(), given.out / BASE / "seed-0" / "model"
+    where = [
+        "lock=image",
+        f"data.path={data}/train.parquet",
+        f"data.images={(given.photographs / 'coco').resolve()}",
+        f"data.vectors={data}/flickr8k",
+        f"data.keep_out=[{', '.join(KEPT_OUT)}]",
+    ]
+    rows = {name: [word.format(data=data) for word in words] for name, words in ROWS.items()}
+    rows[BASE] = [*FIRST, f"model={given.towers}", *given.first]
+    return Study(
+        rows,
+        [*where, *TUNING, f"model=hf:{base}"],
+        f"hf:{base}",
+        "hf:",
+        BENCHMARKS,
+        GROUPS,
+        data / "eval",
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    add_arguments(parser, ROWS)
+    parser.add_argument("--data", type=Path, required=True, help="made by photo_data.py")
+    parser.add_argument("--photographs", type=Path, required=True, help="the data root")
+    parser.add_argument("--towers", required=True, help="the model that the base starts from")
+    parser.add_argument("--first", nargs="*", default=[], help="for the base: steps=4000 ...")
+    given = parser.parse_args()
+    study = study_of(given)
+    if not given.score and not (given.out / BASE / "seed-0" / "model").is_dir():
+        given.out.mkdir(parents=True, exist_ok=True)
+        subprocess.run(training(study, BASE, 0, given), check=True)
+    run_study(study, given)
+
+
+if __name__ == "__main__":
+    main()
