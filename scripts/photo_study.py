@@ -11,6 +11,7 @@ Every row starts from it: see `study.py`. The image trunk is locked in all of th
 from __future__ import annotations
 
 import argparse
+import os
 import subprocess
 from pathlib import Path
 from typing import Final
@@ -46,8 +47,9 @@ ROWS: Final[dict[str, list[str]]] = {
     "hp-hn-0.5": ["hp-hn", "hn_weight=0.5"],
     "hp-hn-0.75": ["hp-hn", "hn_weight=0.75"],
 }
-FIRST: Final = ["clip-ft", "lock.pool=mean", "epochs=null", "steps=2000", "batch=1024", "lr=1e-4",
-                "weight_decay=0.1", "warmup=200", "clamp_scale=100", "precision=bf16"]  # fmt: skip
+FIRST: Final = ["clip-ft", "lock={tower: image, pool: mean}", "epochs=null", "steps=2000",
+                "batch=1024", "lr=1e-4", "weight_decay=0.1", "warmup=200", "clamp_scale=100",
+                "precision=bf16"]  # fmt: skip
 
 
 def study_of(given: argparse.Namespace) -> Study:
@@ -81,6 +83,7 @@ def main() -> None:
     parser.add_argument("--first", nargs="*", default=[], help="for the base: steps=4000 ...")
     given = parser.parse_args()
     study = study_of(given)
+    os.environ["COUNTERPOINT_DATA"] = str(study.data)  # where data.keep_out finds benchmarks
     if not given.score and not (given.out / BASE / "seed-0" / "model").is_dir():
         given.out.mkdir(parents=True, exist_ok=True)
         subprocess.run(training(study, BASE, 0, given), check=True)
