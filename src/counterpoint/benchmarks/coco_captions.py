@@ -50,6 +50,7 @@ def coco_captions(options: Options, benchmark: str) -> CocoCaptions:
                 "E-FILE-MALFORMED",
                 f"{path}: has no captions of image {image}, which is in {karpathy}.",
                 path=path,
+                image=image,
             )
         mine = sorted(ids[image])
         if len(mine) == len(found.captions):
