@@ -55,11 +55,12 @@ def auroc(pool: PairPool) -> Weighted:
 
 
 def true_below_threshold(pool: PairPool) -> Weighted:
-    """The share of true pairs below the best single threshold. Chance 1/2; lower is better.
+    """The share of true pairs below the best single threshold; lower is better.
 
     The best threshold has the highest mean of two shares: of true pairs above it, and of false
     pairs below it (so it does not depend on how many false captions there are). Of several that are
-    equally good, the mean is taken. It is chosen anew in each resample.
+    equally good, the mean is taken. It is chosen anew in each resample. Random scores give a bit
+    less than 1/2, the less the fewer pairs there are, so no chance level is printed.
     """
     level, count = _levels(pool.scores)
 
@@ -90,14 +91,15 @@ def calibration_error(pool: PairPool) -> Weighted:
     for side in (0, 1):
         mine, other = half == side, half != side
         probability[mine] = platt(pool.scores[other], pool.truth[other])(pool.scores[mine])
+    if not np.isfinite(probability).all():
+        return lambda weights: float("nan")
     place = np.minimum((probability * BINS).astype(np.int64), BINS - 1)
     gap = probability - pool.truth
 
     def value(weights: Array) -> float:
         drawn = weights[pool.clusters]
-        if not np.isfinite(gap).all() or not drawn.sum():
-            return float("nan")
-        return float(np.abs(np.bincount(place, drawn * gap)).sum() / drawn.sum())
+        with np.errstate(invalid="ignore"):
+            return float(np.abs(np.bincount(place, drawn * gap)).sum() / drawn.sum())
 
     return value
 

@@ -414,7 +414,7 @@ _ALL: Final[tuple[AnyMetric, ...]] = (
     ),
     PooledMetric("auroc", pooled.auroc, 0.5, "higher", _few_images),
     PooledMetric("calibration_error", pooled.calibration_error, None, "lower", _few_images),
-    PooledMetric("true_below_threshold", pooled.true_below_threshold, 0.5, "lower", _few_images),
+    PooledMetric("true_below_threshold", pooled.true_below_threshold, None, "lower", _few_images),
     Metric(
         "text_only_accuracy",
         definitions.text_only_accuracy,
