@@ -495,7 +495,7 @@ def ranked_answers(scores: list[float], truth: list[bool], tie: str) -> list[boo
 
 
 def by_the_authors(name: str, scores: list[float], truth: list[bool], tie: str) -> float:
-    """R-precision and mAP@R as ECCV Caption's code has them: one prefix of the ranking at a time."""
+    """R-precision and mAP@R as ECCV Caption has them: one prefix of the ranking at a time."""
     if all(truth) or not any(truth):
         return float("nan")
     if tie == "half":

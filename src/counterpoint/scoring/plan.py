@@ -292,7 +292,8 @@ def used_images(plan: Plan, scored: Mapping[str, Scored]) -> np.ndarray:
     if not plan.pictured:
         return used
     captions = used_captions(plan, scored).tolist()
-    return np.union1d(used, [plan.pictured[i] for i in captions if i in plan.pictured])
+    shown = [plan.pictured[i] for i in captions if i in plan.pictured]
+    return np.union1d(used, np.array(shown, dtype=used.dtype))
 
 
 def used_captions(plan: Plan, scored: Mapping[str, Scored]) -> np.ndarray:
