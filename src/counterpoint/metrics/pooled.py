@@ -43,13 +43,13 @@ def auroc(pool: PairPool) -> Weighted:
     """The area under the ROC curve over all pairs: how often a true pair scores above a false one
     of any image, equal scores counting half. Chance 1/2.
     """
-    level, count = _levels(pool.scores)
+    ascending = _Ascending(pool)
 
     def value(weights: Array) -> float:
-        true, false = _by_level(pool, level, count, weights)
-        above = true.sum() - true.cumsum()
-        with np.errstate(invalid="ignore"):
-            return float((false * (above + true / 2)).sum() / (true.sum() * false.sum()))
+        true, false = ascending.by_level(weights)
+        below = true.cumsum()
+        both = float(below[-1] * false.sum())
+        return _sum(false, below[-1] - below + true / 2) / both if both else float("nan")
 
     return value
 
@@ -62,12 +62,10 @@ def true_below_threshold(pool: PairPool) -> Weighted:
     equally good, the mean is taken. It is chosen anew in each resample. Random scores give a bit
     less than 1/2, the less the fewer pairs there are, so no chance level is printed.
     """
-    level, count = _levels(pool.scores)
+    ascending = _Ascending(pool)
 
     def value(weights: Array) -> float:
-        true, false = (
-            np.append(0, side.cumsum()) for side in _by_level(pool, level, count, weights)
-        )
+        true, false = (np.append(0, side.cumsum()) for side in ascending.by_level(weights))
         if not true[-1] or not false[-1]:
             return float("nan")
         gain = false * true[-1] - true * false[-1]  # whole numbers: equal gains are equal
@@ -147,36 +145,57 @@ def rank_correlation(pool: PairPool) -> Weighted:
     Each query counts once: of a caption (or image) with n graded pairs, each has weight 1/n. Equal
     values share their mean rank.
     """
-    level, count = _levels(pool.scores)
-    grade, grades = _levels(pool.grades)
+    ascending = _Ascending(pool)
+    shares = pool.shares[ascending.order]
+    steps, grade = np.unique(pool.grades[ascending.order], return_inverse=True)
 
     def value(weights: Array) -> float:
-        drawn = weights[pool.clusters] * pool.shares
-        x, y = _mean_ranks(level, count, drawn), _mean_ranks(grade, grades, drawn)
-        total = drawn.sum()
-        with np.errstate(invalid="ignore", divide="ignore"):
-            x, y = x - drawn @ x / total, y - drawn @ y / total
-            found = drawn @ (x * y) / np.sqrt((drawn @ (x * x)) * (drawn @ (y * y)))
-        return float(found) if np.isfinite(found) else float("nan")
+        drawn = ascending.drawn(weights) * shares
+        sizes = np.bincount(grade, drawn, len(steps))
+        # Ranks are counted from the middle one, which is their mean.
+        middle = drawn.sum() / 2
+        by_grade = sizes.cumsum() - sizes / 2 - middle
+        by_score = ascending.mean_ranks(drawn) - middle
+        weighted = drawn * by_score
+        spread = _sum(weighted, by_score) * _sum(sizes, by_grade**2)
+        return _sum(weighted, by_grade[grade]) / spread**0.5 if spread > 0 else float("nan")
 
     return value
 
 
-def _mean_ranks(level: Array, count: int, drawn: Array) -> Array:
-    """The rank of each pair among weighted ones, equal values sharing theirs."""
-    sizes = np.bincount(level, drawn, count)
-    return np.asarray((sizes.cumsum() - sizes / 2)[level])
+def _sum(a: Array, b: Array) -> float:
+    """The dot product without BLAS, whose threads take longer to start than this takes."""
+    return float(np.einsum("i,i->", a, b))
 
 
-def _levels(values: Array) -> tuple[Array, int]:
-    """The number of each value among the different ones, ascending, and how many these are."""
-    found, level = np.unique(values, return_inverse=True)
-    return level, len(found)
+class _Ascending:
+    """Pairs in the order of their scores; pairs of equal scores are one level."""
 
+    def __init__(self, pool: PairPool) -> None:
+        self.order = np.argsort(pool.scores, kind="stable")
+        self.clusters = pool.clusters[self.order]
+        self.truth = pool.truth[self.order].astype(float)
+        scores = pool.scores[self.order]
+        self.starts = np.flatnonzero(np.append(True, scores[1:] != scores[:-1]))
+        self.sizes = np.diff(np.append(self.starts, len(scores)))
+        self.tied = len(self.starts) < len(scores)
 
-def _by_level(pool: PairPool, level: Array, count: int, weights: Array) -> tuple[Array, Array]:
-    """The weights of true and of false pairs at each level of the scores."""
-    drawn = weights[pool.clusters].astype(float)
-    every = np.bincount(level, drawn, count)
-    true = np.bincount(level[pool.truth], drawn[pool.truth], count)
-    return true, every - true
+    def drawn(self, weights: Array) -> Array:
+        """The weight of each pair."""
+        return np.asarray(weights.astype(float)[self.clusters])
+
+    def by_level(self, weights: Array) -> tuple[Array, Array]:
+        """The weights of true and of false pairs at each level."""
+        drawn = self.drawn(weights)
+        true = drawn * self.truth
+        false = drawn - true
+        if not self.tied:
+            return true, false
+        return np.add.reduceat(true, self.starts), np.add.reduceat(false, self.starts)
+
+    def mean_ranks(self, drawn: Array) -> Array:
+        """The rank of each pair among weighted ones, equal scores sharing theirs."""
+        if not self.tied:
+            return np.asarray(drawn.cumsum() - drawn / 2)
+        sizes = np.add.reduceat(drawn, self.starts)
+        return np.repeat(sizes.cumsum() - sizes / 2, self.sizes)

@@ -109,7 +109,12 @@ def headline(metrics: Iterable[str]) -> str | None:
     """The main metric of a benchmark."""
     known = set(metrics)
     return next(
-        (metric for metric in (*COMPOSITION_METRICS, *GALLERY_METRICS) if metric in known), None
+        (
+            metric
+            for metric in (*COMPOSITION_METRICS, *GALLERY_METRICS, "rank_correlation")
+            if metric in known
+        ),
+        None,
     )
 
 

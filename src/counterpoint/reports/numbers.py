@@ -16,7 +16,15 @@ import numpy as np
 
 from counterpoint._util.errors import RunError
 from counterpoint._util.progress import Progress, Quiet
-from counterpoint.metrics import METRICS, RESAMPLES, AnyMetric, Pool, Verdict, is_baseline
+from counterpoint.metrics import (
+    METRICS,
+    RESAMPLES,
+    AnyMetric,
+    Pool,
+    PooledMetric,
+    Verdict,
+    is_baseline,
+)
 from counterpoint.reports.gathering import ReportData, ScoredPart
 from counterpoint.runs import Row, Run, compare, gap, undefined
 
@@ -141,7 +149,8 @@ def _benchmark_numbers(
         tests |= tested
     order = {run.label: place for place, run in enumerate(scored)}
     numbers.sort(key=lambda number: order[number.model])
-    tester = _Tester(scored, tests, resamples)
+    pooled = any(isinstance(m, PooledMetric) and not m.main for f in families for m in f.metrics)
+    tester = _Tester(scored, tests, resamples, main=not pooled)
     for number in numbers:
         winner = best.get(_Place(number.group, number.metric))
         rival = number.model in rivals
@@ -247,9 +256,11 @@ def _pairs(family: _Family, best: dict[_Place, str]) -> Iterator[_Pair]:
 class _Tester:
     """Tests of a winner against another run; those across families are made when asked for."""
 
-    def __init__(self, scored: list[ScoredPart], tests: _Tests, resamples: int) -> None:
+    def __init__(
+        self, scored: list[ScoredPart], tests: _Tests, resamples: int, *, main: bool
+    ) -> None:
         self.scored = {run.label: run for run in scored}
-        self.tests, self.resamples = tests, resamples
+        self.tests, self.resamples, self.main = tests, resamples, main
         self.done: set[tuple[str, str]] = set()
 
     def test(self, winner: str, other: str, place: _Place) -> _Test | None:
@@ -265,7 +276,9 @@ class _Tester:
         if a.protocol != b.protocol:
             return
         try:
-            found = compare(_alone(a), _alone(b), a.protocol, resamples=self.resamples)
+            found = compare(
+                _alone(a), _alone(b), a.protocol, resamples=self.resamples, main=self.main
+            )
         except RunError:  # no case in common, or the cases of one id differ
             return
         for d in found:
