@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from itertools import permutations
+
 import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 from support import FEW, TIES, matched_block, random_block, reference, references
 
 from counterpoint.metrics.definitions import group_matching, ranks
-from counterpoint.metrics.rankings import Standings, standings
-from counterpoint.metrics.registry import METRICS as EVERY, Metric, QueryMetric
+from counterpoint.metrics.rankings import Standings, both_standings, standings
+from counterpoint.metrics.registry import METRICS as EVERY, Metric, PooledMetric, QueryMetric
 
 SEEDS = st.integers(0, 2**32 - 1)
 METRICS = {name: metric for name, metric in EVERY.items() if isinstance(metric, Metric)}
-QUERIES = {name: metric for name, metric in EVERY.items() if isinstance(metric, QueryMetric)}
+ASKED = {name: metric for name, metric in EVERY.items() if isinstance(metric, QueryMetric)}
+QUERIES = {name: metric for name, metric in ASKED.items() if not metric.listed}
+LISTED = {name: metric for name, metric in ASKED.items() if metric.listed}
+POOLED = {name: metric for name, metric in EVERY.items() if isinstance(metric, PooledMetric)}
 SQUARE = (
     "image_to_text_0",
     "image_to_text_1",
@@ -318,7 +323,7 @@ def defined_by(block: np.ndarray) -> set[str]:
     marks = {
         name: metric.applies(block) & (metric.asked_by or metric.applies)(block)
         for name, metric in EVERY.items()
-        if name != TEXTS
+        if name != TEXTS and name not in POOLED and name not in LISTED
     }
     assert all(mark.shape == (len(block),) for mark in marks.values())
     assert all(mark.all() == mark.any() for mark in marks.values())  # these cases are all alike
@@ -401,7 +406,8 @@ def test_every_metric_is_named_by_its_key_and_says_what_is_better() -> None:
         assert (metric.better is None) == (metric.unit == "score")
     assert all(metric.values.__doc__ for metric in METRICS.values())
     assert {metric.texts for metric in METRICS.values()} == {False, True}
-    assert METRICS | QUERIES == EVERY and not METRICS.keys() & QUERIES.keys()
+    assert METRICS | QUERIES | LISTED | POOLED == EVERY
+    assert all(metric.function.__doc__ for metric in (*LISTED.values(), *POOLED.values()))
 
 
 @pytest.mark.parametrize("name", METRICS)
@@ -480,6 +486,63 @@ def test_a_query_is_tied_if_the_policy_matters_to_it(name: str, seed: int) -> No
     assert QUERIES[name].ties(found).tolist() == expected
     kinder = [QUERIES[name].values(found, tie)[found.defined] for tie in ("wrong", "half", "right")]
     assert (kinder[0] <= kinder[1]).all() and (kinder[1] <= kinder[2]).all()
+
+
+def ranked_answers(scores: list[float], truth: list[bool], tie: str) -> list[bool]:
+    answers = zip(scores, truth, strict=True)
+    ranked = sorted(answers, key=lambda a: (-a[0], a[1] if tie == "wrong" else not a[1]))
+    return [true for _, true in ranked]
+
+
+def by_the_authors(name: str, scores: list[float], truth: list[bool], tie: str) -> float:
+    """R-precision and mAP@R as ECCV Caption has them: one prefix of the ranking at a time."""
+    if all(truth) or not any(truth):
+        return float("nan")
+    if tie == "half":
+        ends = [by_the_authors(name, scores, truth, end) for end in ("wrong", "right")]
+        return sum(ends) / 2
+    ranked, right = ranked_answers(scores, truth, tie), sum(truth)
+    precisions = [sum(ranked[:r]) / r for r in range(1, right + 1)]
+    if name.endswith("r_precision"):
+        return precisions[-1]
+    return sum(p if true else 0 for p, true in zip(precisions, ranked, strict=False)) / right
+
+
+@pytest.mark.parametrize("tie", TIES)
+@pytest.mark.parametrize("name", LISTED)
+@FEW
+@given(seed=SEEDS)
+def test_precisions_are_those_of_the_authors(name: str, tie: str, seed: int) -> None:
+    _, lines = asked(seed)
+    scores, truth = (np.array(side) for side in zip(*lines, strict=True))
+    marks = np.random.default_rng(seed).random(sum(scores.shape)) < 0.8
+    if LISTED[name].side == "captions":
+        scores, truth = scores.T, truth.T
+        found = both_standings(scores, truth, marks)["captions"]
+        marks = marks[len(scores) :]
+    else:
+        found = both_standings(scores, truth, marks)["images"]
+        marks = marks[: len(scores)]
+    expected = [by_the_authors(name, *line, tie) for line in lines]
+    values = LISTED[name].values(found, tie)
+    np.testing.assert_allclose(values, np.where(marks, expected, np.nan))
+    changed = [
+        by_the_authors(name, *line, "wrong") != by_the_authors(name, *line, "right")
+        for line in lines
+    ]
+    assert LISTED[name].ties(found).tolist() == (found.defined & np.array(changed)).tolist()
+    recall = EVERY["image_to_text_recall@1"].values(found, tie)
+    assert (np.isnan(recall) == ~found.defined).all()
+
+
+@pytest.mark.parametrize("name", LISTED)
+@pytest.mark.parametrize("right", [1, 2, 3])
+def test_chance_of_precisions_by_trying_every_order(name: str, right: int) -> None:
+    orders = np.array(list(permutations(range(5))), dtype=float)
+    truth = np.tile(np.arange(5) < right, (len(orders), 1))
+    found = both_standings(orders, truth, np.ones(len(orders) + 5, dtype=bool))["images"]
+    by_chance = LISTED[name].chance(found)
+    assert by_chance == pytest.approx(LISTED[name].values(found, "wrong").mean())
 
 
 def test_each_side_of_a_gallery_has_its_own_metrics() -> None:

@@ -51,7 +51,7 @@ def test_in_the_terminal(blind, plain, capsys):
 
 
 def test_in_a_comparison(blind, plain, capsys):
-    found = compare(blind, plain, resamples=100)
+    found = compare(blind, plain, resamples=100, main=True)
     whole = {d.metric: d for d in found if d.group == "all"}
     assert {(d.ties_a, d.ties_b) for d in whole.values()} == {(120, 0)}
     tables.print_differences(found, "a", "b", groups=False)

@@ -28,6 +28,7 @@ from counterpoint.runs.results import Row
 SEEDS = st.integers(0, 2**32 - 1)
 STRICT = PROTOCOLS["strict"]
 QUERIES = {name: m for name, m in METRICS.items() if isinstance(m, QueryMetric)}
+LISTED = {name for name, m in QUERIES.items() if m.listed}  # of galleries that name their queries
 RETRIEVAL = [name for name in QUERIES if "recall" in name]
 CLASSES = ["accuracy@1", "accuracy@5"]
 

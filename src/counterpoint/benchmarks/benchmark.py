@@ -19,6 +19,7 @@ WITH_POSITIVES: Final = "+hp"  # the end of an id: hard positives are added
 _CHANCE: Final = {
     "1 x 2": "50",
     "1 x 3": "50 original, 33.3 augmented, 33.3 brittleness",
+    "1 x 4": "25",
     "1 x 5": "20",
     "2 x 2": "25 image-to-text, 25 text-to-image, 16.7 group",
 }

@@ -78,7 +78,7 @@ def describe_absent(absent: Sequence[Absent]) -> str:
     """How much of the benchmark is not in the data, by reason, and the first of it."""
     counts: dict[str, list[Absent]] = {}
     for one in absent:
-        kind = "blank negatives" if one.cases == 0 else one.reason
+        kind = "blank negatives" if one.reason.endswith("negatives are blank") else one.reason
         counts.setdefault(kind, []).append(one)
     said = "; ".join(f"{reason}: {_amount(found)}" for reason, found in counts.items())
     return f"{said}; the first: {absent[0].what} ({absent[0].reason})"

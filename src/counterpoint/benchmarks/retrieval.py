@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import Final
 
 import polars as pl
@@ -51,18 +52,35 @@ def _gallery(found: list[Annotated], name: str, options: Options, seed: int) -> 
     kept = [one.captions if aro else one.captions[:_CAPTIONS] for one in found]
     captions = [CAPTION_FORMATS["aro" if aro else "raw"](text) for own in kept for text in own]
     owners = [i for i, own in enumerate(kept) for _ in own]
+    return gallery(
+        _shuffle_images(images, options, seed),
+        _shuffle_captions(captions, options, seed),
+        owners,
+        options.data,
+        f"retrieval/{name}",
+    )
+
+
+def gallery(
+    images: Sequence[str],
+    captions: Sequence[str],
+    owners: Iterable[int],
+    root: Path,
+    source: str,
+) -> Cases:
+    """All images and captions as one case. `owners` has the image of each of the first captions;
+    the captions after these are true of no image.
+    """
     width = len(captions)
-    shuffled = _shuffle_images(images, options, seed)
     row = {
         "id": "0",
-        "images": [{"path": path, "box": None} for path in shuffled],
-        "captions": _shuffle_captions(captions, options, seed),
-        "truth": [image * width + caption for caption, image in enumerate(owners)],
+        "images": [{"path": path, "box": None} for path in images],
+        "captions": list(captions),
+        "truth": sorted(image * width + caption for caption, image in enumerate(owners)),
         "groups": [],
-        "cluster": name,
+        "cluster": source.rpartition("/")[2],
     }
-    frame = pl.DataFrame([row], schema=SCHEMA)
-    return Cases.checked(iter([frame]), options.data, f"retrieval/{name}")
+    return Cases.checked(iter([pl.DataFrame([row], schema=SCHEMA)]), root, source)
 
 
 def _shuffle_captions(captions: list[str], options: Options, seed: int) -> list[str]:

@@ -13,6 +13,7 @@ from .checks import (
 from .files import read_cases as read_cases, write_cases as write_cases
 from .galleries import (
     DETECTION as DETECTION,
+    asked as asked,
     gallery_rows as gallery_rows,
     is_classification as is_classification,
     is_gallery as is_gallery,
@@ -23,6 +24,8 @@ from .galleries import (
 )
 from .table import (
     CHUNK as CHUNK,
+    OPTIONAL as OPTIONAL,
+    PICTURE as PICTURE,
     PROMPTS as PROMPTS,
     SCHEMA as SCHEMA,
     TEXT as TEXT,
@@ -33,5 +36,7 @@ from .table import (
     ImageRef as ImageRef,
     Layout as Layout,
     caption_case as caption_case,
+    columns_in as columns_in,
+    joined as joined,
     offsets as offsets,
 )

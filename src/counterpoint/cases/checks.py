@@ -101,12 +101,46 @@ _CHECKS: Final = (
 )
 
 
+_OF_GRADES: Final = (
+    _Check(
+        "E-GRADES-SHAPE",
+        "it does not have one grade for each image and caption",
+        pl.col("grades").is_not_null() & (pl.col("grades").list.len() != _cells),
+    ),
+    _Check(
+        "E-GRADE-INVALID",
+        "a grade is missing or not a finite number",
+        _any("grades", _each.is_null() | ~_each.is_finite()),
+    ),
+)
+
+_sides = pl.col("images").list.len().cast(pl.Int64()) + pl.col("captions").list.len()
+_OF_QUERIES: Final = _Check(
+    "E-QUERIES-OUTSIDE",
+    "queries has a number that is none of its images and captions",
+    (pl.col("queries").list.max() >= _sides)
+    | (pl.col("queries").list.min() < 0)
+    | _any("queries", _each.is_null()),
+)
+
+
+def _of_graded(check: _Check) -> _Check:
+    """A case whose pairs are graded need not have both a true and a false one."""
+    if check.code not in ("E-CASE-NO-POSITIVE", "E-CASE-NO-NEGATIVE"):
+        return check
+    return check._replace(rows=check.rows & pl.col("grades").is_null())
+
+
 def refuse_malformed(frame: pl.DataFrame, start: int, source: str, allowed: str = "") -> None:
     """Raise a CaseError that names the first bad row (counted from `start`) and what is wrong.
 
     `allowed` is the code of a check that is not made.
     """
     checks = [check for check in _CHECKS if check.code != allowed]
+    if "grades" in frame.columns:
+        checks = [_of_graded(check) for check in checks] + list(_OF_GRADES)
+    if "queries" in frame.columns:
+        checks.append(_OF_QUERIES)
     firsts = [
         check.rows.fill_null(False).arg_true().first().alias(str(number))
         for number, check in enumerate(checks)

@@ -2,7 +2,8 @@
 
     {"id": "1", "images": ["a.jpg"], "captions": ["a b", "b a"], "truth": [[true, false]]}
 
-`groups` (a list of labels) and `cluster` may be left out; an image may be {"path": ..., "box": [x,
+`groups` (a list of labels) and `cluster` may be left out, and so may `grades` (people's grades of
+the pairs, a list for each image as in `truth`); an image may be {"path": ..., "box": [x,
 y, width, height]}. Images are found relative to the file's folder.
 """
 
@@ -19,7 +20,7 @@ from counterpoint._util.errors import CaseError
 from counterpoint._util.tables import parquet_frames
 from counterpoint._util.untrusted import parse_json, shortened, shown
 from counterpoint._util.writing import whole_file
-from counterpoint.cases.table import CHUNK, SCHEMA, Case, Cases, ImageRef, tabulate
+from counterpoint.cases.table import CHUNK, SCHEMA, Case, Cases, ImageRef, columns_in, tabulate
 
 
 def read_cases(path: str | Path) -> Cases:
@@ -58,7 +59,7 @@ def _parquet_frames(path: Path) -> Iterator[pl.DataFrame]:
                 column=missing[0],
             )
         try:
-            yield frame.select(pl.col(name).cast(kind) for name, kind in SCHEMA.items())
+            yield frame.select(pl.col(name).cast(kind) for name, kind in columns_in(frame).items())
         except pl.exceptions.PolarsError as error:
             why = shortened(error).rstrip(". ") or type(error).__name__
             raise CaseError(
@@ -122,7 +123,18 @@ def _case(values: Any) -> Case:
         truth,
         tuple(_check(label, str, "groups") for label in _list(values, "groups", [])),
         _text({"cluster": values.get("cluster") or ""}, "cluster"),
+        tuple(
+            _grade(cell)
+            for cells in _list(values, "grades", [])
+            for cell in _check(cells, list, "grades")
+        ),
     )
+
+
+def _grade(cell: Any) -> float:
+    if type(cell) in (int, float):
+        return float(cell)
+    raise _NotACaseError("grades", f"a cell of 'grades' should be a number, it is {shown(cell)}.")
 
 
 def _truth(cell: Any) -> bool:

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import polars as pl
 
-from counterpoint.cases.table import SCHEMA, Cases
+from counterpoint.cases.table import Cases
 
 MANY: Final = 5  # images from which a case is a gallery
 _SHUFFLE: Final = re.compile(r"shuffle-\w+:\d+:")  # before the reference to an image
@@ -69,7 +69,7 @@ def without_images(cases: Cases, left_out: dict[int, set[int]]) -> Kept:
     starts, pairs = cases.pair_offsets, np.ones(cases.pair_offsets[-1], dtype=bool)
     frames, done = [], 0
     for row, (values, cells) in sorted(rows.items()):
-        frames += [cases.frame[done:row], pl.DataFrame([values], schema=SCHEMA)]
+        frames += [cases.frame[done:row], pl.DataFrame([values], schema=cases.frame.schema)]
         pairs[starts[row] : starts[row + 1]] = cells
         done = row + 1
     return Kept(Cases(pl.concat([*frames, cases.frame[done:]]), cases.root), pairs)
@@ -99,9 +99,12 @@ def _spread(items: list[int], count: int) -> list[int]:
 
 
 def unanswered(cases: Cases) -> np.ndarray:
-    """Marks cases without a positive or without a negative."""
+    """Marks cases without a positive or without a negative, unless their pairs are graded."""
     true = cases.frame["truth"].list.len().to_numpy()
-    return np.asarray((true == 0) | (true == cases.image_counts * cases.caption_counts))
+    lacking = (true == 0) | (true == cases.image_counts * cases.caption_counts)
+    if "grades" in cases.frame.columns:
+        lacking &= cases.frame["grades"].is_null().to_numpy()
+    return np.asarray(lacking)
 
 
 def _prune(case: dict[str, Any], gone: set[int]) -> tuple[dict[str, Any], np.ndarray]:
@@ -117,4 +120,23 @@ def _prune(case: dict[str, Any], gone: set[int]) -> tuple[dict[str, Any], np.nda
         "captions": [caption for caption, kept in zip(captions, keep, strict=True) if kept],
         "truth": np.flatnonzero(truth[stay][:, keep]).tolist(),
     }
+    if case.get("queries") is not None:
+        pruned["queries"] = _renumbered(case["queries"], np.concatenate([stay, keep]))
     return pruned, np.logical_and.outer(stay, keep).reshape(-1)
+
+
+def _renumbered(numbers: list[int], kept: np.ndarray) -> list[int]:
+    """Numbers of images and captions after some of them were taken out."""
+    places = np.cumsum(kept) - 1
+    return [int(places[number]) for number in numbers if kept[number]]
+
+
+def asked(cases: Cases, row: int) -> np.ndarray:
+    """Which images, then which captions of a gallery are queries."""
+    case = cases.frame.row(row, named=True)
+    count = len(case["images"]) + len(case["captions"])
+    if case.get("queries") is None:
+        return np.ones(count, dtype=bool)
+    marks = np.zeros(count, dtype=bool)
+    marks[case["queries"]] = True
+    return marks

@@ -9,7 +9,16 @@
 | groups   | list of str         | labels like `replace/obj`; averages use the first |
 | cluster  | str                 | the source image: cases of one cluster are not independent |
 
-Truth is stored sparsely so that retrieval (thousands x thousands) is a case like any other.
+Two more columns are there only in tables that need them:
+
+| column   | type                | meaning |
+|----------|---------------------|---------|
+| grades   | list of float       | how well people found that each cell of the block fits |
+| queries  | list of int         | of a gallery: images, and captions (counted on from k), whose |
+|          |                     | right answers are all known; nothing else is asked for |
+
+A case with grades may lack a true or a false cell. Truth is stored sparsely so that retrieval
+(thousands x thousands) is a case like any other.
 """
 
 from __future__ import annotations
@@ -38,8 +47,10 @@ SCHEMA: Final = pl.Schema(
         "cluster": pl.String(),
     }
 )
+OPTIONAL: Final = pl.Schema({"grades": pl.List(pl.Float32()), "queries": pl.List(pl.Int32())})
 TEXT: Final = "text:"  # an "image" that is a text: captions are compared with it
 PROMPTS: Final = "\x1e"  # between the prompts of a caption that stands for their average
+PICTURE: Final = "\x1dimage:"  # a "caption" that is an image: images are compared with it
 CHUNK: Final = 50_000  # rows read and checked at a time
 
 
@@ -82,6 +93,7 @@ class Case:
     truth: tuple[tuple[bool, ...], ...]
     groups: tuple[str, ...] = ()
     cluster: str = ""
+    grades: tuple[float, ...] = ()  # of the cells, row by row
 
     def cells(self) -> list[int]:
         """The true cells of the block, as the table keeps them."""
@@ -151,7 +163,23 @@ def _tabulate(cases: Sequence[Case]) -> pl.DataFrame:
         "groups": flat([case.groups for case in cases], pa.large_string()),
         "cluster": [case.cluster or (case.images[0].path if case.images else "") for case in cases],
     }
-    return pl.DataFrame(columns).cast(dict(SCHEMA))  # type: ignore[arg-type]
+    schema = dict(SCHEMA)
+    if any(case.grades for case in cases):
+        columns["grades"] = [list(case.grades) or None for case in cases]
+        schema["grades"] = OPTIONAL["grades"]
+    return pl.DataFrame(columns).cast(schema)  # type: ignore[arg-type]
+
+
+def columns_in(frame: pl.DataFrame) -> pl.Schema:
+    """The columns of a case table: those that all have, and those of the others that it has."""
+    more = {name: kind for name, kind in OPTIONAL.items() if name in frame.columns}
+    return pl.Schema({**SCHEMA, **more})
+
+
+def joined(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
+    """Tables one after the other; where only some have an optional column, the others get nulls."""
+    alike = len({tuple(frame.columns) for frame in frames}) == 1
+    return pl.concat(frames, how="vertical" if alike else "diagonal")
 
 
 def offsets(counts: np.ndarray) -> np.ndarray:
@@ -203,12 +231,13 @@ class Layout:
 class Block(NamedTuple):
     """All cases of one shape: their rows in the table, and their truth as (n, k, m) booleans.
 
-    `texts`: texts stand in the place of their images.
+    `texts`: texts stand in the place of their images. `listed`: the cases name their queries.
     """
 
     rows: np.ndarray
     truth: np.ndarray
     texts: bool = False
+    listed: bool = False
 
 
 def _gather(flat: np.ndarray, starts: np.ndarray, k: int, m: int) -> np.ndarray:
@@ -253,7 +282,7 @@ class Cases:
             start += frame.height
         if not start:
             raise CaseError("E-BENCHMARK-EMPTY", f"{source}: no cases.", source=source)
-        table = pl.concat(checked)
+        table = joined(checked)
         refuse_duplicates(table["id"], source)
         return cls(table, root)
 
@@ -300,11 +329,11 @@ class Cases:
         images, captions = self.image_counts, self.caption_counts
         starts, truth = self.pair_offsets, self.truth_flat()
         of_texts = self.of_texts()
-        kinds = np.stack([images, captions, of_texts])
+        kinds = np.stack([images, captions, of_texts, self.listed()])
         shapes, codes = np.unique(kinds, axis=1, return_inverse=True)
-        for code, (k, m, texts) in enumerate(shapes.T):
+        for code, (k, m, texts, listed) in enumerate(shapes.T):
             rows = np.flatnonzero(codes.reshape(-1) == code)
-            yield Block(rows, _gather(truth, starts[rows], k, m), bool(texts))
+            yield Block(rows, _gather(truth, starts[rows], k, m), bool(texts), bool(listed))
 
     def scores_of(self, block: Block, scores: np.ndarray) -> np.ndarray:
         """A block's part of the flat scores, in the shape of its truth."""
@@ -315,6 +344,25 @@ class Cases:
         """Which cases compare captions with texts instead of images."""
         first = self.frame["images"].list.first().struct.field("path")
         return first.str.starts_with(TEXT).to_numpy()
+
+    def listed(self) -> np.ndarray:
+        """Which cases name their queries."""
+        if "queries" not in self.frame.columns:
+            return np.zeros(len(self), dtype=bool)
+        return self.frame["queries"].is_not_null().to_numpy()
+
+    def grades_flat(self) -> np.ndarray | None:
+        """The grade of every pair, in the order of `pair_offsets`, NaN without one; None if no
+        case has grades.
+        """
+        if "grades" not in self.frame.columns:
+            return None
+        starts, column = self.pair_offsets, self.frame["grades"]
+        grades = np.full(starts[-1], np.nan)
+        there = column.is_not_null().to_numpy()
+        marked = np.repeat(there, np.diff(starts))
+        grades[marked] = column.filter(pl.Series(there)).explode().to_numpy()
+        return grades
 
     def case(self, row: int) -> Case:
         """One row as a `Case`, to show it."""
@@ -331,6 +379,7 @@ class Cases:
             tuple(tuple(i * m + j in true for j in range(m)) for i in range(k)),
             tuple(values["groups"]),
             values["cluster"],
+            tuple(values.get("grades") or ()),
         )
 
     def limit(self, count: int) -> Cases:
@@ -351,5 +400,5 @@ class Cases:
         """A digest of ids, image references, captions and truth: the same table, the same hash."""
         digest = hashlib.sha256()
         for part in self.frame.iter_slices(CHUNK):
-            digest.update(part.select(SCHEMA.names()).write_ndjson().encode())
+            digest.update(part.select(columns_in(part).names()).write_ndjson().encode())
         return digest.hexdigest()

@@ -59,7 +59,7 @@ def compare(
     with errors.status("resampling"):
         a, b = load_run(run_a), load_run(run_b)
         chosen = get_protocol(protocol) if protocol else None
-        found = compare_runs(a, b, chosen)
+        found = compare_runs(a, b, chosen, main=not (as_json or html or open_page))
     if as_json:
         print_json(rows_as_json(found))
     else:

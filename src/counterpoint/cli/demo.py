@@ -122,7 +122,7 @@ def demo(
     with progress_bars() as bars:
         runs = evaluate([*MODELS], benchmarks, out=out, overwrite=True, progress=bars)
     with errors.status("resampling"):
-        rows = [row for run in runs for row in result_rows(run, groups=False)]
+        rows = [row for run in runs for row in result_rows(run, groups=False, main=True)]
     print_results(runs, rows)
     for line in left_out_lines(runs):
         errors.print(line, style="yellow")

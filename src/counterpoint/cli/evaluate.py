@@ -141,7 +141,11 @@ def evaluate(
         flips = _flips(runs, options, bars) if check_precision else []
     with errors.status("resampling"):
         shown = with_clean(runs) if clean else runs
-        rows = [row for run in shown for row in result_rows(run, groups=groups or as_json)]
+        rows = [
+            row
+            for run in shown
+            for row in result_rows(run, groups=groups or as_json, main=not as_json)
+        ]
     if as_json:
         print_json(rows_as_json(rows))
     else:
@@ -221,7 +225,11 @@ def rescore(
         loaded = [load_run(folder) for path in runs for folder in find_runs(path)]
         loaded = with_clean(loaded) if clean else loaded
         chosen = get_protocol(protocol) if protocol else None
-        rows = [row for run in loaded for row in result_rows(run, chosen, groups=wanted)]
+        rows = [
+            row
+            for run in loaded
+            for row in result_rows(run, chosen, groups=wanted, main=not as_json)
+        ]
     if as_json:
         print_json(rows_as_json(rows))
         return
@@ -271,7 +279,7 @@ def import_scores(
             file, benchmark, name, data=data, out=out, protocol=protocol, overwrite=overwrite
         )
     with errors.status("resampling"):
-        rows = result_rows(run, groups=groups or as_json)
+        rows = result_rows(run, groups=groups or as_json, main=not as_json)
     if as_json:
         print_json(rows_as_json(rows))
     else:

@@ -105,7 +105,7 @@ def wise(
                 progress=bars,
             )
         with errors.status("resampling"):
-            found = _found(chosen, runs, groups=groups or as_json)
+            found = _found(chosen, runs, groups=groups or as_json, main=not as_json)
         _print(found, runs, (base, tuned), groups=groups, as_json=as_json)
         if plot is not None:
             from counterpoint.reports import draw_line
@@ -131,10 +131,14 @@ def read_alphas(text: str) -> list[float]:
     return found
 
 
-def _found(alphas: list[float], runs: list[Run], *, groups: bool) -> dict[float, list[Row]]:
+def _found(
+    alphas: list[float], runs: list[Run], *, groups: bool, main: bool
+) -> dict[float, list[Row]]:
     from counterpoint.runs import rows
 
-    return {alpha: rows(run, groups=groups) for alpha, run in zip(alphas, runs, strict=True)}
+    return {
+        alpha: rows(run, groups=groups, main=main) for alpha, run in zip(alphas, runs, strict=True)
+    }
 
 
 def _print(

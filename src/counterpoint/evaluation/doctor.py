@@ -166,7 +166,8 @@ def _gaps(cases: Cases) -> Iterator[str]:
 
 def _blind(known: Benchmark, cases: Cases) -> Iterator[BlindAccuracy]:
     """Baselines by group, over the cases with one image, whose captions compete."""
-    chosen = cases.keep((cases.image_counts == 1) & ~gallery_rows(cases) & ~cases.of_texts())
+    competing = (cases.image_counts == 1) & (cases.caption_counts > 1)
+    chosen = cases.keep(competing & ~gallery_rows(cases) & ~cases.of_texts())
     if not len(chosen):
         return
     protocol = replace(PROTOCOLS["strict"], exclude=frozenset())

@@ -17,7 +17,7 @@ from counterpoint._util.errors import ModelError
 from counterpoint._util.progress import Progress, Quiet
 from counterpoint._util.store import Store, default_store
 from counterpoint.cases import Cases, smaller_galleries
-from counterpoint.metrics import Protocol
+from counterpoint.metrics import PooledMetric, Protocol
 from counterpoint.models import LoadOptions, load_model
 from counterpoint.runs import Part, columns_of
 from counterpoint.scoring import Described, Model, Scored, Work, score
@@ -170,5 +170,7 @@ def _verdicts(part: Part) -> np.ndarray:
     if not len(part.cases):
         return np.zeros((0, 0))
     columns = columns_of(part, part.protocol.tie)
-    chosen = [m.main and m.unit == "share" for m in columns.metrics]
+    chosen = [
+        m.main and m.unit == "share" and not isinstance(m, PooledMetric) for m in columns.metrics
+    ]
     return columns.values[:, chosen]

@@ -138,7 +138,7 @@ def _part_checks(run: Run, part: Part, chosen: pl.DataFrame, resamples: int) -> 
         for check in _beside(alone, part, str(protocol), str(average), values, resamples):
             seen.add((check.group, check.metric))
             yield check
-    for row in rows(alone, resamples=resamples):
+    for row in rows(alone, resamples=resamples, main=True):
         if METRICS[row.metric].main and (row.group, row.metric) not in seen:
             yield _ours(row, part, part.protocol.average)
 
@@ -154,7 +154,9 @@ def _beside(
                 yield _check(_unknown(part, value), part, average, value, str(error))
         return
     why = why_incomplete(part, used, alone.manifest.get("options", {}))
-    found = {(row.group, row.metric): row for row in rows(alone, used, resamples=resamples)}
+    found = {
+        (row.group, row.metric): row for row in rows(alone, used, resamples=resamples, main=True)
+    }
     for value in values.iter_rows(named=True):
         row = found.get((value["group"], value["metric"]))
         if row is not None:

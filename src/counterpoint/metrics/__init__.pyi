@@ -8,6 +8,7 @@ from .definitions import (
     text_only_accuracy as text_only_accuracy,
     tied as tied,
 )
+from .pooled import PairPool as PairPool
 from .presentation import (
     AXIS_LABELS as AXIS_LABELS,
     COMPOSITION_METRICS as COMPOSITION_METRICS,
@@ -41,7 +42,13 @@ from .protocols import (
     get_protocol as get_protocol,
 )
 from .rankings import both_standings as both_standings
-from .registry import METRICS as METRICS, Metric as Metric, QueryMetric as QueryMetric
+from .registry import (
+    METRICS as METRICS,
+    AnyMetric as AnyMetric,
+    Metric as Metric,
+    PooledMetric as PooledMetric,
+    QueryMetric as QueryMetric,
+)
 from .statistics import (
     ALL as ALL,
     LEVEL as LEVEL,
@@ -50,6 +57,7 @@ from .statistics import (
     WITHOUT_POSITIVES as WITHOUT_POSITIVES,
     Averaging as Averaging,
     Estimate as Estimate,
+    Pool as Pool,
     Verdict as Verdict,
     averages as averages,
     estimate as estimate,
@@ -58,6 +66,7 @@ from .statistics import (
     members_of as members_of,
     nan_mean as nan_mean,
     nested as nested,
+    pool_value as pool_value,
     prefixes as prefixes,
     set_apart as set_apart,
     summaries as summaries,

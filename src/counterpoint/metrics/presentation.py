@@ -23,6 +23,11 @@ METRIC_HEADINGS: Final = {
     "image_to_text_recall@5": "I2T R@5",
     "text_to_image_recall@1": "T2I R@1",
     "text_to_image_recall@5": "T2I R@5",
+    "image_to_text_map@R": "I2T mAP@R",
+    "image_to_text_r_precision": "I2T R-P",
+    "text_to_image_map@R": "T2I mAP@R",
+    "text_to_image_r_precision": "T2I R-P",
+    "rank_correlation": "correlation",
     "accuracy@1": "top-1",
     "accuracy@5": "top-5",
 }
@@ -33,6 +38,8 @@ AXIS_LABELS: Final = {
     "text_only_accuracy": "text-only accuracy",
     "group": "group score",
     "image_to_text_recall@1": "image-to-text R@1",
+    "image_to_text_map@R": "image-to-text mAP@R",
+    "rank_correlation": "rank correlation with grades",
     "accuracy@1": "top-1 accuracy",
 }
 METRIC_MEANINGS: Final = {
@@ -53,6 +60,19 @@ METRIC_MEANINGS: Final = {
     "text_to_image_recall@1": "a true image is the first that the caption finds",
     "text_to_image_recall@5": "a true image is among the first five that the caption finds",
     "text_to_image_recall@10": "a true image is among the first ten that the caption finds",
+    "image_to_text_r_precision": "of an image with R true captions, the share of true ones among "
+    "the first R that it finds",
+    "text_to_image_r_precision": "of a caption with R true images, the share of true ones among "
+    "the first R that it finds",
+    "image_to_text_map@R": "as R-P, and true captions count more the earlier they are found",
+    "text_to_image_map@R": "as R-P, and true images count more the earlier they are found",
+    "rank_correlation": "Spearman's correlation of the scores with people's grades, each query "
+    "counted once",
+    "auroc": "a true pair scores above a false pair of any image (area under the ROC curve)",
+    "calibration_error": "distance of probabilities, fitted to the scores of half of the images, "
+    "from the share of true pairs in the other half; lower is better",
+    "true_below_threshold": "true pairs below the single threshold that separates true and false "
+    "pairs best; lower is better",
     "accuracy@1": "the class with the highest score is the true one",
     "accuracy@5": "the true class is among the five with the highest scores",
 }
@@ -69,6 +89,7 @@ _REASONS: Final = {
     "caption too long": "caption too long",
     "no such file": "image missing",
     "no image": "image missing",
+    "two images": "two images",
 }
 
 
@@ -88,7 +109,12 @@ def headline(metrics: Iterable[str]) -> str | None:
     """The main metric of a benchmark."""
     known = set(metrics)
     return next(
-        (metric for metric in (*COMPOSITION_METRICS, *GALLERY_METRICS) if metric in known), None
+        (
+            metric
+            for metric in (*COMPOSITION_METRICS, *GALLERY_METRICS, "rank_correlation")
+            if metric in known
+        ),
+        None,
     )
 
 

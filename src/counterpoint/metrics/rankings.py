@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -12,16 +12,30 @@ from counterpoint.metrics.definitions import Array, Tie, flip
 _CELLS: Final = 8_000_000  # scores compared at a time
 
 
+class RightRanks(NamedTuple):
+    """Every right answer of every query, the best first: its query, its rank among the right
+    answers from 1, and the wrong answers above and equal to it.
+    """
+
+    query: Array
+    rank: Array
+    above: Array
+    equal: Array
+
+
 class Standings(NamedTuple):
     """For each query, the wrong answers above and equal to its best right one.
 
-    `wrong` and `right` count its answers. A query is defined if it has both kinds of answers.
+    `wrong` and `right` count its answers. A query is defined if it has both kinds of answers; what
+    is not asked for has no right answers here. `ranks` has all right answers, where these are
+    needed.
     """
 
     above: Array
     equal: Array
     wrong: Array
     right: Array
+    ranks: RightRanks | None = None
 
     @property
     def defined(self) -> Array:
@@ -31,13 +45,50 @@ class Standings(NamedTuple):
 def standings(scores: Array, truth: Array) -> Standings:
     """The standings of every image (k) among the captions (m)."""
     parts = [_standing(scores[rows], truth[rows]) for rows in _pieces(*scores.shape)]
-    return Standings(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+    columns = zip(*(part[:4] for part in parts), strict=True)
+    above, equal, wrong, right = (np.concatenate(column) for column in columns)
+    return Standings(above, equal, wrong, right)
 
 
-def both_standings(scores: Array, truth: Array) -> dict[str, Standings]:
-    """By side: images that rank captions, and captions that rank images."""
+def both_standings(scores: Array, truth: Array, asked: Array | None = None) -> dict[str, Standings]:
+    """By side: images that rank captions, and captions that rank images.
+
+    `asked` marks the images, then the captions, that are queries whose right answers are all known.
+    """
     across = flip(scores[None])[0], flip(truth[None])[0]
-    return {"images": standings(scores, truth), "captions": standings(*across)}
+    if asked is None:
+        return {"images": standings(scores, truth), "captions": standings(*across)}
+    images, captions = np.split(asked, [len(scores)])
+    return {"images": _asked(scores, truth, images), "captions": _asked(*across, captions)}
+
+
+def _asked(scores: Array, truth: Array, asked: Array) -> Standings:
+    found = standings(scores, truth)
+    return found._replace(
+        right=np.where(asked, found.right, 0),
+        ranks=right_ranks(scores, truth, np.flatnonzero(asked & found.defined)),
+    )
+
+
+def right_ranks(scores: Array, truth: Array, queries: Array) -> RightRanks:
+    """The ranks of all right answers of some queries."""
+    parts = []
+    for query in queries.tolist():
+        mine, true = scores[query], truth[query]
+        right = np.sort(mine[true])[::-1]
+        wrong = np.sort(mine[~true])
+        below = np.searchsorted(wrong, right, side="left")
+        not_above = np.searchsorted(wrong, right, side="right")
+        parts.append(
+            (
+                np.full(len(right), query),
+                np.arange(1, len(right) + 1),
+                len(wrong) - not_above,
+                not_above - below,
+            )
+        )
+    empty = [(np.zeros(0, dtype=np.int64),) * 4]
+    return RightRanks(*(np.concatenate(column) for column in zip(*(parts or empty), strict=True)))
 
 
 def _pieces(lines: int, width: int) -> Iterator[slice]:
@@ -62,6 +113,48 @@ def recall(found: Standings, k: int, tie: Tie) -> Array:
         return (recall(found, k, "wrong") + recall(found, k, "right")) / 2
     rank = found.above + (found.equal if tie == "wrong" else 0)
     return np.where(found.defined, rank < k, np.nan)
+
+
+def r_precision(found: Standings, tie: Tie) -> Array:
+    """Of a query with R right answers, the share of right ones among its R best answers.
+
+    Equal wrong answers come before a right one ("wrong") or after it ("right"); "half" is the mean
+    of the two. Musgrave et al. 2020; Chun et al. 2022.
+    """
+    return _over_ranks(found, tie, lambda ranks, place: np.ones(len(place)))
+
+
+def map_at_r(found: Standings, tie: Tie) -> Array:
+    """Mean average precision at R: the precision at the place of every right answer among the R
+    best, summed and divided by R. Ties as in `r_precision`.
+    """
+    return _over_ranks(found, tie, lambda ranks, place: ranks.rank / place)
+
+
+def _over_ranks(found: Standings, tie: Tie, gain: Callable[[RightRanks, Array], Array]) -> Array:
+    """The sum of the gains of the right answers among the R best, divided by R."""
+    if tie == "half":
+        return (_over_ranks(found, "wrong", gain) + _over_ranks(found, "right", gain)) / 2
+    ranks = found.ranks
+    assert ranks is not None, "asked for galleries that name their queries"
+    place = ranks.rank + ranks.above + (ranks.equal if tie == "wrong" else 0)
+    gains = np.where(place <= found.right[ranks.query], gain(ranks, place), 0)
+    total = np.bincount(ranks.query, gains, minlength=len(found.right))
+    return np.where(found.defined, total / np.maximum(found.right, 1), np.nan)
+
+
+def r_precision_by_chance(found: Standings) -> Array:
+    answers = found.wrong + found.right
+    return np.where(found.defined, found.right / np.maximum(answers, 1), np.nan)
+
+
+def map_at_r_by_chance(found: Standings) -> Array:
+    """The place k is right with probability R/N, and with it (k - 1)(R - 1)/(N - 1) before it."""
+    right, answers = found.right.astype(float), np.maximum(found.wrong + found.right, 2)
+    harmonic = np.concatenate([[0.0], np.cumsum(1 / np.arange(1, right.max(initial=0) + 1))])
+    first = harmonic[found.right]  # the sum of 1/k up to R
+    others = (right - first) * (right - 1) / (answers - 1)  # the sum of (k - 1)/k, times the rest
+    return np.where(found.defined, (first + others) / answers, np.nan)
 
 
 def recall_by_chance(found: Standings, k: int) -> Array:

@@ -16,8 +16,9 @@ from typing import Final, Literal
 import numpy as np
 
 from counterpoint.cases import is_classification, is_gallery
-from counterpoint.metrics import definitions, rankings
+from counterpoint.metrics import definitions, pooled, rankings
 from counterpoint.metrics.definitions import Array, Function, Tie, flip, image_mean
+from counterpoint.metrics.pooled import PairPool, Weighted
 from counterpoint.metrics.rankings import Standings
 
 # --- Chance levels ------------------------------------------------------------------------------
@@ -140,7 +141,10 @@ class Metric:
 
 @dataclass(frozen=True, slots=True)
 class QueryMetric:
-    """Recall@k of a gallery's images (or captions): one value for each of them."""
+    """A metric of a gallery's images (or captions): one value for each of them.
+
+    It is recall@k, unless another `function` and its `expected` value by chance are given.
+    """
 
     name: str
     side: Literal["images", "captions"]
@@ -152,16 +156,43 @@ class QueryMetric:
     median: bool = False
     asked_by: Callable[[Array], Array] | None = None
     texts: bool = False  # also where texts stand in the images' place
+    function: Callable[[Standings, Tie], Array] | None = None
+    expected: Callable[[Standings], Array] | None = None
+    listed: bool = False  # only of galleries that name their queries
 
     def values(self, found: Standings, tie: Tie) -> Array:
+        if self.function is not None:
+            return self.function(found, tie)
         return rankings.recall(found, self.k, tie)
 
     def chance(self, found: Standings) -> Array:
+        if self.expected is not None:
+            return self.expected(found)
         return rankings.recall_by_chance(found, self.k)
 
     def ties(self, found: Standings) -> Array:
         strict, lenient = self.values(found, "wrong"), self.values(found, "right")
         return ((strict != lenient) & found.defined).astype(float)
+
+
+@dataclass(frozen=True, slots=True)
+class PooledMetric:
+    """A metric of all pairs of a benchmark or group: it is not a mean over cases."""
+
+    name: str
+    function: Callable[[PairPool], Weighted]
+    expected: float | None  # by chance
+    better: Literal["higher", "lower"]
+    applies: Callable[[Array], Array]  # which cases of a block define it
+    graded: bool = False  # of pairs with grades
+    main: bool = False
+    unit: Literal["share", "rank", "score"] = "share"
+    median: bool = False
+    asked_by: Callable[[Array], Array] | None = None
+    texts: bool = False
+
+
+AnyMetric = Metric | QueryMetric | PooledMetric
 
 
 # --- Which cases of a block define a metric: truth (n, k, m) -> n booleans ----------------------
@@ -172,7 +203,8 @@ def _all(truth: Array, marked: bool) -> Array:
 
 
 def _captions_only(truth: Array) -> Array:
-    return _all(truth, truth.shape[1] == 1)
+    """One image and several captions; a single pair is graded, and compared with nothing."""
+    return _all(truth, truth.shape[1] == 1 and truth.shape[2] > 1)
 
 
 def _few_images(truth: Array) -> Array:
@@ -229,7 +261,7 @@ def _several_negatives(truth: Array) -> Array:
     return _captions_only(truth) & ((~truth).sum(axis=2) > 1).any(axis=1)
 
 
-_ALL: Final[tuple[Metric | QueryMetric, ...]] = (
+_ALL: Final[tuple[AnyMetric, ...]] = (
     Metric(
         "original_accuracy",
         definitions.original_accuracy,
@@ -352,8 +384,37 @@ _ALL: Final[tuple[Metric | QueryMetric, ...]] = (
         QueryMetric(f"text_to_image_recall@{k}", "captions", k, _retrieval, main=k < 10)
         for k in (1, 5, 10)
     ),
+    *(
+        QueryMetric(
+            f"{side}_{name}",
+            "images" if side == "image_to_text" else "captions",
+            0,
+            _retrieval,
+            main=True,
+            function=function,
+            expected=expected,
+            listed=True,
+        )
+        for name, function, expected in (
+            ("r_precision", rankings.r_precision, rankings.r_precision_by_chance),
+            ("map@R", rankings.map_at_r, rankings.map_at_r_by_chance),
+        )
+        for side in ("image_to_text", "text_to_image")
+    ),
     QueryMetric("accuracy@1", "images", 1, _classification, main=True, texts=True),
     QueryMetric("accuracy@5", "images", 5, _five_classes, main=True, texts=True),
+    PooledMetric(
+        "rank_correlation",
+        pooled.rank_correlation,
+        0.0,
+        "higher",
+        _few_images,
+        graded=True,
+        main=True,
+    ),
+    PooledMetric("auroc", pooled.auroc, 0.5, "higher", _few_images),
+    PooledMetric("calibration_error", pooled.calibration_error, None, "lower", _few_images),
+    PooledMetric("true_below_threshold", pooled.true_below_threshold, None, "lower", _few_images),
     Metric(
         "text_only_accuracy",
         definitions.text_only_accuracy,

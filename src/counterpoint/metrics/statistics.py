@@ -6,8 +6,8 @@ every number. Differences of two runs are resampled in pairs: both runs see the 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Final, Literal, NamedTuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Final, Literal, NamedTuple, Protocol
 
 import numpy as np
 import polars as pl
@@ -15,6 +15,7 @@ import polars as pl
 from counterpoint.metrics.protocols import DEEPEST
 
 RESAMPLES: Final = 10_000
+POOLED: Final = 1_000  # of them for a number of all pairs, which is computed again in each
 LEVEL: Final = 0.95
 ALL: Final = "all"
 WITHOUT_POSITIVES: Final = (
@@ -37,6 +38,22 @@ class Estimate(NamedTuple):
     high: float
     p: float  # two-sided, against a mean of 0
     n: int
+
+
+class Pool(Protocol):
+    """A number of all pairs of some rows, where it is not a mean over the rows."""
+
+    def prepare(self, rows: np.ndarray, clusters: np.ndarray) -> Callable[[np.ndarray], float]:
+        """The number of some rows, whose clusters are numbered from 0, by the clusters' weights."""
+
+
+Pools = Sequence[Pool | None]  # one per column; None where the column's mean is taken
+
+
+def pool_value(pool: Pool, rows: np.ndarray, clusters: np.ndarray) -> float:
+    """The number of some rows, by the clusters of all rows."""
+    found, codes = np.unique(clusters[rows], return_inverse=True)
+    return pool.prepare(rows, codes)(np.ones(len(found)))
 
 
 class Averaging(NamedTuple):
@@ -152,6 +169,7 @@ def estimate(
     *,
     shares: Sequence[bool] | None = None,
     medians: Sequence[bool] | None = None,
+    pools: Pools | None = None,
     resamples: int = RESAMPLES,
     seed: int = 0,
 ) -> dict[str, list[Estimate]]:
@@ -161,13 +179,22 @@ def estimate(
     and of labels that hold whole groups, follows `averaging`; other labels are plain means over
     their cases. `shares` marks the columns that are shares of cases: their intervals have a width
     even if all cases are equal. `medians` marks those whose median is taken instead of the mean.
+    `pools` has the columns that are numbers of all pairs: their value is that of the label's own
+    pairs, whatever the average, and their interval comes from the first resamples.
     """
     share = [False] * values.shape[1] if shares is None else shares
     half = np.flatnonzero([False] * values.shape[1] if medians is None else medians).tolist()
-    sums = {label: _cluster_sums(values, clusters, rows, half) for label, rows in members.items()}
+    pooled = {j: pool for j, pool in enumerate(pools or ()) if pool is not None}
+    sums = {
+        label: _cluster_sums(values, clusters, rows, half, pooled)
+        for label, rows in members.items()
+    }
     points = {label: _ratio(s.total.sum(0), s.number.sum(0)) for label, s in sums.items()}
     for label, rows in members.items() if half else ():
         points[label][half] = summaries(values[rows], medians)[half]
+    for label, found_sums in sums.items():
+        for column, pool in found_sums.pools.items():
+            points[label][column] = pool(np.ones(len(found_sums.clusters)))
     draw = _Resampling(int(clusters.max(initial=-1)) + 1, resamples, seed)
     needed = [*(label for label in WHOLE if label in members), *averaging.needed(members)]
     held = _resampled({label: sums[label] for label in needed}, draw)
@@ -175,6 +202,9 @@ def estimate(
     def summary(label: str, samples: Mapping[str, np.ndarray]) -> list[Estimate]:
         point = nested(points, members, averaging, label)
         sample = nested(samples, members, averaging, label)
+        for column in pooled:
+            point[column] = points[label][column]
+            sample[:, column] = samples[label][:, column]
         counted = sums[label].number.sum(axis=0)
         clusters_with = (sums[label].number > 0).sum(axis=0).tolist()
         alike = [n if is_share else 0 for n, is_share in zip(clusters_with, share, strict=True)]
@@ -217,10 +247,15 @@ class _Sums(NamedTuple):
     number: np.ndarray
     # Of each column whose median is taken: its distinct values, and how often a cluster has them.
     counts: dict[int, tuple[np.ndarray, np.ndarray]]
+    pools: dict[int, Callable[[np.ndarray], float]]  # numbers of all pairs, by clusters' weights
 
 
 def _cluster_sums(
-    values: np.ndarray, clusters: np.ndarray, rows: np.ndarray, medians: Sequence[int]
+    values: np.ndarray,
+    clusters: np.ndarray,
+    rows: np.ndarray,
+    medians: Sequence[int],
+    pools: Mapping[int, Pool],
 ) -> _Sums:
     found, codes = np.unique(clusters[rows], return_inverse=True)
     total, count = (np.zeros((len(found), values.shape[1])) for _ in range(2))
@@ -236,7 +271,8 @@ def _cluster_sums(
             table = np.zeros((len(found), len(distinct)), dtype=np.float32)
             np.add.at(table, (where, which), 1)
             counts[column] = distinct, table
-    return _Sums(found, total, count, counts)
+    prepared = {column: pool.prepare(rows, codes) for column, pool in pools.items()}
+    return _Sums(found, total, count, counts, prepared)
 
 
 class _Resampling(NamedTuple):
@@ -248,14 +284,20 @@ class _Resampling(NamedTuple):
 def _resampled(sums: Mapping[str, _Sums], draw: _Resampling) -> dict[str, np.ndarray]:
     """The labels' means in every resample: (resamples, columns) each."""
     parts: dict[str, list[np.ndarray]] = {label: [] for label in sums}
+    done = 0
     for weights in draw_weights(*draw):
+        few = weights[: max(0, POOLED - done)]
         for label, s in sums.items():
             drawn = weights if len(s.clusters) == draw.clusters else weights[:, s.clusters]
             both = drawn @ np.hstack([s.total, s.number]).astype(np.float32)
             means = _ratio(*np.hsplit(both, 2))
             for column, (distinct, table) in s.counts.items():
                 means[:, column] = _medians(distinct, drawn @ table)
+            for column, pool in s.pools.items():
+                means[:, column] = np.nan
+                means[: len(few), column] = [pool(one) for one in drawn[: len(few)]]
             parts[label].append(means)
+        done += len(weights)
     return {label: np.concatenate(found) for label, found in parts.items()}
 
 

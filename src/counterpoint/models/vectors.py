@@ -100,10 +100,14 @@ class VectorFolder:
             for i in np.flatnonzero(np.where(is_text, captions, images) < 0)
         }
         leave_out_images(plan, lost, scored)
-        gone = np.flatnonzero(np.logical_or.reduceat(texts[plan.prompts] < 0, plan.starts[:-1]))
+        pictured = plan.pictured_texts()
+        shown = np.full(len(texts), -1)
+        shown[list(pictured)] = images[list(pictured.values())]
+        there = np.maximum(texts, shown)
+        gone = np.flatnonzero(np.logical_or.reduceat(there[plan.prompts] < 0, plan.starts[:-1]))
         prompts = {int(i): plan.prompts[plan.starts[i] : plan.starts[i + 1]] for i in gone}
         reasons = {
-            i: self._captions.lacks(plan.texts[next(n for n in numbers if texts[n] < 0)])
+            i: self._captions.lacks(plan.texts[next(n for n in numbers if there[n] < 0)])
             for i, numbers in prompts.items()
         }
         leave_out_captions(plan, reasons, scored)
@@ -115,7 +119,15 @@ class VectorFolder:
             found[marks] = self._captions.rows(captions[numbers[marks]])
             return found
 
-        compare_vectors(plan, scored, image_vectors, lambda n: self._captions.rows(texts[n]))
+        def caption_vectors(numbers: np.ndarray) -> np.ndarray:
+            """Those of images, where an image stands in a caption's place."""
+            found = np.empty((len(numbers), self._captions.vectors.shape[1]), dtype=np.float32)
+            marks = np.isin(numbers, list(pictured))
+            found[~marks] = self._captions.rows(texts[numbers[~marks]])
+            found[marks] = self._images.rows(shown[numbers[marks]])
+            return found
+
+        compare_vectors(plan, scored, image_vectors, caption_vectors)
         return scored
 
     def describe(self) -> dict[str, Any]:

@@ -16,9 +16,17 @@ import numpy as np
 
 from counterpoint._util.errors import RunError
 from counterpoint._util.progress import Progress, Quiet
-from counterpoint.metrics import METRICS, RESAMPLES, Metric, QueryMetric, Verdict, is_baseline
+from counterpoint.metrics import (
+    METRICS,
+    RESAMPLES,
+    AnyMetric,
+    Pool,
+    PooledMetric,
+    Verdict,
+    is_baseline,
+)
 from counterpoint.reports.gathering import ReportData, ScoredPart
-from counterpoint.runs import Row, Run, compare
+from counterpoint.runs import Row, Run, compare, gap, undefined
 
 # --- how numbers and names are written ----------------------------------------------------------
 
@@ -57,7 +65,7 @@ def shortened(name: str, length: int = 34) -> str:
 
 
 Standing = Literal["", "best", "tied", "untested"]
-Wanted = Callable[[Metric | QueryMetric], bool]
+Wanted = Callable[[AnyMetric], bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,14 +99,20 @@ class _Family:
     """Runs that scored the same cases under the same protocol, and the metrics that are wanted."""
 
     runs: list[ScoredPart]
-    metrics: list[Metric | QueryMetric]
+    metrics: list[AnyMetric]
 
     def column(self, label: str, metric: str) -> np.ndarray:
         run = next(run for run in self.runs if run.label == label)
         return run.columns.values[:, run.metric(metric)]
 
+    def pool(self, label: str, metric: str) -> Pool | None:
+        """Where the metric is a number of all pairs."""
+        run = next(run for run in self.runs if run.label == label)
+        column = run.metric(metric)
+        return None if column is None else run.columns.pools[column]
 
-def is_main(metric: Metric | QueryMetric) -> bool:
+
+def is_main(metric: AnyMetric) -> bool:
     return metric.main
 
 
@@ -135,7 +149,8 @@ def _benchmark_numbers(
         tests |= tested
     order = {run.label: place for place, run in enumerate(scored)}
     numbers.sort(key=lambda number: order[number.model])
-    tester = _Tester(scored, tests, resamples)
+    pooled = any(isinstance(m, PooledMetric) and not m.main for f in families for m in f.metrics)
+    tester = _Tester(scored, tests, resamples, main=not pooled)
     for number in numbers:
         winner = best.get(_Place(number.group, number.metric))
         rival = number.model in rivals
@@ -175,7 +190,11 @@ def _best(families: list[_Family], rivals: set[str]) -> dict[_Place, str]:
         for run in family.runs:
             if run.label not in rivals:
                 continue
-            for group, means in run.means(run.columns.values).items():
+            wanted = [
+                pool if metric in family.metrics else None
+                for metric, pool in zip(run.columns.metrics, run.columns.pools, strict=True)
+            ]
+            for group, means in run.means(run.columns.values, wanted).items():
                 for metric in family.metrics:
                     value = float(means[run.columns.metrics.index(metric)])
                     if metric.better is None or metric.median or math.isnan(value):
@@ -197,25 +216,28 @@ def _estimates(
     pairs = list(_pairs(family, best))
     values = [family.column(run.label, metric.name) for run, metric in own]
     values += [family.column(a, name) - family.column(b, name) for a, b, name in pairs]
+    pools = [family.pool(run.label, metric.name) for run, metric in own]
+    pools += [gap(family.pool(a, name), family.pool(b, name)) for a, b, name in pairs]
     if not values:
         return [], {}
     found = first.tested(
         np.column_stack(values),
         shares=[metric.unit == "share" for _, metric in own] + [False] * len(pairs),
         medians=[metric.median for _, metric in own] + [False] * len(pairs),
+        pools=pools,
         resamples=resamples,
     )
     numbers = [
         run.row(run.label, label, metric, tested, RankedRow)
         for label, several in found.items()
         for (run, metric), tested in zip(own, several, strict=False)
-        if tested.n
+        if tested.n and not undefined(metric, tested.value)
     ]
     tests: _Tests = {
         pair: {
-            label: _Test(gap.p_holm, gap.verdict(METRICS[pair[-1]].better))
+            label: _Test(test.p_holm, test.verdict(METRICS[pair[-1]].better))
             for label, several in found.items()
-            if (gap := several[place]).n
+            if (test := several[place]).n
         }
         for place, pair in enumerate(pairs, start=len(own))
     }
@@ -234,9 +256,11 @@ def _pairs(family: _Family, best: dict[_Place, str]) -> Iterator[_Pair]:
 class _Tester:
     """Tests of a winner against another run; those across families are made when asked for."""
 
-    def __init__(self, scored: list[ScoredPart], tests: _Tests, resamples: int) -> None:
+    def __init__(
+        self, scored: list[ScoredPart], tests: _Tests, resamples: int, *, main: bool
+    ) -> None:
         self.scored = {run.label: run for run in scored}
-        self.tests, self.resamples = tests, resamples
+        self.tests, self.resamples, self.main = tests, resamples, main
         self.done: set[tuple[str, str]] = set()
 
     def test(self, winner: str, other: str, place: _Place) -> _Test | None:
@@ -252,7 +276,9 @@ class _Tester:
         if a.protocol != b.protocol:
             return
         try:
-            found = compare(_alone(a), _alone(b), a.protocol, resamples=self.resamples)
+            found = compare(
+                _alone(a), _alone(b), a.protocol, resamples=self.resamples, main=self.main
+            )
         except RunError:  # no case in common, or the cases of one id differ
             return
         for d in found:

@@ -1,4 +1,4 @@
-from .columns import Columns as Columns, columns_of as columns_of
+from .columns import Columns as Columns, columns_of as columns_of, gap as gap
 from .comparison import Difference as Difference, compare as compare
 from .folders import (
     FORMAT as FORMAT,
@@ -21,6 +21,7 @@ from .results import (
     members_in as members_in,
     rows as rows,
     side_by_side as side_by_side,
+    undefined as undefined,
 )
 from .tables import (
     Comparison as Comparison,

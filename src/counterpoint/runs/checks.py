@@ -17,8 +17,8 @@ from counterpoint._util.untrusted import shortened, shown
 from counterpoint.cases import (
     CAPTION_FORMATS,
     EMPTY_CAPTION,
-    SCHEMA,
     Cases,
+    columns_in,
     refuse_duplicates,
     refuse_malformed,
 )
@@ -67,7 +67,6 @@ _RUN: Final = {
     "?platform": str,
     ...: object,
 }
-_CASE_COLUMNS: Final = pl.Schema({"benchmark": pl.String(), **SCHEMA})
 
 
 def refuse_manifest(manifest: Any, where: object) -> None:
@@ -115,10 +114,11 @@ def _misfit_object(value: Any, shape: Mapping[Any, Any], name: str) -> str | Non
 
 def refuse_table(table: pl.DataFrame, described: Mapping[str, Any], where: object) -> None:
     """Raise unless the table has the columns of a run's cases, and no other benchmarks."""
-    if table.schema != _CASE_COLUMNS:
+    expected = pl.Schema({"benchmark": pl.String(), **columns_in(table)})
+    if table.schema != expected:
         raise RunError(
             "E-RUN-DAMAGED",
-            f"{where}: should have the columns {', '.join(_CASE_COLUMNS)} of their types.",
+            f"{where}: should have the columns {', '.join(expected)} of their types.",
             path=where,
         )
     if table["benchmark"].null_count() or set(table["benchmark"].unique()) - set(described):

@@ -7,15 +7,33 @@ beside ranks among many, and where all cases have a few captions they are not.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 import polars as pl
 
-from counterpoint.cases import Block, Cases, gallery_rows, is_gallery, query_clusters
-from counterpoint.metrics import METRICS, Metric, QueryMetric, Tie, both_standings
+from counterpoint.cases import (
+    Block,
+    Cases,
+    asked,
+    gallery_rows,
+    is_gallery,
+    offsets,
+    query_clusters,
+)
+from counterpoint.metrics import (
+    METRICS,
+    AnyMetric,
+    Metric,
+    PairPool,
+    Pool,
+    PooledMetric,
+    QueryMetric,
+    Tie,
+    both_standings,
+)
 
 if TYPE_CHECKING:
     from counterpoint.runs.folders import Part
@@ -23,14 +41,29 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Values, ties and chance levels: (rows, metrics), NaN where a row does not define a metric."""
+    """Values, ties and chance levels: (rows, metrics), NaN where a row does not define a metric.
 
-    metrics: list[Metric | QueryMetric]
+    Of a pooled metric, the values only mark the rows that have part in it: its number is that of
+    its pool.
+    """
+
+    metrics: list[AnyMetric]
     values: np.ndarray
     ties: np.ndarray
     chance: np.ndarray
     cases: np.ndarray  # the case of each row, ascending
     clusters: np.ndarray  # the number of each row's cluster
+    pairs: AllPairs | None = None  # where a metric is pooled
+
+    @property
+    def pools(self) -> list[Pool | None]:
+        """The pool of each metric that is a number of all pairs."""
+        return [
+            ColumnPool(metric, self.pairs, self.cases, self.values[:, column])
+            if isinstance(metric, PooledMetric) and self.pairs is not None
+            else None
+            for column, metric in enumerate(self.metrics)
+        ]
 
     @property
     def medians(self) -> list[bool]:
@@ -47,6 +80,50 @@ class Columns:
         return np.flatnonzero(chosen[self.cases])
 
 
+class AllPairs(NamedTuple):
+    """Every pair of a table, flat: score, truth, grade, and its share of its query's weight."""
+
+    starts: np.ndarray  # where the pairs of each case begin, with their number last
+    scores: np.ndarray
+    truth: np.ndarray
+    grades: np.ndarray
+    shares: np.ndarray
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnPool:
+    """The pairs of a pooled metric."""
+
+    metric: PooledMetric
+    pairs: AllPairs
+    cases: np.ndarray  # of each row
+    marks: np.ndarray  # NaN for rows that have no part in it
+
+    def prepare(self, rows: np.ndarray, clusters: np.ndarray) -> Callable[[np.ndarray], float]:
+        part = np.isfinite(self.marks[rows])
+        cases = self.cases[rows[part]]
+        first, sizes = self.pairs.starts[cases], np.diff(self.pairs.starts)[cases]
+        places = np.repeat(first - offsets(sizes)[:-1], sizes) + np.arange(sizes.sum())
+        taken = (column[places] for column in self.pairs[1:])
+        return self.metric.function(PairPool(np.repeat(clusters[part], sizes), *taken))
+
+
+@dataclass(frozen=True, slots=True)
+class PoolGap:
+    """The number of one pool minus that of another, of the same rows."""
+
+    a: Pool
+    b: Pool
+
+    def prepare(self, rows: np.ndarray, clusters: np.ndarray) -> Callable[[np.ndarray], float]:
+        one, two = self.a.prepare(rows, clusters), self.b.prepare(rows, clusters)
+        return lambda weights: one(weights) - two(weights)
+
+
+def gap(a: Pool | None, b: Pool | None) -> Pool | None:
+    return None if a is None or b is None else PoolGap(a, b)
+
+
 class _Values(NamedTuple):
     """A block's part of a table: the rows of its cases, in order."""
 
@@ -60,18 +137,24 @@ class _Values(NamedTuple):
 def columns_of(part: Part, tie: Tie) -> Columns:
     """Every metric that the cases' shapes define."""
     blocks = list(part.cases.blocks())
-    metrics = [m for m in METRICS.values() if any(_asks(m, block).any() for block in blocks)]
+    graded = _graded(part.cases)
+    metrics = [
+        m for m in METRICS.values() if any(_asks(m, block, graded).any() for block in blocks)
+    ]
+    pairs = (
+        _all_pairs(part) if any(isinstance(metric, PooledMetric) for metric in metrics) else None
+    )
     found = [
         piece
         for block in blocks
-        for piece in _block_values(part.cases, block, part.scores, metrics, tie)
+        for piece in _block_values(part.cases, block, part.scores, metrics, tie, graded)
     ]
     clusters = (
         pl.concat([piece.clusters for piece in found]).rank("dense").cast(pl.Int64()).to_numpy() - 1
     )
     if len(found) == 1:  # in order, and not copied: a table of one shape may be large
         [only] = found
-        return Columns(metrics, only.values, only.ties, only.chance, only.cases, clusters)
+        return Columns(metrics, only.values, only.ties, only.chance, only.cases, clusters, pairs)
     cases = np.concatenate([piece.cases for piece in found])
     order = np.argsort(cases, kind="stable")
     return Columns(
@@ -81,20 +164,44 @@ def columns_of(part: Part, tie: Tie) -> Columns:
         np.concatenate([piece.chance for piece in found])[order],
         cases[order],
         clusters[order],
+        pairs,
     )
 
 
-def _defines(metric: Metric | QueryMetric, block: Block) -> np.ndarray:
+def _graded(cases: Cases) -> np.ndarray:
+    """Which cases have grades."""
+    if "grades" not in cases.frame.columns:
+        return np.zeros(len(cases), dtype=bool)
+    return cases.frame["grades"].is_not_null().to_numpy()
+
+
+def _all_pairs(part: Part) -> AllPairs:
+    starts, truth = part.cases.pair_offsets, part.cases.truth_flat()
+    grades = part.cases.grades_flat()
+    if grades is None:
+        blank = np.broadcast_to(np.nan, len(truth))
+        return AllPairs(starts, part.scores, truth, blank, blank)
+    # The query of a graded pair is its caption: each counts once.
+    captions = part.cases.frame["captions"].list.first().to_frame("caption")
+    each = captions.select(1 / pl.len().over("caption")).to_series().to_numpy()
+    return AllPairs(starts, part.scores, truth, grades, np.repeat(each, np.diff(starts)))
+
+
+def _defines(metric: AnyMetric, block: Block, graded: np.ndarray) -> np.ndarray:
     """Which cases of a block define a metric. Texts can be classified as images are."""
     if isinstance(metric, QueryMetric):
-        return metric.applies(block.truth) & (metric.texts or not block.texts)
-    return metric.applies(block.truth) & (metric.texts == block.texts)
+        fits = (metric.texts or not block.texts) and (block.listed or not metric.listed)
+        return metric.applies(block.truth) & fits
+    defined = metric.applies(block.truth) & (metric.texts == block.texts)
+    if isinstance(metric, PooledMetric) and metric.graded:
+        return defined & graded[block.rows]
+    return defined
 
 
-def _asks(metric: Metric | QueryMetric, block: Block) -> np.ndarray:
+def _asks(metric: AnyMetric, block: Block, graded: np.ndarray) -> np.ndarray:
     """Which cases of a block make a table show the metric."""
     asks = True if metric.asked_by is None else metric.asked_by(block.truth)
-    return _defines(metric, block) & asks
+    return _defines(metric, block, graded) & asks
 
 
 def without_positives(cases: Cases) -> np.ndarray:
@@ -106,22 +213,29 @@ def without_positives(cases: Cases) -> np.ndarray:
     marks = np.zeros(len(cases), dtype=bool)
     rows = np.flatnonzero(~gallery_rows(cases))
     chosen = cases.keep(np.isin(np.arange(len(cases)), rows))
-    defined = np.zeros((len(chosen), len(METRICS)), dtype=bool)
+    metrics = [metric for metric in METRICS.values() if not isinstance(metric, PooledMetric)]
+    defined = np.zeros((len(chosen), len(metrics)), dtype=bool)
     for block in chosen.blocks() if len(chosen) else ():
-        found = [_defines(metric, block) for metric in METRICS.values()]
+        found = [_defines(metric, block, marks[rows]) for metric in metrics]
         defined[block.rows] = np.stack(found, axis=1)
-    reworded = defined[:, list(METRICS).index("augmented_accuracy")]
+    reworded = defined[:, [metric.name for metric in metrics].index("augmented_accuracy")]
     shared = defined[reworded].any(axis=0)
     marks[rows] = ~reworded & defined[:, shared].any(axis=1)
     return marks
 
 
 def _block_values(
-    cases: Cases, block: Block, scores: np.ndarray, metrics: list[Metric | QueryMetric], tie: Tie
+    cases: Cases,
+    block: Block,
+    scores: np.ndarray,
+    metrics: list[AnyMetric],
+    tie: Tie,
+    graded: np.ndarray,
 ) -> Iterator[_Values]:
     if is_gallery(*block.truth.shape[1:]):
         for number, row in enumerate(block.rows.tolist()):
-            alone = Block(block.rows[number : number + 1], block.truth[number : number + 1])
+            one = slice(number, number + 1)
+            alone = block._replace(rows=block.rows[one], truth=block.truth[one])
             yield _gallery_values(
                 cases, row, alone, cases.scores_of(alone, scores)[0], metrics, tie
             )
@@ -130,7 +244,10 @@ def _block_values(
     empty = _empty(len(block.rows), len(metrics))
     found = _Values(block.rows, cases.frame["cluster"].gather(block.rows), *empty)
     for j, metric in enumerate(metrics):
-        mask = _defines(metric, block)
+        mask = _defines(metric, block, graded)
+        if isinstance(metric, PooledMetric):
+            found.values[mask, j] = 0
+            found.chance[mask, j] = np.nan if metric.expected is None else metric.expected
         if not isinstance(metric, Metric) or not mask.any():
             continue
         scores_there, truth_there = mine[mask], block.truth[mask]
@@ -146,7 +263,7 @@ def _gallery_values(
     row: int,
     block: Block,
     scores: np.ndarray,
-    metrics: list[Metric | QueryMetric],
+    metrics: list[AnyMetric],
     tie: Tie,
 ) -> _Values:
     """One row per image, then one row per caption."""
@@ -154,16 +271,19 @@ def _gallery_values(
     clusters = pl.Series("cluster", query_clusters(cases, row), dtype=pl.String())
     empty = _empty(images + captions, len(metrics))
     found = _Values(np.full(images + captions, row), clusters, *empty)
-    sides = both_standings(scores, block.truth[0])
+    sides = both_standings(scores, block.truth[0], asked(cases, row) if block.listed else None)
     places = {"images": slice(0, images), "captions": slice(images, None)}
     for j, metric in enumerate(metrics):
-        if not isinstance(metric, QueryMetric) or not _defines(metric, block).any():
+        if not isinstance(metric, QueryMetric) or not _defines(metric, block, _NONE).any():
             continue
         rows, side = places[metric.side], sides[metric.side]
         found.values[rows, j] = metric.values(side, tie)
         found.ties[rows, j] = metric.ties(side)
         found.chance[rows, j] = metric.chance(side)
     return found
+
+
+_NONE: Final = np.zeros(0, dtype=bool)  # a gallery has no grades
 
 
 def _empty(rows: int, columns: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

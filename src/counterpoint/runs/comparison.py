@@ -11,8 +11,16 @@ import polars as pl
 
 from counterpoint._util.errors import RunError
 from counterpoint.cases import Cases, offsets
-from counterpoint.metrics import RESAMPLES, Metric, Protocol, QueryMetric, Verdict, mcnemar
-from counterpoint.runs.results import fitting, measure
+from counterpoint.metrics import (
+    RESAMPLES,
+    AnyMetric,
+    PooledMetric,
+    Protocol,
+    Verdict,
+    mcnemar,
+)
+from counterpoint.runs.columns import gap
+from counterpoint.runs.results import fitting, measure, undefined
 
 if TYPE_CHECKING:
     from counterpoint.runs.folders import Part, Run
@@ -51,10 +59,11 @@ def compare(
     *,
     undirected: Collection[str] = (),
     resamples: int = RESAMPLES,
+    main: bool = False,
 ) -> list[Difference]:
     """Paired differences on the benchmarks and cases that both runs have.
 
-    Metrics have to have a better side, besides those that `undirected` names.
+    Metrics have to have a better side, besides those that `undirected` names. `main` as in `rows`.
     """
     shared = [name for name in a.parts if name in b.parts]
     if not shared:
@@ -68,13 +77,18 @@ def compare(
         difference
         for name in shared
         for difference in _differences(
-            a.parts[name], b.parts[name], protocol, undirected, resamples
+            a.parts[name], b.parts[name], protocol, undirected, resamples, main
         )
     ]
 
 
 def _differences(
-    a: Part, b: Part, protocol: Protocol | None, undirected: Collection[str], resamples: int
+    a: Part,
+    b: Part,
+    protocol: Protocol | None,
+    undirected: Collection[str],
+    resamples: int,
+    main: bool,
 ) -> Iterator[Difference]:
     chosen, other = fitting(a, protocol), fitting(b, protocol)
     if chosen != other:
@@ -94,15 +108,21 @@ def _differences(
         if metric in two.columns.metrics
         and (metric.better or metric.name in undirected)
         and not metric.median
+        and not (main and isinstance(metric, PooledMetric) and not metric.main)
     ]
     places = [[m.columns.metrics.index(metric) for metric in metrics] for m in (one, two)]
     left, right = one.columns.values[:, places[0]], two.columns.values[:, places[1]]
-    gaps = one.tested(left - right, resamples=resamples)
-    means = one.means(left), one.means(right)
+    pools = [
+        [m.columns.pools[place] for place in mine]
+        for m, mine in zip((one, two), places, strict=True)
+    ]
+    both = [gap(a, b) for a, b in zip(*pools, strict=True)]
+    gaps = one.tested(left - right, pools=both, resamples=resamples)
+    means = one.means(left, pools[0]), one.means(right, pools[1])
     for j, metric in enumerate(metrics):
         for label, index in one.members.items():
-            gap = gaps[label][j]
-            if gap.n == 0:
+            found = gaps[label][j]
+            if found.n == 0 or undefined(metric, found.value):
                 continue
             yield Difference(
                 a.benchmark,
@@ -110,21 +130,23 @@ def _differences(
                 metric.name,
                 float(means[0][label][j]),
                 float(means[1][label][j]),
-                gap.value,
-                gap.low,
-                gap.high,
-                gap.p,
-                gap.p_holm,
+                found.value,
+                found.low,
+                found.high,
+                found.p,
+                found.p_holm,
                 _exact(metric, left[index, j], right[index, j]),
-                gap.n,
-                gap.verdict(metric.better),
+                found.n,
+                found.verdict(metric.better),
                 int(one.columns.ties[index, places[0][j]].sum()),
                 int(two.columns.ties[index, places[1][j]].sum()),
             )
 
 
-def _exact(metric: Metric | QueryMetric, left: np.ndarray, right: np.ndarray) -> float | None:
+def _exact(metric: AnyMetric, left: np.ndarray, right: np.ndarray) -> float | None:
     """McNemar's test where every case is right or wrong in both runs."""
+    if isinstance(metric, PooledMetric):
+        return None
     both = np.isfinite(left) & np.isfinite(right)
     left, right = left[both], right[both]
     if metric.unit != "share" or not np.isin([left, right], [0.0, 1.0]).all():

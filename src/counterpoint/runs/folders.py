@@ -23,7 +23,7 @@ from counterpoint._util.errors import RunError, reason
 from counterpoint._util.tables import parquet_frames
 from counterpoint._util.untrusted import parse_json, shortened, shown
 from counterpoint._util.writing import left_by_kills, recover, whole_folder
-from counterpoint.cases import SCHEMA, Absent, Cases
+from counterpoint.cases import OPTIONAL, Absent, Cases, columns_in, joined
 from counterpoint.metrics import RESAMPLES, Protocol, get_protocol
 from counterpoint.runs.checks import refuse_cases, refuse_manifest, refuse_table
 from counterpoint.runs.comparison import compare
@@ -212,10 +212,11 @@ def _describe(part: Part) -> dict[str, Any]:
 
 def _case_table(run: Run) -> pl.DataFrame:
     tables = [
-        part.cases.frame.select(pl.lit(name).alias("benchmark"), *SCHEMA.names())
-        for name, part in run.parts.items()
+        frame.select(pl.lit(name).alias("benchmark"), *columns_in(frame).names())
+        for name, frame in ((name, part.cases.frame) for name, part in run.parts.items())
     ]
-    return pl.concat(tables)
+    table = joined(tables)
+    return table.select("benchmark", *columns_in(table).names())
 
 
 def _reasons(left_out: tuple[tuple[str, str], ...]) -> list[dict[str, str]]:
@@ -317,9 +318,15 @@ def _checked(folder: Path, name: str, manifest: dict[str, Any]) -> Path:
 def _read_cases(name: str, about: dict[str, Any], table: pl.DataFrame, path: Path) -> Cases:
     root = about["root"]
     chosen = table.filter(pl.col("benchmark") == name).drop("benchmark")
+    # Columns that other benchmarks of the run have, and this one does not.
+    chosen = chosen.select(column for column in chosen if not _unused(column))
     cases = Cases(chosen, None if root is None else Path(root))
     refuse_cases(cases, name, about, path)
     return cases
+
+
+def _unused(column: pl.Series) -> bool:
+    return column.name in OPTIONAL and column.null_count() == len(column)
 
 
 def _part(name: str, about: dict[str, Any], cases: Cases, scores: np.ndarray) -> Part:

@@ -20,10 +20,11 @@ from counterpoint.metrics import (
     RESAMPLES,
     SEED,
     WHOLE,
+    AnyMetric,
     Averaging,
-    Metric,
+    Pool,
+    PooledMetric,
     Protocol,
-    QueryMetric,
     Tie,
     Verdict,
     averages,
@@ -32,6 +33,7 @@ from counterpoint.metrics import (
     members_of,
     nan_mean,
     nested,
+    pool_value,
     prefixes,
     set_apart,
     summaries,
@@ -102,10 +104,18 @@ class Measured:
         """The chance levels of each group: one per metric."""
         return self.means(self.columns.chance)
 
-    def means(self, values: np.ndarray) -> dict[str, np.ndarray]:
-        """The columns' means for each label, and the average asked for over all."""
+    def means(self, values: np.ndarray, pools: Sequence[Pool | None] = ()) -> dict[str, np.ndarray]:
+        """The columns' means for each label, and the average asked for over all.
+
+        `pools` has the columns that are numbers of all pairs.
+        """
         points = {label: nan_mean(values[index]) for label, index in self.members.items()}
-        return {label: nested(points, self.members, self.averaging, label) for label in points}
+        found = {label: nested(points, self.members, self.averaging, label) for label in points}
+        for label, index in self.members.items():
+            for column, pool in enumerate(pools):
+                if pool is not None:
+                    found[label][column] = pool_value(pool, index, self.columns.clusters)
+        return found
 
     def metric(self, name: str) -> int | None:
         """The column of a metric, if the cases define it."""
@@ -118,6 +128,7 @@ class Measured:
         *,
         shares: Sequence[bool] | None = None,
         medians: Sequence[bool] | None = None,
+        pools: Sequence[Pool | None] | None = None,
         members: dict[str, np.ndarray] | None = None,
         resamples: int = RESAMPLES,
     ) -> dict[str, list[Tested]]:
@@ -135,6 +146,7 @@ class Measured:
             self.averaging,
             shares=shares,
             medians=medians,
+            pools=pools,
             resamples=resamples,
         )
         tested: dict[str, list[Tested]] = {label: [] for label in found}
@@ -151,7 +163,7 @@ class Measured:
         self,
         model: str,
         label: str,
-        metric: Metric | QueryMetric,
+        metric: AnyMetric,
         found: Tested,
         kind: type[RowKind],
     ) -> RowKind:
@@ -182,6 +194,10 @@ class Measured:
         if len(drawn) < 2 or not _SEEDS.search(self.part.benchmark):
             return None
         means = [summaries(self.columns.values[rows], self.columns.medians) for rows in drawn]
+        for column, pool in enumerate(self.columns.pools):
+            for mean, rows in zip(means, drawn, strict=True):
+                if pool is not None:
+                    mean[column] = pool_value(pool, rows, self.columns.clusters)
         return np.std(means, axis=0, ddof=1)
 
 
@@ -197,13 +213,18 @@ def rows(
     *,
     groups: bool = True,
     resamples: int = RESAMPLES,
+    main: bool = False,
 ) -> list[Row]:
-    """Every metric of every benchmark of a run, and of its groups if `groups`."""
+    """Every metric of every benchmark of a run, and of its groups if `groups`.
+
+    With `main`, numbers of all pairs that no short table shows are not computed: they take longer
+    than all others.
+    """
     return [
         row
         for part in run.parts.values()
         if len(part.cases)
-        for row in _part_rows(run.model, measure(part, protocol), groups, resamples)
+        for row in _part_rows(run.model, measure(part, protocol), groups, resamples, main)
     ]
 
 
@@ -250,8 +271,14 @@ def members_in(frame: pl.DataFrame, protocol: Protocol) -> dict[str, np.ndarray]
     return set_apart(members, without_positives(Cases(frame)))
 
 
-def _part_rows(model: str, measured: Measured, groups: bool, resamples: int) -> Iterator[Row]:
+def _part_rows(
+    model: str, measured: Measured, groups: bool, resamples: int, main: bool
+) -> Iterator[Row]:
     members, averaging, metrics = measured.members, measured.averaging, measured.columns.metrics
+    skipped = [isinstance(m, PooledMetric) and main and not m.main for m in metrics]
+    pools = [
+        None if skip else pool for pool, skip in zip(measured.columns.pools, skipped, strict=True)
+    ]
     if not groups:
         needed = averaging.needed(members)
         wanted = {*WHOLE, *needed}
@@ -262,23 +289,36 @@ def _part_rows(model: str, measured: Measured, groups: bool, resamples: int) -> 
         measured.columns.values,
         shares=[metric.unit == "share" for metric in metrics],
         medians=measured.columns.medians,
+        pools=pools,
         members=members,
         resamples=resamples,
     )
     for label in members if groups else (label for label in members if label in WHOLE):
-        for metric, tested in zip(metrics, found[label], strict=True):
-            if tested.n:
+        for metric, tested, skip in zip(metrics, found[label], skipped, strict=True):
+            if tested.n and not skip and not undefined(metric, tested.value):
                 yield measured.row(model, label, metric, tested, Row)
 
 
+def undefined(metric: AnyMetric, value: float) -> bool:
+    """Whether cases have part in a number of all pairs that they do not define."""
+    return isinstance(metric, PooledMetric) and math.isnan(value)
+
+
 def side_by_side(part: Part, protocol: Protocol | None = None) -> dict[str, dict[str, float]]:
-    """All the averages in use for a benchmark: {average: {metric: value}}."""
+    """All the averages in use for a benchmark: {average: {metric: value}}.
+
+    A number of all pairs is no average, and has none.
+    """
     measured = measure(part, protocol)
     used, metrics = measured.protocol, measured.columns.metrics
     kinds = {name: averaging_of(part, used, name) for name in used.averages}
     found = averages(measured.columns.values, measured.members, kinds, measured.columns.medians)
     return {
-        name: {m.name: float(values[j]) for j, m in enumerate(metrics)}
+        name: {
+            m.name: float(values[j])
+            for j, m in enumerate(metrics)
+            if not isinstance(m, PooledMetric)
+        }
         for name, values in found.items()
     }
 

@@ -38,6 +38,7 @@ from counterpoint.scoring.plan import (
     TokenCounts,
     announce_left_out,
     kept_pairs,
+    leave_out_captions,
     leave_out_images,
     leave_out_overlong,
     make_plan,
@@ -48,6 +49,7 @@ from counterpoint.scoring.plan import (
 _PIECE: Final = 16_384  # pairs whose vectors are gathered at a time
 _DENSE: Final = 1_000_000  # from this many pairs on, a matrix product is faster
 _TEXTS: Final = 65_536  # whose tokens are counted at a time
+_TWO_IMAGES: Final = "two images: only a dual encoder can compare them."
 _READ: Final = 8192  # results that are read from the store at a time
 
 
@@ -65,6 +67,8 @@ def score(
         name: Scored(np.full(cases.pair_offsets[-1], np.nan, dtype=np.float32))
         for name, cases in benchmarks.items()
     }
+    if plan.pictured and not isinstance(model, DualEncoder):
+        leave_out_captions(plan, dict.fromkeys(plan.pictured, _TWO_IMAGES), scored)
     if isinstance(model, DualEncoder):
         _score_dual(model, plan, overlong, scored, work)
     elif isinstance(model, PairScorer):
@@ -161,6 +165,8 @@ def _encode(
     work: Work,
 ) -> _VectorKeys:
     lengths = _count_tokens(model, plan.texts)
+    pictured = plan.pictured_texts()
+    lengths[list(pictured)] = 0
     longest = np.maximum.reduceat(lengths[plan.prompts], plan.starts[:-1])
     as_images = {
         i: plan.pictures[i].ref.path.removeprefix(TEXT)
@@ -182,6 +188,8 @@ def _encode(
     images = dict(zip(pictures, encoded.keys, strict=True))
 
     used = np.unique(plan.prompts_of(used_captions(plan, scored))[0])
+    as_captions = [number for number in used.tolist() if number in pictured]
+    used = used[~np.isin(used, as_captions)]
     captions, others = plan.texts.only(used), list[str]()
     lengths = lengths[used]
     if as_images:
@@ -191,6 +199,7 @@ def _encode(
     keys = fill_texts(model, captions, lengths, work)
     texts = np.zeros(len(plan.texts), dtype=keys.dtype)
     texts[used] = keys[: len(used)]
+    texts[as_captions] = [images[pictured[number]] for number in as_captions]
     other_keys = dict(zip(others, keys[len(used) :].tolist(), strict=True))
     if as_images:
         key_of = dict(zip(captions, keys.tolist(), strict=True))

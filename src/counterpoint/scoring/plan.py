@@ -16,7 +16,7 @@ import polars as pl
 
 from counterpoint._util.errors import ImageError
 from counterpoint._util.progress import Progress
-from counterpoint.cases import PROMPTS, TEXT, Cases, ImageRef, Layout, is_gallery, offsets
+from counterpoint.cases import PICTURE, PROMPTS, TEXT, Cases, ImageRef, Layout, is_gallery, offsets
 from counterpoint.images import Picture
 from counterpoint.metrics import Overlong
 
@@ -134,6 +134,7 @@ class Plan:
 
     `texts` are the texts that a model reads: the captions, split into prompts if they have several.
     The prompts of caption i are `prompts[starts[i] : starts[i + 1]]`, numbers into `texts`.
+    `pictured` has the image of each caption in whose place an image stands.
     """
 
     pictures: Pictures
@@ -142,6 +143,11 @@ class Plan:
     texts: Texts
     prompts: np.ndarray
     starts: np.ndarray
+    pictured: dict[int, int] = field(default_factory=dict)
+
+    def pictured_texts(self) -> dict[int, int]:
+        """`pictured` by the numbers of texts."""
+        return {int(self.prompts[self.starts[i]]): image for i, image in self.pictured.items()}
 
     def prompts_of(self, captions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The prompts of some captions, one after the other, and where each caption's begin."""
@@ -155,6 +161,8 @@ def make_plan(benchmarks: Mapping[str, Cases]) -> Plan:
     folders = list(dict.fromkeys(cases.root for cases in benchmarks.values()))
     images = pl.concat([_images(cases, folders.index(cases.root)) for cases in benchmarks.values()])
     captions = pl.concat([cases.frame["captions"].explode() for cases in benchmarks.values()])
+    as_captions = _pictured(benchmarks, folders)
+    images = pl.concat([images, as_captions]) if len(as_captions) else images
     image_codes, image_firsts = _codes(images.select(_image_key()).to_series())
     caption_codes, caption_firsts = _codes(captions)
     shares, image_start, caption_start = {}, 0, 0
@@ -170,7 +178,25 @@ def make_plan(benchmarks: Mapping[str, Cases]) -> Plan:
     boxes = chosen.select(pl.col("box").arr.get(i).fill_null(0).alias(f"{i}") for i in range(4))
     pictures = Pictures(chosen["path"], boxes.to_numpy(), chosen["root"].to_numpy(), folders)
     unique = Texts(captions.gather(caption_firsts))
-    return Plan(pictures, unique, shares, *_texts(unique))
+    pictured = {}
+    if len(as_captions):
+        marked = caption_codes[captions.str.starts_with(PICTURE).to_numpy()]
+        pictured = dict(zip(marked.tolist(), image_codes[-len(marked) :].tolist(), strict=True))
+    return Plan(pictures, unique, shares, *_texts(unique), pictured)
+
+
+def _pictured(benchmarks: Mapping[str, Cases], folders: list[Path | None]) -> pl.DataFrame:
+    """The images that stand in the place of captions, one for each such caption."""
+    found = []
+    for cases in benchmarks.values():
+        captions = cases.frame["captions"].explode()
+        paths = captions.filter(captions.str.starts_with(PICTURE)).str.strip_prefix(PICTURE)
+        root = pl.lit(folders.index(cases.root), dtype=pl.Int32())
+        box = pl.lit(None, dtype=pl.Array(pl.Int32(), 4))
+        found.append(
+            paths.alias("path").to_frame().select("path", box.alias("box"), root.alias("root"))
+        )
+    return pl.concat(found)
 
 
 def _texts(captions: Texts) -> tuple[Texts, np.ndarray, np.ndarray]:
@@ -262,7 +288,12 @@ def _kept_lines(share: Share, scored: Scored) -> np.ndarray:
 def used_images(plan: Plan, scored: Mapping[str, Scored]) -> np.ndarray:
     """The numbers of the images that are needed for what is not left out."""
     pieces = kept_pairs(plan, scored, fewer=True)
-    return _marked(len(plan.pictures), (pairs.images for _, pairs in pieces))
+    used = _marked(len(plan.pictures), (pairs.images for _, pairs in pieces))
+    if not plan.pictured:
+        return used
+    captions = used_captions(plan, scored).tolist()
+    shown = [plan.pictured[i] for i in captions if i in plan.pictured]
+    return np.union1d(used, np.array(shown, dtype=used.dtype))
 
 
 def used_captions(plan: Plan, scored: Mapping[str, Scored]) -> np.ndarray:
@@ -382,6 +413,9 @@ def leave_out_images(plan: Plan, failures: Mapping[int, str], scored: Mapping[st
             images = enumerate(share.images_of(row).tolist())
             failed_here = {place: failures[i] for place, i in images if i in failures}
             _leave_out(share, row, failed_here, scored[name])
+    captions = {i: failures[image] for i, image in plan.pictured.items() if image in failures}
+    if captions:
+        leave_out_captions(plan, captions, scored)
 
 
 def _leave_out(share: Share, row: int, reasons: Mapping[int, str], scored: Scored) -> None:

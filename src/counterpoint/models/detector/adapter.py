@@ -284,7 +284,7 @@ def _fill(
 ) -> None:
     starts, layout = cases.pair_offsets, share.layout
     for block in cases.blocks():
-        rows, truth, _ = block
+        rows, truth = block.rows, block.truth
         kept = ~np.isin(rows, list(scored.left_out))
         if not kept.any():
             continue

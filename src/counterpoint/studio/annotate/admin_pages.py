@@ -196,7 +196,7 @@ def _metrics(found: CampaignResults) -> tuple[list[Row], str]:
     except DataError as error:
         return [], str(error)
     note = f"{run.left_out:,} cases lack an answer." if run.left_out else ""
-    found_rows = rows(run, groups=False, resamples=_RESAMPLES)
+    found_rows = rows(run, groups=False, resamples=_RESAMPLES, main=True)
     return [row for row in found_rows if METRICS[row.metric].main and row.chance != 1], note
 
 

@@ -286,7 +286,7 @@ class Library:
             index = self.index(listed, benchmark)
             run = Run(index.model, {benchmark: index.part}, {})
             with _shown_or_refused():
-                self._numbers[key] = rows(run, groups=False)
+                self._numbers[key] = rows(run, groups=False, main=True)
         return self._numbers[key]
 
     def knows_numbers(self, benchmark: str) -> bool:

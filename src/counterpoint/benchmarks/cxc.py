@@ -1,0 +1,129 @@
+"""Crisscrossed Captions (Parekh et al. 2021): people's grades, from 0 to 5, of pairs of COCO.
+
+An image and a caption (`cxc/image-text`), or two images (`cxc/image-image`); a case is one pair.
+The number is the rank correlation of scores with grades. The authors draw half of the queries and
+one graded pair of each, 1,000 times, and average Spearman's correlation; here each pair weighs one
+over the graded pairs of its query, to which that average tends. A pair graded 3 or more is true, as
+in the authors' retrieval.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+from counterpoint._util.errors import DataError
+from counterpoint._util.untrusted import shown
+from counterpoint.benchmarks.annotations import table_rows, text, whole
+from counterpoint.benchmarks.benchmark import Benchmark, Options
+from counterpoint.benchmarks.coco_captions import UNKNOWN_TEXT, coco_captions, image_id
+from counterpoint.cases import PICTURE, Absent, Case, Cases, ImageRef
+
+_MATCH: Final = 3.0  # a grade from which a pair is true
+_HIGHEST: Final = 5.0
+_SENTENCE: Final = ":sentid:"
+_FOLDER: Final = "coco/val2014"
+_COUNTS: Final = {"image-text": 44_833, "image-image": 46_719}
+
+
+def _rows(options: Options, file: str, benchmark: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    path = options.data / "cxc" / file
+    for number, row in enumerate(table_rows(path, benchmark)):
+        where = f"{path}: row {number}"
+        yield where, dict(whole(row, where))
+
+
+def _grade(row: dict[str, Any], where: str) -> float:
+    try:
+        grade = float(text(row, "agg_score", where))
+    except ValueError:
+        grade = float("nan")
+    if 0 <= grade <= _HIGHEST:
+        return grade
+    raise DataError(
+        "E-ROW-MALFORMED",
+        f"{where}: 'agg_score' should be a grade from 0 to 5, it is {shown(row['agg_score'])}.",
+        where=where,
+        field="agg_score",
+    )
+
+
+def _pair(id: str, image: str, caption: str, grade: float, group: str, source: str) -> Case:
+    truth = ((grade >= _MATCH,),)
+    return Case(id, (ImageRef(image),), (caption,), truth, (group,), source, (grade,))
+
+
+def _image_text(options: Options) -> Cases:
+    benchmark = "cxc/image-text"
+    known = coco_captions(options, benchmark)
+    lost: list[Absent] = []
+
+    def cases() -> Iterator[Case]:
+        for where, row in _rows(options, "sits_test.csv", benchmark):
+            name = text(row, "image", where)
+            sentence = text(row, "caption", where).partition(_SENTENCE)[2]
+            caption = int(sentence) if sentence.isdecimal() and len(sentence) < 13 else -1
+            image = image_id(name, where)
+            id = f"{caption}/{image}"
+            if caption in known.unknown:
+                lost.append(Absent(id, UNKNOWN_TEXT))
+                continue
+            if caption not in known.captions:
+                raise DataError(
+                    "E-ROW-MALFORMED",
+                    f"{where}: 'caption' should name a caption of COCO's test split, as "
+                    f"COCO_val2014:sentid:732091, it is {shown(row['caption'])}.",
+                    where=where,
+                    field="caption",
+                )
+            found = known.captions[caption]
+            source = known.images[found.image]
+            group = "same image" if found.image == image else "other image"
+            yield _pair(id, f"{_FOLDER}/{name}", found.text, _grade(row, where), group, source)
+
+    made = Cases.build(cases(), root=options.data, source=benchmark)
+    return Cases(made.frame, made.root, lost)
+
+
+def _image_image(options: Options) -> Cases:
+    benchmark = "cxc/image-image"
+
+    def cases() -> Iterator[Case]:
+        for where, row in _rows(options, "sis_test.csv", benchmark):
+            query, other = (text(row, name, where) for name in ("image1", "image2"))
+            id = f"{image_id(query, where)}/{image_id(other, where)}"
+            source = f"{_FOLDER}/{query}"
+            grade = _grade(row, where)
+            yield _pair(id, f"{_FOLDER}/{other}", PICTURE + source, grade, "image pair", source)
+
+    return Cases.build(cases(), root=options.data, source=benchmark)
+
+
+def _benchmark(name: str, summary: str, ids: str, cases: Callable[[Options], Cases]) -> Benchmark:
+    return Benchmark(
+        f"cxc/{name}",
+        summary,
+        "1 x 1",
+        "strict",
+        cases,
+        paper="Parekh et al. 2021, Crisscrossed Captions, arXiv 2004.15020",
+        licence="not stated; captions CC BY 4.0 (COCO)",
+        images="COCO val2014 (5,000 images)",
+        count=_COUNTS[name],
+        ids=ids,
+        files=lambda _: {"": _COUNTS[name]},
+    )
+
+
+IMAGE_TEXT: Final = _benchmark(
+    "image-text",
+    "rank correlation of scores with people's grades of images and captions",
+    "caption/image, by COCO ids",
+    _image_text,
+)
+IMAGE_IMAGE: Final = _benchmark(
+    "image-image",
+    "rank correlation of scores with people's grades of two images; dual encoders only",
+    "image/image, by COCO ids",
+    _image_image,
+)

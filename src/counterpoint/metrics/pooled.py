@@ -1,0 +1,201 @@
+"""Metrics of all pairs at once: what one scale, and one threshold, are good for.
+
+Within a case, captions of one image are compared with each other. Here the scores of all images
+stand on one scale, so that a model that ranks the captions of every image well can still be bad.
+Such a number is not a mean over cases. Each function takes the pairs of a benchmark (or group),
+sorts them once, and returns a function of the clusters' weights: with all weights 1 it gives the
+number, and with the numbers of times that each source image was drawn a bootstrap sample of it. A
+weight of n is the same as n copies.
+
+**Ties** do not depend on the protocol: equal scores count half for `auroc`, share their mean rank
+for `rank_correlation`, and are on one side of every threshold.
+
+**Undefined** (NaN) if a weighted sample has no true or no false pair, or if all grades are equal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from counterpoint.metrics.definitions import Array
+
+Weighted = Callable[[Array], float]
+BINS: Final = 15  # of equal width, as is usual since Guo et al. 2017
+_STEPS: Final = 50  # of Newton's method; it takes five to ten
+
+
+class PairPool(NamedTuple):
+    """Pairs of images and captions. `clusters` are numbered from 0; `shares` are the weights that
+    pairs have beside those of their clusters.
+    """
+
+    clusters: Array
+    scores: Array
+    truth: Array
+    grades: Array
+    shares: Array
+
+
+def auroc(pool: PairPool) -> Weighted:
+    """The area under the ROC curve over all pairs: how often a true pair scores above a false one
+    of any image, equal scores counting half. Chance 1/2.
+    """
+    ascending = _Ascending(pool)
+
+    def value(weights: Array) -> float:
+        true, false = ascending.by_level(weights)
+        below = true.cumsum()
+        both = float(below[-1] * false.sum())
+        return _sum(false, below[-1] - below + true / 2) / both if both else float("nan")
+
+    return value
+
+
+def true_below_threshold(pool: PairPool) -> Weighted:
+    """The share of true pairs below the best single threshold; lower is better.
+
+    The best threshold has the highest mean of two shares: of true pairs above it, and of false
+    pairs below it (so it does not depend on how many false captions there are). Of several that are
+    equally good, the mean is taken. It is chosen anew in each resample. Random scores give a bit
+    less than 1/2, the less the fewer pairs there are, so no chance level is printed.
+    """
+    ascending = _Ascending(pool)
+
+    def value(weights: Array) -> float:
+        true, false = (np.append(0, side.cumsum()) for side in ascending.by_level(weights))
+        if not true[-1] or not false[-1]:
+            return float("nan")
+        gain = false * true[-1] - true * false[-1]  # whole numbers: equal gains are equal
+        return float(true[gain == gain.max()].mean() / true[-1])
+
+    return value
+
+
+def calibration_error(pool: PairPool) -> Weighted:
+    """Expected calibration error after Platt scaling (Platt 1999, Guo et al. 2017).
+
+    Source images, in the order of their names, are dealt to two halves. The scores of each half
+    become probabilities by a logistic curve that is fitted to the other half, with Platt's targets.
+    Pairs are put in 15 bins of equal width; the error is the mean, over pairs, of the distance
+    between a bin's mean probability and its share of true pairs. Lower is better. There is no
+    chance level: scores that say nothing are well calibrated, so read it beside `auroc`. A
+    bootstrap resamples the pairs and keeps the two curves.
+    """
+    half = pool.clusters % 2
+    probability = np.full(len(half), np.nan)
+    for side in (0, 1):
+        mine, other = half == side, half != side
+        probability[mine] = platt(pool.scores[other], pool.truth[other])(pool.scores[mine])
+    if not np.isfinite(probability).all():
+        return lambda weights: float("nan")
+    place = np.minimum((probability * BINS).astype(np.int64), BINS - 1)
+    gap = probability - pool.truth
+
+    def value(weights: Array) -> float:
+        drawn = weights[pool.clusters]
+        with np.errstate(invalid="ignore"):
+            return float(np.abs(np.bincount(place, drawn * gap)).sum() / drawn.sum())
+
+    return value
+
+
+def platt(scores: Array, truth: Array) -> Callable[[Array], Array]:
+    """A logistic curve from scores to probabilities, by Newton's method with halved steps.
+
+    Targets are (n + 1)/(n + 2) for the n true pairs and 1/(n + 2) for the n false ones, so that
+    the fit is finite even if a threshold separates them. Without both kinds it is undefined.
+    """
+    true = int(truth.sum())
+    false = len(truth) - true
+    if not true or not false:
+        return lambda new: np.full(len(new), np.nan)
+    middle, spread = float(scores.mean()), float(scores.std()) or 1.0
+    design = np.column_stack([np.ones(len(scores)), (scores - middle) / spread])
+    target = np.where(truth, (true + 1) / (true + 2), 1 / (false + 2))
+    fit = np.array([np.log((true + 1) / (false + 1)), 0.0])
+    for _ in range(_STEPS):
+        guess = _logistic(design @ fit)
+        slope = design.T @ (target - guess)
+        curve = (design * (guess * (1 - guess))[:, None]).T @ design
+        step = np.linalg.solve(curve + 1e-9 * np.eye(2), slope)
+        size = 1.0
+        while size > 1e-6 and _loss(design, target, fit + size * step) > _loss(design, target, fit):
+            size /= 2
+        fit = fit + size * step
+        if np.abs(size * step).max() < 1e-10:
+            break
+    return lambda new: _logistic(fit[0] + fit[1] * (new - middle) / spread)
+
+
+def _logistic(values: Array) -> Array:
+    return np.asarray(1 / (1 + np.exp(-np.clip(values, -500, 500))))
+
+
+def _loss(design: Array, target: Array, fit: Array) -> float:
+    odds = design @ fit
+    return float((np.logaddexp(0, odds) - target * odds).sum())
+
+
+def rank_correlation(pool: PairPool) -> Weighted:
+    """Spearman's rank correlation of scores with people's grades. Chance 0.
+
+    Each query counts once: of a caption (or image) with n graded pairs, each has weight 1/n. Equal
+    values share their mean rank.
+    """
+    ascending = _Ascending(pool)
+    shares = pool.shares[ascending.order]
+    steps, grade = np.unique(pool.grades[ascending.order], return_inverse=True)
+
+    def value(weights: Array) -> float:
+        drawn = ascending.drawn(weights) * shares
+        sizes = np.bincount(grade, drawn, len(steps))
+        # Ranks are counted from the middle one, which is their mean.
+        middle = drawn.sum() / 2
+        by_grade = sizes.cumsum() - sizes / 2 - middle
+        by_score = ascending.mean_ranks(drawn) - middle
+        weighted = drawn * by_score
+        spread = _sum(weighted, by_score) * _sum(sizes, by_grade**2)
+        return _sum(weighted, by_grade[grade]) / spread**0.5 if spread > 0 else float("nan")
+
+    return value
+
+
+def _sum(a: Array, b: Array) -> float:
+    """The dot product without BLAS, whose threads take longer to start than this takes."""
+    return float(np.einsum("i,i->", a, b))
+
+
+class _Ascending:
+    """Pairs in the order of their scores; pairs of equal scores are one level."""
+
+    def __init__(self, pool: PairPool) -> None:
+        self.order = np.argsort(pool.scores, kind="stable")
+        self.clusters = pool.clusters[self.order]
+        self.truth = pool.truth[self.order].astype(float)
+        scores = pool.scores[self.order]
+        self.starts = np.flatnonzero(np.append(True, scores[1:] != scores[:-1]))
+        self.sizes = np.diff(np.append(self.starts, len(scores)))
+        self.tied = len(self.starts) < len(scores)
+
+    def drawn(self, weights: Array) -> Array:
+        """The weight of each pair."""
+        return np.asarray(weights.astype(float)[self.clusters])
+
+    def by_level(self, weights: Array) -> tuple[Array, Array]:
+        """The weights of true and of false pairs at each level."""
+        drawn = self.drawn(weights)
+        true = drawn * self.truth
+        false = drawn - true
+        if not self.tied:
+            return true, false
+        return np.add.reduceat(true, self.starts), np.add.reduceat(false, self.starts)
+
+    def mean_ranks(self, drawn: Array) -> Array:
+        """The rank of each pair among weighted ones, equal scores sharing theirs."""
+        if not self.tied:
+            return np.asarray(drawn.cumsum() - drawn / 2)
+        sizes = np.add.reduceat(drawn, self.starts)
+        return np.repeat(sizes.cumsum() - sizes / 2, self.sizes)
