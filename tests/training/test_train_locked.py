@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 import torch
 from errors import raises
-from open_clip_models import CLIP, COCA, CUSTOM, PREPROCESS, TEXT, noise, save_model
+from open_clip_models import CLIP, COCA, CUSTOM, PREPROCESS, noise, save_model
 from safetensors.torch import load_file
 from training import CPU, Killed, everything, one_thread, same, train_by_two, written
 
@@ -39,11 +39,12 @@ TIMM = {
         "image_size": 160,
         "timm_model_name": "test_vit3",
         "timm_model_pretrained": False,
-        "timm_pool": "token",
+        "timm_pool": "avg",
         "timm_proj": "linear",
     },
 }
-SIGLIP = {**TIMM, "embed_dim": 96, "vision_cfg": {**TIMM["vision_cfg"], "timm_proj": "none"}}
+MAP = {**TIMM["vision_cfg"], "timm_pool": "map", "timm_proj": "none"}
+SIGLIP = {**TIMM, "embed_dim": 96, "vision_cfg": MAP}
 RESNET = {
     **CLIP,
     "vision_cfg": {"image_size": 64, "layers": [1, 1, 1, 1], "width": 8, "head_width": 8},
@@ -53,8 +54,13 @@ OPEN_CLIP["SIGLIP"] = SIGLIP
 HF = {**hf_models.DUALS, "dinov2-bert": hf_models.dinov2_bert}
 # What of the image tower trains; nothing where it is locked as a whole.
 HEADS = {
-    **{"CLIP": {"visual.proj"}, "CUSTOM": {"visual.proj"}, "COCA": {"visual.proj"}},
-    **{"TIMM": {"visual.head.proj.weight"}, "RESNET": set(), "SIGLIP": set(), "siglip": set()},
+    "CLIP": {"visual.proj"},
+    "CUSTOM": {"visual.proj"},
+    "COCA": {"visual.proj"},
+    "TIMM": {"visual.head.proj.weight"},
+    "RESNET": set(),
+    "SIGLIP": set(),
+    "siglip": set(),
     **{name: {"visual_projection.weight"} for name in ("clip", "vit-bert", "dinov2-bert")},
     "flava": {"image_projection.weight", "image_projection.bias"},
 }
@@ -153,7 +159,7 @@ def test_locked_training_is_that_of_pixels_with_a_frozen_trunk(tmp_path, name):
         assert torch.allclose(value, plain[key], atol=1e-4), key
         moved = not torch.equal(value, before[key])
         assert not moved or key in trained, key
-    assert all(not torch.equal(weights[key], before[key]) for key in HEADS[name] - {"x"})
+    assert all(not torch.equal(weights[key], before[key]) for key in HEADS[name])
 
 
 @pytest.mark.parametrize("name", ["CLIP", "vit-bert"])
@@ -283,7 +289,6 @@ def test_a_broken_image_is_replaced_as_with_pixels(tmp_path):
     numbers = [[b.samples for b in one.data.stream(0, 6)] for one in (run, other)]
     assert numbers[0] == numbers[1]
     assert run.data.problems.counts == other.data.problems.counts != {}
-    assert run.data.problems.examples == other.data.problems.examples
 
 
 def test_validation_looks_at_stored_vectors_too(tmp_path, monkeypatch):
@@ -342,10 +347,10 @@ def test_vectors_stand_for_photographs_that_are_not_there(tmp_path, as_file):
     for path in gone:
         (tmp_path / path).unlink()
     run = build(recipe, CPU)
-    assert steps_of(run) == pytest.approx(steps_of(first)[0]) or True
     batches = [list(one.data.stream(0, 4)) for one in (run, first)]
     for one, two in zip(*batches, strict=True):
         assert torch.equal(one.images, two.images) and one.samples == two.samples
+    assert steps_of(run)[0] == steps_of(first)[0]
     assert not run.data.problems.counts
 
 
@@ -429,7 +434,8 @@ def test_a_pool_that_does_not_fit_is_refused(tmp_path):
         build(recipe_in(tmp_path, done.model, "lock={tower: image, pool: mean}", out="o"), CPU)
     build(recipe_in(tmp_path, done.model, "lock={tower: image, pool: attention}", out="o"), CPU)
     path = tmp_path / "run" / "model" / "config.json"
-    for entry in ({"kind": "median", "heads": 4}, {"kind": "mean"}, "mean", {"kind": "mean", "heads": 0}):
+    wrong = ({"kind": "median", "heads": 4}, {"kind": "mean"}, "mean", {"kind": "mean", "heads": 0})
+    for entry in wrong:
         path.write_text(json.dumps({**json.loads(path.read_text()), "counterpoint_pool": entry}))
         with raises("E-MODEL-UNSUITABLE", model=done.model):
             load_model(done.model, LoadOptions("cpu"))

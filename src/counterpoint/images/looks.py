@@ -1,8 +1,9 @@
-"""A perceptual hash: copies of a photograph in another size, shape or quality are nearly equal.
+"""The look of a photograph: the same for its copies in another size, shape or quality.
 
-The image is made gray and 17 x 16 pixels large, whatever its shape was; each of the 256 bits says
-whether a pixel is brighter than the one to its left (dHash). Copies differ in a few bits, two
-photographs in about half of them. An image without contrast has no hash.
+An image is made gray and 16 x 16 pixels large, whatever its shape was. Two images look the same if
+these pixels correlate by 0.99 or more. Of 145 photographs of COCO the copies that were squeezed,
+enlarged, halved or saved at a JPEG quality of 30 correlate by 0.997 at least; of 26 million pairs
+of different photographs the nearest correlate by 0.968. A crop by 2 % at each side is not found.
 """
 
 from __future__ import annotations
@@ -16,21 +17,19 @@ from PIL import Image
 from counterpoint._util.store import Store, digest
 from counterpoint.images.pictures import Picture
 
-SAME_LOOK: Final = 26  # bits: at most a tenth
+SAME_LOOK: Final = 0.99
 _SIDE: Final = 16
-_FLAT: Final = 4.0  # levels of 255: the deviation below which bits are noise
-_WORDS: Final = _SIDE * _SIDE // 64
-_BLOCK: Final = 512  # rows that are compared at a time
+LOOK: Final = _SIDE * _SIDE  # numbers
+_FLAT: Final = 4.0  # levels of 255: the deviation below which only noise is compared
+_BLOCK: Final = 1024  # images that are compared at a time
 _VERSION: Final = "look 1"
 
 
 def look(image: Image.Image) -> np.ndarray | None:
-    """The hash of an image, four words of 64 bits; None if it has no contrast."""
-    small = image.convert("L").resize((_SIDE + 1, _SIDE), Image.Resampling.BOX)
-    levels = np.asarray(small, dtype=np.int16)
-    if levels.std() < _FLAT:
-        return None
-    return np.packbits(levels[:, 1:] > levels[:, :-1]).view(np.uint64)
+    """The gray levels (256) of a small copy; None for an image without contrast."""
+    small = image.convert("L").resize((_SIDE, _SIDE), Image.Resampling.BOX)
+    levels = np.asarray(small).ravel()
+    return None if levels.std() < _FLAT else levels
 
 
 def look_of(picture: Picture, store: Store) -> np.ndarray | None:
@@ -41,20 +40,25 @@ def look_of(picture: Picture, store: Store) -> np.ndarray | None:
         found = look(picture.open())
         known = b"" if found is None else found.tobytes()
         store.remember(key, known)
-    return np.frombuffer(known, np.uint64) if known else None
+    return np.frombuffer(known, np.uint8) if known else None
 
 
-def same_looks(ones: np.ndarray, others: np.ndarray) -> Iterator[tuple[int, int, int]]:
-    """Of hashes (n, 4) and (m, 4): each of the first with its nearest, and the bits between them,
-    if these are few enough to be one photograph."""
+def same_looks(ones: np.ndarray, others: np.ndarray) -> Iterator[tuple[int, int]]:
+    """Of looks (n, 256) and (m, 256): each of the first that looks like one of the others, and the
+    nearest of these."""
     if not len(others):
         return
+    theirs = _standard(others)
     for start in range(0, len(ones), _BLOCK):
-        block = ones[start : start + _BLOCK]
-        apart = np.zeros((len(block), len(others)), dtype=np.uint16)
-        for word in range(_WORDS):
-            apart += np.bitwise_count(block[:, word, None] ^ others[None, :, word])
-        nearest = apart.argmin(1)
+        correlation = _standard(ones[start : start + _BLOCK]) @ theirs.T
+        nearest = correlation.argmax(1)
         for row, place in enumerate(nearest.tolist()):
-            if apart[row, place] <= SAME_LOOK:
-                yield start + row, place, int(apart[row, place])
+            if correlation[row, place] >= SAME_LOOK:
+                yield start + row, place
+
+
+def _standard(looks: np.ndarray) -> np.ndarray:
+    """With mean zero and length one, so that a product is a correlation."""
+    centred = looks.astype(np.float32) - looks.mean(1, dtype=np.float32, keepdims=True)
+    found: np.ndarray = centred / np.linalg.norm(centred, axis=1, keepdims=True)
+    return found

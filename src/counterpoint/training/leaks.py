@@ -8,7 +8,7 @@ are the same if they
 - have the same number of COCO or Flickr in their names (`val2017/000000397133.jpg` and
   `COCO_val2014_000000397133.jpg`; `1000268201_693b08cb0e.jpg` and `1000268201.jpg`), or one path,
 - have the same bytes, or
-- look the same (a perceptual hash), as copies in another size or quality do.
+- look the same (`images.looks`), as copies in another size or quality do.
 
 The last two need the photographs. Texts are the same but for case, blanks, punctuation and a/an.
 """
@@ -31,7 +31,7 @@ from counterpoint._util.tables import parquet_columns
 from counterpoint._util.untrusted import shown
 from counterpoint.benchmarks import load_benchmark
 from counterpoint.cases import PROMPTS, ImageRef, normal
-from counterpoint.images import Picture, look_of, same_looks
+from counterpoint.images import LOOK, Picture, look_of, same_looks
 from counterpoint.scoring import in_threads
 
 _COCO: Final = re.compile(r"(?:^|[/#_])(\d{12})\.\w+$")
@@ -240,12 +240,13 @@ def _same_photographs(
     for picture, one in zip(rest, mine, strict=True):
         if one.content in bytes_of:
             found[picture] = (BY_CONTENT, bytes_of[one.content])
-    looks = [[n for n, s in enumerate(side) if s.look is not None] for side in (mine, theirs)]
-    hashes = [
-        np.array([side[n].look for n in numbers], dtype=np.uint64).reshape(len(numbers), -1)
-        for side, numbers in zip((mine, theirs), looks, strict=True)
-    ]
-    for row, place, _ in same_looks(*hashes):
-        where = wheres[looks[1][place]]
-        found.setdefault(rest[looks[0][row]], (BY_LOOK, where))
+    (rows, ones), (places, others) = _looks(mine), _looks(theirs)
+    for row, place in same_looks(ones, others):
+        found.setdefault(rest[rows[row]], (BY_LOOK, wheres[places[place]]))
     return found
+
+
+def _looks(sights: Sequence[_Sight]) -> tuple[list[int], np.ndarray]:
+    """The looks of those that have one, and which they are."""
+    there = {n: one.look for n, one in enumerate(sights) if one.look is not None}
+    return list(there), np.array(list(there.values()), dtype=np.uint8).reshape(len(there), LOOK)

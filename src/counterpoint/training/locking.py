@@ -92,9 +92,7 @@ def _seen(
     failures = {rest[n]: why for n, why in encoded.failures.items()}
     photographs = dict.fromkeys(key for key in encoded.keys if key)
     places = {key: number for number, key in enumerate(photographs)}
-    numbers = {
-        picture: places[key] for picture, key in zip(rest, encoded.keys, strict=True) if key
-    }
+    numbers = {picture: places[key] for picture, key in zip(rest, encoded.keys, strict=True) if key}
     own = np.unique(rows[rows >= 0])
     values = _room((len(places) + len(own), *trunk.shape), trunk.stored_as, work.store.folder)
     _read(list(places), values, work.store)

@@ -34,11 +34,11 @@ class TokenPool(nn.Module, ABC):
         """Of what the trunk gives: what there is to pool."""
 
     @abstractmethod
-    def added(self, first: Tensor, others: Tensor) -> Tensor:
-        """What is added to the first token."""
+    def added(self, others: Tensor) -> Tensor:
+        """What of the other tokens is added to the first."""
 
     def forward(self, tokens: Tensor) -> Tensor:
-        return tokens[:, 0] + self.added(tokens[:, 0], tokens[:, 1:])
+        return tokens[:, 0] + self.added(tokens[:, 1:])
 
 
 class MeanPool(TokenPool):
@@ -56,7 +56,7 @@ class MeanPool(TokenPool):
         mean = output.last_hidden_state[:, 1:].mean(1)
         return torch.stack((output.pooler_output, mean), 1)
 
-    def added(self, first: Tensor, others: Tensor) -> Tensor:
+    def added(self, others: Tensor) -> Tensor:
         found: Tensor = self.out(others[:, 0])
         return found
 
@@ -76,8 +76,8 @@ class AttentionPool(TokenPool):
     def tokens(self, output: Any) -> Tensor:
         return torch.cat((output.pooler_output[:, None], output.last_hidden_state[:, 1:]), 1)
 
-    def added(self, first: Tensor, others: Tensor) -> Tensor:
-        count, length, width = others.shape
+    def added(self, others: Tensor) -> Tensor:
+        count, _, width = others.shape
         shape = (count, -1, self.heads, width // self.heads)
         query = self.query.to(others.dtype).expand(count, 1, width)
         asked, keys, values = (
@@ -92,7 +92,7 @@ class AttentionPool(TokenPool):
 POOLS: Final[dict[str, type[TokenPool]]] = {p.kind: p for p in (MeanPool, AttentionPool)}
 
 
-class PooledDualEncoderModel(VisionTextDualEncoderModel):
+class PooledDualEncoderModel(VisionTextDualEncoderModel):  # type: ignore[no-untyped-call]
     """What `from_pretrained` makes of a folder whose configuration names a pool."""
 
     def __init__(self, config: Any, vision_model: Any = None, text_model: Any = None) -> None:

@@ -44,8 +44,10 @@ class OpenClipTrunk(ImageTrunk):
         return found
 
     def head_parameters(self, model: Any) -> list[nn.Parameter]:
-        last = None if self.part is None else getattr(model.visual, self.part)
-        return list(last.parameters()) if isinstance(last, nn.Module) else [last] if self.part else []
+        if self.part is None:
+            return []
+        last = getattr(model.visual, self.part)
+        return list(last.parameters()) if isinstance(last, nn.Module) else [last]
 
     def _encoded(self, images: Sequence[Any]) -> Tensor:
         pixels = self.start.pixels
