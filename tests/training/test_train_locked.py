@@ -52,6 +52,9 @@ RESNET = {
 OPEN_CLIP = {"CLIP": CLIP, "CUSTOM": CUSTOM, "COCA": COCA, "TIMM": TIMM, "RESNET": RESNET}
 OPEN_CLIP["SIGLIP"] = SIGLIP
 HF = {**hf_models.DUALS, "dinov2-bert": hf_models.dinov2_bert}
+PROJECTED = (
+    *("clip", "vit-bert", "dinov2-bert", "clip-roberta", "altclip", "chinese_clip", "metaclip_2"),
+)
 # What of the image tower trains; nothing where it is locked as a whole.
 HEADS = {
     "CLIP": {"visual.proj"},
@@ -61,7 +64,8 @@ HEADS = {
     "RESNET": set(),
     "SIGLIP": set(),
     "siglip": set(),
-    **{name: {"visual_projection.weight"} for name in ("clip", "vit-bert", "dinov2-bert")},
+    **{name: {"visual_projection.weight"} for name in PROJECTED},
+    "siglip2": set(),
     "flava": {"image_projection.weight", "image_projection.bias"},
 }
 LOOKS = [*product(("red", "green", "striped"), ("circle", "star", "heart"))]
@@ -291,13 +295,14 @@ def test_a_broken_image_is_replaced_as_with_pixels(tmp_path):
     assert run.data.problems.counts == other.data.problems.counts != {}
 
 
-def test_validation_looks_at_stored_vectors_too(tmp_path, monkeypatch):
+@pytest.mark.parametrize("lock", ["lock=image", "lock={tower: image, pool: attention}"])
+def test_validation_looks_at_stored_vectors_too(tmp_path, monkeypatch, lock):
     id = start_in(tmp_path, "vit-bert")
     data_in(tmp_path, 6, "held.parquet")
     held = (f"validation.path={tmp_path / 'held.parquet'}", "validation.metric=recall")
-    train(recipe_in(tmp_path, id, "lock=image", *held, out="first"))
+    train(recipe_in(tmp_path, id, lock, *held, out="first"))
     no_opening(monkeypatch)
-    done = train(recipe_in(tmp_path, id, "lock=image", *held, "validation.every=2", out="run"))
+    done = train(recipe_in(tmp_path, id, lock, *held, "validation.every=2", out="run"))
     assert done.best is not None and np.isfinite(done.best.value)
 
 

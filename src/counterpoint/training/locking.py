@@ -49,12 +49,18 @@ def trunk_names(start: Start, trunk: ImageTrunk) -> set[str]:
     return {name for name, p in start.model.named_parameters() if id(p) in inside}
 
 
-def looking(trunk: ImageTrunk, vectors: Path | None, progress: Progress | None) -> See:
+def looking(
+    trunk: ImageTrunk,
+    vectors: Path | None,
+    device: torch.device,
+    progress: Progress | None,
+) -> See:
     """A function that looks at images: stored vectors first, then photographs."""
 
     def see(pictures: Sequence[Picture]) -> LockedImages:
         with Store(default_store()) as store:
-            return _seen(trunk, pictures, vectors, Work(store, None, progress or Quiet()))
+            work = Work(store, None, progress or Quiet())
+            return _seen(trunk, pictures, vectors, work).near(device)
 
     return see
 
@@ -77,7 +83,13 @@ class LockedImages:
         return torch.tensor(self._rows[picture])
 
     def take(self, rows: Tensor) -> Tensor:
-        return self.values[rows]
+        return self.values[rows.to(self.values.device)]
+
+    def near(self, device: torch.device) -> LockedImages:
+        """Itself, in the memory of a GPU if it takes less than half of what is free there."""
+        if device.type == "cuda" and 2 * self.values.nbytes < torch.cuda.mem_get_info(device)[0]:
+            self.values = self.values.to(device)
+        return self
 
 
 def _seen(

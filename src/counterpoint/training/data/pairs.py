@@ -276,7 +276,10 @@ class _Table(SampleSource):
         made: list[str | None] = []
         if self.config.negative_images:
             made = pc.unique(pc.list_flatten(self.columns["negative_images"])).to_pylist()
-        own = (self.picture(number) for number in range(self.size))
+        names = pl.DataFrame({name: self.columns[name] for name in ("image", "box")})
+        box = pl.col("box").cast(pl.List(pl.String())).list.join(",")  # null where there is none
+        firsts = names.with_columns(box).with_row_index().unique(["image", "box"], keep="first")
+        own = (self.picture(number) for number in firsts["index"].sort().to_list())
         others = (self.picture_at(path) for path in made if path is not None)
         return list(dict.fromkeys((*own, *others)))
 
