@@ -19,6 +19,7 @@ import time
 from itertools import islice
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import torch
 import transformers as tf
@@ -43,7 +44,7 @@ def write_start(folder: Path) -> str:
     special = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
     vocabulary = {word: number for number, word in enumerate([*special, *WORDS])}
     tokenizer = tf.BertTokenizer(vocab=vocabulary, model_max_length=128)
-    small = {"hidden_size": 384, "intermediate_size": 1536}
+    small: dict[str, Any] = {"hidden_size": 384, "intermediate_size": 1536}
     vision = tf.ViTConfig(**small, num_hidden_layers=12, num_attention_heads=6)
     text = tf.BertConfig(
         **small, num_hidden_layers=6, num_attention_heads=12, vocab_size=len(vocabulary)
@@ -104,7 +105,7 @@ def main() -> None:
         with arithmetic(precision, torch.device(given.device)):
             check_losses(start, data, changes, given.device)
             os.environ["COUNTERPOINT_CACHE"] = str(Path(folder) / "another")
-            runs = {}
+            runs: dict[str, TrainingRun] = {}
             for name, more in WAYS.items():
                 begun = time.perf_counter()
                 runs[name] = ours(start, data, [*changes, *more], given.device)
@@ -112,8 +113,8 @@ def main() -> None:
             speeds: dict[str, list[float]] = {name: [] for name in runs}
             for _ in range(TURNS):
                 for name, run in runs.items():
-                    more = 10 if "lock" in name else 1
-                    speeds[name].append(speed(run, more * given.steps, given.workers))
+                    times = 10 if "lock" in name else 1
+                    speeds[name].append(speed(run, times * given.steps, given.workers))
     first, *_ = WAYS
     for name, found in speeds.items():
         ratio = median(found) / median(speeds[first])

@@ -82,7 +82,7 @@ def build(recipe: Recipe, ranks: Ranks, progress: Progress | None = None) -> Tra
         pad=trained.towers.pad,
         cut=start.cuts_padding,
         progress=progress,
-        see=trunk and looking(trunk, recipe.data.vectors, ranks.device, progress),
+        see=None if trunk is None else looking(trunk, recipe.data.vectors, ranks.device, progress),
     )
     if trunk is not None and ranks.first:
         ranks.wait()

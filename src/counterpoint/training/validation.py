@@ -133,7 +133,7 @@ class Validator:
             cut=self.network.cuts_padding,
             whole=True,
             progress=progress,
-            see=trunk and looking(trunk, recipe.data.vectors, device, progress),
+            see=None if trunk is None else looking(trunk, recipe.data.vectors, device, progress),
         )
         self._found = read_record(self.folder)
 
