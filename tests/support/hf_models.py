@@ -250,6 +250,15 @@ def vit_bert() -> tuple[Any, Any, Any]:
     return tf.VisionTextDualEncoderModel(config), tokenizer, pixels(tf.ViTImageProcessor)
 
 
+def dinov2_bert() -> tuple[Any, Any, Any]:
+    tokenizer = bert_tokenizer()
+    trunk = {k: v for k, v in VISION.items() if k != "intermediate_size"}
+    config = tf.VisionTextDualEncoderConfig.from_vision_text_configs(
+        tf.Dinov2Config(**trunk), tf.BertConfig(**text(tokenizer)), projection_dim=12
+    )
+    return tf.VisionTextDualEncoderModel(config), tokenizer, pixels(tf.ViTImageProcessor)
+
+
 def clip_roberta() -> tuple[Any, Any, Any]:
     tokenizer = xlm_tokenizer()
     settings = text(tokenizer, max_position_embeddings=CONTEXT + 2)

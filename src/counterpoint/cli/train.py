@@ -89,6 +89,8 @@ def train(
 
     torchrun --nproc-per-node 4 -m counterpoint train hp-hn data.path=train.parquet
 
+    counterpoint train clip-ft model=hf:FOLDER lock=image data.path=train.parquet
+
     counterpoint train --show hp-hn
 
     After an interruption the same command continues from the last checkpoint.

@@ -1,4 +1,10 @@
 from .decoding import decode as decode, file_content as file_content
+from .looks import (
+    LOOK as LOOK,
+    look as look,
+    look_of as look_of,
+    same_looks as same_looks,
+)
 from .pictures import MAX_RATIO as MAX_RATIO, Picture as Picture
 from .reading import Reader as Reader
 from .schemes import (

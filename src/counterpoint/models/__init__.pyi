@@ -18,9 +18,12 @@ from .torch_models import (
     quiet as quiet,
     set_arithmetic as set_arithmetic,
 )
+from .trunks import ImageTrunk as ImageTrunk
 from .vectors import (
     VECTOR_FORMATS as VECTOR_FORMATS,
+    NamedVectors as NamedVectors,
     are_units as are_units,
     image_name as image_name,
+    open_image_vectors as open_image_vectors,
     write_vectors as write_vectors,
 )

@@ -77,16 +77,20 @@ class Runtime:
             yield
 
     def vectors(self, tower: Callable[[], torch.Tensor]) -> np.ndarray:
-        """Unit vectors in float32, whatever they were computed in.
+        """Unit vectors in float32, whatever they were computed in."""
+        return self.outputs(lambda: torch.nn.functional.normalize(tower().float(), dim=-1))
+
+    def outputs(self, tower: Callable[[], torch.Tensor]) -> np.ndarray:
+        """What a tower gives, on the host.
 
         Threads launch one after the other and wait side by side: the device has the next batch
         before it is done with one.
         """
         if not self.on_gpu:
             with self.running():
-                return unit(tower())
+                return tower().cpu().numpy()
         with self._launching, torch.cuda.device(self.device), self.running():
-            found = torch.nn.functional.normalize(tower().float(), dim=-1)
+            found = tower()
             host = torch.empty(found.shape, dtype=found.dtype, pin_memory=True)
             host.copy_(found, non_blocking=True)
             done = torch.cuda.Event(blocking=True)  # type: ignore[no-untyped-call]

@@ -64,7 +64,7 @@ class VectorFolder:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._images, self._captions = (_Vectors(folder, side) for side in _NAMES)
+        self._images, self._captions = (_in_folder(folder, side) for side in _NAMES)
         sizes = [table.vectors.shape[1] for table in (self._images, self._captions)]
         if sizes[0] != sizes[1]:
             raise ModelError(
@@ -89,7 +89,7 @@ class VectorFolder:
         }
         texts = self._captions.find(plan.texts)
         as_text = [picture.ref.text for picture in plan.pictures]
-        images = self._find_images(plan.pictures)
+        images, self._notes = self._images.find_images(plan.pictures)
         captions = self._captions.find([text or "" for text in as_text])
         is_text = np.array([text is not None for text in as_text])
 
@@ -138,50 +138,47 @@ class VectorFolder:
             "notes": self._notes,
         }
 
-    def _find_images(self, pictures: Sequence[Picture]) -> np.ndarray:
-        """The rows of images by name, else by file name if that is clear on both sides; else -1."""
-        names = [image_name(picture.ref) for picture in pictures]
-        rows = self._images.find(names)
-        absent = np.flatnonzero(rows < 0).tolist()
-        if absent:
-            files = [_file_name(name) for name in names]
-            known = self._images.by_file_name()
-            owners = Counter(file for file, _ in {*zip(files, names, strict=True)})
-            for i in absent:
-                rows[i] = known.get(files[i], -1) if owners[files[i]] == 1 else -1
-        by_file = int((rows[absent] >= 0).sum())
-        shared = len(names) - len({*names})
-        said = {
-            f"{by_file:,} of {len(names):,} images were found by their file name alone": by_file,
-            f"{shared:,} images have the name, and the vector, of one in another folder": shared,
-        }
-        self._notes = [note for note, count in said.items() if count]
-        return rows
-
 
 def _file_name(name: str) -> str:
     return scheme_of(name).with_path(name, lambda path: PurePosixPath(path).name)
 
 
-class _Vectors:
+def open_image_vectors(path: Path) -> NamedVectors:
+    """Vectors of images: a folder as above, or one of its two files under any name."""
+    if path.is_dir():
+        return _in_folder(path, IMAGES)
+    if path.suffix.removeprefix(".") not in VECTOR_FORMATS or not path.is_file():
+        raise ModelError(
+            "E-FILE-MISSING",
+            f"{path}: no such folder, and no such file that ends in "
+            f"{', '.join(VECTOR_FORMATS)} (docs/models.md).",
+            path=path,
+        )
+    return NamedVectors(path, IMAGES)
+
+
+def _in_folder(folder: Path, side: str) -> NamedVectors:
+    found = [folder / f"{side}.{kind}" for kind in VECTOR_FORMATS]
+    there = [path for path in found if path.is_file()]
+    if len(there) != 1:
+        what = " and ".join(path.name for path in there) or f"no vectors of {side}"
+        raise ModelError(
+            "E-VECTORS-INVALID" if there else "E-FILE-MISSING",
+            f"{folder}: has {what}; it should have one of "
+            f"{', '.join(path.name for path in found)} (docs/models.md).",
+            path=folder,
+        )
+    return NamedVectors(there[0], side)
+
+
+class NamedVectors:
     """Vectors by name, of images or of captions; they stay on disk."""
 
-    def __init__(self, folder: Path, side: str) -> None:
-        column = _NAMES[side]
-        found = [folder / f"{side}.{kind}" for kind in VECTOR_FORMATS]
-        there = [path for path in found if path.is_file()]
-        if len(there) != 1:
-            what = " and ".join(path.name for path in there) or f"no vectors of {side}"
-            raise ModelError(
-                "E-VECTORS-INVALID" if there else "E-FILE-MISSING",
-                f"{folder}: has {what}; it should have one of "
-                f"{', '.join(path.name for path in found)} (docs/models.md).",
-                path=folder,
-            )
-        [self.path] = there
-        names = self.path if self.path.suffix == ".parquet" else folder / f"{side}.jsonl"
+    def __init__(self, path: Path, side: str) -> None:
+        self.path = path
+        names = path if path.suffix == ".parquet" else path.with_suffix(".jsonl")
         readers = {".parquet": _parquet, ".npy": _npy, ".safetensors": _safetensors}
-        self.names = _read_names(names, column)
+        self.names = _read_names(names, _NAMES[side])
         self.vectors = readers[self.path.suffix](self.path)
         if len(self.names) != len(self.vectors):
             raise _invalid(
@@ -217,6 +214,28 @@ class _Vectors:
         found = asked.join(self._firsts, on="name", how="left", maintain_order="left")
         return found["row"].cast(pl.Int64).fill_null(-1).to_numpy().copy()
 
+    def find_images(self, pictures: Sequence[Picture]) -> tuple[np.ndarray, list[str]]:
+        """The rows of images by name, else by file name if that is clear on both sides; else -1.
+
+        Also what is to be said about that.
+        """
+        names = [image_name(picture.ref) for picture in pictures]
+        rows = self.find(names)
+        absent = np.flatnonzero(rows < 0).tolist()
+        if absent:
+            files = [_file_name(name) for name in names]
+            known = self.by_file_name()
+            owners = Counter(file for file, _ in {*zip(files, names, strict=True)})
+            for i in absent:
+                rows[i] = known.get(files[i], -1) if owners[files[i]] == 1 else -1
+        by_file = int((rows[absent] >= 0).sum())
+        shared = len(names) - len({*names})
+        said = {
+            f"{by_file:,} of {len(names):,} images were found by their file name alone": by_file,
+            f"{shared:,} images have the name, and the vector, of one in another folder": shared,
+        }
+        return rows, [note for note, count in said.items() if count]
+
     def by_file_name(self) -> dict[str, int]:
         """The rows of the file names that only one name has."""
         files = [_file_name(name) for name in self._firsts["name"]]
@@ -227,9 +246,13 @@ class _Vectors:
     def lacks(self, name: str) -> str:
         return f"{self.path} has no vector of {shown(name)}."
 
+    def raw(self, places: np.ndarray) -> np.ndarray:
+        """Vectors in float32, of whatever length they are."""
+        return np.array(self.vectors[places], dtype=np.float32)
+
     def rows(self, places: np.ndarray) -> np.ndarray:
         """Unit vectors in float32; those that have length one are not touched."""
-        found = np.array(self.vectors[places], dtype=np.float32)
+        found = self.raw(places)
         other = ~are_units(found)
         found[other] /= _lengths(found[other])[:, None]
         return found

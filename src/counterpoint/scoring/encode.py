@@ -133,8 +133,10 @@ class _Filler:
         size: BatchSize,
         advance: Advance,
         taken: Taken | None,
+        kind: Any = np.float32,
     ) -> None:
         self.workers, self.task, self.store, self.size = workers, task, store, size
+        self.kind = kind
         self.advance, self.taken = advance, taken
         self.busy: set[bytes] = set()  # keys that are being computed
         self.dimensions = _VECTORS if task in (ENCODE_IMAGES, ENCODE_CAPTIONS) else _NUMBERS
@@ -173,7 +175,7 @@ class _Filler:
             raise RefusedInputsError(outcome.values, outcome.refused)
         gone = outcome.refused.keys() | outcome.broken.keys()
         keys = [key for n, key in enumerate(batch.keys) if n not in gone]
-        values = _checked(outcome.values, len(keys), self.dimensions)
+        values = _checked(outcome.values, len(keys), self.dimensions, self.kind)
         self._ready |= {key: value.tobytes() for key, value in zip(keys, values, strict=True)}
         self._ready |= {_broken_key(batch.keys[n]): b"" for n in outcome.broken}
         if self.taken is not None:
@@ -189,8 +191,8 @@ class _Filler:
         self._ready, self._committed = {}, time.monotonic()
 
 
-def _checked(found: np.ndarray, inputs: int, dimensions: int) -> np.ndarray:
-    values = np.asarray(found, dtype=np.float32)
+def _checked(found: np.ndarray, inputs: int, dimensions: int, kind: Any) -> np.ndarray:
+    values = np.asarray(found, dtype=kind)
     if not inputs and not values.size:
         return values.reshape(0, 0)
     if values.ndim and len(values) != inputs:
@@ -251,7 +253,10 @@ def encode_images(model: DualEncoder, pictures: Sequence[Picture], work: Work) -
         size = _size(
             model, "images", work, lambda: _tuned(workers, ENCODE_IMAGES, _openable(pictures))
         )
-        filler = _Filler(workers, ENCODE_IMAGES, work.store, size, images.advance, images.take)
+        kind = getattr(model, "stored_as", np.float32)  # trunks may be stored in half precision
+        filler = _Filler(
+            workers, ENCODE_IMAGES, work.store, size, images.advance, images.take, kind
+        )
         filler.run(images.batches(size))
     return images.finished()
 

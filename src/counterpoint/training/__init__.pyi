@@ -1,4 +1,5 @@
 from .batches import Features as Features, reads as reads
+from .leaks import Leak as Leak, find_leaks as find_leaks, without_leaks as without_leaks
 from .loop import Trained as Trained, train as train
 from .reading import (
     as_yaml as as_yaml,

@@ -30,6 +30,8 @@ _ABSENT: Final[Any] = None
 class Batch:
     """Preprocessed images, and texts as token ids (context cut to the longest of the batch).
 
+    Of a locked image tower, images are what its trunk makes of them: (B, d) or (B, tokens, d).
+
     Shapes: images (B, 3, H, W), captions (B, L), positives (B, L), negatives (B, k, L),
     negative_images (B, 3, H, W), dense (B, m, L), dense_negatives (B, m, L); masks are boolean
     (B,), (B, k), (B,), (B, m). `samples` are the samples' numbers in the data, for the record.

@@ -12,8 +12,10 @@ from torch import Tensor, nn
 
 from counterpoint._util.errors import ModelError
 from counterpoint._util.progress import Progress
+from counterpoint.models import ImageTrunk
 from counterpoint.training.data.base import TrainingData
 from counterpoint.training.data.opening import open_data
+from counterpoint.training.locking import looking, recipe_start, trunk_names
 from counterpoint.training.losses import terms as losses
 from counterpoint.training.model import (
     TrainableModel,
@@ -24,7 +26,7 @@ from counterpoint.training.model import (
 )
 from counterpoint.training.processes import Ranks
 from counterpoint.training.recipe import Recipe, terms_of
-from counterpoint.training.starts import Start, Towers, open_start, towers_of
+from counterpoint.training.starts import Start, Towers, towers_of, trunk_of
 from counterpoint.training.steps import Loss, Stepper, needs_start
 
 
@@ -46,6 +48,7 @@ class TrainingRun:
     fingerprint: str  # of the start
     averaged: dict[str, Tensor] = field(default_factory=dict)
     origin: dict[str, Tensor] = field(default_factory=dict)
+    trunk: ImageTrunk | None = None  # of a locked image tower
 
     @property
     def parameters(self) -> dict[str, nn.Parameter]:
@@ -54,13 +57,19 @@ class TrainingRun:
 
 def build(recipe: Recipe, ranks: Ranks, progress: Progress | None = None) -> TrainingRun:
     torch.manual_seed(recipe.seed)
-    start = open_start(recipe.start, ranks.device.type)
+    start = recipe_start(recipe, ranks.device.type)
     fingerprint = start.fingerprint
     terms = terms_of(recipe.loss)
     _refuse_missing_bias(recipe.model, start, terms)
-    frozen = _frozen(start) if needs_start(terms) else None
+    trunk = None if recipe.lock is None else trunk_of(start)
+    frozen = _frozen(start, trunk) if needs_start(terms) else None
     origin = _origin(start) if recipe.wise < 1 else {}
-    trained = prepare(recipe, start)
+    if trunk is not None:  # what is not trained is not mixed: rounding would change it
+        locked = trunk_names(start, trunk)
+        origin = {n: w for n, w in origin.items() if n not in locked}
+    trained = prepare(recipe, start, trunk)
+    if trunk is not None and not ranks.first:
+        ranks.wait()  # the first rank looks at the images
     data = open_data(
         recipe.data,
         start.transform,  # and not `preprocess`: the data takes it apart
@@ -73,7 +82,10 @@ def build(recipe: Recipe, ranks: Ranks, progress: Progress | None = None) -> Tra
         pad=trained.towers.pad,
         cut=start.cuts_padding,
         progress=progress,
+        see=None if trunk is None else looking(trunk, recipe.data.vectors, ranks.device, progress),
     )
+    if trunk is not None and ranks.first:
+        ranks.wait()
     if not ranks.first:
         data.problems.clear()  # so far those of the whole file, which every rank has opened
     cast = autocast(recipe.precision, ranks.device)
@@ -94,6 +106,7 @@ def build(recipe: Recipe, ranks: Ranks, progress: Progress | None = None) -> Tra
         _steps(recipe, data),
         fingerprint,
         origin=origin,
+        trunk=trunk,
     )
     if recipe.ema is not None:
         run.averaged = {name: p.detach().clone() for name, p in parameters.items()}
@@ -110,9 +123,9 @@ def _refuse_missing_bias(id: str, start: Start, terms: list[losses.Term]) -> Non
             )
 
 
-def _frozen(start: Start) -> Towers:
+def _frozen(start: Start, trunk: ImageTrunk | None) -> Towers:
     """A copy of the start for the terms that compare with it."""
-    return towers_of(start, deepcopy(start.model)).eval().requires_grad_(False)
+    return towers_of(start, deepcopy(start.model), trunk).eval().requires_grad_(False)
 
 
 def _origin(start: Start) -> dict[str, Tensor]:

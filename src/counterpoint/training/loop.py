@@ -38,11 +38,12 @@ from counterpoint.training.checkpoints import (
     steps_in,
     whole,
 )
+from counterpoint.training.locking import recipe_start
 from counterpoint.training.logs import Display, Log, Meter, Silent, in_words
 from counterpoint.training.model import arithmetic, merged_state
 from counterpoint.training.processes import Stop, processes, stop_between_steps
 from counterpoint.training.recipe import Recipe
-from counterpoint.training.starts import open_start, save_start, saved_id, with_weights
+from counterpoint.training.starts import save_start, saved_id, with_weights
 from counterpoint.training.steps import only, update
 from counterpoint.training.validation import (
     BEST,
@@ -384,7 +385,7 @@ class Evaluator:
 
     def _model_of(self, state: Mapping[str, Tensor]) -> Model:
         recipe, device = self.run.recipe, self.run.ranks.device.type
-        return with_weights(open_start(recipe.start, device), state, recipe.name)
+        return with_weights(recipe_start(recipe, device), state, recipe.name)
 
     def _outcome(
         self, start: Run, tuned: str | tuple[str, Model], out: Path, store: Path | None

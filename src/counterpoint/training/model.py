@@ -17,7 +17,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.utils import parametrize
 
 from counterpoint._util.errors import ModelError
-from counterpoint.models import set_arithmetic
+from counterpoint.models import ImageTrunk, set_arithmetic
 from counterpoint.training.starts import (
     Start,
     Towers,
@@ -65,14 +65,18 @@ class Factors(nn.Module):
         return weight + self.share * (self.lora_b @ self.lora_a).view_as(weight)
 
 
-def add_lora(model: nn.Module, lora: Lora, seed: int, frozen: str = "none") -> None:
+def add_lora(
+    model: nn.Module, lora: Lora, seed: int, frozen: str = "none", locked: bool = False
+) -> None:
     """Put factors beside the weights that the recipe names; all else stays frozen.
+
+    A `locked` image tower gets none.
 
     TSVLC and DAC adapt attention, MLP and the first convolution of both
     towers: `targets: [attention, mlp, conv]`.
     """
-    found = list(_weights(model))
-    _refuse_gaps({(tower, kind) for *_, tower, kind in found}, lora, frozen)
+    found = [one for one in _weights(model) if not (locked and one[2] == "image")]
+    _refuse_gaps({(t, kind) for *_, t, kind in found}, lora, {frozen, "image" if locked else ""})
     places = [(module, name) for module, name, _, kind in found if kind in lora.targets]
     for number, (module, name) in enumerate(places):
         weight = getattr(module, name)
@@ -81,11 +85,11 @@ def add_lora(model: nn.Module, lora: Lora, seed: int, frozen: str = "none") -> N
         parametrize.register_parametrization(module, name, factors)
 
 
-def _refuse_gaps(found: set[tuple[str, str]], lora: Lora, frozen: str) -> None:
+def _refuse_gaps(found: set[tuple[str, str]], lora: Lora, frozen: set[str]) -> None:
     """A tower that is left out in silence would be one that does not learn."""
     for kind in lora.targets:
         towers = {"image"} if kind == "conv" else {"image", "text"}
-        learning = towers - {frozen}
+        learning = towers - frozen
         missing = sorted(tower for tower in learning if (tower, kind) not in found)
         some = kind == "projection" and len(missing) < len(learning)  # not every tower has one
         if missing and not some:
@@ -166,13 +170,18 @@ class TrainableModel:
         return {name: b for name, b in self.towers.named_buffers() if name in saved}
 
 
-def prepare(recipe: Recipe, start: Start) -> TrainableModel:
+def prepare(recipe: Recipe, start: Start, trunk: ImageTrunk | None = None) -> TrainableModel:
     """Freeze, add factors, switch activation checkpointing on: as the recipe says."""
     useless = unreached(start)
     clip = start.model.train()
     clip.requires_grad_(recipe.lora is None)
     if recipe.lora is not None:
-        add_lora(clip, recipe.lora, recipe.seed, recipe.freeze)
+        add_lora(clip, recipe.lora, recipe.seed, recipe.freeze, locked=trunk is not None)
+    if trunk is not None:
+        for part in parts_of(start, "image"):
+            part.requires_grad_(False).eval()
+        for parameter in trunk.head_parameters(clip):
+            parameter.requires_grad_(True)
     for part in () if recipe.freeze == "none" else parts_of(start, recipe.freeze):
         part.requires_grad_(False)
         if recipe.freeze == "image":
@@ -192,7 +201,7 @@ def prepare(recipe: Recipe, start: Start) -> TrainableModel:
     scale, bias = clip.logit_scale, getattr(clip, "logit_bias", None)
     # SigLIP's scale is 117, and its bias goes with it.
     least = -math.inf if bias is None else float(scale.detach())
-    return TrainableModel(start, towers_of(start), scale, bias, least)
+    return TrainableModel(start, towers_of(start, trunk=trunk), scale, bias, least)
 
 
 def _refuse_statistics(recipe: Recipe, clip: nn.Module) -> None:

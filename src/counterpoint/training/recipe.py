@@ -49,6 +49,18 @@ class Lora(_Section):
     targets: list[Literal["attention", "mlp", "conv", "projection"]] = ["attention", "mlp", "conv"]
 
 
+class Lock(_Section):
+    """Locked-image tuning (Zhai et al. 2022, LiT): the trunk of the image tower stays as it is.
+
+    What it makes of every image is computed once and stored; no image is opened while training.
+    `pool`: what looks at the tokens of its patches, and trains (`mean`, `attention`).
+    """
+
+    tower: Literal["image"] = "image"
+    pool: Literal["none", "mean", "attention"] = "none"
+    heads: int = Field(4, ge=1, description="of pool=attention")
+
+
 class Validation(_Section):
     """The best weights of a run are kept, by a metric on a file that is not trained on.
 
@@ -95,6 +107,7 @@ class Recipe(_Section):
     precision: Literal["fp32", "bf16", "fp16"] = "bf16"
     lora: Lora | None = None
     freeze: Literal["none", "image", "text"] = "none"
+    lock: Lock | None = Field(None, description="image: its trunk is locked, and its vectors kept")
     checkpoint_activations: bool = False
     compile: bool = Field(False, description="transformer blocks by torch.compile")
     ema: Share | None = Field(None, description="decay; the averaged weights are the result")
@@ -134,6 +147,11 @@ class Recipe(_Section):
     def _none(cls, value: object) -> object:
         return None if value == "none" else value
 
+    @field_validator("lock", mode="before")
+    @classmethod
+    def _tower(cls, value: object) -> object:
+        return None if value == "none" else {"tower": value} if isinstance(value, str) else value
+
     @model_validator(mode="after")
     def _fits(self) -> Recipe:
         if (self.epochs is None) == (self.steps is None):
@@ -142,6 +160,13 @@ class Recipe(_Section):
             raise ValueError("there is no LoRA with sharded=true; it needs little memory as it is")
         if self.precision == "fp16" and self.sharded:
             raise ValueError("sharded=true goes with fp32 or bf16, not with fp16")
+        if self.lock is not None and self.data.kind != "pairs":
+            raise ValueError(
+                f"lock=image takes data of kind 'pairs', whose images are known before the first "
+                f"step, not {self.data.kind!r}"
+            )
+        if self.lock is None and self.data.vectors is not None:
+            raise ValueError("data.vectors are outputs of an image trunk: they need lock=image")
         if not any(term.weight for term in self.loss):
             raise ValueError("every term of the loss has the weight 0")
         return self
@@ -159,9 +184,12 @@ class Recipe(_Section):
 
     def settled(self) -> dict[str, Any]:
         """What the weights depend on, as plain values."""
-        unread: Any = {"data": {"workers"}, **dict.fromkeys((*FREE, "knobs"), True)}
-        if self.validation is None:  # as recipes were before there was any
-            unread["validation"] = True
+        of_data = {"workers", "keep_out"}  # the latter refuses a run, and changes none
+        unread: Any = {"data": of_data, **dict.fromkeys((*FREE, "knobs"), True)}
+        # as recipes were before there was any
+        unread |= {name: True for name in ("validation", "lock") if getattr(self, name) is None}
+        if self.data.vectors is None:
+            of_data.add("vectors")
         return self.model_dump(mode="json", by_alias=True, exclude=unread)
 
     def digest(self) -> str:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from counterpoint._util.errors import ModelError
-from counterpoint.models import LoadOptions, load_model
+from counterpoint.models import ImageTrunk, LoadOptions, load_model
 from counterpoint.models.openclip import OpenClip, OpenClipSource, fill_folder
 
 if TYPE_CHECKING:
@@ -41,9 +41,32 @@ def open_start(id: str, device: str) -> Start:
     )
 
 
-def towers_of(start: Start, model: nn.Module | None = None) -> Towers:
-    """The towers of a start; `model`: of another network of the same kind."""
-    return (Towers if isinstance(start, OpenClip) else HfTowers)(start, model)
+def towers_of(
+    start: Start, model: nn.Module | None = None, trunk: ImageTrunk | None = None
+) -> Towers:
+    """The towers of a start; `model`: of another network of the same kind; `trunk`: a locked one,
+    whose outputs come in the place of images."""
+    return (Towers if isinstance(start, OpenClip) else HfTowers)(start, model, trunk)
+
+
+def trunk_of(start: Start) -> ImageTrunk:
+    """What locked-image tuning locks: the image tower up to its projection."""
+    if not isinstance(start, OpenClip):
+        return start.trunk()
+    from counterpoint.models.openclip import OpenClipTrunk
+
+    return OpenClipTrunk(start)
+
+
+def add_pool(id: str, start: Start, kind: str, heads: int, seed: int) -> None:
+    """Let a new pool over the tokens of its patches follow the image trunk."""
+    if isinstance(start, OpenClip):
+        raise ModelError(
+            "E-MODEL-UNSUITABLE",
+            f"{id}: lock.pool={kind} needs a VisionTextDualEncoder of transformers; leave it out.",
+            model=id,
+        )
+    start.add_pool(kind, heads, seed)
 
 
 def with_weights(start: Start, state: Mapping[str, Tensor], name: str) -> OpenClip | HfDual:
@@ -113,10 +136,14 @@ class Towers(nn.Module):
 
     pad: int
 
-    def __init__(self, start: Start, model: nn.Module | None = None) -> None:
-        """`model`: another network of the same kind than the start's own."""
+    def __init__(
+        self, start: Start, model: nn.Module | None = None, trunk: ImageTrunk | None = None
+    ) -> None:
+        """`model`: another network of the same kind than the start's own. `trunk`: images come as
+        what this one makes of them."""
         super().__init__()
         self.clip: Any = start.model if model is None else model
+        self.trunk = trunk
         self.cuts_padding = start.cuts_padding
         self.context = start.context_length
         self._adapt(start)
@@ -132,7 +159,7 @@ class Towers(nn.Module):
     def forward(self, images: Tensor | None, texts: Tensor | None) -> tuple[Tensor, ...]:
         scale = self.clip.logit_scale.float().exp().reshape(())
         none = scale.new_zeros(0, 0)
-        image_vectors = none if images is None else self._images(images)
+        image_vectors = none if images is None else normalize(self._seen(images).float(), dim=-1)
         text_vectors = none if texts is None else self._texts(texts)
         bias = getattr(self.clip, "logit_bias", None)
         scalars = (scale,) if bias is None else (scale, bias.float().reshape(()))
@@ -144,8 +171,14 @@ class Towers(nn.Module):
             if type(module).__name__ in _BLOCKS:
                 yield module
 
+    def _seen(self, images: Tensor) -> Tensor:
+        if self.trunk is not None:
+            return self.trunk.head(self.clip, images.float())
+        return self._images(images)
+
     def _images(self, images: Tensor) -> Tensor:
-        return normalize(self.clip.encode_image(images).float(), dim=-1)
+        found: Tensor = self.clip.encode_image(images)
+        return found
 
     def _texts(self, tokens: Tensor) -> Tensor:
         if not self.cuts_padding:
@@ -197,7 +230,8 @@ class HfTowers(Towers):
         yield from self._start.blocks(self.clip)
 
     def _images(self, images: Tensor) -> Tensor:
-        return normalize(self._start.embed_images(self.clip, images).float(), dim=-1)
+        found: Tensor = self._start.embed_images(self.clip, images)
+        return found
 
     def _texts(self, tokens: Tensor) -> Tensor:
         tokens = tokens if self.cuts_padding else self._whole(tokens)

@@ -139,11 +139,11 @@ def unpack(
 
     def take(one: Batch) -> Features:
         found: dict[str, Any] = {name: getattr(one, name) for name in _MASKS}
-        for names, left, inner in ((_IMAGES, shown, 3), (_TEXTS, said, 1)):
+        for names, left, of_texts in ((_IMAGES, shown, False), (_TEXTS, said, True)):
             for name in names:
                 given = getattr(one, name)
                 if given is not None:
-                    shape = given.shape[: given.ndim - inner]
+                    shape = given.shape[:-1] if of_texts else given.shape[:1]
                     head, left[0] = left[0].tensor_split([shape.numel()])
                     found[name] = head.view(*shape, -1)
         return Features(**found, scale=scale, bias=cast("Tensor", bias))

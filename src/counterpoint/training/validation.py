@@ -27,12 +27,13 @@ from counterpoint._util.writing import whole_file, whole_folder
 from counterpoint.training.batches import Batch, Features
 from counterpoint.training.data.base import DataConfig
 from counterpoint.training.data.opening import open_data
+from counterpoint.training.locking import looking, recipe_start
 from counterpoint.training.losses import terms as losses
 from counterpoint.training.losses.counterpoint import true_texts
 from counterpoint.training.losses.masks import own_scores
 from counterpoint.training.model import autocast
 from counterpoint.training.recipe import Recipe
-from counterpoint.training.starts import open_start, towers_of
+from counterpoint.training.starts import towers_of
 from counterpoint.training.steps import pack, unpack
 
 if TYPE_CHECKING:
@@ -119,8 +120,8 @@ class Validator:
         self.metric, self.folder, self.device = recipe.validation.metric, recipe.folder, device
         self.terms, self.cast = run.loss.terms, autocast(recipe.precision, device)
         self.frozen = run.loss.start
-        self.network = open_start(recipe.start, device.type)
-        self.towers = towers_of(self.network).eval().requires_grad_(False)
+        self.network, trunk = recipe_start(recipe, device.type), run.trunk
+        self.towers = towers_of(self.network, trunk=trunk).eval().requires_grad_(False)
         self.data: Any = open_data(
             _config(recipe),
             self.network.transform,
@@ -132,6 +133,7 @@ class Validator:
             cut=self.network.cuts_padding,
             whole=True,
             progress=progress,
+            see=None if trunk is None else looking(trunk, recipe.data.vectors, device, progress),
         )
         self._found = read_record(self.folder)
 

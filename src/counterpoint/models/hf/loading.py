@@ -151,7 +151,8 @@ def open_model(
             )
         shown = not Path(source).is_dir()
         with explained(id, "has weights that cannot be loaded"), bars(shown=shown):
-            model = _weights(id, source, name, needed, trust).to(runtime.device)
+            chosen = _class_of(id, source, name, said)
+            model = _weights(id, source, chosen, needed, trust).to(runtime.device)
         with explained(id, "has no tokenizer that can be loaded"):
             tokenizer = readers[0].from_pretrained(source, trust_remote_code=trust)
         with explained(id, "has no image processor that can be loaded"):
@@ -170,10 +171,20 @@ def open_model(
     return HfModel(id, model, tokenizer, processor, runtime, context, identity, digest, levels)
 
 
-def _weights(id: str, source: str, name: str, needed: tuple[str, ...], trust: bool) -> Any:
+def _class_of(id: str, source: str, name: str, said: Mapping[str, Any]) -> Any:
+    """The class of the model; ours if its configuration names a pool, which it has to fit."""
+    from counterpoint.models.hf.pooling import ENTRY, PooledDualEncoderModel, refuse_pool
+
+    if said.get(ENTRY) is None:
+        return getattr(transformers, name)
+    refuse_pool(id, said[ENTRY], transformers.AutoConfig.from_pretrained(source))
+    return PooledDualEncoderModel
+
+
+def _weights(id: str, source: str, kind: Any, needed: tuple[str, ...], trust: bool) -> Any:
     """The model in float32, without what is not needed."""
     os.environ.setdefault("DISABLE_SAFETENSORS_CONVERSION", "1")  # or the hub is asked to convert
-    model, report = getattr(transformers, name).from_pretrained(
+    model, report = kind.from_pretrained(
         source, output_loading_info=True, weights_only=True, trust_remote_code=trust
     )
     # What is missing, transformers makes up: at random, and with no more than a warning.

@@ -20,6 +20,8 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 from counterpoint._util.errors import ModelError
 from counterpoint.models.hf.dual import HfDual, dual, vectors_of
 from counterpoint.models.hf.loading import PROBES, bars, explained, preprocessed, probe_images
+from counterpoint.models.hf.pooling import add_pool
+from counterpoint.models.hf.trunk import HfTrunk
 from counterpoint.models.torch_models import quiet
 
 ABOUT: Final = "training.json"
@@ -90,6 +92,14 @@ class HfStart:
         there = tokens != _MARK
         ids = tokens.masked_fill(~there, int(self.opened.tokenizer.pad_token_id or 0))
         return vectors_of(model.get_text_features(input_ids=ids, attention_mask=there.long()))
+
+    def trunk(self) -> HfTrunk:
+        """The image tower without its projection and its pool."""
+        return HfTrunk(self)
+
+    def add_pool(self, kind: str, heads: int, seed: int) -> None:
+        """Let a pool over the patches' tokens follow the vision model."""
+        add_pool(self.opened.id, self.model, kind, heads, seed)
 
     def parts(self, tower: str) -> list[nn.Module]:
         """The modules of the image or of the text tower."""

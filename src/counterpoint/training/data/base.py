@@ -107,7 +107,7 @@ Preprocess = Callable[["Image"], "Tensor"]  # a picture to (3, H, W)
 _COMMON: Final = {"kind", "only", "negatives", "positives", "negative_images", "dense", "workers"}
 _FIELDS: Final[dict[str, set[str]]] = {
     "world": _COMMON | {"size", "plain", "grammar", "synonym", "disguised"},
-    "pairs": _COMMON | {"path", "images", "hard_images"},
+    "pairs": _COMMON | {"path", "images", "hard_images", "vectors", "keep_out"},
     "webdataset": (_COMMON | {"path"}) - {"negative_images"},
 }
 
@@ -126,6 +126,12 @@ class DataConfig(BaseModel):
         None, description="a training file, pairs files, or shards: a folder or a-{00..99}.tar"
     )
     images: Path | None = Field(None, description="where image paths start; else the file's folder")
+    vectors: Path | None = Field(
+        None, description="of images without a photograph: what the locked trunk makes of them"
+    )
+    keep_out: list[str] = Field(
+        [], description="benchmarks and files: none of their images and captions may be trained on"
+    )
     only: Only | None = Field(None, description="keep only the texts of this type")
     negatives: int = Field(1, ge=0, le=64, description="negatives per caption, drawn each epoch")
     positives: bool = Field(True, description="one positive per caption, drawn each epoch")

@@ -8,16 +8,17 @@ import random
 import signal
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import torch
 from torch.utils.data import DataLoader, Dataset
 
 from counterpoint._util.errors import DataError
 from counterpoint._util.progress import Progress
+from counterpoint.images import Picture
 from counterpoint.training.batches import Batch
 from counterpoint.training.data.base import DataConfig, Preprocess, Problems
 from counterpoint.world import Tokenize
@@ -26,6 +27,18 @@ _AHEAD: Final = 2  # batches that each worker may have ready
 # Workers give way to the process that trains: it has to give a GPU thousands of small jobs a step,
 # and a GPU that waits for them is not seen as waiting for data.
 NICE: Final = 10
+
+
+class SeenImages(Protocol):
+    """What a locked trunk makes of images. `row` gives an image's number, or raises ImageError."""
+
+    def row(self, picture: Picture) -> torch.Tensor: ...
+
+    def take(self, rows: torch.Tensor) -> torch.Tensor:
+        """The features of these numbers (n, ...)."""
+
+
+See = Callable[[Sequence[Picture]], SeenImages]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +57,7 @@ class Setting:
     cut: bool
     progress: Progress
     whole: bool = False
+    see: See | None = None
 
     def on_gpu(self) -> bool:
         return torch.device(self.device).type == "cuda"

@@ -12,6 +12,8 @@ from counterpoint.world import Tokenize
 if TYPE_CHECKING:
     import torch
 
+    from counterpoint.training.data.loading import See
+
 
 def open_data(
     config: DataConfig,
@@ -27,6 +29,7 @@ def open_data(
     cut: bool = True,
     whole: bool = False,
     progress: Progress | None = None,
+    see: See | None = None,
 ) -> TrainingData:
     """Open what the recipe names.
 
@@ -35,7 +38,8 @@ def open_data(
     `Compose`, its end runs on the GPU, and batches are a quarter as large on their way. `pad` is
     the tokenizer's padding: all texts of a batch are cut after the longest of them, unless `cut`
     is False. The last, incomplete batch of an epoch is dropped (in other epochs it holds other
-    samples), unless the data is to be seen as a `whole`.
+    samples), unless the data is to be seen as a `whole`. `see` looks at all images now: batches
+    then hold what a locked trunk makes of them, and no image is opened later.
     """
     if batch < 1 or batch % world_size:
         raise DataError(
@@ -65,6 +69,7 @@ def open_data(
         cut,
         progress or Quiet(),
         whole,
+        see,
     )
     if config.kind == "world":
         from counterpoint.training.data.world import open_world

@@ -30,6 +30,7 @@ from counterpoint.training.data.base import DataConfig
 from counterpoint.training.data.images import open_picture
 from counterpoint.training.data.loading import Setting
 from counterpoint.training.data.samples import Record, Samples, SampleSource
+from counterpoint.training.leaks import refuse_leaks
 
 _TEXTS: Final = pa.list_(pa.string())
 _LISTS: Final = ("positives", "negatives", "negative_images", "neighbours")
@@ -64,7 +65,12 @@ def open_pairs(setting: Setting) -> Samples:
     table = _usable(table, paths[0], problems)
     _refuse_uneven(table, config, paths[0])
     _refuse_empty(table, config, paths[0])
-    data = Samples(setting, _Table(table, root or paths[0].parent, str(paths[0]), config))
+    folder = root or paths[0].parent
+    if config.keep_out:
+        frame = pl.from_arrow(table)
+        assert isinstance(frame, pl.DataFrame)
+        refuse_leaks(frame, config.keep_out, folder, paths[0], setting.progress)
+    data = Samples(setting, _Table(table, folder, str(paths[0]), config))
     data.problems.counts.update(problems)
     return data
 
@@ -253,12 +259,29 @@ class _Table(SampleSource):
         )
 
     def image(self, number: int, side: int) -> Image.Image:
-        box = self._get("box", number)
-        reference = ImageRef(self._get("image", number), None if box is None else tuple(box))
-        return open_picture(Picture(reference, self.root), side)
+        return open_picture(self.picture(number), side)
 
     def image_at(self, path: str, side: int) -> Image.Image:
-        return open_picture(Picture(ImageRef(path), self.root), side)
+        return open_picture(self.picture_at(path), side)
+
+    def picture(self, number: int) -> Picture:
+        box = self._get("box", number)
+        reference = ImageRef(self._get("image", number), None if box is None else tuple(box))
+        return Picture(reference, self.root)
+
+    def picture_at(self, path: str) -> Picture:
+        return Picture(ImageRef(path), self.root)
+
+    def pictures(self) -> list[Picture]:
+        made: list[str | None] = []
+        if self.config.negative_images:
+            made = pc.unique(pc.list_flatten(self.columns["negative_images"])).to_pylist()
+        names = pl.DataFrame({name: self.columns[name] for name in ("image", "box")})
+        box = pl.col("box").cast(pl.List(pl.String())).list.join(",")  # null where there is none
+        firsts = names.with_columns(box).with_row_index().unique(["image", "box"], keep="first")
+        own = (self.picture(number) for number in firsts["index"].sort().to_list())
+        others = (self.picture_at(path) for path in made if path is not None)
+        return list(dict.fromkeys((*own, *others)))
 
     def image_name(self, number: int) -> str:
         """The same for all samples of an image, or of a part of one."""

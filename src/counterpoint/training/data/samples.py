@@ -21,6 +21,7 @@ from torch import Tensor
 from counterpoint._util.errors import CounterpointError, DataError, ImageError
 from counterpoint._util.random_numbers import fold, key, part, take
 from counterpoint._util.untrusted import shortened
+from counterpoint.images import Picture
 from counterpoint.models.openclip import CaptionTokens
 from counterpoint.training.batches import Batch
 from counterpoint.training.data.base import NO_IMAGE, UNREADABLE, DataConfig, Problems
@@ -62,6 +63,26 @@ class SampleSource(ABC):
     @abstractmethod
     def image(self, number: int, side: int) -> Image.Image:
         """Raises ImageError."""
+
+    def pictures(self) -> list[Picture]:
+        """All images, those of negatives included; not every source can list them."""
+        raise self._unlisted()
+
+    def picture(self, number: int) -> Picture:
+        """The image of a sample, one of `pictures`."""
+        raise self._unlisted()
+
+    def picture_at(self, path: str) -> Picture:
+        """The image of a negative, one of `pictures`."""
+        raise self._unlisted()
+
+    def _unlisted(self) -> DataError:
+        return DataError(
+            "E-DATA-UNSUPPORTED",
+            f"{self.name} does not list its images before training, which lock=image needs.",
+            name=self.name,
+            field="lock",
+        )
 
     def image_at(self, path: str, side: int) -> Image.Image:
         """The image of a negative. Raises ImageError: not every source has them."""
@@ -113,7 +134,9 @@ class Samples(Stepwise):
             probe = setting.preprocess(Image.new("RGB", (64, 64)))
         self.side = max(probe.shape[-2:])
         self.pixels = Pixels(setting.preprocess)
-        self.pixels.splits &= setting.on_gpu()  # a CPU would only do it later
+        self.seen = None if setting.see is None else setting.see(source.pictures())
+        # a CPU would only do it later
+        self.pixels.splits &= setting.on_gpu() and self.seen is None
         self.tokenize = _quick(setting.tokenize)
         self._stream: torch.cuda.Stream | None = None
         self.keys = {n: key(n, setting.seed) for n in range(_POSITIVE, _STAND_IN + 1)}
@@ -140,6 +163,11 @@ class Samples(Stepwise):
 
     def finish(self, content: Any) -> Batch:
         batch: Batch = content
+        if self.seen is not None:
+            for part in filter(None, (batch, batch.hard)):
+                part.images = self.seen.take(part.images)
+                if part.negative_images is not None:
+                    part.negative_images = self.seen.take(part.negative_images)
         if self.pixels.splits:
             with self._beside():
                 batch = batch.to(torch.device(self.setting.device))
@@ -248,17 +276,23 @@ class _Sampler:
             candidate = self._stand_in(number, tried) if tried else number
             try:
                 record = self.source.record(candidate)
-                image = self.source.image(candidate, self.data.side)
+                image = self._image(candidate, stream)
             except (ImageError, DataError) as error:
                 self.problems.add(UNREADABLE, shortened(error))
                 last = error
                 continue
-            return candidate, record, self._preprocessed(image, candidate, stream)
+            return candidate, record, image
         raise DataError(
             "E-DATA-UNREADABLE",
             f"{_PATIENCE} samples in a row cannot be read; the last: {last}",
             name=self.source.name,
         )
+
+    def _image(self, number: int, stream: int) -> Tensor:
+        """As a tensor; of a locked trunk the number of its features."""
+        if self.data.seen is not None:
+            return self.data.seen.row(self.source.picture(number))
+        return self._preprocessed(self.source.image(number, self.data.side), number, stream)
 
     def _stand_in(self, number: int, tried: int) -> int:
         state = fold(fold(fold(self.data.keys[_STAND_IN], number), self.epoch), tried)
@@ -269,6 +303,8 @@ class _Sampler:
         if path is None:
             return None
         try:
+            if self.data.seen is not None:
+                return self.data.seen.row(self.source.picture_at(path))
             image = self.source.image_at(path, self.data.side)
         except ImageError as error:
             self.problems.add(NO_IMAGE, shortened(error))

@@ -1,0 +1,65 @@
+"""Image towers without their projection: what locked-image tuning keeps of an image.
+
+A trunk is the image half of a dual encoder for `scoring.encode_images`, which stores what it gives
+under the image's content. Its fingerprint is of the trunk alone: models that were tuned with a
+locked trunk share what is stored.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor, nn
+
+from counterpoint.models.torch_models import Runtime, memory_errors
+
+
+class ImageTrunk(ABC):
+    """The image tower of a start up to its projection; all of it where they cannot be parted.
+
+    `shape` is that of one image's features: (width,), or (tokens, width) if a pool that trains
+    comes next. Methods that take a `model` work on any network of the start's architecture.
+    """
+
+    fingerprint: str
+    shape: tuple[int, ...]
+    stored_as: Any = np.float32
+    reader: Any = None
+
+    def __init__(self, dual: Any, runtime: Runtime) -> None:
+        self.dual, self.runtime = dual, runtime
+        self.lanes, self.device = runtime.lanes, runtime.hardware
+
+    def preprocess(self, image: Image.Image) -> Any:
+        return self.dual.preprocess(image)
+
+    @memory_errors
+    def encode_images(self, images: Sequence[Any]) -> np.ndarray:
+        """The features of preprocessed images, one flat row each."""
+        found = self.runtime.outputs(lambda: self.features(images).flatten(1).float())
+        return found.astype(self.stored_as, copy=False)
+
+    @abstractmethod
+    def features(self, images: Sequence[Any]) -> Tensor:
+        """Of preprocessed images: (n, *shape), on the device."""
+
+    @abstractmethod
+    def head(self, model: Any, features: Tensor) -> Tensor:
+        """Image vectors of features: what is left of the tower."""
+
+    @abstractmethod
+    def head_parameters(self, model: Any) -> list[nn.Parameter]:
+        """The weights of `head`; none where the whole tower is the trunk."""
+
+    def agrees(self, model: Any, vectors: Tensor, features: Tensor) -> bool:
+        """Whether `head` makes these vectors of these features."""
+        with torch.inference_mode():
+            found = self.head(model, features)
+        return found.shape == vectors.shape and torch.allclose(
+            found, vectors, rtol=1e-4, atol=1e-5 * float(vectors.abs().max())
+        )

@@ -1,0 +1,465 @@
+"""Locked-image tuning: the same training as with pixels, without opening an image."""
+
+from __future__ import annotations
+
+import json
+from itertools import product
+from pathlib import Path
+
+import hf_models
+import numpy as np
+import polars as pl
+import pytest
+import torch
+from errors import raises
+from open_clip_models import CLIP, COCA, CUSTOM, PREPROCESS, noise, save_model
+from safetensors.torch import load_file
+from training import CPU, Killed, everything, one_thread, same, train_by_two, written
+
+import counterpoint
+from counterpoint._util.store import Store
+from counterpoint.images.pictures import Picture
+from counterpoint.models.registry import LoadOptions, load_model
+from counterpoint.training import loop
+from counterpoint.training.building import _optimiser, build
+from counterpoint.training.logs import Meter
+from counterpoint.training.loop import _gradients, train
+from counterpoint.training.reading import load_recipe
+from counterpoint.training.starts import open_start, parts_of, trunk_of
+from counterpoint.training.steps import update
+
+__all__ = ["one_thread"]  # fixtures
+
+pytestmark = pytest.mark.slow
+
+TIMM = {
+    **CUSTOM,
+    "embed_dim": 16,
+    "vision_cfg": {
+        "image_size": 160,
+        "timm_model_name": "test_vit3",
+        "timm_model_pretrained": False,
+        "timm_pool": "avg",
+        "timm_proj": "linear",
+    },
+}
+MAP = {**TIMM["vision_cfg"], "timm_pool": "map", "timm_proj": "none"}
+SIGLIP = {**TIMM, "embed_dim": 96, "vision_cfg": MAP}
+RESNET = {
+    **CLIP,
+    "vision_cfg": {"image_size": 64, "layers": [1, 1, 1, 1], "width": 8, "head_width": 8},
+}
+OPEN_CLIP = {"CLIP": CLIP, "CUSTOM": CUSTOM, "COCA": COCA, "TIMM": TIMM, "RESNET": RESNET}
+OPEN_CLIP["SIGLIP"] = SIGLIP
+HF = {**hf_models.DUALS, "dinov2-bert": hf_models.dinov2_bert}
+PROJECTED = (
+    *("clip", "vit-bert", "dinov2-bert", "clip-roberta", "altclip", "chinese_clip", "metaclip_2"),
+)
+# What of the image tower trains; nothing where it is locked as a whole.
+HEADS = {
+    "CLIP": {"visual.proj"},
+    "CUSTOM": {"visual.proj"},
+    "COCA": {"visual.proj"},
+    "TIMM": {"visual.head.proj.weight"},
+    "RESNET": set(),
+    "SIGLIP": set(),
+    "siglip": set(),
+    **{name: {"visual_projection.weight"} for name in PROJECTED},
+    "siglip2": set(),
+    "flava": {"image_projection.weight", "image_projection.bias"},
+}
+LOOKS = [*product(("red", "green", "striped"), ("circle", "star", "heart"))]
+SETTINGS = (
+    *("precision=fp32", "batch=4", "steps=5", "lr=1e-3", "warmup=1", "save_every=2", "log_every=1"),
+    *("data.workers=0", "benchmarks=[]", "device=cpu", "grad_clip=none"),
+)
+
+
+@pytest.fixture(autouse=True)
+def own_store(tmp_path, monkeypatch):
+    monkeypatch.setenv("COUNTERPOINT_CACHE", str(tmp_path / "cache"))
+
+
+def start_in(folder: Path, name: str) -> str:
+    where = folder / f"start-{name}"
+    if name in OPEN_CLIP:
+        if not where.is_dir():
+            save_model(where, OPEN_CLIP[name], PREPROCESS)
+        return f"open_clip:local-dir:{where}"
+    if not where.is_dir():
+        hf_models.save(where, HF[name])
+    return f"hf:{where}"
+
+
+def data_in(folder: Path, count: int = 9, name: str = "train.parquet") -> Path:
+    """Every second caption has images of negatives; two captions belong to the first image."""
+    (folder / "photos").mkdir(exist_ok=True)
+    rows = []
+    for n in range(count):
+        look, thing = LOOKS[n % len(LOOKS)]
+        other = LOOKS[(n + 1) % len(LOOKS)]
+        noise(40 + n, 36, n).save(folder / "photos" / f"{n}.png")
+        noise(40, 44, 100 + n).save(folder / "photos" / f"made-{n}.png")
+        rows.append(
+            {
+                "image": f"photos/{0 if n == 1 else n}.png",
+                "caption": f"a small {look} {thing}",
+                "positives": [f"the small {thing} {look}", f"a {look} and solid {thing}"],
+                "negatives": [f"a small {other[0]} {other[1]}", f"a large {look} {thing}"],
+                "negative_images": [f"photos/made-{n}.png" if n % 2 else None, None],
+                "neighbours": [f"photos/{(n + i) % count}.png" for i in (1, 2)],
+            }
+        )
+    pl.DataFrame(rows).write_parquet(folder / name)
+    return folder / name
+
+
+def recipe_in(folder: Path, id: str, *changes: str, name: str = "hp-hn", out: str = "run"):
+    data = data_in(folder)
+    given = [*SETTINGS, f"model={id}", f"data.path={data}", f"out={folder / out}", *changes]
+    return load_recipe(name, given)
+
+
+def steps_of(run, count: int = 3):
+    """The losses of a few steps, and all weights afterwards."""
+    batches = run.data.stream(0, count)
+    found = []
+    for step in range(count):
+        loss, _ = _gradients(run, step, batches, Meter())
+        update(run, step)
+        found.append(float(loss))
+    return found, {n: p.detach().clone() for n, p in run.model.towers.clip.named_parameters()}
+
+
+def pixels_like(run, recipe):
+    """A run that reads pixels and trains the parameters that the locked one trains."""
+    free = recipe.model_copy(update={"lock": None, "out": Path(f"{recipe.out}-pixels")})
+    other = build(free, CPU)
+    names = run.model.trainable().keys()
+    for name, parameter in other.model.towers.named_parameters():
+        parameter.requires_grad_(name in names)
+    for part in parts_of(other.model.start, "image"):
+        part.eval()
+    other.optimiser = _optimiser(free, other.parameters, CPU.device)
+    return other
+
+
+@pytest.mark.parametrize("name", HEADS)
+def test_locked_training_is_that_of_pixels_with_a_frozen_trunk(tmp_path, name):
+    recipe = recipe_in(tmp_path, start_in(tmp_path, name), "lock=image")
+    run = build(recipe, CPU)
+    images = ("visual.", "vision_", "visual_", "image_")
+    trained = {n.removeprefix("clip.") for n in run.model.trainable()}
+    assert {n for n in trained if n.startswith(images)} == HEADS[name]
+    assert len(trained) > len(HEADS[name]) + 5  # the text tower, and the scale
+    before = {n: p.detach().clone() for n, p in run.model.towers.clip.named_parameters()}
+    other = pixels_like(run, recipe)
+    assert len(run.data.seen) == 8 and other.data.seen is None
+    losses, weights = steps_of(run)
+    expected, plain = steps_of(other)
+    assert losses == pytest.approx(expected, rel=1e-4)
+    assert weights.keys() == plain.keys()
+    for key, value in weights.items():
+        assert torch.allclose(value, plain[key], atol=1e-4), key
+        moved = not torch.equal(value, before[key])
+        assert not moved or key in trained, key
+    assert all(not torch.equal(weights[key], before[key]) for key in HEADS[name])
+
+
+@pytest.mark.parametrize("name", ["CLIP", "vit-bert"])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        ("data.negative_images=true", "data.negatives=2", "loss=[{term: trohn-img}]"),
+        ("data.hard_images=2", "loss=[{term: negclip}]"),
+        ("cached_batch=2",),
+        ("freeze=image",),
+        ("freeze=text",),
+        ("loss=[{term: clip}, {term: hold}]",),
+    ],
+    ids=["negative-images", "hard-images", "cached", "frozen", "text-frozen", "start"],
+)
+def test_it_goes_with_what_recipes_have(tmp_path, name, changes):
+    recipe = recipe_in(tmp_path, start_in(tmp_path, name), "lock=image", *changes)
+    run = build(recipe, CPU)
+    losses, weights = steps_of(run)
+    expected, plain = steps_of(pixels_like(run, recipe))
+    # `hold` has no gradient to speak of at the start: rounding decides
+    assert losses == pytest.approx(expected, rel=1e-3 if "hold" in changes[0] else 1e-4)
+    if "hold" not in changes[0]:
+        assert all(torch.allclose(weights[key], plain[key], atol=2e-4) for key in weights)
+
+
+def test_frozen_and_locked_is_frozen(tmp_path):
+    """With the projection frozen too, nothing but the source of the vectors differs."""
+    id = start_in(tmp_path, "vit-bert")
+    for out, more in (("locked", ["lock=image"]), ("pixels", [])):
+        train(recipe_in(tmp_path, id, "freeze=image", *more, out=out))
+    one, two = (weights_of(tmp_path / out) for out in ("locked", "pixels"))
+    assert all(torch.allclose(one[n], two[n], atol=1e-4) for n in two)
+
+
+def weights_of(folder: Path) -> dict[str, torch.Tensor]:
+    [path] = (folder / "model").glob("*model.safetensors")
+    return load_file(path)
+
+
+def no_opening(monkeypatch) -> None:
+    def opened(self):
+        raise AssertionError(f"{self.ref.path} was opened")
+
+    monkeypatch.setattr(Picture, "open", opened)
+    monkeypatch.setattr(Picture, "read", opened)
+
+
+@pytest.mark.parametrize("name", ["CLIP", "vit-bert"])
+def test_no_image_is_opened_after_the_first_look(tmp_path, name, monkeypatch):
+    id = start_in(tmp_path, name)
+    train(recipe_in(tmp_path, id, "lock=image", out="first"))
+    no_opening(monkeypatch)
+    tuned = train(recipe_in(tmp_path, id, "lock=image", "seed=1", out="second"))
+    # the tuned model has the same trunk, so that nothing is computed for it either
+    again = train(recipe_in(tmp_path, tuned.model, "lock=image", out="third"))
+    fingerprints = {trunk_of(open_start(m, "cpu")).fingerprint for m in (id, again.model)}
+    assert len(fingerprints) == 1
+
+
+@pytest.mark.parametrize("name", ["CLIP", "TIMM", "siglip", "dinov2-bert"])
+def test_the_trunk_is_the_same_to_the_bit_and_the_model_evaluates(tmp_path, name):
+    id = start_in(tmp_path, name)
+    done = train(recipe_in(tmp_path, id, "lock=image", "wise=0.7", "ema=0.9"))
+    [path] = (tmp_path / f"start-{name}").glob("*model.safetensors")
+    before, after = load_file(path), weights_of(tmp_path / "run")
+    images = ("visual.", "vision_", "visual_")
+    trunk = [n for n in before if n.startswith(images) and n not in HEADS[name]]
+    assert trunk and all(torch.equal(before[n], after[n]) for n in trunk)
+    assert not torch.equal(before["logit_scale"], after["logit_scale"])
+    run = counterpoint.evaluate(done.model, "world-swap:size=4", out=tmp_path / "e", device="cpu")
+    [part] = run.parts.values()
+    assert np.isfinite(part.scores).all()
+
+
+@pytest.mark.parametrize("pool", ["none", "mean", "attention"])
+def test_killed_and_resumed_it_is_the_same_bytes(tmp_path, monkeypatch, pool):
+    id = start_in(tmp_path, "dinov2-bert")
+    lock = f"lock={{tower: image, pool: {pool}}}"
+    train(recipe_in(tmp_path, id, lock, out="whole"))
+    inner = loop.update
+
+    def killed(run, step):
+        found = inner(run, step)
+        if step == 3:
+            raise Killed
+        return found
+
+    monkeypatch.setenv("COUNTERPOINT_CACHE", str(tmp_path / "other-cache"))
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        patch.setattr(loop, "update", killed)
+        train(recipe_in(tmp_path, id, lock, out="broken"))
+    train(recipe_in(tmp_path, id, lock, out="broken"))
+    assert same(everything(tmp_path / "whole"), everything(tmp_path / "broken"))
+    files = [(tmp_path / out / "model" / "model.safetensors") for out in ("whole", "broken")]
+    assert files[0].read_bytes() == files[1].read_bytes()
+
+
+def test_killed_while_it_looks_at_the_images(tmp_path, monkeypatch):
+    """The rest falls into the same batches: what is stored is the same to the bit."""
+    id = start_in(tmp_path, "CLIP")
+    monkeypatch.setattr("counterpoint.scoring.encode.BATCH", 3)
+    whole = build(recipe_in(tmp_path, id, "lock=image"), CPU).data.seen.values
+    monkeypatch.setenv("COUNTERPOINT_CACHE", str(tmp_path / "other-cache"))
+    put, count = Store.put, []
+
+    def killed(self, items):
+        count.append(items)
+        if len(count) == 2:
+            raise Killed
+        put(self, items)
+
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        patch.setattr(Store, "put", killed)
+        build(recipe_in(tmp_path, id, "lock=image"), CPU)
+    again = build(recipe_in(tmp_path, id, "lock=image"), CPU).data.seen.values
+    assert torch.equal(again, whole)
+
+
+def test_a_broken_image_is_replaced_as_with_pixels(tmp_path):
+    id = start_in(tmp_path, "CLIP")
+    recipe = recipe_in(tmp_path, id, "lock=image", "steps=8")
+    (tmp_path / "photos" / "3.png").write_bytes(b"no image")
+    (tmp_path / "photos" / "5.png").unlink()
+    run = build(recipe, CPU)
+    other = pixels_like(run, recipe)
+    numbers = [[b.samples for b in one.data.stream(0, 6)] for one in (run, other)]
+    assert numbers[0] == numbers[1]
+    assert run.data.problems.counts == other.data.problems.counts != {}
+
+
+@pytest.mark.parametrize("lock", ["lock=image", "lock={tower: image, pool: attention}"])
+def test_validation_looks_at_stored_vectors_too(tmp_path, monkeypatch, lock):
+    id = start_in(tmp_path, "vit-bert")
+    data_in(tmp_path, 6, "held.parquet")
+    held = (f"validation.path={tmp_path / 'held.parquet'}", "validation.metric=recall")
+    train(recipe_in(tmp_path, id, lock, *held, out="first"))
+    no_opening(monkeypatch)
+    done = train(recipe_in(tmp_path, id, lock, *held, "validation.every=2", out="run"))
+    assert done.best is not None and np.isfinite(done.best.value)
+
+
+def test_two_processes_end_with_the_weights_of_one(tmp_path):
+    id = start_in(tmp_path, "clip")
+    changes = ("lock=image", "cached_batch=1", "steps=4")
+    train(recipe_in(tmp_path, id, *changes, out="alone"))
+    recipes = [
+        recipe_in(tmp_path, id, *changes, f"sharded={whether}", out=out)
+        for out, whether in (("ddp", "false"), ("fsdp", "true"))
+    ]
+    train_by_two(tmp_path, [written(recipe) for recipe in recipes])
+    alone = weights_of(tmp_path / "alone")
+    for out in ("ddp", "fsdp"):
+        found = weights_of(tmp_path / out)
+        assert all(torch.allclose(alone[n], found[n], atol=1e-4) for n in alone), out
+
+
+def test_lora_leaves_the_locked_tower_alone(tmp_path):
+    recipe = recipe_in(tmp_path, start_in(tmp_path, "CLIP"), "lock=image", "lora.rank=2")
+    names = build(recipe, CPU).model.trainable()
+    of_images = {n for n in names if n.startswith("clip.visual")}
+    assert of_images == {"clip.visual.proj"} and any("lora_" in n for n in names)
+
+
+# --- vectors without photographs -----------------------------------------------------------------
+
+
+def vectors_in(folder: Path, names: list[str], vectors: np.ndarray, file: str = "images") -> Path:
+    folder.mkdir(exist_ok=True)
+    np.save(folder / f"{file}.npy", vectors)
+    lines = "".join(json.dumps({"name": name}) + "\n" for name in names)
+    (folder / f"{file}.jsonl").write_text(lines)
+    return folder
+
+
+@pytest.mark.parametrize("as_file", [False, True])
+def test_vectors_stand_for_photographs_that_are_not_there(tmp_path, as_file):
+    id = start_in(tmp_path, "vit-bert")
+    first = build(recipe_in(tmp_path, id, "lock=image"), CPU)
+    values, seen = first.data.seen.values, first.data.source.pictures()
+    gone = [p.ref.path for p in seen[:5]]
+    rows = [int(first.data.seen.row(p)) for p in seen[:5]]
+    folder = vectors_in(tmp_path / "vectors", gone, values[rows].numpy())
+    given = folder / "images.npy" if as_file else folder
+    recipe = recipe_in(tmp_path, id, "lock=image", f"data.vectors={given}")
+    for path in gone:
+        (tmp_path / path).unlink()
+    run = build(recipe, CPU)
+    batches = [list(one.data.stream(0, 4)) for one in (run, first)]
+    for one, two in zip(*batches, strict=True):
+        assert torch.equal(one.images, two.images) and one.samples == two.samples
+    assert steps_of(run)[0] == steps_of(first)[0]
+    assert not run.data.problems.counts
+
+
+def test_vectors_of_another_width_are_refused(tmp_path):
+    id = start_in(tmp_path, "vit-bert")
+    folder = vectors_in(tmp_path / "v", ["a.png"], np.ones((1, 15), np.float32))
+    with raises("E-VECTORS-INVALID", sizes=[15, 16]):
+        build(recipe_in(tmp_path, id, "lock=image", f"data.vectors={folder}"), CPU)
+    with raises("E-FILE-MISSING"):
+        build(recipe_in(tmp_path, id, "lock=image", "data.vectors=nowhere"), CPU)
+    with raises("E-RECIPE-INVALID"):
+        recipe_in(tmp_path, id, f"data.vectors={folder}")
+
+
+# --- pools over patches --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["dinov2-bert", "vit-bert"])
+@pytest.mark.parametrize("pool", ["mean", "attention"])
+def test_a_pool_starts_as_the_class_token_and_is_saved(tmp_path, name, pool):
+    id = start_in(tmp_path, name)
+    lock = f"lock={{tower: image, pool: {pool}, heads: 2}}"
+    run = build(recipe_in(tmp_path, id, lock, out="unused"), CPU)
+    images = [noise(50, 40, n) for n in range(3)]
+    dual = load_model(id, LoadOptions("cpu"))
+    trunk = run.trunk
+    prepared = [trunk.preprocess(image) for image in images]
+    flat = torch.tensor(trunk.encode_images(prepared)).reshape(3, *trunk.shape)
+    assert flat.dtype == torch.float16
+    assert trunk.shape == ((2, 16) if pool == "mean" else (1 + 4, 16))
+    with torch.no_grad():
+        vectors = run.model.towers(flat, None)[0].numpy()
+    assert np.allclose(vectors, dual.encode_images(prepared), atol=2e-3)
+
+    done = train(recipe_in(tmp_path, id, lock, "lr=1e-2", "steps=8"))
+    tuned = load_model(done.model, LoadOptions("cpu"))
+    state = weights_of(tmp_path / "run")
+    assert state["vision_model.pool.out.weight"].abs().max() > 0
+    plain = hf_models.tf.VisionTextDualEncoderModel.from_pretrained(tmp_path / "run" / "model")
+    said = json.loads((tmp_path / "run" / "model" / "config.json").read_text())
+    assert said["counterpoint_pool"] == {"kind": pool, "heads": 2}
+    # with the pool: what the towers in training compute; without it: something else
+    again = build(recipe_in(tmp_path, done.model, "lock=image", out="again"), CPU)
+    assert again.trunk.fingerprint == trunk.fingerprint
+    with torch.no_grad():
+        expected = again.model.towers(flat, None)[0].numpy()
+        without = plain.get_image_features(**tuned.opened.stack(prepared)).pooler_output
+    found = tuned.encode_images(prepared)
+    assert np.allclose(found, expected, atol=2e-3)
+    assert not np.allclose(found, torch.nn.functional.normalize(without).numpy(), atol=1e-2)
+    losses, weights = steps_of(again)
+    recipe = recipe_in(tmp_path, done.model, "lock=image", out="again")
+    expected, pixels = steps_of(pixels_like(again, recipe))
+    assert losses == pytest.approx(expected, rel=1e-2)  # tokens are stored in half precision
+    assert all(torch.allclose(weights[key], pixels[key], atol=5e-3) for key in weights)
+
+
+def test_the_mean_pool_takes_vectors_of_class_token_and_mean(tmp_path):
+    id = start_in(tmp_path, "dinov2-bert")
+    names = [f"photos/{n}.png" for n in range(9)]
+    folder = vectors_in(tmp_path / "v", names, np.random.default_rng(0).normal(size=(9, 32)))
+    lock = "lock={tower: image, pool: mean}"
+    run = build(recipe_in(tmp_path, id, lock, f"data.vectors={folder}"), CPU)
+    assert run.data.seen.values.shape == (8, 2, 16)
+
+
+@pytest.mark.parametrize("name", ["CLIP", "clip", "siglip"])
+def test_other_models_have_no_pool(tmp_path, name):
+    id = start_in(tmp_path, name)
+    with raises("E-MODEL-UNSUITABLE", model=id) as caught:
+        build(recipe_in(tmp_path, id, "lock={tower: image, pool: attention}"), CPU)
+    assert str(caught.value).count(".") <= 2 + id.count(".")
+
+
+def test_a_pool_that_does_not_fit_is_refused(tmp_path):
+    id = start_in(tmp_path, "vit-bert")
+    with raises("E-MODEL-UNSUITABLE"):
+        build(recipe_in(tmp_path, id, "lock={tower: image, pool: attention, heads: 3}"), CPU)
+    done = train(recipe_in(tmp_path, id, "lock={tower: image, pool: attention}", "steps=1"))
+    with raises("E-MODEL-UNSUITABLE"):  # of another kind than it has
+        build(recipe_in(tmp_path, done.model, "lock={tower: image, pool: mean}", out="o"), CPU)
+    build(recipe_in(tmp_path, done.model, "lock={tower: image, pool: attention}", out="o"), CPU)
+    path = tmp_path / "run" / "model" / "config.json"
+    wrong = ({"kind": "median", "heads": 4}, {"kind": "mean"}, "mean", {"kind": "mean", "heads": 0})
+    for entry in wrong:
+        path.write_text(json.dumps({**json.loads(path.read_text()), "counterpoint_pool": entry}))
+        with raises("E-MODEL-UNSUITABLE", model=done.model):
+            load_model(done.model, LoadOptions("cpu"))
+
+
+# --- recipes -------------------------------------------------------------------------------------
+
+
+def test_only_data_whose_images_are_known_can_be_locked(tmp_path):
+    for changes in (["data.kind=world"], ["data.kind=webdataset", "data.path=x.tar"]):
+        with raises("E-RECIPE-INVALID"):
+            load_recipe("clip-ft", ["lock=image", *changes])
+    with raises("E-RECIPE-INVALID"):
+        load_recipe("clip-ft", ["lock=text"])
+
+
+def test_recipes_without_a_lock_have_the_digest_that_they_had(tmp_path):
+    plain, kept = (load_recipe("clip-ft", c) for c in ([], ["data.keep_out=[sugarcrepe]"]))
+    settled = plain.settled()
+    assert "lock" not in settled and not {"vectors", "keep_out"} & settled["data"].keys()
+    assert plain.digest() == load_recipe("clip-ft", ["lock=none"]).digest() == kept.digest()
+    assert load_recipe("clip-ft", ["lock=image", "data.kind=pairs"]).digest() != plain.digest()
