@@ -1,4 +1,3 @@
-# ruff: noqa: T201
 """What the driver of a GPU costs beside processes that read images, measured without a GPU.
 
     PYTHONPATH=src python bench/readers.py --batches 32 64 128
