@@ -22,7 +22,8 @@ from counterpoint.metrics.statistics import ALL
 
 BENCHMARKS: Final = (
     *("hard-positives/replace", "sugarcrepe", "aro/coco-order"),
-    *("rococo", "retrieval/coco", "eccv-caption", "cxc"),
+    *("rococo:people=1", "retrieval/coco", "eccv-caption"),
+    *("cxc/image-text", "cxc/image-image"),
 )
 GROUPS: Final = (ALL, "attributes", "relations", "replace", "swap", "add")
 KEPT_OUT: Final = ("hard-positives/replace", "sugarcrepe", "retrieval/coco")

@@ -23,8 +23,7 @@ from typing import Final
 import numpy as np
 
 from counterpoint.evaluation.evaluating import evaluate
-from counterpoint.runs.columns import columns_of
-from counterpoint.runs.results import members_in
+from counterpoint.runs.results import measure
 
 BASE: Final = "base"
 
@@ -123,14 +122,18 @@ def score_model(study: Study, model: str, name: str, out: Path) -> None:
             batch_size=512,
         )
     for key, part in run.parts.items():
-        columns = columns_of(part, part.protocol.tie)
-        members = columns.members(members_in(part.cases.frame, part.protocol))
+        measured = measure(part)
+        columns, pools = measured.columns, measured.columns.pools
         arrays[f"{key}/values"] = columns.values.astype(np.float32)
         arrays[f"{key}/clusters"] = columns.clusters.astype(np.int32)
         arrays[f"{key}/metrics"] = np.array([metric.name for metric in columns.metrics])
+        # A number of all pairs is no mean of values of cases: it is computed here.
+        arrays[f"{key}/pooled"] = np.array([pool is not None for pool in pools])
+        numbers = measured.means(columns.values, pools)
         for group in study.groups:
-            if group in members:
-                arrays[f"{key}/in/{group}"] = members[group].astype(np.int32)
+            if group in numbers:
+                arrays[f"{key}/in/{group}"] = measured.members[group].astype(np.int32)
+                arrays[f"{key}/numbers/{group}"] = numbers[group]
     path = out / "values" / f"{name}.npz"
     partial = path.with_name(f".{path.stem}.partial.npz")
     np.savez_compressed(partial, **arrays)  # type: ignore[arg-type]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -78,6 +79,15 @@ def _numbers(
         if other in loaded and other != row and row != BASE:
             theirs = {s: of[f"{benchmark}/values"][members] for s, of in loaded[other].items()}
             told[other] = _against(table, theirs, clusters[members])
+    for j in np.flatnonzero(one[f"{benchmark}/pooled"]).tolist():
+        # Of all pairs at once: no value of a case, so only seeds say how sure it is.
+        mine_by_seed = _pooled(mine, benchmark, group, j)
+        means[:, j] = list(mine_by_seed.values())
+        levels[j] = (float(means[:, j].mean()), math.nan, math.nan, math.nan)
+        for other in AGAINST:
+            if told[other][0][j]:
+                theirs_by_seed = _pooled(loaded[other], benchmark, group, j)
+                told[other][0][j], told[other][1][j] = _pooled_against(mine_by_seed, theirs_by_seed)
     found = []
     for j, metric in enumerate(metrics):
         low, high = _over_seeds(means[:, j])
@@ -115,6 +125,22 @@ def _against(
         for (value, _, _, p), same in zip(found, agree, strict=True)
     ]
     return shown, words
+
+
+def _pooled(
+    of: dict[int, dict[str, np.ndarray]], benchmark: str, group: str, column: int
+) -> dict[int, float]:
+    return {seed: float(one[f"{benchmark}/numbers/{group}"][column]) for seed, one in of.items()}
+
+
+def _pooled_against(mine: dict[int, float], theirs: dict[int, float]) -> tuple[str, str]:
+    """The difference over seeds with Student's interval, and in words."""
+    gaps = np.array([mine[seed] - theirs[seed] for seed in sorted(set(mine) & set(theirs))])
+    low, high = _over_seeds(gaps)
+    if low is None or high is None:
+        return f"{gaps.mean():+.4f}", "tied"
+    words = "higher" if low > 0 else "lower" if high < 0 else "tied"
+    return f"{gaps.mean():+.4f} [{low:+.4f}, {high:+.4f}]", words
 
 
 def _estimates(values: np.ndarray, clusters: np.ndarray) -> list[tuple[float, float, float, float]]:
