@@ -46,7 +46,7 @@ def auroc(pool: PairPool) -> Weighted:
     true, false = _ascending(pool, pool.truth), _ascending(pool, ~pool.truth)
     # Of each false pair: how many true pairs are below it, and how many are not above it.
     ends = [np.searchsorted(true.scores, false.scores, side) for side in ("left", "right")]
-    ends = ends[:1] if np.array_equal(*ends) else ends
+    ends = ends[:1] if np.array_equal(ends[0], ends[1]) else ends
 
     def value(weights: Array) -> float:
         exact = weights.astype(float)
