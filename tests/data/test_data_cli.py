@@ -88,7 +88,8 @@ def test_ls_shows_what_is_there(tmp_path):
     assert rows["sugarcrepe"]["files"] == 1 and rows["sugarcrepe"]["of"] == 7
     sums = {"sugarcrepe": "yes", "vl-checklist": "7 of 24", "aro-images": "no", "bivlc": "no"}
     assert {source: rows[source]["sha256"] for source in sums} == sums
-    assert rows["coco-val2017"]["benchmarks"] == ["sugarcrepe", "sugarcrepe-pp", "visla"]
+    expected = ["negbench", "negbench/retrieval", "sugarcrepe", "sugarcrepe-pp", "visla"]
+    assert rows["coco-val2017"]["benchmarks"] == expected
 
 
 @pytest.mark.parametrize(

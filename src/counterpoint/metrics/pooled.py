@@ -43,13 +43,17 @@ def auroc(pool: PairPool) -> Weighted:
     """The area under the ROC curve over all pairs: how often a true pair scores above a false one
     of any image, equal scores counting half. Chance 1/2.
     """
-    ascending = _Ascending(pool)
+    true, false = _ascending(pool, pool.truth), _ascending(pool, ~pool.truth)
+    # Of each false pair: how many true pairs are below it, and how many are not above it.
+    ends = [np.searchsorted(true.scores, false.scores, side) for side in ("left", "right")]
+    ends = ends[:1] if np.array_equal(ends[0], ends[1]) else ends
 
     def value(weights: Array) -> float:
-        true, false = ascending.by_level(weights)
-        below = true.cumsum()
-        both = float(below[-1] * false.sum())
-        return _sum(false, below[-1] - below + true / 2) / both if both else float("nan")
+        exact = weights.astype(float)
+        below, drawn = np.append(0, exact[true.clusters].cumsum()), exact[false.clusters]
+        both = float(below[-1] * drawn.sum())
+        lost = sum(_sum(drawn, below[end]) for end in ends) / len(ends)
+        return 1 - lost / both if both else float("nan")
 
     return value
 
@@ -59,17 +63,27 @@ def true_below_threshold(pool: PairPool) -> Weighted:
 
     The best threshold has the highest mean of two shares: of true pairs above it, and of false
     pairs below it (so it does not depend on how many false captions there are). Of several that are
-    equally good, the mean is taken. It is chosen anew in each resample. Random scores give a bit
-    less than 1/2, the less the fewer pairs there are, so no chance level is printed.
+    equally good, the lowest and the highest are averaged. It is chosen anew in each resample.
+    Random scores give a bit less than 1/2, the less the fewer pairs there are, so no chance level
+    is printed.
     """
-    ascending = _Ascending(pool)
+    true, false = _ascending(pool, pool.truth), _ascending(pool, ~pool.truth)
+    # A threshold is best right above a false pair, or below all pairs.
+    levels, counts = np.unique(false.scores, return_counts=True)
+    at_or_below = np.cumsum(counts)
+    not_above = np.searchsorted(true.scores, levels, "right")
 
     def value(weights: Array) -> float:
-        true, false = (np.append(0, side.cumsum()) for side in ascending.by_level(weights))
-        if not true[-1] or not false[-1]:
+        exact = weights.astype(float)
+        found = [np.append(0, exact[side.clusters].cumsum()) for side in (true, false)]
+        everything = [side[-1] for side in found]
+        if not all(everything):
             return float("nan")
-        gain = false * true[-1] - true * false[-1]  # whole numbers: equal gains are equal
-        return float(true[gain == gain.max()].mean() / true[-1])
+        below = np.append(0, found[0][not_above])
+        rejected = np.append(0, found[1][at_or_below])
+        gain = rejected * everything[0] - below * everything[1]  # whole numbers: equal is equal
+        best = below[gain == gain.max()]
+        return float((best[0] + best[-1]) / 2 / everything[0])
 
     return value
 
@@ -145,17 +159,17 @@ def rank_correlation(pool: PairPool) -> Weighted:
     Each query counts once: of a caption (or image) with n graded pairs, each has weight 1/n. Equal
     values share their mean rank.
     """
-    ascending = _Ascending(pool)
-    shares = pool.shares[ascending.order]
-    steps, grade = np.unique(pool.grades[ascending.order], return_inverse=True)
+    ranked = _Ranked(pool)
+    shares = pool.shares[ranked.order]
+    steps, grade = np.unique(pool.grades[ranked.order], return_inverse=True)
 
     def value(weights: Array) -> float:
-        drawn = ascending.drawn(weights) * shares
+        drawn = ranked.drawn(weights) * shares
         sizes = np.bincount(grade, drawn, len(steps))
         # Ranks are counted from the middle one, which is their mean.
         middle = drawn.sum() / 2
         by_grade = sizes.cumsum() - sizes / 2 - middle
-        by_score = ascending.mean_ranks(drawn) - middle
+        by_score = ranked.mean_ranks(drawn) - middle
         weighted = drawn * by_score
         spread = _sum(weighted, by_score) * _sum(sizes, by_grade**2)
         return _sum(weighted, by_grade[grade]) / spread**0.5 if spread > 0 else float("nan")
@@ -168,13 +182,24 @@ def _sum(a: Array, b: Array) -> float:
     return float(np.einsum("i,i->", a, b))
 
 
-class _Ascending:
-    """Pairs in the order of their scores; pairs of equal scores are one level."""
+class _Side(NamedTuple):
+    """Some pairs in the order of their scores."""
+
+    scores: Array
+    clusters: Array
+
+
+def _ascending(pool: PairPool, chosen: Array) -> _Side:
+    order = np.argsort(pool.scores[chosen], kind="stable")
+    return _Side(pool.scores[chosen][order], pool.clusters[chosen][order])
+
+
+class _Ranked:
+    """Pairs in the order of their scores, to be ranked with weights."""
 
     def __init__(self, pool: PairPool) -> None:
         self.order = np.argsort(pool.scores, kind="stable")
         self.clusters = pool.clusters[self.order]
-        self.truth = pool.truth[self.order].astype(float)
         scores = pool.scores[self.order]
         self.starts = np.flatnonzero(np.append(True, scores[1:] != scores[:-1]))
         self.sizes = np.diff(np.append(self.starts, len(scores)))
@@ -183,15 +208,6 @@ class _Ascending:
     def drawn(self, weights: Array) -> Array:
         """The weight of each pair."""
         return np.asarray(weights.astype(float)[self.clusters])
-
-    def by_level(self, weights: Array) -> tuple[Array, Array]:
-        """The weights of true and of false pairs at each level."""
-        drawn = self.drawn(weights)
-        true = drawn * self.truth
-        false = drawn - true
-        if not self.tied:
-            return true, false
-        return np.add.reduceat(true, self.starts), np.add.reduceat(false, self.starts)
 
     def mean_ranks(self, drawn: Array) -> Array:
         """The rank of each pair among weighted ones, equal scores sharing theirs."""
