@@ -5,11 +5,12 @@
 DATA is a data root with the photographs that are at hand (docs/results-photographs.md lists them).
 FOLDER gets
 
-    eval/             a data root with the held-out part alone: the photographs as links
+    eval/             a data root with the held-out photographs alone, as links
+    held-out.parquet  these photographs of the Karpathy test split with their captions
     train.parquet     captions with the texts made from them by `counterpoint generate`
     people.parquet    the same, with other people's captions of the same photograph as positives
     flickr8k/         the vectors of photographs that are not at hand
-    splits.json       the held-out photographs of the Karpathy test split, and what was taken out
+    counts.json       how much of everything, and what was taken out
 
 No photograph and no text of an evaluation is in a training table: what is the same by name, bytes,
 look or words is taken out here, and `counterpoint train` checks again (`data.keep_out`).
@@ -37,8 +38,11 @@ EVALUATED: Final = ("sugarcrepe", "hard-positives/replace")
 NEGATIVES: Final = ("negclip", "crepe-replace", "crepe-swap", "svlc")
 POSITIVES: Final = ("hard-positives", "synonyms", "conjuncts", "converse")
 KARPATHY: Final = "coco_karpathy_test.json"
-WHOLE: Final = ("hard_positives", "sugarcrepe", "visual_genome", "coco/val2017")
-GRADED: Final = ("cxc", "eccv_caption")  # rows of photographs that are not there are left out
+# Of these, cases of photographs that are not there are left out.
+WHOLE: Final = (
+    *("hard_positives", "sugarcrepe", "visual_genome", "coco/val2017"),
+    *(f"coco/{KARPATHY}", "rococo", "cxc", "eccv_caption"),
+)
 
 
 def read_json(path: Path) -> Any:
@@ -64,19 +68,16 @@ def split(data: Path, count: int, seed: int) -> tuple[list[dict[str, Any]], set[
     return rows, held | set(drawn[: max(0, count - len(held))].tolist()), leaks
 
 
-def make_eval_root(data: Path, root: Path, rows: list[dict[str, Any]], held: set[str]) -> None:
+def make_eval_root(data: Path, root: Path, held: set[str]) -> None:
     (root / "coco" / "val2014").mkdir(parents=True)
-    for name in (*WHOLE, *GRADED):
+    for name in (*WHOLE, *(f"coco/{image}" for image in held)):
         (root / name).symlink_to((data / name).resolve())
-    for name in held:
-        (root / "coco" / name).symlink_to((data / "coco" / name).resolve())
-    files = {f"coco/{KARPATHY}": rows}
-    for path in sorted((data / "rococo").glob("*.json")):
-        files[f"rococo/{path.name}"] = read_json(path)
-    for name, found in files.items():
-        kept = [row for row in found if row["image"] in held]
-        (root / name).parent.mkdir(exist_ok=True)
-        (root / name).write_text(json.dumps(kept), encoding="utf-8")
+
+
+def held_table(rows: list[dict[str, Any]], held: set[str]) -> pl.DataFrame:
+    ours = [row for row in rows if row["image"] in held]
+    found = [(f"eval/coco/{row['image']}", caption) for row in ours for caption in row["caption"]]
+    return pl.DataFrame(found, schema=["image", "caption"], orient="row")
 
 
 def training_captions(data: Path, rows: list[dict[str, Any]], held: set[str]) -> pl.DataFrame:
@@ -142,10 +143,13 @@ def main() -> None:
     out.mkdir(parents=True)
     os.environ.setdefault("COUNTERPOINT_DATA", str(data))
     rows, held, leaks = split(data, given.held_out, given.seed)
-    make_eval_root(data, out / "eval", rows, held)
+    make_eval_root(data, out / "eval", held)
+    held_out = out / "held-out.parquet"
+    held_table(rows, held).write_parquet(held_out)
     table = with_texts(training_captions(data, rows, held), out, data / "coco")
-    kept_out = [*EVALUATED, "retrieval/coco"]
-    table, texts = without_leaks(table, kept_out, images=data / "coco", data=out / "eval")
+    table, texts = without_leaks(
+        table, [*EVALUATED, held_out], images=data / "coco", data=out / "eval"
+    )
     table.write_parquet(out / "train.parquet")
     by_people(table).write_parquet(out / "people.parquet")
     save_vectors(data, out / "flickr8k")
@@ -157,8 +161,7 @@ def main() -> None:
         "rows": table.height,
         "photographs trained on": table["image"].n_unique(),
     }
-    told = {"counts": counts, "held_out": sorted(held)}
-    (out / "splits.json").write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
+    (out / "counts.json").write_text(json.dumps(counts, indent=1) + "\n", encoding="utf-8")
     print(json.dumps(counts, indent=1))
 
 

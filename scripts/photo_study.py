@@ -26,7 +26,7 @@ BENCHMARKS: Final = (
     *("cxc/image-text", "cxc/image-image"),
 )
 GROUPS: Final = (ALL, "attributes", "relations", "replace", "swap", "add")
-KEPT_OUT: Final = ("hard-positives/replace", "sugarcrepe", "retrieval/coco")
+KEPT_OUT: Final = "data.keep_out=[hard-positives/replace, sugarcrepe, {data}/held-out.parquet]"
 # The same for every row, so that only the loss and its texts differ.
 TUNING: Final = ["epochs=null", "steps=600", "batch=512", "lr=3e-5", "weight_decay=0.1",
                  "warmup=50", "clamp_scale=100", "precision=bf16"]  # fmt: skip
@@ -60,7 +60,7 @@ def study_of(given: argparse.Namespace) -> Study:
         f"data.path={data}/train.parquet",
         f"data.images={(given.photographs / 'coco').resolve()}",
         f"data.vectors={data}/flickr8k",
-        f"data.keep_out=[{', '.join(KEPT_OUT)}]",
+        KEPT_OUT.format(data=data),
     ]
     rows = {name: [word.format(data=data) for word in words] for name, words in ROWS.items()}
     rows[BASE] = [*FIRST, f"model={given.towers}", *given.first]

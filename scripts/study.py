@@ -54,6 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser, rows: Mapping[str, Sequence[s
     parser.add_argument("--recipes", nargs="+", choices=[*rows], default=[*rows], metavar="ROW")
     parser.add_argument("--minutes", type=float, default=1e6, help="begin nothing after so many")
     parser.add_argument("--change", nargs="*", default=[], help="for every row: batch=256 ...")
+    parser.add_argument("--limit", type=int, help="cases of each benchmark, to try it")
     parser.add_argument("--score", nargs=2, metavar=("MODEL", "NAME"), help=argparse.SUPPRESS)
 
 
@@ -61,7 +62,7 @@ def run_study(study: Study, arguments: argparse.Namespace) -> None:
     """As the arguments say: all rows, or what a process of its own has to score."""
     if arguments.score:
         model, name = arguments.score
-        score_model(study, model, name, arguments.out)
+        score_model(study, model, name, arguments)
         return
     for folder in ("values", "logs", "runs"):
         (arguments.out / folder).mkdir(parents=True, exist_ok=True)
@@ -109,8 +110,9 @@ def training(study: Study, row: str, seed: int, arguments: argparse.Namespace) -
     return [*train, recipe, *study.shared, *own, *changes, *quick, out]
 
 
-def score_model(study: Study, model: str, name: str, out: Path) -> None:
+def score_model(study: Study, model: str, name: str, arguments: argparse.Namespace) -> None:
     """Every metric of every case, as it is before any mean, into one file."""
+    out: Path = arguments.out
     arrays: dict[str, np.ndarray] = {}
     with tempfile.TemporaryDirectory() as store:
         run = evaluate(
@@ -120,6 +122,7 @@ def score_model(study: Study, model: str, name: str, out: Path) -> None:
             out=out / "runs" / name,
             store=store,
             batch_size=512,
+            limit=arguments.limit,
         )
     for key, part in run.parts.items():
         measured = measure(part)

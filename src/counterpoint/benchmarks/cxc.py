@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from counterpoint._util.errors import DataError
 from counterpoint._util.untrusted import shown
-from counterpoint.benchmarks.annotations import table_rows, text, whole
+from counterpoint.benchmarks.annotations import KARPATHY_FILES, table_rows, text, whole
 from counterpoint.benchmarks.benchmark import Benchmark, Options
 from counterpoint.benchmarks.coco_captions import UNKNOWN_TEXT, coco_captions, image_id
 from counterpoint.cases import PICTURE, Absent, Case, Cases, ImageRef
@@ -71,8 +71,9 @@ def _image_text(options: Options) -> Cases:
             if caption not in known.captions:
                 raise DataError(
                     "E-ROW-MALFORMED",
-                    f"{where}: 'caption' should name a caption of COCO's test split, as "
-                    f"COCO_val2014:sentid:732091, it is {shown(row['caption'])}.",
+                    f"{where}: 'caption' is {shown(row['caption'])}, which is no caption of "
+                    f"{options.data / 'coco' / KARPATHY_FILES['coco']}: the form is "
+                    "COCO_val2014:sentid:732091, and the file must be whole.",
                     where=where,
                     field="caption",
                 )
