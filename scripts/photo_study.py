@@ -4,7 +4,7 @@
     python scripts/photo_study.py --data FOLDER --photographs DATA --towers hf:dino-minilm --out OUT
     python scripts/photo_tables.py OUT
 
-The base is trained first, from two towers that have never met (examples/build_dino_minilm.py).
+The base comes first, from two towers that have never met (examples/build_dino_minilm.py).
 Every row starts from it: see `study.py`. The image trunk is locked in all of them.
 """
 
@@ -48,9 +48,14 @@ ROWS: Final[dict[str, list[str]]] = {
     "hp-hn-0.5": ["hp-hn", "hn_weight=0.5"],
     "hp-hn-0.75": ["hp-hn", "hn_weight=0.75"],
 }
-FIRST: Final = ["clip-ft", "lock={tower: image, pool: mean}", "epochs=null", "steps=2000",
-                "batch=1024", "lr=1e-4", "weight_decay=0.1", "warmup=200", "clamp_scale=100",
-                "precision=bf16"]  # fmt: skip
+# The base is made in two stages: at a learning rate that new projections need, the text tower would
+# forget what it knows, so the image projection and the pool are fitted to it first.
+FROM_TOWERS: Final = ["batch=1024", "weight_decay=0.1"]
+STAGES: Final[dict[str, list[str]]] = {
+    "heads": ["clip-ft", "lock={tower: image, pool: mean}", "freeze=text", "lr=1e-3", "steps=500",
+              "warmup=50", *FROM_TOWERS],
+    BASE: ["clip-ft", "lr=1e-4", "steps=2000", "warmup=200", *FROM_TOWERS],
+}  # fmt: skip
 
 
 def study_of(given: argparse.Namespace) -> Study:
@@ -63,7 +68,9 @@ def study_of(given: argparse.Namespace) -> Study:
         KEPT_OUT.format(data=data),
     ]
     rows = {name: [word.format(data=data) for word in words] for name, words in ROWS.items()}
-    rows[BASE] = [*FIRST, f"model={given.towers}", *given.first]
+    starts = (given.towers, f"hf:{given.out / 'heads' / 'seed-0' / 'model'}")
+    for (stage, words), start in zip(STAGES.items(), starts, strict=True):
+        rows[stage] = [*words, f"model={start}", *given.first]
     return Study(
         rows,
         [*where, *TUNING, f"model=hf:{base}"],
@@ -81,13 +88,14 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True, help="made by photo_data.py")
     parser.add_argument("--photographs", type=Path, required=True, help="the data root")
     parser.add_argument("--towers", required=True, help="the model that the base starts from")
-    parser.add_argument("--first", nargs="*", default=[], help="for the base: steps=4000 ...")
+    parser.add_argument("--first", nargs="*", default=[], help="for both stages of the base")
     given = parser.parse_args()
     study = study_of(given)
     os.environ["COUNTERPOINT_DATA"] = str(study.data)  # where data.keep_out finds benchmarks
-    if not given.score and not (given.out / BASE / "seed-0" / "model").is_dir():
-        given.out.mkdir(parents=True, exist_ok=True)
-        subprocess.run(training(study, BASE, 0, given), check=True)
+    for stage in () if given.score else STAGES:
+        if not (given.out / stage / "seed-0" / "model").is_dir():
+            given.out.mkdir(parents=True, exist_ok=True)
+            subprocess.run(training(study, stage, 0, given), check=True)
     run_study(study, given)
 
 

@@ -53,7 +53,7 @@ def numbers(folder: Path, study: Study) -> list[Number]:
         row, _, seed = path.stem.rpartition("-")
         files.setdefault(row, {})[int(seed)] = path
     loaded = {row: {s: dict(np.load(p)) for s, p in of.items()} for row, of in files.items()}
-    rows = [row for row in (BASE, *study.rows) if row in loaded]
+    rows = [row for row in dict.fromkeys((BASE, *study.rows)) if row in loaded]
     return [
         number
         for row in rows
