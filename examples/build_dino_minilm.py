@@ -8,7 +8,7 @@
     counterpoint train clip-ft model=hf:dino-minilm lock.pool=mean data.path=train.parquet ...
 
 The towers, DINOv2-small and MiniLM, have never met: the two projections into one space are drawn at
-random. Locked-image tuning makes a model of it (docs/results-photographs.md).
+random. Locked-image tuning makes a model of it (docs/train/locked.md).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
     python scripts/photo_data.py --data DATA --out FOLDER
 
-DATA is a data root with the photographs that are at hand (docs/results-photographs.md lists them).
+DATA is a data root with the annotations of the benchmarks and the photographs that are at hand.
 FOLDER gets
 
     eval/             a data root with the held-out photographs alone, as links

@@ -1,4 +1,4 @@
-"""Tables of the study on photographs (`photo_study.py`), as docs/results-photographs.md has them.
+"""Tables of the study on photographs (`photo_study.py`).
 
     python scripts/photo_tables.py FOLDER
 
