@@ -16,6 +16,7 @@ import subprocess
 from pathlib import Path
 from typing import Final
 
+from flickr8k import RECALLS, recalls
 from study import BASE, Study, add_arguments, run_study, training
 
 from counterpoint.metrics.statistics import ALL
@@ -25,6 +26,7 @@ BENCHMARKS: Final = (
     *("rococo:people=1", "retrieval/coco", "eccv-caption"),
     *("cxc/image-text", "cxc/image-image"),
 )
+FLICKR: Final = "flickr8k"
 GROUPS: Final = (ALL, "attributes", "relations", "replace", "swap", "add")
 KEPT_OUT: Final = "data.keep_out=[hard-positives/replace, sugarcrepe, {data}/held-out.parquet]"
 # The same for every row, so that only the loss and its texts differ.
@@ -79,6 +81,7 @@ def study_of(given: argparse.Namespace) -> Study:
         BENCHMARKS,
         GROUPS,
         data / "eval",
+        {FLICKR: lambda model: (RECALLS, recalls(model, given.photographs, "test"))},
     )
 
 

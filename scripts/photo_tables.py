@@ -11,7 +11,7 @@ import argparse
 from pathlib import Path
 from typing import Final
 
-from photo_study import BENCHMARKS, ROWS, study_of
+from photo_study import BENCHMARKS, FLICKR, ROWS, study_of
 from study import BASE
 from study_tables import Key, Sections, write_tables
 
@@ -27,6 +27,7 @@ SHORT: Final = {
     _ECCV: "ECCV",
     _TEXTS: "CxC text",
     _IMAGES: "CxC image",
+    FLICKR: "Flickr8k",
 }
 _MAIN: Final = (BASE, *(row for row in ROWS if not row.startswith("hp-hn-0")))
 _WEIGHTS: Final = ("hp", "hp-hn-0.25", "hp-hn-0.5", "hp-hn-0.75", "hp-hn", "hn")
@@ -51,6 +52,7 @@ SECTIONS: Final[Sections] = {
             *_keys(_SUGAR, "original_accuracy"),
             *_keys(_ORDER, "original_accuracy"),
             *_keys(_RETRIEVAL, *(f"{way}_recall@1" for way in _BOTH_WAYS)),
+            *_keys(FLICKR, *(f"{way}_recall@1" for way in _BOTH_WAYS)),
         ),
     ),
     # The positive is another person's caption: the drop that wording by other people alone makes.

@@ -14,15 +14,16 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 import numpy as np
 
 from counterpoint.evaluation.evaluating import evaluate
+from counterpoint.metrics.statistics import ALL
 from counterpoint.runs.results import measure
 
 BASE: Final = "base"
@@ -33,7 +34,8 @@ class Study:
     """`rows`: a name, and what stands behind `counterpoint train`; `shared` follows it in all.
 
     `base` is the model that the rows start from and `trained` the family of what they become: an
-    id is `trained` and the folder. `data` is the data root of the benchmarks.
+    id is `trained` and the folder. `data` is the data root of the benchmarks. `others`: what is
+    measured beside the benchmarks, by name: metrics and their values, a line for each case.
     """
 
     rows: Mapping[str, Sequence[str]]
@@ -43,6 +45,9 @@ class Study:
     benchmarks: Sequence[str]
     groups: Sequence[str]
     data: Path | None = None
+    others: Mapping[str, Callable[[str], tuple[Sequence[str], np.ndarray]]] = field(
+        default_factory=dict
+    )
 
 
 def add_arguments(parser: argparse.ArgumentParser, rows: Mapping[str, Sequence[str]]) -> None:
@@ -137,6 +142,13 @@ def score_model(study: Study, model: str, name: str, arguments: argparse.Namespa
             if group in numbers:
                 arrays[f"{key}/in/{group}"] = measured.members[group].astype(np.int32)
                 arrays[f"{key}/numbers/{group}"] = numbers[group]
+    for key, other in study.others.items():
+        metrics, values = other(model)
+        arrays[f"{key}/values"] = values.astype(np.float32)
+        arrays[f"{key}/metrics"] = np.array(metrics)
+        arrays[f"{key}/pooled"] = np.zeros(len(metrics), bool)
+        arrays[f"{key}/clusters"] = np.arange(len(values), dtype=np.int32)
+        arrays[f"{key}/in/{ALL}"] = np.arange(len(values), dtype=np.int32)
     path = out / "values" / f"{name}.npz"
     partial = path.with_name(f".{path.stem}.partial.npz")
     np.savez_compressed(partial, **arrays)  # type: ignore[arg-type]

@@ -422,6 +422,15 @@ def test_the_mean_pool_takes_vectors_of_class_token_and_mean(tmp_path):
     assert run.data.seen.values.shape == (8, 2, 16)
 
 
+@pytest.mark.parametrize("pool", ["none", "mean", "attention"])
+def test_a_locked_run_in_bf16(tmp_path, pool):
+    id = start_in(tmp_path, "dinov2-bert")
+    lock = f"lock={{tower: image, pool: {pool}}}"
+    half, _ = steps_of(build(recipe_in(tmp_path, id, lock, "precision=bf16"), CPU))
+    full, _ = steps_of(build(recipe_in(tmp_path, id, lock), CPU))
+    assert half != full and half == pytest.approx(full, rel=0.05)
+
+
 @pytest.mark.parametrize("name", ["CLIP", "clip", "siglip"])
 def test_other_models_have_no_pool(tmp_path, name):
     id = start_in(tmp_path, name)

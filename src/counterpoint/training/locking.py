@@ -83,7 +83,8 @@ class LockedImages:
         return torch.tensor(self._rows[picture])
 
     def take(self, rows: Tensor) -> Tensor:
-        return self.values[rows.to(self.values.device)]
+        # What is stored in halves is computed with in float32: autocast to bf16 refuses halves.
+        return self.values[rows.to(self.values.device)].float()
 
     def near(self, device: torch.device) -> LockedImages:
         """Itself, in the memory of a GPU if it takes less than half of what is free there."""

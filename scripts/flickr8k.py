@@ -1,0 +1,72 @@
+"""Retrieval on Flickr8k, of which only vectors of the photographs are at hand.
+
+    python scripts/flickr8k.py hf:FOLDER --data DATA --split test
+
+A model that was tuned with a locked image trunk (`lock=image`) has a projection for these vectors,
+so it can be evaluated without the photographs. Prints recall@1: a caption of the photograph is
+first among all captions, the photograph of a caption is first among all photographs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import torch
+from photo_data import tidy
+from safetensors.torch import load_file
+
+from counterpoint.training.starts import open_start, towers_of, trunk_of
+
+RECALLS: Final = ("image_to_text_recall@1", "text_to_image_recall@1")
+_BATCH: Final = 500
+
+
+def recalls(model: str, data: Path, split: str, device: str = "auto") -> np.ndarray:
+    """Of each photograph: whether a caption of it is found, and the share of its captions that
+    find it. A tie with another photograph or its caption is a miss."""
+    rows = json.loads((data / "flickr8k" / "captions.json").read_text(encoding="utf-8"))
+    chosen = [number for number, row in enumerate(rows) if row["split"] == split]
+    [vectors] = load_file(data / "flickr8k" / "dinov2_small_cls_mean.safetensors").values()
+    texts = [tidy(text) for number in chosen for text in rows[number]["captions"]]
+    owner = np.repeat(np.arange(len(chosen)), [len(rows[n]["captions"]) for n in chosen])
+    start = open_start(model, device)
+    trunk = trunk_of(start)
+    towers = towers_of(start, None, trunk).eval()
+    where = next(start.model.parameters()).device
+    with torch.inference_mode():
+        images = towers(vectors[chosen].reshape(-1, *trunk.shape).to(where), None)[0]
+        words = []
+        for first in range(0, len(texts), _BATCH):
+            tokens = start.tokenizer(texts[first : first + _BATCH])
+            longest = int((tokens != towers.pad).sum(1).max())
+            words.append(towers(None, tokens[:, :longest].to(where))[1])
+        return hits((images @ torch.cat(words).T).double().cpu().numpy(), owner)
+
+
+def hits(scores: np.ndarray, owner: np.ndarray) -> np.ndarray:
+    """(photographs, 2) of a matrix photographs x captions; `owner`: the photograph of a caption."""
+    own = owner[None] == np.arange(len(scores))[:, None]
+    best, other = (np.where(m, scores, -np.inf).max(1) for m in (own, ~own))
+    mine = scores[owner, np.arange(len(owner))]
+    found = mine > np.where(own, -np.inf, scores).max(0)
+    share = np.bincount(owner, found, len(scores)) / np.bincount(owner, minlength=len(scores))
+    return np.stack([best > other, share], 1)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("models", nargs="+")
+    parser.add_argument("--data", type=Path, required=True, help="the data root")
+    parser.add_argument("--split", choices=("train", "dev", "test"), default="test")
+    given = parser.parse_args()
+    for model in given.models:
+        there, back = 100 * recalls(model, given.data, given.split).mean(0)
+        print(f"{model}: {given.split} R@1 image to text {there:.1f}, text to image {back:.1f}")
+
+
+if __name__ == "__main__":
+    main()
