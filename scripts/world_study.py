@@ -3,12 +3,14 @@
     python scripts/world_study.py --out FOLDER --seeds 0 1 2 --parallel 12
     python scripts/world_tables.py FOLDER
 
-Every row is one command, `counterpoint train RECIPE --world seed=S ...`: see `study.py`.
+Every row is one command, `counterpoint train RECIPE --world seed=S ...`: see `study.py`. With
+`--base open_clip:local-dir:FOLDER` the rows start from another base than the one that ships.
 """
 
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 from typing import Final
 
 from study import Study, add_arguments, run_study
@@ -58,7 +60,10 @@ WORLD: Final = Study(ROWS, ["--world"], "world:base", "open_clip:local-dir:", BE
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     add_arguments(parser, ROWS)
-    run_study(WORLD, parser.parse_args())
+    parser.add_argument("--base", default=WORLD.base, help="the model that the rows start from")
+    given = parser.parse_args()
+    start = [] if given.base == WORLD.base else [f"model={given.base}"]
+    run_study(replace(WORLD, base=given.base, shared=[*WORLD.shared, *start]), given)
 
 
 if __name__ == "__main__":

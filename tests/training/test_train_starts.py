@@ -291,8 +291,10 @@ def test_an_unknown_architecture_is_named():
 
 def test_context_is_the_models(tmp_path):
     start = open_start(start_in(tmp_path / "clip", "clip"), "cpu")
-    tokens = start.tokenizer(["a red circle", ""])
-    assert tokens.shape == (2, hf_models.CONTEXT) and (tokens[0] == -1).any()
+    tokens = start.tokenizer(["a red circle " * 50, ""])
+    assert tokens.shape == (2, hf_models.CONTEXT) and (tokens[1] == -1).any()
+    short = start.tokenizer(["a red circle", ""])  # as wide as the longest of them
+    assert short.shape[1] < hf_models.CONTEXT and not (short[0] == -1).any()
     assert CONTEXT != hf_models.CONTEXT
     batch = only(build(small_recipe(tmp_path), CPU).data.batch(0, 0), {"images"})
     assert pack(batch, 5)[1].shape[0] == len(batch.images)
