@@ -30,7 +30,7 @@ FLICKR: Final = "flickr8k"
 GROUPS: Final = (ALL, "attributes", "relations", "replace", "swap", "add")
 KEPT_OUT: Final = "data.keep_out=[hard-positives/replace, sugarcrepe, {data}/held-out.parquet]"
 # The same for every row, so that only the loss and its texts differ.
-TUNING: Final = ["epochs=null", "steps=600", "batch=512", "lr=3e-5", "weight_decay=0.1",
+TUNING: Final = ["epochs=null", "steps=300", "batch=512", "lr=3e-5", "weight_decay=0.1",
                  "warmup=50", "clamp_scale=100", "precision=bf16"]  # fmt: skip
 PEOPLE: Final = "data.path={data}/people.parquet"
 ROWS: Final[dict[str, list[str]]] = {
@@ -54,9 +54,9 @@ ROWS: Final[dict[str, list[str]]] = {
 # forget what it knows, so the image projection and the pool are fitted to it first.
 FROM_TOWERS: Final = ["batch=1024", "weight_decay=0.1"]
 STAGES: Final[dict[str, list[str]]] = {
-    "heads": ["clip-ft", "lock={tower: image, pool: mean}", "freeze=text", "lr=1e-3", "steps=500",
-              "warmup=50", *FROM_TOWERS],
-    BASE: ["clip-ft", "lr=1e-4", "steps=2000", "warmup=200", *FROM_TOWERS],
+    "heads": ["clip-ft", "lock={tower: image, pool: mean}", "freeze=text", "lr=1e-3", "steps=400",
+              "warmup=40", *FROM_TOWERS],
+    BASE: ["clip-ft", "lr=1e-4", "steps=500", "warmup=50", *FROM_TOWERS],
 }  # fmt: skip
 
 

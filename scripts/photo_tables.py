@@ -1,20 +1,25 @@
 """Tables of the study on photographs (`photo_study.py`).
 
-    python scripts/photo_tables.py FOLDER
+    python scripts/photo_tables.py FOLDER [--plots docs/figures] [--data FOLDER]
 
-Reads FOLDER/values. Writes FOLDER/table.csv (every number) and FOLDER/table.md (the tables).
+Reads FOLDER/values. Writes FOLDER/table.csv (every number) and FOLDER/table.md (the tables). With
+the data of photo_data.py also FOLDER/examples.md: captions on which two rows differ.
 """
 
 from __future__ import annotations
 
 import argparse
+from functools import partial
 from pathlib import Path
 from typing import Final
 
+import numpy as np
+import polars as pl
 from photo_study import BENCHMARKS, FLICKR, ROWS, study_of
 from study import BASE
-from study_tables import Key, Sections, write_tables
+from study_tables import By, Key, Sections, draw_drop, save_plot, write_tables
 
+from counterpoint.benchmarks import load_benchmark
 from counterpoint.metrics.statistics import ALL
 
 _REPLACE, _SUGAR, _ORDER, _ROCOCO, _RETRIEVAL, _ECCV, _TEXTS, _IMAGES = BENCHMARKS
@@ -69,12 +74,64 @@ SECTIONS: Final[Sections] = {
 }
 
 
+def plot(by: By, folder: Path) -> None:
+    """Two pictures: the drop on relations and attributes; by rewordings and by other people."""
+    groups = ("relations", "attributes")
+    parts = [partial(draw_drop, by, _MAIN, (_REPLACE, g), g, (35, 80)) for g in groups]
+    save_plot(folder / "photo-drop.svg", (8.0, 3.6), parts)
+    positives = {"positive: a rewording": _REPLACE, "positive: another person's caption": _ROCOCO}
+    drops = [
+        partial(draw_drop, by, _MAIN, (benchmark, ALL), said, (35, 80))
+        for said, benchmark in positives.items()
+    ]
+    save_plot(folder / "photo-people.svg", (8.0, 3.6), drops)
+
+
+def examples(folder: Path, data: Path, one: str, other: str, count: int = 6) -> str:
+    """Cases that `one` gets right in all seeds with caption and positive, and `other` rejects the
+    positive of in all seeds: spread evenly over the benchmark, so that nobody has chosen them."""
+    right = _in_all_seeds(folder, one, "augmented_accuracy")
+    rejected = _in_all_seeds(folder, other, "brittle_original_above")
+    captions = _texts_of_cases(data / "eval")
+    rows = np.flatnonzero(right & rejected)
+    said = f"{len(rows):,} of {len(captions):,}: `{one}` is right, `{other}` rejects the positive"
+    lines = [said, "", "| caption | positive | negative |", "|---|---|---|"]
+    chosen = rows[np.linspace(0, len(rows) - 1, count).astype(int)].tolist()
+    lines += [f"| {' | '.join(captions[row])} |" for row in chosen]
+    return "\n".join(lines) + "\n"
+
+
+def _texts_of_cases(data: Path) -> list[list[str]]:
+    """The captions of the cases whose photographs are there, in the order of their values."""
+    cases = load_benchmark(_REPLACE, data).cases.frame
+    paths = cases["images"].list.first().struct.field("path")
+    here = [(data / path).exists() for path in paths]
+    found: list[list[str]] = cases.filter(pl.Series(here))["captions"].to_list()
+    return found
+
+
+def _in_all_seeds(folder: Path, row: str, metric: str) -> np.ndarray:
+    found = []
+    for path in (folder / "values").glob(f"{row}-?.npz"):
+        arrays = np.load(path)
+        column = arrays[f"{_REPLACE}/metrics"].tolist().index(metric)
+        found.append(arrays[f"{_REPLACE}/values"][:, column] == 1)
+    return np.logical_and.reduce(found)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("folder", type=Path, help="the study")
-    folder = parser.parse_args().folder
+    parser.add_argument("--plots", type=Path, help="where pictures go; else into the study")
+    parser.add_argument("--data", type=Path, help="made by photo_data.py: for examples")
+    given = parser.parse_args()
+    folder = given.folder
     nowhere = argparse.Namespace(data=folder, photographs=folder, out=folder, towers="", first=())
-    write_tables(folder, study_of(nowhere), SECTIONS, SHORT)
+    plot(write_tables(folder, study_of(nowhere), SECTIONS, SHORT), given.plots or folder)
+    if given.data:
+        two = [("counterpoint", "hn"), ("hn", "counterpoint")]
+        told = [examples(folder, given.data, *rows) for rows in two]
+        (folder / "examples.md").write_text("\n".join(told), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import polars as pl
@@ -222,3 +222,46 @@ def write_tables(folder: Path, study: Study, sections: Sections, short: Mapping[
     (folder / "table.md").write_text(markdown(by, sections, short), encoding="utf-8")
     print(f"{len(found):,} numbers: {folder / 'table.csv'}, {folder / 'table.md'}")
     return by
+
+
+# --- plots -------------------------------------------------------------------------------------
+
+COLOURS: Final = ("#0072B2", "#D55E00", "#009E73")  # Okabe and Ito's
+_STYLE: Final[Any] = {"svg.hashsalt": "counterpoint", "svg.fonttype": "none", "font.size": 9}
+
+
+Limits = tuple[int, int]
+
+
+def save_plot(path: Path, size: tuple[float, float], panels: Sequence[Callable[..., None]]) -> None:
+    """A picture of panels beside each other; each draws itself on its axes."""
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with mpl.rc_context(_STYLE):
+        figure = Figure(figsize=size, layout="constrained")
+        for axes, draw in zip(figure.subplots(1, len(panels), sharey=True), panels, strict=True):
+            draw(axes)
+            axes.spines[["top", "right"]].set_visible(False)
+        handles, said = figure.axes[0].get_legend_handles_labels()
+        figure.legend(handles, said, loc="outside lower center", ncols=3, frameon=False)
+        figure.savefig(path, metadata={"Date": None})
+
+
+def draw_drop(
+    by: By, rows: Sequence[str], part: tuple[str, str], said: str, limits: Limits, axes: Any
+) -> None:
+    """Of each row the original and the augmented accuracy on a part: (benchmark, group)."""
+    two = ("original_accuracy", "augmented_accuracy")
+    rows = [row for row in rows if (row, *part, two[0]) in by][::-1]
+    for place, row in enumerate(rows):
+        original, augmented = (100 * by[row, *part, metric].value for metric in two)
+        axes.plot([augmented, original], [place, place], color="#999999", lw=4, zorder=1)
+        for value, colour, mark, name in (
+            (original, COLOURS[0], "o", "original accuracy"),
+            (augmented, COLOURS[1], "s", "augmented accuracy"),
+        ):
+            axes.plot(value, place, mark, color=colour, label=name if place == 0 else None)
+    axes.set(yticks=range(len(rows)), xlabel="per cent", title=said, xlim=limits)
+    axes.set_yticklabels(rows)

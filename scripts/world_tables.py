@@ -8,11 +8,12 @@ Reads FOLDER/values. Writes FOLDER/table.csv (every number) and FOLDER/table.md 
 from __future__ import annotations
 
 import argparse
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from study import BASE
-from study_tables import By, Sections, write_tables
+from study_tables import COLOURS, By, Sections, draw_drop, save_plot, write_tables
 from world_study import BENCHMARKS, ROWS, WORLD
 
 from counterpoint.metrics.statistics import ALL
@@ -57,48 +58,20 @@ SECTIONS: Final[Sections] = {
 
 # --- plots -------------------------------------------------------------------------------------
 
-_COLOURS: Final = ("#0072B2", "#D55E00", "#009E73")  # Okabe and Ito's
-_STYLE: Final[Any] = {"svg.hashsalt": "counterpoint", "svg.fonttype": "none", "font.size": 9}
-
 
 def plot(by: By, folder: Path) -> None:
     """Three pictures: the drop of each row, the weight of the negatives, the parts of ours."""
-    import matplotlib as mpl
-    from matplotlib.figure import Figure
-
-    folder.mkdir(parents=True, exist_ok=True)
-    with mpl.rc_context(_STYLE):
-        for name, draw, size in (
-            ("drop", _drop, (8.0, 3.6)),
-            ("weight", _weight, (8.0, 3.0)),
-            ("parts", _parts, (8.0, 3.6)),
-        ):
-            figure = Figure(figsize=size, layout="constrained")
-            for axes, benchmark in zip(figure.subplots(1, 2, sharey=True), _BOTH, strict=True):
-                draw(axes, by, benchmark)
-                axes.spines[["top", "right"]].set_visible(False)
-            handles, said = figure.axes[0].get_legend_handles_labels()
-            figure.legend(handles, said, loc="outside lower center", ncols=3, frameon=False)
-            figure.savefig(folder / f"world-{name}.svg", metadata={"Date": None})
+    rows = (BASE, *_MAIN)
+    drops = [partial(draw_drop, by, rows, (b, "usual"), b, (50, 92)) for b in _BOTH]
+    save_plot(folder / "world-drop.svg", (8.0, 3.6), drops)
+    save_plot(folder / "world-weight.svg", (8.0, 3.0), [partial(_weight, by, b) for b in _BOTH])
+    save_plot(folder / "world-parts.svg", (8.0, 3.6), [partial(_parts, by, b) for b in _BOTH])
 
 
-def _drop(axes: Any, by: By, benchmark: str) -> None:
-    rows = [row for row in (BASE, *_MAIN) if (row, benchmark, "usual", _THREE[0]) in by]
-    for place, row in enumerate(rows[::-1]):
-        original, augmented = (100 * by[row, benchmark, "usual", m].value for m in _THREE[:2])
-        axes.plot([augmented, original], [place, place], color="#999999", lw=4, zorder=1)
-        for value, colour, mark, said in (
-            (original, _COLOURS[0], "o", "original accuracy"),
-            (augmented, _COLOURS[1], "s", "augmented accuracy"),
-        ):
-            axes.plot(value, place, mark, color=colour, label=said if place == 0 else None)
-    axes.set(yticks=range(len(rows)), xlabel="per cent", title=benchmark, xlim=(50, 92))
-    axes.set_yticklabels(rows[::-1])
-
-
-def _weight(axes: Any, by: By, benchmark: str) -> None:
-    rows = dict(zip((0, 0.25, 0.5, 0.75, 1), _WEIGHTS, strict=False))
-    for metric, colour, mark in zip(_THREE, _COLOURS, "osD", strict=True):
+def _weight(by: By, benchmark: str, axes: Any) -> None:
+    weights = zip((0, 0.25, 0.5, 0.75, 1), _WEIGHTS, strict=False)
+    rows = {weight: row for weight, row in weights if (row, benchmark, ALL, _THREE[0]) in by}
+    for metric, colour, mark in zip(_THREE, COLOURS, "osD", strict=True):
         found = [by[row, benchmark, ALL, metric] for row in rows.values()]
         values = [100 * n.value for n in found]
         spread = [50 * ((n.seed_high or n.value) - (n.seed_low or n.value)) for n in found]
@@ -107,9 +80,9 @@ def _weight(axes: Any, by: By, benchmark: str) -> None:
     axes.set(xticks=list(rows), xlabel="weight of the negatives", title=benchmark, ylim=(0, 100))
 
 
-def _parts(axes: Any, by: By, benchmark: str) -> None:
+def _parts(by: By, benchmark: str, axes: Any) -> None:
     rows = [row for row in ("hp-hn", *_PARTS) if (row, benchmark, ALL, _THREE[0]) in by]
-    for metric, colour, mark in zip(_THREE[1:], _COLOURS[1:], "sD", strict=True):
+    for metric, colour, mark in zip(_THREE[1:], COLOURS[1:], "sD", strict=True):
         found = [by[row, benchmark, ALL, metric] for row in rows[::-1]]
         spread = [50 * ((n.seed_high or n.value) - (n.seed_low or n.value)) for n in found]
         values = [100 * n.value for n in found]
