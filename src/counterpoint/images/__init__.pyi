@@ -5,7 +5,11 @@ from .looks import (
     look_of as look_of,
     same_looks as same_looks,
 )
-from .pictures import MAX_RATIO as MAX_RATIO, Picture as Picture
+from .pictures import (
+    MAX_RATIO as MAX_RATIO,
+    Photographs as Photographs,
+    Picture as Picture,
+)
 from .reading import Reader as Reader
 from .schemes import (
     PIECES as PIECES,

@@ -18,9 +18,9 @@ import numpy as np
 from counterpoint._util.errors import ImageError, ModelError
 from counterpoint._util.progress import Advance
 from counterpoint._util.store import DIGEST, Store, digest
-from counterpoint.images import Picture
+from counterpoint.images import Photographs, Picture
 from counterpoint.scoring.kinds import BlindScorer, DualEncoder, RefusedInputsError, Work
-from counterpoint.scoring.plan import Texts
+from counterpoint.scoring.plan import Pictures, Texts
 from counterpoint.scoring.workers import (
     ENCODE_CAPTIONS,
     ENCODE_IMAGES,
@@ -247,8 +247,9 @@ class Encoded(NamedTuple):
 
 
 def encode_images(model: DualEncoder, pictures: Sequence[Picture], work: Work) -> Encoded:
-    """Store the vectors of all images."""
-    images = _MissingImages(model, pictures, work)
+    """Store the vectors of all images; crops of one photograph one after the other."""
+    order = _by_photograph(pictures)
+    images = _MissingImages(model, _taken(pictures, order), work)
     with workers_of(model, len(pictures)) as workers:
         size = _size(
             model, "images", work, lambda: _tuned(workers, ENCODE_IMAGES, _openable(pictures))
@@ -258,7 +259,33 @@ def encode_images(model: DualEncoder, pictures: Sequence[Picture], work: Work) -
             workers, ENCODE_IMAGES, work.store, size, images.advance, images.take, kind
         )
         filler.run(images.batches(size))
-    return images.finished()
+    found = images.finished()
+    keys = [b""] * len(order)
+    for place, key in zip(order.tolist(), found.keys, strict=True):
+        keys[place] = key
+    return Encoded(keys, {int(order[n]): why for n, why in found.failures.items()})
+
+
+def _by_photograph(pictures: Sequence[Picture]) -> np.ndarray:
+    """The order in which a photograph is decoded once, in that of the first use of each.
+
+    An image that is used whole comes behind its crops, which hold what was decoded.
+    """
+    if isinstance(pictures, Pictures):
+        cropped = pictures.are_crops()
+    else:
+        cropped = np.array([picture.ref.box is not None for picture in pictures], dtype=bool)
+    if not cropped.any():
+        return np.arange(len(pictures))
+    firsts: dict[object, int] = {}
+    photographs = [firsts.setdefault(picture.photograph, len(firsts)) for picture in pictures]
+    return np.lexsort((~cropped, photographs))
+
+
+def _taken(pictures: Sequence[Picture], order: np.ndarray) -> Sequence[Picture]:
+    if isinstance(pictures, Pictures):
+        return pictures.only(order)
+    return [pictures[number] for number in order.tolist()]
 
 
 class _MissingImages:
@@ -274,13 +301,14 @@ class _MissingImages:
 
     def batches(self, size: BatchSize) -> Iterator[ItemBatch]:
         chosen: dict[bytes, Picture] = {}
+        photographs = Photographs()
         found = in_threads(self._key, self.pictures, _HASHING)
         for start in range(0, len(self.pictures), _LOOKED_UP):
             some = self.pictures[start : start + _LOOKED_UP]
             new = self._missing(list(islice(found, len(some))), some)
             self.advance(len(some) - len(new))
             for key, picture in new.items():
-                chosen[key] = picture
+                chosen[key] = picture.sharing(photographs)
                 if len(chosen) >= size.sizes[0]:
                     yield ItemBatch(list(chosen), (list(chosen.values()),))
                     chosen = {}
