@@ -278,8 +278,8 @@ def _by_photograph(pictures: Sequence[Picture]) -> np.ndarray:
     if not cropped.any():
         return np.arange(len(pictures))
     firsts: dict[object, int] = {}
-    photographs = [firsts.setdefault(picture.photograph, len(firsts)) for picture in pictures]
-    return np.lexsort((~cropped, photographs))
+    first = [firsts.setdefault(picture.photograph, len(firsts)) for picture in pictures]
+    return np.lexsort((~cropped, np.array(first)))
 
 
 def _taken(pictures: Sequence[Picture], order: np.ndarray) -> Sequence[Picture]:
