@@ -56,7 +56,7 @@ def test_scores_are_the_bytes_of_a_run_that_shares_nothing(
         (tmp_path / folder).mkdir()
     shared = evaluated(Towers(), cases, tmp_path / "shared", 16)
     monkeypatch.setattr(Picture, "sharing", lambda picture, photographs: picture)
-    monkeypatch.setattr("counterpoint.scoring.encode._by_photograph", lambda p: np.arange(len(p)))
+    monkeypatch.setattr("counterpoint.scoring.encode.by_photograph", lambda p: np.arange(len(p)))
     alone = evaluated(Towers(), cases, tmp_path / "alone", 16)
     assert alone[0]["scores.parquet"] == shared[0]["scores.parquet"]
     assert alone[1:] == shared[1:] and len(shared[2]) == 2 * CROPS

@@ -9,6 +9,7 @@ from .pictures import (
     MAX_RATIO as MAX_RATIO,
     Photographs as Photographs,
     Picture as Picture,
+    by_photograph as by_photograph,
 )
 from .reading import Reader as Reader
 from .schemes import (

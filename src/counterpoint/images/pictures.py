@@ -6,13 +6,14 @@ A picture keeps nothing decoded. Pictures that share `Photographs` decode a file
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import Lock
 from typing import Final
 
+import numpy as np
 from PIL import Image
 
 from counterpoint._util.errors import ImageError
@@ -150,3 +151,16 @@ class Picture:
     def _bad_crop(self, code: str, what: str) -> ImageError:
         path, box = self.ref
         return ImageError(code, f"{named(path)}: the crop {box} {what}.", path=path, box=box)
+
+
+def by_photograph(pictures: Iterable[Picture]) -> np.ndarray:
+    """The order in which each photograph is wanted once, photographs in the order of the pictures.
+
+    An image that is used whole comes behind its crops, for which the photograph is held.
+    """
+    firsts: dict[Photograph, int] = {}
+    ranks = [
+        (firsts.setdefault(picture.photograph, len(firsts)), picture.ref.box is None)
+        for picture in pictures
+    ]
+    return np.array(sorted(range(len(ranks)), key=ranks.__getitem__), dtype=np.int64)

@@ -18,7 +18,7 @@ import numpy as np
 from counterpoint._util.errors import ImageError, ModelError
 from counterpoint._util.progress import Advance
 from counterpoint._util.store import DIGEST, Store, digest
-from counterpoint.images import Photographs, Picture
+from counterpoint.images import Photographs, Picture, by_photograph
 from counterpoint.scoring.kinds import BlindScorer, DualEncoder, RefusedInputsError, Work
 from counterpoint.scoring.plan import Pictures, Texts
 from counterpoint.scoring.workers import (
@@ -247,9 +247,9 @@ class Encoded(NamedTuple):
 
 
 def encode_images(model: DualEncoder, pictures: Sequence[Picture], work: Work) -> Encoded:
-    """Store the vectors of all images; crops of one photograph one after the other."""
-    order = _by_photograph(pictures)
-    images = _MissingImages(model, _taken(pictures, order), work)
+    """Store the vectors of all images."""
+    order, pictures = _in_order(pictures)
+    images = _MissingImages(model, pictures, work)
     with workers_of(model, len(pictures)) as workers:
         size = _size(
             model, "images", work, lambda: _tuned(workers, ENCODE_IMAGES, _openable(pictures))
@@ -266,26 +266,15 @@ def encode_images(model: DualEncoder, pictures: Sequence[Picture], work: Work) -
     return Encoded(keys, {int(order[n]): why for n, why in found.failures.items()})
 
 
-def _by_photograph(pictures: Sequence[Picture]) -> np.ndarray:
-    """The order in which a photograph is decoded once, in that of the first use of each.
-
-    An image that is used whole comes behind its crops, which hold what was decoded.
-    """
-    if isinstance(pictures, Pictures):
-        cropped = pictures.are_crops()
-    else:
-        cropped = np.array([picture.ref.box is not None for picture in pictures], dtype=bool)
-    if not cropped.any():
-        return np.arange(len(pictures))
-    firsts: dict[object, int] = {}
-    first = [firsts.setdefault(picture.photograph, len(firsts)) for picture in pictures]
-    return np.lexsort((~cropped, np.array(first)))
-
-
-def _taken(pictures: Sequence[Picture], order: np.ndarray) -> Sequence[Picture]:
-    if isinstance(pictures, Pictures):
-        return pictures.only(order)
-    return [pictures[number] for number in order.tolist()]
+def _in_order(pictures: Sequence[Picture]) -> tuple[np.ndarray, Sequence[Picture]]:
+    """So that a photograph is decoded once for its crops; without crops, as they are."""
+    if not isinstance(pictures, Pictures):
+        order = by_photograph(pictures)
+        return order, [pictures[number] for number in order.tolist()]
+    if not pictures.are_crops().any():
+        return np.arange(len(pictures)), pictures
+    order = by_photograph(pictures)
+    return order, pictures.only(order)
 
 
 class _MissingImages:
