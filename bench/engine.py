@@ -1,9 +1,12 @@
-"""What the engine saves: padding that is not computed, images not encoded twice, runs not repeated.
+"""What the engine saves: padding that is not computed, images not encoded twice, runs not repeated,
+photographs not decoded again for every crop.
 
     PYTHONPATH=src python bench/engine.py
+    PYTHONPATH=src python bench/engine.py --only crops --photographs FOLDER
 
 The model is open_clip's ViT-B-32 with random weights: speed does not depend on what they are. The
-table is shaped like SugarCrepe's: one image, two captions, several cases to an image.
+table is shaped like SugarCrepe's: one image, two captions, several cases to an image. Crops are
+read and preprocessed for the model, and not encoded.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
+from unittest.mock import patch
 
 import numpy as np
 import open_clip
@@ -24,15 +28,18 @@ from PIL import Image
 from counterpoint._util.progress import Quiet
 from counterpoint._util.store import Store
 from counterpoint.cases.table import Cases, ImageRef, caption_case
+from counterpoint.images import Picture, decode as decode_image, schemes
 from counterpoint.models.openclip.adapter import OpenClip
 from counterpoint.models.openclip.ids import OpenClipSource
 from counterpoint.models.openclip.tokens import CaptionTokens
 from counterpoint.models.registry import LoadOptions
 from counterpoint.models.torch_models import Runtime
+from counterpoint.scoring import encode_images
 from counterpoint.scoring.engine import score
 from counterpoint.scoring.kinds import Work
 
 NAME = "ViT-B-32"
+PARTS = ("tokens", "padding", "reuse", "crops")
 SIZE = (640, 480)  # of a COCO photograph
 WORDS = (
     *("a", "the", "two", "of", "on", "in", "near", "old", "red", "green", "small", "man", "woman"),
@@ -177,6 +184,59 @@ def reuse(model: OpenClip, cases: Cases, store: Path, batch: int) -> None:
     row("ratio", cold.seconds / warm.seconds, "x", ",.0f")
 
 
+class Reads:
+    """A dual encoder that computes nothing of its images."""
+
+    fingerprint, context_length = "reads", None
+
+    def __init__(self, model: OpenClip) -> None:
+        self.preprocess = model.preprocess
+
+    def encode_images(self, images: Sequence[Any]) -> np.ndarray:
+        return np.stack([np.asarray(image).ravel()[::997] for image in images]).astype(np.float32)
+
+
+def boxes(files: Sequence[Path], count: int, rng: np.random.Generator) -> list[Picture]:
+    """`count` crops of each photograph, the first of all before the second of any."""
+    found = []
+    for _ in range(count):
+        for path in files:
+            with Image.open(path) as image:
+                size = image.size
+            sides = [int(rng.integers(side // 4, side)) for side in size]
+            x, y = (int(rng.integers(0, a - b)) for a, b in zip(size, sides, strict=True))
+            found.append(Picture(ImageRef(str(path), (x, y, sides[0], sides[1]))))
+    return found
+
+
+def crops(model: OpenClip, pictures: list[Picture], turns: int) -> None:
+    """The engine's reading, and the same with every picture opened alone, in turns."""
+    counts, seconds, vectors = dict[bool, int](), {True: 0.0, False: 0.0}, dict[bool, Any]()
+    for shared in (True, False) * turns:
+        sharing = Picture.sharing if shared else lambda picture, _: picture
+        with (
+            patch.object(schemes, "decode", wraps=decode_image) as decode,
+            patch.object(Picture, "sharing", sharing),
+            tempfile.TemporaryDirectory() as folder,
+            Store(Path(folder)) as store,
+        ):
+            for picture in pictures:
+                picture.key(store)  # not a part of reading
+            start = time.process_time()
+            work = Work(store, 64, Quiet())
+            keys = encode_images(Reads(model), pictures, work).keys  # type: ignore[arg-type]
+            seconds[shared] += time.process_time() - start
+            counts[shared], vectors[shared] = decode.call_count, store.get(keys)
+    if vectors[True] != vectors[False]:
+        raise SystemExit("the pixels differ: the times would mean nothing")
+    print(f"{len(pictures):,} crops of {len({p.ref.path for p in pictures}):,} photographs")
+    row("decoded, alone", counts[False], "", ",.0f")
+    row("decoded, shared", counts[True], "", ",.0f")
+    row("alone", 1000 * seconds[False] / turns / len(pictures), "ms of a core per crop", ".2f")
+    row("shared", 1000 * seconds[True] / turns / len(pictures), "ms of a core per crop", ".2f")
+    row("ratio", seconds[False] / seconds[True], "x", ".2f")
+
+
 def row(name: str, value: float, unit: str, form: str = ",.1f") -> None:
     print(f"  {name:20}{value:>12{form}} {unit}".rstrip())
 
@@ -187,6 +247,10 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--cases", type=int, default=240, help="of the table")
     parser.add_argument("--images", type=int, default=50, help="different ones in the table")
     parser.add_argument("--batch", type=int, default=64)
+    parser.add_argument("--only", choices=PARTS, help="a part of the measurements")
+    parser.add_argument("--crops", type=int, default=6, help="of each photograph")
+    parser.add_argument("--photographs", type=Path, help="folder of them, instead of noise")
+    parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--threads", type=int, default=1, help="of torch")
     parser.add_argument("--seed", type=int, default=0)
     return parser.parse_args()
@@ -197,13 +261,19 @@ def main() -> None:
     torch.set_num_threads(args.threads)
     rng = np.random.default_rng(args.seed)
     model = load(args.seed)
-    tokens(model, 100 * args.captions, rng)
-    padding(model, args.captions, args.batch, rng)
+    if args.only in (None, "tokens"):
+        tokens(model, 100 * args.captions, rng)
+    if args.only in (None, "padding"):
+        padding(model, args.captions, args.batch, rng)
     with tempfile.TemporaryDirectory() as folder:
         images = Path(folder) / "images"
         images.mkdir()
         cases = table(images, args.cases, args.images, rng)
-        reuse(model, cases, Path(folder) / "store", args.batch)
+        if args.only in (None, "reuse"):
+            reuse(model, cases, Path(folder) / "store", args.batch)
+        if args.only in (None, "crops"):
+            files = sorted((args.photographs or images).rglob("*.jpg"))
+            crops(model, boxes(files, args.crops, rng), args.turns)
 
 
 if __name__ == "__main__":

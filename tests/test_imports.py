@@ -20,6 +20,7 @@ from counterpoint.metrics.registry import METRICS
 from counterpoint.models.registry import EXAMPLES, FAMILIES
 
 HEAVY = ("torch", "torchvision", "open_clip", "transformers", "timm")
+DOING = tuple(f"counterpoint.{name}" for name in ("data.download", "generation.run"))
 UNIX = ("fcntl", "grp", "pwd", "resource", "termios")
 PACKAGE = Path(counterpoint.__file__).parent
 CORE = ("cases.table", "metrics.definitions", "metrics.registry", "metrics.statistics")
@@ -41,6 +42,27 @@ def in_a_fresh_process(program: str) -> str:
 def test_importing_the_package_imports_nothing_heavy():
     watched = (*HEAVY, "polars", "numpy", "scipy", "PIL", "rich", "typer")
     program = f"import sys, counterpoint; print(*sorted(set({watched}) & set(sys.modules)))"
+    assert in_a_fresh_process(program) == ""
+
+
+@pytest.mark.parametrize(
+    ("words", "absent"),
+    [
+        (["--version"], ("polars", "numpy", "PIL", "yaml", "pyarrow", "ssl")),
+        (["--help"], ("polars", "numpy", "PIL", "yaml", "pyarrow", "ssl")),
+        (["ls", "models"], ("polars", "numpy", "PIL", "yaml", "pyarrow", "ssl")),
+        (["ls"], ("pyarrow", "ssl", "urllib.request", "multiprocessing", *DOING)),
+    ],
+)
+def test_commands_that_only_print_import_little(words: list[str], absent: tuple[str, ...]) -> None:
+    program = (
+        "import contextlib, io, sys\n"
+        "from counterpoint.cli import main\n"
+        f"sys.argv = ['counterpoint', *{words}]\n"
+        "with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(SystemExit):\n"
+        "    main()\n"
+        f"print(*sorted(set({(*HEAVY, *absent)}) & set(sys.modules)))"
+    )
     assert in_a_fresh_process(program) == ""
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import worker_models
+from crop_support import PHOTOGRAPHS, decoder, load_noting, noted, scattered
 from errors import raises
 from models_for_tests import is_sentence
 from worker_models import (
@@ -35,6 +36,8 @@ from worker_models import (
 
 from counterpoint import evaluate
 from counterpoint._util.cluster import ray_cluster
+
+__all__ = ["decoder"]  # a fixture
 
 pytest.importorskip("ray")
 pytestmark = [pytest.mark.slow, pytest.mark.faults, pytest.mark.filterwarnings("ignore")]
@@ -66,6 +69,18 @@ def test_actors_give_the_same_bytes(kind: str, workers: str, tmp_path: Path, ray
         *found, used = answers(count, kind, slow, tmp_path, ray)
         assert found == expected
         assert 1 <= used <= int(count)
+
+
+@pytest.mark.usefixtures("decoder")
+def test_actors_decode_a_photograph_once_for_its_crops(tmp_path: Path, ray: Any) -> None:
+    cases, results = scattered(tmp_path / "images"), []
+    for where in ("here", "2"):
+        folder = tmp_path / where
+        folder.mkdir()
+        with placed(where, partial(load_noting, folder / "log"), ray) as model:
+            results.append(evaluated(model, cases, folder, batch=20))
+        assert len(noted(folder / "log")) == PHOTOGRAPHS
+    assert results[0] == results[1]
 
 
 def test_what_does_not_fit_into_memory_is_halved(tmp_path: Path, ray: Any) -> None:

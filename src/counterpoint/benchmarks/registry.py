@@ -24,7 +24,6 @@ from counterpoint.benchmarks.benchmark import (
 )
 from counterpoint.benchmarks.shards import TAR, holds_shards, own_file
 from counterpoint.cases import Cases
-from counterpoint.data import data_root
 
 _HOME: Final = "counterpoint.benchmarks"
 
@@ -129,6 +128,8 @@ def load_benchmark(
     `protocol` matters to benchmarks that are read in another way for it: retrieval with the
     captions of `aro-retrieval`.
     """
+    from counterpoint.data import data_root  # not for lists: downloads take long to import
+
     name = str(id)
     benchmark = find_benchmark(name)
     root = data_root(None if data is None else Path(data))

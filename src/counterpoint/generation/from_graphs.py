@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import combinations, islice
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 import polars as pl
 
@@ -38,6 +38,7 @@ from counterpoint.generation.inputs.scene_graphs import (
 )
 from counterpoint.generation.inputs.source import SourceCaption, with_prefix
 from counterpoint.generation.making import CAPTIONS, MADE, DraftChecker, TextSettings
+from counterpoint.generation.names import GRAPH_METHODS
 from counterpoint.generation.pairs import Kind, Pair, require_parquet, tabulate, write_pairs
 from counterpoint.generation.registry import Draft
 from counterpoint.generation.run import Generated, with_counts
@@ -62,22 +63,6 @@ _COPULAS: Final = frozenset({"is", "are", "was", "were"})
 _BARE_VERBS: Final = frozenset({"have", "wear", "hold", "ride", "eat", "sit", "stand", "had"})
 _NO_VERBS: Final = frozenset({"across", "towards", "besides", "versus", "less", "as"})
 _ROWS: Final = 10_000  # tabulated at a time
-
-
-class GraphMethod(NamedTuple):
-    """One of ARO's templates."""
-
-    kinds: tuple[Kind, ...]
-    version: str
-    summary: str
-
-
-GRAPH_METHODS: Final = {
-    "vg-attribution": GraphMethod(
-        ("negative", "positive"), "1", '"the A1 O1 and the A2 O2", attributes swapped or reversed'
-    ),
-    "vg-relation": GraphMethod(("negative",), "1", '"the X is REL the Y", the two swapped'),
-}
 
 
 def generate_from_graphs(

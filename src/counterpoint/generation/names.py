@@ -7,12 +7,27 @@ from typing import Final, NamedTuple
 
 from counterpoint._util.errors import NotFoundError
 from counterpoint._util.registry import did_you_mean
-from counterpoint.generation.from_graphs import GRAPH_METHODS
 from counterpoint.generation.llm import templates
 from counterpoint.generation.pairs import Kind
 from counterpoint.generation.registry import RULES
 
 ALL_RULES: Final = "rules"
+
+
+class GraphMethod(NamedTuple):
+    """One of ARO's templates."""
+
+    kinds: tuple[Kind, ...]
+    version: str
+    summary: str
+
+
+GRAPH_METHODS: Final = {
+    "vg-attribution": GraphMethod(
+        ("negative", "positive"), "1", '"the A1 O1 and the A2 O2", attributes swapped or reversed'
+    ),
+    "vg-relation": GraphMethod(("negative",), "1", '"the X is REL the Y", the two swapped'),
+}
 
 
 class Method(NamedTuple):

@@ -5,7 +5,12 @@ from .looks import (
     look_of as look_of,
     same_looks as same_looks,
 )
-from .pictures import MAX_RATIO as MAX_RATIO, Picture as Picture
+from .pictures import (
+    MAX_RATIO as MAX_RATIO,
+    Photographs as Photographs,
+    Picture as Picture,
+    by_photograph as by_photograph,
+)
 from .reading import Reader as Reader
 from .schemes import (
     PIECES as PIECES,

@@ -1,11 +1,19 @@
-"""Images by reference: their content key, and opening them. Nothing decoded is kept."""
+"""Images by reference: their content key, and opening them.
+
+A picture keeps nothing decoded. Pictures that share `Photographs` decode a file once for its crops.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from threading import Lock
 from typing import Final
 
+import numpy as np
 from PIL import Image
 
 from counterpoint._util.errors import ImageError
@@ -15,6 +23,62 @@ from counterpoint.images.decoding import MAX_PIXELS, named
 from counterpoint.images.schemes import Scheme, path_below, scheme_of
 
 MAX_RATIO: Final = 100  # of the sides
+_HELD: Final = 1 << 26  # bytes of decoded photographs: fifty of 640 x 480 pixels
+_PIXEL: Final = 4  # bytes that Pillow takes for one
+Photograph = tuple[str, Path | None]  # a reference and its root
+
+
+class Photographs:
+    """The photographs that were decoded last, for threads that want crops of them.
+
+    Of the threads that want the same one, the first decodes it and the others wait. At most `most`
+    bytes stay, or a single photograph that is larger. One that cannot be decoded does not stay.
+    """
+
+    def __init__(self, most: int = _HELD) -> None:
+        self._most, self._lock = most, Lock()
+        self._held: OrderedDict[Photograph, Future[Image.Image]] = OrderedDict()
+
+    def __reduce__(self) -> tuple[type[Photographs], tuple[int]]:
+        return Photographs, (self._most,)  # empty in another process
+
+    def get(self, name: Photograph, decode: Callable[[], Image.Image]) -> Image.Image:
+        """Shared with others: it must not be changed."""
+        with self._lock:
+            known = self._held.get(name)
+            found = self._held.setdefault(name, Future())
+            self._held.move_to_end(name)
+        if known is None:
+            self._fill(name, found, decode)
+        return found.result()
+
+    def known(self, name: Photograph) -> Image.Image | None:
+        with self._lock:
+            found = self._held.get(name)
+        return None if found is None else found.result()
+
+    def _fill(
+        self, name: Photograph, found: Future[Image.Image], decode: Callable[[], Image.Image]
+    ) -> None:
+        try:
+            image = decode()
+        except BaseException as error:
+            with self._lock:
+                del self._held[name]
+            found.set_exception(error)
+            return
+        with self._lock:
+            found.set_result(image)
+            self._forget()
+
+    def _forget(self) -> None:
+        """The oldest of those that are decoded, if they are too many."""
+        done = [(name, one.result()) for name, one in self._held.items() if one.done()]
+        room = self._most
+        for place, (name, image) in enumerate(reversed(done)):
+            room -= _PIXEL * image.width * image.height
+            if room < 0 and place:
+                del self._held[name]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,10 +87,20 @@ class Picture:
 
     ref: ImageRef
     root: Path | None = None
+    photographs: Photographs | None = field(default=None, compare=False, repr=False)
 
     @property
     def scheme(self) -> Scheme:
         return scheme_of(self.ref.path)
+
+    @property
+    def photograph(self) -> Photograph:
+        """What crops of one image have in common."""
+        return self.ref.path, self.root
+
+    def sharing(self, photographs: Photographs) -> Picture:
+        """Itself, decoded once with others that share these photographs."""
+        return replace(self, photographs=photographs)
 
     def key(self, store: Store) -> bytes:
         """A digest of the content and the crop. Raises ImageError if there is no such image."""
@@ -39,7 +113,7 @@ class Picture:
 
     def open(self) -> Image.Image:
         """Decode, crop and convert to RGB. Raises ImageError if that cannot be done."""
-        image = self._crop(self.scheme.open(self.ref.path, self.root))
+        image = self._crop()
         if max(image.size) > MAX_RATIO * min(image.size):
             # Preprocessing scales the shorter side up: a line of pixels would fill the memory.
             size = f"{image.width} x {image.height} pixels"
@@ -55,9 +129,17 @@ class Picture:
         """The path of a plain file."""
         return path_below(self.root, self.ref.path)
 
-    def _crop(self, image: Image.Image) -> Image.Image:
-        if self.ref.box is None:
-            return image
+    def _decode(self) -> Image.Image:
+        return self.scheme.open(self.ref.path, self.root)
+
+    def _crop(self) -> Image.Image:
+        if self.ref.box is None:  # used whole, once: not worth holding
+            held = self.photographs and self.photographs.known(self.photograph)
+            return held.copy() if held else self._decode()
+        if self.photographs is None:
+            image = self._decode()
+        else:
+            image = self.photographs.get(self.photograph, self._decode)
         x, y, width, height = self.ref.box
         if x >= image.width or y >= image.height or x + width <= 0 or y + height <= 0:
             where = f"lies outside its {image.width} x {image.height} pixels"
@@ -69,3 +151,16 @@ class Picture:
     def _bad_crop(self, code: str, what: str) -> ImageError:
         path, box = self.ref
         return ImageError(code, f"{named(path)}: the crop {box} {what}.", path=path, box=box)
+
+
+def by_photograph(pictures: Iterable[Picture]) -> np.ndarray:
+    """The order in which each photograph is wanted once, photographs in the order of the pictures.
+
+    An image that is used whole comes behind its crops, for which the photograph is held.
+    """
+    firsts: dict[Photograph, int] = {}
+    ranks = [
+        (firsts.setdefault(picture.photograph, len(firsts)), picture.ref.box is None)
+        for picture in pictures
+    ]
+    return np.array(sorted(range(len(ranks)), key=ranks.__getitem__), dtype=np.int64)

@@ -18,9 +18,9 @@ import numpy as np
 from counterpoint._util.errors import ImageError, ModelError
 from counterpoint._util.progress import Advance
 from counterpoint._util.store import DIGEST, Store, digest
-from counterpoint.images import Picture
+from counterpoint.images import Photographs, Picture, by_photograph
 from counterpoint.scoring.kinds import BlindScorer, DualEncoder, RefusedInputsError, Work
-from counterpoint.scoring.plan import Texts
+from counterpoint.scoring.plan import Pictures, Texts
 from counterpoint.scoring.workers import (
     ENCODE_CAPTIONS,
     ENCODE_IMAGES,
@@ -248,6 +248,7 @@ class Encoded(NamedTuple):
 
 def encode_images(model: DualEncoder, pictures: Sequence[Picture], work: Work) -> Encoded:
     """Store the vectors of all images."""
+    order, pictures = _in_order(pictures)
     images = _MissingImages(model, pictures, work)
     with workers_of(model, len(pictures)) as workers:
         size = _size(
@@ -258,7 +259,22 @@ def encode_images(model: DualEncoder, pictures: Sequence[Picture], work: Work) -
             workers, ENCODE_IMAGES, work.store, size, images.advance, images.take, kind
         )
         filler.run(images.batches(size))
-    return images.finished()
+    found = images.finished()
+    keys = [b""] * len(order)
+    for place, key in zip(order.tolist(), found.keys, strict=True):
+        keys[place] = key
+    return Encoded(keys, {int(order[n]): why for n, why in found.failures.items()})
+
+
+def _in_order(pictures: Sequence[Picture]) -> tuple[np.ndarray, Sequence[Picture]]:
+    """So that a photograph is decoded once for its crops; without crops, as they are."""
+    if not isinstance(pictures, Pictures):
+        order = by_photograph(pictures)
+        return order, [pictures[number] for number in order.tolist()]
+    if not pictures.are_crops().any():
+        return np.arange(len(pictures)), pictures
+    order = by_photograph(pictures)
+    return order, pictures.only(order)
 
 
 class _MissingImages:
@@ -274,13 +290,14 @@ class _MissingImages:
 
     def batches(self, size: BatchSize) -> Iterator[ItemBatch]:
         chosen: dict[bytes, Picture] = {}
+        photographs = Photographs()
         found = in_threads(self._key, self.pictures, _HASHING)
         for start in range(0, len(self.pictures), _LOOKED_UP):
             some = self.pictures[start : start + _LOOKED_UP]
             new = self._missing(list(islice(found, len(some))), some)
             self.advance(len(some) - len(new))
             for key, picture in new.items():
-                chosen[key] = picture
+                chosen[key] = picture.sharing(photographs)
                 if len(chosen) >= size.sizes[0]:
                     yield ItemBatch(list(chosen), (list(chosen.values()),))
                     chosen = {}

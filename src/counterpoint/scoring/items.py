@@ -9,6 +9,7 @@ import numpy as np
 
 from counterpoint._util.errors import ImageError, ModelError
 from counterpoint._util.store import digest
+from counterpoint.images import Photographs
 from counterpoint.scoring.encode import ItemBatch, failure_of, fill, in_pieces
 from counterpoint.scoring.kinds import Announcing
 from counterpoint.scoring.plan import Plan, Scored, leave_out_images, leave_out_items, used_images
@@ -50,6 +51,7 @@ def fill_items(
         return [digest(fingerprint, what, *parts) for parts in zip(images, *texts, strict=True)]
 
     items, label, losses = wanted(), f"{what}s", _Losses()
+    photographs = Photographs()
     if isinstance(model, Announcing):
         pieces = in_pieces(items)
         missing = sum(len(work.store.missing(keys_of(piece))) for piece in pieces)
@@ -58,7 +60,8 @@ def fill_items(
 
     def asked() -> Iterator[dict[bytes, tuple[Any, ...]]]:
         for piece in in_pieces(items):
-            opened = {image: plan.pictures[image] for image in np.unique(piece[:, 0]).tolist()}
+            numbers = np.unique(piece[:, 0]).tolist()
+            opened = {number: plan.pictures[number].sharing(photographs) for number in numbers}
             images = (opened[image] for image in piece[:, 0].tolist())
             texts = (plan.texts.take(column) for column in piece[:, 1:].T)
             yield dict(zip(keys_of(piece), zip(images, *texts, strict=True), strict=True))

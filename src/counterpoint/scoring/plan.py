@@ -96,6 +96,11 @@ class Pictures(Sequence[Picture]):
         )
         return Pictures(paths, boxes, roots, self._folders)
 
+    def are_crops(self) -> np.ndarray:
+        """Marks the images of which a part is used."""
+        found: np.ndarray = self._boxes[:, 2] > 0
+        return found
+
     def are_texts(self) -> np.ndarray:
         """Marks the images in whose place a text stands."""
         return self._paths.str.starts_with(TEXT).to_numpy()

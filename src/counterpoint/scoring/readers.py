@@ -11,13 +11,15 @@ import pickle
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import groupby
 from typing import Any, BinaryIO, Final
 
 import numpy as np
 
 from counterpoint._util.errors import ImageError
+from counterpoint.images import Picture
 
 _CHUNK: Final = 16  # images that travel together
 _DEEP: Final = 3  # chunks for each process: one that is read, the others so that it need not wait
@@ -38,11 +40,9 @@ class ReaderProcesses:
         """How many batches of this size keep all processes busy."""
         return -(-_DEEP * self._count * _CHUNK // batch)
 
-    def submit(self, pictures: Sequence[Any]) -> list[Future[list[Any]]]:
+    def submit(self, pictures: Sequence[Picture]) -> list[Future[list[Any]]]:
         """The images in order, in pieces; an ImageError in the place of each that is broken."""
-        starts = range(0, len(pictures), _CHUNK)
-        chunks = [list(pictures[start : start + _CHUNK]) for start in starts]
-        return [self._pool.submit(self._ask, chunk) for chunk in chunks]
+        return [self._pool.submit(self._ask, chunk) for chunk in _chunks(pictures)]
 
     def _ask(self, pictures: list[Any]) -> list[Any]:
         for last in (False, True):
@@ -81,6 +81,22 @@ class ReaderProcesses:
         self._pool.shutdown()
         for process in self._started:
             process.communicate()
+
+
+def _chunks(pictures: Sequence[Picture]) -> Iterator[list[Picture]]:
+    """Images that travel together. Neighbours of one photograph do, unless they are too many."""
+    chunk: list[Picture] = []
+    for _, group in groupby(pictures, key=lambda picture: picture.photograph):
+        crops = list(group)
+        if len(chunk) + len(crops) > _CHUNK and chunk:
+            yield chunk
+            chunk = []
+        chunk += crops
+        while len(chunk) >= _CHUNK:
+            yield chunk[:_CHUNK]
+            chunk = chunk[_CHUNK:]
+    if chunk:
+        yield chunk
 
 
 def _answer(process: subprocess.Popen[bytes], pictures: list[Any]) -> list[Any]:
