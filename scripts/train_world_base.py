@@ -254,10 +254,10 @@ def main() -> None:
 def how_it_was_made(
     arguments: argparse.Namespace, steps: int, found: dict[str, float], where: str
 ) -> str:
-    names = ("batch", "rate", "grammar", "synonym", "seed", "device", "workers")
-    options = " ".join(
-        [f"--steps {steps}", *(f"--{name} {getattr(arguments, name)}" for name in names)]
-    )
+    names = ("batch", "rate", "grammar", "synonym", "siblings", "seed", "device", "workers")
+    start = [f"--start {arguments.start}"] if arguments.start else []
+    given = [f"--{name} {getattr(arguments, name)}" for name in names]
+    options = " ".join([f"--steps {steps}", *start, *given])
     rows = "\n".join(f"| {key} | {100 * value:.1f} |" for key, value in found.items())
     return (
         "# The base model of the world\n\nMade by\n\n"
