@@ -9,6 +9,7 @@ FOLDER gets
     held-out.parquet  these photographs of the Karpathy test split with their captions
     train.parquet     captions with the texts made from them by `counterpoint generate`
     people.parquet    the same, with other people's captions of the same photograph as positives
+    half.parquet      the same, without the positives of half of the pairs of words
     flickr8k/         the vectors of photographs that are not at hand
     counts.json       how much of everything, and what was taken out
 
@@ -19,6 +20,7 @@ look or words is taken out here, and `counterpoint train` checks again (`data.ke
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import os
 import re
@@ -122,6 +124,37 @@ def by_people(table: pl.DataFrame) -> pl.DataFrame:
     )
 
 
+def word_pair(caption: str, positive: str) -> tuple[str, str]:
+    """What was replaced by what: the words between the common beginning and the common end."""
+    old, new = (text.lower().rstrip(".").split() for text in (caption, positive))
+    first = _same(old, new)
+    last = _same(old[first:][::-1], new[first:][::-1])
+    return " ".join(old[first : len(old) - last]), " ".join(new[first : len(new) - last])
+
+
+def _same(one: list[str], other: list[str]) -> int:
+    """How many words are the same at the beginning."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((n for n, (a, b) in pairs if a != b), min(len(one), len(other)))
+
+
+def is_left_out(pair: tuple[str, str]) -> bool:
+    """Whether the positives of this pair of words are not in half.parquet."""
+    return hashlib.sha256(" > ".join(pair).encode()).digest()[0] % 2 == 1
+
+
+def by_half(table: pl.DataFrame) -> pl.DataFrame:
+    """Without the positives of half of the pairs of words; a caption may have none left."""
+    kept = [
+        [text for text in texts or [] if not is_left_out(word_pair(caption, text))]
+        for caption, texts in table.select("caption", "positives").iter_rows()
+    ]
+    return table.with_columns(
+        pl.Series("positives", kept, pl.List(pl.String)),
+        pl.lit([], dtype=pl.List(pl.String)).alias("positive_types"),
+    )
+
+
 def save_vectors(data: Path, folder: Path) -> None:
     """Flickr8k's vectors in the form that `data.vectors` takes."""
     names = [f"flickr8k/{row['image']}" for row in read_json(data / "flickr8k" / "captions.json")]
@@ -152,6 +185,7 @@ def main() -> None:
     )
     table.write_parquet(out / "train.parquet")
     by_people(table).write_parquet(out / "people.parquet")
+    by_half(table).write_parquet(out / "half.parquet")
     save_vectors(data, out / "flickr8k")
     counts = {
         "photographs at hand": len(rows),

@@ -35,6 +35,7 @@ KEPT_OUT: Final = "data.keep_out=[hard-positives/replace, sugarcrepe, {data}/hel
 TUNING: Final = ["epochs=null", "steps=300", "batch=512", "lr=3e-5", "weight_decay=0.1",
                  "warmup=50", "clamp_scale=100", "precision=bf16"]  # fmt: skip
 PEOPLE: Final = "data.path={data}/people.parquet"
+HALF: Final = "data.path={data}/half.parquet"
 ROWS: Final[dict[str, list[str]]] = {
     "clip-ft": ["clip-ft"],
     "hn": ["hn"],
@@ -44,6 +45,9 @@ ROWS: Final[dict[str, list[str]]] = {
     # Other people's captions of the same photograph as the positives, instead of rewordings.
     "hp-hn-people": ["hp-hn", PEOPLE],
     "hp-people": ["hp", PEOPLE],
+    # Rewordings of half of the pairs of words: does the invariance reach the other half?
+    "hp-hn-half": ["hp-hn", HALF],
+    "counterpoint-half": ["counterpoint", HALF],
     "hn-swap": ["hn", "only=swap"],
     "hn-replace": ["hn", "only=replace"],
     "hp-hn-swap": ["hp-hn", "only=swap"],

@@ -3,7 +3,8 @@
     python scripts/photo_tables.py FOLDER [--plots docs/figures] [--data FOLDER]
 
 Reads FOLDER/values. Writes FOLDER/table.csv (every number) and FOLDER/table.md (the tables). With
-the data of photo_data.py also FOLDER/examples.md: captions on which two rows differ.
+the data of photo_data.py also FOLDER/examples.md: captions on which two rows differ, and the rows
+by pairs of words.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Final
 
 import numpy as np
 import polars as pl
+from photo_data import is_left_out, word_pair
 from photo_study import BENCHMARKS, FLICKR, ROWS, study_of
 from study import BASE
 from study_tables import By, Key, Sections, draw_drop, save_plot, write_tables
@@ -46,10 +48,8 @@ def _keys(benchmark: str, *metrics: str, groups: tuple[str, ...] = (ALL,)) -> tu
 
 
 SECTIONS: Final[Sections] = {
-    "Table 1: hard-positives/replace": (
-        _MAIN,
-        _keys(_REPLACE, *_THREE, groups=(ALL, "relations", "attributes")),
-    ),
+    "Table 1: hard-positives/replace": (_MAIN, _keys(_REPLACE, *_THREE)),
+    "Table 1, by group": (_MAIN, _keys(_REPLACE, *_THREE, groups=("relations", "attributes"))),
     "Table 3: the weight of the negatives": (_WEIGHTS, _keys(_REPLACE, *_THREE)),
     "Table 7: other benchmarks": (
         _MAIN,
@@ -90,14 +90,31 @@ def plot(by: By, folder: Path) -> None:
 def examples(folder: Path, data: Path, one: str, other: str, count: int = 6) -> str:
     """Cases that `one` gets right in all seeds with caption and positive, and `other` rejects the
     positive of in all seeds: spread evenly over the benchmark, so that nobody has chosen them."""
-    right = _in_all_seeds(folder, one, "augmented_accuracy")
-    rejected = _in_all_seeds(folder, other, "brittle_original_above")
+    right = _column(folder, one, "augmented_accuracy")
+    rejected = _column(folder, other, "brittle_original_above")
     captions = _texts_of_cases(data / "eval")
-    rows = np.flatnonzero(right & rejected)
+    if not (len(right) and len(rejected)):
+        return ""
+    rows = np.flatnonzero((right == 1).all(0) & (rejected == 1).all(0))
     said = f"{len(rows):,} of {len(captions):,}: `{one}` is right, `{other}` rejects the positive"
     lines = [said, "", "| caption | positive | negative |", "|---|---|---|"]
     chosen = rows[np.linspace(0, len(rows) - 1, count).astype(int)].tolist()
     lines += [f"| {' | '.join(captions[row])} |" for row in chosen]
+    return "\n".join(lines) + "\n"
+
+
+def by_words(folder: Path, data: Path) -> str:
+    """Rows on the pairs of words that half.parquet has and on those that it has not."""
+    captions = _texts_of_cases(data / "eval")
+    left_out = np.array([is_left_out(word_pair(*texts[:2])) for texts in captions])
+    metrics = ("augmented_accuracy", "brittleness")
+    heads = [f"{which}: {metric}" for which in ("in half", "left out") for metric in metrics]
+    lines = ["| row | " + " | ".join(heads) + " |", "|---" * (len(heads) + 1) + "|"]
+    for row in (BASE, "clip-ft", "hp-hn", "hp-hn-half", "counterpoint", "counterpoint-half"):
+        found = [_column(folder, row, metric) for metric in metrics]
+        if len(found[0]):
+            means = [of[:, cases].mean() for cases in (~left_out, left_out) for of in found]
+            lines.append(f"| {row} | {' | '.join(f'{100 * mean:.1f}' for mean in means)} |")
     return "\n".join(lines) + "\n"
 
 
@@ -110,13 +127,14 @@ def _texts_of_cases(data: Path) -> list[list[str]]:
     return found
 
 
-def _in_all_seeds(folder: Path, row: str, metric: str) -> np.ndarray:
+def _column(folder: Path, row: str, metric: str) -> np.ndarray:
+    """(seeds, cases): a metric of a row on every case; no lines if the row is not there."""
     found = []
-    for path in (folder / "values").glob(f"{row}-?.npz"):
+    for path in sorted((folder / "values").glob(f"{row}-?.npz")):
         arrays = np.load(path)
-        column = arrays[f"{_REPLACE}/metrics"].tolist().index(metric)
-        found.append(arrays[f"{_REPLACE}/values"][:, column] == 1)
-    return np.logical_and.reduce(found)
+        place = arrays[f"{_REPLACE}/metrics"].tolist().index(metric)
+        found.append(arrays[f"{_REPLACE}/values"][:, place])
+    return np.array(found)
 
 
 def main() -> None:
@@ -131,6 +149,7 @@ def main() -> None:
     if given.data:
         two = [("counterpoint", "hn"), ("hn", "counterpoint")]
         told = [examples(folder, given.data, *rows) for rows in two]
+        told.append(by_words(folder, given.data))
         (folder / "examples.md").write_text("\n".join(told), encoding="utf-8")
 
 
