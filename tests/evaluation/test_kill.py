@@ -22,6 +22,7 @@ from counterpoint._util import writing
 from counterpoint._util.errors import RunError
 from counterpoint.runs import folders as runs
 from counterpoint.runs.folders import find_runs
+from counterpoint.runs.score_files import ScoreWriter
 
 pytestmark = pytest.mark.faults
 
@@ -145,7 +146,7 @@ def test_two_at_once_come_to_the_same_end(tmp_path: Path, undisturbed: Path) -> 
 
 # Before the draft has its manifest, when it is whole, between the renames, and after them. For a
 # new folder two renames are tried that find nothing: of one to be put back, and of an older one.
-NEW = ("write_scores 1 after", "file_digest 2 after", "_exchange 1 before", "rename 3 after")
+NEW = ("add_scores 1 after", "file_digest 2 after", "_exchange 1 before", "rename 3 after")
 IN_PLACE = ("_exchange 1 before", "rename 1 after", "rename 2 after")
 
 
@@ -157,7 +158,7 @@ def save(folder: Path, size: int) -> None:
 def save_and_die(folder: Path, size: int, step: str) -> None:
     """Killed before or after the n-th call of a function."""
     name, call, when = step.split()
-    owners: dict[str, Any] = {"_exchange": writing, "rename": Path}
+    owners: dict[str, Any] = {"_exchange": writing, "rename": Path, "add_scores": ScoreWriter}
     owner = owners.get(name, runs)
     right, calls = getattr(owner, name), 0
 
