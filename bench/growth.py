@@ -1,9 +1,12 @@
 """Memory and time as the number of cases grows: a whole evaluation with models that cost nothing.
 
     python bench/growth.py [--cases 10000 100000 1000000] [--kinds dual pair] [--gallery 1000 5000]
+    python bench/growth.py --cases 1000000 3000000 --kinds dual --captions 99999 --main
 
 The numbers of docs/scaling.md. A case is one image and three captions (original, positive,
-negative); ten cases share an image, and no two captions are the same. Images are crops of small
+negative); ten cases share an image, and no two captions are the same, unless `--captions` says how
+many different ones there are. `--main` computes the numbers that `eval` prints, and not those of all
+pairs that only `--json` shows. Images are crops of small
 files, so every one is looked up, opened and cropped. Vectors and scores are hashes: what is
 measured is the engine. Every line is a process of its own: its peak memory (`ru_maxrss`) less that
 of a process that imports everything and evaluates ten cases.
@@ -27,8 +30,10 @@ import polars as pl
 from PIL import Image
 
 from counterpoint import evaluate
+from counterpoint._util.tables import ParquetGroups
 from counterpoint.cases import SCHEMA, Cases, read_cases, write_cases
 from counterpoint.images import Picture
+from counterpoint.runs import rows
 
 FILES, SIDE, LARGEST = 100, 32, 16  # image files, their pixels, and the sides of crops
 PER_IMAGE = 10
@@ -94,7 +99,7 @@ def references(count: int) -> list[dict[str, object]]:
     ]
 
 
-def make_cases(path: Path, count: int) -> None:
+def make_cases(path: Path, count: int, different: int) -> None:
     def frames() -> Iterator[pl.DataFrame]:
         images = references(-(-count // PER_IMAGE))
         for start in range(0, count, 50_000):
@@ -104,7 +109,7 @@ def make_cases(path: Path, count: int) -> None:
                     "id": [f"{row:08}" for row in rows],
                     "images": [[images[row // PER_IMAGE]] for row in rows],
                     "captions": [
-                        [f"{kind} number {row} of the many in this file" for kind in KINDS]
+                        [f"{kind} number {row % different} of the many here" for kind in KINDS]
                         for row in rows
                     ],
                     "truth": [[0, 1]] * len(rows),
@@ -114,11 +119,13 @@ def make_cases(path: Path, count: int) -> None:
                 schema=SCHEMA,
             )
 
-    cases = Cases(pl.concat(frames()), path.parent)
-    write_cases(cases, path)
     with path.with_suffix(".jsonl").open("w", encoding="utf-8") as file:
-        for row in cases.frame.iter_rows(named=True):
-            file.write(json.dumps({**row, "truth": [[True, True, False]]}) + "\n")
+        for frame in frames():
+            for row in frame.iter_rows(named=True):
+                file.write(json.dumps({**row, "truth": [[True, True, False]]}) + "\n")
+    with ParquetGroups(path, SCHEMA, 50_000) as table:
+        for frame in frames():
+            table.add(frame)
 
 
 def make_gallery(path: Path, images: int, captions: int) -> None:
@@ -142,7 +149,7 @@ def used() -> tuple[int, float]:
     return found.ru_maxrss * 1024, found.ru_utime + found.ru_stime
 
 
-def measure(kind: str, path: Path, folder: Path) -> None:
+def measure(kind: str, path: Path, folder: Path, main: bool) -> None:
     """Print seconds, processor seconds and peak bytes after each stage."""
 
     def stage(start: float) -> tuple[float, float, int]:
@@ -158,18 +165,18 @@ def measure(kind: str, path: Path, folder: Path) -> None:
         )
         del cases
         stages.append(stage(start))
-        run.results()
+        rows(run, groups=False, main=main)
         stages.append(stage(start))
     print(json.dumps(stages))
 
 
 def work(what: str, path: str, *more: str) -> None:
     if what == "make":
-        make_cases(Path(path), int(more[0]))
+        make_cases(Path(path), *map(int, more))
     elif what == "gallery":
         make_gallery(Path(path), int(more[0]), int(more[1]))
     else:
-        measure(what, Path(path), Path(more[0]))
+        measure(what, Path(path), Path(more[0]), more[1] == "True")
 
 
 # --- all of them --------------------------------------------------------------------------------
@@ -181,9 +188,9 @@ def child(*arguments: object) -> str:
     return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
 
 
-def evaluated(kind: str, path: Path) -> list[list[float]]:
+def evaluated(kind: str, path: Path, main: bool) -> list[list[float]]:
     with tempfile.TemporaryDirectory(dir=path.parent) as folder:
-        found: list[list[float]] = json.loads(child(kind, path, folder))
+        found: list[list[float]] = json.loads(child(kind, path, folder, main))
         return found
 
 
@@ -214,6 +221,8 @@ def main() -> None:
     parser.add_argument("--cases", type=int, nargs="*", default=[10_000, 100_000])
     parser.add_argument("--kinds", nargs="*", default=["read", *MODELS])
     parser.add_argument("--gallery", type=int, nargs=2, default=[1000, 5000], help="0 0: none")
+    parser.add_argument("--captions", type=int, default=10**9, help="different numbers in captions")
+    parser.add_argument("--main", action="store_true", help="only the numbers that eval prints")
     parser.add_argument("--child", nargs="+", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.child:
@@ -225,21 +234,23 @@ def main() -> None:
         place = Path(folder)
         make_images(place)
         few = place / "few.parquet"
-        child("make", few, 10)
-        idle = {kind: evaluated(kind, few)[-1][2] for kind in {*args.kinds, "pair"}}
+        child("make", few, 10, 10)
+        idle = {kind: evaluated(kind, few, args.main)[-1][2] for kind in {*args.kinds, "pair"}}
         for count in args.cases:
             path = place / f"{count}.parquet"
-            child("make", path, count)
+            child("make", path, count, args.captions)
             for kind in args.kinds:
-                row(kind, count, "cases", evaluated(kind, path), idle[kind])
+                row(kind, count, "cases", evaluated(kind, path, args.main), idle[kind])
             if "read" in args.kinds:
                 lines = path.with_suffix(".jsonl")
-                row("read (.jsonl)", count, "cases", evaluated("read", lines), idle["read"])
+                row("read (.jsonl)", count, "cases", evaluated("read", lines, False), idle["read"])
         if all(args.gallery):
             images, captions = args.gallery
             path = place / "gallery.parquet"
             child("gallery", path, images, captions)
-            row("pair", images * captions, "pairs", evaluated("pair", path), idle["pair"])
+            row(
+                "pair", images * captions, "pairs", evaluated("pair", path, args.main), idle["pair"]
+            )
     return None
 
 

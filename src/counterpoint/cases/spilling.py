@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 import tempfile
+import weakref
 from collections.abc import Iterator, Sequence
 from threading import Lock
 from typing import IO, Final, NamedTuple
@@ -94,6 +95,7 @@ class SpillingTable:
         try:
             if self._file is None:
                 self._file = tempfile.TemporaryFile(prefix="counterpoint-")  # noqa: SIM115
+                weakref.finalize(self, self._file.close)
             for frame in self._frames:
                 for some in frame.iter_slices(CHUNK):
                     self._write(self._file, some)

@@ -6,10 +6,12 @@ numbers. A column is unpacked when it is used, so no more than one is in memory 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, Final, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, NamedTuple, cast
 
 import numpy as np
+
+from counterpoint.metrics import ValueTable
 
 _LEVELS: Final = 250  # values that a byte tells apart
 _LOOKED_AT: Final = 1000  # numbers, for the values that a column has
@@ -68,6 +70,13 @@ class PackedTable:
         """All of it as an array."""
         return self[:].astype(kind)
 
+    def only(self, columns: Sequence[int]) -> PackedTable:
+        """Some of the columns, which are not copied."""
+        chosen = PackedTable(0)
+        chosen._columns = [self._columns[column] for column in columns]
+        chosen._starts = self._starts
+        return chosen
+
     def _take(self, column: int, rows: Any) -> np.ndarray:
         packed = self._columns[column]
         if isinstance(rows, np.ndarray) and rows.dtype.kind in "iu" and _ascending(rows):
@@ -77,6 +86,21 @@ class PackedTable:
         else:
             found = [np.concatenate([part.numbers() for part in packed])[rows]] if packed else []
         return np.concatenate(found) if found else np.zeros(0)
+
+
+def only_columns(values: ValueTable, columns: Sequence[int]) -> ValueTable:
+    if isinstance(values, PackedTable):
+        return values.only(columns)
+    return cast(ValueTable, values[:, columns])
+
+
+def difference(a: ValueTable, b: ValueTable) -> ValueTable:
+    """The numbers of one table minus those of another with the same rows and columns."""
+    if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
+        return np.asarray(a - b)
+    found = PackedTable(a.shape[1])
+    found.add(a[:, column] - b[:, column] for column in range(a.shape[1]))
+    return found
 
 
 def _ascending(rows: np.ndarray) -> bool:
