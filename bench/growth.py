@@ -118,7 +118,7 @@ def frames(count: int, different: int) -> Iterator[pl.DataFrame]:
 def make_cases(path: Path, count: int, different: int, lines: bool) -> None:
     with ParquetGroups(path, SCHEMA, 50_000) as table:
         for frame in frames(count, different):
-            table.add(frame.cast(dict(SCHEMA)))
+            table.add(frame.cast(SCHEMA))
     if not lines:
         return
     with path.with_suffix(".jsonl").open("w", encoding="utf-8") as file:
