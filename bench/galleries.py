@@ -15,7 +15,7 @@ import polars as pl
 
 from counterpoint.cases.table import SCHEMA, Cases
 from counterpoint.metrics.rankings import both_standings, recall
-from counterpoint.runs.score_files import write_scores
+from counterpoint.runs.score_files import ScoreWriter
 
 
 def by_sorting(scores: np.ndarray, truth: np.ndarray, k: int) -> float:
@@ -58,7 +58,8 @@ def main() -> None:
     cases = Cases(pl.DataFrame([row], schema=SCHEMA))
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "scores.parquet"
-        write_scores(path, [("gallery", cases, scores.reshape(-1))])
+        with ScoreWriter(path) as writer:
+            writer.add_scores("gallery", cases, scores.reshape(-1))
         size = path.stat().st_size
     print(f"scores on disk: {size / scores.nbytes:.2f} times the scores alone, indices included")
 

@@ -1,10 +1,13 @@
 """Memory and time as the number of cases grows: a whole evaluation with models that cost nothing.
 
     python bench/growth.py [--cases 10000 100000 1000000] [--kinds dual pair] [--gallery 1000 5000]
+    python bench/growth.py --cases 1000000 3000000 --kinds dual --captions 99999 --main
 
 The numbers of docs/scaling.md. A case is one image and three captions (original, positive,
-negative); ten cases share an image, and no two captions are the same. Images are crops of small
-files, so every one is looked up, opened and cropped. Vectors and scores are hashes: what is
+negative); ten cases share an image, and no two captions are the same, unless `--captions` says how
+many different ones of each kind there are. `--main` computes the numbers that `eval` prints, and
+not those of all pairs that only `--json` shows. Images are crops of small files, so every one is
+looked up, opened and cropped. Vectors and scores are hashes: what is
 measured is the engine. Every line is a process of its own: its peak memory (`ru_maxrss`) less that
 of a process that imports everything and evaluates ten cases.
 """
@@ -27,8 +30,10 @@ import polars as pl
 from PIL import Image
 
 from counterpoint import evaluate
+from counterpoint._util.tables import ParquetGroups
 from counterpoint.cases import SCHEMA, Cases, read_cases, write_cases
 from counterpoint.images import Picture
+from counterpoint.runs import rows
 
 FILES, SIDE, LARGEST = 100, 32, 16  # image files, their pixels, and the sides of crops
 PER_IMAGE = 10
@@ -83,48 +88,49 @@ def make_images(folder: Path) -> None:
         Image.fromarray(pixels).save(folder / f"{number}.png")
 
 
-def references(count: int) -> list[dict[str, object]]:
+def references(numbers: np.ndarray) -> pl.Series:
     """Different crops: each has its own place and size."""
     steps = np.array([LARGEST, LARGEST, LARGEST, 1]).cumprod()
-    numbers = np.arange(count)
     sides = [(numbers // FILES // step) % LARGEST for step in (1, *steps[:3].tolist())]
-    boxes = np.stack([sides[0], sides[1], sides[2] + 1, sides[3] + 1], axis=1)
-    return [
-        {"path": f"{number % FILES}.png", "box": box} for number, box in enumerate(boxes.tolist())
-    ]
+    boxes = np.stack([sides[0], sides[1], sides[2] + 1, sides[3] + 1], axis=1).astype(np.int32)
+    paths = pl.format("{}.png", pl.Series(numbers % FILES))
+    return pl.select(pl.struct(paths.alias("path"), pl.Series("box", boxes))).to_series()
 
 
-def make_cases(path: Path, count: int) -> None:
-    def frames() -> Iterator[pl.DataFrame]:
-        images = references(-(-count // PER_IMAGE))
-        for start in range(0, count, 50_000):
-            rows = range(start, min(start + 50_000, count))
-            yield pl.DataFrame(
-                {
-                    "id": [f"{row:08}" for row in rows],
-                    "images": [[images[row // PER_IMAGE]] for row in rows],
-                    "captions": [
-                        [f"{kind} number {row} of the many in this file" for kind in KINDS]
-                        for row in rows
-                    ],
-                    "truth": [[0, 1]] * len(rows),
-                    "groups": [[f"group/{row % 7}"] for row in rows],
-                    "cluster": [f"image {row // PER_IMAGE}" for row in rows],
-                },
-                schema=SCHEMA,
-            )
+def frames(count: int, different: int) -> Iterator[pl.DataFrame]:
+    for start in range(0, count, 50_000):
+        rows = np.arange(start, min(start + 50_000, count))
+        row, image = pl.Series("row", rows), references(rows // PER_IMAGE).alias("image")
+        texts = [
+            pl.format(f"{kind} number {{}} of the many in this file", pl.col("row") % different)
+            for kind in KINDS
+        ]
+        yield pl.DataFrame([row, image]).select(
+            id=pl.col("row").cast(pl.String).str.zfill(8),
+            images=pl.concat_list("image"),
+            captions=pl.concat_list(texts),
+            truth=pl.lit([0, 1], dtype=SCHEMA["truth"]),
+            groups=pl.concat_list(pl.format("group/{}", pl.col("row") % 7)),
+            cluster=pl.format("image {}", pl.col("row") // PER_IMAGE),
+        )
 
-    cases = Cases(pl.concat(frames()), path.parent)
-    write_cases(cases, path)
+
+def make_cases(path: Path, count: int, different: int, lines: bool) -> None:
+    with ParquetGroups(path, SCHEMA, 50_000) as table:
+        for frame in frames(count, different):
+            table.add(frame.cast(SCHEMA))
+    if not lines:
+        return
     with path.with_suffix(".jsonl").open("w", encoding="utf-8") as file:
-        for row in cases.frame.iter_rows(named=True):
-            file.write(json.dumps({**row, "truth": [[True, True, False]]}) + "\n")
+        for frame in frames(count, different):
+            for row in frame.iter_rows(named=True):
+                file.write(json.dumps({**row, "truth": [[True, True, False]]}) + "\n")
 
 
 def make_gallery(path: Path, images: int, captions: int) -> None:
     row = {
         "id": "gallery",
-        "images": references(images),
+        "images": references(np.arange(images)).to_list(),
         "captions": [f"the caption number {number} of the gallery" for number in range(captions)],
         "truth": sorted(n * images // captions * captions + n for n in range(captions)),
         "groups": [],
@@ -142,7 +148,7 @@ def used() -> tuple[int, float]:
     return found.ru_maxrss * 1024, found.ru_utime + found.ru_stime
 
 
-def measure(kind: str, path: Path, folder: Path) -> None:
+def measure(kind: str, path: Path, folder: Path, main: bool) -> None:
     """Print seconds, processor seconds and peak bytes after each stage."""
 
     def stage(start: float) -> tuple[float, float, int]:
@@ -158,18 +164,18 @@ def measure(kind: str, path: Path, folder: Path) -> None:
         )
         del cases
         stages.append(stage(start))
-        run.results()
+        rows(run, groups=False, main=main)
         stages.append(stage(start))
     print(json.dumps(stages))
 
 
 def work(what: str, path: str, *more: str) -> None:
     if what == "make":
-        make_cases(Path(path), int(more[0]))
+        make_cases(Path(path), int(more[0]), int(more[1]), more[2] == "True")
     elif what == "gallery":
         make_gallery(Path(path), int(more[0]), int(more[1]))
     else:
-        measure(what, Path(path), Path(more[0]))
+        measure(what, Path(path), Path(more[0]), more[1] == "True")
 
 
 # --- all of them --------------------------------------------------------------------------------
@@ -181,9 +187,9 @@ def child(*arguments: object) -> str:
     return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
 
 
-def evaluated(kind: str, path: Path) -> list[list[float]]:
+def evaluated(kind: str, path: Path, main: bool) -> list[list[float]]:
     with tempfile.TemporaryDirectory(dir=path.parent) as folder:
-        found: list[list[float]] = json.loads(child(kind, path, folder))
+        found: list[list[float]] = json.loads(child(kind, path, folder, main))
         return found
 
 
@@ -214,6 +220,8 @@ def main() -> None:
     parser.add_argument("--cases", type=int, nargs="*", default=[10_000, 100_000])
     parser.add_argument("--kinds", nargs="*", default=["read", *MODELS])
     parser.add_argument("--gallery", type=int, nargs=2, default=[1000, 5000], help="0 0: none")
+    parser.add_argument("--captions", type=int, default=10**9, help="different ones of each kind")
+    parser.add_argument("--main", action="store_true", help="only the numbers that eval prints")
     parser.add_argument("--child", nargs="+", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.child:
@@ -225,21 +233,23 @@ def main() -> None:
         place = Path(folder)
         make_images(place)
         few = place / "few.parquet"
-        child("make", few, 10)
-        idle = {kind: evaluated(kind, few)[-1][2] for kind in {*args.kinds, "pair"}}
+        child("make", few, 10, 10, False)
+        idle = {kind: evaluated(kind, few, args.main)[-1][2] for kind in {*args.kinds, "pair"}}
         for count in args.cases:
             path = place / f"{count}.parquet"
-            child("make", path, count)
+            child("make", path, count, args.captions, "read" in args.kinds)
             for kind in args.kinds:
-                row(kind, count, "cases", evaluated(kind, path), idle[kind])
+                row(kind, count, "cases", evaluated(kind, path, args.main), idle[kind])
             if "read" in args.kinds:
                 lines = path.with_suffix(".jsonl")
-                row("read (.jsonl)", count, "cases", evaluated("read", lines), idle["read"])
+                row("read (.jsonl)", count, "cases", evaluated("read", lines, False), idle["read"])
         if all(args.gallery):
             images, captions = args.gallery
             path = place / "gallery.parquet"
             child("gallery", path, images, captions)
-            row("pair", images * captions, "pairs", evaluated("pair", path), idle["pair"])
+            row(
+                "pair", images * captions, "pairs", evaluated("pair", path, args.main), idle["pair"]
+            )
     return None
 
 

@@ -22,7 +22,7 @@ from counterpoint._util.store import Store, digest
 from counterpoint.cases import Cases, ImageRef, caption_case
 from counterpoint.images import read_member, tar_members
 from counterpoint.models import load_model, write_vectors
-from counterpoint.runs.score_files import write_scores
+from counterpoint.runs.score_files import ScoreWriter
 
 DIMENSIONS = 512
 IMAGE = 100_000  # bytes of a member of the tar file
@@ -76,7 +76,12 @@ def measure_scores(folder: Path, count: int) -> None:
     )
     scores = np.random.default_rng(0).normal(size=3 * count).astype(np.float32)
     path = folder / "scores.parquet"
-    seconds = timed(lambda: write_scores(path, [("bench", cases, scores)]))
+
+    def write() -> None:
+        with ScoreWriter(path) as writer:
+            writer.add_scores("bench", cases, scores)
+
+    seconds = timed(write)
     say("scores.parquet: bytes per score (1 x 3 cases)", path.stat().st_size / len(scores))
     say("scores.parquet: seconds per 1e6 scores", seconds / len(scores) * 1e6)
 

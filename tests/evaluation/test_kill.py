@@ -20,8 +20,10 @@ from processes import ended, start
 from counterpoint import evaluate, load_run
 from counterpoint._util import writing
 from counterpoint._util.errors import RunError
+from counterpoint.cases import spilling
 from counterpoint.runs import folders as runs
 from counterpoint.runs.folders import find_runs
+from counterpoint.runs.score_files import ScoreWriter
 
 pytestmark = pytest.mark.faults
 
@@ -124,6 +126,32 @@ def test_a_run_killed_three_times_ends_as_if_undisturbed(tmp_path: Path, undistu
     assert sum(times.values()) - len(times) <= len(moments) * BATCH
 
 
+def finish_in_pieces(folder: Path, pause: float = 0) -> None:
+    spilling.PIECE = 60
+    finish(folder, pause)
+
+
+def test_a_run_in_pieces_is_killed_in_any_of_them(tmp_path: Path) -> None:
+    whole = tmp_path / "whole"
+    whole.mkdir()
+    assert ended(start(finish_in_pieces, whole)) == 0
+    total, broken = len(logged(whole)), tmp_path / "broken"
+    broken.mkdir()
+    for share in (0.2, 0.5, 0.9):  # in the first, the third and the last of five pieces
+        child = start(finish_in_pieces, broken, PAUSE)
+        try:
+            wait_for(broken, int(share * total), child.is_alive)
+        finally:
+            child.kill()
+        assert ended(child) == -signal.SIGKILL
+        assert visible_runs(broken) == []
+    assert ended(start(finish_in_pieces, broken)) == 0
+    assert same_bytes(broken, whole)
+    assert [path.name for path in (broken / "runs").iterdir()] == ["slow"]
+    times = Counter(logged(broken))
+    assert sum(times.values()) - len(times) <= 3 * BATCH
+
+
 def test_a_finished_run_costs_nothing_again(tmp_path: Path, undisturbed: Path) -> None:
     finish(tmp_path)
     before = logged(tmp_path)
@@ -145,7 +173,7 @@ def test_two_at_once_come_to_the_same_end(tmp_path: Path, undisturbed: Path) -> 
 
 # Before the draft has its manifest, when it is whole, between the renames, and after them. For a
 # new folder two renames are tried that find nothing: of one to be put back, and of an older one.
-NEW = ("write_scores 1 after", "file_digest 2 after", "_exchange 1 before", "rename 3 after")
+NEW = ("add_scores 1 after", "file_digest 2 after", "_exchange 1 before", "rename 3 after")
 IN_PLACE = ("_exchange 1 before", "rename 1 after", "rename 2 after")
 
 
@@ -157,7 +185,7 @@ def save(folder: Path, size: int) -> None:
 def save_and_die(folder: Path, size: int, step: str) -> None:
     """Killed before or after the n-th call of a function."""
     name, call, when = step.split()
-    owners: dict[str, Any] = {"_exchange": writing, "rename": Path}
+    owners: dict[str, Any] = {"_exchange": writing, "rename": Path, "add_scores": ScoreWriter}
     owner = owners.get(name, runs)
     right, calls = getattr(owner, name), 0
 

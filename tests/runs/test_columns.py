@@ -236,7 +236,7 @@ def test_ties_of_a_row_are_those_of_its_queries() -> None:
     run = zoo_run(6, values=4)
     [p] = run.parts.values()
     columns = columns_of(p, "wrong")
-    members = columns.members(members_in(p.cases.frame, STRICT))
+    members = columns.members(members_in(p.cases, STRICT))
     for (label, name), row in by_name(rows(run, resamples=20)).items():
         j = [metric.name for metric in columns.metrics].index(name)
         assert row.ties == columns.ties[members[label], j].sum()

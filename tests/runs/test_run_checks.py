@@ -251,7 +251,7 @@ def test_scores_that_are_not_those_of_the_cases_are_refused(what: str, folder: P
 def test_scores_are_written_and_compared_in_pieces_of_any_size(
     piece: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(score_files, "_PAIRS", piece)
+    monkeypatch.setattr(score_files, "_GROUP", piece)
     monkeypatch.setattr(score_files, "_READ", max(1, piece // 2))
     cases = build(gallery(owned(6, 3)), gallery(owned(5, 2), id="other"))
     scores = np.arange(cases.pair_offsets[-1], dtype=np.float32)

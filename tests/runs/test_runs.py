@@ -127,11 +127,10 @@ def test_an_older_run_is_replaced_and_nothing_else_stays(folder: Path) -> None:
 
 @pytest.mark.slow
 def test_a_failure_leaves_the_older_run(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(path: Path, parts: object) -> None:
-        path.write_bytes(b"half of it")
+    def fail(*_: object) -> None:
         raise OSError("disk full")
 
-    monkeypatch.setattr(folders, "write_scores", fail)
+    monkeypatch.setattr(folders.ScoreWriter, "add_scores", fail)
     with raises("E-OUTPUT-UNWRITABLE", path=folder):
         save_run(random_run(table(4), seed=9), folder, overwrite=True)
     assert_same(load_run(folder), full_run())

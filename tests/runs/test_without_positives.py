@@ -213,7 +213,7 @@ def test_report_and_drop_figure_have_the_same_numbers() -> None:
 def test_a_protocol_that_leaves_groups_out_leaves_them_out_on_both_sides() -> None:
     cases = mixed_cases()
     protocol = replace(PROTOCOLS["strict"], exclude=frozenset({"swap"}))
-    members = members_in(cases.frame, protocol)
+    members = members_in(cases, protocol)
     counts = {label: len(found) for label, found in members.items()}
     assert (counts["all"], counts[REST]) == (18, 6)
     assert (counts["swap"], counts[f"{REST}/swap"]) == (4, 14)

@@ -331,8 +331,7 @@ def test_a_run_of_galleries_survives_its_folder(tmp_path: Path) -> None:
 def test_scores_are_a_row_a_pair_in_pieces_of_any_size(
     tmp_path: Path, pairs: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(score_files, "_PAIRS", pairs)
-    monkeypatch.setattr(score_files, "_GROUP", max(1, 7 * pairs // 10))
+    monkeypatch.setattr(score_files, "_GROUP", pairs)
     run = folder_run(tmp_path)
     [p] = run.parts.values()
     expected = []
@@ -365,7 +364,7 @@ def test_scores_are_a_row_a_pair_in_pieces_of_any_size(
 def test_several_parts_and_empty_ones_are_one_table(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(score_files, "_PAIRS", 7)
+    monkeypatch.setattr(score_files, "_GROUP", 7)
     full = build(gallery(owned(5, 1)))
     empty = full.keep(np.array([False]))
     run = run_of(

@@ -6,7 +6,7 @@ import io
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import polars as pl
 
@@ -53,6 +53,48 @@ def parquet_frames(
         if empty:
             nothing = file.schema_arrow.empty_table()
             yield _frame(nothing if columns is None else nothing.select(columns))
+
+
+class ParquetGroups:
+    """Writes a Parquet file frame by frame, in groups of `rows` rows.
+
+    The groups, and so the bytes of the file, do not depend on how many rows come at a time.
+    `options` are those of pyarrow's ParquetWriter.
+    """
+
+    def __init__(
+        self, path: Path, schema: Mapping[str, pl.DataType], rows: int, **options: Any
+    ) -> None:
+        import pyarrow.parquet as pq  # slow to import
+
+        self._nothing = pl.DataFrame(schema=dict(schema)).to_arrow()
+        self._writer = pq.ParquetWriter(path, self._nothing.schema, compression="zstd", **options)
+        self._rows, self._written = rows, False
+        self._held: list[pl.DataFrame] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
+            self.end_group()
+            if not self._written:
+                self._writer.write_table(self._nothing)
+        self._writer.close()
+
+    def add(self, frame: pl.DataFrame) -> None:
+        while frame.height:
+            room = self._rows - sum(map(len, self._held))
+            self._held.append(frame[:room])
+            if frame.height >= room:
+                self.end_group()
+            frame = frame[room:]
+
+    def end_group(self) -> None:
+        """What follows begins a new group."""
+        if self._held:
+            self._writer.write_table(pl.concat(self._held, rechunk=True).to_arrow())
+            self._held, self._written = [], True
 
 
 def _frame(table: Any) -> pl.DataFrame:

@@ -25,8 +25,12 @@ def counted(cases: Cases, protocol: Protocol) -> Cases:
     """The cases that a protocol scores."""
     if not protocol.skip:
         return cases
-    rows = members_of(cases.frame["groups"].to_list(), protocol.skip)[ALL]
-    return Cases(cases.frame[rows], cases.root, cases.absent)
+
+    def scored(piece: Cases) -> Cases:
+        rows = members_of(piece.frame["groups"], protocol.skip)[ALL]
+        return Cases(piece.frame[rows], piece.root, piece.absent)
+
+    return cases.each(scored)
 
 
 def absent_from(id: str, cases: Cases, protocol: Protocol) -> tuple[Absent, ...]:
@@ -45,8 +49,9 @@ def _replaced(cases: Cases) -> Iterator[Absent]:
 def _lacking(
     id: str, cases: Cases, protocol: Protocol, replaced: Sequence[Absent]
 ) -> Iterator[Absent]:
-    weights = _weights(cases)
-    for file, count in published_files(id).items():
+    files = published_files(id)
+    weights = _weights(cases) if files else np.zeros(0)  # a case file may be large
+    for file, count in files.items():
         begin = f"{file}/" if file else ""
         found = int(weights[cases.ids.str.starts_with(begin).to_numpy()].sum())
         unusable = [one for one in (*cases.absent, *replaced) if f"{one.what}/".startswith(begin)]

@@ -7,7 +7,6 @@ from .captions import (
 )
 from .checks import (
     EMPTY_CAPTION as EMPTY_CAPTION,
-    refuse_duplicates as refuse_duplicates,
     refuse_malformed as refuse_malformed,
 )
 from .files import read_cases as read_cases, write_cases as write_cases
@@ -22,8 +21,8 @@ from .galleries import (
     unanswered as unanswered,
     without_images as without_images,
 )
+from .spilling import CHUNK as CHUNK, SpillingTable as SpillingTable, joined as joined
 from .table import (
-    CHUNK as CHUNK,
     OPTIONAL as OPTIONAL,
     PICTURE as PICTURE,
     PROMPTS as PROMPTS,
@@ -37,6 +36,5 @@ from .table import (
     Layout as Layout,
     caption_case as caption_case,
     columns_in as columns_in,
-    joined as joined,
     offsets as offsets,
 )

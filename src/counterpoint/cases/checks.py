@@ -5,6 +5,7 @@ from __future__ import annotations
 from operator import itemgetter
 from typing import Final, NamedTuple
 
+import numpy as np
 import polars as pl
 
 from counterpoint._util.errors import CaseError
@@ -159,12 +160,13 @@ def refuse_malformed(frame: pl.DataFrame, start: int, source: str, allowed: str 
         )
 
 
-def refuse_duplicates(ids: pl.Series, source: str) -> None:
+def refuse_duplicates(ids: pl.Series, source: str, numbers: np.ndarray) -> None:
+    """`numbers` are those of the rows that have these ids."""
     repeated = ids.is_duplicated()
     if repeated.any():
         rows = repeated.arg_true()
         first = ids[int(rows[0])]
-        where = (ids == first).arg_true().to_list()
+        where = numbers[(ids == first).to_numpy()].tolist()
         raise CaseError(
             "E-CASE-DUPLICATE",
             f"{source}: rows {where[0]} and {where[1]} have the same id {shown(first)} "

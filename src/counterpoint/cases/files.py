@@ -20,7 +20,8 @@ from counterpoint._util.errors import CaseError
 from counterpoint._util.tables import parquet_frames
 from counterpoint._util.untrusted import parse_json, shortened, shown
 from counterpoint._util.writing import whole_file
-from counterpoint.cases.table import CHUNK, SCHEMA, Case, Cases, ImageRef, columns_in, tabulate
+from counterpoint.cases.spilling import CHUNK
+from counterpoint.cases.table import SCHEMA, Case, Cases, ImageRef, columns_in, tabulate
 
 
 def read_cases(path: str | Path) -> Cases:
@@ -59,7 +60,8 @@ def _parquet_frames(path: Path) -> Iterator[pl.DataFrame]:
                 column=missing[0],
             )
         try:
-            yield frame.select(pl.col(name).cast(kind) for name, kind in columns_in(frame).items())
+            kinds = columns_in(frame.columns)
+            yield frame.select(pl.col(name).cast(kind) for name, kind in kinds.items())
         except pl.exceptions.PolarsError as error:
             why = shortened(error).rstrip(". ") or type(error).__name__
             raise CaseError(

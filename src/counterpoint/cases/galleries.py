@@ -27,8 +27,8 @@ def is_gallery(images: int, captions: int) -> bool:
 
 def gallery_rows(cases: Cases) -> np.ndarray:
     """Which cases are galleries."""
-    counts = zip(cases.image_counts.tolist(), cases.caption_counts.tolist(), strict=True)
-    return np.array([is_gallery(k, m) for k, m in counts], dtype=bool)
+    images, captions = cases.image_counts, cases.caption_counts
+    return np.asarray((images >= MANY) | (images > captions))
 
 
 def is_classification(truth: np.ndarray) -> np.ndarray | np.bool_:
@@ -80,7 +80,10 @@ def smaller_galleries(cases: Cases, count: int) -> Cases:
 
     Images with captions are preferred to those without.
     """
-    count = max(count, MANY)
+    return cases.each(lambda piece: _smaller(piece, max(count, MANY)))
+
+
+def _smaller(cases: Cases, count: int) -> Cases:
     large = np.flatnonzero(gallery_rows(cases) & (cases.image_counts > count)).tolist()
     surplus = {row: _surplus(cases.frame.row(row, named=True), count) for row in large}
     return without_images(cases, surplus).cases

@@ -24,7 +24,7 @@ A case with grades may lack a true or a false cell. Truth is stored sparsely so 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -35,7 +35,9 @@ import polars as pl
 
 from counterpoint._util.errors import CaseError
 from counterpoint._util.untrusted import shortened, shown
+from counterpoint.cases import spilling
 from counterpoint.cases.checks import refuse_duplicates, refuse_malformed
+from counterpoint.cases.spilling import CHUNK, SpillingTable
 
 SCHEMA: Final = pl.Schema(
     {
@@ -51,7 +53,6 @@ OPTIONAL: Final = pl.Schema({"grades": pl.List(pl.Float32()), "queries": pl.List
 TEXT: Final = "text:"  # an "image" that is a text: captions are compared with it
 PROMPTS: Final = "\x1e"  # between the prompts of a caption that stands for their average
 PICTURE: Final = "\x1dimage:"  # a "caption" that is an image: images are compared with it
-CHUNK: Final = 50_000  # rows read and checked at a time
 
 
 class ImageRef(NamedTuple):
@@ -170,16 +171,10 @@ def _tabulate(cases: Sequence[Case]) -> pl.DataFrame:
     return pl.DataFrame(columns).cast(schema)  # type: ignore[arg-type]
 
 
-def columns_in(frame: pl.DataFrame) -> pl.Schema:
+def columns_in(names: Container[str]) -> pl.Schema:
     """The columns of a case table: those that all have, and those of the others that it has."""
-    more = {name: kind for name, kind in OPTIONAL.items() if name in frame.columns}
+    more = {name: kind for name, kind in OPTIONAL.items() if name in names}
     return pl.Schema({**SCHEMA, **more})
-
-
-def joined(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
-    """Tables one after the other; where only some have an optional column, the others get nulls."""
-    alike = len({tuple(frame.columns) for frame in frames}) == 1
-    return pl.concat(frames, how="vertical" if alike else "diagonal")
 
 
 def offsets(counts: np.ndarray) -> np.ndarray:
@@ -247,16 +242,50 @@ def _gather(flat: np.ndarray, starts: np.ndarray, k: int, m: int) -> np.ndarray:
     return flat[starts[:, None] + np.arange(k * m)].reshape(-1, k, m)
 
 
+def _lengths(lists: pl.Series) -> np.ndarray:
+    return lists.list.len().to_numpy().astype(np.int64)
+
+
+def _starts(frame: pl.DataFrame) -> np.ndarray:
+    """Where the pairs of each case of a table begin, with their number last."""
+    return offsets(_lengths(frame["images"]) * _lengths(frame["captions"]))
+
+
+def _truth_of(frame: pl.DataFrame) -> np.ndarray:
+    starts, cells = _starts(frame), frame["truth"]
+    truth = np.zeros(starts[-1], dtype=bool)
+    truth[np.repeat(starts[:-1], cells.list.len().to_numpy()) + cells.explode().to_numpy()] = True
+    return truth
+
+
+def _grades_of(frame: pl.DataFrame) -> np.ndarray:
+    starts, column = _starts(frame), frame["grades"]
+    grades = np.full(starts[-1], np.nan)
+    there = column.is_not_null().to_numpy()
+    marked = np.repeat(there, np.diff(starts))
+    grades[marked] = column.filter(pl.Series(there)).explode().to_numpy()
+    return grades
+
+
 class Cases:
     """A validated case table. `root` is the folder that relative image paths start from.
 
-    `absent` are the cases that a loader could not make.
+    `absent` are the cases that a loader could not make. A table of more than `PIECE` cases may be
+    on disk: `pieces` has so many of them at a time, and `frame` reads all into memory.
     """
 
     def __init__(
-        self, frame: pl.DataFrame, root: Path | None = None, absent: Sequence[Absent] = ()
+        self,
+        rows: pl.DataFrame | SpillingTable,
+        root: Path | None = None,
+        absent: Sequence[Absent] = (),
     ) -> None:
-        self.frame = frame
+        if isinstance(rows, pl.DataFrame):
+            self._rows = SpillingTable()
+            self._rows.hold(rows)
+        else:
+            self._rows = rows
+        self._frame: pl.DataFrame | None = None
         self.root = root
         self.absent = tuple(absent)
 
@@ -267,39 +296,95 @@ class Cases:
     def build(cls, cases: Iterable[Case], *, root: Path | None = None, source: str) -> Cases:
         """Validate and tabulate cases; `source` names them in error messages."""
         stream = iter(cases)
-        frames = []
-        while rows := list(islice(stream, CHUNK)):
-            frames.append(tabulate(rows))
-        return cls.checked(iter(frames), root, source)
+        lists = iter(lambda: list(islice(stream, CHUNK)), [])
+        return cls.checked((tabulate(some) for some in lists), root, source)
 
     @classmethod
     def checked(cls, frames: Iterator[pl.DataFrame], root: Path | None, source: str) -> Cases:
         """A table from pieces, each of which is checked."""
-        checked, start = [], 0
+        rows = SpillingTable()
         for frame in frames:
-            refuse_malformed(frame, start, source)
-            checked.append(frame)
-            start += frame.height
-        if not start:
+            refuse_malformed(frame, len(rows), source)
+            rows.add(frame)
+        if not len(rows):
             raise CaseError("E-BENCHMARK-EMPTY", f"{source}: no cases.", source=source)
-        table = joined(checked)
-        refuse_duplicates(table["id"], source)
-        return cls(table, root)
+        found = cls(rows, root)
+        found.refuse_repeated_ids(source)
+        return found
+
+    def refuse_repeated_ids(self, source: str) -> None:
+        """Ids are compared where their hashes are the same, so that not all are in memory."""
+        hashes = self._each(lambda frame: frame["id"].hash().to_numpy(), "id")
+        ordered = np.sort(hashes)
+        repeated = ordered[1:][ordered[1:] == ordered[:-1]]
+        if len(repeated):
+            rows = np.flatnonzero(np.isin(hashes, repeated))
+            refuse_duplicates(self.take(rows).ids, source, rows)
+
+    # --- in pieces ---------------------------------------------------------------------------
+
+    @property
+    def frame(self) -> pl.DataFrame:
+        """The table in memory."""
+        if self._frame is None:
+            self._frame = self._rows.whole()
+        return self._frame
+
+    def frames(self, *columns: str) -> Iterator[pl.DataFrame]:
+        """The table, or some of its columns, in pieces."""
+        yield from self._rows.pieces(columns=columns or None)
+
+    def pieces(self) -> Iterator[Cases]:
+        """Tables of `PIECE` cases at most, one after the other."""
+        if len(self) <= spilling.PIECE:
+            yield self
+            return
+        for frame in self.frames():
+            yield Cases(frame, self.root)
+
+    def each(self, change: Callable[[Cases], Cases]) -> Cases:
+        """The table with every piece changed: cases must not depend on each other."""
+        if len(self) <= spilling.PIECE:
+            return change(self)
+        rows = SpillingTable()
+        for piece in self.pieces():
+            rows.add(change(piece).frame)
+        return Cases(rows, self.root, self.absent)
+
+    def take(self, rows: np.ndarray) -> Cases:
+        """Some cases, by their rows in ascending order."""
+        taken, start = SpillingTable(), 0
+        for frame in self.frames():
+            ends = np.searchsorted(rows, [start, start + frame.height])
+            taken.add(frame[rows[ends[0] : ends[1]] - start])
+            start += frame.height
+        return Cases(taken, self.root)
+
+    def _each(self, values: Callable[[pl.DataFrame], np.ndarray], *columns: str) -> np.ndarray:
+        """The values of all pieces, one after the other."""
+        return np.concatenate([values(frame) for frame in self.frames(*columns)])
+
+    # --- all cases ---------------------------------------------------------------------------
 
     def __len__(self) -> int:
-        return self.frame.height
+        return len(self._rows)
+
+    @property
+    def columns(self) -> pl.Schema:
+        """The columns of the table, as far as a case table has them."""
+        return columns_in(self._rows.schema)
 
     @property
     def ids(self) -> pl.Series:
-        return self.frame["id"]
+        return pl.concat([frame["id"] for frame in self.frames("id")])
 
     @property
     def image_counts(self) -> np.ndarray:
-        return self.frame["images"].list.len().to_numpy().astype(np.int64)
+        return self._each(lambda frame: _lengths(frame["images"]), "images")
 
     @property
     def caption_counts(self) -> np.ndarray:
-        return self.frame["captions"].list.len().to_numpy().astype(np.int64)
+        return self._each(lambda frame: _lengths(frame["captions"]), "captions")
 
     @property
     def pair_offsets(self) -> np.ndarray:
@@ -316,13 +401,7 @@ class Cases:
 
     def truth_flat(self) -> np.ndarray:
         """The truth of every pair, case by case, row by row."""
-        starts = self.pair_offsets
-        truth = np.zeros(starts[-1], dtype=bool)
-        cells = self.frame["truth"]
-        truth[np.repeat(starts[:-1], cells.list.len().to_numpy()) + cells.explode().to_numpy()] = (
-            True
-        )
-        return truth
+        return self._each(_truth_of, "images", "captions", "truth")
 
     def blocks(self) -> Iterator[Block]:
         """The cases grouped by shape, so that metrics work on dense arrays."""
@@ -347,7 +426,7 @@ class Cases:
 
     def listed(self) -> np.ndarray:
         """Which cases name their queries."""
-        if "queries" not in self.frame.columns:
+        if "queries" not in self.columns:
             return np.zeros(len(self), dtype=bool)
         return self.frame["queries"].is_not_null().to_numpy()
 
@@ -355,14 +434,9 @@ class Cases:
         """The grade of every pair, in the order of `pair_offsets`, NaN without one; None if no
         case has grades.
         """
-        if "grades" not in self.frame.columns:
+        if "grades" not in self.columns:
             return None
-        starts, column = self.pair_offsets, self.frame["grades"]
-        grades = np.full(starts[-1], np.nan)
-        there = column.is_not_null().to_numpy()
-        marked = np.repeat(there, np.diff(starts))
-        grades[marked] = column.filter(pl.Series(there)).explode().to_numpy()
-        return grades
+        return self._each(_grades_of, "images", "captions", "grades")
 
     def case(self, row: int) -> Case:
         """One row as a `Case`, to show it."""
@@ -386,19 +460,20 @@ class Cases:
         """`count` cases, spread evenly over each group, so that groups keep their shares."""
         if count >= len(self):
             return self
-        group = self.frame["groups"].list.first().fill_null("").to_numpy()
-        by_group = np.argsort(np.unique(group, return_inverse=True)[1], kind="stable")
+        first = (frame["groups"].list.first().fill_null("") for frame in self.frames("groups"))
+        by_group = np.argsort(pl.concat(first).rank("dense").to_numpy(), kind="stable")
         chosen = np.linspace(0, len(self) - 1, count).round().astype(np.int64)
-        return Cases(self.frame[np.sort(by_group[chosen])], self.root)
+        return self.take(np.sort(by_group[chosen]))
 
     def keep(self, mask: np.ndarray) -> Cases:
         if mask.all():
-            return Cases(self.frame, self.root)  # not a copy
-        return Cases(self.frame.filter(pl.Series(mask)), self.root)
+            return Cases(self._rows, self.root)  # not a copy
+        return self.take(np.flatnonzero(mask))
 
     def content_hash(self) -> str:
         """A digest of ids, image references, captions and truth: the same table, the same hash."""
         digest = hashlib.sha256()
-        for part in self.frame.iter_slices(CHUNK):
-            digest.update(part.select(columns_in(part).names()).write_ndjson().encode())
+        for frame in self.frames(*self.columns.names()):
+            for part in frame.iter_slices(CHUNK):
+                digest.update(part.write_ndjson().encode())
         return digest.hexdigest()

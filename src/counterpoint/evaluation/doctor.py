@@ -175,7 +175,7 @@ def _blind(known: Benchmark, cases: Cases) -> Iterator[BlindAccuracy]:
         name: _accuracy(chosen, scores, protocol) for name, scores in _blind_scores(chosen).items()
     }
     same = _same_bag(chosen)
-    for label, rows in members_in(chosen.frame, protocol).items():
+    for label, rows in members_in(chosen, protocol).items():
         alike, n = int(same[rows].sum()), len(rows)
         yield BlindAccuracy(
             label,

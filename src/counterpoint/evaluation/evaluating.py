@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
@@ -31,7 +31,7 @@ from counterpoint.evaluation.places import Place, device_names
 from counterpoint.evaluation.precision import AUTO, choose
 from counterpoint.metrics import Overlong, Protocol
 from counterpoint.models import LoadOptions
-from counterpoint.runs import Part, Run, question, refuse_other, save_run
+from counterpoint.runs import Part, Run, RunWriter, question, refuse_other
 from counterpoint.scoring import (
     Described,
     Model,
@@ -39,6 +39,7 @@ from counterpoint.scoring import (
     Scored,
     Work,
     check_kind,
+    needs_whole_tables,
     score,
     score_probe,
 )
@@ -174,7 +175,11 @@ def evaluate(
         for (name, model), folder in zip(chosen, folders, strict=True):
             work = Work(opened, batch, Named(bars, name))
             notes: list[str] = []
-            with ExitStack() as stack:
+            asked_here = question(name, used, options)
+            with (
+                RunWriter(folder, asked_here, tables.columns, overwrite=overwrite) as writer,
+                ExitStack() as stack,
+            ):
                 if model is None:
                     settings = choose(name, tables.unprobed(), loading, work)
                     notes += (f"{name}: {note}" for note in settings.notes)
@@ -182,11 +187,12 @@ def evaluate(
                     said = model.describe() if isinstance(model, Described) else {}
                     if settings.options.decode == "gpu" and said.get("decoder") != "GPU":
                         notes.append(f"{name}: JPEGs are decoded by Pillow, not on the GPU.")
-                scored, probes = tables.score(model, overlong, work)
-                parts = tables.parts(scored, probes)
-                notes += [probe.describe(on) for on, probe in probes.items()]
+                for piece in tables.pieces(model):
+                    scored, probes = tables.score(model, piece, overlong, work)
+                    writer.add(*tables.parts(piece, scored, probes))
+                    notes += [probe.describe(on) for on, probe in probes.items()]
                 manifest = _manifest(model, options, [*opened.notes(), *notes])
-            runs.append(save_run(Run(name, parts, manifest), folder, overwrite=overwrite))
+                runs.append(writer.finish(manifest))
     return runs[0] if one else runs
 
 
@@ -244,26 +250,58 @@ class _Tables:
         names = [name for name in self.cases if name not in self._training]
         return {name: (self.cases[name], self.protocols[name]) for name in names}
 
+    @property
+    def columns(self) -> set[str]:
+        """The columns of any of the tables."""
+        return {column for cases in self.cases.values() for column in cases.columns}
+
+    def pieces(self, model: Model) -> Iterator[dict[str, Cases]]:
+        """All cases in order, as many at a time as are in memory. Small tables share a piece.
+
+        A table is not cut where a score may depend on all of its cases.
+        """
+        self._cut = {name: np.zeros(0, dtype=np.uint64) for name in self.cases}
+        piece: dict[str, Cases] = {}
+        for name, cases in self.cases.items():
+            whole = needs_whole_tables(model) or name in self._training
+            for number, some in enumerate([cases] if whole else cases.pieces()):
+                if number:
+                    yield piece
+                    piece = {}
+                piece[name] = some
+        yield piece
+
     def score(
-        self, model: Model, overlong: Mapping[str, Overlong], work: Work
+        self, model: Model, piece: Mapping[str, Cases], overlong: Mapping[str, Overlong], work: Work
     ) -> tuple[dict[str, Scored], dict[str, Probed]]:
-        """The scores of all benchmarks, and what is known of those by a linear probe."""
-        plain = {name: cases for name, cases in self.cases.items() if name not in self._training}
+        """The scores of a piece, and what is known of those by a linear probe."""
+        plain = {name: cases for name, cases in piece.items() if name not in self._training}
         scored = score(model, plain, overlong, work) if plain else {}
         probes = {
-            name: score_probe(model, name, training, self.cases[name], work)
-            for name, training in self._training.items()
+            name: score_probe(model, name, self._training[name], cases, work)
+            for name, cases in piece.items()
+            if name in self._training
         }
         return scored | {name: probe.scored for name, probe in probes.items()}, probes
 
-    def parts(self, scored: Mapping[str, Scored], probes: Mapping[str, Probed]) -> dict[str, Part]:
-        found = {}
-        for name, cases in self.cases.items():
+    def parts(
+        self,
+        piece: Mapping[str, Cases],
+        scored: Mapping[str, Scored],
+        probes: Mapping[str, Probed],
+    ) -> Iterator[Part]:
+        for name, cases in piece.items():
             part = _part(name, cases, scored[name], self.protocols[name], self._hashes[name])
             lost = probes[name].left_out if name in probes else ()
             images = (*part.left_out_images, *(("training images", why) for why in lost))
-            found[name] = replace(part, absent=self._absent[name], left_out_images=images)
-        return found
+            again = len(np.intersect1d(self._cut[name], scored[name].cut_texts))
+            self._cut[name] = np.union1d(self._cut[name], scored[name].cut_texts)
+            yield replace(
+                part,
+                absent=self._absent[name],
+                left_out_images=images,
+                cut_captions=part.cut_captions - again,  # counted in an earlier piece
+            )
 
 
 def _each_once(models: Sequence[OneModel]) -> list[tuple[str, Model | None]]:
@@ -311,12 +349,13 @@ def _part(name: str, cases: Cases, scored: Scored, protocol: Protocol, data_hash
     for row in np.flatnonzero(unanswered(kept.cases)).tolist():
         first = next(iter(scored.left_out_images.pop(row).values()))
         scored.left_out[row] = f"no image with a caption of its own is left: {first}"
+    ids = cases.ids
     lost = tuple(
-        (cases.ids[row], why)
+        (ids[row], why)
         for row, images in sorted(scored.left_out_images.items())
         for _, why in sorted(images.items())
     )
-    left_out = tuple((cases.ids[row], why) for row, why in sorted(scored.left_out.items()))
+    left_out = tuple((ids[row], why) for row, why in sorted(scored.left_out.items()))
     rows = np.ones(len(cases), dtype=bool)
     rows[list(scored.left_out)] = False
     pairs = kept.pairs & np.repeat(rows, cases.image_counts * cases.caption_counts)

@@ -58,6 +58,7 @@ from .statistics import (
     Averaging as Averaging,
     Estimate as Estimate,
     Pool as Pool,
+    ValueTable as ValueTable,
     Verdict as Verdict,
     averages as averages,
     estimate as estimate,

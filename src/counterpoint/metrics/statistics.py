@@ -7,7 +7,7 @@ every number. Differences of two runs are resampled in pairs: both runs see the 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Final, Literal, NamedTuple, Protocol
+from typing import Any, Final, Literal, NamedTuple, Protocol
 
 import numpy as np
 import polars as pl
@@ -25,6 +25,7 @@ WHOLE: Final = (ALL, WITHOUT_POSITIVES)  # what is shown without its groups
 _LABELS: Final = 200  # whose resamples are held at a time
 _CELLS: Final = 20_000_000  # resample x cluster weights held at a time
 _DRAWN: Final = 1_000_000  # clusters drawn at a time: these take eight times the memory
+_ROWS: Final = 250_000  # whose values are in memory at a time
 _NO_ROWS: Final = np.zeros(0, dtype=np.int64)
 
 Verdict = Literal["A is better", "B is better", "tied"]
@@ -47,12 +48,23 @@ class Pool(Protocol):
         """The number of some rows, whose clusters are numbered from 0, by the clusters' weights."""
 
 
+class ValueTable(Protocol):
+    """Numbers (rows, columns): an array, or what is read as one is."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+
+    def __getitem__(self, place: Any, /) -> Any: ...
+
+    def astype(self, kind: Any, /) -> Any: ...
+
+
 Pools = Sequence[Pool | None]  # one per column; None where the column's mean is taken
 
 
 def pool_value(pool: Pool, rows: np.ndarray, clusters: np.ndarray) -> float:
     """The number of some rows, by the clusters of all rows."""
-    found, codes = np.unique(clusters[rows], return_inverse=True)
+    found, codes = _renumbered(clusters[rows], int(clusters.max(initial=-1)) + 1)
     return pool.prepare(rows, codes)(np.ones(len(found)))
 
 
@@ -162,7 +174,7 @@ def set_apart(members: Mapping[str, np.ndarray], rest: np.ndarray) -> dict[str, 
 
 
 def estimate(
-    values: np.ndarray,
+    values: ValueTable,
     clusters: np.ndarray,
     members: Mapping[str, np.ndarray],
     averaging: Averaging = _MICRO,
@@ -185,31 +197,28 @@ def estimate(
     share = [False] * values.shape[1] if shares is None else shares
     half = np.flatnonzero([False] * values.shape[1] if medians is None else medians).tolist()
     pooled = {j: pool for j, pool in enumerate(pools or ()) if pool is not None}
+    count = int(clusters.max(initial=-1)) + 1
     sums = {
-        label: _cluster_sums(values, clusters, rows, half, pooled)
-        for label, rows in members.items()
+        label: _cluster_sums(values, clusters, rows, half, count) for label, rows in members.items()
     }
-    points = {label: _ratio(s.total.sum(0), s.number.sum(0)) for label, s in sums.items()}
+    points = {label: _ratio(s.total, s.counted) for label, s in sums.items()}
     for label, rows in members.items() if half else ():
-        points[label][half] = summaries(values[rows], medians)[half]
-    for label, found_sums in sums.items():
-        for column, pool in found_sums.pools.items():
-            points[label][column] = pool(np.ones(len(found_sums.clusters)))
-    draw = _Resampling(int(clusters.max(initial=-1)) + 1, resamples, seed)
+        points[label][half] = [_median(values[rows, column]) for column in half]
+    draw = _Resampling(count, resamples, seed)
+    of_pools = _pool_samples(pooled, clusters, members, draw)
     needed = [*(label for label in WHOLE if label in members), *averaging.needed(members)]
     held = _resampled({label: sums[label] for label in needed}, draw)
 
     def summary(label: str, samples: Mapping[str, np.ndarray]) -> list[Estimate]:
         point = nested(points, members, averaging, label)
         sample = nested(samples, members, averaging, label)
+        mine = sums[label]
+        drawn = {column: sample[:, column] for column in range(len(point))}
         for column in pooled:
-            point[column] = points[label][column]
-            sample[:, column] = samples[label][:, column]
-        counted = sums[label].number.sum(axis=0)
-        clusters_with = (sums[label].number > 0).sum(axis=0).tolist()
-        alike = [n if is_share else 0 for n, is_share in zip(clusters_with, share, strict=True)]
+            point[column], drawn[column] = of_pools[label, column]
+        alike = [n if is_share else 0 for n, is_share in zip(mine.having, share, strict=True)]
         return [
-            _summary(point[j], sample[:, j], int(counted[j]), alike[j]) for j in range(len(point))
+            _summary(point[j], drawn[j], int(mine.counted[j]), alike[j]) for j in range(len(point))
         ]
 
     found = {label: summary(label, held) for label in needed}
@@ -221,58 +230,109 @@ def estimate(
     return {label: found[label] for label in members}
 
 
-def summaries(values: np.ndarray, medians: Sequence[bool] | None = None) -> np.ndarray:
-    """The mean of each column, or its median where that is asked for; NaN is not counted."""
-    found = nan_mean(values)
-    for column in np.flatnonzero(medians or []):
-        counted = values[:, column][np.isfinite(values[:, column])]
-        found[column] = np.median(counted) if len(counted) else np.nan
+def summaries(
+    values: ValueTable, rows: np.ndarray, medians: Sequence[bool] | None = None
+) -> np.ndarray:
+    """The mean of each column over some rows, or its median; NaN is not counted."""
+    total, counted = (np.zeros(values.shape[1]) for _ in range(2))
+    for start in range(0, len(rows), _ROWS):
+        some = values[rows[start : start + _ROWS]]
+        total, counted = total + np.nansum(some, axis=0), counted + np.isfinite(some).sum(axis=0)
+    found = _ratio(total, counted)
+    for column in np.flatnonzero(medians or []).tolist():
+        found[column] = _median(values[rows, column])
     return found
 
 
+def _median(values: np.ndarray) -> float:
+    counted = values[np.isfinite(values)]
+    return float(np.median(counted)) if len(counted) else np.nan
+
+
 def averages(
-    values: np.ndarray,
+    values: ValueTable,
     members: Mapping[str, np.ndarray],
     kinds: Mapping[str, Averaging],
     medians: Sequence[bool] | None = None,
 ) -> dict[str, np.ndarray]:
     """The averages in use for one benchmark, side by side (no intervals)."""
-    points = {label: summaries(values[rows], medians) for label, rows in members.items()}
+    points = {label: summaries(values, rows, medians) for label, rows in members.items()}
     return {name: nested(points, members, kind) for name, kind in kinds.items()}
 
 
 class _Sums(NamedTuple):
     clusters: np.ndarray  # those that hold a case of the label
-    total: np.ndarray  # (clusters, columns)
-    number: np.ndarray
+    both: np.ndarray  # (clusters, 2 x columns): the sums of values, then how many they are
+    total: np.ndarray  # of all clusters, for each column
+    counted: np.ndarray
+    having: list[int]  # how many clusters have a value
     # Of each column whose median is taken: its distinct values, and how often a cluster has them.
     counts: dict[int, tuple[np.ndarray, np.ndarray]]
-    pools: dict[int, Callable[[np.ndarray], float]]  # numbers of all pairs, by clusters' weights
 
 
 def _cluster_sums(
-    values: np.ndarray,
-    clusters: np.ndarray,
-    rows: np.ndarray,
-    medians: Sequence[int],
-    pools: Mapping[int, Pool],
+    values: ValueTable, clusters: np.ndarray, rows: np.ndarray, medians: Sequence[int], count: int
 ) -> _Sums:
-    found, codes = np.unique(clusters[rows], return_inverse=True)
-    total, count = (np.zeros((len(found), values.shape[1])) for _ in range(2))
-    counts = {}
-    for column in range(values.shape[1]):
+    """`count` clusters in all. One column at a time, since they are many."""
+    found, codes = _renumbered(clusters[rows], count)
+    columns = values.shape[1]
+    both = np.zeros((len(found), 2 * columns), dtype=np.float32)
+    totals, counted, having, counts = np.zeros(columns), np.zeros(columns), [0] * columns, {}
+    for column in range(columns):
         chosen = values[rows, column]
         there = np.isfinite(chosen)
-        chosen, where = chosen[there], codes[there]
-        total[:, column] = np.bincount(where, chosen, len(found))
-        count[:, column] = np.bincount(where, minlength=len(found))
+        where = codes
+        if not there.all():
+            chosen, where = chosen[there], codes[there]
+        total = np.bincount(where, chosen, len(found))
+        number = np.bincount(where, minlength=len(found))
+        both[:, column], both[:, columns + column] = total, number
+        totals[column] = np.add.accumulate(total)[-1] if len(found) else 0.0
+        counted[column], having[column] = number.sum(), int((number > 0).sum())
         if column in medians:
             distinct, which = np.unique(chosen, return_inverse=True)
             table = np.zeros((len(found), len(distinct)), dtype=np.float32)
             np.add.at(table, (where, which), 1)
             counts[column] = distinct, table
-    prepared = {column: pool.prepare(rows, codes) for column, pool in pools.items()}
-    return _Sums(found, total, count, counts, prepared)
+    return _Sums(found, both, totals, counted, having, counts)
+
+
+def _renumbered(numbers: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """The different ones of numbers below `count`, and each number's place among them."""
+    there = np.zeros(count, dtype=bool)
+    there[numbers] = True
+    places = np.cumsum(there, dtype=np.int32) - 1
+    return np.flatnonzero(there), places[numbers]
+
+
+def _pool_samples(
+    pools: Mapping[int, Pool],
+    clusters: np.ndarray,
+    members: Mapping[str, np.ndarray],
+    draw: _Resampling,
+) -> dict[tuple[str, int], tuple[float, np.ndarray]]:
+    """Numbers of all pairs, by label and column: of the cases, and of the first resamples.
+
+    Those of few cases are prepared together, those of many one by one.
+    """
+    found: dict[tuple[str, int], tuple[float, np.ndarray]] = {}
+    waiting = [(label, column) for label in members for column in pools]
+    while waiting:
+        sizes = np.cumsum([len(members[label]) for label, _ in waiting])
+        some = max(1, int(np.searchsorted(sizes, _ROWS, "right")))
+        ready = {}
+        for label, column in waiting[:some]:
+            mine, codes = _renumbered(clusters[members[label]], draw.clusters)
+            ready[label, column] = mine, pools[column].prepare(members[label], codes)
+        samples: dict[tuple[str, int], list[float]] = {key: [] for key in ready}
+        for weights in draw_weights(*draw._replace(resamples=min(draw.resamples, POOLED))):
+            for key, (mine, pool) in ready.items():
+                drawn = weights if len(mine) == draw.clusters else weights[:, mine]
+                samples[key] += [pool(one) for one in drawn]
+        for key, (mine, pool) in ready.items():
+            found[key] = pool(np.ones(len(mine))), np.array(samples[key], dtype=np.float32)
+        waiting = waiting[some:]
+    return found
 
 
 class _Resampling(NamedTuple):
@@ -284,20 +344,13 @@ class _Resampling(NamedTuple):
 def _resampled(sums: Mapping[str, _Sums], draw: _Resampling) -> dict[str, np.ndarray]:
     """The labels' means in every resample: (resamples, columns) each."""
     parts: dict[str, list[np.ndarray]] = {label: [] for label in sums}
-    done = 0
     for weights in draw_weights(*draw):
-        few = weights[: max(0, POOLED - done)]
         for label, s in sums.items():
             drawn = weights if len(s.clusters) == draw.clusters else weights[:, s.clusters]
-            both = drawn @ np.hstack([s.total, s.number]).astype(np.float32)
-            means = _ratio(*np.hsplit(both, 2))
+            means = _ratio(*np.hsplit(drawn @ s.both, 2))
             for column, (distinct, table) in s.counts.items():
                 means[:, column] = _medians(distinct, drawn @ table)
-            for column, pool in s.pools.items():
-                means[:, column] = np.nan
-                means[: len(few), column] = [pool(one) for one in drawn[: len(few)]]
             parts[label].append(means)
-        done += len(weights)
     return {label: np.concatenate(found) for label, found in parts.items()}
 
 

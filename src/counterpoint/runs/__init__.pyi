@@ -4,6 +4,7 @@ from .folders import (
     FORMAT as FORMAT,
     Part as Part,
     Run as Run,
+    RunWriter as RunWriter,
     file_digest as file_digest,
     find_runs as find_runs,
     load_run as load_run,

@@ -19,7 +19,6 @@ from counterpoint.cases import (
     EMPTY_CAPTION,
     Cases,
     columns_in,
-    refuse_duplicates,
     refuse_malformed,
 )
 from counterpoint.metrics import AVERAGES, Overlong, Tie
@@ -114,7 +113,7 @@ def _misfit_object(value: Any, shape: Mapping[Any, Any], name: str) -> str | Non
 
 def refuse_table(table: pl.DataFrame, described: Mapping[str, Any], where: object) -> None:
     """Raise unless the table has the columns of a run's cases, and no other benchmarks."""
-    expected = pl.Schema({"benchmark": pl.String(), **columns_in(table)})
+    expected = pl.Schema({"benchmark": pl.String(), **columns_in(table.columns)})
     if table.schema != expected:
         raise RunError(
             "E-RUN-DAMAGED",
@@ -134,8 +133,11 @@ def refuse_cases(cases: Cases, name: str, about: Mapping[str, Any], path: Path) 
     where = f"{path}: {shortened(name)}"
     try:
         # A protocol that rewrites captions may leave nothing of one.
-        refuse_malformed(cases.frame, 0, where, allowed=EMPTY_CAPTION)
-        refuse_duplicates(cases.ids, where)
+        start = 0
+        for frame in cases.frames():
+            refuse_malformed(frame, start, where, allowed=EMPTY_CAPTION)
+            start += frame.height
+        cases.refuse_repeated_ids(where)
     except CaseError as error:
         raise RunError(
             "E-RUN-DAMAGED", str(error), path=path, cause=error.code, id=error.data["id"]

@@ -7,7 +7,7 @@ beside ranks among many, and where all cases have a few captions they are not.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -32,8 +32,10 @@ from counterpoint.metrics import (
     PooledMetric,
     QueryMetric,
     Tie,
+    ValueTable,
     both_standings,
 )
+from counterpoint.runs.packed import PackedTable
 
 if TYPE_CHECKING:
     from counterpoint.runs.folders import Part
@@ -48,9 +50,9 @@ class Columns:
     """
 
     metrics: list[AnyMetric]
-    values: np.ndarray
-    ties: np.ndarray
-    chance: np.ndarray
+    values: ValueTable
+    ties: ValueTable
+    chance: ValueTable
     cases: np.ndarray  # the case of each row, ascending
     clusters: np.ndarray  # the number of each row's cluster
     pairs: AllPairs | None = None  # where a metric is pooled
@@ -77,7 +79,7 @@ class Columns:
         """The rows of some cases, given in ascending order."""
         chosen = np.zeros(int(self.cases.max(initial=-1)) + 1, dtype=bool)
         chosen[cases] = True
-        return np.flatnonzero(chosen[self.cases])
+        return np.flatnonzero(chosen[self.cases]).astype(np.int32)
 
 
 class AllPairs(NamedTuple):
@@ -101,11 +103,17 @@ class ColumnPool:
 
     def prepare(self, rows: np.ndarray, clusters: np.ndarray) -> Callable[[np.ndarray], float]:
         part = np.isfinite(self.marks[rows])
+        if part.all() and len(rows) == len(self.pairs.starts) - 1:  # all cases: nothing is copied
+            sizes, taken = np.diff(self.pairs.starts), self.pairs[1:]
+            return self.metric.function(PairPool(np.repeat(clusters, sizes), *taken))
         cases = self.cases[rows[part]]
         first, sizes = self.pairs.starts[cases], np.diff(self.pairs.starts)[cases]
         places = np.repeat(first - offsets(sizes)[:-1], sizes) + np.arange(sizes.sum())
-        taken = (column[places] for column in self.pairs[1:])
-        return self.metric.function(PairPool(np.repeat(clusters[part], sizes), *taken))
+        found = (
+            column[places] if any(column.strides) else np.broadcast_to(column[:1], len(places))
+            for column in self.pairs[1:]
+        )
+        return self.metric.function(PairPool(np.repeat(clusters[part], sizes), *found))
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,41 +144,85 @@ class _Values(NamedTuple):
 
 def columns_of(part: Part, tie: Tie) -> Columns:
     """Every metric that the cases' shapes define."""
-    blocks = list(part.cases.blocks())
-    graded = _graded(part.cases)
-    metrics = [
-        m for m in METRICS.values() if any(_asks(m, block, graded).any() for block in blocks)
-    ]
+    metrics = _metrics_of(part.cases)
     pairs = (
         _all_pairs(part) if any(isinstance(metric, PooledMetric) for metric in metrics) else None
     )
+    clusters = _ClusterNumbers()
+    cases: list[np.ndarray] = []
+    values, ties, chance = tables = [PackedTable(len(metrics)) for _ in range(3)]
+    row = start = 0
+    for piece in part.cases.pieces():
+        stop = start + int(piece.pair_offsets[-1])
+        found = _piece_values(piece, part.scores[start:stop], metrics, tie)
+        clusters.add(found.clusters)
+        cases.append((found.cases + row).astype(np.int32))
+        row, start = row + len(piece), stop
+        if len(piece) == len(part.cases):  # as it is: packing it would only take time
+            return Columns(metrics, *found[2:], found.cases, clusters.numbers(), pairs)
+        for table, columns in zip(tables, found[2:], strict=True):
+            table.add(columns.T)
+    rows = np.concatenate(cases)
+    return Columns(metrics, values, ties, chance, rows, clusters.numbers(), pairs)
+
+
+def _metrics_of(cases: Cases) -> list[AnyMetric]:
+    """The metrics that any case asks for."""
+    found: set[str] = set()
+    for piece in cases.pieces():
+        graded = _graded(piece)
+        for block in piece.blocks():
+            others = (metric for name, metric in METRICS.items() if name not in found)
+            found |= {metric.name for metric in others if _asks(metric, block, graded).any()}
+    return [metric for name, metric in METRICS.items() if name in found]
+
+
+def _piece_values(cases: Cases, scores: np.ndarray, metrics: list[AnyMetric], tie: Tie) -> _Values:
+    """The rows of some cases, in order."""
+    graded = _graded(cases)
     found = [
-        piece
-        for block in blocks
-        for piece in _block_values(part.cases, block, part.scores, metrics, tie, graded)
+        part
+        for block in cases.blocks()
+        for part in _block_values(cases, block, scores, metrics, tie, graded)
     ]
-    clusters = (
-        pl.concat([piece.clusters for piece in found]).rank("dense").cast(pl.Int64()).to_numpy() - 1
-    )
     if len(found) == 1:  # in order, and not copied: a table of one shape may be large
-        [only] = found
-        return Columns(metrics, only.values, only.ties, only.chance, only.cases, clusters, pairs)
-    cases = np.concatenate([piece.cases for piece in found])
-    order = np.argsort(cases, kind="stable")
-    return Columns(
-        metrics,
-        np.concatenate([piece.values for piece in found])[order],
-        np.concatenate([piece.ties for piece in found])[order],
-        np.concatenate([piece.chance for piece in found])[order],
-        cases[order],
-        clusters[order],
-        pairs,
+        return found[0]
+    order = np.argsort(np.concatenate([part.cases for part in found]), kind="stable")
+    return _Values(
+        np.concatenate([part.cases for part in found])[order],
+        pl.concat([part.clusters for part in found]).gather(order),
+        *(
+            np.concatenate([part[n] for part in found])[order]
+            for n in range(2, len(_Values._fields))
+        ),
     )
+
+
+class _ClusterNumbers:
+    """Numbers clusters in the order of their names, of which each piece of a table has few."""
+
+    def __init__(self) -> None:
+        self._names: list[pl.Series] = []
+        self._codes: list[np.ndarray] = []
+
+    def add(self, clusters: pl.Series) -> None:
+        self._names.append(clusters.unique().sort())
+        self._codes.append(_ranks(clusters))
+
+    def numbers(self) -> np.ndarray:
+        """The number of each row's cluster."""
+        ranks, sizes = _ranks(pl.concat(self._names)), [len(names) for names in self._names]
+        parts = np.split(ranks, np.cumsum(sizes)[:-1])
+        return np.concatenate([part[codes] for part, codes in zip(parts, self._codes, strict=True)])
+
+
+def _ranks(names: pl.Series) -> np.ndarray:
+    return (names.rank("dense").cast(pl.Int64()).to_numpy() - 1).astype(np.int32)
 
 
 def _graded(cases: Cases) -> np.ndarray:
     """Which cases have grades."""
-    if "grades" not in cases.frame.columns:
+    if "grades" not in cases.columns:
         return np.zeros(len(cases), dtype=bool)
     return cases.frame["grades"].is_not_null().to_numpy()
 
@@ -182,7 +234,8 @@ def _all_pairs(part: Part) -> AllPairs:
         blank = np.broadcast_to(np.nan, len(truth))
         return AllPairs(starts, part.scores, truth, blank, blank)
     # The query of a graded pair is its caption: each counts once.
-    captions = part.cases.frame["captions"].list.first().to_frame("caption")
+    firsts = (frame["captions"].list.first() for frame in part.cases.frames("captions"))
+    captions = pl.concat(firsts).to_frame("caption")
     each = captions.select(1 / pl.len().over("caption")).to_series().to_numpy()
     return AllPairs(starts, part.scores, truth, grades, np.repeat(each, np.diff(starts)))
 
@@ -210,18 +263,26 @@ def without_positives(cases: Cases) -> np.ndarray:
     Original accuracy over all cases next to augmented accuracy over some of them would mix two
     populations in one row.
     """
-    marks = np.zeros(len(cases), dtype=bool)
-    rows = np.flatnonzero(~gallery_rows(cases))
-    chosen = cases.keep(np.isin(np.arange(len(cases)), rows))
     metrics = [metric for metric in METRICS.values() if not isinstance(metric, PooledMetric)]
-    defined = np.zeros((len(chosen), len(metrics)), dtype=bool)
-    for block in chosen.blocks() if len(chosen) else ():
-        found = [_defines(metric, block, marks[rows]) for metric in metrics]
-        defined[block.rows] = np.stack(found, axis=1)
+    found = np.concatenate([_defined_codes(piece, metrics) for piece in cases.pieces()])
+    codes = np.unique(found)
+    defined = np.unpackbits(codes[:, None].view(np.uint8), axis=1)[:, : len(metrics)].astype(bool)
     reworded = defined[:, [metric.name for metric in metrics].index("augmented_accuracy")]
     shared = defined[reworded].any(axis=0)
-    marks[rows] = ~reworded & defined[:, shared].any(axis=1)
-    return marks
+    return np.isin(found, codes[~reworded & defined[:, shared].any(axis=1)])
+
+
+def _defined_codes(cases: Cases, metrics: Sequence[AnyMetric]) -> np.ndarray:
+    """A bit for each metric that a case defines, 0 for galleries."""
+    rows = np.flatnonzero(~gallery_rows(cases))
+    bits = np.zeros((len(cases), 8), dtype=np.uint8)
+    chosen = cases.keep(np.isin(np.arange(len(cases)), rows))
+    none = np.zeros(len(rows), dtype=bool)
+    for block in chosen.blocks() if len(chosen) else ():
+        defined = np.stack([_defines(metric, block, none) for metric in metrics], axis=1)
+        packed = np.packbits(defined, axis=1)
+        bits[rows[block.rows], : packed.shape[1]] = packed
+    return bits.view(np.uint64)[:, 0]
 
 
 def _block_values(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -20,6 +20,7 @@ from counterpoint.metrics import (
     mcnemar,
 )
 from counterpoint.runs.columns import gap
+from counterpoint.runs.packed import difference, only_columns
 from counterpoint.runs.results import fitting, measure, undefined
 
 if TYPE_CHECKING:
@@ -111,13 +112,15 @@ def _differences(
         and not (main and isinstance(metric, PooledMetric) and not metric.main)
     ]
     places = [[m.columns.metrics.index(metric) for metric in metrics] for m in (one, two)]
-    left, right = one.columns.values[:, places[0]], two.columns.values[:, places[1]]
+    left, right = (
+        only_columns(m.columns.values, mine) for m, mine in zip((one, two), places, strict=True)
+    )
     pools = [
         [m.columns.pools[place] for place in mine]
         for m, mine in zip((one, two), places, strict=True)
     ]
     both = [gap(a, b) for a, b in zip(*pools, strict=True)]
-    gaps = one.tested(left - right, pools=both, resamples=resamples)
+    gaps = one.tested(difference(left, right), pools=both, resamples=resamples)
     means = one.means(left, pools[0]), one.means(right, pools[1])
     for j, metric in enumerate(metrics):
         for label, index in one.members.items():
@@ -167,6 +170,8 @@ def _chosen(part: Part, rows: np.ndarray) -> Part:
 def _shared_rows(a: Part, b: Part) -> tuple[np.ndarray, np.ndarray]:
     """Where the cases that both runs scored stand in each; their content must be the same."""
     keys = ["id", "images", "captions", "truth"]
+    if len(a.cases) and _alike(a.cases, b.cases, keys):
+        return np.arange(len(a.cases)), np.arange(len(b.cases))
     left, right = (p.cases.frame.select(keys).with_row_index("row") for p in (a, b))
     both = left.join(right, on="id", suffix="_b", maintain_order="left")
     if both.is_empty():
@@ -187,3 +192,9 @@ def _shared_rows(a: Part, b: Part) -> tuple[np.ndarray, np.ndarray]:
             cases=differing.height,
         )
     return both["row"].to_numpy(), both["row_b"].to_numpy()
+
+
+def _alike(a: Cases, b: Cases, keys: Sequence[str]) -> bool:
+    """Whether two tables have the same cases in the same order; they are compared in pieces."""
+    pieces = zip(a.frames(*keys), b.frames(*keys), strict=False)
+    return len(a) == len(b) and all(one.equals(two) for one, two in pieces)

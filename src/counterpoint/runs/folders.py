@@ -11,28 +11,38 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Container, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Self
 
 import numpy as np
 import polars as pl
 
 from counterpoint._util.errors import RunError, reason
-from counterpoint._util.tables import parquet_frames
+from counterpoint._util.tables import ParquetGroups, parquet_frames
 from counterpoint._util.untrusted import parse_json, shortened, shown
 from counterpoint._util.writing import left_by_kills, recover, whole_folder
-from counterpoint.cases import OPTIONAL, Absent, Cases, columns_in, joined
+from counterpoint.cases import (
+    CHUNK,
+    OPTIONAL,
+    SCHEMA,
+    Absent,
+    Cases,
+    SpillingTable,
+    columns_in,
+)
 from counterpoint.metrics import RESAMPLES, Protocol, get_protocol
 from counterpoint.runs.checks import refuse_cases, refuse_manifest, refuse_table
 from counterpoint.runs.comparison import compare
 from counterpoint.runs.results import rows
-from counterpoint.runs.score_files import read_scores, write_scores
+from counterpoint.runs.score_files import ScoreWriter, read_scores
 from counterpoint.runs.tables import Comparison, Results, left_out_notes
 
 FORMAT: Final = 1
 _WAIT: Final = 600  # seconds that another process may take to write its run to the same folder
+_GROUP: Final = 1 << 16  # cases that are a group of rows in the file
 _MANIFEST, _CASES, _SCORES = "run.json", "cases.parquet", "scores.parquet"
 
 
@@ -143,21 +153,126 @@ def save_run(run: Run, folder: Path, *, overwrite: bool = False) -> Run:
     """Write a run folder; it replaces an older run of the same question."""
     protocols = {name: part.protocol.name for name, part in run.parts.items()}
     asked = question(run.model, protocols, run.manifest.get("options", {}))
-    with whole_folder(folder, RunError, wait=_WAIT) as draft:
-        refuse_other(folder, asked, overwrite=overwrite)  # again: hours may have gone by
-        _case_table(run).write_parquet(draft / _CASES)
-        parts = ((name, part.cases, part.scores) for name, part in run.parts.items())
-        write_scores(draft / _SCORES, parts)
-        manifest = {
-            **run.manifest,
-            "format": FORMAT,
-            "model": run.model,
-            "benchmarks": {name: _describe(part) for name, part in run.parts.items()},
-            "files": {name: file_digest(draft / name) for name in (_CASES, _SCORES)},
-        }
-        text = json.dumps(manifest, indent=2, ensure_ascii=False, allow_nan=False)
-        (draft / _MANIFEST).write_text(text + "\n", encoding="utf-8")
-    return Run(run.model, run.parts, manifest, folder)
+    columns = {name for part in run.parts.values() for name in part.cases.columns}
+    with RunWriter(folder, asked, columns, overwrite=overwrite) as writer:
+        writer.add(*run.parts.values())
+        saved = writer.finish(run.manifest)
+    return replace(saved, parts=run.parts)
+
+
+class RunWriter:
+    """Writes a run, some cases at a time, to a draft.
+
+    From the first cases on, the folder is locked for other writers. `columns` are those of all its
+    case tables.
+    """
+
+    def __init__(
+        self, folder: Path, asked: Question, columns: Container[str], *, overwrite: bool = False
+    ) -> None:
+        self._folder, self._asked, self._overwrite = folder, asked, overwrite
+        self._schema = pl.Schema({"benchmark": pl.String(), **columns_in(columns)})
+        self._draft: Path | None = None
+        self._parts: dict[str, _GrowingPart] = {}
+        self._folders, self._files = ExitStack(), ExitStack()
+        self._failure: Exception | None = None  # while the folder was written
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if error is None:
+            self._folders.close()
+            return
+        with suppress(_AbandonedError), self._folders:  # which says why it cannot be written
+            with suppress(Exception):
+                self._files.close()
+            raise self._failure or _AbandonedError
+
+    def add(self, *parts: Part) -> None:
+        """Some cases of benchmarks, which come one after the other."""
+        with self._writing():
+            for part in parts:
+                known = self._parts.setdefault(part.benchmark, _GrowingPart(part))
+                start = 0
+                for piece in part.cases.pieces():
+                    stop = start + int(piece.pair_offsets[-1])
+                    self._cases.add(self._rows(part.benchmark, piece))
+                    self._scores.add_scores(part.benchmark, piece, part.scores[start:stop])
+                    start = stop
+                known.add(part)
+
+    @contextmanager
+    def _writing(self) -> Iterator[Path]:
+        try:
+            if self._draft is None:
+                self._draft = self._open()
+            yield self._draft
+        except Exception as error:
+            self._failure = error
+            raise
+
+    def _open(self) -> Path:
+        draft = self._folders.enter_context(whole_folder(self._folder, RunError, wait=_WAIT))
+        refuse_other(self._folder, self._asked, overwrite=self._overwrite)  # hours may have gone by
+        cases = ParquetGroups(draft / _CASES, self._schema, _GROUP)
+        self._cases = self._files.enter_context(cases)
+        self._scores = self._files.enter_context(ScoreWriter(draft / _SCORES))
+        return draft
+
+    def _rows(self, benchmark: str, cases: Cases) -> pl.DataFrame:
+        columns = {name: pl.lit(None, kind) for name, kind in self._schema.items()}
+        columns |= {"benchmark": pl.lit(benchmark)} | {name: pl.col(name) for name in cases.columns}
+        return cases.frame.select(column.alias(name) for name, column in columns.items())
+
+    def finish(self, manifest: Mapping[str, Any]) -> Run:
+        """The run; its folder takes its place at the end of the `with` statement."""
+        with self._writing() as draft:
+            self._files.close()
+            parts = {name: part.whole() for name, part in self._parts.items()}
+            told = {
+                **manifest,
+                "format": FORMAT,
+                "model": self._asked.model,
+                "benchmarks": {name: _describe(part) for name, part in parts.items()},
+                "files": {name: file_digest(draft / name) for name in (_CASES, _SCORES)},
+            }
+            text = json.dumps(told, indent=2, ensure_ascii=False, allow_nan=False)
+            (draft / _MANIFEST).write_text(text + "\n", encoding="utf-8")
+        return Run(self._asked.model, parts, told, self._folder)
+
+
+class _AbandonedError(Exception):
+    """The draft is not needed: something else than writing it has failed."""
+
+
+class _GrowingPart:
+    """One benchmark of a run, put together from cases that come one after the other."""
+
+    def __init__(self, first: Part) -> None:
+        self.first, self.rows = first, SpillingTable()
+        self.parts: list[Part] = []
+
+    def add(self, part: Part) -> None:
+        for piece in part.cases.pieces():
+            self.rows.add(piece.frame)
+        self.parts.append(replace(part, cases=_NO_CASES))
+
+    def whole(self) -> Part:
+        def all_of(name: str) -> tuple[Any, ...]:
+            return tuple(one for part in self.parts for one in getattr(part, name))
+
+        return replace(
+            self.first,
+            cases=Cases(self.rows, self.first.cases.root),
+            scores=np.concatenate([part.scores for part in self.parts]),
+            cut_captions=sum(part.cut_captions for part in self.parts),
+            left_out=all_of("left_out"),
+            left_out_images=all_of("left_out_images"),
+        )
+
+
+_NO_CASES: Final = Cases(pl.DataFrame(schema=SCHEMA))
 
 
 def refuse_other(folder: Path, asked: Question, *, overwrite: bool = False) -> None:
@@ -210,15 +325,6 @@ def _describe(part: Part) -> dict[str, Any]:
     }
 
 
-def _case_table(run: Run) -> pl.DataFrame:
-    tables = [
-        frame.select(pl.lit(name).alias("benchmark"), *columns_in(frame).names())
-        for name, frame in ((name, part.cases.frame) for name, part in run.parts.items())
-    ]
-    table = joined(tables)
-    return table.select("benchmark", *columns_in(table).names())
-
-
 def _reasons(left_out: tuple[tuple[str, str], ...]) -> list[dict[str, str]]:
     return [{"case_id": case, "reason": why} for case, why in left_out]
 
@@ -260,11 +366,7 @@ def load_run(path: str | Path | Run) -> Run:
     [folder] = folders
     manifest = read_manifest(folder)
     described = manifest["benchmarks"]
-    table = pl.concat(parquet_frames(_checked(folder, _CASES, manifest), RunError))
-    refuse_table(table, described, folder / _CASES)
-    cases = {
-        name: _read_cases(name, about, table, folder / _CASES) for name, about in described.items()
-    }
+    cases = _read_cases(_checked(folder, _CASES, manifest), described)
     scores = read_scores(_checked(folder, _SCORES, manifest), cases.items())
     parts = {
         name: _part(name, about, cases[name], scores[name]) for name, about in described.items()
@@ -315,13 +417,20 @@ def _checked(folder: Path, name: str, manifest: dict[str, Any]) -> Path:
     return path
 
 
-def _read_cases(name: str, about: dict[str, Any], table: pl.DataFrame, path: Path) -> Cases:
-    root = about["root"]
-    chosen = table.filter(pl.col("benchmark") == name).drop("benchmark")
-    # Columns that other benchmarks of the run have, and this one does not.
-    chosen = chosen.select(column for column in chosen if not _unused(column))
-    cases = Cases(chosen, None if root is None else Path(root))
-    refuse_cases(cases, name, about, path)
+def _read_cases(path: Path, described: Mapping[str, Any]) -> dict[str, Cases]:
+    """The cases of each benchmark."""
+    rows = {name: SpillingTable() for name in described}
+    for frame in parquet_frames(path, RunError, rows=CHUNK):
+        refuse_table(frame, described, path)
+        for name, table in rows.items():
+            chosen = frame.filter(pl.col("benchmark") == name).drop("benchmark")
+            # Columns that other benchmarks of the run have, and this one does not.
+            table.add(chosen.select(column for column in chosen if not _unused(column)))
+    cases = {}
+    for name, about in described.items():
+        root = about["root"]
+        cases[name] = Cases(rows[name], None if root is None else Path(root))
+        refuse_cases(cases[name], name, about, path)
     return cases
 
 

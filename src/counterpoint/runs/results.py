@@ -10,7 +10,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar
 
 import numpy as np
-import polars as pl
 
 from counterpoint._util.errors import RunError
 from counterpoint.cases import Cases
@@ -26,12 +25,12 @@ from counterpoint.metrics import (
     PooledMetric,
     Protocol,
     Tie,
+    ValueTable,
     Verdict,
     averages,
     estimate,
     holm,
     members_of,
-    nan_mean,
     nested,
     pool_value,
     prefixes,
@@ -93,7 +92,7 @@ class Measured:
     @cached_property
     def members(self) -> dict[str, np.ndarray]:
         """The rows of each group."""
-        return self.columns.members(members_in(self.part.cases.frame, self.protocol))
+        return self.columns.members(members_in(self.part.cases, self.protocol))
 
     @cached_property
     def averaging(self) -> Averaging:
@@ -104,12 +103,12 @@ class Measured:
         """The chance levels of each group: one per metric."""
         return self.means(self.columns.chance)
 
-    def means(self, values: np.ndarray, pools: Sequence[Pool | None] = ()) -> dict[str, np.ndarray]:
+    def means(self, values: ValueTable, pools: Sequence[Pool | None] = ()) -> dict[str, np.ndarray]:
         """The columns' means for each label, and the average asked for over all.
 
         `pools` has the columns that are numbers of all pairs.
         """
-        points = {label: nan_mean(values[index]) for label, index in self.members.items()}
+        points = {label: summaries(values, index) for label, index in self.members.items()}
         found = {label: nested(points, self.members, self.averaging, label) for label in points}
         for label, index in self.members.items():
             for column, pool in enumerate(pools):
@@ -124,7 +123,7 @@ class Measured:
 
     def tested(
         self,
-        values: np.ndarray,
+        values: ValueTable,
         *,
         shares: Sequence[bool] | None = None,
         medians: Sequence[bool] | None = None,
@@ -193,7 +192,7 @@ class Measured:
         drawn = [rows for label, rows in self.members.items() if label.startswith(SEED)]
         if len(drawn) < 2 or not _SEEDS.search(self.part.benchmark):
             return None
-        means = [summaries(self.columns.values[rows], self.columns.medians) for rows in drawn]
+        means = [summaries(self.columns.values, rows, self.columns.medians) for rows in drawn]
         for column, pool in enumerate(self.columns.pools):
             for mean, rows in zip(means, drawn, strict=True):
                 if pool is not None:
@@ -255,20 +254,32 @@ def fitting(part: Part, protocol: Protocol | None) -> Protocol:
 
 def averaging_of(part: Part, protocol: Protocol, average: str | None = None) -> Averaging:
     """An average over the first label of each case. Other labels are shown, not averaged over."""
-    first = part.cases.frame["groups"].list.first().drop_nulls().unique()
+    first = {
+        label
+        for frame in part.cases.frames("groups")
+        for label in frame["groups"].list.first().drop_nulls().unique()
+    }
     labels = frozenset(prefix for label in first for prefix in prefixes(label))
     levels = AVERAGES[average or protocol.average]
     return Averaging(levels, protocol.exclude, protocol.min_count, labels)
 
 
-def members_in(frame: pl.DataFrame, protocol: Protocol) -> dict[str, np.ndarray]:
+def members_in(cases: Cases, protocol: Protocol) -> dict[str, np.ndarray]:
     """The cases of each group, and of all that the protocol counts.
 
     If some cases have positives, those without are in separate labels, so that original accuracy,
     augmented accuracy and brittleness of a label are always of the same cases.
     """
-    members = members_of(frame["groups"], protocol.exclude | protocol.skip)
-    return set_apart(members, without_positives(Cases(frame)))
+    found: dict[str, list[np.ndarray]] = {}
+    start = 0
+    for frame in cases.frames("groups"):
+        members = members_of(frame["groups"], protocol.exclude | protocol.skip)
+        for label, rows in members.items():
+            found.setdefault(label, []).append((rows + start).astype(np.int32))
+        start += frame.height
+    order = [ALL, *sorted(label for label in found if label != ALL)]
+    whole = {label: np.concatenate(found[label]) for label in order}
+    return set_apart(whole, without_positives(cases))
 
 
 def _part_rows(

@@ -10,14 +10,21 @@ import numpy as np
 import polars as pl
 
 from counterpoint._util.errors import RunError
+from counterpoint._util.tables import ParquetGroups
 from counterpoint._util.untrusted import shortened
 from counterpoint.cases import Cases, Layout, offsets
 
-_PAIRS: Final = 4_000_000  # after so many rows a new group of rows begins
-_GROUP: Final = 1 << 20  # rows of a group at most: so many are made at a time
+_GROUP: Final = 1 << 20  # rows of a group: so many are made at a time
 _READ: Final = 1 << 20  # rows that are read at a time
 _TEXTS: Final = ("benchmark", "case_id")
-_COLUMNS: Final = (*_TEXTS, "image", "caption", "score")
+_SCHEMA: Final = pl.Schema(
+    {
+        **dict.fromkeys(_TEXTS, pl.String()),
+        **dict.fromkeys(("image", "caption"), pl.Int32()),
+        "score": pl.Float32(),
+    }
+)
+_COLUMNS: Final = tuple(_SCHEMA)
 
 
 class _PairRows(NamedTuple):
@@ -32,59 +39,42 @@ class _PairRows(NamedTuple):
     sizes: np.ndarray
 
 
-def write_scores(path: Path, parts: Iterable[tuple[str, Cases, np.ndarray]]) -> None:
-    """Columns benchmark, case_id, image, caption, score. A part is a benchmark's name, its cases
-    and their scores, flat as `Cases.pair_offsets`.
-    """
-    import pyarrow.parquet as pq  # slow to import
+class ScoreWriter(ParquetGroups):
+    """Writes the columns benchmark, case_id, image, caption, score, some cases at a time."""
 
-    pieces = (
-        piece.to_arrow()
-        for name, cases, scores in parts
-        for piece in _tables(name, cases.ids, cases.layout(), scores)
-    )
-    nothing = _table("", pl.Series([], dtype=pl.String()), _NO_PAIRS, np.zeros(0))
-    first = next(pieces, nothing.to_arrow())
-    # Similar scores share their high bytes, and indices count up: with these encodings a table of
-    # many millions of pairs is smaller than its scores alone.
-    with pq.ParquetWriter(
-        path,
-        first.schema,
-        compression="zstd",
-        use_dictionary=list(_TEXTS),
-        column_encoding={
+    def __init__(self, path: Path) -> None:
+        # Similar scores share their high bytes, and indices count up: with these encodings a table
+        # of many millions of pairs is smaller than its scores alone.
+        encodings = {
             "image": "DELTA_BINARY_PACKED",
             "caption": "DELTA_BINARY_PACKED",
             "score": "BYTE_STREAM_SPLIT",
-        },
-    ) as writer:
-        writer.write_table(first)
-        for piece in pieces:
-            writer.write_table(piece)
+        }
+        super().__init__(
+            path, _SCHEMA, _GROUP, use_dictionary=list(_TEXTS), column_encoding=encodings
+        )
+        self._benchmark = ""
 
-
-_NO_PAIRS: Final = _PairRows(*[np.zeros(0, dtype=np.int64)] * 4)
-
-
-def _tables(
-    name: str, ids: pl.Series, layout: Layout, scores: np.ndarray
-) -> Iterator[pl.DataFrame]:
-    for begin in range(0, len(scores), _PAIRS):
-        end = min(begin + _PAIRS, len(scores))
-        for start in range(begin, end, _GROUP):
-            stop = min(start + _GROUP, end)
-            yield _table(name, ids, _pairs(layout, start, stop), scores[start:stop])
+    def add_scores(self, name: str, cases: Cases, scores: np.ndarray) -> None:
+        """Cases of a benchmark, and their scores, flat as `Cases.pair_offsets`."""
+        if name != self._benchmark:
+            self.end_group()
+            self._benchmark = name
+        ids, layout = cases.ids, cases.layout()
+        for start in range(0, len(scores), _GROUP):
+            stop = min(start + _GROUP, len(scores))
+            self.add(_table(name, ids, _pairs(layout, start, stop), scores[start:stop]))
 
 
 def _table(name: str, ids: pl.Series, pairs: _PairRows, scores: np.ndarray) -> pl.DataFrame:
     columns = (
         pl.repeat(name, len(scores), dtype=pl.String(), eager=True),
         ids.gather(np.repeat(pairs.cases, pairs.sizes)),
-        pl.Series(pairs.images, dtype=pl.Int32()),
-        pl.Series(pairs.captions, dtype=pl.Int32()),
-        pl.Series(scores, dtype=pl.Float32()),
+        pairs.images,
+        pairs.captions,
+        scores,
     )
-    return pl.DataFrame(dict(zip(_COLUMNS, columns, strict=True)))
+    return pl.DataFrame(dict(zip(_COLUMNS, columns, strict=True)), schema_overrides=_SCHEMA)
 
 
 def _pairs(layout: Layout, start: int, stop: int) -> _PairRows:
@@ -154,7 +144,20 @@ class _Rows:
 
 
 def _read_part(name: str, cases: Cases, rows: _Rows, path: Path) -> np.ndarray:
-    layout, ids, total = cases.layout(), cases.ids, int(cases.pair_offsets[-1])
+    scores = np.concatenate([_read_piece(name, piece, rows, path) for piece in cases.pieces()])
+    if not np.isfinite(scores).all():
+        raise RunError(
+            "E-RUN-DAMAGED",
+            f"{path}: {shortened(name)} has a score that is not finite.",
+            path=path,
+            benchmark=name,
+        )
+    return scores
+
+
+def _read_piece(name: str, cases: Cases, rows: _Rows, path: Path) -> np.ndarray:
+    layout, ids = cases.layout(), cases.ids
+    total = int(layout.line_pairs[-1])
     scores, start = np.empty(total, dtype=np.float32), 0
     while start < total:
         batch = rows.take(total - start)
@@ -168,13 +171,6 @@ def _read_part(name: str, cases: Cases, rows: _Rows, path: Path) -> np.ndarray:
             )
         scores[start:stop] = batch["score"].to_numpy()
         start = stop
-    if not np.isfinite(scores).all():
-        raise RunError(
-            "E-RUN-DAMAGED",
-            f"{path}: {shortened(name)} has a score that is not finite.",
-            path=path,
-            benchmark=name,
-        )
     return scores
 
 

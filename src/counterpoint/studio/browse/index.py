@@ -195,7 +195,7 @@ def make_index(model: str, part: Part) -> Index:
             separator="\1",
         )
     ).to_series()
-    members = members_in(frame, part.protocol)
+    members = members_in(part.cases, part.protocol)
     groups = {label: rows for label, rows in members.items() if label != ALL}
     return Index(
         model,
