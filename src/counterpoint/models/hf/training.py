@@ -59,7 +59,7 @@ class HfStart:
         return torch.cat((pixels, mask, shape), 1)[None]
 
     def tokenizer(self, texts: Sequence[str]) -> Tensor:
-        """Token ids, and `pad`: as wide as the longest, or the context if the model sees padding."""
+        """Token ids and `pad`: as wide as the longest, or as the context if padding is seen."""
         with quiet():  # it warns of long texts, which it cuts
             found = self.opened.tokenizer(
                 list(texts),
