@@ -130,6 +130,8 @@ def score_model(study: Study, model: str, name: str, arguments: argparse.Namespa
             limit=arguments.limit,
         )
     for key, part in run.parts.items():
+        if not len(part.cases):  # --limit may leave none whose photograph is here
+            continue
         measured = measure(part)
         columns, pools = measured.columns, measured.columns.pools
         arrays[f"{key}/values"] = columns.values.astype(np.float32)
