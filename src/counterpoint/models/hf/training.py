@@ -63,8 +63,8 @@ class HfStart:
         with quiet():  # it warns of long texts, which it cuts
             found = self.opened.tokenizer(
                 list(texts),
-                # A model that sees no padding is given none: 512 columns took nine tenths of the
-                # time that a batch takes to prepare.
+                # A model that sees no padding is given none: with 512 columns, a batch took four
+                # times as long to prepare.
                 padding="longest" if self.cuts_padding else "max_length",
                 truncation=True,
                 max_length=self.context_length or _LONGEST,
