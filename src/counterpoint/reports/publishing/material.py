@@ -193,7 +193,7 @@ def safe_name(name: str) -> str:
     if safe and len(safe) <= _LONGEST and not _RESERVED.fullmatch(safe):
         return safe
     digest = hashlib.sha256(name.encode("utf-8", "replace")).hexdigest()[:8]
-    return f"{safe[: _LONGEST - 9]}-{digest}".lstrip("-")
+    return f"{digest}-{safe[: _LONGEST - 9]}".rstrip("-.")
 
 
 def published_model(model: str) -> str:

@@ -78,7 +78,7 @@ def model_card(parts: Sequence[PublishedPart]) -> str:
     texts = [
         f"---\n{yaml_text(_model_index(parts))}---",
         "## Compositional evaluation",
-        f"`{_plain(first.run.model)}`, evaluated with Counterpoint {markdown_text(first.version)}. "
+        f"{markdown_text(f'{first.run.model}, evaluated with Counterpoint {first.version}')}. "
         f"Shares are in per cent, with {LEVEL:.0%} intervals (bootstrap over source images).",
         *(text for part in parts for text in _section(part)),
     ]
@@ -97,7 +97,7 @@ def _section(published: PublishedPart) -> Iterator[str]:
     lines = ["| metric | value | interval | chance | n |", "|---|---:|---:|---:|---:|"]
     yield "\n".join([*lines, *(f"| {' | '.join(_cells(row))} |" for row in published.main)])
     yield f"Protocol {markdown_text(published.protocol.describe())}."
-    yield f"Data hash: `{_plain(published.data_hash)}`."
+    yield f"Data hash: {markdown_text(published.data_hash)}."
     if published.notes:
         yield f"**Not everything was scored as asked.** {markdown_text(' '.join(published.notes))}"
     commands = [published.made_with, f"{published.recompute}  # the run folder; needs no model"]
@@ -114,11 +114,6 @@ def _cells(row: Row) -> tuple[str, ...]:
 
 def _name(row: Row) -> str:
     return heading(row.metric) if row.group == ALL else f"{heading(row.metric)}, {row.group}"
-
-
-def _plain(text: str) -> str:
-    """A text between backticks, which cannot be escaped there."""
-    return one_line(text).replace("`", "'")
 
 
 def _code(lines: Sequence[str]) -> str:
