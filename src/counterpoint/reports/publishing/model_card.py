@@ -1,9 +1,10 @@
 """For a model's repository on the Hugging Face Hub: `.eval_results/*.yaml` and a part of its card.
 
 `.eval_results` follows the page "Evaluation Results" of the Hub's documentation
-(docs/hub/eval-results.md at commit 064c754 of huggingface/hub-docs, "work in progress"): entries of
-a data set that the Hub knows as a Benchmark, each with one value for one task. The metadata of the
-card (`model-index`) is older, is still shown, and needs no such data set.
+(docs/hub/eval-results.md at commit e3bb58f of huggingface/hub-docs, "work in progress"), and is read
+by `parse_eval_result_entries` of huggingface_hub 2.4: entries of a data set that the Hub knows as a
+Benchmark, each with one value for one task. The metadata of the card (`model-index`) is older, is
+still shown, and needs no such data set.
 """
 
 from __future__ import annotations
@@ -54,7 +55,6 @@ def _entry(published: PublishedPart, row: Row, dataset: str, task: str) -> dict[
         "value": row.value,
         **({"date": published.created} if published.created else {}),
         **({"source": {"url": source, "name": "Counterpoint run"}} if source else {}),
-        "evaluation_framework": "counterpoint",
         "notes": one_line(" ".join(_notes(published, row))),
     }
 
@@ -64,7 +64,8 @@ def _notes(published: PublishedPart, row: Row) -> Iterator[str]:
     yield (
         f"{row.metric}{where} of {row.benchmark}, as a fraction; {LEVEL:.0%} interval "
         f"{row.ci_low:.4f} to {row.ci_high:.4f}; n = {row.n}; protocol "
-        f"{published.protocol.describe()}; data hash {published.data_hash}."
+        f"{published.protocol.describe()}; data hash {published.data_hash}; "
+        f"Counterpoint {published.version}."
     )
     yield from published.notes
 
