@@ -1,10 +1,9 @@
 """For a model's repository on the Hugging Face Hub: `.eval_results/*.yaml` and a part of its card.
 
 `.eval_results` follows the page "Evaluation Results" of the Hub's documentation
-(docs/hub/eval-results.md at commit e3bb58f of huggingface/hub-docs, "work in progress"), and is read
-by `parse_eval_result_entries` of huggingface_hub 2.4: entries of a data set that the Hub knows as a
-Benchmark, each with one value for one task. The metadata of the card (`model-index`) is older, is
-still shown, and needs no such data set.
+(commit e3bb58f of huggingface/hub-docs, "work in progress"), and huggingface_hub 2.4 reads it:
+entries of a data set that the Hub knows as a Benchmark, each with one value for one task. The
+metadata of the card (`model-index`) is older, is still shown, and needs no such data set.
 """
 
 from __future__ import annotations
