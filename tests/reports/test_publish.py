@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import yaml
+from cli_support import counterpoint, own_place
 from columns_support import zoo
 from errors import raises
 from huggingface_hub import ModelCard, parse_eval_result_entries
@@ -26,6 +27,7 @@ from counterpoint.reports.publishing import PublishOptions, folder as writing, p
 from counterpoint.reports.publishing.material import names_apart, published_model, safe_name
 from counterpoint.runs import load_run, main_rows, save_run
 
+__all__ = ["counterpoint", "own_place"]  # fixtures
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 FAST = PublishOptions(resamples=50, now=NOW)
 
@@ -423,7 +425,7 @@ def test_two_models_never_share_a_name(tmp_path):
     assert sorted(path.name for path in (tmp_path / "out/models/a").iterdir()) == ["b-c", "b-c-2"]
 
 
-# --- in Python, and another protocol -------------------------------------------------------------
+# --- in Python and from the command line --------------------------------------------------------
 
 
 def test_in_python(tmp_path):
@@ -447,3 +449,22 @@ def test_in_python(tmp_path):
     values = [r["score_details"]["score"] for r in record["evaluation_results"]]
     expected = run.results(protocol="hard-positives", resamples=50)
     assert values == [row.value for row in expected if math.isfinite(row.value)]
+
+
+def test_from_the_command_line(tmp_path, counterpoint):
+    run = bivlc(model="mine:x")
+    lost = (("7", "image 7.jpg: no such file."),)
+    save_run(replace(run, parts={"bivlc": replace(run.parts["bivlc"], left_out=lost)}), Path("run"))
+    save_run(random_run(table(8), 1), Path("other"))
+    words = ["publish", "run", "other", "-o", "out", "--as", "mine:x=me/x"]
+    done = counterpoint(*words, "--dataset", "bivlc=me/set:group", "--relationship", "first_party")
+    assert done.code == 0 and "2 models on 2 benchmarks; nothing was uploaded" in done.out
+    assert "no .eval_results for bench" in done.err and "1 of 13 cases were left out" in done.err
+    [entry] = yaml.safe_load(Path("out/models/me/x/.eval_results/bivlc.yaml").read_text())
+    assert entry["dataset"] == {"id": "me/set", "task_id": "group"}
+    assert {a["source_metadata"]["evaluator_relationship"] for a in aggregates(Path("out"))} == {
+        "first_party"
+    }
+    assert counterpoint("publish", "run", "-o", "out").code == 1
+    assert counterpoint("publish", "run", "-o", "out", "--overwrite").code == 0
+    assert counterpoint("publish", "run", "-o", "o2", "--as", "me/x").code == 2

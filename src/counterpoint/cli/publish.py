@@ -33,8 +33,8 @@ def publish(
         list[str] | None,
         typer.Option(
             "--dataset",
-            help="BENCHMARK=OWNER/NAME[:TASK]: the data set of a benchmark on the Hub, for "
-            ".eval_results; with TASK only the main metric, else one task per metric.",
+            help="BENCHMARK=OWNER/NAME: the data set of a benchmark on the Hub, for .eval_results, "
+            "with one task per metric; OWNER/NAME:TASK for the main metric as this task.",
         ),
     ] = None,
     organization: Annotated[str, typer.Option(help="Who evaluated.")] = "unknown",
