@@ -22,7 +22,7 @@ from support import FEW, case, part, random_run, random_scores, reference, run_o
 
 import counterpoint as cp
 from counterpoint.cases import Cases, ImageRef, caption_case, spilling
-from counterpoint.metrics import METRICS, PooledMetric
+from counterpoint.metrics import METRICS, TIES_NOTE, PooledMetric
 from counterpoint.reports.publishing import PublishOptions, folder as writing, publish
 from counterpoint.reports.publishing.material import names_apart, published_model, safe_name
 from counterpoint.runs import load_run, main_rows, save_run
@@ -102,6 +102,15 @@ def test_a_task_that_is_named_has_the_headline_metric(tmp_path):
     [row] = [r for r in run.results(resamples=50) if r.metric == "augmented_accuracy"]
     assert entry["dataset"] == {"id": "me/set", "task_id": "default"}
     assert entry["value"] == row.value
+
+
+def test_a_number_that_depends_on_ties_says_so(tmp_path):
+    run = random_run(table(30), 1, values=1)
+    publish([run], tmp_path / "out", replace(FAST, datasets={"bench": "me/set:default"}))
+    [file] = tmp_path.glob("out/models/*/*/.eval_results/*.yaml")
+    [card] = tmp_path.glob("out/models/*/*/model-card.md")
+    assert TIES_NOTE in yaml.safe_load(file.read_text())[0]["notes"]
+    assert TIES_NOTE in card.read_text() and "0.0†" in card.read_text()
 
 
 def test_a_benchmark_without_a_data_set_of_the_hub_has_no_entry(tmp_path):

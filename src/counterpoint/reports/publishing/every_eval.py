@@ -260,14 +260,16 @@ def _lines(published: PublishedPart) -> Iterator[dict[str, Any]]:
         "model_id": published.model,
     }
     for label, values, sample in _samples(measured, [column for column, _ in metrics]):
-        benchmark = published.part.benchmark
+        benchmark, common = published.part.benchmark, _as_json(sample)
         for (_, metric), value in zip(metrics, values, strict=True):
             if math.isfinite(value):
                 yield {
                     **always,
                     "evaluation_name": benchmark if label == ALL else f"{benchmark}/{label}",
                     "evaluation_result_id": _joined_id(benchmark, label, metric.name),
-                    **_as_json(sample, metric, value),
+                    **common,
+                    "evaluation": {"score": value, "is_correct": value == _best(metric)},
+                    "metadata": {"metric": metric.name, **sample.metadata},
                 }
 
 
@@ -357,7 +359,8 @@ def _reference(image: dict[str, Any]) -> str:
     return path if image["box"] is None else f"{path}#xywh={','.join(map(str, image['box']))}"
 
 
-def _as_json(sample: SampleLine, metric: AnyMetric, value: float) -> dict[str, Any]:
+def _as_json(sample: SampleLine) -> dict[str, Any]:
+    """What the lines of all metrics say of a sample."""
     asked = (sample.raw + "".join(sample.reference)).encode()
     return {
         "sample_id": sample.id,
@@ -379,8 +382,6 @@ def _as_json(sample: SampleLine, metric: AnyMetric, value: float) -> dict[str, A
             }
             for answer in sample.answers
         ],
-        "evaluation": {"score": value, "is_correct": value == _best(metric)},
-        "metadata": {"metric": metric.name, **sample.metadata},
     }
 
 

@@ -66,6 +66,8 @@ def _notes(published: PublishedPart, row: Row) -> Iterator[str]:
         f"{published.protocol.describe()}; data hash {published.data_hash}; "
         f"Counterpoint {published.version}."
     )
+    if depends_on_ties(row):
+        yield f"The value {TIES_NOTE}"
     yield from published.notes
 
 
