@@ -7,6 +7,7 @@ from .api import (
     generate as generate,
     load_model as load_model,
     load_runs as load_runs,
+    publish as publish,
     refine as refine,
     report as report,
     rescore as rescore,

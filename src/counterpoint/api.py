@@ -122,6 +122,37 @@ def report(
     return place
 
 
+@_with_extras
+def publish(
+    runs: RunLike | Iterable[RunLike],
+    out: str | Path,
+    *,
+    protocol: str | Protocol | None = None,
+    called: Mapping[str, str] | None = None,
+    datasets: Mapping[str, str] | None = None,
+    progress: Bars = _AUTO,
+    **options: Any,
+) -> Path:
+    """Write runs as the Hugging Face Hub, Every Eval Ever and W&B read them; nothing is uploaded.
+
+    `called` maps a run's model to its OWNER/NAME on the Hub, `datasets` a benchmark to the data set
+    OWNER/NAME[:TASK] of its leaderboard. `options`: groups, organization, relationship, source,
+    wandb, overwrite, as of `counterpoint publish`.
+    """
+    from counterpoint.reports.publishing import PublishOptions, publish as write
+
+    with shown(progress) as bars:
+        chosen = PublishOptions(
+            protocol=_protocol(protocol),
+            called=dict(called or {}),
+            datasets=dict(datasets or {}),
+            progress=bars,
+            **options,
+        )
+        write(_runs(runs), Path(out), chosen)
+    return Path(out)
+
+
 def verify(run: RunLike, model: str | None = None, *, resamples: int = RESAMPLES) -> list[Check]:
     """The papers' numbers beside a run's. `model` is what the papers call the run's model."""
     from counterpoint.evaluation import verify as check

@@ -72,6 +72,7 @@ def test_every_verb_explains_what_the_machine_did(counterpoint, tmp_path):
         ["eval", "-m", "random", "-b", file, "--out", "wall/run"],
         ["import", "runs/a/scores.parquet", "-b", file, "--name", "m", "--out", "wall/run"],
         ["report", "runs/a", "-o", "wall/page.html"],
+        ["publish", "runs/a", "-o", "wall/published"],
         ["compare", "runs/a", "runs/b", "--html", "wall/page.html"],
     ):
         result = counterpoint(*words)

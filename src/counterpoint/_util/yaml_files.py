@@ -1,9 +1,14 @@
-"""YAML files of users: recipes, grids and plans of sweeps. Read within limits, in plain values."""
+"""YAML files of users: recipes, grids and plans of sweeps. Read within limits, in plain values.
+
+And YAML for others to read, which needs no library.
+"""
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -80,3 +85,19 @@ def parse_yaml(text: str, where: str) -> Any:
         raise DataError(
             "E-YAML-INVALID", f"{where} is not valid YAML: {shortened(error)}.", where=where
         ) from None
+
+
+def yaml_text(value: Mapping[str, Any] | Sequence[Mapping[str, Any]], indent: str = "") -> str:
+    """Mappings and lists of mappings as YAML: texts are written as JSON, which is valid YAML."""
+    if not isinstance(value, Mapping):
+        rows = (yaml_text(row, indent + "  ") for row in value)
+        return "".join(f"{indent}- {row[len(indent) + 2 :]}" for row in rows)
+    lines = []
+    for key, item in value.items():
+        nested = isinstance(item, list) and item and isinstance(item[0], dict)
+        if nested or (isinstance(item, dict) and item):
+            below = indent if nested else indent + "  "
+            lines.append(f"{indent}{key}:\n{yaml_text(item, below)}")
+        else:
+            lines.append(f"{indent}{key}: {json.dumps(item, ensure_ascii=False)}\n")
+    return "".join(lines)

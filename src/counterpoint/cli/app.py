@@ -23,6 +23,7 @@ _VERBS: Final = {
     "rescore": "evaluate:rescore",
     "compare": "compare:compare",
     "report": "report:report",
+    "publish": "publish:publish",
     "studio": "campaign:studio",
     "verify": "verify:verify",
     "import": "evaluate:import_scores",

@@ -61,19 +61,19 @@ def as_csv(tables: Tables) -> str:
 
 def as_markdown(tables: Tables) -> str:
     parts = [_markdown_sheet(sheet) for sheet in tables.whole]
-    notes = [f"{mark}: {_markdown(text)}" for mark, text in tables.footnotes.items()]
-    ties = [_markdown(note) for note in ties_notes(tables.whole)]
+    notes = [f"{mark}: {markdown_text(text)}" for mark, text in tables.footnotes.items()]
+    ties = [markdown_text(note) for note in ties_notes(tables.whole)]
     return "\n\n".join([*parts, _legend("**bold**", "_italic_"), *ties, *notes]) + "\n"
 
 
 def _markdown_sheet(sheet: Sheet) -> str:
     heads = [
-        f"{_markdown(head.title)} {column}<sup>{head.footnote}</sup>"
+        f"{markdown_text(head.title)} {column}<sup>{head.footnote}</sup>"
         for head, column in _over(sheet)
     ]
     lines = [["model", *heads], ["---", *("---:" for _ in heads)]]
     for line in sheet.lines:
-        lines.append([_markdown(line.name), *(_markdown_cell(cell) for cell in line.cells)])
+        lines.append([markdown_text(line.name), *(_markdown_cell(cell) for cell in line.cells)])
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
@@ -84,7 +84,8 @@ def _markdown_cell(cell: TableCell) -> str:
     return f"{marks}{cell.value}{marks}{reach}{paper}" if cell.value else ""
 
 
-def _markdown(text: str) -> str:
+def markdown_text(text: str) -> str:
+    """A name as text: data must not become markup, or a new column."""
     text = one_line(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return "".join(f"\\{c}" if c in "\\`*_[]|#~" else c for c in text)
 

@@ -45,7 +45,7 @@ class Fact:
 def page_facts(made: Provenance) -> list[Fact]:
     versions = {"python": platform.python_version()} | {p: version(p) for p in _PACKAGES}
     facts = [
-        Fact("command", _command([without_folders(word) for word in made.command])),
+        Fact("command", recorded([without_folders(word) for word in made.command])),
         Fact("created", made.created),
         Fact("versions", _listed(versions)),
     ]
@@ -62,7 +62,7 @@ def _facts(run: Run) -> list[Fact]:
     facts = [
         Fact("model", run.model),
         Fact("folder", "" if run.folder is None else run.folder.name),
-        Fact("command", _command(manifest.get("command"))),
+        Fact("command", recorded(manifest.get("command"))),
         Fact("created", _text(manifest.get("created"))),
         Fact("options", _listed(manifest.get("options"))),
         Fact("model fingerprint", _text(manifest.get("fingerprint"))),
@@ -80,7 +80,7 @@ def _facts(run: Run) -> list[Fact]:
     return [fact for fact in facts if fact.value]
 
 
-def _command(command: Any) -> str:
+def recorded(command: Any) -> str:
     """As it was typed, but for where the program lies and for secrets."""
     if isinstance(command, str) or not isinstance(command, Sequence) or not command:
         return _text(command)
@@ -122,7 +122,7 @@ def notices(material: ReportData) -> list[Notice]:
     told: dict[Notice, list[str]] = {}  # what holds of several runs is said once
     for label, run in material.runs.items():
         for part in run.parts.values():
-            for notice in _of_part(part):
+            for notice in told_of(part):
                 told.setdefault(notice, []).append(label)
         for note in _notes(run):
             told.setdefault(Notice(note), []).append(label)
@@ -135,7 +135,8 @@ def notices(material: ReportData) -> list[Notice]:
     return [*found, *_unlike(material)]
 
 
-def _of_part(part: Part) -> Iterator[Notice]:
+def told_of(part: Part) -> Iterator[Notice]:
+    """Cases and images left out or absent, and captions cut."""
     where = part.benchmark
     if part.absent:
         yield _named(

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any, Final
 
+from counterpoint._util.yaml_files import yaml_text
 from counterpoint.generation.making import CAPTIONS, MADE
 
 IMAGES: Final = ("image", "text_image")
@@ -177,7 +178,7 @@ _SIZES: Final = (
 def card(facts: Facts) -> str:
     """README.md of a data set whose files are written."""
     parts = [
-        f"---\n{_yaml(_head(facts))}---\n",
+        f"---\n{yaml_text(_head(facts))}---\n",
         f"# {_line(facts.name)}\n\n{facts.summary()}\n",
         "A **negative** is a text that was made to be false of the image, a **positive** one that "
         "was made to be as true as the caption. A model that understands captions ranks caption "
@@ -222,22 +223,6 @@ def _head(facts: Facts) -> dict[str, Any]:
 def _feature(name: str, embedded: bool) -> dict[str, Any]:
     kind = "image" if embedded and name in IMAGES else INTEGERS.get(name, "string")
     return {"name": name, "sequence" if name in LISTS else "dtype": kind}
-
-
-def _yaml(value: Mapping[str, Any], indent: str = "") -> str:
-    """YAML for the head: texts are written as JSON, which is valid YAML."""
-    lines = []
-    for key, item in value.items():
-        if isinstance(item, list) and isinstance(item[0], dict):
-            lines.append(f"{indent}{key}:\n")
-            for row in item:
-                inner = _yaml(row, indent + "  ")
-                lines.append(f"{indent}- {inner[len(indent) + 2 :]}")
-        elif isinstance(item, dict):
-            lines.append(f"{indent}{key}:\n{_yaml(item, indent + '  ')}")
-        else:
-            lines.append(f"{indent}{key}: {json.dumps(item, ensure_ascii=False)}\n")
-    return "".join(lines)
 
 
 def _with_number(counts: Mapping[Any, int]) -> Iterable[tuple[str, ...]]:

@@ -1,0 +1,7 @@
+from .every_eval import SCHEMA_VERSION as SCHEMA_VERSION
+from .folder import publish as publish
+from .material import (
+    PublishedPart as PublishedPart,
+    PublishOptions as PublishOptions,
+    Relationship as Relationship,
+)
