@@ -165,6 +165,23 @@ PROTOCOLS: Final[dict[str, Protocol]] = {
             exclude=frozenset({UNCONFIRMED}),
         ),
         Protocol(
+            "whatsup",
+            "Kamath et al. 2023: a tie is right; mean of the subsets A and B, or one and two objects.",
+            tie="right",
+            average="types",
+            averages=("micro", "types"),
+        ),
+        Protocol(
+            "svo-probes",
+            "Hendricks and Nematzadeh 2021, of two images the right one: strict, over cases.",
+            exclude=frozenset({"several"}),
+        ),
+        Protocol(
+            "eqben",
+            "Wang et al. 2023: strict comparison by part, as Winoground; the mean is over the parts.",
+            average="macro",
+        ),
+        Protocol(
             "retrieval",
             "Recall@k over the Karpathy test split as is usual for CLIP: raw captions, ties wrong.",
             overlong="cut",
