@@ -1,4 +1,4 @@
-"""EqBen (Wang et al. 2023): two images that differ in little, of videos or made, and their captions.
+"""EqBen (Wang et al. 2023): two images that differ in little, and their captions.
 
 The whole annotation (`private_info_global.json`) or the authors' subset of a tenth. The frames of
 YouCook2 are NumPy arrays, no images: in the place of NAME.npy, a converted NAME.png or NAME.jpg
@@ -71,7 +71,7 @@ def _image(file: Path) -> Path:
 
 EQBEN: Final = Benchmark(
     "eqben",
-    "two images that differ in little, from videos, a simulator and a generator, and their captions",
+    "two images that differ in little, from videos or made by programs, and their captions",
     "2 x 2",
     "eqben",
     _cases,

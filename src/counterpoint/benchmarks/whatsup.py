@@ -128,7 +128,7 @@ def _preposition(caption: str) -> str:
     return next((word for word in reversed(words) if word in _PLACES), "other")
 
 
-_PAPER: Final = "Kamath et al. 2023, What's \"up\" with vision-language models?, arXiv 2310.19785"
+_PAPER: Final = 'Kamath et al. 2023, What\'s "up" with vision-language models?, arXiv 2310.19785'
 _LICENCE: Final = "MIT"
 WHATSUP: Final = Benchmark(
     "whatsup",

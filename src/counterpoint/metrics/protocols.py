@@ -166,7 +166,7 @@ PROTOCOLS: Final[dict[str, Protocol]] = {
         ),
         Protocol(
             "whatsup",
-            "Kamath et al. 2023: a tie is right; mean of the subsets A and B, or one and two objects.",
+            "Kamath et al. 2023: a tie is right; mean of A and B, or of one and two objects.",
             tie="right",
             average="types",
             averages=("micro", "types"),
@@ -178,7 +178,7 @@ PROTOCOLS: Final[dict[str, Protocol]] = {
         ),
         Protocol(
             "eqben",
-            "Wang et al. 2023: strict comparison by part, as Winoground; the mean is over the parts.",
+            "Wang et al. 2023: strict comparison by part, as Winoground; mean over the parts.",
             average="macro",
         ),
         Protocol(
