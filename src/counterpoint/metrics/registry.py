@@ -244,8 +244,8 @@ def _several_images(truth: Array) -> Array:
 
 def _choosing_images(truth: Array) -> Array:
     """Several images, one of which at least has a true and a false caption to choose from."""
-    mixed = (truth.any(axis=2) & ~truth.all(axis=2)).any(axis=1)
-    return np.asarray(_several_images(truth) & mixed)
+    p, n = _counts(truth)
+    return np.asarray(_several_images(truth) & ((p > 0) & (n > 0)).any(axis=1))
 
 
 def _two_texts(truth: Array) -> Array:
