@@ -7,20 +7,24 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from benchmark_fixtures import IDENTITY, load, write, write_json, write_table
+from benchmark_fixtures import IDENTITY, load, write, write_json, write_parquet, write_table
 from cli_support import Colours
 from errors import raises
 from published_layouts import (
     A_ROWS,
     LAYOUTS,
     PAIRS,
+    bla_row,
     colorswap_row,
     counterfactual_rows,
     eqben_rows,
     lines,
     mmvp_rows,
+    natural_rows,
     pixels,
     svo_row,
+    vismin_row,
+    vismin_solution,
     vsr_row,
 )
 
@@ -34,11 +38,14 @@ from counterpoint.metrics import PROTOCOLS
 
 SQUARE = {"image_to_text": 1 / 4, "text_to_image": 1 / 4, "group": 1 / 6}
 CHANCE: dict[str, dict[str, float]] = {
+    "bla": {"original_accuracy": 1 / 3, "augmented_accuracy": 1 / 6, "brittleness": 1 / 3},
     "coco-counterfactuals": SQUARE,
     "colorswap": SQUARE,
     "eqben": SQUARE,
     "mmvp-vlm": SQUARE,
+    "naturalbench/retrieval": SQUARE,
     "svo-probes": {"text_to_image": 1 / 2},
+    "vismin": SQUARE,
     "vsr": {"auroc": 1 / 2, "rank_correlation": 0},
     "whatsup": {"original_accuracy": 1 / 4},
     "whatsup/coco": {"original_accuracy": 1 / 2},
@@ -46,6 +53,7 @@ CHANCE: dict[str, dict[str, float]] = {
 }
 COUNTS = {"coco-counterfactuals": PAIRS, "colorswap": PAIRS, "eqben": 5, "mmvp-vlm": 6}
 COUNTS |= {"svo-probes": 6, "vsr": 8, "whatsup": 12, "whatsup/coco": 5, "whatsup/gqa": 4}
+COUNTS |= {"bla": 6, "naturalbench/retrieval": PAIRS, "vismin": PAIRS}
 EVERY = pytest.mark.parametrize("id", LAYOUTS)
 
 
@@ -126,6 +134,25 @@ def without(row: dict[str, Any], field: str) -> dict[str, Any]:
 
 
 WRONG: dict[str, tuple[Callable[[Path], Path], str]] = {
+    "bla": (
+        lambda root: write_json(
+            root / "bla/active_passive_captions.json", [bla_row(0) | {"caption_group": {}}]
+        ),
+        "an empty object",
+    ),
+    "naturalbench/retrieval": (
+        lambda root: write_json(
+            root / "naturalbench/metadata.json", [without(natural_rows()[0], "index")]
+        ),
+        "an object with image_0, image_1, caption_0, caption_1",
+    ),
+    "vismin": (
+        lambda root: [
+            write_parquet(root / "vismin/test.parquet", [vismin_row(0)]),
+            write_table(root / "vismin/sim_solution.csv", [vismin_solution(0) | {"Text": "T0"}]),
+        ][1],
+        "'T0'",
+    ),
     "coco-counterfactuals": (
         lambda root: write(
             root / "coco_counterfactuals/examples.jsonl",
@@ -319,6 +346,41 @@ def test_counterfactuals_keep_their_ids(tmp_path: Path) -> None:
     assert [image.path for image in first.images] == [
         f"coco_counterfactuals/data/images/236300_0_img_{side}.jpg" for side in (0, 1)
     ]
+
+
+def test_vismin_follows_the_solution(tmp_path: Path) -> None:
+    LAYOUTS["vismin"](tmp_path)
+    first, second = load("vismin", tmp_path)[:2]
+    assert first.captions == ("one mole 0", "two moles 0")
+    assert second.captions == ("two moles 1", "one mole 1") and second.truth == IDENTITY
+    assert [image.path[-2:] for image in second.images] == ["/1", "/1"]
+    assert (first.groups, second.groups) == (("object",), ("counting",))
+    solutions = [vismin_solution(number) for number in range(PAIRS - 1)]
+    path = write_table(tmp_path / "vismin/sim_solution.csv", solutions)
+    with raises("E-LAYOUT-UNEXPECTED", path=path, found="5"):
+        load("vismin", tmp_path)
+
+
+def test_bla_has_two_true_sentences(tmp_path: Path) -> None:
+    LAYOUTS["bla"](tmp_path)
+    cases = load("bla", tmp_path)
+    assert [case.groups[0] for case in cases[::2]] == [
+        "active-passive",
+        "coordination",
+        "relative-clause",
+    ]
+    assert cases[0].truth == ((True, True, False, False),)
+    assert cases[0].captions[1] == "the fox is watched by the mole 0"
+    assert cases[0].images[0].path == "bla/BLA_benchmark/images/1047.jpg"
+    assert cases[1].images[0].path == "visual_genome/VG_100K/1048.jpg"
+
+
+def test_naturalbench_keeps_its_index(tmp_path: Path) -> None:
+    LAYOUTS["naturalbench/retrieval"](tmp_path)
+    case = load("naturalbench/retrieval", tmp_path)[2]
+    assert (case.id, case.captions) == ("2", ("A mole digs 2.", "A mole sings 2."))
+    folder = "naturalbench/NaturalBench-Retrieval/images"
+    assert [image.path for image in case.images] == [f"{folder}/2_0.jpg", f"{folder}/2_1.jpg"]
 
 
 def test_vsr_labels_are_grades(tmp_path: Path) -> None:

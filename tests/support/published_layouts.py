@@ -208,12 +208,86 @@ def vsr(root: Path) -> None:
         write(root / "coco" / row["image_link"].split("/", 3)[3], pixels(number))
 
 
+def vismin_row(number: int) -> dict[str, Any]:
+    return {
+        "id": number,
+        "image_0": {"bytes": pixels(2 * number, "PNG"), "path": None},
+        "image_1": {"bytes": pixels(2 * number + 1, "PNG"), "path": None},
+        "text_0": f"one mole {number}",
+        "text_1": f"two moles {number}",
+        "category": "counting" if number % 2 else "object",
+    }
+
+
+VISMIN_ORDERS = (
+    ("T0_I0 > T1_I0 & T1_I1 > T0_I1", "T0_I0 > T0_I1 & T1_I1 > T1_I0"),
+    ("T1_I0 > T0_I0 & T0_I1 > T1_I1", "T0_I1 > T0_I0 & T1_I0 > T1_I1"),
+)
+
+
+def vismin_solution(number: int) -> dict[str, Any]:
+    """Of odd rows, the first caption belongs to the second image."""
+    text, image = VISMIN_ORDERS[number % 2]
+    return {"idx": number, "Text": text, "Image": image, "category": "object"}
+
+
+def vismin(root: Path) -> None:
+    rows = [vismin_row(number) for number in range(PAIRS)]
+    write_parquet(root / "vismin/data/test-00000-of-00001.parquet", rows)
+    write_table(root / "vismin/sim_solution.csv", [vismin_solution(n) for n in range(PAIRS)])
+
+
+def bla_row(number: int) -> dict[str, Any]:
+    group = {
+        "group_index": 0,
+        "True1": f"the mole watches the fox {number}",
+        "True2": f"the fox is watched by the mole {number}",
+        "False1": f"the fox watches the mole {number}",
+        "False2": f"the mole is watched by the fox {number}",
+        "score": [0.9, 0.9, 0.9, 0.9],
+    }
+    return {"image_id": 1047 + number, "index": number, "caption_group": [group]}
+
+
+def bla(root: Path) -> None:
+    folder = root / "bla/BLA_benchmark"
+    for task in ("active_passive", "coordination", "relative_clause"):
+        rows = [bla_row(0), bla_row(1)]
+        write_json(folder / f"annotations/{task}_captions.json", rows)
+    write(folder / "images/1047.jpg", pixels(0))
+    write(root / "visual_genome/VG_100K/1048.jpg", pixels(1))
+
+
+def natural_rows() -> list[dict[str, Any]]:
+    return [
+        {
+            "index": n,
+            "image_0": f"{n}_0.jpg",
+            "image_1": f"{n}_1.jpg",
+            "caption_0": f"A mole digs {n}.",
+            "caption_1": f"A mole sings {n}.",
+        }
+        for n in range(PAIRS)
+    ]
+
+
+def naturalbench(root: Path) -> None:
+    folder = root / "naturalbench/NaturalBench-Retrieval"
+    write_json(folder / "metadata.json", natural_rows())
+    for n in range(PAIRS):
+        for side in (0, 1):
+            write(folder / f"images/{n}_{side}.jpg", pixels(n + side))
+
+
 LAYOUTS: dict[str, Callable[[Path], None]] = {
+    "bla": bla,
     "coco-counterfactuals": coco_counterfactuals,
     "colorswap": colorswap,
     "eqben": eqben,
     "mmvp-vlm": mmvp_vlm,
+    "naturalbench/retrieval": naturalbench,
     "svo-probes": svo_probes,
+    "vismin": vismin,
     "vsr": vsr,
     "whatsup": whatsup,
     "whatsup/coco": whatsup_coco,
