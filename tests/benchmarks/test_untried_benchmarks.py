@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,8 @@ from published_layouts import (
     A_ROWS,
     LAYOUTS,
     PAIRS,
+    STATIC,
+    VIDEO,
     bla_row,
     colorswap_row,
     counterfactual_rows,
@@ -30,9 +33,11 @@ from published_layouts import (
 
 import counterpoint as cp
 from counterpoint.benchmarks.benchmark import NOT_TRIED
+from counterpoint.benchmarks.eqben import FILES as EQBEN_FILES
 from counterpoint.benchmarks.layouts import described
 from counterpoint.benchmarks.mmvp_vlm import PATTERNS
 from counterpoint.benchmarks.registry import BENCHMARKS
+from counterpoint.benchmarks.spec import SUBSETS
 from counterpoint.data import catalogue
 from counterpoint.metrics import PROTOCOLS
 
@@ -42,8 +47,11 @@ CHANCE: dict[str, dict[str, float]] = {
     "coco-counterfactuals": SQUARE,
     "colorswap": SQUARE,
     "eqben": SQUARE,
+    "imagecode": {"text_to_image": 1 / 10},
     "mmvp-vlm": SQUARE,
     "naturalbench/retrieval": SQUARE,
+    "spec": {"original_accuracy": (1 / 2 + 2 / 3 + 2 / 4 + 1 / 9) / 6},
+    "spec/text-to-image": {"text_to_image": (1 / 2 + 2 / 3 + 2 / 4 + 1 / 9) / 6},
     "svo-probes": {"text_to_image": 1 / 2},
     "vismin": SQUARE,
     "vsr": {"auroc": 1 / 2, "rank_correlation": 0},
@@ -54,6 +62,7 @@ CHANCE: dict[str, dict[str, float]] = {
 COUNTS = {"coco-counterfactuals": PAIRS, "colorswap": PAIRS, "eqben": 5, "mmvp-vlm": 6}
 COUNTS |= {"svo-probes": 6, "vsr": 8, "whatsup": 12, "whatsup/coco": 5, "whatsup/gqa": 4}
 COUNTS |= {"bla": 6, "naturalbench/retrieval": PAIRS, "vismin": PAIRS}
+COUNTS |= {"imagecode": 3, "spec": 6, "spec/text-to-image": 6}
 EVERY = pytest.mark.parametrize("id", LAYOUTS)
 
 
@@ -140,6 +149,24 @@ WRONG: dict[str, tuple[Callable[[Path], Path], str]] = {
         ),
         "an empty object",
     ),
+    "imagecode": (
+        lambda root: write_json(root / "imagecode/valid_data.json", {"set": {"10": "a mole"}}),
+        "an object with 10",
+    ),
+    "spec": (
+        lambda root: write_json(
+            root / "spec/absolute_size/image2text.json",
+            [{"query": "0.jpg", "keys": ["a", "b"], "label": 2}],
+        ),
+        "2",
+    ),
+    "spec/text-to-image": (
+        lambda root: write_json(
+            root / "spec/absolute_size/text2image.json",
+            [{"query": "a mole", "keys": ["0.jpg"], "label": 0}],
+        ),
+        "a list of length 1",
+    ),
     "naturalbench/retrieval": (
         lambda root: write_json(
             root / "naturalbench/metadata.json", [without(natural_rows()[0], "index")]
@@ -213,6 +240,36 @@ def test_another_layout_is_named_with_what_was_expected(id: str, tmp_path: Path)
         load(id, tmp_path)
     said = str(caught.value)
     assert str(path) in said and caught.value.data["expected"] in said and found in said
+
+
+@pytest.mark.parametrize("name", ["/etc/passwd", "../../passwd", "passwd", "..", "a\0b", "/"])
+@pytest.mark.parametrize("id", ["colorswap", "eqben", "imagecode", "spec", "whatsup"])
+def test_names_of_images_lead_nowhere_else(id: str, name: str, tmp_path: Path) -> None:
+    """A name that is no path below the data root is refused, or its image cannot be read."""
+    rows: dict[str, tuple[str, Any]] = {
+        "colorswap": (
+            "colorswap/test.json",
+            [colorswap_row(0) | {"image_1": name, "image_2": "b"}],
+        ),
+        "eqben": (f"eqben/{EQBEN_FILES[0]}", [eqben_rows()[0] | {"image0": name}]),
+        "imagecode": ("imagecode/valid_data.json", {name: {"0": "a mole"}}),
+        "spec": (
+            "spec/absolute_size/image2text.json",
+            [{"query": name, "keys": ["a", "b"], "label": 0}],
+        ),
+        "whatsup": ("whatsup/controlled_images_dataset.json", [A_ROWS[0] | {"image_path": name}]),
+    }
+    for subset in SUBSETS[1:]:
+        write_json(tmp_path / f"spec/{subset}/image2text.json", [])
+    write_json(tmp_path / "whatsup/controlled_clevr_dataset.json", [])
+    path, content = rows[id]
+    write(tmp_path / path, json.dumps(content, default=lambda _: "bytes"))
+    try:
+        run = cp.evaluate(Colours(), id, data=tmp_path, out=tmp_path / "runs")
+    except cp.CounterpointError:
+        return
+    [part] = run.parts.values()
+    assert len(part.cases) == 0 and len(part.left_out) == 1
 
 
 @pytest.mark.parametrize(
@@ -381,6 +438,34 @@ def test_naturalbench_keeps_its_index(tmp_path: Path) -> None:
     assert (case.id, case.captions) == ("2", ("A mole digs 2.", "A mole sings 2."))
     folder = "naturalbench/NaturalBench-Retrieval/images"
     assert [image.path for image in case.images] == [f"{folder}/2_0.jpg", f"{folder}/2_1.jpg"]
+
+
+def test_imagecode_has_ten_images_in_the_order_of_frames(tmp_path: Path) -> None:
+    LAYOUTS["imagecode"](tmp_path)
+    first, second, third = load("imagecode", tmp_path)
+    assert first.id == f"{VIDEO}/6" and second.captions == ("a mole looks up",)
+    assert [line[0] for line in first.truth].index(True) == 6 and len(first.truth) == 10
+    assert first.images[9].path == f"imagecode/{VIDEO}/img27.jpg"  # not between img2 and img3
+    assert third.images[0].path == f"imagecode/image-sets/{STATIC}/img0.jpg"
+    assert [case.groups[0] for case in (first, second, third)] == ["video", "video", "static"]
+    assert first.cluster == second.cluster != third.cluster
+
+
+def test_a_set_without_ten_images_is_named(tmp_path: Path) -> None:
+    LAYOUTS["imagecode"](tmp_path)
+    (tmp_path / f"imagecode/{VIDEO}/img27.jpg").unlink()
+    with raises("E-LAYOUT-UNEXPECTED"):
+        load("imagecode", tmp_path)
+
+
+def test_spec_in_both_directions(tmp_path: Path) -> None:
+    LAYOUTS["spec"](tmp_path)
+    captions, images = (load(id, tmp_path) for id in ("spec", "spec/text-to-image"))
+    assert [len(case.captions) for case in captions] == [3, 3, 4, 4, 2, 9]
+    assert [len(case.images) for case in images] == [3, 3, 4, 4, 2, 9]
+    assert captions[0].id == "absolute_size/0" and captions[0].captions[0] == "1 moles"
+    assert captions[0].images[0].path == "spec/data/absolute_size/images/0_1.jpg"
+    assert images[-1].truth == ((True,), *[(False,)] * 8) and images[-1].groups == ("count",)
 
 
 def test_vsr_labels_are_grades(tmp_path: Path) -> None:

@@ -193,6 +193,7 @@ def test_chance_of_a_large_gallery_is_finite() -> None:
         (4, 3, True),
         (4, 1000, False),
         (5, 5, True),
+        (10, 1, False),
         (5, 1000, True),
         (5, 2, True),
     ],

@@ -58,6 +58,7 @@ PROTOCOLS = {
     "mmvp-vlm": "bivlc",
     "eqben": "eqben",
     "svo-probes": "svo-probes",
+    "imagecode": "imagecode",
     "whatsup": "whatsup",
     "whatsup/coco": "whatsup",
     "whatsup/gqa": "whatsup",
@@ -109,6 +110,7 @@ GROUPS = {
     # Of the two largest parts vl_compo has a sample of 5,000 cases: not the published benchmark.
     "eqben": {"eqbengebc", "eqbenkubric_attr", "eqbenkubric_cnt", "eqbenkubric_loc", "eqbensd"},
     "svo-probes": {"subject", "verb", "object"},
+    "imagecode": {"video", "static"},
     "whatsup": {"a", "b"},
     "whatsup/coco": {"one", "two"},
     "whatsup/gqa": {"one", "two"},

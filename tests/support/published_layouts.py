@@ -279,13 +279,43 @@ def naturalbench(root: Path) -> None:
             write(folder / f"images/{n}_{side}.jpg", pixels(n + side))
 
 
+VIDEO = "MSR-VTT-videoTrainValVideo_video2044-shot1_0"
+STATIC = "open-images-2057_2fdaa4ac90531880"
+
+
+def imagecode(root: Path) -> None:
+    described = {VIDEO: {"6": "a mole digs", "7": "a mole looks up "}, STATIC: {"0": "a hat"}}
+    write_json(root / "imagecode/valid_data.json", described)
+    for number in range(10):
+        write(root / f"imagecode/{VIDEO}/img{3 * number}.jpg", pixels(number))  # frames
+        write(root / f"imagecode/image-sets/{STATIC}/img{number}.jpg", pixels(number))
+
+
+SPEC_CHOICES = {"existence": 2, "absolute_size": 3, "relative_size": 3, "relative_spatial": 4}
+SPEC_CHOICES |= {"absolute_spatial": 4, "count": 9}
+
+
+def spec(root: Path) -> None:
+    for subset, choices in SPEC_CHOICES.items():
+        folder = root / "spec/data" / subset
+        images = [f"images/0_{number}.jpg" for number in range(choices)]
+        captions = [f"{number} moles" for number in range(choices)]
+        write_json(folder / "image2text.json", [{"query": images[1], "keys": captions, "label": 1}])
+        write_json(folder / "text2image.json", [{"query": captions[0], "keys": images, "label": 0}])
+        for number, image in enumerate(images):
+            write(folder / image, pixels(number))
+
+
 LAYOUTS: dict[str, Callable[[Path], None]] = {
     "bla": bla,
     "coco-counterfactuals": coco_counterfactuals,
     "colorswap": colorswap,
     "eqben": eqben,
+    "imagecode": imagecode,
     "mmvp-vlm": mmvp_vlm,
     "naturalbench/retrieval": naturalbench,
+    "spec": spec,
+    "spec/text-to-image": spec,
     "svo-probes": svo_probes,
     "vismin": vismin,
     "vsr": vsr,

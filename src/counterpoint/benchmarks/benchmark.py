@@ -24,6 +24,7 @@ _CHANCE: Final = {
     "1 x 4, two true": "33.3 original, 16.7 augmented, 33.3 brittleness",
     "1 x 5": "20",
     "2 x 1": "50",
+    "10 x 1": "10",
     "2 x 2": "25 image-to-text, 25 text-to-image, 16.7 group",
 }
 

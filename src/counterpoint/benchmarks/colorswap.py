@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from counterpoint.benchmarks.annotations import files_below, label
 from counterpoint.benchmarks.benchmark import Benchmark, Options
-from counterpoint.benchmarks.layouts import PairColumns, pair_cases, published_file
+from counterpoint.benchmarks.layouts import PairColumns, file_below, pair_cases, published_file
 from counterpoint.cases import Cases
 
 _COLUMNS: Final = PairColumns(("image_1", "image_2"), ("caption_1", "caption_2"), "id")
@@ -24,7 +24,7 @@ def _cases(options: Options) -> Cases:
     files = tables or [published_file(folder, ["test.json"], "colorswap")]
 
     def image(path: Path, name: str) -> str:
-        return (path.parent / name).relative_to(options.data).as_posix()
+        return file_below(path.parent, name, options.data)
 
     rows = pair_cases(
         files, _COLUMNS, options, "colorswap", image=image, groups=_groups, more=_SOURCES

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from counterpoint.benchmarks.annotations import label, text
 from counterpoint.benchmarks.benchmark import Benchmark, Options
-from counterpoint.benchmarks.layouts import IDENTITY, object_rows, published_file
+from counterpoint.benchmarks.layouts import IDENTITY, file_below, object_rows, published_file
 from counterpoint.cases import Case, Cases, ImageRef
 
 FILES: Final = ("private_info_global.json", "eqben_subset_10percent_final.json")
@@ -46,7 +46,7 @@ def _rows(path: Path, images: Path, root: Path) -> Iterator[Case]:
         part = label(PurePosixPath(names[0]).parts[0])
         yield Case(
             f"{part}/{counts[part]}",
-            tuple(ImageRef(_image(images / name).relative_to(root).as_posix()) for name in names),
+            tuple(ImageRef(_image(file_below(images, name, root), root)) for name in names),
             tuple(_caption(row, field, where) for field in _FIELDS[2:]),
             IDENTITY,
             (part,),
@@ -62,11 +62,11 @@ def _caption(row: dict[str, Any], field: str, where: str) -> str:
     return text({field: value[0] if isinstance(value, list) and value else value}, field, where)
 
 
-def _image(file: Path) -> Path:
-    if file.suffix != ".npy":
-        return file
-    converted = (file.with_suffix(ending) for ending in (".png", ".jpg"))
-    return next((other for other in converted if other.exists()), file)
+def _image(name: str, root: Path) -> str:
+    if not name.endswith(".npy"):
+        return name
+    converted = (name.removesuffix(".npy") + ending for ending in (".png", ".jpg"))
+    return next((other for other in converted if (root / other).exists()), name)
 
 
 EQBEN: Final = Benchmark(

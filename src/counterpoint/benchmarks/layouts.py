@@ -90,6 +90,14 @@ def object_rows(path: Path, fields: Sequence[str], benchmark: str) -> Iterator[d
         yield whole(row, where) if path.suffix == ".csv" else row
 
 
+def file_below(folder: Path, name: str, root: Path) -> str:
+    """The path of a file in a folder, under the data root.
+
+    The name comes from a file, so it is not followed here: what opens images refuses `..`.
+    """
+    return f"{folder.relative_to(root).as_posix()}/{name}"
+
+
 class PairColumns(NamedTuple):
     """The names of two images and of the two captions that describe them, in this order."""
 

@@ -6,11 +6,11 @@ images and captions that CLIP and BLIP-2 got wrong, from which the questions wer
 
 from __future__ import annotations
 
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Final
 
 from counterpoint.benchmarks.benchmark import Benchmark, Options
-from counterpoint.benchmarks.layouts import PairColumns, pair_cases, published_file
+from counterpoint.benchmarks.layouts import PairColumns, file_below, pair_cases, published_file
 from counterpoint.cases import Cases
 
 _COLUMNS: Final = PairColumns(("image_0", "image_1"), ("caption_0", "caption_1"), "index")
@@ -21,8 +21,7 @@ def _cases(options: Options) -> Cases:
     path = published_file(folder, ["metadata.json"], benchmark)
 
     def image(path: Path, name: str) -> str:
-        file = path.parent / "images" / PurePosixPath(name)
-        return file.relative_to(options.data).as_posix()
+        return file_below(path.parent / "images", name, options.data)
 
     rows = pair_cases([path], _COLUMNS, options, benchmark, image=image, groups=lambda _: ())
     return Cases.build(rows, root=options.data, source=str(path))

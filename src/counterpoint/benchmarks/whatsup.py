@@ -61,7 +61,10 @@ def _controlled(path: Path, group: str) -> Iterator[Case]:
             raise unexpected(where, "four caption_options, the right one first", captions)
         right, *wrong = (text({"caption": one}, "caption", where) for one in captions)
         # The path is that of the authors' machine: its last two parts are folder and file.
-        folder, name = PurePosixPath(text(row, "image_path", where)).parts[-2:]
+        parts = PurePosixPath(text(row, "image_path", where)).parts
+        if len(parts) < 2:
+            raise unexpected(where, "an image_path of folder and file", row["image_path"])
+        folder, name = parts[-2:]
         yield caption_case(
             f"{group}/{place}",
             ImageRef(f"whatsup/{folder}/{name}"),

@@ -182,6 +182,16 @@ PROTOCOLS: Final[dict[str, Protocol]] = {
             average="macro",
         ),
         Protocol(
+            "spec",
+            "Peng et al. 2024: strict comparison, mean of the six subsets.",
+            average="macro",
+        ),
+        Protocol(
+            "imagecode",
+            "Krojer et al. 2022: strict comparison over cases, long descriptions cut.",
+            overlong="cut",
+        ),
+        Protocol(
             "retrieval",
             "Recall@k over the Karpathy test split as is usual for CLIP: raw captions, ties wrong.",
             overlong="cut",
