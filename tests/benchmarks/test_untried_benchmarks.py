@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -246,11 +245,9 @@ def test_another_layout_is_named_with_what_was_expected(id: str, tmp_path: Path)
 @pytest.mark.parametrize("id", ["colorswap", "eqben", "imagecode", "spec", "whatsup"])
 def test_names_of_images_lead_nowhere_else(id: str, name: str, tmp_path: Path) -> None:
     """A name that is no path below the data root is refused, or its image cannot be read."""
+    both = {"image_1": name, "image_2": name}
     rows: dict[str, tuple[str, Any]] = {
-        "colorswap": (
-            "colorswap/test.json",
-            [colorswap_row(0) | {"image_1": name, "image_2": "b"}],
-        ),
+        "colorswap": ("colorswap/test.json", [colorswap_row(0) | both]),
         "eqben": (f"eqben/{EQBEN_FILES[0]}", [eqben_rows()[0] | {"image0": name}]),
         "imagecode": ("imagecode/valid_data.json", {name: {"0": "a mole"}}),
         "spec": (
@@ -263,7 +260,7 @@ def test_names_of_images_lead_nowhere_else(id: str, name: str, tmp_path: Path) -
         write_json(tmp_path / f"spec/{subset}/image2text.json", [])
     write_json(tmp_path / "whatsup/controlled_clevr_dataset.json", [])
     path, content = rows[id]
-    write(tmp_path / path, json.dumps(content, default=lambda _: "bytes"))
+    write_json(tmp_path / path, content)
     try:
         run = cp.evaluate(Colours(), id, data=tmp_path, out=tmp_path / "runs")
     except cp.CounterpointError:
