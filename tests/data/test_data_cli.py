@@ -89,6 +89,7 @@ def test_ls_shows_what_is_there(tmp_path):
     sums = {"sugarcrepe": "yes", "vl-checklist": "7 of 24", "aro-images": "no", "bivlc": "no"}
     assert {source: rows[source]["sha256"] for source in sums} == sums
     expected = ["negbench", "negbench/retrieval", "sugarcrepe", "sugarcrepe-pp", "visla"]
+    expected += ["vsr", "whatsup/coco"]
     assert rows["coco-val2017"]["benchmarks"] == expected
 
 

@@ -187,12 +187,13 @@ def test_chance_of_a_large_gallery_is_finite() -> None:
         (1, 2, False),
         (1, 1000, False),
         (2, 2, False),
-        (2, 1, True),  # images must share captions
-        (3, 2, True),
+        (2, 1, False),  # a choice between the two
+        (3, 2, True),  # images must share captions
         (4, 4, False),
         (4, 3, True),
         (4, 1000, False),
         (5, 5, True),
+        (10, 1, False),
         (5, 1000, True),
         (5, 2, True),
     ],

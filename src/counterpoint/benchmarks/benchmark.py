@@ -15,12 +15,16 @@ from counterpoint.cases import BEFORE_SHUFFLES, Cases
 from counterpoint.metrics import SEED, Protocol, get_protocol
 
 Value = int | str
+NOT_TRIED: Final = "not run on the real file"
 WITH_POSITIVES: Final = "+hp"  # the end of an id: hard positives are added
 _CHANCE: Final = {
     "1 x 2": "50",
     "1 x 3": "50 original, 33.3 augmented, 33.3 brittleness",
     "1 x 4": "25",
+    "1 x 4, two true": "33.3 original, 16.7 augmented, 33.3 brittleness",
     "1 x 5": "20",
+    "2 x 1": "50",
+    "10 x 1": "10",
     "2 x 2": "25 image-to-text, 25 text-to-image, 16.7 group",
 }
 
@@ -80,7 +84,8 @@ class Benchmark:
     is wrong with some of its cases: a mark for each case. `files` says how many cases each of
     several files holds (of a gallery: images), by what the ids of its cases begin with; None where
     that is unknown. `loads` names the protocols that the loader itself follows. `training` has the
-    training images of a linear probe, with the same classes.
+    training images of a linear probe, with the same classes. `untried` marks a loader that was
+    written from the paper and public code: it was never run on the published files.
     """
 
     id: str
@@ -98,6 +103,12 @@ class Benchmark:
     files: Callable[[Options], Mapping[str, int | None]] | None = None
     loads: tuple[str, ...] = ()
     training: Callable[[Options], Cases] | None = None
+    untried: bool = False
+
+    @property
+    def note(self) -> str:
+        """What a user should know before trusting a number; empty for most."""
+        return NOT_TRIED if self.untried else ""
 
     @property
     def chance(self) -> str:

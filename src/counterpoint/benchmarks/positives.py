@@ -202,6 +202,13 @@ def _extended(case: Case, found: dict[str, list[Positive]]) -> Case:
     new = [(int(positive.caption), positive.text) for positive in found.get(case.id, [])]
     if not new:
         return case
+    if case.grades:
+        raise DataError(
+            "E-POSITIVES-GRADED",
+            f"case {case.id!r} is one graded pair, compared with no negative; {WITH_POSITIVES} has "
+            "no meaning for its benchmark.",
+            case=case.id,
+        )
     pairs = list(_merged(case.captions, _columns(case), new))
     truth = tuple(zip(*(column for _, column in pairs), strict=True))
     captions = tuple(text for text, _ in pairs)

@@ -21,14 +21,17 @@ DETECTION: Final = ("natural", "synthetic")  # the classes of what a detector te
 
 
 def is_gallery(images: int, captions: int) -> bool:
-    """Many images, or so few captions that images must share them (a small classification)."""
-    return images >= MANY or images > captions
+    """Many images, or so few captions that images must share them (a small classification).
+
+    One caption and several images are a choice between the images: a case, right or wrong.
+    """
+    return captions > 1 and (images >= MANY or images > captions)
 
 
 def gallery_rows(cases: Cases) -> np.ndarray:
     """Which cases are galleries."""
     images, captions = cases.image_counts, cases.caption_counts
-    return np.asarray((images >= MANY) | (images > captions))
+    return np.asarray((captions > 1) & ((images >= MANY) | (images > captions)))
 
 
 def is_classification(truth: np.ndarray) -> np.ndarray | np.bool_:

@@ -94,8 +94,10 @@ def _print(health: Health) -> None:
         f"  images       {images.needed - len(images.missing):,} of {images.needed:,} there, "
         f"{len(images.unreadable):,} unreadable; {counted(images.cases_without, 'case')} without",
     ]
+    if health.note:
+        lines.insert(1, f"  loader       {health.note}: it was written from the paper")
     if health.absent:
-        lines.insert(2, f"  absent       {describe_absent(health.absent)}")
+        lines.insert(2 + bool(health.note), f"  absent       {describe_absent(health.absent)}")
     lines += [f"  damaged      {file}: {what}" for file, what in health.damaged]
     if health.gaps:
         lines.append(f"  ids          {len(health.gaps):,} missing, as {health.gaps[0]}")

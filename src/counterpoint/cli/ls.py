@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 _PACKAGES = {"vlm": ("transformers", "accelerate", "sentencepiece", "openai")}
-_ONLY_JSON = ("images", "ids", "chance", "paper", "licence")  # too much for a terminal
+_ONLY_JSON = ("images", "ids", "chance", "paper", "licence", "note")  # too much for a terminal
 
 
 class Listing(StrEnum):
@@ -91,12 +91,15 @@ def _benchmarks() -> list[dict[str, str]]:
             "shape": b.shape,
             "cases": "" if b.count is None else f"{b.count:,}",
             "protocol": b.protocol,
-            "what": b.summary + (f" (options: {_options(b)})" if b.defaults else ""),
+            "what": b.summary
+            + (f" (options: {_options(b)})" if b.defaults else "")
+            + (f" [{b.note}]" if b.note else ""),
             "images": b.images,
             "ids": b.ids,
             "chance": b.chance,
             "paper": b.paper,
             "licence": b.licence,
+            "note": b.note,
         }
         for b in (*found, own)
     ]

@@ -83,6 +83,7 @@ class Health:
     defects: tuple[Defect, ...]
     gaps: tuple[str, ...]  # numbers that are missing from the ids
     blind: tuple[BlindAccuracy, ...]
+    note: str = ""  # about the loader
 
 
 def examine(
@@ -108,6 +109,7 @@ def examine(
         tuple(_defects(cases, benchmark)),
         tuple(_gaps(cases)),
         tuple(_blind(known, cases)),
+        known.note,
     )
 
 

@@ -82,6 +82,7 @@ COMPOSITION_METRICS: Final = (
     "group",
     "text_only_accuracy",
     "original_accuracy",
+    "text_to_image",
 )
 GALLERY_METRICS: Final = ("image_to_text_recall@1", "accuracy@1")
 _BASELINES: Final = ("blind", "random")  # families of models that see no image

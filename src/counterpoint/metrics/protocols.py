@@ -165,6 +165,33 @@ PROTOCOLS: Final[dict[str, Protocol]] = {
             exclude=frozenset({UNCONFIRMED}),
         ),
         Protocol(
+            "whatsup",
+            "Kamath et al. 2023: a tie is right; mean of A and B, or of one and two objects.",
+            tie="right",
+            average="types",
+            averages=("micro", "types"),
+        ),
+        Protocol(
+            "svo-probes",
+            "Hendricks and Nematzadeh 2021, of two images the right one: strict, over cases.",
+            exclude=frozenset({"several"}),
+        ),
+        Protocol(
+            "eqben",
+            "Wang et al. 2023: strict comparison by part, as Winoground; mean over the parts.",
+            average="macro",
+        ),
+        Protocol(
+            "spec",
+            "Peng et al. 2024: strict comparison, mean of the six subsets.",
+            average="macro",
+        ),
+        Protocol(
+            "imagecode",
+            "Krojer et al. 2022: strict comparison over cases, long descriptions cut.",
+            overlong="cut",
+        ),
+        Protocol(
             "retrieval",
             "Recall@k over the Karpathy test split as is usual for CLIP: raw captions, ties wrong.",
             overlong="cut",

@@ -242,6 +242,12 @@ def _several_images(truth: Array) -> Array:
     return _few_images(truth) & (truth.shape[1] > 1)
 
 
+def _choosing_images(truth: Array) -> Array:
+    """Several images, one of which at least has a true and a false caption to choose from."""
+    p, n = _counts(truth)
+    return np.asarray(_several_images(truth) & ((p > 0) & (n > 0)).any(axis=1))
+
+
 def _two_texts(truth: Array) -> Array:
     """Two texts that mean the same, against themselves and a negative."""
     same = np.array([[True, True, False]] * 2)
@@ -317,7 +323,7 @@ _ALL: Final[tuple[AnyMetric, ...]] = (
         definitions.image_to_text,
         _every_image_chance,
         "higher",
-        _several_images,
+        _choosing_images,
         main=True,
     ),
     Metric(
@@ -333,7 +339,7 @@ _ALL: Final[tuple[AnyMetric, ...]] = (
         definitions.group,
         _chance_by_counting(definitions.group),
         "higher",
-        _several_images,
+        _choosing_images,
         main=True,
     ),
     *(
