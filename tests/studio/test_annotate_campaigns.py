@@ -333,7 +333,7 @@ def test_which_image_is_a_choice_between_images_and_both_is_a_tie(database):
     campaign(database, "world-bi:size=4", "which-image")
     answer_all(database, lambda person, item: "both" if item.id % 2 else "0")
     run = human_run(outcome(database))
-    assert values(run)["text_to_image_recall@1"] == 0.5
+    assert values(run)["text_to_image"] == 0.5
 
 
 def test_cases_without_all_their_answers_are_left_out_and_named(database):
