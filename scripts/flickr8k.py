@@ -19,6 +19,7 @@ import torch
 from photo_data import tidy
 from safetensors.torch import load_file
 
+from counterpoint.metrics.rankings import both_standings, recall
 from counterpoint.training.starts import open_start, towers_of, trunk_of
 
 RECALLS: Final = ("image_to_text_recall@1", "text_to_image_recall@1")
@@ -39,22 +40,14 @@ def recalls(model: str, data: Path, split: str, device: str = "auto") -> np.ndar
     where = next(start.model.parameters()).device
     with torch.inference_mode():
         images = towers(vectors[chosen].reshape(-1, *trunk.shape).to(where), None)[0]
-        words = []
-        for first in range(0, len(texts), _BATCH):
-            tokens = start.tokenizer(texts[first : first + _BATCH])
-            longest = int((tokens != towers.pad).sum(1).max())
-            words.append(towers(None, tokens[:, :longest].to(where))[1])
-        return hits((images @ torch.cat(words).T).double().cpu().numpy(), owner)
-
-
-def hits(scores: np.ndarray, owner: np.ndarray) -> np.ndarray:
-    """(photographs, 2) of a matrix photographs x captions; `owner`: the photograph of a caption."""
-    own = owner[None] == np.arange(len(scores))[:, None]
-    best, other = (np.where(m, scores, -np.inf).max(1) for m in (own, ~own))
-    mine = scores[owner, np.arange(len(owner))]
-    found = mine > np.where(own, -np.inf, scores).max(0)
-    share = np.bincount(owner, found, len(scores)) / np.bincount(owner, minlength=len(scores))
-    return np.stack([best > other, share], 1)
+        words = [
+            towers(None, start.tokenizer(texts[first : first + _BATCH]).to(where))[1]
+            for first in range(0, len(texts), _BATCH)
+        ]
+        scores = (images @ torch.cat(words).T).double().cpu().numpy()
+    ranked = both_standings(scores, owner[None] == np.arange(len(chosen))[:, None])
+    there, back = (recall(ranked[side], 1, "wrong") for side in ("images", "captions"))
+    return np.stack([there, np.bincount(owner, back) / np.bincount(owner)], 1)
 
 
 def main() -> None:

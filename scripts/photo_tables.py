@@ -43,6 +43,9 @@ _SCALE: Final = ("auroc", "calibration_error", "true_below_threshold")
 _BOTH_WAYS: Final = ("image_to_text", "text_to_image")
 
 
+Texts = list[list[str]]  # of each case: caption, positive, negative
+
+
 def _keys(benchmark: str, *metrics: str, groups: tuple[str, ...] = (ALL,)) -> tuple[Key, ...]:
     return tuple((benchmark, group, metric) for group in groups for metric in metrics)
 
@@ -87,25 +90,23 @@ def plot(by: By, folder: Path) -> None:
     save_plot(folder / "photo-people.svg", (8.0, 3.6), drops)
 
 
-def examples(folder: Path, data: Path, one: str, other: str, count: int = 6) -> str:
+def examples(folder: Path, captions: Texts, one: str, other: str, count: int = 6) -> str:
     """Cases that `one` gets right in all seeds with caption and positive, and `other` rejects the
     positive of in all seeds: spread evenly over the benchmark, so that nobody has chosen them."""
     right = _column(folder, one, "augmented_accuracy")
     rejected = _column(folder, other, "brittle_original_above")
-    captions = _texts_of_cases(data / "eval")
     if not (len(right) and len(rejected)):
         return ""
     rows = np.flatnonzero((right == 1).all(0) & (rejected == 1).all(0))
     said = f"{len(rows):,} of {len(captions):,}: `{one}` is right, `{other}` rejects the positive"
     lines = [said, "", "| caption | positive | negative |", "|---|---|---|"]
-    chosen = rows[np.linspace(0, len(rows) - 1, count).astype(int)].tolist()
+    chosen = rows[np.linspace(0, len(rows) - 1, min(count, len(rows))).astype(int)].tolist()
     lines += [f"| {' | '.join(captions[row])} |" for row in chosen]
     return "\n".join(lines) + "\n"
 
 
-def by_words(folder: Path, data: Path) -> str:
+def by_words(folder: Path, captions: Texts) -> str:
     """Rows on the pairs of words that half.parquet has and on those that it has not."""
-    captions = _texts_of_cases(data / "eval")
     left_out = np.array([is_left_out(word_pair(*texts[:2])) for texts in captions])
     metrics = ("augmented_accuracy", "brittleness")
     heads = [f"{which}: {metric}" for which in ("in half", "left out") for metric in metrics]
@@ -118,12 +119,12 @@ def by_words(folder: Path, data: Path) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _texts_of_cases(data: Path) -> list[list[str]]:
+def _texts_of_cases(data: Path) -> Texts:
     """The captions of the cases whose photographs are there, in the order of their values."""
     cases = load_benchmark(_REPLACE, data).cases.frame
     paths = cases["images"].list.first().struct.field("path")
     here = [(data / path).exists() for path in paths]
-    found: list[list[str]] = cases.filter(pl.Series(here))["captions"].to_list()
+    found: Texts = cases.filter(pl.Series(here))["captions"].to_list()
     return found
 
 
@@ -147,9 +148,13 @@ def main() -> None:
     nowhere = argparse.Namespace(data=folder, photographs=folder, out=folder, towers="", first=())
     plot(write_tables(folder, study_of(nowhere), SECTIONS, SHORT), given.plots or folder)
     if given.data:
+        captions = _texts_of_cases(given.data / "eval")
+        if _column(folder, BASE, _THREE[0]).shape[1:] != (len(captions),):
+            print("no examples: the study was made with --limit, or of other data")
+            return
         two = [("counterpoint", "hn"), ("hn", "counterpoint")]
-        told = [examples(folder, given.data, *rows) for rows in two]
-        told.append(by_words(folder, given.data))
+        told = [examples(folder, captions, *rows) for rows in two]
+        told.append(by_words(folder, captions))
         (folder / "examples.md").write_text("\n".join(told), encoding="utf-8")
 
 

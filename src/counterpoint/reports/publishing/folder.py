@@ -123,9 +123,7 @@ def _refuse_other(folder: Path, parts: Sequence[PublishedPart], overwrite: bool)
 
     What `publish` did not write is never replaced.
     """
-    if folder.is_dir() and not any(folder.iterdir()):
-        return
-    if not folder.exists():
+    if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
         return
     known = _published(folder / _MANIFEST)
     if known is None:
