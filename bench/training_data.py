@@ -41,9 +41,10 @@ from open_clip.transform import PreprocessCfg, image_transform_v2
 from PIL import Image
 
 import counterpoint
+from counterpoint._util.children import NICE
 from counterpoint.training.data.base import DataConfig, TrainingData
 from counterpoint.training.data.images import Pixels, decode
-from counterpoint.training.data.loading import NICE, _cores
+from counterpoint.training.data.loading import _cores
 from counterpoint.training.data.opening import open_data
 from counterpoint.training.data.samples import Samples
 from counterpoint.training.data.world import WorldData

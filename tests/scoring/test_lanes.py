@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import threading
 import time
 from collections.abc import Sequence
@@ -14,6 +16,7 @@ from engine_support import build
 from models_for_tests import Towers, choice, ragged, run_engine, write_images
 from PIL import Image
 
+from counterpoint._util.children import NICE
 from counterpoint._util.errors import ImageError
 from counterpoint._util.progress import Quiet
 from counterpoint._util.store import Store
@@ -211,6 +214,38 @@ def test_small_batches_keep_all_processes_busy(shown, monkeypatch) -> None:
         before = here.ahead
         here.submit(ENCODE_IMAGES, [shown[:4]]).result()
         assert before * 4 < 2 * 4 * 16 <= here.ahead * 4  # images; a process takes 16 at a time
+
+
+def test_readers_let_the_driver_go_first(shown) -> None:
+    processes = ReaderProcesses(_priority, 1)
+    try:
+        [found] = processes.submit(shown[:1])[0].result()
+    finally:
+        processes.close()
+    assert found.tolist() == [min(19, os.nice(0) + NICE)]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux lets a program choose")
+def test_pipes_are_wide_where_the_system_allows_it(shown, monkeypatch) -> None:
+    from fcntl import F_GETPIPE_SZ, fcntl
+
+    def refused(*arguments: Any) -> None:
+        raise PermissionError
+
+    widths = []
+    for change in (fcntl, refused):
+        monkeypatch.setattr("counterpoint.scoring.readers.fcntl", change)
+        processes = ReaderProcesses(_priority, 1)
+        try:
+            processes.submit(shown[:1])[0].result()
+            widths.append(fcntl(processes._started[0].stdout, F_GETPIPE_SZ))
+        finally:
+            processes.close()
+    assert widths[0] == 1 << 20 > widths[1]
+
+
+def _priority(picture: Picture) -> np.ndarray:
+    return np.array([os.nice(0)])
 
 
 @pytest.mark.faults

@@ -14,9 +14,9 @@ from PIL import Image
 from torchvision.transforms import Compose, RandomErasing
 from train_data_support import preprocess, same, tokenize, training_file
 
+from counterpoint._util.children import NICE
 from counterpoint.training.data.base import DataConfig
 from counterpoint.training.data.images import Pixels, decode
-from counterpoint.training.data.loading import NICE
 from counterpoint.training.data.opening import open_data
 
 

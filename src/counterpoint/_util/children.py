@@ -13,6 +13,7 @@ from multiprocessing import parent_process, resource_tracker
 from typing import Final, NamedTuple
 
 DEATHS: Final = 3  # of workers over one task, before it is given up
+NICE: Final = 10
 
 
 @contextmanager
@@ -40,6 +41,13 @@ def _watch() -> None:
     if parent is not None:
         parent.join()
         os._exit(1)
+
+
+def let_driver_first() -> None:
+    """How a process that decodes images begins. The driver has to give a GPU thousands of small
+    jobs a second: beside decoders that take all cores, it would get half of them done."""
+    if hasattr(os, "nice"):
+        os.nice(NICE)
 
 
 class WorkerFailure(NamedTuple):

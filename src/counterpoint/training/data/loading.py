@@ -16,6 +16,7 @@ from typing import Any, Final, Protocol
 import torch
 from torch.utils.data import DataLoader, Dataset
 
+from counterpoint._util.children import let_driver_first
 from counterpoint._util.errors import DataError
 from counterpoint._util.progress import Progress
 from counterpoint.images import Picture
@@ -24,9 +25,6 @@ from counterpoint.training.data.base import DataConfig, Preprocess, Problems
 from counterpoint.world import Tokenize
 
 _AHEAD: Final = 2  # batches that each worker may have ready
-# Workers give way to the process that trains: it has to give a GPU thousands of small jobs a step,
-# and a GPU that waits for them is not seen as waiting for data.
-NICE: Final = 10
 
 
 class SeenImages(Protocol):
@@ -162,8 +160,7 @@ def _cores() -> int:
 def _start_worker(number: int) -> None:
     del number
     os.environ["TOKENIZERS_PARALLELISM"] = "false"  # its threads do not survive a fork
-    if hasattr(os, "nice"):
-        os.nice(NICE)
+    let_driver_first()
     # The whole process group gets a stop; the training process is the one that acts on it.
     for stop in (signal.SIGINT, signal.SIGTERM):
         signal.signal(stop, signal.SIG_IGN)
