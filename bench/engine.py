@@ -3,6 +3,7 @@ photographs not decoded again for every crop.
 
     PYTHONPATH=src python bench/engine.py
     PYTHONPATH=src python bench/engine.py --only crops --photographs FOLDER
+    PYTHONPATH=src python bench/engine.py --only staging --threads 16
 
 The model is open_clip's ViT-B-32 with random weights: speed does not depend on what they are. The
 table is shaped like SugarCrepe's: one image, two captions, several cases to an image. Crops are
@@ -15,7 +16,8 @@ import argparse
 import logging
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 from unittest.mock import patch
@@ -33,13 +35,13 @@ from counterpoint.models.openclip.adapter import OpenClip
 from counterpoint.models.openclip.ids import OpenClipSource
 from counterpoint.models.openclip.tokens import CaptionTokens
 from counterpoint.models.registry import LoadOptions
-from counterpoint.models.torch_models import Runtime
+from counterpoint.models.torch_models import Runtime, stacked
 from counterpoint.scoring import encode_images
 from counterpoint.scoring.engine import score
 from counterpoint.scoring.kinds import Work
 
 NAME = "ViT-B-32"
-PARTS = ("tokens", "padding", "reuse", "crops")
+PARTS = ("tokens", "padding", "reuse", "crops", "staging")
 SIZE = (640, 480)  # of a COCO photograph
 WORDS = (
     *("a", "the", "two", "of", "on", "in", "near", "old", "red", "green", "small", "man", "woman"),
@@ -241,6 +243,24 @@ def row(name: str, value: float, unit: str, form: str = ",.1f") -> None:
     print(f"  {name:20}{value:>12{form}} {unit}".rstrip())
 
 
+def staging(batch: int, turns: int) -> None:
+    """Batches put together for a GPU, in three threads as in the engine: torch's way and ours."""
+    images = [np.full((224, 224, 3), number % 256, np.uint8) for number in range(batch)]
+    ways: dict[str, Callable[[int], object]] = {
+        "torch.stack": lambda _: torch.stack([torch.as_tensor(image) for image in images]),
+        "ours": lambda _: stacked(images, pinned=False),
+    }
+    with ThreadPoolExecutor(3) as pool:
+        for name, way in list(ways.items()) * (turns + 1):  # the first turn is to warm up
+            used, clock = time.process_time(), time.perf_counter()
+            list(pool.map(way, range(30)))
+            each = 1e6 / (30 * batch)
+            print(
+                f"staging, {name:12} {each * (time.process_time() - used):8.1f} us of processors, "
+                f"{each * (time.perf_counter() - clock):8.1f} us of the clock, per image"
+            )
+
+
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="What the engine saves, on a random ViT-B-32")
     parser.add_argument("--captions", type=int, default=192, help="to time the text tower with")
@@ -265,6 +285,8 @@ def main() -> None:
         tokens(model, 100 * args.captions, rng)
     if args.only in (None, "padding"):
         padding(model, args.captions, args.batch, rng)
+    if args.only in (None, "staging"):
+        staging(args.batch, args.turns)
     with tempfile.TemporaryDirectory() as folder:
         images = Path(folder) / "images"
         images.mkdir()

@@ -26,6 +26,7 @@ from torchvision.transforms import (
 )
 
 from counterpoint.images import Reader, decode
+from counterpoint.models.torch_models import stacked
 
 _COLOURS: Final = {"MaybeConvertMode", "_convert_to_rgb"}  # images are RGB when they come here
 _RESAMPLE: Final = {
@@ -74,16 +75,14 @@ class TowerPixels:
 
     def stage(self, prepared: Sequence[torch.Tensor | np.ndarray]) -> Staged:
         """A batch for `finish`, in memory from which a GPU copies without waiting."""
-        images = [torch.as_tensor(one) for one in prepared]
-        is_file = [image.ndim == 1 for image in images]
-        files = [image for image in images if image.ndim == 1]
-        whole = [image for image in images if image.ndim > 1]
+        is_file = [image.ndim == 1 for image in prepared]
+        files = [torch.as_tensor(image) for image in prepared if image.ndim == 1]
+        whole = [image for image in prepared if image.ndim > 1]
         decoded, ready = self._decoded_beside(files) if files else (None, None)
         if not whole:
             return Staged(None, decoded, is_file, ready)
-        first, pinned = whole[0], self.device.type == "cuda"
-        batch = torch.empty((len(whole), *first.shape), dtype=first.dtype, pin_memory=pinned)
-        return Staged(torch.stack(whole, out=batch), decoded, is_file, ready)
+        batch = stacked(whole, pinned=self.device.type == "cuda")
+        return Staged(batch, decoded, is_file, ready)
 
     def finish(self, staged: Staged) -> torch.Tensor:
         """Normalised images on the device (n, 3, height, width)."""

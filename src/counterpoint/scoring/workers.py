@@ -30,7 +30,10 @@ READERS: Final = max(4, min(32, os.cpu_count() or 4))
 # Methods of models; of ENCODE_IMAGES, the arguments here are pictures.
 ENCODE_IMAGES, ENCODE_CAPTIONS = "encode_images", "encode_captions"
 _SIZES: Final = (32, 64, 128, 256, 512, 1024, 2048)  # batch sizes that are tried
-_NEARLY: Final = 0.97  # of the best rate: then the smaller batch is preferred
+_NEARLY: Final = 0.97  # of the best rate: as good
+# Of sizes that are as good, the first from here on: a batch costs the driver the same work whatever
+# its size, and beside readers of images that is work for cores that have none to spare.
+_ENOUGH: Final = 256
 _TRIES: Final = 4  # batches of each size
 _LONG: Final = 3.0  # seconds for them: no larger size is tried
 _MANY: Final = 1024  # images from which on processes read them
@@ -174,7 +177,8 @@ class Here:
             if rates[size] < _NEARLY * best or _TRIES * size / rates[size] > _LONG:
                 break
             best = max(best, rates[size])
-        return next((size for size, rate in rates.items() if rate >= _NEARLY * best), None)
+        good = [size for size, rate in rates.items() if rate >= _NEARLY * best]
+        return next((size for size in good if size >= _ENOUGH), good[-1] if good else None)
 
     def _rate(self, function: Callable[[list[Any]], np.ndarray], items: list[Any]) -> float:
         """Items per second, of several batches at a time as in the run."""

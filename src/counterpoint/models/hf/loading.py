@@ -28,7 +28,7 @@ from counterpoint._util.registry import did_you_mean
 from counterpoint._util.untrusted import shortened
 from counterpoint.models.hub import guarded, hub_or_cache
 from counterpoint.models.registry import LoadOptions
-from counterpoint.models.torch_models import Runtime, fingerprint, quiet
+from counterpoint.models.torch_models import Runtime, fingerprint, quiet, stacked
 
 try:
     import transformers
@@ -78,8 +78,8 @@ class HfModel:
 
     def stage(self, images: Sequence[Tensors]) -> Tensors:
         """A batch for `placed`, in memory from which a GPU copies without waiting."""
-        found = {name: torch.stack([image[name] for image in images]) for name in images[0]}
-        return {n: one.pin_memory() for n, one in found.items()} if self.runtime.on_gpu else found
+        pinned = self.runtime.on_gpu
+        return {n: stacked([image[n] for image in images], pinned=pinned) for n in images[0]}
 
     def placed(self, staged: Tensors) -> Tensors:
         """Images as the towers take them, on the device."""
