@@ -31,6 +31,7 @@ _VERBS: Final = {
     "export": "export:export",
     "train": "train:train",
     "sweep": "sweep:sweep",
+    "watch": "watch:watch",
     "wise": "wise:wise",
     "doctor": "doctor:doctor",
     "campaign": "campaign:app",
@@ -40,7 +41,7 @@ _VERBS: Final = {
     "vectors": "vectors:app",
 }
 # The others are quick, or write at their end.
-_RESUMES: Final = {"demo", "eval", "refine", "sweep", "train", "wise"}
+_RESUMES: Final = {"demo", "eval", "refine", "sweep", "train", "watch", "wise"}
 _SETTINGS: Final = {"help_option_names": ["-h", "--help"]}
 
 

@@ -31,6 +31,7 @@ from .verifying import (
     published_model as published_model,
     verify as verify,
 )
+from .watching import Watch as Watch, WatchedCheckpoint as WatchedCheckpoint
 from .wise import (
     ALPHAS as ALPHAS,
     Line as Line,

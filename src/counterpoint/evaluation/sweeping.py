@@ -163,18 +163,25 @@ def close_sweep(plan: EvalPlan, folder: Path) -> EvalSweep:
 
 def cells_in(plan: EvalPlan, folder: Path) -> list[EvalCell]:
     """What is done, what failed and why, and what is open."""
+    return [
+        cell
+        for model in plan.models
+        for cell in cells_at(model_folder(folder, model), model, plan.benchmarks)
+    ]
+
+
+def cells_at(place: Path, model: str, benchmarks: Sequence[str]) -> list[EvalCell]:
+    """The cells of one model, in its folder."""
     cells = []
-    for model in plan.models:
-        place = model_folder(folder, model)
-        done = _done(place, model)
-        failed = _read(place / _CELL).get("failed", {})
-        for name in plan.benchmarks:
-            if name in done:
-                cells.append(done[name])
-            elif name in failed:
-                cells.append(EvalCell(model, name, "failed", str(failed[name])))
-            else:
-                cells.append(EvalCell(model, name, "open"))
+    done = _done(place, model)
+    failed = _read(place / _CELL).get("failed", {})
+    for name in benchmarks:
+        if name in done:
+            cells.append(done[name])
+        elif name in failed:
+            cells.append(EvalCell(model, name, "failed", str(failed[name])))
+        else:
+            cells.append(EvalCell(model, name, "open"))
     return cells
 
 

@@ -1,3 +1,4 @@
+from .figures.course import CoursePoint as CoursePoint, write_course as write_course
 from .figures.line import draw_line as draw_line
 from .formats import as_csv as as_csv, as_latex as as_latex, as_markdown as as_markdown
 from .notices import Provenance as Provenance

@@ -32,6 +32,7 @@ MARKERS: Final = "osD^vPX*<>hd"
 INK: Final = "#010203"  # becomes the page's text colour
 GRID: Final = "#020304"
 WIDTH: Final = 5.0  # inches of every figure: two stand side by side, one fills a phone
+XML: Final = '<?xml version="1.0" encoding="utf-8"?>'  # of a figure in a file of its own
 NAME: Final = 24  # characters of a name beside an axis
 _READ: Final = 12  # numbers of a figure that are read out
 _MAPPED: Final = {

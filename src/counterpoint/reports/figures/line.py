@@ -13,6 +13,7 @@ from counterpoint._util.errors import RunError
 from counterpoint._util.writing import whole_file
 from counterpoint.metrics import ALL, AXIS_LABELS, COMPOSITION_METRICS, GALLERY_METRICS
 from counterpoint.reports.figures.drawing import (
+    XML,
     Data,
     Drawn,
     Look,
@@ -42,7 +43,6 @@ _COLUMNS: Final = (
     "y_low",
     "y_high",
 )
-_XML: Final = '<?xml version="1.0" encoding="utf-8"?>'
 
 Along = Mapping[float, Sequence[Row]]  # the rows of each alpha's run
 
@@ -105,7 +105,7 @@ def draw_line(along: Along, path: Path, title: str) -> None:
             "E-RUN-EMPTY", f"{path}: nothing to draw, because no case was scored.", path=path
         )
     with whole_file(path) as partial:
-        partial.write_text(f"{_XML}\n{_svg(data, title)}", encoding="utf-8")
+        partial.write_text(f"{XML}\n{_svg(data, title)}", encoding="utf-8")
 
 
 # --- what is drawn against what -----------------------------------------------------------------
