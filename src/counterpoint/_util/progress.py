@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from counterpoint._util.untrusted import without_controls
@@ -78,7 +79,9 @@ def bars_on(console: Console) -> Iterator[Bars]:
         progress.MofNCompleteColumn(),
         progress.TimeRemainingColumn(),
     )
-    bars = progress.Progress(*columns, console=console)
+    # In a notebook rich would say at every step that it needs ipywidgets; notes are shown anyway.
+    bare = console.is_jupyter and find_spec("ipywidgets") is None
+    bars = progress.Progress(*columns, console=console, disable=bare)
     try:
         yield Bars(bars)
     finally:
