@@ -7,10 +7,11 @@ against compositionality.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from counterpoint.metrics import ALL, AXIS_LABELS, COMPOSITION_METRICS, GALLERY_METRICS
 from counterpoint.reports.figures.drawing import (
+    GREY,
     INK,
     Data,
     Drawn,
@@ -55,7 +56,7 @@ def scatter(
     rows = data.named()
     panels = list(dict.fromkeys(row["panel"] for row in rows))
     down, across = grid_of(len(panels))
-    height = (2.3 if across == 2 else 3.2) * down + 0.22 * (len(models) / 3 + 1)
+    height = (2.3 if across == 2 else 3.2) * down + 0.22 * (len({*models.values()}) / 3 + 1)
     with canvas(height, title) as figure:
         grid = figure.subplots(down, across, squeeze=False).reshape(-1)
         drawn: dict[str, Any] = {}
@@ -71,8 +72,8 @@ def scatter(
                 decorate(axes, panel)
         for axes in grid[len(panels) :]:
             bare(axes)
-        named = [model for model in models if model in drawn]
-        legend_below(figure, [drawn[m] for m in named], [models[m].name for m in named])
+        named = {look: drawn[model] for model, look in models.items() if model in drawn}
+        legend_below(figure, list(named.values()), [look.name for look in named])
         said = [
             f"{row['panel']}, {row['model']}: {row['x']} {row['x_value']:.1f}, {row['y']} "
             f"{row['y_value']:.1f}"
@@ -100,11 +101,23 @@ def _point(axes: Any, row: dict[str, Any], look: Look) -> Any:
 BRITTLE_TITLE: Final = "Brittleness and augmented accuracy"
 
 
-def brittle(material: ReportData, numbers: Sequence[RankedRow]) -> list[Made]:
+class PaperPoint(NamedTuple):
+    """Two published values of a model, in per cent; papers give no intervals."""
+
+    benchmark: str
+    model: str
+    augmented: float
+    brittleness: float
+
+
+def brittle(
+    material: ReportData, numbers: Sequence[RankedRow], papers: Sequence[PaperPoint] = ()
+) -> list[Made]:
     known = {(n.benchmark, n.model, n.metric): n for n in numbers if n.group == ALL}
     lines: list[tuple[Any, ...]] = []
     drawn: list[RankedRow] = []
     chances: dict[str, tuple[float, float]] = {}
+    said = ("augmented accuracy (%)", "brittleness (%)")
     for benchmark in material.benchmarks:
         for model in material.labels:
             x = known.get((benchmark, model, "augmented_accuracy"))
@@ -112,11 +125,16 @@ def brittle(material: ReportData, numbers: Sequence[RankedRow]) -> list[Made]:
             if x is None or y is None:
                 continue
             ends = [[100 * v for v in (n.value, n.ci_low, n.ci_high)] for n in (x, y)]
-            said = ("augmented accuracy (%)", "brittleness (%)")
             lines.append((benchmark, model, said[0], *ends[0], said[1], *ends[1]))
             drawn += [x, y]
             if x.chance is not None and y.chance is not None:
                 chances.setdefault(benchmark, (100 * x.chance, 100 * y.chance))
+    models = looks(material, drawn)
+    for point in papers:
+        model = f"{point.model} (published)"
+        ends = [[point.augmented] * 3, [point.brittleness] * 3]
+        lines.append((point.benchmark, model, said[0], *ends[0], said[1], *ends[1]))
+        models[model] = Look(GREY, "x", "published")
     if not lines:
         return [
             Omitted(BRITTLE_TITLE, "no benchmark of these runs has positives beside its originals.")
@@ -132,8 +150,9 @@ def brittle(material: ReportData, numbers: Sequence[RankedRow]) -> list[Made]:
             "brittleness-and-augmented",
             BRITTLE_TITLE,
             "Down and to the right is better: right more often, and seldom only for one wording. "
-            f"Whiskers are 95% intervals, the cross is chance.{ties_caption(drawn)}",
-            scatter(data, BRITTLE_TITLE, looks(material, drawn), mark_chance),
+            f"Whiskers are 95% intervals, the cross is chance.{ties_caption(drawn)}"
+            + (" × is a value of a paper, without an interval." if papers else ""),
+            scatter(data, BRITTLE_TITLE, models, mark_chance),
             data,
         )
     ]
