@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from counterpoint.metrics import ALL, METRICS, WHOLE, heading, in_order
+from counterpoint.metrics import ALL, METRICS, WHOLE, in_order
 from counterpoint.reports.board.material import BoardData, PaperValue, SameCases
 from counterpoint.reports.figures.drawing import Drawn
 from counterpoint.reports.figures.scatter import PaperPoint, brittle
@@ -79,6 +79,9 @@ def index_sheet(data: BoardData, links: Links) -> Sheet:
         )
         for label, run in data.material.runs.items()
     ]
+    chances = [chance_cell(data.main_numbers, head, metric) for head, metric in places]
+    if any(not cell.empty for cell in chances):
+        lines.append(TableLine("chance", "chance", chances))
     theirs = {head.benchmark: _by_model(data.paper_values(head.benchmark)) for head in heads}
     for name in data.published_models:
         cells = [
@@ -87,9 +90,6 @@ def index_sheet(data: BoardData, links: Links) -> Sheet:
         ]
         if any(not cell.empty for cell in cells):
             lines.append(TableLine(name, "published", cells, links.paper(name), PUBLISHED))
-    chances = [chance_cell(data.main_numbers, head, metric) for head, metric in places]
-    if any(not cell.empty for cell in chances):
-        lines.append(TableLine("chance", "chance", chances))
     return Sheet(heads, lines, {})
 
 
@@ -168,7 +168,7 @@ def benchmark_tables(data: BoardData, same: SameCases, links: Links) -> Tables:
 def paper_sheets(data: BoardData, benchmark: str, links: Links) -> dict[str, Sheet]:
     """Published values by protocol and average: models by groups and metrics."""
     found = {}
-    mine = data.values.get(benchmark, [])
+    mine = [v for v in data.values.get(benchmark, []) if METRICS[v.metric].main]
     for protocol, average in dict.fromkeys((v.protocol, v.average) for v in mine):
         values = [v for v in mine if (v.protocol, v.average) == (protocol, average)]
         heads = [
@@ -251,9 +251,3 @@ def brittle_figure(data: BoardData, benchmark: str | None = None) -> Drawn | Non
     numbers = [n for n in data.main_numbers if n.benchmark in names]
     found = brittle(ReportData(data.material.runs, mine), numbers, points)[0]
     return found if isinstance(found, Drawn) else None
-
-
-def metric_words(sheet: Sheet) -> list[str]:
-    """The metrics of a table that have a better side, each once."""
-    named = dict.fromkeys(m for head in sheet.heads for m in head.metrics)
-    return [heading(m) for m in named if METRICS[m].better]

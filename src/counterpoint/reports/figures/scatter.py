@@ -60,10 +60,17 @@ def scatter(
     with canvas(height, title) as figure:
         grid = figure.subplots(down, across, squeeze=False).reshape(-1)
         drawn: dict[str, Any] = {}
+        said: list[str] = []
         for axes, panel in zip(grid, panels, strict=False):
             mine = [row for row in rows if row["panel"] == panel]
             for row in mine:
-                drawn[row["model"]] = _point(axes, row, models[row["model"]])
+                point = _point(axes, row, models[row["model"]])
+                point[0].set_gid(f"point-{len(said)}")
+                drawn[row["model"]] = point if len(point) > 1 else point[0]
+                said.append(
+                    f"{panel}, {row['model']}: {row['x']} {row['x_value']:.1f}, {row['y']} "
+                    f"{row['y_value']:.1f}"
+                )
             axes.set_title(shortened(panel, 60 // across), loc="left")
             axes.set_xlabel(shortened(mine[0]["x"], 56 // across))
             axes.set_ylabel(mine[0]["y"])
@@ -74,15 +81,15 @@ def scatter(
             bare(axes)
         named = {look: drawn[model] for model, look in models.items() if model in drawn}
         legend_below(figure, list(named.values()), [look.name for look in named])
-        said = [
-            f"{row['panel']}, {row['model']}: {row['x']} {row['x_value']:.1f}, {row['y']} "
-            f"{row['y_value']:.1f}"
-            for row in rows
-        ]
-        return svg_of(figure, alternative(title, said))
+        titles = {f"point-{number}": text for number, text in enumerate(said)}
+        return svg_of(figure, alternative(title, said), titles)
 
 
 def _point(axes: Any, row: dict[str, Any], look: Look) -> Any:
+    """What was drawn, the marker first; a value without an interval is a marker alone."""
+    if row["x_low"] == row["x_high"] and row["y_low"] == row["y_high"]:
+        place = [row["x_value"]], [row["y_value"]]
+        return axes.plot(*place, look.marker, color=look.colour, markersize=6)
     return axes.errorbar(
         [row["x_value"]],
         [row["y_value"]],
