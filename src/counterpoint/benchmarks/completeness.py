@@ -122,6 +122,7 @@ def why_incomplete(part: Part, protocol: Protocol, options: dict[str, Any]) -> s
     expected = published_count(part.benchmark, protocol)
     if expected is not None and scored != expected:
         return f"{scored:,} cases scored, the whole benchmark has {expected:,}"
-    if expected is None and options.get("limit"):
-        return f"limited to {options['limit']:,} cases"
+    limit = options.get("limit")
+    if expected is None and isinstance(limit, int) and limit:
+        return f"limited to {limit:,} cases"
     return ""

@@ -117,9 +117,8 @@ def _check(paths: list[Path], data: Path | None, as_json: bool) -> None:
     for one in found if not as_json else []:
         for line in one.differences[:_SHOWN]:
             errors.print(line, style="red", soft_wrap=True)
-        if more := len(one.differences) - _SHOWN:
-            if more > 0:
-                errors.print(f"{one.folder}: and {counted(more, 'more difference')}")
+        if (more := len(one.differences) - _SHOWN) > 0:
+            errors.print(f"{one.folder}: and {counted(more, 'more difference')}")
         for line in one.notes:
             errors.print(line, style="yellow", soft_wrap=True)
         said = (

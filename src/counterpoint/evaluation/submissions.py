@@ -1,9 +1,9 @@
 """Submissions to a board: a run folder with the numbers it claims, each computed again.
 
     run.json, cases.parquet, scores.parquet    a run folder
-    results.json                               its numbers, as `counterpoint rescore --json` has them
+    results.json                               its numbers, as `rescore --json` prints them
 
-What nobody can find without the model are scores that were invented as a whole.
+Scores that were invented as a whole cannot be found without the model.
 """
 
 from __future__ import annotations

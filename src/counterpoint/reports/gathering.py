@@ -127,10 +127,7 @@ def gather(
     named = dict(reversed(pairs))  # the first of each label
     named = {label: named[label] for label, _ in pairs}
     parts = [
-        (label, run, part)
-        for label, run in pairs
-        for part in run.parts.values()
-        if len(part.cases)
+        (label, run, part) for label, run in pairs for part in run.parts.values() if len(part.cases)
     ]
     advance = (progress or Quiet()).start("computing metrics", len(parts))
     benchmarks: dict[str, list[ScoredPart]] = {}

@@ -5,9 +5,10 @@ Runs come from many machines, so their folders are removed and images are never 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import count
 from typing import Final, Literal, NamedTuple
 
 from counterpoint._util.errors import CounterpointError
@@ -18,7 +19,6 @@ from counterpoint.metrics import (
     ALL,
     GALLERY_METRICS,
     METRICS,
-    RESAMPLES,
     get_protocol,
     headline,
     is_baseline,
@@ -170,7 +170,8 @@ def gather_board(
     clean = shared(sorted(runs, key=lambda run: is_baseline(run.model)))
     without = [_without_roots(run) for run in clean.runs]
     labels = _labels(without)
-    names = names_apart([safe_name(run.folder.name if run.folder else run.model) for run in without])
+    folders = [run.folder.name if run.folder else run.model for run in without]
+    names = names_apart([safe_name(folder) for folder in folders])
     named = [BoardRun(*one) for one in zip(names, labels, without, strict=True)]
     material = gather(without, None, progress, labels)
     advance = progress.start("resampling", len(material.benchmarks))
@@ -199,15 +200,21 @@ def _labels(runs: Sequence[Run]) -> list[str]:
     taken: dict[str, tuple[object, set[str]]] = {}
     labels = []
     for run in runs:
-        folder = f" ({run.folder.name})" if run.folder else ""
         identity = (run.model, run.manifest.get("fingerprint"), _precision(run))
-        number, label = 1, run.model
-        while label in taken and (taken[label][0] != identity or taken[label][1] & run.parts.keys()):
-            number += 1
-            label = f"{run.model}{folder}" if folder and number == 2 else f"{run.model} ({number})"
-        taken.setdefault(label, (identity, set()))[1].update(run.parts)
+        for label in _possible_labels(run):
+            known, benchmarks = taken.setdefault(label, (identity, set()))
+            if known == identity and not benchmarks & run.parts.keys():
+                break
+        benchmarks.update(run.parts)
         labels.append(label)
     return labels
+
+
+def _possible_labels(run: Run) -> Iterator[str]:
+    yield run.model
+    if run.folder is not None:
+        yield f"{run.model} ({run.folder.name})"
+    yield from (f"{run.model} ({number})" for number in count(2))
 
 
 def _precision(run: Run) -> object:

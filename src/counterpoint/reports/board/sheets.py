@@ -26,7 +26,7 @@ from counterpoint.reports.table import (
 )
 
 PUBLISHED: Final = "published"
-_GROUPS: Final = 8  # columns of published groups beside the total
+_MANY: Final = 8  # columns of published groups beside the total
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,12 +125,13 @@ def _by_model(values: Sequence[PaperValue]) -> dict[tuple[str, str], list[PaperV
     return found
 
 
-def _paper(values: Sequence[PaperValue], page: str) -> TableCell:
+def _paper(values: Sequence[PaperValue], page: str = "") -> TableCell:
     """The first of the papers' values; the others are in its words."""
     if not values:
         return TableCell()
     said = "; ".join(dict.fromkeys(f"{v.value}, {v.source}" for v in values))
-    return TableCell(values[0].value, says=f"published: {said}", link=f"{page}#published")
+    link = f"{page}#published" if page else ""
+    return TableCell(values[0].value, says=f"published: {said}", link=link)
 
 
 # --- the page of a benchmark ---------------------------------------------------------------------
@@ -171,10 +172,8 @@ def paper_sheets(data: BoardData, benchmark: str, links: Links) -> dict[str, She
     mine = [v for v in data.values.get(benchmark, []) if METRICS[v.metric].main]
     for protocol, average in dict.fromkeys((v.protocol, v.average) for v in mine):
         values = [v for v in mine if (v.protocol, v.average) == (protocol, average)]
-        heads = [
-            ColumnHead(benchmark, group, in_order(v.metric for v in values if v.group == group), "", "")
-            for group in _shown_groups(values)
-        ]
+        metrics = {g: in_order(v.metric for v in values if v.group == g) for g in _groups(values)}
+        heads = [ColumnHead(benchmark, group, names, "", "") for group, names in metrics.items()]
         places = [(head, metric) for head in heads for metric in head.metrics]
         known: dict[tuple[str, str, str], list[PaperValue]] = {}
         for v in values:
@@ -183,7 +182,7 @@ def paper_sheets(data: BoardData, benchmark: str, links: Links) -> dict[str, She
             TableLine(
                 name,
                 "published",
-                [replace(_paper(known.get((name, h.group, m), []), ""), link="") for h, m in places],
+                [_paper(known.get((name, h.group, m), [])) for h, m in places],
                 links.paper(name),
             )
             for name in dict.fromkeys(v.model for v in values)
@@ -193,12 +192,12 @@ def paper_sheets(data: BoardData, benchmark: str, links: Links) -> dict[str, She
     return found
 
 
-def _shown_groups(values: Sequence[PaperValue]) -> list[str]:
+def _groups(values: Sequence[PaperValue]) -> list[str]:
     """The total, and the groups that the most models have."""
     models: dict[str, set[str]] = {}
     for value in values:
         models.setdefault(value.group, set()).add(value.model)
-    groups = sorted((g for g in models if g != ALL), key=lambda g: -len(models[g]))[:_GROUPS]
+    groups = sorted((g for g in models if g != ALL), key=lambda g: -len(models[g]))[:_MANY]
     return [group for group in models if group == ALL or group in groups]
 
 

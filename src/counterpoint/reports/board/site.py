@@ -1,10 +1,10 @@
 """The files of a board.
 
-    index.html               one sortable table of all models, and augmented accuracy x brittleness
-    models/NAME.html         one model: its numbers by group, its runs, what papers say of it
-    benchmarks/NAME.html     one benchmark: the models over the same cases, and published values
-    runs/NAME/               a copy of each run, and results.json: what `board check` computes again
-    board.json               what is in the folder
+index.html               one sortable table of all models, and augmented accuracy x brittleness
+models/NAME.html         one model: its numbers by group, its runs, what papers say of it
+benchmarks/NAME.html     one benchmark: the models over the same cases, and published values
+runs/NAME/               a copy of each run, and results.json: what `board check` computes again
+board.json               what is in the folder
 """
 
 from __future__ import annotations
