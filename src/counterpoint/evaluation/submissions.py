@@ -154,10 +154,9 @@ def _compared(
 
 def _same(claimed: Any, found: Any) -> bool:
     """Whether two numbers have the same significant digits, as far as they are written."""
-    numbers = all(isinstance(x, int | float) and not isinstance(x, bool) for x in (claimed, found))
-    if not numbers or isinstance(found, int):
-        return bool(claimed == found)
-    if not math.isfinite(claimed) or not found:
+    if not all(isinstance(x, int | float) and not isinstance(x, bool) for x in (claimed, found)):
+        return claimed is None and found is None
+    if isinstance(found, int) or not found or not math.isfinite(claimed):
         return bool(claimed == found)
     unit = 10.0 ** (math.floor(math.log10(abs(found))) - _DIGITS + 1)
     return abs(claimed - found) <= 0.501 * unit
