@@ -27,6 +27,7 @@ from counterpoint.reports.numbers import written
 from counterpoint.runs import Run, compare, rows, save_run
 
 __all__ = ["counterpoint", "own_place"]  # fixtures
+pytestmark = pytest.mark.slow
 FAST = BoardOptions(resamples=50)
 HOSTILE = "<script>alert(1)</script>"
 
@@ -229,7 +230,7 @@ def test_every_link_leads_somewhere_inside_the_site(site: Path) -> None:
 
 
 def test_every_number_of_ours_leads_to_the_run_that_gives_it(site: Path, runs) -> None:
-    data, sheet = sheet_of(runs)
+    _, sheet = sheet_of(runs)
     for line in sheet.lines:
         for cell, place in zip(
             line.cells, [h.benchmark for h in sheet.heads for _ in h.metrics], strict=True
@@ -297,7 +298,6 @@ def test_a_folder_of_something_else_is_refused(tmp_path: Path) -> None:
 # --- the command ---------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 def test_the_command_makes_a_board_of_the_published_values_alone(counterpoint) -> None:
     done = counterpoint("board", "-o", "site")
     assert done.code == 0 and "wrote site: 0 models, 48 benchmarks, 5,7" in done.out
@@ -306,7 +306,6 @@ def test_the_command_makes_a_board_of_the_published_values_alone(counterpoint) -
     assert "Brittleness and augmented accuracy" in text
 
 
-@pytest.mark.slow
 def test_the_command_makes_a_board_that_its_check_accepts_and_that_can_be_made_again(counterpoint):
     run = scored(table(40), 1.0, 1, "mine")
     save_run(run, Path("runs/mine"))
