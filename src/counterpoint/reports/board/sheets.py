@@ -9,7 +9,7 @@ from typing import Final
 from counterpoint.metrics import ALL, METRICS, WHOLE, in_order
 from counterpoint.reports.board.material import BoardData, PaperValue, SameCases
 from counterpoint.reports.figures.drawing import Drawn
-from counterpoint.reports.figures.scatter import PaperPoint, brittle
+from counterpoint.reports.figures.scatter import PUBLISHED, PaperPoint, brittle
 from counterpoint.reports.figures.shuffles import is_shuffled
 from counterpoint.reports.gathering import ReportData
 from counterpoint.reports.numbers import RankedRow
@@ -25,7 +25,6 @@ from counterpoint.reports.table import (
     tables,
 )
 
-PUBLISHED: Final = "published"
 _MANY: Final = 8  # columns of published groups beside the total
 
 

@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from counterpoint.metrics import ALL, AXIS_LABELS, COMPOSITION_METRICS, GALLERY_METRICS
 from counterpoint.reports.figures.drawing import (
+    COLOURS,
     GREY,
     INK,
     Data,
@@ -32,6 +33,8 @@ from counterpoint.reports.figures.shuffles import is_shuffled
 from counterpoint.reports.gathering import ReportData
 from counterpoint.reports.numbers import RankedRow, shortened
 
+_NAMED: Final = 20  # models in a legend
+PUBLISHED: Final = "published"
 COLUMNS: Final = (
     "panel",
     "model",
@@ -52,8 +55,13 @@ def scatter(
     models: Mapping[str, Look],
     decorate: Callable[[Any, str], None] | None = None,
 ) -> str:
-    """A panel for each `panel` of the data, a colour and a marker for each model."""
+    """A panel for each `panel` of the data, a colour and a marker for each model.
+
+    More models than a legend can name share a look: the title of a point says whose it is.
+    """
     rows = data.named()
+    if len({*models.values()}) > _NAMED:
+        models = {name: _unnamed(look) for name, look in models.items()}
     panels = list(dict.fromkeys(row["panel"] for row in rows))
     down, across = grid_of(len(panels))
     height = (2.3 if across == 2 else 3.2) * down + 0.22 * (len({*models.values()}) / 3 + 1)
@@ -83,6 +91,12 @@ def scatter(
         legend_below(figure, list(named.values()), [look.name for look in named])
         titles = {f"point-{number}": text for number, text in enumerate(said)}
         return svg_of(figure, alternative(title, said), titles)
+
+
+def _unnamed(look: Look) -> Look:
+    if look.name == PUBLISHED:
+        return look
+    return Look(GREY, "s", "baselines") if look.colour == GREY else Look(COLOURS[0], "o", "models")
 
 
 def _point(axes: Any, row: dict[str, Any], look: Look) -> Any:
@@ -141,7 +155,7 @@ def brittle(
         model = f"{point.model} (published)"
         ends = [[point.augmented] * 3, [point.brittleness] * 3]
         lines.append((point.benchmark, model, said[0], *ends[0], said[1], *ends[1]))
-        models[model] = Look(GREY, "x", "published")
+        models[model] = Look(GREY, "x", PUBLISHED)
     if not lines:
         return [
             Omitted(BRITTLE_TITLE, "no benchmark of these runs has positives beside its originals.")
