@@ -143,6 +143,16 @@ def test_runs_over_other_cases_are_shown_and_not_compared() -> None:
     assert inside["c"]  # compared with d, on the page of the benchmark
 
 
+def test_baselines_are_not_ranked() -> None:
+    """Where they are alone, a report ranks them; beside the models of papers that would mislead."""
+    cases = table(60)
+    _, sheet = sheet_of(
+        [scored(cases, q, 1, name) for name, q in (("random", 0), ("blind:bow", 9))]
+    )
+    found = cells_of(sheet, "bench", "augmented_accuracy")
+    assert [found[name].standing for name in ("random", "blind:bow")] == ["", ""]
+
+
 def test_other_protocols_are_not_compared() -> None:
     cases = table(60)
     strict = scored(cases, 2.0, 1, "a")

@@ -226,7 +226,8 @@ def _same_cases(material: ReportData, benchmark: str, resamples: int) -> list[Sa
     for scored in alike(material.benchmarks[benchmark]):
         alone = ReportData(material.runs, {benchmark: scored})
         numbers = numbers_of(alone, resamples=resamples)
-        found.append(SameCases(scored, _only_separated(numbers)))
+        blind = {one.label for one in scored if is_baseline(one.run.model)}
+        found.append(SameCases(scored, _only_separated(numbers, blind)))
     return sorted(found, key=lambda one: (-_models(one), bool(one.lacks), -one.cases))
 
 
@@ -234,8 +235,12 @@ def _models(same: SameCases) -> int:
     return sum(not is_baseline(one.run.model) for one in same.scored)
 
 
-def _only_separated(numbers: list[RankedRow]) -> list[RankedRow]:
-    """The best of a column is called so only if the paired test tells it from every other."""
+def _only_separated(numbers: list[RankedRow], blind: set[str]) -> list[RankedRow]:
+    """The best of a column is called so only if the paired test tells it from every other.
+
+    Baselines are not ranked, even where no model is beside them.
+    """
+    numbers = [replace(n, standing="") if n.model in blind else n for n in numbers]
     doubtful = {(n.group, n.metric) for n in numbers if n.standing in ("tied", "untested")}
     return [
         replace(n, standing="tied") if n.standing and (n.group, n.metric) in doubtful else n
