@@ -209,6 +209,19 @@ def test_cases_that_are_not_those_of_the_benchmark_are_refused_with_its_data(tmp
     assert f"'{name}' has other cases than the data in" in said
 
 
+def test_an_id_does_not_choose_files_of_this_machine(tmp_path: Path) -> None:
+    """A case file, or a file of positives: nothing is read, though both are there."""
+    file = tmp_path / "own.jsonl"
+    file.write_text("secret")
+    cases = table(20)
+    for name in (str(file), f"sugarcrepe+hp:positives={file}"):
+        run = run_of(part(cases, random_scores(cases, 1), name=name))
+        limited = replace(run, manifest={"options": {"limit": 20}})
+        found = check_submission(submit(limited, tmp_path / "run"), data=tmp_path, resamples=50)
+        assert found.differences == () and "was not compared with the data" in found.notes[-1]
+        shutil.rmtree(tmp_path / "run")
+
+
 def test_a_folder_without_its_run_json_is_not_passed_over(right: Path, tmp_path: Path) -> None:
     shutil.copytree(right, tmp_path / "results/one")
     shutil.copytree(right, tmp_path / "results/two")

@@ -18,7 +18,9 @@ from typing import Any, Final
 from counterpoint._util.errors import CounterpointError, RunError, reason
 from counterpoint._util.untrusted import parse_json, shown
 from counterpoint.benchmarks import (
+    BENCHMARKS,
     absent_from,
+    base_id,
     describe_absent,
     load_benchmark,
     unexplained,
@@ -32,6 +34,7 @@ RESULTS: Final = "results.json"
 _FILES: Final = ("cases.parquet", "scores.parquet", RESULTS)
 _PLACE: Final = ("benchmark", "group", "metric")
 _CLAIMS: Final = tuple(f.name for f in fields(Row) if f.name not in (*_PLACE, "model"))
+_HUGE: Final = 1e300  # beyond this, a claim is no number of ours, and may be no float at all
 _DIGITS: Final = 6  # significant ones, as `rescore --json` prints them
 
 
@@ -156,7 +159,7 @@ def _same(claimed: Any, found: Any) -> bool:
     """Whether two numbers have the same significant digits, as far as they are written."""
     if not all(isinstance(x, int | float) and not isinstance(x, bool) for x in (claimed, found)):
         return claimed is None and found is None
-    if isinstance(found, int) or not found or not math.isfinite(claimed):
+    if isinstance(found, int) or not found or not abs(claimed) < _HUGE:
         return bool(claimed == found)
     unit = 10.0 ** (math.floor(math.log10(abs(found))) - _DIGITS + 1)
     return abs(claimed - found) <= 0.501 * unit
@@ -206,6 +209,9 @@ def _limit(run: Run) -> int | None:
 def _beside_data(folder: Path, run: Run, part: Part, data: Path) -> tuple[list[str], list[str]]:
     """The hash of the cases beside that of the benchmark's own, where its data are at hand."""
     where = f"{folder}: {shown(part.benchmark)}"
+    if base_id(part.benchmark) not in BENCHMARKS.names() or "+" in part.benchmark:
+        # The id of a submission must not choose files of this machine to be read.
+        return [], [f"{where} was not compared with the data: it is not a benchmark by its id."]
     try:
         loaded = load_benchmark(part.benchmark, data, protocol=part.protocol.name)
         cases = prepare(loaded.cases, part.protocol, _limit(run))
