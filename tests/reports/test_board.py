@@ -9,10 +9,11 @@ from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+import polars as pl
 import pytest
 from cli_support import counterpoint, own_place
 from errors import raises
-from support import gallery, owned, part, random_scores, run_of, table
+from support import gallery, owned, part, random_scores, run_of, square, table
 from test_report import scored
 
 import counterpoint as cp
@@ -212,12 +213,23 @@ def test_every_published_value_is_on_the_pages(site: Path) -> None:
 
 
 def test_the_papers_stand_beside_a_model_that_they_know(tmp_path: Path) -> None:
-    cases = table(30)
-    mine = run_of(part(cases, random_scores(cases, 1), "sugarcrepe", name="sugarcrepe"), model="m")
-    make_board([mine], tmp_path / "site", replace(FAST, called={"m": "NegCLIP"}))
+    """Beside the whole benchmark in the cell; of a part, the page says why not."""
+    whole = Cases.build([square(i, "") for i in range(400)], source="test")
+    few = table(30)
+    mine = run_of(
+        part(whole, random_scores(whole, 1), "bivlc", name="winoground"),
+        part(few, random_scores(few, 1), "sugarcrepe", name="sugarcrepe"),
+        model="m",
+    )
+    make_board([mine], tmp_path / "site", replace(FAST, called={"m": "CLIP ViT-B/32"}))
+    known = published().filter(
+        model="CLIP ViT-B/32", benchmark="winoground", group="all", metric="group"
+    )
+    shown = written("group", float(known["value"][0]) / 100)
+    assert f">paper {shown}</span>" in (tmp_path / "site/index.html").read_text()
     text = (tmp_path / "site/models/m.html").read_text()
     assert "Beside the papers" in text and "cannot be compared" in text
-    theirs = (tmp_path / "site/models/published-NegCLIP.html").read_text()
+    theirs = (tmp_path / "site/models/published-CLIP-ViT-B-32.html").read_text()
     assert 'Ours: <a href="../models/m.html">m</a>' in theirs
 
 
@@ -295,6 +307,22 @@ def test_the_same_runs_give_the_same_site(runs: list[Run], site: Path, tmp_path:
     assert [
         f for f in files if (site / f).read_bytes() != (tmp_path / "again" / f).read_bytes()
     ] == []
+
+
+def test_the_file_of_all_numbers_has_them(site: Path, runs: list[Run]) -> None:
+    found = pl.read_csv(site / "numbers.csv", infer_schema_length=None)
+    theirs = found.filter(kind="published")
+    assert len(theirs) == json.loads((site / "board.json").read_text())["published"]
+    ours = {
+        (row["model"], row["benchmark"], row["group"], row["metric"]): row
+        for row in found.filter(kind="measured").iter_rows(named=True)
+    }
+    known = [row for run in runs for row in rows(run, resamples=50, main=True)]
+    main = [row for row in known if METRICS[row.metric].main]
+    assert len(main) == len(ours)
+    for row in main:
+        line = ours[row.model, row.benchmark, row.group, row.metric]
+        assert line["value"] == pytest.approx(row.value) and line["n"] == row.n
 
 
 def test_a_folder_of_something_else_is_refused(tmp_path: Path) -> None:

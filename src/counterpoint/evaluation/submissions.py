@@ -66,7 +66,11 @@ def find_submissions(path: Path) -> list[Path]:
     A run whose run.json is gone must not be passed over.
     """
     left = {file.parent for name in _FILES for file in path.glob(f"**/{name}")}
-    left = {folder for folder in left if not (folder / "run.json").is_file()}
+    left = {
+        folder
+        for folder in left
+        if not (folder / "run.json").is_file() and not folder.name.startswith(".")  # a draft
+    }
     if left and not any(path.glob("**/run.json")):
         return sorted(left)
     return list(dict.fromkeys([*find_runs(path), *sorted(left)]))

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 from counterpoint.metrics import ALL, METRICS, WHOLE, in_order
 from counterpoint.reports.board.material import BoardData, PaperValue, SameCases
 from counterpoint.reports.figures.drawing import Drawn
 from counterpoint.reports.figures.scatter import PUBLISHED, PaperPoint, brittle
 from counterpoint.reports.figures.shuffles import is_shuffled
+from counterpoint.reports.formats import csv_text
 from counterpoint.reports.gathering import ReportData
 from counterpoint.reports.numbers import RankedRow
 from counterpoint.reports.table import (
@@ -230,6 +231,34 @@ def model_sheets(data: BoardData, label: str, links: Links) -> dict[str, Sheet]:
         head = ColumnHead(benchmark, ALL, metrics, "", count, "", links.benchmark(benchmark))
         found[benchmark] = Sheet([head], lines, {})
     return found
+
+
+# --- all numbers as data ---------------------------------------------------------------------
+
+
+_COLUMNS: Final = (
+    *("kind", "model", "benchmark", "group", "metric", "protocol", "average"),
+    *("value", "ci_low", "ci_high", "n", "ties", "standing", "cases", "run", "source"),
+)
+
+
+def all_numbers(data: BoardData) -> str:
+    """Ours and the papers', as fractions. Only numbers of the same `cases` are compared."""
+    lines: list[tuple[Any, ...]] = []
+    for benchmark, several in data.same_cases.items():
+        for number, same in enumerate(several, start=1):
+            used = same.scored[0].protocol
+            for n in same.numbers:
+                place = (n.model, benchmark, n.group, n.metric, used.name, used.average)
+                found = (n.value, n.ci_low, n.ci_high, n.n, n.ties, n.standing)
+                run = data.run_of(n.model, benchmark).name
+                lines.append(("measured", *place, *found, f"{benchmark} {number}", run, ""))
+    for v in data.every_value:
+        value = float(v.value) / (100 if METRICS[v.metric].unit == "share" else 1)
+        place = (v.model, v.benchmark, v.group, v.metric, v.protocol, v.average)
+        source = f"{v.source} ({v.note})" if v.note else v.source
+        lines.append((PUBLISHED, *place, round(value, 12), *[None] * 7, source))
+    return csv_text(_COLUMNS, lines)
 
 
 # --- figures -------------------------------------------------------------------------------------

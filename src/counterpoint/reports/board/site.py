@@ -3,6 +3,7 @@
 index.html               one sortable table of all models, and augmented accuracy x brittleness
 models/NAME.html         one model: its numbers by group, its runs, what papers say of it
 benchmarks/NAME.html     one benchmark: the models over the same cases, and published values
+numbers.csv              every number, ours and published
 runs/NAME/               a copy of each run, and results.json: what `board check` computes again
 board.json               what is in the folder
 """
@@ -28,6 +29,7 @@ from counterpoint.metrics import RESAMPLES, TIES_MARK, TIES_NOTE, heading
 from counterpoint.reports.board.material import BoardData, BoardRun, PaperValue, gather_board
 from counterpoint.reports.board.sheets import (
     Links,
+    all_numbers,
     benchmark_tables,
     brittle_figure,
     index_sheet,
@@ -117,6 +119,7 @@ class _Site:
         for name in self.top.benchmarks:
             self._benchmark(name)
             advance(1)
+        (self.folder / "numbers.csv").write_text(all_numbers(self.data), encoding="utf-8")
         about = {
             "format": _FORMAT,
             "counterpoint": version("counterpoint"),
