@@ -9,7 +9,6 @@ import typer
 
 from counterpoint.cli.console import (
     AsJson,
-    DataFolder,
     counted,
     errors,
     output,
@@ -26,7 +25,7 @@ def board(
         list[Path] | None,
         typer.Argument(
             help="Run folders, or folders of run folders; after the word check, submissions.",
-            metavar="[check] [RUNS]...",
+            metavar="[check] RUNS",
         ),
     ] = None,
     out: Annotated[Path | None, typer.Option("-o", "--out", help="Folder of the site.")] = None,
@@ -38,7 +37,12 @@ def board(
             help="MODEL=PUBLISHED: the name of a run's model in the papers; repeat for several.",
         ),
     ] = None,
-    data: DataFolder = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            "--data", help="For check: folder of the data sets, to compare the cases with."
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Write a site of many runs, with published values beside them; or check submissions to it.

@@ -156,17 +156,17 @@ def _compared(
                 f"{key} is {shown(claim.get(key))}, the scores give {shown(_rounded(row.get(key)))}"
                 for key in unlike
             )
-            yield f"{where}: {said}; write the file again, or send the scores that it is of."
+            yield f"{where}: {said}; write the file again, or send the scores that it was computed from."
 
 
 def _same(claimed: Any, found: Any) -> bool:
-    """Whether two numbers have the same significant digits, as far as they are written."""
+    """Whether two numbers agree to the last of the digits: rounding, and sums on other machines."""
     if not all(isinstance(x, int | float) and not isinstance(x, bool) for x in (claimed, found)):
         return claimed is None and found is None
     if isinstance(found, int) or not found or not abs(claimed) < _HUGE:
         return bool(claimed == found)
     unit = 10.0 ** (math.floor(math.log10(abs(found))) - _DIGITS + 1)
-    return abs(claimed - found) <= 0.501 * unit
+    return abs(claimed - found) <= unit
 
 
 def _rounded(value: Any) -> Any:
