@@ -251,6 +251,11 @@ def test_every_link_leads_somewhere_inside_the_site(site: Path) -> None:
                 assert unquote(parts.fragment) in pages[Path(target)].ids, link
 
 
+def test_a_page_says_how_much_was_counted(site: Path) -> None:
+    assert "<h2>120 cases</h2>" in (site / "benchmarks/bench.html").read_text()
+    assert "<h2>16 queries</h2>" in (site / "benchmarks/retrieval-mine.html").read_text()
+
+
 def test_every_number_of_ours_leads_to_the_run_that_gives_it(site: Path, runs) -> None:
     _, sheet = sheet_of(runs)
     for line in sheet.lines:

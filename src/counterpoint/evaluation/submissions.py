@@ -156,7 +156,7 @@ def _compared(
                 f"{key} is {shown(claim.get(key))}, the scores give {shown(_rounded(row.get(key)))}"
                 for key in unlike
             )
-            yield f"{where}: {said}; write the file again, or send the scores that it was made from."
+            yield f"{where}: {said}; write the file again, or send the scores it was made from."
 
 
 def _same(claimed: Any, found: Any) -> bool:

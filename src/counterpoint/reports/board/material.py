@@ -14,6 +14,7 @@ from typing import Final, Literal, NamedTuple
 from counterpoint._util.errors import CounterpointError
 from counterpoint._util.progress import Progress
 from counterpoint.benchmarks import find_benchmark, why_incomplete
+from counterpoint.cases import gallery_rows
 from counterpoint.evaluation import published
 from counterpoint.metrics import (
     ALL,
@@ -73,6 +74,13 @@ class SameCases:
     @property
     def cases(self) -> int:
         return len(self.scored[0].part.cases)
+
+    @property
+    def size(self) -> str:
+        """How much was counted: queries, where there are galleries."""
+        if gallery_rows(self.scored[0].part.cases).any():
+            return f"{max(n.n for n in self.numbers):,} queries"
+        return f"{self.cases:,} cases" if self.cases > 1 else "1 case"
 
     @cached_property
     def lacks(self) -> str:
