@@ -1,5 +1,6 @@
 from ._util.errors import CounterpointError as CounterpointError
 from .api import (
+    board as board,
     compare as compare,
     doctor as doctor,
     export as export,

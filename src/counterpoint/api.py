@@ -153,6 +153,27 @@ def publish(
     return Path(out)
 
 
+@_with_extras
+def board(
+    runs: RunLike | Iterable[RunLike],
+    out: str | Path,
+    *,
+    title: str = "Compositionality board",
+    called: Mapping[str, str] | None = None,
+    progress: Bars = _AUTO,
+) -> Path:
+    """Write a static site of runs, with published values beside them; no runs, only these.
+
+    `called` maps a run's model to the name that papers use. Gives the path of the first page.
+    """
+    from counterpoint.reports.board import BoardOptions, make_board
+
+    with shown(progress) as bars:
+        options = BoardOptions(title=title, called=dict(called or {}), progress=bars)
+        make_board(_runs(runs), Path(out), options)
+    return Path(out) / "index.html"
+
+
 def verify(run: RunLike, model: str | None = None, *, resamples: int = RESAMPLES) -> list[Check]:
     """The papers' numbers beside a run's. `model` is what the papers call the run's model."""
     from counterpoint.evaluation import verify as check

@@ -18,7 +18,7 @@ from counterpoint.reports.findings import findings
 from counterpoint.reports.gathering import gather
 from counterpoint.reports.numbers import RankedRow, numbers_of
 from counterpoint.reports.page import ReportOptions, report_page
-from counterpoint.reports.table import _cell
+from counterpoint.reports.table import cell_of
 from counterpoint.runs.comparison import compare
 from counterpoint.runs.results import rows
 
@@ -169,5 +169,5 @@ def test_the_page_opens_with_them_and_explains_its_metrics():
 def test_the_spread_over_seeds_stands_behind_the_interval() -> None:
     values = ("m", "aro/coco-order:seeds=3", "all", "original_accuracy", 0.5, 0.4, 0.6, 300, 0, 0.2)
     papers: Any = SimpleNamespace(main=lambda number: None)
-    plain, drawn = (_cell(RankedRow(*values, sd=sd), papers) for sd in (None, 0.015))
+    plain, drawn = (cell_of(RankedRow(*values, sd=sd), papers) for sd in (None, 0.015))
     assert (plain.reach, drawn.reach) == ("10.0", "10.0 sd 1.5")

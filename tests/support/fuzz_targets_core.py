@@ -18,17 +18,18 @@ from fuzz_support import LONGEST, Inputs, Target, mutations, of_bytes, of_json, 
 from models_for_tests import choice, is_sentence, noise
 from PIL import Image
 
-from counterpoint._util.errors import CounterpointError
+from counterpoint._util.errors import CounterpointError, RunError
 from counterpoint._util.store import Store
 from counterpoint._util.tables import read_table
 from counterpoint.cases.files import read_cases
 from counterpoint.cases.table import Case, Cases, ImageRef
 from counterpoint.evaluation.importing import COLUMNS, _scores
+from counterpoint.evaluation.submissions import check_submission
 from counterpoint.images.decoding import decode
 from counterpoint.images.pictures import Picture
 from counterpoint.metrics.protocols import PROTOCOLS
 from counterpoint.runs.folders import Part, Run, file_digest, load_run, save_run
-from counterpoint.runs.results import rows
+from counterpoint.runs.results import as_json, rows
 from counterpoint.world.scenes import SceneCodeError, read_scene
 
 Reader = Callable[[bytes, Path], None]
@@ -64,6 +65,19 @@ def _file(reader: Callable[[Path], object], name: str) -> Reader:
         reader(path)
 
     return target
+
+
+def _results(data: bytes, folder: Path) -> None:
+    """The numbers of a submission replaced; a difference is a sentence."""
+    base = some_run(folder / "base")
+    (base / "results.json").write_bytes(data)
+    if found := check_submission(base, resamples=3).differences:
+        raise RunError("E-RESULTS-FORMAT", found[0].rpartition(" [")[0] or found[0])
+
+
+def _claims() -> list[dict[str, object]]:
+    with tempfile.TemporaryDirectory() as folder:
+        return as_json(rows(load_run(some_run(Path(folder) / "run")), resamples=3, groups=False))
 
 
 def _use_cases(path: Path) -> None:
@@ -273,6 +287,7 @@ TARGETS: dict[str, Target] = {
     "table.jsonl": _table(".jsonl", of_lines(score_table().to_dicts())),
     "table.parquet": _table(".parquet", of_table(lambda: as_parquet(score_table()))),
     "run.json": Target(_run_file("run.json"), of_json(lambda: json.loads(_run_bytes("run.json")))),
+    "results.json": Target(_results, of_json(_claims)),
     "run cases.parquet": Target(
         _run_file("cases.parquet"), of_table(lambda: _run_bytes("cases.parquet"))
     ),

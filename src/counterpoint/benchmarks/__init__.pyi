@@ -7,6 +7,7 @@ from .completeness import (
     absent_from as absent_from,
     counted as counted,
     describe_absent as describe_absent,
+    unexplained as unexplained,
     why_incomplete as why_incomplete,
 )
 from .hard_positives import SYNONYMS as SYNONYMS

@@ -79,6 +79,16 @@ def published_count(id: str, protocol: Protocol) -> int | None:
     return sum(known) if counts and len(known) == len(counts) else None
 
 
+def unexplained(part: Part, protocol: Protocol) -> int:
+    """How many cases of the whole benchmark a run has not scored and does not say it lacks."""
+    expected = published_count(part.benchmark, protocol)
+    if expected is None or not len(part.cases) or any(one.cases is None for one in part.absent):
+        return 0
+    said = sum(one.cases or 0 for one in part.absent if one.reason != NO_NEGATIVE)
+    said += len(part.left_out) + len(part.left_out_images)
+    return max(0, expected - int(_weights(counted(part.cases, protocol)).sum()) - said)
+
+
 def describe_absent(absent: Sequence[Absent]) -> str:
     """How much of the benchmark is not in the data, by reason, and the first of it."""
     counts: dict[str, list[Absent]] = {}
@@ -112,6 +122,7 @@ def why_incomplete(part: Part, protocol: Protocol, options: dict[str, Any]) -> s
     expected = published_count(part.benchmark, protocol)
     if expected is not None and scored != expected:
         return f"{scored:,} cases scored, the whole benchmark has {expected:,}"
-    if expected is None and options.get("limit"):
-        return f"limited to {options['limit']:,} cases"
+    limit = options.get("limit")
+    if expected is None and isinstance(limit, int) and limit:
+        return f"limited to {limit:,} cases"
     return ""

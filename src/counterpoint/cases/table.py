@@ -470,6 +470,10 @@ class Cases:
             return Cases(self._rows, self.root)  # not a copy
         return self.take(np.flatnonzero(mask))
 
+    def without_root(self) -> Cases:
+        """The same cases, of which no image is opened: the folder of one machine is not in them."""
+        return Cases(self._rows, None, self.absent)
+
     def content_hash(self) -> str:
         """A digest of ids, image references, captions and truth: the same table, the same hash."""
         digest = hashlib.sha256()

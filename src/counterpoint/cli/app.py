@@ -24,6 +24,7 @@ _VERBS: Final = {
     "compare": "compare:compare",
     "report": "report:report",
     "publish": "publish:publish",
+    "board": "board:board",
     "studio": "campaign:studio",
     "verify": "verify:verify",
     "import": "evaluate:import_scores",

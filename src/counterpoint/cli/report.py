@@ -73,7 +73,7 @@ def report(
     chosen = format or _format_of(out)
     if chosen == "html" and out is None:
         raise typer.BadParameter("a file for the page, as report.html", param_hint="-o")
-    names = _read_names(called or [])
+    names = read_names(called or [])
     refuse_missing_folder(out)
 
     from counterpoint._util.writing import whole_file
@@ -137,7 +137,7 @@ def _text(chosen: Format, runs: list[Run], options: ReportOptions) -> str:
     return write(report_tables(runs, options))
 
 
-def _read_names(called: list[str]) -> dict[str, str]:
+def read_names(called: list[str]) -> dict[str, str]:
     """`MODEL=PUBLISHED`; a model's id may hold an equals sign, a published name does not."""
     pairs = [name.rpartition("=") for name in called]
     if any(not model or not theirs for model, _, theirs in pairs):

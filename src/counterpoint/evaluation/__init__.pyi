@@ -10,6 +10,13 @@ from .outcome import (
     evaluate_outcome as evaluate_outcome,
 )
 from .precision import Flips as Flips, check_precision as check_precision
+from .submissions import (
+    RESULTS as RESULTS,
+    Submission as Submission,
+    check_submission as check_submission,
+    find_submissions as find_submissions,
+    write_results as write_results,
+)
 from .sweeping import (
     EvalCell as EvalCell,
     EvalPlan as EvalPlan,
@@ -28,6 +35,7 @@ from .verifying import (
     near_models as near_models,
     not_the_model as not_the_model,
     published as published,
+    published_id as published_id,
     published_model as published_model,
     verify as verify,
 )

@@ -112,17 +112,22 @@ class ReportData:
 
 
 def gather(
-    runs: Sequence[Run], protocol: Protocol | None = None, progress: Progress | None = None
+    runs: Sequence[Run],
+    protocol: Protocol | None = None,
+    progress: Progress | None = None,
+    labels: Sequence[str] | None = None,
 ) -> ReportData:
-    """Name the runs and compute every metric of every case."""
+    """Name the runs and compute every metric of every case.
+
+    Runs of different benchmarks may share one of the `labels`, which are then those of models.
+    """
     if not runs:
         raise RunError("E-RUN-MISSING", "a report needs at least one run.")
-    named = dict(zip(_labels(runs), runs, strict=True))
+    pairs = list(zip(_labels(runs) if labels is None else labels, runs, strict=True))
+    named = dict(reversed(pairs))  # the first of each label
+    named = {label: named[label] for label, _ in pairs}
     parts = [
-        (label, run, part)
-        for label, run in named.items()
-        for part in run.parts.values()
-        if len(part.cases)
+        (label, run, part) for label, run in pairs for part in run.parts.values() if len(part.cases)
     ]
     advance = (progress or Quiet()).start("computing metrics", len(parts))
     benchmarks: dict[str, list[ScoredPart]] = {}

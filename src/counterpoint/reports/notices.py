@@ -54,10 +54,10 @@ def page_facts(made: Provenance) -> list[Fact]:
 
 def run_facts(material: ReportData) -> dict[str, list[Fact]]:
     """By label. What a run does not say is left out."""
-    return {label: _facts(run) for label, run in material.runs.items()}
+    return {label: facts_of(run) for label, run in material.runs.items()}
 
 
-def _facts(run: Run) -> list[Fact]:
+def facts_of(run: Run) -> list[Fact]:
     manifest = run.manifest
     facts = [
         Fact("model", run.model),

@@ -137,7 +137,7 @@ def _benchmark_numbers(
 ) -> Iterator[RankedRow]:
     families = [
         _Family(runs, [metric for metric in runs[0].columns.metrics if wanted(metric)])
-        for runs in _alike(scored)
+        for runs in alike(scored)
     ]
     rivals = competing(scored)
     best = _best(families, rivals)
@@ -168,7 +168,7 @@ def competing(scored: list[ScoredPart]) -> set[str]:
     return (everyone - people - baselines) or (everyone - people)
 
 
-def _alike(scored: list[ScoredPart]) -> list[list[ScoredPart]]:
+def alike(scored: list[ScoredPart]) -> list[list[ScoredPart]]:
     """Runs of the same cases, in the same order, under the same protocol."""
     families: list[list[ScoredPart]] = []
     for run in scored:

@@ -160,7 +160,7 @@ def _render(
             ties_meaning=TIES_NOTE,
             tables=made,
             table_csv=as_csv(made),
-            beside=_besides(made.papers),
+            beside=besides(made.papers),
             sides=sides,
             sides_csv="" if found is None else differences.as_data(found).csv,
             figures=drawn,
@@ -211,7 +211,7 @@ def _picture_notices(album: Album) -> list[Notice]:
     return [Notice(text) for text in found]
 
 
-def _besides(papers: Papers) -> list[dict[str, str]]:
+def besides(papers: Papers) -> list[dict[str, str]]:
     """The published values as they are written."""
     return [
         {

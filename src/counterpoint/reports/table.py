@@ -25,7 +25,7 @@ from counterpoint.reports.papers import Papers
 _WIDTH: Final = 7  # columns of numbers of a sheet; a benchmark with more has a sheet of its own
 _GROUPS: Final = 40  # shown in the page; the CSV has them all
 
-Kind = Literal["model", "baseline", "human", "chance", "published human"]
+Kind = Literal["model", "baseline", "human", "chance", "published human", "published"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +39,8 @@ class TableCell:
     published: str = ""
     differs: bool = False
     says: str = ""  # all of it in words
+    link: str = ""  # to what it can be computed from
+    apart: bool = False  # of other cases than the rest of its column
 
     @property
     def empty(self) -> bool:
@@ -50,6 +52,8 @@ class TableLine:
     name: str
     kind: Kind
     cells: list[TableCell]
+    link: str = ""
+    tag: str = ""  # beside the name
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +65,8 @@ class ColumnHead:
     metrics: list[str]
     footnote: str
     cases: str
+    family: str = ""  # of benchmarks, for a table that shows some of them
+    link: str = ""
 
     @property
     def title(self) -> str:
@@ -184,27 +190,27 @@ def _sheet(
     lines = []
     for label, run in material.runs.items():
         cells = [
-            _cell(known.get((label, head.benchmark, head.group, metric)), papers)
+            cell_of(known.get((label, head.benchmark, head.group, metric)), papers)
             for head, metric in places
         ]
         if not all(cell.empty for cell in cells):
-            lines.append(TableLine(label, _kind(run.model), cells))
+            lines.append(TableLine(label, kind_of(run.model), cells))
     human = [_human(papers, head, metric) for head, metric in places]
     if not all(cell.empty for cell in human):
         lines.append(TableLine("human (published)", "published human", human))
-    chances = [_chance(list(known.values()), head, metric) for head, metric in places]
+    chances = [chance_cell(list(known.values()), head, metric) for head, metric in places]
     if not all(cell.empty for cell in chances):
         lines.append(TableLine("chance", "chance", chances))
     return Sheet(heads, lines, ties_by_model(known.values()))
 
 
-def _kind(model: str) -> Kind:
+def kind_of(model: str) -> Kind:
     if is_human(model):
         return "human"
     return "baseline" if is_baseline(model) else "model"
 
 
-def _cell(number: RankedRow | None, papers: Papers) -> TableCell:
+def cell_of(number: RankedRow | None, papers: Papers) -> TableCell:
     if number is None:
         return TableCell()
     name = number.metric
@@ -239,7 +245,7 @@ def _human(papers: Papers, head: ColumnHead, metric: str) -> TableCell:
     return TableCell(written(metric, beside.published), says=note)
 
 
-def _chance(numbers: list[RankedRow], head: ColumnHead, metric: str) -> TableCell:
+def chance_cell(numbers: list[RankedRow], head: ColumnHead, metric: str) -> TableCell:
     place = (head.benchmark, head.group, metric)
     mine = [n.chance for n in numbers if (n.benchmark, n.group, n.metric) == place]
     found = sorted({chance for chance in mine if chance is not None})

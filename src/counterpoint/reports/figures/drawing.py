@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import re
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -119,8 +119,11 @@ def alternative(title: str, numbers: Sequence[str]) -> str:
     return f"{title}. {'; '.join([*numbers[:_READ], *rest])}."
 
 
-def svg_of(figure: Canvas, says: str) -> str:
-    """The figure as an element of a page. `says` is read out to those who do not see it."""
+def svg_of(figure: Canvas, says: str, titles: Mapping[str, str] | None = None) -> str:
+    """The figure as an element of a page. `says` is read out to those who do not see it.
+
+    `titles` are shown where the pointer is: by the gid of what they are of.
+    """
     from html import escape
 
     text = io.StringIO()
@@ -132,6 +135,8 @@ def svg_of(figure: Canvas, says: str) -> str:
     body = text.getvalue()
     body = body[body.index("<svg") :]
     body = re.sub(r"<metadata>.*?</metadata>", "", body, flags=re.DOTALL)
+    for gid, title in (titles or {}).items():
+        body = body.replace(f'<g id="{gid}">', f"<g><title>{escape(title)}</title>", 1)
     body = re.sub(r"<[^<>]*>", _suited, body)  # tags only: in texts "<" is escaped
     return body.replace("<svg", f'<svg role="img" aria-label="{escape(says)}"', 1)
 

@@ -7,10 +7,12 @@ against compositionality.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from counterpoint.metrics import ALL, AXIS_LABELS, COMPOSITION_METRICS, GALLERY_METRICS
 from counterpoint.reports.figures.drawing import (
+    COLOURS,
+    GREY,
     INK,
     Data,
     Drawn,
@@ -31,6 +33,8 @@ from counterpoint.reports.figures.shuffles import is_shuffled
 from counterpoint.reports.gathering import ReportData
 from counterpoint.reports.numbers import RankedRow, shortened
 
+_NAMED: Final = 20  # models in a legend
+PUBLISHED: Final = "published"
 COLUMNS: Final = (
     "panel",
     "model",
@@ -51,18 +55,30 @@ def scatter(
     models: Mapping[str, Look],
     decorate: Callable[[Any, str], None] | None = None,
 ) -> str:
-    """A panel for each `panel` of the data, a colour and a marker for each model."""
+    """A panel for each `panel` of the data, a colour and a marker for each model.
+
+    More models than a legend can name share a look: the title of a point says whose it is.
+    """
     rows = data.named()
+    if len({*models.values()}) > _NAMED:
+        models = {name: _unnamed(look) for name, look in models.items()}
     panels = list(dict.fromkeys(row["panel"] for row in rows))
     down, across = grid_of(len(panels))
-    height = (2.3 if across == 2 else 3.2) * down + 0.22 * (len(models) / 3 + 1)
+    height = (2.3 if across == 2 else 3.2) * down + 0.22 * (len({*models.values()}) / 3 + 1)
     with canvas(height, title) as figure:
         grid = figure.subplots(down, across, squeeze=False).reshape(-1)
         drawn: dict[str, Any] = {}
+        said: list[str] = []
         for axes, panel in zip(grid, panels, strict=False):
             mine = [row for row in rows if row["panel"] == panel]
             for row in mine:
-                drawn[row["model"]] = _point(axes, row, models[row["model"]])
+                point = _point(axes, row, models[row["model"]])
+                point[0].set_gid(f"point-{len(said)}")
+                drawn[row["model"]] = point if len(point) > 1 else point[0]
+                said.append(
+                    f"{panel}, {row['model']}: {row['x']} {row['x_value']:.1f}, {row['y']} "
+                    f"{row['y_value']:.1f}"
+                )
             axes.set_title(shortened(panel, 60 // across), loc="left")
             axes.set_xlabel(shortened(mine[0]["x"], 56 // across))
             axes.set_ylabel(mine[0]["y"])
@@ -71,17 +87,23 @@ def scatter(
                 decorate(axes, panel)
         for axes in grid[len(panels) :]:
             bare(axes)
-        named = [model for model in models if model in drawn]
-        legend_below(figure, [drawn[m] for m in named], [models[m].name for m in named])
-        said = [
-            f"{row['panel']}, {row['model']}: {row['x']} {row['x_value']:.1f}, {row['y']} "
-            f"{row['y_value']:.1f}"
-            for row in rows
-        ]
-        return svg_of(figure, alternative(title, said))
+        named = {look: drawn[model] for model, look in models.items() if model in drawn}
+        legend_below(figure, list(named.values()), [look.name for look in named])
+        titles = {f"point-{number}": text for number, text in enumerate(said)}
+        return svg_of(figure, alternative(title, said), titles)
+
+
+def _unnamed(look: Look) -> Look:
+    if look.name == PUBLISHED:
+        return look
+    return Look(GREY, "s", "baselines") if look.colour == GREY else Look(COLOURS[0], "o", "models")
 
 
 def _point(axes: Any, row: dict[str, Any], look: Look) -> Any:
+    """What was drawn, the marker first; a value without an interval is a marker alone."""
+    if row["x_low"] == row["x_high"] and row["y_low"] == row["y_high"]:
+        place = [row["x_value"]], [row["y_value"]]
+        return axes.plot(*place, look.marker, color=look.colour, markersize=6)
     return axes.errorbar(
         [row["x_value"]],
         [row["y_value"]],
@@ -100,11 +122,23 @@ def _point(axes: Any, row: dict[str, Any], look: Look) -> Any:
 BRITTLE_TITLE: Final = "Brittleness and augmented accuracy"
 
 
-def brittle(material: ReportData, numbers: Sequence[RankedRow]) -> list[Made]:
+class PaperPoint(NamedTuple):
+    """Two published values of a model, in per cent; papers give no intervals."""
+
+    benchmark: str
+    model: str
+    augmented: float
+    brittleness: float
+
+
+def brittle(
+    material: ReportData, numbers: Sequence[RankedRow], papers: Sequence[PaperPoint] = ()
+) -> list[Made]:
     known = {(n.benchmark, n.model, n.metric): n for n in numbers if n.group == ALL}
     lines: list[tuple[Any, ...]] = []
     drawn: list[RankedRow] = []
     chances: dict[str, tuple[float, float]] = {}
+    said = ("augmented accuracy (%)", "brittleness (%)")
     for benchmark in material.benchmarks:
         for model in material.labels:
             x = known.get((benchmark, model, "augmented_accuracy"))
@@ -112,11 +146,16 @@ def brittle(material: ReportData, numbers: Sequence[RankedRow]) -> list[Made]:
             if x is None or y is None:
                 continue
             ends = [[100 * v for v in (n.value, n.ci_low, n.ci_high)] for n in (x, y)]
-            said = ("augmented accuracy (%)", "brittleness (%)")
             lines.append((benchmark, model, said[0], *ends[0], said[1], *ends[1]))
             drawn += [x, y]
             if x.chance is not None and y.chance is not None:
                 chances.setdefault(benchmark, (100 * x.chance, 100 * y.chance))
+    models = looks(material, drawn)
+    for point in papers:
+        model = f"{point.model} (published)"
+        ends = [[point.augmented] * 3, [point.brittleness] * 3]
+        lines.append((point.benchmark, model, said[0], *ends[0], said[1], *ends[1]))
+        models[model] = Look(GREY, "x", PUBLISHED)
     if not lines:
         return [
             Omitted(BRITTLE_TITLE, "no benchmark of these runs has positives beside its originals.")
@@ -132,8 +171,9 @@ def brittle(material: ReportData, numbers: Sequence[RankedRow]) -> list[Made]:
             "brittleness-and-augmented",
             BRITTLE_TITLE,
             "Down and to the right is better: right more often, and seldom only for one wording. "
-            f"Whiskers are 95% intervals, the cross is chance.{ties_caption(drawn)}",
-            scatter(data, BRITTLE_TITLE, looks(material, drawn), mark_chance),
+            f"Whiskers are 95% intervals, the cross is chance.{ties_caption(drawn)}"
+            + (" × is a value of a paper, without an interval." if papers else ""),
+            scatter(data, BRITTLE_TITLE, models, mark_chance),
             data,
         )
     ]

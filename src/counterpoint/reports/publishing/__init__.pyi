@@ -4,4 +4,6 @@ from .material import (
     PublishedPart as PublishedPart,
     PublishOptions as PublishOptions,
     Relationship as Relationship,
+    names_apart as names_apart,
+    safe_name as safe_name,
 )

@@ -1,0 +1,1 @@
+from .site import BoardOptions as BoardOptions, make_board as make_board

@@ -1,0 +1,287 @@
+"""The files of a board.
+
+index.html               one sortable table of all models, and augmented accuracy x brittleness
+models/NAME.html         one model: its numbers by group, its runs, what papers say of it
+benchmarks/NAME.html     one benchmark: the models over the same cases, and published values
+numbers.csv              every number, ours and published
+runs/NAME/               a copy of each run, and results.json: what `board check` computes again
+board.json               what is in the folder
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Final
+
+from counterpoint._util.errors import CounterpointError, DataError
+from counterpoint._util.progress import Progress, Quiet
+from counterpoint._util.writing import whole_folder
+from counterpoint.benchmarks import find_benchmark
+from counterpoint.evaluation import write_results
+from counterpoint.metrics import RESAMPLES, TIES_MARK, TIES_NOTE, heading
+from counterpoint.reports.board.material import BoardData, BoardRun, PaperValue, gather_board
+from counterpoint.reports.board.sheets import (
+    Links,
+    all_numbers,
+    benchmark_tables,
+    brittle_figure,
+    index_sheet,
+    model_sheets,
+    paper_sheets,
+)
+from counterpoint.reports.findings import meanings
+from counterpoint.reports.notices import Fact, Provenance, facts_of, page_facts, told_of
+from counterpoint.reports.page import besides, environment
+from counterpoint.reports.papers import Papers
+from counterpoint.reports.publishing import names_apart, safe_name
+from counterpoint.runs import Run, save_run
+
+_MANIFEST: Final = "board.json"
+_FORMAT: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class BoardOptions:
+    """`called` says what papers call a run's model."""
+
+    title: str = "Compositionality board"
+    called: Mapping[str, str] = field(default_factory=dict)
+    resamples: int = RESAMPLES
+    made: Provenance = field(default_factory=Provenance)
+    progress: Progress = field(default_factory=Quiet)
+
+
+def make_board(runs: Sequence[Run], folder: Path, options: BoardOptions | None = None) -> BoardData:
+    """Write the site. Without runs it has the published values."""
+    chosen = options or BoardOptions()
+    _refuse_other(folder)  # before hours of work
+    data = gather_board(runs, chosen.called, chosen.resamples, chosen.progress)
+    with whole_folder(folder) as draft:
+        _refuse_other(folder)  # it is locked now
+        _Site(draft, data, chosen).write()
+    return data
+
+
+def _refuse_other(folder: Path) -> None:
+    """Raise if the folder has files that no board has written."""
+    known = (folder / _MANIFEST).is_file() or not folder.exists()
+    if not known and not (folder.is_dir() and not any(folder.iterdir())):
+        raise DataError(
+            "E-OUTPUT-EXISTS",
+            f"{folder} exists and was not written by board; choose another folder.",
+            path=folder,
+        )
+
+
+class _Site:
+    def __init__(self, folder: Path, data: BoardData, options: BoardOptions) -> None:
+        self.folder, self.data, self.options = folder, data, options
+        labels, papers = list(data.material.runs), data.published_models
+        names = [safe_name(label) for label in labels]
+        names += [f"published-{safe_name(name)}" for name in papers]
+        pages = list(names_apart(names))
+        self.top = Links(
+            dict(zip(labels, pages, strict=False)),
+            dict(zip(papers, pages[len(labels) :], strict=True)),
+            dict(
+                zip(
+                    data.benchmarks,
+                    names_apart([safe_name(name) for name in data.benchmarks]),
+                    strict=True,
+                )
+            ),
+        )
+        self.links = replace(self.top, up="../")
+
+    def write(self) -> None:
+        for name in ("models", "benchmarks", "runs"):
+            (self.folder / name).mkdir()
+        pages = len(self.top.models) + len(self.top.papers) + len(self.top.benchmarks) + 1
+        advance = self.options.progress.start("writing pages", pages + len(self.data.runs))
+        for run in self.data.runs:
+            self._save(run)
+            advance(1)
+        self._index()
+        advance(1)
+        for label in self.top.models:
+            self._model(label)
+            advance(1)
+        for name in self.top.papers:
+            self._paper(name)
+            advance(1)
+        for name in self.top.benchmarks:
+            self._benchmark(name)
+            advance(1)
+        (self.folder / "numbers.csv").write_text(all_numbers(self.data), encoding="utf-8")
+        about = {
+            "format": _FORMAT,
+            "counterpoint": version("counterpoint"),
+            "runs": {one.name: one.run.model for one in self.data.runs},
+            "published": sum(1 for _ in self.data.every_value),
+        }
+        text = json.dumps(about, indent=2, ensure_ascii=False)
+        (self.folder / _MANIFEST).write_text(text + "\n", encoding="utf-8")
+
+    def _save(self, one: BoardRun) -> None:
+        """A run that can be sent: without the folders of the machine that made it."""
+        place = self.folder / "runs" / one.name
+        save_run(one.run, place)
+        numbers = [
+            n
+            for several in self.data.same_cases.values()
+            for same in several
+            for n in same.numbers
+            if n.model == one.label and n.benchmark in one.run.parts
+        ]
+        write_results([replace(n, model=one.run.model) for n in numbers], place)
+
+    # --- pages -----------------------------------------------------------------------------------
+
+    def _page(self, path: str, kind: str, title: str, **values: Any) -> None:
+        script, policy = _script()
+        text = (
+            environment()
+            .get_template("board.html")
+            .render(
+                kind=kind,
+                title=title,
+                board=self.options.title,
+                script=script,
+                policy=policy,
+                links=self.top if kind == "index" else self.links,
+                ties_mark=TIES_MARK,
+                ties_meaning=TIES_NOTE,
+                **values,
+            )
+        )
+        (self.folder / path).write_text(text, encoding="utf-8")
+
+    def _index(self) -> None:
+        data, sheet = self.data, index_sheet(self.data, self.top)
+        metrics = dict.fromkeys(m for head in sheet.heads for m in head.metrics)
+        self._page(
+            "index.html",
+            "index",
+            self.options.title,
+            sheet=sheet,
+            families=list(dict.fromkeys(head.family for head in sheet.heads)),
+            figures=[f for f in [brittle_figure(data)] if f],
+            meanings=meanings(list(metrics)),
+            apart=any(cell.apart for line in sheet.lines for cell in line.cells),
+            part=any("(part)" in head.cases for head in sheet.heads),
+            ours=len(data.runs),
+            values=sum(1 for _ in data.every_value),
+            benchmarks=[self._benchmark_line(name) for name in data.benchmarks],
+            papers=data.published_models,
+            page_facts=page_facts(self.options.made),
+        )
+
+    def _benchmark_line(self, name: str) -> dict[str, Any]:
+        values = self.data.values.get(name, [])
+        return {
+            "name": name,
+            "summary": _known(name).get("what it is", ""),
+            "ours": len(self.data.material.benchmarks.get(name, [])),
+            "published": len(values),
+            "models": len({value.model for value in values}),
+        }
+
+    def _model(self, label: str) -> None:
+        runs = [one for one in self.data.runs if one.label == label]
+        values = {key: found for key, found in self.data.papers.values.items() if key[0] == label}
+        self._page(
+            f"models/{self.top.models[label]}.html",
+            "model",
+            label,
+            sheets=model_sheets(self.data, label, self.links),
+            beside=besides(Papers(values, {})),
+            runs=[self._run(one) for one in runs],
+        )
+
+    def _run(self, one: BoardRun) -> dict[str, Any]:
+        folder = self.folder / "runs" / one.name
+        return {
+            "name": one.name,
+            "files": [(f.name, _size(f.stat().st_size)) for f in sorted(folder.iterdir())],
+            "facts": facts_of(one.run),
+            "notices": [told.text for part in one.run.parts.values() for told in told_of(part)],
+        }
+
+    def _paper(self, name: str) -> None:
+        values = [value for value in self.data.every_value if value.model == name]
+        self._page(
+            f"models/{self.top.papers[name]}.html",
+            "paper",
+            name,
+            id=next((v.id for v in values if v.id), ""),
+            values=[_line(value, self.links.benchmark(value.benchmark)) for value in values],
+            ours=[
+                (label, self.links.model(label))
+                for label, run in self.data.material.runs.items()
+                if run.model in {v.id for v in values} or self._called(label, run) == name
+            ],
+        )
+
+    def _called(self, label: str, run: Run) -> str:
+        given = self.options.called
+        return given.get(label, given.get(run.model, ""))
+
+    def _benchmark(self, name: str) -> None:
+        same = self.data.same_cases.get(name, [])
+        values = self.data.values.get(name, [])
+        figure = brittle_figure(self.data, name)
+        self._page(
+            f"benchmarks/{self.top.benchmarks[name]}.html",
+            "benchmark",
+            name,
+            facts=[Fact(*one) for one in _known(name).items()],
+            sections=[(one, benchmark_tables(self.data, one, self.links)) for one in same],
+            figures=[figure] if figure else [],
+            paper_sheets=paper_sheets(self.data, name, self.links),
+            values=[_line(value, self.links.paper(value.model)) for value in values],
+        )
+
+
+def _known(benchmark: str) -> dict[str, str]:
+    """What the catalogue of benchmarks says."""
+    try:
+        found = find_benchmark(benchmark)
+    except CounterpointError:
+        return {}
+    told = {
+        "what it is": found.summary,
+        "images x captions": found.shape,
+        "paper": found.paper,
+        "licence": found.licence,
+        "official protocol": found.protocol,
+        "note": found.note,
+    }
+    return {what: text for what, text in told.items() if text}
+
+
+def _line(value: PaperValue, link: str) -> dict[str, str]:
+    return {
+        **value._asdict(),
+        "metric": heading(value.metric),
+        "link": link,
+        "source": f"{value.source} ({value.note})" if value.note else value.source,
+    }
+
+
+def _size(count: int) -> str:
+    return f"{count / 1e6:.1f} MB" if count >= 1e5 else f"{count / 1e3:.1f} kB"
+
+
+@cache
+def _script() -> tuple[str, str]:
+    """The script of the pages, and what their policy calls it: nothing else may run."""
+    source, _, _ = environment().loader.get_source(environment(), "board.js")  # type: ignore[union-attr]
+    digest = base64.b64encode(hashlib.sha256(source.encode()).digest()).decode()
+    return source, f"'sha256-{digest}'"

@@ -1,0 +1,295 @@
+"""`board check`: what was sent is computed again, and what differs is refused."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from cli_support import counterpoint, own_place
+from columns_support import zoo
+from hypothesis import given, strategies as st
+from support import FEW, case, part, random_run, random_scores, run_of, table
+
+from counterpoint.benchmarks.completeness import absent_from
+from counterpoint.cases import Cases
+from counterpoint.cli.console import print_json
+from counterpoint.evaluation import check_submission, evaluate, find_submissions, write_results
+from counterpoint.evaluation.submissions import _same
+from counterpoint.metrics import PROTOCOLS
+from counterpoint.runs import Run, as_json, file_digest, rows, save_run
+
+__all__ = ["counterpoint", "own_place"]  # fixtures
+FILES = ("run.json", "cases.parquet", "scores.parquet", "results.json")
+
+
+def submit(run: Run, folder: Path) -> Path:
+    saved = save_run(run, folder)
+    write_results(rows(saved, resamples=50), folder)
+    return folder
+
+
+def check(folder: Path, **options: Any) -> list[str]:
+    return list(check_submission(folder, resamples=50, **options).differences)
+
+
+@pytest.fixture(scope="module")
+def right(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two benchmarks: one of captions, one with every kind of case."""
+    captions, kinds = table(40), zoo()
+    run = run_of(
+        part(captions, random_scores(captions, 1), name="captions"),
+        part(kinds, random_scores(kinds, 2), name="kinds"),
+    )
+    return submit(run, tmp_path_factory.mktemp("right") / "run")
+
+
+@pytest.fixture
+def folder(right: Path, tmp_path: Path) -> Path:
+    """A copy, to be damaged."""
+    return Path(shutil.copytree(right, tmp_path / "run"))
+
+
+def change_manifest(folder: Path, change: Callable[[Any], Any]) -> None:
+    path = folder / "run.json"
+    manifest = json.loads(path.read_text())
+    change(manifest)
+    path.write_text(json.dumps(manifest))
+
+
+def change_table(folder: Path, name: str, change: Callable[[pl.DataFrame], pl.DataFrame]) -> None:
+    """Change a table, and let run.json say that this is the one."""
+    change(pl.read_parquet(folder / name)).write_parquet(folder / name)
+    digest = file_digest(folder / name)
+    change_manifest(folder, lambda manifest: manifest["files"].update({name: digest}))
+
+
+def change_results(folder: Path, change: Callable[[list[Any]], Any]) -> None:
+    path = folder / "results.json"
+    found = json.loads(path.read_text())
+    change(found)
+    path.write_text(json.dumps(found))
+
+
+def swapped(scores: pl.DataFrame) -> pl.DataFrame:
+    """The scores of a true and of a false caption, exchanged."""
+    first, true, false, *rest = scores["score"].to_list()
+    new = [first, false, true, *rest]
+    return scores.with_columns(score=pl.Series(new, dtype=scores["score"].dtype))
+
+
+# --- what is right -------------------------------------------------------------------------------
+
+
+def test_every_number_of_a_submission_is_computed_again(right: Path) -> None:
+    found = check_submission(right, resamples=50)
+    assert found.differences == () and found.notes == ()
+    assert found.numbers == len(json.loads((right / "results.json").read_text())) > 100
+
+
+@FEW
+@given(seed=st.integers(0, 1000), ties=st.integers(1, 20), which=st.data())
+def test_what_the_scores_give_is_accepted_and_a_changed_number_is_not(seed, ties, which) -> None:
+    run = random_run(table(20), seed, values=ties)
+    claims = as_json(rows(run, resamples=20))
+    again = as_json(rows(run, resamples=20))
+    row = which.draw(st.sampled_from(again))
+    for claim, found in zip(claims, again, strict=True):
+        for key in ("value", "ci_low", "ci_high", "chance"):
+            short = None if claim[key] is None else float(f"{claim[key]:.6g}")  # as it is printed
+            assert _same(claim[key], found[key]) and _same(short, found[key])
+    for key in ("value", "ci_low", "ci_high"):
+        if row[key] is not None:
+            assert not _same(row[key] + 1e-4, row[key]) and not _same(None, row[key])
+    assert not _same(row["n"] + 1, row["n"]) and not _same(True, 1.0)
+
+
+def test_the_numbers_that_rescore_prints_are_a_submission(counterpoint) -> None:
+    evaluate("random", ["world-swap:size=40"], out="runs/one")
+    printed = counterpoint("rescore", "runs/one", "--json")
+    Path("runs/one/results.json").write_text(printed.out)
+    done = counterpoint("board", "check", "runs/one")
+    assert done.code == 0 and "differ" not in done.err
+    count = len(json.loads(printed.out))
+    assert done.out == f"runs/one: {count} numbers computed again, all the same\n"
+
+
+# --- what is refused -----------------------------------------------------------------------------
+
+
+def test_a_changed_score_is_refused(folder: Path) -> None:
+    swapped(pl.read_parquet(folder / "scores.parquet")).write_parquet(folder / "scores.parquet")
+    [said] = check(folder)
+    assert "scores.parquet is not the file that run.json describes" in said
+
+
+def test_a_changed_score_is_refused_though_its_digest_is_changed_too(folder: Path) -> None:
+    change_table(folder, "scores.parquet", swapped)
+    found = check(folder)
+    assert found and all("results.json: 'captions'" in said for said in found)
+    assert any("'all', 'mean_score_negative': value is" in said for said in found)
+
+
+@pytest.mark.parametrize("key", ["value", "ci_low", "ci_high", "n", "ties", "chance"])
+def test_a_changed_number_is_refused(folder: Path, key: str) -> None:
+    def change(claims: list[Any]) -> None:
+        [row] = [r for r in claims if (r["group"], r["metric"]) == ("swap", "augmented_accuracy")]
+        row[key] = row[key] + (1 if key in ("n", "ties") else 0.001)
+
+    change_results(folder, change)
+    [said] = check(folder)
+    assert f"'captions', 'swap', 'augmented_accuracy': {key} is " in said and said.endswith(".")
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_missing_file_is_refused(folder: Path, name: str) -> None:
+    (folder / name).unlink()
+    [said] = check(folder)
+    assert name in said
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_broken_file_is_refused(folder: Path, name: str) -> None:
+    content = (folder / name).read_bytes()
+    (folder / name).write_bytes(content[: len(content) // 2])
+    [said] = check(folder)
+    assert name in said
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{}", "[1]", '[{"benchmark": "captions"}]', '[{"benchmark": 1}]', "\udc80"]
+)
+def test_results_that_are_no_rows_are_refused(folder: Path, text: str) -> None:
+    (folder / "results.json").write_bytes(text.encode("utf-8", "surrogateescape"))
+    [said] = check(folder)
+    assert said.endswith("[E-RESULTS-FORMAT]") and "counterpoint rescore" in said
+
+
+def test_a_number_that_does_not_follow_from_the_scores_is_refused(folder: Path) -> None:
+    row = {"benchmark": "captions", "group": "all", "metric": "group", "value": 1.0, "n": 40}
+    change_results(folder, lambda claims: claims.append(row))
+    [said] = check(folder)
+    assert "'captions', 'all', 'group' does not follow from the scores" in said
+
+
+def test_numbers_of_another_model_are_refused(folder: Path) -> None:
+    change_results(folder, lambda claims: claims[0].update(model="better"))
+    [said] = check(folder)
+    assert "is of 'better', and the run of model" in said
+
+
+def test_changed_cases_are_refused(folder: Path) -> None:
+    def reworded(cases: pl.DataFrame) -> pl.DataFrame:
+        new = pl.when(pl.col("benchmark") == "captions").then(
+            pl.col("captions").list.eval(pl.element() + "!")
+        )
+        return cases.with_columns(captions=new.otherwise("captions"))
+
+    change_table(folder, "cases.parquet", reworded)
+    [said] = check(folder)
+    assert "the cases of 'captions' are not those of the data_hash" in said
+
+
+def test_cases_that_are_not_those_of_the_benchmark_are_refused_with_its_data(tmp_path) -> None:
+    """Every hash of the folder fits: only the benchmark itself can tell."""
+    run = evaluate("random", ["world-swap:size=30"], out=tmp_path / "made")
+    [name] = run.parts
+    own = run.parts[name]
+    assert check(submit(run, tmp_path / "right"), data=tmp_path) == []
+    frame = own.cases.frame.with_columns(pl.col("captions").list.reverse())
+    other = replace(own, cases=Cases(frame, None), data_hash="")
+    folder = submit(replace(run, parts={name: other}), tmp_path / "other")
+    assert check(folder) == []
+    [said] = check(folder, data=tmp_path)
+    assert f"'{name}' has other cases than the data in" in said
+
+
+def test_an_id_does_not_choose_files_of_this_machine(tmp_path: Path) -> None:
+    """A case file, or a file of positives: nothing is read, though both are there."""
+    file = tmp_path / "own.jsonl"
+    file.write_text("secret")
+    cases = table(20)
+    for name in (str(file), f"sugarcrepe+hp:positives={file}"):
+        run = run_of(part(cases, random_scores(cases, 1), name=name))
+        limited = replace(run, manifest={"options": {"limit": 20}})
+        found = check_submission(submit(limited, tmp_path / "run"), data=tmp_path, resamples=50)
+        assert found.differences == () and "was not compared with the data" in found.notes[-1]
+        shutil.rmtree(tmp_path / "run")
+
+
+def test_a_folder_without_its_run_json_is_not_passed_over(right: Path, tmp_path: Path) -> None:
+    shutil.copytree(right, tmp_path / "results/one")
+    shutil.copytree(right, tmp_path / "results/two")
+    (tmp_path / "results/two/run.json").unlink()
+    found = find_submissions(tmp_path / "results")
+    assert [f.name for f in found] == ["one", "two"]
+    assert [bool(check(f)) for f in found] == [False, True]
+    assert find_submissions(tmp_path / "results/two") == [tmp_path / "results/two"]
+
+
+# --- a part of a published benchmark -------------------------------------------------------------
+
+
+def winoground(count: int) -> Run:
+    """The first cases of a benchmark of 400, by its id."""
+    cases = Cases.build([case(i) for i in range(count)], source="test")
+    return run_of(part(cases, random_scores(cases, 1), "bivlc", name="winoground"))
+
+
+def test_a_part_that_claims_to_be_the_benchmark_is_refused_and_says_what_is_absent(tmp_path):
+    [said] = check(submit(winoground(30), tmp_path / "run"))
+    assert "'winoground' is not the whole benchmark: 30 cases scored, the whole" in said
+    assert "absent: rows missing: 370 cases" in said and "run.json does not say so" in said
+    assert check(submit(winoground(400), tmp_path / "whole")) == []
+
+
+def test_a_part_that_says_so_is_accepted_with_a_note(tmp_path: Path) -> None:
+    run = winoground(30)
+    limited = replace(run, manifest={**run.manifest, "options": {"limit": 30}})
+    own = run.parts["winoground"]
+    absent = absent_from("winoground", own.cases, PROTOCOLS["bivlc"])
+    told = replace(run, parts={"winoground": replace(own, absent=absent)})
+    for name, sent in (("limited", limited), ("told", told)):
+        found = check_submission(submit(sent, tmp_path / name), resamples=50)
+        [note] = found.notes
+        assert found.differences == () and "absent: rows missing: 370 cases" in note
+    few = replace(own, absent=(absent[0]._replace(cases=1),))  # it lacks 370
+    found = check(submit(replace(run, parts={"winoground": few}), tmp_path / "few"))
+    assert len(found) == 1
+
+
+# --- the command ---------------------------------------------------------------------------------
+
+
+def test_the_command_refuses_and_names_each_difference_once(right, tmp_path, counterpoint):
+    shutil.copytree(right, tmp_path / "results/good")
+    # The intervals of the fixture have fewer resamples than the command takes.
+    for file in tmp_path.glob("results/*/results.json"):
+        kept = [
+            {k: v for k, v in row.items() if k in ("benchmark", "group", "metric")}
+            for row in json.loads(file.read_text())[:1]
+        ]
+        file.write_text(json.dumps(kept))
+    done = counterpoint("board", "check", "results")
+    [said] = done.err.splitlines()[-1:]
+    assert done.code == 1 and "value is None, the scores give" in said
+    assert "results/good: refused, 1 difference" in done.out
+    done = counterpoint("board", "check", "results", "--json")
+    [row] = json.loads(done.out)
+    assert done.code == 1 and len(row["differences"]) == 1 and row["model"] == "model"
+    assert counterpoint("board", "check").code == 2
+    assert "E-RUN-MISSING" in counterpoint("board", "check", "nothing").err
+
+
+def test_json_of_the_console_is_what_the_check_reads(capsys, tmp_path: Path) -> None:
+    run = random_run(table(20), 3)
+    save_run(run, tmp_path / "run")
+    capsys.readouterr()
+    print_json(as_json(rows(run, resamples=50)))
+    (tmp_path / "run/results.json").write_text(capsys.readouterr().out)
+    assert check(tmp_path / "run") == []
