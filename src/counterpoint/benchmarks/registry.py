@@ -79,6 +79,7 @@ BENCHMARKS: Final = Registry(
         "winoground": f"{_HOME}.winoground:WINOGROUND",
         "world-bi": f"{_HOME}.world:BI",
         "world-classification": f"{_HOME}.world:CLASSIFICATION",
+        "world-images": f"{_HOME}.world:IMAGES",
         "world-replace": f"{_HOME}.world:REPLACE",
         "world-retrieval": f"{_HOME}.world:RETRIEVAL",
         "world-swap": f"{_HOME}.world:SWAP",
