@@ -237,9 +237,9 @@ def firsts(truth: Array) -> Array:
     An image that is not the first true one of any caption is a re-rendering; a caption that is not
     the first true one of any image is a rewording.
     """
-    images = (truth & (truth.cumsum(axis=1) == 1)).any(axis=2)
-    captions = _first_true(truth).any(axis=1)
-    return np.asarray(images[:, :, None] & captions[:, None, :])
+    images = flip(_first_true(flip(truth))).any(axis=2, keepdims=True)
+    captions = _first_true(truth).any(axis=1, keepdims=True)
+    return np.asarray(images & captions)
 
 
 def _one_line(index: int, *, of_captions: bool) -> Function:
