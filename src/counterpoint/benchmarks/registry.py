@@ -50,6 +50,7 @@ BENCHMARKS: Final = Registry(
         "crepe/systematicity": f"{_HOME}.crepe:SYSTEMATICITY",
         "cxc/image-image": f"{_HOME}.cxc:IMAGE_IMAGE",
         "cxc/image-text": f"{_HOME}.cxc:IMAGE_TEXT",
+        "cxc/renderings": f"{_HOME}.cxc:RENDERINGS",
         "eccv-caption": f"{_HOME}.eccv_caption:ECCV_CAPTION",
         "eqben": f"{_HOME}.eqben:EQBEN",
         "hard-positives/replace": f"{_HOME}.hard_positives:REPLACE",
