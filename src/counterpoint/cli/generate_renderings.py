@@ -81,13 +81,11 @@ def renderings(
 
     Examples:
 
-    counterpoint generate neighbours coco.json -o near.parquet -m hf:openai/clip-vit-base-patch32
-
     counterpoint generate renderings coco.json -o cases.parquet --neighbours near.parquet
 
     counterpoint generate renderings drawn.parquet -o cases.parquet --change flip -m sdxl-dpo
 
-    A change that may change what a caption says is refused and counted. OUT-changes.jsonl records
+    `counterpoint generate neighbours` makes near.parquet. A change that may change what a caption says is refused and counted. OUT-changes.jsonl records
     every change. Images that are there already are not written again.
     """
     from counterpoint._util.store import Store, default_store
