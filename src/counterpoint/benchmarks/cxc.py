@@ -7,9 +7,10 @@ over the graded pairs of its query, to which that average tends. A pair graded 3
 in the authors' retrieval.
 
 `cxc/renderings` is ours: two photographs that people graded 4.5 or more (the option `grade`) are
-renderings of one scene. The false image is the best graded one of the same query below 3. With two
-captions of the query and one of the false image, a case is 3 x 3. The grades are of the images:
-that a caption of one is true of the other follows as far as they are near 5.
+renderings of one scene. The false image is the best graded one of the same query below 3; where
+there is none, there is no case. With two captions of the query and one of the false image, a case
+is 3 x 3. The grades are of the images: that a caption of one is true of the other follows as far as
+they are near 5.
 """
 
 from __future__ import annotations
@@ -123,17 +124,17 @@ def _renderings(options: Options) -> Cases:
         for query, pairs in graded.items():
             false = max((p for p in pairs if p[0] < _MATCH), default=None, key=lambda p: p[0])
             for grade, other, where in pairs:
-                if grade < least or other == query:
+                if grade < least or other == query or false is None:
                     continue
-                mine = texts.get(image_id(query, where), [])
+                mine, theirs = (texts.get(image_id(n, where), []) for n in (query, false[1]))
                 id = f"{image_id(query, where)}/{image_id(other, where)}"
-                theirs = texts.get(image_id(false[1], where), []) if false else []
-                if len(mine) < 2 or not theirs or false is None:
-                    lost.append(Absent(id, UNKNOWN_TEXT if false else "no image is graded below 3"))
+                if len(mine) < 2 or not theirs:
+                    lost.append(Absent(id, UNKNOWN_TEXT))
                     continue
                 images = tuple(ImageRef(f"{_FOLDER}/{name}") for name in (query, other, false[1]))
                 captions = (*mine[:2], theirs[0])
-                group = f"grade {int(2 * grade) / 2:g} and above"
+                half = min(int(2 * grade) / 2, 4.5)
+                group = f"grade {half:g} to {half + 0.5:g}"
                 yield Case(id, images, captions, _TWO_OF_EACH, (group,), images[0].path)
 
     made = Cases.build(cases(), root=options.data, source=benchmark)

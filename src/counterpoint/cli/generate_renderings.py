@@ -85,8 +85,9 @@ def renderings(
 
     counterpoint generate renderings drawn.parquet -o cases.parquet --change flip -m sdxl-dpo
 
-    `counterpoint generate neighbours` makes near.parquet. A change that may change what a caption says is refused and counted. OUT-changes.jsonl records
-    every change. Images that are there already are not written again.
+    `counterpoint generate neighbours` makes near.parquet. A change that may change what a caption
+    says is refused and counted. OUT-changes.jsonl records every change. Images that are there
+    already are not written again.
     """
     from counterpoint._util.store import Store, default_store
     from counterpoint.generation import require_parquet, reserved
