@@ -96,3 +96,53 @@ def test_the_authors_files() -> None:
     assert (len(texts), len(texts.absent)) == (44_737, 96)  # of images with six texts
     assert len(real(IMAGES)) == 46_719
     assert texts.frame["grades"].list.first().is_between(0, 5).all()
+
+
+# --- photographs of one scene ------------------------------------------------------------------
+
+
+def write_renderings(root: Path, *grades: tuple[int, int, float]) -> None:
+    split = [
+        {"image": f"val2014/{name(n)}", "caption": [f"{word} one", f"{word} two"]}
+        for n, word in ((7, "mole"), (8, "hat"), (9, "sea"), (6, "fog"))
+    ]
+    write_json(root / "coco/coco_karpathy_test.json", split)
+    ids = {str(n): [10 * n, 10 * n + 5] for n in (6, 7, 8, 9)}
+    write_json(root / "eccv_caption/original_image_to_caption.json", ids)
+    rows = [
+        {"image1": name(a), "image2": name(b), "agg_score": grade, "sampling_method": "i2i_csim"}
+        for a, b, grade in grades
+    ]
+    write_table(root / "cxc/sis_test.csv", rows)
+
+
+def test_photographs_graded_near_five_are_renderings_of_one_scene(tmp_path: Path) -> None:
+    write_renderings(
+        tmp_path, (7, 6, 1.0), (7, 8, 4.6), (7, 9, 2.9), (8, 7, 4.4), (8, 9, 1), (9, 8, 4.9)
+    )
+    [case] = load("cxc/renderings", tmp_path)
+    assert case.id == "7/8"
+    # the false image is the best graded below 3
+    assert [image.path for image in case.images] == [f"coco/val2014/{name(n)}" for n in (7, 8, 9)]
+    assert case.captions == ("mole one", "mole two", "sea one")
+    assert case.truth == ((True, True, False), (True, True, False), (False, False, True))
+    assert case.cluster == f"coco/val2014/{name(7)}" and case.groups == ("grade 4.5 to 5",)
+    assert absent("cxc/renderings", tmp_path) == ()  # 9/8 has no false image: no case
+    more = load("cxc/renderings:grade=4", tmp_path)
+    assert [(case.id, case.groups) for case in more] == [
+        ("7/8", ("grade 4.5 to 5",)),
+        ("8/7", ("grade 4 to 4.5",)),
+    ]
+
+
+@pytest.mark.parametrize("grade", ["2.9", "5.1", "nan", "high", ""])
+def test_a_grade_that_is_none_is_refused(tmp_path: Path, grade: str) -> None:
+    write_renderings(tmp_path, (7, 8, 4.6), (7, 9, 2.9))
+    with raises("E-OPTION-INVALID", option="grade"):
+        load(f"cxc/renderings:grade={grade}", tmp_path)
+
+
+@needs_real_files
+def test_the_real_grades_give_few_renderings() -> None:
+    assert len(real("cxc/renderings")) == 20
+    assert 700 < len(real("cxc/renderings:grade=4")) < 907

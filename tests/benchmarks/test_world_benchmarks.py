@@ -19,6 +19,7 @@ from counterpoint.models.registry import LoadOptions, load_model
 from counterpoint.runs.results import rows
 from counterpoint.training.reading import load_recipe
 from counterpoint.world.grammar import holds, read
+from counterpoint.world.renderings import CHANGES
 from counterpoint.world.scenes import KINDS, read_scene
 
 pytestmark = pytest.mark.slow
@@ -56,6 +57,7 @@ def test_the_default_size_is_2000(name):
         ("world-replace", 1, 3, [0, 1]),
         ("world-swap", 1, 3, [0, 1]),
         ("world-bi", 2, 2, [0, 3]),
+        ("world-images:size=240", 3, 3, [0, 1, 3, 4, 8]),
     ],
 )
 def test_the_shape_is_the_one_that_is_announced(name, images, captions, truth):
@@ -63,7 +65,7 @@ def test_the_shape_is_the_one_that_is_announced(name, images, captions, truth):
     assert set(cases.image_counts.tolist()) == {images}
     assert set(cases.caption_counts.tolist()) == {captions}
     assert cases.frame["truth"].to_list() == [truth] * len(cases)
-    assert BENCHMARKS.get(name).shape == f"{images} x {captions}"
+    assert BENCHMARKS.get(name.partition(":")[0]).shape == f"{images} x {captions}"
 
 
 def test_replace_changes_each_kind_of_word_in_turn():
@@ -95,7 +97,19 @@ def test_bi_is_half_replaced_and_half_swapped():
     assert labels == others - {"usual", "unusual"}
 
 
-@pytest.mark.parametrize("name", WORLDS)
+def test_images_have_every_change_with_every_kind_of_edit():
+    cases = cases_of("world-images:size=240")
+    pairs = Counter(
+        (change, edit.rpartition("/")[0]) for change, edit in cases.frame["groups"].to_list()
+    )
+    changes = Counter(change for change, _ in pairs.elements())
+    assert changes == dict.fromkeys(CHANGES, 40)
+    for kind, count in (("replace/attributes", 15), ("swap/attributes", 15)):
+        assert {pairs[change, kind] for change in CHANGES} == {count}
+    assert not set(images_of("world-images:size=240")) & set(images_of("world-bi"))
+
+
+@pytest.mark.parametrize("name", [*WORLDS, "world-images:size=240"])
 def test_every_caption_is_true_of_just_the_images_that_the_table_says(name):
     cases = cases_of(name)
     for row in range(0, len(cases), 4):
@@ -122,7 +136,7 @@ def test_a_benchmark_is_the_same_every_time(name):
     assert again.content_hash() == cases_of(name).content_hash()
 
 
-@pytest.mark.parametrize("name", WORLDS)
+@pytest.mark.parametrize("name", [*WORLDS, "world-images"])
 def test_a_smaller_size_is_the_beginning(name):
     small = cases_of(f"{name}:size=40")
     assert len(small) == 40

@@ -26,8 +26,9 @@ from typer.testing import CliRunner
 
 from counterpoint._util.progress import Quiet
 from counterpoint._util.store import Store
+from counterpoint.cases.files import read_cases
 from counterpoint.cases.table import ImageRef
-from counterpoint.cli import generate_images
+from counterpoint.cli import generate_images, generate_renderings
 from counterpoint.cli.console import plainly
 from counterpoint.generation.images import diffusion as opening
 from counterpoint.generation.images.backends import (
@@ -309,6 +310,47 @@ def test_the_command_line_draws_into_a_folder_beside_the_result(
             assert image.size == (SIDE, SIDE) and images[0]["path"] == path
     made = read_about(tmp_path / "b" / "drawn.parquet")["images"]
     assert (made["drawn"], made["cut"], made["settings"]["guidance_scale"]) == (3, 3, 5.0)
+
+
+def test_a_caption_is_drawn_again_with_another_seed(
+    models: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The caption's own image and the negative's were drawn with seed 0; the cases are 3 x 3."""
+    monkeypatch.setenv("COUNTERPOINT_CACHE", str(tmp_path / "cache"))
+    how = ["-m", str(models["sd"]), "--side", "16", "--steps", "2", "--device", "cpu"]
+    app = typer.Typer()
+    app.command("images")(plainly(generate_images.images))
+    app.command("renderings")(plainly(generate_renderings.renderings))
+    end = ("replace", "obj", "rule", "1", 0)
+
+    def run(verb: str, pairs: Path, out: Path, *more: str) -> None:
+        done = CliRunner().invoke(app, [verb, str(pairs), "-o", str(out), *how, *more])
+        assert done.exit_code == 0, done.output
+
+    first = Pair("1", None, "a cat", "a dog", "negative", *end)  # draws the caption: "a dog"
+    write_pairs(tmp_path / "first.parquet", [tabulate([first])], {})
+    run("images", tmp_path / "first.parquet", tmp_path / "own.parquet")
+    [table] = read_pairs(tmp_path / "own.parquet")
+    own = ImageRef(table["text_image"][0])
+    rows = [
+        Pair("1", own, "a dog", "a cat", "negative", *end),
+        Pair("1", own, "a dog", "a hound", "positive", *end),
+    ]
+    write_pairs(tmp_path / "pairs.parquet", [tabulate(rows)], {})
+    run("images", tmp_path / "pairs.parquet", tmp_path / "drawn.parquet")
+    run("renderings", tmp_path / "drawn.parquet", tmp_path / "cases.parquet")
+    cases = read_cases(tmp_path / "cases.parquet")
+    case = cases.case(0)
+    assert len(cases) == 1 and case.groups == ("drawn",)
+    assert case.captions == ("a dog", "a hound", "a cat")
+    assert case.truth == ((True, True, False), (True, True, False), (False, False, True))
+    original, again, other = (np.asarray(Image.open(tmp_path / i.path)) for i in case.images)
+    assert not np.array_equal(original, again) and not np.array_equal(again, other)
+    [row] = (tmp_path / "cases-changes.jsonl").read_text().splitlines()
+    assert json.loads(row)["seed"] == seed_of(1, "a dog", 0)
+    words = ["renderings", str(tmp_path / "drawn.parquet"), "-o", str(tmp_path / "same.parquet")]
+    same = CliRunner().invoke(app, [*words, *how, "--seed", "0"])
+    assert same.exit_code == 1 and "no image could be changed" in same.output
 
 
 # --- killed ------------------------------------------------------------------------------------

@@ -14,7 +14,8 @@ from counterpoint.metrics.statistics import estimate, members_of
 
 OF_IMAGES = {n: m for n, m in METRICS.items() if isinstance(m, Metric) and not m.texts}
 WITH_CHANCE = [name for name, metric in OF_IMAGES.items() if metric.chance is not None]
-CAPTION_METRICS = [n for n in WITH_CHANCE if not METRICS[n].applies(np.eye(2, dtype=bool)[None])]
+CAPTION_METRICS = [n for n in WITH_CHANCE if METRICS[n].applies(np.array([[[1, 1, 0, 0]]]) > 0)]
+RENDERED = ("original_group", "augmented_group", "image_brittleness")
 COUNTS = [(p, n) for p in range(1, 5) for n in range(1, 5) if p + n <= 5]
 PAIRS = ((1, 0), (0, 1))
 
@@ -55,7 +56,21 @@ def test_chance_of_one_image_is_the_mean_over_all_orders(
 def test_chance_of_two_by_two_is_the_mean_over_all_orders(name: str) -> None:
     for cells in (PAIRS, PAIRS[::-1]):
         truth = np.array(cells, dtype=bool)
-        assert chance(name, truth[None]) == pytest.approx([counted(name, truth)], abs=1e-12)
+        expected = pytest.approx([counted(name, truth)], abs=1e-12, nan_ok=True)
+        assert chance(name, truth[None]) == expected
+
+
+@pytest.mark.parametrize("name", RENDERED)
+def test_chance_of_renderings_and_wordings_is_the_mean_over_all_orders(name: str) -> None:
+    """All 362,880 orders, by the metric itself, which is held against a reference elsewhere."""
+    truth = SHAPES["3x3"]
+    orders = np.array(list(permutations(range(9))), dtype=np.int8).reshape(-1, 3, 3)
+    values = METRICS[name].values(orders, np.broadcast_to(truth, orders.shape), "wrong")
+    assert chance(name, truth[None]) == pytest.approx([values.mean()], abs=1e-12)
+    small = np.array([[1, 1, 0], [0, 0, 1]], dtype=bool)  # a rewording, and no re-rendering
+    if name != "image_brittleness":
+        assert chance(name, small[None]) == pytest.approx([counted(name, small)], abs=1e-12)
+    assert name == "image_brittleness" or np.isnan(chance(name, np.eye(4, dtype=bool)[None]))
 
 
 @pytest.mark.parametrize("name", ["augmented_accuracy", "image_to_text", "text_to_image", "group"])
@@ -88,8 +103,11 @@ def test_chance_is_the_papers() -> None:
         ("image_to_text_0", "pairs"): 1 / 2,
         ("text_to_image_1", "pairs"): 1 / 2,
         ("group_matching", "pairs"): 1 / 2,
+        ("original_group", "renderings"): 1 / 6,
+        ("augmented_group", "renderings"): 5 / 378,
+        ("image_brittleness", "renderings"): 1 / 3,
     }
-    blocks = {"triple": triple, "pairs": pairs}
+    blocks = {"triple": triple, "pairs": pairs, "renderings": SHAPES["3x3"][None]}
     found = {key: chance(key[0], blocks[key[1]]).item() for key in expected}
     assert found == pytest.approx(expected)
 
@@ -113,7 +131,7 @@ def test_each_case_has_its_own_chance(name: str) -> None:
     else:
         truth = np.array([PAIRS, PAIRS[::-1], PAIRS], dtype=bool)
     alone = [chance(name, truth[[i]]).item() for i in range(len(truth))]
-    assert chance(name, truth) == pytest.approx(alone)
+    assert chance(name, truth) == pytest.approx(alone, nan_ok=True)
 
 
 # --- random scores -----------------------------------------------------------------------------
@@ -122,6 +140,8 @@ SHAPES = {
     "1x3": one_image(2, 1),
     "1x8": one_image(3, 5),
     "2x2": np.array(PAIRS, dtype=bool),
+    "3x1": np.array([[1], [1], [0]], dtype=bool),
+    "3x3": np.array([[1, 1, 0], [1, 1, 0], [0, 0, 1]], dtype=bool),
 }
 
 

@@ -7,7 +7,15 @@ from itertools import permutations
 import numpy as np
 import pytest
 from hypothesis import given, strategies as st
-from support import FEW, TIES, matched_block, random_block, reference, references
+from support import (
+    FEW,
+    TIES,
+    matched_block,
+    random_block,
+    reference,
+    references,
+    rendered_block,
+)
 
 from counterpoint.metrics.definitions import group_matching, ranks
 from counterpoint.metrics.rankings import Standings, both_standings, standings
@@ -28,9 +36,11 @@ SQUARE = (
 )
 RANKED = ("recall@1", "recall@3", "recall@5", "recall@10", "mean_rank", "median_rank")
 TEXTS = "text_only_accuracy"
+RENDERED = ("image_brittleness", "original_group", "augmented_group")
 SCORED = ("mean_score_original", "mean_score_positive", "mean_score_negative")
 TRIPLE = np.array([[[True, True, False]]])
 PAIRS = np.array([[[True, False], [False, True]]])
+RENDERINGS = np.array([[[1, 1, 0], [1, 1, 0], [0, 0, 1]]], dtype=bool)
 TWO_TEXTS = np.array([[True, True, False]] * 2)
 
 
@@ -40,6 +50,8 @@ def block_for(name: str, seed: int) -> tuple[np.ndarray, np.ndarray]:
     n = int(rng.integers(1, 6))
     if name in SQUARE:
         return matched_block(rng, n, 2)
+    if name in RENDERED:
+        return rendered_block(rng, n)
     if name == TEXTS:
         scores = rng.integers(0, 4, (n, 2, 3)).astype(float)
         scores[:, [0, 1], [0, 1]] = 9  # nothing is closer to a text than itself
@@ -197,6 +209,49 @@ def test_captions_have_no_order_but_the_original(name: str, seed: int) -> None:
     np.testing.assert_array_equal(moved, values)
 
 
+@pytest.mark.parametrize("tie", TIES)
+@FEW
+@given(seed=SEEDS)
+def test_image_brittleness_is_brittleness_with_images_and_captions_exchanged(
+    tie: str, seed: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    scores = rng.integers(0, 4, (6, 1, 4)).astype(float)
+    truth = np.broadcast_to([[True, True, False, seed % 2 == 0]], scores.shape)
+    turned = [np.swapaxes(values, 1, 2) for values in (scores, truth)]
+    found = METRICS["image_brittleness"].values(*turned, tie)
+    np.testing.assert_array_equal(found, METRICS["brittleness"].values(scores, truth, tie))
+    counted = METRICS["image_brittleness"].ties(*turned)
+    np.testing.assert_array_equal(counted, METRICS["brittleness"].ties(scores, truth))
+
+
+@FEW
+@given(seed=SEEDS, tie=st.sampled_from(TIES))
+def test_more_renderings_and_wordings_are_never_easier(seed: int, tie: str) -> None:
+    scores, truth = block_for("augmented_group", seed)
+    original, augmented = (
+        METRICS[f"{which}_group"].values(scores, truth, tie) for which in ("original", "augmented")
+    )
+    assert (augmented <= original).all()
+    np.testing.assert_array_equal(augmented, METRICS["group"].values(scores, truth, tie))
+
+
+def test_renderings_by_hand() -> None:
+    """Images: original, re-rendering, negative's. Captions: original, rewording, negative."""
+    right = [[5.0, 5.0, 1.0], [5.0, 5.0, 1.0], [2.0, 2.0, 6.0]]
+    found = {name: value(name, right, RENDERINGS) for name in RENDERED}
+    assert found == {"image_brittleness": 0, "original_group": 1, "augmented_group": 1}
+    dark = [[5.0, 5.0, 1.0], [1.5, 5.0, 1.0], [2.0, 2.0, 6.0]]  # the original misses it
+    found = {name: value(name, dark, RENDERINGS) for name in RENDERED}
+    assert found == {"image_brittleness": 1 / 2, "original_group": 1, "augmented_group": 0}
+    tied = [[5.0, 5.0, 1.0], [2.0, 5.0, 1.0], [2.0, 2.0, 6.0]]
+    by_tie = {tie: value("image_brittleness", tied, RENDERINGS, tie) for tie in TIES}
+    assert by_tie == {"wrong": 0, "right": 0, "half": 1 / 4}
+    assert METRICS["image_brittleness"].ties(np.array([tied]), RENDERINGS).tolist() == [1]
+    own = [[5.0, 5.0, 6.0], [5.0, 5.0, 1.0], [2.0, 2.0, 6.0]]  # a tie of the negative's own image
+    assert METRICS["image_brittleness"].ties(np.array([own]), RENDERINGS).tolist() == [0]
+
+
 # --- the papers' formulas ----------------------------------------------------------------------
 
 
@@ -342,6 +397,8 @@ def defined_by(block: np.ndarray) -> set[str]:
         ([[1, 0], [1, 0]], IMAGES),  # no one-to-one matching
         ([[1, 0, 0], [0, 1, 0], [0, 0, 1]], IMAGES),
         ([[1, 1, 0, 0], [0, 0, 1, 1]], IMAGES | CAPTIONS | POSITIVES),
+        (RENDERINGS[0], (IMAGES - {"group"}) | set(RENDERED)),
+        ([[1], [1], [0]], {"text_to_image", "image_brittleness"}),  # no caption to choose
     ],
 )
 def test_a_shape_defines_its_metrics_and_no_other(

@@ -174,11 +174,11 @@ def test_an_unanswered_form_stays_where_it_is(visit, base, database):
 
 
 def test_on_a_phone_by_touch(visit, base, database):
-    for kind in ("which-image", "rank"):
-        source = "world-bi:size=2" if kind == "which-image" else "world-replace:size=2"
-        campaign(database, source, kind, name=kind, people=1, overlap=1)
+    sources = {"which-image": "world-bi", "rank": "world-replace", "renderings": "world-images"}
+    for kind, source in sources.items():
+        campaign(database, f"{source}:size=2", kind, name=kind, people=1, overlap=1)
     page = visit(base, viewport=PHONE, has_touch=True, is_mobile=True)
-    for kind in ("which-image", "rank"):
+    for kind in sources:
         token = outcome(database, kind).people[0].token
         for place in ("", "/next"):
             page.goto(f"{base}/a/{token}{place}")

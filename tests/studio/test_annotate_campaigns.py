@@ -25,7 +25,7 @@ from counterpoint.runs.folders import load_run, save_run
 from counterpoint.runs.results import rows
 from counterpoint.studio.annotate.exporting import answers_csv, export
 from counterpoint.studio.annotate.human import both_ways, direction_by_direction, human_run
-from counterpoint.studio.annotate.kinds import ASKS, BEST, RANK, TO_TEXT, WHICH
+from counterpoint.studio.annotate.kinds import ASKS, BEST, RANK, SAME, TO_TEXT, WHICH
 from counterpoint.studio.annotate.outcomes import ComparisonRow, comparison
 from counterpoint.studio.annotate.questions import AnnotationQuestion
 from counterpoint.studio.database import Item
@@ -192,7 +192,9 @@ def test_every_kind_is_made_from_pairs(database, tmp_path, kind, items, images, 
     assert made.left_out == expected
 
 
-@pytest.mark.parametrize("kind", [name for name, ask in ASKS.items() if not ask.compares])
+@pytest.mark.parametrize(
+    "kind", [name for name, ask in ASKS.items() if not ask.compares and ask is not SAME]
+)
 def test_checks_are_beyond_doubt(database, tmp_path, kind):
     """The right option is the item's own, and all others are of another image."""
     campaign(database, pairs_file(tmp_path), kind, checks=0.5)
@@ -209,6 +211,50 @@ def test_checks_are_beyond_doubt(database, tmp_path, kind):
             assert question.right == (0,) and words[0] == names[0] != names[1]
         else:
             assert question.right == (0,) and words[0] == names[0] not in words[1:]
+
+
+def test_a_rerendering_is_asked_of_its_caption_beside_the_image(database):
+    made = campaign(database, "world-images:size=12", "renderings", checks=0.5)
+    assert made.items == 12 and made.left_out == {}
+    cases = load_benchmark("world-images:size=12").cases
+    for row, (_, question) in enumerate(questions(database)[:12]):
+        case = cases.case(row)
+        assert question.captions == case.captions[:1] and question.right == ()
+        assert [image.ref for image in question.images] == list(case.images[:2])
+    with database.reading() as session:
+        checks = session.scalars(select(Item).where(Item.is_check)).all()
+    images = {cases.case(row).captions[0]: cases.case(row).images for row in range(12)}
+    for check in checks:  # the caption's own image, and one of another caption
+        question = AnnotationQuestion.of(check.question)
+        [caption] = question.captions
+        assert question.right == (0,) and question.images[0].ref == images[caption][0]
+        assert question.images[1].ref not in images[caption]
+    with raises("E-CAMPAIGN-EMPTY", kind="renderings"):
+        campaign(database, "world-bi:size=3", "renderings", name="d")
+
+
+def test_renderings_that_most_people_accept_are_exported(database, tmp_path):
+    """Two of three say "both": accepted. Two of three see a difference: not accepted."""
+    campaign(database, "world-images:size=12", "renderings", people=3, overlap=3)
+
+    def says(person, item):
+        if item.id <= 8:
+            return "1" if person == 1 and item.id % 2 else "both"
+        return "both" if person == 1 else "0"
+
+    answer_all(database, says)
+    found = outcome(database)
+    assert (found.tally.judged, found.tally.accepted) == (12, 8)
+    [agreement] = found.agreement
+    assert agreement.what == "the answer" and len(agreement.pairs) == 3
+    assert next(p.kappa for p in agreement.pairs if (p.a, p.b) == (2, 3)) == 1.0
+    export(found, tmp_path / "accepted.parquet")
+    kept = read_cases(tmp_path / "accepted.parquet")
+    whole = load_benchmark("world-images:size=12").cases
+    assert kept.ids.to_list() == whole.ids.to_list()[:8]
+    assert kept.frame["truth"].to_list() == whole.frame["truth"].to_list()[:8]
+    with raises("E-CAMPAIGN-NO-TRUTH"):
+        human_run(found)
 
 
 # --- people as a model -------------------------------------------------------------------------

@@ -104,6 +104,18 @@ def matched_block(
     return rng.integers(0, values, (n, k, k)).astype(float), truth
 
 
+def rendered_block(
+    rng: np.random.Generator, n: int, values: int = 4
+) -> tuple[np.ndarray, np.ndarray]:
+    """Original and negative, each in one to three wordings and renderings, in any order."""
+    images, captions = (np.concatenate([[0, 0, 1], rng.integers(0, 2, 1)]) for _ in range(2))
+    images, captions = (rng.permutation(side[: rng.integers(3, 5)]) for side in (images, captions))
+    if len(images) > len(captions):  # otherwise it is a gallery
+        images, captions = captions, images
+    truth = np.broadcast_to(images[:, None] == captions, (n, len(images), len(captions)))
+    return rng.integers(0, values, truth.shape).astype(float), truth
+
+
 # --- slow metrics ------------------------------------------------------------------------------
 
 
@@ -188,6 +200,39 @@ def _group(scores: Lines, truth: Truth, equal: str) -> bool:
     return _image_to_text(scores, truth, equal) and _text_to_image(scores, truth, equal)
 
 
+def _image_brittleness(scores: Lines, truth: Truth, equal: str) -> float:
+    """Over the captions with two true images and a false one: the images disagree."""
+    captions = zip(_transposed(scores), _transposed(truth), strict=True)
+    standings = [_standings(s, t, equal) for s, t in captions]
+    return _mean([_is_brittle(s) for s in standings if len(s) > 1])
+
+
+def _original_group(scores: Lines, truth: Truth, equal: str) -> bool:
+    """Of each image the first true caption, of each caption the first true image; nothing else."""
+    images = sorted({list(column).index(True) for column in _transposed(truth) if any(column)})
+    captions = sorted({list(line).index(True) for line in truth if any(line)})
+
+    def cut(lines: Sequence[Sequence[float]]) -> list[list[float]]:
+        return [[lines[i][j] for j in captions] for i in images]
+
+    return _group(cut(scores), cut(truth), equal)
+
+
+def _augmented_group(scores: Lines, truth: Truth, equal: str) -> bool:
+    """The 2 x 2 group of every true cell with every true cell that shares neither line with it.
+
+    With lines that only one of the two can have, as they are in a case of renderings and wordings.
+    """
+    true = [(i, j) for i, line in enumerate(truth) for j, cell in enumerate(line) if cell]
+    squares = [
+        ([[scores[i][j], scores[i][y]], [scores[x][j], scores[x][y]]])
+        for i, j in true
+        for x, y in true
+        if not truth[i][y] and not truth[x][j]
+    ]
+    return all(_group(square, [[True, False], [False, True]], equal) for square in squares)
+
+
 def _text_only(scores: Lines, truth: Truth, equal: str) -> bool:
     """The texts a and b, the negative n: s(a, b) above s(a, n) and s(b, a) above s(b, n)."""
     del truth
@@ -237,6 +282,9 @@ _WHOLE: dict[str, Callable[[Lines, Truth, str], float]] = {
     "image_to_text": _image_to_text,
     "text_to_image": _text_to_image,
     "group": _group,
+    "original_group": _original_group,
+    "augmented_group": _augmented_group,
+    "image_brittleness": _image_brittleness,
     "image_to_text_0": lambda s, t, e: _prefers(s[0], t[0], e),
     "image_to_text_1": lambda s, t, e: _prefers(s[1], t[1], e),
     "text_to_image_0": lambda s, t, e: _prefers(_transposed(s)[0], _transposed(t)[0], e),

@@ -5,6 +5,12 @@ The number is the rank correlation of scores with grades. The authors draw half 
 one graded pair of each, 1,000 times, and average Spearman's correlation; here each pair weighs one
 over the graded pairs of its query, to which that average tends. A pair graded 3 or more is true, as
 in the authors' retrieval.
+
+`cxc/renderings` is ours: two photographs that people graded 4.5 or more (the option `grade`) are
+renderings of one scene. The false image is the best graded one of the same query below 3; where
+there is none, there is no case. With two captions of the query and one of the false image, a case
+is 3 x 3. The grades are of the images: that a caption of one is true of the other follows as far as
+they are near 5.
 """
 
 from __future__ import annotations
@@ -23,6 +29,7 @@ _MATCH: Final = 3.0  # a grade from which a pair is true
 _HIGHEST: Final = 5.0
 _SENTENCE: Final = ":sentid:"
 _FOLDER: Final = "coco/val2014"
+_TWO_OF_EACH: Final = ((True, True, False), (True, True, False), (False, False, True))
 _COUNTS: Final = {"image-text": 44_833, "image-image": 46_719}
 
 
@@ -100,6 +107,56 @@ def _image_image(options: Options) -> Cases:
     return Cases.build(cases(), root=options.data, source=benchmark)
 
 
+def _renderings(options: Options) -> Cases:
+    benchmark = "cxc/renderings"
+    least = _least(options)
+    known = coco_captions(options, benchmark)
+    texts: dict[int, list[str]] = {}
+    for caption in known.captions.values():
+        texts.setdefault(caption.image, []).append(caption.text)
+    graded: dict[str, list[tuple[float, str, str]]] = {}
+    for where, row in _rows(options, "sis_test.csv", benchmark):
+        one = (_grade(row, where), text(row, "image2", where), where)
+        graded.setdefault(text(row, "image1", where), []).append(one)
+    lost: list[Absent] = []
+
+    def cases() -> Iterator[Case]:
+        for query, pairs in graded.items():
+            false = max((p for p in pairs if p[0] < _MATCH), default=None, key=lambda p: p[0])
+            for grade, other, where in pairs:
+                if grade < least or other == query or false is None:
+                    continue
+                mine, theirs = (texts.get(image_id(n, where), []) for n in (query, false[1]))
+                id = f"{image_id(query, where)}/{image_id(other, where)}"
+                if len(mine) < 2 or not theirs:
+                    lost.append(Absent(id, UNKNOWN_TEXT))
+                    continue
+                images = tuple(ImageRef(f"{_FOLDER}/{name}") for name in (query, other, false[1]))
+                captions = (*mine[:2], theirs[0])
+                half = min(int(2 * grade) / 2, 4.5)
+                group = f"grade {half:g} to {half + 0.5:g}"
+                yield Case(id, images, captions, _TWO_OF_EACH, (group,), images[0].path)
+
+    made = Cases.build(cases(), root=options.data, source=benchmark)
+    return Cases(made.frame, made.root, lost)
+
+
+def _least(options: Options) -> float:
+    given = options.text("grade")
+    try:
+        least = float(given)
+    except ValueError:
+        least = float("nan")
+    if _MATCH <= least <= _HIGHEST:
+        return least
+    raise DataError(
+        "E-OPTION-INVALID",
+        f"cxc/renderings: grade must be a number from 3 to 5, it is {shown(given)}.",
+        option="grade",
+        value=given,
+    )
+
+
 def _benchmark(name: str, summary: str, ids: str, cases: Callable[[Options], Cases]) -> Benchmark:
     return Benchmark(
         f"cxc/{name}",
@@ -127,4 +184,16 @@ IMAGE_IMAGE: Final = _benchmark(
     "rank correlation of scores with people's grades of two images; dual encoders only",
     "image/image, by COCO ids",
     _image_image,
+)
+RENDERINGS: Final = Benchmark(
+    "cxc/renderings",
+    "image brittleness on photographs that people graded as nearly the same scene",
+    "3 x 3",
+    "bivlc",
+    _renderings,
+    paper=IMAGE_IMAGE.paper,
+    licence=IMAGE_IMAGE.licence,
+    images=IMAGE_IMAGE.images,
+    ids="image/image, by COCO ids",
+    defaults={"grade": "4.5"},
 )

@@ -14,6 +14,7 @@ from counterpoint.cases import PROMPTS, Case, Cases, ImageRef, caption_case
 from counterpoint.images import world_reference
 from counterpoint.world import (
     ATTRIBUTES,
+    CHANGES,
     KINDS,
     SHAPES,
     CaptionStyle,
@@ -22,13 +23,17 @@ from counterpoint.world import (
     holds,
     read,
     replacements,
+    rerender,
     sample_caption,
     sample_scene,
     swaps,
 )
 
 _DEFAULTS: Final = {"size": 2000, "seed": 1}
+# Other seeds than the one-image benchmarks', so that no two share a scene.
 _BI_SEED: Final = 1_000_000
+_IMAGES_SEED: Final = 2_000_000
+_KINDS_OF_EDIT: Final = 8  # four of `replacements`, four of `swaps`
 _FEW: Final = 100  # objects of 576 classes: with fewer, no two may share one, as in a retrieval
 
 
@@ -55,12 +60,16 @@ def _groups(edit: Edit) -> tuple[str, ...]:
     return (edit.group,) if edit.usual is None else (edit.group, ("unusual", "usual")[edit.usual])
 
 
+def _both_kinds(seed: int) -> Iterator[tuple[str, Edit]]:
+    """Edits that replace a word and edits that swap two, in turn."""
+    for two in zip(replacements(seed), swaps(seed), strict=False):
+        yield from zip(("replace", "swap"), two, strict=True)
+
+
 def _two_images(options: Options) -> Cases:
     """Original and negative, each with its own picture: half replaced, half swapped."""
     size, seed = _size(options), options.number("seed")
-    # Other seeds than the one-image benchmarks', so that the three share no scene.
-    made = zip(replacements(seed + _BI_SEED), swaps(seed + _BI_SEED), strict=False)
-    edits = (pair for two in made for pair in zip(("replace", "swap"), two, strict=True))
+    edits = _both_kinds(seed + _BI_SEED)
     rows = (
         Case(
             str(n),
@@ -72,6 +81,28 @@ def _two_images(options: Options) -> Cases:
         for n, (kind, e) in enumerate(islice(edits, size))
     )
     return Cases.build(rows, source="world")
+
+
+def _three_images(options: Options) -> Cases:
+    """As in `world-bi`, with a rewording of the caption and a re-rendering of its picture."""
+    size, seed = _size(options), options.number("seed")
+    rng = np.random.default_rng((seed, 4))
+    edits = enumerate(islice(_both_kinds(seed + _IMAGES_SEED), size))
+    rows = (_rendered(str(n), *edit, n // _KINDS_OF_EDIT, rng) for n, edit in edits)
+    return Cases.build(rows, source="world")
+
+
+def _rendered(id: str, kind: str, e: Edit, turn: int, rng: np.random.Generator) -> Case:
+    """All kinds of edit have one change, and then the next."""
+    name = list(CHANGES)[turn % len(CHANGES)]
+    changed = rerender(e, CHANGES[name], rng)
+    return Case(
+        id,
+        (_image(e.scene), _image(changed), _image(e.negative_scene)),
+        (e.original, e.positive, e.negative),
+        ((True, True, False), (True, True, False), (False, False, True)),
+        (name, f"{kind}/{e.group}"),
+    )
 
 
 def _gallery(options: Options) -> Cases:
@@ -140,6 +171,14 @@ BI: Final = Benchmark(
     "bivlc",
     _two_images,
     defaults=_DEFAULTS,
+)
+IMAGES: Final = Benchmark(
+    "world-images",
+    "as world-bi, with the caption reworded and its scene re-rendered: six kinds of change",
+    "3 x 3",
+    "bivlc",
+    _three_images,
+    defaults={"size": 2400, "seed": 1},
 )
 RETRIEVAL: Final = Benchmark(
     "world-retrieval",

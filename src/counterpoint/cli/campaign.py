@@ -60,8 +60,8 @@ def new(
         str,
         typer.Option(
             "--as",
-            help="best-image, which-image, image-to-text, text-to-image, both-ways, rank or "
-            "compare-texts.",
+            help="best-image, which-image, renderings, image-to-text, text-to-image, both-ways, "
+            "rank or compare-texts.",
         ),
     ],
     annotators: Annotated[
@@ -103,6 +103,8 @@ def new(
     counterpoint campaign new humans world-bi:size=100 --as both-ways
 
     counterpoint campaign new filter pairs.parquet --as best-image --annotators 10
+
+    counterpoint campaign new changes world-images:size=120 --as renderings --annotators 3
 
     counterpoint campaign new quality mine.parquet --against theirs.parquet --as compare-texts
     --limit 100

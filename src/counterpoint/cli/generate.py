@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 from rich.table import Table
 
-from counterpoint.cli import generate_images
+from counterpoint.cli import generate_images, generate_renderings
 from counterpoint.cli.console import (
     AsJson,
     DataFolder,
@@ -363,4 +363,5 @@ app.command("positives")(
 )
 app.command("import")(plainly(import_))
 app.command("images")(plainly(generate_images.images, resumes=True))
+app.command("renderings")(plainly(generate_renderings.renderings))
 app.command("neighbours")(plainly(generate_images.neighbours, resumes=True))

@@ -13,8 +13,8 @@ and averaged over the images of the case (for most benchmarks there is one).
 outcomes are counted it is `tied`. With `"right"` equal scores count as above the negative. With
 `"half"` the value is the mean of counting them as above and as below.
 
-**Chance**, the expected value for random scores, and which metrics a shape of case defines, are in
-`registry`.
+**Chance**, the expected value for random scores, is in `chances`; which metrics a shape of case
+defines, in `registry`.
 
 Papers: Kamath et al. 2024 (Hard Positives), Miranda et al. 2024 (BiVLC), Thrush et al. 2022
 (Winoground), Ma et al. 2023 (CREPE), Zhu et al. 2025 (group matching).
@@ -87,10 +87,19 @@ def _by_image(scores: Array, truth: Array, tie: Tie, outcome: Callable[[_Sides],
 
 def image_mean(values: Array, truth: Array) -> Array:
     """The mean over the images that have both a positive and a negative; NaN if none has."""
-    defined = _has_both(truth)
-    count = defined.sum(axis=1)
-    total = np.where(defined, values, 0).sum(axis=1)
+    return mean_of(values, _has_both(truth))
+
+
+def mean_of(values: Array, counted: Array) -> Array:
+    """The mean over the lines (n, k) of each case that count; NaN if none does."""
+    count = counted.sum(axis=1)
+    total = np.where(counted, values, 0).sum(axis=1)
     return np.where(count > 0, total / np.maximum(count, 1), np.nan)
+
+
+def several_positives(truth: Array) -> Array:
+    """Which images have two positives at least, and a negative (n, k)."""
+    return np.asarray((truth.sum(axis=2) > 1) & ~truth.all(axis=2))
 
 
 def original_accuracy(scores: Array, truth: Array, tie: Tie = "wrong") -> Array:
@@ -183,6 +192,54 @@ def text_to_image(scores: Array, truth: Array, tie: Tie = "wrong") -> Array:
 def group(scores: Array, truth: Array, tie: Tie = "wrong") -> Array:
     """Both `image_to_text` and `text_to_image`. Chance 1/6 for 2 x 2."""
     return np.minimum(image_to_text(scores, truth, tie), text_to_image(scores, truth, tie))
+
+
+def image_brittleness(scores: Array, truth: Array, tie: Tie = "wrong") -> Array:
+    """Some but not all renderings of a caption are above its best false image, none equal.
+
+    `brittleness` with images and captions exchanged: the text is fixed, and the image was changed
+    without a change of what the caption says. The mean over the captions that have two true images
+    or more, and a false one. Chance 1/3 for 2 + 1.
+    """
+    lines, own = flip(scores), flip(truth)
+    values = _with_ties(tie, lambda equal: _brittle(_sides(lines, own, equal)))
+    return mean_of(values, several_positives(own))
+
+
+def image_ties(scores: Array, truth: Array) -> Array:
+    """Whether, for a caption with several true images, one of them equals the best false image."""
+    own = flip(truth)
+    equal = _sides(flip(scores), own, "apart").any_equal
+    return (equal & several_positives(own)).any(axis=1).astype(float)
+
+
+def original_group(scores: Array, truth: Array, tie: Tie = "wrong") -> Array:
+    """`group` of the first images and captions alone: without re-renderings and rewordings.
+
+    Chance 1/6 where they are 2 x 2.
+    """
+    kept = firsts(truth)
+    return group(np.where(kept, scores, -np.inf), truth & kept, tie)
+
+
+def augmented_group(scores: Array, truth: Array, tie: Tie = "wrong") -> Array:
+    """`group` with every rendering and every wording: all of their 2 x 2 cases are right.
+
+    Each true cell is above all false cells of its image and of its caption. Chance 5/378 for two
+    renderings, two wordings and a negative with its own image.
+    """
+    return group(scores, truth, tie)
+
+
+def firsts(truth: Array) -> Array:
+    """The cells (n, k, m) of images and captions that are the first of their meaning.
+
+    An image that is not the first true one of any caption is a re-rendering; a caption that is not
+    the first true one of any image is a rewording.
+    """
+    images = flip(_first_true(flip(truth))).any(axis=2, keepdims=True)
+    captions = _first_true(truth).any(axis=1, keepdims=True)
+    return np.asarray(images & captions)
 
 
 def _one_line(index: int, *, of_captions: bool) -> Function:

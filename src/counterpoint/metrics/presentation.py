@@ -18,6 +18,9 @@ METRIC_HEADINGS: Final = {
     "image_to_text": "I2T",
     "text_to_image": "T2I",
     "group": "group",
+    "original_group": "original group",
+    "augmented_group": "augmented group",
+    "image_brittleness": "image brittleness",
     "text_only_accuracy": "text-only",
     "image_to_text_recall@1": "I2T R@1",
     "image_to_text_recall@5": "I2T R@5",
@@ -37,6 +40,9 @@ AXIS_LABELS: Final = {
     "original_accuracy": "original accuracy",
     "text_only_accuracy": "text-only accuracy",
     "group": "group score",
+    "original_group": "original group score",
+    "augmented_group": "augmented group score",
+    "image_brittleness": "image brittleness",
     "image_to_text_recall@1": "image-to-text R@1",
     "image_to_text_map@R": "image-to-text mAP@R",
     "rank_correlation": "rank correlation with grades",
@@ -52,6 +58,12 @@ METRIC_MEANINGS: Final = {
     "image_to_text": "every image scores its own captions above all others",
     "text_to_image": "every caption scores its own images above all others",
     "group": "both I2T and T2I are right for the same case",
+    "original_group": "the group score of original and negative with their images, without "
+    "rewordings and re-renderings",
+    "augmented_group": "the group score with every rewording and every re-rendering: all must be "
+    "right",
+    "image_brittleness": "some renderings of a caption score above the best false image and others "
+    "below it: the rendering decides; lower is better",
     "text_only_accuracy": "two texts of one meaning are closer to each other than to the negative; "
     "no image is used",
     "image_to_text_recall@1": "a true caption is the first that the image finds",
@@ -79,6 +91,7 @@ METRIC_MEANINGS: Final = {
 # The main metric of a benchmark is the first of these that it has.
 COMPOSITION_METRICS: Final = (
     "augmented_accuracy",
+    "augmented_group",
     "group",
     "text_only_accuracy",
     "original_accuracy",

@@ -1,116 +1,21 @@
 """The metrics by name: direction, chance level, and the cases that define them.
 
-A chance level is the expected value of a metric if all orders of the scores are equally likely. Its
-function takes `truth` (n, k, m) and returns one value per case, NaN where it is not known. In their
-code, an image has p positives and n negatives.
+Chance levels are in `chances`.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import permutations
 from typing import Final, Literal
 
 import numpy as np
 
 from counterpoint.cases import is_classification, is_gallery
-from counterpoint.metrics import definitions, pooled, rankings
-from counterpoint.metrics.definitions import Array, Function, Tie, flip, image_mean
+from counterpoint.metrics import chances, definitions, pooled, rankings
+from counterpoint.metrics.definitions import Array, Function, Tie, flip
 from counterpoint.metrics.pooled import PairPool, Weighted
 from counterpoint.metrics.rankings import Standings
-
-# --- Chance levels ------------------------------------------------------------------------------
-
-
-def _counts(truth: Array) -> tuple[Array, Array]:
-    return truth.sum(axis=2).astype(float), (~truth).sum(axis=2).astype(float)
-
-
-def _all_above(p: Array, n: Array) -> Array:
-    """One of the C(p + n, p) ways to order them; each is as likely as the others."""
-    logs = np.cumsum(np.log(np.arange(1, (p + n).max(initial=0) + 1)))  # log 1!, log 2!, ...
-    factorial = np.concatenate([[0.0], logs])
-    first, second = p.astype(int), n.astype(int)
-    return np.exp(factorial[first] + factorial[second] - factorial[first + second])
-
-
-def _original_chance(truth: Array) -> Array:
-    return image_mean(1 / (1 + _counts(truth)[1]), truth)
-
-
-def _augmented_chance(truth: Array) -> Array:
-    return image_mean(_all_above(*_counts(truth)), truth)
-
-
-def _negative_above_chance(truth: Array) -> Array:
-    p, n = _counts(truth)
-    return image_mean(n / (p + n), truth)
-
-
-def _brittle_chance(truth: Array) -> Array:
-    return 1 - _augmented_chance(truth) - _negative_above_chance(truth)
-
-
-def _brittle_original_above_chance(truth: Array) -> Array:
-    return _original_chance(truth) - _augmented_chance(truth)
-
-
-def _brittle_original_below_chance(truth: Array) -> Array:
-    return _brittle_chance(truth) - _brittle_original_above_chance(truth)
-
-
-def _every_image_chance(truth: Array) -> Array:
-    p, n = _counts(truth)
-    return np.where((p > 0) & (n > 0), _all_above(p, n), 1).prod(axis=1)
-
-
-def _every_caption_chance(truth: Array) -> Array:
-    return _every_image_chance(flip(truth))
-
-
-def _recall_chance(k: int) -> Callable[[Array], Array]:
-    def chance(truth: Array) -> Array:
-        p, n = _counts(truth)
-        missed = np.ones_like(n)  # the k highest are all negatives
-        for place in range(k):
-            missed *= np.clip(n - place, 0, None) / np.maximum(p + n - place, 1)
-        return (1 - missed).mean(axis=1)
-
-    return chance
-
-
-def _mean_rank_chance(truth: Array) -> Array:
-    p, n = _counts(truth)
-    return (1 + n / (p + 1)).mean(axis=1)
-
-
-def _chance_by_counting(function: Function) -> Callable[[Array], Array]:
-    """Chance of small blocks by trying every order of the scores; NaN for blocks over 6 cells."""
-
-    def chance(truth: Array) -> Array:
-        if truth[0].size > 6:
-            return np.full(len(truth), np.nan)
-        kinds, which = np.unique(truth, axis=0, return_inverse=True)
-        orders = np.array(list(permutations(range(truth[0].size)))).reshape(-1, *truth.shape[1:])
-        tables = [np.broadcast_to(kind, orders.shape) for kind in kinds]
-        return np.array([function(orders, t, "wrong").mean() for t in tables])[which.reshape(-1)]
-
-    return chance
-
-
-def _matching_chance(truth: Array) -> Array:
-    return np.full(len(truth), 1 / math.factorial(truth.shape[1]))
-
-
-def _one_third(truth: Array) -> Array:
-    return np.full(len(truth), 1 / 3)
-
-
-def _zero(truth: Array) -> Array:
-    return np.zeros(len(truth))
-
 
 # --- Metrics ------------------------------------------------------------------------------------
 
@@ -130,11 +35,12 @@ class Metric:
     texts: bool = False  # for cases that compare captions with texts
     median: bool = False  # of its values, instead of their mean
     asked_by: Callable[[Array], Array] | None = None  # a benchmark shows it if it has such cases
+    tied: Callable[[Array, Array], Array] = definitions.any_ties  # of an outcome: the cases
 
     def ties(self, scores: Array, truth: Array) -> Array:
         """The cases whose value depends on a tie: another tie policy gives another value."""
         if self.partition:
-            return definitions.any_ties(scores, truth)
+            return self.tied(scores, truth)
         strict, lenient = (self.values(scores, truth, tie) for tie in ("wrong", "right"))
         return ((strict != lenient) & ~np.isnan(strict)).astype(float)
 
@@ -228,10 +134,23 @@ def _classes(truth: Array) -> Array:
     return np.asarray(is_classification(truth))
 
 
+def _reworded(truth: Array) -> Array:
+    """Some image has two positives and a negative."""
+    return np.asarray(definitions.several_positives(truth).any(axis=1) & _few_images(truth))
+
+
+def _rerendered(truth: Array) -> Array:
+    """Some caption has two true images and a false one."""
+    return np.asarray(definitions.several_positives(flip(truth)).any(axis=1) & _few_images(truth))
+
+
+def _rendered_and_reworded(truth: Array) -> Array:
+    return _rerendered(truth) & _reworded(truth)
+
+
 def _with_positives(truth: Array) -> Array:
-    """Some image has two positives and a negative, so that rewording can be measured."""
-    reworded = ((truth.sum(axis=2) > 1) & ~truth.all(axis=2)).any(axis=1)
-    return np.asarray(reworded & _few_images(truth))
+    """Rewording can be measured. Beside re-renderings, the group scores measure it."""
+    return _reworded(truth) & ~_rerendered(truth)
 
 
 def _caption_choice(truth: Array) -> Array:
@@ -244,8 +163,12 @@ def _several_images(truth: Array) -> Array:
 
 def _choosing_images(truth: Array) -> Array:
     """Several images, one of which at least has a true and a false caption to choose from."""
-    p, n = _counts(truth)
+    p, n = chances.counts(truth)
     return np.asarray(_several_images(truth) & ((p > 0) & (n > 0)).any(axis=1))
+
+
+def _one_rendering(truth: Array) -> Array:
+    return _choosing_images(truth) & ~_rendered_and_reworded(truth)
 
 
 def _two_texts(truth: Array) -> Array:
@@ -271,7 +194,7 @@ _ALL: Final[tuple[AnyMetric, ...]] = (
     Metric(
         "original_accuracy",
         definitions.original_accuracy,
-        _original_chance,
+        chances.original,
         "higher",
         _caption_choice,
         main=True,
@@ -279,7 +202,7 @@ _ALL: Final[tuple[AnyMetric, ...]] = (
     Metric(
         "augmented_accuracy",
         definitions.augmented_accuracy,
-        _augmented_chance,
+        chances.augmented,
         "higher",
         _with_positives,
         main=True,
@@ -287,7 +210,7 @@ _ALL: Final[tuple[AnyMetric, ...]] = (
     Metric(
         "brittleness",
         definitions.brittleness,
-        _brittle_chance,
+        chances.brittle,
         "lower",
         _with_positives,
         main=True,
@@ -296,7 +219,7 @@ _ALL: Final[tuple[AnyMetric, ...]] = (
     Metric(
         "brittle_original_above",
         definitions.brittle_original_above,
-        _brittle_original_above_chance,
+        chances.brittle_original_above,
         "lower",
         _with_positives,
         partition=True,
@@ -304,7 +227,7 @@ _ALL: Final[tuple[AnyMetric, ...]] = (
     Metric(
         "brittle_original_below",
         definitions.brittle_original_below,
-        _brittle_original_below_chance,
+        chances.brittle_original_below,
         "lower",
         _with_positives,
         partition=True,
@@ -312,16 +235,16 @@ _ALL: Final[tuple[AnyMetric, ...]] = (
     Metric(
         "negative_above_both",
         definitions.negative_above_both,
-        _negative_above_chance,
+        chances.negative_above,
         "lower",
         _with_positives,
         partition=True,
     ),
-    Metric("tied", definitions.tied, _zero, "lower", _with_positives, partition=True),
+    Metric("tied", definitions.tied, chances.zero, "lower", _with_positives, partition=True),
     Metric(
         "image_to_text",
         definitions.image_to_text,
-        _every_image_chance,
+        chances.every_image,
         "higher",
         _choosing_images,
         main=True,
@@ -329,7 +252,7 @@ _ALL: Final[tuple[AnyMetric, ...]] = (
     Metric(
         "text_to_image",
         definitions.text_to_image,
-        _every_caption_chance,
+        chances.every_caption,
         "higher",
         _several_images,
         main=True,
@@ -337,13 +260,39 @@ _ALL: Final[tuple[AnyMetric, ...]] = (
     Metric(
         "group",
         definitions.group,
-        _chance_by_counting(definitions.group),
+        chances.by_counting(definitions.group),
         "higher",
-        _choosing_images,
+        _one_rendering,
         main=True,
     ),
+    Metric(
+        "original_group",
+        definitions.original_group,
+        chances.by_orders(definitions.firsts),
+        "higher",
+        _rendered_and_reworded,
+        main=True,
+    ),
+    Metric(
+        "augmented_group",
+        definitions.augmented_group,
+        chances.by_orders(np.ones_like),
+        "higher",
+        _rendered_and_reworded,
+        main=True,
+    ),
+    Metric(
+        "image_brittleness",
+        definitions.image_brittleness,
+        chances.image_brittle,
+        "lower",
+        _rerendered,
+        main=True,
+        partition=True,
+        tied=definitions.image_ties,
+    ),
     *(
-        Metric(name, function, _chance_by_counting(function), "higher", _square)
+        Metric(name, function, chances.by_counting(function), "higher", _square)
         for name, function in (
             ("image_to_text_0", definitions.image_to_text_0),
             ("image_to_text_1", definitions.image_to_text_1),
@@ -354,7 +303,7 @@ _ALL: Final[tuple[AnyMetric, ...]] = (
     Metric(
         "group_matching",
         definitions.group_matching,
-        _matching_chance,
+        chances.matching,
         "higher",
         _square,
     ),
@@ -362,7 +311,7 @@ _ALL: Final[tuple[AnyMetric, ...]] = (
         Metric(
             f"recall@{k}",
             definitions.recall_at(k),
-            _recall_chance(k),
+            chances.recall(k),
             "higher",
             _captions_only,
             asked_by=_several_negatives,
@@ -380,7 +329,7 @@ _ALL: Final[tuple[AnyMetric, ...]] = (
             median=chance is None,
             asked_by=_several_negatives,
         )
-        for name, chance in (("mean_rank", _mean_rank_chance), ("median_rank", None))
+        for name, chance in (("mean_rank", chances.mean_rank), ("median_rank", None))
     ),
     *(
         QueryMetric(f"image_to_text_recall@{k}", "images", k, _retrieval, main=k < 10)
@@ -424,13 +373,15 @@ _ALL: Final[tuple[AnyMetric, ...]] = (
     Metric(
         "text_only_accuracy",
         definitions.text_only_accuracy,
-        _one_third,
+        chances.one_third,
         "higher",
         _two_texts,
         main=True,
         texts=True,
     ),
-    Metric("tie_rate", definitions.tie_rate, _zero, "lower", _caption_choice, partition=True),
+    Metric(
+        "tie_rate", definitions.tie_rate, chances.zero, "lower", _caption_choice, partition=True
+    ),
     Metric(
         "mean_score_original",
         definitions.mean_score_original,

@@ -159,6 +159,8 @@ def _missing(found: Outcomes, judged: Sequence[int], kinds: Kinds) -> list[str]:
             said.append(f"{title}: it takes two models that are no baselines.")
         elif kind == "disagree":
             said.append(f"{title}: there is no such case beside the brittle ones.")
+        elif kind == "brittle" and found.metric == "augmented_group":
+            said.append(f"{title}: cases with re-renderings are shown as right or wrong.")
         elif kind == "brittle" and found.metric != "augmented_accuracy":
             said.append(f"{title}: these cases have no positives beside the original.")
         else:

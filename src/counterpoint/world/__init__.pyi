@@ -29,6 +29,7 @@ from .grammar import (
     read as read,
     sample_caption as sample_caption,
 )
+from .renderings import CHANGES as CHANGES, keeps as keeps, rerender as rerender
 from .scenes import (
     ATTRIBUTES as ATTRIBUTES,
     CONVERSE as CONVERSE,

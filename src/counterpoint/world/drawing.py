@@ -28,7 +28,36 @@ def draw(scenes: Sequence[Scene], pixels: int = PIXELS) -> np.ndarray:
     """The pictures of `scenes`, (n, pixels, pixels, 3) uint8."""
     batches = [scenes[start : start + _BATCH] for start in range(0, len(scenes), _BATCH)]
     pictures = [paint(*Scenes.of(batch).table(), pixels=pixels, xp=np) for batch in batches]
-    return np.concatenate(pictures) if pictures else np.zeros((0, pixels, pixels, 3), np.uint8)
+    if not pictures:
+        return np.zeros((0, pixels, pixels, 3), np.uint8)
+    drawn = np.concatenate(pictures)
+    for number, scene in enumerate(scenes):
+        if scene.look:
+            drawn[number] = _to_bytes(_seen(drawn[number] / 255, scene.look) * 255 + 0.5, np)
+    return drawn
+
+
+def _seen(picture: np.ndarray, look: str) -> np.ndarray:
+    """A picture under another light or in another style: mild, so that every colour stays itself.
+
+    Lighting multiplies: `dim` everywhere, `warm` by colour, `shade` from one corner to the other.
+    """
+    side = len(picture)
+    if look == "dim":
+        changed = picture * 0.85
+    elif look == "warm":
+        changed = picture * np.array([1.0, 0.93, 0.8])
+    elif look == "shade":
+        slope = np.add.outer(np.arange(side), np.arange(side)) / (2 * side - 2)
+        changed = picture * (0.85 + 0.3 * slope)[..., None]
+    elif look == "grain":
+        changed = picture + np.random.default_rng(0).normal(0, 0.06, (side, side, 1))
+    else:
+        padded = np.pad(picture, ((1, 1), (1, 1), (0, 0)), mode="edge")
+        rows = (padded[:-2] + 2 * padded[1:-1] + padded[2:]) / 4
+        soft = (rows[:, :-2] + 2 * rows[:, 1:-1] + rows[:, 2:]) / 4
+        changed = soft if look == "soft" else picture + 2 * (picture - soft)  # sharp
+    return np.asarray(_clip01(changed))
 
 
 def paint(things: Array, grounds: Array, *, pixels: int, xp: ModuleType) -> Array:

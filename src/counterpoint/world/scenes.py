@@ -77,6 +77,13 @@ CANONICAL: Final[dict[str, str]] = {
     **{synonym: word for word, synonym in SYNONYMS.items()},
 }
 
+# How a picture is lit and drawn. No word of the world says it, so no caption depends on it.
+LOOKS: Final[dict[str, tuple[str, ...]]] = {
+    "lighting": ("dim", "warm", "shade"),
+    "style": ("soft", "grain", "sharp"),
+}
+_LOOKS: Final = tuple(look for looks in LOOKS.values() for look in looks)
+
 GRID: Final = 3
 JITTER: Final = 0.02  # of the image's width, to either side
 RELATION_MARGIN: Final = 0.2  # two cells are at least 1/3 - 2 * JITTER = 0.29 apart
@@ -118,30 +125,35 @@ class Thing:
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """Objects on a grey background of brightness `ground`."""
+    """Objects on a grey background of brightness `ground`; `look` is one of LOOKS, or plain."""
 
     things: tuple[Thing, ...]
     ground: float
+    look: str = ""
 
     def code(self) -> str:
         """The scene as one line of text, from which it can be drawn again to the pixel."""
         things = ";".join(
             f"{t.size},{t.colour},{t.texture},{t.shape},{t.x:.3f},{t.y:.3f}" for t in self.things
         )
-        return f"{self.ground:.3f};{things}"
+        look = f",{self.look}" if self.look else ""
+        return f"{self.ground:.3f}{look};{things}"
 
     def replaced(self, index: int, thing: Thing) -> Scene:
         things = (*self.things[:index], thing, *self.things[index + 1 :])
-        return Scene(things, self.ground)
+        return replace(self, things=things)
 
 
 def read_scene(code: str) -> Scene:
     """The inverse of `Scene.code`."""
     try:
-        ground, *rows = code.split(";", _MOST + 1)
+        first, *rows = code.split(";", _MOST + 1)
+        ground, mark, look = first.partition(",")
         if not 1 <= len(rows) <= _MOST:
             raise ValueError(f"it should have 1 to {_MOST} objects")
-        return Scene(tuple(_read_thing(row) for row in rows), _read_share(ground))
+        if mark and look not in _LOOKS:
+            raise ValueError(f"unknown look {shown(look)}")
+        return Scene(tuple(_read_thing(row) for row in rows), _read_share(ground), look)
     except ValueError as error:
         raise SceneCodeError(
             "E-SCENE-INVALID",
@@ -174,11 +186,16 @@ def related(first: Thing, relation: str, second: Thing) -> bool:
 
 def free_places(scene: Scene, rng: np.random.Generator) -> list[tuple[float, float]]:
     """A jittered place in every cell that holds no object, in random order."""
-    taken = {int(t.x * GRID) + GRID * int(t.y * GRID) for t in scene.things}
-    return [_place(cell, rng) for cell in rng.permutation(GRID**2).tolist() if cell not in taken]
+    taken = {cell_of(t) for t in scene.things}
+    return [place_in(cell, rng) for cell in rng.permutation(GRID**2).tolist() if cell not in taken]
 
 
-def _place(cell: int, rng: np.random.Generator) -> tuple[float, float]:
+def cell_of(thing: Thing) -> int:
+    return int(thing.x * GRID) + GRID * int(thing.y * GRID)
+
+
+def place_in(cell: int, rng: np.random.Generator) -> tuple[float, float]:
+    """A jittered place in a cell."""
     dx, dy = rng.uniform(-JITTER, JITTER, 2).tolist()
     return round((cell % GRID + 0.5) / GRID + dx, 3), round((cell // GRID + 0.5) / GRID + dy, 3)
 
@@ -192,7 +209,7 @@ def sample_scene(rng: np.random.Generator, objects: int | None = None) -> Scene:
     cells = rng.permutation(GRID**2)[: objects or rng.integers(2, 5)].tolist()
     words = rng.integers(0, (len(SHAPES), len(SIZES), len(COLOURS), len(TEXTURES)), (len(cells), 4))
     things = tuple(
-        Thing(SHAPES[a], _SIZES[b], _COLOURS[c], TEXTURES[d], *_place(cell, rng))
+        Thing(SHAPES[a], _SIZES[b], _COLOURS[c], TEXTURES[d], *place_in(cell, rng))
         for cell, (a, b, c, d) in zip(cells, words.tolist(), strict=True)
     )
     return Scene(things, round(float(rng.uniform(0.42, 0.62)), 3))

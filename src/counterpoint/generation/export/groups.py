@@ -59,6 +59,11 @@ class ImagePaths:
         own, below = _full(pairs.parent), None if root is None else _full(root)
         return cls(_full(found), own, _full(out), below)
 
+    @classmethod
+    def between(cls, images: Path, out: Path) -> ImagePaths:
+        """The paths of images below one folder, for an export into another."""
+        return cls(_full(images), _full(images), _full(out))
+
     def image(self, path: str) -> str:
         return scheme_of(path).with_path(path, partial(self._moved, self.images))
 

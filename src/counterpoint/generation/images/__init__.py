@@ -2,7 +2,8 @@
 
     pairs file -> candidates (diffusion or world) -> choose -> pairs file with text_images
 
-`nearest` needs no generator: it finds similar real images as hard negative images.
+`nearest` needs no generator: it finds similar real images as hard negative images. `renderings` are
+hard positives of images: changed, or drawn again, without a change of what the captions say.
 """
 
 import lazy_loader

@@ -1,4 +1,4 @@
-from .backends import DrawSettings as DrawSettings
+from .backends import Backend as Backend, DrawSettings as DrawSettings, ImageFolder as ImageFolder
 from .candidates import (
     ImageCounts as ImageCounts,
     check as check,
@@ -12,4 +12,13 @@ from .nearest import (
     nearest_images as nearest_images,
     need_vectors as need_vectors,
     write_neighbours as write_neighbours,
+)
+from .photographs import CHANGES as CHANGES, PhotoChanges as PhotoChanges
+from .renderings import (
+    RenderingCounts as RenderingCounts,
+    from_neighbours as from_neighbours,
+    from_pairs as from_pairs,
+    is_pairs as is_pairs,
+    make_renderings as make_renderings,
+    record_of as record_of,
 )

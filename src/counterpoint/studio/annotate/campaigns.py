@@ -85,7 +85,8 @@ def _check(
     false_images: list[ShownImage] = [s.shown(0) for s in _elsewhere(asked, subject, caption, rng)]
     if ask is BEST:
         return AnnotationQuestion(tuple(false_images[: len(question.images)]), (caption,), ())
-    images = (question.images[question.right[0]], false_images[0])
+    own = question.images[question.right[0] if question.right else 0]
+    images = (own, false_images[0])
     return AnnotationQuestion(images, (caption,), (0,))
 
 

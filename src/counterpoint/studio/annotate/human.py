@@ -37,7 +37,7 @@ from counterpoint._util.untrusted import recorded_command
 from counterpoint.cases import Case, Cases, ImageRef
 from counterpoint.metrics import get_protocol
 from counterpoint.runs import Part, Run
-from counterpoint.studio.annotate.kinds import ASKS, BOTH, NONE, Ask, ranks_of
+from counterpoint.studio.annotate.kinds import ASKS, BOTH, NONE, SAME, Ask, ranks_of
 from counterpoint.studio.annotate.outcomes import (
     CampaignResults,
     votes,
@@ -72,6 +72,8 @@ def _one(answer: Judgement) -> list[float]:
 
 def human_run(outcome: CampaignResults) -> Run:
     """The answers as a run, which is not saved yet; cases that lack an answer are left out."""
+    if SAME in outcome.kind.asks:
+        raise _no_truth(outcome.campaign.name)
     said = votes(outcome.kept)
     whole = len(outcome.kind.asks) > 1 or all(
         len(subject.case.images) == 1 for subject in outcome.subjects.values()
@@ -111,12 +113,7 @@ def _run(
             name=name,
         )
     if all(_says_nothing(one.case) for one in scored):
-        raise DataError(
-            "E-CAMPAIGN-NO-TRUTH",
-            f"campaign {name!r}: its source does not say which option is right, "
-            "so there is no accuracy to measure.",
-            name=name,
-        )
+        raise _no_truth(name)
     benchmark = about["benchmark"]
     benchmark = benchmark if whole else f"{benchmark}/{outcome.kind.name}"
     cases = _cases(scored, benchmark)
@@ -125,6 +122,15 @@ def _run(
     known = about["data_hash"] if whole else ""
     part = Part(benchmark, cases, flat, protocol, tuple(left_out), data_hash=known)
     return Run(MODEL, {benchmark: part}, _manifest(outcome, circles))
+
+
+def _no_truth(name: str) -> DataError:
+    return DataError(
+        "E-CAMPAIGN-NO-TRUTH",
+        f"campaign {name!r}: its source does not say which option is right, "
+        "so there is no accuracy to measure.",
+        name=name,
+    )
 
 
 def _says_nothing(case: Case) -> bool:

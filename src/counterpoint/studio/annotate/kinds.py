@@ -2,7 +2,8 @@
 
 They are the three campaigns of BiVLC (Miranda et al. 2024, appendix I), the ranking of the
 hard-positives paper (Kamath et al. 2024, section 4) and the comparison of two sets of negatives of
-SugarCrepe (Hsieh et al. 2023, appendix E.2), with instructions in our own words.
+SugarCrepe (Hsieh et al. 2023, appendix E.2), with instructions in our own words, and a question of
+ours about images and their re-renderings.
 
 An answer is stored as a text. `2` is the option of that number, counted from 0 in the item's order
 (not the order on the screen). `none` and `both` are answers. `1,1,2` is one rank per option, 1 the
@@ -58,7 +59,7 @@ class Ask:
     def is_right(self, value: str, right: Sequence[int]) -> bool:
         """Whether an answer is the known one: the right option, or all right ones ranked first.
 
-        With no right option, `none` is the right answer.
+        With no right option, `none` (of renderings: `both`) is the right answer.
         """
         if not self.ranked:
             return value == (str(right[0]) if right else self.extra) if len(right) < 2 else False
@@ -116,6 +117,23 @@ WHICH: Final = Ask(
         "If both fit it equally well, choose “Both equally”.",
     ),
     (_BLEMISHES,),
+    BOTH,
+    "Both equally",
+)
+SAME: Final = Ask(
+    "renderings",
+    "Does the description fit both images equally well?",
+    "images",
+    2,
+    (
+        "You see a description and two images. One was changed, or is of another moment.",
+        "If the description is true of both images, choose “Both equally”.",
+        "If it is true of one of them only, or clearly fits one better, choose that one.",
+    ),
+    (
+        "Only what the description says counts: not which image is nicer, sharper or brighter.",
+        "If it fits neither image, choose “Both equally” and flag the item.",
+    ),
     BOTH,
     "Both equally",
 )
@@ -185,7 +203,9 @@ GRAMMAR: Final = Ask(
     "Both equally",
     compares="grammar",
 )
-ASKS: Final = {ask.name: ask for ask in (BEST, WHICH, TO_TEXT, TO_IMAGE, RANK, SENSE, GRAMMAR)}
+ASKS: Final = {
+    ask.name: ask for ask in (BEST, WHICH, SAME, TO_TEXT, TO_IMAGE, RANK, SENSE, GRAMMAR)
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,6 +233,9 @@ KINDS: Final = {
     for kind in (
         CampaignKind("best-image", "Best image, or none", (BEST,), "images made for the texts"),
         CampaignKind("which-image", "Which image, or both", (WHICH,), "two images for a caption"),
+        CampaignKind(
+            "renderings", "Image and re-rendering", (SAME,), "two images that a caption is true of"
+        ),
         CampaignKind("image-to-text", "Image to text", (TO_TEXT,), "two captions for an image"),
         CampaignKind("text-to-image", "Text to image", (TO_IMAGE,), "two images for a caption"),
         CampaignKind(

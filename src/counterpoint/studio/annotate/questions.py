@@ -13,7 +13,7 @@ import numpy as np
 from counterpoint._util.errors import CaseError
 from counterpoint.cases import Case, ImageRef
 from counterpoint.images import Picture
-from counterpoint.studio.annotate.kinds import BEST, RANK, TO_TEXT, WHICH, Ask
+from counterpoint.studio.annotate.kinds import BEST, RANK, SAME, TO_TEXT, WHICH, Ask
 
 
 class ShownImage(NamedTuple):
@@ -130,6 +130,11 @@ def questions_of(subject: JudgedCase, ask: Ask) -> Iterator[Placed]:
             yield Placed(
                 place, _asked(ask, AnnotationQuestion((shown[place],), case.captions, right))
             )
+        return
+    if ask is SAME:
+        true = [image for image, line in zip(shown, case.truth, strict=True) if line[0]]
+        _refuse_number(len(true), "image", ask)
+        yield Placed(0, AnnotationQuestion(tuple(true), case.captions[:1], ()))
         return
     _refuse_number(len(shown), "image", ask)
     for place, caption in enumerate(case.captions[:1] if ask is WHICH else case.captions):
