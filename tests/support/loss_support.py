@@ -17,12 +17,15 @@ BIAS = -1.5
 SIZES = [(1, 3, 1), (2, 1, 2), (3, 3, 2)]
 MASKS = {  # of which vectors each says that they are there
     "has_positive": ("positives", "start_positives"),
-    "has_negative": ("negatives",),
+    "has_negative": ("negatives", "start_negatives"),
     "has_negative_image": ("negative_images",),
     "has_dense": ("dense",),
     "has_dense_negative": ("dense_negatives",),
     "hard_has_negative": ("hard_negatives",),
+    "has_caption_token": ("caption_tokens",),
+    "has_negative_token": ("negative_tokens",),
 }
+PATCHES, WORDS = 3, 2
 
 
 def parts(sizes, there, seed=0, width=3):
@@ -30,6 +33,8 @@ def parts(sizes, there, seed=0, width=3):
     count, k, m = sizes
     rng = np.random.default_rng((seed, count, k, m))
     shapes = {"negatives": (k,), "hard_negatives": (k,), "dense": (m,), "dense_negatives": (m,)}
+    shapes |= {"start_negatives": (k,), "image_tokens": (PATCHES,)}
+    shapes |= {"caption_tokens": (WORDS,), "negative_tokens": (k * WORDS,)}
     names = ["images", "captions", "positives", "negative_images", "hard_images", "hard_captions"]
     names += ["start_images", "start_captions", "start_positives", *shapes]
     found = {}

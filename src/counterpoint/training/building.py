@@ -26,8 +26,8 @@ from counterpoint.training.model import (
 )
 from counterpoint.training.processes import Ranks
 from counterpoint.training.recipe import Recipe, terms_of
-from counterpoint.training.starts import Start, Towers, towers_of, trunk_of
-from counterpoint.training.steps import Loss, Stepper, needs_start
+from counterpoint.training.starts import Start, Towers, tokens_of, towers_of, trunk_of
+from counterpoint.training.steps import Loss, Stepper, needs_start, tokens_read
 
 
 @dataclass(slots=True)
@@ -61,6 +61,7 @@ def build(recipe: Recipe, ranks: Ranks, progress: Progress | None = None) -> Tra
     fingerprint = start.fingerprint
     terms = terms_of(recipe.loss)
     _refuse_missing_bias(recipe.model, start, terms)
+    _refuse_missing_tokens(recipe, start, terms)
     trunk = None if recipe.lock is None else trunk_of(start)
     frozen = _frozen(start, trunk) if needs_start(terms) else None
     origin = _origin(start) if recipe.wise < 1 else {}
@@ -68,6 +69,7 @@ def build(recipe: Recipe, ranks: Ranks, progress: Progress | None = None) -> Tra
         locked = trunk_names(start, trunk)
         origin = {n: w for n, w in origin.items() if n not in locked}
     trained = prepare(recipe, start, trunk)
+    trained.towers.tokens = tokens_read(terms)
     if trunk is not None and not ranks.first:
         ranks.wait()  # the first rank looks at the images
     data = open_data(
@@ -120,6 +122,21 @@ def _refuse_missing_bias(id: str, start: Start, terms: list[losses.Term]) -> Non
         if "bias" in losses.uses([term]):
             raise ModelError(
                 "E-MODEL-UNSUITABLE", f"{id}: {losses.no_bias(term.name)}", model=id, term=term.name
+            )
+
+
+def _refuse_missing_tokens(recipe: Recipe, start: Start, terms: list[losses.Term]) -> None:
+    shown = tokens_of(start) if recipe.lock is None else frozenset()
+    for term in terms:
+        if missing := sorted(tokens_read([term]) - shown):
+            what = "the patches of images" if "image_tokens" in missing else "the words of texts"
+            raise ModelError(
+                "E-MODEL-UNSUITABLE",
+                f"{recipe.model}: the loss term {term.name!r} needs {what} before they are pooled, "
+                "which this model does not show; use a transformer of open_clip, such as "
+                f"open_clip:ViT-B-32-quickgelu/openai, without lock, or loss.{term.name}.weight=0.",
+                model=recipe.model,
+                term=term.name,
             )
 
 

@@ -111,6 +111,9 @@ class Recipe(_Section):
     checkpoint_activations: bool = False
     compile: bool = Field(False, description="transformer blocks by torch.compile")
     ema: Share | None = Field(None, description="decay; the averaged weights are the result")
+    ema_as: Literal["result", "teacher"] = Field(
+        "result", description="teacher: the terms that read the start see the averaged weights"
+    )
     wise: float = Field(1.0, gt=0, le=1, description="alpha: share of tuned weights in the result")
     sharded: bool = Field(False, description="FSDP2 instead of DDP, for models too large for a GPU")
     device: str = "auto"
@@ -158,6 +161,13 @@ class Recipe(_Section):
             raise ValueError("give either epochs or steps")
         if self.lora is not None and self.sharded:
             raise ValueError("there is no LoRA with sharded=true; it needs little memory as it is")
+        if self.ema_as == "teacher":
+            if self.ema is None:
+                raise ValueError("ema_as=teacher needs ema, the decay of its weights")
+            if self.lora is not None or self.sharded:
+                raise ValueError("ema_as=teacher goes with neither lora nor sharded=true")
+            if not any(name.startswith("start_") for name in terms.uses(terms_of(self.loss))):
+                raise ValueError("ema_as=teacher: no term of the loss reads a teacher")
         if self.precision == "fp16" and self.sharded:
             raise ValueError("sharded=true goes with fp32 or bf16, not with fp16")
         if self.lock is not None and self.data.kind != "pairs":
@@ -188,6 +198,8 @@ class Recipe(_Section):
         unread: Any = {"data": of_data, **dict.fromkeys((*FREE, "knobs"), True)}
         # as recipes were before there was any
         unread |= {name: True for name in ("validation", "lock") if getattr(self, name) is None}
+        if self.ema_as == "result":
+            unread["ema_as"] = True
         if self.data.vectors is None:
             of_data.add("vectors")
         return self.model_dump(mode="json", by_alias=True, exclude=unread)

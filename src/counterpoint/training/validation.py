@@ -34,7 +34,7 @@ from counterpoint.training.losses.masks import own_scores
 from counterpoint.training.model import autocast
 from counterpoint.training.recipe import Recipe
 from counterpoint.training.starts import towers_of
-from counterpoint.training.steps import pack, unpack
+from counterpoint.training.steps import pack, tokens_read, unpack
 
 if TYPE_CHECKING:
     from counterpoint.training.building import TrainingRun
@@ -122,6 +122,8 @@ class Validator:
         self.frozen = run.loss.start
         self.network, trunk = recipe_start(recipe, device.type), run.trunk
         self.towers = towers_of(self.network, trunk=trunk).eval().requires_grad_(False)
+        if self.metric == "loss":
+            self.towers.tokens = tokens_read(self.terms)
         self.data: Any = open_data(
             _config(recipe),
             self.network.transform,
