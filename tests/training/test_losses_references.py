@@ -279,6 +279,103 @@ def slow_focal_local(
     return mean(found)
 
 
+def slow_phrases(score, dense, has_dense):
+    """Each phrase against the other images, and against phrases of other images."""
+    phrases = [(j, k) for j, row in enumerate(has_dense) for k, there in enumerate(row) if there]
+    found = []
+    for j, k in phrases:
+        to_images = [score(i, dense[j][k]) for i in range(len(dense))]
+        others = [score(j, dense[a][b]) for a, b in phrases if a != j]
+        right = to_images[j]
+        found.append((cross_entropy(to_images, j) + cross_entropy([right, *others], 0)) / 2)
+    return mean(found)
+
+
+def slow_phrases_sigmoid(score, dense, has_dense):
+    phrases = [(j, k) for j, row in enumerate(has_dense) for k, there in enumerate(row) if there]
+    return mean(
+        [
+            sum(
+                math.log(1 + math.exp((-1 if i == j else 1) * score(i, dense[j][k])))
+                for i in range(len(dense))
+            )
+            for j, k in phrases
+        ]
+    )
+
+
+def pooled(patches, phrase):
+    """The patches of an image as a phrase sees them: a vector of length 1."""
+    powers = [math.exp(dot(patch, phrase)) for patch in patches]
+    seen = [
+        sum(power * patch[d] for power, patch in zip(powers, patches, strict=True)) / sum(powers)
+        for d in range(len(phrase))
+    ]
+    return unit(seen)
+
+
+def slow_concepts(images, dense, scale, has_dense):
+    return slow_phrases(lambda i, c: scale * dot(images[i], c), dense, has_dense)
+
+
+def slow_concept_patches(images, dense, image_tokens, scale, has_dense):
+    del images
+    return slow_phrases(lambda i, c: scale * dot(pooled(image_tokens[i], c), c), dense, has_dense)
+
+
+def slow_siglip_concepts(images, dense, scale, has_dense, bias):
+    return slow_phrases_sigmoid(lambda i, c: scale * dot(images[i], c) + bias, dense, has_dense)
+
+
+def slow_siglip_concept_patches(images, dense, image_tokens, scale, has_dense, bias):
+    del images
+
+    def score(i, c):
+        return scale * dot(pooled(image_tokens[i], c), c) + bias
+
+    return slow_phrases_sigmoid(score, dense, has_dense)
+
+
+def slow_paraphrases(captions, positives, scale, has_positive):
+    return mean(
+        [
+            cross_entropy([scale * dot(positives[i], caption) for caption in captions], i)
+            for i, there in enumerate(has_positive)
+            if there
+        ]
+    )
+
+
+def slow_clic(
+    images,
+    captions,
+    positives,
+    negatives,
+    scale,
+    has_positive,
+    has_negative,
+    contrast=0.5,
+    own=0.5,
+    apart=1.0,
+):
+    both = [i for i in range(len(images)) if has_positive[i] and has_negative[i][0]]
+    if not both:
+        return slow_clip(images, captions, scale)
+    seen, said = [images[i] for i in both], [positives[i] for i in both]
+    value = contrast * (slow_clip(images, captions, scale) + slow_clip(seen, said, scale)) / 2
+    for texts in (captions, positives):
+        value += (own / 2) * mean(
+            [
+                cross_entropy([scale * dot(images[i], t) for t in (texts[i], negatives[i][0])], 0)
+                for i in both
+            ]
+        )
+    moved = [
+        sum((a - b) ** 2 for a, b in zip(captions[i], positives[i], strict=True)) for i in both
+    ]
+    return value + apart * mean(moved)
+
+
 def truths(i, captions, positives, has_positive):
     return [captions[i], *([positives[i]] if has_positive[i] else [])]
 
@@ -489,6 +586,13 @@ REFERENCES = [
     ("distill", slow_distill, {}),
     ("focal-local", slow_focal_local, {}),
     ("focal-local", slow_focal_local, {"gamma": 1.0, "smoothing": 0.1}),
+    ("concepts", slow_concepts, {}),
+    ("concept-patches", slow_concept_patches, {}),
+    ("paraphrases", slow_paraphrases, {}),
+    ("clic", slow_clic, {}),
+    ("clic", slow_clic, {"contrast": 0.7, "own": 0.2, "apart": 0.3}),
+    ("siglip-concepts", slow_siglip_concepts, {}),
+    ("siglip-concept-patches", slow_siglip_concept_patches, {}),
     ("siglip", slow_siglip, {}),
     ("siglip-negatives", slow_siglip_negatives, {}),
     ("siglip-negclip", slow_siglip_negclip, {}),

@@ -175,6 +175,8 @@ class Recipe(_Section):
                 f"lock=image takes data of kind 'pairs', whose images are known before the first "
                 f"step, not {self.data.kind!r}"
             )
+        if self.lock is not None and self.data.joined:
+            raise ValueError("lock=image looks at each image once: there is no joined=true with it")
         if self.lock is None and self.data.vectors is not None:
             raise ValueError("data.vectors are outputs of an image trunk: they need lock=image")
         if not any(term.weight for term in self.loss):
@@ -202,6 +204,7 @@ class Recipe(_Section):
             unread["ema_as"] = True
         if self.data.vectors is None:
             of_data.add("vectors")
+        of_data |= {name for name in ("phrases", "joined") if not getattr(self.data, name)}
         return self.model_dump(mode="json", by_alias=True, exclude=unread)
 
     def digest(self) -> str:

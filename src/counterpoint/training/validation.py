@@ -212,6 +212,7 @@ def _config(recipe: Recipe) -> DataConfig:
         "negative_images": data.negative_images,
         "hard_images": data.hard_images,
         "dense": data.dense,
+        "phrases": data.phrases,
         "workers": data.workers,
     }
     return DataConfig.model_validate(values)

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.functional import softplus
 
 from counterpoint.training.batches import Features, reads
 from counterpoint.training.losses.masks import (
@@ -251,3 +252,62 @@ def distill(f: Features) -> Tensor:
     moved = (f.negatives - f.start.negatives.detach()).square().sum(-1)
     found = found + torch.where(f.mask("negatives"), moved, 0).sum(1)
     return mean_over(found, f.mask())
+
+
+@reads("images", "dense")
+def concepts(f: Features) -> Tensor:
+    """C2LIP's noun phrases (Pham et al. 2026) in a softmax form, ours: phrases find their image.
+
+    Mean over the phrases c = (j, k) of the batch, with x(i, c) = s I_i.C_c, of
+    1/2 [log sum_i e^x(i, c) - x(j, c) + log(e^x(j, c) + sum_c' e^x(j, c')) - x(j, c)], c' being
+    those of other images: phrases of one image are not contrasted with each other. No hard negative
+    is needed. A phrase that is true of another image, too, still counts as false there.
+    """
+    return all_phrases(torch.einsum("id,jkd->ijk", f.scale * f.images, f.dense), f.mask("dense"))
+
+
+def all_phrases(logits: Tensor, there: Tensor) -> Tensor:
+    """`concepts` of logits (images, B, m): mean over the phrases that are there."""
+    size = len(logits)
+    same = torch.eye(size, dtype=torch.bool, device=logits.device)
+    right = logits[same]  # (B, m): of each image with its own
+    to_images = logits.logsumexp(0) - right
+    others = (there[None] & ~same[:, :, None]).flatten(1)
+    gaps = logits.flatten(1)[:, None] - right[:, :, None]
+    to_texts = softplus_sum(gaps, others[:, None].expand_as(gaps))
+    return mean_over((to_images + to_texts) / 2, there)
+
+
+@reads("captions", "positives")
+def paraphrases(f: Features) -> Tensor:
+    """READ-CLIP's sentence-level alignment (Kwon et al. 2025): CE(s P T', arange).
+
+    A positive finds its caption among those of the batch. Mean over samples with a positive; the
+    others' captions remain candidates. The weight there is 0.5.
+    """
+    logits = f.scale * f.positives @ f.captions.T
+    return matched(logits, f.mask("positives"), f.mask("captions"))
+
+
+@reads("images", "captions", "positives", "negatives")
+def clic(f: Features, contrast: float = 0.5, own: float = 0.5, apart: float = 1.0) -> Tensor:
+    """CLIC (Peleg et al. 2025), for images that are two side by side.
+
+    The caption T says one thing of each half; the positive P says them in the other order, and the
+    negative N has a word of each exchanged. With C(I, T) = `clip`:
+    `contrast` 1/2 [C(I, T) + C(I, P)] + `own` 1/2 [CE(s [I.T, I.N], 0) + CE(s [I.P, I.N], 0)]
+    + `apart` |T - P|^2, each a mean over samples that have both. A batch without any is of single
+    images, every second one: then it is C(I, T), with the weight 1. The authors have two more
+    positives, of other captions of the two images.
+    """
+    every, both = f.mask(), f.mask("positives") & f.mask("negatives")[:, 0]
+    if not bool(both.any()):
+        return clip(f) + 0 * (f.positives.sum() + f.negatives.sum())
+    found, hard = [], []
+    for texts, there in ((f.captions, every), (f.positives, both)):
+        logits = f.scale * f.images @ texts.T
+        found.append((matched(logits, there, there) + matched(logits.T, there, there)) / 2)
+        gap = own_scores(f.images, f.negatives[:, 0]) - own_scores(f.images, texts)
+        hard.append(mean_over(softplus(f.scale * gap), both))
+    moved = mean_over((f.captions - f.positives).square().sum(-1), both)
+    return contrast * sum(found) / 2 + own * sum(hard) / 2 + apart * moved

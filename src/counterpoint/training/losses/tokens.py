@@ -10,7 +10,8 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from counterpoint.training.batches import Features, reads
-from counterpoint.training.losses.published import focal_choice
+from counterpoint.training.losses.published import all_phrases, focal_choice
+from counterpoint.training.losses.sigmoid import all_phrases_sigmoid
 
 
 @reads("captions", "negatives", "image_tokens", "caption_tokens", "negative_tokens")
@@ -45,3 +46,33 @@ def _local_scores(f: Features, words: Tensor, there: Tensor, texts: int = 1) -> 
     # A text without words keeps all of them, and is dropped by its mask.
     left = scores.masked_fill(~there & there.any(2, keepdim=True), float("-inf"))
     return left.logsumexp(2)
+
+
+@reads("images", "dense", "image_tokens")
+def concept_patches(f: Features) -> Tensor:
+    """C2LIP's cross-modal pooling (Pham et al. 2026) in a softmax form, ours: `concepts` with the
+    patches of an image instead of its vector.
+
+    A phrase C pools the patches v_p of every image by softmax_p(v_p.C), without a weight of its
+    own, to g = u(sum_p softmax_p(v_p.C) v_p). Its score with the image is s g.C.
+    """
+    return all_phrases(f.scale * _pooled_scores(f), f.mask("dense"))
+
+
+@reads("images", "dense", "image_tokens", "bias")
+def siglip_concept_patches(f: Features) -> Tensor:
+    """C2LIP's concept loss (Pham et al. 2026; its weight there is 0.01): `siglip-concepts` with the
+    pooled scores of `concept-patches`, x(I, C) = s g.C + b. Whether the authors' patches have unit
+    length was not found; here they have not."""
+    return all_phrases_sigmoid(f.scale * _pooled_scores(f) + f.bias, f.mask("dense"))
+
+
+def _pooled_scores(f: Features) -> Tensor:
+    """g.C of each image with each phrase (B, B, m), without a vector for each pair: with weights a,
+    g.C is sum_p a_p v_p.C, divided by |sum_p a_p v_p|, whose square is a' (v v') a."""
+    patches, phrases = f.image_tokens, f.dense.flatten(0, 1)
+    looks = phrases @ patches.transpose(1, 2)  # (B, B m, p)
+    shares = looks.softmax(2)
+    square = (shares @ (patches @ patches.transpose(1, 2)) * shares).sum(2)
+    length = square.clamp_min(torch.finfo(square.dtype).tiny).sqrt()
+    return ((shares * looks).sum(2) / length).view(len(patches), *f.dense.shape[:2])
