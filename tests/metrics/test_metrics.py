@@ -340,7 +340,7 @@ def defined_by(block: np.ndarray) -> set[str]:
         ([[1, 1, 0, 0, 0]], CAPTIONS | POSITIVES | set(RANKED)),
         ([[1, 0], [0, 1]], IMAGES | set(SQUARE)),
         ([[1, 0], [1, 0]], IMAGES),  # no one-to-one matching
-        ([[1, 0, 0], [0, 1, 0], [0, 0, 1]], IMAGES),
+        ([[1, 0, 0], [0, 1, 0], [0, 0, 1]], IMAGES | {"group_matching"}),
         ([[1, 1, 0, 0], [0, 0, 1, 1]], IMAGES | CAPTIONS | POSITIVES),
     ],
 )

@@ -16,7 +16,7 @@ SCALE = 4.0
 BIAS = -1.5
 SIZES = [(1, 3, 1), (2, 1, 2), (3, 3, 2)]
 MASKS = {  # of which vectors each says that they are there
-    "has_positive": ("positives", "start_positives"),
+    "has_positive": ("positives", "start_positives", "reconstruction"),
     "has_negative": ("negatives", "start_negatives"),
     "has_negative_image": ("negative_images",),
     "has_dense": ("dense",),
@@ -36,6 +36,7 @@ def parts(sizes, there, seed=0, width=3):
     shapes |= {"start_negatives": (k,), "image_tokens": (PATCHES,)}
     shapes |= {"caption_tokens": (WORDS,), "negative_tokens": (k * WORDS,)}
     names = ["images", "captions", "positives", "negative_images", "hard_images", "hard_captions"]
+    names += ["reconstruction"]
     names += ["start_images", "start_captions", "start_positives", *shapes]
     found = {}
     for name in names:

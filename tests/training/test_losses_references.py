@@ -346,6 +346,12 @@ def slow_paraphrases(captions, positives, scale, has_positive):
     )
 
 
+def slow_reconstruct(captions, positives, reconstruction, scale, has_positive):
+    del captions, positives, scale
+    rows = zip(reconstruction, has_positive, strict=True)
+    return mean([mean(row) for row, there in rows if there])
+
+
 def slow_clic(
     images,
     captions,
@@ -589,6 +595,7 @@ REFERENCES = [
     ("concepts", slow_concepts, {}),
     ("concept-patches", slow_concept_patches, {}),
     ("paraphrases", slow_paraphrases, {}),
+    ("reconstruct", slow_reconstruct, {}),
     ("clic", slow_clic, {}),
     ("clic", slow_clic, {"contrast": 0.7, "own": 0.2, "apart": 0.3}),
     ("siglip-concepts", slow_siglip_concepts, {}),
@@ -611,7 +618,7 @@ REFERENCES = [
 ]
 # What has no gradient is computed once, and given to the reference: arguments, or nothing.
 CONSTANTS = {"rank": thresholds, "focal-local": all_looks}
-SCALELESS = {"text-grounded", "distill"}
+SCALELESS = {"text-grounded", "distill", "reconstruct"}
 OURS = {"listwise", "hinge", "agreement", "agreement-images", "counterpart", "hold"}
 
 

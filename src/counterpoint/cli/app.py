@@ -32,6 +32,7 @@ _VERBS: Final = {
     "train": "train:train",
     "sweep": "sweep:sweep",
     "wise": "wise:wise",
+    "match": "match:match",
     "doctor": "doctor:doctor",
     "campaign": "campaign:app",
     "data": "data:app",
@@ -40,7 +41,7 @@ _VERBS: Final = {
     "vectors": "vectors:app",
 }
 # The others are quick, or write at their end.
-_RESUMES: Final = {"demo", "eval", "refine", "sweep", "train", "wise"}
+_RESUMES: Final = {"demo", "eval", "match", "refine", "sweep", "train", "wise"}
 _SETTINGS: Final = {"help_option_names": ["-h", "--help"]}
 
 

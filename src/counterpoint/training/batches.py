@@ -103,6 +103,7 @@ class Features:
     hard: Features = _ABSENT  # of the hard images (NegCLIP)
     start: Features = _ABSENT  # the same batch under the frozen start, or the teacher
     bias: Tensor = _ABSENT
+    reconstruction: Tensor = _ABSENT  # (B, 1): log loss per word of positives, told from captions
 
     def mask(self, vectors: str = "images") -> Tensor:
         """Which of these vectors are there: (B,), (B, k) or (B, m)."""

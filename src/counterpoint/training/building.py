@@ -6,6 +6,7 @@ import math
 import warnings
 from copy import deepcopy
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -28,6 +29,9 @@ from counterpoint.training.processes import Ranks
 from counterpoint.training.recipe import Recipe, terms_of
 from counterpoint.training.starts import Start, Towers, tokens_of, towers_of, trunk_of
 from counterpoint.training.steps import Loss, Stepper, needs_start, tokens_read
+
+if TYPE_CHECKING:
+    from counterpoint.training.decoders import Reader
 
 
 @dataclass(slots=True)
@@ -68,8 +72,10 @@ def build(recipe: Recipe, ranks: Ranks, progress: Progress | None = None) -> Tra
     if trunk is not None:  # what is not trained is not mixed: rounding would change it
         locked = trunk_names(start, trunk)
         origin = {n: w for n, w in origin.items() if n not in locked}
+    reader = None if recipe.decoder is None else _reader(recipe, start, ranks)
     trained = prepare(recipe, start, trunk)
     trained.towers.tokens = tokens_read(terms)
+    trained.towers.reader = reader  # its projection is trained and checkpointed with the towers
     if trunk is not None and not ranks.first:
         ranks.wait()  # the first rank looks at the images
     data = open_data(
@@ -95,6 +101,7 @@ def build(recipe: Recipe, ranks: Ranks, progress: Progress | None = None) -> Tra
         compile_blocks(trained.towers, recipe.model)
     towers = _wrapped(trained, recipe, ranks)
     loss = Loss(terms, frozen, cast, recipe.cached_batch)
+    loss.reader = reader
     scaler = torch.amp.GradScaler(ranks.device.type) if recipe.precision == "fp16" else None
     parameters = trained.trainable()
     run = TrainingRun(
@@ -138,6 +145,20 @@ def _refuse_missing_tokens(recipe: Recipe, start: Start, terms: list[losses.Term
                 model=recipe.model,
                 term=term.name,
             )
+
+
+def _reader(recipe: Recipe, start: Start, ranks: Ranks) -> Reader:
+    from counterpoint.training.decoders import open_reader
+
+    assert recipe.decoder is not None
+    if ranks.size > 1:
+        raise ModelError(
+            "E-MODEL-UNSUITABLE",
+            f"decoder={recipe.decoder} works in one process, and there are {ranks.size}; start it "
+            "without torchrun, with cached_batch for less memory.",
+            model=recipe.decoder,
+        )
+    return open_reader(recipe.decoder, start, recipe.seed).to(ranks.device)
 
 
 def _frozen(start: Start, trunk: ImageTrunk | None) -> Towers:

@@ -78,6 +78,8 @@ def merged(name: str, changes: Sequence[str] = (), *, world: bool = False) -> di
         data = values["data"]
         if isinstance(data.get("negatives"), int):
             data["negatives"] = min(data["negatives"], 1)  # the world has one per caption
+        if values.get("decoder"):
+            values["decoder"] = "world"
     knobs, mistakes = _knobs(values), []
     for change in changes:
         key, equals, text = change.partition("=")

@@ -86,6 +86,7 @@ class Recipe(_Section):
     knobs: dict[str, str] = Field({}, description="short names for keys of this recipe")
 
     model: str
+    decoder: str | None = Field(None, description="frozen: world, or hf:NAME of an encoder-decoder")
     data: DataConfig = Field(default_factory=lambda: DataConfig.model_validate({}))
     loss: list[TermConfig] = Field(min_length=1)
 
@@ -145,7 +146,16 @@ class Recipe(_Section):
             raise ValueError(f"should be {DEVICES}, not {shown(name)}")
         return name
 
-    @field_validator("clamp_scale", "grad_clip", "ema", "lora", "validation", mode="before")
+    @field_validator("decoder")
+    @classmethod
+    def _decoder(cls, name: str | None) -> str | None:
+        if name not in (None, "world") and not name.startswith("hf:"):
+            raise ValueError("should be world or hf:NAME, such as hf:google/t5-v1_1-large")
+        return name
+
+    @field_validator(
+        "clamp_scale", "grad_clip", "ema", "lora", "validation", "decoder", mode="before"
+    )
     @classmethod
     def _none(cls, value: object) -> object:
         return None if value == "none" else value
@@ -168,6 +178,14 @@ class Recipe(_Section):
                 raise ValueError("ema_as=teacher goes with neither lora nor sharded=true")
             if not any(name.startswith("start_") for name in terms.uses(terms_of(self.loss))):
                 raise ValueError("ema_as=teacher: no term of the loss reads a teacher")
+        for term in terms_of(self.loss):
+            if "reconstruction" in terms.uses([term]) and self.decoder is None:
+                raise ValueError(terms.no_decoder(term.name).removesuffix("."))
+        if self.decoder is not None:
+            if "reconstruction" not in terms.uses(terms_of(self.loss)):
+                raise ValueError("decoder: no term of the loss reads one")
+            if self.sharded or self.ema_as == "teacher":
+                raise ValueError("a decoder goes with neither sharded=true nor ema_as=teacher")
         if self.precision == "fp16" and self.sharded:
             raise ValueError("sharded=true goes with fp32 or bf16, not with fp16")
         if self.lock is not None and self.data.kind != "pairs":
@@ -199,7 +217,9 @@ class Recipe(_Section):
         of_data = {"workers", "keep_out"}  # the latter refuses a run, and changes none
         unread: Any = {"data": of_data, **dict.fromkeys((*FREE, "knobs"), True)}
         # as recipes were before there was any
-        unread |= {name: True for name in ("validation", "lock") if getattr(self, name) is None}
+        unread |= {
+            name: True for name in ("validation", "lock", "decoder") if getattr(self, name) is None
+        }
         if self.ema_as == "result":
             unread["ema_as"] = True
         if self.data.vectors is None:

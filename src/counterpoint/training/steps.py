@@ -28,6 +28,7 @@ from counterpoint.training.starts import Towers
 
 if TYPE_CHECKING:
     from counterpoint.training.building import TrainingRun
+    from counterpoint.training.decoders import Reader
 
 Values = dict[str, Tensor]
 # From a rank's batch and the joined vectors to the loss and the values of its terms.
@@ -274,13 +275,23 @@ class Loss:
     ) -> None:
         self.terms, self.start, self.autocast, self.part = terms, start, autocast, part
         self.fields = fields_of(terms)
+        self.reader: Reader | None = None  # says positives from the vectors of captions
 
     def __call__(self, batch: Batch, features: Features) -> tuple[Tensor, Values]:
         if self.start is not None:
             features = replace(features, start=self._vectors_of_start(batch))
+        features = self.read(batch, features)
         values = losses.loss(features, self.terms)
         total = losses.total(values, self.terms)
         return total, {name: value.detach() for name, value in values.items()}
+
+    def read(self, batch: Batch, features: Features) -> Features:
+        """With the losses of the decoder, where there is one. Of one process: no other's texts are
+        here."""
+        if self.reader is None or batch.positives is None:
+            return features
+        told = self.reader(features.captions, batch.positives)
+        return replace(features, reconstruction=told)
 
     @torch.no_grad()
     def teach(self, weights: Mapping[str, Tensor]) -> None:

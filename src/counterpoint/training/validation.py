@@ -119,7 +119,7 @@ class Validator:
         assert recipe.validation is not None
         self.metric, self.folder, self.device = recipe.validation.metric, recipe.folder, device
         self.terms, self.cast = run.loss.terms, autocast(recipe.precision, device)
-        self.frozen = run.loss.start
+        self.frozen, self.read = run.loss.start, run.loss.read
         self.network, trunk = recipe_start(recipe, device.type), run.trunk
         self.towers = towers_of(self.network, trunk=trunk).eval().requires_grad_(False)
         if self.metric == "loss":
@@ -194,6 +194,7 @@ class Validator:
             with self.cast():
                 vectors = self.frozen(*pack(batch, self.frozen.pad))
             features = replace(features, start=unpack(batch, *vectors))
+        features = self.read(batch, features)
         value = losses.total(losses.loss(features, self.terms), self.terms)
         return float(value) * len(batch.images), len(batch.images)
 

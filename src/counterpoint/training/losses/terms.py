@@ -51,6 +51,7 @@ TERMS: Final = Registry(
         "concepts": f"{_PUBLISHED}:concepts",
         "concept-patches": f"{_TOKENS}:concept_patches",
         "paraphrases": f"{_PUBLISHED}:paraphrases",
+        "reconstruct": f"{_TOKENS}:reconstruct",
         "clic": f"{_PUBLISHED}:clic",
         "siglip": f"{_SIGMOID}:siglip",
         "siglip-negatives": f"{_SIGMOID}:siglip_with_negatives",
@@ -192,6 +193,8 @@ def _missing(term: str, name: str) -> DataError:
     what = name.replace("_", " ")
     if name == "bias":
         return DataError("E-LOSS-INPUT-MISSING", no_bias(term), term=term, field=name)
+    if name == "reconstruction":
+        return DataError("E-LOSS-INPUT-MISSING", no_decoder(term), term=term, field=name)
     if name.startswith("start_"):
         return DataError(
             "E-LOSS-INPUT-MISSING",
@@ -205,6 +208,13 @@ def _missing(term: str, name: str) -> DataError:
         "the term the weight 0.",
         term=term,
         field=name,
+    )
+
+
+def no_decoder(term: str) -> str:
+    return (
+        f"the loss term {term!r} needs a decoder; give decoder=hf:google/t5-v1_1-large, or "
+        "decoder=world for the world's."
     )
 
 

@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from counterpoint.training.batches import Features, reads
+from counterpoint.training.losses.masks import mean_over
 from counterpoint.training.losses.published import all_phrases, focal_choice
 from counterpoint.training.losses.sigmoid import all_phrases_sigmoid
 
@@ -76,3 +77,15 @@ def _pooled_scores(f: Features) -> Tensor:
     square = (shares @ (patches @ patches.transpose(1, 2)) * shares).sum(2)
     length = square.clamp_min(torch.finfo(square.dtype).tiny).sqrt()
     return ((shares * looks).sum(2) / length).view(len(patches), *f.dense.shape[:2])
+
+
+@reads("captions", "positives", "reconstruction")
+def reconstruct(f: Features) -> Tensor:
+    """READ-CLIP's token-level reconstruction (Kwon et al. 2025; its weight there is 0.1).
+
+    A frozen decoder says another wording P of a caption from the caption's vector T, made its input
+    by a projection that is trained (`decoders.py`): -1/l sum_w log p(P_w | P_<w, T), mean over
+    samples with a positive. The authors take the mean over all words of a batch, another caption of
+    the image as P, and as T the text tower's output before CLIP's own projection.
+    """
+    return mean_over(f.reconstruction.mean(1), f.mask("positives"))
