@@ -31,7 +31,7 @@ from counterpoint.training.starts import Start, Towers, tokens_of, towers_of, tr
 from counterpoint.training.steps import Loss, Stepper, needs_start, tokens_read
 
 if TYPE_CHECKING:
-    from counterpoint.training.decoders import Reader
+    from counterpoint.training.decoders import Captioner
 
 
 @dataclass(slots=True)
@@ -72,10 +72,9 @@ def build(recipe: Recipe, ranks: Ranks, progress: Progress | None = None) -> Tra
     if trunk is not None:  # what is not trained is not mixed: rounding would change it
         locked = trunk_names(start, trunk)
         origin = {n: w for n, w in origin.items() if n not in locked}
-    reader = None if recipe.decoder is None else _reader(recipe, start, ranks)
     trained = prepare(recipe, start, trunk)
     trained.towers.tokens = tokens_read(terms)
-    trained.towers.reader = reader  # its projection is trained and checkpointed with the towers
+    captioner = None if recipe.decoder is None else _captioner(recipe, trained, ranks)
     if trunk is not None and not ranks.first:
         ranks.wait()  # the first rank looks at the images
     data = open_data(
@@ -101,7 +100,7 @@ def build(recipe: Recipe, ranks: Ranks, progress: Progress | None = None) -> Tra
         compile_blocks(trained.towers, recipe.model)
     towers = _wrapped(trained, recipe, ranks)
     loss = Loss(terms, frozen, cast, recipe.cached_batch)
-    loss.reader = reader
+    loss.captioner = captioner
     scaler = torch.amp.GradScaler(ranks.device.type) if recipe.precision == "fp16" else None
     parameters = trained.trainable()
     run = TrainingRun(
@@ -147,8 +146,9 @@ def _refuse_missing_tokens(recipe: Recipe, start: Start, terms: list[losses.Term
             )
 
 
-def _reader(recipe: Recipe, start: Start, ranks: Ranks) -> Reader:
-    from counterpoint.training.decoders import open_reader
+def _captioner(recipe: Recipe, trained: TrainableModel, ranks: Ranks) -> Captioner:
+    """A part of the towers: its projection is trained and checkpointed with them."""
+    from counterpoint.training.decoders import open_captioner
 
     assert recipe.decoder is not None
     if ranks.size > 1:
@@ -158,7 +158,9 @@ def _reader(recipe: Recipe, start: Start, ranks: Ranks) -> Reader:
             "without torchrun, with cached_batch for less memory.",
             model=recipe.decoder,
         )
-    return open_reader(recipe.decoder, start, recipe.seed).to(ranks.device)
+    found = open_captioner(recipe.decoder, trained.start, trained.towers, recipe.seed)
+    trained.towers.captioner = found.to(ranks.device)
+    return found
 
 
 def _frozen(start: Start, trunk: ImageTrunk | None) -> Towers:

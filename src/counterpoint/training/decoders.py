@@ -12,7 +12,6 @@ frozen: what it cannot say from the vector, the text tower has to put there.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,7 +22,7 @@ from torch.nn.functional import cross_entropy
 
 import counterpoint
 from counterpoint._util.errors import ModelError, reason
-from counterpoint.training.starts import Start
+from counterpoint.training.starts import Start, Towers
 
 WORLD: Final = Path(counterpoint.__file__).parent / "world" / "decoder"
 _CONFIG, _WEIGHTS = "config.json", "decoder.safetensors"
@@ -51,7 +50,7 @@ class WordDecoder(nn.Module):
         return logits
 
 
-class Reader(nn.Module):
+class Captioner(nn.Module):
     """How well the frozen decoder tells texts from vectors. Only its projection is trained."""
 
     def __init__(self, decoder: nn.Module, width: int, vectors: int, seed: int) -> None:
@@ -63,7 +62,7 @@ class Reader(nn.Module):
             self.projection.weight.copy_(drawn)
         self.decoder = decoder.eval().requires_grad_(False)
 
-    def train(self, mode: bool = True) -> Reader:
+    def train(self, mode: bool = True) -> Captioner:
         super().train(mode)
         self.decoder.eval()  # its dropout would make a resumed run another one
         return self
@@ -85,7 +84,7 @@ class Reader(nn.Module):
         return found
 
 
-class HfReader(Reader):
+class HfCaptioner(Captioner):
     """With an encoder-decoder of transformers, whose words are others than the text tower's."""
 
     def __init__(self, opened: tuple[Any, Any], words: Any, vectors: int, seed: int) -> None:
@@ -111,31 +110,22 @@ class HfReader(Reader):
         return found
 
 
-def open_reader(name: str, start: Start, seed: int) -> Reader:
+def open_captioner(name: str, start: Start, towers: Towers, seed: int) -> Captioner:
     """The decoder of a recipe for the texts of a start, on the CPU."""
-    vectors = _vectors(start)
     tokenizer: Any = start.tokenizer
+    with torch.no_grad():
+        probe = start.tokenizer(["a"]).to(next(towers.parameters()).device)
+        vectors = int(towers(None, probe)[1].shape[1])
     if name == "world":
         config = json.loads((WORLD / _CONFIG).read_text(encoding="utf-8"))
         if getattr(tokenizer, "vocab_size", None) != config["vocabulary"]:
             raise _unsuitable(name, "reads the words of the world's models; use hf:NAME instead")
         decoder = WordDecoder(**config)
         decoder.load_state_dict({n: w.float() for n, w in load_file(WORLD / _WEIGHTS).items()})
-        return Reader(decoder, config["width"], vectors, seed)
+        return Captioner(decoder, config["width"], vectors, seed)
     if not hasattr(tokenizer, "decode"):
         raise _unsuitable(name, "needs a start of open_clip whose tokenizer can say its texts")
-    return HfReader(_open_hf(name), tokenizer, vectors, seed)
-
-
-def _vectors(start: Start) -> int:
-    """How long the vectors of texts are."""
-    probe: Sequence[str] = ["a"]
-    from counterpoint.training.starts import towers_of
-
-    with torch.no_grad():
-        towers = towers_of(start)
-        device = next(towers.parameters()).device
-        return int(towers(None, start.tokenizer(probe).to(device))[1].shape[1])
+    return HfCaptioner(_open_hf(name), tokenizer, vectors, seed)
 
 
 def _open_hf(name: str) -> tuple[Any, Any]:

@@ -138,7 +138,7 @@ class Towers(nn.Module):
 
     pad: int
     tokens: frozenset[str] = frozenset()  # what of patches and words the terms read
-    reader: nn.Module | None = None  # a frozen decoder with its projection
+    captioner: nn.Module  # a frozen decoder with its projection, where a recipe has one
 
     def __init__(
         self, start: Start, model: nn.Module | None = None, trunk: ImageTrunk | None = None

@@ -28,7 +28,7 @@ from counterpoint.training.starts import Towers
 
 if TYPE_CHECKING:
     from counterpoint.training.building import TrainingRun
-    from counterpoint.training.decoders import Reader
+    from counterpoint.training.decoders import Captioner
 
 Values = dict[str, Tensor]
 # From a rank's batch and the joined vectors to the loss and the values of its terms.
@@ -275,7 +275,7 @@ class Loss:
     ) -> None:
         self.terms, self.start, self.autocast, self.part = terms, start, autocast, part
         self.fields = fields_of(terms)
-        self.reader: Reader | None = None  # says positives from the vectors of captions
+        self.captioner: Captioner | None = None  # says positives from the vectors of captions
 
     def __call__(self, batch: Batch, features: Features) -> tuple[Tensor, Values]:
         if self.start is not None:
@@ -288,9 +288,9 @@ class Loss:
     def read(self, batch: Batch, features: Features) -> Features:
         """With the losses of the decoder, where there is one. Of one process: no other's texts are
         here."""
-        if self.reader is None or batch.positives is None:
+        if self.captioner is None or batch.positives is None:
             return features
-        told = self.reader(features.captions, batch.positives)
+        told = self.captioner(features.captions, batch.positives)
         return replace(features, reconstruction=told)
 
     @torch.no_grad()
