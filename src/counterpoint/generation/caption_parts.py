@@ -44,10 +44,12 @@ def _exchanged(one: Sentence, two: Sentence, draws: Sequence[float]) -> tuple[st
     mine, theirs = _drawn(kinds, draws[0])
     first, second = _drawn(mine, draws[1]), _drawn(theirs, draws[2])
     texts = plain(one, first), plain(two, second)
-    return (
+    found = (
         rewrite(one, [Put(first, first + 1, texts[1])]),
         rewrite(two, [Put(second, second + 1, texts[0])]),
     )
+    # Captions that differ in one word have become each other, and say what they said.
+    return None if found == (two.text, one.text) else found
 
 
 def _words(sentence: Sentence, other: Sentence, kind: str) -> list[int]:

@@ -254,7 +254,9 @@ def exchanged_words(
     at, to = _PAIRS[chosen].T
     one[rows, at] = np.where(there, second[rows, to], one[rows, at])
     two[rows, to] = np.where(there, first[rows, at], two[rows, to])
-    return _with_articles(one), _with_articles(two), there
+    one, two = _with_articles(one), _with_articles(two)
+    # Texts that differ in one word have become each other: in the other order, all is said again.
+    return one, two, there & ((one != second) | (two != first)).any(axis=1)
 
 
 def _with_articles(words: np.ndarray) -> np.ndarray:

@@ -285,7 +285,7 @@ class _Sampler:
 
     def _uniform(self, number: int, place: int) -> float:
         state = fold(fold(self.data.keys[_EXCHANGE], number), self.epoch)
-        return float(uniforms(state[None], place + 1)[0, place])
+        return float(uniforms(state, place + 1)[0, place])
 
     def hard(self, number: int) -> int:
         """A sample of one of the nearest images; any other sample where there is none."""
