@@ -492,6 +492,8 @@ def test_a_picture_shows_both_scenes_at_half_their_width():
         expected = np.concatenate(halves, axis=1).astype(np.uint8)
         drawn = transform()(Image.fromarray(expected))
         assert torch.allclose(batch.images[row], drawn, atol=1e-5)
+    tables = [torch.from_numpy(table) for some in (left, right) for table in some.table()]
+    assert torch.allclose(data.pictures.tensors(*tables), batch.images, atol=2 / 255)  # as on a GPU
 
 
 def test_every_second_batch_has_single_images_and_captions_alone():
