@@ -170,6 +170,7 @@ _SAID: Final = {
     "mean_score_positive": "p",
     "image_to_text": "I2T",
     "text_to_image": "T2I",
+    "group_matching": "matching",
     "image_to_text_recall@1": "I2T R@1",
     "text_to_image_recall@1": "T2I R@1",
     "accuracy@1": "top-1",

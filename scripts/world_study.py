@@ -28,6 +28,12 @@ TWINS: Final = [
     "loss.counterpart.weight=1",
     "data.negative_images=true",
 ]
+# C2LIP's terms for models without a logit bias.
+SOFTMAX: Final = [
+    "loss.siglip.term=clip",
+    "loss.siglip-concepts.term=concepts",
+    "loss.siglip-concept-patches.term=concept-patches",
+]
 # The rows: a name, and what stands behind `counterpoint train`. NegCLIP's published negatives are
 # flagged as perhaps true in 12 % of cases (docs/generate/checks.md): hence the share that is
 # disguised.
@@ -53,6 +59,18 @@ ROWS: Final[dict[str, list[str]]] = {
     "counterpoint-twins": ["counterpoint", *TWINS],
     "hp-hn-disguised": ["hp-hn", "data.disguised=0.12"],
     "counterpoint-disguised": ["counterpoint", "data.disguised=0.12"],
+    "svlc": ["svlc", "lora=none"],
+    "svlc-pos": ["svlc-pos", "lora=none"],
+    "dac": ["dac", "lora=none"],
+    "trohn-text": ["trohn-text"],
+    "trohn-img": ["trohn-img"],
+    "ce-clip": ["ce-clip"],
+    "tripletclip": ["tripletclip"],
+    "fsc-clip": ["fsc-clip"],
+    "degla": ["degla"],
+    "read-clip": ["read-clip"],
+    "clic": ["clic", "freeze=none"],
+    "c2lip": ["c2lip", *SOFTMAX],
 }
 WORLD: Final = Study(ROWS, ["--world"], "world:base", "open_clip:local-dir:", BENCHMARKS, GROUPS)
 

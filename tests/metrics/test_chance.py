@@ -124,6 +124,26 @@ def test_chance_of_large_blocks_stays_finite_or_unknown() -> None:
     assert np.isnan(chance("group", three)).all()
 
 
+@pytest.mark.parametrize("size", [2, 3, 4])
+def test_chance_of_a_matching_is_one_of_all_matchings(size: int) -> None:
+    truth = np.eye(size, dtype=bool)[None]
+    metric = METRICS["group_matching"]
+    assert metric.applies(truth).all()
+    assert chance("group_matching", truth).item() == pytest.approx(1 / math.factorial(size))
+    turned = truth[:, ::-1]  # any permutation is a truth
+    assert metric.applies(turned).all()
+    scores = np.random.default_rng(size).random((4000, size, size))
+    found = metric.values(scores, np.broadcast_to(turned, scores.shape), "wrong").mean()
+    assert found == pytest.approx(1 / math.factorial(size), abs=0.03)
+
+
+def test_a_matching_is_of_bijective_cases_below_a_gallery() -> None:
+    metric = METRICS["group_matching"]
+    assert not metric.applies(np.eye(5, dtype=bool)[None]).any()
+    assert not metric.applies(np.ones((1, 3, 3), dtype=bool)).any()
+    assert not metric.applies(np.eye(2, 3, dtype=bool)[None]).any()
+
+
 @pytest.mark.parametrize("name", WITH_CHANCE)
 def test_each_case_has_its_own_chance(name: str) -> None:
     if METRICS[name].applies(one_image(2, 3)[None]):

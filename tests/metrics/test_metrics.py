@@ -395,7 +395,7 @@ def defined_by(block: np.ndarray) -> set[str]:
         ([[1, 1, 0, 0, 0]], CAPTIONS | POSITIVES | set(RANKED)),
         ([[1, 0], [0, 1]], IMAGES | set(SQUARE)),
         ([[1, 0], [1, 0]], IMAGES),  # no one-to-one matching
-        ([[1, 0, 0], [0, 1, 0], [0, 0, 1]], IMAGES),
+        ([[1, 0, 0], [0, 1, 0], [0, 0, 1]], IMAGES | {"group_matching"}),
         ([[1, 1, 0, 0], [0, 0, 1, 1]], IMAGES | CAPTIONS | POSITIVES),
         (RENDERINGS[0], (IMAGES - {"group"}) | set(RENDERED)),
         ([[1], [1], [0]], {"text_to_image", "image_brittleness"}),  # no caption to choose
@@ -428,7 +428,7 @@ RETRIEVAL = {
     ("truth", "expected"),
     [
         (np.eye(5), RETRIEVAL),
-        (np.eye(4), IMAGES),  # one image less is a case like any other
+        (np.eye(4), IMAGES | {"group_matching"}),  # one image less is a case like any other
         (np.repeat(np.eye(5), 5, axis=1), RETRIEVAL),  # five captions an image, as COCO has
         (np.repeat(np.eye(5), 2, axis=0), CLASSES),  # two images a class
         (np.repeat(np.eye(4), 2, axis=0), FEW_CLASSES),

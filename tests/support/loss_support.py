@@ -16,13 +16,16 @@ SCALE = 4.0
 BIAS = -1.5
 SIZES = [(1, 3, 1), (2, 1, 2), (3, 3, 2)]
 MASKS = {  # of which vectors each says that they are there
-    "has_positive": ("positives", "start_positives"),
-    "has_negative": ("negatives",),
+    "has_positive": ("positives", "start_positives", "reconstruction"),
+    "has_negative": ("negatives", "start_negatives"),
     "has_negative_image": ("negative_images",),
     "has_dense": ("dense",),
     "has_dense_negative": ("dense_negatives",),
     "hard_has_negative": ("hard_negatives",),
+    "has_caption_token": ("caption_tokens",),
+    "has_negative_token": ("negative_tokens",),
 }
+PATCHES, WORDS = 3, 2
 
 
 def parts(sizes, there, seed=0, width=3):
@@ -32,14 +35,22 @@ def parts(sizes, there, seed=0, width=3):
     shapes = {"negatives": (k,), "hard_negatives": (k,), "dense": (m,), "dense_negatives": (m,)}
     names = ["images", "captions", "positives", "negative_images", "hard_images", "hard_captions"]
     names += ["start_images", "start_captions", "start_positives", *shapes]
+    shapes |= {"start_negatives": (k,), "image_tokens": (PATCHES,)}
+    shapes |= {"caption_tokens": (WORDS,), "negative_tokens": (k * WORDS,)}
     found = {}
-    for name in names:
-        vectors = rng.standard_normal((count, *shapes.get(name, ()), width))
-        found[name] = torch.tensor(vectors / np.linalg.norm(vectors, axis=-1, keepdims=True))
-    for mask, (vectors, *_) in MASKS.items():
-        chosen = {"all": 1.0, "none": 0.0, "some": 0.6}[there]
-        shape = tuple(found[vectors].shape[:-1])
-        found[mask] = torch.tensor(rng.random(shape) < chosen)
+
+    def draw(names, masks):
+        for name in names:
+            vectors = rng.standard_normal((count, *shapes.get(name, ()), width))
+            found[name] = torch.tensor(vectors / np.linalg.norm(vectors, axis=-1, keepdims=True))
+        for mask in masks:
+            chosen = {"all": 1.0, "none": 0.0, "some": 0.6}[there]
+            shape = tuple(found[MASKS[mask][0]].shape[:-1])
+            found[mask] = torch.tensor(rng.random(shape) < chosen)
+
+    tokens = [name for name in MASKS if name.endswith("_token")]
+    draw(names, [name for name in MASKS if name not in tokens])
+    draw([name for name in shapes if name not in names] + ["reconstruction"], tokens)
     return found
 
 

@@ -27,10 +27,11 @@ PATH = "data.path=train.parquet"
 ISSUE = (
     *("clip-ft", "negclip", "crepe-swap", "crepe-replace", "crepe-negate", "svlc", "svlc-pos"),
     *("dac", "hn", "hp", "hp-hn", "trohn-text", "trohn-img", "counterpoint"),
-    *("crepe-scratch", "siglip"),
+    *("crepe-scratch", "siglip", "ce-clip", "tripletclip", "fsc-clip", "degla"),
+    *("read-clip", "clic", "c2lip"),
 )
 NOT_IN_THE_WORLD = ("negclip", "crepe-negate")
-NO_BIAS_THERE = ("siglip",)
+NO_BIAS_THERE = ("siglip", "c2lip")
 
 
 def mistakes(name: str, *changes: str) -> tuple[list[str], str]:
@@ -95,6 +96,52 @@ def test_published_numbers():
     assert (scratch.model, scratch.epochs, scratch.lr) == ("scratch:RN50", 30, 1e-4)
     assert (scratch.batch, scratch.weight_decay, scratch.warmup) == (256, 0.1, 1000)
     assert scratch.start == "scratch:RN50?seed=0"
+    ce_clip = load_recipe("ce-clip", [PATH])
+    assert (ce_clip.batch, ce_clip.lr, ce_clip.data.negatives) == (512, 5e-6, 4)
+    assert [t.weight for t in ce_clip.loss] == [1, 0.2, 0.2]
+    triplet = load_recipe("tripletclip", [PATH])
+    assert (triplet.start, triplet.lr, triplet.weight_decay) == (
+        "scratch:ViT-B-32?seed=42",
+        5e-4,
+        0.5,
+    )
+    fsc = load_recipe("fsc-clip", [PATH])
+    assert (fsc.lr, fsc.data.negatives, [t.weight for t in fsc.loss]) == (5e-6, 3, [1, 0.5, 0.2])
+    degla = load_recipe("degla", [PATH])
+    assert (degla.ema, degla.ema_as, degla.batch, degla.lr) == (0.9996, "teacher", 256, 1e-6)
+    assert degla.loss[3].weight == pytest.approx(0.005 * degla.batch)
+    read = load_recipe("read-clip", [PATH])
+    assert (read.lr, read.data.negatives, read.seed) == (1e-5, 3, 2025)
+    assert [t.weight for t in read.loss] == [1, 0.1, 0.5] and read.decoder is not None
+    clic = load_recipe("clic", [PATH])
+    assert (clic.batch, clic.epochs, clic.freeze, clic.data.joined) == (800, 1, "image", True)
+    c2lip = load_recipe("c2lip", [PATH])
+    assert (c2lip.batch, c2lip.lr, [t.weight for t in c2lip.loss]) == (768, 1e-5, [1, 1, 0.01])
+
+
+def test_in_the_world_a_caption_has_one_negative():
+    assert load_recipe("ce-clip", [PATH]).data.negatives == 4
+    assert load_recipe("ce-clip", world=True).data.negatives == 1
+    assert load_recipe("hp", world=True).data.negatives == 0
+
+
+@pytest.mark.parametrize(
+    "change", ["decoder=none", "decoder=gpt", "loss.reconstruct.weight=0", "sharded=true"]
+)
+def test_a_decoder_is_named_and_read(change):
+    assert mistakes("read-clip", change)[0] in ([""], ["decoder"])
+
+
+@pytest.mark.parametrize("change", ["data.dense=2", "data.only=swap", "data.positives=false"])
+def test_images_side_by_side_have_texts_of_their_own(change):
+    assert mistakes("clic", change)[0] == ["data"]
+    assert mistakes("hp", "data.phrases=true")[0] == ["data"]
+
+
+@pytest.mark.parametrize("change", ["ema=none", "lora.rank=4", "sharded=true"])
+def test_a_teacher_is_an_average_of_whole_weights(change):
+    assert mistakes("degla", change)[0] == [""]
+    assert mistakes("hp", "ema=0.9", "ema_as=teacher")[0] == [""]
 
 
 @pytest.mark.parametrize("name", ISSUE)

@@ -420,3 +420,89 @@ def test_files_that_are_not_training_files(tmp_path):
 def test_a_configuration_that_would_be_ignored_is_refused(config, message):
     with pytest.raises(ValidationError, match=message):
         DataConfig(**config)
+
+
+# --- two images side by side, and noun phrases ---------------------------------------------------
+
+PEOPLE = [
+    "A black dog on a red bench",
+    "Two cats sleep under the table.",
+    "a man holding an umbrella",
+    "Pizza",
+    "a small boat in the blue water",
+    "the girl throws a white frisbee",
+]
+
+
+def people(folder):
+    rows = rows_of(len(PEOPLE))
+    for row, caption in zip(rows, PEOPLE, strict=True):
+        row |= {"caption": caption, "positives": [], "negatives": [], "negative_images": []}
+    return training_file(folder, rows)
+
+
+def long_tokens(texts):
+    rows = [list(text.encode()) for text in texts]
+    return torch.tensor([row + [0] * (90 - len(row)) for row in rows])
+
+
+def joined(folder, batch=6, rank=0, ranks=1):
+    config = DataConfig(
+        kind="pairs", path=folder / "train.parquet", workers=0, joined=True, negatives=1
+    )
+    return open_data(
+        config, preprocess, long_tokens, batch=batch, seed=0, rank=rank, world_size=ranks
+    )
+
+
+def test_two_photographs_are_said_in_either_order_and_with_a_word_exchanged(tmp_path):
+    people(tmp_path)
+    data = joined(tmp_path)
+    batch = data.batch(0, 0)
+    stopped = [caption if caption.endswith(".") else f"{caption}." for caption in PEOPLE]
+    captions, positives, negatives = (
+        said(part) for part in (batch.captions, batch.positives, batch.negatives[:, 0])
+    )
+    for row, n in enumerate(batch.samples):
+        (other,) = [t for t in stopped if captions[row] == f"{stopped[n]} {t}"]
+        assert other != stopped[n]
+        assert positives[row] == f"{other} {stopped[n]}"
+        if batch.has_negative[row]:
+            assert negatives[row] not in (captions[row], positives[row])
+            plain = [
+                sorted("a" if w == "an" else w for w in text.lower().replace(".", "").split())
+                for text in (negatives[row], captions[row])
+            ]
+            assert plain[0] == plain[1]
+        halves = [batch.images[row, :, y, 1] for y in (0, 3)]  # wide: one above the other
+        shown = [torch.tensor(colour(m)).float() for m in (n, stopped.index(other))]
+        assert any(
+            all(float((a - b).abs().max()) <= 2 for a, b in zip(halves, order, strict=True))
+            for order in (shown, shown[::-1])
+        )
+    assert batch.has_positive.all() and batch.has_negative.any()
+    plain = data.batch(1, 0)  # every second step
+    assert not plain.has_positive.any() and not plain.has_negative.any()
+    assert sorted(said(plain.captions)) == sorted(PEOPLE)
+
+
+def test_joined_photographs_do_not_depend_on_ranks(tmp_path):
+    people(tmp_path)
+    whole = joined(tmp_path).batch(0, 0)
+    halves = [joined(tmp_path, rank=r, ranks=2).batch(0, 0) for r in (0, 1)]
+    assert torch.equal(whole.images, torch.cat([half.images for half in halves]))
+    assert said(whole.negatives) == [t for half in halves for t in said(half.negatives)]
+
+
+def test_noun_phrases_of_a_file_are_its_dense_captions(tmp_path):
+    path = people(tmp_path)
+    data = opened(path, batch=6, dense=2, phrases=True, negatives=0, positives=False)
+    batch = data.batch(0, 0)
+    found = {
+        PEOPLE[n]: {t for t, has in zip(said(batch.dense[row]), there, strict=True) if has}
+        for row, (n, there) in enumerate(zip(batch.samples, batch.has_dense, strict=True))
+    }
+    assert found["A black dog on a red bench"] == {"A black dog", "a red bench"}
+    assert found["a man holding an umbrella"] == {"a man", "an umbrella"}
+    assert found["Pizza"] == set()  # the caption itself is no phrase of it
+    assert batch.dense_negatives is not None and not batch.has_dense_negative.any()

@@ -221,6 +221,17 @@ def test_wandb_is_asked_for_by_name(tmp_path, monkeypatch):
 # --- several processes -------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("name", ["fsc-clip", "degla"])
+def test_two_processes_share_words_and_teachers(tmp_path, name):
+    """Texts of two ranks have other lengths; each rank has the same teacher."""
+    changes = ("lr=1e-3", "steps=4", "cached_batch=3")
+    run_small(tmp_path, *changes, out="alone", name=name)
+    train_by_two(tmp_path, [written(small_recipe(tmp_path, *changes, out="ddp", name=name))])
+    alone, found = weights(tmp_path / "alone"), weights(tmp_path / "ddp")
+    for part in alone:
+        assert torch.allclose(alone[part], found[part], atol=3e-5), part
+
+
 def test_two_processes_end_with_the_weights_of_one(tmp_path):
     """DDP and FSDP2 over gloo, each broken off once: two ranks with half of each batch."""
     changes = ("lr=1e-3", "steps=4", "grad_clip=1", "cached_batch=3", "accumulate=2", "ema=0.5")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import multiprocessing
 import random
 import shutil
@@ -64,6 +65,27 @@ def test_broken_off_at_any_step(tmp_path, monkeypatch, extra):
         assert same(everything(tmp_path / f"at{at}"), everything(tmp_path / "whole"))
         steps = [line["step"] for line in log_of(tmp_path / f"at{at}")]
         assert steps == [1, 2, 3, 4, 5, 6]
+
+
+SOFTMAX = [
+    f"loss.{name}.term={name.removeprefix('siglip-').replace('siglip', 'clip')}"
+    for name in ("siglip", "siglip-concepts", "siglip-concept-patches")
+]
+
+
+# Those that hold something of their own: a teacher, patches and words, a decoder, other batches.
+@pytest.mark.parametrize(
+    "name", ["ce-clip", "tripletclip", "fsc-clip", "degla", "read-clip", "clic", "c2lip"]
+)
+def test_recipes_with_more_than_vectors_are_resumed(tmp_path, monkeypatch, name):
+    changes = SOFTMAX if name == "c2lip" else ["cached_batch=3"] if name == "read-clip" else []
+    run_small(tmp_path, *changes, out="whole", name=name)
+    for at in (2, 3):
+        broken_off(tmp_path, monkeypatch, at, *changes, out=f"at{at}", name=name)
+        run_small(tmp_path, *changes, out=f"at{at}", name=name)
+        assert same(everything(tmp_path / f"at{at}"), everything(tmp_path / "whole"))
+        assert same(weights(tmp_path / f"at{at}"), weights(tmp_path / "whole"))
+    assert all(math.isfinite(line["loss"]) for line in log_of(tmp_path / "whole"))
 
 
 def test_half_precision_leaves_float32_as_it_was(tmp_path):

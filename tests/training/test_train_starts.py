@@ -27,7 +27,7 @@ from training import (
 import counterpoint
 from counterpoint.models.registry import LoadOptions, load_model
 from counterpoint.training.building import build
-from counterpoint.training.starts import open_start, towers_of
+from counterpoint.training.starts import open_start, token_images, tokens_of, towers_of
 from counterpoint.training.steps import only, pack, unpack
 
 __all__ = ["one_thread"]  # fixtures
@@ -299,3 +299,20 @@ def test_context_is_the_models(tmp_path):
     batch = only(build(small_recipe(tmp_path), CPU).data.batch(0, 0), {"images"})
     assert pack(batch, 5)[1].shape[0] == len(batch.images)
     assert towers_of(start).pad == -1
+
+
+def test_patches_of_timms_transformer_pool_to_its_vector(tmp_path):
+    """As SigLIP's in open_clip, which C2LIP is trained from."""
+    start = open_start(f"open_clip:local-dir:{save_model(tmp_path / 'start', TIMM)}", "cpu")
+    assert tokens_of(start) == {"image_tokens"}
+    visual = start.model.visual.eval()
+    images = torch.randn(2, 3, 160, 160)
+    with torch.no_grad():
+        pooled, patches = token_images(visual, images)
+        torch.testing.assert_close(pooled, visual(images))
+    assert patches.shape[0] == 2 and patches.shape[1] > 1 and patches.shape[2] == 96
+
+
+def test_c2lip_trains_a_model_with_a_bias(tmp_path):
+    start = f"open_clip:local-dir:{save_model(tmp_path / 'timm', TIMM, PREPROCESS)}"
+    run_small(tmp_path, f"model={start}", "steps=2", name="c2lip")

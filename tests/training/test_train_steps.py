@@ -16,6 +16,7 @@ from open_clip_models import (
     CAPTIONS,
     CLIP,
     CUSTOM,
+    LAST,
     load,
     save_model,
     straight_captions,
@@ -44,6 +45,7 @@ from counterpoint.training.steps import (
     only,
     pack,
     split,
+    tokens_read,
     unpack,
     update,
 )
@@ -56,6 +58,7 @@ TERMS = [
     for name, weight in (
         *(("clip", 1.0), ("negclip", 0.5), ("negatives", 0.7), ("analogy", 0.3), ("mil", 0.2)),
         *(("mil-negatives", 0.4), ("trohn-img", 0.6), ("listwise", 0.5), ("hold", 0.1)),
+        *(("distill", 0.3), ("text-grounded", 0.2), ("tripletclip", 0.3), ("focal-local", 0.4)),
     )
 ]
 
@@ -109,6 +112,7 @@ def gradients(
     towers: Towers, batch: Batch, part: int, terms=TERMS, frozen: Towers | None = None
 ) -> dict[str, torch.Tensor]:
     towers.zero_grad()
+    towers.tokens = tokens_read(terms)
     loss = Loss(terms, frozen, nullcontext, part)
     Stepper(towers, loss, part).backward(batch, share=1.0, seed=3, last=True)
     return {
@@ -178,6 +182,34 @@ def test_accumulated_gradients_are_the_mean_of_each_batchs_own(start):
     assert close({n: (own[0][n] + own[1][n]) / 2 for n in both}, both, 1e-6)
 
 
+@pytest.mark.parametrize("config", [CLIP, CUSTOM], ids=["clip", "custom"])
+def test_tokens_are_of_images_captions_and_negatives(tmp_path, config):
+    """Patches and words as open_clip's layers give them, and vectors as without them."""
+    towers = Towers(load(save_model(tmp_path / "start", config))).eval()
+    batch = random_batch(5, hard=False)
+    batch.captions[:, 0] = batch.negatives[..., 0] = 677  # the sign that begins a text
+    plain = unpack(batch, *towers(*pack(batch)))
+    towers.tokens = tokens_read(TERMS)
+    found = unpack(batch, *towers(*pack(batch)))
+    for name in ("images", "captions", "negatives", "dense", "negative_images"):
+        assert torch.equal(getattr(found, name), getattr(plain, name))
+    ends = batch.captions.argmax(1)
+    last = found.caption_tokens[torch.arange(5), ends]
+    torch.testing.assert_close(torch.nn.functional.normalize(last, dim=1), found.captions)
+    words = found.negative_tokens.view(5, 2, 9, -1)
+    last = words.gather(
+        2, batch.negatives.argmax(2)[..., None, None].expand(5, 2, 1, words.shape[3])
+    )
+    last = torch.nn.functional.normalize(last[:, :, 0], dim=2)
+    torch.testing.assert_close(last, found.negatives)
+    assert torch.equal(found.has_caption_token.sum(1), (batch.captions != 0).sum(1) - 1)
+    said = found.has_negative_token.view(5, 2, 9)
+    assert torch.equal(said.any(2), batch.has_negative)
+    side = towers.clip.visual.grid_size[0]
+    assert found.image_tokens.shape[:2] == (5, side * side)
+    assert found.image_tokens.shape[2] == found.images.shape[1]
+
+
 @pytest.mark.parametrize("size", [1, 2, 5])
 def test_parts_unpack_to_what_was_packed(size):
     """Towers that give every image and text its own content back."""
@@ -222,7 +254,7 @@ def test_texts_come_out_as_open_clip_encodes_them(tmp_path, kind):
 def test_cut_padding_gives_the_same_gradients(start):
     towers, whole = towers_of(start), towers_of(start)
     whole.cuts_padding = False
-    batch, terms = random_batch(5), TERMS[:-1]
+    batch, terms = random_batch(5), TERMS[:8]
     expected = gradients(whole, batch, 0, terms)
     assert close(expected, gradients(towers, batch, 0, terms), 1e-5)
 
@@ -319,6 +351,30 @@ def test_starts_that_cannot_be_trained(tmp_path):
 
 
 # --- updates -----------------------------------------------------------------------------------
+
+
+def test_a_model_that_shows_no_words_is_refused_in_one_sentence(tmp_path):
+    with raises("E-MODEL-UNSUITABLE", term="focal-local") as caught:
+        run_small(tmp_path, f"model={tiny_start(tmp_path / 'other', LAST)}", name="fsc-clip")
+    assert "words of texts" in str(caught.value)
+
+
+def test_a_teacher_is_the_moving_average_and_the_result_is_the_student(tmp_path):
+    run = build(small_recipe(tmp_path, "ema=0.5", name="degla"), CPU)
+    assert run.loss.start is not None
+    before = {n: p.clone() for n, p in run.loss.start.named_parameters()}
+    batch = next(iter(run.data.stream()))
+    run.stepper.backward(only(batch, run.loss.fields), share=1, seed=0, last=True)
+    update(run, 0)
+    moved = 0
+    for name, mine in run.parameters.items():
+        teacher = run.loss.start.get_parameter(name)
+        torch.testing.assert_close(teacher, (before[name] + mine) / 2)
+        moved += not torch.equal(before[name], teacher)
+        assert not teacher.requires_grad
+    assert moved > 5
+    state = loop.final_state(run)
+    assert torch.equal(state["visual.proj"], run.parameters["clip.visual.proj"])
 
 
 def test_clipping_is_torchs(start):

@@ -429,3 +429,97 @@ def test_pictures_may_be_painted_by_the_process_that_trains():
         off = (getattr(one, name) - getattr(other, name)).abs() * torch.tensor(STD)[:, None, None]
         assert off.max() < 1.5 / 255 and off.mean() < 1e-4  # NumPy and torch round alike, almost
     assert torch.equal(one.negatives, other.negatives)
+
+
+# --- two scenes side by side, and noun phrases ---------------------------------------------------
+
+
+def joined_parts(data: WorldData, step: int):
+    samples = data.samples(0, step)
+    edits = data.edits(samples)
+    words, masks, scenes = data._joined(samples, edits)
+    said_of = {name: texts(part.reshape(len(samples), -1)) for name, part in words.items()}
+    return edits, said_of, (masks, scenes)
+
+
+def test_two_scenes_are_said_in_either_order_and_with_a_word_exchanged():
+    data = opened(batch=128, joined=True, tokenize=wide_tokenizer())
+    edits, said_of, (masks, _) = joined_parts(data, 0)
+    others = data.edits(data.samples(0, 0) + 2**40)
+    false = 0
+    for row in range(128):
+        first, second = (texts(one.words()[0])[row] for one in (edits, others))
+        assert holds(read(first), edits.scenes.scene(row))
+        assert holds(read(second), others.scenes.scene(row))
+        assert said_of["captions"][row] == f"{first} and {second}"
+        assert said_of["positives"][row] == f"{second} and {first}"
+        negative = said_of["negatives"][row]
+        if masks["has_negative"][row]:
+            assert negative not in (said_of["captions"][row], said_of["positives"][row])
+            assert sorted(_words(negative)) == sorted(_words(f"{first} and {second}"))
+            words = negative.split()  # the joint may be any "and"
+            cuts = [i for i, word in enumerate(words) if word == "and"]
+            halves = [(" ".join(words[:i]), " ".join(words[i + 1 :])) for i in cuts]
+            readable = [half for half in halves if all(map(_is_caption, half))]
+            assert readable  # two captions again, with the right articles
+            one, two = readable[0]
+            pair = (edits.scenes.scene(row), others.scenes.scene(row))
+            true = any(holds(read(one), a) and holds(read(two), b) for a, b in (pair, pair[::-1]))
+            false += not true
+    assert masks["has_negative"].float().mean() > 0.95
+    assert false > 0.9 * int(masks["has_negative"].sum())  # a rule makes them: seldom one is true
+
+
+def _is_caption(text: str) -> bool:
+    try:
+        read(text)
+    except GrammarError:
+        return False
+    return True
+
+
+def wide_tokenizer():
+    return open_clip.SimpleTokenizer(str(BASE / MERGES), context_length=40)
+
+
+def test_a_picture_shows_both_scenes_at_half_their_width():
+    data = opened(batch=6, joined=True, tokenize=wide_tokenizer())
+    _, _, (_, (left, right)) = joined_parts(data, 0)
+    batch = data.batch(0, 0)
+    for row in range(6):
+        pictures = draw([left.scene(row), right.scene(row)])
+        halves = [(p[:, ::2].astype(int) + p[:, 1::2]) // 2 for p in pictures]
+        expected = np.concatenate(halves, axis=1).astype(np.uint8)
+        drawn = transform()(Image.fromarray(expected))
+        assert torch.allclose(batch.images[row], drawn, atol=1e-5)
+    tables = [torch.from_numpy(table) for some in (left, right) for table in some.table()]
+    assert torch.allclose(data.pictures.tensors(*tables), batch.images, atol=2 / 255)  # as on a GPU
+
+
+def test_every_second_batch_has_single_images_and_captions_alone():
+    data = opened(batch=4, joined=True, size=12, tokenize=wide_tokenizer())  # 3 steps an epoch
+    kinds = [bool(data.batch(*divmod(step, 3)).has_positive.any()) for step in range(6)]
+    assert kinds == [True, False, True, False, True, False]
+    plain, single = data.batch(0, 1), opened(batch=4, size=12, tokenize=wide_tokenizer())
+    assert torch.equal(plain.images, single.batch(0, 1).images)
+    assert [said(t) for t in plain.captions] == [said(t) for t in single.batch(0, 1).captions]
+    assert not plain.has_negative.any()
+
+
+def test_joined_batches_do_not_depend_on_ranks():
+    settings = {"joined": True, "tokenize": wide_tokenizer(), "batch": 8}
+    whole = opened(**settings).batch(0, 2)
+    halves = [opened(**settings, rank=r, ranks=2).batch(0, 2) for r in (0, 1)]
+    assert torch.equal(whole.images, torch.cat([half.images for half in halves]))
+    said_whole = [said(t) for t in whole.negatives[:, 0]]
+    assert said_whole == [said(t) for half in halves for t in half.negatives[:, 0]]
+
+
+def test_phrases_are_those_of_the_caption():
+    batch = opened(batch=64, dense=3, phrases=True, negatives=0).batch(0, 0)
+    assert batch.has_dense.tolist() == [[True, True, False]] * 64
+    for row in range(64):
+        caption = said(batch.captions[row])
+        first, second = (said(batch.dense[row, k]) for k in (0, 1))
+        assert caption.startswith(f"{first} ") and caption.endswith(f" {second}")
+    assert batch.dense_negatives is None

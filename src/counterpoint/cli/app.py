@@ -34,6 +34,7 @@ _VERBS: Final = {
     "sweep": "sweep:sweep",
     "watch": "watch:watch",
     "wise": "wise:wise",
+    "match": "match:match",
     "doctor": "doctor:doctor",
     "campaign": "campaign:app",
     "data": "data:app",
@@ -42,7 +43,7 @@ _VERBS: Final = {
     "vectors": "vectors:app",
 }
 # The others are quick, or write at their end.
-_RESUMES: Final = {"demo", "eval", "refine", "sweep", "train", "watch", "wise"}
+_RESUMES: Final = {"demo", "eval", "match", "refine", "sweep", "train", "watch", "wise"}
 _SETTINGS: Final = {"help_option_names": ["-h", "--help"]}
 
 

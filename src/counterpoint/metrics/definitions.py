@@ -266,7 +266,11 @@ text_to_image_1 = _one_line(1, of_captions=True)
 def group_matching(scores: Array, truth: Array, tie: Tie = "wrong") -> Array:
     """The true one-to-one matching of images and captions has the highest sum of scores.
 
-    For square cases whose truth is a permutation. Chance 1 / k! (1/2 for 2 x 2).
+    GroupMatch of Test-Time Matching (Zhu et al. 2025): sum_i s(i, t(i)) > sum_i s(i, m(i)) for
+    every other one-to-one m, with t(i) the caption of image i. For square cases of two to four
+    images whose truth is a permutation. Unlike the others it is not a matter of order: the sizes of
+    the scores count. A case that is right by `group` is right here as well, unless sums are rounded
+    to the same number. Chance 1 / k! (1/2 for 2 x 2). With equal sums the case is tied.
     """
     k = scores.shape[1]
     images = np.arange(k)

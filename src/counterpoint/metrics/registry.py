@@ -185,6 +185,15 @@ def _square(truth: Array) -> Array:
     return np.asarray((truth.sum(axis=1) == 1).all(axis=1) & (truth.sum(axis=2) == 1).all(axis=1))
 
 
+def _matched(truth: Array) -> Array:
+    """Square cases, smaller than a gallery, of which each image has one caption and each caption
+    one image."""
+    size = truth.shape[1]
+    if size != truth.shape[2] or size < 2 or is_gallery(size, size):
+        return _all(truth, False)
+    return np.asarray((truth.sum(axis=1) == 1).all(axis=1) & (truth.sum(axis=2) == 1).all(axis=1))
+
+
 def _several_negatives(truth: Array) -> Array:
     """Of one negative, ranks say what the accuracy says."""
     return _captions_only(truth) & ((~truth).sum(axis=2) > 1).any(axis=1)
@@ -305,7 +314,7 @@ _ALL: Final[tuple[AnyMetric, ...]] = (
         definitions.group_matching,
         chances.matching,
         "higher",
-        _square,
+        _matched,
     ),
     *(
         Metric(

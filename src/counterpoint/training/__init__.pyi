@@ -1,6 +1,11 @@
 from .batches import Features as Features, reads as reads
 from .leaks import Leak as Leak, find_leaks as find_leaks, without_leaks as without_leaks
 from .loop import Trained as Trained, train as train
+from .matching import (
+    Matched as Matched,
+    MatchingSettings as MatchingSettings,
+    match_at_test_time as match_at_test_time,
+)
 from .reading import (
     as_yaml as as_yaml,
     check as check,

@@ -22,7 +22,10 @@ MASKS: Final = {  # which mask says which of these vectors are there
     "negative_images": "has_negative_image",
     "dense": "has_dense",
     "dense_negatives": "has_dense_negative",
+    "caption_tokens": "has_caption_token",
+    "negative_tokens": "has_negative_token",
 }
+TOKENS: Final = ("image_tokens", "caption_tokens", "negative_tokens")
 _ABSENT: Final[Any] = None
 
 
@@ -70,7 +73,10 @@ class Features:
     """What a loss is given: the vectors of a batch, of all ranks once joined.
 
     Unit vectors, so that the product of two is their score, a cosine. Shapes are (B, d); negatives
-    (B, k, d); dense and dense_negatives (B, m, d). `scale` is the factor of the scores before a
+    (B, k, d); dense and dense_negatives (B, m, d). Tokens are what the towers make of patches and
+    of words before they are pooled, projected and not of unit length: image_tokens (B, p, d),
+    caption_tokens (B, l, d) and negative_tokens (B, k l, d), those of one negative after those of
+    another. `scale` is the factor of the scores before a
     softmax or a sigmoid (the exponential of the model's logit scale), `bias` what a model with a
     sigmoid loss adds to them (SigLIP's logit bias). What the data or the model lacks is None. A
     mask that is None says that all vectors are there; `mask` gives it as an array.
@@ -89,9 +95,15 @@ class Features:
     has_dense: Tensor | None = None
     dense_negatives: Tensor = _ABSENT
     has_dense_negative: Tensor | None = None
+    image_tokens: Tensor = _ABSENT
+    caption_tokens: Tensor = _ABSENT
+    has_caption_token: Tensor | None = None
+    negative_tokens: Tensor = _ABSENT
+    has_negative_token: Tensor | None = None
     hard: Features = _ABSENT  # of the hard images (NegCLIP)
-    start: Features = _ABSENT  # the same batch under the frozen start
+    start: Features = _ABSENT  # the same batch under the frozen start, or the teacher
     bias: Tensor = _ABSENT
+    reconstruction: Tensor = _ABSENT  # (B, 1): log loss per word of positives, told from captions
 
     def mask(self, vectors: str = "images") -> Tensor:
         """Which of these vectors are there: (B,), (B, k) or (B, m)."""
@@ -111,10 +123,10 @@ def reads(*vectors: str, optional: Sequence[str] = ()) -> Callable[[LossT], Loss
     """Declares what a loss reads of `Features`; the rest is neither encoded nor given to it.
 
     Names are those of the vectors (their masks come with them), `hard_...` for those of the hard
-    images, `start_...` for those of the frozen start, `bias` for the logit bias of the model. Data
-    or models without one of `vectors` are refused; what is `optional` is used where it is there.
-    Without a declaration a loss reads images and
-    captions.
+    images, `start_...` for those of the frozen start or the teacher, `..._tokens` for patches and
+    words, `bias` for the logit bias of the model. Data or models without one of `vectors` are
+    refused; what is `optional` is used where it is there. Without a declaration a loss reads images
+    and captions.
     """
 
     def declared(loss: LossT) -> LossT:

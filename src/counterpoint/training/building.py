@@ -6,6 +6,7 @@ import math
 import warnings
 from copy import deepcopy
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -26,8 +27,11 @@ from counterpoint.training.model import (
 )
 from counterpoint.training.processes import Ranks
 from counterpoint.training.recipe import Recipe, terms_of
-from counterpoint.training.starts import Start, Towers, towers_of, trunk_of
-from counterpoint.training.steps import Loss, Stepper, needs_start
+from counterpoint.training.starts import Start, Towers, tokens_of, towers_of, trunk_of
+from counterpoint.training.steps import Loss, Stepper, needs_start, tokens_read
+
+if TYPE_CHECKING:
+    from counterpoint.training.decoders import Captioner
 
 
 @dataclass(slots=True)
@@ -61,6 +65,7 @@ def build(recipe: Recipe, ranks: Ranks, progress: Progress | None = None) -> Tra
     fingerprint = start.fingerprint
     terms = terms_of(recipe.loss)
     _refuse_missing_bias(recipe.model, start, terms)
+    _refuse_missing_tokens(recipe, start, terms)
     trunk = None if recipe.lock is None else trunk_of(start)
     frozen = _frozen(start, trunk) if needs_start(terms) else None
     origin = _origin(start) if recipe.wise < 1 else {}
@@ -68,6 +73,8 @@ def build(recipe: Recipe, ranks: Ranks, progress: Progress | None = None) -> Tra
         locked = trunk_names(start, trunk)
         origin = {n: w for n, w in origin.items() if n not in locked}
     trained = prepare(recipe, start, trunk)
+    trained.towers.tokens = tokens_read(terms)
+    captioner = None if recipe.decoder is None else _captioner(recipe, trained, ranks)
     if trunk is not None and not ranks.first:
         ranks.wait()  # the first rank looks at the images
     data = open_data(
@@ -93,6 +100,7 @@ def build(recipe: Recipe, ranks: Ranks, progress: Progress | None = None) -> Tra
         compile_blocks(trained.towers, recipe.model)
     towers = _wrapped(trained, recipe, ranks)
     loss = Loss(terms, frozen, cast, recipe.cached_batch)
+    loss.captioner = captioner
     scaler = torch.amp.GradScaler(ranks.device.type) if recipe.precision == "fp16" else None
     parameters = trained.trainable()
     run = TrainingRun(
@@ -121,6 +129,38 @@ def _refuse_missing_bias(id: str, start: Start, terms: list[losses.Term]) -> Non
             raise ModelError(
                 "E-MODEL-UNSUITABLE", f"{id}: {losses.no_bias(term.name)}", model=id, term=term.name
             )
+
+
+def _refuse_missing_tokens(recipe: Recipe, start: Start, terms: list[losses.Term]) -> None:
+    shown = tokens_of(start) if recipe.lock is None else frozenset()
+    for term in terms:
+        if missing := sorted(tokens_read([term]) - shown):
+            what = "the patches of images" if "image_tokens" in missing else "the words of texts"
+            raise ModelError(
+                "E-MODEL-UNSUITABLE",
+                f"{recipe.model}: the loss term {term.name!r} needs {what} before they are pooled, "
+                "which this model does not show; use a transformer of open_clip, such as "
+                f"open_clip:ViT-B-32-quickgelu/openai, without lock, or loss.{term.name}.weight=0.",
+                model=recipe.model,
+                term=term.name,
+            )
+
+
+def _captioner(recipe: Recipe, trained: TrainableModel, ranks: Ranks) -> Captioner:
+    """A part of the towers: its projection is trained and checkpointed with them."""
+    from counterpoint.training.decoders import open_captioner
+
+    assert recipe.decoder is not None
+    if ranks.size > 1:
+        raise ModelError(
+            "E-MODEL-UNSUITABLE",
+            f"decoder={recipe.decoder} works in one process, and there are {ranks.size}; start it "
+            "without torchrun, with cached_batch for less memory.",
+            model=recipe.decoder,
+        )
+    found = open_captioner(recipe.decoder, trained.start, trained.towers, recipe.seed)
+    trained.towers.captioner = found.to(ranks.device)
+    return found
 
 
 def _frozen(start: Start, trunk: ImageTrunk | None) -> Towers:

@@ -208,6 +208,8 @@ def _restore(run: TrainingRun, saved: Checkpoint) -> None:
         buffer.copy_(saved.weights[_BUFFER + name])
     for name, average in run.averaged.items():
         _fill(average, saved.weights[_AVERAGE + name])
+    if run.recipe.ema_as == "teacher":
+        run.loss.teach(run.averaged)
     described = run.optimiser.state_dict()
     names = _names_by_number(run)
     described["state"] = {

@@ -322,8 +322,9 @@ def final_state(run: TrainingRun) -> dict[str, Tensor]:
     with the start's if the recipe says so. Every rank must call this: shards are put together.
     """
     parameters = run.parameters
-    own = {name: parameters[name].detach().clone() for name in run.averaged}
-    for name, average in run.averaged.items():
+    averaged = run.averaged if run.recipe.ema_as == "result" else {}
+    own = {name: parameters[name].detach().clone() for name in averaged}
+    for name, average in averaged.items():
         parameters[name].copy_(average)
     state = {name: whole(value) for name, value in merged_state(run.model.towers.clip).items()}
     for name, value in own.items():

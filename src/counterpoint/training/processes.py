@@ -143,7 +143,8 @@ def stop_between_steps(*, alone: bool) -> Iterator[Stop]:
 # and its mean is right. Do not multiply the loss by W, and do not average the gradients of vectors
 # by hand. All this holds only where each rank computes the same loss from what was joined.
 
-_WHOLE: Final = ("scale", "bias", "hard", "start")  # the model's, or joined on their own
+# the model's, joined on their own, or of one process only
+_WHOLE: Final = ("scale", "bias", "hard", "start", "reconstruction")
 _NAMES: Final = tuple(f.name for f in fields(Features) if f.name not in _WHOLE)
 _DTYPES: Final = (torch.float32, torch.float16, torch.bfloat16, torch.float64, torch.bool)
 _SIZES: Final = 3  # of a field: (B, k, d) at most

@@ -75,6 +75,11 @@ def merged(name: str, changes: Sequence[str] = (), *, world: bool = False) -> di
     values = _parse(recipe_text(name), name)
     if world:
         values = _over(values, _parse(recipe_text(str(FOLDER / f"{_WORLD}.yaml")), _WORLD))
+        data = values["data"]
+        if isinstance(data.get("negatives"), int):
+            data["negatives"] = min(data["negatives"], 1)  # the world has one per caption
+        if values.get("decoder"):
+            values["decoder"] = "world"
     knobs, mistakes = _knobs(values), []
     for change in changes:
         key, equals, text = change.partition("=")

@@ -86,6 +86,7 @@ class Recipe(_Section):
     knobs: dict[str, str] = Field({}, description="short names for keys of this recipe")
 
     model: str
+    decoder: str | None = Field(None, description="frozen: world, or hf:NAME of an encoder-decoder")
     data: DataConfig = Field(default_factory=lambda: DataConfig.model_validate({}))
     loss: list[TermConfig] = Field(min_length=1)
 
@@ -111,6 +112,9 @@ class Recipe(_Section):
     checkpoint_activations: bool = False
     compile: bool = Field(False, description="transformer blocks by torch.compile")
     ema: Share | None = Field(None, description="decay; the averaged weights are the result")
+    ema_as: Literal["result", "teacher"] = Field(
+        "result", description="teacher: the terms that read the start see the averaged weights"
+    )
     wise: float = Field(1.0, gt=0, le=1, description="alpha: share of tuned weights in the result")
     sharded: bool = Field(False, description="FSDP2 instead of DDP, for models too large for a GPU")
     device: str = "auto"
@@ -142,7 +146,16 @@ class Recipe(_Section):
             raise ValueError(f"should be {DEVICES}, not {shown(name)}")
         return name
 
-    @field_validator("clamp_scale", "grad_clip", "ema", "lora", "validation", mode="before")
+    @field_validator("decoder")
+    @classmethod
+    def _decoder(cls, name: str | None) -> str | None:
+        if name not in (None, "world") and not name.startswith("hf:"):
+            raise ValueError("should be world or hf:NAME, such as hf:google/t5-v1_1-large")
+        return name
+
+    @field_validator(
+        "clamp_scale", "grad_clip", "ema", "lora", "validation", "decoder", mode="before"
+    )
     @classmethod
     def _none(cls, value: object) -> object:
         return None if value == "none" else value
@@ -158,6 +171,21 @@ class Recipe(_Section):
             raise ValueError("give either epochs or steps")
         if self.lora is not None and self.sharded:
             raise ValueError("there is no LoRA with sharded=true; it needs little memory as it is")
+        if self.ema_as == "teacher":
+            if self.ema is None:
+                raise ValueError("ema_as=teacher needs ema, the decay of its weights")
+            if self.lora is not None or self.sharded:
+                raise ValueError("ema_as=teacher goes with neither lora nor sharded=true")
+            if not any(name.startswith("start_") for name in terms.uses(terms_of(self.loss))):
+                raise ValueError("ema_as=teacher: no term of the loss reads a teacher")
+        for term in terms_of(self.loss):
+            if "reconstruction" in terms.uses([term]) and self.decoder is None:
+                raise ValueError(terms.no_decoder(term.name).removesuffix("."))
+        if self.decoder is not None:
+            if "reconstruction" not in terms.uses(terms_of(self.loss)):
+                raise ValueError("decoder: no term of the loss reads one")
+            if self.sharded or self.ema_as == "teacher":
+                raise ValueError("a decoder goes with neither sharded=true nor ema_as=teacher")
         if self.precision == "fp16" and self.sharded:
             raise ValueError("sharded=true goes with fp32 or bf16, not with fp16")
         if self.lock is not None and self.data.kind != "pairs":
@@ -165,6 +193,8 @@ class Recipe(_Section):
                 f"lock=image takes data of kind 'pairs', whose images are known before the first "
                 f"step, not {self.data.kind!r}"
             )
+        if self.lock is not None and self.data.joined:
+            raise ValueError("lock=image looks at each image once: there is no joined=true with it")
         if self.lock is None and self.data.vectors is not None:
             raise ValueError("data.vectors are outputs of an image trunk: they need lock=image")
         if not any(term.weight for term in self.loss):
@@ -187,9 +217,14 @@ class Recipe(_Section):
         of_data = {"workers", "keep_out"}  # the latter refuses a run, and changes none
         unread: Any = {"data": of_data, **dict.fromkeys((*FREE, "knobs"), True)}
         # as recipes were before there was any
-        unread |= {name: True for name in ("validation", "lock") if getattr(self, name) is None}
+        unread |= {
+            name: True for name in ("validation", "lock", "decoder") if getattr(self, name) is None
+        }
+        if self.ema_as == "result":
+            unread["ema_as"] = True
         if self.data.vectors is None:
             of_data.add("vectors")
+        of_data |= {name for name in ("phrases", "joined") if not getattr(self.data, name)}
         return self.model_dump(mode="json", by_alias=True, exclude=unread)
 
     def digest(self) -> str:

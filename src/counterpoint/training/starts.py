@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import torch
-from torch import Tensor, nn
+from open_clip.transformer import VisionTransformer
+from torch import Tensor, distributed, nn
 from torch.nn.functional import normalize
 
 from counterpoint._util.errors import ModelError
@@ -135,6 +137,8 @@ class Towers(nn.Module):
     """
 
     pad: int
+    tokens: frozenset[str] = frozenset()  # what of patches and words the terms read
+    captioner: nn.Module  # a frozen decoder with its projection, where a recipe has one
 
     def __init__(
         self, start: Start, model: nn.Module | None = None, trunk: ImageTrunk | None = None
@@ -156,14 +160,37 @@ class Towers(nn.Module):
                 if isinstance(module, nn.MultiheadAttention):
                     module.register_forward_pre_hook(_hint, with_kwargs=True)
 
-    def forward(self, images: Tensor | None, texts: Tensor | None) -> tuple[Tensor, ...]:
-        scale = self.clip.logit_scale.float().exp().reshape(())
+    def forward(self, images: Tensor | None, texts: Tensor | None) -> tuple[Any, ...]:
+        """With `tokens` there follow: patches (n, p, d), words (m, l, d) and which words count."""
+        if self.tokens and images is not None and texts is not None:
+            return self._with_tokens(images, texts)
+        scale, bias = self._scalars()
         none = scale.new_zeros(0, 0)
         image_vectors = none if images is None else normalize(self._seen(images).float(), dim=-1)
         text_vectors = none if texts is None else self._texts(texts)
-        bias = getattr(self.clip, "logit_bias", None)
-        scalars = (scale,) if bias is None else (scale, bias.float().reshape(()))
+        scalars = (scale,) if bias is None else (scale, bias)
         return image_vectors, text_vectors, *scalars
+
+    def _with_tokens(self, images: Tensor, texts: Tensor) -> tuple[Tensor | None, ...]:
+        seen, patches = token_images(self.clip.visual, images)
+        words = there = None
+        if "caption_tokens" in self.tokens:
+            said, words = token_texts(self._text_tower(), partial(self._texts, texts))
+            words, there = words.float(), texts != self.pad
+            there[:, 0] = False  # the start of the text is the same for all
+            if distributed.is_available() and distributed.is_initialized():  # alike on all ranks
+                missing = (self.context or texts.shape[1]) - texts.shape[1]
+                words = nn.functional.pad(words, (0, 0, 0, missing))
+                there = nn.functional.pad(there, (0, missing))
+        else:
+            said = self._texts(texts)
+        seen = normalize(seen.float(), dim=-1)
+        return seen, said, *self._scalars(), patches.float(), words, there
+
+    def _scalars(self) -> tuple[Tensor, Tensor | None]:
+        bias = getattr(self.clip, "logit_bias", None)
+        scale: Tensor = self.clip.logit_scale.float().exp().reshape(())
+        return scale, None if bias is None else bias.float().reshape(())
 
     def blocks(self) -> Iterator[nn.Module]:
         """The transformer blocks: what FSDP shards and torch compiles one by one."""
@@ -204,6 +231,59 @@ class Towers(nn.Module):
 
     def _text_tower(self) -> Any:
         return self.clip if hasattr(self.clip, "positional_embedding") else self.clip.text
+
+
+def tokens_of(start: Start) -> frozenset[str]:
+    """Which tokens the towers can show: patches of open_clip's and timm's transformers, and words
+    of texts that begin and end with a sign of their own, as CLIP's do."""
+    if not isinstance(start, OpenClip):
+        return frozenset()
+    clip, found = start.model, set[str]()
+    visual = clip.visual
+    own = isinstance(visual, VisionTransformer) and visual.attn_pool is None
+    if own or _is_timm_transformer(visual):
+        found.add("image_tokens")
+    words = clip if hasattr(clip, "positional_embedding") else getattr(clip, "text", None)
+    pool = getattr(words, "pool_type", getattr(words, "text_pool_type", None))
+    plain = getattr(words, "cls_emb", None) is None  # CoCa's normalises what it has pooled
+    if hasattr(words, "ln_final") and pool == "argmax" and plain:
+        found |= {"caption_tokens", "negative_tokens"}
+    return frozenset(found)
+
+
+def _is_timm_transformer(visual: Any) -> bool:
+    """As SigLIP's: it pools in its trunk, and a head may follow."""
+    trunk, head = getattr(visual, "trunk", None), getattr(visual, "head", None)
+    pools = head is not None and any(name == "pool" for name, _ in head.named_children())
+    return hasattr(trunk, "num_prefix_tokens") and hasattr(trunk, "blocks") and not pools
+
+
+def token_images(visual: Any, images: Tensor) -> tuple[Tensor, Tensor]:
+    """Images (n, d) and their patches (n, p, d), projected alike; neither of unit length."""
+    if not isinstance(visual, VisionTransformer):
+        patches = visual.trunk.forward_features(images)
+        pooled = visual.head(visual.trunk.forward_head(patches))
+        return pooled, visual.head(patches[:, visual.trunk.num_prefix_tokens :])
+    before, visual.output_tokens = visual.output_tokens, True
+    try:
+        pooled, tokens = visual(images)
+    finally:
+        visual.output_tokens = before
+    return pooled, tokens if visual.proj is None else tokens @ visual.proj
+
+
+def token_texts(tower: Any, encode: Callable[[], Tensor]) -> tuple[Tensor, Tensor]:
+    """What `encode` makes of texts, and all of their words (m, l, d), projected alike."""
+    caught: list[Tensor] = []
+    hook = tower.ln_final.register_forward_hook(lambda module, given, out: caught.append(out))
+    try:
+        vectors = encode()
+    finally:
+        hook.remove()
+    by = tower.text_projection
+    if by is None:
+        return vectors, caught[0]
+    return vectors, by(caught[0]) if isinstance(by, nn.Module) else caught[0] @ by
 
 
 def _causal(tower: Any) -> bool:

@@ -12,7 +12,7 @@ forward twice.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Literal, cast
@@ -21,13 +21,14 @@ import torch
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
-from counterpoint.training.batches import MASKS, Batch, Features
+from counterpoint.training.batches import MASKS, TOKENS, Batch, Features
 from counterpoint.training.losses import terms as losses
 from counterpoint.training.processes import join
 from counterpoint.training.starts import Towers
 
 if TYPE_CHECKING:
     from counterpoint.training.building import TrainingRun
+    from counterpoint.training.decoders import Captioner
 
 Values = dict[str, Tensor]
 # From a rank's batch and the joined vectors to the loss and the values of its terms.
@@ -36,6 +37,7 @@ Objective = Callable[[Batch, Features], tuple[Tensor, Values]]
 _IMAGES: Final = ("images", "negative_images")
 _TEXTS: Final = ("captions", "positives", "negatives", "dense", "dense_negatives")
 _MASKS: Final = tuple(MASKS.values())
+_BATCH_MASKS: Final = tuple(mask for name, mask in MASKS.items() if name not in TOKENS)
 
 
 @dataclass(slots=True)
@@ -132,13 +134,19 @@ def pack(batch: Batch, pad: int = 0) -> tuple[Tensor, Tensor]:
 
 
 def unpack(
-    batch: Batch, images: Tensor, texts: Tensor, scale: Tensor, bias: Tensor | None = None
+    batch: Batch,
+    images: Tensor,
+    texts: Tensor,
+    scale: Tensor,
+    bias: Tensor | None = None,
+    *tokens: Tensor | None,
 ) -> Features:
-    """The vectors that came of `pack`, in their places, with the batch's masks."""
+    """The vectors that came of `pack`, in their places, with the batch's masks. `tokens`: patches,
+    words and which words are there, where the towers were asked for them."""
     shown, said = [images], [texts]
 
     def take(one: Batch) -> Features:
-        found: dict[str, Any] = {name: getattr(one, name) for name in _MASKS}
+        found: dict[str, Any] = {name: getattr(one, name) for name in _BATCH_MASKS}
         for names, left, of_texts in ((_IMAGES, shown, False), (_TEXTS, said, True)):
             for name in names:
                 given = getattr(one, name)
@@ -149,7 +157,31 @@ def unpack(
         return Features(**found, scale=scale, bias=cast("Tensor", bias))
 
     features = take(batch)
+    if tokens:
+        features = replace(features, **_tokens(batch, *cast("tuple[Any, Any, Any]", tokens)))
     return features if batch.hard is None else replace(features, hard=take(batch.hard))
+
+
+def _tokens(
+    batch: Batch, patches: Tensor, words: Tensor | None, there: Tensor | None
+) -> dict[str, Any]:
+    """Those of images, captions and negatives; a negative that is not there has no words."""
+    size = len(batch.images)
+    found = {"image_tokens": patches[:size]}
+    if words is None or there is None:
+        return found
+    found |= {"caption_tokens": words[:size], "has_caption_token": there[:size]}
+    if batch.negatives is None:
+        return found
+    first, count = size * (1 if batch.positives is None else 2), batch.negatives.shape[1]
+    rows = slice(first, first + size * count)  # after captions and positives
+    said = there[rows].view(size, count, -1)
+    if batch.has_negative is not None:
+        said = said & batch.has_negative[..., None]
+    return found | {
+        "negative_tokens": words[rows].reshape(size, -1, words.shape[-1]),
+        "has_negative_token": said.flatten(1),
+    }
 
 
 def only(batch: Batch, names: Collection[str]) -> Batch:
@@ -159,7 +191,7 @@ def only(batch: Batch, names: Collection[str]) -> Batch:
         for name in (*_IMAGES, *_TEXTS)
         if name in names or name in ("images", "captions")
     }
-    masks = {n: getattr(batch, n) for n in _MASKS if n in names}
+    masks = {n: getattr(batch, n) for n in _BATCH_MASKS if n in names}
     inner = {name.removeprefix("hard_") for name in names if name.startswith("hard_")}
     hard = only(batch.hard, inner) if batch.hard is not None and inner else None
     return Batch(**kept, **masks, hard=hard, samples=batch.samples)
@@ -194,7 +226,7 @@ def _scalars(features: Features) -> dict[str, Tensor]:
 
 
 def _names(features: Features) -> list[str]:
-    return [n for n in (*_IMAGES, *_TEXTS) if getattr(features, n) is not None]
+    return [n for n in (*_IMAGES, *_TEXTS, *TOKENS) if getattr(features, n) is not None]
 
 
 def _leaves(features: Features) -> Features:
@@ -228,7 +260,8 @@ _START = "start_"
 
 
 class Loss:
-    """The terms of a recipe. `start` is a frozen copy of the start, if a term asks for its vectors.
+    """The terms of a recipe. `start` is a frozen copy of the start, if a term asks for its vectors;
+    as a teacher it is given other weights after every step.
 
     `fields` is what the terms read of a batch; the rest need not be encoded.
     """
@@ -242,13 +275,30 @@ class Loss:
     ) -> None:
         self.terms, self.start, self.autocast, self.part = terms, start, autocast, part
         self.fields = fields_of(terms)
+        self.captioner: Captioner | None = None  # says positives from the vectors of captions
 
     def __call__(self, batch: Batch, features: Features) -> tuple[Tensor, Values]:
         if self.start is not None:
             features = replace(features, start=self._vectors_of_start(batch))
+        features = self.read(batch, features)
         values = losses.loss(features, self.terms)
         total = losses.total(values, self.terms)
         return total, {name: value.detach() for name, value in values.items()}
+
+    def read(self, batch: Batch, features: Features) -> Features:
+        """With the losses of the decoder, where there is one. Of one process: no other's texts are
+        here."""
+        if self.captioner is None or batch.positives is None:
+            return features
+        told = self.captioner(features.captions, batch.positives)
+        return replace(features, reconstruction=told)
+
+    @torch.no_grad()
+    def teach(self, weights: Mapping[str, Tensor]) -> None:
+        """Let the frozen copy have these weights, by the names of the trained towers."""
+        assert self.start is not None
+        held = dict(self.start.named_parameters())
+        torch._foreach_copy_([held[name] for name in weights], list(weights.values()))
 
     @torch.no_grad()
     def _vectors_of_start(self, batch: Batch) -> Features:
@@ -264,6 +314,11 @@ class Loss:
 def fields_of(terms: Sequence[losses.Term]) -> frozenset[str]:
     """The fields of a batch that the terms read of either model."""
     return frozenset(name.removeprefix(_START) for name in losses.uses(terms))
+
+
+def tokens_read(terms: Sequence[losses.Term]) -> frozenset[str]:
+    """Which patches and words the terms read."""
+    return losses.uses(terms).intersection(TOKENS)
 
 
 def needs_start(terms: Sequence[losses.Term]) -> bool:
@@ -315,6 +370,8 @@ def update(run: TrainingRun, step: int) -> dict[str, Tensor | float]:
     if recipe.ema is not None:
         own = [local(p) for p in run.parameters.values()]
         torch._foreach_lerp_([local(a) for a in run.averaged.values()], own, 1 - recipe.ema)
+        if recipe.ema_as == "teacher":
+            run.loss.teach(run.averaged)
     told: dict[str, Tensor | float] = {"lr": rate, "grad_norm": norm}
     told["scale"] = scale.detach().exp().reshape(())
     if run.model.bias is not None:

@@ -34,7 +34,7 @@ from counterpoint.training.losses.masks import own_scores
 from counterpoint.training.model import autocast
 from counterpoint.training.recipe import Recipe
 from counterpoint.training.starts import towers_of
-from counterpoint.training.steps import pack, unpack
+from counterpoint.training.steps import pack, tokens_read, unpack
 
 if TYPE_CHECKING:
     from counterpoint.training.building import TrainingRun
@@ -119,9 +119,11 @@ class Validator:
         assert recipe.validation is not None
         self.metric, self.folder, self.device = recipe.validation.metric, recipe.folder, device
         self.terms, self.cast = run.loss.terms, autocast(recipe.precision, device)
-        self.frozen = run.loss.start
+        self.frozen, self.read = run.loss.start, run.loss.read
         self.network, trunk = recipe_start(recipe, device.type), run.trunk
         self.towers = towers_of(self.network, trunk=trunk).eval().requires_grad_(False)
+        if self.metric == "loss":
+            self.towers.tokens = tokens_read(self.terms)
         self.data: Any = open_data(
             _config(recipe),
             self.network.transform,
@@ -192,6 +194,7 @@ class Validator:
             with self.cast():
                 vectors = self.frozen(*pack(batch, self.frozen.pad))
             features = replace(features, start=unpack(batch, *vectors))
+        features = self.read(batch, features)
         value = losses.total(losses.loss(features, self.terms), self.terms)
         return float(value) * len(batch.images), len(batch.images)
 
@@ -210,6 +213,7 @@ def _config(recipe: Recipe) -> DataConfig:
         "negative_images": data.negative_images,
         "hard_images": data.hard_images,
         "dense": data.dense,
+        "phrases": data.phrases,
         "workers": data.workers,
     }
     return DataConfig.model_validate(values)

@@ -8,7 +8,9 @@ from .arrays import (
     draw_plain as draw_plain,
     draw_scenes as draw_scenes,
     draw_statements as draw_statements,
+    exchanged_words as exchanged_words,
     holds_each as holds_each,
+    joined_words as joined_words,
     reworded as reworded,
     statement_words as statement_words,
 )

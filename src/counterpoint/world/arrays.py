@@ -208,6 +208,8 @@ _OTHER: Final = np.array([_NUMBER[SYNONYMS.get(word, word)] for word in WORDS])
 _VOWEL: Final = np.array([word[0] in "aeiou" for word in WORDS])
 _ENGLISH: Final = (1, 2, 3, SHAPE)  # size, colour, texture, shape
 
+# Places of two texts whose words are of one kind: attributes and shapes of either phrase, joints.
+_PAIRS: Final = np.array([(a, b) for a in range(11) for b in range(11) if a % 6 == b % 6 and a % 6])
 STATEMENT_DRAWS: Final = MOST + 6 + 1 + len(RELATIONS) + 1
 
 
@@ -227,6 +229,45 @@ def _noun_phrases(words: np.ndarray, definite: np.ndarray) -> np.ndarray:
     first = ordered[np.arange(len(ordered)), (ordered >= 0).argmax(axis=1)]
     article = np.where(definite, _THE, np.where(_VOWEL[first], _AN, _A))
     return np.concatenate([article[:, None], ordered], axis=1)
+
+
+def joined_words(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """Two texts as one, with "and" between them."""
+    joint = np.full((len(first), 1), _AND)
+    return np.concatenate([first, joint, second], axis=1)
+
+
+def exchanged_words(
+    first: np.ndarray, second: np.ndarray, draws: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Statements as words (n, 11) with a word of one exchanged for a word of the other, of the same
+    kind (two colours, two shapes, two relations); and where there is such a pair. A word that both
+    texts have is not exchanged. `draws` (n,) chooses the pair."""
+    rows = np.arange(len(first))
+    own, other = first[:, _PAIRS[:, 0]], second[:, _PAIRS[:, 1]]
+    known = np.stack([(first[:, None] == other[:, :, None]), (second[:, None] == own[:, :, None])])
+    free = (own > _AND) & (other > _AND) & ~known.any(axis=(0, 3))
+    count = free.sum(axis=1)
+    chosen = (free.cumsum(axis=1) > below(draws, np.maximum(count, 1))[:, None]).argmax(axis=1)
+    there = count > 0
+    one, two = first.copy(), second.copy()
+    at, to = _PAIRS[chosen].T
+    one[rows, at] = np.where(there, second[rows, to], one[rows, at])
+    two[rows, to] = np.where(there, first[rows, at], two[rows, to])
+    one, two = _with_articles(one), _with_articles(two)
+    # Texts that differ in one word have become each other: in the other order, all is said again.
+    return one, two, there & ((one != second) | (two != first)).any(axis=1)
+
+
+def _with_articles(words: np.ndarray) -> np.ndarray:
+    """Statements with "a" or "an" as the next word wants it."""
+    words = words.copy()
+    for place in (0, 6):
+        following = words[:, place + 1 : place + 5]
+        next_one = following[np.arange(len(words)), (following >= 0).argmax(axis=1)]
+        fitting = np.where(_VOWEL[next_one], _AN, _A)
+        words[:, place] = np.where(words[:, place] == _THE, _THE, fitting)
+    return words
 
 
 def reworded(places: np.ndarray) -> np.ndarray:

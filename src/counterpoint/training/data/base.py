@@ -104,12 +104,19 @@ Kind = Literal["world", "pairs", "webdataset"]
 Only = Literal["replace", "swap", "add", "negate", "shuffle", "paraphrase"]
 Preprocess = Callable[["Image"], "Tensor"]  # a picture to (3, H, W)
 
-_COMMON: Final = {"kind", "only", "negatives", "positives", "negative_images", "dense", "workers"}
+_COMMON: Final = {
+    *("kind", "only", "negatives", "positives", "negative_images", "dense", "workers"),
+    *("phrases", "joined"),
+}
 _FIELDS: Final[dict[str, set[str]]] = {
     "world": _COMMON | {"size", "plain", "grammar", "synonym", "disguised"},
     "pairs": _COMMON | {"path", "images", "hard_images", "vectors", "keep_out"},
-    "webdataset": (_COMMON | {"path"}) - {"negative_images"},
+    "webdataset": (_COMMON | {"path"}) - {"negative_images", "phrases", "joined"},
 }
+# Images side by side have texts of their own, and no others.
+_NOT_JOINED: Final = (
+    *("only", "negative_images", "hard_images", "dense", "vectors", "plain", "disguised"),
+)
 
 
 class DataConfig(BaseModel):
@@ -140,6 +147,10 @@ class DataConfig(BaseModel):
         0, ge=0, le=100, description="draw from this many nearest images; 0: no"
     )
     dense: int = Field(0, ge=0, le=64, description="dense captions per image, drawn each epoch")
+    phrases: bool = Field(False, description="dense captions are the noun phrases of the caption")
+    joined: bool = Field(
+        False, description="every second batch: two images side by side, with texts of both"
+    )
     size: int = Field(200_000, ge=1, description="world: samples per epoch")
     plain: float = Field(0.0, ge=0, le=1, description="world: share of plain captions, no edits")
     grammar: float = Field(0.1, ge=0, le=1, description="world: grammatical among plain captions")
@@ -170,6 +181,15 @@ class DataConfig(BaseModel):
             raise ValueError("the world has one negative per caption")
         if self.negative_images and self.disguised:
             raise ValueError("a disguised positive has no image of its own: no negative_images")
+        if self.phrases and not self.dense:
+            raise ValueError("phrases needs dense, the number of noun phrases per caption")
+        if self.joined and not (self.positives and self.negatives == 1):
+            raise ValueError(
+                "joined makes one positive and one negative: positives=true negatives=1"
+            )
+        others = [n for n in _NOT_JOINED if getattr(self, n) != fields[n].default]
+        if self.joined and others:
+            raise ValueError(f"joined does not go with {', '.join(others)}")
         if self.negative_images and not self.negatives:
             raise ValueError("negative_images needs negatives: it is the image of the first")
         return self

@@ -96,3 +96,16 @@ class Pixels:
             except (AttributeError, TypeError, ValueError, RuntimeError):
                 return False
         return parts.shape == whole.shape and torch.equal(parts, whole)
+
+
+def side_by_side(first: Image.Image, second: Image.Image) -> Image.Image:
+    """Two pictures as one square one: beside each other, or wide ones one above the other, as CLIC
+    has it (Peleg et al. 2025). The first says which; each is squeezed to its half."""
+    side = max(first.size)
+    wide = first.width >= first.height
+    half = (side, side // 2) if wide else (side // 2, side)
+    joined = Image.new("RGB", (half[0], 2 * half[1]) if wide else (2 * half[0], half[1]))
+    for place, picture in enumerate((first, second)):
+        part = picture.convert("RGB").resize(half, Image.Resampling.BICUBIC)
+        joined.paste(part, (0, place * half[1]) if wide else (place * half[0], 0))
+    return joined

@@ -24,6 +24,7 @@ from counterpoint._util.errors import DataError
 from counterpoint._util.random_numbers import order
 from counterpoint._util.tables import parquet_columns, parquet_frames
 from counterpoint.cases import ImageRef
+from counterpoint.generation import phrases_of
 from counterpoint.generation.export import ImagePaths, read_groups
 from counterpoint.images import Picture
 from counterpoint.training.data.base import DataConfig
@@ -63,6 +64,8 @@ def open_pairs(setting: Setting) -> Samples:
     else:
         table = _read_training(paths[0])
     table = _usable(table, paths[0], problems)
+    if config.phrases:
+        table = _with_phrases(table)
     _refuse_uneven(table, config, paths[0])
     _refuse_empty(table, config, paths[0])
     folder = root or paths[0].parent
@@ -159,6 +162,17 @@ def _usable(table: pa.Table, path: Path, problems: Counter[str]) -> pa.Table:
     return table.filter(keep).combine_chunks()
 
 
+def _with_phrases(table: pa.Table) -> pa.Table:
+    """With the noun phrases of each caption as its dense captions; each caption is tagged once."""
+    captions = table["caption"].to_pylist()
+    once = list(dict.fromkeys(captions))
+    found = dict(zip(once, phrases_of(once), strict=True))
+    for name, values in (("dense", [found[c] for c in captions]), ("dense_negatives", None)):
+        column = pa.nulls(len(table), _TEXTS) if values is None else pa.array(values, _TEXTS)
+        table = table.set_column(table.column_names.index(name), name, column)
+    return table.combine_chunks()
+
+
 def _refuse_uneven(table: pa.Table, config: DataConfig, path: Path) -> None:
     """Lists that go with each other must be as long, in every row."""
     pairs = [("negatives", "negative_images"), ("dense", "dense_negatives")]
@@ -192,8 +206,8 @@ def _refuse_uneven(table: pa.Table, config: DataConfig, path: Path) -> None:
 def _refuse_empty(table: pa.Table, config: DataConfig, path: Path) -> None:
     """A term of the loss that no sample takes part in would be trained in silence."""
     asked = {
-        "positives": config.positives,
-        "negatives": config.negatives,
+        "positives": config.positives and not config.joined,
+        "negatives": config.negatives and not config.joined,
         "negative_images": config.negative_images,
         "neighbours": config.hard_images,
         "dense": config.dense,

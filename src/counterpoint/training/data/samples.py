@@ -8,9 +8,11 @@ file would often be another caption of the same image.)
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from typing import Any, Final
+from functools import partial
+from typing import Any, Final, TypeVar
 
 import numpy as np
 import torch
@@ -19,19 +21,22 @@ from PIL import Image
 from torch import Tensor
 
 from counterpoint._util.errors import CounterpointError, DataError, ImageError
-from counterpoint._util.random_numbers import fold, key, part, take
+from counterpoint._util.random_numbers import fold, key, part, take, uniforms
 from counterpoint._util.untrusted import shortened
+from counterpoint.generation import exchanged
 from counterpoint.images import Picture
 from counterpoint.models.openclip import CaptionTokens
 from counterpoint.training.batches import Batch
 from counterpoint.training.data.base import NO_IMAGE, UNREADABLE, DataConfig, Problems
-from counterpoint.training.data.images import Pixels
+from counterpoint.training.data.images import Pixels, side_by_side
 from counterpoint.training.data.loading import Parcel, Setting, Stepwise, cut_padding, seeded
 from counterpoint.world import Tokenize
 
 _PATIENCE: Final = 10
+Seen = TypeVar("Seen")
 # Streams of a sample's choices.
 _POSITIVE, _NEGATIVE, _PICTURED, _DENSE, _HARD, _HARD_ROW, _AUGMENT, _STAND_IN = range(201, 209)
+_PARTNER, _EXCHANGE = 209, 210
 
 
 @dataclass(slots=True)
@@ -122,10 +127,10 @@ class Samples(Stepwise):
 
     def __init__(self, setting: Setting, source: SampleSource) -> None:
         super().__init__(setting, source.size, source.name)
-        if setting.config.hard_images and source.size < 2:
+        if (setting.config.hard_images or setting.config.joined) and source.size < 2:
             raise DataError(
                 "E-SAMPLES-FEW",
-                f"{source.name}: hard images need more samples than one.",
+                f"{source.name}: hard images and joined ones need more samples than one.",
                 name=source.name,
                 samples=source.size,
             )
@@ -139,16 +144,20 @@ class Samples(Stepwise):
         self.pixels.splits &= setting.on_gpu() and self.seen is None
         self.tokenize = _quick(setting.tokenize)
         self._stream: torch.cuda.Stream | None = None
-        self.keys = {n: key(n, setting.seed) for n in range(_POSITIVE, _STAND_IN + 1)}
+        self.keys = {n: key(n, setting.seed) for n in range(_POSITIVE, _EXCHANGE + 1)}
 
     def prepare(self, epoch: int, step: int) -> Parcel:
         setting, problems = self.setting, Problems()
         start = step * setting.batch
         numbers = self.source.order(setting.seed, epoch)[start : start + setting.batch]
         mine = part(numbers, setting.rank, setting.world_size).tolist()
+        joined = setting.config.joined
         with seeded() as seed:
             draw = _Sampler(self, epoch, seed, problems)
-            drawn = [draw(number) for number in mine]
+            if joined and not (epoch * self.steps_per_epoch + step) % 2:
+                drawn = draw.joined(mine)
+            else:
+                drawn = [draw(number) for number in mine]
             hard = None
             if setting.config.hard_images:
                 hard = [draw(draw.hard(sample.number), stream=1) for sample in drawn]
@@ -232,7 +241,9 @@ class _Sampler:
 
     def __call__(self, number: int, stream: int = 0) -> _Drawn:
         """A sample; `stream` 1 is for hard images, whose augmentation is their own."""
-        number, record, image = self._readable(number, stream)
+        number, record, image = self._readable(number, partial(self._image, stream=stream))
+        if self.config.joined:  # of single images, captions alone
+            return _Drawn(number, image, record.caption, None, [], None, [], [])
         chosen = self._negatives(number, record)
         positives = self.take(_POSITIVE, number, len(record.positives), 1)
         dense = self.take(_DENSE, number, len(record.dense), self.config.dense)
@@ -247,6 +258,34 @@ class _Sampler:
             [record.dense[i] for i in dense],
             [record.dense_negatives[i] if record.dense_negatives else None for i in dense],
         )
+
+    def joined(self, numbers: Sequence[int]) -> list[_Drawn]:
+        """Samples whose image is theirs beside that of another sample (CLIC), with texts of both:
+        one after the other, in the other order, and with a word of each exchanged."""
+        found, captions = [], []
+        for number in numbers:
+            other = self.take(_PARTNER, number, self.source.size - 1, 1)[0]
+            parts = [self._readable(n, self._picture) for n in (number, other + (other >= number))]
+            turned = self._uniform(number, 0) < 0.5
+            pictures = [picture for *_, picture in parts]
+            picture = side_by_side(*(pictures[::-1] if turned else pictures))
+            captions.append((parts[0][1].caption, parts[1][1].caption))
+            image = self._preprocessed(picture, number, 1)
+            said = (joined_text(*captions[-1]), joined_text(*captions[-1][::-1]))
+            found.append(_Drawn(parts[0][0], image, *said, [], None, [], []))
+        draws = [[self._uniform(n, place) for place in (1, 2, 3)] for n in numbers]
+        for sample, texts in zip(found, exchanged(captions, draws), strict=True):
+            if texts is not None:
+                first = self._uniform(sample.number, 4) < 0.5
+                sample.negatives.append(joined_text(*(texts if first else texts[::-1])))
+        return found
+
+    def _picture(self, number: int) -> Image.Image:
+        return self.source.image(number, self.data.side)
+
+    def _uniform(self, number: int, place: int) -> float:
+        state = fold(fold(self.data.keys[_EXCHANGE], number), self.epoch)
+        return float(uniforms(state, place + 1)[0, place])
 
     def hard(self, number: int) -> int:
         """A sample of one of the nearest images; any other sample where there is none."""
@@ -270,13 +309,13 @@ class _Sampler:
             others[i] for i in self.take(_NEGATIVE, number, len(others), count - len(first))
         ]
 
-    def _readable(self, number: int, stream: int) -> tuple[int, Record, Tensor]:
+    def _readable(self, number: int, opened: Callable[[int], Seen]) -> tuple[int, Record, Seen]:
         last: CounterpointError | None = None
         for tried in range(_PATIENCE):
             candidate = self._stand_in(number, tried) if tried else number
             try:
                 record = self.source.record(candidate)
-                image = self._image(candidate, stream)
+                image = opened(candidate)
             except (ImageError, DataError) as error:
                 self.problems.add(UNREADABLE, shortened(error))
                 last = error
@@ -315,6 +354,12 @@ class _Sampler:
         state = fold(fold(fold(self.data.keys[_AUGMENT], number), self.epoch), stream)
         self.seed(int(state[0] >> np.uint64(1)))  # torch takes 63 bits
         return self.data.pixels.first(image)
+
+
+def joined_text(*captions: str) -> str:
+    """Captions as sentences, each with a full stop."""
+    stripped = (caption.strip() for caption in captions)
+    return " ".join(text if text.endswith(".") else f"{text}." for text in stripped)
 
 
 _Texts = tuple[dict[str, np.ndarray], dict[str, Tensor]]

@@ -7,6 +7,7 @@ paints the pictures on the device (on a CPU, the workers paint them).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final, cast
 
 import numpy as np
@@ -30,7 +31,9 @@ from counterpoint.world import (
     draw_plain,
     draw_scenes,
     draw_statements,
+    exchanged_words,
     holds_each,
+    joined_words,
     paint,
     reworded,
     statement_words,
@@ -63,19 +66,27 @@ class WorldPictures:
             self.gain = white.mean(dim=(1, 2)) - self.low
             self.on_device = black.shape == (3, self.side, self.side) and self._agrees()
 
-    def tensors(self, things: torch.Tensor, grounds: torch.Tensor) -> torch.Tensor:
-        """Scenes as `Scenes.table` gives them to (n, 3, side, side), on their device."""
-        pictures = paint(things, grounds, pixels=PIXELS, xp=torch).permute(0, 3, 1, 2)
-        return self._scaled(pictures)
+    def tensors(self, *tables: torch.Tensor) -> torch.Tensor:
+        """Scenes as `Scenes.table` gives them to (n, 3, side, side), on their device; with a second
+        table, those of both side by side."""
+        painted = [
+            paint(*tables[i : i + 2], pixels=PIXELS, xp=torch) for i in (0, 2)[: len(tables) // 2]
+        ]
+        pictures = painted[0] if len(painted) == 1 else _beside(painted, torch)
+        return self._scaled(pictures.permute(0, 3, 1, 2))
 
-    def prepared(self, scenes: Scenes) -> torch.Tensor:
+    def prepared(self, *scenes: Scenes) -> torch.Tensor:
         """The same on the CPU."""
-        pictures = np.concatenate(
-            [
-                paint(*scenes[start : start + _BLOCK].table(), pixels=PIXELS, xp=np)
-                for start in range(0, len(scenes.counts), _BLOCK)
-            ]
-        )
+        painted = [
+            np.concatenate(
+                [
+                    paint(*some[start : start + _BLOCK].table(), pixels=PIXELS, xp=np)
+                    for start in range(0, len(some.counts), _BLOCK)
+                ]
+            )
+            for some in scenes
+        ]
+        pictures = painted[0] if len(painted) == 1 else _beside(painted, np)
         if self.on_device:
             return self._scaled(torch.from_numpy(pictures).permute(0, 3, 1, 2))
         return torch.stack([self.preprocess(Image.fromarray(picture)) for picture in pictures])
@@ -102,8 +113,19 @@ class WorldPictures:
         return bool(((wanted - found).abs() / self.gain.abs()[:, None, None]).max() < allowed)
 
 
+def _beside(painted: Sequence[Any], xp: Any) -> Any:
+    """Pictures (n, side, side, 3) of which each shows two at half their width: of two columns the
+    mean."""
+    wide = [one.astype(np.int32) if xp is np else one.int() for one in painted]
+    halves = [(one[:, :, ::2] + one[:, :, 1::2]) // 2 for one in wide]
+    if xp is np:
+        return np.concatenate(halves, axis=2).astype(np.uint8)
+    return torch.cat(halves, 2).to(painted[0].dtype)
+
+
 # Streams of the seed, beside that of the edits.
-_PLAIN, _DENSE, _AUGMENT, _DISGUISE = range(101, 105)
+_PLAIN, _DENSE, _AUGMENT, _DISGUISE, _JOINED = range(101, 106)
+_PARTNERS: Final = 2**40  # samples from here on are seen beside those that are drawn
 _FALSE_DRAWS: Final = 10
 Words = dict[str, np.ndarray]  # word numbers, (B, words) or (B, m, words)
 
@@ -134,17 +156,48 @@ class WorldData(Stepwise):
     def prepare(self, epoch: int, step: int) -> Parcel:
         samples = self.samples(epoch, step)
         edits = self.edits(samples)
-        words, masks = self.texts(samples, edits)
+        config = self.setting.config
+        scenes: dict[str, tuple[Scenes, ...]] = {"images": (edits.scenes,)}
+        if config.joined and not (epoch * self.steps_per_epoch + step) % 2:
+            words, masks, scenes["images"] = self._joined(samples, edits)
+        else:
+            words, masks = self.texts(samples, edits)
         content: dict[str, Any] = {**self._tokenised(words), **masks, "samples": samples.tolist()}
-        scenes = {"images": edits.scenes}
-        if self.setting.config.negative_images:
-            scenes["negative_images"] = edits.negative_scenes
+        if config.negative_images:
+            scenes["negative_images"] = (edits.negative_scenes,)
         for name, drawn in scenes.items():
             if self.paints_late:
-                content[name] = tuple(torch.from_numpy(table) for table in drawn.table())
+                tables = (table for some in drawn for table in some.table())
+                content[name] = tuple(torch.from_numpy(table) for table in tables)
             else:
-                content[name] = self._painted(drawn, samples)
+                content[name] = self._painted(samples, *drawn)
         return Parcel(content)
+
+    def _joined(
+        self, samples: np.ndarray, edits: Edits
+    ) -> tuple[Words, dict[str, Tensor], tuple[Scenes, Scenes]]:
+        """Each scene beside another one, and texts of both (CLIC): one after the other, in the
+        other order, and with a word of each exchanged."""
+        others = self.edits(samples + _PARTNERS)
+        first, second = edits.words()[0], others.words()[0]
+        draws = uniforms(fold(key(_JOINED, self.setting.seed), samples), 3)
+        wrong, false, there = exchanged_words(first, second, draws[:, 0])
+        turned = draws[:, 1:] < 0.5  # the negative; the pictures
+        ahead, behind = joined_words(wrong, false), joined_words(false, wrong)
+        words = {
+            "captions": joined_words(first, second),
+            "positives": joined_words(second, first),
+            "negatives": np.where(turned[:, :1], behind, ahead)[:, None],
+        }
+        masks = {
+            "has_positive": torch.ones(len(samples), dtype=torch.bool),
+            "has_negative": torch.from_numpy(there)[:, None],
+        }
+        order = np.argsort(np.stack([turned[:, 1], ~turned[:, 1]], axis=1), axis=1)
+        both = Scenes.joined([edits.scenes, others.scenes])
+        size = len(samples)
+        left, right = (both[np.arange(size) + size * order[:, side]] for side in (0, 1))
+        return words, masks, (left, right)
 
     def finish(self, content: Any) -> Batch:
         for name in ("images", "negative_images"):
@@ -167,6 +220,8 @@ class WorldData(Stepwise):
             edited = np.pad(words["captions"], ((0, 0), (0, gap)), constant_values=-1)
             words["captions"] = np.where(plain[:, None], drawn, edited)
         has = torch.from_numpy(~plain)
+        if config.joined:  # a batch of single images has no texts but captions
+            has = torch.zeros_like(has)
         masks = {}
         if config.positives:
             words["positives"] = positives
@@ -179,9 +234,18 @@ class WorldData(Stepwise):
             masks["has_negative"] = has[:, None]
         if config.negative_images:
             masks["has_negative_image"] = has
-        if config.dense:
+        if config.phrases:
+            self._add_phrases(originals, words, masks)
+        elif config.dense:
             self._add_dense(samples, edits.scenes, words, masks)
         return words, masks
+
+    def _add_phrases(self, said: np.ndarray, words: Words, masks: dict[str, Tensor]) -> None:
+        """The two noun phrases of a statement, before and after its joint."""
+        each = self.setting.config.dense
+        phrases = np.stack([said[:, :5], said[:, 6:]], axis=1)
+        words["dense"] = phrases[:, np.arange(each) % 2]
+        masks["has_dense"] = (torch.arange(each) < 2).expand(len(said), -1).clone()
 
     def _add_dense(
         self, samples: np.ndarray, scenes: Scenes, words: Words, masks: dict[str, Tensor]
@@ -220,13 +284,13 @@ class WorldData(Stepwise):
             for (name, part), piece in zip(words.items(), pieces, strict=True)
         }
 
-    def _painted(self, scenes: Scenes, samples: np.ndarray) -> Tensor:
+    def _painted(self, samples: np.ndarray, *scenes: Scenes) -> Tensor:
         if self.pictures.on_device:
-            return self.pictures.prepared(scenes)
+            return self.pictures.prepared(*scenes)
         states = fold(key(_AUGMENT, self.setting.seed), samples)
         with seeded() as seed:
             pictures = []
             for row, state in enumerate(states.tolist()):
                 seed(state >> 1)  # torch takes 63 bits
-                pictures.append(self.pictures.prepared(scenes[row : row + 1]))
+                pictures.append(self.pictures.prepared(*(some[row : row + 1] for some in scenes)))
         return torch.cat(pictures)

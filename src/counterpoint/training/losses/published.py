@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.functional import softplus
 
 from counterpoint.training.batches import Features, reads
 from counterpoint.training.losses.masks import (
@@ -87,14 +88,19 @@ def focal(f: Features, gamma: float = 2.0, smoothing: float = 0.02) -> Tensor:
     options 0 it is `negative_loss`. The authors' softmax holds a logit 0 for an absent negative.
     """
     there = torch.cat((f.mask()[:, None], f.mask("negatives")), 1)
-    rows = there[:, 1:].any(1)
     scores = own_scores(f.images, torch.cat((f.captions[:, None], f.negatives), 1))
-    logs = kept(f.scale * scores, there, rows).log_softmax(1)
+    return focal_choice(f.scale * scores, there, gamma, smoothing)
+
+
+def focal_choice(logits: Tensor, there: Tensor, gamma: float, smoothing: float) -> Tensor:
+    """The first of the classes (B, 1 + k) is right; mean over rows with it and another one."""
+    rows = there[:, 0] & there[:, 1:].any(1)
+    logs = kept(logits, there, rows).log_softmax(1)
     logs = logs.masked_fill(~there, 0)
     # expm1 keeps the digits of 1 - p where p is nearly 1. At p = 1 a power below 1 has an infinite
     # slope, which times the 0 of the clamp is 0.
     others = (-torch.expm1(logs)).clamp_min(torch.finfo(logs.dtype).tiny)
-    share = smoothing / there.sum(1, keepdim=True).to(logs.dtype)
+    share = smoothing / there.sum(1, keepdim=True).to(logs.dtype).clamp_min(1)
     first = torch.arange(there.shape[1], device=there.device) == 0
     labels = torch.where(there, share, 0) + (1 - smoothing) * first.to(logs.dtype)
     return mean_over((-labels * others**gamma * logs).sum(1), rows)
@@ -160,3 +166,148 @@ def trohn_img(f: Features) -> Tensor:
     texts = torch.cat((f.captions, f.negatives[:, 0]))
     logits = f.scale * torch.cat((f.images, f.negative_images)) @ texts.T
     return (matched(logits, there, there) + matched(logits.T, there, there)) / 2
+
+
+@reads("images", "captions", "negatives", "negative_images")
+def triplet_clip(f: Features) -> Tensor:
+    """TripletCLIP (Patel et al. 2024): `clip-negatives` on (I, T, N) and on its twin (I', N, T).
+
+    N is the first negative and I' an image of which it is true. With K(I, T, N) =
+    1/2 [CE(s I [T; N]', arange) + CE(s T I', arange)]: K(I, T, N) + K(I', N, T). As in the authors'
+    code, I and I' are never in one softmax (see `trohn-img`). A sample without I' or N is a row and
+    a column of the first part only, and its negative is not used.
+    """
+    twins = f.mask("negative_images") & f.mask("negatives")[:, 0]
+    every, false = f.mask(), f.negatives[:, 0]
+    first = _against(f, (f.images, every), (f.captions, every), (false, twins))
+    return first + _against(f, (f.negative_images, twins), (false, twins), (f.captions, every))
+
+
+_Some = tuple[Tensor, Tensor]  # vectors (B, d), and which are there
+
+
+def _against(f: Features, images: _Some, texts: _Some, others: _Some) -> Tensor:
+    """Images with their texts, `others` being further columns for the images."""
+    (seen, rows), (said, _), (wrong, beside) = images, texts, others
+    columns = torch.cat((rows, beside))
+    to_texts = matched(f.scale * seen @ torch.cat((said, wrong)).T, rows, columns)
+    return (to_texts + matched(f.scale * said @ seen.T, rows, rows)) / 2
+
+
+@reads("images", "captions", "negatives")
+def intra_modal(f: Features) -> Tensor:
+    """CE-CLIP's intra-modal contrast (Zhang et al. 2024): captions away from hard negatives.
+
+    Mean over samples of -log e^(s I.T) / (e^(s I.T) + sum_jk e^(s T.N_jk)): the sum is over all
+    negatives of the batch, and what they are compared with is the score of the image. As in the
+    authors' code of 2023; a later version of it has lost the first column.
+    """
+    right = f.scale * own_scores(f.images, f.captions)
+    wrong = f.scale * f.captions @ f.negatives.flatten(0, 1).T
+    there = f.mask("negatives").flatten().expand_as(wrong)
+    return mean_over(softplus_sum(wrong - right[:, None], there), f.mask())
+
+
+@reads("images", "captions", "negatives")
+def rank(f: Features, bound: float = 5.0) -> Tensor:
+    """CE-CLIP's cross-modal rank loss with an adaptive threshold (Zhang et al. 2024).
+
+    Mean over the negatives of max(0, t_k + s I.N_k - s I.T). The threshold of the k-th negatives is
+    the mean of their gaps s (I.T - I.N_k), without a gradient, and between 0 and `bound`: it grows
+    as the model learns. The authors take the mean of the step before. Here it is that of the batch
+    itself, so that the loss depends on nothing but the batch, and a resumed run on no threshold.
+    """
+    there = f.mask("negatives")
+    right, wrong = own_scores(f.images, f.captions), own_scores(f.images, f.negatives)
+    gaps = f.scale * (right[:, None] - wrong)
+    known = torch.where(there, gaps, 0).detach().sum(0) / there.sum(0).clamp_min(1)
+    return mean_over((known.clamp(0, bound) - gaps).relu(), there)
+
+
+@reads("captions", "negatives", "start_captions")
+def text_grounded(f: Features, factor: float = 10.0) -> Tensor:
+    """DeGLA's text-grounded contrast (Hu et al. 2025): CE(c [T.T0, T.N_1, ..., T.N_k], 0).
+
+    T0 is the caption under the teacher, which has no gradient; c is `factor`, 1 over the authors'
+    temperature. Mean over samples with a negative. (Their image-grounded contrast is `negatives`.)
+    The paper means a caption's own negatives; the mask of the authors' code pairs captions with
+    negatives of other samples if a sample has several.
+    """
+    there = f.mask("negatives")
+    right = own_scores(f.captions, f.start.captions.detach())
+    gaps = own_scores(f.captions, f.negatives) - right[:, None]
+    return mean_over(softplus_sum(factor * gaps, there), there.any(1))
+
+
+@reads("images", "captions", "negatives", "start_images", "start_captions", "start_negatives")
+def distill(f: Features) -> Tensor:
+    """DeGLA's self-distillation (Hu et al. 2025): vectors stay near those of the teacher.
+
+    Mean over samples of |I - I0|^2 + |T - T0|^2 + sum_k |N_k - N0_k|^2. The authors take the sum
+    over a batch: their weight is to be multiplied by their batch size. The teacher has no gradient.
+    """
+    found = torch.zeros_like(f.images[:, 0])
+    for name in ("images", "captions"):
+        found = found + (getattr(f, name) - getattr(f.start, name).detach()).square().sum(-1)
+    moved = (f.negatives - f.start.negatives.detach()).square().sum(-1)
+    found = found + torch.where(f.mask("negatives"), moved, 0).sum(1)
+    return mean_over(found, f.mask())
+
+
+@reads("images", "dense")
+def concepts(f: Features) -> Tensor:
+    """C2LIP's noun phrases (Pham et al. 2026) in a softmax form, ours: phrases find their image.
+
+    Mean over the phrases c = (j, k) of the batch, with x(i, c) = s I_i.C_c, of
+    1/2 [log sum_i e^x(i, c) - x(j, c) + log(e^x(j, c) + sum_c' e^x(j, c')) - x(j, c)], c' being
+    those of other images: phrases of one image are not contrasted with each other. No hard negative
+    is needed. A phrase that is true of another image, too, still counts as false there.
+    """
+    return all_phrases(torch.einsum("id,jkd->ijk", f.scale * f.images, f.dense), f.mask("dense"))
+
+
+def all_phrases(logits: Tensor, there: Tensor) -> Tensor:
+    """`concepts` of logits (images, B, m): mean over the phrases that are there."""
+    size = len(logits)
+    same = torch.eye(size, dtype=torch.bool, device=logits.device)
+    right = logits[same]  # (B, m): of each image with its own
+    to_images = logits.logsumexp(0) - right
+    others = (there[None] & ~same[:, :, None]).flatten(1)
+    gaps = logits.flatten(1)[:, None] - right[:, :, None]
+    to_texts = softplus_sum(gaps, others[:, None].expand_as(gaps))
+    return mean_over((to_images + to_texts) / 2, there)
+
+
+@reads("captions", "positives")
+def paraphrases(f: Features) -> Tensor:
+    """READ-CLIP's sentence-level alignment (Kwon et al. 2025): CE(s P T', arange).
+
+    A positive finds its caption among those of the batch. Mean over samples with a positive; the
+    others' captions remain candidates. The weight there is 0.5.
+    """
+    logits = f.scale * f.positives @ f.captions.T
+    return matched(logits, f.mask("positives"), f.mask("captions"))
+
+
+@reads("images", "captions", "positives", "negatives")
+def clic(f: Features, contrast: float = 0.5, own: float = 0.5, apart: float = 1.0) -> Tensor:
+    """CLIC (Peleg et al. 2025), for images that are two side by side.
+
+    The caption T says one thing of each half; the positive P says them in the other order, and the
+    negative N has a word of each exchanged. With C(I, T) = `clip`:
+    `contrast` 1/2 [C(I, T) + C(I, P)] + `own` 1/2 [CE(s [I.T, I.N], 0) + CE(s [I.P, I.N], 0)]
+    + `apart` |T - P|^2, each a mean over samples that have both. A batch without any is of single
+    images, every second one: then it is C(I, T), with the weight 1. The authors have two more
+    positives, of other captions of the two images.
+    """
+    every, both = f.mask(), f.mask("positives") & f.mask("negatives")[:, 0]
+    if not bool(both.any()):
+        return clip(f) + 0 * (f.positives.sum() + f.negatives.sum())
+    found, hard = [], []
+    for texts, there in ((f.captions, every), (f.positives, both)):
+        logits = f.scale * f.images @ texts.T
+        found.append((matched(logits, there, there) + matched(logits.T, there, there)) / 2)
+        gap = own_scores(f.images, f.negatives[:, 0]) - own_scores(f.images, texts)
+        hard.append(mean_over(softplus(f.scale * gap), both))
+    moved = mean_over((f.captions - f.positives).square().sum(-1), both)
+    return contrast * sum(found) / 2 + own * sum(hard) / 2 + apart * moved

@@ -93,6 +93,23 @@ def siglip_trohn_img(f: Features) -> Tensor:
     return _all_pairs(f, images, torch.cat((f.captions, f.negatives[:, 0])), there, there)
 
 
+@reads("images", "dense", "bias")
+def siglip_concepts(f: Features) -> Tensor:
+    """C2LIP's noun phrases (Pham et al. 2026): every image with every phrase C_jk of the batch.
+
+    1/n sum_ijk l(z_ij x(I_i, C_jk)), n being the number of phrases that are there. No hard negative
+    is needed. A phrase that is true of another image, too, still counts as false there.
+    """
+    logits = torch.einsum("id,jkd->ijk", f.scale * f.images, f.dense) + f.bias
+    return all_phrases_sigmoid(logits, f.mask("dense"))
+
+
+def all_phrases_sigmoid(logits: Tensor, there: Tensor) -> Tensor:
+    """`siglip-concepts` of logits (images, B, m)."""
+    same = torch.eye(len(logits), dtype=torch.bool, device=logits.device)[:, :, None]
+    return mean_over(softplus(torch.where(same, -logits, logits)).sum(0), there)
+
+
 def _all_pairs(f: Features, images: Tensor, texts: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
     """The sum over the texts (C >= R) that are there, mean over the images (R) that are; text i is
     that of image i."""

@@ -1,8 +1,8 @@
 """The losses by name, and the loss of a recipe: a weighted sum of terms.
 
-A term is a pure function of the `Features` of a batch (`published.py`, `sigmoid.py`,
-`counterpoint.py`); its
-other parameters are options, set in the recipe. What it reads is declared by `reads`.
+A term is a pure function of the `Features` of a batch (`published.py`, `sigmoid.py`, `tokens.py`,
+`counterpoint.py`); its other parameters are options, set in the recipe. What it reads is declared
+by `reads`.
 
 Other packages add terms by entry points in the group `counterpoint.losses`. Nothing here imports
 torch before a term is used.
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 _PUBLISHED: Final = "counterpoint.training.losses.published"
 _SIGMOID: Final = "counterpoint.training.losses.sigmoid"
+_TOKENS: Final = "counterpoint.training.losses.tokens"
 _OURS: Final = "counterpoint.training.losses.counterpoint"
 
 TERMS: Final = Registry(
@@ -37,16 +38,29 @@ TERMS: Final = Registry(
         "negclip": f"{_PUBLISHED}:negclip",
         "negatives": f"{_PUBLISHED}:negative_loss",
         "focal": f"{_PUBLISHED}:focal",
+        "focal-local": f"{_TOKENS}:focal_local",
         "analogy": f"{_PUBLISHED}:analogy",
         "mil": f"{_PUBLISHED}:mil",
         "mil-negatives": f"{_PUBLISHED}:mil_negatives",
         "trohn-img": f"{_PUBLISHED}:trohn_img",
+        "tripletclip": f"{_PUBLISHED}:triplet_clip",
+        "intra-modal": f"{_PUBLISHED}:intra_modal",
+        "rank": f"{_PUBLISHED}:rank",
+        "text-grounded": f"{_PUBLISHED}:text_grounded",
+        "distill": f"{_PUBLISHED}:distill",
+        "concepts": f"{_PUBLISHED}:concepts",
+        "concept-patches": f"{_TOKENS}:concept_patches",
+        "paraphrases": f"{_PUBLISHED}:paraphrases",
+        "reconstruct": f"{_TOKENS}:reconstruct",
+        "clic": f"{_PUBLISHED}:clic",
         "siglip": f"{_SIGMOID}:siglip",
         "siglip-negatives": f"{_SIGMOID}:siglip_with_negatives",
         "siglip-negclip": f"{_SIGMOID}:siglip_negclip",
         "siglip-own": f"{_SIGMOID}:siglip_own",
         "siglip-positives": f"{_SIGMOID}:siglip_positives",
         "siglip-trohn-img": f"{_SIGMOID}:siglip_trohn_img",
+        "siglip-concepts": f"{_SIGMOID}:siglip_concepts",
+        "siglip-concept-patches": f"{_TOKENS}:siglip_concept_patches",
         "listwise": f"{_OURS}:listwise",
         "hinge": f"{_OURS}:hinge",
         "agreement": f"{_OURS}:agreement",
@@ -179,6 +193,8 @@ def _missing(term: str, name: str) -> DataError:
     what = name.replace("_", " ")
     if name == "bias":
         return DataError("E-LOSS-INPUT-MISSING", no_bias(term), term=term, field=name)
+    if name == "reconstruction":
+        return DataError("E-LOSS-INPUT-MISSING", no_decoder(term), term=term, field=name)
     if name.startswith("start_"):
         return DataError(
             "E-LOSS-INPUT-MISSING",
@@ -192,6 +208,13 @@ def _missing(term: str, name: str) -> DataError:
         "the term the weight 0.",
         term=term,
         field=name,
+    )
+
+
+def no_decoder(term: str) -> str:
+    return (
+        f"the loss term {term!r} needs a decoder; give decoder=hf:google/t5-v1_1-large, or "
+        "decoder=world for the world's."
     )
 
 
