@@ -24,6 +24,7 @@ from published_layouts import (
     mmvp_rows,
     natural_rows,
     pixels,
+    question_row,
     svo_row,
     vismin_row,
     vismin_solution,
@@ -48,6 +49,7 @@ CHANCE: dict[str, dict[str, float]] = {
     "eqben": SQUARE,
     "imagecode": {"text_to_image": 1 / 10},
     "mmvp-vlm": SQUARE,
+    "naturalbench": SQUARE,
     "naturalbench/retrieval": SQUARE,
     "spec": {"original_accuracy": (1 / 2 + 2 / 3 + 2 / 4 + 1 / 9) / 6},
     "spec/text-to-image": {"text_to_image": (1 / 2 + 2 / 3 + 2 / 4 + 1 / 9) / 6},
@@ -60,7 +62,7 @@ CHANCE: dict[str, dict[str, float]] = {
 }
 COUNTS = {"coco-counterfactuals": PAIRS, "colorswap": PAIRS, "eqben": 5, "mmvp-vlm": 6}
 COUNTS |= {"svo-probes": 6, "vsr": 8, "whatsup": 12, "whatsup/coco": 5, "whatsup/gqa": 4}
-COUNTS |= {"bla": 6, "naturalbench/retrieval": PAIRS, "vismin": PAIRS}
+COUNTS |= {"bla": 6, "naturalbench": 4, "naturalbench/retrieval": PAIRS, "vismin": PAIRS}
 COUNTS |= {"imagecode": 3, "spec": 6, "spec/text-to-image": 6}
 EVERY = pytest.mark.parametrize("id", LAYOUTS)
 
@@ -165,6 +167,12 @@ WRONG: dict[str, tuple[Callable[[Path], Path], str]] = {
             [{"query": "a mole", "keys": ["0.jpg"], "label": 0}],
         ),
         "a list of length 1",
+    ),
+    "naturalbench": (
+        lambda root: write_parquet(
+            root / "naturalbench/train.parquet", [question_row(0) | {"Image_1_Question_1": "Maybe"}]
+        ),
+        "'Maybe'",
     ),
     "naturalbench/retrieval": (
         lambda root: write_json(
@@ -331,6 +339,49 @@ def test_whatsup_has_the_right_caption_first_and_sets_as_sources(tmp_path: Path)
     assert len({case.cluster for case in cases}) == 3  # pairs of objects
 
 
+@pytest.mark.parametrize("together", [2, 4])
+def test_whatsup_pairs_and_sets(together: int, tmp_path: Path) -> None:
+    """All photographs of a case have to get their own caption: counted from single ones here."""
+    LAYOUTS["whatsup"](tmp_path)
+    names = ["whatsup", f"whatsup:together={together}"]
+    run = cp.evaluate("random", names, data=tmp_path, out=tmp_path / "runs")
+    single, several = (run.parts[name].cases for name in names)
+    assert len(several) == len(single) // together and set(several.image_counts) == {together}
+    assert set(several.caption_counts) == {4}
+    own = {single.case(n).images[0]: single.case(n) for n in range(len(single))}
+    for number in range(len(several)):
+        case = several.case(number)
+        for place, image in enumerate(case.images):
+            assert case.captions[place] == own[image].captions[0]
+            assert {*case.captions} == {*own[image].captions}
+            assert case.truth[place] == tuple(n == place for n in range(4))
+            assert case.cluster == own[image].cluster
+    labels = [case.groups[0] for case in map(several.case, range(len(several)))]
+    pairs = ["a/left_of+right_of", "a/on+under"] * 2 + [
+        "b/left_of+right_of",
+        "b/in-front_of+behind",
+    ]
+    sets = ["a/left_of+right_of+on+under"] * 2 + ["b/left_of+right_of+in-front_of+behind"]
+    assert labels == {2: pairs, 4: sets}[together]
+    [row] = [row for row in rows_of(run, names[1]) if row["metric"] == "image_to_text"]
+    assert row["chance"] == pytest.approx(4**-together)
+    with raises("E-OPTION-INVALID", option="together"):
+        load("whatsup:together=3", tmp_path)
+
+
+def rows_of(run: cp.Run, benchmark: str) -> list[dict[str, Any]]:
+    found = run.results(resamples=9).to_dicts()
+    return [row for row in found if (row["benchmark"], row["group"]) == (benchmark, "all")]
+
+
+def test_a_set_of_whatsup_that_is_not_whole(tmp_path: Path) -> None:
+    LAYOUTS["whatsup"](tmp_path)
+    write_json(tmp_path / "whatsup/controlled_images_dataset.json", A_ROWS[1:])
+    assert len(load("whatsup", tmp_path)) == 11
+    with raises("E-LAYOUT-UNEXPECTED"):
+        load("whatsup:together=4", tmp_path)
+
+
 def test_whatsup_means_are_over_the_subsets(tmp_path: Path) -> None:
     """A has twice as many cases as B here, and counts as much."""
     LAYOUTS["whatsup"](tmp_path)
@@ -435,6 +486,16 @@ def test_naturalbench_keeps_its_index(tmp_path: Path) -> None:
     assert (case.id, case.captions) == ("2", ("A mole digs 2.", "A mole sings 2."))
     folder = "naturalbench/NaturalBench-Retrieval/images"
     assert [image.path for image in case.images] == [f"{folder}/2_0.jpg", f"{folder}/2_1.jpg"]
+
+
+def test_naturalbench_questions_are_true_of_the_image_whose_answer_is_yes(tmp_path: Path) -> None:
+    LAYOUTS["naturalbench"](tmp_path)
+    cases = load("naturalbench", tmp_path)
+    assert [case.id for case in cases] == ["0", "1", "3", "4"]  # the others have two options
+    assert cases[0].captions == ("Does mole 0 dig?", "Does mole 0 sing?")
+    assert cases[0].truth == ((False, True), (True, False))  # No and Yes of the first image
+    assert cases[1].truth == ((True, False), (False, True))
+    assert cases[0].groups == ("Flickr30K",)
 
 
 def test_imagecode_has_ten_images_in_the_order_of_frames(tmp_path: Path) -> None:

@@ -279,6 +279,33 @@ def naturalbench(root: Path) -> None:
             write(folder / f"images/{n}_{side}.jpg", pixels(n + side))
 
 
+def question_row(number: int, first: str = "Yes") -> dict[str, Any]:
+    """Of the hub's table; every third is a question with two options."""
+    second = "No" if first == "Yes" else "Yes"
+    row = {
+        "Index": number,
+        "Image_0": {"bytes": pixels(2 * number, "PNG"), "path": None},
+        "Image_1": {"bytes": pixels(2 * number + 1, "PNG"), "path": None},
+        "Question_0": f"Does mole {number} dig?",
+        "Question_1": f"Does mole {number} sing?",
+        "Image_0_Question_0": first,
+        "Image_1_Question_0": second,
+        "Image_0_Question_1": second,
+        "Image_1_Question_1": first,
+        "Question_Type": "yes_no",
+        "Source": "Flickr30K",
+    }
+    if number % 3 == 2:
+        answers = {f"Image_{i}_Question_{q}": "AB"[(i + q) % 2] for i in (0, 1) for q in (0, 1)}
+        row |= {"Question_Type": "multiple_choice", **answers}
+    return row
+
+
+def naturalbench_questions(root: Path) -> None:
+    rows = [question_row(number, "Yes" if number % 2 else "No") for number in range(6)]
+    write_parquet(root / "naturalbench/data/train-00000-of-00001.parquet", rows)
+
+
 VIDEO = "MSR-VTT-videoTrainValVideo_video2044-shot1_0"
 STATIC = "open-images-2057_2fdaa4ac90531880"
 
@@ -313,6 +340,7 @@ LAYOUTS: dict[str, Callable[[Path], None]] = {
     "eqben": eqben,
     "imagecode": imagecode,
     "mmvp-vlm": mmvp_vlm,
+    "naturalbench": naturalbench_questions,
     "naturalbench/retrieval": naturalbench,
     "spec": spec,
     "spec/text-to-image": spec,

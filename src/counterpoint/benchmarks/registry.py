@@ -57,6 +57,7 @@ BENCHMARKS: Final = Registry(
         "hard-positives/swap": f"{_HOME}.hard_positives:SWAP",
         "imagecode": f"{_HOME}.imagecode:IMAGECODE",
         "mmvp-vlm": f"{_HOME}.mmvp_vlm:MMVP_VLM",
+        "naturalbench": f"{_HOME}.naturalbench:QUESTIONS",
         "naturalbench/retrieval": f"{_HOME}.naturalbench:RETRIEVAL",
         "negbench": f"{_HOME}.negbench:NEGBENCH",
         "negbench/retrieval": f"{_HOME}.negbench:RETRIEVAL",

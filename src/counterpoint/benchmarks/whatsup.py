@@ -1,8 +1,10 @@
 """What'sUp (Kamath et al. 2023): prepositions of place, balanced.
 
 `whatsup` has photographs of two household objects in four arrangements each, A and B, with one
-caption for each arrangement. `whatsup/coco` and `whatsup/gqa` have photographs of COCO and GQA,
-with one object or two, and the caption with the opposite preposition.
+caption for each arrangement. With `whatsup:together=2` a case is a pair of photographs (left and
+right, or the other two), with `together=4` a set of all four, and each has to get its own caption:
+`image_to_text` is then the paper's pair and set accuracy. `whatsup/coco` and `whatsup/gqa` have
+photographs of COCO and GQA, with one object or two, and the caption with the opposite preposition.
 """
 
 from __future__ import annotations
@@ -14,11 +16,18 @@ from typing import Any, Final, NamedTuple
 
 from counterpoint.benchmarks.annotations import VisualGenome, read_json, text
 from counterpoint.benchmarks.benchmark import Benchmark, Options
-from counterpoint.benchmarks.layouts import object_rows, published_file, unexpected
+from counterpoint.benchmarks.layouts import (
+    chosen_option,
+    object_rows,
+    published_file,
+    unexpected,
+)
 from counterpoint.cases import Case, Cases, ImageRef, caption_case
 
 _PLACES: Final = ("left", "right", "above", "below", "top", "bottom", "front", "behind")
-_ARRANGED: Final = ("left_of", "right_of", "in-front_of", "behind", "on", "under")
+_ARRANGED: Final = ("left_of", "right_of", "in-front_of", "behind", "on", "under", "other")
+_NAME, _WITH = "whatsup", "together"
+TOGETHER: Final = ("1", "2", "4")  # photographs that have to be right at once
 
 
 class _SpatialFile(NamedTuple):
@@ -43,41 +52,73 @@ _QUESTIONS: Final = {
 }
 
 
+class _Photograph(NamedTuple):
+    row: int
+    name: str
+    image: ImageRef
+    captions: list[str]  # the right one first
+
+
 def _cases(options: Options) -> Cases:
-    folder = options.data / "whatsup"
+    folder, together = options.data / "whatsup", int(chosen_option(options, _WITH, TOGETHER, _NAME))
     rows = (
         case
         for file in _CONTROLLED
-        for case in _controlled(published_file(folder, [file.name], "whatsup"), file.group)
+        for case in _controlled(published_file(folder, [file.name], _NAME), file.group, together)
     )
     return Cases.build(rows, root=options.data, source=str(folder))
 
 
-def _controlled(path: Path, group: str) -> Iterator[Case]:
-    for place, row in enumerate(object_rows(path, ("image_path", "caption_options"), "whatsup")):
+def _controlled(path: Path, group: str, together: int) -> Iterator[Case]:
+    if together == 1:
+        for one in _photographs(path):
+            right, *wrong = one.captions
+            label, source = f"{group}/{_arrangement(one.name)}", f"{group}/{_objects(one.name)}"
+            yield caption_case(
+                f"{group}/{one.row}", one.image, [right], wrong, (label,), cluster=source
+            )
+        return
+    sets: dict[str, list[_Photograph]] = {}
+    for one in _photographs(path):
+        sets.setdefault(_objects(one.name), []).append(one)
+    for objects, four in sets.items():
+        if len(four) != 4:
+            raise unexpected(path, f"four photographs of {objects}", [one.name for one in four])
+        four.sort(key=lambda one: _ARRANGED.index(_arrangement(one.name)))
+        for start in range(0, 4, together):
+            some = four[start : start + together]
+            captions = [one.captions[0] for one in some]
+            captions += sorted({text for one in some for text in one.captions} - {*captions})
+            truth = tuple(tuple(n == m for m in range(len(captions))) for n in range(together))
+            label = "+".join([_arrangement(one.name) for one in some])
+            yield Case(
+                f"{group}/{some[0].row}",
+                tuple(one.image for one in some),
+                tuple(captions),
+                truth,
+                (f"{group}/{label}",),
+                f"{group}/{objects}",
+            )
+
+
+def _photographs(path: Path) -> Iterator[_Photograph]:
+    for place, row in enumerate(object_rows(path, ("image_path", "caption_options"), _NAME)):
         where = f"{path}: row {place}"
         captions = row["caption_options"]
         if not isinstance(captions, list) or len(captions) != 4:
             raise unexpected(where, "four caption_options, the right one first", captions)
-        right, *wrong = (text({"caption": one}, "caption", where) for one in captions)
         # The path is that of the authors' machine: its last two parts are folder and file.
         parts = PurePosixPath(text(row, "image_path", where)).parts
         if len(parts) < 2:
             raise unexpected(where, "an image_path of folder and file", row["image_path"])
         folder, name = parts[-2:]
-        yield caption_case(
-            f"{group}/{place}",
-            ImageRef(f"whatsup/{folder}/{name}"),
-            [right],
-            wrong,
-            (f"{group}/{_arrangement(name)}",),
-            cluster=f"{group}/{_objects(name)}",
-        )
+        said = [text({"caption": one}, "caption", where) for one in captions]
+        yield _Photograph(place, name, ImageRef(f"whatsup/{folder}/{name}"), said)
 
 
 def _arrangement(name: str) -> str:
     """`beer-bottle_left_of_armchair.jpeg` is `left_of`."""
-    return next((word for word in _ARRANGED if f"_{word}_" in name), "other")
+    return next((word for word in _ARRANGED if f"_{word}_" in name), _ARRANGED[-1])
 
 
 def _objects(name: str) -> str:
@@ -144,7 +185,10 @@ WHATSUP: Final = Benchmark(
     images="with the data set (820 photographs)",
     count=sum(file.cases for file in _CONTROLLED),
     ids="subset/row, as a/0",
-    files=lambda _: {file.group: file.cases for file in _CONTROLLED},
+    files=lambda options: {
+        file.group: file.cases // max(1, options.number(_WITH)) for file in _CONTROLLED
+    },
+    defaults={_WITH: 1},
     untried=True,
 )
 
