@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 import threading
 import time
 from collections.abc import Sequence
@@ -223,25 +222,6 @@ def test_readers_let_the_driver_go_first(shown) -> None:
     finally:
         processes.close()
     assert found.tolist() == [min(19, os.nice(0) + NICE)]
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux lets a program choose")
-def test_pipes_are_wide_where_the_system_allows_it(shown, monkeypatch) -> None:
-    from fcntl import F_GETPIPE_SZ, fcntl
-
-    def refused(*arguments: Any) -> None:
-        raise PermissionError
-
-    widths = []
-    for change in (fcntl, refused):
-        monkeypatch.setattr("counterpoint.scoring.readers.fcntl", change)
-        processes = ReaderProcesses(_priority, 1)
-        try:
-            processes.submit(shown[:1])[0].result()
-            widths.append(fcntl(processes._started[0].stdout, F_GETPIPE_SZ))
-        finally:
-            processes.close()
-    assert widths[0] == 1 << 20 > widths[1]
 
 
 def _priority(picture: Picture) -> np.ndarray:

@@ -13,9 +13,8 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
 from itertools import groupby
-from typing import IO, Any, BinaryIO, Final
+from typing import Any, BinaryIO, Final
 
 import numpy as np
 
@@ -23,12 +22,8 @@ from counterpoint._util.children import let_driver_first
 from counterpoint._util.errors import ImageError
 from counterpoint.images import Picture
 
-if sys.platform == "linux":
-    from fcntl import F_SETPIPE_SZ, fcntl
-
 _CHUNK: Final = 16  # images that travel together
 _DEEP: Final = 3  # chunks for each process: one that is read, the others so that it need not wait
-_PIPE: Final = 1 << 20  # bytes
 Reads = Callable[[Any], np.ndarray]  # a picture as bytes; raises ImageError
 
 
@@ -73,8 +68,7 @@ class ReaderProcesses:
                 start_new_session=True,  # Ctrl-C is for the driver
             )
             self._started.append(process)
-            assert process.stdin is not None and process.stdout is not None
-            _widen(process.stdout)
+            assert process.stdin is not None
             process.stdin.write(self._reads)
             process.stdin.flush()
             self._mine.process = process
@@ -104,13 +98,6 @@ def _chunks(pictures: Sequence[Picture]) -> Iterator[list[Picture]]:
             chunk = chunk[_CHUNK:]
     if chunk:
         yield chunk
-
-
-def _widen(pipe: IO[bytes]) -> None:
-    """So that a chunk takes a few pieces through it instead of dozens, where the system can."""
-    if sys.platform == "linux":
-        with suppress(OSError):  # a user's pipes may hold so many pages and no more
-            fcntl(pipe, F_SETPIPE_SZ, _PIPE)
 
 
 def _answer(process: subprocess.Popen[bytes], pictures: list[Any]) -> list[Any]:
