@@ -9,6 +9,7 @@ import typer
 
 from counterpoint.cli.console import (
     AsJson,
+    Called,
     counted,
     errors,
     output,
@@ -30,13 +31,7 @@ def board(
     ] = None,
     out: Annotated[Path | None, typer.Option("-o", "--out", help="Folder of the site.")] = None,
     title: Annotated[str, typer.Option(help="Title of the board.")] = "Compositionality board",
-    called: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--as",
-            help="MODEL=PUBLISHED: the name of a run's model in the papers; repeat for several.",
-        ),
-    ] = None,
+    called: Called = None,
     data: Annotated[
         Path | None,
         typer.Option(

@@ -56,6 +56,13 @@ DataFolder = Annotated[
         envvar="COUNTERPOINT_DATA",
     ),
 ]
+Called = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--as",
+        help="MODEL=PUBLISHED: the name of a run's model in the papers; repeat for several.",
+    ),
+]
 Clean = Annotated[
     bool, typer.Option("--clean", help="Show the numbers without defective cases, too.")
 ]

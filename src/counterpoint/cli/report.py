@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from counterpoint.cli.console import (
+    Called,
     ProtocolName,
     errors,
     output,
@@ -52,13 +53,7 @@ def report(
     examples: Annotated[
         int, typer.Option(min=0, help="Number of examples per kind and group.")
     ] = 2,
-    called: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--as",
-            help="MODEL=PUBLISHED: the name of a run's model in the papers; repeat for several.",
-        ),
-    ] = None,
+    called: Called = None,
 ) -> None:
     """Write a report of runs as one self-contained page: table, figures, examples.
 
