@@ -4,8 +4,8 @@
 #   docker run --rm counterpoint demo
 #
 #   docker build --target cuda -t counterpoint:cuda .
-#   docker run --rm --gpus all -v "$PWD:/work" -v counterpoint:/cache counterpoint:cuda \
-#       eval -m open_clip:ViT-B-32-quickgelu/openai -b sugarcrepe --data /work/data
+#   docker run --rm --gpus all -v "$PWD:/here" -v counterpoint:/cache counterpoint:cuda \
+#       eval -m open_clip:ViT-B-32-quickgelu/openai -b sugarcrepe --data /here/data
 #
 # Both take the versions of constraints.txt. torch of the Python package index brings its CUDA
 # libraries; for a CPU image that is 5 GB smaller, name an index that has torch without them
@@ -18,13 +18,13 @@ WORKDIR /counterpoint
 COPY pyproject.toml constraints.txt README.md LICENSE ./
 COPY src ./src
 ARG EXTRAS="models"
-RUN useradd --create-home --uid 1000 counterpoint && install -d -o counterpoint /work /cache
+RUN useradd --create-home --uid 1000 counterpoint && install -d -o counterpoint /here /cache
 
 FROM base AS cpu
 ARG CPU_INDEX
 RUN pip install -c constraints.txt ${CPU_INDEX:+--extra-index-url "$CPU_INDEX"} ".[$EXTRAS]"
 USER counterpoint
-WORKDIR /work
+WORKDIR /here
 ENTRYPOINT ["counterpoint"]
 CMD ["--help"]
 
@@ -35,6 +35,6 @@ RUN apt-get update && apt-get install -y --no-install-recommends gcc libc6-dev &
 RUN pip install -c constraints.txt ".[$EXTRAS]"
 ENV NVIDIA_VISIBLE_DEVICES=all NVIDIA_DRIVER_CAPABILITIES=compute,utility
 USER counterpoint
-WORKDIR /work
+WORKDIR /here
 ENTRYPOINT ["counterpoint"]
 CMD ["--help"]
