@@ -8,7 +8,7 @@
 #       eval -m open_clip:ViT-B-32-quickgelu/openai -b sugarcrepe --data /here/data
 #
 # Both take the versions of constraints.txt. torch of the Python package index brings its CUDA
-# libraries; for a CPU image that is 5 GB smaller, name an index that has torch without them
+# libraries; for a smaller CPU image, name an index that has torch without them
 # (pytorch.org says which): --build-arg CPU_INDEX=URL. Other extras: --build-arg EXTRAS=models,vlm.
 ARG PYTHON=3.11
 
