@@ -11,6 +11,7 @@ from typing import Any
 
 import polars as pl
 import pytest
+from changed_runs import change_table
 from cli_support import counterpoint, own_place
 from columns_support import zoo
 from hypothesis import given, strategies as st
@@ -22,7 +23,7 @@ from counterpoint.cli.console import print_json
 from counterpoint.evaluation import check_submission, evaluate, find_submissions, write_results
 from counterpoint.evaluation.submissions import _same
 from counterpoint.metrics import PROTOCOLS
-from counterpoint.runs import Run, as_json, file_digest, rows, save_run
+from counterpoint.runs import Run, as_json, rows, save_run
 
 __all__ = ["counterpoint", "own_place"]  # fixtures
 FILES = ("run.json", "cases.parquet", "scores.parquet", "results.json")
@@ -53,20 +54,6 @@ def right(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def folder(right: Path, tmp_path: Path) -> Path:
     """A copy, to be damaged."""
     return Path(shutil.copytree(right, tmp_path / "run"))
-
-
-def change_manifest(folder: Path, change: Callable[[Any], Any]) -> None:
-    path = folder / "run.json"
-    manifest = json.loads(path.read_text())
-    change(manifest)
-    path.write_text(json.dumps(manifest))
-
-
-def change_table(folder: Path, name: str, change: Callable[[pl.DataFrame], pl.DataFrame]) -> None:
-    """Change a table, and let run.json say that this is the one."""
-    change(pl.read_parquet(folder / name)).write_parquet(folder / name)
-    digest = file_digest(folder / name)
-    change_manifest(folder, lambda manifest: manifest["files"].update({name: digest}))
 
 
 def change_results(folder: Path, change: Callable[[list[Any]], Any]) -> None:

@@ -128,7 +128,8 @@ def test_one_that_is_written_meanwhile_is_evaluated_again(logs: Path, monkeypatc
     monkeypatch.setattr(watching, "run_cell", done)
     [_, again] = watched.look()[0]
     assert watched.evaluate(again) == []
-    [(one, [run])] = watched.runs()
+    [(one, [folder])] = watched.runs()
+    run = cp.load_run(folder)
     expected = cp.evaluate("world:hp-hn", BENCHMARK)
     assert one.name == "step_200"
     assert run.results().to_dicts()[0]["value"] == expected.results().to_dicts()[0]["value"]
@@ -161,6 +162,24 @@ def test_each_checkpoint_is_evaluated_once(logs: Path, counterpoint) -> None:
     later = counterpoint("watch", str(logs), *ASKED)
     assert later.code == 0 and "step_300" in later.out and "step_200" not in later.out
     assert {row["checkpoint"] for row in course()} == {"step_100", "step_200", "step_300"}
+
+
+@pytest.mark.slow
+def test_what_is_written_again_meanwhile_is_not_forgotten(logs, counterpoint, monkeypatch) -> None:
+    """The command goes on until all is evaluated as it is now, and has not failed then."""
+    done, calls = watching.run_cell, []
+
+    def overtaken(job, *rest) -> None:
+        done(job, *rest)
+        calls.append(job.model)
+        if len(calls) == 2:
+            add(logs, 200, "hp-hn")
+            os.utime(logs / "step_200" / "open_clip_config.json")
+
+    monkeypatch.setattr(watching, "run_cell", overtaken)
+    found = counterpoint("watch", str(logs), *ASKED)
+    assert found.code == 0 and "written again" in found.err and len(calls) == 3
+    assert {row["checkpoint"] for row in course()} == {"step_100", "step_200"}
 
 
 @pytest.mark.slow

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -12,13 +11,14 @@ import numpy as np
 import polars as pl
 import pytest
 from case_support import build
+from changed_runs import change_manifest, change_table
 from errors import raises
 from fuzz_targets_core import some_run
 from models_for_tests import is_sentence
 from support import gallery, owned, part, run_of
 
 from counterpoint.runs import score_files
-from counterpoint.runs.folders import file_digest, load_run, save_run
+from counterpoint.runs.folders import load_run, save_run
 from counterpoint.runs.results import rows
 
 Change = Callable[[Any], Any]
@@ -39,20 +39,6 @@ def refuse(folder: Path, file: str = "run.json", **data: object) -> None:
     with raises("E-RUN-DAMAGED", path=folder / file, **data) as error:
         load_run(folder)
     assert is_sentence(error.value) and len(str(error.value)) < 1000
-
-
-def change_manifest(folder: Path, change: Change) -> None:
-    path = folder / "run.json"
-    manifest = json.loads(path.read_text())
-    change(manifest)
-    path.write_text(json.dumps(manifest))
-
-
-def change_table(folder: Path, name: str, change: Callable[[pl.DataFrame], pl.DataFrame]) -> None:
-    """Change a table, and let the manifest say that this is the one."""
-    change(pl.read_parquet(folder / name)).write_parquet(folder / name)
-    digest = file_digest(folder / name)
-    change_manifest(folder, lambda manifest: manifest["files"].update({name: digest}))
 
 
 # --- the manifest ------------------------------------------------------------------------------

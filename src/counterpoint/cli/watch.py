@@ -85,39 +85,39 @@ def watch(
     )
     known: dict[str, list[Row]] = {}
     _write(watched, known)  # what an earlier command was killed before it wrote
-    failed = False
+    failed: dict[str, bool] = {}
     while True:
         new, written = watched.look()
         for one in new:
             with progress_bars() as bars:
                 reasons = watched.evaluate(one, device, bars)
+            failed[one.name] = bool(reasons)
             for why in reasons:
-                failed = True
                 errors.print(f"failed: {one.name}: {why}", style="red", soft_wrap=True)
             _write(watched, known, one.name)
-        if once and not written:
+        if once and not new and not written:
             break
-        # A checkpoint that is being written is complete at the earliest after `settle`.
-        time.sleep(min(every, settle) if once else every)
-    if failed:
+        if not new:  # else there may be more by now
+            # A checkpoint that is being written is complete at the earliest after `settle`.
+            time.sleep(min(every, settle) if once else every)
+    if any(failed.values()):
         raise typer.Exit(1)
 
 
 def _write(watched: Watch, known: dict[str, list[Row]], name: str = "") -> None:
     """All numbers into the table and the figure; those of one checkpoint to the terminal."""
     from counterpoint.reports import CoursePoint, write_course
-    from counterpoint.runs import results_table, rows
+    from counterpoint.runs import load_run, results_table, rows
 
     points = []
     printed: list[Row] = []
     with errors.status("resampling"):
-        for one, runs in watched.runs():
+        for one, folders in watched.runs():
             mine = []
-            for run in runs:
-                assert run.folder is not None
-                place = run.folder.relative_to(watched.out).as_posix()
+            for folder in folders:
+                place = folder.relative_to(watched.out).as_posix()
                 if place not in known:
-                    known[place] = rows(run, groups=False, main=True)
+                    known[place] = rows(load_run(folder), groups=False, main=True)
                 mine += [(replace(row, model=one.name), place) for row in known[place]]
             points.append(CoursePoint(one.name, one.step, mine))
             printed = [row for row, _ in mine] if one.name == name else printed

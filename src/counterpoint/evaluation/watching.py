@@ -28,7 +28,6 @@ from counterpoint._util.writing import write_json
 from counterpoint.benchmarks import load_benchmark
 from counterpoint.evaluation.evaluating import slug
 from counterpoint.evaluation.sweeping import CellJob, EvalPlan, cells_at, open_sweep, run_cell
-from counterpoint.runs import Run, load_run
 
 PATH: Final = "{}"  # in a template of model ids
 _ABOUT: Final = "checkpoint.json"
@@ -172,8 +171,9 @@ class Watch:
                 failed.setdefault(cell.why, []).append(cell.benchmark)
         return [f"{', '.join(names)}: {why}" for why, names in failed.items()]
 
-    def runs(self) -> list[tuple[WatchedCheckpoint, list[Run]]]:
-        """All that was evaluated, also before this watch, in the order of the training."""
+    def runs(self) -> list[tuple[WatchedCheckpoint, list[Path]]]:
+        """The run folders of all that was evaluated, also before this watch, in the order of the
+        training."""
         found = []
         for about in sorted(self.out.glob(f"*/{_ABOUT}")):
             try:
@@ -183,7 +183,7 @@ class Watch:
             cells = cells_at(about.parent, one.model, self.benchmarks)
             folders = dict.fromkeys(cell.folder for cell in cells if cell.state == "done")
             if folders:
-                found.append((one, [load_run(Path(folder)) for folder in folders]))
+                found.append((one, [Path(folder) for folder in folders]))
         return sorted(found, key=lambda pair: (pair[0].changed, pair[0].step or 0, pair[0].name))
 
     def _place(self, one: WatchedCheckpoint) -> Path:
