@@ -3,10 +3,12 @@
     python scripts/count_flagged.py --world 20000
     python scripts/count_flagged.py --negclip FILE.tsv --sugarcrepe FOLDER --examples 10
     python scripts/count_flagged.py --hard-positives FOLDER
+    python scripts/count_flagged.py --pairs tests/generation/hard_pairs.csv
+    python scripts/count_flagged.py --said CAPTIONS.json
 
 Published texts are first written in their caption's format, so that a lost capital hides nothing;
 how many are not so already is counted too. `--examples` draws that many flagged and as many passed
-pairs of each file.
+pairs of each file. `--pairs` are labelled by hand: a fault is a pair with a wrong label.
 """
 
 from __future__ import annotations
@@ -25,8 +27,19 @@ from typing import Final, get_args
 
 import numpy as np
 
-from counterpoint.generation.checks.checking import CHECKS, Claim, TextChange, like, reasons
-from counterpoint.generation.pairs import Type
+from counterpoint.generation.checks.checking import (
+    CHECKS,
+    Claim,
+    TextChange,
+    check,
+    like,
+    normal,
+    reasons,
+)
+from counterpoint.generation.checks.words import lemmas, role
+from counterpoint.generation.inputs.captions import open_captions
+from counterpoint.generation.making import TextSettings, make_by_rules
+from counterpoint.generation.pairs import Kind, Type
 from counterpoint.world.grammar import (
     CaptionStyle,
     GrammarError,
@@ -50,6 +63,7 @@ from counterpoint.world.scenes import (
 )
 
 TYPES: Final[tuple[Type, ...]] = get_args(Type)
+_TOLD: Final = ("noun", "verb", "adjective", "number")
 
 
 # --- published files ---------------------------------------------------------------------------
@@ -122,6 +136,51 @@ def count_hard_positives(folder: Path) -> None:
         print(f"\nhard positives, {part}: {len(rows)} rows")
         for (what, why), count in sorted(counts.items()):
             print(f"  {count:6d}  {what}  {why}")
+
+
+def count_pairs(path: Path) -> None:
+    """Print recall and precision of all checks on pairs whose labels are known, by half."""
+    table: Counter[tuple[str, bool, bool]] = Counter()
+    reasons_right: Counter[str] = Counter()
+    with path.open(encoding="utf-8", newline="") as file:
+        for row in csv.DictReader(file):
+            others = [normal(other) for other in row["others"].split("|") if other]
+            kind: Kind = "negative" if row["kind"] == "negative" else "positive"
+            claimed = next(name for name in TYPES if name == row["type"])
+            verdict = check(row["caption"], row["text"], kind, claimed, others=others)
+            table[row["half"], row["label"] == "wrong", bool(verdict.rejected)] += 1
+            reason = verdict.rejected.partition(": ")[2]
+            reasons_right[row["half"]] += reason in row["reasons"].split(";") and bool(reason)
+    for half in sorted(reasons_right):
+        _print_row(half, table)
+        print(f"    refused for an acceptable reason: {reasons_right[half]}")
+
+
+def count_said(path: Path) -> None:
+    """Print how many made replacements another caption of the image says, by lemma.
+
+    Once with all other captions known to the checks, once with the last one held apart.
+    """
+    sources = list(open_captions(str(path)).stream())
+    others = {source.id: source.others for source in sources}
+    for held in (0, 1):
+        known = [s._replace(others=s.others[: len(s.others) - held]) for s in sources]
+        made = make_by_rules(known, TextSettings("negative", ("crepe-replace", "svlc")))
+        counts: Counter[tuple[str, str]] = Counter()
+        for pair in made.pairs:
+            if pair.type == "replace":
+                asked = others[pair.source][-held:]  # all, or the one that was held apart
+                counts[pair.method, "texts"] += 1
+                counts[pair.method, "said"] += _is_said(pair.caption, pair.text, asked)
+        print(f"\nother captions held apart: {held}")
+        for (method, what), count in sorted(counts.items()):
+            print(f"  {count:6d}  {100 * count / counts[method, 'texts']:6.2f} %  {method}: {what}")
+
+
+def _is_said(caption: str, text: str, others: Iterable[str]) -> bool:
+    new = [word for word in TextChange(caption, text).inserted if role(word) in _TOLD]
+    said = {lemma for other in others for word in normal(other) for lemma in lemmas(word)}
+    return bool(new) and all(lemmas(word) & said for word in new)
 
 
 # --- the world ---------------------------------------------------------------------------------
@@ -329,6 +388,8 @@ def main() -> None:
     parser.add_argument("--negclip", type=Path, help="valid_neg_clip.tsv")
     parser.add_argument("--sugarcrepe", type=Path, help="the folder of its seven JSON files")
     parser.add_argument("--hard-positives", type=Path, help="folder of data and swapped_data")
+    parser.add_argument("--pairs", type=Path, help="pairs labelled by hand, hard_pairs.csv")
+    parser.add_argument("--said", type=Path, help="captions, one row per image with a list of them")
     parser.add_argument("--world", type=int, default=0, help="how many candidates to make")
     parser.add_argument("--examples", type=int, default=0, help="how many to print")
     parser.add_argument("--seed", type=int, default=0, help="of the world and of the examples")
@@ -337,6 +398,10 @@ def main() -> None:
         measure_world(arguments.world, arguments.examples, arguments.seed)
     if arguments.negclip:
         count_file("NegCLIP", negclip(arguments.negclip), arguments.examples, arguments.seed)
+    if arguments.said:
+        count_said(arguments.said)
+    if arguments.pairs:
+        count_pairs(arguments.pairs)
     if arguments.hard_positives:
         count_hard_positives(arguments.hard_positives)
     if arguments.sugarcrepe:

@@ -96,8 +96,13 @@ def with_texts(captions: pl.DataFrame, folder: Path, images: Path) -> pl.DataFra
     """The captions with the negatives and positives that rules make of them."""
     captions.write_parquet(folder / "captions.parquet")
     made = []
-    for kind, methods in (("negatives", NEGATIVES), ("positives", POSITIVES)):
-        chosen = [word for method in methods for word in ("-M", method)]
+    # Few captions have a plausible swap: the rows of swaps need the others, too.
+    unranked, narrower = ["--plausible", "none"], ["--doubtful"]
+    for kind, methods, more in (
+        ("negatives", NEGATIVES, unranked),
+        ("positives", POSITIVES, narrower),
+    ):
+        chosen = [word for method in methods for word in ("-M", method)] + more
         made.append(folder / f"{kind}.parquet")
         if not made[-1].exists():
             source, out = folder / "captions.parquet", made[-1]

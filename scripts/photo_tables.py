@@ -19,7 +19,7 @@ import polars as pl
 from photo_data import is_left_out, word_pair
 from photo_study import BENCHMARKS, FLICKR, ROWS, study_of
 from study import BASE
-from study_tables import By, Key, Sections, draw_drop, save_plot, write_tables
+from study_tables import By, Key, Sections, against, draw_drop, save_plot, write_tables
 
 from counterpoint.benchmarks import load_benchmark
 from counterpoint.metrics.statistics import ALL
@@ -38,6 +38,7 @@ SHORT: Final = {
 }
 _MAIN: Final = (BASE, *(row for row in ROWS if not row.startswith("hp-hn-0")))
 _WEIGHTS: Final = ("hp", "hp-hn-0.25", "hp-hn-0.5", "hp-hn-0.75", "hp-hn", "hn")
+_WORDS: Final = ("hn", "hp-hn", "hp-hn-half", "counterpoint", "counterpoint-half")
 _THREE: Final = ("original_accuracy", "augmented_accuracy", "brittleness")
 _SCALE: Final = ("auroc", "calibration_error", "true_below_threshold")
 _BOTH_WAYS: Final = ("image_to_text", "text_to_image")
@@ -93,11 +94,11 @@ def plot(by: By, folder: Path) -> None:
 def examples(folder: Path, captions: Texts, one: str, other: str, count: int = 6) -> str:
     """Cases that `one` gets right in all seeds with caption and positive, and `other` rejects the
     positive of in all seeds: spread evenly over the benchmark, so that nobody has chosen them."""
-    right = _column(folder, one, "augmented_accuracy")
-    rejected = _column(folder, other, "brittle_original_above")
-    if not (len(right) and len(rejected)):
+    right = [*_metric(folder, one, "augmented_accuracy").values()]
+    rejected = [*_metric(folder, other, "brittle_original_above").values()]
+    if not (right and rejected):
         return ""
-    rows = np.flatnonzero((right == 1).all(0) & (rejected == 1).all(0))
+    rows = np.flatnonzero(np.all([values == 1 for values in (*right, *rejected)], axis=0))
     said = f"{len(rows):,} of {len(captions):,}: `{one}` is right, `{other}` rejects the positive"
     lines = [said, "", "| caption | positive | negative |", "|---|---|---|"]
     chosen = rows[np.linspace(0, len(rows) - 1, min(count, len(rows))).astype(int)].tolist()
@@ -106,16 +107,32 @@ def examples(folder: Path, captions: Texts, one: str, other: str, count: int = 6
 
 
 def by_words(folder: Path, captions: Texts) -> str:
-    """Rows on the pairs of words that half.parquet has and on those that it has not."""
+    """Rows on the pairs of words that half.parquet has and on those that it has not.
+
+    The differences are of brittleness on what is left out, to `hn`: the same negatives, no
+    positives at all.
+    """
     left_out = np.array([is_left_out(word_pair(*texts[:2])) for texts in captions])
     metrics = ("augmented_accuracy", "brittleness")
     heads = [f"{which}: {metric}" for which in ("in half", "left out") for metric in metrics]
+    heads.append("left out: brittleness minus that of hn")
     lines = ["| row | " + " | ".join(heads) + " |", "|---" * (len(heads) + 1) + "|"]
-    for row in (BASE, "clip-ft", "hp-hn", "hp-hn-half", "counterpoint", "counterpoint-half"):
-        found = [_column(folder, row, metric) for metric in metrics]
-        if len(found[0]):
-            means = [of[:, cases].mean() for cases in (~left_out, left_out) for of in found]
-            lines.append(f"| {row} | {' | '.join(f'{100 * mean:.1f}' for mean in means)} |")
+    [clusters] = _columns(folder, BASE, "clusters").values()
+    brittle = _metric(folder, "hn", metrics[1])
+    for row in (BASE, "clip-ft", *_WORDS):
+        found = [_metric(folder, row, metric) for metric in metrics]
+        if not found[0]:
+            continue
+        means = [
+            np.mean([of[cases].mean() for of in values.values()])
+            for cases in (~left_out, left_out)
+            for values in found
+        ]
+        told = ""
+        if brittle and row in _WORDS[1:]:
+            two = [{s: of[left_out, None] for s, of in v.items()} for v in (found[1], brittle)]
+            [told], _ = against(two[0], two[1], clusters[left_out])
+        lines.append(f"| {row} | {' | '.join(f'{100 * mean:.1f}' for mean in means)} | {told} |")
     return "\n".join(lines) + "\n"
 
 
@@ -128,14 +145,17 @@ def _texts_of_cases(data: Path) -> Texts:
     return found
 
 
-def _column(folder: Path, row: str, metric: str) -> np.ndarray:
-    """(seeds, cases): a metric of a row on every case; no lines if the row is not there."""
-    found = []
-    for path in sorted((folder / "values").glob(f"{row}-?.npz")):
-        arrays = np.load(path)
-        place = arrays[f"{_REPLACE}/metrics"].tolist().index(metric)
-        found.append(arrays[f"{_REPLACE}/values"][:, place])
-    return np.array(found)
+def _columns(folder: Path, row: str, name: str) -> dict[int, np.ndarray]:
+    """By seed: an array of a row on every case of REPLACE; nothing if the row is not there."""
+    paths = sorted((folder / "values").glob(f"{row}-?.npz"))
+    return {int(path.stem[-1]): np.load(path)[f"{_REPLACE}/{name}"] for path in paths}
+
+
+def _metric(folder: Path, row: str, metric: str) -> dict[int, np.ndarray]:
+    """By seed: a metric of a row on every case of REPLACE."""
+    names = _columns(folder, row, "metrics")
+    values = _columns(folder, row, "values")
+    return {s: of[:, names[s].tolist().index(metric)] for s, of in values.items()}
 
 
 def main() -> None:
@@ -149,7 +169,7 @@ def main() -> None:
     plot(write_tables(folder, study_of(nowhere), SECTIONS, SHORT), given.plots or folder)
     if given.data:
         captions = _texts_of_cases(given.data / "eval")
-        if _column(folder, BASE, _THREE[0]).shape[1:] != (len(captions),):
+        if [len(of) for of in _metric(folder, BASE, _THREE[0]).values()] != [len(captions)]:
             print("no examples: the study was made with --limit, or of other data")
             return
         two = [("counterpoint", "hn"), ("hn", "counterpoint")]

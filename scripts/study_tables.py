@@ -78,7 +78,7 @@ def _numbers(
     for other in AGAINST:
         if other in loaded and other != row and row != BASE:
             theirs = {s: of[f"{benchmark}/values"][members] for s, of in loaded[other].items()}
-            told[other] = _against(table, theirs, clusters[members])
+            told[other] = against(table, theirs, clusters[members])
     for j in np.flatnonzero(one[f"{benchmark}/pooled"]).tolist():
         # Of all pairs at once: no value of a case, so only seeds say how sure it is.
         mine_by_seed = _pooled(mine, benchmark, group, j)
@@ -110,7 +110,7 @@ def _numbers(
     return found
 
 
-def _against(
+def against(
     mine: dict[int, np.ndarray], theirs: dict[int, np.ndarray], clusters: np.ndarray
 ) -> tuple[list[str], list[str]]:
     """The difference with its interval, and in words: paired by seed and case."""

@@ -150,7 +150,7 @@ def test_reports_are_written_by_their_ending(ending: str) -> None:
 
 @pytest.mark.slow
 def test_pairs_are_made_refined_and_exported() -> None:
-    made = cp.generate("negatives", "world:size=30", "pairs.parquet", methods="crepe-swap")
+    made = cp.generate("negatives", "world:size=100", "pairs.parquet", methods="crepe-swap")
     assert made.rows > 10
     kept = cp.refine("pairs.parquet", "refined.parquet", "length")
     assert 0 < kept.after <= made.rows

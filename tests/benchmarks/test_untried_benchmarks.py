@@ -50,6 +50,7 @@ CHANCE: dict[str, dict[str, float]] = {
     "imagecode": {"text_to_image": 1 / 10},
     "mmvp-vlm": SQUARE,
     "naturalbench": SQUARE,
+    "naturalbench/answers": SQUARE,
     "naturalbench/retrieval": SQUARE,
     "spec": {"original_accuracy": (1 / 2 + 2 / 3 + 2 / 4 + 1 / 9) / 6},
     "spec/text-to-image": {"text_to_image": (1 / 2 + 2 / 3 + 2 / 4 + 1 / 9) / 6},
@@ -63,7 +64,7 @@ CHANCE: dict[str, dict[str, float]] = {
 COUNTS = {"coco-counterfactuals": PAIRS, "colorswap": PAIRS, "eqben": 5, "mmvp-vlm": 6}
 COUNTS |= {"svo-probes": 6, "vsr": 8, "whatsup": 12, "whatsup/coco": 5, "whatsup/gqa": 4}
 COUNTS |= {"bla": 6, "naturalbench": 4, "naturalbench/retrieval": PAIRS, "vismin": PAIRS}
-COUNTS |= {"imagecode": 3, "spec": 6, "spec/text-to-image": 6}
+COUNTS |= {"naturalbench/answers": 12, "imagecode": 3, "spec": 6, "spec/text-to-image": 6}
 EVERY = pytest.mark.parametrize("id", LAYOUTS)
 
 
@@ -173,6 +174,12 @@ WRONG: dict[str, tuple[Callable[[Path], Path], str]] = {
             root / "naturalbench/train.parquet", [question_row(0) | {"Image_1_Question_1": "Maybe"}]
         ),
         "'Maybe'",
+    ),
+    "naturalbench/answers": (
+        lambda root: write_parquet(
+            root / "naturalbench/train.parquet", [question_row(2) | {"Image_0_Question_1": "C"}]
+        ),
+        "'C'",
     ),
     "naturalbench/retrieval": (
         lambda root: write_json(
@@ -496,6 +503,18 @@ def test_naturalbench_questions_are_true_of_the_image_whose_answer_is_yes(tmp_pa
     assert cases[0].truth == ((False, True), (True, False))  # No and Yes of the first image
     assert cases[1].truth == ((True, False), (False, True))
     assert cases[0].groups == ("Flickr30K",)
+
+
+def test_naturalbench_answers_stand_behind_their_questions(tmp_path: Path) -> None:
+    LAYOUTS["naturalbench/answers"](tmp_path)
+    cases = load("naturalbench/answers", tmp_path)
+    assert [case.id for case in cases[:3]] == ["0/0", "0/1", "1/0"]
+    assert cases[0].captions == ("Does mole 0 dig? Yes", "Does mole 0 dig? No")
+    assert cases[0].truth == ((False, True), (True, False))  # No and Yes
+    options = cases[4]  # of the third row
+    assert options.captions[0] == "Does mole 2 dig? A" and options.truth[0] == (True, False)
+    assert [cases[n].groups[0] for n in (0, 4)] == ["yes_no/Flickr30K", "multiple_choice/Flickr30K"]
+    assert cases[0].cluster == cases[1].cluster != cases[2].cluster
 
 
 def test_imagecode_has_ten_images_in_the_order_of_frames(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import re
 import tracemalloc
 from collections import Counter
 from dataclasses import fields
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
@@ -329,6 +330,25 @@ def test_baselines_are_those_of_plain_loops(
     assert 0 < everything.bow < 1
 
 
+def test_a_tie_is_told_and_is_no_safety(
+    blind: dict[str, BlindAccuracy], sugarcrepe: Path, tmp_path: Path
+) -> None:
+    """Swaps tie for a bag of words; here, neighbouring words give every one of them away."""
+    colours = ("red", "wet", "big", "old")
+    rows = [
+        {"captions": [f"a {a} dog and a {b} cat", f"{a} a dog and {b} a cat"], "cluster": f"{n}"}
+        for n, (a, b) in enumerate(permutations(colours, 2))
+    ]
+    [found] = examine(write_lines(tmp_path / "swaps.jsonl", *rows), images=False).blind
+    assert found.ties == {"length": 12, "format": 12, "bow": 12, "ngram": 0}
+    assert (found.bow, found.ngram, found.ngram_where_bow_ties) == (0, 1, 1)
+    done = CliRunner().invoke(app, ["doctor", str(tmp_path / "swaps.jsonl"), "--no-images"])
+    assert "Ties, of 12 cases: length 12, format 12, bow 12." in done.stdout
+    assert "Where bow ties it says nothing: ngram is right in 100.0 % of those" in done.stdout
+    lengths = [[len(text) for text in case.captions] for case in load("sugarcrepe", sugarcrepe)]
+    assert blind["all"].ties["length"] == sum(a == b for a, b in lengths)
+
+
 def test_the_ceiling_of_a_bag_of_words(blind: dict[str, BlindAccuracy], sugarcrepe: Path) -> None:
     cases = load("sugarcrepe", sugarcrepe)
     same = [sorted(tokens(c.captions[0])) == sorted(tokens(c.captions[1])) for c in cases]
@@ -460,7 +480,7 @@ def test_the_report_says_everything(sugarcrepe: Path) -> None:
     for found in examine("sugarcrepe", sugarcrepe, images=False).blind:
         numbers = [found.length, found.length_half, found.format, found.format_half, found.bow]
         cells = [f"{100 * n:.1f}" for n in numbers] + [str(found.same_bag)]
-        cells += [f"{100 * found.bow_ceiling:.1f}"]
+        cells += [f"{100 * found.bow_ceiling:.1f}", f"{100 * found.ngram:.1f}"]
         pattern = rf"│ {found.group} +│ +{found.n} │ +" + r" │ +".join(map(re.escape, cells))
         assert re.search(pattern, done.stdout), found.group
 

@@ -507,3 +507,22 @@ def test_the_example_of_the_package_works(tmp_path):
     found = run.results(resamples=FEW)
     assert {row.benchmark for row in found} == {"world-swap:size=20", "world-replace:size=20"}
     assert counterpoint.load_run(run.folder).model == "random"
+
+
+@pytest.mark.parametrize(
+    ("model", "code"),
+    [
+        ("blnd:bow", "E-MODEL-UNKNOWN"),
+        ("blind:nothing", "E-MODEL-UNKNOWN"),
+        ("world:nothing", "E-MODEL-UNKNOWN"),
+        ("random:x", "E-MODEL-ID-INVALID"),
+        ("vectors:nowhere", "E-MODEL-MISSING"),
+        ("ensemble:random", "E-MODEL-ID-INVALID"),
+        ("ensemble:random+blind:nothing", "E-MODEL-UNKNOWN"),
+        ("rerank:world:nothing+random", "E-MODEL-UNKNOWN"),
+        ("rerank:world:base", "E-MODEL-ID-INVALID"),
+    ],
+)
+def test_an_unknown_model_is_refused_before_a_benchmark_is_loaded(model: str, code: str) -> None:
+    with raises(code):
+        evaluate(["random", model], "no-such-benchmark")

@@ -8,6 +8,7 @@ import pytest
 
 from counterpoint.benchmarks.hard_positives import SYNONYMS
 from counterpoint.generation.checks.checking import CHECKS, Claim, TextChange, check
+from counterpoint.generation.language.lexicon import fields
 from counterpoint.generation.pairs import Kind, Type
 from counterpoint.world.edits import replacements, swaps
 
@@ -65,6 +66,9 @@ DIFFERENT = [
     ("a boy on a skateboard and a girl", "a boy on a girl and a skateboard"),
     ("a dog above a cat", "a cat above a dog"),
     ("a black cat next to a dog", "a black dog next to a cat"),
+    ("two buses followed by two trucks", "two trucks followed by two buses"),
+    ("a train passing by a station", "a station passing by a train"),
+    ("a kitten that sits down by a door", "a door that sits down by a kitten"),
     ("a cup and a bowl of soup", "a bowl and a cup of soup"),
     (
         "a room with brown, leather seats and a red wall",
@@ -76,6 +80,11 @@ DIFFERENT = [
 ]
 # Exchanges of which the words alone do not tell: refused as either.
 DOUBTFUL = [
+    ("a car parked next to a van", "a van parked next to a car", "perhaps symmetric"),
+    ("a boy playing with a dog", "a dog playing with a boy", "perhaps symmetric"),
+    ("a cat curled up beside a dog", "a dog curled up beside a cat", "perhaps symmetric"),
+    ("a man shaking hands with a boy", "a boy shaking hands with a man", "perhaps symmetric"),
+    ("a girl in a hat with a kite", "a girl with a kite in a hat", "perhaps same phrase"),
     ("a dog and a cat with a hat", "a cat and a dog with a hat", "perhaps conjuncts"),
     (
         "scissors and string next to a pencil",  # are the scissors?
@@ -86,6 +95,21 @@ DOUBTFUL = [
     ("a child and a man hold hands", "a man and a child hold hands", "perhaps conjuncts"),
     ("a man standing next to a woman", "a woman standing next to a man", "perhaps symmetric"),
     ("a man hugging a woman", "a woman hugging a man", "perhaps symmetric"),
+    (
+        "a woman sitting down with a child sharing a cake",
+        "a child sitting down with a woman sharing a cake",
+        "perhaps symmetric",
+    ),
+    (
+        "a truck parked near a van with people around it",
+        "a van parked near a truck with people around it",
+        "perhaps symmetric",
+    ),
+    (
+        "a dog greets a sheep that is in a pen",
+        "a sheep greets a dog that is in a pen",
+        "perhaps symmetric",
+    ),
     ("a metal sink in a kitchen", "a sink metal in a kitchen", "perhaps same phrase"),
 ]
 
@@ -232,7 +256,19 @@ def test_numbers_and_tenses_follow_their_nouns() -> None:
         ("two dogs run", "a couple of dogs run", "same number"),
         ("a dog on a bed", "an animal on a bed", "kind"),
         ("a dog on a bed", "a puppy on a bed", "kind"),
+        ("a sedan on a road", "a vehicle on a road", "kind"),
+        ("a banana on a bed", "a piece of fruit on a bed", "kind"),
+        ("a half full glass", "a half empty glass", "near"),
+        ("a half-full glass", "a half-empty glass", "near"),
+        ("a wooden table", "a brown table", "perhaps both"),
+        ("a colorful kite", "a red kite", "perhaps both"),
+        ("a red kite", "a colorful kite", ""),
+        ("a small red bus", "a red bus", "says less"),
         ("a red car", "a blue car", ""),
+        ("a full glass", "an empty glass", ""),
+        ("a cat sitting on a wall", "a cat leaning against a wall", ""),
+        ("goats in a pen", "sheep in a pen", ""),
+        ("a stop sign", "a traffic light", ""),
         ("a man on a bed", "a woman on a bed", ""),
         ("two dogs run", "three dogs run", ""),
         ("a cat above a bed", "a cat below a bed", ""),
@@ -241,6 +277,66 @@ def test_numbers_and_tenses_follow_their_nouns() -> None:
 )
 def test_replaced_words_of_a_negative(caption: str, text: str, reason: str) -> None:
     assert fault(caption, text, "negative", "replace") == reason
+
+
+MEANINGS = [meaning for field in fields().values() for meaning in field]
+
+
+@pytest.mark.parametrize("kind", sorted({kind for meaning in MEANINGS for kind in meaning.kinds}))
+def test_no_kind_is_a_negative_of_its_members(kind: str) -> None:
+    members = [m.head for m in MEANINGS if kind in m.kinds]
+    for member in members:
+        if kind in member.split():  # "bus" and "school bus": a word is added
+            continue
+        assert fault(f"the {member} is here", f"the {kind} is here", "negative", "replace"), member
+        assert fault(f"the {kind} is here", f"the {member} is here", "negative", "replace"), member
+
+
+NUMBERS = ["two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "twelve"]
+VAGUE = ["some", "several", "multiple", "a group of", "a number of", "various"]
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+def test_amounts_that_may_be_one_number_are_no_negatives(number: str) -> None:
+    for vague in VAGUE:
+        if number != "two" or "number" not in vague:
+            assert fault(f"{number} dogs run", f"{vague} dogs run", "negative", "replace") == "near"
+            assert fault(f"{vague} dogs run", f"{number} dogs run", "negative", "replace") == "near"
+    for other in set(NUMBERS) - {number}:
+        assert fault(f"{number} dogs run", f"{other} dogs run", "negative", "replace") == ""
+    assert fault(f"{number} dogs run", "a single dog runs", "negative", "paraphrase") == ""
+
+
+def test_few_is_not_many() -> None:
+    assert fault("a few dogs run", "many dogs run", "negative", "replace") == ""
+    assert fault("a few dogs run", "several dogs run", "negative", "replace") == "near"
+    assert fault("six eggs", "half a dozen eggs", "negative", "replace") == "same number"
+
+
+@pytest.mark.parametrize(
+    ("active", "passive", "turned"),
+    [
+        ("a man riding a horse", "a horse being ridden by a man", "a man being ridden by a horse"),
+        ("a dog chases a cat", "a cat is chased by a dog", "a dog is chased by a cat"),
+        (
+            "a truck pulling a boat on a road",
+            "a boat pulled by a truck on a road",
+            "a truck pulled by a boat on a road",
+        ),
+    ],
+)
+def test_the_voice_of_a_verb(active: str, passive: str, turned: str) -> None:
+    for one, other in ((active, passive), (passive, active)):
+        assert fault(one, other, "negative", "paraphrase") == "passive"
+        assert fault(one, other, "positive", "paraphrase") == ""
+    assert fault(active, turned, "negative", "paraphrase") == ""
+    assert fault(active, turned, "positive", "paraphrase") == "arguments swapped"
+
+
+def test_not_and_the_opposite_say_the_same() -> None:
+    caption, text = "a plate that is dirty on a table", "a plate that is not clean on a table"
+    assert fault(caption, text, "positive", "paraphrase") == ""
+    assert fault(caption, text, "negative", "paraphrase") == "denies the opposite"
 
 
 PAPER = [

@@ -1,4 +1,4 @@
-"""Checks of form: what changed, how much, whole words, articles, format; and that none crashes."""
+"""Checks of form (what changed, how much, articles, format) and of what other captions say."""
 
 from __future__ import annotations
 
@@ -350,3 +350,34 @@ def test_uniform(given_text: str, expected: str) -> None:
 )
 def test_like(caption: str, text: str, expected: str) -> None:
     assert like(caption, text) == expected
+
+
+# --- other captions of the image ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("caption", "text", "other", "said"),
+    [
+        ("a dog on a couch", "a cat on a couch", "a dog and a kitten on a sofa", True),
+        ("a dog on a couch", "a cat on a couch", "a dog on a sofa", False),
+        ("a red car", "a blue car", "a blue vehicle on a road", True),
+        ("a red car", "a blue car", "a car under a blue sky", False),
+        ("a black toilet", "a white toilet", "a toilet on black and white tiles", False),
+        ("two dogs run", "four dogs run", "four puppies outside", True),
+        ("two dogs run", "four dogs run", "four people and two dogs", False),
+        ("a cat under a table", "a cat on a table", "a cat lies on a table", True),
+        ("a cat under a table", "a cat on a table", "a table on a rug", False),
+        ("a man skiing", "a man snowboarding", "a snowboarder on a hill", True),
+        ("a boy holding a bat", "a boy wearing a bat", "a boy wearing a helmet", False),
+        ("a lamp on a table", "a hot dog on a table", "a dog under a table", False),
+        ("a man on a road", "a man and a dog on a road", "a man walks his dog", True),
+        ("a man on a road", "a man and a cat on a road", "a man walks his dog", False),
+    ],
+)
+def test_what_another_caption_says(caption: str, text: str, other: str, said: bool) -> None:
+    type_: Type = "add" if len(text.split()) > len(caption.split()) + 1 else "replace"
+    others = [normal("an unrelated view"), normal(other)]
+    for known in (others, others[::-1], frozenset(others)):
+        reason = CHECKS["meaning"](TextChange(caption, text), Claim("negative", type_, known))
+        assert reason == ("said by another caption" if said else "")
+    assert CHECKS["meaning"](TextChange(caption, text), Claim("negative", type_)) == ""

@@ -66,7 +66,8 @@ def test_the_file_is_what_the_schema_says(file: Path, tmp_path: Path) -> None:
         assert (start, end) == changed_span(caption, text)
         assert caption.startswith(text[:start])
         assert caption.endswith(text[end:])
-    assert {row["image"] for row in rows.to_dicts()} == {f"{n}.jpg" for n in range(150)}
+    images = set(rows["image"])
+    assert images <= {f"{n}.jpg" for n in range(150)} and len(images) > 140  # some give no text
     about = read_about(out)
     assert about["methods"] == list(RULES)
     assert about["root"] == str(tmp_path)
@@ -248,7 +249,8 @@ def test_odd_captions_are_refused_and_counted(tmp_path: Path) -> None:
 def test_refused_texts_are_kept_when_asked_for(file: Path, tmp_path: Path) -> None:
     captions, names = open_captions(str(file)), ("negclip",)
     every = tmp_path / "every.parquet"
-    settings = TextSettings("negative", names, keep_refused=True, wordnet=False)
+    # without ranking, so that swaps of one meaning get as far as the checks
+    settings = TextSettings("negative", names, keep_refused=True, wordnet=False, plausible="none")
     report = generate(captions, settings, every, workers=1)
     refused = table(every).filter(pl.col("refused") != "")
     assert len(refused) == sum(n for (m, r), n in report.counts.items() if m in names and r != MADE)
@@ -258,7 +260,8 @@ def test_refused_texts_are_kept_when_asked_for(file: Path, tmp_path: Path) -> No
 
 def test_without_checks_nothing_is_refused(file: Path, tmp_path: Path) -> None:
     out = tmp_path / "out.parquet"
-    settings = TextSettings("negative", ("negclip",), checks=False, wordnet=False)
+    methods = ("negclip",)
+    settings = TextSettings("negative", methods, checks=False, wordnet=False, plausible="none")
     report = generate(open_captions(str(file)), settings, out, workers=1)
     assert {reason for (what, reason), _ in report.counts.items() if what == "negclip"} == {MADE}
     assert table(out)["checks"].list.len().max() == 0
@@ -331,7 +334,7 @@ class Copycat:
 
 def test_what_two_methods_make_alike_is_kept_once(file: Path, tmp_path: Path) -> None:
     captions = open_captions(str(file))
-    settings = TextSettings("negative", ("negclip",), wordnet=False)
+    settings = TextSettings("negative", ("negclip",), wordnet=False, plausible="none")
     alone, both = tmp_path / "alone.parquet", tmp_path / "both.parquet"
     first = generate(captions, settings, alone, workers=1)
     report = generate(captions, settings, both, writers=[Copycat(table(alone))], workers=1)

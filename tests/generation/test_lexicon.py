@@ -386,7 +386,7 @@ def test_people():
     ("one", "other"),
     [
         *[("couch", "sofa"), ("couch", "chair"), ("cup", "mug"), ("street", "road")],
-        *[("bike", "bicycle"), ("gray", "grey"), ("two", "2"), ("bench", "armchair")],
+        *[("bike", "bicycle"), ("gray", "grey"), ("two", "2"), ("stool", "chair")],
         *[("photo", "picture"), ("sea", "ocean"), ("empty", "bare"), ("cat", "kitten")],
     ],
 )

@@ -10,6 +10,7 @@ import polars as pl
 import pytest
 import typer
 from test_refine import Breaks, pair, some_pairs, write
+from test_refine_fitted import shortcut_pairs
 from typer.testing import CliRunner, Result
 
 from counterpoint.cli import refine as verb
@@ -43,6 +44,27 @@ def test_the_example_of_the_help_runs() -> None:
     )
     assert re.search(r"120 negatives, \d+ kept; 1 positive copied", result.stdout)
     assert Path("refined.parquet").is_file()
+
+
+def test_rounds_ties_and_groups_that_cannot_be_balanced_are_told() -> None:
+    write(Path("shortcuts.parquet"), shortcut_pairs(600))
+    words = "shortcuts.parquet -o o.parquet --blind ngram --goal 55 --watch length --report r.json"
+    result = call(*words.split())
+    assert result.exit_code == 0, result.output
+    report = json.loads(Path("r.json").read_text())
+    first, *_, last = report["rounds"]
+    assert f"Fit 1: 600 pairs, ngram {100 * first['accuracy']['ngram']:.1f}; above the goal: " in (
+        result.stdout
+    )
+    assert f"Fit {len(report['rounds'])}: {last['pairs']} pairs, ngram " in result.stdout
+    assert "At most the goal (groups x models): balanced: 2 of 3, 1 without pairs; watched" in (
+        result.stdout
+    )
+    ties = {row["model"]: row["ties_before"] for row in report["rows"] if row["group"] == "all"}
+    assert f"Ties, of 600 negatives: ngram {ties['ngram']}, length {ties['length']}" in (
+        result.stdout
+    )
+    assert "replace/att: 0 of 200 pairs are left; refinement cannot balance" in result.stdout
 
 
 def test_rows_as_json_and_the_report() -> None:

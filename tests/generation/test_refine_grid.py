@@ -28,7 +28,9 @@ def slow(
     members = defaultdict(list)
     kept = set()
     for row, gap in enumerate(gaps):
-        count = zero_bins if 0 in gap else bins
+        mine = [gap for gap, group in zip(gaps, groups, strict=True) if group == groups[row]]
+        says = [any(values) for values in zip(*mine, strict=True)]
+        count = zero_bins if any(v == 0 and s for v, s in zip(gap, says, strict=True)) else bins
         cell = []
         for value in gap:
             number = min(int(abs(value) * count) + 1, count)
@@ -76,7 +78,9 @@ def test_the_grid_agrees_with_the_slow_reference(problem) -> None:
 def test_what_is_kept_is_symmetric_and_as_much_as_can_be(problem) -> None:
     gaps, keys, groups, bins, zero_bins = problem
     kept = balanced(gaps, keys, groups, bins=bins, zero_bins=zero_bins)
-    found = [(g, *cell) for g, cell in zip(groups, cells(gaps, bins, zero_bins), strict=True)]
+    found = [
+        (g, *cell) for g, cell in zip(groups, cells(gaps, bins, zero_bins, groups), strict=True)
+    ]
     had, has = (
         Counter(found),
         Counter(cell for cell, stays in zip(found, kept, strict=True) if stays),
@@ -107,6 +111,20 @@ def test_the_order_of_the_rows_has_no_say(problem, seed) -> None:
     kept = balanced(gaps, keys, groups, bins=bins, zero_bins=zero_bins)
     again = balanced(gaps[order], keys[order], groups[order], bins=bins, zero_bins=zero_bins)
     assert (kept[order] == again).all()
+
+
+@FEW
+@given(problems(), st.integers(0, 3), st.integers(0, 2))
+def test_a_model_that_says_nothing_changes_nothing(problem, place, silent) -> None:
+    """Of all pairs, or of one group: its zeros must not put pairs into the wider cells."""
+    gaps, keys, groups, bins, zero_bins = problem
+    kept = balanced(gaps, keys, groups, bins=bins, zero_bins=zero_bins)
+    place = min(place, gaps.shape[1])
+    nothing = np.insert(gaps, place, 0.0, axis=1)
+    assert (balanced(nothing, keys, groups, bins=bins, zero_bins=zero_bins) == kept).all()
+    in_others = np.insert(gaps, place, (groups != silent) * 0.5, axis=1)
+    found = balanced(in_others, keys, groups, bins=bins, zero_bins=zero_bins)
+    assert (found == kept)[groups == silent].all()
 
 
 def test_cells_of_the_paper() -> None:

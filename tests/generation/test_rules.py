@@ -11,7 +11,13 @@ import pytest
 from caption_grammar import captions
 
 from counterpoint.generation.inputs.source import SourceCaption
-from counterpoint.generation.language.sentences import Sentence, tagged
+from counterpoint.generation.language.sentences import (
+    Put,
+    Sentence,
+    inflected,
+    rewrite,
+    tagged,
+)
 from counterpoint.generation.language.wordnet import Vocabulary
 from counterpoint.generation.making import MadePairs, TextSettings, make_by_rules
 from counterpoint.generation.pairs import Pair
@@ -151,17 +157,17 @@ def test_a_shared_article_stays_where_it_is() -> None:
 def test_narrower_words_are_made_if_asked_for_and_marked() -> None:
     caption = "a red shirt"
     assert made_and_checked(caption, "synonyms") == []
-    texts = {
-        (pair.text, pair.doubt)
-        for pair in made_and_checked(caption, "hard-positives")
-        + [p for seed in range(9) for p in _doubtful(caption, seed)]
-    }
+    assert made_and_checked(caption, "hard-positives") == []
+    pairs = [pair for seed in range(9) for pair in _doubtful(caption, seed)]
+    texts = {(pair.text, pair.doubt) for pair in pairs}
+    assert {pair.method for pair in pairs} == {"hard-positives", "synonyms"}
     assert ("a crimson shirt", "narrower") in texts
     assert all(doubt for _, doubt in texts)
 
 
 def _doubtful(caption: str, seed: int) -> list[Pair]:
-    settings = TextSettings("positive", ("synonyms",), seed, wordnet=False, doubtful=True)
+    names = ("synonyms", "hard-positives")
+    settings = TextSettings("positive", names, seed, wordnet=False, doubtful=True)
     return make_by_rules([SourceCaption("0", None, caption)], settings).pairs
 
 
@@ -171,9 +177,10 @@ def test_what_is_laid_out_has_not_lied() -> None:
 
 
 def test_a_sure_synonym_goes_before_a_doubtful_one() -> None:
-    for seed in range(20):
-        found = _doubtful("a large red ball", seed)
-        assert [pair.text for pair in found if pair.subtype == "att"] == ["a big red ball"]
+    """It does so too where it is a common edit, which only a caption without another text gets."""
+    found = [pair for seed in range(20) for pair in _doubtful("a large red ball", seed)]
+    attributes = {p.text for p in found if p.subtype == "att" and p.method == "synonyms"}
+    assert attributes == {"a big red ball"}
 
 
 # Tables 4, 5 and 6 of the paper: original and hard positive.
@@ -220,7 +227,7 @@ REPLACED = {
 
 @pytest.mark.parametrize("caption", REPLACED)
 def test_synonyms_of_the_paper(caption: str) -> None:
-    assert REPLACED[caption] in made_of(caption, "hard-positives")
+    assert REPLACED[caption] in made_of(caption, "hard-positives", doubtful=True)
 
 
 @pytest.mark.parametrize(
@@ -240,7 +247,7 @@ def test_synonyms_of_the_paper(caption: str) -> None:
     ],
 )
 def test_synonyms_of_the_paper_leave_other_senses_alone(caption: str, wrong: str) -> None:
-    assert not any(wrong in text for text in made_of(caption, "hard-positives"))
+    assert not any(wrong in text for text in made_of(caption, "hard-positives", doubtful=True))
 
 
 @pytest.mark.parametrize(
@@ -255,14 +262,13 @@ def test_synonyms_of_the_paper_leave_other_senses_alone(caption: str, wrong: str
     ],
 )
 def test_converse_relations(caption: str, text: str) -> None:
-    assert made_of(caption, "converse") == {text}
+    assert text in made_of(caption, "converse")
 
 
 @pytest.mark.parametrize(
     "caption",
     [
         "a man next to his dog",
-        "a dog on a table",  # nothing says what is so of the table
         "a cup left of a plate on a table",
         "a man with a hat left of a tree",
     ],
@@ -288,6 +294,129 @@ def test_no_converse_where_it_is_not_sure(caption: str) -> None:
 def test_swaps_of_sugarcrepe(caption: str, text: str) -> None:
     assert text in made_of(caption, "crepe-swap")
     assert text in made_of(caption, "negclip")
+
+
+def plausible_swaps(caption: str) -> set[str]:
+    """What both rules offer without a reason against it."""
+    [sentence] = tagged([caption])
+    found = [
+        d for rule in ("negclip", "crepe-swap") for d in drafts(sentence, rule, Vocabulary(), 0)
+    ]
+    return {draft.text for draft in found if not draft.odd}
+
+
+@pytest.mark.parametrize(
+    ("caption", "text"),
+    [
+        ("a black cat on a white skateboard", "a white cat on a black skateboard"),
+        ("A red car passing a white bus.", "A white car passing a red bus."),
+        ("A woman flies a kite near a man.", "A man flies a kite near a woman."),
+        (
+            "A woman sitting on a bench by a man standing on a box.",
+            "A woman standing on a bench by a man sitting on a box.",
+        ),
+        ("A couple of men near a pair of women.", "A couple of women near a pair of men."),
+        ("A light blue car passing a red bus.", "A light blue bus passing a red car."),
+        ("A dog is looking at a boy.", "A boy is looking at a dog."),
+        ("Bananas sitting on top of oranges.", "Oranges sitting on top of bananas."),
+        ("A cat scared by a large dog.", "A dog scared by a large cat."),
+        (
+            "A woman in a red hat standing next to a man.",
+            "A man in a red hat standing next to a woman.",
+        ),
+        ("A man on a motorcycle behind a car.", "A man on a car behind a motorcycle."),
+    ],
+)
+def test_like_changes_places_with_like(caption: str, text: str) -> None:
+    assert text in plausible_swaps(caption)
+
+
+@pytest.mark.parametrize(
+    "caption",
+    [
+        "A man riding a horse on a beach.",  # unlike kinds
+        "A glass of wine beside a bowl of soup.",  # measures
+        "A slice of pizza on top of a piece of cake.",
+        "A polar bear looking at a brown bear.",  # names of two words
+        "A hot dog near a cold drink.",
+        "Men sitting down beside a woman looking up.",  # particles
+        "A dog and a cat.",  # a list means the same
+        "A bathroom with a sink a tub and a toilet.",
+        "A woman holding a baby.",  # a baby holds nobody
+        "A man with his dog near a woman.",  # whose dog?
+        "A cake with white icing in a big pan.",
+        "A street next to a road.",  # the same
+        "A table near a dinner table.",
+        "A man dressed as a woman.",
+        "A yellow dog under a cloudy sky.",  # an adjective fits one of the nouns only
+        "A light blue car near a red flower.",  # a shade
+        "A black and white cat on a white sofa.",
+        "A very old man slowly walking away.",  # adverbs
+        "A phone with a camera.",
+        "A tow truck hauling a bus.",
+        "A man looks at her as a woman sits at him.",
+        "A white sink in a small bathroom.",  # both may be true of both
+        "A red shirt and a pale green tie.",
+        "A red stop sign under a green street sign.",
+        "A woman sitting down with a child sharing a cake.",  # true the other way round, perhaps
+        "A truck is parked near a plane with people around it.",
+        "A small plane on top of a runway near a parked truck.",
+        "A young man riding a skateboard with an older man.",
+        "A dog greets a sheep that is in a pen.",
+        "Boats in a harbor surrounded by buildings and a few cars.",
+        "A train on a bridge moving past a neighborhood.",
+        "A red car is parked on a boat.",
+        "A bike is leaned up against a train.",
+        "A woman in a bikini watching a man with a surfboard.",  # said of one of them only
+        "A batter watching a catcher.",
+        "An old man gives a kid a ball.",
+        "A small kid follows an adult.",
+        "A girl in a floral dress watching a boy in a blue shirt.",
+        "A boy and a girl on a boat while another boy waits.",
+        "A man on a horse watching a dog.",  # nobody rides a dog
+        "Men in black vests wearing black hats.",
+        "Zebras eating grass near a few giraffes.",
+        "A woman drying a child.",
+        "bananas oranges grapes and papaya bunched together",  # a list with a wrong tag
+        "A woman holding a little boy wearing a tie.",  # nobody wears a boy
+    ],
+)
+def test_unlike_things_do_not_change_places(caption: str) -> None:
+    assert plausible_swaps(caption) == set()
+
+
+@pytest.mark.parametrize(
+    ("word", "tag", "form"),
+    [
+        ("sunglasses", "NNS", "sunglasses"),
+        ("sunglasses", "NN", ""),
+        ("noodles", "NNS", "noodles"),
+        ("scissors", "NN", ""),
+        ("equipment", "NNS", ""),
+        ("equipment", "NN", "equipment"),
+        ("bus", "NNS", "buses"),
+        ("dress", "NN", "dress"),
+        ("glass", "NNS", "glasses"),
+        ("tennis", "NN", "tennis"),
+    ],
+)
+def test_forms_of_nouns(word: str, tag: str, form: str) -> None:
+    assert inflected(word, tag) == form
+
+
+@pytest.mark.parametrize(
+    ("place", "word", "text"),
+    [
+        (4, "apron", "A man wearing an apron near an umbrella."),
+        (4, "equipment", "A man wearing equipment near an umbrella."),
+        (7, "luggage", "A man wearing a hat near luggage."),
+        (7, "dog", "A man wearing a hat near a dog."),
+        (1, "engineer", "An engineer wearing a hat near an umbrella."),
+    ],
+)
+def test_articles_fit_what_follows(place: int, word: str, text: str) -> None:
+    [sentence] = tagged(["A man wearing a hat near an umbrella."])
+    assert rewrite(sentence, (Put(place, place + 1, word),)) == text
 
 
 def test_negclip_makes_its_authors_negatives() -> None:
@@ -325,12 +454,30 @@ def test_a_negation_is_not_negated(caption: str) -> None:
     assert made_of(caption, "crepe-negate") == set()
 
 
+@pytest.mark.parametrize(
+    ("caption", "never"),
+    [
+        ("a close up of a person feeding a giraffe", "there is no close"),
+        ("A woman throwing a ball in the air and a racket in her hand.", "There is no"),
+        ("Four men are in a lab and all are on a computer.", "all are not"),
+        ("Many ways to enjoy the beach: kite flying, walking.", "kite not"),
+        ("A toilet with a plunger sitting next to it.", "plunger not"),
+        ("A hydrant has frozen and is covered in icicles.", "has not frozen"),
+        ("A stop sign that has some graffiti on it.", "not have some"),
+        ("A tray with a banana and two oranges on it", "without a banana"),
+    ],
+)
+def test_unclear_negations_are_not_made(caption: str, never: str) -> None:
+    assert not any(never in text for text in made_of(caption, "crepe-negate"))
+
+
 def test_replacements_keep_number_article_and_case() -> None:
     texts = made_of("An old man with two red apples", "crepe-replace", tries=60)
     assert any(text.startswith("A young man") for text in texts)
     assert any(text.endswith("two green apples") for text in texts)
-    assert any(re.search(r"two red \w+s$", text) and "apples" not in text for text in texts)
-    assert any(re.search(r"with (three|four|five|six)", text) for text in texts)
+    assert any(re.search(r"with (three|four)", text) for text in texts)
+    texts |= made_of("An old man with two small dogs", "crepe-replace", tries=60)
+    assert any(text.endswith("two small cats") for text in texts)
     assert all(text[0].isupper() for text in texts)
     assert not any(re.search(r"\b[Aa] [aeio]|\b[Aa]n [^aeiouh]", text) for text in texts)
 
@@ -340,7 +487,7 @@ def test_a_replacement_is_never_a_synonym() -> None:
     for caption, same in (
         ("a big dog", {"large", "huge", "giant", "massive", "enormous"}),
         ("a brown dog", {"tan", "beige", "chestnut"}),
-        ("a cloud over a hill", {"above", "on"}),
+        ("a bird over a tree", {"above", "on"}),
     ):
         texts = made_of(caption, "svlc", tries=80) | made_of(caption, "crepe-replace", tries=80)
         assert texts
@@ -365,7 +512,7 @@ def test_there_is_enough_to_test() -> None:
     assert len(negatives()) > 5 * len(MANY)
     assert len(positives()) > len(MANY) / 2
     rules = {pair.method for pair in (*negatives(), *positives())}
-    assert rules == set(RULES.names())
+    assert rules == set(RULES.names()) - {"denials"}  # these captions deny nothing
 
 
 def test_the_output_is_never_the_input() -> None:
@@ -447,7 +594,7 @@ def judged(kind: str, names: tuple[str, ...]) -> dict[str, list[bool]]:
 
 def test_positives_are_true_in_the_world() -> None:
     found = judged("positive", ("conjuncts", "converse", "hard-positives", "synonyms"))
-    assert {name: len(truths) for name, truths in found.items() if len(truths) > 30}.keys() >= {
+    assert {name: len(truths) for name, truths in found.items() if len(truths) > 20}.keys() >= {
         "conjuncts",
         "converse",
         "hard-positives",
@@ -459,7 +606,7 @@ def test_positives_are_true_in_the_world() -> None:
 
 def test_negatives_are_false_in_the_world() -> None:
     """Nearly: another object of the scene may be what the negative says, which no text can know."""
-    found = judged("negative", ("negclip", "crepe-replace", "crepe-swap", "svlc"))
-    assert all(len(truths) > 30 for truths in found.values())
-    for truths in found.values():
-        assert sum(truths) / len(truths) < 0.08
+    for name in ("negclip", "crepe-replace", "crepe-swap", "svlc", "bind"):
+        [truths] = judged("negative", (name,)).values()  # alone: they share texts
+        assert len(truths) > 30
+        assert sum(truths) / len(truths) < 0.04

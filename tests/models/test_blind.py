@@ -175,4 +175,4 @@ def test_unknown_ids_are_answered_with_near_ones(id, near):
 def test_no_name_at_all_is_answered_with_the_list():
     with raises("E-MODEL-UNKNOWN", name="") as caught:
         load_model("blind")
-    assert "bow, format, grammar, length, lm, plausible" in str(caught.value)
+    assert "bow, chars, format, grammar, length, lm, ngram, plausible" in str(caught.value)

@@ -341,6 +341,7 @@ LAYOUTS: dict[str, Callable[[Path], None]] = {
     "imagecode": imagecode,
     "mmvp-vlm": mmvp_vlm,
     "naturalbench": naturalbench_questions,
+    "naturalbench/answers": naturalbench_questions,
     "naturalbench/retrieval": naturalbench,
     "spec": spec,
     "spec/text-to-image": spec,

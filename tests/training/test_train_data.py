@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import random
 import socket
+import time
 from collections import Counter
 
 import numpy as np
@@ -184,6 +186,29 @@ def test_a_stream_starts_anywhere_and_equals_the_batches(tmp_path, worker_socket
     endless = data.stream(5)
     assert [next(endless).samples for _ in range(3)] == [b.samples for b in data.stream(5, 8)]
     endless.close()
+
+
+def test_a_worker_that_does_not_end_is_killed(tmp_path, worker_sockets, monkeypatch):
+    """Workers ignore SIGTERM, so one that is busy at the end would be waited for without end."""
+    monkeypatch.setattr(torch.utils.data._utils, "MP_STATUS_CHECK_INTERVAL", 0.1)
+    data = opened(training_file(tmp_path), workers=1)
+    prepare = data.prepare
+
+    def slow(epoch: int, step: int):
+        if (epoch, step) != (0, 0):
+            time.sleep(600)
+        return prepare(epoch, step)
+
+    monkeypatch.setattr(data, "prepare", slow)
+    before = set(multiprocessing.active_children())
+    stream = data.stream()
+    next(stream)
+    [worker] = set(multiprocessing.active_children()) - before
+    stream.close()
+    worker.join(20)
+    alive = worker.is_alive()
+    worker.kill()  # a test that fails must not wait for it either
+    assert not alive
 
 
 def test_a_step_beyond_the_epoch_is_refused(tmp_path):

@@ -176,6 +176,26 @@ def test_weights_that_a_gradient_broke_are_not_kept(tmp_path, monkeypatch):
     assert all(bool(value.isfinite().all()) for value in weights(tmp_path / "run").values())
 
 
+def test_a_full_gpu_is_one_sentence_and_the_run_goes_on(tmp_path, monkeypatch):
+    inner, calls = published.clip, []
+
+    def clip(f: Features) -> torch.Tensor:
+        calls.append(1)
+        if len(calls) == 4:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried 1 GiB. GPU 0 has 3 MiB free")
+        return inner(f)
+
+    with monkeypatch.context() as broken:
+        broken.setattr(published, "clip", clip)
+        with raises("E-GPU-FULL", kept=2) as error:
+            run_small(tmp_path)
+    assert "Tried 1 GiB" in str(error.value) and "3 MiB free" not in str(error.value)
+    run_small(tmp_path)
+    run_small(tmp_path, out="whole")
+    resumed, whole = weights(tmp_path / "run"), weights(tmp_path / "whole")
+    assert all(torch.equal(resumed[name], whole[name]) for name in whole)
+
+
 def test_the_log_is_json_whatever_a_number_is(tmp_path):
     log = Log(tmp_path, 0, tensorboard=False, wandb=None)
     log.write(1, {"grad_norm": math.inf, "loss": 0.5, "terms": {"clip": math.nan}})

@@ -58,6 +58,7 @@ BENCHMARKS: Final = Registry(
         "imagecode": f"{_HOME}.imagecode:IMAGECODE",
         "mmvp-vlm": f"{_HOME}.mmvp_vlm:MMVP_VLM",
         "naturalbench": f"{_HOME}.naturalbench:QUESTIONS",
+        "naturalbench/answers": f"{_HOME}.naturalbench:ANSWERS",
         "naturalbench/retrieval": f"{_HOME}.naturalbench:RETRIEVAL",
         "negbench": f"{_HOME}.negbench:NEGBENCH",
         "negbench/retrieval": f"{_HOME}.negbench:RETRIEVAL",

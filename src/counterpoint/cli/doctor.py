@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -116,6 +117,21 @@ def _print(health: Health) -> None:
             "words at its ceiling.",
             style="dim",
         )
+        for line in _about_ties(health):
+            output.print(line, soft_wrap=True)
+
+
+def _about_ties(health: Health) -> Iterator[str]:
+    """A tie is no sign of safety: a baseline that cannot tell two texts apart says nothing."""
+    from counterpoint.runs import percent
+
+    whole = health.blind[0]
+    found = [f"{name} {count:,}" for name, count in whole.ties.items() if count]
+    if found:
+        yield f"Ties, of {counted(whole.n, 'case')}: {', '.join(found)}."
+    if whole.ngram_where_bow_ties is not None:
+        right = percent(whole.ngram_where_bow_ties)
+        yield f"Where bow ties it says nothing: ngram is right in {right} % of those cases (½)."
 
 
 def _blind_table(health: Health) -> Table:
@@ -123,8 +139,8 @@ def _blind_table(health: Health) -> Table:
 
     table = Table(header_style="bold")
     table.add_column("group", overflow="fold")
-    headings = ("cases", "length", "length ½", "format", "format ½", "bow", "same words", "ceiling")
-    for heading in headings:
+    first = ("cases", "length", "length ½", "format", "format ½", "bow", "same words", "ceiling")
+    for heading in (*first, "ngram"):
         table.add_column(heading, justify="right", no_wrap=True)
     for row in health.blind:
         shares = (row.length, row.length_half, row.format, row.format_half, row.bow)
@@ -134,5 +150,6 @@ def _blind_table(health: Health) -> Table:
             *(percent(share) for share in shares),
             f"{row.same_bag:,}",
             percent(row.bow_ceiling),
+            percent(row.ngram),
         )
     return table

@@ -65,7 +65,7 @@ def export(
         typer.Option(
             min=0,
             help="Random seed; benchmark: of which positive goes with which negative; training: "
-            "of --validation and --balance.",
+            "of --validation and --balance; both: of --cap.",
         ),
     ] = 0,
     neighbours: Annotated[
@@ -82,6 +82,13 @@ def export(
     balance: Annotated[
         str,
         typer.Option(help="training: equally many texts of these subtypes, such as `att,rel`."),
+    ] = "",
+    cap: Annotated[
+        str,
+        typer.Option(
+            help="benchmark, training: largest share of the texts that one type, one new word or "
+            "one edit may have: `type=0.4,word=0.02`; texts above it are left out."
+        ),
     ] = "",
     name: Annotated[
         str, typer.Option(help="hf: name of the data set; default: the folder's name.")
@@ -102,6 +109,8 @@ def export(
 
     counterpoint export negatives.parquet --as training -o train.parquet --validation 0.2
 
+    counterpoint export negatives.parquet --as benchmark -o even.parquet --cap type=0.4,word=0.05
+
     counterpoint export negatives.parquet --as hf -o my-set --licence cc-by-4.0 --embed-images
 
     What is left out is counted by the reason; exit status 3 if an image could not be read.
@@ -110,7 +119,7 @@ def export(
 
     given: dict[str, object] = {"--root": root, "--all-negatives": all_negatives, "--name": name}
     given |= {"--neighbours": neighbours, "--licence": licence, "--embed-images": embed_images}
-    given |= {"--validation": validation, "--balance": balance}
+    given |= {"--validation": validation, "--balance": balance, "--cap": cap}
     _refuse_options(form, given)
     subtypes = _subtypes(balance)
     left_out: Counter[str] = Counter()
@@ -125,6 +134,7 @@ def export(
                 images=images,
                 root=root,
                 all_negatives=all_negatives,
+                cap=cap,
                 seed=seed,
                 progress=bars,
             )
@@ -139,6 +149,7 @@ def export(
                 **where,
                 validation=validation,
                 balance=subtypes,
+                cap=cap,
                 seed=seed,
                 progress=bars,
             )
@@ -161,8 +172,8 @@ def export(
 
 
 _OPTIONS = {
-    Form.BENCHMARK: {"--root", "--all-negatives"},
-    Form.TRAINING: {"--root", "--neighbours", "--validation", "--balance"},
+    Form.BENCHMARK: {"--root", "--all-negatives", "--cap"},
+    Form.TRAINING: {"--root", "--neighbours", "--validation", "--balance", "--cap"},
     Form.HF: {"--name", "--licence", "--embed-images"},
 }
 
@@ -179,7 +190,8 @@ def _subtypes(names: str) -> list[str]:
 
     found = [name.strip() for name in names.split(",")] if names else []
     if found and (len(set(found)) < 2 or not set(found) <= set(SUBTYPES) - {""}):
-        raise typer.BadParameter("is two or three of obj, att, rel", param_hint="--balance")
+        known = ", ".join(name for name in SUBTYPES if name)
+        raise typer.BadParameter(f"is two or more of {known}", param_hint="--balance")
     return found
 
 

@@ -77,6 +77,14 @@ Doubtful = Annotated[
 UseWordNet = Annotated[
     bool, typer.Option("--wordnet/--no-wordnet", help="Use WordNet if it is installed.")
 ]
+Ranking = Annotated[
+    str,
+    typer.Option(
+        "--plausible",
+        help="What ranks the drafts of negatives and rejects implausible ones: `shipped` (an n-gram"
+        " model), FILE.npz (your own), a blind model such as lm:FOLDER, or `none`.",
+    ),
+]
 Model = Annotated[
     str, typer.Option("--model", help="For llm/...: a model of the server at OPENAI_BASE_URL.")
 ]
@@ -115,6 +123,7 @@ def _command(kind: Kind, example: str) -> Callable[..., None]:
         keep_refused: KeepRefused = False,
         doubtful: Doubtful = False,
         wordnet: UseWordNet = True,
+        plausible: Ranking = "shipped",
         model: Model = "",
         shots: Shots = None,
         dry_run: DryRun = 0,
@@ -138,10 +147,21 @@ def _command(kind: Kind, example: str) -> Callable[..., None]:
             raise typer.BadParameter("only llm methods have prompts", param_hint="--dry-run")
         if shots is not None and not names.llm:
             raise typer.BadParameter("only llm methods have examples", param_hint="--shots")
+        if kind == "positive" and plausible != "shipped":
+            raise typer.BadParameter("only negatives are ranked", param_hint="--plausible")
         if limit and names.graphs:
             raise typer.BadParameter("not possible with scene graphs", param_hint="--limit")
         settings = TextSettings(
-            kind, names.rules, seed, checks, each, form, doubtful, wordnet, keep_refused
+            kind,
+            names.rules,
+            seed,
+            checks,
+            each,
+            form,
+            doubtful,
+            wordnet,
+            keep_refused,
+            plausible,
         )
         options = CaptionOptions(caption_column, image_column, None, split, image_prefix)
         if names.graphs:
@@ -182,7 +202,8 @@ def import_(
         typer.Option(help="The type of change."),
     ] = "replace",
     subtype: Annotated[
-        Literal["obj", "att", "rel", ""], typer.Option(help="What is changed; empty: unknown.")
+        Literal["obj", "att", "rel", "count", "bind", ""],
+        typer.Option(help="What is changed; empty: unknown."),
     ] = "",
     checks: Annotated[
         bool, typer.Option("--checks/--no-checks", help="Let the checks reject texts.")
@@ -347,6 +368,8 @@ app.command("negatives")(
         _command(
             "negative",
             "counterpoint generate negatives world -o negatives.parquet\n\n"
+            "    counterpoint generate negatives world -o as-the-authors.parquet --no-checks "
+            "--plausible none\n\n"
             "    counterpoint generate negatives captions_val2017.json -M negclip -M crepe-replace "
             "-o coco.parquet\n\n"
             "    counterpoint generate negatives world:size=3000 -o large.parquet --engine ray "

@@ -23,7 +23,7 @@ from counterpoint.cases import Absent, Cases, ImageRef, formatted, gallery_rows
 from counterpoint.data import Damage, damaged_files, data_root
 from counterpoint.images import Picture, scheme_of
 from counterpoint.metrics import PROTOCOLS, Protocol, Tie
-from counterpoint.models.blind import BagOfWords, Format, Length, by_pair
+from counterpoint.models.blind import BagOfWords, Format, Length, Ngrams, by_pair
 from counterpoint.runs import Part, Run, measure, members_in
 from counterpoint.scoring import in_threads
 
@@ -67,6 +67,10 @@ class BlindAccuracy:
     format: float
     format_half: float
     bow: float
+    ngram: float
+    ngram_half: float
+    ties: dict[str, int]  # by baseline: cases in which a negative has the original's score
+    ngram_where_bow_ties: float | None  # ties half; None where a bag of words never ties
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,12 +177,13 @@ def _blind(known: Benchmark, cases: Cases) -> Iterator[BlindAccuracy]:
     if not len(chosen):
         return
     protocol = replace(PROTOCOLS["strict"], exclude=frozenset())
-    found = {
-        name: _accuracy(chosen, scores, protocol) for name, scores in _blind_scores(chosen).items()
-    }
+    scores = _blind_scores(chosen)
+    found = {name: _accuracy(chosen, mine, protocol) for name, mine in scores.items()}
+    leads = {name: _leads(chosen, mine) for name, mine in scores.items()}
     same = _same_bag(chosen)
     for label, rows in members_in(chosen, protocol).items():
         alike, n = int(same[rows].sum()), len(rows)
+        left = leads["ngram"][rows[leads["bow"][rows] == 0]]  # of the cases that a bag ties on
         yield BlindAccuracy(
             label,
             n,
@@ -189,6 +194,10 @@ def _blind(known: Benchmark, cases: Cases) -> Iterator[BlindAccuracy]:
             found["format"]["wrong"][label],
             found["format"]["half"][label],
             found["bow"]["wrong"][label],
+            found["ngram"]["wrong"][label],
+            found["ngram"]["half"][label],
+            {name: int((mine[rows] == 0).sum()) for name, mine in leads.items()},
+            float((np.sign(left) / 2 + 0.5).mean()) if len(left) else None,
         )
 
 
@@ -198,6 +207,7 @@ def _blind_scores(cases: Cases) -> dict[str, np.ndarray]:
         "length": by_pair(cases, Length().score_captions(texts)),
         "format": by_pair(cases, Format().score_captions(texts)),
         "bow": BagOfWords().score_cases(cases),
+        "ngram": Ngrams().score_cases(cases),
     }
 
 
@@ -211,6 +221,14 @@ def _accuracy(cases: Cases, scores: np.ndarray, protocol: Protocol) -> dict[str,
         means = measured.means(measured.columns.values)
         found[tie] = {label: float(values[column]) for label, values in means.items()}
     return found
+
+
+def _leads(cases: Cases, scores: np.ndarray) -> np.ndarray:
+    """Of each case, by how much the original's score is above the best negative's."""
+    truth, starts = cases.frame["truth"], cases.pair_offsets[:-1]
+    others = scores.astype(float)
+    others[np.repeat(starts, truth.list.len().to_numpy()) + truth.explode().to_numpy()] = -np.inf
+    return scores[starts + truth.list.first().to_numpy()] - np.maximum.reduceat(others, starts)
 
 
 def _same_bag(cases: Cases) -> np.ndarray:

@@ -30,7 +30,7 @@ from counterpoint.cases import (
 from counterpoint.evaluation.places import Place, device_names
 from counterpoint.evaluation.precision import AUTO, choose
 from counterpoint.metrics import Overlong, Protocol
-from counterpoint.models import LoadOptions
+from counterpoint.models import LoadOptions, check_model
 from counterpoint.runs import Part, Run, RunWriter, question, refuse_other
 from counterpoint.scoring import (
     Described,
@@ -148,6 +148,9 @@ def evaluate(
         )
     one = isinstance(models, str | tuple) or not isinstance(models, Sequence)
     chosen = _each_once([models] if one else models)  # type: ignore[arg-type, list-item]
+    for name, loaded in chosen:
+        if loaded is None:
+            check_model(name)  # a large benchmark takes a minute to load
     tables = _Tables(_loaded(benchmarks, data, protocol), protocol, limit)
     if not chosen or not tables.cases:
         raise CounterpointError(

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
-from itertools import islice
+from itertools import groupby, islice
+from operator import attrgetter
 from random import Random
 from typing import Final, Literal, NamedTuple
 
@@ -14,12 +15,16 @@ from counterpoint.cases import normal
 from counterpoint.generation.checks.checking import CheckResult, check
 from counterpoint.generation.checks.surface import uniform
 from counterpoint.generation.inputs.source import SourceCaption
-from counterpoint.generation.language.sentences import Sentence, tagged, unreadable
+from counterpoint.generation.language.sentences import tagged, unreadable
 from counterpoint.generation.language.wordnet import Vocabulary, WordNet, find as find_wordnet
 from counterpoint.generation.pairs import Kind, Pair
+from counterpoint.generation.ranking import NONE, SHIPPED, Ranker, open_ranker, ranked
 from counterpoint.generation.registry import RULES, Draft, Rejection, Rule, Ways
 
 _TRIES: Final = 8  # drafts of one kind that are tried at most
+_DRAFTS: Final = 8  # drafts of one kind that are ranked at most
+_BLOCK: Final = 64  # captions whose drafts are ranked together
+_UNRANKED: Final = frozenset({"shuffle"})  # word order is its point
 
 CAPTIONS: Final = "captions"
 MADE: Final = "made"
@@ -30,7 +35,8 @@ class TextSettings:
     """How texts are made. With the captions, these settings decide which pairs come out.
 
     `each` is the maximum number of texts per method and kind of change. `form` says how texts are
-    written: like their captions, or both in one format (`uniform`).
+    written: like their captions, or both in one format (`uniform`). `plausible` names what ranks
+    the drafts of a negative (ranking.py).
     """
 
     kind: Kind
@@ -42,6 +48,11 @@ class TextSettings:
     doubtful: bool = False
     wordnet: bool = True
     keep_refused: bool = False
+    plausible: str = SHIPPED
+
+    def ranker(self) -> Ranker | None:
+        """What ranks drafts: those of negatives only."""
+        return open_ranker(self.plausible) if self.kind == "negative" and self.methods else None
 
     def vocabulary(self) -> Vocabulary:
         return Vocabulary(find_wordnet() if self.wordnet else None, self.doubtful)
@@ -73,22 +84,79 @@ def make_by_rules(sources: Sequence[SourceCaption], settings: TextSettings) -> M
     kept = readable(sources, counts)
     rules: list[Rule] = [RULES.get(name) for name in settings.methods]
     words = settings.vocabulary()
-    versions = {rule.name: f"{rule.name}-{rule.version} {words.version}" for rule in rules}
+    ranker = settings.ranker()
+    versions = {rule.name: _version(rule, words, ranker) for rule in rules}
     pairs: list[Pair] = []
     sentences = tagged(source.caption for source in kept)
-    for source, sentence in zip(kept, sentences, strict=True):
-        checker = DraftChecker(source, settings, counts, words.wordnet)
-        for rule in rules:
-            for ways in _ways(rule, source, sentence, words, settings):
-                pairs += checker.accepted(ways, rule.name, versions[rule.name])
+    captions = zip(kept, sentences, strict=True)
+    while block := list(islice(captions, _BLOCK)):
+        changes = (
+            _Change(source, rule, seed, ways)
+            for source, sentence in block
+            for known in (replace(words, true=source.others),)
+            for rule in rules
+            for seed in (seed_of(settings.seed, rule.name, source),)
+            for ways in rule.make(sentence, known, Random(seed))
+        )
+        found = changes if ranker is None else _ranked(changes, ranker)
+        for source, of_one in groupby(found, attrgetter("source")):
+            checker = DraftChecker(source, settings, counts, words.wordnet)
+            for change in of_one:
+                name = change.rule.name
+                pairs += checker.accepted(change.ways, name, versions[name])
+            pairs += checker.spare_text()
     return MadePairs(pairs, counts)
 
 
-def _ways(
-    rule: Rule, source: SourceCaption, sentence: Sentence, words: Vocabulary, settings: TextSettings
-) -> Iterator[Ways]:
-    rng = Random(seed_of(settings.seed, rule.name, source))
-    yield from rule.make(sentence, words, rng)
+def _version(rule: Rule, words: Vocabulary, ranker: Ranker | None) -> str:
+    found = f"{rule.name}-{rule.version} {words.version}"
+    if ranker is None or rule.name in _UNRANKED:
+        return found
+    return f"{found} plausibility {ranker.version}"
+
+
+class _Change(NamedTuple):
+    """A kind of change to a caption, with its drafts."""
+
+    source: SourceCaption
+    rule: Rule
+    seed: int
+    ways: Ways
+
+
+def _ranked(changes: Iterable[_Change], ranker: Ranker) -> Iterator[_Change]:
+    """The changes of some captions with their drafts ranked, in one call of the ranker."""
+    read = [
+        change if change.rule.name in _UNRANKED else change._replace(ways=_first(change.ways))
+        for change in changes
+    ]
+    asked = dict.fromkeys(
+        (change.source.caption, draft.text)
+        for change in read
+        if isinstance(change.ways, list)
+        for draft in change.ways
+        if not draft.odd
+    )
+    gains = dict(zip(asked, ranker.gains(list(asked)), strict=True))
+    for change in read:
+        drafts = change.ways
+        if isinstance(drafts, list):
+            if not drafts:
+                continue
+            caption = change.source.caption
+            found = [gains.get((caption, draft.text), 0.0) for draft in drafts]
+            drafts = ranked(drafts, found, change.seed)
+        yield change._replace(ways=drafts)
+
+
+def _first(ways: Ways) -> list[Draft]:
+    """The drafts that are ranked. Of the odd ones, which come last, one is enough to be counted."""
+    found: list[Draft] = []
+    for draft in islice(ways, _DRAFTS):
+        found.append(draft)
+        if draft.odd:
+            break
+    return found
 
 
 def seed_of(seed: int, method: str, source: SourceCaption) -> int:
@@ -107,9 +175,11 @@ class DraftChecker:
     wordnet: WordNet | None = None
     seen: set[tuple[str, ...]] = field(default_factory=set)
     others: frozenset[tuple[str, ...]] = frozenset()
+    spare: list[tuple[Draft, str, str]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.others = frozenset(map(normal, self.source.others))
+        if self.settings.kind == "negative":  # a positive may well be another caption
+            self.others = frozenset(map(normal, self.source.others))
 
     def accepted(
         self, ways: Iterator[Draft | Rejection] | Ways, method: str, version: str
@@ -120,7 +190,16 @@ class DraftChecker:
             if isinstance(draft, Rejection):
                 self.counts[method, draft.reason] += 1
                 continue
-            pair = self._pair(draft, method, version)
+            if draft.common:
+                if self.seen:
+                    return  # common drafts are the last ones, and not needed any more
+                self.spare.append((draft, method, version))
+                continue
+            odd = draft.odd if self.settings.plausible != NONE else ""
+            if odd and not self.settings.keep_refused:
+                self.counts[method, odd] += 1
+                continue
+            pair = self._pair(draft, method, version, odd)
             self.counts[method, pair.refused or MADE] += 1
             if not pair.refused:
                 self.seen.add(normal(draft.text))
@@ -130,11 +209,18 @@ class DraftChecker:
             if taken == self.settings.each:
                 return
 
-    def _pair(self, draft: Draft, method: str, version: str) -> Pair:
+    def spare_text(self) -> Iterator[Pair]:
+        """One common edit, if the caption has no other text: caps cost no caption its positive."""
+        for draft, method, version in self.spare:
+            if self.seen:
+                return
+            yield from self.accepted((draft._replace(common=False),), method, version)
+
+    def _pair(self, draft: Draft, method: str, version: str, odd: str) -> Pair:
         source, settings = self.source, self.settings
         caption, text = source.caption, draft.text
-        found = CheckResult((), "")
-        if settings.checks:
+        found = CheckResult((), odd)
+        if settings.checks and not odd:
             found = check(
                 caption,
                 text,
@@ -159,5 +245,5 @@ class DraftChecker:
             settings.seed,
             found.passed,
             found.rejected,
-            found.doubt,
+            found.doubt or draft.doubt,
         )

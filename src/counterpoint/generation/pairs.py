@@ -9,7 +9,7 @@
 | text        | str                         | the text made from the caption |
 | kind        | str                         | `negative` (false of the image) or `positive` |
 | type        | str                         | replace, swap, add, negate, shuffle, paraphrase |
-| subtype     | str                         | obj, att, rel, or empty |
+| subtype     | str                         | obj, att, rel, count, bind, or empty |
 | start, end  | int                         | the characters of `text` that are not the caption's |
 | method      | str                         | what made it |
 | version     | str                         | of the method, and of the words and models it used |
@@ -47,7 +47,7 @@ Kind = Literal["negative", "positive"]
 Type = Literal["replace", "swap", "add", "negate", "shuffle", "paraphrase"]
 KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 TYPES: Final[tuple[Type, ...]] = get_args(Type)
-SUBTYPES: Final = ("obj", "att", "rel", "")
+SUBTYPES: Final = ("obj", "att", "rel", "count", "bind", "")
 
 SCHEMA: Final = pl.Schema(
     {

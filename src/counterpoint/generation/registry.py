@@ -17,11 +17,20 @@ if TYPE_CHECKING:
 
 
 class Draft(NamedTuple):
-    """A text that a method made and that was not checked yet."""
+    """A text that a method made and that was not checked yet.
+
+    `doubt` says why a positive may be false, if the method knows. A `common` draft is the edit of
+    many captions: it is used only for a caption that gets no other text. `odd` says why a negative
+    is hardly plausible; such a draft comes after all others of its kind of change, and is rejected
+    unless texts are not ranked.
+    """
 
     text: str
     type: Type
     subtype: str = ""
+    doubt: str = ""
+    common: bool = False
+    odd: str = ""
 
 
 class Rejection(NamedTuple):
@@ -78,15 +87,23 @@ RULES: Final = Registry(
     "rule",
     "counterpoint.rules",
     {
+        "add": f"{_HOME}.additions:ADD",
+        "bind": f"{_HOME}.binding:BIND",
         "conjuncts": f"{_HOME}.reversal:CONJUNCTS",
         "converse": f"{_HOME}.reversal:CONVERSE",
         "crepe-negate": f"{_HOME}.negation:NEGATE",
         "crepe-replace": f"{_HOME}.replacement:CREPE",
         "crepe-swap": f"{_HOME}.swaps:CREPE",
-        "hard-positives": f"{_HOME}.replacement:PAPER",
+        "denials": f"{_HOME}.wording:DENIALS",
+        "determiners": f"{_HOME}.wording:DETERMINERS",
+        "framing": f"{_HOME}.framing:FRAMING",
+        "fronted": f"{_HOME}.fronting:FRONTED",
+        "hard-positives": f"{_HOME}.synonyms:PAPER",
         "negclip": f"{_HOME}.swaps:NEGCLIP",
+        "passive": f"{_HOME}.voice:PASSIVE",
+        "relative": f"{_HOME}.framing:RELATIVE",
         "shuffle": f"{_HOME}.swaps:SHUFFLE",
         "svlc": f"{_HOME}.replacement:SVLC",
-        "synonyms": f"{_HOME}.replacement:LEXICON",
+        "synonyms": f"{_HOME}.synonyms:LEXICON",
     },
 )

@@ -52,6 +52,7 @@ from counterpoint.generation.pairs import (
     tabulate,
     write_pairs,
 )
+from counterpoint.generation.ranking import is_model
 from counterpoint.generation.registry import BatchMethod
 
 Counts = Counter[tuple[str, str]]  # by (method or `captions`, `made` or the reason why not)
@@ -212,6 +213,7 @@ def _about(
         "origin": {writer.name: writer.origin for writer in writers},
         "words": settings.vocabulary().version,
         "language": language_version(),
+        **({"plausibility": ranker.version} if (ranker := settings.ranker()) else {}),
     }
 
 
@@ -249,12 +251,16 @@ class RulesPlace(NamedTuple):
 def _by_rules(
     captions: Captions, settings: TextSettings, parts: Parts, place: RulesPlace, shown: Progress
 ) -> int:
-    """Every piece by all rules; returns how many pieces there are."""
+    """Every piece by all rules; returns how many pieces there are.
+
+    A blind model that ranks is loaded once, in this process.
+    """
     advance = shown.start("rules", captions.total)
     waiting: dict[Future[WorkerFailure | None], int] = {}
     count = 0
     few = captions.total is not None and captions.total <= PIECE
-    with _pool(RulesPlace(1) if few else place, settings) as (submit, ahead):
+    alone = few or (settings.kind == "negative" and is_model(settings.plausible))
+    with _pool(RulesPlace(1) if alone else place, settings) as (submit, ahead):
         for number, piece in _pieces(captions):
             count += 1
             path = parts.path(_RULES, number).absolute()
@@ -356,7 +362,7 @@ def _ray_pool(place: RulesPlace, settings: TextSettings) -> Iterator[tuple[Submi
 
 
 def _ray_part(
-    words: tuple[str, str], sources: list[SourceCaption], settings: TextSettings, path: Path
+    words: tuple[str, ...], sources: list[SourceCaption], settings: TextSettings, path: Path
 ) -> WorkerFailure | None:
     """A part by another machine, which has to see the same folder and the same words."""
     _without_torch()
@@ -380,9 +386,10 @@ def _ray_part(
     return None
 
 
-def _words(settings: TextSettings) -> tuple[str, str]:
+def _words(settings: TextSettings) -> tuple[str, ...]:
     """The versions of everything that rules look up."""
-    return settings.vocabulary().version, language_version()
+    ranker = settings.ranker()
+    return settings.vocabulary().version, language_version(), ranker.version if ranker else ""
 
 
 def _died(less: str) -> DataError:

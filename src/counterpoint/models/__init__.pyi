@@ -4,6 +4,7 @@ from .registry import (
     EXAMPLES as EXAMPLES,
     FAMILIES as FAMILIES,
     LoadOptions as LoadOptions,
+    check_model as check_model,
     is_device as is_device,
     list_models as list_models,
     load_model as load_model,

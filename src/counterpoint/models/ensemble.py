@@ -21,7 +21,7 @@ from counterpoint._util.registry import did_you_mean
 from counterpoint._util.store import digest
 from counterpoint.cases import Cases
 from counterpoint.metrics import Overlong
-from counterpoint.models.registry import FAMILIES, LoadOptions, load_model
+from counterpoint.models.registry import FAMILIES, LoadOptions, check_model, load_model
 from counterpoint.scoring import Described, Model, Scored, Work, score
 
 _PIECE: Final = 4_000_000  # scores in float64 at a time: a gallery may have a hundred million
@@ -145,6 +145,11 @@ def load(rest: str, options: LoadOptions) -> Ensemble:
     An id may have a `+` of its own (in a path, say): it is cut only where the name of a family
     follows, with `:`, `+` or nothing after it. A member may be named twice, and then counts twice.
     """
+    return Ensemble([Member(id, load_model(id, options)) for id in members(rest)])
+
+
+def members(rest: str) -> list[str]:
+    """The ids of an ensemble, or a refusal."""
     ids = split(rest)
     if "ensemble" in (id.partition(":")[0] for id in ids):
         raise ModelError(
@@ -154,7 +159,9 @@ def load(rest: str, options: LoadOptions) -> Ensemble:
         )
     if len(ids) < 2:
         raise _too_few(rest)
-    return Ensemble([Member(id, load_model(id, options)) for id in ids])
+    for id in ids:
+        check_model(id)
+    return ids
 
 
 def split(rest: str) -> list[str]:

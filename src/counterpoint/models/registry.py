@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from counterpoint._util.errors import NotFoundError
@@ -38,6 +40,17 @@ FAMILIES: Final = Registry(
         "world": f"{_HOME}.openclip.adapter:load_world",
     },
 )
+
+
+# What refuses a name without loading the model, where that can be done without its library.
+_CHECKS: Final = {
+    "blind": f"{_HOME}.blind.baselines:check",
+    "ensemble": f"{_HOME}.ensemble:members",
+    "random": f"{_HOME}.blind.baselines:check_random",
+    "rerank": f"{_HOME}.rerank:read_id",
+    "vectors": f"{_HOME}.vectors:check",
+    "world": f"{_HOME}.registry:world_folder",
+}
 
 
 class Example(NamedTuple):
@@ -87,6 +100,12 @@ EXAMPLES: Final[dict[str, Example]] = {
     "blind:format": Example("the caption that looks less edited wins; sees no image"),
     "blind:bow": Example(
         "a bag of words fitted to the benchmark itself, cross-validated; sees no image"
+    ),
+    "blind:ngram": Example(
+        "a logistic regression on words and pairs of neighbours, cross-fitted; sees no image"
+    ),
+    "blind:chars": Example(
+        "the same on strings of one to four characters, and the length; sees no image"
     ),
     "blind:grammar": Example("a CoLA classifier: the more grammatical caption wins", _VLM),
     "blind:plausible": Example("Vera: the more plausible caption wins", _VLM),
@@ -149,6 +168,25 @@ def load_model(id: str, options: LoadOptions | None = None) -> Model:
     model: Model = FAMILIES.get(family)(rest, options or LoadOptions())
     check_kind(model)
     return model
+
+
+def check_model(id: str) -> None:
+    """Refuse an id that cannot be loaded, as far as that is known without loading anything."""
+    family, _, rest = id.partition(":")
+    if family not in FAMILIES.names():
+        FAMILIES.get(family)  # raises
+    if family in _CHECKS:
+        module, _, name = _CHECKS[family].partition(":")
+        getattr(importlib.import_module(module), name)(rest)
+
+
+def world_folder(name: str) -> Path:
+    """The checkpoint of `world:NAME`, which is in the package."""
+    folder = Path(__file__).parents[1] / "world" / "checkpoints"
+    names = [path.name for path in folder.iterdir() if path.is_dir()]
+    if name not in names:
+        raise NotFoundError("E-MODEL-UNKNOWN", did_you_mean("world model", name, names), name=name)
+    return folder / name
 
 
 def list_models() -> dict[str, str]:

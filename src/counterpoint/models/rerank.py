@@ -27,7 +27,7 @@ from counterpoint._util.store import digest
 from counterpoint.cases import SCHEMA, Cases, gallery_rows
 from counterpoint.metrics import Overlong
 from counterpoint.models.ensemble import Member, describe_members, left_out_by_any, split
-from counterpoint.models.registry import LoadOptions, load_model
+from counterpoint.models.registry import LoadOptions, check_model, load_model
 from counterpoint.scoring import DualEncoder, PairScorer, Scored, Work, score
 
 K: Final = 128
@@ -202,6 +202,13 @@ def _lost(cases: Cases, lines: list[tuple[int, int]], second: Scored) -> Scored:
 
 def load(rest: str, options: LoadOptions) -> Reranker:
     """Two ids joined by `+`, with `?k=128` or `?k=128&side=images` behind them."""
+    members, k, side = read_id(rest)
+    dual, pair = (Member(id, load_model(id, options)) for id in members)
+    return Reranker(dual, pair, k, side)
+
+
+def read_id(rest: str) -> tuple[list[str], int, str]:
+    """The two ids, k and the side, or a refusal."""
     match = _OPTIONS.search(rest)
     members = split(rest[: match.start()] if match else rest)
     given = dict(part.split("=", 1) for part in match[1].split("&")) if match else {}
@@ -213,5 +220,6 @@ def load(rest: str, options: LoadOptions) -> Reranker:
             "rerank:blip-itc:ORG/REPO+blip-itm:ORG/REPO?k=128.",
             model=f"rerank:{rest}",
         )
-    dual, pair = (Member(id, load_model(id, options)) for id in members)
-    return Reranker(dual, pair, int(k), given.get("side", SIDES[0]))
+    for id in members:
+        check_model(id)
+    return members, int(k), given.get("side", SIDES[0])

@@ -390,6 +390,11 @@ def _unreadable(path: Path, error: Exception) -> ModelError:
 
 def load(rest: str, options: LoadOptions) -> VectorFolder:
     del options  # nothing is computed
+    return VectorFolder(check(rest))
+
+
+def check(rest: str) -> Path:
+    """The folder, or a refusal."""
     folder = Path(rest)
     if not rest or not folder.is_dir():
         raise ModelError(
@@ -397,7 +402,7 @@ def load(rest: str, options: LoadOptions) -> VectorFolder:
             f"vectors:{shortened(rest)}: no such folder; `counterpoint vectors export` makes one.",
             path=folder,
         )
-    return VectorFolder(folder)
+    return folder
 
 
 # --- writing -------------------------------------------------------------------------------------

@@ -96,7 +96,10 @@ def train(
             validator = Validator(run, progress) if ranks.first and recipe.validation else None
 
             # Train: step after step.
-            _train(run, done, shown, evaluator, validator)
+            try:
+                _train(run, done, shown, evaluator, validator)
+            except torch.OutOfMemoryError as error:
+                raise _gpu_full(recipe, str(error)) from None
 
             # Save: the last weights, or the best.
             state = final_state(run)
@@ -268,15 +271,34 @@ def _refuse_non_finite(finite: Tensor, folder: Path, step: int) -> None:
     """Checked where the host waits for the device anyway, and always before weights are saved."""
     if bool(finite):
         return
-    kept = steps_in(folder)
-    last = f"the checkpoint of step {kept[-1]:,} is kept" if kept else "no checkpoint was made yet"
+    last, kept = _kept(folder)
     raise RunError(
         "E-LOSS-NON-FINITE",
-        f"the loss is no longer a finite number (step {step:,} or shortly before); {last}: "
+        f"the loss is no longer a finite number (step {step:,} or shortly before); {kept}: "
         "a smaller lr, more warmup, grad_clip=1 or precision=bf16 may help, in another folder.",
         step=step,
-        kept=kept[-1] if kept else None,
+        kept=last,
     )
+
+
+def _gpu_full(recipe: Recipe, words: str) -> RunError:
+    last, kept = _kept(recipe.folder)
+    return RunError(
+        "E-GPU-FULL",
+        f"the GPU is full with batch={recipe.batch} ({words.splitlines()[0].split('. GPU')[0]}); "
+        f"{kept}: end what else runs on it and give the same command again, or begin another "
+        f"folder with cached_batch={max(1, recipe.batch // 4)}, the same steps in less memory.",
+        batch=recipe.batch,
+        kept=last,
+    )
+
+
+def _kept(folder: Path) -> tuple[int | None, str]:
+    """The step of the last checkpoint, and in words what is kept."""
+    steps = steps_in(folder)
+    if not steps:
+        return None, "no checkpoint was made yet"
+    return steps[-1], f"the checkpoint of step {steps[-1]:,} is kept"
 
 
 @contextmanager

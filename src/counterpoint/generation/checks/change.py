@@ -142,6 +142,7 @@ Part = tuple[str, ...]
 SLOT: Final = 4  # words on either side of a replacement
 ADDED: Final = 8  # words of an addition
 REWORDED: Final = 0.5  # share of the longer text's words that a paraphrase may edit
+TURNED: Final = 4  # edits of a short text told from the other side: "riding", "being ridden by"
 _LONGEST: Final = 400  # words whose edit distance is computed; beyond, only their number counts
 
 # Words that English needs with "not" and "no": "does not ride", "there is no", "without any".
@@ -216,9 +217,11 @@ def _paraphrased(change: TextChange) -> str:
     if max(len(change.removed), len(change.inserted)) > _LONGEST:
         return "too much reworded"
     edited = distance(change.removed, change.inserted, limit)
-    if edited > limit:
-        old, new = _turned_back(change.removed, change.inserted)
-        edited = 1 + distance(old, new, limit)
+    if edited <= limit:
+        return ""
+    limit = max(limit, TURNED)
+    sides = (change.removed, change.inserted), (change.old.words, change.new.words)
+    edited = min(1 + distance(*_turned_back(*both), limit) for both in sides)
     return "too much reworded" if edited > limit else ""
 
 

@@ -23,6 +23,7 @@ from itertools import pairwise, product
 from typing import Final
 
 from counterpoint.cases import normal
+from counterpoint.generation.checks.captions import said_by_another
 from counterpoint.generation.checks.change import (
     TextChange,
     changed,
@@ -30,25 +31,29 @@ from counterpoint.generation.checks.change import (
     find_exchange,
     minimal,
 )
-from counterpoint.generation.checks.exchange import Same, same_list, same_meaning
-from counterpoint.generation.checks.statements import (
+from counterpoint.generation.checks.exchange import Same, fronted, same_list, same_meaning
+from counterpoint.generation.checks.slots import (
     Thesaurus,
-    converse_exchange,
     doubt,
     excluded_slot,
-    moved_attribute,
     narrower_slot,
     near_slot,
     other_number,
     same_slot,
     say_the_same,
-    turned,
     unrelated,
     unrelated_slot,
 )
+from counterpoint.generation.checks.statements import (
+    converse_exchange,
+    moved_attribute,
+    passive,
+    turned,
+)
 from counterpoint.generation.checks.surface import articles, like, looks_alike, uniform, whole_words
-from counterpoint.generation.checks.words import forms, key, negations, numbers, role
+from counterpoint.generation.checks.words import forms, key, lemmas, negations, numbers, role
 from counterpoint.generation.language import lexicon
+from counterpoint.generation.language.sentences import word_set
 from counterpoint.generation.pairs import Kind, Type
 
 __all__ = [
@@ -64,7 +69,9 @@ __all__ = [
 ]
 Normal = tuple[str, ...]
 _WHOLE: Final = 40  # with more changed words, no single slot or exchange is searched
+_FRAMES: Final = word_set("is are there who that which")  # they say nothing by themselves
 _CONTENT: Final = frozenset({"noun", "adjective", "verb", "number"})
+_NEW_WORDS: Final = ("replace", "add")  # types whose texts may say what another caption says
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +105,10 @@ class CheckResult:
 def _meaning(change: TextChange, claim: Claim) -> str:
     if claim.kind == "positive":
         return disguised_negative(change)
-    return disguised_positive(change, claim.type, claim.others, claim.thesaurus)
+    found = disguised_positive(change, claim.type, claim.others, claim.thesaurus)
+    if not found and claim.others and claim.type in _NEW_WORDS:
+        return "said by another caption" if said_by_another(change, claim.others) else ""
+    return found
 
 
 # The cheapest first; a reason is one of a few fixed texts, so that rejections can be counted.
@@ -162,6 +172,9 @@ def disguised_positive(
         return ""
     if converse_exchange(change):
         return "converse"
+    voice = passive(change)
+    if voice:
+        return "passive" if voice == "same" else ""
     return same_slot(change, thesaurus)
 
 
@@ -169,11 +182,16 @@ def disguised_negative(change: TextChange) -> str:
     """Why a text that should be as true as its caption may be false."""
     old, new = change.old.words, change.new.words
     if negations(old) != negations(new):
-        return "negation"
+        return "" if _denies_opposite(change) else "negation"
     if numbers(old) != numbers(new):
         return "number"
+    if _reframed(change):
+        return ""
     if max(len(change.removed), len(change.inserted)) > _WHOLE:
         return ""
+    voice = passive(change)
+    if voice:
+        return "" if voice == "same" else "arguments swapped"
     if converse_exchange(change):
         return ""
     if change.same_bag or _same_keys(change):
@@ -184,6 +202,22 @@ def disguised_negative(change: TextChange) -> str:
     if _sides(old) != _sides(new):
         return "left or right"
     return turned(change) or _bad_slot(change) or _contradiction(change)
+
+
+def _reframed(change: TextChange) -> bool:
+    """ "a man riding", "a man who is riding", "a man rides": the same clause in another form."""
+    removed = [word for word in change.removed if word not in _FRAMES]
+    inserted = [word for word in change.inserted if word not in _FRAMES]
+    if not removed and not inserted:
+        return True
+    if len(removed) != 1 or len(inserted) != 1:
+        return False
+    doing = removed[0] if removed[0].endswith("ing") else inserted[0]
+    return doing.endswith("ing") and role(doing) == "verb" and _share_lemma(removed[0], inserted[0])
+
+
+def _share_lemma(a: str, b: str) -> bool:
+    return not lemmas(a).isdisjoint(lemmas(b))
 
 
 def _bad_slot(change: TextChange) -> str:
@@ -237,11 +271,23 @@ def _reordered(change: TextChange) -> Same | None:
         old, new = tuple(map(key, change.removed)), tuple(map(key, change.inserted))
         exchange = find_exchange(change.before, old, new, change.after, change.old.gaps)
     found = same_meaning(exchange) if exchange is not None else None
-    found = found or same_list(change)
+    found = found or same_list(change) or fronted(change)
     return found or (Same("symmetric", True) if converse_exchange(change) else None)
 
 
+def _denies_opposite(change: TextChange) -> bool:
+    """Whether a word became "not" and a word that excludes it: "dirty", "not clean"."""
+    new = change.new.words
+    lost = [word for word in change.lost if role(word) in _CONTENT]
+    gained = [word for word in change.gained if role(word) in _CONTENT]
+    if len(lost) != 1 or len(gained) != 1 or ("not", gained[0]) not in pairwise(new):
+        return False
+    return any(lexicon.exclude(a, b) for a, b in product(_forms(lost[0]), _forms(gained[0])))
+
+
 def _denial(change: TextChange) -> str:
+    if _denies_opposite(change):
+        return "denies the opposite"
     if negations(change.old.words) and negations(change.new.words) > negations(change.old.words):
         return "double negation"
     new = change.new.words

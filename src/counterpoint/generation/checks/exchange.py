@@ -29,7 +29,7 @@ from counterpoint.generation.checks.borders import (
     stand_alone,
     two_adjectives,
 )
-from counterpoint.generation.checks.change import Exchange, TextChange
+from counterpoint.generation.checks.change import Exchange, TextChange, find_exchange
 from counterpoint.generation.checks.words import (
     AUXILIARIES,
     COORDINATORS,
@@ -111,11 +111,18 @@ def judge_symmetric(context: Context) -> Same | None:
     if role(context.first[0]) == "verb" or role(context.first[-1]) in ("preposition", "verb"):
         return None
     if context.right and not context.right_gap():
-        if context.right[0] not in PREPOSITIONS - {"with", "of"}:
+        if not _may_be_of_both(context.right[0]):
             return None
         sure = False
     sure = sure and bool(symmetric(bare_end(context.middle)))
     return Same("symmetric" if sure else "perhaps symmetric", sure)
+
+
+def _may_be_of_both(word: str) -> bool:
+    """Whether what follows may be said of both: "a truck near a plane with people around it"."""
+    if word in PREPOSITIONS or word in ("that", "which", "who"):
+        return word != "of"
+    return role(word) == "verb" and word.endswith("ing")
 
 
 def _both_may(context: Context) -> bool:
@@ -124,8 +131,10 @@ def _both_may(context: Context) -> bool:
     alive = {lively(context.first), lively(context.second)}
     if symmetric(core):
         return True
-    if role(core[0]) == "verb" and len(core) > 1 and lexicon.is_symmetric(" ".join(core[1:])):
-        return alive != {True, False}
+    verb, rest = _verb(core)
+    if verb and _is_symmetric(rest):
+        of_things = len(rest) == len(core) - 1 and bool(lemmas(verb) & _OF_THINGS)
+        return alive != {True, False} or of_things
     return alive == {True}
 
 
@@ -146,12 +155,44 @@ def symmetric(core: Part) -> bool | None:
     # "hugging" is mutual as a rule; "standing next to" is but for who stands.
     if any(lexicon.may_be_symmetric(form) for form in readings):
         return False
-    standing = len(core) > 1 and bool(lemmas(core[0]) & POSTURES)
-    return False if standing and lexicon.may_be_symmetric(" ".join(core[1:])) else None
+    verb, rest = _verb(core)
+    if not verb or (rest == ("by",) and not lemmas(verb) & (_VERBS - _GOING)):
+        return None  # "passing by", "followed by"
+    return False if _is_symmetric(rest) or lexicon.may_be_symmetric(" ".join(rest)) else None
+
+
+def _verb(core: Part) -> tuple[str, Part]:
+    """A verb and what follows it and its particle: "curled up next to", "shaking hands with"."""
+    if len(core) < 2 or not (role(core[0]) == "verb" or lemmas(core[0]) & _VERBS):
+        return "", ()
+    rest = core[1:]
+    return core[0], rest[1:] if len(rest) > 1 and rest[0] in _PARTICLES else rest
+
+
+def _is_symmetric(relation: Part) -> bool:
+    return relation in _TOGETHER or lexicon.is_symmetric(" ".join(relation))
+
+
+_TOGETHER: Final = frozenset(
+    tuple(phrase.split())
+    for phrase in (
+        *("side by side with", "hand in hand with", "arm in arm with", "face to face with"),
+        *("back to back with", "hands with"),
+    )
+)
+_PARTICLES: Final = word_set("up down out back together right directly just")
+# Participles that look like adjectives or nouns: "parked next to", "docked alongside".
+_VERBS: Final = POSTURES | word_set(
+    "place locate position set leave dock moor tie stack pile arrange mount seat crouch curl build"
+)
+# What is said of persons and of things: "a car standing next to a man".
+_OF_THINGS: Final = word_set("stand sit lie lay rest park place locate position set leave")
+_GOING: Final = word_set("pass go come walk run drive ride fly speed rush move travel sail jog")
 
 
 _JOINED: Final = frozenset({("along", "with"), ("together", "with"), ("as", "well", "as")})
 _ITEM: Final = 4  # words of an item in the middle of a list
+_DETAILS: Final = word_set("in with without wearing holding carrying")
 # Adjectives that colour the word after them: "light blue" is no "blue light".
 _SHADES: Final = word_set("light dark bright pale deep very baby hot navy")
 _JUDGES: Final = {"conjuncts": judge_conjuncts, "symmetric": judge_symmetric}
@@ -161,8 +202,10 @@ def same_meaning(change: Exchange) -> Same | None:
     """Whether the exchange keeps the meaning; None if it does not."""
     if _one_phrase(change):
         return Same("same phrase", True)
-    if _garbled(change):
+    if _garbled(change) or _two_details(change):
         return Same("perhaps same phrase", False)
+    if _fronted(change):
+        return Same("same phrase", True)
     between, marks = change.between, change.marks
     left = _common_tail(change.before, between)
     right = _common_head(between[: len(between) - left], change.after)
@@ -185,6 +228,38 @@ def _context(change: Exchange, known: int, middle: Part, shared: int) -> Context
     first, second = start + change.first + end, start + change.second + end
     return Context(
         before[: len(before) - known], first, middle, second, after[shared:], change.marks
+    )
+
+
+def fronted(change: TextChange) -> Same | None:
+    """Whether only the place was put first: "on a bench sits a dog", "in a park, a dog runs"."""
+    old, new = change.old.words, change.new.words
+    exchange = find_exchange((), old, new, (), change.old.gaps)
+    if exchange is None or exchange.before or len(exchange.between) > 1:
+        return None
+    first, second, verb = exchange.first, exchange.second, exchange.between
+    place = second[1:] if verb and second[0].endswith(("ing", "ed")) else second
+    if not place or role(place[0]) not in ("preposition", "side") or not _is_place(place[1:]):
+        return None
+    if verb:
+        linked = verb[0] in ("is", "are") or bool(lemmas(verb[0]) & POSTURES)
+        return FRONTED if linked and _is_place(first) else None
+    verbs = [i for i, word in enumerate(first) if role(word) == "verb"]
+    clear = len(verbs) == 1 and _is_place(first[verbs[0] + 1 :])
+    return FRONTED if clear or not any(role(word) == "preposition" for word in first) else None
+
+
+FRONTED: Final = Same("place first", True)
+
+
+def _is_place(words: Part) -> bool:
+    """Whether words are one noun phrase, with "in front of" and "a cup of coffee"."""
+    known = ("determiner", "number", "adjective", "noun", "side")
+    return all(
+        role(word) in known
+        or word in ("of", "to", "and")
+        or (role(word) == "verb" and (word.endswith(("ing", "ed")) or place + 1 == len(words)))
+        for place, word in enumerate(words)  # "a parking lot", "a skate park"
     )
 
 
@@ -236,14 +311,34 @@ def _one_phrase(change: Exchange) -> bool:
 
 
 def _garbled(change: Exchange) -> bool:
-    """Two words of one phrase side by side: "a metal sink", "a sink metal" name one thing."""
+    """Two words of one phrase side by side: "a metal sink", "a sink metal" name one thing.
+
+    Or an adverb and its neighbour: "running quickly", "quickly running".
+    """
     pair = (*change.first, *change.between, *change.second)
     place = len(change.before) + 1
-    return (
-        len(pair) == 2
-        and change.marks[place].isspace()
-        and all(role(word) in ("noun", "adjective") for word in pair)
-    )
+    if len(pair) != 2 or not change.marks[place].isspace():
+        return False
+    roles = {role(word) for word in pair}
+    return roles <= {"noun", "adjective"} or "adverb" in roles
+
+
+def _fronted(change: Exchange) -> bool:
+    """The place first or last, and nothing else: "in a park a man sleeps", "outside he eats"."""
+    if change.before or change.between or change.after:
+        return False
+    pair = (change.first, change.second)
+    for part, other in (pair, pair[::-1]):
+        if part[0] in PREPOSITIONS - {"of"} or (len(part) == 1 and role(part[0]) == "adverb"):
+            return role(other[0]) in ("determiner", "number", "noun", "adjective")
+    return False
+
+
+def _two_details(change: Exchange) -> bool:
+    """Two details of one subject: "a girl in a red dress with a balloon"."""
+    closed = not change.after or bool(change.marks[-1 - len(change.after)].strip())
+    starts = {change.first[0], change.second[0]}
+    return closed and not change.between and bool(change.before) and starts <= _DETAILS
 
 
 def _common_tail(a: Part, b: Part) -> int:

@@ -226,10 +226,4 @@ def forms(part: tuple[str, ...]) -> tuple[str, ...]:
 
 def genera(words: tuple[str, ...]) -> set[str]:
     """All that these words name kinds of: a puppy is a dog and an animal."""
-    found: set[str] = set()
-    rest = list(words)
-    while rest:
-        kinds = {k for m in lexicon.meanings(rest.pop()) for k in m.kinds} - found
-        found |= kinds
-        rest += kinds
-    return found
+    return set[str]().union(*map(lexicon.wider, words))

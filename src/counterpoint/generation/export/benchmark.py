@@ -5,6 +5,7 @@
   each caption, so that no method is favoured where captions have one negative each.
 - A negative with its own image is a case of two images and two captions, as in BiVLC.
 - With `all_negatives`, one case per caption: the caption, all positives, all negatives.
+- With `cap`, no type, new word or edit has more than its share of the texts (sampling.py).
 
 A case is in the group `type/subtype`; its cluster is the image.
 """
@@ -27,6 +28,7 @@ from counterpoint.generation.export.groups import (
     Text,
     read_groups,
 )
+from counterpoint.generation.export.sampling import CappedSample, read_caps
 from counterpoint.generation.inputs.source import UniqueIds
 from counterpoint.generation.pairs import require_parquet
 
@@ -39,6 +41,7 @@ def export_benchmark(
     images: Path | None = None,
     root: Path | None = None,
     all_negatives: bool = False,
+    cap: str = "",
     seed: int = 0,
     progress: Progress = QUIET,
 ) -> int:
@@ -46,6 +49,9 @@ def export_benchmark(
     require_parquet(out, "cases")
     moves = [ImagePaths.of(file, out.parent, images=images, root=root) for file in pairs]
     groups = read_groups(pairs, left_out, moves, progress)
+    if caps := read_caps(cap):
+        sample = CappedSample(read_groups(pairs, LeftOut(), moves, QUIET), caps, seed, pairs[0])
+        groups = sample.of(groups, left_out)
     made = (_cases(group, left_out, all_negatives, seed) for group in groups)
     stream = chain.from_iterable(made)
     first = next(stream, None)

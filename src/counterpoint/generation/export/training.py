@@ -23,7 +23,8 @@ or texts are added. Images that belong together (an image of a text, shared by t
 images) are on one side, and neighbours on the other side are left out.
 
 With `balance`, the named subtypes get equally many texts: of each kind (positive, negative), as
-many as the rarest has. A kind that lacks one of them is left as it is.
+many as the rarest has. A kind that lacks one of them is left as it is. With `cap`, no type, word or
+edit has more than its share (sampling.py).
 """
 
 from __future__ import annotations
@@ -53,6 +54,7 @@ from counterpoint.generation.export.groups import (
     Text,
     read_groups,
 )
+from counterpoint.generation.export.sampling import CappedSample, read_caps
 from counterpoint.generation.pairs import KINDS
 
 Record = dict[str, Any]
@@ -78,6 +80,7 @@ def export_training(
     neighbours: Path | None = None,
     validation: float = 0,
     balance: Sequence[str] = (),
+    cap: str = "",
     seed: int = 0,
     progress: Progress = QUIET,
 ) -> int:
@@ -97,11 +100,23 @@ def export_training(
             f"validation is a share of the images, from 0 to below 1, not {validation}.",
             option="validation",
         )
+    caps = read_caps(cap)
+    if caps and balance:
+        raise DataError(
+            "E-OPTION-INVALID",
+            "cap and balance exclude each other; give a cap of the type instead of balance.",
+            option="cap",
+        )
     near = {} if neighbours is None else _read_neighbours(neighbours)
     moves = [ImagePaths.of(file, out.parent, images=images, root=root) for file in pairs]
 
+    sample: CappedSample | None = None
+
     def read(counts: LeftOut) -> Iterator[Group]:
-        return read_groups(pairs, counts, moves, progress)
+        found = read_groups(pairs, counts, moves, progress)
+        return found if sample is None else sample.of(found, counts)
+
+    sample = CappedSample(read(LeftOut()), caps, seed, pairs[0]) if caps else None
 
     limits = _limits(read(LeftOut()), balance, seed, pairs[0]) if balance else {}
 

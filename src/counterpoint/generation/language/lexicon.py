@@ -40,10 +40,12 @@ __all__ = [
     "share_meaning",
     "synonyms",
     "version",
+    "wider",
 ]
 
 
 NARROWER: Final = "narrower"  # the doubt about a narrower word: crimson for red
+_KINDS: Final = "kind"  # the field of kinds.toml, where `also` are other names of a kind
 
 
 class Synonym(NamedTuple):
@@ -91,12 +93,9 @@ def _index() -> _Index:
 
     opposite = _both_ways([opposed(meaning) for meaning in found])
     above = _closure([named(meaning.kinds, meaning) for meaning in found])
-    below = _backwards(above)
     near = _both_ways([named(meaning.near, meaning) for meaning in found])
-    # What is near to a chair is near to an armchair.
-    wide = [set(links).union(*(below[link] for link in links)) for links in near]
     others = _by_scale(found)
-    same = _both_ways([wide[i] | above[i] | others[i].elsewhere | {i} for i in range(len(found))])
+    same = _both_ways([{i, *near[i], *above[i], *others[i].elsewhere} for i in range(len(found))])
     return _Index(
         meanings=found,
         version=digest,
@@ -183,6 +182,7 @@ def fields() -> Mapping[str, tuple[Meaning, ...]]:
     return MappingProxyType({field: tuple(meanings) for field, meanings in found.items()})
 
 
+@functools.lru_cache(maxsize=1 << 15)
 def meanings(word: str, pos: str | None = None) -> tuple[Meaning, ...]:
     """The meanings for which the word can stand."""
     index = _index()
@@ -344,6 +344,18 @@ def _kinds(noun: str) -> frozenset[str]:
     return frozenset(found)
 
 
+@functools.lru_cache(maxsize=1 << 14)
+def wider(word: str) -> frozenset[str]:
+    """The names of every kind that the word may be of: a sedan is a car, so it is a vehicle."""
+    index = _index()
+    found: set[str] = set()
+    for number in index.known.get(word, ()):
+        for kind in index.above[number]:
+            meaning = index.meanings[kind]
+            found.update(meaning.offered(), meaning.also if meaning.field == _KINDS else ())
+    return frozenset(found)
+
+
 @functools.lru_cache(maxsize=1 << 17)
 def may_be_same(a: str, b: str) -> bool:
     """Whether both words may be true of one thing: the same, doubtful, near, a kind of the other.
@@ -351,7 +363,7 @@ def may_be_same(a: str, b: str) -> bool:
     In any meaning and part of speech. Words that the lexicon does not know are the same only if
     they are equal.
     """
-    if a == b:
+    if a == b or a in wider(b) or b in wider(a):
         return True
     index = _index()
     nothing = frozenset[int]()

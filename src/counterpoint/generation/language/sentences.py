@@ -54,6 +54,9 @@ class Token(NamedTuple):
     end: int
 
 
+Piece = tuple[str, str, bool]  # a word, the space after it, and whether it is new
+
+
 @dataclass(frozen=True, eq=False)
 class Sentence:
     """A tagged caption. It is compared by identity, so that results about it are cheap to cache."""
@@ -71,6 +74,14 @@ class Sentence:
     @cached_property
     def lemmas(self) -> list[str]:
         return [lemma(token.lower, token.pos) for token in self.tokens]
+
+    @cached_property
+    def pieces(self) -> list[Piece]:
+        """The words as they are written inside a sentence, for edits."""
+        return [
+            (plain(self, i) if i == 0 else token.text, _blank(self, i), False)
+            for i, token in enumerate(self.tokens)
+        ]
 
 
 def tagged(captions: Iterable[str]) -> Iterator[Sentence]:
@@ -159,11 +170,31 @@ def lemma(word: str, pos: str) -> str:
 
 @cache
 def inflected(word: str, tag: str) -> str:
-    """The word in the form of a Penn tag; empty if none is known."""
+    """The word in the form of a Penn tag; empty if it has none."""
     if tag not in _FORMS:
+        return "" if tag == "NN" and is_plural(word) else word
+    if tag in ("NNS", "NNPS") and is_plural(word):
         return word
+    if tag == "NNS" and word in MASS_NOUNS:
+        return ""
     known = lemminflect().getInflection(word, tag, inflect_oov=tag not in ("JJR", "JJS"))
     return str(known[0]) if known else ""
+
+
+# Nouns that have no plural and take no "a".
+MASS_NOUNS: Final = word_set(
+    """bacon beef bread broccoli butter cheese clothing corn cutlery dirt equipment flour footwear
+    furniture graffiti grass gravel ham hay ice jewelry juice lettuce luggage mail meat milk mud
+    pork rice sand scenery silverware smoke snow soap spinach steel toast toothpaste traffic
+    underwear wheat wood"""
+)
+_PLURALS: Final = word_set("cattle clothes goggles jeans people pliers scissors tongs tweezers")
+
+
+@cache
+def is_plural(word: str) -> bool:
+    """Whether a noun is a plural as it stands: "sunglasses", "stairs"."""
+    return word in _PLURALS or (word.endswith("s") and lemma(word, "NOUN") != word)
 
 
 _FORMS: Final = frozenset({"NNS", "NNPS", "VBD", "VBG", "VBN", "VBZ", "VBP", "JJR", "JJS"})
@@ -226,27 +257,22 @@ def rewrite(sentence: Sentence, puts: Sequence[Put]) -> str:
     """
     pieces = _pieces(sentence, puts)
     _set_articles(pieces)
-    text = "".join(word + blank for word, blank, _ in pieces)
+    text = "".join([word + blank for word, blank, _ in pieces])
     text = sentence.text[: sentence.tokens[0].start] + text
     if sentence.text.isupper():
         return text.upper()
     return _capitalised(text) if _starts_high(sentence) else text
 
 
-def _pieces(sentence: Sentence, puts: Sequence[Put]) -> list[tuple[str, str, bool]]:
+def _pieces(sentence: Sentence, puts: Sequence[Put]) -> list[Piece]:
     """Words, the space after each, and whether it is new."""
-    pieces: list[tuple[str, str, bool]] = []
+    pieces: list[Piece] = []
     place = 0
     for start, end, text in sorted(puts, key=lambda put: (put.start, put.end)):
-        pieces += [_piece(sentence, i) for i in range(place, start)]
-        pieces.append((text, _blank(sentence, end - 1) if start < end else " ", True))
+        pieces += sentence.pieces[place:start]
+        pieces.append((text, sentence.pieces[end - 1][1] if start < end else " ", True))
         place = end
-    return pieces + [_piece(sentence, i) for i in range(place, len(sentence.tokens))]
-
-
-def _piece(sentence: Sentence, number: int) -> tuple[str, str, bool]:
-    text = plain(sentence, number) if number == 0 else sentence.tokens[number].text
-    return text, _blank(sentence, number), False
+    return pieces + sentence.pieces[place:]
 
 
 def _blank(sentence: Sentence, number: int) -> str:
@@ -287,13 +313,18 @@ def _capitalised(text: str) -> str:
     return text[:place] + text[place : place + 1].upper() + text[place + 1 :]
 
 
-def _set_articles(pieces: list[tuple[str, str, bool]]) -> None:
-    for i, (piece, blank, new) in enumerate(pieces):
-        before, _, word = piece.rpartition(" ")
-        if word.lower() not in ("a", "an") or i + 1 == len(pieces):
-            continue
+def _set_articles(pieces: list[Piece]) -> None:
+    """Mistakes of the caption itself are kept."""
+    for i in range(len(pieces) - 1):
         following = pieces[i + 1]
-        if new or following[2]:  # mistakes of the caption itself are kept
+        piece, blank, new = pieces[i]
+        if not new and not following[2]:
+            continue
+        before, _, word = piece.rpartition(" ")
+        if word.lower() in ("a", "an"):
+            if following[2] and following[0].lower() in MASS_NOUNS and not before:
+                pieces[i] = ("", "", new)
+                continue
             fitting = article(following[0])
             fitting = fitting.upper() if word.isupper() and len(word) > 1 else fitting
             fitting = fitting.capitalize() if word[0].isupper() else fitting

@@ -13,7 +13,7 @@ import mmap
 import os
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -228,10 +228,14 @@ def _unique(words: Iterable[str], without: set[str]) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """The words that rules use. `doubtful`: also narrower words, and others that may be false."""
+    """The words that rules use. `doubtful`: also narrower words, and others that may be false.
+
+    `true` are other true captions of the image: what they say must not be added to a negative.
+    """
 
     wordnet: WordNet | None = None
     doubtful: bool = False
+    true: tuple[str, ...] = field(default=(), compare=False)  # words do not depend on it
 
     def others(self, word: str, pos: str, noun: str = "") -> tuple[str, ...]:
         """Words that make another statement about this noun; none may mean the same.
@@ -240,10 +244,10 @@ class Vocabulary:
         """
         return _others(self, word, pos, noun)
 
-    def synonyms(self, word: str, pos: str, noun: str) -> tuple[str, ...]:
+    def synonyms(self, word: str, pos: str, noun: str) -> tuple[lexicon.Synonym, ...]:
         """Words that say the same of this noun."""
         found = lexicon.synonyms(word, pos, noun)
-        return tuple(synonym.text for synonym in found if self.doubtful or not synonym.doubt)
+        return tuple(synonym for synonym in found if self.doubtful or not synonym.doubt)
 
     @property
     def version(self) -> str:

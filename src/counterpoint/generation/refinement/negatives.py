@@ -236,12 +236,18 @@ def _forms(texts: pl.Series) -> np.ndarray:
     return np.frombuffer(digests, dtype="<u8")
 
 
-def cells(gaps: np.ndarray, bins: int = BINS, zero_bins: int = ZERO_BINS) -> np.ndarray:
+def cells(
+    gaps: np.ndarray,
+    bins: int = BINS,
+    zero_bins: int = ZERO_BINS,
+    groups: np.ndarray | None = None,
+) -> np.ndarray:
     """The cell (n, D) of each row of gaps (n, D) within [-1, 1].
 
     sign(g) * (floor(bins * |g|) + 1), and 0 for a gap of exactly 0. |g| = 1 is in the last cell,
     `bins`. A row in which some gaps are 0 and others are not has `zero_bins` instead: there are few
-    of them, and the zero separates their cells from all others.
+    of them, and the zero separates their cells from all others. A model whose gaps are 0 in a whole
+    group says nothing there, and its zeros do not count.
     """
     size = np.abs(gaps)
     if not (size <= 1).all():  # false for NaN, too
@@ -251,7 +257,9 @@ def cells(gaps: np.ndarray, bins: int = BINS, zero_bins: int = ZERO_BINS) -> np.
             f"{bad:,} of {len(gaps):,} pairs have a gap outside [-1, 1] or none.",
             count=bad,
         )
-    count = np.where((gaps == 0).any(axis=1), zero_bins, bins)[:, None]
+    group = np.zeros(len(gaps), dtype=np.int64) if groups is None else groups
+    says = np.column_stack([np.bincount(group, column != 0) > 0 for column in gaps.T])
+    count = np.where(((gaps == 0) & says[group]).any(axis=1), zero_bins, bins)[:, None]
     numbers = np.minimum(np.floor(size * count) + 1, count)
     found: np.ndarray = (np.sign(gaps) * numbers).astype(np.int64)
     return found
@@ -270,10 +278,10 @@ def balanced(
     Of every cell and its mirror, within each of `groups`, as many as the smaller of the two holds:
     those with the lowest `keys` (n,). Rows without any gap are their own mirror and all kept.
     """
-    cell = cells(gaps, bins, zero_bins)
+    group = np.zeros(len(gaps), dtype=np.int64) if groups is None else np.asarray(groups)
+    cell = cells(gaps, bins, zero_bins, group)
     side = _side(cell)
     canonical = cell * side[:, None]
-    group = np.zeros(len(cell), dtype=np.int64) if groups is None else np.asarray(groups)
     order = np.lexsort((keys, side, *canonical.T, group))
     where = np.column_stack((group, canonical))[order]
     new_cell = _changes(where)

@@ -6,13 +6,14 @@ The report has one row per blind model and group of pairs, before and after.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal
 
 import numpy as np
 
-from counterpoint._util.errors import DataError
+from counterpoint._util.errors import DataError, ModelError
+from counterpoint._util.progress import Progress
 from counterpoint.generation.pairs import read_about, rebased, require_parquet, write_pairs
 from counterpoint.generation.refinement.negatives import (
     BINS,
@@ -31,6 +32,13 @@ from counterpoint.generation.refinement.negatives import (
     top,
     unique,
 )
+from counterpoint.generation.refinement.rounds import (
+    FittedScores,
+    Round,
+    accuracy,
+    refine_in_rounds,
+    stuck_groups,
+)
 from counterpoint.generation.refinement.scores import (
     COLUMN,
     BlindModel,
@@ -45,10 +53,12 @@ from counterpoint.generation.refinement.scores import (
 )
 from counterpoint.metrics import ALL
 from counterpoint.models import LoadOptions
+from counterpoint.models.blind import FITTED
 from counterpoint.scoring import Work
 
 TARGET: Final = 0.5
 WITHIN: Final = 0.01  # of the target: reached
+GOAL: Final = 0.55  # of models that are fitted to the pairs
 Use = Literal["balanced", "selected", "watched"]
 
 
@@ -69,38 +79,39 @@ class BlindResult:
     accuracy_after: float | None
     ties_before: int
     ties_after: int
-    reached: bool | None  # whether the accuracy after is 50 +- 1 per cent
-
-
-def accuracy(gaps: np.ndarray) -> float | None:
-    """The share of gaps above 0, with half of those that are 0."""
-    return float((np.sign(gaps) / 2 + 0.5).mean()) if len(gaps) else None
+    reached: bool | None  # whether it is 50 +- 1 per cent after; at most the goal, if fitted
+    fitted: bool = False  # to the pairs themselves: before to all, after to those that are kept
 
 
 def rows(
     gaps: Mapping[str, np.ndarray],
     uses: Mapping[str, Use],
-    groups: np.ndarray,
-    names: Sequence[str],
+    negatives: Negatives,
     kept: np.ndarray,
+    after: Mapping[str, np.ndarray],
+    goal: float,
 ) -> list[BlindResult]:
     """One row per model on all pairs together, then one row per group and model.
 
-    `groups` are numbers into `names`; `gaps` are each model's, unscaled.
+    `gaps` are each model's, unscaled; `after` those of models that were fitted again.
     """
     parts = [(ALL, np.ones(len(kept), dtype=bool))]
-    if len(names) > 1:
-        parts += [(name, groups == number) for number, name in enumerate(names)]
+    if len(negatives.names) > 1:
+        parts += [(name, negatives.groups == n) for n, name in enumerate(negatives.names)]
     return [
-        _row(group, model, uses[model], found[part], kept[part])
+        _row(group, model, uses[model], found[part], after.get(model, found)[part & kept], most)
         for group, part in parts
         for model, found in gaps.items()
+        for most in (goal if model in after else None,)
     ]
 
 
-def _row(group: str, model: str, use: Use, gaps: np.ndarray, kept: np.ndarray) -> BlindResult:
-    left = gaps[kept]
-    after = accuracy(left)
+def _row(
+    group: str, model: str, use: Use, gaps: np.ndarray, left: np.ndarray, goal: float | None
+) -> BlindResult:
+    after, reached = accuracy(left), None
+    if after is not None:
+        reached = abs(after - TARGET) <= WITHIN + 1e-12 if goal is None else after <= goal + 1e-12
     return BlindResult(
         group=group,
         model=model,
@@ -111,7 +122,8 @@ def _row(group: str, model: str, use: Use, gaps: np.ndarray, kept: np.ndarray) -
         accuracy_after=after,
         ties_before=int((gaps == 0).sum()),
         ties_after=int((left == 0).sum()),
-        reached=None if after is None else abs(after - TARGET) <= WITHIN + 1e-12,
+        reached=reached,
+        fitted=goal is not None,
     )
 
 
@@ -131,6 +143,7 @@ class RefineSettings:
     seed: int = 0
     unique: bool = False  # every text once, and none that is a caption of the file
     sentences: bool = False  # no question, and no text without a final mark
+    goal: float = GOAL  # the most that a fresh fit of a fitted model may find, in every group
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +158,8 @@ class Refined:
     scales: dict[str, str]  # of each balanced model's gaps: probability, max or rank
     rows: list[BlindResult]
     cleaned: int = 0  # negatives that `sentences` and `unique` removed from the selected ones
+    rounds: list[Round] = field(default_factory=list)  # if models were fitted; the last is fresh
+    stuck: dict[str, str] = field(default_factory=dict)  # groups that cannot be balanced, and why
 
 
 def refine(
@@ -169,8 +184,11 @@ def refine(
     wanted = _wanted(settings)
     about, brought = read_about(pairs), read_scores(tables)
     negatives = gather(pairs, settings.by, settings.seed)
-    scores = {}
+    scores, fitted = {}, {}
     for one in wanted:
+        if one.fitted:
+            fitted[one.name] = FittedScores(one.name, one.id, pairs, negatives)
+            continue
         source = _source(one, brought, options or LoadOptions(), work, len(negatives))
         scores[one.name] = _scored(pairs, source, len(negatives))
         del source  # free a large model before the next one is loaded
@@ -178,8 +196,16 @@ def refine(
     selected, selecting = _selected(negatives, scores, settings)
     clean = selected & sentences(pairs) if settings.sentences else selected
     clean = unique(pairs, clean, negatives.keys) if settings.unique else clean
-    kept, scales = _balanced(negatives, gaps, scores, clean, settings)
+    kept, scales, rounds, after = _balanced(
+        negatives, gaps, scores, fitted, clean, settings, work.progress
+    )
+    everything = np.ones(len(negatives), dtype=bool)
+    for name, model in fitted.items():
+        gaps[name] = model.gaps(everything, settings.seed)
+        if name not in after:
+            after[name] = model.gaps(kept, settings.seed)
     uses = {one.name: _use(one.name, scales, selecting) for one in wanted}
+    ordered = {name: gaps[name] for name in uses}
     found = Refined(
         before=len(negatives),
         selected=int(selected.sum()),
@@ -187,8 +213,10 @@ def refine(
         positives=negatives.positives,
         refused=negatives.rejected,
         scales=scales,
-        rows=rows(gaps, uses, negatives.groups, negatives.names, kept),
+        rows=rows(ordered, uses, negatives, kept, after, settings.goal),
         cleaned=int(selected.sum() - clean.sum()),
+        rounds=rounds,
+        stuck=stuck_groups(pairs, negatives, kept, rounds) if scales else {},
     )
     about["refined"] = [*about.get("refined", []), record(settings, wanted, found)]
     frames = (rebased(frame, pairs, out) for frame in kept_pairs(pairs, kept, scores))
@@ -205,9 +233,17 @@ def record(
 
 
 def _wanted(settings: RefineSettings) -> list[BlindModel]:
-    """Every model once. Two models with one name are an error."""
+    """Every model once. Two models with one name are an error.
+
+    If a fitted model is balanced, those of other families are watched: they were not balanced, and
+    show what is left.
+    """
     specs = (*settings.blind, *settings.select, *settings.watch)
     wanted = list(dict.fromkeys(parse_blind_model(spec) for spec in specs))
+    if settings.balance and any(parse_blind_model(spec).fitted for spec in settings.blind):
+        ids = {one.id for one in wanted}
+        others = (parse_blind_model(name) for name in FITTED)
+        wanted += [one for one in others if one.id not in ids]
     names = [one.name for one in wanted]
     for one in wanted:
         if names.count(one.name) > 1:
@@ -215,6 +251,15 @@ def _wanted(settings: RefineSettings) -> list[BlindModel]:
                 "E-NAME-REPEATED",
                 f"two blind models are called {one.name!r}; rename one of them: NAME={one.id}.",
                 name=one.name,
+            )
+    for spec in settings.select or (settings.blind if settings.top is not None else ()):
+        alone = spec in settings.select or all(parse_blind_model(s).fitted for s in settings.blind)
+        if parse_blind_model(spec).fitted and alone:
+            raise ModelError(
+                "E-MODEL-UNSUITABLE",
+                f"{spec} is fitted to pairs and does not score a text by itself, as --top needs; "
+                "select by another model, as in --select length.",
+                model=spec,
             )
     return wanted
 
@@ -261,7 +306,8 @@ def _selected(
     everything = np.ones(len(negatives), dtype=bool)
     if settings.top is None:
         return everything, []
-    names = [parse_blind_model(spec).name for spec in settings.select or settings.blind]
+    models = [parse_blind_model(spec) for spec in settings.select or settings.blind]
+    names = [one.name for one in models if not one.fitted]
     values = np.column_stack([scores[name][:, 1] for name in names])
     return top(values, negatives.groups, settings.top), names
 
@@ -270,30 +316,45 @@ def _balanced(
     negatives: Negatives,
     gaps: Mapping[str, np.ndarray],
     scores: Mapping[str, np.ndarray],
+    fitted: Mapping[str, FittedScores],
     selected: np.ndarray,
     settings: RefineSettings,
-) -> tuple[np.ndarray, dict[str, str]]:
-    """Which of the selected negatives are kept, and how each balanced model's gaps were scaled."""
+    progress: Progress,
+) -> tuple[np.ndarray, dict[str, str], list[Round], dict[str, np.ndarray]]:
+    """Which of the selected negatives are kept, and how each balanced model's gaps were scaled.
+
+    With fitted models, also what each round found, and the gaps of the last one.
+    """
     names = list(dict.fromkeys(parse_blind_model(spec).name for spec in settings.blind))
     if not settings.balance or not names:
-        return selected, {}
+        return selected, {}, [], {}
     groups, columns, scales = negatives.groups[selected], [], {}
     for name in names:
-        if is_probability(scores[name]):
+        if name in fitted:
+            scales[name] = str(settings.scale)
+        elif is_probability(scores[name]):
             columns.append(gaps[name][selected])
             scales[name] = "probability"
         else:
             columns.append(scaled(gaps[name][selected], groups, settings.scale))
             scales[name] = settings.scale
+    static = np.zeros((len(selected), len(columns)))
+    static[selected] = np.column_stack(columns) if columns else np.zeros((len(groups), 0))
+    mine = [fitted[name] for name in names if name in fitted]
+    if mine:
+        kept, rounds, after = refine_in_rounds(
+            mine, static, selected, negatives, settings, progress
+        )
+        return kept, scales, rounds, after
     kept = selected.copy()
     kept[selected] = balanced(
-        np.column_stack(columns),
+        static[selected],
         negatives.keys[selected],
         groups,
         bins=settings.bins,
         zero_bins=settings.zero_bins,
     )
-    return kept, scales
+    return kept, scales, [], {}
 
 
 def _use(name: str, balanced_names: Mapping[str, str], selecting: Sequence[str]) -> Use:

@@ -21,7 +21,7 @@ from counterpoint._util.progress import Advance, Progress
 from counterpoint._util.tables import read_table
 from counterpoint._util.untrusted import shown
 from counterpoint.models import LoadOptions, load_model
-from counterpoint.models.blind import SCORERS, TEXT_MODELS, Format, Length
+from counterpoint.models.blind import FITTED, SCORERS, TEXT_MODELS, Format, Length
 from counterpoint.scoring import BlindScorer, Work, caption_keys, fill_captions, stored
 
 COLUMN: Final = "column"
@@ -128,13 +128,22 @@ class BlindModel(NamedTuple):
     name: str
     id: str
 
+    @property
+    def fitted(self) -> bool:
+        """Whether it is fitted to the pairs themselves, and has no score for a text alone."""
+        return self.id.removeprefix(f"{_FAMILY}:") in FITTED
+
 
 def parse_blind_model(spec: str) -> BlindModel:
     """The model of `grammar`, `blind:grammar:FOLDER`, `column:NAME` or `NAME=ID`."""
     named = re.fullmatch(r"([A-Za-z][\w.-]*)=(.+)", spec, re.DOTALL)
     name, id = named.groups() if named else ("", spec)
     family, _, rest = id.partition(":")
-    if family in (*SCORERS, *TEXT_MODELS):  # `lm:` as well: the family of that name needs images
+    if family in (
+        *SCORERS,
+        *FITTED,
+        *TEXT_MODELS,
+    ):  # `lm:` as well: the family of that name needs images
         id = f"{_FAMILY}:{id}"
     return BlindModel(name or (rest if family == COLUMN else id.removeprefix(f"{_FAMILY}:")), id)
 
@@ -206,7 +215,8 @@ def load_blind(wanted: BlindModel, options: LoadOptions) -> BlindScorer:
         raise ModelError(
             "E-MODEL-UNSUITABLE",
             f"{wanted.id} does not score a text by itself; refine needs models that see no image "
-            "and no other text, such as length, format, grammar, plausible or lm:FOLDER.",
+            "and no other text, such as length, format, grammar, plausible or lm:FOLDER, or that "
+            "are fitted to the pairs: ngram, chars.",
             model=wanted.id,
         )
     return model

@@ -24,6 +24,8 @@ ABSTRACT: Final = word_set(
     side sort top type variety view way"""
 )
 
+GENDERED: Final = word_set("he she him her his hers himself herself")
+PARTICLES: Final = word_set("up down off out back over around away together still")
 STATES: Final = word_set(
     """action afternoon color colour day daylight daytime display evening flight hand motion morning
     mouth night play progress rain shade snow summer sun time traffic use winter"""

@@ -1,24 +1,20 @@
-"""Replacements: one word is replaced by another, which makes the caption false, or by a synonym.
+"""Replacements: one word is replaced by another, which makes the caption false.
 
-`crepe-replace` takes an opposite or a sibling, for a thing, an attribute and a relation each.
-`svlc` goes by type (colour, size, material, state, relation) as SVLC's lists do, but never from a
-word to one with the same meaning: in the authors' lists "big" is a negative of "large".
+`crepe-replace` takes an opposite or a sibling, for a thing, an attribute, a number and a relation
+each. `svlc` goes by type (colour, size, material, state, relation) as SVLC's lists do, but never
+from a word to one with the same meaning: in the authors' lists "big" is a negative of "large".
 
-`hard-positives` uses the synonyms of the paper: whole words only, in every tense (the published
-data was made by replacing letters: "covecrimson"), and not where a word has another sense ("in a
-red shirt" is not "within a red shirt"). `synonyms` uses the lexicon.
+What may stand in a place is decided by `fitting`: the text must be false, and possible.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from functools import lru_cache
 from itertools import pairwise
 from random import Random
-from typing import Final, NamedTuple
+from typing import Final
 
-from counterpoint.benchmarks import SYNONYMS
 from counterpoint.generation.language import lexicon
 from counterpoint.generation.language.sentences import (
     NOUNS,
@@ -30,24 +26,24 @@ from counterpoint.generation.language.sentences import (
 )
 from counterpoint.generation.language.wordnet import Vocabulary
 from counterpoint.generation.registry import Draft, Rule, Ways
+from counterpoint.generation.rules import fitting
 from counterpoint.generation.rules.phrases import (
+    ABSTRACT,
+    PARTICLES,
+    STATES,
     Range,
     attributes,
     is_place_for,
+    noun_described,
+    noun_phrase_after,
     object_of,
     prepositions,
     said_of,
     starts_phrase,
-    things,
-    whole,
 )
+from counterpoint.generation.rules.siblings import Choice, Slot, name_of, siblings
 
-_TRIES: Final = 6
-_GENDERED: Final = word_set("he she him her his hers himself herself")
-# Prepositions that fit nearly any place: "a dog onto a bench" is not a caption.
-_SETTLED: Final = word_set(
-    """above behind below beside inside outside near on over under without in"""
-) | {"in front of", "far from", "left of", "right of", "next to", "to the left of", "away from"}
+_TRIES: Final = {"obj": 4, "att": 2, "count": 2, "rel": 2}  # drafts that are ranked
 _SVLC: Final = {
     "colour": ("colour",),
     "size": ("size", "height", "length", "width", "depth", "thickness", "weight", "build"),
@@ -55,71 +51,14 @@ _SVLC: Final = {
     "state": ("state", "age", "feeling", "heat", "food_state", "weather", "light", "surface"),
     "relation": ("place", "handling", "movement", "posture", "looking", "food_action"),
 }
-# The verbs of the map, by their dictionary forms.
-_VERBS: Final = {
-    "hold": "grasp",
-    "hang": "dangle",
-    "walk": "stroll",
-    "eat": "ingest",
-    "look": "gaze",
-    "ride on": "travel on",
-    "ride": "travel on",
-}
-_BE: Final = {"VBZ": "is", "VBP": "are", "VBD": "was"}
-_PREPOSITIONS: Final = (*("on top of", "next to", "behind", "near", "under", "above", "by", "in"),)
-_ADJECTIVES: Final = {
-    word: synonym
-    for word, synonym in SYNONYMS["attributes"].items()
-    if word not in ("eating", "hanging", "looking", "walking")  # verbs, also before a noun
-}
+_FULL: Final = word_set("full fill with people wet rain rainy")
+_NUMBERS: Final = ("two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+_COUNTED: Final = word_set("both one each other another either all")  # they speak of the number
 
 
-class Slot(NamedTuple):
-    """Words that can be replaced, with their part of speech."""
-
-    where: Range
-    word: str
-    pos: str
-    subtype: str
-    noun: str = ""  # what it is said of
-
-
-def _objects(sentence: Sentence) -> list[Slot]:
-    """A compound is one thing: what replaces a "bat" need not replace a "baseball bat"."""
-    found = []
-    for noun in things(sentence):
-        where = whole(sentence, noun)
-        before = "".join(f"{token.lower} " for token in sentence.tokens[where[0] : noun])
-        found.append(Slot(where, before + sentence.lemma(noun), "NOUN", "obj"))
-    return found
-
-
-@lru_cache(1)  # several rules ask in turn
-def _attributes(sentence: Sentence) -> list[Slot]:
-    """Adjectives, materials ("brick wall") and numbers."""
-    tokens = sentence.tokens
-    found = [
-        Slot((i, i + 1), sentence.lemma(i), "ADJ", "att", said_of(sentence, i))
-        for i in attributes(sentence)
-    ]
-    for i, (token, after) in enumerate(pairwise(tokens)):
-        if token.tag == "CD" and token.lower != "one" and after.tag in ("NNS", "JJ"):
-            found.append(Slot((i, i + 1), token.lower, "NUM", "att"))
-        elif token.tag == "NN" and after.tag in NOUNS and lexicon.meanings(token.lower, "ADJ"):
-            found.append(Slot((i, i + 1), token.lower, "ADJ", "att", said_of(sentence, i)))
-    return found
-
-
-@lru_cache(1)
-def _relations(sentence: Sentence) -> list[Slot]:
-    found = []
-    place = 0
-    while place < len(sentence.tokens):
-        slot = relation_slot(sentence, place)
-        if slot is not None:
-            found.append(slot)
-        place = place + 1 if slot is None else slot.where[1]
-    return found
+_POSTURES: Final = word_set("sit stand lie kneel sleep walk run jump dance graze")
+_SLIDING: Final = ("ski", "snow", "sled", "slid")
+_CALM: Final = word_set("hold look wear eat watch read use smile talk drink pose have dress")
 
 
 def relation_slot(sentence: Sentence, place: int) -> Slot | None:
@@ -154,26 +93,176 @@ def _fixed(sentence: Sentence, where: Range) -> bool:
     return not is_place_for(sentence, end)
 
 
-def _ways(sentence: Sentence, slots: Sequence[Slot], words: Vocabulary, rng: Random) -> Ways:
-    choices = [(slot, others) for slot in slots if (others := _others(slot, words))]
-    used = set(sentence.lemmas) if choices else set()
-    for _ in range(_TRIES if choices else 0):
-        slot, others = rng.choice(choices)
-        other = rng.choice(others)
-        if other in used or _clashes(sentence, slot, other):
+# --- attributes and numbers ----------------------------------------------------------------------
+
+
+@lru_cache(1)  # several rules ask in turn
+def _attributes(sentence: Sentence) -> list[Choice]:
+    """Adjectives, and materials before a noun ("brick wall")."""
+    tokens = sentence.tokens
+    places = attributes(sentence)
+    for i, (token, after) in enumerate(pairwise(tokens)):
+        if token.tag == "NN" and after.tag in NOUNS and fitting.fields_of(token.lower, "ADJ"):
+            places.append(i)
+    found = []
+    for i in places:
+        noun = noun_described(sentence, i)
+        name = name_of(sentence, noun) if noun >= 0 else said_of(sentence, i)
+        slot = Slot((i, i + 1), sentence.lemma(i), "ADJ", "att", name)
+        known = noun >= 0 or fitting.is_noun(name)
+        if not name or not known or _is_name(sentence, slot):
             continue
-        used.add(other)
-        form = in_form_of(sentence.tokens[slot.where[0]], other, _tag(sentence, slot))
-        if form:
-            text = rewrite(sentence, (Put(*slot.where, form),))
-            yield Draft(text, "replace", slot.subtype)
+        found += [
+            (slot, other)
+            for other in fitting.attributes_for(slot.word, name)
+            if not _contradicts(sentence, i, other)
+        ]
+    return found
 
 
-def _others(slot: Slot, words: Vocabulary) -> tuple[str, ...]:
-    found = words.others(slot.word, slot.pos, slot.noun)
-    if slot.pos != "ADP":
+def _contradicts(sentence: Sentence, place: int, other: str) -> bool:
+    """Whether the caption goes on to say otherwise: "an empty room filled with people"."""
+    lemmas = sentence.lemmas
+    near = [*lemmas[max(0, place - 2) : place], *lemmas[place + 1 : place + 5]]
+    full = other in ("empty", "quiet", "deserted", "dry") and not _FULL.isdisjoint(near)
+    return full or lexicon.exclude(other, lemmas[place - 1]) if place else full
+
+
+def _is_name(sentence: Sentence, slot: Slot) -> bool:
+    """ "hot dog", "flat screen": a part of a name."""
+    after = sentence.lemma(slot.where[1]) if slot.where[1] < len(sentence.tokens) else ""
+    if lexicon.is_listed(f"{slot.word} {after}") or lexicon.is_listed(f"{slot.word} {slot.noun}"):
+        return True
+    meanings = lexicon.meanings(slot.word, "ADJ")
+    return all(after in meaning.not_with for meaning in meanings)
+
+
+def _numbers(sentence: Sentence) -> list[Choice]:
+    """ "two dogs": the next numbers, unless the caption goes on to speak of the number."""
+    tokens = sentence.tokens
+    found: list[Choice] = []
+    if any(token.lower in _COUNTED for token in tokens):
         return found
-    return tuple(other for other in found if other in _SETTLED)
+    for i, token in enumerate(tokens):
+        noun = noun_described(sentence, i) if token.tag == "CD" else -1
+        if token.lower in _NUMBERS and noun >= 0 and tokens[noun].tag == "NNS":
+            place = _NUMBERS.index(token.lower)
+            near = [*range(max(0, place - 2), place), *range(place + 1, place + 3)]
+            slot = Slot((i, i + 1), token.lower, "NUM", "count", name_of(sentence, noun))
+            found += [(slot, _NUMBERS[other]) for other in near if other < len(_NUMBERS)]
+    return found
+
+
+# --- relations -----------------------------------------------------------------------------------
+
+
+@lru_cache(1)
+def _relations(sentence: Sentence) -> list[Choice]:
+    found: list[Choice] = []
+    place = 0
+    while place < len(sentence.tokens):
+        slot = relation_slot(sentence, place)
+        if slot is not None:
+            others = _doings(sentence, slot) if slot.pos == "VERB" else _places(sentence, slot)
+            found += [
+                (slot, other)
+                for other in dict.fromkeys(others)
+                if not lexicon.may_be_same(slot.word, other) and fitting.is_usual(other)
+            ]
+        place = place + 1 if slot is None else slot.where[1]
+    return found
+
+
+def _places(sentence: Sentence, slot: Slot) -> Iterator[str]:
+    tokens, (start, end) = sentence.tokens, slot.where
+    phrase = noun_phrase_after(sentence, end)
+    if phrase is None or start == 0 or tokens[phrase[1] - 1].tag == "NN" == tokens[end].tag:
+        return  # "on bank", "in bed"
+    if phrase[1] < len(tokens) and tokens[phrase[1]].lower in ("of", "'s"):
+        return
+    before = start - 1
+    while before and tokens[before].tag in ("RB", "RP"):
+        before -= 1
+    verb = sentence.lemma(before) if tokens[before].pos == "VERB" else ""
+    verbs = (sentence.lemma(i) for i, token in enumerate(tokens) if token.pos == "VERB")
+    if not fitting.STAYING.issuperset(verbs) and slot.word not in fitting.PATHS:
+        return  # "riding up a pool on a skateboard"
+    subject = _subject(sentence, before + 1)
+    if not verb and not fitting.is_thing(subject) and not fitting.is_any(subject, fitting.ANIMATE):
+        return  # "a trick on a skateboard"
+    if slot.word == "down" and any(lemma.startswith(_SLIDING) for lemma in sentence.lemmas):
+        return  # "snowboarding up a hill"
+    name = name_of(sentence, phrase[1] - 1)
+    several = tokens[phrase[1] - 1].tag == "NNS"  # on one tray, and next to another
+    for other in fitting.places_for(slot.word, name, subject, verb):
+        if not (several and other == "next to") and other not in sentence.text.lower():
+            yield other
+
+
+def _subject(sentence: Sentence, end: int) -> str:
+    """Who does it: the closest person or animal before a token, else the closest noun."""
+    tags = [token.tag for token in sentence.tokens]
+    heads = (i for i in range(end - 1, -1, -1) if tags[i] in NOUNS)
+    nouns = [i for i in heads if i + 1 == len(tags) or tags[i + 1] not in NOUNS]
+    names = [name_of(sentence, i) for i in nouns]
+    animate = (name for name in names if fitting.is_any(name, fitting.ANIMATE))
+    if names and sentence.tokens[end - 1].pos == "NOUN":
+        return names[0]  # "a man with a cat on his lap"
+    return next(animate, names[0] if names else "")
+
+
+def _doings(sentence: Sentence, slot: Slot) -> Iterator[str]:
+    tokens, start = sentence.tokens, slot.where[0]
+    if tokens[start].tag == "VBN" or (tokens[start].tag == "VBG" and _inside(sentence, start)):
+        return
+    subject = _subject(sentence, start)
+    verbs = {sentence.lemma(i) for i, token in enumerate(tokens) if token.pos == "VERB"}
+    rest = verbs - {slot.word.partition(" ")[0]}
+    for other in _done(sentence, slot, subject):
+        # "lying on a beach trying to catch": with what else is done, one can sit or stand
+        if not rest or (other in ("sit", "stand") and rest <= _CALM) or other not in _POSTURES:
+            yield other
+
+
+def _done(sentence: Sentence, slot: Slot, subject: str) -> Iterator[str]:
+    tokens, end = sentence.tokens, slot.where[1]
+    after = tokens[end] if end < len(tokens) else None
+    if after is None or after.lower in ("and", ",", ".", "while"):
+        yield from fitting.doings_for(slot.word, subject, "", "")
+    elif starts_phrase(sentence, end):
+        phrase = noun_phrase_after(sentence, end)
+        end = phrase[1] if phrase is not None else len(tokens)
+        rest = tokens[end] if end < len(tokens) else None
+        said = rest is not None and (  # "a pizza being served", "a board down a ramp"
+            rest.tag in ("VBG", "VBN") or rest.lower in fitting.PATHS | {"from", "to"}
+        )
+        if phrase is not None and not said and not starts_phrase(sentence, end):
+            yield from fitting.verbs_for(slot.word, name_of(sentence, phrase[1] - 1), subject)
+    elif after.tag == "IN" and after.lower not in PARTICLES - {"around", "over", "down", "up"}:
+        where = prepositions().at(sentence, end)
+        if where is not None and starts_phrase(sentence, where[1]):
+            place = object_of(sentence, where[1])
+            if place in ABSTRACT | STATES:
+                return  # "jumping in the air"
+            yield from fitting.doings_for(slot.word, subject, after.lower, place)
+
+
+def _inside(sentence: Sentence, verb: int) -> bool:
+    """ "a walking man"."""
+    return verb > 0 and sentence.tokens[verb - 1].tag in ("DT", "JJ", "IN", "PRP$", "CD")
+
+
+# --- drafts --------------------------------------------------------------------------------------
+
+
+def _ways(sentence: Sentence, choices: Sequence[Choice], rng: Random) -> Ways:
+    left = [choice for choice in choices if choice[1] not in sentence.lemmas]
+    count = min(_TRIES[choices[0][0].subtype], len(left))
+    for slot, other in rng.sample(left, count):
+        token = sentence.tokens[slot.where[0]]
+        form = other if other in fitting.PLURAL else in_form_of(token, other, _tag(sentence, slot))
+        if form:
+            yield Draft(rewrite(sentence, (Put(*slot.where, form),)), "replace", slot.subtype)
 
 
 def _tag(sentence: Sentence, slot: Slot) -> str:
@@ -185,189 +274,38 @@ def _tag(sentence: Sentence, slot: Slot) -> str:
     return sentence.tokens[slot.where[1] - 1 if slot.pos == "NOUN" else slot.where[0]].tag
 
 
-def _clashes(sentence: Sentence, slot: Slot, other: str) -> bool:
-    """Whether a pronoun no longer fits: "a man with his dog", "a woman with his dog"."""
-    if slot.subtype != "obj" or not any(t.lower in _GENDERED for t in sentence.tokens):
-        return False
-    return any("person" in meaning.kinds for meaning in lexicon.meanings(other, "NOUN"))
-
-
 def _crepe(sentence: Sentence, words: Vocabulary, rng: Random) -> Iterator[Ways]:
-    for find in (_objects, _attributes, _relations):
-        yield _ways(sentence, find(sentence), words, rng)
+    for choices in (
+        siblings(sentence, words),
+        _attributes(sentence),
+        _numbers(sentence),
+        _relations(sentence),
+    ):
+        if choices:
+            yield _ways(sentence, choices, rng)
 
 
 def _svlc(sentence: Sentence, words: Vocabulary, rng: Random) -> Iterator[Ways]:
-    slots = [*_attributes(sentence), *_relations(sentence)]
-    found = [{m.field for m in lexicon.meanings(slot.word, slot.pos)} for slot in slots]
-    for fields in _SVLC.values():
-        typed = [slot for slot, of in zip(slots, found, strict=True) if not of.isdisjoint(fields)]
-        yield _ways(sentence, typed, words, rng)
+    del words
+    choices = [*_attributes(sentence), *_relations(sentence)]
+    found = [fitting.fields_of(slot.word, slot.pos) for slot, _ in choices]
+    for fields in _SVLC.values() if choices else ():
+        typed = [one for one, of in zip(choices, found, strict=True) if not of.isdisjoint(fields)]
+        if typed:
+            yield _ways(sentence, typed, rng)
 
 
 CREPE: Final = Rule(
     "crepe-replace",
     "negative",
-    "1",
-    "a thing, an attribute or a relation replaced by an opposite or a sibling",
+    "3",
+    "a thing, an attribute, a number or a relation replaced by an opposite or a sibling",
     _crepe,
 )
 SVLC: Final = Rule(
     "svlc",
     "negative",
-    "1",
+    "3",
     "a colour, size, material, state or relation replaced by another of its type",
     _svlc,
 )
-
-
-def _paper(sentence: Sentence, words: Vocabulary, rng: Random) -> Iterator[Ways]:
-    del words
-    for subtype, found in (("att", _attribute_puts), ("rel", _relation_puts)):
-        puts = list(found(sentence))
-        rng.shuffle(puts)
-        yield [Draft(rewrite(sentence, (put,)), "replace", subtype) for put in puts]
-
-
-def _attribute_puts(sentence: Sentence) -> Iterator[Put]:
-    for i, token in enumerate(sentence.tokens):
-        synonym = _ADJECTIVES.get(token.lower)
-        if synonym is None or _joined(sentence, i):
-            continue
-        noun = said_of(sentence, i)
-        if noun and token.tag in ("JJ", "NN", "VBG", "VBN", "NNP") and _fits(token.lower, noun):
-            yield Put(i, i + 1, in_form_of(token, synonym, "JJ"))
-
-
-def _fits(word: str, noun: str) -> bool:
-    """Whether the lexicon knows no reason why a word has another sense with this noun."""
-    meanings = lexicon.meanings(word, "ADJ")
-    return not meanings or any(lexicon.fits(meaning, noun) for meaning in meanings)
-
-
-def _joined(sentence: Sentence, place: int) -> bool:
-    """A part of "black and white", of "dark blue" or of "blue-green"."""
-    tokens = sentence.tokens
-    around = [tokens[i].lower for i in (place - 1, place + 1) if 0 <= i < len(tokens)]
-    shades = {"and", "-", "dark", "light", "bright", "pale", "&", "or"}
-    return any(word in shades for word in around)
-
-
-def _relation_puts(sentence: Sentence) -> Iterator[Put]:
-    for i, token in enumerate(sentence.tokens):
-        if token.lower in ("wearing", "wears") and token.pos == "VERB":
-            yield Put(i, i + 1, in_form_of(token, "in", "IN"))
-        elif token.pos == "VERB" or token.lower in ("sitting", "riding", "holding"):
-            yield from _verb_puts(sentence, i)
-        else:
-            yield from _preposition_puts(sentence, i)
-
-
-def _verb_puts(sentence: Sentence, place: int) -> Iterator[Put]:
-    token = sentence.tokens[place]
-    lemma = sentence.lemma(place) if token.pos == "VERB" else token.lower.removesuffix("ing")
-    after = sentence.tokens[place + 1].lower if place + 1 < len(sentence.tokens) else ""
-    if lemma in ("sit", "sitt"):
-        form = "seated" if token.tag == "VBG" or token.pos != "VERB" else ""
-        form = f"{_BE[token.tag]} seated" if token.tag in _BE else form
-        if form and after not in ("down", "up"):
-            yield Put(place, place + 1, in_form_of(token, form, "IN"))
-        return
-    if lemma == "look" and (after in ("for", "like", "after", "as") or token.tag == "VB"):
-        return
-    if lemma in ("walk", "hang") and _has_object(sentence, place):
-        return  # "walking a dog", "hanging a picture"
-    phrase = f"{lemma} {after}"
-    synonym, end = (
-        (_VERBS[phrase], place + 2) if phrase in _VERBS else (_VERBS.get(lemma), place + 1)
-    )
-    if lemma == "ride" and end == place + 1 and not _has_object(sentence, place):
-        return
-    if synonym:
-        yield Put(place, end, in_form_of(token, synonym))
-
-
-def _has_object(sentence: Sentence, verb: int) -> bool:
-    """ "a man riding a horse", but not "a walking man"."""
-    tokens = sentence.tokens
-    if verb + 1 == len(tokens) or tokens[verb + 1].tag == "IN":
-        return False
-    inside = verb == 0 or tokens[verb - 1].tag in ("DT", "JJ", "IN", "PRP$", "CD")
-    return starts_phrase(sentence, verb + 1) and not (inside and tokens[verb + 1].tag in NOUNS)
-
-
-def _preposition_puts(sentence: Sentence, place: int) -> Iterator[Put]:
-    tokens = sentence.tokens
-    for name in _PREPOSITIONS:
-        parts = name.split()
-        end = place + len(parts)
-        if end < len(tokens) and [t.lower for t in tokens[place:end]] == parts:
-            if not _other_sense(sentence, name, place, end):
-                yield Put(place, end, in_form_of(tokens[place], SYNONYMS["relations"][name], "IN"))
-            return
-
-
-def _other_sense(sentence: Sentence, name: str, place: int, end: int) -> bool:
-    before = sentence.tokens[place - 1] if place else None
-    if not starts_phrase(sentence, end):
-        return True  # "walking by", "parked in between"
-    if name == "by":
-        return before is None or before.tag == "VBN" or before.lower == "side"
-    if name == "in":
-        said = before is not None and before.tag in ("VBN", "VBD")  # "dressed in", "covered in"
-        return said or not is_place_for(sentence, end)
-    return before is not None and before.lower == "from" and name in ("above", "behind", "under")
-
-
-def _lexicon(sentence: Sentence, words: Vocabulary, rng: Random) -> Iterator[Ways]:
-    for subtype, found in (
-        ("obj", _thing_synonyms),
-        ("att", _adjective_synonyms),
-        ("rel", _relation_synonyms),
-    ):
-        sure = list(found(sentence, replace(words, doubtful=False)))
-        rest = [put for put in found(sentence, words) if put not in sure] if words.doubtful else []
-        rng.shuffle(sure)
-        rng.shuffle(rest)
-        yield [Draft(rewrite(sentence, (put,)), "replace", subtype) for put in (*sure, *rest)]
-
-
-def _thing_synonyms(sentence: Sentence, words: Vocabulary) -> Iterator[Put]:
-    for i in things(sentence):
-        if i and sentence.tokens[i - 1].tag in NOUNS:
-            continue  # "fire truck" is not "fire lorry"
-        lemma = sentence.lemma(i)
-        for synonym in words.synonyms(lemma, "NOUN", ""):
-            if lemma not in synonym.split():  # "a pair of pair of scissors"
-                yield from _put(sentence, i, i + 1, synonym)
-
-
-def _adjective_synonyms(sentence: Sentence, words: Vocabulary) -> Iterator[Put]:
-    for i in attributes(sentence):
-        described = said_of(sentence, i)
-        if described and not _joined(sentence, i):
-            for synonym in words.synonyms(sentence.lemma(i), "ADJ", described):
-                yield from _put(sentence, i, i + 1, synonym)
-
-
-def _relation_synonyms(sentence: Sentence, words: Vocabulary) -> Iterator[Put]:
-    for i in range(len(sentence.tokens)):
-        slot = relation_slot(sentence, i)
-        if slot is not None:
-            for synonym in words.synonyms(slot.word, slot.pos, slot.noun):
-                tag = "IN" if slot.pos == "ADP" else None
-                yield from _put(sentence, *slot.where, synonym, tag)
-
-
-def _put(
-    sentence: Sentence, start: int, end: int, synonym: str, tag: str | None = None
-) -> Iterator[Put]:
-    form = in_form_of(sentence.tokens[start], synonym, tag)
-    if form and form.lower() != "lied":  # "laid": the forms of that other "to lie"
-        yield Put(start, end, form)
-
-
-PAPER: Final = Rule(
-    "hard-positives", "positive", "1", "a synonym of the Hard Positives paper's map", _paper
-)
-LEXICON: Final = Rule("synonyms", "positive", "2", "a synonym of the lexicon", _lexicon)

@@ -5,7 +5,8 @@
 participles with their objects.
 
 `converse`: "a cup left of a plate", "a plate right of a cup"; the two sides of a symmetric relation
-are exchanged without another change: "a dog next to a cat", "a cat next to a dog".
+are exchanged without another change: "a dog next to a cat", "a cat next to a dog". Where there is
+no converse, the place is spoken of first: "a cat on a chair", "a chair with a cat on it".
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from counterpoint.generation.language import lexicon
 from counterpoint.generation.language.sentences import (
     ADJECTIVES,
     FINITE,
+    MASS_NOUNS,
     NOUNS,
     Put,
     Sentence,
@@ -27,7 +29,21 @@ from counterpoint.generation.language.sentences import (
 )
 from counterpoint.generation.language.wordnet import Vocabulary
 from counterpoint.generation.registry import Draft, Rule, Ways
+from counterpoint.generation.rules.clauses import (
+    Clause,
+    NounPhrase,
+    clause,
+    is_counted,
+    is_open,
+    is_person,
+    is_verb,
+    last_place,
+    may_be_verb,
+    phrase_at,
+    words as words_of,
+)
 from counterpoint.generation.rules.phrases import (
+    ABSTRACT,
     Range,
     is_worn,
     noun_phrase_after,
@@ -54,11 +70,9 @@ _IDIOMS: Final = frozenset(
 )
 _ARTICLES: Final = frozenset({"DT", "PRP$", "CD"})
 # Nouns that go without an article: "a sandwich and milk" is "milk and a sandwich".
-_MASS: Final = word_set(
-    """beer bread broccoli butter cake cheese chicken chocolate coffee corn cream dirt equipment
-    fish food fruit furniture garlic grass gravel hair ice jewelry juice ketchup lettuce luggage
-    meat milk mud mustard pasta pepper rice salad salt sand sauce silverware snow soap soda soup
-    spinach steak sugar tea toast traffic trash water wine wood writing graffiti"""
+_MASS: Final = MASS_NOUNS | word_set(
+    """beer cake chicken chocolate coffee cream fish food fruit garlic hair ketchup mustard pasta
+    pepper salad salt sauce soda soup steak sugar tea trash water wine writing"""
 )
 _MANY: Final = frozenset({"several", "many", "various", "multiple", "few"})
 _AMOUNTS: Final = word_set(
@@ -69,6 +83,15 @@ _AMOUNTS: Final = word_set(
 _LEADING: Final = frozenset({"VBG", "VBN", "VBZ", "VBP", "VBD", "VB", ",", "CC", "DT", "EX"})
 _VERBS: Final = frozenset({"stand", "walk", "look", "play", "rest", "graze", "watch", "run", "sit"})
 _PARTICIPLES: Final = frozenset({"VBG", "VBN"})
+# Relations that can be told from the other side with a pronoun.
+_TURNED: Final = word_set(
+    """on in inside under behind beside near above over underneath beneath below atop by"""
+) | {"on top of", "in front of", "next to"}
+_STILL: Final = word_set(
+    """sit stand lie lay hang rest perch park sleep float grow place stack display mount seat tie"""
+)
+_HIM: Final = word_set("man boy guy gentleman father")
+_HER: Final = word_set("woman girl lady mother")
 _COPULAS: Final = frozenset({"is", "are", "was", "were"})
 _NUMBER: Final = {"is": "are", "are": "is", "was": "were", "were": "was"}
 
@@ -117,7 +140,7 @@ def _noun_phrases(sentence: Sentence, joint: int) -> str:
         return _clauses(sentence, joint, right)
     if _bound(sentence, right) or lexicon.meanings(sentence.lemma(joint - 1), "ADJ"):
         return ""  # "a small gold and black tower": gold is a colour here
-    if _shares_noun(sentence, right):
+    if _shares_noun(sentence, right) or is_verb(sentence, right[1] - 1):
         return ""
     if _part_of_more(sentence, left, right) or _shared_adjective(sentence, left, right):
         return ""
@@ -152,7 +175,7 @@ def _participles(sentence: Sentence, joint: int) -> str:
     end = len(tokens) - (tokens[-1].tag == ".")
     tag = tokens[joint + 1].tag
     starts = [i for i in range(joint) if tokens[i].tag == tag and tokens[i].pos == "VERB"]
-    if len(starts) != 1 or tokens[joint + 1].pos != "VERB" or tag != "VBG":
+    if len(starts) != 1 or starts[0] == 0 or tokens[joint + 1].pos != "VERB" or tag != "VBG":
         return ""
     between = tokens[starts[0] + 1 : joint]
     if any(t.lower in (*_JOINTS, ",") or t.pos in ("VERB", "AUX", "SCONJ") for t in between):
@@ -211,8 +234,8 @@ def _part_of_more(sentence: Sentence, left: Range, right: Range) -> bool:
         return bare[0] != bare[1] or sentence.lemma(left[0] - 2) not in _AMOUNTS
     if before.tag == ",":
         return bare[0] != bare[1]  # "a phone, watch and a pen"
-    if before.lower == "with":
-        return False
+    if before.lower == "with":  # not "filled with furniture and a window"
+        return bare[0] != bare[1] and tokens[left[0] - 2].tag in ("VBN", "VBD")
     if before.tag in ("IN", "TO"):
         return not bare[1]
     # "a wall mounted white toilet": what is tagged a verb is part of the phrase
@@ -252,19 +275,23 @@ def _exchange(sentence: Sentence, left: Range, right: Range) -> str:
 
 
 CONJUNCTS: Final = Rule(
-    "conjuncts", "positive", "2", 'what stands around "and" reversed', _conjuncts
+    "conjuncts", "positive", "3", 'what stands around "and" reversed', _conjuncts
 )
 
 
 def _converse(sentence: Sentence, words: Vocabulary, rng: Random) -> Iterator[Ways]:
-    del words, rng
+    del words
+    found = [draft for draft in (_sides_turned(sentence), _place_turned(sentence)) if draft]
+    rng.shuffle(found)
+    yield found
+
+
+def _sides_turned(sentence: Sentence) -> Draft | None:
     for place in range(1, len(sentence.tokens) - 1):
         where = prepositions().at(sentence, place)
         if where is not None:
-            draft = _turned(sentence, where)
-            if draft:
-                yield [draft]
-            return  # with two relations it is unclear what belongs to which
+            return _turned(sentence, where)
+    return None  # with two relations it is unclear what belongs to which
 
 
 def _turned(sentence: Sentence, relation: Range) -> Draft | None:
@@ -273,14 +300,19 @@ def _turned(sentence: Sentence, relation: Range) -> Draft | None:
     name = " ".join(token.lower for token in tokens[relation[0] : relation[1]])
     symmetric = lexicon.is_symmetric(name)
     other = name if symmetric else lexicon.converse(name)
+    if not other:
+        return None
     copula = relation[0] - 1 if tokens[relation[0] - 1].lower in _COPULAS else None
     left = noun_phrase_before(sentence, relation[0] if copula is None else copula)
     right = noun_phrase_after(sentence, relation[1])
     end = len(tokens) - (tokens[-1].tag == ".")
-    if not other or left is None or right is None or left[0] != 0 or right[1] != end:
+    if left is None or right is None or left[0] != 0 or right[1] != end:
         return None
     if any(token.tag == "PRP$" for token in tokens[right[0] : right[1]]):
         return None  # "a man next to his dog"
+    last = left[1] - 1
+    if last and (may_be_verb(sentence, last) or is_verb(sentence, last)):
+        return None  # "a bus drives near a park"
     loud = tokens[relation[0]].text.isupper() and len(tokens[relation[0]].text) > 1
     puts = [
         Put(*left, span_text(sentence, *right)),
@@ -293,10 +325,68 @@ def _turned(sentence: Sentence, relation: Range) -> Draft | None:
     return Draft(rewrite(sentence, puts), "swap" if symmetric else "paraphrase", "rel")
 
 
+def _place_turned(sentence: Sentence) -> Draft | None:
+    """ "a cat sitting on a chair", "a chair with a cat sitting on it", and back."""
+    said = clause(sentence)
+    if said is None or said.there:
+        return None
+    if said.said == "with":
+        return _without_pronoun(sentence, said)
+    where = last_place(sentence, said)
+    if where is None or words_of(sentence, where) not in _TURNED:
+        return None
+    posture = where[0] == said.head + 1 and sentence.lemma(said.head) in _STILL
+    if not (where[0] == said.head or (posture and said.said in ("doing", "done"))):
+        return None
+    place = phrase_at(sentence, where[1])
+    if place is None or not (is_open(sentence, place) and is_open(sentence, said.subject)):
+        return None
+    pronoun = _pronoun(sentence, place)
+    if not pronoun or sentence.tokens[place.start].lower == "other":
+        return None
+    if sentence.lemma(place.noun) in ABSTRACT:
+        return None  # "standing in a row"
+    link = ("have" if place.plural else "has") if said.copula >= 0 else "with"
+    what = span_text(sentence, said.subject.start, said.subject.end)
+    text = f"{span_text(sentence, where[1], said.end)} {link} {what} "
+    text += f"{span_text(sentence, said.head, where[1])} {pronoun}"
+    return Draft(rewrite(sentence, (Put(0, said.end, text),)), "paraphrase", "rel")
+
+
+def _without_pronoun(sentence: Sentence, said: Clause) -> Draft | None:
+    """ "a plate with a sandwich on it", "a sandwich on a plate"."""
+    tokens = sentence.tokens
+    what = phrase_at(sentence, said.head + 1)
+    if what is None or tokens[said.end - 1].lower not in ("it", "them"):
+        return None
+    place = what.end
+    if place < said.end and sentence.lemma(place) in _STILL and tokens[place].tag in _PARTICIPLES:
+        place += 1
+    where = prepositions().at(sentence, place) if place < said.end - 1 else None
+    if where is None or where[1] != said.end - 1 or words_of(sentence, where) not in _TURNED:
+        return None
+    if not (is_open(sentence, said.subject) and is_open(sentence, what)):
+        return None
+    text = span_text(sentence, said.head + 1, where[1])
+    text += f" {span_text(sentence, said.subject.start, said.subject.end)}"
+    return Draft(rewrite(sentence, (Put(0, said.end, text),)), "paraphrase", "rel")
+
+
+def _pronoun(sentence: Sentence, phrase: NounPhrase) -> str:
+    lemma = sentence.lemma(phrase.noun)
+    if phrase.plural:
+        return "them"
+    if is_counted(sentence, phrase.noun):
+        return ""  # "a pair of shoes": it or them
+    if lemma in _HIM or lemma in _HER:
+        return "him" if lemma in _HIM else "her"
+    return "" if is_person(lemma) or phrase.noun + 1 < phrase.end else "it"
+
+
 CONVERSE: Final = Rule(
     "converse",
     "positive",
-    "1",
-    "the two sides of a relation turned around, with its converse",
+    "3",
+    'a relation told from its other side: "a cup left of a plate", "a plate right of a cup"',
     _converse,
 )

@@ -28,6 +28,12 @@ from counterpoint.generation.language.sentences import (
 )
 from counterpoint.generation.language.wordnet import Vocabulary
 from counterpoint.generation.registry import Draft, Rule, Ways
+from counterpoint.generation.rules.binding import unlike_adjectives
+from counterpoint.generation.rules.exchanges import (
+    unlike_adverbs,
+    unlike_nouns,
+    unlike_verbs,
+)
 from counterpoint.generation.rules.phrases import (
     Range,
     attributes,
@@ -95,31 +101,47 @@ def _verb_phrase_end(pos: Sequence[str], start: int) -> int:
     return longest
 
 
-_GROUPS: Final[tuple[tuple[str, Callable[[Sentence], list[Range]]], ...]] = (
-    ("obj", _chunks),
-    ("obj", _single(lambda token: token.tag == "NN")),
-    ("obj", _single(lambda token: token.tag == "NNS")),
-    ("att", _single(lambda token: token.pos == "ADJ")),
-    ("att", _single(lambda token: token.pos == "ADV")),
-    ("rel", verb_phrases),
+Spans = Callable[[Sentence], list[Range]]
+Unlike = Callable[[Sentence, Range, Range], str]  # why two spans cannot change places
+_GROUPS: Final[tuple[tuple[str, Spans, Unlike], ...]] = (
+    ("obj", _chunks, unlike_nouns),
+    ("obj", _single(lambda token: token.tag == "NN"), unlike_nouns),
+    ("obj", _single(lambda token: token.tag == "NNS"), unlike_nouns),
+    ("att", _single(lambda token: token.pos == "ADJ"), unlike_adjectives),
+    ("att", _single(lambda token: token.pos == "ADV"), unlike_adverbs),
+    ("rel", verb_phrases, unlike_verbs),
 )
 
 
 def _negclip(sentence: Sentence, words: Vocabulary, rng: Random) -> Iterator[Ways]:
     del words
-    groups = [(subtype, spans) for subtype, find in _GROUPS if len(spans := find(sentence)) > 1]
-    for subtype, spans in groups[:_MOST]:
-        yield _swapped(sentence, list(combinations(spans, 2)), subtype, rng)
+    groups = [
+        (subtype, spans, unlike)
+        for subtype, find, unlike in _GROUPS
+        if len(spans := find(sentence)) > 1
+    ]
+    for subtype, spans, unlike in groups[:_MOST]:
+        yield _swapped(sentence, list(combinations(spans, 2)), subtype, unlike, rng)
 
 
 def _swapped(
-    sentence: Sentence, pairs: list[tuple[Range, Range]], subtype: str, rng: Random
+    sentence: Sentence,
+    pairs: list[tuple[Range, Range]],
+    subtype: str,
+    unlike: Unlike,
+    rng: Random,
 ) -> Ways:
+    """Texts with two spans exchanged; those of unlike spans come last."""
     rng.shuffle(pairs)
     different = [
-        pair for pair in pairs if sentence.part(*pair[0]).lower() != sentence.part(*pair[1]).lower()
+        (unlike(sentence, *pair), pair)
+        for pair in pairs
+        if sentence.part(*pair[0]).lower() != sentence.part(*pair[1]).lower()
     ]
-    return (Draft(swap(sentence, *pair), "swap", subtype) for pair in different[:_TRIES])
+    different.sort(key=lambda found: bool(found[0]))  # stable
+    return (
+        Draft(swap(sentence, *pair), "swap", subtype, odd=odd) for odd, pair in different[:_TRIES]
+    )
 
 
 def _crepe(sentence: Sentence, words: Vocabulary, rng: Random) -> Iterator[Ways]:
@@ -131,25 +153,25 @@ def _crepe(sentence: Sentence, words: Vocabulary, rng: Random) -> Iterator[Ways]
         for a, b in combinations(nouns, 2)
         if tags[a] == tags[b]
     ]
-    yield _swapped(sentence, objects, "obj", rng)
+    yield _swapped(sentence, objects, "obj", unlike_nouns, rng)
     owners = [(i, noun_described(sentence, i)) for i in attributes(sentence)]
     different = [
         ((a, a + 1), (b, b + 1))
         for (a, one), (b, two) in combinations(owners, 2)
         if one != two and -1 not in (one, two) and tags[a] == tags[b]
     ]
-    yield _swapped(sentence, different, "att", rng)
+    yield _swapped(sentence, different, "att", unlike_adjectives, rng)
 
 
 NEGCLIP: Final = Rule(
     "negclip",
     "negative",
-    "1",
+    "3",
     "two nouns, noun phrases, adjectives, adverbs or verbs swapped",
     _negclip,
 )
 CREPE: Final = Rule(
-    "crepe-swap", "negative", "1", "two things, or the attributes of two things, swapped", _crepe
+    "crepe-swap", "negative", "3", "two things, or the attributes of two things, swapped", _crepe
 )
 Words = list[str]
 Shuffle = Callable[[Words, Sequence[str], Random], Words]

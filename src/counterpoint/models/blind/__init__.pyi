@@ -4,5 +4,10 @@ from .baselines import (
     BagOfWords as BagOfWords,
     Format as Format,
     Length as Length,
+)
+from .fitted import (
+    FITTED as FITTED,
+    Differences as Differences,
+    Ngrams as Ngrams,
     by_pair as by_pair,
 )

@@ -1,6 +1,7 @@
 """Baselines that see no image: `blind:length`, `blind:format`, `blind:bow`, and `random`.
 
-What a blind baseline gets right, the captions of a benchmark give away. The scores of `random`
+What a blind baseline gets right, the captions of a benchmark give away. Those that are fitted by
+logistic regression are in fitted.py. The scores of `random`
 depend on nothing but the seed and the pair, so its results are at chance.
 """
 
@@ -16,13 +17,20 @@ import numpy as np
 from counterpoint._util.errors import NotFoundError
 from counterpoint._util.registry import did_you_mean
 from counterpoint.cases import Cases, ImageRef
+from counterpoint.models.blind.fitted import (
+    FITTED,
+    FOLDS,
+    PAIRS,
+    Ngrams,
+    by_pair,
+    folds,
+    true_counts,
+)
 from counterpoint.models.registry import LoadOptions
 from counterpoint.scoring import BlindScorer
 
-FOLDS: Final = 5
 TEXT_MODELS: Final = ("grammar", "plausible", "lm")  # of transformers, with or without `:WHERE`
 _SEED: Final = 0  # not chosen: of 95 % intervals, about one in twenty does not hold chance
-_PAIRS: Final = 4_000_000  # scored at a time
 
 
 class Length:
@@ -69,8 +77,8 @@ class BagOfWords:
         texts = cases.frame["captions"].explode().to_list()
         places, words, counts = _word_counts(texts)
         cases_of = np.repeat(np.arange(len(cases)), cases.caption_counts)
-        fold = _folds(cases)[cases_of]
-        true = _true_counts(cases, len(texts))
+        fold = folds(cases.frame["cluster"].to_numpy())[cases_of]
+        true = true_counts(cases, len(texts))
         false = np.repeat(cases.image_counts, cases.caption_counts) - true
         scores = np.zeros(len(texts))
         for number in range(FOLDS):
@@ -82,24 +90,6 @@ class BagOfWords:
             sums = np.bincount(places, counts * odds[words], minlength=len(texts))
             scores[~seen] = sums[~seen]
         return by_pair(cases, scores.astype(np.float32))
-
-
-def by_pair(cases: Cases, values: np.ndarray) -> np.ndarray:
-    """A value for each caption as one for each pair, flat."""
-    layout = cases.layout()
-    found = np.empty(cases.pair_offsets[-1], dtype=values.dtype)
-    for lines in layout.pieces(np.arange(layout.images[-1]), _PAIRS, _PAIRS):
-        pairs = layout.pairs(lines)
-        found[pairs.places] = values[pairs.captions]
-    return found
-
-
-def _true_counts(cases: Cases, captions: int) -> np.ndarray:
-    """Of how many images of its case each caption is true."""
-    cells = cases.frame["truth"]
-    case = np.repeat(np.arange(len(cases)), cells.list.len().to_numpy())
-    place = cells.explode().to_numpy() % cases.caption_counts[case]
-    return np.bincount(cases.layout().captions[case] + place, minlength=captions).astype(float)
 
 
 def _word_counts(texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -115,33 +105,26 @@ def _word_counts(texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray, np.ndarr
     return unique[:, 0], unique[:, 1], counts
 
 
-def _folds(cases: Cases) -> np.ndarray:
-    """A fold for each case, by cluster, so that no image is on both sides."""
-    clusters = cases.frame["cluster"]
-    codes = np.unique(clusters.to_numpy(), return_inverse=True)[1]
-    shuffled = np.random.default_rng(0).permutation(int(codes.max()) + 1)
-    folds: np.ndarray = shuffled[codes] % FOLDS
-    return folds
-
-
 Blind = Length | Format | BagOfWords
 SCORERS: Final[dict[str, type[Blind]]] = {"length": Length, "format": Format, "bow": BagOfWords}
 
 
-def load(rest: str, options: LoadOptions) -> Blind | BlindScorer:
-    """A baseline (`length`, `format`, `bow`) or a text model (`grammar`, `plausible`, `lm`)."""
+def check(rest: str) -> None:
+    """Refuse a name that no blind model has. The model itself is not looked for."""
+    if rest.partition(":")[0] not in TEXT_MODELS and rest not in (*SCORERS, *FITTED):
+        known = (*SCORERS, *FITTED, *TEXT_MODELS)
+        raise NotFoundError("E-MODEL-UNKNOWN", did_you_mean("blind model", rest, known), name=rest)
+
+
+def load(rest: str, options: LoadOptions) -> Blind | Ngrams | BlindScorer:
+    """A baseline (`length`, `ngram`, ...) or a text model (`grammar`, `plausible`, `lm`)."""
+    check(rest)
     name, _, where = rest.partition(":")
     if name in TEXT_MODELS:
         from counterpoint.models.blind.text import load as load_text
 
         return load_text(name, where, options)
-    if rest not in SCORERS:
-        raise NotFoundError(
-            "E-MODEL-UNKNOWN",
-            did_you_mean("blind model", rest, (*SCORERS, *TEXT_MODELS)),
-            name=rest,
-        )
-    return SCORERS[rest]()
+    return FITTED[rest]() if rest in FITTED else SCORERS[rest]()
 
 
 class RandomScorer:
@@ -158,7 +141,7 @@ class RandomScorer:
         texts = np.array([ImageRef(image["path"]).text is not None for image in images])
         layout = cases.layout()
         scores = np.empty(cases.pair_offsets[-1], dtype=np.float32)
-        for lines in layout.pieces(np.arange(len(left)), _PAIRS, _PAIRS):
+        for lines in layout.pieces(np.arange(len(left)), PAIRS, PAIRS):
             pairs = layout.pairs(lines)
             one, two = left[pairs.images], right[pairs.captions]
             # Two texts are as like as they are the other way round, and a text is most like itself.
@@ -190,10 +173,14 @@ def _mix(values: np.ndarray) -> np.ndarray:
 def load_random(rest: str, options: LoadOptions) -> RandomScorer:
     """`random`, or `random:SEED`."""
     del options
+    check_random(rest)
+    return RandomScorer(int(rest or _SEED))
+
+
+def check_random(rest: str) -> None:
     if rest and not rest.isdecimal():
         raise NotFoundError(
             "E-MODEL-ID-INVALID",
             f"random:{rest}: the seed must be a whole number, as in random:7.",
             model=f"random:{rest}",
         )
-    return RandomScorer(int(rest or _SEED))

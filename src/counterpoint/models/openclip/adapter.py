@@ -17,9 +17,7 @@ from counterpoint._util.errors import (
     CounterpointError,
     MissingExtraError,
     ModelError,
-    NotFoundError,
 )
-from counterpoint._util.registry import did_you_mean
 from counterpoint._util.untrusted import shortened
 from counterpoint.models.hub import guarded, hub_or_cache
 from counterpoint.models.openclip.ids import (
@@ -33,7 +31,7 @@ from counterpoint.models.openclip.ids import (
 )
 from counterpoint.models.openclip.tokens import CaptionTokens
 from counterpoint.models.pixels import TowerPixels
-from counterpoint.models.registry import LoadOptions
+from counterpoint.models.registry import LoadOptions, world_folder
 from counterpoint.models.torch_models import Runtime, fingerprint, memory_errors, plain, quiet, unit
 
 # A folder may bring its own byte-pair merges for open_clip's tokenizer, under this name.
@@ -220,8 +218,4 @@ def load_scratch(rest: str, options: LoadOptions) -> OpenClip:
 
 def load_world(rest: str, options: LoadOptions) -> OpenClip:
     """`world:base`: a checkpoint in the package, an open_clip folder like any other."""
-    folder = Path(__file__).parents[2] / "world" / "checkpoints"
-    names = [path.name for path in folder.iterdir() if path.is_dir()]
-    if rest not in names:
-        raise NotFoundError("E-MODEL-UNKNOWN", did_you_mean("world model", rest, names), name=rest)
-    return load(f"local-dir:{folder / rest}", options)
+    return load(f"local-dir:{world_folder(rest)}", options)

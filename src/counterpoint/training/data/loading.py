@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from multiprocessing import active_children
 from typing import Any, Final, Protocol
 
 import torch
@@ -117,8 +118,16 @@ class Stepwise(ABC):
 
     def stream(self, start: int = 0, stop: int | None = None) -> Iterator[Batch]:
         numbers = itertools.count(start) if stop is None else range(start, stop)
-        for parcel in self._parcels(numbers):
-            yield self._finish(parcel)
+        others = active_children()
+        parcels = self._parcels(numbers)
+        workers = [child for child in active_children() if child not in others]
+        try:
+            for parcel in parcels:
+                yield self._finish(parcel)
+        finally:
+            del parcels  # asks the workers to end, and waits a few seconds
+            for worker in workers:
+                worker.kill()  # of the others: they ignore SIGTERM, and an exit would wait for them
 
     def _parcels(self, numbers: Iterable[int]) -> Iterator[Parcel]:
         # More workers than cores only get in each other's way (and torch warns).

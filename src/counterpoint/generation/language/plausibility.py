@@ -1,0 +1,414 @@
+"""How plausible a text is as a caption: an n-gram model that is small and fast.
+
+Two chains of words are scored. The surface is every word. The skeleton has no articles, adjectives,
+adverbs and auxiliaries, so that a verb meets its subject and its object: "bench riding man". In
+both, three words back off to two words, and these to classes of words: the fields of the lexicon
+("animal", "vehicle") or Penn tags. A word that was never seen is scored by its class.
+
+A model is an `.npz` file of counts. n-grams that occur once are left out, so that no caption can be
+read from it. One model ships (`shipped`); `scripts/fit_plausibility.py` fits others.
+"""
+
+from __future__ import annotations
+
+import re
+import zipfile
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache, lru_cache
+from hashlib import blake2b
+from io import BytesIO
+from itertools import product
+from math import log
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from counterpoint._util.errors import DataError, reason
+from counterpoint._util.writing import whole_file
+from counterpoint.generation.language import lexicon
+from counterpoint.generation.language.sentences import Sentence, lemma, tagged, word_set
+
+_FORMAT: Final = "plausibility 1"
+_SHIPPED: Final = Path(__file__).with_name("plausibility.npz")
+_WORD: Final = re.compile(r"[^\W\d_]+(?:[-'’][^\W\d_]+)*|\d+|,")
+_DISCOUNT: Final = 0.75  # taken from every count, for what was not seen
+_LEAST: Final = 2  # count of an n-gram that is kept
+_SKELETON: Final = 0.5  # weight of the skeleton
+_ADDED: Final = 0.5  # of what words cost on average that an added one may cost
+_CACHE: Final = 1 << 18
+_BITS: Final = 16  # of a number in a key
+_MOST: Final = (1 << _BITS) - 1
+_VOCABULARY: Final = 60_000  # the commonest words; numbers of the classes come after theirs
+_BORDER: Final = "<s>"  # before and after a text
+_OPEN: Final = ("NN", "VB", "JJ", "RB", "CD")  # tags whose words share a class
+_KEPT: Final = ("NN", "VB", "IN", "RP", "TO", "CC")  # tags of the skeleton
+_LISTED: Final = {"NN": "NOUN", "NNS": "NOUN", "JJ": "ADJ", "CD": "NUM", "VB": "VERB"}
+_BE: Final = word_set("is are was were be been being am has have had do does did 's 're")
+_CHAINS: Final = ("surface", "skeleton")
+
+
+def words_of(text: str) -> list[str]:
+    """The words that are scored: lower case, `an` as `a`, every number as `0`."""
+    found = _WORD.findall(text.lower())
+    return ["a" if word == "an" else "0" if word.isdigit() else word for word in found]
+
+
+Counts = Mapping[int, int]
+
+
+def _key(*numbers: int) -> int:
+    found = 0
+    for number in numbers:
+        found = found << _BITS | number
+    return found
+
+
+class _Level:
+    """Counts of sequences, and what their histories leave for sequences that were not seen."""
+
+    def __init__(self, found: Counts, histories: Counts) -> None:
+        self.counts, self.histories = found, histories
+        seen: Counter[int] = Counter()
+        for key, count in found.items():
+            seen[key >> _BITS] += count - _DISCOUNT  # type: ignore[assignment]
+        self.left = {
+            key: max(1 - min(part / histories[key], 1.0), 1e-3) for key, part in seen.items()
+        }
+
+    def probability(self, history: int, last: int, lower: float) -> float:
+        left = self.left.get(history)
+        if left is None:
+            return lower
+        count = self.counts.get(history << _BITS | last)
+        if count is None:
+            return left * lower
+        return (count - _DISCOUNT) / self.histories[history] + left * lower
+
+
+class _Chain:
+    """The n-grams of one chain of words."""
+
+    def __init__(self, tables: Mapping[str, Counts], classes: Sequence[int], size: int) -> None:
+        self._classes, self._known = classes, size
+        self._words, kinds = tables["words1"], tables["classes1"]
+        self._kinds, self._total = kinds, max(1, sum(kinds.values()))
+        self._levels = (
+            _Level(tables["classes2"], kinds),
+            _Level(tables["classes3"], tables["classes2"]),
+            _Level(tables["words2"], self._words),
+            _Level(tables["words3"], tables["words2"]),
+        )
+
+    def excess(self, first: int, second: int, word: int) -> float:
+        """How much more likely a word is after two others than by itself."""
+        return self.term(first, second, word) - self._alone(word)
+
+    def _alone(self, word: int) -> float:
+        """Log-probability of a word by itself. Words never seen share that of a rare one."""
+        kind = self._classes[word]
+        return log(max(self._kinds.get(kind, 0), 1) / self._total * self._share(word, kind))
+
+    def _share(self, word: int, kind: int) -> float:
+        """The probability of a word in its class."""
+        count = self._words.get(word, 0) if word < self._known else 0
+        return (count or 0.5) / max(self._kinds.get(kind, 0), count, 1)
+
+    def term(self, first: int, second: int, word: int) -> float:
+        """Log-probability of a word after two others."""
+        one, two, kind = self._classes[first], self._classes[second], self._classes[word]
+        classes2, classes3, words2, words3 = self._levels
+        found = max(self._kinds.get(kind, 0), 1) / self._total
+        found = classes2.probability(two, kind, found)
+        found = classes3.probability(one << _BITS | two, kind, found)
+        found *= self._share(word, kind)
+        found = words2.probability(second, word, found)
+        return log(words3.probability(first << _BITS | second, word, found))
+
+
+class _Numbers(dict[str, int]):
+    """The numbers of words as they are written in texts; found at first use."""
+
+    def __init__(self, words: Sequence[str], classes: Sequence[str]) -> None:
+        super().__init__()
+        self.known = {word: number for number, word in enumerate(words)}
+        self.classes = {name: number for number, name in enumerate(classes)}
+
+    def __missing__(self, written: str) -> int:
+        [word] = words_of(written) or [written]
+        number = self.known.get(word)
+        if number is None:  # that of its class, after those of all words
+            number = len(self.known) + self.classes.get(_class(word, _guessed(word)), 0)
+        if len(self) < _CACHE:
+            self[written] = number
+        return number
+
+
+class Plausibility:
+    """A fitted model. `version` changes with its counts."""
+
+    def __init__(
+        self,
+        words: Sequence[str],
+        classes: Sequence[str],
+        word_class: Sequence[int],
+        chains: Mapping[str, Mapping[str, Counts]],
+        version: str,
+    ) -> None:
+        self.version = version
+        self._numbers = _Numbers(words, classes)
+        self._tables = {
+            name: [chains[name][f"words{size}"] for size in (1, 2, 3)] for name in _CHAINS
+        }
+        kinds = [*word_class, *range(len(classes))]
+        surface, skeleton = (_Chain(chains[name], kinds, len(words)) for name in _CHAINS)
+        self._surface = lru_cache(_CACHE)(surface.term)
+        self._skeleton = lru_cache(_CACHE)(skeleton.excess)
+        self._kept = [_is_kept(classes[kind]) for kind in kinds]
+        self._read = lru_cache(1 << 10)(self._numbered)
+        self._of_caption = lru_cache(1 << 10)(lambda caption: self._score(self._read(caption)))
+
+    def score(self, words: Sequence[str]) -> float:
+        """The log-likelihood of a text, in nats; higher is more plausible."""
+        return self._score(self._chains([self._numbers[word] for word in words]))
+
+    def gain(self, caption: str, text: str) -> float:
+        """How much more plausible a text is than its caption, in nats; mostly below 0.
+
+        Each word that a text has more than its caption may cost half as much as the caption's words
+        do on average, so that a longer text is not worse for its length alone.
+        """
+        old, new = self._read(caption), self._numbered(text)
+        gain = _changed(self._surface, old[0], new[0])
+        gain += _SKELETON * _changed(self._skeleton, old[1], new[1])
+        more, length = len(new[0]) - len(old[0]), len(old[0]) - _BORDERS
+        if not more or not length:
+            return gain
+        return gain - _ADDED * self._of_caption(caption) * more / length
+
+    def count(self, *words: str, chain: str = "surface") -> int:
+        """How often one, two or three words in a row occur in the captions that were fitted."""
+        known = self._numbers.known
+        numbers = [known.get(word, -1) for word in words]
+        if -1 in numbers:  # not written as in the model, or several words
+            numbers = [known.get(word, -1) for word in words_of(" ".join(words))]
+        if -1 in numbers or not 1 <= len(numbers) <= 3:
+            return 0
+        return self._tables[chain][len(numbers) - 1].get(_key(*numbers), 0)
+
+    def _numbered(self, text: str) -> Chains:
+        numbers = self._numbers
+        return self._chains([numbers[word] for word in _WORD.findall(text.lower())])
+
+    def _chains(self, numbers: list[int]) -> Chains:
+        """The surface and the skeleton, with their borders."""
+        kept = self._kept
+        return [0, 0, *numbers, 0], [0, 0, *[n for n in numbers if kept[n]], 0]
+
+    def _score(self, chains: Chains) -> float:
+        surface, skeleton = chains
+        skeleton_score = _sum(self._skeleton, skeleton, 2, len(skeleton))
+        return _sum(self._surface, surface, 2, len(surface)) + _SKELETON * skeleton_score
+
+
+Chains = tuple[list[int], list[int]]
+Term = Callable[[int, int, int], float]  # what a word adds to a score after two others
+_BORDERS: Final = 3  # in a chain
+
+
+def _sum(term: Term, chain: Sequence[int], begin: int, end: int) -> float:
+    """The terms of the words from `begin` to `end`."""
+    return sum(map(term, chain[begin - 2 : end], chain[begin - 1 : end], chain[begin:end]))
+
+
+def _changed(term: Term, old: Sequence[int], new: Sequence[int]) -> float:
+    """The terms of `new` less those of `old`; those of n-grams in front of and after all changes
+    are the same."""
+    if old == new:
+        return 0.0
+    begin = 2
+    while old[begin] == new[begin]:
+        begin += 1
+    end, rest = 1, min(len(old), len(new)) - begin
+    while end < rest and old[-1 - end] == new[-1 - end]:
+        end += 1
+    more = min(0, 2 - end)  # two words after a change belong to n-grams with it
+    return _sum(term, new, begin, len(new) + more) - _sum(term, old, begin, len(old) + more)
+
+
+def _is_kept(name: str) -> bool:
+    tag = name.rpartition("/")[2] if "/" in name else ""
+    return tag.startswith(_KEPT)
+
+
+@lru_cache(_CACHE)
+def _class(word: str, tag: str) -> str:
+    """FIELD/TAG for words of the lexicon, /TAG for others, WORD/TAG for function words."""
+    if word in _BE:
+        return f"{word}/AUX"
+    if not tag.startswith(_OPEN):
+        return f"{word}/{tag}"
+    pos = next((_LISTED[key] for key in (tag, tag[:2]) if key in _LISTED), "")
+    found = lexicon.meanings(lemma(word, pos), pos) if pos else ()
+    found = tuple(m for m in found if lemma(word, pos) in m.words) or found
+    return f"{found[0].field if found else ''}/{tag}"
+
+
+def _guessed(word: str) -> str:
+    """The tag of a word that was never seen."""
+    if word.endswith("ing") and lemma(word, "VERB") != word:
+        return "VBG"
+    if lexicon.meanings(word, "ADJ"):
+        return "JJ"
+    return "NNS" if word.endswith("s") and lemma(word, "NOUN") != word else "NN"
+
+
+# --- fitting and files ---------------------------------------------------------------------------
+
+
+def fit(captions: Iterable[str]) -> dict[str, np.ndarray]:
+    """The arrays of a model of these captions."""
+    read = [_tagged_words(sentence) for sentence in tagged(captions)]
+    tags: dict[str, Counter[str]] = {}
+    for text in read:
+        for word, tag in text:
+            tags.setdefault(word, Counter())[tag] += 1
+    main = {word: max(sorted(found), key=found.__getitem__) for word, found in tags.items()}
+    class_of = {word: _class(word, tag) for word, tag in main.items()}
+    often = Counter({word: n for word in tags if (n := tags[word].total()) >= _LEAST})
+    ranks = sorted(often, key=lambda word: (-often[word], word))
+    known = [_BORDER, *sorted(ranks[:_VOCABULARY])]
+    # A class that only words seen once have would show them.
+    shown = Counter(class_of[word] for word in known[1:])
+    class_of = {word: name if name in shown else "/NN" for word, name in class_of.items()}
+    class_of[_BORDER] = _BORDER
+    classes = [_BORDER, *sorted({*shown, "/NN"})]
+    numbers = {word: number for number, word in enumerate(known)}
+    kinds = {name: number for number, name in enumerate(classes)}
+    arrays = {
+        "format": _lines([_FORMAT]),
+        "words": _lines(known),
+        "classes": _lines(classes),
+        "word_class": np.array([kinds[class_of[word]] for word in known], dtype=np.uint16),
+    }
+    for name in _CHAINS:
+        texts = [[word for word, _ in text] for text in read]
+        if name == "skeleton":
+            texts = [[word for word in text if _is_kept(class_of[word])] for text in texts]
+        chains = [[_BORDER, *text, _BORDER] for text in texts]
+        as_words = [[numbers.get(word, _MOST) for word in chain] for chain in chains]
+        as_kinds = [[kinds[class_of[word]] for word in chain] for chain in chains]
+        arrays |= _counted(f"{name}/words", as_words) | _counted(f"{name}/classes", as_kinds)
+    return arrays
+
+
+def _tagged_words(sentence: Sentence) -> list[tuple[str, str]]:
+    """The words that are scored, each with the tag of its last token ("t", "-", "shirt")."""
+    tag_at = {token.end: token.tag for token in sentence.tokens}
+    return [
+        (word, tag_at.get(match.end(), "NN"))
+        for match in _WORD.finditer(sentence.text)
+        for word in words_of(match[0])
+    ]
+
+
+def _counted(name: str, chains: Iterable[Sequence[int]]) -> dict[str, np.ndarray]:
+    """Sorted n-grams (n, k) and their counts. Nothing with an unknown word is kept."""
+    found: tuple[Counter[tuple[int, ...]], ...] = (Counter(), Counter(), Counter())
+    for chain in chains:
+        for size, table in enumerate(found, 1):
+            # By itself, a border is counted where a text ends: as often as where one begins.
+            places = range(size == 1, len(chain) - size + 1)
+            table.update(tuple(chain[i : i + size]) for i in places)
+    arrays = {}
+    for size, table in enumerate(found, 1):
+        rows = sorted((k, n) for k, n in table.items() if n >= _LEAST and _MOST not in k)
+        keys = np.array([key for key, _ in rows], dtype=np.uint16).reshape(-1, size)
+        arrays[f"{name}{size}"] = np.ascontiguousarray(keys.T)
+        arrays[f"{name}{size}/n"] = np.array([n for _, n in rows], dtype=np.uint32)
+    return arrays
+
+
+def _lines(lines: Sequence[str]) -> np.ndarray:
+    return np.frombuffer("\n".join(lines).encode(), dtype=np.uint8)
+
+
+def write(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
+    """Write a model."""
+    with whole_file(path) as draft, draft.open("wb") as file:
+        np.savez_compressed(file, **arrays)  # type: ignore[arg-type]
+
+
+@cache
+def shipped() -> Plausibility:
+    """The model of this package."""
+    return load(_SHIPPED)
+
+
+@cache
+def load(path: Path) -> Plausibility:
+    """Read a model. A file that is not one is refused."""
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise DataError(
+            "E-FILE-UNREADABLE", f"{path}: cannot be read: {reason(error)}.", path=path
+        ) from None
+    try:
+        with np.load(BytesIO(content), allow_pickle=False) as found:
+            arrays = {name: found[name] for name in found.files}
+        return _model(arrays, blake2b(content, digest_size=8).hexdigest())
+    except (ValueError, KeyError, EOFError, OSError, IndexError, zipfile.BadZipFile, zlib.error):
+        raise DataError(
+            "E-FILE-MALFORMED",
+            f"{path}: not a plausibility model; fit one with scripts/fit_plausibility.py.",
+            path=path,
+        ) from None
+
+
+def _model(arrays: Mapping[str, np.ndarray], version: str) -> Plausibility:
+    """Raises ValueError, KeyError or IndexError if the arrays are not those of a model."""
+    if _read_lines(arrays["format"]) != [_FORMAT]:
+        raise ValueError
+    words, classes = _read_lines(arrays["words"]), _read_lines(arrays["classes"])
+    word_class = _integers(arrays["word_class"], 1, len(classes))
+    if word_class.shape != (len(words),) or len(set(words)) != len(words):
+        raise ValueError
+    limits = {"words": len(words), "classes": len(classes)}
+    chains = {
+        chain: {
+            f"{what}{size}": _table(arrays, f"{chain}/{what}{size}", size, limits[what])
+            for what in limits
+            for size in (1, 2, 3)
+        }
+        for chain in _CHAINS
+    }
+    for tables in chains.values():
+        for what, size in product(limits, (2, 3)):
+            shorter = tables[f"{what}{size - 1}"]
+            if any(key >> _BITS not in shorter for key in tables[f"{what}{size}"]):
+                raise ValueError
+    return Plausibility(words, classes, word_class.tolist(), chains, version)
+
+
+def _read_lines(array: np.ndarray) -> list[str]:
+    return _integers(array, 1, 256).astype(np.uint8).tobytes().decode().split("\n")
+
+
+def _integers(array: np.ndarray, dimensions: int, limit: int) -> np.ndarray:
+    if array.ndim != dimensions or array.dtype.kind != "u" or (array >= limit).any():
+        raise ValueError
+    return array
+
+
+def _table(arrays: Mapping[str, np.ndarray], name: str, size: int, limit: int) -> Counts:
+    rows = _integers(arrays[name], 2, limit).astype(np.int64)
+    counts = _integers(arrays[f"{name}/n"], 1, 1 << 31)
+    if rows.shape != (size, len(counts)) or (counts < _LEAST).any():
+        raise ValueError
+    keys = rows[0]
+    for row in rows[1:]:
+        keys = keys << _BITS | row
+    return dict(zip(keys.tolist(), counts.tolist(), strict=True))

@@ -1,0 +1,414 @@
+"""The clause that a caption is, found by tags: of whom or what it speaks, and what it says.
+
+"A man in a hat | riding a horse", "Two dogs | are | sleeping on a bed", "There is | a cup | on a
+table". Rules that reword a whole caption share this reading. In doubt there is none.
+"""
+
+from __future__ import annotations
+
+from functools import cache, lru_cache
+from typing import Final, Literal, NamedTuple
+
+from counterpoint.generation.language import lexicon
+from counterpoint.generation.language.sentences import (
+    ADJECTIVES,
+    FINITE,
+    NOUNS,
+    Sentence,
+    Token,
+    lemma,
+    word_set,
+)
+from counterpoint.generation.rules.phrases import (
+    STATES,
+    Range,
+    is_worn,
+    prepositions,
+)
+
+Said = Literal["doing", "done", "does", "place", "with"]
+
+COPULAS: Final = frozenset({"is", "are"})
+PLACES: Final = word_set(
+    """above across against along among around at atop behind below beneath beside between by in
+    inside near on outside over under underneath within"""
+) | {"in front of", "next to", "on top of", "close to", "to the left of", "to the right of"}
+# "A group of people are", "a couple of dogs are": the noun behind "of" counts.
+MEASURES: Final = word_set(
+    """bunch couple crowd flock group handful herd lot number pack pair row series team variety
+    dozen trio line collection assortment array"""
+)
+_CONTENTS: Final = word_set(
+    """basket bottle bowl box bucket can carton cup glass jar loaf mug piece pile plate platter pot
+    slice stack tray vase bouquet"""
+)
+# Past participles that the tagger often takes for the past tense: "a car parked on a street".
+_DONE: Final = word_set(
+    """attached covered decorated displayed dressed filled gathered located lined loaded made
+    mounted parked perched placed posed prepared seated set stacked stopped surrounded tied topped
+    wrapped painted cooked cut served hung lit built"""
+)
+_SUBORDINATE: Final = word_set("that which who while as when where because so if whose")
+_DETERMINERS: Final = frozenset({"DT", "PRP$", "CD", "PDT"})
+_BEFORE: Final = frozenset({"JJ", "JJR", "JJS", "VBN", "VBG", "HYPH", "RB", "NNP", "CD"})
+_ODD: Final = frozenset('"“”;:?!()/')
+_UNSAID: Final = frozenset({"not", "n't", "no"})
+_MANY: Final = word_set("several many various multiple numerous few")
+_NOT_HEADS: Final = word_set(
+    "type kind sort view picture photo image close closeup shot lot one half"
+)
+
+
+_ING: Final = word_set(
+    """building ceiling clothing ring king wing string thing evening morning swing painting railing
+    awning lighting setting topping landing"""
+)
+_ONE: Final = word_set("pair row line series collection array assortment pack")
+_PLURAL: Final = word_set("couple lot number dozen handful")
+
+
+_COMPOUND: Final = word_set("sports clothes goods arts glasses jeans women's men's")
+_HOLDERS: Final = frozenset({"container", "vehicle", "building", "furniture"})
+
+
+class NounPhrase(NamedTuple):
+    """A noun phrase: its end, and the noun that decides about number and kind."""
+
+    start: int
+    end: int
+    noun: int
+    plural: bool
+    joined: bool = False
+
+
+class Clause(NamedTuple):
+    """What a caption says of its subject. `copula` is its token, or -1."""
+
+    there: bool
+    subject: NounPhrase
+    copula: int
+    head: int
+    said: Said
+    end: int  # without the final mark
+
+
+@cache
+def kinds(noun: str) -> frozenset[str]:
+    """A noun, and all that it is a kind of by the lexicon."""
+    found, rest = {noun}, [noun]
+    while rest:
+        above = {k for m in lexicon.meanings(rest.pop(), "NOUN") for k in m.kinds} - found
+        found |= above
+        rest += above
+    return frozenset(found)
+
+
+def is_person(noun: str) -> bool:
+    return "people" in kinds(noun)
+
+
+def is_alive(noun: str) -> bool:
+    return not kinds(noun).isdisjoint(("people", "animal"))
+
+
+def is_scene(noun: str) -> bool:
+    """Whether a noun is a place that holds all that a caption speaks of."""
+    return "place" in kinds(noun) or noun in _SCENES
+
+
+def is_enclosed(noun: str) -> bool:
+    """Whether a noun is a place with bounds: things are within it."""
+    return not kinds(noun).isdisjoint(("place", "room", *_HOLDERS))
+
+
+_SCENES: Final = word_set("ocean sea lake river snow rain air sky grass sand sun shade")
+
+
+def phrase_at(sentence: Sentence, start: int) -> NounPhrase | None:
+    """The noun phrase at a token, with what "of" adds: "a red and white bus", "a group of men"."""
+    found = _simple(sentence, start)
+    if found is None or not _follows(sentence, found.end, "of"):
+        return found
+    inner = _simple(sentence, found.end + 1)
+    name = sentence.lemma(found.noun)
+    if inner is None or name in _NOT_HEADS - {"lot"} or _follows(sentence, inner.end, "of"):
+        return None
+    if sentence.tokens[found.noun - 1].tag in NOUNS and found.noun > start:
+        return None  # "a parking lot of a store"
+    if name in MEASURES:
+        many = inner.plural or name in _PLURAL
+        if name in _ONE and not is_alive(sentence.lemma(inner.noun)):
+            many = False  # "a row of boats is"
+        return NounPhrase(start, inner.end, inner.noun, many)
+    return found._replace(end=inner.end) if name in _CONTENTS else None
+
+
+def _simple(sentence: Sentence, start: int) -> NounPhrase | None:
+    tokens, place, noun = sentence.tokens, start, -1
+    while place < len(tokens) and tokens[place].tag in _DETERMINERS:
+        place += 1
+    while place < len(tokens):
+        tag = tokens[place].tag
+        if tag in NOUNS:
+            noun = place
+        elif tag == "POS" and noun >= 0:
+            noun = -1
+        elif noun >= 0 or not (tag in _BEFORE or _joins_adjectives(sentence, place)):
+            break
+        place += 1
+    if noun > start and is_verb(sentence, noun) and tokens[noun - 1].tag in NOUNS:
+        noun, place = noun - 1, place - 1
+    if noun < 0 or noun + 1 != place or is_verb(sentence, noun):
+        return None
+    plural = is_counted(sentence, noun)
+    inside = {t.lower for t in tokens[start:noun] if t.tag == "NNS"} - _COMPOUND
+    if inside and tokens[start].lower in ("a", "an", "the"):
+        return None  # "a hydrant shoots water"
+    if plural != _is_many(tokens[start:place], plural):
+        return None  # "a hydrant waits": the tagger takes the verb for a noun
+    return NounPhrase(start, place, noun, plural)
+
+
+def is_counted(sentence: Sentence, noun: int) -> bool:
+    """Whether a noun is a plural; not "broccoli", which the tagger takes for one."""
+    token = sentence.tokens[noun]
+    return token.tag == "NNS" and (token.lower != sentence.lemma(noun) or token.lower in _UNCHANGED)
+
+
+_UNCHANGED: Final = word_set(
+    """people sheep fish deer cattle giraffe zebra aircraft bison police scissors pants jeans shorts
+    sunglasses glasses skis clothes goggles"""
+)
+
+
+def is_verb(sentence: Sentence, noun: int) -> bool:
+    """ "a zebra standing", "a player playing tennis": the tagger takes the verb for a noun."""
+    tokens = sentence.tokens
+    return any(
+        tokens[i].lower.endswith("ing")
+        and tokens[i].lower not in _ING
+        and not lexicon.meanings(tokens[i].lower, "NOUN")
+        for i in range(noun, 0, -1)
+        if tokens[i].tag == "NN" and (i == noun or tokens[i - 1].tag in NOUNS)
+    )
+
+
+def _is_many(tokens: tuple[Token, ...], plural: bool) -> bool:
+    first = tokens[0]
+    if first.lower in ("a", "an", "one", "another", "this", "that", "each", "every", "1"):
+        return False
+    return True if first.tag == "CD" or first.lower in ("these", "those", *_MANY) else plural
+
+
+def _joins_adjectives(sentence: Sentence, place: int) -> bool:
+    """The "and" of "a red and white bus", the comma of "a big, red bus"."""
+    tokens = sentence.tokens
+    around = [tokens[i].tag for i in (place - 1, place + 1) if 0 <= i < len(tokens)]
+    return tokens[place].lower in ("and", "&", ",") and all(tag in ADJECTIVES for tag in around)
+
+
+def _follows(sentence: Sentence, place: int, word: str) -> bool:
+    return place < len(sentence.tokens) and sentence.tokens[place].lower == word
+
+
+@lru_cache(1)  # several rules ask in turn
+def clause(sentence: Sentence) -> Clause | None:
+    """The clause of a caption; None if it is not clear."""
+    tokens = sentence.tokens
+    end = len(tokens) - (tokens[-1].tag == ".")
+    if end < 3 or any(t.lower in _UNSAID or t.tag == "." for t in tokens[:end]):
+        return None
+    if not _ODD.isdisjoint(sentence.text) or tokens[0].text[:1].isdigit():
+        return None  # a figure does not say whether a sentence begins with a capital
+    there = tokens[0].lower == "there" and tokens[1].lower in COPULAS
+    subject = _subject(sentence, 2 if there else 0)
+    if subject is None or subject.end >= end:
+        return None
+    place = subject.end
+    copula = place if tokens[place].lower in COPULAS else -1
+    place += copula >= 0
+    if place >= end or (there and copula >= 0):
+        return None
+    if any(may_be_verb(sentence, i) for i in range(place + 1, end - 1)):
+        return None
+    said = _said(sentence, place, copula >= 0 or there)
+    if said is None or not _ends(sentence, place + 1, end):
+        return None
+    return Clause(there, subject, copula, place, said, end)
+
+
+def _subject(sentence: Sentence, start: int) -> NounPhrase | None:
+    """The first noun phrase, with another one joined to it, or with what a person is dressed in."""
+    first = phrase_at(sentence, start)
+    if first is None or sentence.lemma(first.noun) in _NOT_HEADS:
+        return None
+    if _follows(sentence, first.end, "in"):
+        clothes = phrase_at(sentence, first.end + 1)
+        if clothes is not None and is_worn(sentence, clothes.noun):
+            return first._replace(end=clothes.end)
+    if _follows(sentence, first.end, "and"):
+        second = phrase_at(sentence, first.end + 1)
+        tags = sentence.tokens[start].tag, sentence.tokens[first.end + 1].tag
+        if second is None or (tags[0] in _DETERMINERS) != (tags[1] in _DETERMINERS):
+            return None
+        return NounPhrase(start, second.end, second.noun, True, True)
+    return first
+
+
+def _said(sentence: Sentence, place: int, copula: bool) -> Said | None:
+    token = sentence.tokens[place]
+    if token.tag == "VBG" and (token.pos == "VERB" or _is_passive(sentence, place)):
+        return "doing"
+    if is_verb(sentence, place):
+        return "doing"
+    if token.tag == "VBN" and token.pos == "VERB" and token.lower != "been":
+        return "done"
+    if token.tag == "VBD" and (copula or token.lower in _DONE):
+        return "done"
+    if token.tag in ("VBZ", "VBP") and token.pos == "VERB" and not copula:
+        return "does"
+    if words(sentence, (place, place + 2)) in ("full of", "about to", "ready to", "ready for"):
+        return "done"
+    if token.lower == "with" and not copula:
+        return "with"
+    where = prepositions().at(sentence, place)
+    if where is None or token.tag not in ("IN", "JJ", "RB"):
+        return None
+    name = " ".join(t.lower for t in sentence.tokens[where[0] : where[1]])
+    after = phrase_at(sentence, where[1]) if where[1] < len(sentence.tokens) else None
+    if name not in PLACES or after is None:
+        return None
+    if name == "at" and sentence.lemma(after.noun) in STATES:
+        return None  # "lights at night"
+    if name == "in" and not _holds(sentence, place, after.noun):
+        return None
+    return "place"
+
+
+def _holds(sentence: Sentence, place: int, noun: int) -> bool:
+    """ "a man in a kitchen", "soup in a bowl"; not "a man in a helmet", "a dog in a blur"."""
+    name = sentence.lemma(noun)
+    before = range(place - 1, -1, -1)
+    subject = next((i for i in before if sentence.tokens[i].tag in NOUNS), -1)
+    if is_scene(name) or not kinds(name).isdisjoint(_HOLDERS):
+        return True
+    return bool(lexicon.meanings(name, "NOUN")) and not is_alive(sentence.lemma(subject))
+
+
+def _is_passive(sentence: Sentence, place: int) -> bool:
+    after = sentence.tokens[place + 1 : place + 2]
+    return sentence.tokens[place].lower == "being" and bool(after) and after[0].tag == "VBN"
+
+
+def is_open(sentence: Sentence, phrase: NounPhrase) -> bool:
+    """Whether a phrase is spoken of for the first time: "a dog", "two dogs", "dogs"."""
+    first = sentence.tokens[phrase.start]
+    if first.tag == "PDT":  # "half a dozen"
+        return False
+    known = first.lower in ("a", "an", "some", *_MANY) or first.tag == "CD"
+    return known or (first.tag not in _DETERMINERS and has_article(sentence, phrase))
+
+
+def has_article(sentence: Sentence, phrase: NounPhrase) -> bool:
+    """Or needs none; not the "man" of "man riding a horse", the "group" of "group of men"."""
+    tokens = sentence.tokens
+    if tokens[phrase.start].tag in _DETERMINERS:
+        return True
+    of = next((i for i in range(phrase.start, phrase.noun) if tokens[i].lower == "of"), -1)
+    return phrase.plural and (of < 0 or tokens[of - 1].tag == "NNS")
+
+
+def exists(sentence: Sentence) -> NounPhrase | None:
+    """The first phrase of a caption without a verb of its own: "there is" can stand before it."""
+    tokens = sentence.tokens
+    end = len(tokens) - (tokens[-1].tag == ".")
+    first = _simple(sentence, 0)
+    if first is None or not is_open(sentence, first) or sentence.lemma(first.noun) in _NOT_HEADS:
+        return None
+    if (
+        tokens[0].text[:1].isdigit()
+        or first.end == end
+        or tokens[first.end].lower in ("and", "&", ",", "or")
+    ):
+        return None
+    if not _ODD.isdisjoint(sentence.text) or any(t.tag == "." for t in tokens[:end]):
+        return None
+    clear = not any(may_be_verb(sentence, i) for i in range(1, end - 1))
+    return first if clear and _ends(sentence, first.end, end) else None
+
+
+def is_view(sentence: Sentence) -> bool:
+    """Whether the caption names itself: "a black and white photo of a couple"."""
+    tokens = sentence.tokens
+    end = len(tokens) - (tokens[-1].tag == ".")
+    of = next((i for i in range(1, end) if tokens[i].lower == "of"), end)
+    if tokens[0].lower not in ("a", "an") or tokens[of - 1].lower not in _VIEWS or of == end:
+        return False
+    if any(t.tag in ("IN", "CD", *FINITE) or t.tag == "NNS" for t in tokens[:of]):
+        return False
+    clear = not any(may_be_verb(sentence, i) for i in range(1, end - 1))
+    return clear and not any(t.tag == "." for t in tokens[:end]) and _ends(sentence, of, end)
+
+
+_VIEWS: Final = word_set("view picture photo photograph image shot closeup")
+
+
+def may_be_verb(sentence: Sentence, place: int) -> bool:
+    """ "a cat on a bed stares at a bird": the tagger takes the verb for a noun."""
+    before, token, after = sentence.tokens[place - 1 : place + 2]
+    return (
+        token.tag == "NNS"
+        and (before.tag in NOUNS or sentence.tokens[place - 2].lower in ("a", "an"))
+        and after.tag in ("IN", "DT", "PRP$", "RB", "RP", "TO", "CD")
+        and bool(lexicon.meanings(lemma(token.lower, "VERB"), "VERB"))
+    )
+
+
+def _ends(sentence: Sentence, start: int, end: int) -> bool:
+    """Whether no second clause stands beside the first: "a man sits and a dog barks"."""
+    tokens = sentence.tokens[start:end]
+    open_ = False
+    for token in tokens:
+        if token.lower in _SUBORDINATE:
+            open_ = True
+        elif token.tag in FINITE or token.pos == "AUX" or token.tag == "MD":
+            if not open_:
+                return False
+        elif token.lower in ("and", "but", "or") and open_:
+            return False
+    return tokens == () or tokens[-1].tag not in (",", "CC", "IN", "DT")
+
+
+@lru_cache(1)
+def last_place(sentence: Sentence, said: Clause) -> Range | None:
+    """The preposition of the phrase that ends the caption."""
+    for place in range(said.end - 2, said.head - 1, -1):
+        where = prepositions().at(sentence, place)
+        if where is not None and words(sentence, where) in PLACES:
+            inner = prepositions().at(sentence, place - 1)  # "on" of "on top of"
+            where = inner if inner is not None and inner[1] >= where[1] else where
+            after = phrase_at(sentence, where[1])
+            return where if after is not None and after.end == said.end else None
+    return None
+
+
+def exist_plural(sentence: Sentence, subject: NounPhrase) -> bool:
+    """ "there is a group of people", "there are a couple of people"."""
+    tokens = sentence.tokens
+    if tokens[subject.start].lower not in ("a", "an"):
+        return subject.plural
+    measures = {tokens[i].lower for i in range(subject.start, subject.noun)}
+    return not _PLURAL.isdisjoint(measures)
+
+
+def verbs_joined(sentence: Sentence, start: int, end: int) -> bool:
+    """ "sitting on a bench and reading": a second verb has the form of the first."""
+    tokens = sentence.tokens
+    return any(
+        tokens[i].lower in ("and", "or", "but", ",") and tokens[i + 1].pos in ("VERB", "ADV")
+        for i in range(start, end - 1)
+    )
+
+
+def words(sentence: Sentence, where: Range) -> str:
+    return " ".join(token.lower for token in sentence.tokens[where[0] : where[1]])

@@ -1,0 +1,388 @@
+"""Which parts of a caption can change places so that the text could still be a caption.
+
+Each function says why two parts cannot; an empty answer means that they can. Without ranking
+(`--plausible none`) such texts are made all the same, as the authors of the methods do.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Final
+
+from counterpoint.generation.language import lexicon, plausibility
+from counterpoint.generation.language.sentences import ADJECTIVES, NOUNS, Sentence, word_set
+from counterpoint.generation.rules import fitting
+from counterpoint.generation.rules.phrases import (
+    ABSTRACT,
+    GENDERED,
+    PARTICLES,
+    Range,
+    is_worn,
+    noun_phrase_after,
+)
+
+UNLIKE: Final = "implausible: unlike kinds"
+PART: Final = "implausible: part of a phrase"
+_ARTICLE: Final = "implausible: article"
+_LIST: Final = "implausible: a list"
+SAME: Final = "implausible: the same kind"
+_LINKED: Final = "implausible: one holds the other"
+MUTUAL: Final = "implausible: may be true both ways"
+_PRONOUN: Final = "implausible: pronoun"
+UNFIT: Final = "implausible: adjective of another noun"
+_ADVERB: Final = "implausible: adverb"
+_VERB: Final = "implausible: verb of another phrase"
+
+# Fields of the lexicon whose things stand in the same places of captions.
+_KINDS: Final = {
+    field: kind
+    for kind, fields in {
+        "person": "person",
+        "animal": "animal",
+        "bird": "bird",
+        "vehicle": "vehicle",
+        "clothes": "garment headwear",
+        "shape": "figure",
+        "fruit": "fruit",
+        "vegetable": "vegetable",
+        "food": "dish meat sweet",
+        "furniture": "furniture",
+        "dish": "tableware container",
+        # Those below never change places; they are known for their colours. A train on a bridge
+        # near a hill may be on the hill as well.
+        "land": "landscape open_place way",
+        "building": "building",
+        "water": "water",
+        "plant": "plant",
+        "body": "body",
+        "worn": "accessory footwear",
+        "made": "fixture bedding appliance device instrument paper_thing tool small_thing gear",
+        "sign": "street_thing",
+    }.items()
+    for field in fields.split()
+}
+_ACTORS: Final = frozenset({"person", "animal"})  # they do things to each other
+_LOOSE: Final = frozenset({*_ACTORS, "bird", "vehicle", "clothes", "shape", "fruit", "vegetable"})
+_PLACES: Final = frozenset({*_LOOSE, "furniture", "dish", "food"})
+_HOLDING: Final = word_set("with in of at from inside within into to on has have contain for")
+_WATCHING: Final = word_set("look watch stare gaze face chase follow approach sniff scratch lick")
+_CARE: Final = word_set("hold carry feed lift push cradle help teach ride lead dry dryer wash")
+_HAULING: Final = word_set("against attach carry fill form haul lead load pick pull strap tow")
+_RIDING: Final = word_set("ride drive fly pull steer board walk herd milk shear")
+_GRAZING: Final = word_set("eat graze munch")  # those nearby do it too
+_YOUNG: Final = word_set("child baby kid toddler infant boy girl")
+# Persons without a part to play: a batter, a bride or a baby does not do what others do.
+_ANYBODY: Final = word_set("man woman boy girl child kid lady guy gentleman adult person")
+# What is said of men, of women, of children or of adults only.
+_OF_SOME: Final = word_set(
+    """bikini veil dress gown skirt blouse heel bra beard mustache bearded bald shirtless topless
+    bride groom pacifier diaper bib stroller crib beautiful pretty handsome pregnant makeup lipstick
+    wine beer cigarette smoke drive mother father mom dad son daughter mommy daddy"""
+)
+_AGAIN: Final = word_set("another other others both")
+_ON: Final = ("on", "in", "at", "inside", "under", "atop", "on top of", "along", "over", "across")
+_NEAR: Final = (
+    *("near", "next to", "by", "beside", "behind", "in front of", "above", "below", "across from"),
+    *("past", "close to", "towards", "toward", "underneath"),
+)
+_ONE: Final = word_set("a an one another each every")
+_NAMED: Final = word_set("the this that his her its their my your our")
+_PARTED: Final = frozenset({"HYPH", "POS"})
+_BOUND: Final = 0.35  # share of a word's uses before one noun that makes a name of the two
+SEEN: Final = 2
+
+
+def unlike_nouns(sentence: Sentence, first: Range, second: Range) -> str:
+    """Why two nouns, or two noun phrases, cannot change places."""
+    tokens = sentence.tokens
+    one, two = first[1] - 1, second[1] - 1
+    if tokens[one].tag != tokens[two].tag or tokens[one].tag not in NOUNS:
+        return UNLIKE
+    kinds = kind_of(sentence, first), kind_of(sentence, second)
+    if kinds[0] not in _PLACES or (kinds[0] != kinds[1] and not _ACTORS.issuperset(kinds)):
+        return UNLIKE
+    if _is_same(sentence, first, second):
+        return SAME
+    if _is_part(sentence, first) or _is_part(sentence, second):
+        return PART
+    if why := _linked(sentence, first, second, kinds):
+        return why
+    if "person" in kinds and (why := _unlike_persons(sentence, first, second, kinds)):
+        return why
+    if not (_takes(sentence, first, second) and _takes(sentence, second, first)):
+        return _ARTICLE
+    return ""
+
+
+def _unlike_persons(sentence: Sentence, first: Range, second: Range, kinds: tuple[str, str]) -> str:
+    """Why persons cannot change places: each has to fit what is said of the other."""
+    lemmas = {sentence.lemma(place) for place in range(len(sentence.tokens))}
+    if not GENDERED.isdisjoint(token.lower for token in sentence.tokens):
+        return _PRONOUN
+    names = [sentence.lemma(where[1] - 1) for where in (first, second)]
+    anybody = all(
+        kind != "person" or name in _ANYBODY for kind, name in zip(kinds, names, strict=True)
+    )
+    if not anybody or lemmas & _OF_SOME:
+        return UNLIKE
+    for where, name in ((first, names[1]), (second, names[0])):
+        place = where[0] - 1
+        while place >= 0 and sentence.tokens[place].tag in ADJECTIVES:
+            word = sentence.lemma(place)
+            grown = name not in _YOUNG and "size" in fitting.fields_of(word, "ADJ")
+            if grown or not fitting.is_said_of(word, name):
+                return UNFIT  # "a small adult", "an old kid"
+            place -= 1
+    return ""
+
+
+@lru_cache(256)
+def kind_of(sentence: Sentence, where: Range) -> str:
+    """The kind of things that a noun with its modifiers stands for; empty if it is not known."""
+    noun = where[1] - 1
+    words = [*(token.lower for token in sentence.tokens[where[0] : noun]), sentence.lemma(noun)]
+    names = (" ".join(words[place:]) for place in range(max(0, len(words) - 2), len(words)))
+    return next((kind for name in names if (kind := _kind(name))), "")
+
+
+@lru_cache(1 << 14)
+def _kind(noun: str) -> str:
+    found = lexicon.meanings(noun, "NOUN")
+    sure = [meaning for meaning in found if noun in meaning.words] or found
+    kinds = {_KINDS.get(meaning.field, "") for meaning in sure}
+    return kinds.pop() if len(kinds) == 1 else ""
+
+
+def _is_part(sentence: Sentence, where: Range) -> bool:
+    """Whether the words belong to their neighbours: "glass of", "polar bear", "dog's"."""
+    tokens, (start, end) = sentence.tokens, where
+    after = tokens[end] if end < len(tokens) else None
+    if after is not None and (after.lower == "of" or after.tag in (*NOUNS, *_PARTED)):
+        return True
+    if sentence.lemma(end - 1) in ABSTRACT:
+        return True
+    if start and tokens[start].tag in NOUNS and is_name(sentence, start - 1):
+        return True
+    place = phrase_start(sentence, start)
+    if place and tokens[place - 1].lower == "of":
+        return place < 2 or sentence.lemma(place - 2) not in ABSTRACT
+    return False
+
+
+def is_name(sentence: Sentence, place: int) -> bool:
+    """Whether a word and the noun after it name one thing: "polar bear", "living room"."""
+    tokens = sentence.tokens
+    if tokens[place].tag in (*NOUNS, "NNP", "HYPH"):
+        return True
+    if tokens[place].tag not in (*ADJECTIVES, "VBG", "VBN"):
+        return False
+    return _is_name(tokens[place].lower, tokens[place + 1].lower, sentence.lemma(place + 1))
+
+
+@lru_cache(1 << 14)
+def _is_name(word: str, noun: str, lemma: str) -> bool:
+    if lexicon.is_listed(f"{word} {lemma}"):
+        return True
+    model = plausibility.shipped()
+    both, alone = model.count(word, noun), model.count(word)
+    return both >= 5 and both >= _BOUND * alone
+
+
+def phrase_start(sentence: Sentence, start: int) -> int:
+    """Where the phrase of a noun begins: before its adjectives and its article."""
+    tokens = sentence.tokens
+    while start and tokens[start - 1].tag in (*ADJECTIVES, *NOUNS, "VBN", "CD", "HYPH"):
+        start -= 1
+    while start and tokens[start - 1].tag in ("DT", "PRP$", "PDT"):
+        start -= 1
+    return start
+
+
+def _is_same(sentence: Sentence, first: Range, second: Range) -> bool:
+    """Whether one is a kind of the other: "street" and "road", "table" and "dinner table".
+
+    Or whether one is said twice: "a boy and a girl beside another boy".
+    """
+    one, two = (sentence.lemma(where[1] - 1) for where in (first, second))
+    tokens = sentence.tokens
+    if any(
+        sentence.lemma(place) in (one, two)
+        for place, token in enumerate(tokens)
+        if token.tag in NOUNS and place not in (first[1] - 1, second[1] - 1)
+    ):
+        return True
+    if not _AGAIN.isdisjoint(token.lower for token in tokens):
+        return True
+    words = (_words(sentence, first), _words(sentence, second))
+    return words[0] <= words[1] or words[1] <= words[0] or lexicon.may_be_same(one, two)
+
+
+def _words(sentence: Sentence, where: Range) -> set[str]:
+    """The nouns of a phrase."""
+    return {sentence.lemma(i) for i in range(*where) if sentence.tokens[i].tag in NOUNS}
+
+
+def _linked(sentence: Sentence, first: Range, second: Range, kinds: tuple[str, str]) -> str:
+    """Why the words between two phrases forbid that they change places."""
+    places = range(first[1], phrase_start(sentence, second[0]))
+    between = [sentence.tokens[place] for place in places]
+    lemmas = {sentence.lemma(place) for place in places}
+    listed = ("CCONJ", "PUNCT", "DET", "NOUN", "ADJ")
+    if all(
+        token.pos in listed or _kind(sentence.lemma(place)) == kinds[0]
+        for place, token in zip(places, between, strict=True)
+    ):
+        return "" if kinds[0] == "clothes" and _differ(sentence, first, second) else _LIST
+    if kinds[0] == "clothes":
+        names = {sentence.lemma(where[1] - 1) for where in (first, second)}
+        return UNFIT if names & _OF_SOME else "" if _differ(sentence, first, second) else SAME
+    if is_mutual(sentence, first[1], places.stop):
+        return MUTUAL
+    if _is_carrier(sentence, first) or _is_carrier(sentence, second):
+        return _LINKED
+    if _are_places(sentence, first, second):
+        return ""
+    if kinds[0] != kinds[1]:  # a person and an animal
+        verbs = {sentence.lemma(place) for place in places if sentence.tokens[place].pos == "VERB"}
+        alone = not any(token.tag in NOUNS for token in between)
+        return "" if alone and verbs and verbs <= _WATCHING else _LINKED
+    if kinds[0] not in _LOOSE or lemmas & {"as", "like"}:
+        return _LINKED
+    if lemmas & _CARE and any(sentence.lemma(where[1] - 1) in _YOUNG for where in (first, second)):
+        return _LINKED
+    if kinds[0] == "vehicle" and lemmas & _HAULING:
+        return _LINKED
+    if kinds[0] not in _ACTORS and any(token.tag in NOUNS for token in between):
+        near = _before(sentence, places.stop) in _NEAR
+        return "" if near or kinds[0] in _STACKED else MUTUAL  # both are in the scene
+    still = kinds[0] == "vehicle" or not any(token.pos in ("NOUN", "VERB") for token in between)
+    return _LINKED if still and lemmas & _HOLDING and kinds[0] not in _STACKED else ""
+
+
+def _is_carrier(sentence: Sentence, where: Range) -> bool:
+    """Whether something rides on an animal or in a vehicle: "a man on a horse", "riding a bus"."""
+    place = phrase_start(sentence, where[0]) - 1
+    if place < 0:
+        return False
+    if kind_of(sentence, where) == "animal" and sentence.tokens[place].lower in ("on", "onto"):
+        return True
+    return sentence.lemma(place) in _RIDING
+
+
+def is_mutual(sentence: Sentence, start: int, end: int) -> bool:
+    """Whether the words from `start` to `end` may hold the other way round.
+
+    "a truck parked on a road near a plane", "a woman sitting down with a child". Not where the
+    first has something of its own: "a woman holding an umbrella next to a man".
+    """
+    tokens = sentence.tokens
+    last = range(max(start, end - 3), end)
+    words = [sentence.lemma(i) if tokens[i].pos == "VERB" else tokens[i].lower for i in last]
+    names = [" ".join(words[place:]) for place in range(len(words))]
+    if not any(lexicon.may_be_symmetric(name) for name in names):
+        return False
+    if words[-1] == "with":
+        return True
+    if words[-1] == "by" and end - 2 >= start and tokens[end - 2].tag == "VBN":
+        return False  # "scared by"
+    verbs = [i for i in range(start, end - 1) if tokens[i].pos == "VERB"]
+    verbs = [i for i in verbs if sentence.lemma(i) not in _GRAZING]
+    if any(_object(sentence, i + 1) == "object" for i in verbs):
+        return False
+    worn = noun_phrase_after(sentence, start + 1) if tokens[start].lower == "in" else None
+    return worn is None or not is_worn(sentence, worn[1] - 1)
+
+
+_STACKED: Final = frozenset({"fruit", "vegetable"})
+
+
+def _differ(sentence: Sentence, first: Range, second: Range) -> bool:
+    """Whether each has an adjective of its own: "a red shirt and a blue hat"."""
+    tokens = sentence.tokens
+    one, two = (tokens[where[0] - 1] if where[0] else None for where in (first, second))
+    if one is None or two is None or one.lower == two.lower:
+        return False
+    return one.tag in ADJECTIVES and two.tag in ADJECTIVES
+
+
+def _are_places(sentence: Sentence, first: Range, second: Range) -> bool:
+    """Whether something is on the one and near the other: "on a car behind a bus"."""
+    found = [_before(sentence, phrase_start(sentence, where[0])) for where in (first, second)]
+    return any(found[i] in _ON and found[1 - i] in _NEAR for i in (0, 1))
+
+
+def _before(sentence: Sentence, place: int) -> str:
+    """The preposition before a phrase; the longest that is listed."""
+    words = [token.lower for token in sentence.tokens[max(0, place - 3) : place]]
+    names = (" ".join(words[start:]) for start in range(len(words)))
+    return next((name for name in names if name in _ON or name in _NEAR), "")
+
+
+def _takes(sentence: Sentence, where: Range, other: Range) -> bool:
+    """Whether the article before `where` fits the noun of `other`, which comes there."""
+    tokens = sentence.tokens
+    mine, its = _determiner(sentence, where), _determiner(sentence, other)
+    if mine == its or tokens[where[0]].tag in ("DT", "PRP$", "CD"):
+        return True
+    if "none" in (mine, its):
+        return tokens[where[1] - 1].tag == "NNS"
+    noun = tokens[other[1] - 1].lower
+    return mine != "one" or plausibility.shipped().count("a", noun) >= SEEN
+
+
+def _determiner(sentence: Sentence, where: Range) -> str:
+    place = phrase_start(sentence, where[0])
+    word = sentence.tokens[place].lower
+    return "one" if word in _ONE else "named" if word in _NAMED else "none"
+
+
+def unlike_adverbs(sentence: Sentence, first: Range, second: Range) -> str:
+    """Adverbs hardly ever change places: "very close up", "down the road together"."""
+    del sentence, first, second
+    return _ADVERB
+
+
+def unlike_verbs(sentence: Sentence, first: Range, second: Range) -> str:
+    """Why two verbs cannot change places: like subjects, and both with an object or without."""
+    tokens = sentence.tokens
+    if first[1] - first[0] > 1 or second[1] - second[0] > 1:
+        return _VERB
+    if tokens[first[0]].tag != tokens[second[0]].tag or tokens[first[0]].tag not in _ACTIONS:
+        return _VERB
+    if not all(lexicon.meanings(sentence.lemma(where[0]), "VERB") for where in (first, second)):
+        return _VERB
+    subjects = [_subject(sentence, where[0]) for where in (first, second)]
+    if subjects[0] not in _ACTORS or subjects[0] != subjects[1]:
+        return _VERB
+    followed = [_object(sentence, where[1]) for where in (first, second)]
+    if followed[0] != followed[1] or followed[0] == "particle":
+        return _VERB
+    if followed[0] != "object":
+        return ""
+    phrases = [noun_phrase_after(sentence, where[1]) for where in (first, second)]
+    kinds = [kind_of(sentence, phrase) if phrase else "" for phrase in phrases]
+    return "" if kinds[0] == kinds[1] != "" else _VERB  # "wearing a boy holding a tie"
+
+
+_ACTIONS: Final = frozenset({"VBG", "VBZ", "VBP"})
+
+
+def _subject(sentence: Sentence, verb: int) -> str:
+    """The kind of what does something, if it stands before the verb."""
+    place = verb - 1
+    while place >= 0 and sentence.tokens[place].pos == "AUX":
+        place -= 1
+    return kind_of(sentence, (place, place + 1)) if place >= 0 else ""
+
+
+def _object(sentence: Sentence, place: int) -> str:
+    """What follows a verb: an object, a preposition, a particle or nothing."""
+    if place == len(sentence.tokens):
+        return "end"
+    token = sentence.tokens[place]
+    if token.tag in ("RP", "RB") or token.lower in PARTICLES:
+        return "particle"
+    if token.tag in ("IN", "TO"):
+        of_one = place + 1 < len(sentence.tokens) and sentence.tokens[place + 1].tag == "PRP"
+        return "particle" if of_one else token.lower  # "looks at her" stays
+    return "object" if token.pos in ("DET", "NOUN", "ADJ", "NUM", "PRON") else "end"

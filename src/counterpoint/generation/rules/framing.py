@@ -1,0 +1,332 @@
+"""Other forms of the same clause, which keep the meaning.
+
+`framing`: "a dog sleeping on a bed", "a dog is sleeping on a bed", "a dog sleeps on a bed", "there
+is a dog sleeping on a bed"; "a room with a bed", "a room has a bed".
+
+`relative`: "a man riding a horse", "a man who is riding a horse"; "a room with a bed", "a room that
+has a bed"; and back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from random import Random
+from typing import Final, NamedTuple
+
+from counterpoint.generation.language import lexicon
+from counterpoint.generation.language.sentences import (
+    FINITE,
+    NOUNS,
+    Put,
+    Sentence,
+    in_form_of,
+    rewrite,
+    span_text,
+    word_set,
+)
+from counterpoint.generation.language.wordnet import Vocabulary
+from counterpoint.generation.registry import Draft, Rule, Ways
+from counterpoint.generation.rules.clauses import (
+    COPULAS,
+    PLACES,
+    Clause,
+    NounPhrase,
+    clause,
+    exist_plural,
+    exists,
+    has_article,
+    is_alive,
+    is_enclosed,
+    is_person,
+    is_view,
+    kinds,
+    phrase_at,
+    verbs_joined,
+    words as words_of,
+)
+from counterpoint.generation.rules.phrases import (
+    is_worn,
+    noun_phrase_before,
+    prepositions,
+    starts_phrase,
+)
+
+# How often a form is made that nearly every caption could have. (The others are of rare captions.)
+_KEPT: Final = {
+    "is": 0.12,
+    "there": 0.12,
+    "has": 0.4,
+    "bare": 0.5,
+    "who is": 0.2,
+    "that is": 0.2,
+    "who are": 0.4,
+    "that are": 0.4,
+    "that has": 0.5,
+}
+# What is so, and does not happen: never "is containing", "is having".
+STATES: Final = word_set(
+    """appear belong consist contain cost depict display face feature fit have include know lead
+    like look love match need overlook own reach read resemble say seem show sign state want adorn
+    separate connect taste smell sound feel require sport"""
+)
+_HELPING: Final = word_set("be do go get let help have start begin try come use prepare lay")
+_NO_SUBJECT: Final = frozenset({"EX", "PRP", "IN", "RB", "VBG", "VBN"})
+_CLAUSES: Final = word_set(
+    "that which who while as when where because so if whose but not n't what"
+)
+_BODIES: Final = word_set("couple family team crowd group audience")  # not "a couple who is"
+_DEFINITE: Final = word_set("the this that these those his her its their my your our")
+_RELATIVES: Final = frozenset({"who", "that", "which"})
+
+
+def _framing(sentence: Sentence, words: Vocabulary, rng: Random) -> Iterator[Ways]:
+    del words
+    found = clause(sentence)
+    forms = list(_forms(sentence, found) if found else _tenses(sentence))
+    if not any(form.name == "there" for form in forms):
+        forms += _existing(sentence)
+    rng.shuffle(forms)
+    common = {name: rng.random() > kept for name, kept in _KEPT.items()}
+    forms.sort(key=lambda form: common.get(form.name, False))  # stable
+    yield (
+        Draft(rewrite(sentence, form.puts), "paraphrase", common=common.get(form.name, False))
+        for form in forms
+    )
+
+
+class _Form(NamedTuple):
+    name: str
+    puts: tuple[Put, ...]
+
+
+def _forms(sentence: Sentence, said: Clause) -> Iterator[_Form]:
+    """Every other form of the clause."""
+    start = said.copula if said.copula >= 0 else said.head
+    own = (start, said.head + 1)
+    now = span_text(sentence, *own)
+    for name, text in _predicates(sentence, said):
+        if text != now:
+            yield _Form(name, (*_unframed(sentence, said), Put(*own, text)))
+        elif said.there:
+            yield _Form("bare", _unframed(sentence, said))
+    bare = _participle(sentence, said)
+    if not said.there and bare and _can_exist(sentence, said.subject):
+        be = "are" if exist_plural(sentence, said.subject) else "is"
+        put = () if bare == now else (Put(*own, bare),)
+        yield _Form("there", (Put(0, 0, f"there {be}"), *put))
+
+
+def _existing(sentence: Sentence) -> Iterator[_Form]:
+    """ "there is" or "this is" before a long noun phrase, whatever belongs to what in it."""
+    if is_view(sentence):
+        yield _Form("this", (Put(0, 0, "this is"),))
+    first = exists(sentence)
+    if first is not None:
+        be = "are" if exist_plural(sentence, first) else "is"
+        yield _Form("there", (Put(0, 0, f"there {be}"),))
+
+
+def _tenses(sentence: Sentence) -> Iterator[_Form]:
+    """ "slides", "is sliding", whatever the subject is: the verb itself tells the number."""
+    tokens = sentence.tokens
+    verbs = [i for i, t in enumerate(tokens) if t.tag in (*FINITE, "MD") or t.pos == "AUX"]
+    if len(verbs) != 1 or not 1 < verbs[0] < len(tokens) - 2 or tokens[0].tag in _NO_SUBJECT:
+        return
+    place = verbs[0]
+    verb, after = tokens[place], tokens[place + 1]
+    head = place + (verb.lower in COPULAS)
+    lemma = sentence.lemma(head)
+    if verbs_joined(sentence, 0, len(tokens)) or lemma in STATES or lemma in _HELPING:
+        return
+    subject = noun_phrase_before(sentence, place)
+    if any(t.lower in _CLAUSES for t in tokens) or subject is None:
+        return
+    if subject[0] and tokens[subject[0] - 1].tag in NOUNS:
+        return  # "something a person is holding"
+    if head > place and after.tag == "VBG" and after.pos == "VERB":
+        form = in_form_of(after, lemma, "VBZ" if verb.lower == "is" else "VBP")
+        yield _Form("does", (Put(place, place + 2, form),))
+        return
+    known = lexicon.meanings(lemma, "VERB") and verb.tag == "VBZ" and verb.pos == "VERB"
+    if known and (tokens[place - 1].tag == "NN" or not lexicon.meanings(lemma, "NOUN")):
+        yield _Form("doing", (Put(place, place + 1, f"is {in_form_of(verb, lemma, 'VBG')}"),))
+
+
+def _predicates(sentence: Sentence, said: Clause) -> Iterator[tuple[str, str]]:
+    """What can stand behind the subject, by its form."""
+    head, subject = sentence.tokens[said.head], said.subject
+    be = "are" if subject.plural else "is"
+    be = sentence.tokens[said.copula].lower if said.copula >= 0 else be
+    lemma = sentence.lemma(said.head)
+    bare = _participle(sentence, said)
+    if bare:
+        yield ("bare" if bare != "with" else "with"), bare
+    if said.said == "with" or (said.said == "does" and lemma == "have"):
+        clear = "," not in sentence.text and has_article(sentence, subject)
+        if clear and _owns(sentence, said):
+            yield "has", "have" if subject.plural else "has"
+        return
+    if lemma == "wear" and any(t.tag == "VBG" for t in sentence.tokens[said.head + 1 : said.end]):
+        return  # "wearing a hat sitting on a bench"
+    if _two_subjects(sentence, said):
+        return
+    if not has_article(sentence, subject):
+        be = ""  # "man riding a horse": no sentence, but "man rides a horse" is as good
+    if (
+        bare
+        and be
+        and not (said.said in ("doing", "does") and lemma in STATES)
+        and not _says_more(sentence, said)
+    ):
+        yield ("is" if said.said != "does" else "doing"), f"{be} {bare}"
+    down = words_of(sentence, (said.head + 1, said.head + 2)) == "down"  # "sits down" is a movement
+    if head.tag != "VBG":  # the tagger took it for a noun
+        return
+    if said.said == "doing" and not down and not verbs_joined(sentence, said.head, said.end):
+        plural = be == "are" or subject.plural
+        yield "does", in_form_of(head, lemma, "VBP" if plural else "VBZ")
+
+
+def _participle(sentence: Sentence, said: Clause) -> str:
+    """The head as it stands behind a noun; empty if it cannot."""
+    token, lemma = sentence.tokens[said.head], sentence.lemma(said.head)
+    if said.said != "does":
+        return token.text
+    if verbs_joined(sentence, said.head, said.end):
+        return ""
+    after = sentence.tokens[said.head + 1] if said.head + 1 < said.end else None
+    if lemma == "have":
+        open_ = sentence.tokens[said.subject.start].lower not in _DEFINITE
+        return "with" if open_ and after and starts_phrase(sentence, said.head + 1) else ""
+    if sentence.tokens[said.head].tag == "VBP" and not lexicon.meanings(lemma, "VERB"):
+        return ""  # "the manufacturers box": a noun that the tagger takes for a verb
+    if lemma in STATES and (after is None or after.lower in ("like", "to") or after.tag == "JJ"):
+        return ""
+    return in_form_of(token, lemma, "VBG") if lemma not in ("do", "let", "help") else ""
+
+
+def _unframed(sentence: Sentence, said: Clause) -> tuple[Put, ...]:
+    return (Put(0, 3, span_text(sentence, 2, 3)),) if said.there else ()
+
+
+def _can_exist(sentence: Sentence, subject: NounPhrase) -> bool:
+    first = sentence.tokens[subject.start]
+    known = first.lower in _DEFINITE or first.tag in ("PRP$", "PDT") or subject.joined
+    return not known and has_article(sentence, subject)
+
+
+def _two_subjects(sentence: Sentence, said: Clause) -> bool:
+    """ "throwing a ball and a racket in her hand": what follows "and" has words of its own."""
+    tokens = sentence.tokens
+    for place in range(said.head + 1, said.end - 1):
+        if tokens[place].lower in ("and", ",") and tokens[place + 1].tag in ("DT", "CD", "PRP$"):
+            phrase = phrase_at(sentence, place + 1)
+            if phrase is None or phrase.end < said.end or is_alive(sentence.lemma(phrase.noun)):
+                return True
+    return False
+
+
+def _says_more(sentence: Sentence, said: Clause) -> bool:
+    """ "made of brick on a corner": "is made of brick" leaves the corner behind."""
+    if said.said != "done" or words_of(sentence, (said.head + 1, said.head + 2)) != "of":
+        return False
+    phrase = phrase_at(sentence, said.head + 2)
+    return phrase is None or phrase.end < said.end
+
+
+def _owns(sentence: Sentence, said: Clause) -> bool:
+    """A thing surely has what it is with; a man or a meal may only be beside it.
+
+    A room has all of a list; of "a laptop with a mouse and a cup", the cup is not the laptop's.
+    """
+    subject = said.subject
+    lemma = sentence.lemma(subject.noun)
+    rest = sentence.tokens[said.head + 1 : said.end]
+    if any(t.tag == "VBG" for t in rest) and not any(t.tag == "PRP" for t in rest):
+        return False  # "with the seat open sitting in a bathroom"
+    if any(token.lower in ("and", ",", "&") for token in rest) and not is_enclosed(lemma):
+        return False
+    beside = is_alive(lemma) or not kinds(lemma).isdisjoint(("food", "drink"))
+    return bool(lexicon.meanings(lemma, "NOUN")) and not beside and not subject.joined
+
+
+FRAMING: Final = Rule(
+    "framing",
+    "positive",
+    "2",
+    'the clause in another form: "a dog sleeping", "is sleeping", "sleeps", "there is"',
+    _framing,
+)
+
+
+def _relative(sentence: Sentence, words: Vocabulary, rng: Random) -> Iterator[Ways]:
+    del words
+    puts = list(dict.fromkeys((*_added(sentence), *_dropped(sentence))))
+    rng.shuffle(puts)
+    common = {put: rng.random() > _KEPT.get(put.text, 1) for put in puts}
+    puts.sort(key=common.__getitem__)  # stable
+    yield (Draft(rewrite(sentence, (put,)), "paraphrase", common=common[put]) for put in puts)
+
+
+def _added(sentence: Sentence) -> Iterator[Put]:
+    """Where "who is" or "that has" can be added."""
+    said = clause(sentence)
+    if said is not None and said.copula < 0:
+        yield from _of_subject(sentence, said)
+    tokens = sentence.tokens
+    for place in range(1, len(tokens) - 1):
+        if tokens[place].lower == "wearing" and tokens[place - 1].tag in NOUNS:
+            clothes = phrase_at(sentence, place + 1)
+            if is_person(sentence.lemma(place - 1)) and clothes and is_worn(sentence, clothes.noun):
+                be = "are" if tokens[place - 1].tag == "NNS" else "is"
+                yield Put(place, place, f"who {be}")
+
+
+def _of_subject(sentence: Sentence, said: Clause) -> Iterator[Put]:
+    subject, head = said.subject, said.head
+    be = "are" if subject.plural else "is"
+    who = sentence.lemma(subject.noun)
+    pronoun = "who" if is_person(who) and who not in _BODIES else "that"
+    if said.said == "with":
+        if _owns(sentence, said):
+            yield Put(head, head + 1, f"{pronoun} {'have' if subject.plural else 'has'}")
+        return
+    lemma = sentence.lemma(head)
+    if said.said == "place" and (
+        not has_article(sentence, subject)
+        or any(t.tag == "VBG" for t in sentence.tokens[head + 1 : said.end])
+    ):
+        return  # "a train that is on a track pulling into a station"
+    if not subject.joined and said.said in ("doing", "done", "place") and lemma not in STATES:
+        yield Put(head, head, f"{pronoun} {be}")
+
+
+def _dropped(sentence: Sentence) -> Iterator[Put]:
+    """Where "who is" can be dropped, or "that has" be "with"."""
+    tokens = sentence.tokens
+    for place in range(1, len(tokens) - 2):
+        if tokens[place].lower not in _RELATIVES or tokens[place - 1].tag not in NOUNS:
+            continue
+        verb, after = tokens[place + 1], tokens[place + 2]
+        if verb.lower in COPULAS and _stands_alone(sentence, place + 2):
+            yield Put(place, place + 3, after.text)
+        elif verb.lower in ("has", "have") and phrase_at(sentence, place + 2) is not None:
+            yield Put(place, place + 2, "with")
+
+
+def _stands_alone(sentence: Sentence, place: int) -> bool:
+    """ "a man riding", "a plate filled with", "a dog on"."""
+    token = sentence.tokens[place]
+    if token.tag in ("VBG", "VBN") and token.pos == "VERB":
+        return place + 1 < len(sentence.tokens) and sentence.tokens[place + 1].tag != "."
+    where = prepositions().at(sentence, place)
+    return where is not None and words_of(sentence, where) in PLACES
+
+
+RELATIVE: Final = Rule(
+    "relative",
+    "positive",
+    "2",
+    'a relative clause added or dropped: "a man riding", "a man who is riding"',
+    _relative,
+)

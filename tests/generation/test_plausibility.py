@@ -1,0 +1,298 @@
+"""The n-gram model that ranks drafts, and the ranking."""
+
+from __future__ import annotations
+
+import pickle
+import zipfile
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+from caption_grammar import captions
+from errors import raises
+from hypothesis import given, settings, strategies as st
+
+from counterpoint.generation.inputs.source import SourceCaption
+from counterpoint.generation.language import plausibility
+from counterpoint.generation.language.plausibility import fit, load, shipped, words_of, write
+from counterpoint.generation.making import MADE, TextSettings, make_by_rules
+from counterpoint.generation.ranking import IMPLAUSIBLE, open_ranker, ranked
+from counterpoint.generation.registry import Draft
+
+MANY = captions(300, seed=5)
+WORDS = sorted({word for caption in MANY for word in words_of(caption)} | {"zyzzyva", "griffins"})
+TEXTS = st.lists(st.sampled_from(WORDS), max_size=12).map(" ".join)
+
+
+def difference(caption: str, text: str) -> float:
+    """The gain by whole scores, from its definition."""
+    model = shipped()
+    old, new = words_of(caption), words_of(text)
+    more = (len(new) - len(old)) / len(old) if old else 0
+    return model.score(new) - model.score(old) - 0.5 * more * model.score(old)
+
+
+@given(TEXTS, TEXTS)
+@settings(max_examples=300, deadline=None)
+def test_gain_by_the_changed_words_is_that_of_whole_texts(caption: str, text: str) -> None:
+    assert shipped().gain(caption, text) == pytest.approx(difference(caption, text), abs=1e-6)
+
+
+@given(TEXTS, st.integers(0, 11), st.sampled_from(WORDS))
+@settings(max_examples=300, deadline=None)
+def test_gain_of_one_other_word(caption: str, place: int, word: str) -> None:
+    words = caption.split()
+    words[place : place + 1] = [word]
+    text = " ".join(words)
+    assert shipped().gain(caption, text) == pytest.approx(difference(caption, text), abs=1e-6)
+    assert shipped().gain(text, text) == 0
+
+
+@pytest.mark.parametrize(
+    ("caption", "better", "worse"),
+    [
+        ("A man riding a horse.", "A woman riding a horse.", "A bench riding a horse."),
+        ("A man riding a horse.", "A man riding a bike.", "A man riding a bench."),
+        ("A red bus on the street.", "A blue bus on the street.", "A hairy bus on the street."),
+        (
+            "Two dogs play in the grass.",
+            "Two dogs play in the snow.",
+            "Two dogs play in the pizza.",
+        ),
+        ("A young boy eats.", "A young girl eats.", "An elderly boy eats."),
+        (
+            "A cat on a couch near a dog",
+            "A dog on a couch near a cat",
+            "A cat on a dog near a couch",
+        ),
+        ("A man with a hat.", "A man with an umbrella.", "A man an hat with."),
+    ],
+)
+def test_what_can_be_photographed_is_more_plausible(caption: str, better: str, worse: str) -> None:
+    assert shipped().gain(caption, better) > shipped().gain(caption, worse) + 1
+
+
+def test_probabilities_of_all_words_sum_to_at_most_one(tmp_path: Path) -> None:
+    """Of words that were seen, after any history: what is left is for those that were not."""
+    path = tmp_path / "model.npz"
+    write(path, fit(MANY))
+    model = load(path)
+    known = [word for word in model._numbers.known if word != "<s>"]
+    for history in ((), ("a",), ("a", "dog"), ("zyzzyva",), ("the", "zyzzyva")):
+        numbers = [0, 0, *(model._numbers[word] for word in history)][-2:]
+        total = sum(np.exp(model._surface(*numbers, model._numbers[word])) for word in known)
+        assert 0.3 < total <= 1 + 1e-9
+
+
+def test_counts_are_those_of_the_captions(tmp_path: Path) -> None:
+    path = tmp_path / "model.npz"
+    texts = ["A dog and an apple.", "a dog with 2 apples", "The dog and 17 apples"]
+    write(path, fit(texts))
+    model = load(path)
+    assert [model.count(*words.split()) for words in ("a dog", "an", "3 apples", "dog and")] == [
+        *(2, 3, 2, 2)
+    ]
+    once = ("the dog", "with", "zebra", "a dog and", "", "a b c d")
+    assert not any(model.count(*words.split()) for words in once)
+
+
+def test_nothing_that_occurs_once_is_stored() -> None:
+    arrays = fit([*MANY, "The unforgettable quizzical marmoset juggles seventeen persimmons."])
+    for name, counts in arrays.items():
+        assert not name.endswith("/n") or counts.min() >= 2
+    words = Counter(word for caption in MANY for word in words_of(caption))
+    stored = bytes(arrays["words"]).decode().split("\n")
+    assert set(stored[1:]) == {word for word, count in words.items() if count > 1}
+    assert b"persimmon" not in b"".join(array.tobytes() for array in arrays.values())
+
+
+def test_the_same_captions_give_the_same_file(tmp_path: Path) -> None:
+    one, two = tmp_path / "one.npz", tmp_path / "two.npz"
+    write(one, fit(MANY))
+    write(two, fit(MANY))
+    assert one.read_bytes() == two.read_bytes()
+    assert load(one).version == load(two).version != shipped().version
+    assert load(one).gain(MANY[0], MANY[1]) == load(two).gain(MANY[0], MANY[1])
+
+
+def arrays_of(path: Path) -> dict[str, np.ndarray]:
+    with np.load(path) as found:
+        return {name: found[name] for name in found.files}
+
+
+def damage(path: Path, how: str) -> None:
+    if how == "text":
+        path.write_text("no model")
+    elif how == "empty":
+        path.write_bytes(b"")
+    elif how == "cut":
+        path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    elif how == "pickle":
+        path.write_bytes(pickle.dumps({"words": 1}))
+    elif how == "zip":
+        with zipfile.ZipFile(path, "w") as file:
+            file.writestr("words.npy", b"x")
+    elif how == "objects":
+        np.savez(path, words=np.array([{}], dtype=object))
+    else:
+        arrays = arrays_of(path)
+        if how == "format":
+            arrays["format"] = np.frombuffer(b"plausibility 99", np.uint8)
+        elif how == "missing":
+            del arrays["skeleton/words3"]
+        elif how == "far":
+            arrays["surface/words2"][0, -1] = 65000
+        elif how == "once":
+            arrays["surface/words2/n"][0] = 1
+        elif how == "negative":
+            arrays["surface/words2/n"] = -arrays["surface/words2/n"].astype(np.int64)
+        elif how == "shape":
+            arrays["surface/words2"] = arrays["surface/words2"][:1]
+        elif how == "classes":
+            arrays["word_class"] = arrays["word_class"][:-1]
+        elif how == "history":
+            arrays["surface/words1"] = arrays["surface/words1"][:, :0]
+            arrays["surface/words1/n"] = arrays["surface/words1/n"][:0]
+        np.savez_compressed(path, **arrays)  # type: ignore[arg-type]
+
+
+DAMAGES = (
+    *("text", "empty", "cut", "pickle", "zip", "objects", "format", "missing", "far", "once"),
+    *("negative", "shape", "classes", "history"),
+)
+
+
+@pytest.mark.parametrize("how", DAMAGES)
+def test_a_damaged_file_is_refused(tmp_path: Path, how: str) -> None:
+    path = tmp_path / f"{how}.npz"
+    write(path, fit(MANY[:100]))
+    load.__wrapped__(path)
+    damage(path, how)
+    with raises("E-FILE-MALFORMED", path=path):
+        load.__wrapped__(path)
+
+
+def test_no_file(tmp_path: Path) -> None:
+    with raises("E-FILE-UNREADABLE"):
+        load(tmp_path / "none.npz")
+
+
+def test_ranking_is_by_gain_with_some_chance() -> None:
+    drafts = [Draft(f"text {number}", "swap") for number in range(6)]
+    gains = [-1.0, -50.0, 0.0, -2.0, -60.0, -1.0]
+    first: Counter[str] = Counter()
+    for seed in range(400):
+        found = ranked(drafts, gains, seed)
+        assert [draft.text for draft in found[-2:]] == ["text 1", "text 4"]
+        assert [draft.odd for draft in found] == [""] * 4 + [IMPLAUSIBLE] * 2
+        assert sorted(draft.text for draft in found) == [draft.text for draft in drafts]
+        assert found == ranked(drafts, gains, seed)
+        first[found[0].text] += 1
+    # The better, the more often first; as good ones about as often.
+    assert first["text 2"] > first["text 0"] > first["text 3"] > 0
+    assert abs(first["text 0"] - first["text 5"]) < 60
+
+
+def test_a_draft_does_not_change_the_order_of_others() -> None:
+    drafts = [Draft(f"text {number}", "replace") for number in range(8)]
+    gains = [-0.5 * number for number in range(8)]
+    for seed in range(50):
+        whole = ranked(drafts, gains, seed)
+        part = ranked(drafts[::2], gains[::2], seed)
+        assert part == [draft for draft in whole if draft in part]
+
+
+def made(caption: str, *methods: str, **options: object) -> tuple[list[str], dict[str, int]]:
+    asked = TextSettings("negative", methods, wordnet=False, **options)  # type: ignore[arg-type]
+    found = make_by_rules([SourceCaption("0", None, caption)], asked)
+    return [pair.text for pair in found.pairs], {why: n for (_, why), n in found.counts.items()}
+
+
+def test_implausible_texts_are_rejected_and_counted() -> None:
+    texts, counts = made("A man is riding a horse.", "negclip")
+    assert texts == []
+    assert any(why.startswith(IMPLAUSIBLE) for why in counts)
+    texts, counts = made("A man is riding a horse.", "negclip", plausible="none")
+    assert texts == ["A horse is riding a man."]
+    assert not any(why.startswith(IMPLAUSIBLE) for why in counts)
+
+
+def test_rejected_texts_are_kept_if_asked() -> None:
+    asked = TextSettings("negative", ("negclip",), wordnet=False, keep_refused=True)
+    [pair] = make_by_rules([SourceCaption("0", None, "A man is riding a horse.")], asked).pairs
+    assert pair.refused.startswith(IMPLAUSIBLE)
+    assert pair.text == "A horse is riding a man."
+
+
+def test_shuffles_are_not_ranked() -> None:
+    for caption in MANY[:40]:
+        assert made(caption, "shuffle") == made(caption, "shuffle", plausible="none")
+
+
+def test_the_version_of_a_pair_names_the_model() -> None:
+    def versions(method: str, plausible: str) -> set[bool]:
+        asked = TextSettings("negative", (method,), wordnet=False, plausible=plausible)
+        sources = [SourceCaption(str(n), None, caption) for n, caption in enumerate(MANY[:20])]
+        return {shipped().version in pair.version for pair in make_by_rules(sources, asked).pairs}
+
+    assert versions("crepe-replace", "shipped") == {True}
+    assert versions("crepe-replace", "none") == versions("shuffle", "shipped") == {False}
+
+
+def test_a_model_of_your_own_ranks(tmp_path: Path) -> None:
+    path = tmp_path / "model.npz"
+    write(path, fit(MANY))
+    names = ("crepe-replace", "svlc")
+    sources = [SourceCaption(str(n), None, caption) for n, caption in enumerate(MANY[:60])]
+
+    def texts(plausible: str) -> list[str]:
+        asked = TextSettings("negative", names, wordnet=False, plausible=plausible)
+        return [pair.text for pair in make_by_rules(sources, asked).pairs]
+
+    assert texts(str(path)) == texts(str(path)) != texts("shipped")
+    assert texts("shipped") != texts("none")
+
+
+def test_ranked_texts_are_more_plausible() -> None:
+    """On the same captions; of each text against its caption."""
+    model = plausibility.shipped()
+    sources = [SourceCaption(str(n), None, caption) for n, caption in enumerate(MANY)]
+
+    def mean(plausible: str) -> float:
+        asked = TextSettings("negative", ("crepe-replace",), wordnet=False, plausible=plausible)
+        found = make_by_rules(sources, asked)
+        assert found.counts["crepe-replace", MADE] > 100
+        return float(np.mean([model.gain(pair.caption, pair.text) for pair in found.pairs]))
+
+    assert mean("shipped") > mean("none") + 1
+
+
+def test_one_caption_alone_gives_the_same_texts() -> None:
+    """Blocks of captions are ranked together; a text must not depend on its block."""
+    sources = [SourceCaption(str(n), None, caption) for n, caption in enumerate(MANY[:150])]
+    asked = TextSettings("negative", ("crepe-replace", "negclip"), wordnet=False)
+    whole = make_by_rules(sources, asked).pairs
+    for source in sources[60:70]:
+        alone = make_by_rules([source], asked).pairs
+        assert alone == [pair for pair in whole if pair.source == source.id]
+
+
+def test_any_blind_model_ranks_and_a_text_does_not_depend_on_the_others() -> None:
+    """`length` scores a text by its letters, the fewer the better: what it prefers can be seen."""
+    ranker = open_ranker("length")
+    assert ranker is not None
+    pairs = [(MANY[0], MANY[0] + " far away"), (MANY[1], MANY[1]), (MANY[2], MANY[2][:-3])]
+    longer, same, shorter = ranker.gains(pairs)
+    assert longer < 0 == same < shorter
+    assert [ranker.gains([pair])[0] for pair in pairs] == [longer, same, shorter]
+
+    sources = [SourceCaption(str(n), None, caption) for n, caption in enumerate(MANY[:40])]
+    asked = TextSettings("negative", ("crepe-replace",), plausible="length")
+    together = make_by_rules(sources, asked).pairs
+    alone = [pair for source in sources for pair in make_by_rules([source], asked).pairs]
+    assert together == alone
+    assert all("blind:length" in pair.version for pair in together)
+    kept = make_by_rules(sources, TextSettings("negative", ("crepe-replace",), plausible="none"))
+    added = [np.mean([len(p.text) - len(p.caption) for p in of]) for of in (together, kept.pairs)]
+    assert added[0] < added[1]
