@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from collections import Counter
@@ -113,8 +114,15 @@ def test_a_fixed_number_runs_at_a_time_across_batches(endpoint: Endpoint, tmp_pa
 
 @pytest.mark.slow
 def test_a_server_that_takes_few_gets_few(endpoint: Endpoint, tmp_path: Path) -> None:
+    class UntilThereIsRoom(Pauses):
+        """However slow the machine is, who was refused comes back when there is a place."""
+
+        async def __call__(self, seconds: float) -> None:
+            while endpoint.active >= endpoint.takes:
+                await asyncio.sleep(0.005)
+
     endpoint.takes = 5
-    model, cases = load("m?image=png", Pauses()), ragged(tmp_path, 8)
+    model, cases = load("m?image=png", UntilThereIsRoom()), ragged(tmp_path, 8)
     endpoint.delay = 0.05
     found = score(model, cases, tmp_path, batch=1000)
     np.testing.assert_allclose(found, naive(cases, pair), rtol=1e-6)
