@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
@@ -83,7 +82,7 @@ def test_pairs_come_back_as_they_were(tmp_path: Path) -> None:
 
 
 def test_a_file_of_before_there_were_doubts_is_read(tmp_path: Path) -> None:
-    pair = replace(PAIR, kind="positive", doubt="narrower")
+    pair = PAIR._replace(kind="positive", doubt="narrower")
     write_pairs(tmp_path / "p.parquet", [tabulate([pair])], {})
     assert pl.concat(read_pairs(tmp_path / "p.parquet"))["doubt"].to_list() == ["narrower"]
     pl.read_parquet(tmp_path / "p.parquet").drop("doubt").write_parquet(tmp_path / "old.parquet")

@@ -115,8 +115,9 @@ def _version(rule: Rule, words: Vocabulary, ranker: Ranker | None) -> str:
     return f"{found} plausibility {ranker.version}"
 
 
-class _Change(NamedTuple):
-    """A kind of change to a caption, with its drafts."""
+@dataclass(slots=True)
+class _Change:
+    """A kind of change to a caption, with its drafts: in the end those that are tried, in order."""
 
     source: SourceCaption
     rule: Rule
@@ -124,29 +125,22 @@ class _Change(NamedTuple):
     ways: Ways
 
 
-def _ranked(changes: Iterable[_Change], ranker: Ranker) -> Iterator[_Change]:
+def _ranked(changes: Iterable[_Change], ranker: Ranker) -> list[_Change]:
     """The changes of some captions with their drafts ranked, in one call of the ranker."""
-    read = [
-        change if change.rule.name in _UNRANKED else change._replace(ways=_first(change.ways))
-        for change in changes
+    read = list(changes)
+    rows = [
+        (change, change.source.caption, _first(change.ways))
+        for change in read
+        if change.rule.name not in _UNRANKED
     ]
     asked = dict.fromkeys(
-        (change.source.caption, draft.text)
-        for change in read
-        if isinstance(change.ways, list)
-        for draft in change.ways
-        if not draft.odd
+        (caption, draft.text) for _, caption, drafts in rows for draft in drafts if not draft.odd
     )
     gains = dict(zip(asked, ranker.gains(list(asked)), strict=True))
-    for change in read:
-        drafts = change.ways
-        if isinstance(drafts, list):
-            if not drafts:
-                continue
-            caption = change.source.caption
-            found = [gains.get((caption, draft.text), 0.0) for draft in drafts]
-            drafts = ranked(drafts, found, change.seed)
-        yield change._replace(ways=drafts)
+    for change, caption, drafts in rows:
+        found = [gains.get((caption, draft.text), 0.0) for draft in drafts]
+        change.ways = ranked(drafts, found, change.seed) if drafts else ()
+    return read
 
 
 def _first(ways: Ways) -> list[Draft]:

@@ -30,9 +30,8 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Literal, get_args
+from typing import Any, Final, Literal, NamedTuple, get_args
 
 import polars as pl
 
@@ -82,8 +81,7 @@ _METADATA: Final = b"counterpoint"
 _ROWS: Final = 50_000  # read at a time
 
 
-@dataclass(frozen=True, slots=True)
-class Pair:
+class Pair(NamedTuple):
     """A new row: it has no scores and no images of its text yet."""
 
     source: str

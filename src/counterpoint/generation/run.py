@@ -6,6 +6,7 @@ not made again after a stop.
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import platform
@@ -289,8 +290,22 @@ def _take(waiting: dict[Future[WorkerFailure | None], int], advance: Advance) ->
 
 
 def _rules_part(sources: list[SourceCaption], settings: TextSettings, path: Path) -> None:
-    made = make_by_rules(sources, settings)
-    write_part(path, made.pairs, made.counts)
+    with _no_collection():
+        made = make_by_rules(sources, settings)
+        write_part(path, made.pairs, made.counts)
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Rules leave no cycles behind, and the collector would walk through all words and counts, a
+    tenth of the time."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 # --- elsewhere -----------------------------------------------------------------------------------

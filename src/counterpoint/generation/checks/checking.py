@@ -18,9 +18,8 @@ checks.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
 from itertools import pairwise, product
-from typing import Final
+from typing import Final, NamedTuple
 
 from counterpoint.cases import normal
 from counterpoint.generation.checks.captions import said_by_another
@@ -74,8 +73,7 @@ _CONTENT: Final = frozenset({"noun", "adjective", "verb", "number"})
 _NEW_WORDS: Final = ("replace", "add")  # types whose texts may say what another caption says
 
 
-@dataclass(frozen=True, slots=True)
-class Claim:
+class Claim(NamedTuple):
     """What a pair claims to be, and what else is known about its caption.
 
     `others` are other true captions of the same image, `seen` the texts that this caption has
@@ -89,8 +87,7 @@ class Claim:
     thesaurus: Thesaurus | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class CheckResult:
+class CheckResult(NamedTuple):
     """The checks that were passed, in order, and the first that was not: `NAME: REASON`.
 
     `doubt` says why a positive that passed them all may still be false: `narrower` (crimson for

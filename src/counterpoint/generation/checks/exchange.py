@@ -234,12 +234,14 @@ def _context(change: Exchange, known: int, middle: Part, shared: int) -> Context
 def fronted(change: TextChange) -> Same | None:
     """Whether only the place was put first: "on a bench sits a dog", "in a park, a dog runs"."""
     old, new = change.old.words, change.new.words
+    if not (role(new[0]) in _OF_PLACE or new[0].endswith(("ing", "ed"))):
+        return None
     exchange = find_exchange((), old, new, (), change.old.gaps)
     if exchange is None or exchange.before or len(exchange.between) > 1:
         return None
     first, second, verb = exchange.first, exchange.second, exchange.between
     place = second[1:] if verb and second[0].endswith(("ing", "ed")) else second
-    if not place or role(place[0]) not in ("preposition", "side") or not _is_place(place[1:]):
+    if not place or role(place[0]) not in _OF_PLACE or not _is_place(place[1:]):
         return None
     if verb:
         linked = verb[0] in ("is", "are") or bool(lemmas(verb[0]) & POSTURES)
@@ -250,6 +252,7 @@ def fronted(change: TextChange) -> Same | None:
 
 
 FRONTED: Final = Same("place first", True)
+_OF_PLACE: Final = ("preposition", "side")
 
 
 def _is_place(words: Part) -> bool:

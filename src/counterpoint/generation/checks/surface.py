@@ -30,7 +30,8 @@ _SHARED: Final = 3  # letters that a broken word shares with the original
 _BLANKS: Final = re.compile(r"\s+")
 _STRAY: Final = re.compile(r"\s+(?=[.,;:!?](?:\s|$))")
 _FINAL: Final = re.compile(r"[\s.,;:!?…]*$")
-_END: Final = re.compile(r"[.!?…]*\s*$")
+_MARKS: Final = ".!?…"
+_END: Final = re.compile(rf"[{_MARKS}]*\s*$")
 
 
 def uniform(text: str) -> str:
@@ -124,8 +125,9 @@ def _blanks(text: str) -> tuple[bool, ...]:
 
 
 def _final(text: str) -> str:
-    found = _END.search(text)
-    return found[0].strip() if found else ""
+    """The marks at the end."""
+    body = text.rstrip()
+    return body[len(body.rstrip(_MARKS)) :]
 
 
 def _first_letter(text: str) -> int:

@@ -16,6 +16,7 @@ from itertools import islice
 from random import Random
 from typing import Final, NamedTuple
 
+from counterpoint.cases import normal
 from counterpoint.generation.language import lexicon, plausibility
 from counterpoint.generation.language.sentences import (
     FINITE,
@@ -156,8 +157,7 @@ class Said(NamedTuple):
 
 
 def _said(sentence: Sentence, others: Sequence[str]) -> Said:
-    words = {word.strip(".,!?;:'\"()").lower() for other in others for word in other.split()}
-    words |= {token.lower for token in sentence.tokens}
+    words = {token.lower for token in sentence.tokens}.union(*map(normal, others))
     found = frozenset[str]().union(*map(_content, words))
     starts = frozenset(word[:_START] for word in found)
     return Said(found, starts, frozenset(filter(lexicon.is_listed, found)))
