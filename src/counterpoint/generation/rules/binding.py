@@ -10,7 +10,6 @@ exchange.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import lru_cache
 from itertools import combinations
 from random import Random
 from typing import Final, NamedTuple
@@ -24,12 +23,10 @@ from counterpoint.generation.rules.exchanges import (
     MUTUAL,
     PART,
     SAME,
-    SEEN,
     UNFIT,
     UNLIKE,
     is_mutual,
     is_name,
-    kind_of,
     phrase_start,
 )
 from counterpoint.generation.rules.phrases import Range, attributes, noun_described
@@ -38,8 +35,6 @@ from counterpoint.generation.rules.siblings import name_of
 _TRIES: Final = 6
 _USUAL: Final = frozenset({"colour", "material", "pattern", "size"})  # said of all kinds of things
 _SHADES: Final = word_set("light dark bright pale deep multi off hot very navy lime sky neon royal")
-_NATURAL: Final = word_set("person animal bird fruit vegetable food land water plant body")
-_SHARE: Final = 0.004  # share of a natural thing's uses
 
 
 class _Bound(NamedTuple):
@@ -101,11 +96,16 @@ def _can_exchange(sentence: Sentence, a: _Bound, b: _Bound) -> bool:
         return plural and not _is_sum(sentence, a) and not _is_sum(sentence, b)
     if _has_one_colour(sentence, a.noun) or _has_one_colour(sentence, b.noun):
         return False
-    if _USUAL.isdisjoint(fitting.fields_of(a.word, "ADJ")):
-        count, nouns = plausibility.shipped().count, [sentence.tokens[x.noun].lower for x in (b, a)]
-        if not (count(a.word, nouns[0]) and count(b.word, nouns[1])):
-            return False  # "a residential jet"
-    return fitting.is_said_of(a.word, b.name) and fitting.is_said_of(b.word, a.name)
+    return _fits(sentence, a.word, b.noun) and _fits(sentence, b.word, a.noun)
+
+
+def _fits(sentence: Sentence, adjective: str, noun: int) -> bool:
+    """Whether an adjective is said of a noun; one of no usual kind, if captions say so."""
+    if _USUAL.isdisjoint(fitting.fields_of(adjective, "ADJ")) and not plausibility.shipped().count(
+        adjective, sentence.tokens[noun].lower
+    ):
+        return False  # "a residential jet"
+    return fitting.is_said_of(adjective, name_of(sentence, noun))
 
 
 def _is_sum(sentence: Sentence, number: _Bound) -> bool:
@@ -135,11 +135,8 @@ def unlike_adjectives(sentence: Sentence, first: Range, second: Range) -> str:
         return MUTUAL  # "a young man riding with an older man"
     if _describes(sentence, words[1], nouns[0]) or _describes(sentence, words[0], nouns[1]):
         return SAME
-    heads = [(sentence.tokens[noun].lower, sentence.lemma(noun)) for noun in nouns]
-    kinds = [kind_of(sentence, (noun, noun + 1)) for noun in nouns]
-    if not (_fits(words[1], *heads[0], kinds[0]) and _fits(words[0], *heads[1], kinds[1])):
-        return UNFIT
-    return ""
+    fit = _fits(sentence, words[1], nouns[0]) and _fits(sentence, words[0], nouns[1])
+    return "" if fit else UNFIT
 
 
 def _has_one_colour(sentence: Sentence, noun: int) -> bool:
@@ -186,20 +183,6 @@ def _is_shaded(sentence: Sentence, place: int) -> bool:
     if {"black", "white"} <= {token.lower for token in tokens[max(0, place - 2) : place + 3]}:
         return True
     return after.tag in NOUNS and is_name(sentence, place)
-
-
-@lru_cache(1 << 14)
-def _fits(adjective: str, noun: str, lemma: str, kind: str) -> bool:
-    """Whether an adjective was seen with a noun; of made things, others of its field may do."""
-    senses = [m for m in lexicon.meanings(adjective, "ADJ") if lexicon.fits(m, lemma)]
-    model = plausibility.shipped()
-    if kind == "shape":
-        return bool(senses)  # a drawing has any colour, size and pattern
-    seen = model.count(adjective, noun)
-    if kind in _NATURAL or not kind or not senses:
-        return bool(senses) and seen >= max(SEEN, _SHARE * model.count(noun))
-    alike = {m.head for sense in senses for m in lexicon.fields()[sense.field]}
-    return seen >= SEEN or sum(model.count(other, noun) >= SEEN for other in alike) >= 2
 
 
 BIND: Final = Rule(
