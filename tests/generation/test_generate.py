@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import signal
@@ -9,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 
 import polars as pl
@@ -22,7 +24,7 @@ from counterpoint.cli.app import app
 from counterpoint.generation import run as running
 from counterpoint.generation.inputs.captions import Captions, first_of, open_captions
 from counterpoint.generation.language.sentences import unreadable
-from counterpoint.generation.making import CAPTIONS, MADE, TextSettings
+from counterpoint.generation.making import CAPTIONS, MADE, MadePairs, TextSettings, make_by_rules
 from counterpoint.generation.names import chosen_methods
 from counterpoint.generation.pairs import SCHEMA, changed_span, read_about, read_pairs
 from counterpoint.generation.registry import Draft, Rejection
@@ -185,6 +187,25 @@ def test_parts_of_another_command_are_not_mixed_in(
 
 def _interrupted(*_: object) -> int:
     raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_garbage_is_collected_again_after_a_part(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: bool
+) -> None:
+    seen: list[bool] = []
+
+    def watched(*arguments: object) -> MadePairs:
+        seen.append(gc.isenabled())
+        if fails:
+            raise MemoryError
+        return make_by_rules(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(running, "make_by_rules", watched)
+    assert gc.isenabled()
+    with pytest.raises(MemoryError) if fails else nullcontext():
+        generate(open_captions(str(file)), SETTINGS, tmp_path / "out.parquet", workers=1)
+    assert seen == [False] and gc.isenabled()
 
 
 def test_a_finished_file_is_kept(file: Path, tmp_path: Path) -> None:
