@@ -20,6 +20,7 @@ from published_layouts import (
     colorswap_row,
     counterfactual_rows,
     eqben_rows,
+    eqben_singles,
     lines,
     mmvp_rows,
     natural_rows,
@@ -57,8 +58,8 @@ CHANCE: dict[str, dict[str, float]] = {
         "all_answers": 1 / 16,
     },
     "naturalbench/retrieval": SQUARE,
-    "spec": {"original_accuracy": (1 / 2 + 2 / 3 + 2 / 4 + 1 / 9) / 6},
-    "spec/text-to-image": {"text_to_image": (1 / 2 + 2 / 3 + 2 / 4 + 1 / 9) / 6},
+    "spec": {"original_accuracy": (1 / 2 + 2 / 3 + 1 / 4 + 2 / 9) / 6},
+    "spec/text-to-image": {"text_to_image": (1 / 2 + 2 / 3 + 1 / 4 + 2 / 9) / 6},
     "svo-probes": {"text_to_image": 1 / 2},
     "vismin": SQUARE,
     "vsr": {"auroc": 1 / 2, "rank_correlation": 0},
@@ -276,7 +277,7 @@ def test_names_of_images_lead_nowhere_else(id: str, name: str, tmp_path: Path) -
         ),
         "whatsup": ("whatsup/controlled_images_dataset.json", [A_ROWS[0] | {"image_path": name}]),
     }
-    for subset in SUBSETS[1:]:
+    for subset in [*SUBSETS][1:]:
         write_json(tmp_path / f"spec/{subset}/image2text.json", [])
     write_json(tmp_path / "whatsup/controlled_clevr_dataset.json", [])
     path, content = rows[id]
@@ -456,6 +457,20 @@ def test_eqben_has_parts_and_takes_converted_frames(tmp_path: Path) -> None:
     assert {case.truth for case in cases} == {IDENTITY}
 
 
+def test_eqben_of_single_rows_is_the_same(tmp_path: Path) -> None:
+    LAYOUTS["eqben"](tmp_path)
+    pairs = load("eqben", tmp_path)
+    (tmp_path / f"eqben/{EQBEN_FILES[2]}").unlink()
+    path = write_json(tmp_path / f"eqben/{EQBEN_FILES[1]}", eqben_singles())
+    assert load("eqben", tmp_path) == pairs
+    write_json(path, [row for row in eqben_singles() if "i1" not in row["private_info"]["name"]])
+    with raises("E-LAYOUT-UNEXPECTED", expected="two images and two captions of sample 0"):
+        load("eqben", tmp_path)
+    write_json(path, [eqben_singles()[0] | {"private_info": {"name": "c2i0"}}])
+    with raises("E-LAYOUT-UNEXPECTED"):
+        load("eqben", tmp_path)
+
+
 def test_counterfactuals_keep_their_ids(tmp_path: Path) -> None:
     LAYOUTS["coco-counterfactuals"](tmp_path)
     first = load("coco-counterfactuals", tmp_path)[0]
@@ -472,6 +487,7 @@ def test_vismin_follows_the_solution(tmp_path: Path) -> None:
     assert second.captions == ("two moles 1", "one mole 1") and second.truth == IDENTITY
     assert [image.path[-2:] for image in second.images] == ["/1", "/1"]
     assert (first.groups, second.groups) == (("object",), ("counting",))
+    assert (first.id, second.id) == ("object/0", "counting/0")  # both are called 0
     solutions = [vismin_solution(number) for number in range(PAIRS - 1)]
     path = write_table(tmp_path / "vismin/sim_solution.csv", solutions)
     with raises("E-LAYOUT-UNEXPECTED", path=path, found="5"):
@@ -513,8 +529,8 @@ def test_a_set_without_ten_images_is_named(tmp_path: Path) -> None:
 def test_spec_in_both_directions(tmp_path: Path) -> None:
     LAYOUTS["spec"](tmp_path)
     captions, images = (load(id, tmp_path) for id in ("spec", "spec/text-to-image"))
-    assert [len(case.captions) for case in captions] == [3, 3, 4, 4, 2, 9]
-    assert [len(case.images) for case in images] == [3, 3, 4, 4, 2, 9]
+    assert [len(case.captions) for case in captions] == [3, 3, 9, 4, 2, 9]
+    assert [len(case.images) for case in images] == [3, 3, 9, 4, 2, 9]
     assert captions[0].id == "absolute_size/0" and captions[0].captions[0] == "1 moles"
     assert captions[0].images[0].path == "spec/data/absolute_size/images/0_1.jpg"
     assert images[-1].truth == ((True,), *[(False,)] * 8) and images[-1].groups == ("count",)
