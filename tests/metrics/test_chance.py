@@ -12,7 +12,9 @@ from support import references
 from counterpoint.metrics.registry import METRICS, Metric
 from counterpoint.metrics.statistics import estimate, members_of
 
-OF_IMAGES = {n: m for n, m in METRICS.items() if isinstance(m, Metric) and not m.texts}
+OF_CASES = {n: m for n, m in METRICS.items() if isinstance(m, Metric)}
+OF_IMAGES = {n: m for n, m in OF_CASES.items() if not (m.texts or m.questions)}
+ANSWERS = [name for name, metric in OF_CASES.items() if metric.questions]
 WITH_CHANCE = [name for name, metric in OF_IMAGES.items() if metric.chance is not None]
 CAPTION_METRICS = [n for n in WITH_CHANCE if METRICS[n].applies(np.array([[[1, 1, 0, 0]]]) > 0)]
 RENDERED = ("original_group", "augmented_group", "image_brittleness")
@@ -90,6 +92,17 @@ def test_chance_of_two_texts_is_the_mean_over_all_orders_of_three_similarities()
     assert chance("text_only_accuracy", everywhere) == pytest.approx([expected] * len(orders))
 
 
+@pytest.mark.parametrize("name", ANSWERS)
+@pytest.mark.parametrize("cells", [((1, 0, 0, 1), (0, 1, 1, 0)), ((1, 0, 0), (0, 0, 1))], ids=str)
+def test_chance_of_answers_is_the_mean_over_all_orders(name: str, cells: tuple) -> None:
+    """Two questions with two answers, or one with three, about two images."""
+    truth = np.array(cells, dtype=bool)
+    sizes = range(truth.size)
+    orders = np.array(list(permutations(sizes)), dtype=np.int8).reshape(-1, *truth.shape)
+    values = METRICS[name].values(orders, np.broadcast_to(truth, orders.shape), "wrong")
+    assert chance(name, truth[None]) == pytest.approx([values.mean()], abs=1e-12)
+
+
 def test_chance_is_the_papers() -> None:
     triple, pairs = one_image(2, 1)[None], np.array([PAIRS], dtype=bool)
     expected = {
@@ -106,8 +119,18 @@ def test_chance_is_the_papers() -> None:
         ("original_group", "renderings"): 1 / 6,
         ("augmented_group", "renderings"): 5 / 378,
         ("image_brittleness", "renderings"): 1 / 3,
+        ("answer_accuracy", "answers"): 1 / 2,
+        ("question_accuracy", "answers"): 1 / 4,
+        ("image_accuracy", "answers"): 1 / 4,
+        ("all_answers", "answers"): 1 / 16,
     }
-    blocks = {"triple": triple, "pairs": pairs, "renderings": SHAPES["3x3"][None]}
+    answers = np.array([[[1, 0, 0, 1], [0, 1, 1, 0]]], dtype=bool)
+    blocks = {
+        "answers": answers,
+        "triple": triple,
+        "pairs": pairs,
+        "renderings": SHAPES["3x3"][None],
+    }
     found = {key: chance(key[0], blocks[key[1]]).item() for key in expected}
     assert found == pytest.approx(expected)
 

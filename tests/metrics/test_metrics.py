@@ -10,6 +10,7 @@ from hypothesis import given, strategies as st
 from support import (
     FEW,
     TIES,
+    answered_block,
     matched_block,
     random_block,
     reference,
@@ -17,6 +18,7 @@ from support import (
     rendered_block,
 )
 
+from counterpoint.cases.table import Block
 from counterpoint.metrics.definitions import group_matching, ranks
 from counterpoint.metrics.rankings import Standings, both_standings, standings
 from counterpoint.metrics.registry import METRICS as EVERY, Metric, PooledMetric, QueryMetric
@@ -36,6 +38,7 @@ SQUARE = (
 )
 RANKED = ("recall@1", "recall@3", "recall@5", "recall@10", "mean_rank", "median_rank")
 TEXTS = "text_only_accuracy"
+ANSWERS = ("answer_accuracy", "question_accuracy", "image_accuracy", "all_answers")
 RENDERED = ("image_brittleness", "original_group", "augmented_group")
 SCORED = ("mean_score_original", "mean_score_positive", "mean_score_negative")
 TRIPLE = np.array([[[True, True, False]]])
@@ -52,6 +55,8 @@ def block_for(name: str, seed: int) -> tuple[np.ndarray, np.ndarray]:
         return matched_block(rng, n, 2)
     if name in RENDERED:
         return rendered_block(rng, n)
+    if name in ANSWERS:
+        return answered_block(rng, n, *rng.integers((1, 1, 2), 4).tolist())
     if name == TEXTS:
         scores = rng.integers(0, 4, (n, 2, 3)).astype(float)
         scores[:, [0, 1], [0, 1]] = 9  # nothing is closer to a text than itself
@@ -374,11 +379,11 @@ IMAGES = {"image_to_text", "text_to_image", "group"}
 
 
 def defined_by(block: np.ndarray) -> set[str]:
-    """The metrics of images and captions that a shape defines; one more is for texts alone."""
+    """The metrics of images and captions that a shape defines; others are for texts and answers."""
     marks = {
         name: metric.applies(block) & (metric.asked_by or metric.applies)(block)
         for name, metric in EVERY.items()
-        if name != TEXTS and name not in POOLED and name not in LISTED
+        if name not in (TEXTS, *ANSWERS, *POOLED, *LISTED)
     }
     assert all(mark.shape == (len(block),) for mark in marks.values())
     assert all(mark.all() == mark.any() for mark in marks.values())  # these cases are all alike
@@ -406,6 +411,28 @@ def test_a_shape_defines_its_metrics_and_no_other(
 ) -> None:
     block = np.array([truth, truth], dtype=bool)
     assert defined_by(block) == expected
+
+
+def test_answers_define_their_own_metrics_and_those_of_all_pairs() -> None:
+    truth = np.array([[[1, 0, 0, 1], [0, 1, 1, 0]]], dtype=bool)
+    for questions in (0, 2):
+        block = Block(np.zeros(1, dtype=np.int64), truth, questions=questions)
+        found = {name for name, metric in EVERY.items() if metric.defined(block).any()}
+        assert found - set(POOLED) == (set(ANSWERS) if questions else IMAGES | CAPTIONS | POSITIVES)
+        assert found & set(POOLED) == set(POOLED)
+
+
+def test_answers_to_different_questions_are_not_compared() -> None:
+    """The second question has higher scores throughout: that says nothing about the first."""
+    truth = np.array([[[1, 0, 0, 1], [0, 1, 1, 0]]], dtype=bool)
+    scores = [[2.0, 1.0, 8.0, 9.0], [2.0, 1.0, 9.0, 8.0]]  # only the first of image 1 is wrong
+    expected = {"answer_accuracy": 3 / 4, "question_accuracy": 1 / 2, "image_accuracy": 1 / 2}
+    assert {name: value(name, scores, truth) for name in expected} == expected
+    assert value("all_answers", scores, truth) == 0
+    assert value("image_to_text", scores, truth) == 0  # which compares all four with each other
+    tied = [[1.0, 1.0, 8.0, 9.0], [1.0, 2.0, 9.0, 8.0]]
+    assert [value("all_answers", tied, truth, tie) for tie in TIES] == [0, 1, 0.5]
+    assert METRICS["all_answers"].ties(np.array([tied]), truth).tolist() == [1]
 
 
 def test_a_case_defines_its_metrics_whatever_stands_beside_it() -> None:

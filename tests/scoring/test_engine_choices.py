@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -111,6 +112,25 @@ def test_what_is_stored_does_not_depend_on_the_other_captions(tmp_path: Path) ->
     both = run_engine(again, {"three": three, "two": two}, tmp_path / "store")
     assert again.asked == [] and (both["three"].scores == found).all()
     np.testing.assert_allclose(sorted(both["two"].scores), [0, 1], atol=COIN)
+
+
+def test_answers_to_different_questions_are_not_compared(tmp_path: Path) -> None:
+    write_images(tmp_path, "a.png", "b.png")
+    images = (ImageRef("a.png"), ImageRef("b.png"))
+    truth = ((True, False, False, True), (False, True, True, False))
+    case = Case("0", images, ("p yes", "p no", "q yes", "q no"), truth, questions=2)
+    model = Umpire()
+    cases = build(case, root=tmp_path)
+    found = run_engine(model, {"bench": cases}, tmp_path / "store")["bench"].scores
+    alone = [
+        replace(case, id=f"{q}", captions=case.captions[2 * q : 2 * q + 2], questions=0)
+        for q in (0, 1)
+    ]
+    alone = [replace(one, truth=((True, False), (False, True))) for one in alone]
+    first, second = (np.reshape(shares(build(one, root=tmp_path)), (2, 2)) for one in alone)
+    np.testing.assert_allclose(found.reshape(2, 4), np.hstack([first, second]), atol=COIN)
+    asked = sorted({tuple(two) for _, *two in model.asked})
+    assert asked == [("p no", "p yes"), ("q no", "q yes")] and len(model.asked) == 4
 
 
 @pytest.mark.slow

@@ -23,7 +23,7 @@ from studio_runs import (
     write_run,
     write_runs,
 )
-from support import FEW, case, gallery, mixed, owned, part, random_scores, reference
+from support import FEW, asked, case, gallery, mixed, owned, part, random_scores, reference
 
 from counterpoint._util.errors import ImageError
 from counterpoint.cases.galleries import gallery_rows
@@ -85,6 +85,17 @@ def test_outcomes_are_those_of_the_metrics_definitions(seed, values):
         else:
             strict, lenient = (reference("group", block, truth, tie) for tie in ("wrong", "right"))
             assert outcome == ("right" if strict else "tied" if lenient else "wrong")
+
+
+def test_answers_are_right_if_all_of_them_are():
+    cases = Cases.build([asked(n) for n in range(4)], source="test")
+    right = [2, 1, 8, 9, 1, 2, 9, 8]
+    brittle = [9, 1, 7, 8, 1, 2, 9, 8]  # by all captions: 9 and 8 of image 0 are above 7
+    scores = np.array([right, [1, 2, *right[2:]], [2, 2, *right[2:]], brittle], dtype=float)
+    found = [name_of(code) for code in outcomes_of(part(cases, scores.reshape(-1)))]
+    assert found == ["right", "wrong", "tied", "right"]
+    counted = make_index("model", part(cases, scores.reshape(-1))).counted
+    assert counted["all_answers"].tolist() == [0, 3]
 
 
 def test_a_gallery_has_no_outcome_and_one_line_can_be_judged_alone():

@@ -156,6 +156,25 @@ def eqben_rows() -> list[dict[str, Any]]:
     return rows
 
 
+def eqben_singles() -> list[dict[str, Any]]:
+    """The same in four rows each, out of order."""
+    found = [
+        {
+            "image": row[f"image{image}"],
+            "caption": row[f"caption{caption}"],
+            "private_info": {
+                "dataset": row["image0"].partition("/")[0],
+                "name": f"c{caption}i{image}",
+                "sample_cnt": number,
+            },
+        }
+        for number, row in enumerate(eqben_rows())
+        for caption in (0, 1)
+        for image in (0, 1)
+    ]
+    return found[::3] + found[1::3] + found[2::3]
+
+
 def eqben(root: Path) -> None:
     write_json(root / "eqben/eqben_subset_10percent_final.json", eqben_rows())
     for number, row in enumerate(eqben_rows()):
@@ -209,8 +228,9 @@ def vsr(root: Path) -> None:
 
 
 def vismin_row(number: int) -> dict[str, Any]:
+    """Ids begin anew in every category."""
     return {
-        "id": number,
+        "id": number // 2,
         "image_0": {"bytes": pixels(2 * number, "PNG"), "path": None},
         "image_1": {"bytes": pixels(2 * number + 1, "PNG"), "path": None},
         "text_0": f"one mole {number}",
@@ -228,7 +248,8 @@ VISMIN_ORDERS = (
 def vismin_solution(number: int) -> dict[str, Any]:
     """Of odd rows, the first caption belongs to the second image."""
     text, image = VISMIN_ORDERS[number % 2]
-    return {"idx": number, "Text": text, "Image": image, "category": "object"}
+    category = "counting" if number % 2 else "object"
+    return {"idx": number // 2, "Text": text, "Image": image, "category": category}
 
 
 def vismin(root: Path) -> None:
@@ -319,7 +340,7 @@ def imagecode(root: Path) -> None:
 
 
 SPEC_CHOICES = {"existence": 2, "absolute_size": 3, "relative_size": 3, "relative_spatial": 4}
-SPEC_CHOICES |= {"absolute_spatial": 4, "count": 9}
+SPEC_CHOICES |= {"absolute_spatial": 9, "count": 9}
 
 
 def spec(root: Path) -> None:

@@ -44,6 +44,14 @@ def square(number: int, group: str = "swap/obj") -> Case:
     return Case(f"square-{number}", images, captions, truth, (group,) if group else ())
 
 
+def asked(number: int, group: str = "yes_no/Flickr30K") -> Case:
+    """Two images and two questions with two answers each, as NaturalBench has them."""
+    images = (ImageRef(f"images/{number}-0.jpg"), ImageRef(f"images/{number}-1.jpg"))
+    captions = tuple(f"Does mole {number} {act}? {a}" for act in ("dig", "sing") for a in "YN")
+    truth = ((True, False, False, True), (False, True, True, False))
+    return Case(f"asked-{number}", images, captions, truth, (group,), questions=2)
+
+
 GROUPS = ("replace/obj", "replace/att", "replace/rel", "swap/obj", "swap/att")
 
 
@@ -113,6 +121,15 @@ def rendered_block(
     if len(images) > len(captions):  # otherwise it is a gallery
         images, captions = captions, images
     truth = np.broadcast_to(images[:, None] == captions, (n, len(images), len(captions)))
+    return rng.integers(0, values, truth.shape).astype(float), truth
+
+
+def answered_block(
+    rng: np.random.Generator, n: int, k: int, questions: int, answers: int, values: int = 3
+) -> tuple[np.ndarray, np.ndarray]:
+    """Captions that are answers: every image has one true answer to each question."""
+    own = rng.integers(0, answers, (n, k, questions, 1))
+    truth = (own == np.arange(answers)).reshape(n, k, -1)
     return rng.integers(0, values, truth.shape).astype(float), truth
 
 
@@ -251,6 +268,22 @@ def _matching(scores: Lines, truth: Truth, equal: str) -> bool:
     return _standing(own, max(others), equal) == "above"
 
 
+def _answered(scores: Lines, truth: Truth, equal: str) -> list[list[bool]]:
+    """For each image, whether each of its questions is answered right."""
+    questions = sum(truth[0])
+    width = len(truth[0]) // questions
+    found = []
+    for line, true in zip(scores, truth, strict=True):
+        places = [slice(at, at + width) for at in range(0, len(line), width)]
+        found.append([_prefers(line[at], true[at], equal) for at in places])
+    return found
+
+
+def _all_of_question(scores: Lines, truth: Truth, equal: str) -> float:
+    images = _answered(scores, truth, equal)
+    return _mean([all(image[q] for image in images) for q in range(len(images[0]))])
+
+
 def _tie_rate(scores: Lines, truth: Truth, equal: str) -> bool:
     del equal
     return any("apart" in _standings(s, t, "apart") for s, t in zip(scores, truth, strict=True))
@@ -290,6 +323,10 @@ _WHOLE: dict[str, Callable[[Lines, Truth, str], float]] = {
     "text_to_image_0": lambda s, t, e: _prefers(_transposed(s)[0], _transposed(t)[0], e),
     "text_to_image_1": lambda s, t, e: _prefers(_transposed(s)[1], _transposed(t)[1], e),
     "group_matching": _matching,
+    "answer_accuracy": lambda s, t, e: _mean([_mean(image) for image in _answered(s, t, e)]),
+    "question_accuracy": _all_of_question,
+    "image_accuracy": lambda s, t, e: _mean([all(image) for image in _answered(s, t, e)]),
+    "all_answers": lambda s, t, e: all(map(all, _answered(s, t, e))),
     "text_only_accuracy": _text_only,
     "tie_rate": _tie_rate,
     "mean_rank": lambda s, t, e: _mean(_places(s, t, e)),

@@ -26,6 +26,7 @@ _CHANCE: Final = {
     "2 x 1": "50",
     "10 x 1": "10",
     "3 x 3": "16.7 original group, 1.3 augmented group, 33.3 image brittleness",
+    "2 x 4, two questions": "50 answers, 25 questions, 25 images, 6.2 all answers",
     "2 x 2": "25 image-to-text, 25 text-to-image, 16.7 group",
 }
 

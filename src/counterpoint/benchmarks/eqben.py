@@ -1,8 +1,9 @@
 """EqBen (Wang et al. 2023): two images that differ in little, and their captions.
 
-The whole annotation (`private_info_global.json`) or the authors' subset of a tenth. The frames of
-YouCook2 are NumPy arrays, no images: in the place of NAME.npy, a converted NAME.png or NAME.jpg
-is taken.
+The whole annotation, in pairs of images (`private_info_global.json`) or as the authors' evaluation
+reads it, one image and one caption in each row (`ann_json_finegrained_random.json`); or the
+authors' subset of a tenth. The frames of YouCook2 are NumPy arrays, no images: in the place of
+NAME.npy, a converted NAME.png or NAME.jpg is taken.
 """
 
 from __future__ import annotations
@@ -12,12 +13,19 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
-from counterpoint.benchmarks.annotations import label, text
+from counterpoint.benchmarks.annotations import label, number, text
 from counterpoint.benchmarks.benchmark import Benchmark, Options
-from counterpoint.benchmarks.layouts import IDENTITY, file_below, object_rows, published_file
+from counterpoint.benchmarks.layouts import (
+    IDENTITY,
+    file_below,
+    object_rows,
+    published_file,
+    unexpected,
+)
 from counterpoint.cases import Case, Cases, ImageRef
 
-FILES: Final = ("private_info_global.json", "eqben_subset_10percent_final.json")
+_SINGLES: Final = "ann_json_finegrained_random.json"
+FILES: Final = ("private_info_global.json", _SINGLES, "eqben_subset_10percent_final.json")
 PARTS: Final = {  # as the authors' evaluation script counts them
     "eqbenag": 195_872,
     "eqbenyoucook2": 45_849,
@@ -40,7 +48,8 @@ def _cases(options: Options) -> Cases:
 
 def _rows(path: Path, images: Path, root: Path) -> Iterator[Case]:
     counts: Counter[str] = Counter()
-    for place, row in enumerate(object_rows(path, _FIELDS, "eqben")):
+    rows = _paired(path) if path.name == _SINGLES else object_rows(path, _FIELDS, "eqben")
+    for place, row in enumerate(rows):
         where = f"{path}: row {place}"
         names = [text(row, field, where) for field in _FIELDS[:2]]
         part = label(PurePosixPath(names[0]).parts[0])
@@ -54,6 +63,25 @@ def _rows(path: Path, images: Path, root: Path) -> Iterator[Case]:
             cluster=PurePosixPath(names[0]).parent.as_posix() if "/" in names[0] else "",
         )
         counts[part] += 1
+
+
+def _paired(path: Path) -> Iterator[dict[str, Any]]:
+    """Rows of one image and one caption, of which four in any order make a pair of images.
+
+    The name of a row says which of the captions and of the images it has, as `c0i1`.
+    """
+    pairs: dict[int, dict[str, Any]] = {}
+    for place, row in enumerate(object_rows(path, ("image", "caption", "private_info"), "eqben")):
+        where, info = f"{path}: row {place}", row["private_info"]
+        name = info.get("name") if isinstance(info, dict) else None
+        if name not in ("c0i0", "c0i1", "c1i0", "c1i1"):
+            raise unexpected(where, "private_info with a name as c0i1 and sample_cnt", info)
+        pair = pairs.setdefault(number(info, "sample_cnt", where), {})
+        pair |= {f"caption{name[1]}": row["caption"], f"image{name[3]}": row["image"]}
+    for count, pair in sorted(pairs.items()):
+        if len(pair) < len(_FIELDS):
+            raise unexpected(path, f"two images and two captions of sample {count}", pair)
+        yield pair
 
 
 def _caption(row: dict[str, Any], field: str, where: str) -> str:

@@ -1,11 +1,11 @@
-"""NaturalBench (Li et al. 2024): two photographs that models mix up.
+"""NaturalBench (Li et al. 2024): two photographs that models mix up, and two questions about them.
 
-`naturalbench` asks two questions about them, each with the answer yes for one and no for the other.
-A question stands in the place of a caption and is true of the photograph whose answer is yes; a
+`naturalbench` has the questions with the answer yes for one photograph and no for the other. A
+question stands in the place of a caption and is true of the photograph whose answer is yes; a
 generative model gets it as it is (`vqa:MODEL?template={caption} Please answer Yes or No.`).
-`naturalbench/answers` has all questions, also those with two options, with either answer behind
-them: a question is a case of two photographs and two texts, for models that score a text by its
-likelihood (`lm:`). Both photographs answered right (`image_to_text`) is the paper's Q-Acc.
+`naturalbench/answers` has all questions, also those with two options. A case has both questions of
+its photographs, with either answer behind them: four texts, for models that score a text by its
+likelihood (`lm:`). Its metrics are the paper's Acc, Q-Acc, I-Acc and G-Acc.
 `naturalbench/retrieval` has the captions of CLIP's and BLIP-2's mistakes, from which the questions
 were made.
 """
@@ -45,6 +45,7 @@ _IMAGES: Final = ("Image_0", "Image_1")
 _ASKED: Final = ("Question_0", "Question_1")
 _ANSWERS: Final = tuple(tuple(f"{image}_{asked}" for asked in _ASKED) for image in _IMAGES)
 _ANSWER: Final = {"Yes": True, "No": False}
+_TYPES: Final = ("Question_Type", "Question Type")  # the hub's file has had both names
 _PAIRS: Final = {"yes_no": ("Yes", "No"), "multiple_choice": ("A", "B")}
 Asked = tuple[str, tuple[ImageRef, ImageRef], dict[str, Any], str]  # id, images, row, place
 
@@ -54,7 +55,7 @@ def _questions(options: Options) -> Cases:
 
 
 def _answers(options: Options) -> Cases:
-    return _built(options, "naturalbench/answers", _by_question)
+    return _built(options, "naturalbench/answers", _with_answers)
 
 
 def _built(options: Options, benchmark: str, cases: Callable[[Asked], Iterator[Case]]) -> Cases:
@@ -68,8 +69,9 @@ def _built(options: Options, benchmark: str, cases: Callable[[Asked], Iterator[C
 
 def _asked(path: Path, options: Options) -> Iterator[Asked]:
     file = path.relative_to(options.data).as_posix()
-    fields = [*_ASKED, *(name for line in _ANSWERS for name in line), "Question_Type"]
-    for number, row in enumerate(parquet_rows(path, fields, _IMAGES, ("Index", "Source"))):
+    fields = [*_ASKED, *(name for line in _ANSWERS for name in line)]
+    optional = ("Index", "Source", *_TYPES)
+    for number, row in enumerate(parquet_rows(path, fields, _IMAGES, optional)):
         where = f"{path}: row {number}"
         own = row.get("Index")
         id = str(own) if isinstance(own, int | str) and own != "" else f"{path.stem}/{number}"
@@ -80,7 +82,7 @@ def _asked(path: Path, options: Options) -> Iterator[Asked]:
 def _whole(asked: Asked) -> Iterator[Case]:
     """Both questions, if their answers are yes and no."""
     id, images, row, where = asked
-    if text(row, "Question_Type", where) == "yes_no":
+    if _kind(row, where) == "yes_no":
         answers = [_known(row, line, _PAIRS["yes_no"], where) for line in _ANSWERS]
         truth = tuple(tuple(_ANSWER[answer] for answer in line) for line in answers)
         yield Case(
@@ -88,18 +90,22 @@ def _whole(asked: Asked) -> Iterator[Case]:
         )
 
 
-def _by_question(asked: Asked) -> Iterator[Case]:
-    """Each question with either answer; the photographs of a row make one cluster."""
+def _with_answers(asked: Asked) -> Iterator[Case]:
+    """Both questions, each with either answer."""
     id, images, row, where = asked
-    kind = text(row, "Question_Type", where)
+    kind = _kind(row, where)
+    answers = [_known(row, line, _PAIRS[kind], where) for line in _ANSWERS]
+    texts = (f"{text(row, name, where)} {answer}" for name in _ASKED for answer in _PAIRS[kind])
+    truth = tuple(tuple(one == own for own in line for one in _PAIRS[kind]) for line in answers)
+    group = "/".join((kind, *_groups(row)))
+    yield Case(id, images, tuple(texts), truth, (group,), questions=len(_ASKED))
+
+
+def _kind(row: dict[str, Any], where: str) -> str:
+    kind = text(row, next((name for name in _TYPES if name in row), _TYPES[0]), where)
     if kind not in _PAIRS:
-        raise unexpected(where, "the types yes_no and multiple_choice", kind)
-    for number, name in enumerate(_ASKED):
-        answers = _known(row, [line[number] for line in _ANSWERS], _PAIRS[kind], where)
-        texts = tuple(f"{text(row, name, where)} {answer}" for answer in _PAIRS[kind])
-        truth = tuple(tuple(answer == one for one in _PAIRS[kind]) for answer in answers)
-        groups = (f"{kind}/{source}" for source in _groups(row) or ("",))
-        yield Case(f"{id}/{number}", images, texts, truth, tuple(g.rstrip("/") for g in groups))
+        raise unexpected(where, f"the types {' and '.join(_PAIRS)}", kind)
+    return kind
 
 
 def _known(
@@ -127,19 +133,21 @@ QUESTIONS: Final = Benchmark(
     paper=_PAPER,
     licence="not stated",
     images="in the Parquet files",
+    count=1_450,  # 5,800 of the paper's questions about one image, four to a case
     ids="the source's own index",
     untried=True,
 )
 ANSWERS: Final = Benchmark(
     "naturalbench/answers",
-    "each question with either answer behind it, by likelihood; two photographs",
-    "2 x 2",
+    "two photographs, two questions with either answer behind them, by likelihood",
+    "2 x 4, two questions",
     "bivlc",
     _answers,
     paper=_PAPER,
     licence="not stated",
     images="in the Parquet files",
-    ids="the source's own index, and the question's number",
+    count=1_900,
+    ids="the source's own index",
     untried=True,
 )
 RETRIEVAL: Final = Benchmark(
@@ -151,6 +159,7 @@ RETRIEVAL: Final = Benchmark(
     paper=_PAPER,
     licence="not stated",
     images="with the data set",
+    count=1_227,  # the percentages of the paper's Table 7 are shares of so many
     ids="the source's own index",
     untried=True,
 )

@@ -209,6 +209,13 @@ def _extended(case: Case, found: dict[str, list[Positive]]) -> Case:
             "no meaning for its benchmark.",
             case=case.id,
         )
+    if case.questions:
+        raise DataError(
+            "E-POSITIVES-QUESTIONS",
+            f"the captions of case {case.id!r} are answers to questions; {WITH_POSITIVES} has no "
+            "meaning for its benchmark.",
+            case=case.id,
+        )
     pairs = list(_merged(case.captions, _columns(case), new))
     truth = tuple(zip(*(column for _, column in pairs), strict=True))
     captions = tuple(text for text, _ in pairs)

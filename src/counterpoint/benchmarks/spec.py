@@ -15,14 +15,16 @@ from counterpoint.benchmarks.benchmark import Benchmark, Options
 from counterpoint.benchmarks.layouts import file_below, object_rows, published_file, unexpected
 from counterpoint.cases import Case, Cases, ImageRef, caption_case
 
-SUBSETS: Final = (
-    "absolute_size",
-    "relative_size",
-    "absolute_spatial",
-    "relative_spatial",
-    "existence",
-    "count",
-)
+# With their cases: 500 sets of two to nine. In the authors' notebook they take so many batches of
+# 64, and the accuracies there are shares of so many.
+SUBSETS: Final = {
+    "absolute_size": 1_500,
+    "relative_size": 1_500,
+    "absolute_spatial": 4_500,
+    "relative_spatial": 2_000,
+    "existence": 1_000,
+    "count": 4_500,
+}
 _FIELDS: Final = ("query", "keys", "label")
 
 
@@ -80,8 +82,9 @@ def _benchmark(id: str, summary: str, shape: str, name: str) -> Benchmark:
         paper="Peng et al. 2024, SPEC, arXiv 2312.00081",
         licence="not stated",
         images="with the data set (generated)",
+        count=sum(SUBSETS.values()),
         ids="subset/row, as count/0",
-        files=lambda _: dict.fromkeys(SUBSETS),
+        files=lambda _: SUBSETS,
         untried=True,
     )
 

@@ -65,5 +65,6 @@ SVO_PROBES: Final = Benchmark(
     paper="Hendricks and Nematzadeh 2021, SVO-Probes, arXiv 2106.09141",
     licence="CC BY 4.0; images of web pages, some no longer there",
     images="by their addresses, in svo_probes/images as ID.jpg",
+    count=36_841,
     untried=True,
 )

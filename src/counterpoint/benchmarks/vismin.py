@@ -56,7 +56,8 @@ def _rows(tables: list[Path], solution: Path, options: Options) -> Iterator[Case
     if len(cases) != len(order):
         raise unexpected(solution, f"{len(cases):,} rows, as in the tables", len(order))
     for case, kept in zip(cases, order, strict=True):
-        yield case if kept else replace(case, captions=case.captions[::-1])
+        named = replace(case, id="/".join((*case.groups, case.id)))  # ids begin anew in a category
+        yield named if kept else replace(named, captions=case.captions[::-1])
 
 
 def _solutions(path: Path) -> Iterator[dict[str, Any]]:
@@ -84,6 +85,6 @@ VISMIN: Final = Benchmark(
     licence="CC BY 4.0",
     images="in the Parquet files (generated, and COCO)",
     count=2_084,
-    ids="the source's own id",
+    ids="category/the source's own id",
     untried=True,
 )

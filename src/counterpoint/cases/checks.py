@@ -32,6 +32,7 @@ class _Check(NamedTuple):
 
 
 EMPTY_CAPTION: Final = "E-CAPTION-EMPTY"
+MANY: Final = 5  # images from which a case is a gallery
 _CHECKS: Final = (
     _Check("E-CASE-NO-ID", "it has no id", pl.col("id").is_null() | (pl.col("id") == "")),
     _Check(
@@ -125,6 +126,33 @@ _OF_QUERIES: Final = _Check(
 )
 
 
+_asked = pl.col("questions").cast(pl.Int64())
+_captions = pl.col("captions").list.len().cast(pl.Int64())
+_images = pl.col("images").list.len().cast(pl.Int64())
+_OF_QUESTIONS: Final = (
+    _Check(
+        "E-QUESTIONS-SHAPE",
+        "its captions are not as many answers to one question as to another, two at least to each",
+        (_asked < 1) | (_captions % _asked != 0) | (_captions < 2 * _asked),
+    ),
+    _Check(
+        "E-QUESTIONS-GALLERY",
+        f"it has questions, and as many images as a gallery: {MANY} or more, or more than captions",
+        (_asked > 0) & ((_images >= MANY) | (_images > _captions)),
+    ),
+    _Check(
+        "E-QUESTIONS-TRUTH",
+        "an image has no true answer to one of its questions, or several",
+        # True cells ascend: the n-th is then an answer to the n-th question, image by image.
+        (_truth.len() != _images * _asked)
+        | (
+            pl.col("truth").cast(pl.List(pl.Int64())) // (_captions // _asked)
+            != pl.int_ranges(_images * _asked)
+        ),
+    ),
+)
+
+
 def _of_graded(check: _Check) -> _Check:
     """A case whose pairs are graded need not have both a true and a false one."""
     if check.code not in ("E-CASE-NO-POSITIVE", "E-CASE-NO-NEGATIVE"):
@@ -142,6 +170,8 @@ def refuse_malformed(frame: pl.DataFrame, start: int, source: str, allowed: str 
         checks = [_of_graded(check) for check in checks] + list(_OF_GRADES)
     if "queries" in frame.columns:
         checks.append(_OF_QUERIES)
+    if "questions" in frame.columns:
+        checks += _OF_QUESTIONS
     firsts = [
         check.rows.fill_null(False).arg_true().first().alias(str(number))
         for number, check in enumerate(checks)

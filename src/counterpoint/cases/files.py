@@ -3,7 +3,8 @@
     {"id": "1", "images": ["a.jpg"], "captions": ["a b", "b a"], "truth": [[true, false]]}
 
 `groups` (a list of labels) and `cluster` may be left out, and so may `grades` (people's grades of
-the pairs, a list for each image as in `truth`); an image may be {"path": ..., "box": [x,
+the pairs, a list for each image as in `truth`) and `questions` (how many questions the captions
+answer, the answers to one behind the other); an image may be {"path": ..., "box": [x,
 y, width, height]}. Images are found relative to the file's folder.
 """
 
@@ -130,6 +131,15 @@ def _case(values: Any) -> Case:
             for cells in _list(values, "grades", [])
             for cell in _check(cells, list, "grades")
         ),
+        _questions(values.get("questions", 0)),
+    )
+
+
+def _questions(value: Any) -> int:
+    if type(value) is int and value >= 0:
+        return value
+    raise _NotACaseError(
+        "questions", f"'questions' should be the number of questions, it is {shown(value)}."
     )
 
 

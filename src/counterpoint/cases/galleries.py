@@ -13,9 +13,9 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import polars as pl
 
+from counterpoint.cases.checks import MANY
 from counterpoint.cases.table import Cases
 
-MANY: Final = 5  # images from which a case is a gallery
 _SHUFFLE: Final = re.compile(r"shuffle-\w+:\d+:")  # before the reference to an image
 DETECTION: Final = ("natural", "synthetic")  # the classes of what a detector tells apart
 

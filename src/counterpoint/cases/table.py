@@ -9,15 +9,18 @@
 | groups   | list of str         | labels like `replace/obj`; averages use the first |
 | cluster  | str                 | the source image: cases of one cluster are not independent |
 
-Two more columns are there only in tables that need them:
+Three more columns are there only in tables that need them:
 
 | column   | type                | meaning |
 |----------|---------------------|---------|
 | grades   | list of float       | how well people found that each cell of the block fits |
 | queries  | list of int         | of a gallery: images, and captions (counted on from k), whose |
 |          |                     | right answers are all known; nothing else is asked for |
+| questions | int                | how many questions the captions answer; those of a question |
+|          |                     | are as many as those of another, and stand next to each other |
 
-A case with grades may lack a true or a false cell. Truth is stored sparsely so that retrieval
+A case with grades may lack a true or a false cell. With questions, every image has one true answer
+to each. Truth is stored sparsely so that retrieval
 (thousands x thousands) is a case like any other.
 """
 
@@ -49,7 +52,13 @@ SCHEMA: Final = pl.Schema(
         "cluster": pl.String(),
     }
 )
-OPTIONAL: Final = pl.Schema({"grades": pl.List(pl.Float32()), "queries": pl.List(pl.Int32())})
+OPTIONAL: Final = pl.Schema(
+    {
+        "grades": pl.List(pl.Float32()),
+        "queries": pl.List(pl.Int32()),
+        "questions": pl.Int32(),
+    }
+)
 TEXT: Final = "text:"  # an "image" that is a text: captions are compared with it
 PROMPTS: Final = "\x1e"  # between the prompts of a caption that stands for their average
 PICTURE: Final = "\x1dimage:"  # a "caption" that is an image: images are compared with it
@@ -95,6 +104,7 @@ class Case:
     groups: tuple[str, ...] = ()
     cluster: str = ""
     grades: tuple[float, ...] = ()  # of the cells, row by row
+    questions: int = 0  # that the captions answer, the answers to one behind the other
 
     def cells(self) -> list[int]:
         """The true cells of the block, as the table keeps them."""
@@ -168,6 +178,9 @@ def _tabulate(cases: Sequence[Case]) -> pl.DataFrame:
     if any(case.grades for case in cases):
         columns["grades"] = [list(case.grades) or None for case in cases]
         schema["grades"] = OPTIONAL["grades"]
+    if any(case.questions for case in cases):
+        columns["questions"] = [case.questions or None for case in cases]
+        schema["questions"] = OPTIONAL["questions"]
     return pl.DataFrame(columns).cast(schema)  # type: ignore[arg-type]
 
 
@@ -227,12 +240,14 @@ class Block(NamedTuple):
     """All cases of one shape: their rows in the table, and their truth as (n, k, m) booleans.
 
     `texts`: texts stand in the place of their images. `listed`: the cases name their queries.
+    `questions`: how many questions their captions answer, 0 if these are no answers.
     """
 
     rows: np.ndarray
     truth: np.ndarray
     texts: bool = False
     listed: bool = False
+    questions: int = 0
 
 
 def _gather(flat: np.ndarray, starts: np.ndarray, k: int, m: int) -> np.ndarray:
@@ -408,11 +423,12 @@ class Cases:
         images, captions = self.image_counts, self.caption_counts
         starts, truth = self.pair_offsets, self.truth_flat()
         of_texts = self.of_texts()
-        kinds = np.stack([images, captions, of_texts, self.listed()])
+        kinds = np.stack([images, captions, of_texts, self.listed(), self.questions()])
         shapes, codes = np.unique(kinds, axis=1, return_inverse=True)
-        for code, (k, m, texts, listed) in enumerate(shapes.T):
+        for code, (k, m, texts, listed, questions) in enumerate(shapes.T):
             rows = np.flatnonzero(codes.reshape(-1) == code)
-            yield Block(rows, _gather(truth, starts[rows], k, m), bool(texts), bool(listed))
+            block = _gather(truth, starts[rows], k, m)
+            yield Block(rows, block, bool(texts), bool(listed), int(questions))
 
     def scores_of(self, block: Block, scores: np.ndarray) -> np.ndarray:
         """A block's part of the flat scores, in the shape of its truth."""
@@ -429,6 +445,22 @@ class Cases:
         if "queries" not in self.columns:
             return np.zeros(len(self), dtype=bool)
         return self.frame["queries"].is_not_null().to_numpy()
+
+    def questions(self) -> np.ndarray:
+        """How many questions the captions of each case answer; 0 if they are no answers."""
+        if "questions" not in self.columns:
+            return np.zeros(len(self), dtype=np.int64)
+        return self._each(
+            lambda frame: frame["questions"].fill_null(0).to_numpy().astype(np.int64), "questions"
+        )
+
+    def choice_starts(self) -> np.ndarray:
+        """Where the captions of an image begin among all pairs, or those that answer one question:
+        the captions that a model chooses from.
+        """
+        width = self.caption_counts // np.maximum(self.questions(), 1)
+        sizes = np.repeat(width, self.image_counts * self.caption_counts // width)
+        return offsets(sizes)[:-1]
 
     def grades_flat(self) -> np.ndarray | None:
         """The grade of every pair, in the order of `pair_offsets`, NaN without one; None if no
@@ -454,6 +486,7 @@ class Cases:
             tuple(values["groups"]),
             values["cluster"],
             tuple(values.get("grades") or ()),
+            values.get("questions") or 0,
         )
 
     def limit(self, count: int) -> Cases:

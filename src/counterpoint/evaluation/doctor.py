@@ -173,7 +173,8 @@ def _gaps(cases: Cases) -> Iterator[str]:
 def _blind(known: Benchmark, cases: Cases) -> Iterator[BlindAccuracy]:
     """Baselines by group, over the cases with one image, whose captions compete."""
     competing = (cases.image_counts == 1) & (cases.caption_counts > 1)
-    chosen = cases.keep(competing & ~gallery_rows(cases) & ~cases.of_texts())
+    competing &= ~gallery_rows(cases) & ~cases.of_texts() & (cases.questions() == 0)
+    chosen = cases.keep(competing)
     if not len(chosen):
         return
     protocol = replace(PROTOCOLS["strict"], exclude=frozenset())

@@ -1,3 +1,4 @@
+from .answers import all_answers as all_answers
 from .definitions import (
     Tie as Tie,
     augmented_accuracy as augmented_accuracy,

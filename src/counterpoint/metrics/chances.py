@@ -126,6 +126,23 @@ def _share_of_orders(truth: Array, kept: Array) -> float:
     return ways[-1] / math.factorial(len(cells))
 
 
+def answer(truth: Array) -> Array:
+    """Of questions with a answers each: a given one is right in 1 of a orders."""
+    return truth.sum(axis=(1, 2)) / truth[0].size
+
+
+def question(truth: Array) -> Array:
+    return answer(truth) ** truth.shape[1]
+
+
+def image(truth: Array) -> Array:
+    return answer(truth) ** truth[:, 0].sum(axis=1)
+
+
+def all_answers(truth: Array) -> Array:
+    return answer(truth) ** truth.sum(axis=(1, 2))
+
+
 def matching(truth: Array) -> Array:
     return np.full(len(truth), 1 / math.factorial(truth.shape[1]))
 

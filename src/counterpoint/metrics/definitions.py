@@ -70,7 +70,7 @@ def _has_both(truth: Array) -> Array:
     return np.asarray(truth.any(axis=2) & ~truth.all(axis=2))
 
 
-def _with_ties(tie: Tie, outcome: Callable[[_Equal], Array]) -> Array:
+def with_ties(tie: Tie, outcome: Callable[[_Equal], Array]) -> Array:
     """An outcome under a tie policy."""
     if tie == "wrong":
         return outcome("apart").astype(float)
@@ -81,7 +81,7 @@ def _with_ties(tie: Tie, outcome: Callable[[_Equal], Array]) -> Array:
 
 def _by_image(scores: Array, truth: Array, tie: Tie, outcome: Callable[[_Sides], Array]) -> Array:
     """The mean of an outcome over a case's images, with ties resolved by the policy."""
-    values = _with_ties(tie, lambda equal: outcome(_sides(scores, truth, equal)))
+    values = with_ties(tie, lambda equal: outcome(_sides(scores, truth, equal)))
     return image_mean(values, truth)
 
 
@@ -167,7 +167,7 @@ def _all_lines(scores: Array, truth: Array, tie: Tie) -> Array:
         sides = _sides(scores, truth, equal)
         return (sides.all_above | ~sides.defined).all(axis=1)
 
-    return _with_ties(tie, right)
+    return with_ties(tie, right)
 
 
 def image_to_text(scores: Array, truth: Array, tie: Tie = "wrong") -> Array:
@@ -202,7 +202,7 @@ def image_brittleness(scores: Array, truth: Array, tie: Tie = "wrong") -> Array:
     or more, and a false one. Chance 1/3 for 2 + 1.
     """
     lines, own = flip(scores), flip(truth)
-    values = _with_ties(tie, lambda equal: _brittle(_sides(lines, own, equal)))
+    values = with_ties(tie, lambda equal: _brittle(_sides(lines, own, equal)))
     return mean_of(values, several_positives(own))
 
 

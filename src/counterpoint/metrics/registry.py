@@ -11,8 +11,8 @@ from typing import Final, Literal
 
 import numpy as np
 
-from counterpoint.cases import is_classification, is_gallery
-from counterpoint.metrics import chances, definitions, pooled, rankings
+from counterpoint.cases import Block, is_classification, is_gallery
+from counterpoint.metrics import answers, chances, definitions, pooled, rankings
 from counterpoint.metrics.definitions import Array, Function, Tie, flip
 from counterpoint.metrics.pooled import PairPool, Weighted
 from counterpoint.metrics.rankings import Standings
@@ -36,6 +36,12 @@ class Metric:
     median: bool = False  # of its values, instead of their mean
     asked_by: Callable[[Array], Array] | None = None  # a benchmark shows it if it has such cases
     tied: Callable[[Array, Array], Array] = definitions.any_ties  # of an outcome: the cases
+    questions: bool = False  # for cases whose captions answer questions
+
+    def defined(self, block: Block) -> Array:
+        """Which cases of a block define it."""
+        fits = self.texts == block.texts and self.questions == (block.questions > 0)
+        return self.applies(block.truth) & fits
 
     def ties(self, scores: Array, truth: Array) -> Array:
         """The cases whose value depends on a tie: another tie policy gives another value."""
@@ -65,6 +71,11 @@ class QueryMetric:
     function: Callable[[Standings, Tie], Array] | None = None
     expected: Callable[[Standings], Array] | None = None
     listed: bool = False  # only of galleries that name their queries
+
+    def defined(self, block: Block) -> Array:
+        """Which cases of a block define it. Texts can be classified as images are."""
+        fits = (self.texts or not block.texts) and (block.listed or not self.listed)
+        return self.applies(block.truth) & fits
 
     def values(self, found: Standings, tie: Tie) -> Array:
         if self.function is not None:
@@ -96,6 +107,10 @@ class PooledMetric:
     median: bool = False
     asked_by: Callable[[Array], Array] | None = None
     texts: bool = False
+
+    def defined(self, block: Block) -> Array:
+        """Which cases of a block define it, if they have the grades that it may need."""
+        return self.applies(block.truth) & (self.texts == block.texts)
 
 
 AnyMetric = Metric | QueryMetric | PooledMetric
@@ -315,6 +330,15 @@ _ALL: Final[tuple[AnyMetric, ...]] = (
         chances.matching,
         "higher",
         _matched,
+    ),
+    *(
+        Metric(name, function, chance, "higher", _few_images, main=True, questions=True)
+        for name, function, chance in (
+            ("answer_accuracy", answers.answer_accuracy, chances.answer),
+            ("question_accuracy", answers.question_accuracy, chances.question),
+            ("image_accuracy", answers.image_accuracy, chances.image),
+            ("all_answers", answers.all_answers, chances.all_answers),
+        )
     ),
     *(
         Metric(

@@ -241,14 +241,10 @@ def _all_pairs(part: Part) -> AllPairs:
 
 
 def _defines(metric: AnyMetric, block: Block, graded: np.ndarray) -> np.ndarray:
-    """Which cases of a block define a metric. Texts can be classified as images are."""
-    if isinstance(metric, QueryMetric):
-        fits = (metric.texts or not block.texts) and (block.listed or not metric.listed)
-        return metric.applies(block.truth) & fits
-    defined = metric.applies(block.truth) & (metric.texts == block.texts)
+    """Which cases of a block define a metric."""
     if isinstance(metric, PooledMetric) and metric.graded:
-        return defined & graded[block.rows]
-    return defined
+        return metric.defined(block) & graded[block.rows]
+    return metric.defined(block)
 
 
 def _asks(metric: AnyMetric, block: Block, graded: np.ndarray) -> np.ndarray:

@@ -46,7 +46,7 @@ class ChoiceScorer(Protocol):
 
 
 class _ImageLine(NamedTuple):
-    """An image with the captions of its case, and the places of their scores."""
+    """An image with captions of its case that are compared, and the places of their scores."""
 
     image: int
     captions: np.ndarray
@@ -68,18 +68,19 @@ def score_by_choices(
     for name, cases in benchmarks.items():
         _refuse(name, cases.caption_counts)
     plan = make_plan(benchmarks)
+    starts = {name: cases.choice_starts() for name, cases in benchmarks.items()}
     scored = {
         name: Scored(np.full(cases.pair_offsets[-1], np.nan, dtype=np.float32))
         for name, cases in benchmarks.items()
     }
 
     def wanted() -> np.ndarray:
-        lines = (line for _, line in _lines(plan, scored))
+        lines = (line for _, line in _lines(plan, scored, starts))
         items = ([choice.item for choice in _asked(plan, line)] for line in lines)
         return unique_rows((np.array(found, dtype=np.int64) for found in items), 3)
 
     keys_of = fill_items(model, "score_choices", "choice", wanted, plan, scored, work)
-    for name, line in _lines(plan, scored):
+    for name, line in _lines(plan, scored, starts):
         items = [choice.item for choice in _asked(plan, line)]
         asked = keys_of(np.array(items, dtype=np.int64).reshape(-1, 3))
         found = iter(stored(asked, work.store)[:, 0].tolist() if asked else ())
@@ -117,10 +118,15 @@ def _refuse(name: str, captions: np.ndarray) -> None:
         )
 
 
-def _lines(plan: Plan, scored: Mapping[str, Scored]) -> Iterator[tuple[str, _ImageLine]]:
-    """Every image of every case that is not left out, with its benchmark's name."""
+def _lines(
+    plan: Plan, scored: Mapping[str, Scored], starts: Mapping[str, np.ndarray]
+) -> Iterator[tuple[str, _ImageLine]]:
+    """Every image of every case that is not left out, with its benchmark's name.
+
+    With questions there is a line for each of them: answers to different ones are not compared.
+    """
     for name, pairs in kept_pairs(plan, scored):
-        begins = np.isin(pairs.places, plan.shares[name].layout.line_pairs)
+        begins = np.isin(pairs.places, starts[name])
         columns = (np.split(column, np.flatnonzero(begins)[1:]) for column in pairs)
         for images, captions, places in zip(*columns, strict=True):
             yield name, _ImageLine(int(images[0]), captions, places)

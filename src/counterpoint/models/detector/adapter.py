@@ -271,7 +271,7 @@ def _answered(block: Block, cases: Cases) -> np.ndarray:
     shape = block.truth.shape[1:]
     if _asks_detection(block, cases):
         return np.ones(len(block.rows), dtype=bool)
-    if block.texts or (shape[0] != 1 and shape != (2, 2)):
+    if block.texts or block.questions or (shape[0] != 1 and shape != (2, 2)):
         return np.zeros(len(block.rows), dtype=bool)
     if shape[0] == 1:
         return np.ones(len(block.rows), dtype=bool)

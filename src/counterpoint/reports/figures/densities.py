@@ -49,10 +49,10 @@ def densities(material: ReportData, numbers: Sequence[RankedRow]) -> list[Made]:
 
 
 def by_kind(part: Part) -> dict[str, np.ndarray]:
-    """The scores of all originals, positives and negatives; galleries and texts have none."""
+    """The scores of originals, positives and negatives; galleries, texts and answers have none."""
     found: dict[str, list[np.ndarray]] = {}
     for block in part.cases.blocks():
-        if block.texts or is_gallery(*block.truth.shape[1:]):
+        if block.texts or block.questions or is_gallery(*block.truth.shape[1:]):
             continue
         scores = part.cases.scores_of(block, part.scores)
         first = block.truth & (block.truth.cumsum(axis=2) == 1)

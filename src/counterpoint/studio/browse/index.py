@@ -24,6 +24,7 @@ from counterpoint.metrics import (
     METRICS,
     Metric,
     Tie,
+    all_answers,
     augmented_accuracy,
     brittleness,
     group,
@@ -46,9 +47,9 @@ from counterpoint.studio.web import whole_number
 # Of several images, or texts in their place:
 #
 # - right: every image prefers its captions and every caption its images (texts: as
-#   `text_only_accuracy` has it);
+#   `text_only_accuracy` has it; questions: as `all_answers` has it);
 # - tied: it would be right if equal scores counted as above;
-# - brittle: some image with two positives or more is brittle, as above;
+# - brittle: some image with two positives or more is brittle, as above (never with questions);
 # - wrong: anything else.
 #
 # Equal scores are never right here, whatever the protocol does with them: they are an outcome of
@@ -83,6 +84,9 @@ def _block_outcomes(block: Block, scores: np.ndarray) -> np.ndarray:
     if block.texts:
         right, lenient = (text_only_accuracy(scores, truth, t) for t in _POLICIES)
         tied = lenient > 0
+    elif block.questions:
+        right, lenient = (all_answers(scores, truth, t) for t in _POLICIES)
+        tied = lenient > 0
     elif truth.shape[1] == 1:
         right = augmented_accuracy(scores, truth)
         tied = is_tied(scores, truth) > 0
@@ -91,7 +95,7 @@ def _block_outcomes(block: Block, scores: np.ndarray) -> np.ndarray:
         tied = lenient > 0
     several = (truth.sum(axis=2) > 1).any(axis=1)
     brittle = several & (np.nan_to_num(brittleness(scores, truth)) > 0)
-    chosen = [right > 0, tied, brittle & (not block.texts)]
+    chosen = [right > 0, tied, brittle & (not block.texts and not block.questions)]
     names = [_CODES[name] for name in ("right", "tied", "brittle")]
     return np.select(chosen, names, _CODES["wrong"]).astype(np.uint8)
 
@@ -154,9 +158,9 @@ class Index:
                 continue
             scores = part.cases.scores_of(block, part.scores)
             for metric in main:
-                mask = metric.applies(block.truth) & (metric.texts == block.texts)
-                values = metric.values(scores[mask], block.truth[mask], part.protocol.tie)
+                mask = metric.defined(block)
                 if mask.any():
+                    values = metric.values(scores[mask], block.truth[mask], part.protocol.tie)
                     found.setdefault(metric.name, []).append(block.rows[mask][values > 0])
         return {name: np.concatenate(rows) for name, rows in found.items()}
 

@@ -1,0 +1,340 @@
+"""The scripts of the study on photographs: what is held out, what they run, and their tables."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import sys
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import numpy as np
+import polars as pl
+import pytest
+from hf_models import noise
+from PIL import Image
+
+SCRIPTS = Path(__file__).parents[2] / "scripts"
+REPLACE = "hard-positives/replace"
+METRICS = (
+    "original_accuracy",
+    "augmented_accuracy",
+    "brittleness",
+    "brittle_original_above",
+    "auroc",
+)
+
+
+class Scripts(NamedTuple):
+    data: ModuleType
+    study: ModuleType
+    tables: ModuleType
+
+
+@pytest.fixture(scope="module")
+def scripts() -> Iterator[Scripts]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(SCRIPTS))
+        names = ("photo_data", "photo_study", "photo_tables")
+        yield Scripts(*(importlib.import_module(name) for name in names))
+
+
+# --- data --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("positive", "pair"),
+    [
+        ("A large dog runs.", ("big", "large")),
+        ("a big dog runs", ("", "")),  # case and full stop are no words
+        ("A big dog sprints.", ("runs", "sprints")),
+        ("A huge hound runs.", ("big dog", "huge hound")),
+        ("A big brown dog runs.", ("", "brown")),
+    ],
+)
+def test_a_pair_of_words_is_what_was_replaced(scripts: Scripts, positive: str, pair: Any) -> None:
+    assert scripts.data.word_pair("A big dog runs.", positive) == pair
+
+
+def texts_table() -> pl.DataFrame:
+    rows = [
+        ("a.jpg", "a big dog", ["a large dog", "a huge dog", "a big hound"]),
+        ("a.jpg", "the dog sits", []),
+        ("b.jpg", "a small cat", None),
+    ]
+    table = pl.DataFrame(rows, schema=["image", "caption", "positives"], orient="row")
+    return table.with_columns(positive_types=pl.lit(["synonym"]))
+
+
+def test_half_of_the_pairs_of_words_has_no_positives(scripts: Scripts) -> None:
+    """All positives of a pair are in or out, whatever the caption; a caption may have none left."""
+    known = {new: scripts.data.is_left_out(("big", new)) for new in ("large", "huge", "giant")}
+    assert set(known.values()) == {True, False}  # the words below tell the two apart
+    found = scripts.data.by_half(texts_table())["positives"].to_list()
+    assert [text for text in found[0] if "dog" in text] == [
+        f"a {new} dog" for new in ("large", "huge") if not known[new]
+    ]
+    assert found[1:] == [[], []]
+
+
+def test_other_people_describe_the_same_photograph(scripts: Scripts) -> None:
+    found = scripts.data.by_people(texts_table())
+    assert found["positives"].to_list() == [["the dog sits"], ["a big dog"], []]
+    assert found["caption"].to_list() == texts_table()["caption"].to_list()
+
+
+PHOTOGRAPHS = 6
+LEAKED = 2  # the number of a photograph that is also evaluated on, under another name
+
+
+def data_root(root: Path) -> Path:
+    """Six photographs of COCO with two captions each, two of Flickr8k; a case file of another
+    benchmark that has a copy of one photograph, and the words of one caption."""
+    rows = []
+    (root / "coco/val2014").mkdir(parents=True)
+    for n in range(PHOTOGRAPHS):
+        name = f"val2014/COCO_val2014_{n + 1:012}.jpg"
+        noise(24, 32, seed=n).save(root / "coco" / name)
+        rows.append({"image": name, "caption": [f"a dog  number {n} .", f"the dog {n} runs"]})
+    rows.append({"image": "val2014/COCO_val2014_999999999999.jpg", "caption": ["not at hand"]})
+    (root / "coco/coco_karpathy_test.json").write_text(json.dumps(rows))
+    flickr = [
+        {"image": "1.jpg", "captions": ["a cat sits"], "split": "train"},
+        {"image": "2.jpg", "captions": ["a cat jumps"], "split": "test"},
+    ]
+    (root / "flickr8k").mkdir()
+    (root / "flickr8k/captions.json").write_text(json.dumps(flickr))
+    copy = root / "evaluated/000000000042.jpg"
+    copy.parent.mkdir()
+    copy.write_bytes((root / "coco" / rows[LEAKED]["image"]).read_bytes())
+    Image.new("RGB", (8, 8)).save(root / "evaluated/000000000043.jpg")
+    cases = [
+        {"id": n, "images": [f"{42 + n:012}.jpg"], "captions": texts, "truth": [[1, 0]]}
+        for n, texts in enumerate([["a fox", "a hen"], ["A cat sits.", "a hen sits"]])
+    ]
+    path = root / "evaluated/cases.jsonl"
+    path.write_text("".join(json.dumps(case) + "\n" for case in cases))
+    return path
+
+
+@pytest.fixture
+def made(scripts: Scripts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, list]:
+    """The folder that photo_data makes, and the commands that it runs (none is run here)."""
+    from safetensors.torch import save_file
+
+    torch = importlib.import_module("torch")
+    monkeypatch.setenv("COUNTERPOINT_CACHE", str(tmp_path / "cache"))
+    data, out, commands = tmp_path / "data", tmp_path / "out", []
+    evaluated = data_root(data)
+    vectors = data / "flickr8k/dinov2_small_cls_mean.safetensors"
+    save_file({"vectors": torch.zeros(2, 4)}, vectors)
+
+    def run(command: list[str], check: bool) -> None:
+        commands.append(command[1:])
+        target = Path(command[command.index("-o") + 1])
+        captions = pl.read_parquet(out / "captions.parquet")
+        texts = captions.with_columns(
+            negatives=pl.concat_list(pl.col("caption") + " not"),
+            negative_types=pl.lit(["replace"]),
+            positives=pl.concat_list(pl.col("caption") + " indeed"),
+            positive_types=pl.lit(["synonym"]),
+            source=pl.lit("0"),
+        )
+        texts.write_parquet(target)
+
+    monkeypatch.setattr(scripts.data.subprocess, "run", run)
+    monkeypatch.setattr(scripts.data, "EVALUATED", (str(evaluated),))
+    monkeypatch.setenv("COUNTERPOINT_DATA", str(data))
+    arguments = ["photo_data.py", "--data", str(data), "--out", str(out), "--held-out", "2"]
+    monkeypatch.setattr(sys, "argv", arguments)
+    scripts.data.main()
+    return out, commands
+
+
+def test_nothing_of_an_evaluation_is_trained_on(made: tuple[Path, list]) -> None:
+    out, _ = made
+    counts = json.loads((out / "counts.json").read_text())
+    assert (counts["photographs at hand"], counts["held out"]) == (PHOTOGRAPHS, 2)
+    assert sum(counts["held out because another benchmark has them"].values()) == 1
+    held = set(pl.read_parquet(out / "held-out.parquet")["image"])
+    names = {name.removeprefix("eval/coco/") for name in held}
+    assert f"val2014/COCO_val2014_{LEAKED + 1:012}.jpg" in names and len(names) == 2
+    for table in ("train", "people", "half"):
+        trained = pl.read_parquet(out / f"{table}.parquet")
+        assert names.isdisjoint(trained["image"])
+        assert set(trained["image"].str.starts_with("val2014/")) == {True}
+        # The caption of Flickr8k is a text of the other benchmark, but for a full stop and case.
+        assert "a cat sits" not in trained["caption"].to_list()
+    trained = pl.read_parquet(out / "train.parquet")
+    assert len(trained) == counts["rows"] == 2 * (PHOTOGRAPHS - 2)
+    assert "a dog number 0." in trained["caption"].to_list()  # blanks are tidied
+    links = sorted(path.name for path in (out / "eval/coco/val2014").iterdir())
+    assert links == sorted(Path(name).name for name in names)
+    lines = (out / "flickr8k/images.jsonl").read_text().splitlines()
+    assert [json.loads(line)["name"] for line in lines] == ["flickr8k/1.jpg", "flickr8k/2.jpg"]
+
+
+def test_the_commands_that_make_the_texts(scripts: Scripts, made: tuple[Path, list]) -> None:
+    out, commands = made
+    assert [command[2:4] for command in commands[:2]] == [
+        ["generate", "negatives"],
+        ["generate", "positives"],
+    ]
+    assert commands[2][2] == "export" and len(commands) == 3
+    assert all(command[:2] == ["-m", "counterpoint"] for command in commands)
+    methods = (scripts.data.NEGATIVES, scripts.data.POSITIVES)
+    for command, names in zip(commands[:2], methods, strict=True):
+        assert tuple(b for a, b in pairwise(command) if a == "-M") == names
+        assert "--no-wordnet" in command
+    assert [command[-1] for command in commands] == [
+        str(out / f"{name}.parquet") for name in ("negatives", "positives", "exported")
+    ]
+    assert commands[2][3:5] == [command[-1] for command in commands[:2]]
+
+
+# --- the study ---------------------------------------------------------------------------------
+
+
+def arguments(tmp_path: Path) -> argparse.Namespace:
+    return argparse.Namespace(
+        data=tmp_path / "data",
+        photographs=tmp_path / "photographs",
+        out=tmp_path / "out",
+        towers="hf:TOWERS",
+        first=["batch=64"],
+        steps=None,
+        change=["epochs=2"],
+        workers=3,
+    )
+
+
+def test_every_row_starts_from_the_base_and_keeps_the_evaluations_out(
+    scripts: Scripts, tmp_path: Path
+) -> None:
+    given = arguments(tmp_path)
+    study = scripts.study.study_of(given)
+    stages = dict(zip(scripts.study.STAGES, ("hf:TOWERS", "heads/seed-0/model"), strict=True))
+    for row in study.rows:
+        command = scripts.study.training(study, row, 1, given)
+        assert command[1:4] == ["-m", "counterpoint", "train"]
+        assert not any("{data}" in word for word in command)
+        settings = dict(word.split("=", 1) for word in command[5:])  # the last of a name counts
+        assert command[4] in ("clip-ft", "hn", "hp", "hp-hn", "counterpoint")
+        kept = settings["data.keep_out"]
+        assert all(name in kept for name in scripts.data.EVALUATED)
+        assert str(tmp_path / "data/held-out.parquet") in kept
+        assert settings["seed"] == "1" and settings["out"].endswith(f"out/{row}/seed-1")
+        assert settings["data.path"].startswith(str(tmp_path / "data"))
+        assert "image" in settings["lock"]
+        assert settings["model"].endswith(stages.get(row, "out/base/seed-0/model"))
+    assert set(scripts.data.EVALUATED) <= set(study.benchmarks)
+
+
+# --- tables ------------------------------------------------------------------------------------
+
+CASES = [
+    ["a big dog", "a large dog", "a big cat"],
+    ["a big dog", "a huge dog", "a big cat"],
+    ["a red car", "a crimson car", "a blue car"],
+    ["a red car", "a scarlet car", "a blue car"],
+]
+
+
+def write_values(folder: Path, name: str, right: str, auroc: float) -> None:
+    """Of each case: A (both above the negative), O (the original alone), N (the negative)."""
+    columns = [[one in "AO", one == "A", one == "O", one == "O", 0] for one in right]
+    arrays = {
+        "values": np.array(columns, dtype=np.float32),
+        "clusters": np.arange(len(right), dtype=np.int32),
+        "metrics": np.array(METRICS),
+        "pooled": np.array([metric == "auroc" for metric in METRICS]),
+        "in/all": np.arange(len(right), dtype=np.int32),
+        "numbers/all": np.array([np.nan] * 4 + [auroc]),
+        "in/relations": np.array([2, 3], dtype=np.int32),
+        "numbers/relations": np.array([np.nan] * 4 + [auroc]),
+        "in/attributes": np.array([0, 1], dtype=np.int32),
+        "numbers/attributes": np.array([np.nan] * 4 + [auroc]),
+    }
+    (folder / "values").mkdir(parents=True, exist_ok=True)
+    named = {f"{REPLACE}/{key}": array for key, array in arrays.items()}
+    np.savez_compressed(folder / "values" / f"{name}.npz", **named)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for name, right, auroc in (
+        ("base-0", "NNNN", 0.5),
+        ("hn-0", "OOAO", 0.6),
+        ("hn-1", "OOAA", 0.8),
+        ("hp-hn-0", "AAAN", 0.7),
+        ("hp-hn-1", "AAAA", 0.9),
+        ("counterpoint-0", "AAAA", 0.9),
+        ("counterpoint-1", "AANA", 0.9),
+    ):
+        write_values(tmp_path, name, right, auroc)
+    return tmp_path
+
+
+def table_of(folder: Path, title: str) -> dict[str, list[str]]:
+    """A table of table.md: the cells of each row."""
+    [part] = [part for part in (folder / "table.md").read_text().split("## ") if title in part]
+    lines = [line.strip("| ").split(" | ") for line in part.splitlines() if line.startswith("|")]
+    return {line[0]: line[1:] for line in lines if not line[0].startswith("-")}
+
+
+def test_the_tables_have_the_means_over_seeds_and_cases(scripts: Scripts, folder: Path) -> None:
+    study = scripts.study.study_of(arguments(folder))
+    scripts.tables.write_tables(folder, study, scripts.tables.SECTIONS, scripts.tables.SHORT)
+    table = pl.read_csv(folder / "table.csv").filter(benchmark=REPLACE)
+    keys = table.select("row", "group", "metric").rows()
+    found = dict(zip(keys, table["value"], strict=True))
+    assert found["hn", "all", "augmented_accuracy"] == pytest.approx((1 / 4 + 2 / 4) / 2)
+    assert found["hn", "all", "brittleness"] == pytest.approx((3 / 4 + 2 / 4) / 2)
+    assert found["hn", "relations", "augmented_accuracy"] == pytest.approx((1 / 2 + 1) / 2)
+    assert found["hn", "all", "auroc"] == pytest.approx(0.7)  # of all pairs: not a mean of cases
+    assert found["base", "all", "original_accuracy"] == 0
+    [hn] = table.filter(row="hn", group="all", metric="brittleness").to_dicts()
+    assert hn["seeds"] == "0.7500 0.5000" and hn["differences"].startswith("hp-hn: +0.6250 [")
+    rows = table_of(folder, "Table 1: hard-positives/replace")
+    assert [*rows] == ["row", "base", "hn", "hp-hn", "counterpoint"]  # no others have values
+    assert [cell.split()[0] for cell in rows["hn"]] == ["100.0", "37.5", "62.5"]
+    assert [cell.split()[0] for cell in rows["base"]] == ["0.0", "0.0", "0.0"]
+
+
+@pytest.mark.slow
+def test_the_script_of_the_tables_draws_them(
+    scripts: Scripts, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["photo_tables.py", str(folder)])
+    scripts.tables.main()
+    drawn = (folder / "photo-drop.svg").read_text()
+    assert all(f">{row}<" in drawn for row in ("hn", "hp-hn", "counterpoint"))
+    assert (folder / "table.csv").is_file() and (folder / "photo-people.svg").is_file()
+
+
+def test_examples_are_right_in_all_seeds_of_one_and_wrong_in_all_of_the_other(
+    scripts: Scripts, folder: Path
+) -> None:
+    told = scripts.tables.examples(folder, CASES, "counterpoint", "hn")
+    assert told.startswith("2 of 4: `counterpoint` is right, `hn` rejects the positive")
+    assert "| a big dog | a large dog | a big cat |" in told and "car" not in told
+    assert scripts.tables.examples(folder, CASES, "hn", "counterpoint").startswith("0 of 4")
+    assert scripts.tables.examples(folder, CASES, "hn", "no such row") == ""
+
+
+def test_rows_by_the_pairs_of_words_that_half_of_the_positives_have(
+    scripts: Scripts, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The words of the first two cases are in half.parquet, those of the others are left out."""
+    monkeypatch.setattr(scripts.tables, "is_left_out", lambda pair: pair[0] == "red")
+    lines = scripts.tables.by_words(folder, CASES).splitlines()
+    rows = {line.split(" | ")[0].strip("| "): line.split(" | ")[1:] for line in lines[2:]}
+    assert [*rows] == ["base", "hn", "hp-hn", "counterpoint"]
+    # In half: augmented, brittle; left out: augmented, brittle.
+    assert rows["hn"][:4] == ["0.0", "100.0", "75.0", "25.0"]
+    assert rows["hp-hn"][:4] == ["100.0", "0.0", "75.0", "0.0"]
+    assert rows["hp-hn"][4].startswith("-0.2500 [") and rows["hn"][4].strip("| ") == ""
