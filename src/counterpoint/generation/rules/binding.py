@@ -33,6 +33,7 @@ from counterpoint.generation.rules.phrases import Range, attributes, noun_descri
 from counterpoint.generation.rules.siblings import name_of
 
 _TRIES: Final = 6
+_LISTS: Final = frozenset([",", ":", ";", "-", "--", "including", "containing"])
 _USUAL: Final = frozenset({"colour", "material", "pattern", "size"})  # said of all kinds of things
 _SHADES: Final = word_set("light dark bright pale deep multi off hot very navy lime sky neon royal")
 
@@ -111,7 +112,7 @@ def _fits(sentence: Sentence, adjective: str, noun: int) -> bool:
 def _is_sum(sentence: Sentence, number: _Bound) -> bool:
     """Whether what was counted is listed behind it: "four animals, a leopard and three bears"."""
     after = sentence.tokens[number.noun + 1 : number.noun + 2]
-    return any(token.lower in (",", ":", "-", "--", "including", ";") for token in after)
+    return any(token.lower in _LISTS for token in after)
 
 
 def unlike_adjectives(sentence: Sentence, first: Range, second: Range) -> str:

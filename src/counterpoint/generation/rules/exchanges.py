@@ -65,7 +65,8 @@ _ACTORS: Final = frozenset({"person", "animal"})  # they do things to each other
 _LOOSE: Final = frozenset({*_ACTORS, "bird", "vehicle", "clothes", "shape", "fruit", "vegetable"})
 _PLACES: Final = frozenset({*_LOOSE, "furniture", "dish", "food"})
 _HOLDING: Final = word_set("with in of at from inside within into to on has have contain for")
-_WATCHING: Final = word_set("look watch stare gaze face chase follow approach sniff scratch lick")
+_WATCHING: Final = word_set("look watch stare gaze face")
+_CHASING: Final = word_set("chase follow approach sniff scratch lick")
 _CARE: Final = word_set("hold carry feed lift push cradle help teach ride lead dry dryer wash")
 _HAULING: Final = word_set("against attach carry fill form haul lead load pick pull strap tow")
 _RIDING: Final = word_set("ride drive fly pull steer board walk herd milk shear")
@@ -242,10 +243,12 @@ def _linked(sentence: Sentence, first: Range, second: Range, kinds: tuple[str, s
         return _LINKED
     if _are_places(sentence, first, second):
         return ""
+    verbs = {sentence.lemma(place) for place in places if sentence.tokens[place].pos == "VERB"}
+    alone = bool(verbs) and not any(token.tag in NOUNS for token in between)
+    if alone and verbs <= _WATCHING:
+        return MUTUAL  # who is looked at may look back
     if kinds[0] != kinds[1]:  # a person and an animal
-        verbs = {sentence.lemma(place) for place in places if sentence.tokens[place].pos == "VERB"}
-        alone = not any(token.tag in NOUNS for token in between)
-        return "" if alone and verbs and verbs <= _WATCHING else _LINKED
+        return "" if alone and verbs <= _CHASING else _LINKED
     if kinds[0] not in _LOOSE or lemmas & {"as", "like"}:
         return _LINKED
     if lemmas & _CARE and any(sentence.lemma(where[1] - 1) in _YOUNG for where in (first, second)):
