@@ -68,10 +68,10 @@ def test_an_added_thing() -> None:
 
 def test_an_added_attribute() -> None:
     found = texts("A man sits on a bus", "add", subtype="att")
-    assert {"An elderly man sits on a bus", "A man sits on an orange bus"} <= found
-    assert not any("white" in text or "red" in text for text in found)  # buses often are
+    assert {"A shirtless man sits on a bus", "A man sits on a purple bus"} <= found
+    assert not any("yellow" in text or "red" in text for text in found)  # buses often are
     assert not texts("a young man", "add", subtype="att")  # it has one
-    assert not any("elderly" in text for text in texts("a teenager on a bus", "add"))
+    assert not any("wet" in text or "elderly" in text for text in texts("a man and a dog", "add"))
 
 
 @pytest.mark.parametrize(
@@ -80,8 +80,8 @@ def test_an_added_attribute() -> None:
         ("a lighthouse at the sea", "lighthouse"),
         ("a tall tower", "lighthouse"),  # may be one
         ("tents on the sand", "tent"),
-        ("an old man", "elderly"),
-        ("a boy", "elderly"),
+        ("an empty beach", "deserted"),
+        ("rocks on the shore", "rocky"),
     ],
 )
 def test_nothing_is_added_that_another_caption_says(true: str, gone: str) -> None:
@@ -91,11 +91,11 @@ def test_nothing_is_added_that_another_caption_says(true: str, gone: str) -> Non
 
 
 def test_other_captions_reach_the_rule() -> None:
-    caption, other = "A man riding on a beach", "A horse, tents, a statue and a fountain"
+    caption, other = "A man riding on a beach", "A horse and tents"
     sources = [SourceCaption(str(n), None, caption, (other,)) for n in range(40)]
     pairs = make_by_rules(sources, TextSettings("negative", ("add",), wordnet=False)).pairs
     assert len({pair.text for pair in pairs}) > 3
-    assert not any(word in p.text for p in pairs for word in ("horse", "tent", "statue", "fount"))
+    assert not any(word in pair.text for pair in pairs for word in ("horse", "tent"))
 
 
 def test_numbers_are_a_group() -> None:
@@ -175,7 +175,9 @@ def test_binding_keeps_the_words() -> None:
         ("a bathroom with white cabinets", "add", ("pink bathroom", "purple bathroom")),
         ("a ham sandwich on the table", "add", ("frozen",)),
         ("two people surfing a wave", "add", ("tent", "little girl")),
-        ("bananas hanging among tree branches", "add", ("bowl of soup",)),
+        ("bananas hanging among tree branches", "add", ("honey", "statue")),
+        ("a skier on a mountain", "add", ("fountain", "school bus")),
+        ("a toilet in a bathroom", "add", ("piano", "bird cage", "fireplace")),
         ("a woman eats a sausage", "add", ("and a violin",)),
     ],
 )

@@ -17,7 +17,7 @@ from random import Random
 from typing import Final, NamedTuple
 
 from counterpoint.cases import normal
-from counterpoint.generation.language import lexicon, plausibility
+from counterpoint.generation.language import lexicon
 from counterpoint.generation.language.sentences import (
     FINITE,
     NOUNS,
@@ -44,7 +44,6 @@ _TRIES: Final = 3  # of many, the most plausible is always the same
 _START: Final = 4  # letters that words of one thing share
 _TRIED: Final = 8  # additions of which these are the first that no caption mentions
 Option = tuple[Put, str]  # what is put, and the thing or attribute that it adds
-_SHARE: Final = 0.1  # largest share of a colour among the colours of a noun
 
 
 def _phrases(*rows: str) -> tuple[tuple[str, str], ...]:
@@ -72,8 +71,14 @@ _WITH_ANIMALS: Final = _phrases(
 # At the end, by the place that the caption names.
 _OUTSIDE: Final = _phrases(
     "next to, near: a fountain, a statue, a horse, a tent, a tractor",
-    "near: a windmill, a lighthouse, a hot air balloon, a police officer",
+    "near: a hot air balloon, a police officer",
     "next to: a yellow school bus, a man with a camera, a little girl in a pink dress",
+)
+_ON_BEACH: Final = (*_OUTSIDE, *_phrases("near: a lighthouse, a shipwreck"))
+_ON_SNOW: Final = _phrases(
+    "next to, near: a red tent, a horse, a snowman, a sled, a wooden cabin",
+    "near: a hot air balloon, a helicopter",
+    "next to: a man with a camera, a little girl in a pink dress",
 )
 _ON_WATER: Final = _phrases(
     "next to, near: a dolphin, a sailboat, a yellow kayak, a whale, a red buoy, a jet ski",
@@ -84,59 +89,58 @@ _INDOORS: Final = _phrases(
     "with: a christmas tree, a chandelier, a large fish tank, a stuffed bear",
 )
 _AT_TABLE: Final = _phrases(
-    "next to: a teddy bear, a bouquet of roses, a toy car, a violin, a pineapple, a lobster",
-    "next to: a bowl of soup, a plate of shrimp, a jar of honey, a small cactus, a gift box",
-    "next to: a pair of scissors, a bird cage, a birthday cake, a chess board",
+    "next to: a teddy bear, a bouquet of roses, a toy car, a violin, a pineapple, a gift box",
+    "next to: a pair of scissors, a bird cage, a chess board, a small cactus, a jar of honey",
+)
+_IN_BATHROOM: Final = _phrases(
+    "with, next to: a bicycle, a guitar, a rocking chair, a stack of books, a stuffed bear",
+    "with: a chandelier, a large fish tank",
 )
 _SCENES: Final = (
-    (word_set("room kitchen bathroom bedroom office hallway couch bed sink toilet"), _INDOORS),
+    (word_set("snow slope mountain ski skier"), _ON_SNOW),
+    (word_set("beach"), _ON_BEACH),
+    (word_set("bathroom toilet"), _IN_BATHROOM),
+    (word_set("room kitchen bedroom office hallway couch bed sink"), _INDOORS),
     (word_set("plate bowl tray food pizza cake sandwich table counter desk"), _AT_TABLE),
     (
         word_set(
-            """street road sidewalk field grass beach park hill mountain track forest yard garden
-            snow slope building fence tree branch station parking"""
+            """street road sidewalk field grass park hill track forest yard garden building
+            fence tree branch station parking"""
         ),
         _OUTSIDE,
     ),
     (word_set("wave ocean sea surfer surfboard"), _ON_WATER),
 )
+_OPEN: Final = (_ON_SNOW, _ON_BEACH, _OUTSIDE)
 _HOLDING: Final = word_set(
     "hold carry wear hand swing throw play ride surf swim ski snowboard skate skateboard with in"
 )
 
-# Attributes that people mention where they are true. Colours that are rare of a noun are added.
+# Attributes that people mention where they are true; what is often left unsaid (a colour, an age,
+# that a sheep is wet) may well be true.
 _ATTRIBUTES: Final = fitting.table(
     {
         "baby": "crying",
         "boy, girl, child": "shirtless, crying, barefoot",
-        "man": "elderly, shirtless",
-        "woman": "elderly, pregnant",
-        "people": "elderly",
-        "dog, cat, horse, puppy, kitten": "wet, muddy, spotted",
-        "cow, sheep, elephant, pig": "muddy, wet",
-        "truck, car, bus, van, boat, bicycle, motorcycle, train": "rusty, broken, muddy",
+        "man": "shirtless",
+        "woman": "pregnant",
+        "dog, cat, horse, puppy, kitten, pig": "muddy",
+        "truck, car, bus, van, boat, bicycle, motorcycle": "rusty, pink, purple",
+        "train, airplane, tractor": "rusty, pink, purple, orange",
         "house, building": "abandoned, pink",
-        "field, road, street, path, sidewalk": "flooded, snowy, muddy",
+        "field, road, street, path, sidewalk": "flooded",
         "beach": "rocky, deserted",
         "room": "flooded",
-        "table, chair, bench, couch, bed": "broken",
-        "plate, bowl, cup, glass, vase, window, mirror": "broken",
-        "umbrella, kite, shirt, dress, tie, hat": "striped, plaid",
+        "chair, bench": "broken",
+        "couch, refrigerator, fence": "pink, purple",
+        "window, mirror": "broken",
         "pizza, sandwich, bread, cake": "burnt",
         "apple, banana, orange": "rotten",
         "laptop, computer, television, phone, camera": "broken",
-        "toilet, sink": "broken, golden",
-        "suitcase, bag, backpack, box": "striped",
+        "toilet, sink": "broken, golden, pink",
         "tree": "dead",
     }
 )
-_COLOURED: Final = word_set(
-    """vehicle furniture container clothes accessory umbrella kite surfboard skateboard snowboard
-    frisbee ball toilet sink door curtain bedding plate bowl cup phone laptop refrigerator fence
-    tent toothbrush hat helmet"""
-)
-_UNSAID: Final = word_set("white black brown grey")  # often true where nothing is said
-_FIXED_COLOUR: Final = word_set("jeans taxi tuxedo trash train tire glasses sunglasses")
 
 
 def _add(sentence: Sentence, words: Vocabulary, rng: Random) -> Iterator[Ways]:
@@ -179,7 +183,7 @@ def _content(word: str) -> frozenset[str]:
 def is_new(thing: str, said: Said) -> bool:
     """Whether no caption of the image mentions the thing or the like: "a bird cage", "a pet".
 
-    Nor a word that makes it likely: "surf" for "wet".
+    Nor a word that makes it likely: "rain" for "flooded".
     """
     if not _LIKELY.get(thing, frozenset()).isdisjoint(said.words):
         return False
@@ -262,9 +266,8 @@ def _at_end(sentence: Sentence, end: int) -> Iterator[Option]:
     """ "... on a beach near a lighthouse": by the last place or thing that the caption names."""
     names = [kind for i in things(sentence) for kind in fitting.kinds_of(name_of(sentence, i))]
     scenes = [rows for words, rows in _SCENES if not words.isdisjoint(names)]
-    if "inside" in sentence.lemmas or (
-        len(scenes) > 1 and not {_OUTSIDE, _ON_WATER}.isdisjoint(scenes)
-    ):
+    outside = {rows in _OPEN for rows in scenes}
+    if "inside" in sentence.lemmas or len(outside) > 1 or _ON_WATER in scenes[1:]:
         return  # bananas among branches: neither what is on a table nor what is in a street
     rows = scenes[0] if scenes else ()
     tokens = [token.lower for token in sentence.tokens]
@@ -291,13 +294,13 @@ def _attributes(sentence: Sentence) -> Iterator[Option]:
             continue  # "an orange couple shelves"
         name = name_of(sentence, noun)
         row = fitting.row_of(_ATTRIBUTES, name) or frozenset()
-        for adjective in sorted(row | _rare_colours(name)):
+        for adjective in sorted(row):
             if _can_be(adjective, name):
                 yield Put(start, start, adjective), adjective
 
 
 def _can_be(adjective: str, noun: str) -> bool:
-    """Whether the lexicon allows it: no "elderly teenager"."""
+    """Whether the lexicon allows it: no "pregnant boy"."""
     meanings = lexicon.meanings(adjective, "ADJ")
     return not meanings or any(lexicon.fits(meaning, noun) for meaning in meanings)
 
@@ -306,28 +309,11 @@ _WATER: Final = word_set(
     "water rain snow bath swim ocean beach river lake pond wave surf surfing sea"
 )
 _LIKELY: Final = {
-    "wet": _WATER,
     "flooded": _WATER,
-    "snowy": word_set("ski skiing skier snowboard winter ice mountain"),
     "shirtless": _WATER | word_set("shirt suit jacket coat shirts"),
     "barefoot": _WATER | word_set("shoes"),
-    "elderly": word_set("child boy girl kid son daughter student senior"),
     "pregnant": word_set("elderly old"),
 }
-
-
-@lru_cache(1 << 14)
-def _rare_colours(noun: str) -> frozenset[str]:
-    """Colours that captions seldom give to this noun, or to what is like it."""
-    if not fitting.is_any(noun, _COLOURED) or fitting.is_any(noun, _FIXED_COLOUR):
-        return frozenset()
-    row = fitting.COLOURS["thing"]
-    head = noun.split()[0]
-    counts = {colour: plausibility.shipped().count(colour, head) for colour in row}
-    known = sum(counts.values())
-    if known < 20:  # too few to say: what is rare of things in general
-        return row & {"pink", "purple", "orange"}
-    return frozenset(c for c in row - _UNSAID if 0 < counts[c] <= _SHARE * known)
 
 
 ADD: Final = Rule(
