@@ -47,6 +47,8 @@ def _negate(sentence: Sentence, words: Vocabulary, rng: Random) -> Iterator[Ways
 
 def _verbs(sentence: Sentence) -> Iterator[list[Put]]:
     """ "is not sitting", "does not sit", "there is no dog"."""
+    if sentence.tokens[0].lower in _QUANTITIES:
+        return  # "some people are not sitting" may be true of others
     for i, token in enumerate(sentence.tokens):
         before = sentence.tokens[i - 1] if i else None
         if token.tag not in (*FINITE, "MD", "VBG") or _is_open(sentence, i):
@@ -79,8 +81,6 @@ def _participle(sentence: Sentence, verb: int) -> Iterator[list[Put]]:
 
     "A dog not sitting" is rare, and language models recognise it.
     """
-    if sentence.tokens[0].lower in _QUANTITIES:
-        return  # "some people are not sitting" may be true of others
     said, phrase = clause(sentence), noun_phrase_before(sentence, verb)
     detail, alive = _is_detail(sentence, verb), is_alive(sentence.lemma(verb - 1))
     if said is not None and said.copula < 0 and not said.there:
