@@ -194,6 +194,19 @@ def test_ranking_is_by_gain_with_some_chance() -> None:
     assert abs(first["text 0"] - first["text 5"]) < 60
 
 
+def test_a_replacement_has_a_higher_floor_than_a_negation() -> None:
+    """A negation needs words that captions hardly have, and a replacement does not."""
+    for type, gain, odd in (
+        ("replace", -4.9, ""),
+        ("replace", -5.1, IMPLAUSIBLE),
+        ("negate", -19.0, ""),
+        ("negate", -21.0, IMPLAUSIBLE),
+        ("shuffle", -99.0, ""),
+    ):
+        [found] = ranked([Draft("text", type)], [gain], 0)  # type: ignore[arg-type]
+        assert found.odd == odd, (type, gain)
+
+
 def test_a_draft_does_not_change_the_order_of_others() -> None:
     drafts = [Draft(f"text {number}", "replace") for number in range(8)]
     gains = [-0.5 * number for number in range(8)]

@@ -438,15 +438,26 @@ def test_negclip_makes_its_authors_negatives() -> None:
     ("caption", "text"),
     [
         ("A dog is sitting on a bench.", "A dog is not sitting on a bench."),
-        ("a dog sitting on a bench", "a dog not sitting on a bench"),
+        ("a dog sitting on a bench", "a dog is not sitting on a bench"),
+        ("A group of dogs sitting on a bench", "A group of dogs are not sitting on a bench"),
+        ("A man on a board riding a wave", "A man on a board is not riding a wave"),
+        ("A man watching a dog sitting on a bench", "A man watching a dog that is not sitting on"),
+        ("Man riding a wave", "Man who is not riding a wave"),
+        ("A cat and dog lying on a bed", "A cat and dog that are not lying on a bed"),
+        ("There is a dog on a bench.", "There is no dog on a bench."),
+        ("There are dogs on a bench.", "There are no dogs on a bench."),
+        ("There are two dogs on a bench.", "There are not two dogs on a bench."),
         ("A dog sits on a bench.", "A dog does not sit on a bench."),
         ("two dogs sit on a bench", "two dogs do not sit on a bench"),
-        ("a man with a hat", "a man without a hat"),
+        ("a man with a hat", "a man who does not have a hat"),
+        ("two rooms with a bed", "two rooms that do not have a bed"),
+        ("a man on a bench with a hat", "a man on a bench without a hat"),
+        ("a street with a bus in the background", "a street without a bus in the background"),
         ("A dog on a bench", "There is no dog on a bench"),
     ],
 )
 def test_negations(caption: str, text: str) -> None:
-    assert text in made_of(caption, "crepe-negate")
+    assert any(made.startswith(text) for made in made_of(caption, "crepe-negate"))
 
 
 @pytest.mark.parametrize("caption", ["a man without a hat", "a dog is not on the bench", "no dog"])
@@ -464,6 +475,9 @@ def test_a_negation_is_not_negated(caption: str) -> None:
         ("A toilet with a plunger sitting next to it.", "plunger not"),
         ("A hydrant has frozen and is covered in icicles.", "has not frozen"),
         ("A stop sign that has some graffiti on it.", "not have some"),
+        ("Some people sitting on a bench.", "not sitting"),
+        ("Some people are sitting on a bench.", "not sitting"),
+        ("a dog sitting on a bench", "dog not sitting"),
         ("A tray with a banana and two oranges on it", "without a banana"),
     ],
 )

@@ -20,9 +20,10 @@ NONE: Final = "none"
 SHIPPED: Final = "shipped"
 IMPLAUSIBLE: Final = "implausible"
 _ENDING: Final = ".npz"
-_SPREAD: Final = 1.5  # nats: how far the best draft may be beaten by chance
-# How far below its caption a text may be, in nats.
-_FLOORS: Final = {"swap": -10.0, "replace": -9.0, "add": -9.0, "negate": -20.0}
+_SPREAD: Final = 1.0  # nats: how far the best draft may be beaten by chance
+# How far below its caption a text may be, in nats. A replacement has as many words as its caption,
+# and of those that are 5 nats below, a language model recognises nine in ten.
+_FLOORS: Final = {"swap": -10.0, "replace": -5.0, "add": -9.0, "negate": -20.0}
 
 
 class Ranker(Protocol):

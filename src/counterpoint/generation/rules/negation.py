@@ -18,11 +18,20 @@ from counterpoint.generation.language.sentences import (
 )
 from counterpoint.generation.language.wordnet import Vocabulary
 from counterpoint.generation.registry import Draft, Rule, Ways
+from counterpoint.generation.rules.clauses import (
+    clause,
+    has_article,
+    is_alive,
+    is_counted,
+    is_person,
+    phrase_at,
+)
 from counterpoint.generation.rules.phrases import ABSTRACT, noun_phrase_after, noun_phrase_before
 
 _DO: Final = {"VBZ": "does not", "VBP": "do not", "VBD": "did not"}
 _QUANTITIES: Final = frozenset({"all", "both", "each", "some", "others", "one", "most", "many"})
 _VIEWS: Final = word_set("close closeup view photo photograph picture image shot scene painting")
+_BEHIND: Final = word_set("background foreground distance front")
 _NEGATIONS: Final = frozenset({"no", "not", "n't", "never", "none", "without", "nobody", "nothing"})
 
 
@@ -37,21 +46,62 @@ def _negate(sentence: Sentence, words: Vocabulary, rng: Random) -> Iterator[Ways
 
 
 def _verbs(sentence: Sentence) -> Iterator[list[Put]]:
-    """ "is not sitting", "a dog not sitting", "does not sit"."""
+    """ "is not sitting", "does not sit", "there is no dog"."""
+    if sentence.tokens[0].lower in _QUANTITIES:
+        return  # "some people are not sitting" may be true of others
     for i, token in enumerate(sentence.tokens):
         before = sentence.tokens[i - 1] if i else None
         if token.tag not in (*FINITE, "MD", "VBG") or _is_open(sentence, i):
             continue
         if token.tag in (*FINITE, "MD") and (token.pos == "AUX" or sentence.lemma(i) == "be"):
-            yield [Put(i + 1, i + 1, "not")]
+            yield [_after_auxiliary(sentence, i)]
         elif token.tag == "VBG" and before is not None and before.tag in NOUNS:
-            if not _is_detail(sentence, i):
-                yield [Put(i, i, "not")]
+            yield from _participle(sentence, i)
         elif token.pos == "VERB" and token.tag in FINITE and not _helped(sentence, i):
             if token.tag == "VBP" and before is not None and before.tag == "NN":
                 continue  # "a bathroom counter" is no sentence
             base = inflected(sentence.lemma(i), "VB")
             yield [Put(i, i + 1, f"{_DO[token.tag]} {base}")]
+
+
+def _after_auxiliary(sentence: Sentence, verb: int) -> Put:
+    """ "is not", but "there is no dog", which is said more often than "there is not a dog"."""
+    there = verb > 0 and sentence.tokens[verb - 1].lower == "there"
+    after = sentence.tokens[verb + 1 :]
+    if there and after and not any(token.tag == "CC" for token in after):
+        if after[0].lower in ("a", "an"):
+            return Put(verb + 1, verb + 2, "no")
+        if after[0].tag in NOUNS:
+            return Put(verb + 1, verb + 1, "no")
+    return Put(verb + 1, verb + 1, "not")
+
+
+def _participle(sentence: Sentence, verb: int) -> Iterator[list[Put]]:
+    """ "a dog sitting" becomes "a dog is not sitting" or "a dog that is not sitting".
+
+    "A dog not sitting" is rare, and language models recognise it.
+    """
+    said, phrase = clause(sentence), noun_phrase_before(sentence, verb)
+    detail, alive = _is_detail(sentence, verb), is_alive(sentence.lemma(verb - 1))
+    if said is not None and said.copula < 0 and not said.there:
+        subject, between = said.subject, sentence.tokens[said.subject.end : verb]
+        joined = any(token.tag in ("CC", ",") for token in between)
+        does = verb == said.head or not (alive or joined or detail)  # "a man on a board riding"
+        if does and has_article(sentence, subject):
+            yield [Put(verb, verb, f"{'are' if subject.plural else 'is'} not")]
+            return
+    if detail or phrase is None:
+        return
+    both = phrase[0] > 0 and sentence.tokens[phrase[0] - 1].tag == "CC"  # "a cat and dog"
+    be = "are" if both or is_counted(sentence, verb - 1) else "is"
+    if alive or both or phrase[0] == 0:
+        yield [Put(verb, verb, f"{_relative(sentence, verb - 1)} {be} not")]
+    else:
+        yield [Put(verb, verb, "not")]
+
+
+def _relative(sentence: Sentence, noun: int) -> str:
+    return "who" if is_person(sentence.lemma(noun)) else "that"
 
 
 def _is_open(sentence: Sentence, verb: int) -> bool:
@@ -83,7 +133,7 @@ def _helped(sentence: Sentence, verb: int) -> bool:
 
 
 def _possessions(sentence: Sentence) -> Iterator[list[Put]]:
-    """ "with a hat" becomes "without a hat"."""
+    """ "with a hat" becomes "who does not have a hat", or "without a hat" behind another noun."""
     for i, token in enumerate(sentence.tokens[:-1]):
         after = sentence.tokens[i + 1]
         before = sentence.tokens[i - 1] if i else None
@@ -93,7 +143,18 @@ def _possessions(sentence: Sentence) -> Iterator[list[Put]]:
             rest = sentence.tokens[phrase[1] : phrase[1] + 1] if phrase else ()
             if any(token.tag in ("CC", ",") for token in rest):
                 continue  # "without a banana and two oranges"
-            yield [Put(i, i + 1, "without")]
+            yield [Put(i, i + 1, _lacking(sentence, i))]
+
+
+def _lacking(sentence: Sentence, place: int) -> str:
+    """What says that the noun before "with" has not what follows."""
+    there = sentence.tokens[0].lower == "there"
+    owner = phrase_at(sentence, 2 if there else 0)
+    rest = sentence.tokens[place + 1 :]
+    beside = any(t.tag == "VBG" or t.lower in _BEHIND for t in rest)
+    if owner is None or owner.end != place or beside:
+        return "without"
+    return f"{_relative(sentence, owner.noun)} {'do' if owner.plural else 'does'} not have"
 
 
 def _existence(sentence: Sentence) -> Iterator[list[Put]]:
@@ -121,5 +182,5 @@ def _is_view(sentence: Sentence) -> bool:
 
 
 NEGATE: Final = Rule(
-    "crepe-negate", "negative", "2", "a verb, a possession or the whole caption denied", _negate
+    "crepe-negate", "negative", "3", "a verb, a possession or the whole caption denied", _negate
 )

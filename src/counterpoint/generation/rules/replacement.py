@@ -43,7 +43,7 @@ from counterpoint.generation.rules.phrases import (
 )
 from counterpoint.generation.rules.siblings import Choice, Slot, name_of, siblings
 
-_TRIES: Final = {"obj": 4, "att": 2, "count": 2, "rel": 2}  # drafts that are ranked
+_TRIES: Final = {"obj": 4, "att": 4, "count": 2, "rel": 4}  # drafts that are ranked
 _SVLC: Final = {
     "colour": ("colour",),
     "size": ("size", "height", "length", "width", "depth", "thickness", "weight", "build"),
@@ -298,14 +298,14 @@ def _svlc(sentence: Sentence, words: Vocabulary, rng: Random) -> Iterator[Ways]:
 CREPE: Final = Rule(
     "crepe-replace",
     "negative",
-    "3",
+    "4",
     "a thing, an attribute, a number or a relation replaced by an opposite or a sibling",
     _crepe,
 )
 SVLC: Final = Rule(
     "svlc",
     "negative",
-    "3",
+    "4",
     "a colour, size, material, state or relation replaced by another of its type",
     _svlc,
 )
