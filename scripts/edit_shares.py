@@ -20,6 +20,8 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Final
 
+from reading import changed
+
 from counterpoint.generation.inputs.source import SourceCaption
 from counterpoint.generation.language.sentences import lemma, tagged
 from counterpoint.generation.language.wordnet import Vocabulary
@@ -27,8 +29,6 @@ from counterpoint.generation.making import TextSettings, make_by_rules
 from counterpoint.generation.pairs import Pair
 from counterpoint.generation.registry import RULES
 from counterpoint.generation.rules import hard_positives, synonyms
-
-from reading import changed
 
 _POS: Final = {"obj": "NOUN", "att": "ADJ", "rel": "VERB"}
 _CAPPED: Final = {"hard-positives": hard_positives.edits, "synonyms": synonyms.edits}
@@ -43,8 +43,8 @@ def captions(path: Path, limit: int) -> list[str]:
 
 def _texts(value: Any) -> Iterator[str]:
     if isinstance(value, dict):
-        said = value.get("captions", value.get("caption", []))
-        yield from [said] if isinstance(said, str) else said
+        said = value.get("captions") or value.get("caption") or []
+        yield from (said,) if isinstance(said, str) else said
     else:
         for part in value:
             yield from _texts(part)

@@ -32,8 +32,8 @@ from counterpoint.generation.rules.phrases import (
 )
 from counterpoint.generation.rules.sayings import sayings
 
-# Of a hundred captions, those that may get an edit if they get no other text. It has fewer edits than
-# `synonyms`, and alone they would be most of its texts.
+# Of a hundred captions, those that may get an edit if they get no other text. There are fewer edits
+# than those of `synonyms`, and alone a few of them would be most texts.
 _SPARE: Final = 2.0
 _AMOUNTS: Final = ABSTRACT | word_set(
     "amount array assortment body collection crowd flock herd quantity selection"
@@ -185,7 +185,7 @@ def _may_be_sitting(sentence: Sentence, place: int) -> bool:
     after = tokens[place + 1] if place + 1 < len(tokens) else None
     return (
         place > 0
-        and _sitter(sentence, place)
+        and is_alive(_sitter(sentence, place))
         and (after is None or after.tag == "IN" or after.lower in ("next", "."))
     )
 
@@ -197,8 +197,10 @@ def _verb_edits(sentence: Sentence, place: int) -> Iterator[Edit]:
     if lemma in ("sit", "sitt"):
         form = "seated" if token.tag == "VBG" or token.pos != "VERB" else ""
         form = f"{_BE[token.tag]} seated" if token.tag in _BE else form
-        if form and after not in ("down", "up", "and", ",") and _sitter(sentence, place):
-            yield Edit(Put(place, place + 1, in_form_of(token, form, "IN")), "sit", "seated")
+        sitter = _sitter(sentence, place)
+        if form and after not in ("down", "up", "and", ",") and is_alive(sitter):
+            doubt = "of people and pets" if _SEATED.isdisjoint(kinds(sitter)) else ""
+            yield Edit(Put(place, place + 1, in_form_of(token, form, "IN")), "sit", "seated", doubt)
         return
     if lemma == "look" and (after in ("for", "like", "after", "as") or token.tag == "VB"):
         return
@@ -234,8 +236,8 @@ def _person_before(sentence: Sentence, verb: int) -> bool:
     return before >= 0 and is_person(sentence.lemma(before))
 
 
-def _sitter(sentence: Sentence, verb: int) -> bool:
-    """Whether somebody sits, or a dog: a plate on a table is not seated, nor a bird."""
+def _sitter(sentence: Sentence, verb: int) -> str:
+    """Who sits: a plate on a table is not seated."""
     tokens = sentence.tokens
     noun = noun_described(sentence, verb) if verb == 0 or tokens[verb - 1].tag == "DT" else -1
     if noun < 0:
@@ -243,7 +245,7 @@ def _sitter(sentence: Sentence, verb: int) -> bool:
         while before and tokens[before - 1].pos in ("AUX", "ADV"):
             before -= 1
         noun = before - 1
-    return noun >= 0 and not _SEATED.isdisjoint(kinds(sentence.lemma(noun)))
+    return sentence.lemma(noun) if noun >= 0 else ""
 
 
 def _has_object(sentence: Sentence, verb: int) -> bool:

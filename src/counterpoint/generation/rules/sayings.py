@@ -42,8 +42,8 @@ class Saying(NamedTuple):
 
     `subject`: kinds of the noun before, with "is" between or not; "*" for any noun. `object`: kinds
     of the noun of the phrase that follows. `follows`: the next word ("" for the end). `after`: what
-    the word before is, or its lemma. `verb`: the closest verb before. `needs`: one of these lemmas is
-    in the caption. `unless`: the word before is one of these.
+    the word before is, or its lemma. `verb`: the closest verb before. `needs`: one of these lemmas
+    is in the caption. `unless`: the word before is one of these.
     """
 
     old: str
@@ -185,8 +185,8 @@ def sayings(sentence: Sentence) -> tuple[tuple[str, Edit], ...]:
 def _found(sentence: Sentence) -> Iterator[tuple[str, Edit]]:
     lemmas = sentence.lemmas
     for place, token in enumerate(sentence.tokens):
-        verb = _VERBS.get(lemmas[place]) if token.pos == "VERB" else None
-        for words, saying in verb or _BY_FIRST.get(token.lower, ()):
+        known = _VERBS.get(lemmas[place]) if token.pos == "VERB" else None
+        for words, saying in known or _BY_FIRST.get(token.lower) or ():
             if _matches(sentence, place, words):
                 edit = _edit(sentence, place, place + len(words), saying)
                 if edit is not None:
