@@ -1,13 +1,14 @@
 """Which edits the rules for positives make, and how large a share of a method each one is.
 
     python scripts/edit_shares.py captions.json --limit 5000
-    python scripts/edit_shares.py captions.json --limit 12000 --rates 0.4
+    python scripts/edit_shares.py captions.json --limit 5000 --method hard-positives
+    python scripts/edit_shares.py captions.json --limit 12000 --rates 0.5
 
 An edit is the words that were replaced and those that replaced them, as dictionary forms: "in >
-within". The first command makes the texts of all rules, as `counterpoint generate positives` does,
-and with `--alone` those of each method without the others. With `--rates` nothing is capped: in how
-many of a hundred captions each edit could be made, if they are more than the number given. The
-captions are a JSON file of images with captions, in the order of a hash.
+within". The texts are those of `counterpoint generate positives`, of all rules together or of the
+methods given. With `--rates` nothing is capped: in how many of a hundred captions each edit could
+be made, if they are more than the number given. The captions are a JSON file of images with
+captions, in the order of a hash.
 """
 
 from __future__ import annotations
@@ -95,7 +96,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("captions", type=Path)
     parser.add_argument("--limit", type=int, default=5000)
-    parser.add_argument("--alone", action="store_true")
+    parser.add_argument("--method", action="append")
     parser.add_argument("--rates", type=float)
     given = parser.parse_args()
     said = captions(given.captions, given.limit)
@@ -103,8 +104,7 @@ def main() -> None:
     if given.rates is not None:
         print(rates(said, given.rates))
         return
-    for methods in [(name,) for name in every] if given.alone else [every]:
-        print(shares(said, methods))
+    print(shares(said, tuple(given.method or every)))
 
 
 if __name__ == "__main__":

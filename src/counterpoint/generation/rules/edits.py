@@ -12,10 +12,10 @@ from counterpoint.generation.language.sentences import ADJECTIVES, NOUNS, Put, S
 from counterpoint.generation.registry import Draft, Ways
 from counterpoint.generation.rules.phrases import Range
 
-_SHARE: Final = 0.5  # of a hundred captions, those in which an edit is made
+SHARE: Final = 0.5  # of a hundred captions, those in which an edit is made
 # In how many of a hundred captions of COCO and Flickr8k an edit could be made, where this is more
-# than `_SHARE` (scripts/edit_shares.py --rates).
-_RATES: Final[dict[str, float]] = {
+# than `SHARE` (scripts/edit_shares.py --rates).
+RATES: Final[dict[str, float]] = {
     "man > guy": 16.2,
     "woman > lady": 8.0,
     "child > kid": 6.3,
@@ -88,13 +88,13 @@ def drafts(sentence: Sentence, edits: list[Edit], subtype: str, rng: Random, spa
     made in any order.
     """
     rng.shuffle(edits)
-    found = [(edit, rng.random() * _RATES.get(edit.name, 0)) for edit in edits]
-    if any(rate > _SHARE for edit, rate in found if not edit.doubt):
+    found = [(edit, rng.random() * RATES.get(edit.name, 0)) for edit in edits]
+    if any(rate > SHARE for edit, rate in found if not edit.doubt):
         found = [(edit, rate) for edit, rate in found if not edit.doubt]  # doubts are no way out
     found = [(edit, rate) for edit, rate in found if rate <= spare]
-    found.sort(key=lambda one: (bool(one[0].doubt), one[1] > _SHARE))  # stable
+    found.sort(key=lambda one: (bool(one[0].doubt), one[1] > SHARE))  # stable
     return (
-        Draft(rewrite(sentence, (edit.put,)), "replace", subtype, edit.doubt, common=rate > _SHARE)
+        Draft(rewrite(sentence, (edit.put,)), "replace", subtype, edit.doubt, common=rate > SHARE)
         for edit, rate in found  # written when they are asked for: most are not
     )
 

@@ -293,6 +293,8 @@ def _other_sense(sentence: Sentence, name: str, place: int, end: int) -> bool:
         itself = sentence.tokens[end].tag == "PRP"  # "by itself"
         if before is None or deed or itself or before.lower in ("side", "up", "setup"):
             return True
+        if object_of(sentence, end) in ABSTRACT:
+            return True  # "by the side of the road"
         return before.pos == "VERB" and sentence.lemma(place - 1) not in _STAYING  # "passing by"
     if name == "in":
         said = before is not None and (  # "dressed in", "covered in"

@@ -215,6 +215,8 @@ def _relation_synonyms(sentence: Sentence, words: Vocabulary) -> Iterator[Edit]:
 def _misplaced(sentence: Sentence, word: str, synonym: str, noun: str) -> bool:
     if synonym == "underneath":
         return noun in ("sky", "sun", "moon")
+    if synonym == "atop":
+        return "topped" in sentence.text  # "atop a table topped with fruits"
     if synonym == "inside":
         return any(token.lower == "outdoor" for token in sentence.tokens)
     return word == "next to" and synonym == "near"  # one of the map
