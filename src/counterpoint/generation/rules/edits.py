@@ -67,7 +67,7 @@ RATES: Final[dict[str, float]] = {
 }
 
 
-class Edit(NamedTuple):
+class Rewording(NamedTuple):
     """What is replaced, the words before and after, and why the new text may be false."""
 
     put: Put
@@ -80,7 +80,9 @@ class Edit(NamedTuple):
         return f"{self.old} > {self.new}"
 
 
-def drafts(sentence: Sentence, edits: list[Edit], subtype: str, rng: Random, spare: float) -> Ways:
+def drafts(
+    sentence: Sentence, edits: list[Rewording], subtype: str, rng: Random, spare: float
+) -> Ways:
     """The drafts of these edits, rare ones first, and common ones marked or left out.
 
     An edit is made with the probability that gives it a small share of all captions, and marked as

@@ -18,7 +18,7 @@ from counterpoint.generation.language.sentences import NOUNS, Put, Sentence, in_
 from counterpoint.generation.language.wordnet import Vocabulary
 from counterpoint.generation.registry import Rule, Ways
 from counterpoint.generation.rules.clauses import is_alive, is_person, kinds
-from counterpoint.generation.rules.edits import Edit, drafts, is_joined, is_repeated
+from counterpoint.generation.rules.edits import Rewording, drafts, is_joined, is_repeated
 from counterpoint.generation.rules.phrases import (
     ABSTRACT,
     Phrases,
@@ -94,7 +94,7 @@ _TRAVELLED: Final = word_set("bus train subway ferry trolley tram")
 _VIEWS: Final = word_set("window ocean sea sky view sunset sunrise mountain lake distance horizon")
 
 
-def edits(sentence: Sentence, words: Vocabulary) -> Iterator[tuple[str, list[Edit]]]:
+def edits(sentence: Sentence, words: Vocabulary) -> Iterator[tuple[str, list[Rewording]]]:
     """The edits of a caption, by subtype."""
     for subtype, of_map in (("att", _attribute_edits), ("rel", _relation_edits)):
         found = [edit for edit in of_map(sentence) if words.doubtful or not edit.doubt]
@@ -108,7 +108,7 @@ def _paper(sentence: Sentence, words: Vocabulary, rng: Random) -> Iterator[Ways]
         yield drafts(sentence, found, subtype, rng, _SPARE)
 
 
-def _attribute_edits(sentence: Sentence) -> Iterator[Edit]:
+def _attribute_edits(sentence: Sentence) -> Iterator[Rewording]:
     for i, token in enumerate(sentence.tokens):
         word = token.lower
         synonym = _ADJECTIVES.get(word)
@@ -119,7 +119,7 @@ def _attribute_edits(sentence: Sentence) -> Iterator[Edit]:
         noun = said_of(sentence, i)
         if noun and token.tag in ("JJ", "NN", "VBG", "VBN", "NNP") and _fits(word, noun):
             put = Put(i, i + 1, in_form_of(token, synonym, "JJ"))
-            yield Edit(put, word, synonym, _DOUBTS.get(word, "") or _odd(word, noun))
+            yield Rewording(put, word, synonym, _DOUBTS.get(word, "") or _odd(word, noun))
 
 
 def _odd(word: str, noun: str) -> str:
@@ -137,19 +137,19 @@ def _fits(word: str, noun: str) -> bool:
     return not meanings or any(lexicon.fits(meaning, noun) for meaning in meanings)
 
 
-def _relation_edits(sentence: Sentence) -> Iterator[Edit]:
+def _relation_edits(sentence: Sentence) -> Iterator[Rewording]:
     for i, token in enumerate(sentence.tokens):
         if token.lower == "wearing" and token.pos == "VERB":  # "wears" is the only verb
             if _may_be_in(sentence, i):
-                yield Edit(Put(i, i + 1, in_form_of(token, "in", "IN")), "wear", "in")
+                yield Rewording(Put(i, i + 1, in_form_of(token, "in", "IN")), "wear", "in")
         elif token.lower == "seated":
             if _may_be_sitting(sentence, i):
-                yield Edit(Put(i, i + 1, in_form_of(token, "sitting", "IN")), "seated", "sit")
+                yield Rewording(Put(i, i + 1, in_form_of(token, "sitting", "IN")), "seated", "sit")
         elif token.pos == "VERB" or token.lower in ("sitting", "riding", "holding"):
             yield from _verb_edits(sentence, i)
         elif token.lower in _FIRST:
             if token.lower == "in" and _is_wearing(sentence, i):
-                yield Edit(Put(i, i + 1, in_form_of(token, "wearing", "IN")), "in", "wear")
+                yield Rewording(Put(i, i + 1, in_form_of(token, "wearing", "IN")), "in", "wear")
             yield from _preposition_edits(sentence, i)
 
 
@@ -190,7 +190,7 @@ def _may_be_sitting(sentence: Sentence, place: int) -> bool:
     )
 
 
-def _verb_edits(sentence: Sentence, place: int) -> Iterator[Edit]:
+def _verb_edits(sentence: Sentence, place: int) -> Iterator[Rewording]:
     token = sentence.tokens[place]
     lemma = sentence.lemma(place) if token.pos == "VERB" else token.lower.removesuffix("ing")
     after = sentence.tokens[place + 1].lower if place + 1 < len(sentence.tokens) else ""
@@ -200,7 +200,9 @@ def _verb_edits(sentence: Sentence, place: int) -> Iterator[Edit]:
         sitter = _sitter(sentence, place)
         if form and after not in ("down", "up", "and", ",") and is_alive(sitter):
             doubt = "of people and pets" if _SEATED.isdisjoint(kinds(sitter)) else ""
-            yield Edit(Put(place, place + 1, in_form_of(token, form, "IN")), "sit", "seated", doubt)
+            yield Rewording(
+                Put(place, place + 1, in_form_of(token, form, "IN")), "sit", "seated", doubt
+            )
         return
     if lemma == "look" and (after in ("for", "like", "after", "as") or token.tag == "VB"):
         return
@@ -214,7 +216,7 @@ def _verb_edits(sentence: Sentence, place: int) -> Iterator[Edit]:
     if word in _VERBS:
         put = Put(place, end, in_form_of(token, _VERBS[word]))
         sure = _is_sure(sentence, word, place, end)
-        yield Edit(put, word, _VERBS[word], "" if sure else _DOUBTS.get(word, ""))
+        yield Rewording(put, word, _VERBS[word], "" if sure else _DOUBTS.get(word, ""))
 
 
 def _is_sure(sentence: Sentence, word: str, place: int, end: int) -> bool:
@@ -257,7 +259,7 @@ def _has_object(sentence: Sentence, verb: int) -> bool:
     return starts_phrase(sentence, verb + 1) and not (inside and tokens[verb + 1].tag in NOUNS)
 
 
-def _preposition_edits(sentence: Sentence, place: int) -> Iterator[Edit]:
+def _preposition_edits(sentence: Sentence, place: int) -> Iterator[Rewording]:
     tokens = sentence.tokens
     where = _PREPOSITIONS.at(sentence, place)
     if where is None or where[1] == len(tokens):
@@ -267,7 +269,7 @@ def _preposition_edits(sentence: Sentence, place: int) -> Iterator[Edit]:
         synonym = _RELATIONS[name]
         form = in_form_of(tokens[place], synonym, "IN")
         doubt = _DOUBTS.get(name, "") or _stiff(name, object_of(sentence, where[1]))
-        yield Edit(Put(*where, form), name, synonym, doubt)
+        yield Rewording(Put(*where, form), name, synonym, doubt)
 
 
 def _stiff(name: str, noun: str) -> str:

@@ -21,7 +21,7 @@ from counterpoint.generation.language.sentences import (
     word_set,
 )
 from counterpoint.generation.rules.clauses import kinds
-from counterpoint.generation.rules.edits import Edit, is_repeated
+from counterpoint.generation.rules.edits import Rewording, is_repeated
 from counterpoint.generation.rules.phrases import object_of
 
 _ANY: Final = frozenset({"*"})
@@ -177,12 +177,12 @@ _VERBS: Final = {first[1:]: found for first, found in _BY_FIRST.items() if first
 
 
 @lru_cache(1)  # asked for each subtype
-def sayings(sentence: Sentence) -> tuple[tuple[str, Edit], ...]:
+def sayings(sentence: Sentence) -> tuple[tuple[str, Rewording], ...]:
     """The edits that fit a caption, each with its subtype."""
     return tuple(_found(sentence))
 
 
-def _found(sentence: Sentence) -> Iterator[tuple[str, Edit]]:
+def _found(sentence: Sentence) -> Iterator[tuple[str, Rewording]]:
     lemmas = sentence.lemmas
     for place, token in enumerate(sentence.tokens):
         known = _VERBS.get(lemmas[place]) if token.pos == "VERB" else None
@@ -201,7 +201,7 @@ def _matches(sentence: Sentence, place: int, words: Sequence[str]) -> bool:
     )
 
 
-def _edit(sentence: Sentence, start: int, end: int, saying: Saying) -> Edit | None:
+def _edit(sentence: Sentence, start: int, end: int, saying: Saying) -> Rewording | None:
     token = sentence.tokens[start]
     new = saying.new
     if new[0] == "~":
@@ -215,7 +215,7 @@ def _edit(sentence: Sentence, start: int, end: int, saying: Saying) -> Edit | No
         return None
     if is_repeated(sentence, (start, end), saying.old, saying.new.lstrip("~")):
         return None
-    return Edit(Put(start, end, new), saying.old.lstrip("~"), saying.new.lstrip("~"))
+    return Rewording(Put(start, end, new), saying.old.lstrip("~"), saying.new.lstrip("~"))
 
 
 def _fits(sentence: Sentence, start: int, end: int, saying: Saying) -> bool:

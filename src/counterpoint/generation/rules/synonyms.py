@@ -21,7 +21,7 @@ from counterpoint.generation.language.sentences import (
 from counterpoint.generation.language.wordnet import Vocabulary
 from counterpoint.generation.registry import Rule, Ways
 from counterpoint.generation.rules.clauses import is_person, kinds
-from counterpoint.generation.rules.edits import Edit, drafts, is_joined, is_repeated
+from counterpoint.generation.rules.edits import Rewording, drafts, is_joined, is_repeated
 from counterpoint.generation.rules.phrases import (
     ABSTRACT,
     Range,
@@ -48,7 +48,7 @@ _AMOUNTS: Final = ABSTRACT | word_set(
 )
 
 
-def edits(sentence: Sentence, words: Vocabulary) -> Iterator[tuple[str, list[Edit]]]:
+def edits(sentence: Sentence, words: Vocabulary) -> Iterator[tuple[str, list[Rewording]]]:
     """The edits of a caption, by subtype."""
     for subtype, of_words in (
         ("obj", _thing_synonyms),
@@ -65,7 +65,7 @@ def _lexicon(sentence: Sentence, words: Vocabulary, rng: Random) -> Iterator[Way
         yield drafts(sentence, found, subtype, rng, _SPARE)
 
 
-def _thing_synonyms(sentence: Sentence, words: Vocabulary) -> Iterator[Edit]:
+def _thing_synonyms(sentence: Sentence, words: Vocabulary) -> Iterator[Rewording]:
     for i in things(sentence):
         where, name = _name(sentence, i)
         if where is None or _other_sense(sentence, where, name):
@@ -148,7 +148,7 @@ def _odd(sentence: Sentence, where: Range, synonym: str) -> bool:
     return False
 
 
-def _adjective_synonyms(sentence: Sentence, words: Vocabulary) -> Iterator[Edit]:
+def _adjective_synonyms(sentence: Sentence, words: Vocabulary) -> Iterator[Rewording]:
     for i in attributes(sentence):
         described = said_of(sentence, i)
         lemma = sentence.lemma(i)
@@ -177,7 +177,7 @@ def _is_fixed(sentence: Sentence, place: int, noun: str) -> bool:
     return lemma == "little" and not lexicon.meanings(noun, "NOUN")
 
 
-def _relation_synonyms(sentence: Sentence, words: Vocabulary) -> Iterator[Edit]:
+def _relation_synonyms(sentence: Sentence, words: Vocabulary) -> Iterator[Rewording]:
     verbs, prepositions = _first_words("VERB", words.doubtful), _first_words("ADP", words.doubtful)
     for i, token in enumerate(sentence.tokens):
         if token.pos == "VERB":
@@ -237,7 +237,7 @@ def _first_words(pos: str, doubtful: bool) -> frozenset[str]:
 
 def _put(
     sentence: Sentence, where: Range, word: str, synonym: lexicon.Synonym, tag: str | None = None
-) -> Iterator[Edit]:
+) -> Iterator[Rewording]:
     token, start = sentence.tokens[where[0]], where[0]
     form = in_form_of(token, synonym.text, tag)
     if form and token.tag in ADJECTIVES and sentence.tokens[start - 1].lower in ("a", "an"):
@@ -247,7 +247,7 @@ def _put(
     if is_repeated(sentence, where, word, synonym.text):
         return
     if form and form.lower() != "lied":  # "laid": the forms of that other "to lie"
-        yield Edit(Put(start, where[1], form), word, synonym.text, synonym.doubt)
+        yield Rewording(Put(start, where[1], form), word, synonym.text, synonym.doubt)
 
 
 LEXICON: Final = Rule("synonyms", "positive", "5", "a synonym of the lexicon", _lexicon)
