@@ -188,7 +188,7 @@ REPLACED = {
     "cloud above hill": "cloud on top of hill",
     "man wearing shirt": "man in shirt",
     "woman holding fork": "woman grasping fork",
-    "cow sitting next to man": "cow seated next to man",
+    "dog sitting next to man": "dog seated next to man",
     "banner hanging from building": "banner dangling from building",
     "man walking on beach": "man strolling on beach",
     "person riding motorcycle": "person traveling on motorcycle",
