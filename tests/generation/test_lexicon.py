@@ -457,6 +457,7 @@ def test_a_word_list_is_read():
         ('["big"],', '["big"], doubtful = { large = "" },', "doubtful: why"),
         ('["big"],', '["big"], narrower = { big = ["rock"] },', "a word is there twice"),
         ('["big"],', '["big"], narrower = ["huge"],', "should name nouns, word by word"),
+        ('["big"],', '["big"], sure = { huge = [] },', "sure: not among the doubtful words"),
         ('["big"],', '["big"], narrower = { huge = ["@sea"] },', "there is no list '@sea'"),
         ('["big"],', '["big"], doubtful = ["large"],', "should say why, word by word"),
         ('["big"],', '["big"], near = ["small"],', "near and opposite: .'small'"),
@@ -479,3 +480,20 @@ def test_a_faulty_word_list_is_refused(there, instead, says):
 def test_a_field_is_there_once():
     with pytest.raises(LexiconError, match=r"b\.toml: the field 'size' is there twice"):
         read_texts({"a.toml": GOOD, "b.toml": GOOD})
+
+
+def test_a_sure_word_is_true_one_way():
+    """A bicycle is a bike; a bike may be a motorcycle."""
+    assert "bike" in safe("bicycle", "NOUN")
+    assert safe("bike", "NOUN") == set()
+    assert lexicon.doubt("bicycle", "bike") == ""
+    assert lexicon.doubt("bike", "bicycle")
+    assert "vacant" in safe("empty", "ADJ", "bench")
+    assert "vacant" not in safe("empty", "ADJ", "bottle")
+
+
+def test_a_narrower_word_without_nouns_is_only_replaced():
+    for word, head in (("cupboard", "cabinet"), ("overcast", "cloudy"), ("creek", "stream")):
+        pos = lexicon.meanings(head)[0].pos
+        assert safe(word, pos, "sky") == {head}
+        assert word not in texts(head, pos, "sky")

@@ -188,7 +188,7 @@ REPLACED = {
     "cloud above hill": "cloud on top of hill",
     "man wearing shirt": "man in shirt",
     "woman holding fork": "woman grasping fork",
-    "cow sitting next to man": "cow seated next to man",
+    "dog sitting next to man": "dog seated next to man",
     "banner hanging from building": "banner dangling from building",
     "man walking on beach": "man strolling on beach",
     "person riding motorcycle": "person traveling on motorcycle",
@@ -608,11 +608,8 @@ def judged(kind: str, names: tuple[str, ...]) -> dict[str, list[bool]]:
 
 def test_positives_are_true_in_the_world() -> None:
     found = judged("positive", ("conjuncts", "converse", "hard-positives", "synonyms"))
-    assert {name: len(truths) for name, truths in found.items() if len(truths) > 20}.keys() >= {
-        "conjuncts",
-        "converse",
-        "hard-positives",
-    }
+    least = {"conjuncts": 20, "converse": 20, "hard-positives": 5}
+    assert all(len(found[name]) > count for name, count in least.items())
     assert {name: sum(truths) / len(truths) for name, truths in found.items()} == dict.fromkeys(
         found, 1.0
     )

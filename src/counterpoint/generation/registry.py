@@ -98,7 +98,7 @@ RULES: Final = Registry(
         "determiners": f"{_HOME}.wording:DETERMINERS",
         "framing": f"{_HOME}.framing:FRAMING",
         "fronted": f"{_HOME}.fronting:FRONTED",
-        "hard-positives": f"{_HOME}.synonyms:PAPER",
+        "hard-positives": f"{_HOME}.hard_positives:PAPER",
         "negclip": f"{_HOME}.swaps:NEGCLIP",
         "passive": f"{_HOME}.voice:PASSIVE",
         "relative": f"{_HOME}.framing:RELATIVE",

@@ -226,8 +226,17 @@ def synonyms(word: str, pos: str, noun: str = "") -> tuple[Synonym, ...]:
     return (
         *(Synonym(other, "") for other in meaning.words if other != word),
         *(Synonym(other, NARROWER) for other, ns in meaning.narrower.items() if _among(noun, ns)),
-        *(Synonym(other, doubt) for other, doubt in meaning.doubtful.items()),
+        *(
+            Synonym(other, "" if _is_sure(meaning, other, noun) else doubt)
+            for other, doubt in meaning.doubtful.items()
+        ),
     )
+
+
+def _is_sure(meaning: Meaning, doubtful: str, noun: str) -> bool:
+    """Whether a doubtful word is true in place of a sure one: "bike" of any bicycle."""
+    nouns = meaning.sure.get(doubtful)
+    return nouns is not None and (not nouns or _among(noun, nouns))
 
 
 @functools.lru_cache(maxsize=1 << 14)
@@ -244,6 +253,8 @@ def doubt(word: str, other: str) -> str | None:
 def _doubt(meaning: Meaning, word: str, other: str) -> str:
     if other in meaning.narrower:
         return NARROWER
+    if other in meaning.sure and word in meaning.words:
+        return ""  # the rules know with which nouns
     return meaning.doubtful.get(other) or meaning.doubtful.get(word, "")
 
 

@@ -13,6 +13,8 @@ A file holds fields; a field holds meanings; a meaning is one line (or only its 
       { words = ["large", "big"],        # mean the same; the first one is the head
         doubtful = { sizable = "why" },  # near enough to use, with the reason why it may be false
         narrower = { hulking = ["person"] },  # a narrower word; the nouns that it fits
+        sure = { sizable = ["box"] },    # doubtful words that are true in its place, with these
+                                         # nouns ([]: with any); the way back stays doubtful
         also = ["oversized"],            # may be true of the same thing; never offered
         near = ["huge"],                 # heads of meanings that are too close to be false
         opposites = ["small"], kinds = [...], scale = "...",
@@ -62,6 +64,7 @@ class Meaning:
     words: tuple[str, ...]
     doubtful: Mapping[str, str]
     narrower: Mapping[str, frozenset[str]]
+    sure: Mapping[str, frozenset[str]]
     also: frozenset[str]
     near: frozenset[str]
     opposites: tuple[str, ...]
@@ -128,18 +131,20 @@ def _read_field(field: str, table: Any, where: str) -> Iterator[Meaning]:
 
 
 def _read_meaning(field: str, table: Mapping[str, Any], row: dict[str, Any], at: str) -> Meaning:
-    known = {*_TEXTS, *_FLAGS, *_STRINGS, "doubtful", "narrower"}
+    known = {*_TEXTS, *_FLAGS, *_STRINGS, "doubtful", "narrower", "sure"}
     _expect(set(row) <= known, f"{at}: unknown: {sorted(set(row) - known)}")
     texts = {key: _texts(row.get(key, []), f"{at}: {key}") for key in _TEXTS}
     flags = {key: row.get(key, False) for key in _FLAGS}
     strings = {key: row.get(key, "") for key in _STRINGS}
-    doubtful, narrower = row.get("doubtful", {}), row.get("narrower", {})
+    doubtful, narrower, sure = (row.get(key, {}) for key in ("doubtful", "narrower", "sure"))
     _expect(bool(texts["words"]), f"{at}: no words")
     _expect(all(isinstance(flag, bool) for flag in flags.values()), f"{at}: a flag is true or not")
     _expect(all(isinstance(s, str) for s in strings.values()), f"{at}: a text is expected")
     _expect(isinstance(doubtful, dict), f"{at}: doubtful should say why, word by word")
     _expect(all(isinstance(why, str) and why for why in doubtful.values()), f"{at}: doubtful: why?")
-    _expect(isinstance(narrower, dict), f"{at}: narrower should name nouns, word by word")
+    for key, nouns in (("narrower", narrower), ("sure", sure)):
+        _expect(isinstance(nouns, dict), f"{at}: {key} should name nouns, word by word")
+    _expect(set(sure) <= set(doubtful), f"{at}: sure: not among the doubtful words")
     rest = _texts([*doubtful, *narrower], f"{at}: doubtful or narrower")
     once = [*texts["words"], *rest, *texts["also"]]
     _expect(len(set(once)) == len(once), f"{at}: a word is there twice: {_repeated(once)}")
@@ -151,12 +156,8 @@ def _read_meaning(field: str, table: Mapping[str, Any], row: dict[str, Any], at:
         contrast=table["contrast"],
         words=texts["words"],
         doubtful=MappingProxyType(dict(doubtful)),
-        narrower=MappingProxyType(
-            {
-                word: _nouns(_texts(nouns, f"{at}: {word}"), table.get("nouns", {}), at)
-                for word, nouns in narrower.items()
-            }
-        ),
+        narrower=_by_word(narrower, table.get("nouns", {}), at),
+        sure=_by_word(sure, table.get("nouns", {}), at),
         also=frozenset(texts["also"]),
         near=frozenset(texts["near"]),
         opposites=texts["opposites"],
@@ -166,6 +167,15 @@ def _read_meaning(field: str, table: Mapping[str, Any], row: dict[str, Any], at:
         not_with=_nouns(texts["not_with"], table.get("nouns", {}), at),
         **flags,
         **strings,
+    )
+
+
+def _by_word(
+    rows: Mapping[str, Any], lists: Mapping[str, Any], at: str
+) -> Mapping[str, frozenset[str]]:
+    """The nouns of each word."""
+    return MappingProxyType(
+        {word: _nouns(_texts(names, f"{at}: {word}"), lists, at) for word, names in rows.items()}
     )
 
 

@@ -177,6 +177,8 @@ def inflected(word: str, tag: str) -> str:
         return word
     if tag == "NNS" and word in MASS_NOUNS:
         return ""
+    if tag == "NNS" and word in _UNCHANGED:
+        return word
     known = lemminflect().getInflection(word, tag, inflect_oov=tag not in ("JJR", "JJS"))
     return str(known[0]) if known else ""
 
@@ -188,6 +190,7 @@ MASS_NOUNS: Final = word_set(
     pork rice sand scenery silverware smoke snow soap spinach steel toast toothpaste traffic
     underwear wheat wood"""
 )
+_UNCHANGED: Final = word_set("aircraft")  # the same in the plural
 _PLURALS: Final = word_set("cattle clothes goggles jeans people pliers scissors tongs tweezers")
 
 

@@ -203,8 +203,9 @@ def _is_many(tokens: tuple[Token, ...], plural: bool) -> bool:
 def _joins_adjectives(sentence: Sentence, place: int) -> bool:
     """The "and" of "a red and white bus", the comma of "a big, red bus"."""
     tokens = sentence.tokens
-    around = [tokens[i].tag for i in (place - 1, place + 1) if 0 <= i < len(tokens)]
-    return tokens[place].lower in ("and", "&", ",") and all(tag in ADJECTIVES for tag in around)
+    if tokens[place].lower not in ("and", "&", ","):
+        return False
+    return all(tokens[i].tag in ADJECTIVES for i in (place - 1, place + 1) if 0 <= i < len(tokens))
 
 
 def _follows(sentence: Sentence, place: int, word: str) -> bool:

@@ -16,6 +16,9 @@ Range = tuple[int, int]
 
 _DETERMINERS: Final = frozenset({"DT", "PRP$", "CD", "PDT"})
 _MODIFIERS: Final = frozenset({"JJ", "JJR", "JJS", "VBN", "VBG", "NN", "NNS", "NNP", "HYPH", "RB"})
+_BEFORE: Final = _MODIFIERS - {"VBG", "RB", "NNS"}
+_STARTS: Final = _DETERMINERS | ADJECTIVES | NOUNS | {"NNP", "PRP", "VBN"}
+_NEXT: Final = ADJECTIVES | {"VBG", "VBN", "RB"}  # after a noun, they are not part of its phrase
 _ARTICLES: Final = frozenset({"a", "an", "the"})
 # Nouns for a place in the image or an amount, not for a thing that can be replaced.
 ABSTRACT: Final = word_set(
@@ -31,6 +34,8 @@ STATES: Final = word_set(
     mouth night play progress rain shade snow summer sun time traffic use winter"""
 )
 
+_NO_PLACES: Final = ABSTRACT | STATES
+
 
 def noun_phrase_after(sentence: Sentence, start: int) -> Range | None:
     """The noun phrase that begins at a token: "a black bow tie", "two dogs", "rice"."""
@@ -41,8 +46,8 @@ def noun_phrase_after(sentence: Sentence, start: int) -> Range | None:
     while place < len(tokens) and tokens[place].tag in _MODIFIERS:
         if tokens[place].tag in NOUNS:
             last = place
-        elif last is not None and tokens[place].tag in ("VBG", "VBN", "RB", *ADJECTIVES):
-            break  # "a man | holding": what follows a noun is not part of the phrase
+        elif last is not None and tokens[place].tag in _NEXT:
+            break  # "a man | holding"
         place += 1
     return None if last is None or _disagrees(sentence, start, last) else (start, last + 1)
 
@@ -59,7 +64,7 @@ def noun_phrase_before(sentence: Sentence, end: int) -> Range | None:
     if end == 0 or tokens[end - 1].tag not in NOUNS:
         return None
     place = end - 1
-    while place > 0 and tokens[place - 1].tag in _MODIFIERS - {"VBG", "RB", "NNS"}:
+    while place > 0 and tokens[place - 1].tag in _BEFORE:
         place -= 1  # not over a plural: "feeding giraffes grass"
     while place > 0 and tokens[place - 1].tag in _DETERMINERS:
         place -= 1
@@ -173,8 +178,9 @@ class Phrases:
         tokens = sentence.tokens
         for words in self._by_first.get(tokens[start].lower, ()):
             end = start + len(words)
-            if end <= len(tokens) and all(
-                tokens[start + i].lower == words[i] for i in range(1, len(words))
+            if len(words) == 1 or (
+                end <= len(tokens)
+                and all(tokens[start + i].lower == words[i] for i in range(1, len(words)))
             ):
                 return start, end
         return None
@@ -189,20 +195,17 @@ def prepositions() -> Phrases:
 def starts_phrase(sentence: Sentence, place: int) -> bool:
     """Whether a noun phrase may begin at a token: else a preposition before it has no object."""
     tokens = sentence.tokens
-    return place < len(tokens) and tokens[place].tag in (
-        *_DETERMINERS,
-        *ADJECTIVES,
-        *NOUNS,
-        "NNP",
-        "PRP",
-        "VBN",
-    )
+    return place < len(tokens) and tokens[place].tag in _STARTS
 
 
 def is_worn(sentence: Sentence, noun: int) -> bool:
     """Whether a noun is something that people wear."""
-    found = lexicon.meanings(sentence.lemma(noun), "NOUN")
-    return any("clothes" in meaning.kinds for meaning in found)
+    return _is_clothes(sentence.lemma(noun))
+
+
+@cache
+def _is_clothes(noun: str) -> bool:
+    return any("clothes" in meaning.kinds for meaning in lexicon.meanings(noun, "NOUN"))
 
 
 def is_place_for(sentence: Sentence, place: int) -> bool:
@@ -214,4 +217,4 @@ def is_place_for(sentence: Sentence, place: int) -> bool:
     if phrase is None:
         return starts_phrase(sentence, place) and sentence.tokens[place].tag == "PRP"
     head = phrase[1] - 1
-    return sentence.lemma(head) not in ABSTRACT | STATES and not is_worn(sentence, head)
+    return sentence.lemma(head) not in _NO_PLACES and not is_worn(sentence, head)

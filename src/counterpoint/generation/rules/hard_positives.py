@@ -1,0 +1,317 @@
+"""`hard-positives`: attributes and relations in other words.
+
+The words are the map of the Hard Positives paper, where they surely say the same: whole words only,
+in every tense (the published data was made by replacing letters: "covecrimson"), and not where a
+word has another sense ("in a red shirt" is not "within a red shirt"). Some are also used the other
+way round: what is beneath a table is under it. To these come the phrases of `sayings`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from random import Random
+from typing import Final
+
+from counterpoint.benchmarks import SYNONYMS
+from counterpoint.generation.language import lexicon
+from counterpoint.generation.language.sentences import NOUNS, Put, Sentence, in_form_of, word_set
+from counterpoint.generation.language.wordnet import Vocabulary
+from counterpoint.generation.registry import Rule, Ways
+from counterpoint.generation.rules.clauses import is_alive, is_person, kinds
+from counterpoint.generation.rules.edits import Rewording, drafts, is_joined, is_repeated
+from counterpoint.generation.rules.phrases import (
+    ABSTRACT,
+    Phrases,
+    is_place_for,
+    is_worn,
+    noun_described,
+    noun_phrase_after,
+    object_of,
+    said_of,
+    starts_phrase,
+)
+from counterpoint.generation.rules.sayings import sayings
+
+# Of a hundred captions, those that may get an edit if they get no other text. There are fewer edits
+# than those of `synonyms`, and alone a few of them would be most texts.
+_SPARE: Final = 2.0
+_AMOUNTS: Final = ABSTRACT | word_set(
+    "amount array assortment body collection crowd flock herd quantity selection"
+)
+# The verbs of the map, by their dictionary forms.
+_VERBS: Final = {
+    "hold": "grasp",
+    "hang": "dangle",
+    "walk": "stroll",
+    "eat": "ingest",
+    "look": "gaze",
+    "ride on": "travel on",
+    "ride": "travel on",
+}
+_BE: Final = {"VBZ": "is", "VBP": "are", "VBD": "was"}
+_PREPOSITIONS: Final = Phrases(
+    ("on top of", "next to", "behind", "near", "under", "above", "by", "in", "beneath")
+)
+_RELATIONS: Final = {**SYNONYMS["relations"], "beneath": "under"}
+# What has a border that keeps things in.
+_BORDERED: Final = word_set("cage corral enclosure fence pen compound perimeter exhibit")
+_STAYING: Final = word_set("sit stand lie lay park pose wait rest hang sleep eat stop play graze")
+_FIRST: Final = word_set("on next behind near under above by in beneath")
+# Verbs, also before a noun: "a sitting man" is the same edit as "a man sitting".
+_ADJECTIVES: Final = {
+    word: synonym
+    for word, synonym in SYNONYMS["attributes"].items()
+    if word not in ("eating", "hanging", "looking", "sitting", "walking")
+}
+# What the map says of more than the word means: made if doubtful texts are asked for.
+_DOUBTS: Final = {
+    **dict.fromkeys(("black", "blue", "brown", "green", "red", "white"), lexicon.NARROWER),
+    "young": "also: of those who only look it",
+    "small": "very small",
+    "wet": "a little wet",
+    "silver": "any colour of metal",
+    "long": "said of times and texts rather than of things",
+    "smiling": "one may smile and not be happy",
+    "standing": "also: of things that could lie",
+    "above": "of what touches",
+    "behind": "of what has a rear",
+    "clear": "a rare word",
+    "near": "not always as close",
+    "hold": "firmly, with the hand",
+    "hang": "loosely",
+    "walk": "slowly, for pleasure",
+    "look": "for a long time",
+    "eat": "a doctor's word",
+    "ride": "of vehicles rather than horses",
+    "ride on": "of vehicles rather than horses",
+}
+# Objects and places with which a doubtful verb of the map surely says the same.
+_FLAT: Final = word_set(
+    "table desk counter countertop bed plate tray stove dresser platter nightstand rug mat"
+)
+_SEATED: Final = word_set("people dog cat bear monkey")
+_TRAVELLED: Final = word_set("bus train subway ferry trolley tram")
+_VIEWS: Final = word_set("window ocean sea sky view sunset sunrise mountain lake distance horizon")
+
+
+def edits(sentence: Sentence, words: Vocabulary) -> Iterator[tuple[str, list[Rewording]]]:
+    """The edits of a caption, by subtype."""
+    for subtype, of_map in (("att", _attribute_edits), ("rel", _relation_edits)):
+        found = [edit for edit in of_map(sentence) if words.doubtful or not edit.doubt]
+        found += [edit for of_type, edit in sayings(sentence) if of_type == subtype]
+        if found:
+            yield subtype, found
+
+
+def _paper(sentence: Sentence, words: Vocabulary, rng: Random) -> Iterator[Ways]:
+    for subtype, found in edits(sentence, words):
+        yield drafts(sentence, found, subtype, rng, _SPARE)
+
+
+def _attribute_edits(sentence: Sentence) -> Iterator[Rewording]:
+    for i, token in enumerate(sentence.tokens):
+        word = token.lower
+        synonym = _ADJECTIVES.get(word)
+        if synonym is None or is_joined(sentence, i) or (i and token.text[:1].isupper()):
+            continue  # "Big Ben"
+        if is_repeated(sentence, (i, i + 1), word, synonym):
+            continue
+        noun = said_of(sentence, i)
+        if noun and token.tag in ("JJ", "NN", "VBG", "VBN", "NNP") and _fits(word, noun):
+            put = Put(i, i + 1, in_form_of(token, synonym, "JJ"))
+            yield Rewording(put, word, synonym, _DOUBTS.get(word, "") or _odd(word, noun))
+
+
+def _odd(word: str, noun: str) -> str:
+    """Why the map's synonym is not said of this noun: "an aged sign", "a big number"."""
+    if word == "old" and (noun == "model" or not is_person(noun)):
+        return "of people rather than of things"
+    if word in ("big", "large") and not lexicon.meanings(noun, "NOUN"):
+        return "perhaps not of a thing"  # "a big hug"
+    return "of things rather than of numbers" if noun in _AMOUNTS else ""
+
+
+def _fits(word: str, noun: str) -> bool:
+    """Whether the lexicon knows no reason why a word has another sense with this noun."""
+    meanings = lexicon.meanings(word, "ADJ")
+    return not meanings or any(lexicon.fits(meaning, noun) for meaning in meanings)
+
+
+def _relation_edits(sentence: Sentence) -> Iterator[Rewording]:
+    for i, token in enumerate(sentence.tokens):
+        if token.lower == "wearing" and token.pos == "VERB":  # "wears" is the only verb
+            if _may_be_in(sentence, i):
+                yield Rewording(Put(i, i + 1, in_form_of(token, "in", "IN")), "wear", "in")
+        elif token.lower == "seated":
+            if _may_be_sitting(sentence, i):
+                yield Rewording(Put(i, i + 1, in_form_of(token, "sitting", "IN")), "seated", "sit")
+        elif token.pos == "VERB" or token.lower in ("sitting", "riding", "holding"):
+            yield from _verb_edits(sentence, i)
+        elif token.lower in _FIRST:
+            if token.lower == "in" and _is_wearing(sentence, i):
+                yield Rewording(Put(i, i + 1, in_form_of(token, "wearing", "IN")), "in", "wear")
+            yield from _preposition_edits(sentence, i)
+
+
+def _is_wearing(sentence: Sentence, place: int) -> bool:
+    """ "a man in a suit", "men in suits", but not "men in uniform"."""
+    clothes = noun_phrase_after(sentence, place + 1)
+    return (
+        clothes is not None
+        and place > 0
+        and is_alive(sentence.lemma(place - 1))
+        and is_worn(sentence, clothes[1] - 1)
+        and (sentence.tokens[clothes[1] - 1].tag == "NNS" or clothes[1] - clothes[0] > 1)
+        and "wear" not in sentence.lemmas
+    )
+
+
+def _may_be_in(sentence: Sentence, verb: int) -> bool:
+    """ "a man wearing a shirt" is in a shirt; not "sitting and wearing a watch"."""
+    before = sentence.tokens[verb - 1] if verb else None
+    clothes = noun_phrase_after(sentence, verb + 1)
+    return (
+        before is not None
+        and (before.tag in NOUNS or before.pos == "AUX")
+        and (clothes is None or is_worn(sentence, clothes[1] - 1))
+        and not any(token.lower == "while" for token in sentence.tokens)
+        and not any(token.lower == "in" for token in sentence.tokens[:verb])  # "in jeans in a tie"
+    )
+
+
+def _may_be_sitting(sentence: Sentence, place: int) -> bool:
+    """ "people seated at a table", not "a seated man" and not "a table where they are seated"."""
+    tokens = sentence.tokens
+    after = tokens[place + 1] if place + 1 < len(tokens) else None
+    return (
+        place > 0
+        and is_alive(_sitter(sentence, place))
+        and (after is None or after.tag == "IN" or after.lower in ("next", "."))
+    )
+
+
+def _verb_edits(sentence: Sentence, place: int) -> Iterator[Rewording]:
+    token = sentence.tokens[place]
+    lemma = sentence.lemma(place) if token.pos == "VERB" else token.lower.removesuffix("ing")
+    after = sentence.tokens[place + 1].lower if place + 1 < len(sentence.tokens) else ""
+    if lemma in ("sit", "sitt"):
+        form = "seated" if token.tag == "VBG" or token.pos != "VERB" else ""
+        form = f"{_BE[token.tag]} seated" if token.tag in _BE else form
+        sitter = _sitter(sentence, place)
+        if form and after not in ("down", "up", "and", ",") and is_alive(sitter):
+            doubt = "of people and pets" if _SEATED.isdisjoint(kinds(sitter)) else ""
+            yield Rewording(
+                Put(place, place + 1, in_form_of(token, form, "IN")), "sit", "seated", doubt
+            )
+        return
+    if lemma == "look" and (after in ("for", "like", "after", "as") or token.tag == "VB"):
+        return
+    if lemma in ("walk", "hang") and _has_object(sentence, place):
+        return  # "walking a dog", "hanging a picture"
+    phrase = f"{lemma} {after}"
+    end = place + 2 if phrase in _VERBS else place + 1
+    word = phrase if phrase in _VERBS else lemma
+    if word == "ride" and not _has_object(sentence, place):
+        return
+    if word in _VERBS:
+        put = Put(place, end, in_form_of(token, _VERBS[word]))
+        sure = _is_sure(sentence, word, place, end)
+        yield Rewording(put, word, _VERBS[word], "" if sure else _DOUBTS.get(word, ""))
+
+
+def _is_sure(sentence: Sentence, word: str, place: int, end: int) -> bool:
+    """Whether a verb of the map surely says the same: to ride a bus is to travel on it."""
+    tokens = sentence.tokens
+    after = tokens[end].lower if end < len(tokens) else ""
+    if word in ("ride", "ride on"):
+        return object_of(sentence, end) in _TRAVELLED and _person_before(sentence, place)
+    if word == "look":
+        start = end + 2 if tokens[end + 1 : end + 2] and tokens[end + 1].lower == "of" else end + 1
+        return after in ("out", "at", "over", "across") and (object_of(sentence, start) in _VIEWS)
+    return False
+
+
+def _person_before(sentence: Sentence, verb: int) -> bool:
+    before = verb - 1
+    while before > 0 and sentence.tokens[before].pos in ("AUX", "ADV"):
+        before -= 1
+    return before >= 0 and is_person(sentence.lemma(before))
+
+
+def _sitter(sentence: Sentence, verb: int) -> str:
+    """Who sits: a plate on a table is not seated."""
+    tokens = sentence.tokens
+    noun = noun_described(sentence, verb) if verb == 0 or tokens[verb - 1].tag == "DT" else -1
+    if noun < 0:
+        before = verb
+        while before and tokens[before - 1].pos in ("AUX", "ADV"):
+            before -= 1
+        noun = before - 1
+    return sentence.lemma(noun) if noun >= 0 else ""
+
+
+def _has_object(sentence: Sentence, verb: int) -> bool:
+    """ "a man riding a horse", but not "a walking man"."""
+    tokens = sentence.tokens
+    if verb + 1 == len(tokens) or tokens[verb + 1].tag == "IN":
+        return False
+    inside = verb == 0 or tokens[verb - 1].tag in ("DT", "JJ", "IN", "PRP$", "CD")
+    return starts_phrase(sentence, verb + 1) and not (inside and tokens[verb + 1].tag in NOUNS)
+
+
+def _preposition_edits(sentence: Sentence, place: int) -> Iterator[Rewording]:
+    tokens = sentence.tokens
+    where = _PREPOSITIONS.at(sentence, place)
+    if where is None or where[1] == len(tokens):
+        return
+    name = " ".join(token.lower for token in tokens[place : where[1]])
+    if not _other_sense(sentence, name, *where):
+        synonym = _RELATIONS[name]
+        form = in_form_of(tokens[place], synonym, "IN")
+        doubt = _DOUBTS.get(name, "") or _stiff(name, object_of(sentence, where[1]))
+        yield Rewording(Put(*where, form), name, synonym, doubt)
+
+
+def _stiff(name: str, noun: str) -> str:
+    """Why the map's word is not said of this place: "within a field", "to the rear of a fence"."""
+    if name == "in" and noun not in _BORDERED:
+        return "a formal word"
+    if name == "on top of" and noun not in _FLAT:
+        return "also: on another part"  # on a bus, on a mountain
+    return ""
+
+
+def _other_sense(sentence: Sentence, name: str, place: int, end: int) -> bool:
+    before = sentence.tokens[place - 1] if place else None
+    if not starts_phrase(sentence, end):
+        return True  # "walking by", "parked in between"
+    if sentence.tokens[end].tag == "NN" and name in ("under", "beneath"):
+        return True  # "under water", "under construction"
+    if name == "by":
+        # "bitten on the nose by a kitten": the one who does it may stand far behind
+        deed = any(
+            token.tag == "VBN" or token.lower == "being" for token in sentence.tokens[:place]
+        )
+        itself = sentence.tokens[end].tag == "PRP"  # "by itself"
+        if before is None or deed or itself or before.lower in ("side", "up", "setup"):
+            return True
+        if object_of(sentence, end) in ABSTRACT:
+            return True  # "by the side of the road"
+        return before.pos == "VERB" and sentence.lemma(place - 1) not in _STAYING  # "passing by"
+    if name == "in":
+        said = before is not None and (  # "dressed in", "covered in"
+            before.tag in ("VBN", "VBD") or before.lower == "while"
+        )
+        return said or not is_place_for(sentence, end)
+    if name == "next to":
+        return before is not None and before.lower in ("right", "directly", "just")
+    return before is not None and before.lower == "from" and name in ("above", "behind", "under")
+
+
+PAPER: Final = Rule(
+    "hard-positives",
+    "positive",
+    "4",
+    "attributes and relations in other words: the Hard Positives paper's map, and phrases",
+    _paper,
+)
