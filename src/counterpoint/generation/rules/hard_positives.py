@@ -91,7 +91,6 @@ _FLAT: Final = word_set(
 )
 _SEATED: Final = word_set("people dog cat bear monkey")
 _TRAVELLED: Final = word_set("bus train subway ferry trolley tram")
-_VIEWS: Final = word_set("window ocean sea sky view sunset sunrise mountain lake distance horizon")
 
 
 def edits(sentence: Sentence, words: Vocabulary) -> Iterator[tuple[str, list[Rewording]]]:
@@ -221,14 +220,9 @@ def _verb_edits(sentence: Sentence, place: int) -> Iterator[Rewording]:
 
 def _is_sure(sentence: Sentence, word: str, place: int, end: int) -> bool:
     """Whether a verb of the map surely says the same: to ride a bus is to travel on it."""
-    tokens = sentence.tokens
-    after = tokens[end].lower if end < len(tokens) else ""
-    if word in ("ride", "ride on"):
-        return object_of(sentence, end) in _TRAVELLED and _person_before(sentence, place)
-    if word == "look":
-        start = end + 2 if tokens[end + 1 : end + 2] and tokens[end + 1].lower == "of" else end + 1
-        return after in ("out", "at", "over", "across") and (object_of(sentence, start) in _VIEWS)
-    return False
+    if word not in ("ride", "ride on"):
+        return False
+    return object_of(sentence, end) in _TRAVELLED and _person_before(sentence, place)
 
 
 def _person_before(sentence: Sentence, verb: int) -> bool:
