@@ -11,6 +11,7 @@ import os
 import sys
 import tempfile
 import time
+from dataclasses import replace
 from itertools import islice, product
 from multiprocessing import freeze_support
 from pathlib import Path
@@ -30,6 +31,8 @@ def main(name: str) -> None:
     print(f"{name}: {len(os.sched_getaffinity(0))} cores")
     alone = _tagging(_some(captions, 2_000))
     print(f"tagging alone: {1 / alone:,.0f} captions/s on one core")
+    for kind in KINDS:
+        print(f"all {kind} rules: {_one_core(captions, kind) * 1000:.2f} ms of one core a caption")
     for kind, size in product(KINDS, sizes):
         seconds, texts = _all_rules(first_of(captions, size), kind)
         largest = getrusage(RUSAGE_CHILDREN).ru_maxrss / 1024
@@ -52,12 +55,22 @@ def _tagging(texts: list[str]) -> float:
     return (time.perf_counter() - start) / len(texts)
 
 
-def _all_rules(captions: Captions, kind: Kind) -> tuple[float, int]:
+def _one_core(captions: Captions, kind: Kind) -> float:
+    """Processor time for captions 1,001 to 4,000 in one process, after the first 1,000."""
+    _all_rules(first_of(captions, 1_000), kind, workers=1)
+    some = list(islice(captions, 1_000, 4_000))
+    start = time.process_time()
+    _all_rules(replace(captions, total=len(some), stream=lambda: iter(some)), kind, workers=1)
+    return (time.process_time() - start) / len(some)
+
+
+def _all_rules(captions: Captions, kind: Kind, workers: int | None = None) -> tuple[float, int]:
     """The start of the processes and the writing included."""
     start = time.perf_counter()
     settings = TextSettings(kind, chosen_methods(["rules"], kind).rules)
     with tempfile.TemporaryDirectory() as folder:
-        texts = generate(captions, settings, Path(folder) / "pairs.parquet").rows
+        out = Path(folder) / "pairs.parquet"
+        texts = generate(captions, settings, out, workers=workers).rows
     return time.perf_counter() - start, texts
 
 
