@@ -20,7 +20,7 @@ from support import (
 
 from counterpoint.cases.table import Cases
 from counterpoint.metrics.protocols import PROTOCOLS, Protocol
-from counterpoint.metrics.registry import METRICS, QueryMetric
+from counterpoint.metrics.registry import METRICS, Metric, QueryMetric
 from counterpoint.runs.comparison import Difference
 from counterpoint.runs.folders import Part, Run
 from counterpoint.runs.results import Row
@@ -68,9 +68,15 @@ def values_by_hand(p: Part, metric: str, tie: str = "wrong") -> dict[int, list[f
             enough = metric != "accuracy@5" or m >= 5
             if query is not None and is_class(truth) == (metric in CLASSES) and enough:
                 found[row] = recalls(scores, truth, query.side, query.k, tie)
-        elif metric not in QUERIES and METRICS[metric].applies(truth[None]):
+        elif metric not in QUERIES and _applies(metric, p, row, truth):
             found[row] = [reference(metric, scores.tolist(), truth.tolist(), tie)]
     return found
+
+
+def _applies(name: str, p: Part, row: int, truth: np.ndarray) -> bool:
+    metric = METRICS[name]
+    asks = isinstance(metric, Metric) and metric.questions
+    return asks == (p.cases.case(row).questions > 0) and bool(metric.applies(truth[None]))
 
 
 def by_name(found: list[Row]) -> dict[tuple[str, str], Row]:

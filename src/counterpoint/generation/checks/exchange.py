@@ -234,7 +234,7 @@ def _context(change: Exchange, known: int, middle: Part, shared: int) -> Context
 def fronted(change: TextChange) -> Same | None:
     """Whether only the place was put first: "on a bench sits a dog", "in a park, a dog runs"."""
     old, new = change.old.words, change.new.words
-    if not (role(new[0]) in _OF_PLACE or new[0].endswith(("ing", "ed"))):
+    if not new or not (role(new[0]) in _OF_PLACE or new[0].endswith(("ing", "ed"))):
         return None
     exchange = find_exchange((), old, new, (), change.old.gaps)
     if exchange is None or exchange.before or len(exchange.between) > 1:
