@@ -90,6 +90,13 @@ def test_nothing_is_added_that_another_caption_says(true: str, gone: str) -> Non
     assert not any(gone in text for text in texts(caption, "add", true))
 
 
+def test_a_colour_is_not_added_where_a_caption_says_it() -> None:
+    caption = "A man sits on a bus"
+    assert any("pink bus" in text for text in texts(caption, "add"))
+    assert not any("pink" in text for text in texts(caption, "add", "A bus with pink stripes"))
+    assert not any("pink bus" in text for text in texts(f"{caption} with pink stripes", "add"))
+
+
 def test_other_captions_reach_the_rule() -> None:
     caption, other = "A man riding on a beach", "A horse and tents"
     sources = [SourceCaption(str(n), None, caption, (other,)) for n in range(40)]

@@ -187,7 +187,8 @@ def is_new(thing: str, said: Said) -> bool:
     """
     if not _LIKELY.get(thing, frozenset()).isdisjoint(said.words):
         return False
-    parts = [part for part in thing.split() if part not in _SUPPORT]
+    words = thing.split()
+    parts = [word for word in words if word not in _SUPPORT] or words  # "pink" by itself counts
     return not any(part[:_START] in said.starts or _is_said(part, said.listed) for part in parts)
 
 
