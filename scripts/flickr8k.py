@@ -26,9 +26,10 @@ RECALLS: Final = ("image_to_text_recall@1", "text_to_image_recall@1")
 _BATCH: Final = 500
 
 
-def recalls(model: str, data: Path, split: str, device: str = "auto") -> np.ndarray:
+def recalls(model: str, data: Path, split: str, device: str = "auto") -> dict[str, np.ndarray]:
     """Of each photograph: whether a caption of it is found, and the share of its captions that
-    find it. A tie with another photograph or its caption is a miss."""
+    find it. A tie with another photograph or its caption is a miss. Nothing, if the model needs
+    other vectors than there are: the tokens of all patches."""
     rows = json.loads((data / "flickr8k" / "captions.json").read_text(encoding="utf-8"))
     chosen = [number for number, row in enumerate(rows) if row["split"] == split]
     [vectors] = load_file(data / "flickr8k" / "dinov2_small_cls_mean.safetensors").values()
@@ -36,6 +37,8 @@ def recalls(model: str, data: Path, split: str, device: str = "auto") -> np.ndar
     owner = np.repeat(np.arange(len(chosen)), [len(rows[n]["captions"]) for n in chosen])
     start = open_start(model, device)
     trunk = trunk_of(start)
+    if vectors.shape[1] != np.prod(trunk.shape):
+        return {}
     towers = towers_of(start, None, trunk).eval()
     where = next(start.model.parameters()).device
     with torch.inference_mode():
@@ -47,7 +50,7 @@ def recalls(model: str, data: Path, split: str, device: str = "auto") -> np.ndar
         scores = (images @ torch.cat(words).T).double().cpu().numpy()
     ranked = both_standings(scores, owner[None] == np.arange(len(chosen))[:, None])
     there, back = (recall(ranked[side], 1, "wrong") for side in ("images", "captions"))
-    return np.stack([there, np.bincount(owner, back) / np.bincount(owner)], 1)
+    return dict(zip(RECALLS, (there, np.bincount(owner, back) / np.bincount(owner)), strict=True))
 
 
 def main() -> None:
@@ -57,8 +60,9 @@ def main() -> None:
     parser.add_argument("--split", choices=("train", "dev", "test"), default="test")
     given = parser.parse_args()
     for model in given.models:
-        there, back = 100 * recalls(model, given.data, given.split).mean(0)
-        print(f"{model}: {given.split} R@1 image to text {there:.1f}, text to image {back:.1f}")
+        found = recalls(model, given.data, given.split)
+        told = [f"{name} {100 * values.mean():.1f}" for name, values in found.items()]
+        print(f"{model}: {given.split} {', '.join(told) or 'needs the tokens of patches'}")
 
 
 if __name__ == "__main__":

@@ -10,6 +10,8 @@ FOLDER gets
     train.parquet     captions with the texts made from them by `counterpoint generate`
     people.parquet    the same, with other people's captions of the same photograph as positives
     half.parquet      the same, without the positives of half of the pairs of words
+    plausible.parquet the same, with the negatives that `counterpoint generate` makes by default
+    coco.parquet      the rows of train.parquet whose photographs are at hand
     flickr8k/         the vectors of photographs that are not at hand
     counts.json       how much of everything, and what was taken out
 
@@ -27,6 +29,7 @@ import re
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -39,6 +42,16 @@ from counterpoint.training import Leak, find_leaks, without_leaks
 EVALUATED: Final = ("sugarcrepe", "hard-positives/replace")
 NEGATIVES: Final = ("negclip", "crepe-replace", "crepe-swap", "svlc")
 POSITIVES: Final = ("hard-positives", "synonyms", "conjuncts", "converse")
+_ALL, _PLAUSIBLE, _POSITIVES = (
+    *("negatives.parquet", "plausible-negatives.parquet"),
+    "positives.parquet",
+)
+# Few captions have a plausible swap: the rows of swaps need the others, too.
+PAIRS: Final[dict[str, tuple[str, Sequence[str], list[str]]]] = {
+    _ALL: ("negatives", NEGATIVES, ["--plausible", "none"]),
+    _PLAUSIBLE: ("negatives", NEGATIVES, []),
+    _POSITIVES: ("positives", POSITIVES, ["--doubtful"]),
+}
 KARPATHY: Final = "coco_karpathy_test.json"
 # Of these, cases of photographs that are not there are left out.
 WHOLE: Final = (
@@ -92,22 +105,18 @@ def training_captions(data: Path, rows: list[dict[str, Any]], held: set[str]) ->
     )
 
 
-def with_texts(captions: pl.DataFrame, folder: Path, images: Path) -> pl.DataFrame:
-    """The captions with the negatives and positives that rules make of them."""
+def make_texts(captions: pl.DataFrame, folder: Path) -> None:
+    """What rules make of the captions: a file of pairs for each of `PAIRS`."""
     captions.write_parquet(folder / "captions.parquet")
-    made = []
-    # Few captions have a plausible swap: the rows of swaps need the others, too.
-    unranked, narrower = ["--plausible", "none"], ["--doubtful"]
-    for kind, methods, more in (
-        ("negatives", NEGATIVES, unranked),
-        ("positives", POSITIVES, narrower),
-    ):
+    for name, (kind, methods, more) in PAIRS.items():
         chosen = [word for method in methods for word in ("-M", method)] + more
-        made.append(folder / f"{kind}.parquet")
-        if not made[-1].exists():
-            source, out = folder / "captions.parquet", made[-1]
-            call("generate", kind, source, *chosen, "--no-wordnet", "-o", out)
-    exported = folder / "exported.parquet"
+        source, out = folder / "captions.parquet", folder / name
+        call("generate", kind, source, *chosen, "--no-wordnet", "-o", out)
+
+
+def with_texts(captions: pl.DataFrame, folder: Path, images: Path, negatives: str) -> pl.DataFrame:
+    """The captions with these negatives, and with the positives."""
+    exported, made = folder / "exported.parquet", (folder / negatives, folder / _POSITIVES)
     exported.unlink(missing_ok=True)
     call("export", *made, "--as", "training", "--images", images, "--root", images, "-o", exported)
     texts = pl.read_parquet(exported).drop("source").unique(["image", "caption"])
@@ -184,13 +193,19 @@ def main() -> None:
     make_eval_root(data, out / "eval", held)
     held_out = out / "held-out.parquet"
     held_table(rows, held).write_parquet(held_out)
-    table = with_texts(training_captions(data, rows, held), out, data / "coco")
-    table, texts = without_leaks(
-        table, [*EVALUATED, held_out], images=data / "coco", data=out / "eval"
-    )
-    table.write_parquet(out / "train.parquet")
-    by_people(table).write_parquet(out / "people.parquet")
-    by_half(table).write_parquet(out / "half.parquet")
+    captions = training_captions(data, rows, held)
+    make_texts(captions, out)
+    tables: dict[str, pl.DataFrame] = {}
+    for name, negatives in (("plausible", _PLAUSIBLE), ("train", _ALL)):
+        made = with_texts(captions, out, data / "coco", negatives)
+        tables[name], texts = without_leaks(
+            made, [*EVALUATED, held_out], images=data / "coco", data=out / "eval"
+        )
+    table = tables["train"]
+    tables["people"], tables["half"] = by_people(table), by_half(table)
+    tables["coco"] = table.filter(~pl.col("image").str.starts_with("flickr8k/"))
+    for name, made in tables.items():
+        made.write_parquet(out / f"{name}.parquet")
     save_vectors(data, out / "flickr8k")
     counts = {
         "photographs at hand": len(rows),

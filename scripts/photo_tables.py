@@ -17,7 +17,7 @@ from typing import Final
 import numpy as np
 import polars as pl
 from photo_data import is_left_out, word_pair
-from photo_study import BENCHMARKS, FLICKR, ROWS, study_of
+from photo_study import BENCHMARKS, FLICKR, ROWS, SCORED, study_of
 from study import BASE
 from study_tables import By, Key, Sections, against, draw_drop, save_plot, write_tables
 
@@ -52,6 +52,15 @@ def _keys(benchmark: str, *metrics: str, groups: tuple[str, ...] = (ALL,)) -> tu
 
 
 SECTIONS: Final[Sections] = {
+    "The base": (
+        [row for row in SCORED if row not in ROWS],
+        (
+            *_keys(_REPLACE, *_THREE, groups=(ALL, "relations", "attributes")),
+            *_keys(_SUGAR, "original_accuracy"),
+            *_keys(_RETRIEVAL, *(f"{way}_recall@1" for way in _BOTH_WAYS)),
+            *_keys(FLICKR, *(f"{way}_recall@1" for way in _BOTH_WAYS)),
+        ),
+    ),
     "Table 1: hard-positives/replace": (_MAIN, _keys(_REPLACE, *_THREE)),
     "Table 1, by group": (_MAIN, _keys(_REPLACE, *_THREE, groups=("relations", "attributes"))),
     "Table 3: the weight of the negatives": (_WEIGHTS, _keys(_REPLACE, *_THREE)),
@@ -117,7 +126,7 @@ def by_words(folder: Path, captions: Texts) -> str:
     heads = [f"{which}: {metric}" for which in ("in half", "left out") for metric in metrics]
     heads.append("left out: brittleness minus that of hn")
     lines = ["| row | " + " | ".join(heads) + " |", "|---" * (len(heads) + 1) + "|"]
-    [clusters] = _columns(folder, BASE, "clusters").values()
+    clusters = _columns(folder, BASE, "clusters")[0]
     brittle = _metric(folder, "hn", metrics[1])
     for row in (BASE, "clip-ft", *_WORDS):
         found = [_metric(folder, row, metric) for metric in metrics]
@@ -165,11 +174,11 @@ def main() -> None:
     parser.add_argument("--data", type=Path, help="made by photo_data.py: for examples")
     given = parser.parse_args()
     folder = given.folder
-    nowhere = argparse.Namespace(data=folder, photographs=folder, out=folder, towers="", first=())
+    nowhere = argparse.Namespace(data=folder, photographs=folder, out=folder, towers="")
     plot(write_tables(folder, study_of(nowhere), SECTIONS, SHORT), given.plots or folder)
     if given.data:
         captions = _texts_of_cases(given.data / "eval")
-        if [len(of) for of in _metric(folder, BASE, _THREE[0]).values()] != [len(captions)]:
+        if len(_metric(folder, BASE, _THREE[0])[0]) != len(captions):
             print("no examples: the study was made with --limit, or of other data")
             return
         two = [("counterpoint", "hn"), ("hn", "counterpoint")]

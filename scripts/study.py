@@ -4,6 +4,9 @@ Every row is one command, `counterpoint train RECIPE ... seed=S out=FOLDER/ROW/s
 process of its own, some at a time on one device. What is finished is not done again. The values go
 to FOLDER/values/ROW-S.npz, from which `study_tables.py` makes tables: so the folder `values` alone
 can be taken to another machine.
+
+A row may start from what another row has become with the same seed (`Study.starts`): that one is
+trained first.
 """
 
 from __future__ import annotations
@@ -13,12 +16,14 @@ import os
 import subprocess
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import IO, Final
 
 import numpy as np
 
@@ -27,30 +32,31 @@ from counterpoint.metrics.statistics import ALL
 from counterpoint.runs.results import measure
 
 BASE: Final = "base"
+_TRAINING: Final = defaultdict[tuple[str, int], threading.Lock](threading.Lock)
 
 
 @dataclass(frozen=True, slots=True)
 class Study:
     """`rows`: a name, and what stands behind `counterpoint train`; `shared` follows it in all.
 
-    `base` is the model that the rows start from and `trained` the family of what they become: an
-    id is `trained` and the folder. `data` is the data root of the benchmarks. `others`: what is
-    measured beside the benchmarks, by name: metrics and their values, a line for each case.
+    `starts`: the row whose model a row starts from. `base` is a model that is scored beside the
+    rows, and `trained` the family of what they become: an id is `trained` and the folder. `data` is
+    the data root of the benchmarks. `others`: what is measured beside the benchmarks, by name:
+    metrics and their values, a line for each case, or nothing where a model cannot be measured.
     """
 
     rows: Mapping[str, Sequence[str]]
     shared: Sequence[str]
-    base: str
+    base: str | None
     trained: str
     benchmarks: Sequence[str]
     groups: Sequence[str]
+    starts: Mapping[str, str] = field(default_factory=dict)
     data: Path | None = None
-    others: Mapping[str, Callable[[str], tuple[Sequence[str], np.ndarray]]] = field(
-        default_factory=dict
-    )
+    others: Mapping[str, Callable[[str], Mapping[str, np.ndarray]]] = field(default_factory=dict)
 
 
-def add_arguments(parser: argparse.ArgumentParser, rows: Mapping[str, Sequence[str]]) -> None:
+def add_arguments(parser: argparse.ArgumentParser, rows: Iterable[str]) -> None:
     parser.add_argument("--out", type=lambda path: Path(path).resolve(), required=True)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--steps", type=int, help="other than the recipe's")
@@ -72,7 +78,8 @@ def run_study(study: Study, arguments: argparse.Namespace) -> None:
     for folder in ("values", "logs", "runs"):
         (arguments.out / folder).mkdir(parents=True, exist_ok=True)
     ends = time.time() + 60 * arguments.minutes
-    jobs = [(BASE, 0), *((row, seed) for row in arguments.recipes for seed in arguments.seeds)]
+    jobs = [(row, seed) for row in arguments.recipes for seed in arguments.seeds]
+    jobs = [(BASE, 0), *jobs] if study.base else jobs
     # The threads of a process's own arithmetic would fight over the cores of the others.
     os.environ.setdefault("OMP_NUM_THREADS", "2")
     with ThreadPoolExecutor(arguments.parallel) as pool:
@@ -89,19 +96,36 @@ def run_row(study: Study, row: str, seed: int, arguments: argparse.Namespace, en
         return f"{name}: was done"
     if began > ends:
         return f"{name}: not begun, the time is up"
-    model = study.base
     log = arguments.out / "logs" / f"{name}.txt"
     with log.open("w", encoding="utf-8") as told:
-        if row != BASE:
-            model = f"{study.trained}{arguments.out / row / f'seed-{seed}' / 'model'}"
-            command = training(study, row, seed, arguments)
-            if subprocess.run(command, stdout=told, stderr=told).returncode:
-                return f"{name}: training FAILED, see {log}"
+        if not train_row(study, row, seed, arguments, told):
+            return f"{name}: training FAILED, see {log}"
         trained = time.time()
-        score = [sys.executable, *sys.argv, "--score", model, name]
+        score = [sys.executable, *sys.argv, "--score", model_of(study, row, seed, arguments), name]
         if subprocess.run(score, stdout=told, stderr=told).returncode:
             return f"{name}: scoring FAILED, see {log}"
     return f"{name}: trained {trained - began:.0f} s, scored {time.time() - trained:.0f} s"
+
+
+def train_row(
+    study: Study, row: str, seed: int, arguments: argparse.Namespace, told: IO[str]
+) -> bool:
+    """Train one row with one seed, and first what it starts from; whether that worked."""
+    with _TRAINING[row, seed]:  # several rows may start from it
+        folder = arguments.out / row / f"seed-{seed}"
+        if (row == BASE and study.base) or (folder / "model").is_dir():
+            return True
+        start = study.starts.get(row)
+        if start and not train_row(study, start, seed, arguments, told):
+            return False
+        command = training(study, row, seed, arguments)
+        return subprocess.run(command, stdout=told, stderr=told).returncode == 0
+
+
+def model_of(study: Study, row: str, seed: int, arguments: argparse.Namespace) -> str:
+    if row == BASE and study.base:
+        return study.base
+    return f"{study.trained}{arguments.out / row / f'seed-{seed}' / 'model'}"
 
 
 def training(study: Study, row: str, seed: int, arguments: argparse.Namespace) -> list[str]:
@@ -112,7 +136,9 @@ def training(study: Study, row: str, seed: int, arguments: argparse.Namespace) -
     out = f"out={arguments.out / row / f'seed-{seed}'}"
     train = [sys.executable, "-m", "counterpoint", "train"]
     recipe, *own = study.rows[row]
-    return [*train, recipe, *study.shared, *own, *changes, *quick, out]
+    start = study.starts.get(row)
+    model = [f"model={model_of(study, start, seed, arguments)}"] if start else []
+    return [*train, recipe, *study.shared, *own, *model, *changes, *quick, out]
 
 
 def score_model(study: Study, model: str, name: str, arguments: argparse.Namespace) -> None:
@@ -145,10 +171,12 @@ def score_model(study: Study, model: str, name: str, arguments: argparse.Namespa
                 arrays[f"{key}/in/{group}"] = measured.members[group].astype(np.int32)
                 arrays[f"{key}/numbers/{group}"] = numbers[group]
     for key, other in study.others.items():
-        metrics, values = other(model)
+        if not (found := other(model)):
+            continue
+        values = np.stack([*found.values()], 1)
         arrays[f"{key}/values"] = values.astype(np.float32)
-        arrays[f"{key}/metrics"] = np.array(metrics)
-        arrays[f"{key}/pooled"] = np.zeros(len(metrics), bool)
+        arrays[f"{key}/metrics"] = np.array([*found])
+        arrays[f"{key}/pooled"] = np.zeros(len(found), bool)
         arrays[f"{key}/clusters"] = np.arange(len(values), dtype=np.int32)
         arrays[f"{key}/in/{ALL}"] = np.arange(len(values), dtype=np.int32)
     path = out / "values" / f"{name}.npz"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -59,12 +59,22 @@ def numbers(folder: Path, study: Study) -> list[Number]:
         for row in rows
         for benchmark in (*study.benchmarks, *study.others)
         for group in study.groups
-        for number in _numbers(loaded, row, benchmark, group)
+        for number in _numbers(loaded, row, _rivals(study, row, loaded), benchmark, group)
     ]
 
 
+def _rivals(study: Study, row: str, loaded: Iterable[str]) -> list[str]:
+    """The rows that a row is compared with: those of `AGAINST` that have the same start."""
+    same = [o for o in AGAINST if o in study.rows and study.starts.get(o) == study.starts.get(row)]
+    return [other for other in same if other in loaded and row in study.rows and other != row]
+
+
 def _numbers(
-    loaded: dict[str, dict[int, dict[str, np.ndarray]]], row: str, benchmark: str, group: str
+    loaded: dict[str, dict[int, dict[str, np.ndarray]]],
+    row: str,
+    rivals: Sequence[str],
+    benchmark: str,
+    group: str,
 ) -> list[Number]:
     mine = loaded[row]
     one = next(iter(mine.values()))
@@ -75,10 +85,9 @@ def _numbers(
     levels = _estimates(np.mean(list(table.values()), axis=0), clusters[members])
     means = np.array([np.nanmean(values, axis=0) for values in table.values()])
     told = {name: ([""] * len(metrics), [""] * len(metrics)) for name in AGAINST}
-    for other in AGAINST:
-        if other in loaded and other != row and row != BASE:
-            theirs = {s: of[f"{benchmark}/values"][members] for s, of in loaded[other].items()}
-            told[other] = against(table, theirs, clusters[members])
+    for other in rivals:
+        theirs = {s: of[f"{benchmark}/values"][members] for s, of in loaded[other].items()}
+        told[other] = against(table, theirs, clusters[members])
     for j in np.flatnonzero(one[f"{benchmark}/pooled"]).tolist():
         # Of all pairs at once: no value of a case, so only seeds say how sure it is.
         mine_by_seed = _pooled(mine, benchmark, group, j)
