@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from flickr8k import recalls
-from study import BASE, Study, add_arguments, run_study, training
+from study import BASE, Study, add_arguments, run_study
 
 from counterpoint.metrics.statistics import ALL
 

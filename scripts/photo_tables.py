@@ -4,12 +4,13 @@
 
 Reads FOLDER/values. Writes FOLDER/table.csv (every number) and FOLDER/table.md (the tables). With
 the data of photo_data.py also FOLDER/examples.md: captions on which two rows differ, and the rows
-by pairs of words.
+by pairs of words that the training has and has not.
 """
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -45,6 +46,7 @@ _BOTH_WAYS: Final = ("image_to_text", "text_to_image")
 
 
 Texts = list[list[str]]  # of each case: caption, positive, negative
+Names = Sequence[str]
 
 
 def _keys(benchmark: str, *metrics: str, groups: tuple[str, ...] = (ALL,)) -> tuple[Key, ...]:
@@ -116,32 +118,49 @@ def examples(folder: Path, captions: Texts, one: str, other: str, count: int = 6
 
 
 def by_words(folder: Path, captions: Texts) -> str:
-    """Rows on the pairs of words that half.parquet has and on those that it has not.
+    """Rows on the pairs of words that half.parquet has and on those that it has not, beside `hn`:
+    the same negatives, no positives at all."""
+    left_out = [is_left_out(word_pair(*texts[:2])) for texts in captions]
+    parts = {"in half": ~np.array(left_out), "left out": np.array(left_out)}
+    return _by_part(folder, parts, (BASE, "clip-ft", *_WORDS), _THREE[1:], "hn")
 
-    The differences are of brittleness on what is left out, to `hn`: the same negatives, no
-    positives at all.
-    """
-    left_out = np.array([is_left_out(word_pair(*texts[:2])) for texts in captions])
-    metrics = ("augmented_accuracy", "brittleness")
-    heads = [f"{which}: {metric}" for which in ("in half", "left out") for metric in metrics]
-    heads.append("left out: brittleness minus that of hn")
+
+def by_negatives(folder: Path, captions: Texts, trained: pl.DataFrame) -> str:
+    """Rows on the cases whose negative replaces words as a negative of the training does, and on
+    the others, beside `clip-ft`: no negatives at all."""
+    known = {
+        word_pair(caption, text)
+        for caption, texts in trained.select("caption", "negatives").iter_rows()
+        for text in texts or ()
+    }
+    seen = np.array([word_pair(texts[0], texts[2]) in known for texts in captions])
+    rows = ("clip-ft", "hn", "hn-replace", "hp-hn", "counterpoint")
+    return _by_part(folder, {"trained": seen, "other": ~seen}, rows, _THREE[:1], "clip-ft")
+
+
+def _by_part(
+    folder: Path, parts: dict[str, np.ndarray], rows: Sequence[str], metrics: Names, rival: str
+) -> str:
+    """Means of rows on parts of the cases, and differences of the last metric to a rival's."""
+    last = metrics[-1]
+    heads = [f"{part} ({cases.sum():,}): {m}" for part, cases in parts.items() for m in metrics]
+    heads += [f"{part}: {last} minus that of {rival}" for part in parts]
     lines = ["| row | " + " | ".join(heads) + " |", "|---" * (len(heads) + 1) + "|"]
-    clusters = _columns(folder, BASE, "clusters")[0]
-    brittle = _metric(folder, "hn", metrics[1])
-    for row in (BASE, "clip-ft", *_WORDS):
+    clusters, theirs = _columns(folder, BASE, "clusters")[0], _metric(folder, rival, last)
+    for row in rows:
         found = [_metric(folder, row, metric) for metric in metrics]
         if not found[0]:
             continue
-        means = [
-            np.mean([of[cases].mean() for of in values.values()])
-            for cases in (~left_out, left_out)
+        cells = [
+            f"{100 * np.mean([of[cases].mean() for of in values.values()]):.1f}"
+            for cases in parts.values()
             for values in found
         ]
-        told = ""
-        if brittle and row in _WORDS[1:]:
-            two = [{s: of[left_out, None] for s, of in v.items()} for v in (found[1], brittle)]
-            [told], _ = against(two[0], two[1], clusters[left_out])
-        lines.append(f"| {row} | {' | '.join(f'{100 * mean:.1f}' for mean in means)} | {told} |")
+        for cases in parts.values():
+            two = [{s: of[cases, None] for s, of in v.items()} for v in (found[-1], theirs)]
+            same = row in (BASE, rival) or not theirs
+            cells += [""] if same else against(two[0], two[1], clusters[cases])[0]
+        lines.append(f"| {row} | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 
 
@@ -184,6 +203,7 @@ def main() -> None:
         two = [("counterpoint", "hn"), ("hn", "counterpoint")]
         told = [examples(folder, captions, *rows) for rows in two]
         told.append(by_words(folder, captions))
+        told.append(by_negatives(folder, captions, pl.read_parquet(given.data / "train.parquet")))
         (folder / "examples.md").write_text("\n".join(told), encoding="utf-8")
 
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 import argparse
 import importlib
 import json
+import subprocess
 import sys
+import threading
+from collections import defaultdict
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -163,7 +166,7 @@ def test_nothing_of_an_evaluation_is_trained_on(made: tuple[Path, list]) -> None
     held = set(pl.read_parquet(out / "held-out.parquet")["image"])
     names = {name.removeprefix("eval/coco/") for name in held}
     assert f"val2014/COCO_val2014_{LEAKED + 1:012}.jpg" in names and len(names) == 2
-    for table in ("train", "people", "half"):
+    for table in ("train", "people", "half", "plausible", "coco"):
         trained = pl.read_parquet(out / f"{table}.parquet")
         assert names.isdisjoint(trained["image"])
         assert set(trained["image"].str.starts_with("val2014/")) == {True}
@@ -180,20 +183,20 @@ def test_nothing_of_an_evaluation_is_trained_on(made: tuple[Path, list]) -> None
 
 def test_the_commands_that_make_the_texts(scripts: Scripts, made: tuple[Path, list]) -> None:
     out, commands = made
-    assert [command[2:4] for command in commands[:2]] == [
-        ["generate", "negatives"],
-        ["generate", "positives"],
-    ]
-    assert commands[2][2] == "export" and len(commands) == 3
     assert all(command[:2] == ["-m", "counterpoint"] for command in commands)
-    methods = (scripts.data.NEGATIVES, scripts.data.POSITIVES)
-    for command, names in zip(commands[:2], methods, strict=True):
-        assert tuple(b for a, b in pairwise(command) if a == "-M") == names
-        assert "--no-wordnet" in command
-    assert [command[-1] for command in commands] == [
-        str(out / f"{name}.parquet") for name in ("negatives", "positives", "exported")
+    makes, exports = commands[:3], commands[3:]
+    pairs = [str(out / name) for name in scripts.data.PAIRS]
+    negatives, plausible, positives = pairs
+    assert [command[-1] for command in makes] == pairs
+    for command, (kind, methods, more) in zip(makes, scripts.data.PAIRS.values(), strict=True):
+        assert command[2:4] == ["generate", kind]
+        assert tuple(b for a, b in pairwise(command) if a == "-M") == methods
+        assert "--no-wordnet" in command and " ".join(more) in " ".join(command)
+    assert "--plausible" in makes[0] and "--plausible" not in makes[1]
+    assert [command[2:5] for command in exports] == [
+        ["export", plausible, positives],
+        ["export", negatives, positives],
     ]
-    assert commands[2][3:5] == [command[-1] for command in commands[:2]]
 
 
 # --- the study ---------------------------------------------------------------------------------
@@ -205,21 +208,19 @@ def arguments(tmp_path: Path) -> argparse.Namespace:
         photographs=tmp_path / "photographs",
         out=tmp_path / "out",
         towers="hf:TOWERS",
-        first=["batch=64"],
         steps=None,
         change=["epochs=2"],
         workers=3,
     )
 
 
-def test_every_row_starts_from_the_base_and_keeps_the_evaluations_out(
+def test_every_row_starts_from_the_base_of_its_seed_and_keeps_the_evaluations_out(
     scripts: Scripts, tmp_path: Path
 ) -> None:
     given = arguments(tmp_path)
     study = scripts.study.study_of(given)
-    stages = dict(zip(scripts.study.STAGES, ("hf:TOWERS", "heads/seed-0/model"), strict=True))
     for row in study.rows:
-        command = scripts.study.training(study, row, 1, given)
+        command = importlib.import_module("study").training(study, row, 1, given)
         assert command[1:4] == ["-m", "counterpoint", "train"]
         assert not any("{data}" in word for word in command)
         settings = dict(word.split("=", 1) for word in command[5:])  # the last of a name counts
@@ -230,8 +231,70 @@ def test_every_row_starts_from_the_base_and_keeps_the_evaluations_out(
         assert settings["seed"] == "1" and settings["out"].endswith(f"out/{row}/seed-1")
         assert settings["data.path"].startswith(str(tmp_path / "data"))
         assert "image" in settings["lock"]
-        assert settings["model"].endswith(stages.get(row, "out/base/seed-0/model"))
+        start, _ = scripts.study.STAGES.get(row, (scripts.study.BASE, []))
+        model = f"hf:{tmp_path}/out/{start}/seed-1/model" if start else "hf:TOWERS"
+        assert settings["model"] == model
     assert set(scripts.data.EVALUATED) <= set(study.benchmarks)
+    assert set(scripts.study.SCORED) <= set(study.rows)
+
+
+@pytest.fixture
+def calls(
+    scripts: Scripts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[tuple[argparse.Namespace, list[str]]]:
+    """The arguments of a study, and what it runs: trainings make a folder, scorings a file."""
+    runs: list[str] = []
+    given = arguments(tmp_path)
+    vars(given).update(minutes=60, parallel=4, score=None, seeds=[0, 1], recipes=["hn", "hp"])
+
+    def run(command: list[str], **_: Any) -> subprocess.CompletedProcess[str]:
+        if "--score" in command:
+            path = given.out / "values" / f"{command[-1]}.npz"
+            runs.append(command[-1])
+        else:
+            [out] = [word.removeprefix("out=") for word in command if word.startswith("out=")]
+            path = Path(out) / "model"
+            name = f"{path.parent.parent.name} {path.parent.name}"
+            runs.append(name)
+            if name == "hp seed-1":
+                return subprocess.CompletedProcess(command, 1)
+        path.mkdir(parents=True)
+        return subprocess.CompletedProcess(command, 0)
+
+    module = importlib.import_module("study")
+    monkeypatch.setattr(module.subprocess, "run", run)
+    monkeypatch.setattr(module, "_TRAINING", defaultdict(threading.Lock))
+    yield given, runs
+
+
+def test_a_base_is_trained_once_and_before_the_rows_that_start_from_it(
+    scripts: Scripts, calls: tuple[argparse.Namespace, list[str]], capsys: pytest.CaptureFixture
+) -> None:
+    given, runs = calls
+    study = scripts.study.study_of(given)
+    scripts.study.run_study(study, given)
+    assert sorted(runs) == sorted(
+        [f"{row} seed-{seed}" for row in ("heads", "base", "hn", "hp") for seed in (0, 1)]
+        + ["hn-0", "hn-1", "hp-0"]
+    )
+    for seed in (0, 1):
+        order = [runs.index(f"{row} seed-{seed}") for row in ("heads", "base", "hn")]
+        assert order == sorted(order)
+        assert runs.index(f"base seed-{seed}") < runs.index(f"hp seed-{seed}")
+    said = capsys.readouterr().out
+    assert said.count("s, scored") == 3 and "hp-1: training FAILED" in said
+
+
+def test_what_a_study_has_is_not_made_again(
+    scripts: Scripts, calls: tuple[argparse.Namespace, list[str]]
+) -> None:
+    given, runs = calls
+    (given.out / "base/seed-0/model").mkdir(parents=True)
+    (given.out / "hn/seed-0/model").mkdir(parents=True)
+    given.seeds, given.recipes = [0], ["base", "hn", "hp"]
+    study = scripts.study.study_of(given)
+    scripts.study.run_study(study, given)
+    assert sorted(runs) == ["base-0", "hn-0", "hp seed-0", "hp-0"]
 
 
 # --- tables ------------------------------------------------------------------------------------
@@ -337,4 +400,19 @@ def test_rows_by_the_pairs_of_words_that_half_of_the_positives_have(
     # In half: augmented, brittle; left out: augmented, brittle.
     assert rows["hn"][:4] == ["0.0", "100.0", "75.0", "25.0"]
     assert rows["hp-hn"][:4] == ["100.0", "0.0", "75.0", "0.0"]
-    assert rows["hp-hn"][4].startswith("-0.2500 [") and rows["hn"][4].strip("| ") == ""
+    assert rows["hp-hn"][4].startswith("-1.0000 [") and rows["hp-hn"][5].startswith("-0.2500 [")
+    assert [cell.strip("| ") for cell in rows["hn"][4:]] == ["", ""]
+
+
+def test_rows_by_the_pairs_of_words_of_the_negatives(scripts: Scripts, folder: Path) -> None:
+    """The negatives of the first two cases replace words as the training does."""
+    write_values(folder, "clip-ft-0", "NOAA", 0.5)
+    write_values(folder, "clip-ft-1", "NOAA", 0.5)
+    trained = pl.DataFrame(
+        {"caption": ["the dog runs", "a car"], "negatives": [["the cat runs"], None]}
+    )
+    lines = scripts.tables.by_negatives(folder, CASES, trained).splitlines()
+    rows = {line.split(" | ")[0].strip("| "): line.split(" | ")[1:] for line in lines[2:]}
+    assert "trained (2)" in lines[0] and "other (2)" in lines[0]
+    assert rows["clip-ft"][:2] == ["50.0", "100.0"] and rows["hn"][:2] == ["100.0", "100.0"]
+    assert rows["hn"][2].startswith("+0.5000 [") and rows["hn"][3].startswith("+0.0000 [")
