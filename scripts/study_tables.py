@@ -265,6 +265,9 @@ def draw_drop(
     """Of each row the original and the augmented accuracy on a part: (benchmark, group)."""
     two = ("original_accuracy", "augmented_accuracy")
     rows = [row for row in rows if (row, *part, two[0]) in by][::-1]
+    if not rows:  # the panels share their rows, and an empty one would take the names away
+        axes.set(title=said)
+        return
     for place, row in enumerate(rows):
         original, augmented = (100 * by[row, *part, metric].value for metric in two)
         axes.plot([augmented, original], [place, place], color="#999999", lw=4, zorder=1)
