@@ -42,15 +42,11 @@ from counterpoint.training import Leak, find_leaks, without_leaks
 EVALUATED: Final = ("sugarcrepe", "hard-positives/replace")
 NEGATIVES: Final = ("negclip", "crepe-replace", "crepe-swap", "svlc")
 POSITIVES: Final = ("hard-positives", "synonyms", "conjuncts", "converse")
-_ALL, _PLAUSIBLE, _POSITIVES = (
-    *("negatives.parquet", "plausible-negatives.parquet"),
-    "positives.parquet",
-)
 # Few captions have a plausible swap: the rows of swaps need the others, too.
 PAIRS: Final[dict[str, tuple[str, Sequence[str], list[str]]]] = {
-    _ALL: ("negatives", NEGATIVES, ["--plausible", "none"]),
-    _PLAUSIBLE: ("negatives", NEGATIVES, []),
-    _POSITIVES: ("positives", POSITIVES, ["--doubtful"]),
+    "negatives": ("negatives", NEGATIVES, ["--plausible", "none"]),
+    "plausible-negatives": ("negatives", NEGATIVES, []),
+    "positives": ("positives", POSITIVES, ["--doubtful"]),
 }
 KARPATHY: Final = "coco_karpathy_test.json"
 # Of these, cases of photographs that are not there are left out.
@@ -84,9 +80,10 @@ def split(data: Path, count: int, seed: int) -> tuple[list[dict[str, Any]], set[
 
 
 def make_eval_root(data: Path, root: Path, held: set[str]) -> None:
-    (root / "coco" / "val2014").mkdir(parents=True)
+    (root / "coco" / "val2014").mkdir(parents=True, exist_ok=True)
     for name in (*WHOLE, *(f"coco/{image}" for image in held)):
-        (root / name).symlink_to((data / name).resolve())
+        if not (root / name).is_symlink():
+            (root / name).symlink_to((data / name).resolve())
 
 
 def held_table(rows: list[dict[str, Any]], held: set[str]) -> pl.DataFrame:
@@ -110,13 +107,15 @@ def make_texts(captions: pl.DataFrame, folder: Path) -> None:
     captions.write_parquet(folder / "captions.parquet")
     for name, (kind, methods, more) in PAIRS.items():
         chosen = [word for method in methods for word in ("-M", method)] + more
-        source, out = folder / "captions.parquet", folder / name
-        call("generate", kind, source, *chosen, "--no-wordnet", "-o", out)
+        source, out = folder / "captions.parquet", folder / f"{name}.parquet"
+        if not out.exists():
+            call("generate", kind, source, *chosen, "--no-wordnet", "-o", out)
 
 
 def with_texts(captions: pl.DataFrame, folder: Path, images: Path, negatives: str) -> pl.DataFrame:
     """The captions with these negatives, and with the positives."""
-    exported, made = folder / "exported.parquet", (folder / negatives, folder / _POSITIVES)
+    exported = folder / "exported.parquet"
+    made = [folder / f"{name}.parquet" for name in (negatives, "positives")]
     exported.unlink(missing_ok=True)
     call("export", *made, "--as", "training", "--images", images, "--root", images, "-o", exported)
     texts = pl.read_parquet(exported).drop("source").unique(["image", "caption"])
@@ -182,12 +181,12 @@ def save_vectors(data: Path, folder: Path) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--out", type=Path, required=True, help="a new folder")
+    parser.add_argument("--out", type=Path, required=True, help="what it has is not made again")
     parser.add_argument("--held-out", type=int, default=1000, help="photographs")
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
     data, out = given.data.resolve(), given.out.resolve()
-    out.mkdir(parents=True)
+    out.mkdir(parents=True, exist_ok=True)
     os.environ.setdefault("COUNTERPOINT_DATA", str(data))
     rows, held, leaks = split(data, given.held_out, given.seed)
     make_eval_root(data, out / "eval", held)
@@ -195,15 +194,22 @@ def main() -> None:
     held_table(rows, held).write_parquet(held_out)
     captions = training_captions(data, rows, held)
     make_texts(captions, out)
-    tables: dict[str, pl.DataFrame] = {}
-    for name, negatives in (("plausible", _PLAUSIBLE), ("train", _ALL)):
-        made = with_texts(captions, out, data / "coco", negatives)
-        tables[name], texts = without_leaks(
-            made, [*EVALUATED, held_out], images=data / "coco", data=out / "eval"
+    (table, texts), (plausible, _) = (
+        without_leaks(
+            with_texts(captions, out, data / "coco", negatives),
+            [*EVALUATED, held_out],
+            images=data / "coco",
+            data=out / "eval",
         )
-    table = tables["train"]
-    tables["people"], tables["half"] = by_people(table), by_half(table)
-    tables["coco"] = table.filter(~pl.col("image").str.starts_with("flickr8k/"))
+        for negatives in ("negatives", "plausible-negatives")
+    )
+    tables = {
+        "train": table,
+        "people": by_people(table),
+        "half": by_half(table),
+        "plausible": plausible,
+        "coco": table.filter(~pl.col("image").str.starts_with("flickr8k/")),
+    }
     for name, made in tables.items():
         made.write_parquet(out / f"{name}.parquet")
     save_vectors(data, out / "flickr8k")

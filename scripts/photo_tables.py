@@ -146,7 +146,8 @@ def _by_part(
     heads = [f"{part} ({cases.sum():,}): {m}" for part, cases in parts.items() for m in metrics]
     heads += [f"{part}: {last} minus that of {rival}" for part in parts]
     lines = ["| row | " + " | ".join(heads) + " |", "|---" * (len(heads) + 1) + "|"]
-    clusters, theirs = _columns(folder, BASE, "clusters")[0], _metric(folder, rival, last)
+    clusters = next(iter(_columns(folder, BASE, "clusters").values()))
+    theirs = _metric(folder, rival, last)
     for row in rows:
         found = [_metric(folder, row, metric) for metric in metrics]
         if not found[0]:
@@ -197,8 +198,8 @@ def main() -> None:
     plot(write_tables(folder, study_of(nowhere), SECTIONS, SHORT), given.plots or folder)
     if given.data:
         captions = _texts_of_cases(given.data / "eval")
-        if len(_metric(folder, BASE, _THREE[0])[0]) != len(captions):
-            print("no examples: the study was made with --limit, or of other data")
+        if {len(of) for of in _metric(folder, BASE, _THREE[0]).values()} != {len(captions)}:
+            print("no examples: the study has no base, was made with --limit, or of other data")
             return
         two = [("counterpoint", "hn"), ("hn", "counterpoint")]
         told = [examples(folder, captions, *rows) for rows in two]

@@ -185,7 +185,7 @@ def test_the_commands_that_make_the_texts(scripts: Scripts, made: tuple[Path, li
     out, commands = made
     assert all(command[:2] == ["-m", "counterpoint"] for command in commands)
     makes, exports = commands[:3], commands[3:]
-    pairs = [str(out / name) for name in scripts.data.PAIRS]
+    pairs = [str(out / f"{name}.parquet") for name in scripts.data.PAIRS]
     negatives, plausible, positives = pairs
     assert [command[-1] for command in makes] == pairs
     for command, (kind, methods, more) in zip(makes, scripts.data.PAIRS.values(), strict=True):
@@ -194,9 +194,20 @@ def test_the_commands_that_make_the_texts(scripts: Scripts, made: tuple[Path, li
         assert "--no-wordnet" in command and " ".join(more) in " ".join(command)
     assert "--plausible" in makes[0] and "--plausible" not in makes[1]
     assert [command[2:5] for command in exports] == [
-        ["export", plausible, positives],
         ["export", negatives, positives],
+        ["export", plausible, positives],
     ]
+
+
+def test_data_that_were_interrupted_are_finished(scripts: Scripts, made: tuple[Path, list]) -> None:
+    out, commands = made
+    before = {path.name: path.read_bytes() for path in out.glob("*.parquet")}
+    (out / "plausible-negatives.parquet").unlink()
+    (out / "train.parquet").unlink()
+    commands.clear()
+    scripts.data.main()
+    assert [command[2] for command in commands] == ["generate", "export", "export"]
+    assert {path.name: path.read_bytes() for path in out.glob("*.parquet")} == before
 
 
 # --- the study ---------------------------------------------------------------------------------
