@@ -12,6 +12,8 @@ FOLDER gets
     half.parquet      the same, without the positives of half of the pairs of words
     plausible.parquet the same, with the negatives that `counterpoint generate` makes by default
     coco.parquet      the rows of train.parquet whose photographs are at hand
+    dev-negatives.parquet  negatives of the captions of Flickr8k's development split, which is
+                      neither trained nor evaluated on: a base is chosen by it
     flickr8k/         the vectors of photographs that are not at hand
     counts.json       how much of everything, and what was taken out
 
@@ -29,7 +31,7 @@ import re
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -42,13 +44,16 @@ from counterpoint.training import Leak, find_leaks, without_leaks
 EVALUATED: Final = ("sugarcrepe", "hard-positives/replace")
 NEGATIVES: Final = ("negclip", "crepe-replace", "crepe-swap", "svlc")
 POSITIVES: Final = ("hard-positives", "synonyms", "conjuncts", "converse")
+DEV_NEGATIVES: Final = "dev-negatives"
 # Few captions have a plausible swap: the rows of swaps need the others, too.
 PAIRS: Final[dict[str, tuple[str, Sequence[str], list[str]]]] = {
     "negatives": ("negatives", NEGATIVES, ["--plausible", "none"]),
     "plausible-negatives": ("negatives", NEGATIVES, []),
     "positives": ("positives", POSITIVES, ["--doubtful"]),
+    DEV_NEGATIVES: ("negatives", (*NEGATIVES, "bind", "add"), []),
 }
 KARPATHY: Final = "coco_karpathy_test.json"
+FLICKR8K: Final = "flickr8k"
 # Of these, cases of photographs that are not there are left out.
 WHOLE: Final = (
     *("hard_positives", "sugarcrepe", "visual_genome", "coco/val2017"),
@@ -94,22 +99,30 @@ def held_table(rows: list[dict[str, Any]], held: set[str]) -> pl.DataFrame:
 
 def training_captions(data: Path, rows: list[dict[str, Any]], held: set[str]) -> pl.DataFrame:
     coco = [(r["image"], r["caption"]) for r in rows if r["image"] not in held]
-    flickr = read_json(data / "flickr8k" / "captions.json")
-    coco += [(f"flickr8k/{r['image']}", r["captions"]) for r in flickr if r["split"] == "train"]
-    found = [(image, tidy(text)) for image, texts in coco for text in texts]
-    return pl.DataFrame(found, schema=["image", "caption"], orient="row").unique(
-        maintain_order=True
-    )
+    return _captions([*coco, *flickr8k_captions(data, "train")])
 
 
-def make_texts(captions: pl.DataFrame, folder: Path) -> None:
+def flickr8k_captions(data: Path, split: str) -> list[tuple[str, list[str]]]:
+    rows = read_json(data / FLICKR8K / "captions.json")
+    return [(f"{FLICKR8K}/{r['image']}", r["captions"]) for r in rows if r["split"] == split]
+
+
+def _captions(found: Iterable[tuple[str, list[str]]]) -> pl.DataFrame:
+    rows = [(image, tidy(text)) for image, texts in found for text in texts]
+    table = pl.DataFrame(rows, schema=["image", "caption"], orient="row")
+    return table.unique(maintain_order=True)
+
+
+def make_texts(captions: pl.DataFrame, dev: pl.DataFrame, folder: Path) -> None:
     """What rules make of the captions: a file of pairs for each of `PAIRS`."""
     captions.write_parquet(folder / "captions.parquet")
+    dev.write_parquet(folder / "dev-captions.parquet")
     for name, (kind, methods, more) in PAIRS.items():
         chosen = [word for method in methods for word in ("-M", method)] + more
-        source, out = folder / "captions.parquet", folder / f"{name}.parquet"
+        source = "dev-captions.parquet" if name == DEV_NEGATIVES else "captions.parquet"
+        out = folder / f"{name}.parquet"
         if not out.exists():
-            call("generate", kind, source, *chosen, "--no-wordnet", "-o", out)
+            call("generate", kind, folder / source, *chosen, "--no-wordnet", "-o", out)
 
 
 def with_texts(captions: pl.DataFrame, folder: Path, images: Path, negatives: str) -> pl.DataFrame:
@@ -170,8 +183,9 @@ def by_half(table: pl.DataFrame) -> pl.DataFrame:
 
 def save_vectors(data: Path, folder: Path) -> None:
     """Flickr8k's vectors in the form that `data.vectors` takes."""
-    names = [f"flickr8k/{row['image']}" for row in read_json(data / "flickr8k" / "captions.json")]
-    [vectors] = load_file(data / "flickr8k" / "dinov2_small_cls_mean.safetensors").values()
+    rows = read_json(data / FLICKR8K / "captions.json")
+    names = [f"{FLICKR8K}/{row['image']}" for row in rows]
+    [vectors] = load_file(data / FLICKR8K / "dinov2_small_cls_mean.safetensors").values()
     folder.mkdir(exist_ok=True)
     save_file({"vectors": vectors}, folder / "images.safetensors")
     lines = [json.dumps({"name": name}) for name in names]
@@ -193,7 +207,7 @@ def main() -> None:
     held_out = out / "held-out.parquet"
     held_table(rows, held).write_parquet(held_out)
     captions = training_captions(data, rows, held)
-    make_texts(captions, out)
+    make_texts(captions, _captions(flickr8k_captions(data, "dev")), out)
     (table, texts), (plausible, _) = (
         without_leaks(
             with_texts(captions, out, data / "coco", negatives),
@@ -208,7 +222,7 @@ def main() -> None:
         "people": by_people(table),
         "half": by_half(table),
         "plausible": plausible,
-        "coco": table.filter(~pl.col("image").str.starts_with("flickr8k/")),
+        "coco": table.filter(~pl.col("image").str.starts_with(f"{FLICKR8K}/")),
     }
     for name, made in tables.items():
         made.write_parquet(out / f"{name}.parquet")

@@ -5,6 +5,10 @@
 This makes all of it: the data (`photo_data.py`), two towers that have never met, from the package
 index (examples/build_dino_minilm.py), the base, every row, which starts from the base with the same
 seed (`study.py`), and the tables (`photo_tables.py`). The image trunk is locked in all of them.
+
+    python scripts/photo_study.py ... --recipes base base-wise-0.5 base-slow --seeds 0
+
+compares other bases, on Flickr8k's development split too.
 """
 
 from __future__ import annotations
@@ -13,10 +17,13 @@ import argparse
 import os
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 from typing import Final
 
-from flickr8k import recalls
+import polars as pl
+from flickr8k import Flickr8k
+from photo_data import DEV_NEGATIVES, FLICKR8K
 from study import BASE, Study, add_arguments, run_study
 
 from counterpoint.metrics.statistics import ALL
@@ -28,7 +35,7 @@ BENCHMARKS: Final = (
     *("rococo:people=1", "retrieval/coco", "eccv-caption"),
     *("cxc/image-text", "cxc/image-image"),
 )
-FLICKR: Final = "flickr8k"
+FLICKR, DEV, NEGATIVES = FLICKR8K, f"{FLICKR8K}-dev", f"{FLICKR8K}-{DEV_NEGATIVES}"
 GROUPS: Final = (ALL, "attributes", "relations", "replace", "swap", "add")
 KEPT_OUT: Final = "data.keep_out=[hard-positives/replace, sugarcrepe, {data}/held-out.parquet]"
 # The same for every row, so that only the loss and its texts differ.
@@ -39,6 +46,8 @@ PEOPLE, HALF, PLAUSIBLE = (
 )
 # Flickr8k has no tokens of patches, so pools are compared on COCO's photographs alone.
 COCO: Final = ["data.path={data}/coco.parquet", "data.vectors=null"]
+# Captions of one photograph find each other, too.
+PARAPHRASES: Final = "loss=[{term: clip}, {term: paraphrases}]"
 # Models from the towers on, in two stages: at a learning rate that new projections need, the text
 # tower would forget what it knows, so the image projection and the pool are fitted to it first.
 FIRST: Final = ["clip-ft", "freeze=text", "lr=1e-3", "warmup=40", "batch=1024"]
@@ -54,6 +63,15 @@ STAGES: Final[dict[str, tuple[str, list[str]]]] = {  # by name: what it starts f
         [*FIRST, *COCO, "lock={tower: image, pool: attention, heads: 6}", "steps=250"],
     ),
     "attention": ("attention-heads", [*THEN, *COCO, "steps=150"]),
+    # Other bases, of which one would be chosen by the development split.
+    "base-wise-0.25": (HEADS, [*THEN, "steps=500", "wise=0.25"]),
+    "base-wise-0.5": (HEADS, [*THEN, "steps=500", "wise=0.5"]),
+    "base-wise-0.75": (HEADS, [*THEN, "steps=500", "wise=0.75"]),
+    "base-slow": (HEADS, [*THEN, "steps=500", "lr=3e-5"]),
+    "base-short": (HEADS, [*THEN, "steps=200"]),
+    "base-wide": (HEADS, [*THEN, "steps=160", "lr=2e-4", "batch=4096"]),
+    "base-lora": (HEADS, [*THEN, "steps=500", "lr=5e-4", "lora={rank: 16, alpha: 16}"]),
+    "base-people": (HEADS, ["hp", *THEN[1:], PEOPLE, "steps=500", PARAPHRASES]),
 }
 ROWS: Final[dict[str, list[str]]] = {
     "clip-ft": ["clip-ft"],
@@ -79,11 +97,18 @@ ROWS: Final[dict[str, list[str]]] = {
     "hp-hn-plausible": ["hp-hn", PLAUSIBLE],
     "counterpoint-plausible": ["counterpoint", PLAUSIBLE],
 }
-SCORED: Final = [*(name for name in STAGES if not name.endswith("-heads")), *ROWS]
+OTHER_BASES: Final = [name for name in STAGES if name.startswith(f"{BASE}-")]
+SCORED: Final = [BASE, HEADS, "mean", "attention", *ROWS]
 
 
 def study_of(given: argparse.Namespace) -> Study:
     data = given.data.resolve()
+    pairs = data / f"{DEV_NEGATIVES}.parquet"
+
+    @cache
+    def on_flickr8k(model: str) -> Flickr8k:
+        return Flickr8k(model, given.photographs)
+
     where = [
         "lock=image",
         f"data.path={data}/train.parquet",
@@ -109,7 +134,11 @@ def study_of(given: argparse.Namespace) -> Study:
         GROUPS,
         starts | dict.fromkeys(ROWS, BASE),
         data / "eval",
-        {FLICKR: lambda model: recalls(model, given.photographs, "test")},
+        {
+            FLICKR: lambda model: on_flickr8k(model).recalls("test"),
+            DEV: lambda model: on_flickr8k(model).recalls("dev"),
+            NEGATIVES: lambda model: on_flickr8k(model).accuracy(pl.read_parquet(pairs)),
+        },
     )
 
 
@@ -132,7 +161,7 @@ def make_towers(folder: Path) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    add_arguments(parser, SCORED)
+    add_arguments(parser, SCORED, OTHER_BASES)
     parser.add_argument("--photographs", type=Path, required=True, help="the data root")
     parser.add_argument("--data", type=Path, help="made by photo_data.py; else OUT/data")
     parser.add_argument("--towers", help="the model that the base starts from; else made")

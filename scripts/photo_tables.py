@@ -17,8 +17,9 @@ from typing import Final
 
 import numpy as np
 import polars as pl
+from flickr8k import ACCURACY
 from photo_data import is_left_out, word_pair
-from photo_study import BENCHMARKS, FLICKR, ROWS, SCORED, study_of
+from photo_study import BENCHMARKS, DEV, FLICKR, NEGATIVES, OTHER_BASES, ROWS, SCORED, study_of
 from study import BASE
 from study_tables import By, Key, Sections, against, draw_drop, save_plot, write_tables
 
@@ -36,6 +37,8 @@ SHORT: Final = {
     _TEXTS: "CxC text",
     _IMAGES: "CxC image",
     FLICKR: "Flickr8k",
+    DEV: "dev",
+    NEGATIVES: "dev negatives",
 }
 _MAIN: Final = (BASE, *(row for row in ROWS if not row.startswith("hp-hn-0")))
 _WEIGHTS: Final = ("hp", "hp-hn-0.25", "hp-hn-0.5", "hp-hn-0.75", "hp-hn", "hn")
@@ -55,12 +58,14 @@ def _keys(benchmark: str, *metrics: str, groups: tuple[str, ...] = (ALL,)) -> tu
 
 SECTIONS: Final[Sections] = {
     "The base": (
-        [row for row in SCORED if row not in ROWS],
+        [*(row for row in SCORED if row not in ROWS), *OTHER_BASES],
         (
             *_keys(_REPLACE, *_THREE, groups=(ALL, "relations", "attributes")),
             *_keys(_SUGAR, "original_accuracy"),
             *_keys(_RETRIEVAL, *(f"{way}_recall@1" for way in _BOTH_WAYS)),
             *_keys(FLICKR, *(f"{way}_recall@1" for way in _BOTH_WAYS)),
+            *_keys(DEV, *(f"{way}_recall@1" for way in _BOTH_WAYS)),
+            *_keys(NEGATIVES, ACCURACY),
         ),
     ),
     "Table 1: hard-positives/replace": (_MAIN, _keys(_REPLACE, *_THREE)),

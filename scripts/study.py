@@ -56,13 +56,18 @@ class Study:
     others: Mapping[str, Callable[[str], Mapping[str, np.ndarray]]] = field(default_factory=dict)
 
 
-def add_arguments(parser: argparse.ArgumentParser, rows: Iterable[str]) -> None:
+def add_arguments(
+    parser: argparse.ArgumentParser, rows: Iterable[str], more: Iterable[str] = ()
+) -> None:
+    """`rows` are run, unless others are named; `more` are run only if they are named."""
     parser.add_argument("--out", type=lambda path: Path(path).resolve(), required=True)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--steps", type=int, help="other than the recipe's")
     parser.add_argument("--parallel", type=int, default=1, help="rows trained at a time")
     parser.add_argument("--workers", type=int, default=1, help="data workers of each")
-    parser.add_argument("--recipes", nargs="+", choices=[*rows], default=[*rows], metavar="ROW")
+    parser.add_argument(
+        "--recipes", nargs="+", choices=[*rows, *more], default=[*rows], metavar="ROW"
+    )
     parser.add_argument("--minutes", type=float, default=1e6, help="begin nothing after so many")
     parser.add_argument("--change", nargs="*", default=[], help="for every row: batch=256 ...")
     parser.add_argument("--limit", type=int, help="cases of each benchmark, to try it")

@@ -15,6 +15,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
+import hf_models
 import numpy as np
 import polars as pl
 import pytest
@@ -108,6 +109,7 @@ def data_root(root: Path) -> Path:
     flickr = [
         {"image": "1.jpg", "captions": ["a cat sits"], "split": "train"},
         {"image": "2.jpg", "captions": ["a cat jumps"], "split": "test"},
+        {"image": "3.jpg", "captions": ["a cat sleeps"], "split": "dev"},
     ]
     (root / "flickr8k").mkdir()
     (root / "flickr8k/captions.json").write_text(json.dumps(flickr))
@@ -134,7 +136,7 @@ def made(scripts: Scripts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> t
     data, out, commands = tmp_path / "data", tmp_path / "out", []
     evaluated = data_root(data)
     vectors = data / "flickr8k/dinov2_small_cls_mean.safetensors"
-    save_file({"vectors": torch.zeros(2, 4)}, vectors)
+    save_file({"vectors": torch.zeros(3, 4)}, vectors)
 
     def run(command: list[str], check: bool) -> None:
         commands.append(command[1:])
@@ -178,21 +180,25 @@ def test_nothing_of_an_evaluation_is_trained_on(made: tuple[Path, list]) -> None
     links = sorted(path.name for path in (out / "eval/coco/val2014").iterdir())
     assert links == sorted(Path(name).name for name in names)
     lines = (out / "flickr8k/images.jsonl").read_text().splitlines()
-    assert [json.loads(line)["name"] for line in lines] == ["flickr8k/1.jpg", "flickr8k/2.jpg"]
+    assert [json.loads(line)["name"] for line in lines] == [f"flickr8k/{n}.jpg" for n in (1, 2, 3)]
 
 
 def test_the_commands_that_make_the_texts(scripts: Scripts, made: tuple[Path, list]) -> None:
     out, commands = made
     assert all(command[:2] == ["-m", "counterpoint"] for command in commands)
-    makes, exports = commands[:3], commands[3:]
+    makes, exports = commands[:4], commands[4:]
     pairs = [str(out / f"{name}.parquet") for name in scripts.data.PAIRS]
-    negatives, plausible, positives = pairs
+    negatives, plausible, positives, _ = pairs
     assert [command[-1] for command in makes] == pairs
     for command, (kind, methods, more) in zip(makes, scripts.data.PAIRS.values(), strict=True):
         assert command[2:4] == ["generate", kind]
         assert tuple(b for a, b in pairwise(command) if a == "-M") == methods
         assert "--no-wordnet" in command and " ".join(more) in " ".join(command)
     assert "--plausible" in makes[0] and "--plausible" not in makes[1]
+    sources = [Path(command[4]).name for command in makes]
+    assert sources == ["captions.parquet"] * 3 + ["dev-captions.parquet"]
+    developed = pl.read_parquet(out / "dev-captions.parquet")
+    assert developed.rows() == [("flickr8k/3.jpg", "a cat sleeps")]
     assert [command[2:5] for command in exports] == [
         ["export", negatives, positives],
         ["export", plausible, positives],
@@ -306,6 +312,81 @@ def test_what_a_study_has_is_not_made_again(
     study = scripts.study.study_of(given)
     scripts.study.run_study(study, given)
     assert sorted(runs) == ["base-0", "hn-0", "hp seed-0", "hp-0"]
+
+
+# --- Flickr8k ----------------------------------------------------------------------------------
+
+FLICKR_TEXTS = (
+    ["a blue ring", "a ring"],
+    ["zebra"],
+    ["a large star", "the tall star", "star"],
+    ["two birds"],
+)
+
+
+def flickr_root(root: Path, width: int) -> np.ndarray:
+    """Four photographs, of which only vectors are there; the last one is of another split."""
+    from safetensors.torch import save_file
+
+    torch = importlib.import_module("torch")
+    vectors = torch.randn(4, width, generator=torch.Generator().manual_seed(0))
+    splits = ("dev", "dev", "dev", "test")
+    rows = [
+        {"image": f"{n}.jpg", "captions": texts, "split": split}
+        for n, (texts, split) in enumerate(zip(FLICKR_TEXTS, splits, strict=True))
+    ]
+    (root / "flickr8k").mkdir(parents=True)
+    (root / "flickr8k/captions.json").write_text(json.dumps(rows))
+    save_file({"vectors": vectors}, root / "flickr8k/dinov2_small_cls_mean.safetensors")
+    return vectors.numpy()
+
+
+@pytest.mark.usefixtures("scripts")
+def test_flickr8k_is_measured_from_vectors(tmp_path: Path) -> None:
+    """Recall and accuracy, as loops over the scores of the model's own vectors find them."""
+    module, torch = importlib.import_module("flickr8k"), importlib.import_module("torch")
+    folder = hf_models.save(tmp_path / "model", hf_models.dinov2_bert)
+    dual = hf_models.load("hf", folder)
+    vectors = flickr_root(tmp_path, dual.opened.model.config.vision_config.hidden_size)
+    flickr = module.Flickr8k(f"hf:{folder}", tmp_path, "cpu")
+    with torch.inference_mode():
+        seen = dual.opened.model.visual_projection(torch.from_numpy(vectors)).numpy()
+
+    def scores(texts: list[str]) -> np.ndarray:
+        return seen @ dual.encode_captions(texts).T
+
+    owners = [n for n in range(3) for _ in FLICKR_TEXTS[n]]
+    texts = [text for n in range(3) for text in FLICKR_TEXTS[n]]
+    table = scores(texts)
+    unit = table / np.linalg.norm(seen, axis=1, keepdims=True)
+    found = flickr.recalls("dev")
+    assert found["image_to_text_recall@1"].tolist() == [
+        owners[int(unit[n].argmax())] == n for n in range(3)
+    ]
+    hits = [int(unit[:3, j].argmax()) == owner for j, owner in enumerate(owners)]
+    shares = [
+        np.mean([hit for hit, o in zip(hits, owners, strict=True) if o == n]) for n in range(3)
+    ]
+    assert found["text_to_image_recall@1"].tolist() == pytest.approx(shares)
+    pairs = pl.DataFrame(
+        {
+            "image": ["flickr8k/3.jpg", "flickr8k/0.jpg", "flickr8k/0.jpg"],
+            "caption": ["two birds", "a ring", "a ring"],
+            "text": ["zebra", "zebra", "a ring"],
+        }
+    )
+    both = scores(["two birds", "zebra", "a ring"])
+    above = [both[3, 0] > both[3, 1], both[0, 2] > both[0, 1], False]  # a tie is wrong
+    assert flickr.accuracy(pairs)["accuracy"].tolist() == above
+
+
+@pytest.mark.usefixtures("scripts")
+def test_a_model_that_needs_other_vectors_is_not_measured(tmp_path: Path) -> None:
+    module = importlib.import_module("flickr8k")
+    folder = hf_models.save(tmp_path / "model", hf_models.dinov2_bert)
+    flickr_root(tmp_path, 5)
+    flickr = module.Flickr8k(f"hf:{folder}", tmp_path, "cpu")
+    assert flickr.recalls("dev") == {} and flickr.accuracy(pl.DataFrame()) == {}
 
 
 # --- tables ------------------------------------------------------------------------------------
