@@ -4,12 +4,15 @@
 
 Reads FOLDER/values. Writes FOLDER/table.csv (every number) and FOLDER/table.md (the tables). With
 the data of photo_data.py also FOLDER/examples.md: captions on which two rows differ, and the rows
-by pairs of words that the training has and has not.
+by the words of the cases: whether the training has the pair, and how rare they are.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
+import re
+from collections import Counter
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -43,6 +46,11 @@ SHORT: Final = {
 _MAIN: Final = (BASE, *(row for row in ROWS if not row.startswith("hp-hn-0")))
 _WEIGHTS: Final = ("hp", "hp-hn-0.25", "hp-hn-0.5", "hp-hn-0.75", "hp-hn", "hn")
 _WORDS: Final = ("hn", "hp-hn", "hp-hn-half", "counterpoint", "counterpoint-half")
+_BY_RARITY: Final = (
+    *("clip-ft", "hn", "hp-hn", "counterpoint"),
+    *("hn-plausible", "hp-hn-plausible", "counterpoint-plausible"),
+)
+_RARE: Final = 20  # times
 _THREE: Final = ("original_accuracy", "augmented_accuracy", "brittleness")
 _SCALE: Final = ("auroc", "calibration_error", "true_below_threshold")
 _BOTH_WAYS: Final = ("image_to_text", "text_to_image")
@@ -143,18 +151,51 @@ def by_negatives(folder: Path, captions: Texts, trained: pl.DataFrame) -> str:
     return _by_part(folder, {"trained": seen, "other": ~seen}, rows, _THREE[:1], "clip-ft")
 
 
+def by_rarity(folder: Path, benchmark: str, captions: Texts, trained: pl.DataFrame) -> str:
+    """Rows on cases by how much rarer the words of the negative are than those that they replace,
+    in the captions of the training, beside `clip-ft`."""
+    seen = Counter(word for caption in trained["caption"] for word in _letters(caption))
+    rarer = np.array([_rarer(texts[0], texts[2], seen) for texts in captions])
+    few = math.log(_RARE)
+    parts = {
+        "more frequent": rarer < 0,
+        f"less than {_RARE} times rarer": (rarer >= 0) & (rarer < few),
+        "rarer": rarer >= few,
+    }
+    return _by_part(folder, parts, _BY_RARITY, _THREE[:1], "clip-ft", benchmark)
+
+
+def _rarer(caption: str, negative: str, seen: Counter[str]) -> float:
+    """The difference of mean logarithms of how often the words are seen that only one text has."""
+    old, new = Counter(_letters(caption)), Counter(_letters(negative))
+    ours, theirs = (
+        np.mean([math.log(seen[word] + 0.5) for word in words.elements()] or [0])
+        for words in (old - new, new - old)
+    )
+    return float(ours - theirs)
+
+
+def _letters(text: str) -> list[str]:
+    return re.findall(r"[a-z]+", text.lower())
+
+
 def _by_part(
-    folder: Path, parts: dict[str, np.ndarray], rows: Sequence[str], metrics: Names, rival: str
+    folder: Path,
+    parts: dict[str, np.ndarray],
+    rows: Sequence[str],
+    metrics: Names,
+    rival: str,
+    benchmark: str = _REPLACE,
 ) -> str:
     """Means of rows on parts of the cases, and differences of the last metric to a rival's."""
     last = metrics[-1]
     heads = [f"{part} ({cases.sum():,}): {m}" for part, cases in parts.items() for m in metrics]
     heads += [f"{part}: {last} minus that of {rival}" for part in parts]
     lines = ["| row | " + " | ".join(heads) + " |", "|---" * (len(heads) + 1) + "|"]
-    clusters = next(iter(_columns(folder, BASE, "clusters").values()))
-    theirs = _metric(folder, rival, last)
+    clusters = next(iter(_columns(folder, BASE, "clusters", benchmark).values()))
+    theirs = _metric(folder, rival, last, benchmark)
     for row in rows:
-        found = [_metric(folder, row, metric) for metric in metrics]
+        found = [_metric(folder, row, metric, benchmark) for metric in metrics]
         if not found[0]:
             continue
         cells = [
@@ -170,25 +211,27 @@ def _by_part(
     return "\n".join(lines) + "\n"
 
 
-def _texts_of_cases(data: Path) -> Texts:
+def _texts_of_cases(data: Path, benchmark: str = _REPLACE) -> Texts:
     """The captions of the cases whose photographs are there, in the order of their values."""
-    cases = load_benchmark(_REPLACE, data).cases.frame
+    cases = load_benchmark(benchmark, data).cases.frame
     paths = cases["images"].list.first().struct.field("path")
     here = [(data / path).exists() for path in paths]
     found: Texts = cases.filter(pl.Series(here))["captions"].to_list()
     return found
 
 
-def _columns(folder: Path, row: str, name: str) -> dict[int, np.ndarray]:
-    """By seed: an array of a row on every case of REPLACE; nothing if the row is not there."""
+def _columns(folder: Path, row: str, name: str, benchmark: str) -> dict[int, np.ndarray]:
+    """By seed: an array of a row on every case; nothing if the row is not there."""
     paths = sorted((folder / "values").glob(f"{row}-?.npz"))
-    return {int(path.stem[-1]): np.load(path)[f"{_REPLACE}/{name}"] for path in paths}
+    return {int(path.stem[-1]): np.load(path)[f"{benchmark}/{name}"] for path in paths}
 
 
-def _metric(folder: Path, row: str, metric: str) -> dict[int, np.ndarray]:
-    """By seed: a metric of a row on every case of REPLACE."""
-    names = _columns(folder, row, "metrics")
-    values = _columns(folder, row, "values")
+def _metric(
+    folder: Path, row: str, metric: str, benchmark: str = _REPLACE
+) -> dict[int, np.ndarray]:
+    """By seed: a metric of a row on every case."""
+    names = _columns(folder, row, "metrics", benchmark)
+    values = _columns(folder, row, "values", benchmark)
     return {s: of[:, names[s].tolist().index(metric)] for s, of in values.items()}
 
 
@@ -208,8 +251,11 @@ def main() -> None:
             return
         two = [("counterpoint", "hn"), ("hn", "counterpoint")]
         told = [examples(folder, captions, *rows) for rows in two]
-        told.append(by_words(folder, captions))
-        told.append(by_negatives(folder, captions, pl.read_parquet(given.data / "train.parquet")))
+        trained = pl.read_parquet(given.data / "train.parquet")
+        told += [by_words(folder, captions), by_negatives(folder, captions, trained)]
+        for benchmark in (_REPLACE, _ROCOCO):
+            texts = _texts_of_cases(given.data / "eval", benchmark)
+            told += [f"{benchmark}:\n", by_rarity(folder, benchmark, texts, trained)]
         (folder / "examples.md").write_text("\n".join(told), encoding="utf-8")
 
 

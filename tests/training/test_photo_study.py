@@ -460,6 +460,20 @@ def test_the_tables_have_the_means_over_seeds_and_cases(scripts: Scripts, folder
     assert [cell.split()[0] for cell in rows["base"]] == ["0.0", "0.0", "0.0"]
 
 
+def test_rows_by_how_rare_the_words_of_the_negatives_are(scripts: Scripts, folder: Path) -> None:
+    """In the training "cat" is as frequent as "dog", and "blue" is never seen."""
+    write_values(folder, "clip-ft-0", "NOAA", 0.5)
+    write_values(folder, "clip-ft-1", "NOAA", 0.5)
+    trained = pl.DataFrame({"caption": ["a cat", "a dog", *["a red car"] * 30]})
+    cases = [["a dog", "a hound", "a cat"], ["a car", "an auto", "a RED, car"], *CASES[2:]]
+    lines = scripts.tables.by_rarity(folder, REPLACE, cases, trained).splitlines()
+    assert "more frequent (1)" in lines[0] and "less than 20 times rarer (1)" in lines[0]
+    rows = {line.split(" | ")[0].strip("| "): line.split(" | ")[1:] for line in lines[2:]}
+    assert rows["clip-ft"][:3] == ["100.0", "0.0", "100.0"]  # the order of the heads
+    assert rows["hn"][:3] == ["100.0", "100.0", "100.0"]
+    assert rows["hn"][4].startswith("+1.0000 [") and rows["hn"][5].startswith("+0.0000 [")
+
+
 @pytest.mark.slow
 def test_the_script_of_the_tables_draws_them(
     scripts: Scripts, folder: Path, monkeypatch: pytest.MonkeyPatch
