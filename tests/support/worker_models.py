@@ -98,6 +98,13 @@ def slow(folder: Path, items: int, pause: float = 0.01) -> None:
     time.sleep(pause)
 
 
+def counted(folder: Path, items: int) -> None:
+    """Leaves a byte for every batch, of all processes together."""
+    slow(folder, items, 0.05)
+    with (folder / "counted").open("ab") as file:
+        file.write(b".")
+
+
 def tight(folder: Path, items: int) -> None:
     slow(folder, items, 0)
     if items > 3:
@@ -214,7 +221,7 @@ def stored(folder: Path) -> dict[bytes, bytes]:
 
 def plug_in(rest: str, options: object) -> Any:
     """A model family: `slow:FOLDER`."""
-    return load("dual", partial(slow, Path(rest), pause=0.05))
+    return load("dual", partial(counted, Path(rest)))
 
 
 # --- the command line ---------------------------------------------------------------------------
@@ -244,13 +251,16 @@ def command(folder: Path, *options: str) -> subprocess.Popen[bytes]:
 
 
 def stopped(folder: Path, stop: signal.Signals, group: bool, *options: str) -> tuple[int, str]:
-    """Stop the command when its model works; the exit status, and what it said."""
-    child = command(folder, *options)
+    """Stop the command when its model has worked; the exit status, and what it said.
+
+    So many batches are not given out before the results of the first have come back, however slow
+    the machine is.
+    """
+    child, done = command(folder, *options), folder / "counted"
     limit = time.monotonic() + 90
-    while not pids(folder):
+    while not (done.exists() and done.stat().st_size >= 12):
         assert child.poll() is None and time.monotonic() < limit
         time.sleep(0.01)
-    time.sleep(0.1)
     (os.killpg if group else os.kill)(child.pid, stop)
     _, said = child.communicate(timeout=60)
     return child.returncode, said.decode()
