@@ -63,7 +63,7 @@ STAGES: Final[dict[str, tuple[str, list[str]]]] = {  # by name: what it starts f
         [*FIRST, *COCO, "lock={tower: image, pool: attention, heads: 6}", "steps=250"],
     ),
     "attention": ("attention-heads", [*THEN, *COCO, "steps=150"]),
-    # Other bases, of which one would be chosen by the development split.
+    # Run if they are named (--recipes), to be compared on the development split.
     "base-wise-0.25": (HEADS, [*THEN, "steps=500", "wise=0.25"]),
     "base-wise-0.5": (HEADS, [*THEN, "steps=500", "wise=0.5"]),
     "base-wise-0.75": (HEADS, [*THEN, "steps=500", "wise=0.75"]),
@@ -127,14 +127,14 @@ def study_of(given: argparse.Namespace) -> Study:
     }
     return Study(
         rows,
-        [*where, *TUNING],
-        None,
-        "hf:",
-        BENCHMARKS,
-        GROUPS,
-        starts | dict.fromkeys(ROWS, BASE),
-        data / "eval",
-        {
+        shared=[*where, *TUNING],
+        base=None,
+        trained="hf:",
+        benchmarks=BENCHMARKS,
+        groups=GROUPS,
+        starts=starts | dict.fromkeys(ROWS, BASE),
+        data=data / "eval",
+        others={
             FLICKR: lambda model: on_flickr8k(model).recalls("test"),
             DEV: lambda model: on_flickr8k(model).recalls("dev"),
             NEGATIVES: lambda model: on_flickr8k(model).accuracy(pl.read_parquet(pairs)),

@@ -130,7 +130,7 @@ def examples(folder: Path, captions: Texts, one: str, other: str, count: int = 6
     return "\n".join(lines) + "\n"
 
 
-def by_words(folder: Path, captions: Texts) -> str:
+def by_positives(folder: Path, captions: Texts) -> str:
     """Rows on the pairs of words that half.parquet has and on those that it has not, beside `hn`:
     the same negatives, no positives at all."""
     left_out = [is_left_out(word_pair(*texts[:2])) for texts in captions]
@@ -252,7 +252,7 @@ def main() -> None:
         two = [("counterpoint", "hn"), ("hn", "counterpoint")]
         told = [examples(folder, captions, *rows) for rows in two]
         trained = pl.read_parquet(given.data / "train.parquet")
-        told += [by_words(folder, captions), by_negatives(folder, captions, trained)]
+        told += [by_positives(folder, captions), by_negatives(folder, captions, trained)]
         for benchmark in (_REPLACE, _ROCOCO):
             texts = _texts_of_cases(given.data / "eval", benchmark)
             told += [f"{benchmark}:\n", by_rarity(folder, benchmark, texts, trained)]

@@ -15,7 +15,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
-import hf_models
 import numpy as np
 import polars as pl
 import pytest
@@ -314,81 +313,6 @@ def test_what_a_study_has_is_not_made_again(
     assert sorted(runs) == ["base-0", "hn-0", "hp seed-0", "hp-0"]
 
 
-# --- Flickr8k ----------------------------------------------------------------------------------
-
-FLICKR_TEXTS = (
-    ["a blue ring", "a ring"],
-    ["zebra"],
-    ["a large star", "the tall star", "star"],
-    ["two birds"],
-)
-
-
-def flickr_root(root: Path, width: int) -> np.ndarray:
-    """Four photographs, of which only vectors are there; the last one is of another split."""
-    from safetensors.torch import save_file
-
-    torch = importlib.import_module("torch")
-    vectors = torch.randn(4, width, generator=torch.Generator().manual_seed(0))
-    splits = ("dev", "dev", "dev", "test")
-    rows = [
-        {"image": f"{n}.jpg", "captions": texts, "split": split}
-        for n, (texts, split) in enumerate(zip(FLICKR_TEXTS, splits, strict=True))
-    ]
-    (root / "flickr8k").mkdir(parents=True)
-    (root / "flickr8k/captions.json").write_text(json.dumps(rows))
-    save_file({"vectors": vectors}, root / "flickr8k/dinov2_small_cls_mean.safetensors")
-    return vectors.numpy()
-
-
-@pytest.mark.usefixtures("scripts")
-def test_flickr8k_is_measured_from_vectors(tmp_path: Path) -> None:
-    """Recall and accuracy, as loops over the scores of the model's own vectors find them."""
-    module, torch = importlib.import_module("flickr8k"), importlib.import_module("torch")
-    folder = hf_models.save(tmp_path / "model", hf_models.dinov2_bert)
-    dual = hf_models.load("hf", folder)
-    vectors = flickr_root(tmp_path, dual.opened.model.config.vision_config.hidden_size)
-    flickr = module.Flickr8k(f"hf:{folder}", tmp_path, "cpu")
-    with torch.inference_mode():
-        seen = dual.opened.model.visual_projection(torch.from_numpy(vectors)).numpy()
-
-    def scores(texts: list[str]) -> np.ndarray:
-        return seen @ dual.encode_captions(texts).T
-
-    owners = [n for n in range(3) for _ in FLICKR_TEXTS[n]]
-    texts = [text for n in range(3) for text in FLICKR_TEXTS[n]]
-    table = scores(texts)
-    unit = table / np.linalg.norm(seen, axis=1, keepdims=True)
-    found = flickr.recalls("dev")
-    assert found["image_to_text_recall@1"].tolist() == [
-        owners[int(unit[n].argmax())] == n for n in range(3)
-    ]
-    hits = [int(unit[:3, j].argmax()) == owner for j, owner in enumerate(owners)]
-    shares = [
-        np.mean([hit for hit, o in zip(hits, owners, strict=True) if o == n]) for n in range(3)
-    ]
-    assert found["text_to_image_recall@1"].tolist() == pytest.approx(shares)
-    pairs = pl.DataFrame(
-        {
-            "image": ["flickr8k/3.jpg", "flickr8k/0.jpg", "flickr8k/0.jpg"],
-            "caption": ["two birds", "a ring", "a ring"],
-            "text": ["zebra", "zebra", "a ring"],
-        }
-    )
-    both = scores(["two birds", "zebra", "a ring"])
-    above = [both[3, 0] > both[3, 1], both[0, 2] > both[0, 1], False]  # a tie is wrong
-    assert flickr.accuracy(pairs)["accuracy"].tolist() == above
-
-
-@pytest.mark.usefixtures("scripts")
-def test_a_model_that_needs_other_vectors_is_not_measured(tmp_path: Path) -> None:
-    module = importlib.import_module("flickr8k")
-    folder = hf_models.save(tmp_path / "model", hf_models.dinov2_bert)
-    flickr_root(tmp_path, 5)
-    flickr = module.Flickr8k(f"hf:{folder}", tmp_path, "cpu")
-    assert flickr.recalls("dev") == {} and flickr.accuracy(pl.DataFrame()) == {}
-
-
 # --- tables ------------------------------------------------------------------------------------
 
 CASES = [
@@ -500,7 +424,7 @@ def test_rows_by_the_pairs_of_words_that_half_of_the_positives_have(
 ) -> None:
     """The words of the first two cases are in half.parquet, those of the others are left out."""
     monkeypatch.setattr(scripts.tables, "is_left_out", lambda pair: pair[0] == "red")
-    lines = scripts.tables.by_words(folder, CASES).splitlines()
+    lines = scripts.tables.by_positives(folder, CASES).splitlines()
     rows = {line.split(" | ")[0].strip("| "): line.split(" | ")[1:] for line in lines[2:]}
     assert [*rows] == ["base", "hn", "hp-hn", "counterpoint"]
     # In half: augmented, brittle; left out: augmented, brittle.
