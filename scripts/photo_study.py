@@ -48,6 +48,10 @@ PEOPLE, HALF, PLAUSIBLE = (
 COCO: Final = ["data.path={data}/coco.parquet", "data.vectors=null"]
 # Captions of one photograph find each other, too.
 PARAPHRASES: Final = "loss=[{term: clip}, {term: paraphrases}]"
+APART: Final = (
+    "loss=[{term: clip}, {term: negatives}, {term: analogy}, {term: agreement}, "
+    "{term: hold, weight: 0.5}]"
+)
 # Models from the towers on, in two stages: at a learning rate that new projections need, the text
 # tower would forget what it knows, so the image projection and the pool are fitted to it first.
 FIRST: Final = ["clip-ft", "freeze=text", "lr=1e-3", "warmup=40", "batch=1024"]
@@ -72,6 +76,7 @@ STAGES: Final[dict[str, tuple[str, list[str]]]] = {  # by name: what it starts f
     "base-wide": (HEADS, [*THEN, "steps=160", "lr=2e-4", "batch=4096"]),
     "base-lora": (HEADS, [*THEN, "steps=500", "lr=5e-4", "lora={rank: 16, alpha: 16}"]),
     "base-people": (HEADS, ["hp", *THEN[1:], PEOPLE, "steps=500", PARAPHRASES]),
+    "base-people-wise": (HEADS, ["hp", *THEN[1:], PEOPLE, "steps=500", PARAPHRASES, "wise=0.5"]),
 }
 ROWS: Final[dict[str, list[str]]] = {
     "clip-ft": ["clip-ft"],
@@ -92,6 +97,11 @@ ROWS: Final[dict[str, list[str]]] = {
     "hp-hn-0.25": ["hp-hn", "hn_weight=0.25"],
     "hp-hn-0.5": ["hp-hn", "hn_weight=0.5"],
     "hp-hn-0.75": ["hp-hn", "hn_weight=0.75"],
+    # Remedies for what `counterpoint` learns of rare words: no true text is compared with the
+    # negatives of its image but the caption, or with less weight, or none of them is a swap.
+    "counterpoint-apart": ["counterpoint", APART],
+    "counterpoint-0.25": ["counterpoint", "hn_weight=0.25"],
+    "counterpoint-replace": ["counterpoint", "only=replace"],
     # The negatives that `counterpoint generate` makes by default: fewer swaps, plausible texts.
     "hn-plausible": ["hn", PLAUSIBLE],
     "hp-hn-plausible": ["hp-hn", PLAUSIBLE],

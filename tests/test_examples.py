@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 import shlex
+import sys
 import tomllib
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -29,6 +32,32 @@ def test_the_notebook_runs_from_top_to_bottom(tmp_path: Path, monkeypatch) -> No
     assert sum("image/png" in data for data in shown) == 1  # the picture of a case
     assert sum("<table" in data.get("text/html", "") for data in shown) >= 4
     assert not any("ipywidgets" in str(data) for data in shown)  # rich's complaint at every step
+
+
+def test_the_text_tower_of_the_built_model_gives_the_mean_of_its_tokens(monkeypatch) -> None:
+    torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
+    monkeypatch.syspath_prepend(str(ROOT / "examples"))
+    monkeypatch.setitem(sys.modules, "onnx_dinov2", ModuleType("onnx_dinov2"))  # it needs onnx
+    build = importlib.import_module("build_dino_minilm")
+    torch.manual_seed(0)
+    config = transformers.BertConfig(
+        vocab_size=50,
+        hidden_size=24,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        intermediate_size=32,
+    )
+    text = transformers.BertModel(config).eval()
+    tokens = torch.randint(5, 50, (3, 7))
+    mask = torch.ones_like(tokens)
+    mask[1, 4:] = 0  # a shorter text
+    with torch.no_grad():
+        states = text(tokens, attention_mask=mask).last_hidden_state
+        means = (states * mask[..., None]).sum(1) / mask.sum(1, keepdim=True)
+        made = build.pooled_by_mean(text)(tokens, attention_mask=mask).pooler_output
+    alike = torch.nn.functional.cosine_similarity
+    assert alike(made, means - means.mean(1, keepdim=True)).min() > 0.999
+    assert alike(made, states[:, 0]).max() < 0.99  # which BertModel would take
 
 
 def instructions(text: str) -> list[tuple[str, str]]:

@@ -35,6 +35,7 @@ from PIL import Image
 from safetensors.torch import load_file, save_file
 
 from counterpoint.cases.table import Cases
+from counterpoint.models.hf.training import HfStart
 from counterpoint.scoring.kinds import Described, DualEncoder, PairScorer
 
 pytestmark = pytest.mark.slow
@@ -125,6 +126,29 @@ def test_count_tokens_has_the_special_ones(models):
     clip = models["clip"]
     assert clip.count_tokens(["heart", ""]).tolist() == [3, 2]
     assert clip.count_tokens([]).tolist() == []
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+@pytest.mark.parametrize("name", DUALS)
+def test_tokens_are_padded_as_transformers_pads_them(name, side, models, monkeypatch):
+    opened, captions = models[name].opened, [*CAPTIONS, OVERLONG, ""]
+    monkeypatch.setattr(opened.tokenizer, "padding_side", side)
+    with quiet():
+        theirs = opened.tokenizer(
+            captions,
+            padding="max_length" if name in SIGLIPS else "longest",
+            truncation=True,
+            max_length=CONTEXT,
+            return_attention_mask=True,
+            return_tensors="pt",
+        )
+    ours = opened.tokens(captions)
+    assert set(ours) == {"input_ids"} | (set() if name in SIGLIPS else {"attention_mask"})
+    assert all(torch.equal(theirs[field], tokens) for field, tokens in ours.items())
+    if name != "align":  # which has no logit scale: it cannot be trained
+        padding = (theirs["attention_mask"] == 0) & (name not in SIGLIPS)  # which it is told of
+        trained = HfStart(models[name]).tokenizer(captions)
+        assert torch.equal(trained, theirs["input_ids"].masked_fill(padding, -1))
 
 
 def test_images_of_any_shape_can_be_preprocessed(models):

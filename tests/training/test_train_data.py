@@ -71,9 +71,25 @@ def test_uniform_numbers_are_uniform_and_belong_to_their_address():
 )
 def test_things_are_dealt_round_and_round(seed, size, count, start):
     epochs = -(-size // count) if size else 1
-    dealt = [take(key(seed), start + epoch, size, count) for epoch in range(epochs)]
+    dealt = [take(key(seed), 3, start + epoch, size, count) for epoch in range(epochs)]
     assert all(len(set(hand)) == len(hand) == min(size, count) for hand in dealt)
     assert {thing for hand in dealt for thing in hand} == set(range(size))
+
+
+@FEW
+@given(
+    seed=st.integers(0, 99),
+    number=st.integers(0, 2**40),
+    size=st.integers(0, 200),
+    count=st.integers(1, 9),
+    epoch=st.integers(0, 50),
+)
+def test_what_is_dealt_is_a_shuffle_by_the_draws_of_the_number(seed, number, size, count, epoch):
+    draws = uniforms(fold(key(seed), number), size).ravel()
+    turns = np.argsort(draws, kind="stable")
+    places = range(epoch * count, (epoch + 1) * count)
+    expected = range(size) if size <= count else [turns[place % size] for place in places]
+    assert take(key(seed), number, epoch, size, count) == list(expected)
 
 
 def test_an_epoch_holds_every_sample_once_in_an_order_of_its_own():

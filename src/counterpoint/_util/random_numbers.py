@@ -15,6 +15,8 @@ import numpy as np
 _STEP: Final = np.uint64(0x9E3779B97F4A7C15)
 _FIRST: Final = np.uint64(0xBF58476D1CE4E5B9)
 _SECOND: Final = np.uint64(0x94D049BB133111EB)
+_ALL: Final = 2**64 - 1
+_FEW: Final = 64  # items, for which arrays are slower
 
 
 def key(*words: int) -> np.ndarray:
@@ -48,14 +50,28 @@ def part(numbers: np.ndarray, rank: int, world_size: int) -> np.ndarray:
     return numbers[rank * each : (rank + 1) * each]
 
 
-def take(state: np.ndarray, epoch: int, size: int, count: int) -> list[int]:
-    """`count` of `size` items, different ones in each epoch; all, if there are no more.
+def take(state: np.ndarray, number: int, epoch: int, size: int, count: int) -> list[int]:
+    """`count` of `size` items for a number, different ones in each epoch; all, if there are no
+    more.
 
     The items are shuffled once and taken in turn. So no item comes twice in an epoch, and each has
     come after `size / count` epochs; independent draws would miss a third by then.
     """
     if size <= count:
         return list(range(size))
-    shuffled = np.argsort(uniforms(state, size).ravel(), kind="stable")
-    places = (epoch * count + np.arange(count)) % size
-    return [int(number) for number in shuffled[places]]
+    stream = _folded(int(state[0]), number)
+    if size > _FEW:
+        draws = uniforms(np.array([stream], dtype=np.uint64), size)
+        shuffled = np.argsort(draws.ravel(), kind="stable")
+        return shuffled[(epoch * count + np.arange(count)) % size].tolist()
+    bits = [_folded(stream, place) >> 11 for place in range(1, size + 1)]
+    turns = sorted(range(size), key=bits.__getitem__)
+    return [turns[(epoch * count + place) % size] for place in range(count)]
+
+
+def _folded(state: int, number: int) -> int:
+    """`fold` of one number, which takes a tenth of the time without arrays."""
+    mixed = (state + number * int(_STEP)) & _ALL
+    mixed = ((mixed ^ (mixed >> 30)) * int(_FIRST)) & _ALL
+    mixed = ((mixed ^ (mixed >> 27)) * int(_SECOND)) & _ALL
+    return mixed ^ (mixed >> 31)

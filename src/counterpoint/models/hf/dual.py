@@ -42,8 +42,8 @@ class HfDual:
         return self.opened.runtime.vectors(lambda: self.see(self.opened.placed(staged)))
 
     def count_tokens(self, captions: Sequence[str]) -> np.ndarray:
-        counted = self.opened.tokenizer(list(captions), verbose=False) if captions else {}
-        return np.array([len(ids) for ids in counted.get("input_ids", ())], dtype=np.int64)
+        counted = self.opened.token_ids(captions) if captions else []
+        return np.array([len(ids) for ids in counted], dtype=np.int64)
 
     @memory_errors
     def encode_captions(self, captions: Sequence[str]) -> np.ndarray:

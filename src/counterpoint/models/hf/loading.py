@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
@@ -98,17 +99,41 @@ class HfModel:
     def sees_padding(self) -> bool:
         return self.model.config.model_type in _SEES_PADDING
 
-    def tokens(self, captions: Sequence[str]) -> Tensors:
-        found = self.tokenizer(
+    def token_ids(self, captions: Sequence[str], most: int | None = None) -> list[list[int]]:
+        """Of each caption, cut to `most`. That transformers pads them and makes tensors of them
+        would take as long again."""
+        cut = {} if most is None else {"truncation": True, "max_length": most}
+        ids: list[list[int]] = self.tokenizer(
             list(captions),
-            padding="max_length" if self.sees_padding else "longest",
-            truncation=self.context_length is not None,
-            max_length=self.context_length,
-            return_attention_mask=not self.sees_padding,
-            return_tensors="pt",
-        )
+            return_attention_mask=False,
+            return_token_type_ids=False,
+            verbose=False,  # of texts that are too long
+            **cut,
+        )["input_ids"]
+        return ids
+
+    def padded(self, ids: Sequence[Sequence[int]], width: int | None, filler: int) -> Tensors:
+        """Tensors of `width` columns, or of as many as the longest has tokens."""
+        lengths = np.fromiter(map(len, ids), np.int64, len(ids))
+        there = np.arange(max(lengths) if width is None else width) < lengths[:, None]
+        there = there[:, ::-1] if self.tokenizer.padding_side == "left" else there
+        filled = np.full(there.shape, filler, np.int64)
+        filled[there] = np.fromiter(chain.from_iterable(ids), np.int64, int(lengths.sum()))
+        return {
+            "input_ids": torch.from_numpy(filled),
+            "attention_mask": torch.from_numpy(there.astype(np.int64)),
+        }
+
+    def tokens(self, captions: Sequence[str]) -> Tensors:
+        ids = self.token_ids(captions, self.context_length)
+        width = self.context_length if self.sees_padding else None
+        found = self.padded(ids, width, self.filler)
         names = ("input_ids",) if self.sees_padding else ("input_ids", "attention_mask")
         return {name: found[name].to(self.runtime.device) for name in names}
+
+    @property
+    def filler(self) -> int:
+        return int(self.tokenizer.pad_token_id or 0)
 
     def describe(self) -> dict[str, Any]:
         return {

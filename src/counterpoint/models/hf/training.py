@@ -22,7 +22,6 @@ from counterpoint.models.hf.dual import HfDual, dual, vectors_of
 from counterpoint.models.hf.loading import PROBES, bars, explained, preprocessed, probe_images
 from counterpoint.models.hf.pooling import add_pool
 from counterpoint.models.hf.trunk import HfTrunk
-from counterpoint.models.torch_models import quiet
 
 ABOUT: Final = "training.json"
 _MARK: Final = -1  # padding, where the text tower is told of it by a mask
@@ -39,7 +38,7 @@ class HfStart:
         self.opened, self.model = loaded.opened, loaded.opened.model
         self.fingerprint, self.context_length = loaded.fingerprint, loaded.context_length
         self.cuts_padding = not self.opened.sees_padding
-        self.pad = _MARK if self.cuts_padding else int(self.opened.tokenizer.pad_token_id or 0)
+        self.pad = _MARK if self.cuts_padding else self.opened.filler
         if getattr(self.model, "logit_scale", None) is None:
             raise ModelError(
                 "E-MODEL-UNSUITABLE",
@@ -60,21 +59,12 @@ class HfStart:
 
     def tokenizer(self, texts: Sequence[str]) -> Tensor:
         """Token ids and `pad`: as wide as the longest, or as the context if padding is seen."""
-        with quiet():  # it warns of long texts, which it cuts
-            found = self.opened.tokenizer(
-                list(texts),
-                # A model that sees no padding is given none: with 512 columns, a batch took four
-                # times as long to prepare.
-                padding="longest" if self.cuts_padding else "max_length",
-                truncation=True,
-                max_length=self.context_length or _LONGEST,
-                return_attention_mask=True,
-                return_tensors="pt",
-            )
-        ids: Tensor = found["input_ids"]
-        if not self.cuts_padding:
-            return ids
-        return ids.masked_fill(found["attention_mask"] == 0, _MARK)
+        most = self.context_length or _LONGEST
+        # A model that sees no padding is given none: with 512 columns, a batch took four times as
+        # long to prepare.
+        width = None if self.cuts_padding else most
+        ids = self.opened.token_ids(texts, most)
+        return self.opened.padded(ids, width, self.pad)["input_ids"]
 
     def embed_images(self, model: Any, images: Tensor) -> Tensor:
         """Vectors of a network like the start's own, as it makes them: of any length."""
@@ -92,7 +82,7 @@ class HfStart:
         if not self.cuts_padding:
             return vectors_of(model.get_text_features(input_ids=tokens))
         there = tokens != _MARK
-        ids = tokens.masked_fill(~there, int(self.opened.tokenizer.pad_token_id or 0))
+        ids = tokens.masked_fill(~there, self.opened.filler)
         return vectors_of(model.get_text_features(input_ids=ids, attention_mask=there.long()))
 
     def trunk(self) -> HfTrunk:

@@ -8,7 +8,7 @@ as that export reads them, and have types.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
@@ -244,6 +244,12 @@ class _Table(SampleSource):
     def __init__(self, table: pa.Table, root: Path, name: str, config: DataConfig) -> None:
         self.root, self.name, self.size, self.config = root, name, len(table), config
         self.columns = {n: table[n].combine_chunks() for n in table.column_names}
+        # What no sample is asked for stays in Arrow.
+        self.asked = [
+            *(name for name in _LISTS[:-1] if getattr(config, name)),
+            *(("dense", "dense_negatives") if config.dense else ()),
+            *(_TYPES.values() if config.only else ()),
+        ]
         self.rows: dict[str, list[int]] = {}
         if config.hard_images:
             for number, image in enumerate(table["image"].to_pylist()):
@@ -253,11 +259,8 @@ class _Table(SampleSource):
         return order(seed, epoch, self.size)
 
     def record(self, number: int) -> Record:
-        asked = {"positives": self.config.positives, "negatives": self.config.negatives}
-        lists = {
-            name: (self._get(name, number) or []) if asked.get(name, True) else []
-            for name in (*_LISTS, *_EXTRA)
-        }
+        lists = defaultdict[str, list[Any]](list)
+        lists |= {name: self._get(name, number) or [] for name in self.asked}
         pictures: list[str | None] = lists["negative_images"] or [None] * len(lists["negatives"])
         negatives = self._of_type(lists["negative_types"], len(lists["negatives"]))
         return Record(

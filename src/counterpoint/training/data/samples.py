@@ -237,7 +237,7 @@ class _Sampler:
         self.config, self.source = data.setting.config, data.source
 
     def take(self, stream: int, number: int, size: int, count: int) -> list[int]:
-        return take(fold(self.data.keys[stream], number), self.epoch, size, count)
+        return take(self.data.keys[stream], number, self.epoch, size, count)
 
     def __call__(self, number: int, stream: int = 0) -> _Drawn:
         """A sample; `stream` 1 is for hard images, whose augmentation is their own."""
