@@ -5,7 +5,7 @@ First the plan, then the scores of a benchmark with the cases that are left out,
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import index
 from pathlib import Path
@@ -293,25 +293,22 @@ def _kept_lines(share: Share, scored: Scored) -> np.ndarray:
 
 def used_images(plan: Plan, scored: Mapping[str, Scored]) -> np.ndarray:
     """The numbers of the images that are needed for what is not left out."""
-    pieces = kept_pairs(plan, scored, fewer=True)
-    used = _marked(len(plan.pictures), (pairs.images for _, pairs in pieces))
-    if not plan.pictured:
-        return used
-    captions = used_captions(plan, scored).tolist()
-    shown = [plan.pictured[i] for i in captions if i in plan.pictured]
-    return np.union1d(used, np.array(shown, dtype=used.dtype))
+    used = np.zeros(len(plan.pictures), dtype=bool)
+    for name, share in plan.shares.items():
+        used[share.images[_kept_lines(share, scored[name])]] = True
+    if plan.pictured:
+        captions = used_captions(plan, scored).tolist()
+        used[[plan.pictured[i] for i in captions if i in plan.pictured]] = True
+    return np.flatnonzero(used)
 
 
 def used_captions(plan: Plan, scored: Mapping[str, Scored]) -> np.ndarray:
-    pieces = kept_pairs(plan, scored, fewer=True)
-    return _marked(len(plan.captions), (pairs.captions for _, pairs in pieces))
-
-
-def _marked(count: int, numbers: Iterable[np.ndarray]) -> np.ndarray:
-    marks = np.zeros(count, dtype=bool)
-    for some in numbers:
-        marks[some] = True
-    return np.flatnonzero(marks)
+    used = np.zeros(len(plan.captions), dtype=bool)
+    for name, share in plan.shares.items():
+        cases = np.zeros(len(share.layout.captions) - 1, dtype=bool)
+        cases[share.layout.line_cases[_kept_lines(share, scored[name])]] = True
+        used[share.captions[np.repeat(cases, np.diff(share.layout.captions))]] = True
+    return np.flatnonzero(used)
 
 
 def leave_out_overlong(
