@@ -8,7 +8,8 @@ seed (`study.py`), and the tables (`photo_tables.py`). The image trunk is locked
 
     python scripts/photo_study.py ... --recipes base base-wise-0.5 base-slow --seeds 0
 
-compares other bases, on Flickr8k's development split too.
+compares other bases, on Flickr8k's development split too; with `--base base-wise-0.5` the rows
+start from one of them.
 """
 
 from __future__ import annotations
@@ -142,7 +143,7 @@ def study_of(given: argparse.Namespace) -> Study:
         trained="hf:",
         benchmarks=BENCHMARKS,
         groups=GROUPS,
-        starts=starts | dict.fromkeys(ROWS, BASE),
+        starts=starts | dict.fromkeys(ROWS, given.base),
         data=data / "eval",
         others={
             FLICKR: lambda model: on_flickr8k(model).recalls("test"),
@@ -172,6 +173,7 @@ def make_towers(folder: Path) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     add_arguments(parser, SCORED, OTHER_BASES)
+    parser.add_argument("--base", choices=[BASE, *OTHER_BASES], default=BASE, metavar="ROW")
     parser.add_argument("--photographs", type=Path, required=True, help="the data root")
     parser.add_argument("--data", type=Path, help="made by photo_data.py; else OUT/data")
     parser.add_argument("--towers", help="the model that the base starts from; else made")

@@ -242,7 +242,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, help="made by photo_data.py: for examples")
     given = parser.parse_args()
     folder = given.folder
-    nowhere = argparse.Namespace(data=folder, photographs=folder, out=folder, towers="")
+    nowhere = argparse.Namespace(data=folder, photographs=folder, out=folder, towers="", base=BASE)
     plot(write_tables(folder, study_of(nowhere), SECTIONS, SHORT), given.plots or folder)
     if given.data:
         captions = _texts_of_cases(given.data / "eval")

@@ -224,6 +224,7 @@ def arguments(tmp_path: Path) -> argparse.Namespace:
         photographs=tmp_path / "photographs",
         out=tmp_path / "out",
         towers="hf:TOWERS",
+        base="base",
         steps=None,
         change=["epochs=2"],
         workers=3,
@@ -252,6 +253,14 @@ def test_every_row_starts_from_the_base_of_its_seed_and_keeps_the_evaluations_ou
         assert settings["model"] == model
     assert set(scripts.data.EVALUATED) <= set(study.benchmarks)
     assert set(scripts.study.SCORED) <= set(study.rows)
+
+
+def test_rows_can_start_from_another_base(scripts: Scripts, tmp_path: Path) -> None:
+    given = arguments(tmp_path)
+    given.base = "base-wise-0.5"
+    starts = scripts.study.study_of(given).starts
+    assert {starts[row] for row in scripts.study.ROWS} == {"base-wise-0.5"}
+    assert starts["base"] == starts["base-wise-0.5"] == "heads" and "heads" not in starts
 
 
 @pytest.fixture
