@@ -104,12 +104,16 @@ def run_row(study: Study, row: str, seed: int, arguments: argparse.Namespace, en
     log = arguments.out / "logs" / f"{name}.txt"
     with log.open("w", encoding="utf-8") as told:
         if not train_row(study, row, seed, arguments, told):
-            return f"{name}: training FAILED, see {log}"
+            return f"{name}: training FAILED: {_last_line(log)} ({log})"
         trained = time.time()
         score = [sys.executable, *sys.argv, "--score", model_of(study, row, seed, arguments), name]
         if subprocess.run(score, stdout=told, stderr=told).returncode:
-            return f"{name}: scoring FAILED, see {log}"
+            return f"{name}: scoring FAILED: {_last_line(log)} ({log})"
     return f"{name}: trained {trained - began:.0f} s, scored {time.time() - trained:.0f} s"
+
+
+def _last_line(log: Path) -> str:
+    return log.read_text(encoding="utf-8").rstrip().rpartition("\n")[2] or "nothing was said"
 
 
 def train_row(
