@@ -54,8 +54,10 @@ APART: Final = (
     "{term: hold, weight: 0.5}]"
 )
 # Models from the towers on, in two stages: at a learning rate that new projections need, the text
-# tower would forget what it knows, so the image projection and the pool are fitted to it first.
-FIRST: Final = ["clip-ft", "freeze=text", "lr=1e-3", "warmup=40", "batch=1024"]
+# tower would forget what it knows, so both projections and the pool are fitted first. Factors of
+# full rank are all that trains of the text tower.
+PROJECTIONS: Final = "lora={rank: 384, alpha: 384, targets: [projection]}"
+FIRST: Final = ["clip-ft", PROJECTIONS, "lr=1e-3", "warmup=40", "batch=1024"]
 THEN: Final = ["clip-ft", "lr=1e-4", "batch=1024"]
 HEADS: Final = "heads"
 STAGES: Final[dict[str, tuple[str, list[str]]]] = {  # by name: what it starts from, and words
