@@ -175,7 +175,8 @@ def make_towers(folder: Path) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     add_arguments(parser, SCORED, OTHER_BASES)
-    parser.add_argument("--base", choices=[BASE, *OTHER_BASES], default=BASE, metavar="ROW")
+    bases = [BASE, *OTHER_BASES]
+    parser.add_argument("--base", choices=bases, default=BASE, help="what the rows start from")
     parser.add_argument("--photographs", type=Path, required=True, help="the data root")
     parser.add_argument("--data", type=Path, help="made by photo_data.py; else OUT/data")
     parser.add_argument("--towers", help="the model that the base starts from; else made")

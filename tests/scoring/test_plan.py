@@ -14,7 +14,14 @@ from support import FEW
 from counterpoint.cases.table import Case, Cases, ImageRef
 from counterpoint.images.pictures import Picture
 from counterpoint.scoring import plan as plan_module
-from counterpoint.scoring.plan import Plan, Texts, make_plan
+from counterpoint.scoring.plan import (
+    Plan,
+    Scored,
+    Texts,
+    make_plan,
+    used_captions,
+    used_images,
+)
 
 BOXES = (
     None,
@@ -126,6 +133,30 @@ def test_cases_are_found_by_what_they_use(tables: dict[str, Cases], seed: int) -
             any(captions[plan.captions.index(caption)] for caption in c.captions)
             for c in map(cases.case, range(len(cases)))
         ]
+
+
+@pytest.mark.slow
+@FEW
+@given(tables(), st.randoms(use_true_random=False))
+def test_what_is_left_out_needs_no_image_and_no_caption(
+    tables: dict[str, Cases], random: object
+) -> None:
+    plan, scored = make_plan(tables), {}
+    images, captions = set[Picture](), set[str]()
+    for name, cases in tables.items():
+        rows = {row: "" for row in range(len(cases)) if random.random() < 0.4}  # type: ignore
+        single: dict[int, dict[int, str]] = {}
+        for row in range(len(cases)):
+            case = cases.case(row)
+            out = {i: "" for i in range(len(case.images)) if random.random() < 0.4}  # type: ignore
+            single |= {row: out} if out else {}
+            shown = {Picture(image, cases.root) for i, image in enumerate(case.images)
+                     if row not in rows and i not in out}  # fmt: skip
+            images |= shown
+            captions |= set(case.captions) if shown else set()
+        scored[name] = Scored(np.zeros(0), rows, single)
+    assert {plan.pictures[number] for number in used_images(plan, scored)} == images
+    assert {plan.captions[number] for number in used_captions(plan, scored)} == captions
 
 
 @pytest.mark.slow

@@ -246,7 +246,9 @@ class _Table(SampleSource):
         self.columns = {n: table[n].combine_chunks() for n in table.column_names}
         # What no sample is asked for stays in Arrow.
         self.asked = [
-            *(name for name in _LISTS[:-1] if getattr(config, name)),
+            *(("positives",) if config.positives else ()),
+            *(("negatives",) if config.negatives else ()),
+            *(("negative_images",) if config.negative_images else ()),
             *(("dense", "dense_negatives") if config.dense else ()),
             *(_TYPES.values() if config.only else ()),
         ]
