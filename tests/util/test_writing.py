@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import errno
-import multiprocessing
 import os
 import subprocess
 import sys
-from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from errors import raises
 from models_for_tests import is_sentence
+from processes import ended, start
 from support import random_run, table
+from writers import (
+    DIED,
+    FILES,
+    Write,
+    die_locked,
+    killed_at,
+    write_file,
+    write_folder,
+    write_often,
+)
 
 from counterpoint._util import writing
 from counterpoint._util.errors import RunError
@@ -22,18 +30,6 @@ from counterpoint._util.writing import left_by_kills, locked, recover, whole_fil
 from counterpoint.runs.folders import find_runs, load_run, save_run
 
 LONG = "n" * 255
-FILES = 3
-
-
-def write_file(place: Path, text: str, **options: float) -> None:
-    with whole_file(place, **options) as draft:  # type: ignore[arg-type]
-        draft.write_text(text)
-
-
-def write_folder(place: Path, text: str, **options: float) -> None:
-    with whole_folder(place, **options) as draft:  # type: ignore[arg-type]
-        for number in range(FILES):
-            (draft / str(number)).write_text(text)
 
 
 def names(folder: Path) -> list[str]:
@@ -52,7 +48,6 @@ def read(place: Path) -> str | None:
 
 
 WRITERS = pytest.mark.parametrize("write", [write_file, write_folder])
-Write = Callable[..., None]
 
 
 # --- one writer ----------------------------------------------------------------------------------
@@ -185,32 +180,18 @@ def test_a_second_writer_is_refused_until_the_first_is_done(write: Write, tmp_pa
 
 
 def test_a_lock_left_by_a_killed_process_locks_nothing(tmp_path: Path) -> None:
-    child = os.fork()
-    if child == 0:
-        with locked(tmp_path / "place"):
-            os._exit(9)
-    os.waitpid(child, 0)
+    assert ended(start(die_locked, tmp_path / "place")) == DIED
     assert len(names(tmp_path)) == 1
     write_file(tmp_path / "place", "new")
     assert names(tmp_path) == ["place"]
 
 
-def _write_often(write: Write, place: Path, text: str) -> None:
-    for _ in range(20):
-        write(place, text * 2000, wait=60)
-
-
 @pytest.mark.slow
 @WRITERS
 def test_writers_that_wait_all_come_through(write: Write, tmp_path: Path) -> None:
-    context = multiprocessing.get_context("fork")
     place = tmp_path / "place"
-    children = [context.Process(target=_write_often, args=(write, place, t)) for t in "abc"]
-    for child in children:
-        child.start()
-    for child in children:
-        child.join()
-    assert [child.exitcode for child in children] == [0, 0, 0]
+    children = [start(write_often, write, place, text) for text in "abc"]
+    assert [ended(child) for child in children] == [0, 0, 0]
     assert names(tmp_path) == ["place"] and read(place) in {t * 2000 for t in "abc"}
 
 
@@ -239,35 +220,6 @@ def test_runs_saved_at_once_are_whole(tmp_path: Path) -> None:
 
 
 # --- kills ---------------------------------------------------------------------------------------
-
-CALLS = ("open", "mkdir", "rename", "replace", "fsync", "unlink", "rmdir")
-
-
-def killed_at(call: int, write: Write, place: Path) -> bool:
-    """Write in a process that dies before its n-th system call of those above; whether it did."""
-    child = os.fork()
-    if child == 0:
-        left = call
-
-        def dying(right: Callable[..., object]) -> Callable[..., object]:
-            def run(*inputs: object, **options: object) -> object:
-                nonlocal left
-                left -= 1
-                if left < 0:
-                    os._exit(9)
-                return right(*inputs, **options)
-
-            return run
-
-        for name in CALLS:
-            setattr(os, name, dying(getattr(os, name)))
-        with suppress(BaseException):
-            write(place, "new")
-            os._exit(0)
-        os._exit(1)
-    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    assert status in (0, 9)
-    return status == 9
 
 
 @pytest.mark.faults

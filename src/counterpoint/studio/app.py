@@ -13,9 +13,10 @@ import sys
 from collections.abc import Awaitable, Callable, Sequence
 from ipaddress import ip_address
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import h11
+import uvicorn
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
@@ -31,10 +32,6 @@ from counterpoint.studio.pictures import Gallery
 from counterpoint.studio.playground import Models, try_router
 from counterpoint.studio.security import HEADERS, Guard, Shield, StudioError
 from counterpoint.studio.web import STATIC, Web, htmx_file
-
-if TYPE_CHECKING:
-    import uvicorn
-    from fastapi import FastAPI
 
 _TITLES: Final = {
     400: "That was not understood",
@@ -200,24 +197,37 @@ def is_loopback(host: str) -> bool:
 
 
 def serve(app: FastAPI, host: str, port: int, announce: Callable[[str], None]) -> None:
-    """Serve until interrupted; `announce` is told the address once the port is held.
+    """Serve until interrupted; `announce` is told the address once the server answers.
 
     Ctrl-C is the usual end, and no failure; SIGTERM exits with 143.
     """
     try:
         with bound(host, port) as held:
             name = f"[{host}]" if ":" in host else host
-            announce(f"http://{name}:{held.getsockname()[1]}")
-            server_of(app).run([held])  # ends what is under way, then passes the signal on
+            server = server_of(app)
+            server.on_start = lambda: announce(f"http://{name}:{held.getsockname()[1]}")
+            server.run([held])  # ends what is under way, then passes the signal on
     except KeyboardInterrupt as stop:
         if isinstance(stop, Terminated):
             sys.exit(143)
 
 
-def server_of(app: FastAPI, protocol: type[PatientProtocol] | None = None) -> uvicorn.Server:
-    """A server of the app; `protocol` says how patient it is with slow clients."""
-    import uvicorn
+class StudioServer(uvicorn.Server):
+    """Tells when it has started: from then on a signal ends it in order.
 
+    One that comes earlier may leave a loop of asyncio that is not whole, with a traceback.
+    """
+
+    on_start: Callable[[], None] | None = None
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.on_start:
+            self.on_start()
+
+
+def server_of(app: FastAPI, protocol: type[PatientProtocol] | None = None) -> StudioServer:
+    """A server of the app; `protocol` says how patient it is with slow clients."""
     protocol = protocol or PatientProtocol
     config = uvicorn.Config(
         app,
@@ -229,7 +239,7 @@ def server_of(app: FastAPI, protocol: type[PatientProtocol] | None = None) -> uv
         backlog=-(-protocol.connections_at_most // 2),  # accepted in one go, and then counted
         timeout_graceful_shutdown=5,
     )
-    return uvicorn.Server(config)
+    return StudioServer(config)
 
 
 def bound(host: str, port: int) -> socket.socket:
