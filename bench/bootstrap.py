@@ -5,6 +5,9 @@
 10,000 resamples of 30,000 cases in 10,000 clusters (three cases to an image), four metrics. The
 naive bootstrap draws clusters and adds up their cases one by one; it is timed on a few resamples
 and its time for all of them is extrapolated, since it is the same work each time.
+
+Metrics of all pairs are computed again in each resample, of many resamples at once. For small
+groups, the time is compared with that of one resample after the other.
 """
 
 from __future__ import annotations
@@ -15,7 +18,15 @@ import time
 
 import numpy as np
 
-from counterpoint.metrics.statistics import RESAMPLES, Estimate, draw_weights, estimate, members_of
+from counterpoint.metrics import METRICS, PairPool, PooledMetric
+from counterpoint.metrics.statistics import (
+    POOLED,
+    RESAMPLES,
+    Estimate,
+    draw_weights,
+    estimate,
+    members_of,
+)
 
 GROUPS = ("add/att", "add/obj", "replace/att", "replace/obj", "replace/rel", "swap/att", "swap/obj")
 
@@ -48,6 +59,23 @@ def check(found: Estimate, values: np.ndarray, clusters: np.ndarray) -> None:
         raise SystemExit(
             f"{found.low, found.high} is not the interval {expected}: time means nothing"
         )
+
+
+def pooled_times(metric: PooledMetric, pairs: int, rng: np.random.Generator) -> tuple[float, float]:
+    """Seconds for the resamples of one metric: at once, and one after the other."""
+    clusters = np.arange(pairs) // 3
+    scores, grades = rng.normal(size=(2, pairs))
+    pool = PairPool(clusters, scores, np.arange(pairs) % 3 == 0, grades, np.ones(pairs))
+    value = metric.function(pool)
+    draws = np.concatenate([*draw_weights(int(clusters[-1]) + 1, POOLED, 0)])
+    start = time.perf_counter()
+    together = value(draws)
+    middle = time.perf_counter()
+    one_by_one = np.concatenate([value(one) for one in draws[:, None]])
+    end = time.perf_counter()
+    if not np.allclose(together, one_by_one, equal_nan=True):
+        raise SystemExit(f"{metric.name} depends on how many draws there are: time means nothing")
+    return middle - start, end - middle
 
 
 def arguments() -> argparse.Namespace:
@@ -93,6 +121,13 @@ def main() -> None:
     print(f"{f'with {len(in_groups) - 1} group labels':28}{grouped:10.2f} s")
     print(f"{'naive loops, extrapolated':28}{slow:10.1f} s  (from {args.naive} resamples)")
     print(f"{'ratio to naive':28}{slow / fast:10.1f}")
+    print(f"{POOLED:,} resamples of metrics of all pairs, against one after the other")
+    for pairs in (60, 600, 60_000):
+        for metric in METRICS.values():
+            if isinstance(metric, PooledMetric):
+                together, one_by_one = pooled_times(metric, pairs, rng)
+                name = f"{metric.name}, {pairs:,} pairs"
+                print(f"{name:36}{together:8.3f} s{one_by_one / together:8.1f} times as fast")
 
 
 if __name__ == "__main__":

@@ -194,7 +194,7 @@ def _lacking(folder: Path, run: Run, part: Part) -> tuple[list[str], list[str]]:
         why = why_incomplete(part, part.protocol, {"limit": limit})
         hidden = limit is None and unexplained(part, part.protocol) > 0
         absent = absent_from(part.benchmark, part.cases, part.protocol) if why else ()
-    except CounterpointError:  # a case file of somebody's own, or an option that is unknown here
+    except CounterpointError:  # a case file of the user, or an option that is unknown here
         return [], []
     if not why:
         return [], []

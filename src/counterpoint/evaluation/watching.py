@@ -161,7 +161,7 @@ class Watch:
         run_cell(CellJob(one.model, names, place, self.settings), device, progress)
         now = {other.name: other.stamp for other in find_checkpoints(self.folder, self.template)}
         if now.get(one.name, one.stamp) != one.stamp:
-            shutil.rmtree(place)  # nobody knows which state was loaded
+            shutil.rmtree(place)  # which state was loaded is unknown
             return [f"{one.name} was written again meanwhile; its new state comes next."]
         self._tried.add(place)
         cells = cells_at(place, one.model, self.benchmarks)

@@ -9,7 +9,7 @@ from .definitions import (
     text_only_accuracy as text_only_accuracy,
     tied as tied,
 )
-from .pooled import PairPool as PairPool
+from .pooled import PairPool as PairPool, Weighted as Weighted
 from .presentation import (
     AXIS_LABELS as AXIS_LABELS,
     COMPOSITION_METRICS as COMPOSITION_METRICS,

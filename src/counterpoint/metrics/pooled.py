@@ -3,9 +3,9 @@
 Within a case, captions of one image are compared with each other. Here the scores of all images
 stand on one scale, so that a model that ranks the captions of every image well can still be bad.
 Such a number is not a mean over cases. Each function takes the pairs of a benchmark (or group),
-sorts them once, and returns a function of the clusters' weights: with all weights 1 it gives the
-number, and with the numbers of times that each source image was drawn a bootstrap sample of it. A
-weight of n is the same as n copies.
+sorts them once, and returns a function of the clusters' weights, of many draws at once: a row of
+ones gives the number, and the numbers of times that each source image was drawn a bootstrap sample
+of it. A weight of n is the same as n copies.
 
 **Ties** do not depend on the protocol: equal scores count half for `auroc`, share their mean rank
 for `rank_correlation`, and are on one side of every threshold.
@@ -22,9 +22,10 @@ import numpy as np
 
 from counterpoint.metrics.definitions import Array
 
-Weighted = Callable[[Array], float]
+Weighted = Callable[[Array], Array]  # from weights (draws, clusters) to one number per draw
 BINS: Final = 15  # of equal width, as is usual since Guo et al. 2017
 _STEPS: Final = 50  # of Newton's method; it takes five to ten
+_CELLS: Final = 1 << 17  # draws x pairs at a time
 
 
 class PairPool(NamedTuple):
@@ -48,14 +49,12 @@ def auroc(pool: PairPool) -> Weighted:
     ends = [np.searchsorted(true.scores, false.scores, side) for side in ("left", "right")]
     ends = ends[:1] if np.array_equal(ends[0], ends[1]) else ends
 
-    def value(weights: Array) -> float:
-        exact = weights.astype(float)
-        below, drawn = np.append(0, exact[true.clusters].cumsum()), exact[false.clusters]
-        both = float(below[-1] * drawn.sum())
-        lost = sum(_sum(drawn, below[end]) for end in ends) / len(ends)
-        return 1 - lost / both if both else float("nan")
+    def value(weights: Array) -> Array:
+        below, drawn = true.counted(weights), np.take(weights, false.clusters, axis=-1)
+        lost = np.mean([_sum(drawn, np.take(below, end, axis=-1)) for end in ends], axis=0)
+        return 1 - _ratio(lost, below[:, -1] * drawn.sum(axis=-1))
 
-    return value
+    return _of_rows(pool, value)
 
 
 def true_below_threshold(pool: PairPool) -> Weighted:
@@ -70,22 +69,21 @@ def true_below_threshold(pool: PairPool) -> Weighted:
     true, false = _ascending(pool, pool.truth), _ascending(pool, ~pool.truth)
     # A threshold is best right above a false pair, or below all pairs.
     levels, counts = np.unique(false.scores, return_counts=True)
-    at_or_below = np.cumsum(counts)
-    not_above = np.searchsorted(true.scores, levels, "right")
+    at_or_below = np.append(0, np.cumsum(counts))
+    not_above = np.append(0, np.searchsorted(true.scores, levels, "right"))
 
-    def value(weights: Array) -> float:
-        exact = weights.astype(float)
-        found = [np.append(0, exact[side.clusters].cumsum()) for side in (true, false)]
-        everything = [side[-1] for side in found]
-        if not all(everything):
-            return float("nan")
-        below = np.append(0, found[0][not_above])
-        rejected = np.append(0, found[1][at_or_below])
-        gain = rejected * everything[0] - below * everything[1]  # whole numbers: equal is equal
-        best = below[gain == gain.max()]
-        return float((best[0] + best[-1]) / 2 / everything[0])
+    def value(weights: Array) -> Array:
+        accepted, rejected = true.counted(weights), false.counted(weights)
+        all_true, all_false = accepted[:, -1:], rejected[:, -1:]
+        below = np.take(accepted, not_above, axis=-1)
+        gain = np.take(rejected, at_or_below, axis=-1) * all_true - below * all_false
+        best = gain == gain.max(axis=-1, keepdims=True)  # whole numbers: equal is equal
+        ends = best.argmax(axis=-1), best.shape[1] - 1 - best[:, ::-1].argmax(axis=-1)
+        lowest, highest = (below[np.arange(len(below)), end] for end in ends)
+        found = _ratio((lowest + highest) / 2, all_true[:, 0])
+        return np.where(all_false[:, 0] > 0, found, np.nan)
 
-    return value
+    return _of_rows(pool, value)
 
 
 def calibration_error(pool: PairPool) -> Weighted:
@@ -104,16 +102,15 @@ def calibration_error(pool: PairPool) -> Weighted:
         mine, other = half == side, half != side
         probability[mine] = platt(pool.scores[other], pool.truth[other])(pool.scores[mine])
     if not np.isfinite(probability).all():
-        return lambda weights: float("nan")
-    place = np.minimum((probability * BINS).astype(np.int64), BINS - 1)
+        return lambda weights: np.full(len(weights), np.nan)
+    bins = _Runs(np.minimum((probability * BINS).astype(np.int64), BINS - 1))
     gap = probability - pool.truth
 
-    def value(weights: Array) -> float:
-        drawn = weights[pool.clusters]
-        with np.errstate(invalid="ignore"):
-            return float(np.abs(np.bincount(place, drawn * gap)).sum() / drawn.sum())
+    def value(weights: Array) -> Array:
+        drawn = np.take(weights, pool.clusters, axis=-1)
+        return _ratio(np.abs(bins.sums(drawn * gap)).sum(axis=-1), drawn.sum(axis=-1))
 
-    return value
+    return _of_rows(pool, value)
 
 
 def platt(scores: Array, truth: Array) -> Callable[[Array], Array]:
@@ -159,27 +156,48 @@ def rank_correlation(pool: PairPool) -> Weighted:
     Each query counts once: of a caption (or image) with n graded pairs, each has weight 1/n. Equal
     values share their mean rank.
     """
-    ranked = _Ranked(pool)
-    shares = pool.shares[ranked.order]
-    steps, grade = np.unique(pool.grades[ranked.order], return_inverse=True)
+    order = np.argsort(pool.scores, kind="stable")
+    clusters, scores, _, grades, shares = (column[order] for column in pool)
+    by_score, by_grade = _Runs(scores), _Runs(grades)
 
-    def value(weights: Array) -> float:
-        drawn = ranked.drawn(weights) * shares
-        sizes = np.bincount(grade, drawn, len(steps))
-        # Ranks are counted from the middle one, which is their mean.
-        middle = drawn.sum() / 2
-        by_grade = sizes.cumsum() - sizes / 2 - middle
-        by_score = ranked.mean_ranks(drawn) - middle
-        weighted = drawn * by_score
-        spread = _sum(weighted, by_score) * _sum(sizes, by_grade**2)
-        return _sum(weighted, by_grade[grade]) / spread**0.5 if spread > 0 else float("nan")
+    def value(weights: Array) -> Array:
+        drawn = np.take(weights, clusters, axis=-1) * shares
+        of_score, of_grade = (runs.sums(drawn) for runs in (by_score, by_grade))
+        score_ranks, grade_ranks = _mean_ranks(of_score), _mean_ranks(of_grade)
+        spread = _sum(of_score, score_ranks**2) * _sum(of_grade, grade_ranks**2)
+        ranks = drawn * by_score.of_each(score_ranks)
+        return _ratio(_sum(ranks, by_grade.of_each(grade_ranks)), spread**0.5)
 
-    return value
+    return _of_rows(pool, value)
 
 
-def _sum(a: Array, b: Array) -> float:
-    """The dot product without BLAS, whose threads take longer to start than this takes."""
-    return float(np.einsum("i,i->", a, b))
+def _mean_ranks(weights: Array) -> Array:
+    """Of values in ascending order with these weights, counted from the mean rank."""
+    return np.asarray(weights.cumsum(axis=-1) - weights / 2 - weights.sum(-1, keepdims=True) / 2)
+
+
+def _of_rows(pool: PairPool, value: Callable[[Array], Array]) -> Weighted:
+    """A number of each row of weights, of so many rows at a time as a processor's cache holds."""
+    pairs = len(pool.scores)
+    rows = max(1, _CELLS // max(pairs, 1))
+
+    def values(weights: Array) -> Array:
+        if not pairs:
+            return np.full(len(weights), np.nan)
+        starts = range(0, len(weights), rows)
+        return np.concatenate([value(weights[i : i + rows].astype(float)) for i in starts])
+
+    return values
+
+
+def _sum(a: Array, b: Array) -> Array:
+    """Dot products of rows without BLAS, whose threads take longer to start than this takes."""
+    return np.asarray(np.einsum("ij,ij->i", a, b))
+
+
+def _ratio(above: Array, below: Array) -> Array:
+    """NaN where the divisor is zero."""
+    return np.divide(above, below, out=np.full(below.shape, np.nan), where=below > 0)
 
 
 class _Side(NamedTuple):
@@ -188,30 +206,34 @@ class _Side(NamedTuple):
     scores: Array
     clusters: Array
 
+    def counted(self, weights: Array) -> Array:
+        """The weight of the first 0, 1, 2, ... pairs."""
+        found = np.zeros((len(weights), len(self.clusters) + 1))
+        np.cumsum(np.take(weights, self.clusters, axis=-1), axis=-1, out=found[:, 1:])
+        return found
+
 
 def _ascending(pool: PairPool, chosen: Array) -> _Side:
     order = np.argsort(pool.scores[chosen], kind="stable")
     return _Side(pool.scores[chosen][order], pool.clusters[chosen][order])
 
 
-class _Ranked:
-    """Pairs in the order of their scores, to be ranked with weights."""
+class _Runs:
+    """Which values are equal: in ascending order, they are runs."""
 
-    def __init__(self, pool: PairPool) -> None:
-        self.order = np.argsort(pool.scores, kind="stable")
-        self.clusters = pool.clusters[self.order]
-        scores = pool.scores[self.order]
-        self.starts = np.flatnonzero(np.append(True, scores[1:] != scores[:-1]))
-        self.sizes = np.diff(np.append(self.starts, len(scores)))
-        self.tied = len(self.starts) < len(scores)
+    def __init__(self, values: Array) -> None:
+        order = np.argsort(values, kind="stable")
+        is_first = np.append(True, np.diff(values[order]) != 0)[: len(order)]
+        self._starts = np.flatnonzero(is_first)
+        self._order = None if (np.diff(order) > 0).all() else order  # None: as they are
+        self._places = np.empty(len(order), dtype=np.int64)
+        self._places[order] = np.cumsum(is_first) - 1
 
-    def drawn(self, weights: Array) -> Array:
-        """The weight of each pair."""
-        return np.asarray(weights.astype(float)[self.clusters])
+    def sums(self, weights: Array) -> Array:
+        """The weight of each run."""
+        ordered = weights if self._order is None else np.take(weights, self._order, axis=-1)
+        return np.add.reduceat(ordered, self._starts, axis=-1)
 
-    def mean_ranks(self, drawn: Array) -> Array:
-        """The rank of each pair among weighted ones, equal scores sharing theirs."""
-        if not self.tied:
-            return np.asarray(drawn.cumsum() - drawn / 2)
-        sizes = np.add.reduceat(drawn, self.starts)
-        return np.repeat(sizes.cumsum() - sizes / 2, self.sizes)
+    def of_each(self, of_runs: Array) -> Array:
+        """What belongs to the run of each value."""
+        return np.take(of_runs, self._places, axis=-1)

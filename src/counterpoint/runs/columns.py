@@ -7,7 +7,7 @@ beside ranks among many, and where all cases have a few captions they are not.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -33,6 +33,7 @@ from counterpoint.metrics import (
     QueryMetric,
     Tie,
     ValueTable,
+    Weighted,
     both_standings,
 )
 from counterpoint.runs.packed import PackedTable
@@ -101,7 +102,7 @@ class ColumnPool:
     cases: np.ndarray  # of each row
     marks: np.ndarray  # NaN for rows that have no part in it
 
-    def prepare(self, rows: np.ndarray, clusters: np.ndarray) -> Callable[[np.ndarray], float]:
+    def prepare(self, rows: np.ndarray, clusters: np.ndarray) -> Weighted:
         part = np.isfinite(self.marks[rows])
         if part.all() and len(rows) == len(self.pairs.starts) - 1:  # all cases: nothing is copied
             sizes, taken = np.diff(self.pairs.starts), self.pairs[1:]
@@ -123,7 +124,7 @@ class PoolGap:
     a: Pool
     b: Pool
 
-    def prepare(self, rows: np.ndarray, clusters: np.ndarray) -> Callable[[np.ndarray], float]:
+    def prepare(self, rows: np.ndarray, clusters: np.ndarray) -> Weighted:
         one, two = self.a.prepare(rows, clusters), self.b.prepare(rows, clusters)
         return lambda weights: one(weights) - two(weights)
 

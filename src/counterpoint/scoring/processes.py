@@ -211,7 +211,7 @@ class _Slot:
                 self._pool.submit(_answer, _begin, number, *job)
 
     def forget(self, number: int) -> None:
-        """Nobody will ask for the result."""
+        """The result is not needed any more."""
         self.begun.pop(number, None)
         with suppress(BrokenProcessPool):
             self._pool.submit(_forget, number)

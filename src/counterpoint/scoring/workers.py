@@ -151,7 +151,7 @@ class Here:
     def _see(self, pictures: Sequence[Picture], reading: Sequence[Future[list[Any]]]) -> Computed:
         try:
             return self._encoded([image for future in reading for image in future.result()])
-        except ImageError:  # a file that the device was to decode, and nobody can
+        except ImageError:  # a file for the device's decoder that cannot be decoded at all
             return self._encoded(read_all(lambda p: self.model.preprocess(p.open()), pictures))
 
     def _encoded(self, found: Sequence[Any]) -> Computed:
