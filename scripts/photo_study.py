@@ -55,20 +55,20 @@ APART: Final = (
 )
 # Models from the towers on, in two stages: at a learning rate that new projections need, the text
 # tower would forget what it knows, so both projections and the pool are fitted first. Factors of
-# full rank are all that trains of the text tower.
+# full rank are all that trains of the text tower. The mean of DINOv2's outputs is longer than
+# what differs between photographs, and is subtracted.
 PROJECTIONS: Final = "lora={rank: 384, alpha: 384, targets: [projection]}"
+MEAN: Final = "lock={tower: image, pool: mean, center: true}"
+ATTENTION: Final = "lock={tower: image, pool: attention, heads: 6, center: true}"
 FIRST: Final = ["clip-ft", PROJECTIONS, "lr=1e-3", "warmup=40", "batch=1024"]
 THEN: Final = ["clip-ft", "lr=1e-4", "batch=1024"]
 HEADS: Final = "heads"
 STAGES: Final[dict[str, tuple[str, list[str]]]] = {  # by name: what it starts from, and words
-    HEADS: ("", [*FIRST, "lock={tower: image, pool: mean}", "steps=400"]),
+    HEADS: ("", [*FIRST, MEAN, "steps=400"]),
     BASE: (HEADS, [*THEN, "steps=500"]),
-    "mean-heads": ("", [*FIRST, *COCO, "lock={tower: image, pool: mean}", "steps=250"]),
+    "mean-heads": ("", [*FIRST, *COCO, MEAN, "steps=250"]),
     "mean": ("mean-heads", [*THEN, *COCO, "steps=150"]),
-    "attention-heads": (
-        "",
-        [*FIRST, *COCO, "lock={tower: image, pool: attention, heads: 6}", "steps=250"],
-    ),
+    "attention-heads": ("", [*FIRST, *COCO, ATTENTION, "steps=250"]),
     "attention": ("attention-heads", [*THEN, *COCO, "steps=150"]),
     # Run if they are named (--recipes), to be compared on the development split.
     "base-wise-0.25": (HEADS, [*THEN, "steps=500", "wise=0.25"]),

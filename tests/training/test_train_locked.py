@@ -19,6 +19,7 @@ from training import CPU, Killed, everything, one_thread, same, train_by_two, wr
 import counterpoint
 from counterpoint._util.store import Store
 from counterpoint.images.pictures import Picture
+from counterpoint.models.hf.pooling import pool_of
 from counterpoint.models.registry import LoadOptions, load_model
 from counterpoint.training import loop
 from counterpoint.training.building import _optimiser, build
@@ -27,6 +28,7 @@ from counterpoint.training.loop import _gradients, train
 from counterpoint.training.reading import load_recipe
 from counterpoint.training.starts import open_start, parts_of, trunk_of
 from counterpoint.training.steps import update
+from counterpoint.training.validation import Validator
 
 __all__ = ["one_thread"]  # fixtures
 
@@ -239,7 +241,7 @@ def test_the_trunk_is_the_same_to_the_bit_and_the_model_evaluates(tmp_path, name
     assert np.isfinite(part.scores).all()
 
 
-@pytest.mark.parametrize("pool", ["none", "mean", "attention"])
+@pytest.mark.parametrize("pool", ["none", "mean, center: true", "attention"])
 def test_killed_and_resumed_it_is_the_same_bytes(tmp_path, monkeypatch, pool):
     id = start_in(tmp_path, "dinov2-bert")
     lock = f"lock={{tower: image, pool: {pool}}}"
@@ -306,16 +308,29 @@ def test_validation_looks_at_stored_vectors_too(tmp_path, monkeypatch, lock):
     assert done.best is not None and np.isfinite(done.best.value)
 
 
-def test_two_processes_end_with_the_weights_of_one(tmp_path):
-    id = start_in(tmp_path, "clip")
-    changes = ("lock=image", "cached_batch=1", "steps=4")
+@pytest.mark.parametrize(
+    ("name", "lock", "alike"),
+    [
+        ("clip", "lock=image", ""),
+        # BERT has dropout, so that its weights differ.
+        (
+            "dinov2-bert",
+            "lock={tower: image, pool: mean, center: true}",
+            "vision_model.pool.center",
+        ),
+    ],
+)
+def test_two_processes_end_with_the_weights_of_one(tmp_path, name, lock, alike):
+    id = start_in(tmp_path, name)
+    changes = (lock, "cached_batch=1", "steps=4")
     train(recipe_in(tmp_path, id, *changes, out="alone"))
     recipes = [
         recipe_in(tmp_path, id, *changes, f"sharded={whether}", out=out)
         for out, whether in (("ddp", "false"), ("fsdp", "true"))
     ]
     train_by_two(tmp_path, [written(recipe) for recipe in recipes])
-    alone = weights_of(tmp_path / "alone")
+    alone = {n: w for n, w in weights_of(tmp_path / "alone").items() if alike in n}
+    assert alone
     for out in ("ddp", "fsdp"):
         found = weights_of(tmp_path / out)
         assert all(torch.allclose(alone[n], found[n], atol=1e-4) for n in alone), out
@@ -413,6 +428,54 @@ def test_a_pool_starts_as_the_class_token_and_is_saved(tmp_path, name, pool):
     assert all(torch.allclose(weights[key], pixels[key], atol=5e-3) for key in weights)
 
 
+@pytest.mark.parametrize("pool", ["mean", "attention"])
+def test_a_centered_pool_subtracts_the_means_of_the_training_images(tmp_path, pool):
+    id = start_in(tmp_path, "dinov2-bert")
+    lock = f"lock={{tower: image, pool: {pool}, center: true}}"
+    run = build(recipe_in(tmp_path, id, lock, out="unused"), CPU)
+    tokens = run.data.seen.values.double().numpy()
+    means = np.stack([tokens[:, 0].mean(0), tokens[:, 1:].mean((0, 1))])
+    learned = pool_of(run.model.towers.clip).center.numpy()
+    assert np.abs(means).max() > 0.1 and np.allclose(learned, means, atol=1e-6)
+    with torch.no_grad():  # the last layer of the pool is still zero
+        vectors = run.model.towers(run.data.seen.values.float(), None)[0].numpy()
+    projection = run.model.towers.clip.visual_projection.weight.detach().double().numpy()
+    expected = (tokens[:, 0] - means[0]) @ projection.T
+    expected /= np.linalg.norm(expected, axis=1, keepdims=True)
+    assert np.allclose(vectors, expected, atol=1e-4)
+
+    # Saved, loaded, and kept as it is by what is tuned further, on other images too.
+    done = train(recipe_in(tmp_path, id, lock, "steps=2", "lr=1e-2"))
+    saved = weights_of(tmp_path / "run")["vision_model.pool.center"]
+    assert np.array_equal(saved.numpy(), learned)
+    said = json.loads((tmp_path / "run" / "model" / "config.json").read_text())
+    assert said["counterpoint_pool"] == {"kind": pool, "heads": 4, "center": True}
+    tuned = load_model(done.model, LoadOptions("cpu"))
+    assert np.array_equal(pool_of(tuned.opened.model).center.numpy(), learned)
+    others = [f"data.path={data_in(tmp_path, 5, 'few.parquet')}", "lock=image"]
+    again = build(recipe_in(tmp_path, done.model, *others, out="again"), CPU)
+    assert len(again.data.seen) < len(tokens)
+    assert np.array_equal(pool_of(again.model.towers.clip).center.numpy(), learned)
+
+
+def test_validation_subtracts_the_means_of_the_training_images(tmp_path):
+    id = start_in(tmp_path, "dinov2-bert")
+    lock = "lock={tower: image, pool: mean, center: true}"
+    held = f"validation.path={data_in(tmp_path, 5, 'held.parquet')}"
+    run = build(recipe_in(tmp_path, id, lock, held, "validation.metric=recall"), CPU)
+    learned = pool_of(run.model.towers.clip).center.clone()
+    validator = Validator(run, None)
+    validator.value(run.model.towers.clip.state_dict())
+    for model in (run.model.towers.clip, validator.network.model):
+        assert learned.any() and torch.equal(pool_of(model).center, learned)
+
+
+def test_only_a_pool_has_a_center(tmp_path):
+    id = start_in(tmp_path, "dinov2-bert")
+    with raises("E-RECIPE-INVALID"):
+        recipe_in(tmp_path, id, "lock={tower: image, center: true}")
+
+
 def test_the_mean_pool_takes_vectors_of_class_token_and_mean(tmp_path):
     id = start_in(tmp_path, "dinov2-bert")
     names = [f"photos/{n}.png" for n in range(9)]
@@ -449,6 +512,7 @@ def test_a_pool_that_does_not_fit_is_refused(tmp_path):
     build(recipe_in(tmp_path, done.model, "lock={tower: image, pool: attention}", out="o"), CPU)
     path = tmp_path / "run" / "model" / "config.json"
     wrong = ({"kind": "median", "heads": 4}, {"kind": "mean"}, "mean", {"kind": "mean", "heads": 0})
+    wrong += ({"kind": "mean", "heads": 4, "center": "yes"},)
     for entry in wrong:
         path.write_text(json.dumps({**json.loads(path.read_text()), "counterpoint_pool": entry}))
         with raises("E-MODEL-UNSUITABLE", model=done.model):

@@ -56,6 +56,9 @@ class ImageTrunk(ABC):
     def head_parameters(self, model: Any) -> list[nn.Parameter]:
         """The weights of `head`; none where the whole tower is the trunk."""
 
+    def learn(self, features: Tensor) -> None:  # noqa: B027  (most have nothing to learn)
+        """From the features of all training images, before the first step: a pool's center."""
+
     def agrees(self, model: Any, vectors: Tensor, features: Tensor) -> bool:
         """Whether `head` makes these vectors of these features."""
         with torch.inference_mode():

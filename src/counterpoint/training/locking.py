@@ -38,7 +38,7 @@ def recipe_start(recipe: Recipe, device: str) -> Start:
     start = open_start(recipe.start, device)
     lock = recipe.lock
     if lock is not None and lock.pool != "none":
-        add_pool(recipe.start, start, lock.pool, lock.heads, recipe.seed)
+        add_pool(recipe.start, start, lock.entry, recipe.seed)
     return start
 
 
@@ -55,12 +55,17 @@ def looking(
     device: torch.device,
     progress: Progress | None,
 ) -> See:
-    """A function that looks at images: stored vectors first, then photographs."""
+    """A function that looks at images: stored vectors first, then photographs.
+
+    What it sees first, the training images, tells a new pool its center.
+    """
 
     def see(pictures: Sequence[Picture]) -> LockedImages:
         with Store(default_store()) as store:
             work = Work(store, None, progress or Quiet())
-            return _seen(trunk, pictures, vectors, work).near(device)
+            found = _seen(trunk, pictures, vectors, work).near(device)
+        trunk.learn(found.values)
+        return found
 
     return see
 

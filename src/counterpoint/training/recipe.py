@@ -53,12 +53,26 @@ class Lock(_Section):
     """Locked-image tuning (Zhai et al. 2022, LiT): the trunk of the image tower stays as it is.
 
     What it makes of every image is computed once and stored; no image is opened while training.
-    `pool`: what looks at the tokens of its patches, and trains (`mean`, `attention`).
+    `pool`: what looks at the tokens of its patches, and trains (`mean`, `attention`). `center`: the
+    mean of the tokens over the training images is subtracted first.
     """
 
     tower: Literal["image"] = "image"
     pool: Literal["none", "mean", "attention"] = "none"
     heads: int = Field(4, ge=1, description="of pool=attention")
+    center: bool = Field(False, description="of a new pool: tokens minus their mean")
+
+    @model_validator(mode="after")
+    def _fits(self) -> Lock:
+        if self.center and self.pool == "none":
+            raise ValueError("lock.center is of a pool: add pool=mean or pool=attention to lock")
+        return self
+
+    @property
+    def entry(self) -> dict[str, Any]:
+        """The pool, as the configuration of a model names it."""
+        found = {"kind": self.pool, "heads": self.heads}
+        return {**found, "center": True} if self.center else found
 
 
 class Validation(_Section):

@@ -60,15 +60,16 @@ def trunk_of(start: Start) -> ImageTrunk:
     return OpenClipTrunk(start)
 
 
-def add_pool(id: str, start: Start, kind: str, heads: int, seed: int) -> None:
+def add_pool(id: str, start: Start, entry: dict[str, Any], seed: int) -> None:
     """Let a new pool over the tokens of its patches follow the image trunk."""
     if isinstance(start, OpenClip):
         raise ModelError(
             "E-MODEL-UNSUITABLE",
-            f"{id}: lock.pool={kind} needs a VisionTextDualEncoder of transformers; leave it out.",
+            f"{id}: lock.pool={entry['kind']} needs a VisionTextDualEncoder of transformers; leave "
+            "it out.",
             model=id,
         )
-    start.add_pool(kind, heads, seed)
+    start.add_pool(entry, seed)
 
 
 def with_weights(start: Start, state: Mapping[str, Tensor], name: str) -> OpenClip | HfDual:

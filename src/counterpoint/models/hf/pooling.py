@@ -3,7 +3,8 @@
 The class token alone says little about where things are. A pool looks at the patches too. It is
 added to a model when it is tuned with a locked trunk, is saved beside its weights, and is named in
 `config.json`: `"counterpoint_pool": {"kind": "attention", "heads": 4}`. Its last layer starts at
-zero, so a model with a new pool gives the vectors that it gave without.
+zero, so a model with a new pool gives the vectors that it gave without, unless its tokens are
+centered.
 """
 
 from __future__ import annotations
@@ -22,12 +23,19 @@ from counterpoint._util.untrusted import shown
 ENTRY: Final = "counterpoint_pool"
 TRUNKS: Final = ("dinov2", "vit")  # their tokens are normalised, and the class token is the first
 _NAME: Final = "pool"  # of the module, in the vision model
+_IMAGES: Final = 1024  # whose tokens are added up at a time
 
 
 class TokenPool(nn.Module, ABC):
     """From (n, tokens, width) to (n, width). The first token is what the trunk pools itself."""
 
     kind: str
+    center: Tensor | None  # the mean of the first tokens and that of the others, if subtracted
+
+    def __init__(self, width: int, heads: int, center: bool) -> None:
+        super().__init__()
+        self.heads = heads  # where it has any
+        self.register_buffer("center", torch.zeros(2, width) if center else None)
 
     @abstractmethod
     def tokens(self, output: Any) -> Tensor:
@@ -38,7 +46,21 @@ class TokenPool(nn.Module, ABC):
         """What of the other tokens is added to the first."""
 
     def forward(self, tokens: Tensor) -> Tensor:
-        return tokens[:, 0] + self.added(tokens[:, 1:])
+        first, others = tokens[:, 0], tokens[:, 1:]
+        if self.center is not None:
+            first, others = first - self.center[0], others - self.center[1]
+        return first + self.added(others)
+
+    def learn_center(self, tokens: Tensor) -> None:
+        """From the tokens of many images, unless it is known already."""
+        if self.center is None or self.center.any():
+            return
+        total = torch.zeros(2, tokens.shape[-1], dtype=torch.float64, device=tokens.device)
+        for start in range(0, len(tokens), _IMAGES):
+            some = tokens[start : start + _IMAGES]
+            total[0] += some[:, 0].double().sum(0)
+            total[1] += some[:, 1:].double().mean(1).sum(0)
+        self.center.copy_(total / len(tokens))
 
 
 class MeanPool(TokenPool):
@@ -46,9 +68,8 @@ class MeanPool(TokenPool):
 
     kind = "mean"
 
-    def __init__(self, width: int, heads: int) -> None:
-        super().__init__()
-        del heads
+    def __init__(self, width: int, heads: int, center: bool) -> None:
+        super().__init__(width, heads, center)
         self.out = nn.Linear(width, width, bias=False)
         nn.init.zeros_(self.out.weight)
 
@@ -66,9 +87,8 @@ class AttentionPool(TokenPool):
 
     kind = "attention"
 
-    def __init__(self, width: int, heads: int) -> None:
-        super().__init__()
-        self.heads = heads
+    def __init__(self, width: int, heads: int, center: bool) -> None:
+        super().__init__(width, heads, center)
         self.query = nn.Parameter(torch.randn(width))
         self.key, self.value, self.out = (nn.Linear(width, width, bias=False) for _ in range(3))
         nn.init.zeros_(self.out.weight)
@@ -106,9 +126,8 @@ def pool_of(model: Any) -> TokenPool | None:
     return found if isinstance(found, TokenPool) else None
 
 
-def add_pool(id: str, model: Any, kind: str, heads: int, seed: int) -> None:
+def add_pool(id: str, model: Any, entry: dict[str, Any], seed: int) -> None:
     """Put a new pool into a model that has none; one of the same kind stays as it is."""
-    entry = {"kind": kind, "heads": heads}
     there = pool_of(model)
     if there is not None:
         if getattr(model.config, ENTRY) != entry:
@@ -116,7 +135,7 @@ def add_pool(id: str, model: Any, kind: str, heads: int, seed: int) -> None:
             raise ModelError(
                 "E-MODEL-UNSUITABLE",
                 f"{id}: has a pool already ({has['kind']}, {has['heads']} heads), which is tuned "
-                "further without lock.pool and lock.heads.",
+                "further with lock=image alone.",
                 model=id,
             )
         return
@@ -140,8 +159,9 @@ def refuse_pool(id: str, entry: Any, config: Any) -> None:
         )
     wide = config.vision_config.hidden_size
     said = entry if isinstance(entry, dict) else {}
-    kind, heads = said.get("kind"), said.get("heads")
-    if kind not in POOLS or not isinstance(heads, int) or heads < 1 or wide % heads:
+    kind, heads, center = said.get("kind"), said.get("heads"), said.get("center", False)
+    divides = isinstance(heads, int) and heads > 0 and not wide % heads
+    if kind not in POOLS or not divides or not isinstance(center, bool):
         raise ModelError(
             "E-MODEL-UNSUITABLE",
             f"{id}: its pool is {shown(str(entry))}; its kind should be {' or '.join(POOLS)}, and "
@@ -151,8 +171,9 @@ def refuse_pool(id: str, entry: Any, config: Any) -> None:
 
 
 def _attach(model: Any, entry: Any) -> None:
-    vision = model.vision_model
-    vision.add_module(_NAME, POOLS[entry["kind"]](vision.config.hidden_size, entry["heads"]))
+    vision, new = model.vision_model, POOLS[entry["kind"]]
+    wide = vision.config.hidden_size
+    vision.add_module(_NAME, new(wide, entry["heads"], entry.get("center", False)))
     vision.register_forward_hook(_pooled)
 
 

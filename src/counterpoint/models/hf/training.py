@@ -89,9 +89,9 @@ class HfStart:
         """The image tower without its projection and its pool."""
         return HfTrunk(self)
 
-    def add_pool(self, kind: str, heads: int, seed: int) -> None:
+    def add_pool(self, entry: dict[str, Any], seed: int) -> None:
         """Let a pool over the patches' tokens follow the vision model."""
-        add_pool(self.opened.id, self.model, kind, heads, seed)
+        add_pool(self.opened.id, self.model, entry, seed)
 
     def parts(self, tower: str) -> list[nn.Module]:
         """The modules of the image or of the text tower."""

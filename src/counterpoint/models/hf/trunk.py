@@ -58,6 +58,10 @@ class HfTrunk(ImageTrunk):
         modules = [pool_of(model), None if self.part is None else getattr(model, self.part)]
         return [p for module in modules if module is not None for p in module.parameters()]
 
+    def learn(self, features: Tensor) -> None:
+        if (pool := pool_of(self.model)) is not None:
+            pool.learn_center(features)
+
     def _fingerprint(self) -> str:
         opened = self.start.opened
         processor = (type(opened.processor).__name__, as_text(opened.processor.to_dict()))
