@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import NamedTuple
 import pytest
 import typer.main
 from cli_support import Result, counterpoint, own_place
+from filelock import FileLock
 
 from counterpoint.cli.app import app
 from counterpoint.cli.demo import BENCHMARKS as DEMO_BENCHMARKS, MODELS as DEMO_MODELS
@@ -47,23 +49,31 @@ class Demo(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def demo(tmp_path_factory) -> Demo:
-    place = tmp_path_factory.mktemp("demo")
+def demo(tmp_path_factory, worker_id) -> Demo:
+    """Run once for all workers of pytest; each has a copy of what it made."""
+    base = tmp_path_factory.getbasetemp()
+    place = (base if worker_id == "master" else base.parent) / "demo"
     path = "/usr/bin:/bin"  # the environment is not activated
-    done = subprocess.run(
-        [sys.executable, "-m", "counterpoint", "demo", "--size", "40"],
-        cwd=place,
-        env={
-            **os.environ,
-            "PATH": path,
-            "COUNTERPOINT_CACHE": str(place / "cache"),
-            "PYTHONIOENCODING": "utf-8",
-        },
-        capture_output=True,
-        encoding="utf-8",
-        check=False,
-    )
-    return Demo(place, path, Result(done.returncode, done.stdout, done.stderr))
+    with FileLock(place.with_suffix(".lock")):
+        if not place.exists():
+            place.mkdir()
+            done = subprocess.run(
+                [sys.executable, "-m", "counterpoint", "demo", "--size", "40"],
+                cwd=place,
+                env={
+                    **os.environ,
+                    "PATH": path,
+                    "COUNTERPOINT_CACHE": str(place / "cache"),
+                    "PYTHONIOENCODING": "utf-8",
+                },
+                capture_output=True,
+                encoding="utf-8",
+                check=False,
+            )
+            said = [done.returncode, done.stdout, done.stderr]
+            (place / "result.json").write_text(json.dumps(said))
+    own = shutil.copytree(place, tmp_path_factory.mktemp("demo") / "own")
+    return Demo(own, path, Result(*json.loads((own / "result.json").read_text())))
 
 
 def test_the_demo_prints_every_main_number_with_interval_and_chance(demo):
