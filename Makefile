@@ -14,7 +14,7 @@ test: $(VENV)/installed-dev browser
 
 # What a change usually breaks, in two minutes on two cores (a third of it is importing).
 test-fast: $(VENV)/installed-dev
-	$(BIN)/python -m pytest -n 2 -m "not slow and not browser and not faults"
+	$(BIN)/python -m pytest -n 2 -m "not slow and not browser and not faults and not ray"
 
 # Tests of pages need the system's Chromium. Where it cannot be installed they are skipped.
 browser:

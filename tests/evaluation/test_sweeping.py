@@ -281,7 +281,7 @@ def test_slurm_by_submitit(cluster: str) -> None:
     assert tables(Path("one")) == tables(Path("two"))
 
 
-@pytest.mark.slow
+@pytest.mark.ray
 @pytest.mark.filterwarnings("ignore")
 def test_ray_with_two_workers() -> None:
     pytest.importorskip("ray")

@@ -25,7 +25,7 @@ from counterpoint.generation.making import TextSettings
 from counterpoint.generation.run import generate
 
 pytest.importorskip("ray")
-pytestmark = [pytest.mark.slow, pytest.mark.faults, pytest.mark.filterwarnings("ignore")]
+pytestmark = [pytest.mark.ray, pytest.mark.filterwarnings("ignore")]
 
 SETTINGS = TextSettings("negative", ("negclip", "shuffle"), wordnet=False)
 MARK = f"counterpoint-test-{os.getpid()}"

@@ -40,7 +40,7 @@ from counterpoint._util.cluster import ray_cluster
 __all__ = ["decoder"]  # a fixture
 
 pytest.importorskip("ray")
-pytestmark = [pytest.mark.slow, pytest.mark.faults, pytest.mark.filterwarnings("ignore")]
+pytestmark = [pytest.mark.ray, pytest.mark.filterwarnings("ignore")]
 
 
 @pytest.fixture(scope="module")

@@ -5,8 +5,10 @@ from __future__ import annotations
 import multiprocessing
 import random
 import socket
+import sys
 import time
 from collections import Counter
+from types import ModuleType
 
 import polars as pl
 import pytest
@@ -142,6 +144,23 @@ def test_a_stream_starts_anywhere_and_equals_the_batches(tmp_path, worker_socket
     endless = data.stream(5)
     assert [next(endless).samples for _ in range(3)] == [b.samples for b in data.stream(5, 8)]
     endless.close()
+
+
+def test_after_ray_no_workers_are_forked(tmp_path, monkeypatch):
+    """Children of a process that has used Ray may crash."""
+    data = opened(training_file(tmp_path), workers=2, negatives=2)
+    prepare, here = data.prepare, []
+
+    def noted(epoch: int, step: int):
+        here.append((epoch, step))  # a child would have a list of its own
+        return prepare(epoch, step)
+
+    monkeypatch.setattr(data, "prepare", noted)
+    monkeypatch.setitem(sys.modules, "ray", ModuleType("ray"))
+    with pytest.warns(RuntimeWarning, match="train in a new process"):
+        streamed = list(data.stream(0, 3))
+    assert here == [divmod(number, data.steps_per_epoch) for number in range(3)]
+    assert all(same(streamed[n], data.batch(*where)) for n, where in enumerate(here[:3]))
 
 
 def test_a_worker_that_does_not_end_is_killed(tmp_path, worker_sockets, monkeypatch):

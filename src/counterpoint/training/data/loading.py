@@ -7,6 +7,7 @@ import os
 import random
 import signal
 import sys
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -132,6 +133,14 @@ class Stepwise(ABC):
     def _parcels(self, numbers: Iterable[int]) -> Iterator[Parcel]:
         # More workers than cores only get in each other's way (and torch warns).
         workers = min(self.setting.config.workers, _cores())
+        if workers and "ray" in sys.modules:
+            warnings.warn(
+                "Ray was used in this process, and its forks may crash: batches are prepared "
+                "without workers; train in a new process to have them.",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+            workers = 0
         if not workers:
             return (self.prepare(*divmod(number, self.steps_per_epoch)) for number in numbers)
         return iter(
