@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.faults]
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_ray_in_a_process_of_its_own(path: Path) -> None:
     command = [sys.executable, "-m", "pytest", "-n", "0", "-p", "no:cacheprovider", "-m", "ray"]
-    done = subprocess.run([*command, str(path)], capture_output=True, text=True, timeout=280)
+    done = subprocess.run([*command, str(path)], capture_output=True, text=True, timeout=540)
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
 
 
