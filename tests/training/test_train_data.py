@@ -5,10 +5,8 @@ from __future__ import annotations
 import multiprocessing
 import random
 import socket
-import sys
 import time
 from collections import Counter
-from types import ModuleType
 
 import polars as pl
 import pytest
@@ -30,6 +28,7 @@ from train_data_support import (
     training_file,
 )
 
+from counterpoint._util import cluster
 from counterpoint.training.data.base import UNREADABLE, DataConfig, Problems
 from counterpoint.training.data.opening import open_data
 
@@ -156,7 +155,7 @@ def test_after_ray_no_workers_are_forked(tmp_path, monkeypatch):
         return prepare(epoch, step)
 
     monkeypatch.setattr(data, "prepare", noted)
-    monkeypatch.setitem(sys.modules, "ray", ModuleType("ray"))
+    monkeypatch.setattr(cluster, "_joined", ["local"])
     with pytest.warns(RuntimeWarning, match="train in a new process"):
         streamed = list(data.stream(0, 3))
     assert here == [divmod(number, data.steps_per_epoch) for number in range(3)]

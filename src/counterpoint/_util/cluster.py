@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -15,6 +16,7 @@ from counterpoint._util.errors import CounterpointError, MissingExtraError
 from counterpoint._util.untrusted import shortened, shown
 
 ENGINES: Final = ("local", "ray")
+_joined: list[str] = []  # by this process
 
 
 def check_engine(name: str, known: Sequence[str] = ENGINES) -> None:
@@ -55,11 +57,18 @@ def ray_cluster(address: str, workers: int | None = None) -> Iterator[Any]:
         ) from None
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, stop)  # Ray's own ends the process with another status
+    _joined.append(address)
     ray._private.worker.print_to_stdstream = _silently  # deaths of workers, between our rows
     try:
         yield ray
     finally:
         ray.shutdown()
+
+
+def ray_was_used() -> bool:
+    """By this process, which then should not fork any more: its children may crash."""
+    ray = sys.modules.get("ray")
+    return bool(_joined) or (ray is not None and ray.is_initialized())
 
 
 def _silently(*_: object, **__: object) -> None:

@@ -52,7 +52,7 @@ def auroc(pool: PairPool) -> Weighted:
     def value(weights: Array) -> Array:
         below, drawn = true.counted(weights), np.take(weights, false.clusters, axis=-1)
         lost = np.mean([_sum(drawn, np.take(below, end, axis=-1)) for end in ends], axis=0)
-        return 1 - _ratio(lost, below[:, -1] * drawn.sum(axis=-1))
+        return 1 - ratio(lost, below[:, -1] * drawn.sum(axis=-1))
 
     return _of_rows(pool, value)
 
@@ -80,7 +80,7 @@ def true_below_threshold(pool: PairPool) -> Weighted:
         best = gain == gain.max(axis=-1, keepdims=True)  # whole numbers: equal is equal
         ends = best.argmax(axis=-1), best.shape[1] - 1 - best[:, ::-1].argmax(axis=-1)
         lowest, highest = (below[np.arange(len(below)), end] for end in ends)
-        found = _ratio((lowest + highest) / 2, all_true[:, 0])
+        found = ratio((lowest + highest) / 2, all_true[:, 0])
         return np.where(all_false[:, 0] > 0, found, np.nan)
 
     return _of_rows(pool, value)
@@ -108,7 +108,7 @@ def calibration_error(pool: PairPool) -> Weighted:
 
     def value(weights: Array) -> Array:
         drawn = np.take(weights, pool.clusters, axis=-1)
-        return _ratio(np.abs(bins.sums(drawn * gap)).sum(axis=-1), drawn.sum(axis=-1))
+        return ratio(np.abs(bins.sums(drawn * gap)).sum(axis=-1), drawn.sum(axis=-1))
 
     return _of_rows(pool, value)
 
@@ -166,7 +166,7 @@ def rank_correlation(pool: PairPool) -> Weighted:
         score_ranks, grade_ranks = _mean_ranks(of_score), _mean_ranks(of_grade)
         spread = _sum(of_score, score_ranks**2) * _sum(of_grade, grade_ranks**2)
         ranks = drawn * by_score.of_each(score_ranks)
-        return _ratio(_sum(ranks, by_grade.of_each(grade_ranks)), spread**0.5)
+        return ratio(_sum(ranks, by_grade.of_each(grade_ranks)), spread**0.5)
 
     return _of_rows(pool, value)
 
@@ -195,9 +195,10 @@ def _sum(a: Array, b: Array) -> Array:
     return np.asarray(np.einsum("ij,ij->i", a, b))
 
 
-def _ratio(above: Array, below: Array) -> Array:
-    """NaN where the divisor is zero."""
-    return np.divide(above, below, out=np.full(below.shape, np.nan), where=below > 0)
+def ratio(above: Array, below: Array) -> Array:
+    """Of the same shape, and NaN where the divisor is zero."""
+    nothing = np.full(below.shape, np.nan, dtype=np.result_type(above, below))
+    return np.divide(above, below, out=nothing, where=below > 0)
 
 
 class _Side(NamedTuple):

@@ -12,7 +12,7 @@ from typing import Any, Final, Literal, NamedTuple, Protocol
 import numpy as np
 import polars as pl
 
-from counterpoint.metrics.pooled import Weighted
+from counterpoint.metrics.pooled import Weighted, ratio
 from counterpoint.metrics.protocols import DEEPEST
 
 RESAMPLES: Final = 10_000
@@ -202,7 +202,7 @@ def estimate(
     sums = {
         label: _cluster_sums(values, clusters, rows, half, count) for label, rows in members.items()
     }
-    points = {label: _ratio(s.total, s.counted) for label, s in sums.items()}
+    points = {label: ratio(s.total, s.counted) for label, s in sums.items()}
     for label, rows in members.items() if half else ():
         points[label][half] = [_median(values[rows, column]) for column in half]
     draw = _Resampling(count, resamples, seed)
@@ -241,7 +241,7 @@ def summaries(
     for start in range(0, len(rows), _ROWS):
         some = values[rows[start : start + _ROWS]]
         total, counted = total + np.nansum(some, axis=0), counted + np.isfinite(some).sum(axis=0)
-    found = _ratio(total, counted)
+    found = ratio(total, counted)
     for column in np.flatnonzero(medians or []).tolist():
         found[column] = _median(values[rows, column])
     return found
@@ -351,7 +351,7 @@ def _resampled(sums: Mapping[str, _Sums], draw: _Resampling) -> dict[str, np.nda
     for weights in draw_weights(*draw):
         for label, s in sums.items():
             drawn = _of_clusters(weights, s.clusters)
-            means = _ratio(*np.hsplit(drawn @ s.both, 2))
+            means = ratio(*np.hsplit(drawn @ s.both, 2))
             for column, (distinct, table) in s.counts.items():
                 means[:, column] = _medians(distinct, drawn @ table)
             parts[label].append(means)
@@ -372,11 +372,6 @@ def _medians(values: np.ndarray, times: np.ndarray) -> np.ndarray:
     lower, upper = (below < half).sum(axis=1), (below <= half).sum(axis=1)
     found = (values[lower] + values[np.minimum(upper, len(values) - 1)]) / 2
     return np.where(half[:, 0] > 0, found, np.nan)
-
-
-def _ratio(total: np.ndarray, count: np.ndarray) -> np.ndarray:
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return np.where(count > 0, total / count, np.nan)
 
 
 def nested(
@@ -440,7 +435,7 @@ def _counts(label: str, members: Mapping[str, np.ndarray], averaging: Averaging)
 def nan_mean(parts: list[np.ndarray] | np.ndarray) -> np.ndarray:
     """The mean over the first axis without NaN; NaN (and no warning) if there is nothing else."""
     stacked = np.asarray(parts)
-    return _ratio(np.nansum(stacked, axis=0), np.isfinite(stacked).sum(axis=0))
+    return ratio(np.nansum(stacked, axis=0), np.isfinite(stacked).sum(axis=0))
 
 
 def _summary(value: float, samples: np.ndarray, n: int, share_of: int) -> Estimate:

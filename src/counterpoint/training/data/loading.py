@@ -19,6 +19,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from counterpoint._util.children import let_driver_first
+from counterpoint._util.cluster import ray_was_used
 from counterpoint._util.errors import DataError
 from counterpoint._util.progress import Progress
 from counterpoint.images import Picture
@@ -133,7 +134,7 @@ class Stepwise(ABC):
     def _parcels(self, numbers: Iterable[int]) -> Iterator[Parcel]:
         # More workers than cores only get in each other's way (and torch warns).
         workers = min(self.setting.config.workers, _cores())
-        if workers and "ray" in sys.modules:
+        if workers and ray_was_used():
             warnings.warn(
                 "Ray was used in this process, and its forks may crash: batches are prepared "
                 "without workers; train in a new process to have them.",
