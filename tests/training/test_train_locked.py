@@ -19,7 +19,7 @@ from training import CPU, Killed, everything, one_thread, same, train_by_two, wr
 import counterpoint
 from counterpoint._util.store import Store
 from counterpoint.images.pictures import Picture
-from counterpoint.models.hf.pooling import pool_of
+from counterpoint.models.hf.pooling import MeanPool, pool_of
 from counterpoint.models.registry import LoadOptions, load_model
 from counterpoint.training import loop
 from counterpoint.training.building import _optimiser, build
@@ -443,6 +443,12 @@ def test_a_centered_pool_subtracts_the_means_of_the_training_images(tmp_path, po
     expected = (tokens[:, 0] - means[0]) @ projection.T
     expected /= np.linalg.norm(expected, axis=1, keepdims=True)
     assert np.allclose(vectors, expected, atol=1e-4)
+    if pool == "mean":  # the patches too
+        pooling = MeanPool(16, 1, center=True)
+        pooling.center.copy_(torch.from_numpy(learned))
+        torch.nn.init.eye_(pooling.out.weight)
+        found = pooling(torch.from_numpy(tokens).float()).detach().numpy()
+        assert np.allclose(found, (tokens - means).sum(1), atol=1e-4)
 
     # Saved, loaded, and kept as it is by what is tuned further, on other images too.
     done = train(recipe_in(tmp_path, id, lock, "steps=2", "lr=1e-2"))
