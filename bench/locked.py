@@ -8,23 +8,29 @@ The data are JPEG photographs of 640 x 480 pixels, and captions as long as COCO'
 whole model, `freeze=image` and `lock=image` (pooled, and tokens with an attention pool), from files
 to weights, in turns. What the first look at the images takes is printed apart: it is paid once for
 a trunk and its images. `freeze=image` and `lock=image freeze=image` must have the same loss.
+
+On a CPU then one step of `lock=image` with `--texts` samples, whose texts go through the tower
+apart by length, is compared with the same step whose texts go through it together.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import sys
 import tempfile
 import time
 from itertools import islice
 from pathlib import Path
 from statistics import median
 from typing import Any
+from unittest.mock import patch
 
 import torch
 import transformers as tf
 from training import WORDS, our_step, ours, wait, write_data
 
+from counterpoint.training import starts
 from counterpoint.training.building import TrainingRun
 from counterpoint.training.logs import Meter
 from counterpoint.training.model import arithmetic
@@ -86,6 +92,32 @@ def check_losses(start: str, data: Path, changes: list[str], device: str) -> Non
         raise SystemExit(f"pixels and stored vectors do not have the same loss: {both}")
 
 
+def compare_texts(start: str, data: Path, changes: list[str], batch: int) -> None:
+    """Texts of a large batch, apart by length and together, in turns."""
+    run = ours(start, data, [*changes, "lock=image", f"batch={batch}"], "cpu")
+    stream = run.data.stream(0)
+    step = our_step(run, stream, Meter())
+    ways = {"texts together": sys.maxsize, "texts apart by length": starts._TOGETHER}
+    found: dict[str, list[float]] = {name: [] for name in ways}
+    for turn in range(TURNS):
+        for name, most in ways.items():
+            with patch.object(starts, "_TOGETHER", most):
+                begun = time.perf_counter()
+                step(turn)
+                found[name].append(batch / (time.perf_counter() - begun))
+    stream.close()  # type: ignore[attr-defined]
+    tell(found)
+
+
+def tell(speeds: dict[str, list[float]]) -> None:
+    """Each way against the first."""
+    first, *_ = speeds
+    for name, found in speeds.items():
+        ratio = median(found) / median(speeds[first])
+        spread = f"{min(found):,.1f} to {max(found):,.1f}"
+        print(f"{name:28}{median(found):10,.1f} samples/s ({spread}), {ratio:.2f} x {first}")
+
+
 def main() -> None:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
@@ -93,6 +125,7 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--steps", type=int, default=4, help="timed, of each turn")
     parser.add_argument("--workers", type=int, default=cores, help="processes that decode")
+    parser.add_argument("--texts", type=int, default=256, help="samples of the last comparison")
     given = parser.parse_args()
     gpu = torch.device(given.device).type == "cuda"
     changes = [f"batch={given.batch}", f"data.workers={given.workers}"]
@@ -118,11 +151,9 @@ def main() -> None:
                     times = 3 if "lock" in name else 1  # their steps are short
                     speeds[name].append(speed(run, times * given.steps, given.workers))
                     print(f"{name:28}{speeds[name][-1]:10,.1f} samples/s", flush=True)
-    first, *_ = WAYS
-    for name, found in speeds.items():
-        ratio = median(found) / median(speeds[first])
-        spread = f"{min(found):,.1f} to {max(found):,.1f}"
-        print(f"{name:28}{median(found):10,.1f} samples/s ({spread}), {ratio:.2f} x {first}")
+            tell(speeds)
+            if not gpu:
+                compare_texts(start, data, changes, given.texts)
 
 
 if __name__ == "__main__":

@@ -79,12 +79,14 @@ class Flickr8k:
         return seen
 
     def _read(self, texts: Sequence[str]) -> torch.Tensor:
+        places = {text: place for place, text in enumerate(dict.fromkeys(texts))}
+        each = list(places)
         with torch.inference_mode():
             pieces = [
-                self._towers(None, self._start.tokenizer(texts[n : n + _BATCH]).to(self._device))[1]
-                for n in range(0, len(texts), _BATCH)
+                self._towers(None, self._start.tokenizer(each[n : n + _BATCH]).to(self._device))[1]
+                for n in range(0, len(each), _BATCH)
             ]
-        return torch.cat(pieces)
+        return torch.cat(pieces)[[places[text] for text in texts]]
 
 
 def main() -> None:

@@ -257,10 +257,10 @@ def test_every_row_starts_from_the_base_of_its_seed_and_keeps_the_evaluations_ou
 
 def test_rows_can_start_from_another_base(scripts: Scripts, tmp_path: Path) -> None:
     given = arguments(tmp_path)
-    given.base = "base-wise-0.5"
+    given.base = "base-wise-0.75"
     starts = scripts.study.study_of(given).starts
-    assert {starts[row] for row in scripts.study.ROWS} == {"base-wise-0.5"}
-    assert starts["base"] == starts["base-wise-0.5"] == "heads" and "heads" not in starts
+    assert {starts[row] for row in scripts.study.ROWS} == {"base-wise-0.75"}
+    assert starts["base"] == starts["base-wise-0.75"] == "heads" and "heads" not in starts
 
 
 @pytest.fixture

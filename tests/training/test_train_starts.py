@@ -26,6 +26,7 @@ from training import (
 
 import counterpoint
 from counterpoint.models.registry import LoadOptions, load_model
+from counterpoint.training import starts
 from counterpoint.training.building import build
 from counterpoint.training.starts import open_start, token_images, tokens_of, towers_of
 from counterpoint.training.steps import only, pack, unpack
@@ -204,6 +205,24 @@ def test_what_recipes_ask_of_towers(tmp_path, trained, name, extra):
     assert any(not torch.equal(value, before[key]) for key, value in found.items())
 
 
+@pytest.mark.parametrize(
+    ("extra", "draws"),
+    [
+        (("freeze=none",), True),
+        (("freeze=text",), False),
+        (("lora={rank: 2, targets: [projection]}",), False),
+        (("lora={rank: 2, targets: [attention, projection]}",), True),
+    ],
+    ids=["whole", "frozen", "projections", "adapted"],
+)
+def test_a_tower_in_which_nothing_trains_has_no_dropout(tmp_path, extra, draws):
+    id = start_in(tmp_path / "start", "vit-bert")
+    towers = build(small_recipe(tmp_path, f"model={id}", *extra), CPU).model.towers
+    tokens = open_start(id, "cpu").tokenizer(hf_models.SENTENCES)
+    one, two = (towers(None, tokens)[1] for _ in range(2))
+    assert torch.equal(one, two) == (not draws)
+
+
 @pytest.mark.parametrize("name", ["timm-siglip", "siglip", "siglip2", "clip", "vit-bert"])
 def test_lora_changes_what_it_should_by_its_rank(tmp_path, trained, name):
     done = trained(name, *terms_for(name), "steps=2", "lora.rank=2", "lr=1e-2")
@@ -299,6 +318,18 @@ def test_context_is_the_models(tmp_path):
     batch = only(build(small_recipe(tmp_path), CPU).data.batch(0, 0), {"images"})
     assert pack(batch, 5)[1].shape[0] == len(batch.images)
     assert towers_of(start).pad == -1
+
+
+@pytest.mark.parametrize("name", [*HF, *OPEN_CLIP])
+def test_texts_apart_by_length_have_the_same_vectors(tmp_path, name, monkeypatch):
+    start = open_start(start_in(tmp_path / name, name), "cpu")
+    start.model.eval()
+    towers = towers_of(start)
+    tokens = start.tokenizer([*hf_models.SENTENCES, "", "a red circle !", "heart ! heart"])
+    with torch.no_grad():
+        expected = towers(None, tokens)[1]
+        monkeypatch.setattr(starts, "_TOGETHER", 3)
+        torch.testing.assert_close(towers(None, tokens)[1], expected, rtol=1e-4, atol=1e-5)
 
 
 def test_patches_of_timms_transformer_pool_to_its_vector(tmp_path):

@@ -32,7 +32,7 @@ from training import (
     weights,
 )
 
-from counterpoint.training import loop
+from counterpoint.training import loop, starts
 from counterpoint.training.batches import Batch
 from counterpoint.training.building import build
 from counterpoint.training.losses import terms as losses
@@ -257,6 +257,26 @@ def test_cut_padding_gives_the_same_gradients(start):
     batch, terms = random_batch(5), TERMS[:8]
     expected = gradients(whole, batch, 0, terms)
     assert close(expected, gradients(towers, batch, 0, terms), 1e-5)
+
+
+def test_texts_apart_by_length_give_the_same_gradients(start, monkeypatch):
+    """As on a CPU: pieces of texts of about one length, each cut to its longest."""
+    towers, whole = towers_of(start), towers_of(start)
+    batch, terms = random_batch(5), TERMS[:8]
+    expected = gradients(whole, batch, 0, terms)
+    monkeypatch.setattr(starts, "_TOGETHER", 16)
+    read, shapes = towers._read, []
+
+    def seen(tokens: torch.Tensor) -> torch.Tensor:
+        shapes.append(tuple(tokens.shape))
+        return read(tokens)
+
+    monkeypatch.setattr(towers, "_read", seen)
+    assert close(expected, gradients(towers, batch, 0, terms), 1e-5)
+    texts, longest = pack(batch)[1].shape
+    assert sum(rows for rows, _ in shapes) == texts and {rows for rows, _ in shapes[:-1]} == {16}
+    lengths = [length for _, length in shapes]
+    assert lengths == sorted(lengths) and lengths[0] < lengths[-1] == longest
 
 
 @pytest.mark.parametrize("kind", list(ALL_CLASSES))

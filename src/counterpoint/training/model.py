@@ -184,10 +184,11 @@ def prepare(recipe: Recipe, start: Start, trunk: ImageTrunk | None = None) -> Tr
             parameter.requires_grad_(True)
     for part in () if recipe.freeze == "none" else parts_of(start, recipe.freeze):
         part.requires_grad_(False)
-        if recipe.freeze == "image":
-            part.eval()  # a ResNet's running means stand still too
     for parameter in useless:
         parameter.requires_grad_(False)
+    for part in (*parts_of(start, "image"), *parts_of(start, "text")):
+        if isinstance(part, nn.Module) and not any(p.requires_grad for p in part.parameters()):
+            part.eval()  # no dropout, and the running means of a ResNet stand still
     if not any(p.requires_grad for p in clip.parameters()):
         raise ModelError(
             "E-RECIPE-INVALID",
