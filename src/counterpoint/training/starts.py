@@ -211,6 +211,7 @@ class Towers(nn.Module):
         return found
 
     def _texts(self, tokens: Tensor) -> Tensor:
+        """Unit vectors of texts; on a CPU in pieces of about one length."""
         if not self.cuts_padding or tokens.device.type != "cpu" or len(tokens) <= _TOGETHER:
             return self._read(tokens)
         place = torch.arange(1, tokens.shape[1] + 1)
@@ -219,7 +220,7 @@ class Towers(nn.Module):
         return torch.cat([self._read(piece) for piece in pieces])[order.argsort()]
 
     def _read(self, tokens: Tensor) -> Tensor:
-        """Unit vectors of texts."""
+        """Unit vectors of texts that are cut to the longest of them."""
         if not self.cuts_padding:
             return normalize(self.clip.encode_text(self._whole(tokens)).float(), dim=-1)
         length = tokens.shape[1]  # the data has cut them to the longest of the batch
