@@ -134,7 +134,7 @@ def main() -> None:
     print(f"ViT-S/16 and BERT of 6 layers, batch {given.batch}, {where}", flush=True)
     with tempfile.TemporaryDirectory() as folder:
         os.environ["COUNTERPOINT_CACHE"] = str(Path(folder) / "cache")
-        data = write_data(Path(folder), given.batch * 64)
+        data = write_data(Path(folder), max(given.batch * 64, given.texts))
         start = write_start(Path(folder) / "start")
         precision = "bf16" if gpu else "fp32"
         with arithmetic(precision, torch.device(given.device)):

@@ -63,8 +63,8 @@ THEN: Final = ["clip-ft", "lr=1e-4", "batch=1024", "steps=500"]
 HEADS: Final = "heads"
 STAGES: Final[dict[str, tuple[str, list[str]]]] = {  # by name: what it starts from, and words
     HEADS: ("", [*FIRST, MEAN, "steps=400"]),
-    # Half of the way from the projections to the tuned text tower. Along this way relations are
-    # given for retrieval, on the development split and on the benchmarks.
+    # Half of the way from the projections to the tuned text tower: along it retrieval rises and
+    # relations fall (docs/results-photographs.md).
     BASE: (HEADS, [*THEN, "wise=0.5"]),
     "mean-heads": ("", [*FIRST, *COCO, MEAN, "steps=250"]),
     "mean": ("mean-heads", [*THEN, *COCO, "steps=150"]),

@@ -206,7 +206,7 @@ def test_what_recipes_ask_of_towers(tmp_path, trained, name, extra):
 
 
 @pytest.mark.parametrize(
-    ("extra", "draws"),
+    ("extra", "trains"),
     [
         (("freeze=none",), True),
         (("freeze=text",), False),
@@ -215,12 +215,16 @@ def test_what_recipes_ask_of_towers(tmp_path, trained, name, extra):
     ],
     ids=["whole", "frozen", "projections", "adapted"],
 )
-def test_a_tower_in_which_nothing_trains_has_no_dropout(tmp_path, extra, draws):
-    id = start_in(tmp_path / "start", "vit-bert")
+@pytest.mark.parametrize("name", ["vit-bert", "CLIP"])
+def test_a_tower_in_which_nothing_trains_reads_as_in_evaluation(tmp_path, name, extra, trains):
+    """BERT has dropout while it trains; CLIP has none. Factors start at zero."""
+    id = start_in(tmp_path / "start", name)
     towers = build(small_recipe(tmp_path, f"model={id}", *extra), CPU).model.towers
-    tokens = open_start(id, "cpu").tokenizer(hf_models.SENTENCES)
-    one, two = (towers(None, tokens)[1] for _ in range(2))
-    assert torch.equal(one, two) == (not draws)
+    start = open_start(id, "cpu")
+    tokens = start.tokenizer(hf_models.SENTENCES)
+    expected = towers_of(start).eval()(None, tokens)[1]
+    same = torch.allclose(towers(None, tokens)[1], expected, atol=1e-6)
+    assert same == (name == "CLIP" or not trains)
 
 
 @pytest.mark.parametrize("name", ["timm-siglip", "siglip", "siglip2", "clip", "vit-bert"])
@@ -326,10 +330,14 @@ def test_texts_apart_by_length_have_the_same_vectors(tmp_path, name, monkeypatch
     start.model.eval()
     towers = towers_of(start)
     tokens = start.tokenizer([*hf_models.SENTENCES, "", "a red circle !", "heart ! heart"])
+    inner, pieces = towers._read, []
+    monkeypatch.setattr(towers, "_read", lambda tokens: pieces.append(tokens) or inner(tokens))
     with torch.no_grad():
         expected = towers(None, tokens)[1]
         monkeypatch.setattr(starts, "_TOGETHER", 3)
         torch.testing.assert_close(towers(None, tokens)[1], expected, rtol=1e-4, atol=1e-5)
+    apart = -(-len(tokens) // 3) if start.cuts_padding else 1  # SigLIP sees its padding
+    assert len(pieces) == 1 + apart
 
 
 def test_patches_of_timms_transformer_pool_to_its_vector(tmp_path):
