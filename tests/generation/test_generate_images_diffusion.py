@@ -391,7 +391,9 @@ def test_a_killed_run_goes_on_where_it_was(tmp_path: Path) -> None:
     _, undisturbed = draw_slowly(tmp_path / "whole", len(before) + 9, 0)
     assert drawn == undisturbed
     assert (pixels(root, drawn) == pixels(tmp_path / "whole", drawn)).all()
-    assert {path.suffix for path in root.glob("im/*/*")} == {".png"}
+    # Killed between an image and the end of its lock, a run leaves the lock, and nothing else.
+    left = [path.suffix for path in root.glob("im/*/*") if path.suffix != ".png"]
+    assert left in ([], [".lock"])
 
 
 # --- inpainting --------------------------------------------------------------------------------
