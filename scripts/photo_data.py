@@ -14,7 +14,6 @@ FOLDER gets
     coco.parquet      the rows of train.parquet whose photographs are at hand
     dev-negatives.parquet  negatives of the captions of Flickr8k's development split, which is
                       neither trained nor evaluated on: a base is chosen by it
-    flickr8k/         the vectors of photographs that are not at hand
     counts.json       how much of everything, and what was taken out
 
 No photograph and no text of an evaluation is in a training table: what is the same by name, bytes,
@@ -27,7 +26,6 @@ import argparse
 import hashlib
 import json
 import os
-import re
 import subprocess
 import sys
 from collections import Counter
@@ -37,7 +35,7 @@ from typing import Any, Final
 
 import numpy as np
 import polars as pl
-from safetensors.torch import load_file, save_file
+from photo_vectors import FLICKR8K, read_flickr8k, tidy
 
 from counterpoint.training import Leak, find_leaks, without_leaks
 
@@ -53,7 +51,6 @@ PAIRS: Final[dict[str, tuple[str, Sequence[str], list[str]]]] = {
     DEV_NEGATIVES: ("negatives", (*NEGATIVES, "bind", "add"), []),
 }
 KARPATHY: Final = "coco_karpathy_test.json"
-FLICKR8K: Final = "flickr8k"
 # Of these, cases of photographs that are not there are left out.
 WHOLE: Final = (
     *("hard_positives", "sugarcrepe", "visual_genome", "coco/val2017"),
@@ -63,11 +60,6 @@ WHOLE: Final = (
 
 def read_json(path: Path) -> Any:
     return json.loads(path.read_text(encoding="utf-8"))
-
-
-def tidy(caption: str) -> str:
-    """Flickr8k has blanks before full stops and commas."""
-    return re.sub(r"\s+([.,!])", r"\1", " ".join(caption.split()))
 
 
 def split(data: Path, count: int, seed: int) -> tuple[list[dict[str, Any]], set[str], list[Leak]]:
@@ -99,12 +91,7 @@ def held_table(rows: list[dict[str, Any]], held: set[str]) -> pl.DataFrame:
 
 def training_captions(data: Path, rows: list[dict[str, Any]], held: set[str]) -> pl.DataFrame:
     coco = [(r["image"], r["caption"]) for r in rows if r["image"] not in held]
-    return _captions([*coco, *flickr8k_captions(data, "train")])
-
-
-def flickr8k_captions(data: Path, split: str) -> list[tuple[str, list[str]]]:
-    rows = read_json(data / FLICKR8K / "captions.json")
-    return [(f"{FLICKR8K}/{r['image']}", r["captions"]) for r in rows if r["split"] == split]
+    return _captions([*coco, *read_flickr8k(data, "train")])
 
 
 def _captions(found: Iterable[tuple[str, list[str]]]) -> pl.DataFrame:
@@ -181,17 +168,6 @@ def by_half(table: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def save_vectors(data: Path, folder: Path) -> None:
-    """Flickr8k's vectors in the form that `data.vectors` takes."""
-    rows = read_json(data / FLICKR8K / "captions.json")
-    names = [f"{FLICKR8K}/{row['image']}" for row in rows]
-    [vectors] = load_file(data / FLICKR8K / "dinov2_small_cls_mean.safetensors").values()
-    folder.mkdir(exist_ok=True)
-    save_file({"vectors": vectors}, folder / "images.safetensors")
-    lines = [json.dumps({"name": name}) for name in names]
-    (folder / "images.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--data", type=Path, required=True)
@@ -207,7 +183,7 @@ def main() -> None:
     held_out = out / "held-out.parquet"
     held_table(rows, held).write_parquet(held_out)
     captions = training_captions(data, rows, held)
-    make_texts(captions, _captions(flickr8k_captions(data, "dev")), out)
+    make_texts(captions, _captions(read_flickr8k(data, "dev")), out)
     (table, texts), (plausible, _) = (
         without_leaks(
             with_texts(captions, out, data / "coco", negatives),
@@ -226,7 +202,6 @@ def main() -> None:
     }
     for name, made in tables.items():
         made.write_parquet(out / f"{name}.parquet")
-    save_vectors(data, out / "flickr8k")
     counts = {
         "photographs at hand": len(rows),
         "held out": len(held),

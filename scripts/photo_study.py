@@ -6,7 +6,7 @@ This makes all of it: the data (`photo_data.py`), two towers that have never met
 index (examples/build_dino_minilm.py), the base, every row, which starts from the base with the same
 seed (`study.py`), and the tables (`photo_tables.py`). The image trunk is locked in all of them.
 
-    python scripts/photo_study.py ... --recipes base base-tuned base-wise-0.75 --seeds 0
+    python scripts/photo_study.py ... --recipes base base-tuned base-wise-0.5 --seeds 0
 
 compares other bases, on Flickr8k's development split too; with `--base base-tuned` the rows start
 from one of them.
@@ -18,15 +18,26 @@ import argparse
 import os
 import subprocess
 import sys
-from functools import cache
+from functools import partial
 from pathlib import Path
 from typing import Final
 
-import polars as pl
-from flickr8k import Flickr8k
-from photo_data import DEV_NEGATIVES, FLICKR8K
+from photo_data import DEV_NEGATIVES
+from photo_vectors import (
+    EVAL,
+    FLICKR8K,
+    TRAIN,
+    against_negatives,
+    from_vectors,
+    read_benchmark,
+    retrieval,
+    save_benchmarks,
+    save_vectors,
+)
 from study import BASE, Study, add_arguments, run_study
 
+from counterpoint._util.progress import shown
+from counterpoint.benchmarks import load_benchmark
 from counterpoint.metrics.statistics import ALL
 
 HERE: Final = Path(__file__).resolve().parent
@@ -56,23 +67,25 @@ APART: Final = (
 # full rank are all that trains of the text tower. The mean of DINOv2's outputs is longer than
 # what differs between photographs, and is subtracted.
 PROJECTIONS: Final = "lora={rank: 384, alpha: 384, targets: [projection]}"
-MEAN: Final = "lock={tower: image, pool: mean, center: true}"
-ATTENTION: Final = "lock={tower: image, pool: attention, heads: 6, center: true}"
+# Instead of augmented images, all outputs of the trunk have noise in training.
+NOISE: Final = "noise: 0.3"
+MEAN: Final = f"lock={{tower: image, pool: mean, center: true, {NOISE}}}"
+ATTENTION: Final = f"lock={{tower: image, pool: attention, heads: 6, center: true, {NOISE}}}"
 FIRST: Final = ["clip-ft", PROJECTIONS, "lr=1e-3", "warmup=40", "batch=1024"]
 THEN: Final = ["clip-ft", "lr=1e-4", "batch=1024", "steps=500"]
 HEADS: Final = "heads"
 STAGES: Final[dict[str, tuple[str, list[str]]]] = {  # by name: what it starts from, and words
     HEADS: ("", [*FIRST, MEAN, "steps=400"]),
-    # Half of the way from the projections to the tuned text tower: along it retrieval rises and
-    # relations fall (docs/results-photographs.md).
-    BASE: (HEADS, [*THEN, "wise=0.5"]),
+    # Three quarters of the way from the projections to the tuned text tower: along it retrieval
+    # rises and relations fall (docs/results-photographs.md).
+    BASE: (HEADS, [*THEN, "wise=0.75"]),
     "mean-heads": ("", [*FIRST, *COCO, MEAN, "steps=250"]),
     "mean": ("mean-heads", [*THEN, *COCO, "steps=150"]),
     "attention-heads": ("", [*FIRST, *COCO, ATTENTION, "steps=250"]),
     "attention": ("attention-heads", [*THEN, *COCO, "steps=150"]),
     # Run if they are named (--recipes), to be compared on the development split.
     "base-wise-0.25": (HEADS, [*THEN, "wise=0.25"]),
-    "base-wise-0.75": (HEADS, [*THEN, "wise=0.75"]),
+    "base-wise-0.5": (HEADS, [*THEN, "wise=0.5"]),
     "base-tuned": (HEADS, THEN),
 }
 ROWS: Final[dict[str, list[str]]] = {
@@ -110,17 +123,11 @@ SCORED: Final = [BASE, HEADS, "mean", "attention", *ROWS]
 
 def study_of(given: argparse.Namespace) -> Study:
     data = given.data.resolve()
-    pairs = data / f"{DEV_NEGATIVES}.parquet"
-
-    @cache
-    def on_flickr8k(model: str) -> Flickr8k:
-        return Flickr8k(model, given.photographs)
-
     where = [
-        "lock=image",
+        f"lock={{tower: image, {NOISE}}}",
         f"data.path={data}/train.parquet",
         f"data.images={(given.photographs / 'coco').resolve()}",
-        f"data.vectors={data}/flickr8k",
+        f"data.vectors={data}/vectors/{TRAIN}",
         KEPT_OUT.format(data=data),
     ]
     starts = {name: start for name, (start, _) in STAGES.items() if start}
@@ -137,16 +144,24 @@ def study_of(given: argparse.Namespace) -> Study:
         shared=[*where, *TUNING],
         base=None,
         trained="hf:",
-        benchmarks=BENCHMARKS,
+        benchmarks=(*BENCHMARKS, FLICKR, DEV, NEGATIVES),
         groups=GROUPS,
         starts=starts | dict.fromkeys(ROWS, given.base),
-        data=data / "eval",
-        others={
-            FLICKR: lambda model: on_flickr8k(model).recalls("test"),
-            DEV: lambda model: on_flickr8k(model).recalls("dev"),
-            NEGATIVES: lambda model: on_flickr8k(model).accuracy(pl.read_parquet(pairs)),
-        },
+        load=partial(read_benchmark, data / "cases"),
+        open=partial(from_vectors, data / "vectors" / EVAL),
     )
+
+
+def prepare(given: argparse.Namespace) -> None:
+    """What the trunk makes of all photographs, and the cases that have one."""
+    data, photographs = given.data, given.photographs
+    with shown("auto") as progress:
+        save_vectors(given.towers, photographs, data, progress)
+    pairs = data / f"{DEV_NEGATIVES}.parquet"
+    found = [load_benchmark(name, data / "eval") for name in BENCHMARKS]
+    found += [retrieval(photographs, "test", FLICKR), retrieval(photographs, "dev", DEV)]
+    found.append(against_negatives(pairs, NEGATIVES))
+    save_benchmarks(found, data / "vectors" / EVAL, data / "cases")
 
 
 def make_towers(folder: Path) -> str:
@@ -180,8 +195,11 @@ def main() -> None:
         make = [sys.executable, HERE / "photo_data.py", "--data", given.photographs]
         subprocess.run([*make, "--out", given.data], check=True)
     given.towers = given.towers or make_towers(given.out / "towers")
+    if not (given.data / "cases").is_dir():
+        prepare(given)
     study = study_of(given)
-    os.environ["COUNTERPOINT_DATA"] = str(study.data)  # where data.keep_out finds benchmarks
+    # Where data.keep_out finds benchmarks.
+    os.environ["COUNTERPOINT_DATA"] = str(given.data / "eval")
     run_study(study, given)
     if not given.score:
         tables = [sys.executable, HERE / "photo_tables.py", given.out, "--data", given.data]

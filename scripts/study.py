@@ -27,9 +27,10 @@ from typing import IO, Final
 
 import numpy as np
 
+from counterpoint.benchmarks import LoadedBenchmark, load_benchmark
 from counterpoint.evaluation.evaluating import evaluate
-from counterpoint.metrics.statistics import ALL
 from counterpoint.runs.results import measure
+from counterpoint.scoring import Model
 
 BASE: Final = "base"
 _TRAINING: Final = defaultdict[tuple[str, int], threading.Lock](threading.Lock)
@@ -40,9 +41,9 @@ class Study:
     """`rows`: a name, and what stands behind `counterpoint train`; `shared` follows it in all.
 
     `starts`: the row whose model a row starts from. `base` is a model that is scored beside the
-    rows, and `trained` the family of what they become: an id is `trained` and the folder. `data` is
-    the data root of the benchmarks. `others`: what is measured beside the benchmarks, by name:
-    metrics and their values, a line for each case, or nothing where a model cannot be measured.
+    rows, and `trained` the family of what they become: an id is `trained` and the folder. `load`
+    gives a benchmark of its name, and `open` what of a model is evaluated: a name and a model, from
+    an id, the benchmarks, and a folder that may be made for it.
     """
 
     rows: Mapping[str, Sequence[str]]
@@ -52,8 +53,10 @@ class Study:
     benchmarks: Sequence[str]
     groups: Sequence[str]
     starts: Mapping[str, str] = field(default_factory=dict)
-    data: Path | None = None
-    others: Mapping[str, Callable[[str], Mapping[str, np.ndarray]]] = field(default_factory=dict)
+    load: Callable[[str], LoadedBenchmark] = load_benchmark
+    open: Callable[[str, Sequence[LoadedBenchmark], Path], str | tuple[str, Model]] = (
+        lambda id, _, __: id
+    )
 
 
 def add_arguments(
@@ -154,13 +157,13 @@ def score_model(study: Study, model: str, name: str, arguments: argparse.Namespa
     """Every metric of every case, as it is before any mean, into one file."""
     out: Path = arguments.out
     arrays: dict[str, np.ndarray] = {}
-    with tempfile.TemporaryDirectory() as store:
+    benchmarks = [study.load(name) for name in study.benchmarks]
+    with tempfile.TemporaryDirectory() as folder:
         run = evaluate(
-            model,
-            list(study.benchmarks),
-            data=study.data,
+            study.open(model, benchmarks, Path(folder) / "model"),
+            benchmarks,
             out=out / "runs" / name,
-            store=store,
+            store=Path(folder) / "store",
             batch_size=512,
             limit=arguments.limit,
         )
@@ -179,15 +182,6 @@ def score_model(study: Study, model: str, name: str, arguments: argparse.Namespa
             if group in numbers:
                 arrays[f"{key}/in/{group}"] = measured.members[group].astype(np.int32)
                 arrays[f"{key}/numbers/{group}"] = numbers[group]
-    for key, other in study.others.items():
-        if not (found := other(model)):
-            continue
-        values = np.stack([*found.values()], 1)
-        arrays[f"{key}/values"] = values.astype(np.float32)
-        arrays[f"{key}/metrics"] = np.array([*found])
-        arrays[f"{key}/pooled"] = np.zeros(len(found), bool)
-        arrays[f"{key}/clusters"] = np.arange(len(values), dtype=np.int32)
-        arrays[f"{key}/in/{ALL}"] = np.arange(len(values), dtype=np.int32)
     path = out / "values" / f"{name}.npz"
     partial = path.with_name(f".{path.stem}.partial.npz")
     np.savez_compressed(partial, **arrays)  # type: ignore[arg-type]

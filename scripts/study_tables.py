@@ -57,7 +57,7 @@ def numbers(folder: Path, study: Study) -> list[Number]:
     return [
         number
         for row in rows
-        for benchmark in (*study.benchmarks, *study.others)
+        for benchmark in study.benchmarks
         for group in study.groups
         for number in _numbers(loaded, row, _rivals(study, row, loaded), benchmark, group)
     ]

@@ -241,7 +241,7 @@ def test_the_trunk_is_the_same_to_the_bit_and_the_model_evaluates(tmp_path, name
     assert np.isfinite(part.scores).all()
 
 
-@pytest.mark.parametrize("pool", ["none", "mean, center: true", "attention"])
+@pytest.mark.parametrize("pool", ["none, noise: 0.3", "mean, center: true", "attention"])
 def test_killed_and_resumed_it_is_the_same_bytes(tmp_path, monkeypatch, pool):
     id = start_in(tmp_path, "dinov2-bert")
     lock = f"lock={{tower: image, pool: {pool}}}"
@@ -480,6 +480,33 @@ def test_only_a_pool_has_a_center(tmp_path):
     id = start_in(tmp_path, "dinov2-bert")
     with raises("E-RECIPE-INVALID"):
         recipe_in(tmp_path, id, "lock={tower: image, center: true}")
+
+
+@pytest.mark.parametrize("name", ["dinov2-bert", "CLIP", "TIMM"])
+def test_noise_is_as_large_as_what_differs_between_images(tmp_path, name):
+    """In training alone, with other numbers in every step; a validation learns nothing new."""
+    id = start_in(tmp_path, name)
+    held = [f"validation.path={data_in(tmp_path, 5, 'held.parquet')}", "validation.metric=recall"]
+    run = build(recipe_in(tmp_path, id, "lock={tower: image, noise: 0.5}", *held), CPU)
+    outputs, trunk = run.data.seen.values.float(), run.trunk
+    Validator(run, None).value(run.model.towers.clip.state_dict())
+    draws = torch.stack([trunk.noisy(outputs) - outputs for _ in range(2000)])
+    expected = 0.5 * outputs.std(0, correction=0)
+    assert outputs.std(0).max() > 0.01
+    assert torch.allclose(draws.std((0, 1)), expected, rtol=0.1, atol=1e-6)
+    assert draws.mean((0, 1)).abs().max() < 0.1 * expected.max()
+    towers = run.model.towers
+    with torch.no_grad():
+        one, two = (towers(outputs, None)[0] for _ in range(2))
+        towers.eval()
+        still, again = (towers(outputs, None)[0] for _ in range(2))
+    assert not torch.allclose(one, two, atol=1e-4) and torch.equal(still, again)
+
+
+def test_without_noise_nothing_is_drawn(tmp_path):
+    run = build(recipe_in(tmp_path, start_in(tmp_path, "CLIP"), "lock=image"), CPU)
+    outputs = run.data.seen.values.float()
+    assert run.trunk.noisy(outputs) is outputs
 
 
 def test_the_mean_pool_takes_vectors_of_class_token_and_mean(tmp_path):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import torch
@@ -17,6 +17,8 @@ from PIL import Image
 from torch import Tensor, nn
 
 from counterpoint.models.torch_models import Runtime, memory_errors
+
+_IMAGES: Final = 1024  # whose features are added up at a time
 
 
 class ImageTrunk(ABC):
@@ -30,6 +32,8 @@ class ImageTrunk(ABC):
     shape: tuple[int, ...]
     stored_as: Any = np.float32
     reader: Any = None
+    noise: float = 0.0  # of training, in standard deviations of the features
+    _deviations: Tensor | None = None
 
     def __init__(self, dual: Any, runtime: Runtime) -> None:
         self.dual, self.runtime = dual, runtime
@@ -56,8 +60,26 @@ class ImageTrunk(ABC):
     def head_parameters(self, model: Any) -> list[nn.Parameter]:
         """The weights of `head`; none where the whole tower is the trunk."""
 
-    def learn(self, features: Tensor) -> None:  # noqa: B027  (most have nothing to learn)
-        """From the features of all training images, before the first step: a pool's center."""
+    def learn(self, features: Tensor) -> None:
+        """From the features of all training images, before the first step: how much they differ.
+
+        What is learned stays: later features are those of a validation.
+        """
+        if self.noise and self._deviations is None:
+            total = features.new_zeros(self.shape, dtype=torch.float64)
+            squares = torch.zeros_like(total)
+            for some in features.split(_IMAGES):
+                total += some.double().sum(0)
+                squares += some.double().square().sum(0)
+            variance = squares / len(features) - (total / len(features)).square()
+            self._deviations = variance.clamp(min=0).sqrt().float()
+
+    def noisy(self, features: Tensor) -> Tensor:
+        """Features with noise, in training."""
+        if self._deviations is None:
+            return features
+        deviations = self._deviations.to(features.device)
+        return features + self.noise * deviations * torch.randn_like(features)
 
     def agrees(self, model: Any, vectors: Tensor, features: Tensor) -> bool:
         """Whether `head` makes these vectors of these features."""

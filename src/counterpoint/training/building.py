@@ -66,7 +66,10 @@ def build(recipe: Recipe, ranks: Ranks, progress: Progress | None = None) -> Tra
     terms = terms_of(recipe.loss)
     _refuse_missing_bias(recipe.model, start, terms)
     _refuse_missing_tokens(recipe, start, terms)
-    trunk = None if recipe.lock is None else trunk_of(start)
+    trunk = None
+    if recipe.lock is not None:
+        trunk = trunk_of(start)
+        trunk.noise = recipe.lock.noise
     frozen = _frozen(start, trunk) if needs_start(terms) else None
     origin = _origin(start) if recipe.wise < 1 else {}
     if trunk is not None:  # what is not trained is not mixed: rounding would change it

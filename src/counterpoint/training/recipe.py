@@ -54,13 +54,15 @@ class Lock(_Section):
 
     What it makes of every image is computed once and stored; no image is opened while training.
     `pool`: what looks at the tokens of its patches, and trains (`mean`, `attention`). `center`: the
-    mean of the tokens over the training images is subtracted first.
+    mean of the tokens over the training images is subtracted first. `noise`: normal noise that is
+    added to the stored outputs in every step, in the place of augmented images.
     """
 
     tower: Literal["image"] = "image"
     pool: Literal["none", "mean", "attention"] = "none"
     heads: int = Field(4, ge=1, description="of pool=attention")
     center: bool = Field(False, description="of a new pool: tokens minus their mean")
+    noise: float = Field(0.0, ge=0, description="in standard deviations over the training images")
 
     @model_validator(mode="after")
     def _fits(self) -> Lock:

@@ -203,7 +203,10 @@ class Towers(nn.Module):
 
     def _seen(self, images: Tensor) -> Tensor:
         if self.trunk is not None:
-            return self.trunk.head(self.clip, images.float())
+            outputs = images.float()
+            return self.trunk.head(
+                self.clip, self.trunk.noisy(outputs) if self.training else outputs
+            )
         return self._images(images)
 
     def _images(self, images: Tensor) -> Tensor:

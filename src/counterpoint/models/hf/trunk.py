@@ -59,6 +59,7 @@ class HfTrunk(ImageTrunk):
         return [p for module in modules if module is not None for p in module.parameters()]
 
     def learn(self, features: Tensor) -> None:
+        super().learn(features)
         if (pool := pool_of(self.model)) is not None:
             pool.learn_center(features)
 
