@@ -69,6 +69,7 @@ APART: Final = (
 PROJECTIONS: Final = "lora={rank: 384, alpha: 384, targets: [projection]}"
 # Instead of augmented images, all outputs of the trunk have noise in training.
 NOISE: Final = "noise: 0.3"
+PLAIN: Final = "lock={tower: image, pool: mean, center: true}"
 MEAN: Final = f"lock={{tower: image, pool: mean, center: true, {NOISE}}}"
 ATTENTION: Final = f"lock={{tower: image, pool: attention, heads: 6, center: true, {NOISE}}}"
 FIRST: Final = ["clip-ft", PROJECTIONS, "lr=1e-3", "warmup=40", "batch=1024"]
@@ -79,14 +80,17 @@ STAGES: Final[dict[str, tuple[str, list[str]]]] = {  # by name: what it starts f
     # Three quarters of the way from the projections to the tuned text tower: along it retrieval
     # rises and relations fall (docs/results-photographs.md).
     BASE: (HEADS, [*THEN, "wise=0.75"]),
+    # Run if they are named (--recipes). These are compared on the development split:
+    "base-wise-0.25": (HEADS, [*THEN, "wise=0.25"]),
+    "base-wise-0.5": (HEADS, [*THEN, "wise=0.5"]),
+    "base-tuned": (HEADS, THEN),
+    "plain-heads": ("", [*FIRST, PLAIN, "steps=400"]),
+    "base-plain": ("plain-heads", [*THEN, "lock=image", "wise=0.75"]),
+    # Two pools, on COCO alone:
     "mean-heads": ("", [*FIRST, *COCO, MEAN, "steps=250"]),
     "mean": ("mean-heads", [*THEN, *COCO, "steps=150"]),
     "attention-heads": ("", [*FIRST, *COCO, ATTENTION, "steps=250"]),
     "attention": ("attention-heads", [*THEN, *COCO, "steps=150"]),
-    # Run if they are named (--recipes), to be compared on the development split.
-    "base-wise-0.25": (HEADS, [*THEN, "wise=0.25"]),
-    "base-wise-0.5": (HEADS, [*THEN, "wise=0.5"]),
-    "base-tuned": (HEADS, THEN),
 }
 ROWS: Final[dict[str, list[str]]] = {
     "clip-ft": ["clip-ft"],
@@ -118,7 +122,8 @@ ROWS: Final[dict[str, list[str]]] = {
     "counterpoint-plausible": ["counterpoint", PLAUSIBLE],
 }
 OTHER_BASES: Final = [name for name in STAGES if name.startswith(f"{BASE}-")]
-SCORED: Final = [BASE, HEADS, "mean", "attention", *ROWS]
+NAMED: Final = [*OTHER_BASES, "mean", "attention"]
+SCORED: Final = [BASE, HEADS, *ROWS]
 
 
 def study_of(given: argparse.Namespace) -> Study:
@@ -183,7 +188,7 @@ def make_towers(folder: Path) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    add_arguments(parser, SCORED, OTHER_BASES)
+    add_arguments(parser, SCORED, NAMED)
     bases = [BASE, *OTHER_BASES]
     parser.add_argument("--base", choices=bases, default=BASE, help="what the rows start from")
     parser.add_argument("--photographs", type=Path, required=True, help="the data root")

@@ -21,11 +21,11 @@ from typing import Final
 import numpy as np
 import polars as pl
 from photo_data import is_left_out, word_pair
-from photo_study import BENCHMARKS, DEV, FLICKR, NEGATIVES, OTHER_BASES, ROWS, SCORED, study_of
+from photo_study import BENCHMARKS, DEV, FLICKR, NAMED, NEGATIVES, ROWS, SCORED, study_of
+from photo_vectors import read_benchmark
 from study import BASE
 from study_tables import By, Key, Sections, against, draw_drop, save_plot, write_tables
 
-from counterpoint.benchmarks import load_benchmark
 from counterpoint.metrics.statistics import ALL
 
 _REPLACE, _SUGAR, _ORDER, _ROCOCO, _RETRIEVAL, _ECCV, _TEXTS, _IMAGES = BENCHMARKS
@@ -65,7 +65,7 @@ def _keys(benchmark: str, *metrics: str, groups: tuple[str, ...] = (ALL,)) -> tu
 
 SECTIONS: Final[Sections] = {
     "The base": (
-        [*(row for row in SCORED if row not in ROWS), *OTHER_BASES],
+        [*(row for row in SCORED if row not in ROWS), *NAMED],
         (
             *_keys(_REPLACE, *_THREE, groups=(ALL, "relations", "attributes")),
             *_keys(_SUGAR, "original_accuracy"),
@@ -210,15 +210,6 @@ def _by_part(
     return "\n".join(lines) + "\n"
 
 
-def _texts_of_cases(data: Path, benchmark: str = _REPLACE) -> Texts:
-    """The captions of the cases whose photographs are there, in the order of their values."""
-    cases = load_benchmark(benchmark, data).cases.frame
-    paths = cases["images"].list.first().struct.field("path")
-    here = [(data / path).exists() for path in paths]
-    found: Texts = cases.filter(pl.Series(here))["captions"].to_list()
-    return found
-
-
 def _columns(folder: Path, row: str, name: str, benchmark: str) -> dict[int, np.ndarray]:
     """By seed: an array of a row on every case; nothing if the row is not there."""
     paths = sorted((folder / "values").glob(f"{row}-?.npz"))
@@ -244,7 +235,11 @@ def main() -> None:
     nowhere = argparse.Namespace(data=folder, photographs=folder, out=folder, towers="", base=BASE)
     plot(write_tables(folder, study_of(nowhere), SECTIONS, SHORT), given.plots or folder)
     if given.data:
-        captions = _texts_of_cases(given.data / "eval")
+
+        def texts_of(benchmark: str) -> Texts:
+            return read_benchmark(given.data / "cases", benchmark).cases.frame["captions"].to_list()
+
+        captions = texts_of(_REPLACE)
         if {len(of) for of in _metric(folder, BASE, _THREE[0]).values()} != {len(captions)}:
             print("no examples: the study has no base, was made with --limit, or of other data")
             return
@@ -253,7 +248,7 @@ def main() -> None:
         trained = pl.read_parquet(given.data / "train.parquet")
         told += [by_positives(folder, captions), by_negatives(folder, captions, trained)]
         for benchmark in (_REPLACE, _ROCOCO):
-            texts = _texts_of_cases(given.data / "eval", benchmark)
+            texts = texts_of(benchmark)
             told += [f"{benchmark}:\n", by_rarity(folder, benchmark, texts, trained)]
         (folder / "examples.md").write_text("\n".join(told), encoding="utf-8")
 

@@ -31,7 +31,11 @@ pytestmark = pytest.mark.slow
 MANY = 20  # photographs to find, enough for a gallery
 COLOURS, THINGS = ("blue", "red", "green", "striped"), ("ring", "zebra", "star", "bird", "dog")
 TEXTS = [
-    *([f"a {colour} {thing}", f"the {thing} is {colour}"] for thing in THINGS for colour in COLOURS),
+    *(
+        [f"a {colour} {thing}", f"the {thing} is {colour}"]
+        for thing in THINGS
+        for colour in COLOURS
+    ),
     ["two birds"],
 ]
 SPLITS = (*["dev"] * MANY, "train")

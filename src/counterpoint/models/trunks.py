@@ -68,7 +68,7 @@ class ImageTrunk(ABC):
         if self.noise and self._deviations is None:
             total = features.new_zeros(self.shape, dtype=torch.float64)
             squares = torch.zeros_like(total)
-            for some in features.split(_IMAGES):
+            for some in torch.split(features, _IMAGES):
                 total += some.double().sum(0)
                 squares += some.double().square().sum(0)
             variance = squares / len(features) - (total / len(features)).square()
