@@ -47,6 +47,7 @@ _WEIGHTS: Final = ("hp", "hp-hn-0.25", "hp-hn-0.5", "hp-hn-0.75", "hp-hn", "hn")
 _WORDS: Final = ("hn", "hp-hn", "hp-hn-half", "counterpoint", "counterpoint-half")
 _BY_RARITY: Final = (
     *("clip-ft", "hn", "hp-hn", "counterpoint"),
+    *("counterpoint-apart", "counterpoint-0.25", "counterpoint-replace"),
     *("hn-plausible", "hp-hn-plausible", "counterpoint-plausible"),
 )
 _RARE: Final = 20  # times
@@ -146,7 +147,7 @@ def by_negatives(folder: Path, captions: Texts, trained: pl.DataFrame) -> str:
         for text in texts or ()
     }
     seen = np.array([word_pair(texts[0], texts[2]) in known for texts in captions])
-    rows = ("clip-ft", "hn", "hn-replace", "hp-hn", "counterpoint")
+    rows = ("clip-ft", "hn", "hn-replace", "hp-hn", "counterpoint", "counterpoint-replace")
     return _by_part(folder, {"trained": seen, "other": ~seen}, rows, _THREE[:1], "clip-ft")
 
 
