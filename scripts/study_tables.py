@@ -122,8 +122,14 @@ def _numbers(
 def against(
     mine: dict[int, np.ndarray], theirs: dict[int, np.ndarray], clusters: np.ndarray
 ) -> tuple[list[str], list[str]]:
-    """The difference with its interval, and in words: paired by seed and case."""
+    """The difference with its interval, and in words: paired by seed and case.
+
+    Blank where the two have no seed in common, because a training failed.
+    """
     seeds = sorted(set(mine) & set(theirs))
+    if not seeds:
+        blank = [""] * next(iter(mine.values())).shape[1]
+        return blank, [*blank]
     gaps = [mine[seed] - theirs[seed] for seed in seeds]
     found = _estimates(np.mean(gaps, axis=0), clusters)
     signs = np.sign([np.nanmean(gap, axis=0) for gap in gaps])

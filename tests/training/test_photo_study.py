@@ -386,6 +386,18 @@ def test_the_tables_have_the_means_over_seeds_and_cases(scripts: Scripts, folder
     assert [cell.split()[0] for cell in rows["base"]] == ["0.0", "0.0", "0.0"]
 
 
+def test_rows_without_a_seed_in_common_are_not_compared(scripts: Scripts, folder: Path) -> None:
+    (folder / "values/hp-hn-0.npz").unlink()
+    (folder / "values/hn-1.npz").unlink()
+    study = scripts.study.study_of(arguments(folder))
+    scripts.tables.write_tables(folder, study, scripts.tables.SECTIONS, scripts.tables.SHORT)
+    rows = table_of(folder, "Table 1: hard-positives/replace")
+    assert rows["hn"][:2] == ["100.0", "25.0"]
+    table = pl.read_csv(folder / "table.csv").filter(group="all", metric="augmented_accuracy")
+    told = dict(table.select("row", "differences").iter_rows())
+    assert told["hn"] == "" and told["counterpoint"].startswith("hp-hn: -0.2500 [")
+
+
 def test_rows_by_how_rare_the_words_of_the_negatives_are(scripts: Scripts, folder: Path) -> None:
     """In the training "cat" is as frequent as "dog", and "blue" is never seen."""
     write_values(folder, "clip-ft-0", "NOAA", 0.5)
