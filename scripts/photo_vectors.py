@@ -1,8 +1,8 @@
 """Photographs as what the locked image trunk makes of them, for the study on photographs.
 
 The trunk is the same in all rows. So its outputs are computed once (`save_vectors`), every training
-takes them from there (`data.vectors`), and so does every evaluation (`from_vectors`): after that no
-photograph is opened. Of Flickr8k only such vectors are at hand. The cases of the benchmarks that
+takes them from there (`data.vectors`), and so does every evaluation (`from_vectors`): neither needs
+a photograph. Of Flickr8k only such vectors are at hand. The cases of the benchmarks that
 have a photograph are saved, too (`save_benchmarks`).
 """
 
