@@ -3,13 +3,13 @@
     python scripts/photo_study.py --photographs DATA --out OUT --parallel 10
 
 This makes all of it: the data (`photo_data.py`), two towers that have never met, from the package
-index (examples/build_dino_minilm.py), the base, every row, which starts from the base with the same
+index (examples/build_dino_minilm.py), what the image trunk makes of every photograph
+(`photo_vectors.py`), the base and other bases, every row, which starts from the base with the same
 seed (`study.py`), and the tables (`photo_tables.py`). The image trunk is locked in all of them.
 
-    python scripts/photo_study.py ... --recipes base base-tuned base-wise-0.5 --seeds 0
+    python scripts/photo_study.py ... --recipes clip-ft hn --seeds 0 --base base-wise-0.5
 
-compares other bases, on Flickr8k's development split too; with `--base base-tuned` the rows start
-from one of them.
+runs some rows with one seed, and they start from another base.
 """
 
 from __future__ import annotations
@@ -80,13 +80,13 @@ STAGES: Final[dict[str, tuple[str, list[str]]]] = {  # by name: what it starts f
     # Three quarters of the way from the projections to the tuned text tower: along it retrieval
     # rises and relations fall (docs/results-photographs.md).
     BASE: (HEADS, [*THEN, "wise=0.75"]),
-    # Run if they are named (--recipes). These are compared on the development split:
+    # Compared with it on the development split. The last one has no noise.
     "base-wise-0.25": (HEADS, [*THEN, "wise=0.25"]),
     "base-wise-0.5": (HEADS, [*THEN, "wise=0.5"]),
     "base-tuned": (HEADS, THEN),
     "plain-heads": ("", [*FIRST, PLAIN, "steps=400"]),
     "base-plain": ("plain-heads", [*THEN, "lock=image", "wise=0.75"]),
-    # Two pools, on COCO alone:
+    # Two pools, on COCO alone.
     "mean-heads": ("", [*FIRST, *COCO, MEAN, "steps=250"]),
     "mean": ("mean-heads", [*THEN, *COCO, "steps=150"]),
     "attention-heads": ("", [*FIRST, *COCO, ATTENTION, "steps=250"]),
@@ -122,8 +122,7 @@ ROWS: Final[dict[str, list[str]]] = {
     "counterpoint-plausible": ["counterpoint", PLAUSIBLE],
 }
 OTHER_BASES: Final = [name for name in STAGES if name.startswith(f"{BASE}-")]
-NAMED: Final = [*OTHER_BASES, "mean", "attention"]
-SCORED: Final = [BASE, HEADS, *ROWS]
+MODELS: Final = [BASE, HEADS, *OTHER_BASES, "mean", "attention"]  # before the rows
 
 
 def study_of(given: argparse.Namespace) -> Study:
@@ -152,7 +151,7 @@ def study_of(given: argparse.Namespace) -> Study:
         benchmarks=(*BENCHMARKS, FLICKR, DEV, NEGATIVES),
         groups=GROUPS,
         starts=starts | dict.fromkeys(ROWS, given.base),
-        load=partial(read_benchmark, data / "cases"),
+        load=partial(read_benchmark, data / "cases", data / "eval"),
         open=partial(from_vectors, data / "vectors" / EVAL),
     )
 
@@ -188,7 +187,7 @@ def make_towers(folder: Path) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    add_arguments(parser, SCORED, NAMED)
+    add_arguments(parser, [*MODELS, *ROWS])
     bases = [BASE, *OTHER_BASES]
     parser.add_argument("--base", choices=bases, default=BASE, help="what the rows start from")
     parser.add_argument("--photographs", type=Path, required=True, help="the data root")

@@ -21,8 +21,7 @@ from typing import Final
 import numpy as np
 import polars as pl
 from photo_data import is_left_out, word_pair
-from photo_study import BENCHMARKS, DEV, FLICKR, NAMED, NEGATIVES, ROWS, SCORED, study_of
-from photo_vectors import read_benchmark
+from photo_study import BENCHMARKS, DEV, FLICKR, MODELS, NEGATIVES, ROWS, study_of
 from study import BASE
 from study_tables import By, Key, Sections, against, draw_drop, save_plot, write_tables
 
@@ -66,7 +65,7 @@ def _keys(benchmark: str, *metrics: str, groups: tuple[str, ...] = (ALL,)) -> tu
 
 SECTIONS: Final[Sections] = {
     "The base": (
-        [*(row for row in SCORED if row not in ROWS), *NAMED],
+        MODELS,
         (
             *_keys(_REPLACE, *_THREE, groups=(ALL, "relations", "attributes")),
             *_keys(_SUGAR, "original_accuracy"),
@@ -233,14 +232,15 @@ def main() -> None:
     parser.add_argument("--data", type=Path, help="made by photo_data.py: for examples")
     given = parser.parse_args()
     folder = given.folder
-    nowhere = argparse.Namespace(data=folder, photographs=folder, out=folder, towers="", base=BASE)
-    plot(write_tables(folder, study_of(nowhere), SECTIONS, SHORT), given.plots or folder)
+    data = given.data or folder
+    study = study_of(
+        argparse.Namespace(data=data, photographs=folder, out=folder, towers="", base=BASE)
+    )
+    plot(write_tables(folder, study, SECTIONS, SHORT), given.plots or folder)
     if given.data:
-
-        def texts_of(benchmark: str) -> Texts:
-            return read_benchmark(given.data / "cases", benchmark).cases.frame["captions"].to_list()
-
-        captions = texts_of(_REPLACE)
+        captions, people = (
+            study.load(name).cases.frame["captions"].to_list() for name in (_REPLACE, _ROCOCO)
+        )
         if {len(of) for of in _metric(folder, BASE, _THREE[0]).values()} != {len(captions)}:
             print("no examples: the study has no base, was made with --limit, or of other data")
             return
@@ -248,8 +248,7 @@ def main() -> None:
         told = [examples(folder, captions, *rows) for rows in two]
         trained = pl.read_parquet(given.data / "train.parquet")
         told += [by_positives(folder, captions), by_negatives(folder, captions, trained)]
-        for benchmark in (_REPLACE, _ROCOCO):
-            texts = texts_of(benchmark)
+        for benchmark, texts in ((_REPLACE, captions), (_ROCOCO, people)):
             told += [f"{benchmark}:\n", by_rarity(folder, benchmark, texts, trained)]
         (folder / "examples.md").write_text("\n".join(told), encoding="utf-8")
 

@@ -38,8 +38,8 @@ _FOLDERS: Final = (
     *("coco/val2014", "coco/val2017"),
     *("visual_genome/VG_100K", "visual_genome/VG_100K_2"),
 )
+_SPLITS: Final = {TRAIN: ("train",), EVAL: ("dev", "test")}  # of Flickr8k
 _POOL: Final = {"kind": "mean", "heads": 1}  # the class token and the mean of the patches
-_PROTOCOLS: Final = "protocols.json"
 _BATCH: Final = 500
 
 
@@ -79,8 +79,6 @@ def _jpegs(root: Path) -> Iterable[str]:
 
 
 # --- Flickr8k as benchmarks ----------------------------------------------------------------------
-
-_SPLITS: Final = {TRAIN: ("train",), EVAL: ("dev", "test")}
 
 
 def read_flickr8k(photographs: Path, split: str) -> list[tuple[str, list[str]]]:
@@ -141,16 +139,14 @@ def save_benchmarks(found: Sequence[LoadedBenchmark], vectors: Path, folder: Pat
             paths = one.cases.frame["images"].list.eval(pl.element().struct.field("path"))
             there = paths.list.eval(pl.element().is_in(seen)).list.any()
             write_cases(one.cases.keep(there.to_numpy()), _file(draft, one.name))
-        protocols = {one.name: one.protocol for one in found}
-        (draft / _PROTOCOLS).write_text(json.dumps(protocols, indent=1) + "\n", encoding="utf-8")
 
 
-def read_benchmark(folder: Path, name: str) -> LoadedBenchmark:
-    protocol = json.loads((folder / _PROTOCOLS).read_text(encoding="utf-8"))[name]
-    cases = read_cases(_file(folder, name))
+def read_benchmark(folder: Path, photographs: Path, name: str) -> LoadedBenchmark:
+    """A benchmark that was saved; `photographs` is its data root."""
+    cases = Cases(read_cases(_file(folder, name)).frame, photographs)
     if name.startswith(FLICKR8K):
         return own_cases(cases, name)
-    return LoadedBenchmark(name, find_benchmark(name), cases, protocol)
+    return LoadedBenchmark(name, find_benchmark(name), cases)
 
 
 def _file(folder: Path, name: str) -> Path:
@@ -161,9 +157,14 @@ def _file(folder: Path, name: str) -> Path:
 
 
 def from_vectors(
-    vectors: Path, id: str, benchmarks: Sequence[LoadedBenchmark], folder: Path
+    vectors: Path,
+    id: str,
+    benchmarks: Sequence[LoadedBenchmark],
+    limit: int | None,
+    folder: Path,
 ) -> tuple[str, Model]:
-    """A model with a locked trunk as its vectors of these benchmarks, in a new folder.
+    """A model with a locked trunk as its vectors of `limit` cases of these benchmarks, in a new
+    folder.
 
     `vectors` has the trunk's outputs. A model that pools the tokens of all patches needs more: it
     is returned as it is.
@@ -175,7 +176,7 @@ def from_vectors(
         return id, load_model(id)
     towers = towers_of(start, None, trunk).eval()
     device = next(start.model.parameters()).device
-    texts = _texts(benchmarks)
+    texts = _texts(benchmarks, limit)
 
     def see(rows: np.ndarray) -> torch.Tensor:
         outputs = torch.from_numpy(seen.raw(rows)).reshape(-1, *trunk.shape)
@@ -195,8 +196,8 @@ def from_vectors(
     return id, load_model(f"vectors:{folder}")
 
 
-def _texts(benchmarks: Sequence[LoadedBenchmark]) -> list[str]:
+def _texts(benchmarks: Sequence[LoadedBenchmark], limit: int | None) -> list[str]:
     """All captions as the protocols write them, by length."""
-    tables = (prepare(one.cases, one.read_by(None), None) for one in benchmarks)
+    tables = (prepare(one.cases, one.read_by(None), limit) for one in benchmarks)
     found = {text for cases in tables for text in cases.frame["captions"].explode()}
     return sorted(found, key=lambda text: (len(text), text))

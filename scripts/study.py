@@ -43,7 +43,7 @@ class Study:
     `starts`: the row whose model a row starts from. `base` is a model that is scored beside the
     rows, and `trained` the family of what they become: an id is `trained` and the folder. `load`
     gives a benchmark of its name, and `open` what of a model is evaluated: a name and a model, from
-    an id, the benchmarks, and a folder that may be made for it.
+    an id, the benchmarks, how many cases of each (--limit), and a folder that may be made for it.
     """
 
     rows: Mapping[str, Sequence[str]]
@@ -54,23 +54,19 @@ class Study:
     groups: Sequence[str]
     starts: Mapping[str, str] = field(default_factory=dict)
     load: Callable[[str], LoadedBenchmark] = load_benchmark
-    open: Callable[[str, Sequence[LoadedBenchmark], Path], str | tuple[str, Model]] = (
-        lambda id, _, __: id
+    open: Callable[[str, Sequence[LoadedBenchmark], int | None, Path], str | tuple[str, Model]] = (
+        lambda id, *_: id
     )
 
 
-def add_arguments(
-    parser: argparse.ArgumentParser, rows: Iterable[str], more: Iterable[str] = ()
-) -> None:
-    """`rows` are run, unless others are named; `more` are run only if they are named."""
+def add_arguments(parser: argparse.ArgumentParser, rows: Iterable[str]) -> None:
+    """`rows` are run, unless some of them are named."""
     parser.add_argument("--out", type=lambda path: Path(path).resolve(), required=True)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--steps", type=int, help="other than the recipe's")
     parser.add_argument("--parallel", type=int, default=1, help="rows trained at a time")
     parser.add_argument("--workers", type=int, default=1, help="data workers of each")
-    parser.add_argument(
-        "--recipes", nargs="+", choices=[*rows, *more], default=[*rows], metavar="ROW"
-    )
+    parser.add_argument("--recipes", nargs="+", choices=[*rows], default=[*rows], metavar="ROW")
     parser.add_argument("--minutes", type=float, default=1e6, help="begin nothing after so many")
     parser.add_argument("--change", nargs="*", default=[], help="for every row: batch=256 ...")
     parser.add_argument("--limit", type=int, help="cases of each benchmark, to try it")
@@ -160,7 +156,7 @@ def score_model(study: Study, model: str, name: str, arguments: argparse.Namespa
     benchmarks = [study.load(name) for name in study.benchmarks]
     with tempfile.TemporaryDirectory() as folder:
         run = evaluate(
-            study.open(model, benchmarks, Path(folder) / "model"),
+            study.open(model, benchmarks, arguments.limit, Path(folder) / "model"),
             benchmarks,
             out=out / "runs" / name,
             store=Path(folder) / "store",

@@ -2,14 +2,38 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 import transformers as tf
 from hf_models import SMALL, clip_tokenizer
 
+from counterpoint._util.store import Store
+from counterpoint.generation.images.backends import DrawSettings
+from counterpoint.generation.images.diffusion import Diffusion
+
 SIDE = 16  # pixels of what they draw
+SETTINGS = DrawSettings(candidates=2, steps=2, side=SIDE)
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    return save_models(tmp_path_factory.mktemp("models"))
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with Store(tmp_path / "store") as opened:
+        yield opened
+
+
+def change(made: Diffusion, run: Callable[..., Any]) -> None:
+    """Put something else in the pipeline's place."""
+    made.opened = replace(made.opened, pipeline=run)
 
 
 def text_encoder(kind: str) -> Any:

@@ -245,7 +245,7 @@ def test_every_row_starts_from_the_base_of_its_seed_and_keeps_the_evaluations_ou
         model = f"hf:{tmp_path}/out/{start}/seed-1/model" if start else "hf:TOWERS"
         assert settings["model"] == model
     assert set(scripts.data.EVALUATED) <= set(study.benchmarks)
-    assert set(scripts.study.SCORED) <= set(study.rows)
+    assert {*scripts.study.MODELS, *scripts.study.ROWS} <= set(study.rows)
 
 
 def test_rows_can_start_from_another_base(scripts: Scripts, tmp_path: Path) -> None:

@@ -16,11 +16,12 @@ import pytest
 import torch
 from engine_support import build
 from hf_models import noise
+from PIL import Image
 from safetensors.torch import load_file, save_file
 
 import counterpoint
 from counterpoint._util.progress import shown
-from counterpoint.benchmarks import LoadedBenchmark, own_cases
+from counterpoint.benchmarks import LoadedBenchmark, find_benchmark, own_cases
 from counterpoint.cases import Case, ImageRef
 from counterpoint.models.hf.pooling import pool_of
 from counterpoint.runs.results import measure
@@ -39,6 +40,7 @@ TEXTS = [
     ["two birds"],
 ]
 SPLITS = (*["dev"] * MANY, "train")
+SUGARCREPE = find_benchmark("sugarcrepe")
 WIDTH = 32  # of the outputs of the tiny trunk: the class token and the mean of the patches
 TRAINED, HELD = ("val2014/1.jpg", "val2014/2.jpg"), ("coco/val2014/3.jpg", "coco/val2014/4.jpg")
 
@@ -94,14 +96,24 @@ def names_in(folder: Path) -> list[str]:
     return [json.loads(line)["name"] for line in lines]
 
 
-def test_no_image_is_trained_on_and_evaluated(script: ModuleType, given: Path) -> None:
-    saved(script, given)
+def test_no_image_is_both_trained_on_and_evaluated(script: ModuleType, given: Path) -> None:
+    towers = saved(script, given)
     trained, evaluated = (names_in(given / "made/vectors" / side) for side in ("train", "eval"))
     assert trained == [*TRAINED, "flickr8k/20.jpg"]
     assert evaluated == [*HELD, *(f"flickr8k/{n}.jpg" for n in range(MANY))]
-    [found] = load_file(given / "made/vectors/eval/images.safetensors").values()
     [known] = load_file(given / "root/flickr8k" / script.FLICKR8K_VECTORS).values()
-    assert found.shape == (2 + MANY, WIDTH) and torch.equal(found[2:], known[:MANY].half())
+    trunk = trunk_of(open_start(towers, "cpu"))
+    for side, root, own, rows in (
+        ("train", "root/coco", TRAINED, [MANY]),
+        ("eval", "made/eval", HELD, [*range(MANY)]),
+    ):
+        [found] = load_file(given / f"made/vectors/{side}/images.safetensors").values()
+        photographs = [Image.open(given / root / name) for name in own]
+        seen = trunk.encode_images([trunk.preprocess(one) for one in photographs])
+        assert found.shape == (len(own) + len(rows), WIDTH)
+        assert np.allclose(found[: len(own)], seen.reshape(len(own), WIDTH), atol=1e-2)
+        assert np.ptp(seen, axis=0).max() > 0.1  # the photographs differ by more
+        assert torch.equal(found[len(own) :], known[rows].half())
 
 
 def case(image: str, *captions: str) -> Case:
@@ -131,7 +143,9 @@ def some_cases(script: ModuleType, root: Path) -> list[LoadedBenchmark]:
 def test_scores_of_vectors_are_those_of_photographs(script: ModuleType, given: Path) -> None:
     towers = saved(script, given)
     benchmarks = some_cases(script, given)
-    opened = script.from_vectors(given / "made/vectors/eval", towers, benchmarks, given / "new")
+    opened = script.from_vectors(
+        given / "made/vectors/eval", towers, benchmarks, None, given / "new"
+    )
     run = counterpoint.evaluate(opened, benchmarks, device="cpu")
     assert run.model == towers
     known = counterpoint.evaluate(towers, benchmarks[0], device="cpu")
@@ -173,7 +187,9 @@ def by_loops(script: ModuleType, given: Path, towers: str) -> dict[str, dict[str
 def test_flickr8k_from_vectors(script: ModuleType, given: Path) -> None:
     towers = saved(script, given)
     _, *benchmarks = some_cases(script, given)
-    opened = script.from_vectors(given / "made/vectors/eval", towers, benchmarks, given / "new")
+    opened = script.from_vectors(
+        given / "made/vectors/eval", towers, benchmarks, None, given / "new"
+    )
     run = counterpoint.evaluate(opened, benchmarks, device="cpu")
     for name, of_cases in by_loops(script, given, towers).items():
         columns = measure(run.parts[name]).columns
@@ -186,21 +202,46 @@ def test_flickr8k_from_vectors(script: ModuleType, given: Path) -> None:
 def test_a_model_that_pools_all_patches_needs_the_photographs(
     script: ModuleType, given: Path
 ) -> None:
+    """It finds those of saved cases; Flickr8k's are nowhere, and nothing of it is measured."""
     towers = saved(script, given, "attention")
-    benchmarks = some_cases(script, given)[:1]
-    id, model = script.from_vectors(given / "made/vectors/eval", towers, benchmarks, given / "new")
-    assert id == towers and not (given / "new").exists()
-    run = counterpoint.evaluate((id, model), benchmarks, device="cpu")
-    assert np.isfinite(run.parts["photographs"].scores).all()
+    made = some_cases(script, given)
+    saved_cases(
+        script, given, [LoadedBenchmark("sugarcrepe", SUGARCREPE, made[0].cases), *made[1:]]
+    )
+    names = ("sugarcrepe", *(one.name for one in made[1:]))
+    benchmarks = [script.read_benchmark(given / "cases", given / "made/eval", n) for n in names]
+    opened = script.from_vectors(
+        given / "made/vectors/eval", towers, benchmarks, None, given / "new"
+    )
+    assert opened[0] == towers and not (given / "new").exists()
+    run = counterpoint.evaluate(opened, benchmarks, device="cpu")
+    known = counterpoint.evaluate(towers, made[0], device="cpu").parts["photographs"]
+    assert np.array_equal(run.parts["sugarcrepe"].scores, known.scores)
+    assert not any(len(run.parts[name].cases) for name in names[1:])
+
+
+def test_only_the_captions_of_a_trial_are_read(script: ModuleType, given: Path) -> None:
+    towers = saved(script, given)
+    benchmarks = some_cases(script, given)[2:]
+    script.from_vectors(given / "made/vectors/eval", towers, benchmarks, 1, given / "new")
+    lines = (given / "new/captions.jsonl").read_text().splitlines()
+    whole = benchmarks[0].cases.frame["captions"].explode().unique()
+    assert 0 < len(lines) < len(whole)
+
+
+def saved_cases(script: ModuleType, given: Path, benchmarks: list[LoadedBenchmark]) -> None:
+    script.save_benchmarks(benchmarks, given / "made/vectors/eval", given / "cases")
 
 
 def test_cases_without_a_vector_are_left_out(script: ModuleType, given: Path) -> None:
     saved(script, given)
     extra = build(*(case(name, "a ring", "zebra") for name in (HELD[0], f"coco/{TRAINED[0]}")))
-    benchmarks = [own_cases(extra, "flickr8k-extra"), *some_cases(script, given)[1:]]
-    script.save_benchmarks(benchmarks, given / "made/vectors/eval", given / "cases")
-    first, *others = (script.read_benchmark(given / "cases", one.name) for one in benchmarks)
+    given_back = [LoadedBenchmark("sugarcrepe", SUGARCREPE, extra), *some_cases(script, given)[1:]]
+    saved_cases(script, given, given_back)
+    root = given / "made/eval"
+    first, *others = (script.read_benchmark(given / "cases", root, one.name) for one in given_back)
     assert first.cases.ids.to_list() == [HELD[0]]
-    for found, known in zip(others, benchmarks[1:], strict=True):
-        assert found.cases.frame.equals(known.cases.frame)
-        assert (found.name, found.protocol) == (known.name, known.protocol)
+    assert (first.name, first.benchmark, first.cases.root) == ("sugarcrepe", SUGARCREPE, root)
+    for found, known in zip(others, given_back[1:], strict=True):
+        assert found.cases.frame.equals(known.cases.frame) and found.name == known.name
+        assert found.read_by(None) == known.read_by(None)

@@ -2,58 +2,37 @@
 
 from __future__ import annotations
 
-import json
-from itertools import product
-from pathlib import Path
-
-import hf_models
 import numpy as np
-import polars as pl
 import pytest
 import torch
 from errors import raises
-from open_clip_models import CLIP, COCA, CUSTOM, PREPROCESS, noise, save_model
+from locked import (
+    data_in,
+    own_store,
+    pixels_like,
+    recipe_in,
+    start_in,
+    steps_of,
+    vectors_in,
+    weights_of,
+)
 from safetensors.torch import load_file
 from training import CPU, Killed, everything, one_thread, same, train_by_two, written
 
 import counterpoint
 from counterpoint._util.store import Store
 from counterpoint.images.pictures import Picture
-from counterpoint.models.hf.pooling import MeanPool, pool_of
-from counterpoint.models.registry import LoadOptions, load_model
 from counterpoint.training import loop
-from counterpoint.training.building import _optimiser, build
-from counterpoint.training.logs import Meter
-from counterpoint.training.loop import _gradients, train
+from counterpoint.training.building import build
+from counterpoint.training.loop import train
 from counterpoint.training.reading import load_recipe
-from counterpoint.training.starts import open_start, parts_of, trunk_of
-from counterpoint.training.steps import update
+from counterpoint.training.starts import open_start, trunk_of
 from counterpoint.training.validation import Validator
 
-__all__ = ["one_thread"]  # fixtures
+__all__ = ["one_thread", "own_store"]  # fixtures
 
 pytestmark = pytest.mark.slow
 
-TIMM = {
-    **CUSTOM,
-    "embed_dim": 16,
-    "vision_cfg": {
-        "image_size": 160,
-        "timm_model_name": "test_vit3",
-        "timm_model_pretrained": False,
-        "timm_pool": "avg",
-        "timm_proj": "linear",
-    },
-}
-MAP = {**TIMM["vision_cfg"], "timm_pool": "map", "timm_proj": "none"}
-SIGLIP = {**TIMM, "embed_dim": 96, "vision_cfg": MAP}
-RESNET = {
-    **CLIP,
-    "vision_cfg": {"image_size": 64, "layers": [1, 1, 1, 1], "width": 8, "head_width": 8},
-}
-OPEN_CLIP = {"CLIP": CLIP, "CUSTOM": CUSTOM, "COCA": COCA, "TIMM": TIMM, "RESNET": RESNET}
-OPEN_CLIP["SIGLIP"] = SIGLIP
-HF = {**hf_models.DUALS, "dinov2-bert": hf_models.dinov2_bert}
 PROJECTED = (
     *("clip", "vit-bert", "dinov2-bert", "clip-roberta", "altclip", "chinese_clip", "metaclip_2"),
 )
@@ -70,80 +49,6 @@ HEADS = {
     "siglip2": set(),
     "flava": {"image_projection.weight", "image_projection.bias"},
 }
-LOOKS = [*product(("red", "green", "striped"), ("circle", "star", "heart"))]
-SETTINGS = (
-    *("precision=fp32", "batch=4", "steps=5", "lr=1e-3", "warmup=1", "save_every=2", "log_every=1"),
-    *("data.workers=0", "benchmarks=[]", "device=cpu", "grad_clip=none"),
-)
-
-
-@pytest.fixture(autouse=True)
-def own_store(tmp_path, monkeypatch):
-    monkeypatch.setenv("COUNTERPOINT_CACHE", str(tmp_path / "cache"))
-
-
-def start_in(folder: Path, name: str) -> str:
-    where = folder / f"start-{name}"
-    if name in OPEN_CLIP:
-        if not where.is_dir():
-            save_model(where, OPEN_CLIP[name], PREPROCESS)
-        return f"open_clip:local-dir:{where}"
-    if not where.is_dir():
-        hf_models.save(where, HF[name])
-    return f"hf:{where}"
-
-
-def data_in(folder: Path, count: int = 9, name: str = "train.parquet") -> Path:
-    """Every second caption has images of negatives; two captions belong to the first image."""
-    (folder / "photos").mkdir(exist_ok=True)
-    rows = []
-    for n in range(count):
-        look, thing = LOOKS[n % len(LOOKS)]
-        other = LOOKS[(n + 1) % len(LOOKS)]
-        noise(40 + n, 36, n).save(folder / "photos" / f"{n}.png")
-        noise(40, 44, 100 + n).save(folder / "photos" / f"made-{n}.png")
-        rows.append(
-            {
-                "image": f"photos/{0 if n == 1 else n}.png",
-                "caption": f"a small {look} {thing}",
-                "positives": [f"the small {thing} {look}", f"a {look} and solid {thing}"],
-                "negatives": [f"a small {other[0]} {other[1]}", f"a large {look} {thing}"],
-                "negative_images": [f"photos/made-{n}.png" if n % 2 else None, None],
-                "neighbours": [f"photos/{(n + i) % count}.png" for i in (1, 2)],
-            }
-        )
-    pl.DataFrame(rows).write_parquet(folder / name)
-    return folder / name
-
-
-def recipe_in(folder: Path, id: str, *changes: str, name: str = "hp-hn", out: str = "run"):
-    data = data_in(folder)
-    given = [*SETTINGS, f"model={id}", f"data.path={data}", f"out={folder / out}", *changes]
-    return load_recipe(name, given)
-
-
-def steps_of(run, count: int = 3):
-    """The losses of a few steps, and all weights afterwards."""
-    batches = run.data.stream(0, count)
-    found = []
-    for step in range(count):
-        loss, _ = _gradients(run, step, batches, Meter())
-        update(run, step)
-        found.append(float(loss))
-    return found, {n: p.detach().clone() for n, p in run.model.towers.clip.named_parameters()}
-
-
-def pixels_like(run, recipe):
-    """A run that reads pixels and trains the parameters that the locked one trains."""
-    free = recipe.model_copy(update={"lock": None, "out": Path(f"{recipe.out}-pixels")})
-    other = build(free, CPU)
-    names = run.model.trainable().keys()
-    for name, parameter in other.model.towers.named_parameters():
-        parameter.requires_grad_(name in names)
-    for part in parts_of(other.model.start, "image"):
-        part.eval()
-    other.optimiser = _optimiser(free, other.parameters, CPU.device)
-    return other
 
 
 @pytest.mark.parametrize("name", HEADS)
@@ -199,11 +104,6 @@ def test_frozen_and_locked_is_frozen(tmp_path):
         train(recipe_in(tmp_path, id, "freeze=image", *more, out=out))
     one, two = (weights_of(tmp_path / out) for out in ("locked", "pixels"))
     assert all(torch.allclose(one[n], two[n], atol=1e-4) for n in two)
-
-
-def weights_of(folder: Path) -> dict[str, torch.Tensor]:
-    [path] = (folder / "model").glob("*model.safetensors")
-    return load_file(path)
 
 
 def no_opening(monkeypatch) -> None:
@@ -346,14 +246,6 @@ def test_lora_leaves_the_locked_tower_alone(tmp_path):
 # --- vectors without photographs -----------------------------------------------------------------
 
 
-def vectors_in(folder: Path, names: list[str], vectors: np.ndarray, file: str = "images") -> Path:
-    folder.mkdir(exist_ok=True)
-    np.save(folder / f"{file}.npy", vectors)
-    lines = "".join(json.dumps({"name": name}) + "\n" for name in names)
-    (folder / f"{file}.jsonl").write_text(lines)
-    return folder
-
-
 @pytest.mark.parametrize("as_file", [False, True])
 def test_vectors_stand_for_photographs_that_are_not_there(tmp_path, as_file):
     id = start_in(tmp_path, "vit-bert")
@@ -385,101 +277,7 @@ def test_vectors_of_another_width_are_refused(tmp_path):
         recipe_in(tmp_path, id, f"data.vectors={folder}")
 
 
-# --- pools over patches --------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", ["dinov2-bert", "vit-bert"])
-@pytest.mark.parametrize("pool", ["mean", "attention"])
-def test_a_pool_starts_as_the_class_token_and_is_saved(tmp_path, name, pool):
-    id = start_in(tmp_path, name)
-    lock = f"lock={{tower: image, pool: {pool}, heads: 2}}"
-    run = build(recipe_in(tmp_path, id, lock, out="unused"), CPU)
-    images = [noise(50, 40, n) for n in range(3)]
-    dual = load_model(id, LoadOptions("cpu"))
-    trunk = run.trunk
-    prepared = [trunk.preprocess(image) for image in images]
-    flat = torch.tensor(trunk.encode_images(prepared)).reshape(3, *trunk.shape)
-    assert flat.dtype == torch.float16
-    assert trunk.shape == ((2, 16) if pool == "mean" else (1 + 4, 16))
-    with torch.no_grad():
-        vectors = run.model.towers(flat, None)[0].numpy()
-    assert np.allclose(vectors, dual.encode_images(prepared), atol=2e-3)
-
-    done = train(recipe_in(tmp_path, id, lock, "lr=1e-2", "steps=8"))
-    tuned = load_model(done.model, LoadOptions("cpu"))
-    state = weights_of(tmp_path / "run")
-    assert state["vision_model.pool.out.weight"].abs().max() > 0
-    plain = hf_models.tf.VisionTextDualEncoderModel.from_pretrained(tmp_path / "run" / "model")
-    said = json.loads((tmp_path / "run" / "model" / "config.json").read_text())
-    assert said["counterpoint_pool"] == {"kind": pool, "heads": 2}
-    # with the pool: what the towers in training compute; without it: something else
-    again = build(recipe_in(tmp_path, done.model, "lock=image", out="again"), CPU)
-    assert again.trunk.fingerprint == trunk.fingerprint
-    with torch.no_grad():
-        expected = again.model.towers(flat, None)[0].numpy()
-        without = plain.get_image_features(**tuned.opened.stack(prepared)).pooler_output
-    found = tuned.encode_images(prepared)
-    assert np.allclose(found, expected, atol=2e-3)
-    assert not np.allclose(found, torch.nn.functional.normalize(without).numpy(), atol=1e-2)
-    losses, weights = steps_of(again)
-    recipe = recipe_in(tmp_path, done.model, "lock=image", out="again")
-    expected, pixels = steps_of(pixels_like(again, recipe))
-    assert losses == pytest.approx(expected, rel=1e-2)  # tokens are stored in half precision
-    assert all(torch.allclose(weights[key], pixels[key], atol=5e-3) for key in weights)
-
-
-@pytest.mark.parametrize("pool", ["mean", "attention"])
-def test_a_centered_pool_subtracts_the_means_of_the_training_images(tmp_path, pool):
-    id = start_in(tmp_path, "dinov2-bert")
-    lock = f"lock={{tower: image, pool: {pool}, center: true}}"
-    run = build(recipe_in(tmp_path, id, lock, out="unused"), CPU)
-    tokens = run.data.seen.values.double().numpy()
-    means = np.stack([tokens[:, 0].mean(0), tokens[:, 1:].mean((0, 1))])
-    learned = pool_of(run.model.towers.clip).center.numpy()
-    assert np.abs(means).max() > 0.1 and np.allclose(learned, means, atol=1e-6)
-    with torch.no_grad():  # the last layer of the pool is still zero
-        vectors = run.model.towers(run.data.seen.values.float(), None)[0].numpy()
-    projection = run.model.towers.clip.visual_projection.weight.detach().double().numpy()
-    expected = (tokens[:, 0] - means[0]) @ projection.T
-    expected /= np.linalg.norm(expected, axis=1, keepdims=True)
-    assert np.allclose(vectors, expected, atol=1e-4)
-    if pool == "mean":  # the patches too
-        pooling = MeanPool(16, 1, center=True)
-        pooling.center.copy_(torch.from_numpy(learned))
-        torch.nn.init.eye_(pooling.out.weight)
-        found = pooling(torch.from_numpy(tokens).float()).detach().numpy()
-        assert np.allclose(found, (tokens - means).sum(1), atol=1e-4)
-
-    # Saved, loaded, and kept as it is by what is tuned further, on other images too.
-    done = train(recipe_in(tmp_path, id, lock, "steps=2", "lr=1e-2"))
-    saved = weights_of(tmp_path / "run")["vision_model.pool.center"]
-    assert np.array_equal(saved.numpy(), learned)
-    said = json.loads((tmp_path / "run" / "model" / "config.json").read_text())
-    assert said["counterpoint_pool"] == {"kind": pool, "heads": 4, "center": True}
-    tuned = load_model(done.model, LoadOptions("cpu"))
-    assert np.array_equal(pool_of(tuned.opened.model).center.numpy(), learned)
-    others = [f"data.path={data_in(tmp_path, 5, 'few.parquet')}", "lock=image"]
-    again = build(recipe_in(tmp_path, done.model, *others, out="again"), CPU)
-    assert len(again.data.seen) < len(tokens)
-    assert np.array_equal(pool_of(again.model.towers.clip).center.numpy(), learned)
-
-
-def test_validation_subtracts_the_means_of_the_training_images(tmp_path):
-    id = start_in(tmp_path, "dinov2-bert")
-    lock = "lock={tower: image, pool: mean, center: true}"
-    held = f"validation.path={data_in(tmp_path, 5, 'held.parquet')}"
-    run = build(recipe_in(tmp_path, id, lock, held, "validation.metric=recall"), CPU)
-    learned = pool_of(run.model.towers.clip).center.clone()
-    validator = Validator(run, None)
-    validator.value(run.model.towers.clip.state_dict())
-    for model in (run.model.towers.clip, validator.network.model):
-        assert learned.any() and torch.equal(pool_of(model).center, learned)
-
-
-def test_only_a_pool_has_a_center(tmp_path):
-    id = start_in(tmp_path, "dinov2-bert")
-    with raises("E-RECIPE-INVALID"):
-        recipe_in(tmp_path, id, "lock={tower: image, center: true}")
+# --- noise ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["dinov2-bert", "CLIP", "TIMM"])
@@ -507,49 +305,6 @@ def test_without_noise_nothing_is_drawn(tmp_path):
     run = build(recipe_in(tmp_path, start_in(tmp_path, "CLIP"), "lock=image"), CPU)
     outputs = run.data.seen.values.float()
     assert run.trunk.noisy(outputs) is outputs
-
-
-def test_the_mean_pool_takes_vectors_of_class_token_and_mean(tmp_path):
-    id = start_in(tmp_path, "dinov2-bert")
-    names = [f"photos/{n}.png" for n in range(9)]
-    folder = vectors_in(tmp_path / "v", names, np.random.default_rng(0).normal(size=(9, 32)))
-    lock = "lock={tower: image, pool: mean}"
-    run = build(recipe_in(tmp_path, id, lock, f"data.vectors={folder}"), CPU)
-    assert run.data.seen.values.shape == (8, 2, 16)
-
-
-@pytest.mark.parametrize("pool", ["none", "mean", "attention"])
-def test_a_locked_run_in_bf16(tmp_path, pool):
-    id = start_in(tmp_path, "dinov2-bert")
-    lock = f"lock={{tower: image, pool: {pool}}}"
-    half, _ = steps_of(build(recipe_in(tmp_path, id, lock, "precision=bf16"), CPU))
-    full, _ = steps_of(build(recipe_in(tmp_path, id, lock), CPU))
-    assert half != full and half == pytest.approx(full, rel=0.05)
-
-
-@pytest.mark.parametrize("name", ["CLIP", "clip", "siglip"])
-def test_other_models_have_no_pool(tmp_path, name):
-    id = start_in(tmp_path, name)
-    with raises("E-MODEL-UNSUITABLE", model=id) as caught:
-        build(recipe_in(tmp_path, id, "lock={tower: image, pool: attention}"), CPU)
-    assert str(caught.value).count(".") <= 2 + id.count(".")
-
-
-def test_a_pool_that_does_not_fit_is_refused(tmp_path):
-    id = start_in(tmp_path, "vit-bert")
-    with raises("E-MODEL-UNSUITABLE"):
-        build(recipe_in(tmp_path, id, "lock={tower: image, pool: attention, heads: 3}"), CPU)
-    done = train(recipe_in(tmp_path, id, "lock={tower: image, pool: attention}", "steps=1"))
-    with raises("E-MODEL-UNSUITABLE"):  # of another kind than it has
-        build(recipe_in(tmp_path, done.model, "lock={tower: image, pool: mean}", out="o"), CPU)
-    build(recipe_in(tmp_path, done.model, "lock={tower: image, pool: attention}", out="o"), CPU)
-    path = tmp_path / "run" / "model" / "config.json"
-    wrong = ({"kind": "median", "heads": 4}, {"kind": "mean"}, "mean", {"kind": "mean", "heads": 0})
-    wrong += ({"kind": "mean", "heads": 4, "center": "yes"},)
-    for entry in wrong:
-        path.write_text(json.dumps({**json.loads(path.read_text()), "counterpoint_pool": entry}))
-        with raises("E-MODEL-UNSUITABLE", model=done.model):
-            load_model(done.model, LoadOptions("cpu"))
 
 
 # --- recipes -------------------------------------------------------------------------------------
