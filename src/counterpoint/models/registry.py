@@ -38,6 +38,7 @@ FAMILIES: Final = Registry(
         "vectors": f"{_HOME}.vectors:load",
         "vqa": f"{_HOME}.vqa.adapter:load",
         "world": f"{_HOME}.openclip.adapter:load_world",
+        "xvlm": f"{_HOME}.xvlm:load",
     },
 )
 
@@ -85,6 +86,10 @@ EXAMPLES: Final[dict[str, Example]] = {
     ),
     "blip-itc:ORG/REPO": Example("BLIP or BLIP-2, contrastive head: a cosine", _VLM),
     "flava-itm:ORG/REPO": Example("FLAVA's matching head: a probability", _VLM),
+    "xvlm:FILE": Example(
+        "X-VLM from its authors' checkpoint, matching head: a logit; ?score=aro: as ARO scores it",
+        _VLM,
+    ),
     "vqa:ORG/REPO": Example(
         "generative models (LLaVA, Qwen-VL, PaliGemma ...): P(yes) to a question, or with "
         "?templates=FILE the mean over several",

@@ -7,30 +7,23 @@ unwrapped, renamed and merged by `state_dicts`, and then loaded completely or no
 from __future__ import annotations
 
 import re
-from argparse import Namespace
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
-import numpy as np
 import open_clip
 import torch
 from open_clip.model import CLIPTextCfg, CLIPVisionCfg
-from safetensors import SafetensorError
-from safetensors.torch import load_file
 
 from counterpoint._util.errors import ModelError, NotFoundError
 from counterpoint._util.registry import did_you_mean
-from counterpoint._util.untrusted import shortened
 from counterpoint.models.openclip.adapter import MERGES, OpenClip, guarded_loading
 from counterpoint.models.openclip.ids import (
     OpenClipSource,
     builds_quick_gelu,
     config_says,
     file_says,
-    is_torchscript,
     parse,
     unknown_activation,
     with_activation,
@@ -46,14 +39,9 @@ from counterpoint.models.openclip.state_dicts import (
 )
 from counterpoint.models.registry import LoadOptions
 from counterpoint.models.torch_models import Runtime
+from counterpoint.models.weights import explained_as, read_weights
 
 _SUFFIXES: Final = (".safetensors", ".pt", ".pth", ".bin", ".ckpt")
-# Many checkpoints hold training arguments and NumPy numbers. These are values and run no code.
-_SCALAR: Final = np.float64(0).__reduce__()[0]
-_VALUES: Final[tuple[Any, ...]] = (
-    *(Namespace, np.dtype, _SCALAR, (_SCALAR, "numpy.core.multiarray.scalar")),  # before NumPy 2
-    *(type(np.dtype(kind)) for kind in ("f4", "f8", "i4", "i8")),
-)
 # Scores are cosines: these change none, and some authors do not save them.
 _NOT_NEEDED: Final = re.compile(r"logit_scale|logit_bias|.+\.num_batches_tracked")
 # Buffers that were saved once and are computed now.
@@ -65,12 +53,12 @@ def load(rest: str, options: LoadOptions) -> OpenClip:
     path, name = _parse(rest)
     id, runtime = f"checkpoint:{rest}", Runtime(options)
     folder = Path(name.removeprefix("local-dir:")) if name.startswith("local-dir:") else None
-    with _of(id):
+    with explained_as(id):
         state, notes = _state(path)
         notes += _activation(path, name)
     with guarded_loading(id, name, folder, path, options):
         model, tokenizer = _build(name, folder)
-        with _of(id):
+        with explained_as(id):
             state = place_text_tower(state, inside=not hasattr(model, "positional_embedding"))
             notes += fill(model, state, name)
         rows = len(next((v for k, v in state.items() if k.endswith("token_embedding.weight")), ()))
@@ -83,15 +71,6 @@ def load(rest: str, options: LoadOptions) -> OpenClip:
             )
         source = OpenClipSource(rest, name, str(path), notes=tuple(notes))
         return OpenClip(source, model.to(runtime.device), tokenizer, runtime)
-
-
-@contextmanager
-def _of(id: str) -> Iterator[None]:
-    """Errors about a file begin with the id of the model."""
-    try:
-        yield
-    except ModelError as error:
-        raise ModelError(error.code, f"{id}: {error}", **{**error.data, "model": id}) from None
 
 
 def _parse(rest: str) -> tuple[Path, str]:
@@ -136,57 +115,12 @@ def _parse(rest: str) -> tuple[Path, str]:
 
 def _state(path: Path) -> tuple[Tensors, list[str]]:
     """The weights under open_clip's names, and what should be known of how they came about."""
-    unwrapped = unwrap(_read(path))
+    unwrapped = unwrap(read_weights(path))
     merged = merge_lora(strip_prefixes(unwrapped.tensors), unwrapped.alpha)
     notes = [merged.note] if merged.note else []
     if unwrapped.unused:
         notes.append(f"not used of {path.name}: {some(unwrapped.unused)}.")
     return from_transformers(merged.state), notes
-
-
-def _read(path: Path) -> object:
-    if path.suffix == ".safetensors":
-        try:
-            return load_file(path)
-        except (SafetensorError, OSError) as error:
-            raise ModelError(
-                "E-WEIGHTS-BROKEN",
-                f"it is not a readable safetensors file: {shortened(error)}.",
-                path=path,
-            ) from None
-    if is_torchscript(path):
-        raise ModelError(
-            "E-CODE-REFUSED",
-            "it is a TorchScript archive, which holds code; for OpenAI's own weights use "
-            "open_clip:ViT-B-32-quickgelu/openai or another architecture's tag openai.",
-            path=path,
-        )
-    try:
-        with torch.serialization.safe_globals([*_VALUES]):
-            return _torch_load(path)
-    except Exception as error:  # unpickling raises anything
-        asked = re.search(r"GLOBAL ([\w.]+)", str(error))
-        if asked:
-            raise ModelError(
-                "E-CODE-REFUSED",
-                f"loading it would run code ({asked[1]}), which is not done; "
-                "save its state_dict() alone, best as safetensors.",
-                path=path,
-                name=asked[1],
-            ) from None
-        why = shortened(error) or type(error).__name__
-        raise ModelError(
-            "E-WEIGHTS-BROKEN", f"it is not a readable checkpoint: {why.rstrip('.')}.", path=path
-        ) from None
-
-
-def _torch_load(path: Path) -> object:
-    try:
-        return torch.load(path, map_location="cpu", weights_only=True, mmap=True)
-    except RuntimeError as error:
-        if "mmap" not in str(error):
-            raise
-    return torch.load(path, map_location="cpu", weights_only=True)  # the format before torch 1.6
 
 
 def _activation(path: Path, name: str) -> list[str]:

@@ -8,7 +8,6 @@ one it was is read, and a mismatch is refused.
 
 from __future__ import annotations
 
-import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -19,6 +18,7 @@ from counterpoint._util.errors import ModelError, NotFoundError, reason
 from counterpoint._util.registry import did_you_mean
 from counterpoint._util.untrusted import parse_json, shortened, shown
 from counterpoint.models.registry import LoadOptions
+from counterpoint.models.weights import is_torchscript
 
 _CONFIG: Final = "open_clip_config.json"
 _MOST: Final = 10**12  # more weights than any model has
@@ -298,16 +298,6 @@ def _safetensors_metadata(path: Path) -> dict[str, str]:
             f"{path} is not a readable safetensors file: {shortened(error)}.",
             path=path,
         ) from None
-
-
-def is_torchscript(path: Path) -> bool:
-    if not zipfile.is_zipfile(path):
-        return False
-    try:
-        with zipfile.ZipFile(path) as archive:
-            return any(name.split("/", 1)[-1] == "constants.pkl" for name in archive.namelist())
-    except Exception:  # of damaged archives the library raises anything
-        return False  # loading it will say what is wrong, and runs no code either
 
 
 def _checkpoint_name(path: Path) -> str:
