@@ -167,7 +167,7 @@ def test_the_papers_replacements_and_additions_pass(
 def test_the_papers_swaps_pass(method: str, example: tuple[str, str, str]) -> None:
     caption, parts, sentence = example
     text = f"Possible: Yes\nSwapped: {parts}\nNew sentence: {sentence}"
-    assert swapped(text, caption, "New sentence") == sentence
+    assert swapped(text, caption, read_template(method).steps[0]) == sentence
     assert judge(caption, sentence, read_template(method).change) is None
 
 
@@ -229,7 +229,8 @@ SWAPPED = {
 
 @pytest.mark.parametrize("text", SWAPPED)
 def test_a_swap_is_three_lines(text: str) -> None:
-    assert swapped(text, CAPTION, "New sentence") == Rejection(SWAPPED[text])
+    step = read_template("llm/swap-obj").steps[0]
+    assert swapped(text, CAPTION, step) == Rejection(SWAPPED[text])
 
 
 # --- concepts ----------------------------------------------------------------------------------

@@ -116,7 +116,7 @@ def test_every_shot_is_an_answer_that_would_be_taken(name: str, step: Step, shot
         assert not isinstance(parts, Rejection)
         assert judge(shot.caption, parts[2], template.change) is None
         return
-    read = swapped(shot.answer, shot.caption, step.label)
+    read = swapped(shot.answer, shot.caption, step)
     sentence = read if step.answer == "swap" else answered(shot.answer, step.label)
     if shot.answer.endswith("No"):
         assert sentence == Rejection(answers.ANSWERED_NO)

@@ -65,6 +65,7 @@ ARTICLES: Final = frozenset({"a", "an", "the", "some"})
 _AROUND: Final = re.compile(r"[\"'“”‘’`*]+")
 _THOUGHT: Final = re.compile(r"<think>.*?(</think>|\Z)", re.DOTALL)
 _NO: Final = re.compile(r"(?:Possible:\s*)?No\W*", re.IGNORECASE)
+_YES: Final = re.compile(r"Yes\W*", re.IGNORECASE)
 _MARKS: Final = " \t\"'“”‘’`*[]().;"
 _NONE: Final = frozenset({"", "none", "no", "nothing", "n/a"})
 _MOST_NEW: Final = 4  # words of a new concept
@@ -85,26 +86,46 @@ def answered(text: str, label: str) -> str | Rejection:
     return _behind(lines[0], label)
 
 
-def swapped(text: str, caption: str, label: str) -> str | Rejection:
-    """The sentence of an answer of three lines: `Possible: Yes`, `Swapped: x, y`, the sentence."""
+def swapped(text: str, caption: str, step: Step) -> str | Rejection:
+    """The sentence of an answer of three lines: `Possible: Yes`, `Swapped: x, y`, the sentence.
+
+    The template may name other labels; without the first, the first line is `Yes`.
+    """
+    possible, parts_label, label = step.labels or ("Possible", "Swapped", step.label)
     lines = _lines(text)
     if not lines:
         return Rejection(EMPTY)
-    if _NO.fullmatch(lines[0]):
+    first, second, third, *more = [*lines, "", ""]
+    decision = _behind(first, possible) if _starts(first, possible) else first
+    if _NO.fullmatch(decision):
         return Rejection(ANSWERED_NO)
     if not any(_starts(line, label) for line in lines):
         return Rejection(no_line(label))
-    first, second, third, *more = [*lines, "", ""]
-    shape = (
-        first.lower() == "possible: yes" and _starts(second, "Swapped") and _starts(third, label)
-    )
-    if not shape or any(more):
+    labelled = map(_starts, (first, second, third), (possible, parts_label, label))
+    if not all(labelled) or not _YES.fullmatch(decision) or any(more):
         return Rejection(EXTRA_LINES)
-    parts = listed(_behind(second, "Swapped"))
+    parts = listed(_behind(second, parts_label))
     if len(parts) != 2 or not all(holds(caption, part) for part in parts):
         return Rejection(NOT_IN_CAPTION)
     sentence = _behind(third, label)
     return sentence if trade_places(caption, sentence, *parts) else Rejection(NOT_SWAPPED)
+
+
+def without_question(text: str, ask: str, question: str) -> str:
+    """An answer without the lines in which the model repeats the question, or completes them.
+
+    `ask` is the template's form of the question. A line that is the caption alone is kept: it may
+    be the answer.
+    """
+    lines = _lines(text)
+    for form, asked in zip(ask.splitlines(), question.splitlines(), strict=True):
+        asked = " ".join(asked.split())
+        if not lines or not asked or form.strip() == "{caption}":
+            continue
+        if lines[0] == asked or (asked.endswith((":", "?")) and lines[0].startswith(asked)):
+            lines[0] = lines[0].removeprefix(asked).strip()
+            lines = lines if lines[0] else lines[1:]
+    return "\n".join(lines)
 
 
 def located(text: str, caption: str, label: str) -> list[str] | Rejection:
@@ -125,6 +146,8 @@ def chained(text: str, caption: str, step: Step) -> tuple[str, str, str] | Rejec
         return Rejection(EMPTY)
     if _NO.fullmatch(lines[0]):
         return Rejection(ANSWERED_NO)
+    if _starts(lines[0], step.labels[0]) and not listed(_behind(lines[0], step.labels[0])):
+        return Rejection(NOTHING_LOCATED)
     for label in step.labels:
         if not any(_starts(line, label) for line in lines):
             return Rejection(no_line(label))
@@ -191,6 +214,13 @@ def words(text: str) -> list[str]:
 def holds(text: str, part: str) -> bool:
     """Whether whole words of `text`, one after another, are those of `part`."""
     return bool(_places(words(text), words(part)))
+
+
+def holds_apart(text: str, part: str) -> bool:
+    """Whether the words of `part` are in `text` in this order, maybe with others between them: an
+    adjective may be added inside of "three people"."""
+    left = iter(words(text))
+    return all(word in left for word in words(part))
 
 
 def occurrences(text: str, part: str) -> int:

@@ -23,17 +23,20 @@ from counterpoint.generation.llm.answers import (
     answered,
     chained,
     holds,
+    holds_apart,
     in_format_of,
     judge,
     located,
     occurrences,
     proposed,
     swapped,
+    without_question,
 )
 from counterpoint.generation.llm.model import (
     ChatModel,
     Reply,
     Request,
+    filled,
     messages,
     quotable,
     request_of,
@@ -199,29 +202,26 @@ class ChatMethod:
         if reply.cut:
             return Rejection(answers.CUT_OFF)
         caption = quotable(work.caption)
+        text = without_question(reply.text, step.ask, filled(step.ask, work.values))
         if step.answer == "list":
-            parts = located(reply.text, caption, step.label)
+            parts = located(text, caption, step.label)
             if isinstance(parts, Rejection):
                 return parts
             work.values["chosen"] = Random(_derived(work.seed, self.name, "chosen")).choice(parts)
             return None
         if step.answer == "concept":
-            new = proposed(reply.text, caption, work.values["chosen"], step)
+            new = proposed(text, caption, work.values["chosen"], step)
             if isinstance(new, Rejection):
                 return new
             work.values["new"] = new
             return None
         if step.answer == "chain":
-            parts_and_sentence = chained(reply.text, caption, step)
+            parts_and_sentence = chained(text, caption, step)
             if isinstance(parts_and_sentence, Rejection):
                 return parts_and_sentence
             work.values["chosen"], work.values["new"], sentence = parts_and_sentence
             return self._draft(work, sentence)
-        read = (
-            swapped(reply.text, caption, step.label)
-            if step.answer == "swap"
-            else answered(reply.text, step.label)
-        )
+        read = swapped(text, caption, step) if step.answer == "swap" else answered(text, step.label)
         return read if isinstance(read, Rejection) else self._draft(work, read)
 
     def _draft(self, work: _Work, sentence: str) -> Draft | Rejection:
@@ -234,7 +234,7 @@ class ChatMethod:
         replaces = chosen and self.template.type == "replace"
         if replaces and occurrences(text, chosen) >= occurrences(work.caption, chosen):
             return Rejection(answers.OLD_KEPT)
-        if chosen and self.template.type == "add" and not holds(text, chosen):
+        if chosen and self.template.type == "add" and not holds_apart(text, chosen):
             return Rejection(answers.OLD_LOST)
         return Draft(text, self.template.type, self.template.subtype)
 

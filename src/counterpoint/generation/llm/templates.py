@@ -9,7 +9,8 @@
 `ask` holds `{caption}`, `{chosen}` and `{new}`: the caption, what was located in it, and what was
 proposed instead. `answer` is the form of the answer (answers.py): a `list` of parts of the caption,
 a new `concept`, a `sentence`, a `swap`, or a `chain`: all of list, choice, concept and sentence in
-one answer of four lines, which start with `labels`. `more_shots` are asked for with `--shots`.
+one answer of four lines, which start with `labels`; those of a `swap` are three. `more_shots` are
+asked for with `--shots`.
 
 The files of this package are the methods `llm/NAME`. A user's own file is given by its path.
 """
@@ -61,7 +62,7 @@ class Step:
     ask: str
     shots: tuple[Shot, ...]
     more_shots: tuple[Shot, ...] = ()
-    labels: tuple[str, ...] = ()  # of the four lines of a chain
+    labels: tuple[str, ...] = ()  # of the four lines of a chain, or the three of a swap
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,6 +202,15 @@ def _step(data: Any, number: int) -> Step:
         raise ValueError(f"{where}: no answer is a {shown(step.answer)}")
     if step.answer == "chain" and (len(step.labels) != 4 or step.labels[-1] != step.label):
         raise ValueError(f"{where}: a chain has four labels, the last of which is its label")
+    if (
+        step.answer == "swap"
+        and step.labels
+        and (len(step.labels) != 3 or not all(step.labels[1:]))
+    ):
+        raise ValueError(
+            f"{where}: the labels of a swap are three: of Yes (which may be empty), of the two "
+            "parts and of the sentence"
+        )
     if step.answer in ("list", "concept") and not step.label:
         raise ValueError(f"{where}: a {step.answer} needs a label")
     if not 0 <= step.temperature <= 2 or step.max_tokens < 1:
