@@ -10,8 +10,11 @@ import pytest
 from errors import raises
 from hypothesis import assume, given, strategies as st
 from support import FEW
+from typer.testing import CliRunner
 
+from counterpoint.cases.files import read_cases
 from counterpoint.cases.table import ImageRef
+from counterpoint.cli.app import app
 from counterpoint.generation.from_graphs import SYMMETRIC, attribution_pairs, relation_pairs
 from counterpoint.generation.inputs.scene_graphs import (
     Box,
@@ -21,6 +24,7 @@ from counterpoint.generation.inputs.scene_graphs import (
     read_graphs,
     read_sizes,
 )
+from counterpoint.generation.pairs import read_about, read_pairs
 from counterpoint.metrics.protocols import UNCOUNTED_RELATIONS
 
 SIZE = (400, 200)
@@ -248,6 +252,38 @@ def test_both_forms_say_the_same(tmp_path: Path):
     assert genome[0].objects["2"].attributes == ("green",)
     unsized = read_graphs(tmp_path / "vg.json")
     assert relate(*unsized)[1] == {"the image's size is not known": 1}
+
+
+RELATION = ("the man is behind the tree", "the tree is behind the man")
+ATTRIBUTION = ("the old man and the green tree", "the green man and the old tree")
+CASES = {
+    "vg-relation": ("rel", "7/5", RELATION),
+    "vg-attribution": ("att", "7/1-2", ATTRIBUTION),
+}
+
+
+@pytest.mark.parametrize("method", CASES)
+def test_the_command_writes_a_file_that_becomes_a_benchmark(tmp_path: Path, method: str):
+    man, tree = VISUAL_GENOME[0]["objects"]
+    both = [{**VISUAL_GENOME[0], "objects": [{**man, "attributes": ["old"]}, tree]}]
+    graphs = written(tmp_path / "graphs.json", both)
+    sizes = written(tmp_path / "sizes.json", [{"image_id": 7, "width": 400, "height": 200}])
+    out = tmp_path / "pairs.parquet"
+    command = f"generate negatives {graphs} -M {method} --sizes {sizes} --image-prefix VG -o {out}"
+    result = CliRunner().invoke(app, command.split())
+    assert result.exit_code == 0, result.output
+    subtype, id, (caption, text) = CASES[method]
+    (row,) = (row for frame in read_pairs(out) for row in frame.to_dicts())
+    assert (row["source"], row["caption"], row["text"]) == (id, caption, text)
+    assert (row["image"], row["box"]) == ("VG/7.jpg", [0, 0, 300, 150])
+    assert (row["type"], row["subtype"], row["method"]) == ("swap", subtype, method)
+    assert read_about(out)["methods"] == [method]
+
+    made = tmp_path / "benchmark.parquet"
+    export = f"export {out} --as benchmark -o {made} --images {tmp_path}"
+    assert CliRunner().invoke(app, export.split()).exit_code == 0
+    (case,) = read_cases(made).frame.to_dicts()
+    assert case["captions"] == [caption, text] and case["images"][0]["box"] == [0, 0, 300, 150]
 
 
 @pytest.mark.parametrize(

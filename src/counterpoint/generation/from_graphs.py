@@ -273,13 +273,13 @@ def _attributes(graph: Graph, name: str) -> frozenset[str]:
     return frozenset(attribute for thing in named for attribute in thing.attributes)
 
 
-def _around(graph: Graph, one: Object, two: Object) -> Box:
-    """The smallest box that holds what is seen of both."""
+def _around(graph: Graph, one: Object, two: Object) -> tuple[int, int, int, int]:
+    """The smallest crop that holds what is seen of both: x, y, width, height."""
     assert graph.size is not None  # or they would be unfit
     a, b = _inside(one.box, graph.size), _inside(two.box, graph.size)
     x, y = min(a.x, b.x), min(a.y, b.y)
     right, bottom = max(a.x + a.width, b.x + b.width), max(a.y + a.height, b.y + b.height)
-    return Box(x, y, right - x, bottom - y)
+    return x, y, right - x, bottom - y
 
 
 def _inside(box: Box, size: Size) -> Box:

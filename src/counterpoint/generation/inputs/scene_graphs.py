@@ -22,7 +22,8 @@ from counterpoint.generation.inputs.json_stream import is_list, json_items, json
 Size = tuple[int, int]
 
 
-class Box(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Box:
     """A rectangle in pixels."""
 
     x: int
