@@ -26,7 +26,7 @@ from counterpoint.generation.inputs.captions import Captions, first_of, open_cap
 from counterpoint.generation.language.sentences import unreadable
 from counterpoint.generation.making import CAPTIONS, MADE, MadePairs, TextSettings, make_by_rules
 from counterpoint.generation.names import chosen_methods
-from counterpoint.generation.pairs import SCHEMA, changed_span, read_about, read_pairs
+from counterpoint.generation.pairs import SCHEMA, SENTENCE, changed_span, read_about, read_pairs
 from counterpoint.generation.registry import Draft, Rejection
 from counterpoint.generation.run import generate
 
@@ -313,7 +313,7 @@ class Echo:
         assert len(set(seeds)) == len(seeds) == len(captions)
         self.asked += len(captions)
         return [
-            [Draft(c.replace("dog", "big dog"), "add", "att")]
+            [Draft(c.replace("dog", "big dog"), "add", "att", sentence=True)]
             if "dog" in c
             else [Rejection("no dog")]
             for c in captions
@@ -329,6 +329,8 @@ def test_writers_are_asked_in_pieces_and_judged(
     report = generate(captions, SETTINGS, out, writers=[writer], workers=1)
     assert writer.asked == report.captions == 150
     rows = table(out).filter(pl.col("method") == "echo")
+    told = table(out).select("method", said=pl.col("checks").list.contains(SENTENCE))
+    assert set(told.filter("said")["method"]) == {"echo"} and told["said"].sum() == len(rows)
     dogs = sum("dog" in source.caption for source in captions)
     assert report.counts["echo", "no dog"] == 150 - dogs
     assert 0 < len(rows) == report.counts["echo", MADE] <= dogs

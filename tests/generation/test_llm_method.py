@@ -185,6 +185,24 @@ def test_ones_own_template_and_another_number_of_examples(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("caption", "says", "text", "sentence"),
+    [
+        ("a red box", "a blue box.", "a blue box", True),
+        ("a red box", "'A blue box.'", "a blue box", True),
+        ("a red box", "a blue box", "a blue box", False),
+        ("A red box.", "A blue box.", "A blue box.", True),
+        ("is it red?", "is it blue?", "is it blue?", False),
+    ],
+)
+def test_whether_the_model_wrote_a_sentence_is_kept(
+    endpoint: Endpoint, caption: str, says: str, text: str, sentence: bool
+) -> None:
+    endpoint.says = says
+    [made] = make("llm/verb", [caption])
+    assert isinstance(made, Draft) and (made.text, made.sentence) == (text, sentence)
+
+
 def test_progress_is_told_of_every_step(endpoint: Endpoint) -> None:
     for _ in range(2):  # new, and kept
         progress = Counting()

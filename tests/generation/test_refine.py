@@ -14,7 +14,7 @@ from support import write_lines
 from counterpoint._util.progress import Quiet
 from counterpoint._util.store import Store
 from counterpoint.cases.table import ImageRef
-from counterpoint.generation.pairs import Pair, read_about, tabulate, write_pairs
+from counterpoint.generation.pairs import SENTENCE, Pair, read_about, tabulate, write_pairs
 from counterpoint.generation.refinement import refining
 from counterpoint.generation.refinement.negatives import random_keys
 from counterpoint.generation.refinement.refining import Refined, RefineSettings, refine
@@ -222,6 +222,12 @@ def test_every_text_once_and_no_caption(bench: Bench, tmp_path: Path) -> None:
     bench.refine(file, sentences=True, name="s.parquet")
     left = read(tmp_path / "s.parquet").filter(pl.col("kind") == "negative")["text"].to_list()
     assert left == ["A cat runs.", "An owl sits!", "a fish swims."]
+    asked = [  # of a language model, its own answer counts: texts are written like their captions
+        pair(6, "a dog", "a cat", method="llm/mine", checks=("changed", SENTENCE)),
+        pair(7, "A dog.", "A cow.", method="llm/mine", checks=("changed",)),  # as by `uniform`
+    ]
+    bench.refine(write(tmp_path / "a.parquet", asked), sentences=True, name="l.parquet")
+    assert read(tmp_path / "l.parquet")["text"].to_list() == ["a cat"]
     both = bench.refine(file, "length", unique=True, sentences=True, name="b.parquet")
     assert both.cleaned == 6 - 2 or both.cleaned == 6 - 1  # which of the equal texts is chosen
     assert read_about(tmp_path / "b.parquet")["refined"][0]["cleaned"] == both.cleaned

@@ -17,7 +17,7 @@ from counterpoint.generation.checks.surface import uniform
 from counterpoint.generation.inputs.source import SourceCaption
 from counterpoint.generation.language.sentences import tagged, unreadable
 from counterpoint.generation.language.wordnet import Vocabulary, WordNet, find as find_wordnet
-from counterpoint.generation.pairs import Kind, Pair
+from counterpoint.generation.pairs import SENTENCE, Kind, Pair
 from counterpoint.generation.ranking import NONE, SHIPPED, Ranker, open_ranker, ranked
 from counterpoint.generation.registry import RULES, Draft, Rejection, Rule, Ways
 
@@ -237,7 +237,7 @@ class DraftChecker:
             method,
             version,
             settings.seed,
-            found.passed,
+            (*found.passed, SENTENCE) if draft.sentence else found.passed,
             found.rejected,
             found.doubt or draft.doubt,
         )

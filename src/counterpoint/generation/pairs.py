@@ -14,12 +14,15 @@
 | method      | str                         | what made it |
 | version     | str                         | of the method, and of the words and models it used |
 | seed        | int                         | |
-| checks      | list of str                 | the checks that it passed |
+| checks      | list of str                 | the checks that it passed; `sentence`: see below |
 | refused     | str                         | empty, or the check that rejected it and why |
 | doubt       | str                         | why a positive may still be false: `narrower` |
 | scores      | list of {name, value}       | from `refine` and other scorers |
 | text_images | list of {path, seed, score} | candidates for an image of which `text` is true |
 | text_image  | str or null                 | the one that was chosen |
+
+A language model's text is written like its caption, which may have no full stop. So whether the
+model's own answer ended as a sentence is kept among the checks, as `sentence`.
 
 The file's metadata (key `counterpoint`) is a JSON object: how it was made, and counts of what was
 rejected.
@@ -73,6 +76,8 @@ SCHEMA: Final = pl.Schema(
         "text_image": pl.String(),
     }
 )
+SENTENCE: Final = "sentence"
+FINISHED: Final = r"[.!…][\"'”’) ]*$"  # the end of a sentence that is no question
 _NEEDED: Final = ("source", "caption", "text", "kind", "type")
 _EMPTIABLE: Final = ("subtype", "method", "version", "refused", "doubt")
 # Polars panics at some damaged files.

@@ -22,7 +22,7 @@ class Draft(NamedTuple):
     `doubt` says why a positive may be false, if the method knows. A `common` draft is the edit of
     many captions: it is used only for a caption that gets no other text. `odd` says why a negative
     is hardly plausible; such a draft comes after all others of its kind of change, and is rejected
-    unless texts are not ranked.
+    unless texts are not ranked. `sentence`: what a language model answered ended as a sentence.
     """
 
     text: str
@@ -31,6 +31,7 @@ class Draft(NamedTuple):
     doubt: str = ""
     common: bool = False
     odd: str = ""
+    sentence: bool = False
 
 
 class Rejection(NamedTuple):

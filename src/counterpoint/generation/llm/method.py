@@ -10,6 +10,7 @@ without a server.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from random import Random
@@ -43,7 +44,7 @@ from counterpoint.generation.llm.model import (
     why_not,
 )
 from counterpoint.generation.llm.templates import Step, Template, read_template
-from counterpoint.generation.pairs import Kind
+from counterpoint.generation.pairs import FINISHED, Kind
 from counterpoint.generation.registry import Draft, Rejection
 from counterpoint.models.api import read_price
 
@@ -236,7 +237,8 @@ class ChatMethod:
             return Rejection(answers.OLD_KEPT)
         if chosen and self.template.type == "add" and not holds_apart(text, chosen):
             return Rejection(answers.OLD_LOST)
-        return Draft(text, self.template.type, self.template.subtype)
+        finished = re.search(FINISHED, sentence) is not None
+        return Draft(text, self.template.type, self.template.subtype, sentence=finished)
 
 
 def _derived(seed: int, *parts: object) -> int:

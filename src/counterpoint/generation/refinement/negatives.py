@@ -25,7 +25,8 @@ import polars as pl
 from counterpoint._util.errors import DataError, NotFoundError
 from counterpoint._util.registry import did_you_mean
 from counterpoint.cases import normal
-from counterpoint.generation.pairs import SCHEMA, read_pairs
+from counterpoint.generation.llm.templates import PREFIX
+from counterpoint.generation.pairs import FINISHED, SCHEMA, SENTENCE, read_pairs
 from counterpoint.generation.refinement.scores import SIDES
 
 Scale = Literal["max", "rank"]
@@ -201,8 +202,13 @@ def top(scores: np.ndarray, groups: np.ndarray, share: float) -> np.ndarray:
 
 
 def sentences(path: Path) -> np.ndarray:
-    """Which negatives end in a final mark and are not questions (TROHN-Img, step 2)."""
-    ends = pl.col("text").str.strip_chars_end("\"'”’) ").str.contains(r"[.!…]$")
+    """Which negatives end in a final mark and are not questions (TROHN-Img, step 2).
+
+    Of a language model's text, the model's own answer counts: the text is written like its caption.
+    """
+    asked = pl.col("method").str.starts_with(PREFIX)
+    answered = pl.col("checks").list.contains(SENTENCE)
+    ends = pl.when(asked).then(answered).otherwise(pl.col("text").str.contains(FINISHED))
     found = [frame.select(ends).to_series().to_numpy() for frame in pieces(path)]
     return np.concatenate([np.zeros(0, dtype=bool), *found])
 
