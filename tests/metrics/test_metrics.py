@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import permutations
+from itertools import permutations, product
 
 import numpy as np
 import pytest
@@ -59,7 +59,6 @@ def block_for(name: str, seed: int) -> tuple[np.ndarray, np.ndarray]:
         return answered_block(rng, n, *rng.integers((1, 1, 2), 4).tolist())
     if name == TEXTS:
         scores = rng.integers(0, 4, (n, 2, 3)).astype(float)
-        scores[:, [0, 1], [0, 1]] = 9  # nothing is closer to a text than itself
         return scores, np.broadcast_to(TWO_TEXTS, scores.shape)
     if name in RANKED:
         scores, truth = random_block(rng, 8, 1, int(rng.integers(5, 25)), values=5)
@@ -103,6 +102,17 @@ def test_the_references_meet_ties(seed: int) -> None:
     scores, truth = random_block(np.random.default_rng(seed), 200, 1, 3)
     rate = np.mean(references("tie_rate", scores, truth, "wrong"))
     assert 0.1 < rate < 0.6
+
+
+@pytest.mark.parametrize("tie", TIES)
+@pytest.mark.parametrize("own", [-1.0, 0.0, 2.0, 9.0])
+def test_a_texts_similarity_to_itself_decides_nothing(own: float, tie: str) -> None:
+    """Whatever an import has on the diagonal: a blank, 0, or anything below the negative."""
+    for line in product((1.0, 2.0), repeat=4):
+        (a_b, a_n), (b_a, b_n) = line[:2], line[2:]
+        found = value(TEXTS, [[own, a_b, a_n], [b_a, own, b_n]], TWO_TEXTS[None], tie)
+        apart = value(TEXTS, [[5, a_b, a_n], [b_a, 7, b_n]], TWO_TEXTS[None], tie)
+        assert found == apart
 
 
 # --- identities --------------------------------------------------------------------------------

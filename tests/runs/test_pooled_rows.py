@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -146,6 +147,49 @@ def test_graded_pairs_have_a_correlation_and_no_accuracy() -> None:
     assert row.value == pytest.approx(expected) and row.chance == 0 and row.n == 40
     assert {name for label, name in found if label == "all"} == POOLED
     assert found["all", "auroc"].value == pytest.approx(area(*pairs_in(run, "all")))
+
+
+def by_hand(scores: Sequence[float], grades: Sequence[float], queries: Sequence[str]) -> float:
+    """Spearman's correlation of pairs, each of which is written down as often as it weighs."""
+    times = np.array([24 // queries.count(query) for query in queries])
+    return float(spearmanr(np.repeat(scores, times), np.repeat(grades, times)).statistic)
+
+
+def test_captions_of_one_wording_are_one_query_unless_the_case_says_whose_they_are() -> None:
+    wordings = ["a cat", "a cat", "a cat", "a cat", "a hat", "a sea", "a sea", "fog"] * 3
+    grades, scores = (np.random.default_rng(seed).permutation(24) for seed in (0, 1))
+    plain = [
+        Case(str(n), (ImageRef(f"{n}.jpg"),), (text,), ((True,),), grades=(float(grade),))
+        for n, (text, grade) in enumerate(zip(wordings, grades, strict=True))
+    ]
+    owners = [f"{min(n % 8, 2)} {text}" for n, text in enumerate(wordings)]
+    named = [replace(case, query=owner) for case, owner in zip(plain, owners, strict=True)]
+    some = named[:12] + plain[12:]
+    ungraded = [replace(case(n), captions=("a cat", "one cat", "a dog")) for n in range(3)]
+    for cases, queries in (
+        (plain, wordings),
+        (named, owners),
+        (some, owners[:12] + wordings[12:]),
+        ([*plain, *ungraded], wordings),
+    ):
+        made = Cases.build(cases, source="test")
+        run = run_of(part(made, np.resize(scores, made.pair_offsets[-1])))
+        found = by_name(rows(run, resamples=20))["all", "rank_correlation"]
+        assert found.value == pytest.approx(by_hand(scores, grades, queries), abs=1e-12)
+    assert by_hand(scores, grades, wordings) != pytest.approx(by_hand(scores, grades, owners))
+
+
+def test_the_query_of_a_pair_is_part_of_case_files(tmp_path: Path) -> None:
+    line = {"id": "1", "images": ["a.jpg"], "captions": ["a"], "truth": [[0]], "grades": [[2.5]]}
+    path = tmp_path / "cases.jsonl"
+    path.write_text(json.dumps(line | {"query": 7}) + "\n" + json.dumps(line | {"id": 2}) + "\n")
+    cases = read_cases(path)
+    assert [cases.case(row).query for row in (0, 1)] == ["7", ""]
+    write_cases(cases, tmp_path / "cases.parquet")
+    assert read_cases(tmp_path / "cases.parquet").frame.equals(cases.frame)
+    path.write_text(json.dumps(line | {"query": ["a"]}) + "\n")
+    with raises("E-CASE-MALFORMED", field="query"):
+        read_cases(path)
 
 
 def test_a_group_without_true_pairs_has_no_threshold() -> None:

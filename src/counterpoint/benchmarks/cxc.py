@@ -16,6 +16,7 @@ they are near 5.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any, Final
 
 from counterpoint._util.errors import DataError
@@ -87,7 +88,8 @@ def _image_text(options: Options) -> Cases:
             found = known.captions[caption]
             source = known.images[found.image]
             group = "same image" if found.image == image else "other image"
-            yield _pair(id, f"{_FOLDER}/{name}", found.text, _grade(row, where), group, source)
+            pair = _pair(id, f"{_FOLDER}/{name}", found.text, _grade(row, where), group, source)
+            yield replace(pair, query=str(caption))  # some texts are of several captions
 
     made = Cases.build(cases(), root=options.data, source=benchmark)
     return Cases(made.frame, made.root, lost)

@@ -3,7 +3,8 @@
     {"id": "1", "images": ["a.jpg"], "captions": ["a b", "b a"], "truth": [[true, false]]}
 
 `groups` (a list of labels) and `cluster` may be left out, and so may `grades` (people's grades of
-the pairs, a list for each image as in `truth`) and `questions` (how many questions the captions
+the pairs, a list for each image as in `truth`), `query` (what a graded pair asks about, if its
+caption's text does not say it) and `questions` (how many questions the captions
 answer, the answers to one behind the other); an image may be {"path": ..., "box": [x,
 y, width, height]}. Images are found relative to the file's folder.
 """
@@ -132,6 +133,7 @@ def _case(values: Any) -> Case:
             for cell in _check(cells, list, "grades")
         ),
         _questions(values.get("questions", 0)),
+        _text({"query": values.get("query") or ""}, "query"),
     )
 
 

@@ -9,11 +9,13 @@
 | groups   | list of str         | labels like `replace/obj`; averages use the first |
 | cluster  | str                 | the source image: cases of one cluster are not independent |
 
-Three more columns are there only in tables that need them:
+Four more columns are there only in tables that need them:
 
 | column   | type                | meaning |
 |----------|---------------------|---------|
 | grades   | list of float       | how well people found that each cell of the block fits |
+| query    | str                 | what a graded pair asks about, if its caption's text does not |
+|          |                     | say it: two captions of one wording are two queries |
 | queries  | list of int         | of a gallery: images, and captions (counted on from k), whose |
 |          |                     | right answers are all known; nothing else is asked for |
 | questions | int                | how many questions the captions answer; those of a question |
@@ -55,6 +57,7 @@ SCHEMA: Final = pl.Schema(
 OPTIONAL: Final = pl.Schema(
     {
         "grades": pl.List(pl.Float32()),
+        "query": pl.String(),
         "queries": pl.List(pl.Int32()),
         "questions": pl.Int32(),
     }
@@ -105,6 +108,7 @@ class Case:
     cluster: str = ""
     grades: tuple[float, ...] = ()  # of the cells, row by row
     questions: int = 0  # that the captions answer, the answers to one behind the other
+    query: str = ""  # of a graded pair, if its caption's text does not say it
 
     def cells(self) -> list[int]:
         """The true cells of the block, as the table keeps them."""
@@ -175,12 +179,11 @@ def _tabulate(cases: Sequence[Case]) -> pl.DataFrame:
         "cluster": [case.cluster or (case.images[0].path if case.images else "") for case in cases],
     }
     schema = dict(SCHEMA)
-    if any(case.grades for case in cases):
-        columns["grades"] = [list(case.grades) or None for case in cases]
-        schema["grades"] = OPTIONAL["grades"]
-    if any(case.questions for case in cases):
-        columns["questions"] = [case.questions or None for case in cases]
-        schema["questions"] = OPTIONAL["questions"]
+    for name in ("grades", "query", "questions"):
+        values = [getattr(case, name) or None for case in cases]
+        if any(values):
+            columns[name] = values
+            schema[name] = OPTIONAL[name]
     return pl.DataFrame(columns).cast(schema)  # type: ignore[arg-type]
 
 
@@ -487,6 +490,7 @@ class Cases:
             values["cluster"],
             tuple(values.get("grades") or ()),
             values.get("questions") or 0,
+            values.get("query") or "",
         )
 
     def limit(self, count: int) -> Cases:

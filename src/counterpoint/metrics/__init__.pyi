@@ -5,6 +5,7 @@ from .definitions import (
     brittle_original_above as brittle_original_above,
     brittleness as brittleness,
     group as group,
+    image_to_text as image_to_text,
     negative_above_both as negative_above_both,
     text_only_accuracy as text_only_accuracy,
     tied as tied,

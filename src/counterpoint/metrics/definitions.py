@@ -181,7 +181,9 @@ def text_only_accuracy(scores: Array, truth: Array, tie: Tie = "wrong") -> Array
     SugarCrepe++'s TOT. The lines are the two texts, the columns are they again and the negative; a
     text's similarity to itself decides nothing. Chance 1/3: one of three similarities is highest.
     """
-    return _all_lines(scores, truth, tie)
+    # Of each text: its similarity to the other one, and to the negative.
+    pairs = np.stack([scores[:, (0, 1), (1, 0)], scores[:, (0, 1), 2]], axis=2)
+    return _all_lines(pairs, np.stack([truth[:, (0, 1), (1, 0)], truth[:, (0, 1), 2]], axis=2), tie)
 
 
 def text_to_image(scores: Array, truth: Array, tie: Tie = "wrong") -> Array:

@@ -234,11 +234,25 @@ def _all_pairs(part: Part) -> AllPairs:
     if grades is None:
         blank = np.broadcast_to(np.nan, len(truth))
         return AllPairs(starts, part.scores, truth, blank, blank)
-    # The query of a graded pair is its caption: each counts once.
-    firsts = (frame["captions"].list.first() for frame in part.cases.frames("captions"))
-    captions = pl.concat(firsts).to_frame("caption")
-    each = captions.select(1 / pl.len().over("caption")).to_series().to_numpy()
-    return AllPairs(starts, part.scores, truth, grades, np.repeat(each, np.diff(starts)))
+    shares = np.repeat(_query_shares(part.cases), np.diff(starts))
+    return AllPairs(starts, part.scores, truth, grades, shares)
+
+
+def _query_shares(cases: Cases) -> np.ndarray:
+    """Of each case, its share of its query's graded pairs: each query counts once.
+
+    The query of a graded pair is its caption. Captions of one wording are one, unless the case
+    says whose it is.
+    """
+    caption = pl.col("captions").list.first()
+    named = pl.col("query") if "query" in cases.columns else pl.lit(None, pl.String())
+    keys = (named, pl.when(named.is_null()).then(caption), pl.col("grades").is_null())
+    names = [name for name in ("captions", "grades", "query") if name in cases.columns]
+    found = pl.concat(
+        frame.select(key.alias(str(number)) for number, key in enumerate(keys))
+        for frame in cases.frames(*names)
+    )
+    return found.select(1 / pl.len().over(found.columns)).to_series().to_numpy()
 
 
 def _defines(metric: AnyMetric, block: Block, graded: np.ndarray) -> np.ndarray:

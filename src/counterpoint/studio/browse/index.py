@@ -28,6 +28,7 @@ from counterpoint.metrics import (
     augmented_accuracy,
     brittleness,
     group,
+    image_to_text,
     text_only_accuracy,
     tied as is_tied,
 )
@@ -82,7 +83,8 @@ def outcomes_of(part: Part) -> np.ndarray:
 def _block_outcomes(block: Block, scores: np.ndarray) -> np.ndarray:
     truth = block.truth
     if block.texts:
-        right, lenient = (text_only_accuracy(scores, truth, t) for t in _POLICIES)
+        of_texts = text_only_accuracy if truth.shape[1:] == (2, 3) else image_to_text
+        right, lenient = (of_texts(scores, truth, t) for t in _POLICIES)
         tied = lenient > 0
     elif block.questions:
         right, lenient = (all_answers(scores, truth, t) for t in _POLICIES)
