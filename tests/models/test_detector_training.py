@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pytest
 import typer
 from benchmark_fixtures import write_parquet
@@ -22,6 +23,13 @@ from counterpoint._util.store import Store
 from counterpoint.cases.table import Case, ImageRef
 from counterpoint.cli.detector import app
 from counterpoint.evaluation.verifying import verify
+from counterpoint.generation.export.detector import detector_items
+from counterpoint.generation.pairs import (
+    Pair,
+    read_pairs,
+    tabulate,
+    write_pairs as write_pairs_file,
+)
 from counterpoint.metrics import definitions
 from counterpoint.models.detector.adapter import (
     CONFIG,
@@ -39,11 +47,11 @@ from counterpoint.models.detector.training import (
     HeadResult,
     Split,
     fit,
-    read_pairs,
+    read_labelled,
     split,
     train,
 )
-from counterpoint.models.registry import LoadOptions
+from counterpoint.models.registry import LoadOptions, load_model
 from counterpoint.runs.results import rows
 from counterpoint.scoring.kinds import Work
 
@@ -73,7 +81,8 @@ def write_pairs(folder: Path, count: int = 60, *, clue: bool = True) -> Path:
 
 def trained(pairs: Path, out: Path, encoder: str = "lantern:a", **options) -> list[HeadResult]:
     with Store(pairs.parent / "store") as store:
-        return train(encoder, pairs, out, Work(store, 16, Quiet()), **{"settings": FAST, **options})
+        work, given = Work(store, 16, Quiet()), {"settings": FAST, **options}
+        return train(encoder, read_labelled(pairs), out, work, source=pairs, **given)
 
 
 def test_training_finds_what_tells_the_two_apart(tmp_path: Path) -> None:
@@ -129,7 +138,8 @@ def examples(count: int, seed: int = 0, *, clue: float = 1.0) -> Examples:
     labels = np.arange(count) % 2
     vectors = rng.normal(size=(count, 4)).astype(np.float32)
     vectors[:, 0] += clue * (2 * labels - 1)
-    return Examples("caption", [str(n).encode() for n in range(count)], vectors, labels)
+    keys = [str(n).encode() for n in range(count)]
+    return Examples("caption", keys, vectors, np.arange(count), labels)
 
 
 def test_a_step_is_adams_on_the_cross_entropy() -> None:
@@ -179,8 +189,6 @@ def test_no_part_is_empty_even_of_the_smallest_table(held_out: float) -> None:
 
 @pytest.mark.parametrize("ending", [".csv", ".parquet"])
 def test_tables_may_lack_images_or_captions(ending: str, tmp_path: Path) -> None:
-    import polars as pl
-
     table = pl.DataFrame(
         {
             "image": ["a.png", None, "a.png", "b.png", "a.png"],
@@ -190,12 +198,13 @@ def test_tables_may_lack_images_or_captions(ending: str, tmp_path: Path) -> None
     )
     path = tmp_path / f"t{ending}"
     table.write_csv(path) if ending == ".csv" else table.write_parquet(path)
-    found = read_pairs(path, tmp_path)
-    assert found.captions == [("one", 0), ("two", 1), ("one", 1)]
+    found = read_labelled(path)
+    assert found.captions == [("one", 0), ("two", 1), ("one", 1), ("one", 0)]
     assert [(p.ref.path, label) for p, label in found.images] == [
         ("a.png", 0),
         ("a.png", 1),
         ("b.png", 1),
+        ("a.png", 0),
     ]
 
 
@@ -206,7 +215,7 @@ def test_images_that_cannot_be_read_are_left_out_and_told(tmp_path: Path) -> Non
     (tmp_path / "5.png").write_bytes((tmp_path / "7.png").read_bytes())  # one picture, two files
     image, caption = trained(pairs, tmp_path / "out")
     assert len(image.left_out) == 2 and caption.left_out == ()
-    assert image.train + image.validation + image.test == 117
+    assert image.train + image.validation + image.test == 118  # the shared one counts twice
     [note] = image.notes
     assert "3.png" in note and "1 more" in note
 
@@ -215,6 +224,77 @@ def test_few_steps_are_told(tmp_path: Path) -> None:
     image, _ = trained(write_pairs(tmp_path), tmp_path / "out", settings=DetectorSettings())
     [note] = image.notes
     assert "1 steps" in note and "--image-epochs" in note
+
+
+# --- pairs files -------------------------------------------------------------------------------
+
+
+def write_drawn(folder: Path, count: int = 60) -> Path:
+    """A pairs file as `generate images` writes it: `count` captions with a negative and its image,
+    the first of them twice; a positive; and a negative without an image."""
+    told = {"type": "replace", "subtype": "obj", "method": "m", "version": "", "seed": 0}
+    pairs, drawn = [], []
+    for number in [0, *range(count)]:
+        save_noise(folder / "photos" / f"{number}.png", number, 0, 110)
+        save_noise(folder / "drawn" / f"{number}.png", 1000 + number, 140, 256)
+        place, image = ImageRef(f"{number}.png"), f"drawn/{number}.png"
+        texts = {"caption": f"{number} plain", "text": f"{number} fake"}
+        pairs.append(Pair(source=str(number), image=place, **texts, kind="negative", **told))
+        drawn.append(image)
+    shared = {"source": "x", "image": ImageRef("0.png"), "caption": "0 plain"}
+    pairs.append(Pair(**shared, text="0 also plain", kind="positive", **told))
+    pairs.append(Pair(**shared, text="0 undrawn", kind="negative", **told))
+    frame = tabulate(pairs).with_columns(
+        text_image=pl.Series([*drawn, None, None], dtype=pl.String)
+    )
+    write_pairs_file(folder / "p.parquet", [frame], {"root": str(folder / "photos")})
+    return folder / "p.parquet"
+
+
+def test_each_negative_with_an_image_gives_four_examples(tmp_path: Path) -> None:
+    items = detector_items(write_drawn(tmp_path, 2))
+    assert items.captions == [("0 plain", 0), ("0 fake", 1)] * 2 + [("1 plain", 0), ("1 fake", 1)]
+    assert [(p.root / p.ref.path, label) for p, label in items.images[2:]] == [
+        (tmp_path / place, label)
+        for place, label in [
+            ("photos/0.png", 0),
+            ("drawn/0.png", 1),
+            ("photos/1.png", 0),
+            ("drawn/1.png", 1),
+        ]
+    ]
+
+
+def test_the_command_takes_a_pairs_file_with_drawn_images(tmp_path: Path) -> None:
+    fast = ("--lr", 0.05, "--image-epochs", 10, "--train-batch", 8, "--json")
+    done = command("train", "lantern:a", write_drawn(tmp_path), "-o", "out", *fast)
+    assert done.exit_code == 0, done.output
+    image, caption = json.loads(done.stdout)
+    assert image["accuracy"] == caption["accuracy"] == 1
+    used = image["train"] + image["validation"] + image["test"]
+    assert used == 122 and image["majority"] == 0.5  # the caption with two negatives counts twice
+    (tmp_path / "drawn").rename(tmp_path / "moved")
+    assert "0 synthetic images" in command("train", "lantern:a", "p.parquet", "-o", "o").output
+
+
+def test_a_pairs_file_without_drawn_images_is_refused(tmp_path: Path) -> None:
+    pairs = write_drawn(tmp_path, 1)
+    frames = [frame.filter(pl.col("text_image").is_null()) for frame in read_pairs(pairs)]
+    write_pairs_file(pairs, frames, {})
+    assert "generate images" in refused("E-EXAMPLES-FEW", detector_items, pairs)
+
+
+def test_heads_read_the_towers_vectors_as_they_are() -> None:
+    """The authors' heads follow the projection; unit vectors are for cosines."""
+    captions = ["the red circle", "the small blue star and the ring"]
+    units, plain = (
+        load_model("world:base", LoadOptions("cpu", unit=unit)) for unit in (True, False)
+    )
+    found = plain.encode_captions(captions)
+    lengths = np.linalg.norm(found, axis=1)
+    assert (np.abs(lengths - 1) > 0.1).all() and lengths[0] != lengths[1]
+    np.testing.assert_allclose(found / lengths[:, None], units.encode_captions(captions), atol=1e-6)
+    assert plain.fingerprint != units.fingerprint  # the store keeps them apart
 
 
 # --- refusals ----------------------------------------------------------------------------------
@@ -283,11 +363,11 @@ def test_damaged_folders_are_refused(tmp_path: Path) -> None:
         assert all(np.array_equal(a, b) for a, b in zip(one, two, strict=True))
 
     good = (folder / CONFIG).read_text()
-    for broken in ("{", "[]", "{}", '{"format": 1}'):
+    for broken in ("{", "[]", "{}", '{"format": 2}'):
         (folder / CONFIG).write_text(broken)
         refused("E-MODEL-DAMAGED", read, folder)
-    (folder / CONFIG).write_text(good.replace('"format": 1', '"format": 2'))
-    assert "format 2" in refused("E-MODEL-FORMAT", read, folder)
+    (folder / CONFIG).write_text(good.replace('"format": 2', '"format": 1'))
+    assert "format 1" in refused("E-MODEL-FORMAT", read, folder)
     (folder / CONFIG).write_text(good)
 
     wrong = LinearHead(np.ones((2, 2), np.float32), np.zeros(1, np.float32))

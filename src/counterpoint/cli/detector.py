@@ -30,21 +30,28 @@ def train(
     pairs: Annotated[
         Path,
         typer.Argument(
-            help="Table (.jsonl, .csv, .tsv, .parquet) with the columns image, caption and label "
-            "(natural or synthetic); image or caption may be empty."
+            help="A pairs file with drawn images, or a table (.jsonl, .csv, .tsv, .parquet) with "
+            "the columns image, caption and label (natural or synthetic); image or caption may be "
+            "empty."
         ),
     ],
     out: Annotated[Path, typer.Option("-o", "--out", help="A new folder for the detector.")],
     images: Annotated[
         Path | None,
-        typer.Option(help="Folder that image paths start from. Default: the table's folder."),
+        typer.Option(
+            help="Folder that image paths start from. Default: as the pairs file says, or the "
+            "table's folder."
+        ),
     ] = None,
     caption_epochs: Annotated[int, typer.Option(min=1, help="Epochs on captions.")] = 10,
     image_epochs: Annotated[int, typer.Option(min=1, help="Epochs on images.")] = 1,
     learning_rate: Annotated[
-        float, typer.Option("--lr", help="Learning rate (default: as in the authors' code).")
+        float,
+        typer.Option("--lr", help="Learning rate. Default: the authors' code; their paper: 1e-6."),
     ] = 1e-3,
-    train_batch: Annotated[int, typer.Option(min=1, help="Examples per training step.")] = 400,
+    train_batch: Annotated[
+        int, typer.Option(min=1, help="Examples per training step; default: 400 pairs.")
+    ] = 800,
     held_out: Annotated[
         float,
         typer.Option(
@@ -65,13 +72,19 @@ def train(
 
     counterpoint detector train world:base pairs.jsonl -o detectors/world
 
-    counterpoint detector train open_clip:ViT-B-32-quickgelu/openai trohn.parquet -o clip-det
+    counterpoint detector train open_clip:ViT-B-32-quickgelu/openai drawn.parquet -o clip-det
 
     Write the captions as the benchmark's are written: even a missing full stop is a clue.
     """
     from counterpoint._util.store import Store, default_store
+    from counterpoint.generation import is_pairs_file
+    from counterpoint.generation.export import detector_items
     from counterpoint.models import LoadOptions
-    from counterpoint.models.detector import DetectorSettings, train as train_detector
+    from counterpoint.models.detector import (
+        DetectorSettings,
+        read_labelled,
+        train as train_detector,
+    )
     from counterpoint.scoring import Work
 
     if not 0 < learning_rate < 1:
@@ -80,10 +93,12 @@ def train(
         image_epochs, caption_epochs, learning_rate, train_batch, held_out, seed
     )
     options = LoadOptions(device, precision)
+    read = detector_items if is_pairs_file(pairs) else read_labelled
+    items = read(pairs, images)
     with progress_bars() as bars, Store(default_store()) as store:
         work = Work(store, batch_size, bars)
         results = train_detector(
-            encoder, pairs, out, work, images=images, settings=settings, options=options
+            encoder, items, out, work, source=pairs, settings=settings, options=options
         )
     if as_json:
         from dataclasses import asdict

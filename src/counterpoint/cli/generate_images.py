@@ -93,7 +93,7 @@ def images(
     After an interrupt or a kill, the same command draws only the missing images.
     """
     from counterpoint._util.store import Store, default_store
-    from counterpoint.generation import reserved
+    from counterpoint.generation import reserved, root_of
     from counterpoint.generation.images import check, make_images, open_backend, open_chooser
     from counterpoint.models import LoadOptions
     from counterpoint.scoring import Work
@@ -104,7 +104,7 @@ def images(
     if photos is not None and masks is None:
         raise typer.BadParameter("has no effect without --masks", param_hint="--photos")
     settings = _settings(candidates, seed, given)
-    root = check(pairs, out).get("root")
+    check(pairs, out)
     folder = out.parent / f"{out.stem}-images" if images is None else images
     with reserved(out), reserved(folder), progress_bars() as bars, Store(default_store()) as store:
         work = Work(store, batch, bars)
@@ -121,7 +121,7 @@ def images(
             device=device,
             precision=precision,
             masks=masks,
-            photos=photos or (Path(root) if isinstance(root, str) and root else pairs.parent),
+            photos=photos or root_of(pairs),
         )
         counts = make_images(pairs, out, backend, chooser)
         about = backend.describe()

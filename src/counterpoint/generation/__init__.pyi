@@ -13,11 +13,13 @@ from .pairs import (
     SCHEMA as SCHEMA,
     SUBTYPES as SUBTYPES,
     Kind as Kind,
+    is_pairs_file as is_pairs_file,
     read_about as read_about,
     read_pairs as read_pairs,
     rebased as rebased,
     require_parquet as require_parquet,
     reserved as reserved,
+    root_of as root_of,
     write_pairs as write_pairs,
 )
 from .registry import RULES as RULES, Rule as Rule

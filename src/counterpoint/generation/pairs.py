@@ -314,6 +314,18 @@ def _is_count(row: Any) -> bool:
     return isinstance(row, list) and [type(value) for value in row] == [str, str, int]
 
 
+def root_of(pairs: Path) -> Path:
+    """The folder of the captions' images: the one that the file names, or its own."""
+    said = read_about(pairs).get("root")
+    return Path(said) if isinstance(said, str) and said else pairs.parent
+
+
+def is_pairs_file(path: Path) -> bool:
+    if path.suffix != ".parquet" or not path.is_file():
+        return False
+    return {"caption", "text", "kind"} <= set(parquet_columns(path))
+
+
 def require_parquet(out: Path, what: str = "pairs") -> None:
     if out.suffix != ".parquet":
         raise DataError(

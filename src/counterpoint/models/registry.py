@@ -149,6 +149,7 @@ class LoadOptions:
     precision: str = "fp32"
     trust_remote_code: bool = False  # run Python code that comes with the model
     decode: str = "exact"  # or "gpu": JPEGs are decoded faster, with slightly other values
+    unit: bool = True  # vectors of length 1, of which the products are cosines
 
     def __post_init__(self) -> None:
         if not is_device(self.device):

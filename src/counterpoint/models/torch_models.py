@@ -37,6 +37,7 @@ class Runtime:
         self.device = str(pick_device(options.device))
         self.precision = options.precision
         self.half, self.weights_cast = _HALF.get(self.precision), False
+        self.unit = options.unit
         self.on_gpu = torch.device(self.device).type == "cuda"
         self.lanes = _LANES if self.on_gpu else 0
         self.decodes = options.decode == "gpu"
@@ -58,7 +59,8 @@ class Runtime:
     @property
     def identity(self) -> str:
         """The precision in a fingerprint; in half precision also how it is had."""
-        return f"{self.precision} weights" if self.half else self.precision
+        precision = f"{self.precision} weights" if self.half else self.precision
+        return precision if self.unit else f"{precision}, vectors of any length"
 
     def cast(self, model: torch.nn.Module) -> None:
         """Put the weights into half precision, if that is asked for: twice as fast as a GPU that
@@ -77,7 +79,9 @@ class Runtime:
             yield
 
     def vectors(self, tower: Callable[[], torch.Tensor]) -> np.ndarray:
-        """Unit vectors in float32, whatever they were computed in."""
+        """Vectors in float32, whatever they were computed in; of length 1 unless told not to."""
+        if not self.unit:
+            return self.outputs(lambda: tower().float())
         return self.outputs(lambda: torch.nn.functional.normalize(tower().float(), dim=-1))
 
     def outputs(self, tower: Callable[[], torch.Tensor]) -> np.ndarray:

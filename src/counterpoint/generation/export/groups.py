@@ -22,7 +22,7 @@ from counterpoint._util.errors import DataError
 from counterpoint._util.progress import Progress, Quiet
 from counterpoint._util.untrusted import shown
 from counterpoint.cases import ImageRef
-from counterpoint.generation.pairs import count_pairs, read_about, read_pairs
+from counterpoint.generation.pairs import count_pairs, read_pairs, root_of
 from counterpoint.images import scheme_of
 
 _KEY: Final = ("source", "caption", "image")  # two inputs may have the same source ids
@@ -54,10 +54,8 @@ class ImagePaths:
         cls, pairs: Path, out: Path, *, images: Path | None = None, root: Path | None = None
     ) -> ImagePaths:
         """The paths of a pairs file: under `images`, or the root that it names, or its folder."""
-        said = read_about(pairs).get("root")
-        found = images or (Path(said) if isinstance(said, str) and said else pairs.parent)
         own, below = _full(pairs.parent), None if root is None else _full(root)
-        return cls(_full(found), own, _full(out), below)
+        return cls(_full(images or root_of(pairs)), own, _full(out), below)
 
     @classmethod
     def between(cls, images: Path, out: Path) -> ImagePaths:

@@ -1,1 +1,6 @@
-from .training import DetectorSettings as DetectorSettings, train as train
+from .training import (
+    DetectorSettings as DetectorSettings,
+    LabelledItems as LabelledItems,
+    read_labelled as read_labelled,
+    train as train,
+)

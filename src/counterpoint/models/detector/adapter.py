@@ -1,7 +1,8 @@
 """`detector:FOLDER`: tells natural from synthetic, and answers a benchmark with that alone.
 
 Miranda et al. 2024 (BiVLC) ask whether a model that only detects what was generated would do well:
-a linear head on a frozen encoder for images, another for captions (natural 0, synthetic 1). In a
+a linear head on a frozen encoder for images, another for captions (natural 0, synthetic 1); they
+read the towers' vectors as they are, not of unit length. In a
 case of two images and two captions, image 0 and caption 0 are natural, the others synthetic. With q
 the images' and p the captions' probabilities of being synthetic, and round(1/2) = 0:
 
@@ -60,7 +61,7 @@ from counterpoint.scoring import (
 
 CONFIG: Final = "detector.json"
 WEIGHTS: Final = "detector.safetensors"
-_FORMAT: Final = 1
+_FORMAT: Final = 2  # 1: heads on unit vectors
 _PIECE: Final = 16_384  # vectors in memory at a time
 _OTHER_SHAPE: Final = (
     "a detector answers cases of one image, of two images with a caption each, or of the classes "
@@ -69,7 +70,7 @@ _OTHER_SHAPE: Final = (
 
 
 class LinearHead(NamedTuple):
-    """A linear classifier of unit vectors."""
+    """A linear classifier of vectors."""
 
     weight: np.ndarray  # (d,) float32
     bias: np.ndarray  # (1,) float32
@@ -317,7 +318,7 @@ def load(rest: str, options: LoadOptions) -> Detector:
             encoder=saved.encoder,
         )
     # The folder names the encoder, not the command: its code is not trusted.
-    encoder = load_model(saved.encoder, replace(options, trust_remote_code=False))
+    encoder = load_model(saved.encoder, replace(options, trust_remote_code=False, unit=False))
     if not isinstance(encoder, DualEncoder) or encoder.fingerprint != saved.fingerprint:
         raise ModelError(
             "E-ENCODER-CHANGED",

@@ -59,7 +59,9 @@ class OpenClip:
         more = ("decoded on the GPU",) if self.pixels.decodes else ()
         identity = (self.transform, self._tokenizer_identity(), runtime.identity, *more)
         self.fingerprint = fingerprint(model, *identity)
-        self.cuts_padding = self._may_cut_padding()
+        # A tower that is cut is called in a way that makes unit vectors; so does CoCa unless told.
+        self.cuts_padding = runtime.unit and self._may_cut_padding()
+        self.plain: dict[str, bool] = {} if runtime.unit else {"normalize": False}
         self.tokens = CaptionTokens(tokenizer)
         # Scale (its logarithm) and bias are the same for all pairs: they change no verdict.
         logits = {name: getattr(model, name, None) for name in ("logit_scale", "logit_bias")}
@@ -75,7 +77,7 @@ class OpenClip:
     def encode_images(self, images: Sequence[torch.Tensor | np.ndarray]) -> np.ndarray:
         staged, kind = self.pixels.stage(images), self.runtime.half or torch.float32
         return self.runtime.vectors(
-            lambda: self.model.encode_image(self.pixels.finish(staged).to(kind))
+            lambda: self.model.encode_image(self.pixels.finish(staged).to(kind), **self.plain)
         )
 
     def count_tokens(self, captions: Sequence[str]) -> np.ndarray:
@@ -89,7 +91,7 @@ class OpenClip:
             ids = ids[:, : int(used.nonzero()[0].max()) + 1]
         tokens = torch.from_numpy(ids)
         encode = self._encode_cut if self.cuts_padding else self.model.encode_text
-        return self.runtime.vectors(lambda: encode(tokens.to(self.runtime.device)))
+        return self.runtime.vectors(lambda: encode(tokens.to(self.runtime.device), **self.plain))
 
     def describe(self) -> Mapping[str, Any]:
         return {

@@ -11,10 +11,10 @@ from typing import Any, Final
 import polars as pl
 
 from counterpoint._util.errors import CounterpointError, DataError
-from counterpoint._util.tables import parquet_columns
 from counterpoint.benchmarks import load_benchmark
 from counterpoint.cases import TEXT, Case, Cases, ImageRef, normal
 from counterpoint.evaluation import prepare
+from counterpoint.generation import is_pairs_file, read_pairs, root_of
 from counterpoint.metrics import get_protocol
 from counterpoint.runs import file_digest, load_run
 from counterpoint.studio.annotate.kinds import RANK, CampaignKind
@@ -51,7 +51,7 @@ def read_material(source: str, kind: CampaignKind, wanted: SourceSelection) -> C
     path = Path(source)
     if kind.compares or wanted.against is not None:
         return _compared(path, kind, wanted)
-    if _is_pairs(path):
+    if is_pairs_file(path):
         return _from_pairs(path, kind, wanted)
     if path.is_dir():
         return _from_run(path, wanted)
@@ -59,12 +59,6 @@ def read_material(source: str, kind: CampaignKind, wanted: SourceSelection) -> C
     protocol = get_protocol(known.protocol)
     name = path.name if path.is_file() else source
     return _from_cases(prepare(cases, protocol, wanted.limit), name, protocol.name, source)
-
-
-def _is_pairs(path: Path) -> bool:
-    if path.suffix != ".parquet" or not path.is_file():
-        return False
-    return {"caption", "text", "kind"} <= set(parquet_columns(path))
 
 
 def _from_run(path: Path, wanted: SourceSelection) -> CampaignSource:
@@ -107,12 +101,9 @@ def _from_cases(cases: Cases, benchmark: str, protocol: str, source: str) -> Cam
 
 
 def _from_pairs(path: Path, kind: CampaignKind, wanted: SourceSelection) -> CampaignSource:
-    from counterpoint.generation import read_about, read_pairs
-
     table = pl.concat(frame.select(*_PAIR, *_IMAGES) for frame in read_pairs(path))
     table = table.with_row_index("row")
-    said = read_about(path).get("root")
-    root = wanted.images or (Path(said) if isinstance(said, str) and said else path.parent)
+    root = wanted.images or root_of(path)
     folders = (str(root.absolute()), str(path.absolute().parent))
     about = {
         "type": "pairs",
@@ -218,7 +209,7 @@ def _compared(path: Path, kind: CampaignKind, wanted: SourceSelection) -> Campai
     types, too; a negation goes with an addition, as in SugarCrepe's comparison with CREPE. Every
     text is used once, in the order of the files. Equal texts are not asked about.
     """
-    if not kind.compares or wanted.against is None or not _is_pairs(path):
+    if not kind.compares or wanted.against is None or not is_pairs_file(path):
         raise DataError(
             "E-CAMPAIGN-AGAINST",
             "compare-texts, and no other kind, needs two pairs files: SOURCE and --against.",
