@@ -128,6 +128,24 @@ def test_the_recorded_seed_draws_the_image_again(
     assert np.abs(np.asarray(drawn).astype(int) - pixels(tmp_path / "here", [[second]])).max() <= 1
 
 
+def test_images_are_drawn_at_the_pipelines_own_size_and_resized(
+    models: dict[str, Path], backend: Open, tmp_path: Path
+) -> None:
+    """As BiVLC's authors did: SDXL draws 1024 x 1024 pixels, of which 512 x 512 were saved."""
+    whole = backend(models["xl"], "whole", settings=DrawSettings(steps=2))
+    half = backend(models["xl"], "half", settings=DrawSettings(steps=2, saved=SIDE // 2))
+    [[drawn]], [[small]] = whole.draw(wants("a red circle")), half.draw(wants("a red circle"))
+    assert isinstance(drawn, DrawnImage) and isinstance(small, DrawnImage)
+    with Image.open(tmp_path / "whole" / drawn.path) as image:
+        assert image.size == (SIDE, SIDE)  # the pipeline's own; a smaller one is not enlarged
+        expected = image.resize((SIDE // 2, SIDE // 2), Image.Resampling.BICUBIC)
+    assert (np.asarray(expected) == pixels(tmp_path / "half", [[small]])[0]).all()
+    told = half.describe()["settings"]
+    assert (told["height"], told["width"]) == (SIDE, SIDE)
+    assert (told["saved"], told["resampling"]) == (SIDE // 2, "bicubic")
+    assert small.path != drawn.path and small.seed == drawn.seed
+
+
 def test_what_is_there_is_not_drawn_again(
     models: dict[str, Path], backend: Open, tmp_path: Path
 ) -> None:
@@ -280,7 +298,7 @@ def test_the_command_line_draws_into_a_folder_beside_the_result(
     write_pairs(pairs, [tabulate(negatives)], {})
     app = typer.Typer()
     app.command("images")(plainly(generate_images.images))
-    asked = [str(pairs), "-o", str(out), "-m", str(models["sd"]), "--side", "16", "--steps", "2"]
+    asked = [str(pairs), "-o", str(out), "-m", str(models["sd"]), "--steps", "2"]
     done = CliRunner().invoke(app, asked)
     assert done.exit_code == 0, done.output
     assert "6 negatives: 6 with images, 6 with a chosen one" in done.output

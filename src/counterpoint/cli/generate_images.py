@@ -57,7 +57,17 @@ def images(
     ] = None,
     side: Annotated[
         int | None,
-        typer.Option(min=8, help="Width and height in pixels, a multiple of 8; default: 512."),
+        typer.Option(
+            min=8,
+            help="Width and height of what is drawn, a multiple of 8; default: the pipeline's own.",
+        ),
+    ] = None,
+    saved: Annotated[
+        int | None,
+        typer.Option(
+            min=8,
+            help="Width and height of the saved image, if a larger one was drawn; default: 512.",
+        ),
     ] = None,
     suffix: Annotated[
         str | None,
@@ -98,9 +108,11 @@ def images(
     from counterpoint.models import LoadOptions
     from counterpoint.scoring import Work
 
-    given = {"steps": steps, "guidance": guidance, "side": side, "suffix": suffix}
+    given = {"steps": steps, "guidance": guidance, "side": side, "suffix": suffix, "saved": saved}
     others = {"images": images, "masks": masks, "photos": photos}
     _refuse(model, margin if choose is None else None, {**given, **others})
+    if masks is not None and saved is not None:
+        raise typer.BadParameter("has no effect with --masks", param_hint="--saved")
     if photos is not None and masks is None:
         raise typer.BadParameter("has no effect without --masks", param_hint="--photos")
     settings = _settings(candidates, seed, given)

@@ -69,7 +69,10 @@ def renderings(
     steps: Annotated[
         int | None, typer.Option(min=1, help="Denoising steps; default: the pipeline's own.")
     ] = None,
-    side: Annotated[int, typer.Option(min=8, help="Width and height of drawn images.")] = 512,
+    side: Annotated[
+        int | None,
+        typer.Option(min=8, help="Width and height of what is drawn; default: the pipeline's own."),
+    ] = None,
     batch: Annotated[int, typer.Option(min=1, help="Drawn images at a time.")] = 4,
     device: Device = "auto",
     precision: Annotated[
@@ -143,7 +146,7 @@ def _backend(
     model: str,
     seed: int,
     steps: int | None,
-    side: int,
+    side: int | None,
     folder: Path,
     root: Path,
     work: Work,
@@ -152,7 +155,7 @@ def _backend(
 ) -> Backend:
     from counterpoint.generation.images import DrawSettings, open_backend
 
-    if side % 8:
+    if side is not None and side % 8:
         raise typer.BadParameter("must be a multiple of 8", param_hint="--side")
     settings = DrawSettings(seed=seed, steps=steps, side=side)
     return open_backend(

@@ -29,13 +29,17 @@ _SEED_BYTES: Final = 4  # other programs accept no larger seeds
 
 @dataclass(frozen=True, slots=True)
 class DrawSettings:
-    """How images are drawn. `steps`: None means the default of the pipeline."""
+    """How images are drawn. `steps`, `side`: None means the pipeline's own.
+
+    An image is drawn with `side` x `side` pixels; a larger one is made `saved` x `saved`.
+    """
 
     candidates: int = 1
     seed: int = 0
     steps: int | None = None
     guidance: float = 5.0
-    side: int = 512
+    side: int | None = None
+    saved: int = 512  # as in BiVLC
     suffix: str = SUFFIX
 
 

@@ -11,9 +11,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import torch
+from PIL import Image
 
 from counterpoint._util.errors import (
     CounterpointError,
@@ -46,9 +47,6 @@ from counterpoint.models import (
 from counterpoint.models.hf import as_text, bars as transformers_bars
 from counterpoint.scoring import BatchSize, Work
 
-if TYPE_CHECKING:
-    from PIL import Image
-
 try:
     import diffusers
     import transformers  # noqa: F401  (its text encoders are in every pipeline)
@@ -74,6 +72,7 @@ BLACK: Final = Rejection(
     "the image is all black (half precision may overflow: try --precision fp32)"
 )
 EMPTY: Final = Rejection("the text is empty")
+RESAMPLING: Final = Image.Resampling.BICUBIC  # Pillow's default, which the authors used
 _TOKENIZERS: Final = ("tokenizer", "tokenizer_2", "tokenizer_3")
 _ENDLESS: Final = 10**6  # transformers gives a larger number for a tokenizer without a limit
 _NEEDED: Final = ("prompt", "generator", "num_inference_steps")
@@ -277,8 +276,10 @@ class Diffusion:
     ) -> None:
         self.opened, self.folder, self.progress = opened, folder, work.progress
         self.settings, self.fingerprint = settings, opened.fingerprint
-        self.call = _call(opened, settings)
-        owner = f"{opened.fingerprint} images of {settings.side} pixels"
+        self.side = settings.side or own_side(opened)
+        self.call = _call(opened, settings, self.side)
+        self.how = {**self.call, "saved": settings.saved, "resampling": RESAMPLING.name.lower()}
+        owner = f"{opened.fingerprint} images of {self.side} pixels"
         self.size = BatchSize(work.batch, work.store, owner)
         self.drawn = self.found = self.cut = 0
 
@@ -299,7 +300,7 @@ class Diffusion:
         names = ("candidates", "seed", "suffix")
         return {
             **self.opened.describe(),
-            "settings": {**{name: getattr(self.settings, name) for name in names}, **self.call},
+            "settings": {name: getattr(self.settings, name) for name in names} | self.how,
             "drawn": self.drawn,
             "found": self.found,
             "cut": self.cut,
@@ -308,7 +309,7 @@ class Diffusion:
     def _order(self, text: str, candidate: int) -> ImageOrder:
         prompt = prompt_of(text, self.settings)
         seed = seed_of(self.settings.seed, text, candidate)
-        how = repr(sorted(self.call.items()))
+        how = repr(sorted(self.how.items()))
         name = digest("drawing", self.fingerprint, prompt, str(seed), how).hex()
         return ImageOrder(prompt, seed, f"{name}-{candidate}")
 
@@ -380,8 +381,12 @@ class Diffusion:
         return {}
 
     def _finished(self, order: ImageOrder, drawn: Image.Image) -> Image.Image:
+        """As it is saved: the authors drew at the pipeline's own size and then resized, too."""
         del order
-        return drawn
+        factor = self.settings.saved / max(drawn.size)
+        if factor >= 1:
+            return drawn
+        return drawn.resize([round(side * factor) for side in drawn.size], RESAMPLING)
 
     def _count_cut(self, prompts: Sequence[str]) -> int:
         """The number of prompts that are too long for every text encoder."""
@@ -398,16 +403,29 @@ def prompt_of(text: str, settings: DrawSettings) -> str:
     return text.strip().removesuffix(".").rstrip() + settings.suffix
 
 
-def _call(opened: LoadedPipeline, settings: DrawSettings) -> dict[str, Any]:
+def own_side(opened: LoadedPipeline) -> int | None:
+    """The width and height that a pipeline draws where none is asked for, if it says so.
+
+    1024 for SDXL: 128 cells of its latent space of 8 pixels each.
+    """
+    asked = opened.takes.get("height")
+    if asked is not None and isinstance(asked.default, int):
+        return asked.default
+    names = ("default_sample_size", "vae_scale_factor")
+    cells, pixels = (getattr(opened.pipeline, name, None) for name in names)
+    return cells * pixels if isinstance(cells, int) and isinstance(pixels, int) else None
+
+
+def _call(opened: LoadedPipeline, settings: DrawSettings, side: int | None) -> dict[str, Any]:
     """The settings as parameters of this pipeline; others are not passed."""
     default = opened.takes["num_inference_steps"].default
     wanted = {
         "num_inference_steps": default if settings.steps is None else settings.steps,
         "guidance_scale": settings.guidance,
-        "height": settings.side,
-        "width": settings.side,
+        "height": side,
+        "width": side,
     }
-    return {name: value for name, value in wanted.items() if name in opened.takes}
+    return {name: one for name, one in wanted.items() if name in opened.takes and one is not None}
 
 
 @contextlib.contextmanager

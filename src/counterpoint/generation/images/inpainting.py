@@ -38,6 +38,7 @@ NO_IMAGE: Final = Rejection("the caption has no image to draw into, or it cannot
 NO_MASK: Final = Rejection("there is no mask for the caption")
 EMPTY_MASK: Final = Rejection("the mask covers nothing of the image")
 _LIGHT: Final = 128  # grey levels from here on are drawn again
+_SIDE: Final = 512  # where the pipeline does not say what it draws
 _BOX: Final = ("x", "y", "width", "height")
 
 
@@ -95,6 +96,8 @@ class Inpainting(Diffusion):
         photos: Path,
     ) -> None:
         super().__init__(opened, settings, folder, work)
+        self.side = self.side or _SIDE
+        self.how = self.call  # what is drawn gets the size of the caption's image
         self.masks, self.photos = masks, photos
         self.wants: dict[str, Want] = {}  # by the name of the order
 
@@ -145,7 +148,7 @@ class Inpainting(Diffusion):
         return (image, mask) if mask.getbbox() else EMPTY_MASK
 
     def _inputs(self, orders: Sequence[ImageOrder]) -> dict[str, Any]:
-        size = (self.settings.side, self.settings.side)
+        size = (self.side, self.side)
         pairs = [self._again(order) for order in orders]
         return {
             "image": [image.resize(size, Image.Resampling.LANCZOS) for image, _ in pairs],
