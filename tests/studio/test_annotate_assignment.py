@@ -16,7 +16,15 @@ from sqlalchemy import func, select, update
 
 from counterpoint.studio.annotate.campaigns import find_campaign
 from counterpoint.studio.annotate.showings import HOLD, give, last_answer, next_showing
-from counterpoint.studio.database import Annotator, Answer, Item, Showing, now, open_database
+from counterpoint.studio.database import (
+    Annotator,
+    Answer,
+    Item,
+    Showing,
+    Subject,
+    now,
+    open_database,
+)
 
 
 def people_of(database):
@@ -95,6 +103,67 @@ def test_overlap_is_reached_and_nothing_repeats_under_threads(
         checks=checks,
     )
     everybody_at_once(database, people, overlap, cases)
+    database.close()
+
+
+def cases_of(database):
+    """Which cases each annotator judged, and how many items."""
+    cases, counts = {}, Counter()
+    for number, item, _ in showings(database):
+        cases.setdefault(number, set()).add(item.subject_id)
+        counts[number] += 1
+    return cases, counts
+
+
+def test_annotators_without_overlap_have_whole_cases_of_their_own(tmp_path):
+    """BiVLC's human baseline: 20 people, 25 cases each with their four questions, one answer."""
+    database = opened(tmp_path)
+    campaign(database, "world-bi:size=12", "both-ways", people=4, overlap=1, fixed=True)
+    answer_all(database, rightly)
+    cases, counts = cases_of(database)
+    assert counts == dict.fromkeys(range(1, 5), 12) and set(map(len, cases.values())) == {3}
+    assert len(set.union(*cases.values())) == 12  # each case for one annotator
+    database.close()
+
+
+def test_a_team_shares_its_cases_and_no_others(tmp_path):
+    """BiVLC's appendix I.3: five pairs of annotators, each with items of its own."""
+    database = opened(tmp_path)
+    campaign(database, "world-replace:size=10", "rank", people=4, overlap=2, checks=0.2, fixed=True)
+    found, people = people_of(database)
+    with database.reading() as session:  # the second person of a pair has as much to do
+        assert next_showing(session, found, people[1]) is not None
+    answer_all(database, rightly)
+    cases, _ = cases_of(database)
+    teams = [cases[1] - {None}, cases[3] - {None}]  # checks have no case
+    assert cases[1] == cases[2] and cases[3] == cases[4]
+    assert [len(team) for team in teams] == [5, 5] and not teams[0] & teams[1]
+    kappas = outcome(database).agreement[0].pairs
+    assert [(pair.a, pair.b, pair.items) for pair in kappas] == [(1, 2, 5), (3, 4, 5)]
+    database.close()
+
+
+def test_teams_are_drawn_by_the_seed(tmp_path):
+    parts = []
+    for seed in (1, 1, 2):
+        name = f"n{len(parts)}"
+        database = opened(tmp_path)
+        campaign(
+            database, "world-replace:size=30", "rank", name=name, overlap=1, fixed=True, seed=seed
+        )
+        found = outcome(database, name).campaign
+        with database.reading() as session:
+            rows = session.scalars(select(Subject).where(Subject.campaign_id == found.id))
+            parts.append([row.origin["team"] for row in rows])
+        database.close()
+    assert parts[0] == parts[1] != parts[2] and sorted(parts[0]) == [0] * 15 + [1] * 15
+    assert parts[0] != [0, 1] * 15
+
+
+def test_teams_that_do_not_divide_the_annotators_are_refused(tmp_path):
+    database = opened(tmp_path)
+    with raises("E-CAMPAIGN-INVALID", field="fixed"):
+        campaign(database, "world-bi:size=4", "both-ways", people=3, overlap=2, fixed=True)
     database.close()
 
 

@@ -144,6 +144,28 @@ def test_a_run_and_a_case_file_are_sources_too(database, tmp_path):
     assert campaign(database, tmp_path / "run", "rank", name="run", limit=2).items == 2
 
 
+@pytest.mark.parametrize("kind", ["benchmark", "file", "run"])
+def test_a_limit_draws_a_random_sample_by_the_seed(database, tmp_path, kind):
+    """As the papers drew theirs; a fixed spacing would be the same sample for every seed."""
+    from support import part, run_of
+
+    _, cases = load_benchmark("world-replace:size=40")
+    write_cases(cases, tmp_path / "file.parquet")
+    save_run(run_of(part(cases, np.zeros(int(cases.pair_offsets[-1])), name="w")), tmp_path / "run")
+    source = {"benchmark": "world-replace:size=40", "file": tmp_path / "file.parquet"}
+    chosen = []
+    for number, seed in enumerate((0, 0, 1)):
+        name = f"c{number}"
+        place = source.get(kind, tmp_path / "run")
+        assert campaign(database, place, "rank", name=name, limit=10, seed=seed).items == 10
+        subjects = outcome(database, name).subjects.values()
+        chosen.append([subject.case.id for subject in subjects])
+    assert chosen[0] == chosen[1] != chosen[2]
+    ids = list(cases.ids)
+    places = [ids.index(id) for id in chosen[0]]
+    assert places == sorted(places) and len(set(np.diff(places))) > 2  # not evenly spaced
+
+
 def test_an_id_that_a_database_cannot_keep_is_left_out(database, tmp_path):
     picture(tmp_path / "a.png", "red")
     ids = ("a\0b", "fine")

@@ -40,10 +40,11 @@ def make(admin, **typed):
 
 @pytest.mark.slow
 def test_a_campaign_is_made_in_the_browser_as_on_the_command_line(admin, database, tmp_path):
-    made = make(admin)
+    made = make(admin, annotators="4", fixed="1")
     assert (made.status_code, made.headers["location"]) == (303, "/campaigns/mine")
     (tmp_path / "own.txt").write_text(OWN)
-    words = ["new", "other", "world-bi:size=4", "--as", "image-to-text", "--annotators", "3"]
+    words = ["new", "other", "world-bi:size=4", "--as", "image-to-text", "--annotators", "4"]
+    words.append("--fixed")
     more = ["--checks", "0.2", "--seed", "7", "--instructions", str(tmp_path / "own.txt")]
     db = ["--db", str(tmp_path / "studio.db")]
     assert CliRunner().invoke(commands, [*words, *more, *db]).exit_code == 0
@@ -52,9 +53,9 @@ def test_a_campaign_is_made_in_the_browser_as_on_the_command_line(admin, databas
     assert mine.campaign.settings["instructions"] == OWN
     assert mine.campaign.source == other.campaign.source
     assert [s.case for s in mine.subjects.values()] == [s.case for s in other.subjects.values()]
-    assert len(mine.people) == 3
+    assert len(mine.people) == 4 and mine.campaign.settings["teams"] == 2
     page = admin.get("/campaigns/mine").text
-    assert page.count("/a/") == 3
+    assert page.count("/a/") == 4 and "fixed teams" in page
 
 
 def test_own_instructions_are_text_in_place_of_the_usual_ones(admin, database):

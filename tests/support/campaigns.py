@@ -40,10 +40,12 @@ def campaign(
     checks: float = 0.0,
     limit: int | None = None,
     against: Path | None = None,
+    fixed: bool = False,
+    seed: int = 0,
 ) -> NewCampaign:
-    wanted = SourceSelection(limit, against=against)
+    wanted = SourceSelection(limit, seed, against=against)
     material = read_material(str(source), KINDS[kind], wanted)
-    settings = CampaignDesign(overlap, checks, 0)
+    settings = CampaignDesign(overlap, checks, seed, fixed=fixed)
     return create(database, name, KINDS[kind], material, settings, people)
 
 

@@ -68,11 +68,23 @@ def new(
         int, typer.Option(min=1, help="Number of annotators (personal links).")
     ] = 2,
     overlap: Annotated[int, typer.Option(min=1, help="Number of annotators per item.")] = 2,
+    fixed: Annotated[
+        bool,
+        typer.Option(
+            "--fixed",
+            help="Fixed teams of OVERLAP annotators, in the order of their numbers: a team shares "
+            "its cases. Default: an item goes to the annotators who ask first.",
+        ),
+    ] = False,
     checks: Annotated[
         float, typer.Option(min=0, max=0.5, help="Share of attention checks among the items.")
     ] = 0.1,
     limit: Annotated[
-        int | None, typer.Option(min=1, help="Maximum number of cases, spread over the groups.")
+        int | None,
+        typer.Option(
+            min=1,
+            help="Maximum number of cases, a random sample by --seed; of compare-texts, per type.",
+        ),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Random seed.")] = 0,
     benchmark: Annotated[
@@ -102,7 +114,7 @@ def new(
 
     counterpoint campaign new humans world-bi:size=100 --as both-ways
 
-    counterpoint campaign new filter pairs.parquet --as best-image --annotators 10
+    counterpoint campaign new filter pairs.parquet --as best-image --annotators 10 --fixed
 
     counterpoint campaign new changes world-images:size=120 --as renderings --annotators 3
 
@@ -116,7 +128,7 @@ def new(
 
     try:
         settings = CampaignDesign(
-            overlap, checks, seed, _read(instructions) if instructions else ""
+            overlap, checks, seed, _read(instructions) if instructions else "", fixed
         )
         wanted = SourceSelection(limit, seed, data, images, benchmark, against)
         order = Order(name, source, kind, settings, annotators, wanted)

@@ -90,7 +90,10 @@ BatchSizeOrAuto = Annotated[
 Device = Annotated[
     str, typer.Option(help="auto, cpu, cuda, cuda:N or mps.", callback=_known_device)
 ]
-Limit = Annotated[int | None, typer.Option(min=1, help="Maximum number of cases per benchmark.")]
+Limit = Annotated[
+    int | None,
+    typer.Option(min=1, help="Maximum number of cases per benchmark, evenly spaced in each group."),
+]
 
 
 def refuse_missing_folder(file: Path | None) -> None:

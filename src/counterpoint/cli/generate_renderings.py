@@ -61,7 +61,7 @@ def renderings(
         ),
     ] = None,
     data: DataFolder = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="Maximum number of images.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Only the first N images.")] = None,
     seed: Annotated[
         int,
         typer.Option(min=0, help="Random seed; another than that of drawn images, which is 0."),

@@ -46,6 +46,7 @@ _TYPED: Final = {  # the form's fields, and what stands in them at first
     "limit": "",
     "annotators": "2",
     "overlap": "2",
+    "fixed": "",
     "checks": "10",
     "seed": "0",
 }
@@ -177,7 +178,7 @@ def read_order(typed: Mapping[str, str]) -> Order:
         ) from None
     overlap = number("overlap", "the number of judgements")
     instructions = typed["instructions"].replace("\r\n", "\n")
-    settings = CampaignDesign(overlap, checks, seed, instructions)
+    settings = CampaignDesign(overlap, checks, seed, instructions, typed["fixed"] == "1")
     against = Path(typed["against"]) if typed["against"] else None
     wanted = SourceSelection(limit, seed, benchmark=typed["benchmark"] or None, against=against)
     people = number("annotators", "the number of annotators")

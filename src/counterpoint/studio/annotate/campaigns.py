@@ -133,13 +133,16 @@ class CampaignError(CounterpointError):
 class CampaignDesign:
     """`overlap` people judge each item; a share `checks` of what is shown are attention checks.
 
-    `instructions` are plain text that annotators see in place of the built-in ones.
+    `instructions` are plain text that annotators see in place of the built-in ones. `fixed`: the
+    first `overlap` annotators share their cases, the next as many theirs, and so on; else an item
+    goes to the annotators who ask first.
     """
 
     overlap: int = 2
     checks: float = 0.1
     seed: int = 0
     instructions: str = ""
+    fixed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,6 +203,8 @@ def create(
             name=name, kind=kind.name, settings=asdict(settings), source=dict(material.about)
         )
         row.source["left_out"] = dict(left_out)
+        if settings.fixed:
+            row.settings["teams"] = annotators // settings.overlap
         session.add(row)
         session.flush()
         _add_items(session, row, asked, checks, shuffles)
@@ -228,6 +233,11 @@ def _refuse(name: str, settings: CampaignDesign, annotators: int) -> None:
             annotators >= settings.overlap,
             "overlap",
             f"an overlap of {settings.overlap} needs that many annotators, not {annotators}.",
+        ),
+        (
+            not settings.fixed or annotators % settings.overlap == 0,
+            "fixed",
+            f"fixed teams of {settings.overlap} do not divide {annotators} annotators.",
         ),
         (
             0 <= settings.checks <= 0.5,
@@ -294,6 +304,10 @@ def _add_items(
                 case=subject.as_json(),
                 origin={"rows": list(subject.rows)},
             )
+    if "teams" in row.settings:  # at random, in parts of one size
+        order = chance(row.settings["seed"], "teams").permutation(len(rows)).tolist()
+        for place, subject_row in zip(order, rows.values(), strict=True):
+            subject_row.origin["team"] = place % row.settings["teams"]
     session.add_all(rows.values())
     session.flush()
     numbers = iter(shuffles)

@@ -36,7 +36,7 @@ class CampaignSource:
 
 @dataclass(frozen=True, slots=True)
 class SourceSelection:
-    """Which part of a source: at most `limit` cases, chosen by `seed`; where things are."""
+    """Which part of a source: at random by `seed`, at most `limit` cases; where things are."""
 
     limit: int | None = None
     seed: int = 0
@@ -58,7 +58,7 @@ def read_material(source: str, kind: CampaignKind, wanted: SourceSelection) -> C
     known, cases = load_benchmark(source, wanted.data)
     protocol = get_protocol(known.protocol)
     name = path.name if path.is_file() else source
-    return _from_cases(prepare(cases, protocol, wanted.limit), name, protocol.name, source)
+    return _from_cases(prepare(cases, protocol, None), wanted, name, protocol.name, source)
 
 
 def _from_run(path: Path, wanted: SourceSelection) -> CampaignSource:
@@ -77,14 +77,15 @@ def _from_run(path: Path, wanted: SourceSelection) -> CampaignSource:
             path=path,
         )
     part = run.parts[names[0]]
-    cases = part.cases if wanted.limit is None else part.cases.limit(wanted.limit)
-    return _from_cases(cases, part.benchmark, part.protocol.name, str(path))
+    return _from_cases(part.cases, wanted, part.benchmark, part.protocol.name, str(path))
 
 
-def _from_cases(cases: Cases, benchmark: str, protocol: str, source: str) -> CampaignSource:
+def _from_cases(
+    cases: Cases, wanted: SourceSelection, benchmark: str, protocol: str, source: str
+) -> CampaignSource:
     root = None if cases.root is None else str(cases.root.absolute())
     subjects = []
-    for row in range(len(cases)):
+    for row in _sample(len(cases), wanted):
         case = lasting(cases.case(row))
         subjects.append(JudgedCase(case, (root,) * len(case.images)))
     about = {
@@ -117,12 +118,16 @@ def _from_pairs(path: Path, kind: CampaignKind, wanted: SourceSelection) -> Camp
     fit = _fitting(table, kind, made.left_out)
     make = _ranked if RANK in kind.asks else _single
     subjects = list(make(fit, kind, folders, made.left_out))
-    if wanted.limit is not None and wanted.limit < len(subjects):
-        rng = chance(wanted.seed, "sample")
-        chosen = sorted(rng.choice(len(subjects), wanted.limit, replace=False).tolist())
-        subjects = [subjects[number] for number in chosen]
-    made.subjects = subjects
+    made.subjects = [subjects[number] for number in _sample(len(subjects), wanted)]
     return made
+
+
+def _sample(count: int, wanted: SourceSelection) -> list[int]:
+    """The numbers of the cases that are asked about, in order."""
+    if wanted.limit is None or wanted.limit >= count:
+        return list(range(count))
+    rng = chance(wanted.seed, "sample")
+    return sorted(rng.choice(count, wanted.limit, replace=False).tolist())
 
 
 def _fitting(table: pl.DataFrame, kind: CampaignKind, left_out: Counter[str]) -> pl.DataFrame:

@@ -3,7 +3,8 @@
 The next item is decided at each request, so no annotator waits.
 
 Of the items that an annotator has not seen and that need more judgements, those with the fewest
-come first. Among these, the order is random by the seed and the annotator. What was shown stays
+come first. Among these, the order is random by the seed and the annotator. In a campaign of fixed teams
+they are those of the annotator's team. What was shown stays
 shown: until it is answered, the same item comes again.
 
 If two requests conflict, one transaction is repeated: the count of an item is incremented by
@@ -24,7 +25,16 @@ from sqlalchemy.orm import Session, aliased
 from counterpoint.studio.annotate.campaigns import PRIME, block_length
 from counterpoint.studio.annotate.kinds import ASKS, SKIP
 from counterpoint.studio.annotate.questions import AnnotationQuestion, chance
-from counterpoint.studio.database import Annotator, Answer, Campaign, Flag, Item, Showing, now
+from counterpoint.studio.database import (
+    Annotator,
+    Answer,
+    Campaign,
+    Flag,
+    Item,
+    Showing,
+    Subject,
+    now,
+)
 
 HOLD: Final = timedelta(hours=1)  # how long an item waits for who has it, once nothing else is left
 
@@ -50,7 +60,12 @@ def next_showing(session: Session, campaign: Campaign, annotator: Annotator) -> 
 def _unseen(campaign: Campaign, annotator: Annotator, *, check: bool) -> ColumnElement[bool]:
     mine = aliased(Showing)  # apart from the showings that a query may look at besides
     seen = exists().where(mine.item_id == Item.id, mine.annotator_id == annotator.id)
-    return and_(Item.campaign_id == campaign.id, Item.is_check == check, ~seen)
+    unseen = and_(Item.campaign_id == campaign.id, Item.is_check == check, ~seen)
+    if check or "teams" not in campaign.settings:
+        return unseen
+    team = (annotator.number - 1) // campaign.settings["overlap"] % campaign.settings["teams"]
+    own = exists().where(Subject.id == Item.subject_id, Subject.origin["team"].as_integer() == team)
+    return unseen & own
 
 
 def _order(campaign: Campaign, annotator: Annotator) -> ColumnElement[int]:
