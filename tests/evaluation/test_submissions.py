@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pytest
 from changed_runs import change_table
@@ -18,12 +19,13 @@ from hypothesis import given, strategies as st
 from support import FEW, case, part, random_run, random_scores, run_of, table
 
 from counterpoint.benchmarks.completeness import absent_from
-from counterpoint.cases import Cases
+from counterpoint.cases import Absent, Cases, without_images
 from counterpoint.cli.console import print_json
 from counterpoint.evaluation import check_submission, evaluate, find_submissions, write_results
+from counterpoint.evaluation.evaluating import prepare
 from counterpoint.evaluation.submissions import _same
 from counterpoint.metrics import PROTOCOLS
-from counterpoint.runs import Run, as_json, rows, save_run
+from counterpoint.runs import Part, Run, as_json, rows, save_run
 
 __all__ = ["counterpoint", "own_place"]  # fixtures
 FILES = ("run.json", "cases.parquet", "scores.parquet", "results.json")
@@ -103,7 +105,9 @@ def test_the_numbers_that_rescore_prints_are_a_submission(counterpoint) -> None:
     done = counterpoint("board", "check", "runs/one")
     assert done.code == 0 and "differ" not in done.err
     count = len(json.loads(printed.out))
-    assert done.out == f"runs/one: {count} numbers computed again, all the same\n"
+    same = f"runs/one: {count} numbers computed again, all the same"
+    assert done.out == f"{same}; the cases are as sent (--data compares them)\n"
+    assert counterpoint("board", "check", "runs/one", "--data", ".").out == f"{same}\n"
 
 
 # --- what is refused -----------------------------------------------------------------------------
@@ -196,6 +200,120 @@ def test_cases_that_are_not_those_of_the_benchmark_are_refused_with_its_data(tmp
     assert f"'{name}' has other cases than the data in" in said
 
 
+def by_its_id(tmp_path: Path, name: str = "world-swap:size=30", **options: Any) -> tuple[Run, Part]:
+    run = evaluate("random", [name], out=tmp_path / "made", store=tmp_path / "store", **options)
+    return run, run.parts[name]
+
+
+def sent(run: Run, part: Part, folder: Path, **told: Any) -> Path:
+    """A submission of a run whose part was changed."""
+    changed = replace(run, parts={part.benchmark: part}, manifest={**run.manifest, **told})
+    return submit(changed, folder)
+
+
+@pytest.mark.parametrize("told", ["left out", "limit", "absent"])
+def test_what_is_said_to_be_missing_does_not_hide_other_cases(tmp_path: Path, told: str) -> None:
+    """Easy cases in the place of hard ones, and one case that is left out, limited or absent."""
+    run, part = by_its_id(tmp_path)
+    fewer = replace(part, cases=part.cases.take(np.arange(29)), scores=part.scores[: 2 * 29 + 29])
+    gone = str(part.cases.ids[29])
+    options = {"options": {"limit": 29}} if told == "limit" else {}
+    stated = {
+        "left out": {"left_out": ((gone, "no such file"),)},
+        "limit": {"cases": prepare(part.cases, part.protocol, 29), "data_hash": ""},
+        "absent": {"absent": (Absent(gone, "file missing", 1),), "data_hash": ""},
+    }[told]
+    honest = replace(fewer, **stated)
+    assert check(sent(run, honest, tmp_path / "honest", **options), data=tmp_path) == []
+    easy = honest.cases.frame.with_columns(pl.col("captions").list.reverse())
+    other = replace(honest, cases=Cases(easy, None))
+    said = check(sent(run, other, tmp_path / "easy", **options), data=tmp_path)
+    assert any(
+        "has other cases than the data in" in one and ": 29, the first" in one for one in said
+    )
+
+
+def test_cases_that_are_passed_over_or_made_up_are_refused_with_the_data(tmp_path: Path) -> None:
+    run, part = by_its_id(tmp_path)
+    few = part.cases.take(np.arange(20))
+    fewer = replace(part, cases=few, scores=part.scores[: few.pair_offsets[-1]], data_hash="")
+    [said] = check(sent(run, fewer, tmp_path / "fewer"), data=tmp_path)
+    assert "lacks cases that are in the data" in said and ": 10, the first" in said
+    partly = replace(fewer, absent=(Absent("x", "rows missing", 9),))
+    [said] = check(sent(run, partly, tmp_path / "partly"), data=tmp_path)
+    assert "run.json does not say so" in said
+    renamed = few.frame.with_columns(pl.col("id") + "'")
+    invented = replace(fewer, cases=Cases(renamed, None))
+    said = check(sent(run, invented, tmp_path / "invented"), data=tmp_path)
+    assert any(
+        "has cases that are not in the data" in one and "20, the first" in one for one in said
+    )
+    unknown = replace(part, left_out=(("nothing", "no such file"),))
+    [said] = check(sent(run, unknown, tmp_path / "unknown"), data=tmp_path)
+    assert "not in the data" in said and "'nothing'" in said
+    twice = replace(part, left_out=((str(part.cases.ids[0]), "no such file"),))
+    [said] = check(sent(run, twice, tmp_path / "twice"), data=tmp_path)
+    assert "has other cases" in said
+
+
+def test_a_hash_that_is_not_of_the_data_is_refused_though_a_case_is_left_out(tmp_path) -> None:
+    run, part = by_its_id(tmp_path)
+    few = part.cases.take(np.arange(29))
+    left = replace(
+        part,
+        cases=few,
+        scores=part.scores[: few.pair_offsets[-1]],
+        left_out=((str(part.cases.ids[29]), "no such file"),),
+    )
+    assert check(sent(run, left, tmp_path / "right"), data=tmp_path) == []
+    wrong = replace(left, data_hash="0" * 64)
+    [said] = check(sent(run, wrong, tmp_path / "wrong"), data=tmp_path)
+    assert "another data_hash in run.json" in said
+
+
+def test_a_gallery_without_lost_images_is_compared_with_the_data(tmp_path: Path) -> None:
+    run, part = by_its_id(tmp_path, "world-retrieval:size=20")
+    kept = without_images(part.cases, {0: {3, 7}})
+    lost = tuple((str(part.cases.ids[0]), f"no such file: {k}") for k in (3, 7))
+    left = replace(part, cases=kept.cases, scores=part.scores[kept.pairs], left_out_images=lost)
+    assert check(sent(run, left, tmp_path / "right"), data=tmp_path) == []
+    fewer = replace(left, left_out_images=lost[:1])
+    assert "has other cases" in check(sent(run, fewer, tmp_path / "fewer"), data=tmp_path)[0]
+    captions = kept.cases.frame.with_columns(pl.col("captions").list.reverse())
+    other = replace(left, cases=Cases(captions, None))
+    assert "has other cases" in check(sent(run, other, tmp_path / "other"), data=tmp_path)[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("tie", {"tie": "right"}),
+        ("exclude", {"exclude": frozenset({"swap/att"})}),
+        ("average", {"average": "macro"}),
+        ("min_count", {"min_count": 20}),
+        ("skip", {"skip": frozenset({"x"})}),
+        ("overlong", {"overlong": "cut"}),
+    ],
+)
+def test_a_protocol_is_the_one_of_its_name(tmp_path: Path, name: str, change: Any) -> None:
+    cases = table(20)
+    under = part(cases, random_scores(cases, 1), "strict")
+    changed = replace(under, protocol=replace(PROTOCOLS["strict"], **change))
+    folder = submit(run_of(changed), tmp_path / "run")
+    said = check(folder)
+    assert len(said) == 1 and f"has the protocol 'strict' with {name} " in said[0]
+    own = replace(under, protocol=replace(PROTOCOLS["strict"], name="mine"))
+    [said] = check(submit(run_of(own), tmp_path / "own"))
+    assert "'mine', which is no protocol of Counterpoint" in said
+
+
+def test_an_option_that_does_not_exist_is_refused_with_the_data(tmp_path: Path) -> None:
+    run, part = by_its_id(tmp_path)
+    other = replace(part, benchmark="world-swap:easy=1")
+    [said] = check(sent(run, other, tmp_path / "run"), data=tmp_path)
+    assert "is no benchmark: " in said
+
+
 def test_an_id_does_not_choose_files_of_this_machine(tmp_path: Path) -> None:
     """A case file, or a file of positives: nothing is read, though both are there."""
     file = tmp_path / "own.jsonl"
@@ -217,6 +335,30 @@ def test_a_folder_without_its_run_json_is_not_passed_over(right: Path, tmp_path:
     assert [f.name for f in found] == ["one", "two"]
     assert [bool(check(f)) for f in found] == [False, True]
     assert find_submissions(tmp_path / "results/two") == [tmp_path / "results/two"]
+
+
+def test_a_number_that_is_cut_or_there_twice_is_refused(folder: Path) -> None:
+    def one(claims: list[Any]) -> None:
+        claims[:] = [row for row in claims if row["metric"] == "brittleness"]
+
+    before = (folder / "results.json").read_text()
+    change_results(folder, one)
+    [said] = check(folder)
+    assert "of the numbers of this run, the first is 'captions', 'all', 'original_accuracy'" in said
+    (folder / "results.json").write_text(before)
+    change_results(folder, lambda claims: claims.append(claims[0]))
+    [said] = check(folder)
+    assert said.endswith("is there 2 times; write the file again.")
+    (folder / "results.json").write_text(before.replace('"value":', '"value": 1.0, "value":', 1))
+    [said] = check(folder)
+    assert "the key 'value' is there twice" in said and said.endswith("[E-RESULTS-FORMAT]")
+
+
+def test_a_run_json_that_says_something_twice_is_refused(folder: Path) -> None:
+    path = folder / "run.json"
+    path.write_text(path.read_text().replace('"model":', '"model": "better", "model":', 1))
+    [said] = check(folder)
+    assert "the key 'model' is there twice" in said and said.endswith("[E-RUN-DAMAGED]")
 
 
 # --- a part of a published benchmark -------------------------------------------------------------
@@ -261,14 +403,14 @@ def test_the_command_refuses_and_names_each_difference_once(right, tmp_path, cou
             {k: v for k, v in row.items() if k in ("benchmark", "group", "metric")}
             for row in json.loads(file.read_text())[:1]
         ]
-        file.write_text(json.dumps(kept))
+        file.write_text(json.dumps(kept))  # one number of many, and without its value
     done = counterpoint("board", "check", "results")
     [said] = done.err.splitlines()[-1:]
     assert done.code == 1 and "value is None, the scores give" in said
-    assert "results/good: refused, 1 difference" in done.out
+    assert "results/good: refused, 2 differences" in done.out
     done = counterpoint("board", "check", "results", "--json")
     [row] = json.loads(done.out)
-    assert done.code == 1 and len(row["differences"]) == 1 and row["model"] == "model"
+    assert done.code == 1 and len(row["differences"]) == 2 and row["model"] == "model"
     assert counterpoint("board", "check").code == 2
     assert "E-RUN-MISSING" in counterpoint("board", "check", "nothing").err
 

@@ -36,16 +36,23 @@ _repr.maxlevel, _repr.maxdict, _repr.maxlist, _repr.maxtuple = 3, 4, 4, 4
 _repr.maxstring = _repr.maxother = _repr.maxlong = _SHOWN
 
 
-def parse_json(text: str | bytes, where: object, error: type[CounterpointError] = DataError) -> Any:
+def parse_json(
+    text: str | bytes,
+    where: object,
+    error: type[CounterpointError] = DataError,
+    *,
+    once: bool = False,
+) -> Any:
     """The value of a JSON text. Errors are one sentence that begins with `where`.
 
     Besides invalid JSON this rejects nesting beyond Python's limit, numbers of thousands of digits
-    and lone surrogates, which cannot be written as UTF-8.
+    and lone surrogates, which cannot be written as UTF-8. With `once`, an object that has a key
+    twice is rejected, too: another reader would take the other value.
     """
     try:
         if isinstance(text, bytes):
             text = text.decode("utf-8-sig")
-        value = json.loads(text)
+        value = json.loads(text, object_pairs_hook=_each_once if once else None)
         if "\\ud" in text or "\\uD" in text or _SURROGATE.search(text):
             json.dumps(value, ensure_ascii=False).encode()
     except RecursionError:
@@ -69,6 +76,15 @@ def parse_json(text: str | bytes, where: object, error: type[CounterpointError] 
             "E-JSON-INVALID", f"{where}: not valid JSON: {shortened(problem)}.", where=str(where)
         ) from None
     return value
+
+
+def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise ValueError(f"the key {shown(key)} is there twice")
+        found[key] = value
+    return found
 
 
 def open_regular(path: Path) -> BinaryIO:

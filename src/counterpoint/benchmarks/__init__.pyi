@@ -1,4 +1,5 @@
 from .benchmark import (
+    WITH_POSITIVES as WITH_POSITIVES,
     Benchmark as Benchmark,
     LoadedBenchmark as LoadedBenchmark,
     Options as Options,

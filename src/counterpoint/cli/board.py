@@ -124,6 +124,7 @@ def _check(paths: list[Path], data: Path | None, as_json: bool) -> None:
             f"refused, {counted(len(one.differences), 'difference')}"
             if one.differences
             else f"{counted(one.numbers, 'number')} computed again, all the same"
+            + ("; the cases are as sent (--data compares them)" if data is None else "")
         )
         output.print(f"{one.folder}: {said}", soft_wrap=True)
     if any(one.differences for one in found):

@@ -238,9 +238,9 @@ class _Tables:
         }
         self._absent = {one.name: self._lacking(one) for one in found}
         self._training = {one.name: one.training for one in found if one.training is not None}
-        self._hashes = {name: cases.content_hash() for name, cases in self.cases.items()}
-        for name, training in self._training.items():
-            self._hashes[name] = digest(self._hashes[name], training.content_hash()).hex()
+        self._hashes = {
+            name: hash_of(cases, self._training.get(name)) for name, cases in self.cases.items()
+        }
 
     def _lacking(self, one: LoadedBenchmark) -> tuple[Absent, ...]:
         try:
@@ -345,6 +345,12 @@ def prepare(cases: Cases, protocol: Protocol, limit: int | None) -> Cases:
     if limit is not None:
         chosen = smaller_galleries(chosen.limit(limit), limit)
     return formatted(chosen, protocol.caption_format)
+
+
+def hash_of(cases: Cases, training: Cases | None) -> str:
+    """A digest of all cases that are asked for, and of those that a probe is fitted to."""
+    found = cases.content_hash()
+    return found if training is None else digest(found, training.content_hash()).hex()
 
 
 def _part(name: str, cases: Cases, scored: Scored, protocol: Protocol, data_hash: str) -> Part:

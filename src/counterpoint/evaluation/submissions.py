@@ -10,15 +10,19 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Final
 
-from counterpoint._util.errors import CounterpointError, RunError, reason
+import polars as pl
+
+from counterpoint._util.errors import CounterpointError, NotFoundError, RunError, reason
 from counterpoint._util.untrusted import parse_json, shown
 from counterpoint.benchmarks import (
     BENCHMARKS,
+    WITH_POSITIVES,
     absent_from,
     base_id,
     describe_absent,
@@ -26,8 +30,9 @@ from counterpoint.benchmarks import (
     unexplained,
     why_incomplete,
 )
-from counterpoint.evaluation.evaluating import prepare
-from counterpoint.metrics import METRICS, RESAMPLES, PooledMetric
+from counterpoint.cases import OPTIONAL, Cases, without_images
+from counterpoint.evaluation.evaluating import hash_of, prepare
+from counterpoint.metrics import METRICS, PROTOCOLS, RESAMPLES, PooledMetric, Protocol
 from counterpoint.runs import Part, Row, Run, as_json, find_runs, load_run, rows
 
 RESULTS: Final = "results.json"
@@ -36,6 +41,10 @@ _PLACE: Final = ("benchmark", "group", "metric")
 _CLAIMS: Final = tuple(f.name for f in fields(Row) if f.name not in (*_PLACE, "model"))
 _HUGE: Final = 1e300  # beyond this, a claim is no number of ours, and may be no float at all
 _DIGITS: Final = 6  # significant ones, as `rescore --json` prints them
+# What of a protocol a number depends on.
+_DECIDING: Final = tuple(
+    f.name for f in fields(Protocol) if f.name not in ("name", "summary", "averages")
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,20 +88,27 @@ def find_submissions(path: Path) -> list[Path]:
 def check_submission(
     folder: Path, *, data: Path | None = None, resamples: int = RESAMPLES
 ) -> Submission:
-    """Compute every number of a submission again. With `data`, its cases are compared, too."""
+    """Compute every number of a submission again. With `data`, its cases are compared, too.
+
+    Nothing that a submission says of itself decides what is compared: its protocols are those of
+    their names, and its cases those of the data, one by one.
+    """
     try:
         run = load_run(folder)
     except CounterpointError as error:
         return Submission(folder, "", 0, (f"{error} [{error.code}]",), ())
     differences, notes = [], []
-    for part in run.parts.values():
-        hidden, told = _lacking(folder, run, part)
-        differences += [*hidden, *_other_cases(folder, part)]
-        notes += told
-        if data is not None:
-            wrong, unknown = _beside_data(folder, run, part, data)
-            differences += wrong
-            notes += unknown
+    for sent in run.parts.values():
+        wrong = list(_other_protocol(folder, sent))
+        differences += [*wrong, *_other_cases(folder, sent)]
+        if wrong and sent.protocol.name not in PROTOCOLS:
+            continue  # nothing says which of its cases should be there
+        part = replace(sent, protocol=PROTOCOLS[sent.protocol.name])
+        looks = [_lacking(folder, run, part)]
+        looks += [] if data is None else [_beside_data(folder, run, part, data)]
+        for hidden, told in looks:
+            differences += hidden
+            notes += told
     try:
         claims = _read_claims(folder)
         differences += _compared(folder, run, claims, resamples)
@@ -109,7 +125,7 @@ def _read_claims(folder: Path) -> list[dict[str, Any]]:
     path = folder / RESULTS
     again = f"write it with: counterpoint rescore {folder} --json > {path}"
     try:
-        found = parse_json(path.read_bytes(), "it", RunError)
+        found = parse_json(path.read_bytes(), "it", RunError, once=True)
     except OSError as error:
         raise RunError(
             "E-FILE-UNREADABLE", f"{path}: cannot be read ({reason(error)}); {again}.", path=path
@@ -142,9 +158,21 @@ def _compared(
         (row["benchmark"], row["group"], row["metric"]): row
         for row in as_json(rows(run, resamples=resamples, main=short))
     }
+    places = Counter((row["benchmark"], row["group"], row["metric"]) for row in claims)
+    lacking = [place for place in found if METRICS[place[-1]].main and not places[place]]
+    if lacking:
+        first = ", ".join(map(shown, lacking[0]))
+        yield (
+            f"{folder / RESULTS}: lacks {len(lacking):,} of the numbers of this run, the first is "
+            f"{first}; write it again, with all of them."
+        )
     for claim in claims:
-        where = f"{folder / RESULTS}: {', '.join(shown(claim[key]) for key in _PLACE)}"
-        row = found.get((claim["benchmark"], claim["group"], claim["metric"]))
+        place = (claim["benchmark"], claim["group"], claim["metric"])
+        where = f"{folder / RESULTS}: {', '.join(map(shown, place))}"
+        if places[place] > 1:
+            yield f"{where} is there {places[place]} times; write the file again."
+            places[place] = 1
+        row = found.get(place)
         if row is None:
             yield f"{where} does not follow from the scores of this run; remove it."
             continue
@@ -174,6 +202,27 @@ def _rounded(value: Any) -> Any:
 
 
 # --- the cases -----------------------------------------------------------------------------------
+
+
+def _other_protocol(folder: Path, part: Part) -> Iterator[str]:
+    """What a protocol says under an official name must be what that name stands for."""
+    sent = part.protocol
+    known = PROTOCOLS.get(sent.name)
+    where = f"{folder}/run.json: {shown(part.benchmark)}"
+    if known is None:
+        yield f"{where} was scored under {shown(sent.name)}, which is no protocol of Counterpoint."
+        return
+    for name in _DECIDING:
+        if getattr(sent, name) != getattr(known, name):
+            yield (
+                f"{where} has the protocol {sent.name!r} with {name} "
+                f"{shown(_plain(getattr(sent, name)))}, which has "
+                f"{shown(_plain(getattr(known, name)))}; evaluate again."
+            )
+
+
+def _plain(value: Any) -> Any:
+    return sorted(value) if isinstance(value, frozenset) else value
 
 
 def _other_cases(folder: Path, part: Part) -> Iterator[str]:
@@ -211,18 +260,87 @@ def _limit(run: Run) -> int | None:
 
 
 def _beside_data(folder: Path, run: Run, part: Part, data: Path) -> tuple[list[str], list[str]]:
-    """The hash of the cases beside that of the benchmark's own, where its data are at hand."""
+    """Every case beside the benchmark's own, where its data are at hand."""
     where = f"{folder}: {shown(part.benchmark)}"
-    if base_id(part.benchmark) not in BENCHMARKS.names() or "+" in part.benchmark:
+    if (
+        base_id(part.benchmark) not in BENCHMARKS.names()
+        or f"{WITH_POSITIVES}:" in part.benchmark  # it may name a file of positives
+    ):
         # The id of a submission must not choose files of this machine to be read.
         return [], [f"{where} was not compared with the data: it is not a benchmark by its id."]
     try:
         loaded = load_benchmark(part.benchmark, data, protocol=part.protocol.name)
-        cases = prepare(loaded.cases, part.protocol, _limit(run))
+        asked = prepare(loaded.cases, part.protocol, _limit(run))
+    except NotFoundError as error:
+        return [f"{where} is no benchmark: {error}"], []
     except CounterpointError as error:
         return [], [f"{where} was not compared with the data: {error}"]
-    if loaded.training is not None or cases.content_hash() == part.data_hash:
-        return [], []
-    return [
-        f"{where} has other cases than the data in {data}; evaluate again on the published files."
-    ], []
+    here = absent_from(part.benchmark, loaded.cases, part.protocol)
+    unlike, unknown, lacking = _against(part, asked)
+    differences, notes = [], []
+    again = f"the data in {data}; evaluate again on the published files"
+    if unlike:
+        differences.append(f"{where} has other cases than {again}: {_first(unlike)}.")
+    if unknown and here:
+        notes.append(
+            f"{where} was not compared in full: the data in {data} lack {_first(unknown)}."
+        )
+    elif unknown:
+        differences.append(f"{where} has cases that are not in {again}: {_first(unknown)}.")
+    if lacking:
+        said = f"{where} lacks cases that are in the data in {data}: {_first(lacking)}"
+        stated = sum(len(lacking) if one.cases is None else one.cases for one in part.absent)
+        if len(lacking) > stated:
+            differences.append(f"{said}; run.json does not say so: evaluate again.")
+        else:
+            notes.append(f"{said}.")
+    if not (unlike or unknown or lacking) and hash_of(asked, loaded.training) != part.data_hash:
+        differences.append(f"{where} has another data_hash in run.json than {again}.")
+    return differences, notes
+
+
+def _against(part: Part, asked: Cases) -> tuple[list[str], list[str], list[str]]:
+    """The ids of cases that differ from those asked for, are unknown, or are not accounted for."""
+    sent, expected = _lines(part.cases), _lines(_without_lost(asked, part))
+    unlike = [id for id, line in sent.items() if expected.get(id, line) != line]
+    left_out = {id for id, _ in part.left_out}
+    unlike += sorted(left_out & sent.keys())  # scored and left out
+    unknown = [id for id in (*sent, *sorted(left_out)) if id not in expected]
+    lacking = [id for id in expected if id not in sent and id not in left_out]
+    return unlike, unknown, lacking
+
+
+def _lines(cases: Cases) -> dict[str, str]:
+    """Each case as a line of JSON, with all columns that a case may have."""
+    found: dict[str, str] = {}
+    for frame in cases.frames(*cases.columns.names()):
+        unused = {name: kind for name, kind in OPTIONAL.items() if name not in frame.columns}
+        full = frame.with_columns(pl.lit(None, kind).alias(name) for name, kind in unused.items())
+        found |= zip(frame["id"], full.write_ndjson().split("\n"), strict=False)
+    return found
+
+
+def _without_lost(asked: Cases, part: Part) -> Cases:
+    """The cases asked for without the images that galleries of the run say they have lost."""
+    lost = Counter(id for id, _ in part.left_out_images)
+    rows: dict[int, set[int]] = {}
+    if lost:
+        sent: Mapping[str, set[Any]] = {
+            id: set(map(_reference, images))
+            for frame in part.cases.frames("id", "images")
+            for id, images in frame.filter(pl.col("id").is_in(list(lost))).iter_rows()
+        }
+        for row, (id, images) in enumerate(asked.frame.select("id", "images").iter_rows()):
+            there = sent.get(id, set())
+            gone = {k for k, image in enumerate(images) if _reference(image) not in there}
+            if len(gone) == lost[id] < len(images):  # if not, the case is another one
+                rows[row] = gone
+    return without_images(asked, rows).cases
+
+
+def _reference(image: Mapping[str, Any]) -> tuple[Any, ...]:
+    return image["path"], None if image["box"] is None else tuple(image["box"])
+
+
+def _first(ids: Sequence[str]) -> str:
+    return f"{len(ids):,}, the first is {shown(ids[0])}"

@@ -378,7 +378,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     """What `run.json` says, checked; the tables are not read. Raises a RunError."""
     path = folder / _MANIFEST
     try:
-        manifest = parse_json(path.read_bytes(), "it", RunError)
+        manifest = parse_json(path.read_bytes(), "it", RunError, once=True)
     except RunError as error:
         raise RunError(
             "E-RUN-DAMAGED", f"{path} is damaged ({error}); run the evaluation again.", path=path
