@@ -27,6 +27,7 @@ from counterpoint.runs import (
     find_runs,
     left_out_notes,
     load_run,
+    part_sizes,
     rows as rows_of,
 )
 
@@ -76,7 +77,8 @@ def rescore(
         for run in given
         for row in rows_of(run, _protocol(protocol), groups=groups, resamples=resamples)
     ]
-    return Results(found, [note for run in given for note in left_out_notes(run)])
+    notes = [note for run in given for note in left_out_notes(run)]
+    return Results(found, notes, part_sizes(given))
 
 
 def compare(

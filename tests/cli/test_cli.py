@@ -70,7 +70,7 @@ def test_json_is_one_array_of_rows_and_nothing_else(counterpoint):
 def test_eval_prints_a_table_and_where_the_run_is(counterpoint):
     done = counterpoint("eval", "-m", "colours:a", "-b", write_cases("walls"), "--out", "runs/x")
     assert done.code == 0
-    assert re.search(r"walls\.jsonl │ colours:a │ +60 │ 100\.0 ±", done.out)
+    assert re.search(r"walls\.jsonl │ colours:a │ +60 │ 100\.0 \[94\.0, 100\.0\]", done.out)
     assert "saved runs/x\n" in done.out
     assert "walls/red" not in done.out
     assert "note: knows [red] only :red_circle:\n" in done.err

@@ -11,10 +11,11 @@ from cli_support import counterpoint, own_place, run_folder, write_cases
 from rich.console import Console
 
 from counterpoint.cli import demo, tables
-from counterpoint.metrics.presentation import METRIC_HEADINGS
+from counterpoint.metrics.presentation import METRIC_HEADINGS, interval_text
 from counterpoint.runs.comparison import compare
 from counterpoint.runs.folders import Run, load_run
 from counterpoint.runs.results import rows
+from counterpoint.runs.tables import percent
 
 __all__ = ["counterpoint", "own_place"]  # fixtures
 
@@ -77,7 +78,7 @@ def assert_whole(screen: io.StringIO, numbers: list[str]) -> None:
 
 def cells(run: Run, *, groups: bool) -> list[str]:
     return [
-        f"{100 * row.value:.1f} ±{100 * (row.ci_high - row.ci_low) / 2:.1f}"
+        f"{percent(row.value)} {interval_text(row.value, row.ci_low, row.ci_high, percent)}"
         for row in rows(run, groups=groups)
         if row.metric in METRIC_HEADINGS
     ]

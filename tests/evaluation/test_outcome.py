@@ -288,8 +288,8 @@ def test_the_table_shows_levels_difference_and_verdict(capsys):
     assert lines[:2] == ["start = world:base", "tuned = tuned"]
     [row] = [line for line in lines if line.strip().startswith("augmented")]
     c = next(c for c in done.changes if (c.metric, c.group) == ("augmented_accuracy", ALL))
-    half = 100 * (c.start_high - c.start_low) / 2
-    assert f"25.0 ±{half:.1f}" in row
+    assert f"25.0 [{100 * c.start_low:.1f}, {100 * c.start_high:.1f}]" in row  # is skewed
+    assert f"75.0 ±{50 * (c.tuned_high - c.tuned_low):.1f}" in row
     assert f"+50.0 [{100 * c.ci_low:+.1f}, {100 * c.ci_high:+.1f}]" in row
     assert row.split()[-1] == "better"
     [scores] = [line for line in lines if "score, originals" in line]

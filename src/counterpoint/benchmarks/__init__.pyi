@@ -8,6 +8,7 @@ from .completeness import (
     absent_from as absent_from,
     counted as counted,
     describe_absent as describe_absent,
+    part_size as part_size,
     unexplained as unexplained,
     why_incomplete as why_incomplete,
 )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from counterpoint._util.errors import NotFoundError
+from counterpoint._util.errors import CounterpointError, NotFoundError
 from counterpoint.benchmarks.registry import base_id, published_files
 from counterpoint.cases import Absent, Cases, gallery_rows
 from counterpoint.metrics import ALL, NO_IMAGE, Protocol, members_of
@@ -105,6 +105,23 @@ def _amount(found: Sequence[Absent]) -> str:
     parts = [f"{known:,} cases"] if known else []
     parts += [f"{unknown:,} files of unknown size"] if unknown else []
     return " and ".join(parts) or f"in {len(found):,} cases"
+
+
+def part_size(part: Part, protocol: Protocol, options: dict[str, Any]) -> str:
+    """How many cases of the whole benchmark a run has, "731 of 7,511"; empty if it has them all.
+
+    "300 (part)" where the whole has an unknown number, and of galleries, which count queries.
+    """
+    try:
+        if not why_incomplete(part, protocol, options):
+            return ""
+        expected = published_count(part.benchmark, protocol)
+    except CounterpointError:  # an id or an option that is unknown here
+        return ""
+    scored = counted(part.cases, protocol)
+    if expected is None or gallery_rows(scored).any() or len(scored) >= expected:
+        return f"{len(scored):,} (part)"
+    return f"{len(scored):,} of {expected:,}"
 
 
 def why_incomplete(part: Part, protocol: Protocol, options: dict[str, Any]) -> str:

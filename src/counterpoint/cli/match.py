@@ -62,11 +62,14 @@ def match(
         return
     from rich.table import Table
 
+    from counterpoint.metrics import interval_text
+    from counterpoint.runs import percent
+
     names = list(found[0].values)
     table = Table("iteration", *(name.replace("_", " ") for name in names), "kept", "right")
     for one in found:
         shown = [
-            f"{100 * value:.1f} ± {50 * (high - low):.1f}"
+            f"{percent(value)} {interval_text(value, low, high, percent)}"
             for value, low, high in one.values.values()
         ]
         kept = [f"{one.kept:,}", f"{100 * one.right / one.kept:.1f} %"] if one.kept else ["-", "-"]

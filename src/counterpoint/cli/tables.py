@@ -10,7 +10,7 @@ from rich import box
 from rich.measure import Measurement
 from rich.table import Table
 
-from counterpoint.benchmarks import describe_absent
+from counterpoint.benchmarks import describe_absent, part_size
 from counterpoint.cases import gallery_rows
 from counterpoint.cli.console import LEFT_OUT, counted, errors, output
 from counterpoint.evaluation import MEAN_SCORES, MetricChange, Outcome
@@ -27,6 +27,8 @@ from counterpoint.metrics import (
     depends_on_ties,
     heading,
     in_order,
+    interval_text,
+    intervals_note,
     p_value,
     ties_by_model,
     ties_matter,
@@ -52,19 +54,22 @@ def print_results(
     protocol: Protocol | None = None,
 ) -> None:
     """The table (in a narrow terminal one per benchmark), with protocols and ties under it."""
-    table = results_table(rows, groups=groups)
+    sizes = {
+        (run.model, part.benchmark): size
+        for run in runs
+        for part in run.parts.values()
+        if (size := part_size(part, protocol or part.protocol, run.manifest.get("options", {})))
+    }
+    table = results_table(rows, groups=groups, sizes=sizes)
     unbounded = output.options.update(max_width=1000)
     if Measurement.get(output, unbounded, table).maximum <= output.width:
         output.print(table)
     else:
         for benchmark in dict.fromkeys(row.benchmark for row in rows):
             mine = [row for row in rows if row.benchmark == benchmark]
-            output.print(results_table(mine, groups=groups))
-    output.print(
-        f"Per cent, ± half of the {LEVEL:.0%} interval (bootstrap over source images). "
-        "Brittleness: lower is better.",
-        style="dim",
-    )
+            output.print(results_table(mine, groups=groups, sizes=sizes))
+    shown = main_rows(rows, groups=groups)
+    output.print(intervals_note(row.metric for row in shown), style="dim")
     protocols: dict[str, list[str]] = {}
     for run in runs:
         for part in run.parts.values():
@@ -74,7 +79,7 @@ def print_results(
     for description, users in protocols.items():
         output.print(f"Protocol {description} ({', '.join(users)})", style="dim")
     _print_averages(runs, protocol)
-    _print_ties(main_rows(rows, groups=groups))
+    _print_ties(shown)
 
 
 def _print_averages(runs: Sequence[Run], protocol: Protocol | None) -> None:
@@ -209,9 +214,8 @@ def print_outcome(found: Outcome, *, groups: bool = False) -> None:
     output.print(f"start = {found.start}\ntuned = {found.tuned}", soft_wrap=True)
     output.print(_changes_table(shown))
     output.print(
-        f"Per cent (scores as they are), ± half of the {LEVEL:.0%} interval; tuned - start with "
-        "its interval, paired over source images; p decides the verdict. Brittleness: lower is "
-        "better.",
+        f"{intervals_note((c.metric for c in shown), 'Per cent (scores as they are)')} tuned - "
+        "start stands with its interval, paired over source images; p decides the verdict.",
         style="dim",
     )
     if any(TIES_MARK in cell for change in shown for cell in _change_cells(change)):
@@ -246,9 +250,12 @@ def _changes_table(changes: Sequence[MetricChange]) -> Table:
 def _change_cells(c: MetricChange) -> tuple[str, ...]:
     scale, digits = (100, 1) if METRICS[c.metric].unit == "share" else (1, 3)
 
+    def written(value: float) -> str:
+        return f"{scale * value:.{digits}f}"
+
     def side(value: float, low: float, high: float, ties: int) -> str:
         mark = TIES_MARK if ties_matter(ties, c.n, max(high - value, value - low)) else " "
-        return f"{scale * value:.{digits}f} ±{scale * (high - low) / 2:.{digits}f}{mark}"
+        return f"{written(value)} {interval_text(value, low, high, written)}{mark}"
 
     gap, low, high = (f"{scale * v:+.{digits}f}" for v in (c.difference, c.ci_low, c.ci_high))
     return (

@@ -107,9 +107,10 @@ def watch(
 def _write(watched: Watch, known: dict[str, list[Row]], name: str = "") -> None:
     """All numbers into the table and the figure; those of one checkpoint to the terminal."""
     from counterpoint.reports import CoursePoint, write_course
-    from counterpoint.runs import load_run, results_table, rows
+    from counterpoint.runs import load_run, part_sizes, results_table, rows
 
     points = []
+    sizes: dict[tuple[str, str], str] = {}
     printed: list[Row] = []
     with errors.status("resampling"):
         for one, folders in watched.runs():
@@ -117,7 +118,9 @@ def _write(watched: Watch, known: dict[str, list[Row]], name: str = "") -> None:
             for folder in folders:
                 place = folder.relative_to(watched.out).as_posix()
                 if place not in known:
-                    known[place] = rows(load_run(folder), groups=False, main=True)
+                    run = replace(load_run(folder), model=one.name)
+                    known[place] = rows(run, groups=False, main=True)
+                    sizes |= part_sizes([run])
                 mine += [(replace(row, model=one.name), place) for row in known[place]]
             points.append(CoursePoint(one.name, one.step, mine))
             printed = [row for row, _ in mine] if one.name == name else printed
@@ -125,7 +128,7 @@ def _write(watched: Watch, known: dict[str, list[Row]], name: str = "") -> None:
         return
     table, figure = write_course(points, watched.out)
     if printed:
-        output.print(results_table(printed))
+        output.print(results_table(printed, sizes=sizes))
         output.print(
             f"{counted(len(points), 'checkpoint')} in {table} and {figure}", soft_wrap=True
         )

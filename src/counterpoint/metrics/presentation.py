@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from difflib import SequenceMatcher
 from itertools import groupby
 from operator import itemgetter
@@ -140,6 +140,47 @@ def headline(metrics: Iterable[str]) -> str | None:
         ),
         None,
     )
+
+
+# --- Intervals ----------------------------------------------------------------------------------
+
+
+_SKEWED: Final = 0.1  # of the larger half of an interval: the halves differ by more
+
+
+def interval_text(value: float, low: float, high: float, write: Callable[[float], str]) -> str:
+    """What stands behind a value: half of its interval, or both ends where that would mislead.
+
+    `±2.7` is value - 2.7 to value + 2.7. An interval whose halves differ by more than a tenth is
+    written as `[0.0, 16.8]`.
+    """
+    below, above = value - low, high - value
+    if abs(above - below) > _SKEWED * max(above, below):
+        return f"[{write(low)}, {write(high)}]"
+    return f"±{write((high - low) / 2)}"
+
+
+def intervals_note(metrics: Iterable[str] = (), unit: str = "Per cent") -> str:
+    """What the numbers of a table are; of its metrics, those of which less is better."""
+    from counterpoint.metrics.registry import METRICS
+    from counterpoint.metrics.statistics import LEVEL
+
+    lower = [heading(name) for name in in_order(metrics) if METRICS[name].better == "lower"]
+    better = f" {join_words(lower).capitalize()}: lower is better." if lower else ""
+    return (
+        f"{unit}, ± half of the {LEVEL:.0%} interval, or both ends where its halves differ by more "
+        f"than a tenth (bootstrap over source images).{better}"
+    )
+
+
+# --- What was counted ---------------------------------------------------------------------------
+
+
+PART_MARK: Final = "‡"  # after a number of some of the cases
+PART_NOTE: Final = (
+    "not over the whole benchmark, or over other cases or under another protocol than the rest of "
+    "its column: not to be compared with numbers of all cases."
+)
 
 
 def is_baseline(model: str) -> bool:

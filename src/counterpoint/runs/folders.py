@@ -38,7 +38,7 @@ from counterpoint.runs.checks import refuse_cases, refuse_manifest, refuse_table
 from counterpoint.runs.comparison import compare
 from counterpoint.runs.results import rows
 from counterpoint.runs.score_files import ScoreWriter, read_scores
-from counterpoint.runs.tables import Comparison, Results, left_out_notes
+from counterpoint.runs.tables import Comparison, Results, left_out_notes, part_sizes
 
 FORMAT: Final = 1
 _WAIT: Final = 600  # seconds that another process may take to write its run to the same folder
@@ -101,7 +101,7 @@ class Run:
         """
         chosen = None if protocol is None else get_protocol(protocol)
         found = rows(self, chosen, groups=groups, resamples=resamples)
-        return Results(found, left_out_notes(self))
+        return Results(found, left_out_notes(self), part_sizes([self]))
 
     def compare(
         self,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from html import escape
 from typing import TYPE_CHECKING, Any, TypeVar, overload
@@ -27,6 +27,8 @@ from counterpoint.metrics import (
     depends_on_ties,
     heading,
     in_order,
+    interval_text,
+    intervals_note,
     p_value,
     ties_matter,
 )
@@ -117,15 +119,23 @@ class NumberTable(Sequence[T]):
 class Results(NumberTable["Row"]):
     """The numbers of some runs: every metric of every benchmark, with its interval."""
 
-    unit = (
-        f"Per cent, \u00b1 half of the {LEVEL:.0%} interval (bootstrap over source images). "
-        "Brittleness: lower is better."
-    )
+    def __init__(
+        self,
+        rows: Sequence[Row],
+        notes: Sequence[str] = (),
+        sizes: Mapping[tuple[str, str], str] | None = None,
+    ) -> None:
+        super().__init__(rows, notes)
+        self._sizes = sizes or {}
+
+    @property
+    def unit(self) -> str:  # type: ignore[override]
+        return intervals_note(row.metric for row in main_rows(self.rows, groups=True))
 
     def tables(self) -> Iterator[RichTable]:
         for benchmark in dict.fromkeys(row.benchmark for row in self.rows):
             mine = [row for row in self.rows if row.benchmark == benchmark]
-            yield results_table(mine, groups=True)
+            yield results_table(mine, groups=True, sizes=self._sizes)
 
     @property
     def marked(self) -> bool:
@@ -175,6 +185,16 @@ def left_out_notes(run: Run) -> list[str]:
     ]
 
 
+def part_sizes(runs: Iterable[Run]) -> dict[tuple[str, str], str]:
+    """By model and benchmark how many cases there are, where a run says that these are not all."""
+    return {
+        (run.model, part.benchmark): f"{len(part.cases):,} (part)"
+        for run in runs
+        for part in run.parts.values()
+        if part.missing or run.manifest.get("options", {}).get("limit")
+    }
+
+
 def _reasons(left_out: Sequence[tuple[str, str]]) -> str:
     return f" ({count_reasons(left_out)})" if left_out else ""
 
@@ -183,8 +203,16 @@ def percent(value: float) -> str:
     return f"{100 * value:.1f}"
 
 
-def results_table(rows: Sequence[Row], *, groups: bool = False) -> RichTable:
-    """Models by main metrics, one section per benchmark, chance last."""
+def results_table(
+    rows: Sequence[Row],
+    *,
+    groups: bool = False,
+    sizes: Mapping[tuple[str, str], str] | None = None,
+) -> RichTable:
+    """Models by main metrics, one section per benchmark, chance last.
+
+    `sizes` says by model and benchmark how many cases there are, where these are not all.
+    """
     shown = main_rows(rows, groups=groups)
     metrics = in_order(row.metric for row in shown)
     table = RichTable(title=None, header_style="bold")
@@ -193,10 +221,26 @@ def results_table(rows: Sequence[Row], *, groups: bool = False) -> RichTable:
     table.add_column("cases", justify="right", no_wrap=True)
     for name in metrics:
         table.add_column(heading(name), justify="right", no_wrap=True)
-    blank = " " if any(map(depends_on_ties, shown)) else ""  # where others have a mark
+    intervals = {row: _interval(row) for row in shown}
+    # Padded, so that the values of a column stand under each other.
+    widths = {
+        name: max(len(text) for row, text in intervals.items() if row.metric == name)
+        for name in metrics
+    }
     for benchmark, label in dict.fromkeys((row.benchmark, row.group) for row in shown):
         mine = [row for row in shown if (row.benchmark, row.group) == (benchmark, label)]
-        _add_section(table, benchmark, label, mine, metrics, blank)
+        title = benchmark if label == ALL else f"  {label}"
+        for model in dict.fromkeys(row.model for row in mine):
+            cells = {row.metric: row for row in mine if row.model == model}
+            size = f"{max(row.n for row in cells.values()):,}"
+            if label == ALL and sizes:
+                size = sizes.get((model, benchmark), size)
+            values = [_cell(cells.get(name), intervals, width) for name, width in widths.items()]
+            table.add_row(title, model, size, *values)
+            title = ""
+        chances = {row.metric: row.chance for row in mine}
+        levels = [_level(chances.get(name), width) for name, width in widths.items()]
+        table.add_row("", "chance", "", *levels, style="dim", end_section=True)
     return table
 
 
@@ -205,31 +249,19 @@ def main_rows(rows: Sequence[Row], *, groups: bool) -> list[Row]:
     return [row for row in rows if METRICS[row.metric].main and (groups or row.group in WHOLE)]
 
 
-def _add_section(
-    table: RichTable, benchmark: str, label: str, rows: list[Row], metrics: list[str], blank: str
-) -> None:
-    title = benchmark if label == ALL else f"  {label}"
-    for model in dict.fromkeys(row.model for row in rows):
-        cells = {row.metric: row for row in rows if row.model == model}
-        n = max(row.n for row in cells.values())
-        values = [_interval(cells[name], blank) if name in cells else "" for name in metrics]
-        table.add_row(title, model, f"{n:,}", *values)
-        title = ""
-    chances = {row.metric: row.chance for row in rows}
-    levels = [_chance(chances.get(name), blank) for name in metrics]
-    table.add_row("", "chance", "", *levels, style="dim", end_section=True)
-
-
-def _interval(row: Row, blank: str) -> str:
-    """The value, half its interval's width, a mark if it depends on ties, and sd over seeds."""
-    mark = TIES_MARK if depends_on_ties(row) else blank
+def _interval(row: Row) -> str:
+    """The interval, a mark if the value depends on ties, and the deviation over seeds."""
+    mark = TIES_MARK if depends_on_ties(row) else ""
     spread = "" if row.sd is None else f" sd {percent(row.sd)}"
-    return f"{percent(row.value)} ±{percent((row.ci_high - row.ci_low) / 2)}{mark}{spread}"
+    return f"{interval_text(row.value, row.ci_low, row.ci_high, percent)}{mark}{spread}"
 
 
-def _chance(value: float | None, blank: str) -> str:
-    # Padded as if "±0.0" followed, so that the numbers of a column stand under each other.
-    return "" if value is None else f"{percent(value)}     {blank}"
+def _cell(row: Row | None, intervals: Mapping[Row, str], width: int) -> str:
+    return "" if row is None else f"{percent(row.value)} {intervals[row]:<{width}}"
+
+
+def _level(chance: float | None, width: int) -> str:
+    return "" if chance is None else f"{percent(chance)} {'':<{width}}"
 
 
 def differences_table(title: str, found: Sequence[Difference]) -> RichTable:
