@@ -1,10 +1,11 @@
-"""Noun phrases of captions, and words that two captions exchange."""
+"""Noun phrases of captions, words that two captions exchange, and what a text replaces."""
 
 from __future__ import annotations
 
 import pytest
 
 from counterpoint.generation import exchanged, phrases_of
+from counterpoint.generation.caption_parts import replaced
 
 DOG, MAN = "A black dog on a red bench.", "An old man reads under the tree"
 
@@ -39,3 +40,26 @@ def test_a_pair_does_not_depend_on_the_others():
     pairs, draws = [(DOG, MAN), (MAN, DOG), ("a dog", "a cat runs")], [[0.3, 0.6, 0.9]] * 3
     together = exchanged(pairs, draws)
     assert together == [exchanged([pair], draws[:1])[0] for pair in pairs]
+
+
+# The first three are of the paper's own sample (Hard Positives, C.3).
+REPLACED = [
+    ("Two baby goats stand together on worn stones", "goats -> kids, stones -> rocks", "obj"),
+    ("a field that ha a bunch of sheep in it", "field -> meadow, ha -> has, bunch -> flock", "obj"),
+    ("an eaten sandwich on a plate", "eaten -> devoured", "att"),
+    ("A red bus", "red -> crimson", "att"),
+    ("A red bus", "red -> crimson, bus -> coach", ""),
+    ("a man wearing a hat", "wearing -> clothed in", "rel"),
+    ("a cat next to a dog", "next to -> beside", "rel"),
+    ("a cat on top of a box", "on top of -> above", "rel"),
+    ("two dogs", "two -> a pair of", "count"),
+    ("a dog", "a dog -> a dog", ""),
+]
+
+
+@pytest.mark.parametrize(("caption", "edits", "subtype"), REPLACED)
+def test_what_a_text_replaces(caption, edits, subtype):
+    text = caption
+    for edit in edits.split(", "):
+        text = text.replace(*edit.split(" -> "))
+    assert replaced(caption, text) == subtype

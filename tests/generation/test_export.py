@@ -31,6 +31,7 @@ from counterpoint.generation.export.benchmark import export_benchmark
 from counterpoint.generation.export.card import COLUMNS, Facts, card
 from counterpoint.generation.export.groups import ImagePaths
 from counterpoint.generation.export.hub import export_hub
+from counterpoint.generation.export.sampling import read_balance
 from counterpoint.generation.export.training import VALIDATION, export_training
 from counterpoint.generation.pairs import SCHEMA, Pair, tabulate, write_pairs
 from counterpoint.images.pictures import Picture
@@ -368,9 +369,9 @@ def test_subtypes_are_balanced(tmp_path: Path):
     def kept(seed: int) -> tuple[list[int], Counter[str]]:
         left_out: Counter[str] = Counter()
         out = tmp_path / "t.jsonl"
-        export_training([file], out, left_out, balance=["att", "rel"], seed=seed)
+        export_training([file], out, left_out, balance="positive:att,rel", seed=seed)
         rows = rows_of(out)
-        assert sum(len(row["negatives"]) for row in rows) == 25  # none of a relation: as it is
+        assert sum(len(row["negatives"]) for row in rows) == 25
         return [int(row["source"]) for row in rows if row["positives"]], left_out
 
     numbers, left_out = kept(0)
@@ -383,9 +384,53 @@ def test_subtypes_are_balanced(tmp_path: Path):
         **({"captions without a text, after balancing": gone} if gone else {}),
     }
     assert kept(0)[0] == numbers != kept(1)[0]
-    with raises("E-BALANCE-EMPTY"):
-        only = written(tmp_path / "only.parquet", negatives)
-        export_training([only], tmp_path / "t.jsonl", Counter(), balance=["att", "rel"])
+    # A kind that cannot be balanced is told; one that has neither of the two need not be.
+    with raises("E-BALANCE-EMPTY", kind="negative") as found:
+        export_training([file], tmp_path / "t.jsonl", Counter(), balance="att,rel")
+    assert "25 of att, 0 of rel" in str(found.value)
+    only = written(tmp_path / "only.parquet", positives)
+    left_out = Counter()
+    export_training([only], tmp_path / "t.jsonl", left_out, balance="att,rel")
+    assert left_out["positives of the subtype att, to balance"] == 20
+    for balance in ("obj,bind", "negative:att,rel"):
+        with raises("E-BALANCE-EMPTY"):
+            export_training([only], tmp_path / "t.jsonl", Counter(), balance=balance)
+
+
+@pytest.mark.parametrize("balance", ["att", "att,att", "att,tone", "texts:att,rel", "positive:att"])
+def test_a_balance_that_is_none(balance: str):
+    with raises("E-OPTION-INVALID", option="balance"):
+        read_balance(balance)
+
+
+@pytest.mark.parametrize("ending", ["parquet", "jsonl", "tsv"])
+def test_a_row_per_negative(tmp_path: Path, ending: str):
+    """TROHN: an epoch sees every negative once, so a caption has as many rows as negatives."""
+    file = written(
+        tmp_path / "p.parquet",
+        [
+            pair("a", "a no"),
+            pair("a", "a never", subtype="att"),
+            pair("a", "a yes", "positive"),
+            pair("b", "b yes", "positive"),
+            pair("c", "c no"),
+        ],
+        {"a no": "drawn.png"},
+    )
+    left_out: Counter[str] = Counter()
+    out = tmp_path / f"t.{ending}"
+    assert export_training([file], out, left_out, per="negative") == 3
+    assert left_out == {"captions without a negative": 1}
+    if ending == "tsv":
+        rows = list(csv.DictReader(out.read_text().splitlines(), delimiter="\t"))
+        assert [row["neg_caption"] for row in rows] == ["['a no']", "['a never']", "['c no']"]
+        return
+    rows = rows_of(out)
+    assert [row["source"] for row in rows] == ["a", "a", "c"]
+    assert [row["negatives"] for row in rows] == [["a no"], ["a never"], ["c no"]]
+    assert [row["negative_images"] for row in rows] == [["drawn.png"], [None], [None]]
+    assert [row["positives"] for row in rows] == [["a yes"], ["a yes"], []]
+    assert all(len(row["negative_types"]) == 1 for row in rows)
 
 
 def test_an_ending_that_is_none(tmp_path: Path):
@@ -566,7 +611,11 @@ def test_the_command(tmp_path: Path):
     assert status == 3 and "5 pairs" in said and "missing or broken" in said
     assert run(*files, "--as", "benchmark", "-o", "b.parquet", "--embed-images")[0] == 2
     assert run(*files, "--as", "benchmark", "-o", "b.parquet", "--validation", "0.2")[0] == 2
-    assert run(*files, "--as", "training", "-o", "t.jsonl", "--balance", "att")[0] == 2
+    assert run(*files, "--as", "training", "-o", "t.jsonl", "--balance", "att")[0] == 1
+    assert run(*files, "--as", "benchmark", "-o", "b.parquet", "--per", "negative")[0] == 2
+    per = ("--as", "training", "-o", str(tmp_path / "per.jsonl"), "--per", "negative")
+    status, said = run(*files, *per)
+    assert status == 0 and "per.jsonl: 3 rows" in said
     out = tmp_path / "split.jsonl"
     status, said = run(*files, "--as", "training", "-o", str(out), "--validation", "0.5")
     assert status == 0 and "split-validation.jsonl" in said

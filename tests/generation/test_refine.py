@@ -34,6 +34,7 @@ from counterpoint.scoring.kinds import Work
     ("spec", "expected"),
     [
         ("length", ("length", "blind:length")),
+        ("grammar:org/repo", ("grammar:org/repo", "blind:grammar:org/repo")),
         ("blind:grammar:some/folder", ("grammar:some/folder", "blind:grammar:some/folder")),
         ("lm:folder/a=b.gguf", ("lm:folder/a=b.gguf", "blind:lm:folder/a=b.gguf")),
         ("small=lm:folder/a.gguf", ("small", "blind:lm:folder/a.gguf")),
@@ -185,6 +186,21 @@ def test_groups_are_refined_by_themselves_or_together(bench: Bench, tmp_path: Pa
     together = bench.refine(source, "length", by=())
     assert together.after == 8 and [row.group for row in together.rows] == ["all"]
     assert bench.refine(source, "length", by=("type",)).after == 8
+
+
+def test_trohn_img_selects_by_subtype_and_refines_all_together(
+    bench: Bench, tmp_path: Path
+) -> None:
+    """The two commands of TROHN-Img's selection: the best of each, then one set."""
+    shorter = [pair(i, "a", "a b" + "b" * i, subtype="obj") for i in range(4)]
+    longer = [pair(i + 9, "a b" + "b" * i, "a" + "b" * i, subtype="att") for i in range(4)]
+    source = write(tmp_path / "in.parquet", shorter + longer)
+    chosen = bench.refine(source, select=("length",), top=0.5, balance=False, name="s.parquet")
+    assert chosen.selected == 4
+    left = read(tmp_path / "s.parquet")["subtype"].to_list()
+    assert left == ["obj", "obj", "att", "att"]
+    found = bench.refine(tmp_path / "s.parquet", "length", by=(), scale="rank", bins=1)
+    assert found.after == 4 and [row.group for row in found.rows] == ["all"]
 
 
 def test_the_best_texts_are_selected_first(bench: Bench, tmp_path: Path) -> None:

@@ -266,6 +266,21 @@ def test_the_acceptable_class_is_found_by_its_name(tmp_path):
     assert turned.score_captions(CAPTIONS) == pytest.approx(expected, abs=1e-4)
 
 
+def test_trohns_grammar_model_is_a_roberta(tmp_path):
+    """`textattack/roberta-base-CoLA`: classes without names, positions that start after padding."""
+    small = {"vocab_size": 64, "hidden_size": 16, "intermediate_size": 32, "pad_token_id": 0}
+    config = tf.RobertaConfig(
+        **small, num_hidden_layers=2, num_attention_heads=2, max_position_embeddings=34
+    )
+    model = randomise(tf.RobertaForSequenceClassification(config))
+    save(model, tmp_path)
+    save_tokenizer(tmp_path, 64, "<s> $A </s>")
+    loaded = load(f"blind:grammar:{tmp_path}")
+    assert loaded.describe()["score"] == "P(LABEL_1)"
+    expected = [plain_grammar(tmp_path, model, caption) for caption in CAPTIONS]
+    assert loaded.score_captions(CAPTIONS) == pytest.approx(expected, abs=1e-4)
+
+
 def test_what_is_no_grammar_model_is_refused(tmp_path, saved):
     save_grammar(tmp_path / "three", num_labels=3)
     assert "has 3 classes" in refusal(f"blind:grammar:{tmp_path / 'three'}", "E-MODEL-UNSUITABLE")

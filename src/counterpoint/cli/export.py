@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -79,9 +79,19 @@ def export(
             help="training: share of the images that goes to a second file, OUT-validation.",
         ),
     ] = 0.0,
+    per: Annotated[
+        Literal["caption", "negative"],
+        typer.Option(
+            help="training: one row per caption with all its negatives, or one row per negative, "
+            "so that an epoch sees each (TROHN)."
+        ),
+    ] = "caption",
     balance: Annotated[
         str,
-        typer.Option(help="training: equally many texts of these subtypes, such as `att,rel`."),
+        typer.Option(
+            help="training: equally many texts of these subtypes, such as `att,rel`; of one kind: "
+            "`positive:att,rel`."
+        ),
     ] = "",
     cap: Annotated[
         str,
@@ -120,8 +130,8 @@ def export(
     given: dict[str, object] = {"--root": root, "--all-negatives": all_negatives, "--name": name}
     given |= {"--neighbours": neighbours, "--licence": licence, "--embed-images": embed_images}
     given |= {"--validation": validation, "--balance": balance, "--cap": cap}
+    given["--per"] = "" if per == "caption" else per
     _refuse_options(form, given)
-    subtypes = _subtypes(balance)
     left_out: Counter[str] = Counter()
     with reserved(out), progress_bars() as bars:
         if form is Form.BENCHMARK:
@@ -148,7 +158,8 @@ def export(
                 left_out,
                 **where,
                 validation=validation,
-                balance=subtypes,
+                per=per,
+                balance=balance,
                 cap=cap,
                 seed=seed,
                 progress=bars,
@@ -166,14 +177,16 @@ def export(
                 embed=embed_images,
                 progress=bars,
             )
-    _report(form, out, made, left_out, validation > 0, as_json)
+    what = "row" if per == "negative" else _ROWS[form]
+    _report(form, what, out, made, left_out, validation > 0, as_json)
     if form is Form.HF and left_out:
         raise typer.Exit(3)
 
 
+_ROWS = {Form.BENCHMARK: "case", Form.TRAINING: "caption", Form.HF: "pair"}
 _OPTIONS = {
     Form.BENCHMARK: {"--root", "--all-negatives", "--cap"},
-    Form.TRAINING: {"--root", "--neighbours", "--validation", "--balance", "--cap"},
+    Form.TRAINING: {"--root", "--neighbours", "--validation", "--per", "--balance", "--cap"},
     Form.HF: {"--name", "--licence", "--embed-images"},
 }
 
@@ -185,18 +198,14 @@ def _refuse_options(form: Form, given: dict[str, object]) -> None:
             raise typer.BadParameter(f"has no effect with --as {form}", param_hint=option)
 
 
-def _subtypes(names: str) -> list[str]:
-    from counterpoint.generation import SUBTYPES
-
-    found = [name.strip() for name in names.split(",")] if names else []
-    if found and (len(set(found)) < 2 or not set(found) <= set(SUBTYPES) - {""}):
-        known = ", ".join(name for name in SUBTYPES if name)
-        raise typer.BadParameter(f"is two or more of {known}", param_hint="--balance")
-    return found
-
-
 def _report(
-    form: Form, out: Path, made: int, left_out: Counter[str], split: bool, as_json: bool
+    form: Form,
+    what: str,
+    out: Path,
+    made: int,
+    left_out: Counter[str],
+    split: bool,
+    as_json: bool,
 ) -> None:
     from counterpoint.generation.export import VALIDATION, validation_file
 
@@ -211,7 +220,6 @@ def _report(
             ]
         )
         return
-    what = {Form.BENCHMARK: "case", Form.TRAINING: "caption", Form.HF: "pair"}[form]
     for file, rows in files.items():
         output.print(f"saved {file}: {counted(rows, what)}", soft_wrap=True)
     if form is Form.BENCHMARK:

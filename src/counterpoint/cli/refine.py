@@ -118,8 +118,8 @@ def refine(
 
     counterpoint refine pairs.parquet -o best.parquet --blind grammar --blind plausible --top 0.355
 
-    counterpoint refine pairs.parquet -o trohn.parquet --blind grammar --blind plausible --top 0.355
-    --unique --sentences
+    counterpoint refine pairs.parquet -o trohn.parquet --blind plausible
+    --blind grammar:textattack/roberta-base-CoLA --by none
 
     counterpoint refine pairs.parquet -o refined.parquet --scores mine.csv --blind column:mine
 

@@ -1,15 +1,19 @@
-"""Parts of captions that training reads: noun phrases, and words that two captions exchange."""
+"""Parts of captions: noun phrases, words that two captions exchange, what a text replaces."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, TypeVar
 
+from counterpoint.generation.checks.words import role
 from counterpoint.generation.language.sentences import Put, Sentence, plain, rewrite, tagged
+from counterpoint.generation.pairs import changed_span
 from counterpoint.generation.rules.phrases import noun_phrases
 
 # Kinds of words that CLIC exchanges (Peleg et al. 2025); it leaves out articles, joints and signs.
 _EXCHANGED: Final = ("NOUN", "ADJ", "VERB", "ADP", "ADV", "NUM", "PRON", "PROPN")
+_UNSAID: Final = ("determiner", "auxiliary", "joint", "pronoun", "negation")  # of a replacement
+_REPLACED: Final = {"NOUN": "obj", "PROPN": "obj", "ADJ": "att", "ADV": "att", "NUM": "count"}
 _Item = TypeVar("_Item")
 
 
@@ -64,3 +68,34 @@ def _words(sentence: Sentence, other: Sentence, kind: str) -> list[int]:
 
 def _drawn(among: Sequence[_Item], draw: float) -> _Item:
     return among[min(int(draw * len(among)), len(among) - 1)]
+
+
+def replaced(caption: str, text: str) -> str:
+    """The subtype of a replacement: what the words are that the text has lost.
+
+    Nouns are obj, adjectives and participles before a noun att, verbs and prepositions rel. Empty
+    where words of several kinds were replaced, or none.
+    """
+    [sentence, other] = tagged((caption, text))
+    kept = {token.lower for token in other.tokens}
+    start, end = changed_span(text, caption)
+    lost = [
+        place
+        for place, token in enumerate(sentence.tokens)
+        if start < token.end and token.start < end and token.lower not in kept
+    ]
+    found = {_replaced(sentence, place) for place in lost} - {""}
+    return found.pop() if len(found) == 1 else ""
+
+
+def _replaced(sentence: Sentence, place: int) -> str:
+    token, following = sentence.tokens[place], sentence.tokens[place + 1 : place + 2]
+    known = role(token.lower)
+    if known in _UNSAID:
+        return ""
+    if known in ("preposition", "side"):
+        return "rel"  # "next to", "on top of"
+    if token.pos == "VERB":
+        before_noun = following and following[0].pos in ("NOUN", "ADJ")
+        return "att" if token.tag == "VBN" and before_noun else "rel"
+    return _REPLACED.get(token.pos, "")

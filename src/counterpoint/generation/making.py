@@ -12,6 +12,7 @@ from random import Random
 from typing import Final, Literal, NamedTuple
 
 from counterpoint.cases import normal
+from counterpoint.generation.caption_parts import replaced
 from counterpoint.generation.checks.checking import CheckResult, check
 from counterpoint.generation.checks.surface import uniform
 from counterpoint.generation.inputs.source import SourceCaption
@@ -226,6 +227,9 @@ class DraftChecker:
             )
         if settings.form == "uniform":
             caption, text = uniform(caption), uniform(text)
+        subtype = draft.subtype
+        if draft.type == "replace" and not subtype:
+            subtype = replaced(source.caption, draft.text)
         return Pair(
             source.id,
             source.image,
@@ -233,7 +237,7 @@ class DraftChecker:
             text,
             settings.kind,
             draft.type,
-            draft.subtype,
+            subtype,
             method,
             version,
             settings.seed,

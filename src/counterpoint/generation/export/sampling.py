@@ -1,9 +1,14 @@
-"""Balanced sampling: no type, no new word and no edit has more than its share of the texts.
+"""Balanced sampling: equally many texts of some subtypes, or no key with more than its share.
 
-A share is one of what is kept, of positives and of negatives apart. Texts are taken in an order
-that the seed draws by content, each unless one of its keys is full. What is full depends on how
-many are kept, so this is repeated with fewer until both agree; a key may always have one text. The
-order of the files does not matter.
+**Balance.** `att,rel`: of each kind (positive, negative), as many texts of each of these subtypes
+as the rarest has; `positive:att,rel` of one kind. A kind that has one of them and lacks another
+cannot be balanced, which is an error.
+
+**Caps.** No type, no new word and no edit has more than its share of the texts. A share is one of
+what is kept, of positives and of negatives apart. Texts are taken in an order that the seed draws
+by content, each unless one of its keys is full. What is full depends on how many are kept, so this
+is repeated with fewer until both agree; a key may always have one text. The order of the files does
+not matter.
 
 | key    | of a text |
 |--------|-----------|
@@ -25,13 +30,22 @@ from typing import Final, NamedTuple
 
 from counterpoint._util.errors import DataError
 from counterpoint.generation.export.groups import Group, LeftOut, Text
+from counterpoint.generation.pairs import KINDS, SUBTYPES, Kind
 
 KEYS: Final = ("type", "word", "edit")
+WHOLE: Final = 2**64
 _ARTICLES: Final = frozenset({"a", "an"})
 _MARKS: Final = ".,!?;:\"'()"
 _NAMES: Final = {"type": "of a type", "word": "with a new word", "edit": "with an edit"}
 
 Caps = Mapping[str, float]  # the largest share of each key
+
+
+class Balance(NamedTuple):
+    """Which subtypes get equally many texts, of which kinds."""
+
+    kinds: tuple[Kind, ...]
+    subtypes: tuple[str, ...]
 
 
 class _Entry(NamedTuple):
@@ -61,6 +75,24 @@ def read_caps(text: str) -> Caps:
     return found
 
 
+def read_balance(text: str) -> Balance | None:
+    """`att,rel`, of one kind `positive:att,rel`; None where the text is empty."""
+    if not text:
+        return None
+    kind, colon, rest = text.rpartition(":")
+    subtypes = tuple(name.strip() for name in rest.split(","))
+    kinds = tuple(known for known in KINDS if not colon or known == kind.strip())
+    if not kinds or not set(subtypes) <= set(SUBTYPES) - {""} or len(set(subtypes)) < 2:
+        known = ", ".join(name for name in SUBTYPES if name)
+        raise DataError(
+            "E-OPTION-INVALID",
+            f"balance: {text!r} is not two or more of {known}; write att,rel, or of one kind "
+            "positive:att,rel.",
+            option="balance",
+        )
+    return Balance(kinds, tuple(dict.fromkeys(subtypes)))
+
+
 def changed_words(caption: str, text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The words of the caption that are not in the text's place, and those that are instead."""
     old, new = ([w.strip(_MARKS) for w in each.lower().split()] for each in (caption, text))
@@ -82,18 +114,93 @@ def _entry(group: Group, kind: str, text: Text, seed: int) -> _Entry:
 
 
 def drawn(group: Group, kind: str, text: Text, seed: int) -> int:
-    parts = [str(seed), kind, group.source, group.path or "", group.caption, text.text]
-    said = "\0".join(parts).encode("utf-8", "surrogatepass")
+    return digest(seed, kind, group.source, group.path or "", group.caption, text.text)
+
+
+def digest(seed: int, *parts: str) -> int:
+    """A number below `WHOLE` that depends on nothing else."""
+    said = "\0".join([str(seed), *parts]).encode("utf-8", "surrogatepass")
     return int.from_bytes(blake2b(said, digest_size=8).digest())
 
 
-class CappedSample:
-    """Which texts are left out, and because of which key."""
+class Sample:
+    """The texts that are kept of each caption; the others are counted by the reason."""
+
+    step: str  # what the sample does
+
+    def reason(self, group: Group, kind: Kind, text: Text) -> str:
+        """Why a text is left out; empty if it is kept."""
+        raise NotImplementedError
+
+    def of(self, groups: Iterable[Group], left_out: LeftOut) -> Iterator[Group]:
+        """The groups with the texts that are kept."""
+        for group in groups:
+            kept: dict[Kind, list[Text]] = {"positive": [], "negative": []}
+            for kind, text in _texts(group):
+                if reason := self.reason(group, kind, text):
+                    left_out[reason] += 1
+                else:
+                    kept[kind].append(text)
+            if kept["positive"] or kept["negative"]:
+                yield replace(group, positives=kept["positive"], negatives=kept["negative"])
+            else:
+                left_out[f"captions without a text, after {self.step}"] += 1
+
+
+class BalancedSample(Sample):
+    """As many texts of each subtype as of the rarest, drawn by the seed."""
+
+    step = "balancing"
+
+    def __init__(self, groups: Iterable[Group], wanted: Balance, seed: int, path: Path) -> None:
+        self.seed = seed
+        found: dict[tuple[Kind, str], list[int]] = {
+            (kind, subtype): [] for kind in wanted.kinds for subtype in wanted.subtypes
+        }
+        for group in groups:
+            for kind, text in _texts(group):
+                if (kind, text.subtype) in found:
+                    found[kind, text.subtype].append(self._drawn(group, text))
+        self.ends: dict[tuple[Kind, str], int] = {}  # the first draw that is too high
+        for kind in wanted.kinds:
+            sizes = {subtype: len(found[kind, subtype]) for subtype in wanted.subtypes}
+            if any(sizes.values()) or not any(found.values()):
+                _refuse_lacking(sizes, kind, path)
+            for subtype in sizes:
+                draws = [*sorted(found[kind, subtype]), WHOLE]
+                self.ends[kind, subtype] = draws[min(sizes.values())]
+
+    def _drawn(self, group: Group, text: Text) -> int:
+        return digest(self.seed, "text", group.source, group.caption, text.text)
+
+    def reason(self, group: Group, kind: Kind, text: Text) -> str:
+        end = self.ends.get((kind, text.subtype), WHOLE)
+        if self._drawn(group, text) < end:
+            return ""
+        return f"{kind}s of the subtype {text.subtype}, to balance"
+
+
+def _refuse_lacking(sizes: Mapping[str, int], kind: str, path: Path) -> None:
+    if min(sizes.values()) == 0:
+        there = ", ".join(f"{size:,} of {subtype}" for subtype, size in sizes.items())
+        raise DataError(
+            "E-BALANCE-EMPTY",
+            f"{path}: the {kind}s cannot be balanced, there are {there}; make the missing ones, or "
+            "balance one kind (`positive:att,rel`).",
+            path=path,
+            kind=kind,
+        )
+
+
+class CappedSample(Sample):
+    """Texts whose keys are not full."""
+
+    step = "the caps"
 
     def __init__(self, groups: Iterable[Group], caps: Caps, seed: int, path: Path) -> None:
         self.seed = seed
         self.full: dict[int, str] = {}  # by the draw of a text: the first of its keys that is full
-        found: dict[str, list[_Entry]] = {"positive": [], "negative": []}
+        found: dict[Kind, list[_Entry]] = {"positive": [], "negative": []}
         for group in groups:
             for kind, text in _texts(group):
                 found[kind].append(_entry(group, kind, text, seed))
@@ -101,23 +208,12 @@ class CappedSample:
             _refuse_impossible(entries, caps, kind, path)
             self.full |= _left_out(sorted(entries), caps)
 
-    def of(self, groups: Iterable[Group], left_out: LeftOut) -> Iterator[Group]:
-        """The groups with the texts that are kept; `left_out` counts the others by their key."""
-        for group in groups:
-            kept: dict[str, list[Text]] = {"positive": [], "negative": []}
-            for kind, text in _texts(group):
-                key = self.full.get(drawn(group, kind, text, self.seed))
-                if key is None:
-                    kept[kind].append(text)
-                else:
-                    left_out[f"{kind}s {_NAMES[key]} above its cap"] += 1
-            if kept["positive"] or kept["negative"]:
-                yield replace(group, positives=kept["positive"], negatives=kept["negative"])
-            else:
-                left_out["captions without a text, after the caps"] += 1
+    def reason(self, group: Group, kind: Kind, text: Text) -> str:
+        key = self.full.get(drawn(group, kind, text, self.seed))
+        return "" if key is None else f"{kind}s {_NAMES[key]} above its cap"
 
 
-def _texts(group: Group) -> Iterator[tuple[str, Text]]:
+def _texts(group: Group) -> Iterator[tuple[Kind, Text]]:
     for text in group.positives:
         yield "positive", text
     for text in group.negatives:

@@ -1,4 +1,4 @@
-"""Pairs as a training set: one row per caption, with all its texts.
+"""Pairs as a training set: one row per caption, with all its texts, or one row per negative.
 
 | column          | type                    | meaning |
 |-----------------|-------------------------|---------|
@@ -17,14 +17,16 @@ Parquet and JSON Lines hold all of it. CSV and TSV are NegCLIP's: `title`, `file
 (a Python list) and, with neighbours, `neg_image` (a list of row numbers of this file). Captions
 without a negative and captions of a crop have no row there: the format cannot hold them.
 
+With `per="negative"`, a caption has a row for each of its negatives, with all its positives: then
+an epoch of training sees every negative once, as in TROHN. A caption without a negative has none.
+
 With `validation`, a share of the images goes to a second file, `OUT-validation.SUFFIX`. A side is
 drawn for each image by the seed and the path in the pairs file, so it stays the same when captions
 or texts are added. Images that belong together (an image of a text, shared by texts of several
 images) are on one side, and neighbours on the other side are left out.
 
-With `balance`, the named subtypes get equally many texts: of each kind (positive, negative), as
-many as the rarest has. A kind that lacks one of them is left as it is. With `cap`, no type, word or
-edit has more than its share (sampling.py).
+With `balance`, the named subtypes get equally many texts; with `cap`, no type, word or edit has
+more than its share (sampling.py).
 """
 
 from __future__ import annotations
@@ -35,10 +37,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
-from hashlib import blake2b
 from itertools import islice
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import polars as pl
 
@@ -51,18 +52,23 @@ from counterpoint.generation.export.groups import (
     Group,
     ImagePaths,
     LeftOut,
-    Text,
     read_groups,
 )
-from counterpoint.generation.export.sampling import CappedSample, read_caps
-from counterpoint.generation.pairs import KINDS
+from counterpoint.generation.export.sampling import (
+    WHOLE,
+    BalancedSample,
+    CappedSample,
+    digest,
+    read_balance,
+    read_caps,
+)
 
 Record = dict[str, Any]
 Neighbours = dict[str, list[str]]
 Rows = Callable[[LeftOut], Iterator[Record]]
 _CHUNK: Final = 20_000
 VALIDATION: Final = "captions that are in the validation file"
-_WHOLE: Final = 2**64  # digests are below it
+Per = Literal["caption", "negative"]
 
 
 def validation_file(out: Path) -> Path:
@@ -79,7 +85,8 @@ def export_training(
     root: Path | None = None,
     neighbours: Path | None = None,
     validation: float = 0,
-    balance: Sequence[str] = (),
+    per: Per = "caption",
+    balance: str = "",
     cap: str = "",
     seed: int = 0,
     progress: Progress = QUIET,
@@ -100,8 +107,8 @@ def export_training(
             f"validation is a share of the images, from 0 to below 1, not {validation}.",
             option="validation",
         )
-    caps = read_caps(cap)
-    if caps and balance:
+    caps, balanced = read_caps(cap), read_balance(balance)
+    if caps and balanced:
         raise DataError(
             "E-OPTION-INVALID",
             "cap and balance exclude each other; give a cap of the type instead of balance.",
@@ -110,18 +117,18 @@ def export_training(
     near = {} if neighbours is None else _read_neighbours(neighbours)
     moves = [ImagePaths.of(file, out.parent, images=images, root=root) for file in pairs]
 
-    sample: CappedSample | None = None
-
     def read(counts: LeftOut) -> Iterator[Group]:
-        found = read_groups(pairs, counts, moves, progress)
-        return found if sample is None else sample.of(found, counts)
+        return read_groups(pairs, counts, moves, progress)
 
-    sample = CappedSample(read(LeftOut()), caps, seed, pairs[0]) if caps else None
-
-    limits = _limits(read(LeftOut()), balance, seed, pairs[0]) if balance else {}
+    sample: CappedSample | BalancedSample | None = None
+    if caps:
+        sample = CappedSample(read(LeftOut()), caps, seed, pairs[0])
+    elif balanced:
+        sample = BalancedSample(read(LeftOut()), balanced, seed, pairs[0])
 
     def groups(counts: LeftOut) -> Iterator[Group]:
-        return _sampled(read(counts), counts, limits, seed) if limits else read(counts)
+        found = read(counts) if sample is None else sample.of(read(counts), counts)
+        return found if per == "caption" else _per_negative(found, counts)
 
     held_out = _held_out(groups(LeftOut()), validation, seed) if validation else None
     files = {False: out} if held_out is None else {True: validation_file(out), False: out}
@@ -157,10 +164,11 @@ def _refuse_empty(pairs: Path, validation: float) -> None:
     raise DataError("E-PAIRS-EMPTY", f"{pairs}: has no pairs to train on.", path=pairs)
 
 
-def _digest(seed: int, *parts: str) -> int:
-    """A number below `_WHOLE` that depends on nothing else."""
-    said = "\0".join([str(seed), *parts]).encode("utf-8", "surrogatepass")
-    return int.from_bytes(blake2b(said, digest_size=8).digest())
+def _per_negative(groups: Iterator[Group], left_out: LeftOut) -> Iterator[Group]:
+    for group in groups:
+        yield from (replace(group, negatives=[text]) for text in group.negatives)
+        if not group.negatives:
+            left_out["captions without a negative"] += 1
 
 
 def _image(group: Group) -> str:
@@ -188,7 +196,7 @@ def _held_out(groups: Iterator[Group], share: float, seed: int) -> dict[str, boo
     first: dict[str, str] = {}
     for image, name in names.items():
         first[top(image)] = min(first.get(top(image), name), name)
-    sides = {key: _digest(seed, "image", name) < share * _WHOLE for key, name in first.items()}
+    sides = {key: digest(seed, "image", name) < share * WHOLE for key, name in first.items()}
     return {image: sides[top(image)] for image in parents}
 
 
@@ -200,62 +208,6 @@ def _without_others(
     if dropped := len(row["neighbours"]) - len(kept):
         left_out["neighbours on the other side of the split"] += dropped
     return {**row, "neighbours": kept}
-
-
-Limits = dict[tuple[str, str], int]  # of a kind and a subtype, the first digest that is too high
-
-
-def _drawn(seed: int, group: Group, text: Text) -> int:
-    return _digest(seed, "text", group.source, group.caption, text.text)
-
-
-def _limits(groups: Iterator[Group], subtypes: Sequence[str], seed: int, path: Path) -> Limits:
-    drawn: dict[tuple[str, str], list[int]] = {
-        (kind, subtype): [] for kind in KINDS for subtype in subtypes
-    }
-    for group in groups:
-        for kind, texts in (("positive", group.positives), ("negative", group.negatives)):
-            for text in texts:
-                if (kind, text.subtype) in drawn:
-                    drawn[kind, text.subtype].append(_drawn(seed, group, text))
-    limits: Limits = {}
-    for kind in KINDS:
-        fewest = min(len(drawn[kind, subtype]) for subtype in subtypes)
-        for subtype in subtypes if fewest else ():
-            limits[kind, subtype] = [*sorted(drawn[kind, subtype]), _WHOLE][fewest]
-    if not limits:
-        there = ", ".join(f"{len(d)} {kind}s of {name}" for (kind, name), d in drawn.items())
-        raise DataError(
-            "E-BALANCE-EMPTY",
-            f"{path}: no kind of text has all the subtypes to balance: {there}.",
-            path=path,
-        )
-    return limits
-
-
-def _sampled(
-    groups: Iterator[Group], left_out: LeftOut, limits: Limits, seed: int
-) -> Iterator[Group]:
-    for group in groups:
-
-        def kept(kind: str, texts: list[Text], group: Group = group) -> list[Text]:
-            found = []
-            for text in texts:
-                if _drawn(seed, group, text) < limits.get((kind, text.subtype), _WHOLE):
-                    found.append(text)
-                else:
-                    left_out[f"{kind}s of the subtype {text.subtype}, to balance"] += 1
-            return found
-
-        smaller = replace(
-            group,
-            positives=kept("positive", group.positives),
-            negatives=kept("negative", group.negatives),
-        )
-        if smaller.positives or smaller.negatives:
-            yield smaller
-        else:
-            left_out["captions without a text, after balancing"] += 1
 
 
 def _read_neighbours(path: Path) -> Neighbours:

@@ -189,7 +189,8 @@ def top(scores: np.ndarray, groups: np.ndarray, share: float) -> np.ndarray:
 
     At or above the (1 - share) quantile, interpolated linearly between neighbours as NumPy and
     pandas do by default; ties are kept. All columns must agree, so fewer than `share` are left
-    unless they order the texts in the same way. TROHN-Img used 0.355 of Vera and of CoLA.
+    unless they order the texts in the same way. TROHN-Img used 0.355 of Vera and of CoLA, of each
+    subtype.
     """
     kept = np.ones(len(scores), dtype=bool)
     order = np.argsort(groups, kind="stable")
